@@ -1,0 +1,3 @@
+//! The `pageset` command.
+
+fn main() {}

@@ -1,0 +1,109 @@
+//! What a recording consists of: one [`Event`] a tracepoint hit or marker, in merged time order.
+//!
+//! Specification: `trace-replay.md` 2 and 4.
+
+use pageset::{CpuId, Order, Pfn};
+
+/// One event of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Nanoseconds on the recording's clock.
+    pub time_ns: u64,
+    /// The CPU that wrote the event.
+    pub cpu: CpuId,
+    /// The process that ran there.
+    pub pid: u32,
+    /// What that CPU was doing.
+    pub context: Context,
+    /// What happened.
+    pub kind: Kind,
+}
+
+/// What a CPU was doing when it wrote an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// Running a process (letter `p`).
+    Process,
+    /// A soft interrupt (letter `s`).
+    SoftIrq,
+    /// A hard interrupt (letter `h`).
+    HardIrq,
+    /// A non-maskable interrupt (letter `n`).
+    Nmi,
+}
+
+/// What happened. Migratetypes are the recorded kernel's own numbers: 0 to 2 are the ordinary types everywhere,
+/// what 3 and above mean depends on how that kernel was configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `kmem:mm_page_alloc` (letter `A`): an allocation call ended; no `pfn` when it failed.
+    Alloc {
+        /// The first page, or none when the allocation failed.
+        pfn: Option<Pfn>,
+        /// The order asked for.
+        order: Order,
+        /// The migratetype asked for.
+        migratetype: u8,
+        /// The request's flags as the kernel's bits.
+        gfp: u32,
+    },
+    /// `kmem:mm_page_free` (`F`): a block is about to be freed.
+    Free {
+        /// The first page.
+        pfn: Pfn,
+        /// The block's order.
+        order: Order,
+    },
+    /// `kmem:mm_page_free_batched` (`B`): a block freed in a batch is put into its pageset now.
+    FreeBatched {
+        /// The first page.
+        pfn: Pfn,
+    },
+    /// `kmem:mm_page_alloc_zone_locked` (`Z`): a block was taken from a free list by smallest fit.
+    ZoneLocked {
+        /// The first page.
+        pfn: Pfn,
+        /// The order asked for.
+        order: Order,
+        /// The free list's type.
+        migratetype: u8,
+        /// Whether the order is one that pagesets cache (it does not prove a refill).
+        percpu_refill: bool,
+    },
+    /// `kmem:mm_page_pcpu_drain` (`D`): a block moved from a pageset to the buddy.
+    Drain {
+        /// The first page.
+        pfn: Pfn,
+        /// The block's order.
+        order: Order,
+        /// The pageblock's type.
+        migratetype: u8,
+    },
+    /// `kmem:mm_page_alloc_extfrag` (`X`): a block was taken from another type's pageblock.
+    ExtFrag {
+        /// The first page.
+        pfn: Pfn,
+        /// The order asked for.
+        alloc_order: Order,
+        /// The order of the block that was found.
+        fallback_order: Order,
+        /// The type asked for.
+        alloc_migratetype: u8,
+        /// The type it was found under.
+        fallback_migratetype: u8,
+        /// Whether the pageblock is now of the type asked for.
+        change_ownership: bool,
+    },
+    /// `workqueue_execute_start` of `vmstat_update` (`V`): the once-a-second decay ran on this CPU.
+    VmstatWork,
+    /// `mm_vmscan_kswapd_wake` (`K`).
+    KswapdWake,
+    /// `mm_vmscan_kswapd_sleep` (`k`).
+    KswapdSleep,
+    /// `mm_vmscan_direct_reclaim_begin` (`R`).
+    DirectReclaim,
+    /// The snapshot of this tag began to be read (`M ZB tag`).
+    SnapshotBegin(String),
+    /// The snapshot of this tag has been read (`M ZE tag`).
+    SnapshotEnd(String),
+}
