@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::migrate::MigrateType;
+
 /// A page frame number: the address of a page divided by the page size.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Pfn(pub u64);
@@ -82,8 +84,8 @@ impl Order {
     }
 
     /// All orders, smallest first.
-    pub fn all() -> impl DoubleEndedIterator<Item = Order> {
-        (0..=Self::MAX.0).map(Order)
+    pub fn all() -> impl DoubleEndedIterator<Item = Order> + ExactSizeIterator {
+        (0..Self::COUNT as u8).map(Order)
     }
 }
 
@@ -106,5 +108,77 @@ pub struct CpuId(pub u32);
 impl fmt::Display for CpuId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CPU {}", self.0)
+    }
+}
+
+/// What a page is to the allocator, as its tag byte says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageState {
+    /// Inside a block, not its first page; or never brought online.
+    Inside,
+    /// The first page of a block on a free list.
+    Free,
+    /// The first page of a block that was handed out.
+    Allocated,
+    /// The first page of a block in a pageset.
+    Cached,
+}
+
+/// The tag byte of a page: state, order and kind of the block that starts there. Zero is the inside of a block.
+///
+/// Bits 0 to 3 hold the order, 4 and 5 the state, 6 and 7 a kind: the list of a free block, the remembered type of
+/// a cached one, the type asked for of an allocated one. Kind 3 stands for "as the pageblock says".
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tag(u8);
+
+/// The kind that stands for the pageblock's own type.
+const KIND_OF_PAGEBLOCK: u8 = 3;
+
+impl Tag {
+    pub(crate) const INSIDE: Tag = Tag(0);
+
+    pub(crate) const fn new(state: PageState, order: Order, kind: MigrateType) -> Tag {
+        let kind = if kind.is_ordinary() { kind as u8 } else { KIND_OF_PAGEBLOCK };
+        Tag(order.0 | (state as u8) << 4 | kind << 6)
+    }
+
+    pub(crate) const fn from_byte(byte: u8) -> Tag {
+        Tag(byte)
+    }
+
+    pub(crate) const fn byte(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn state(self) -> PageState {
+        match self.0 >> 4 & 3 {
+            0 => PageState::Inside,
+            1 => PageState::Free,
+            2 => PageState::Allocated,
+            _ => PageState::Cached,
+        }
+    }
+
+    pub(crate) const fn order(self) -> Order {
+        Order(self.0 & 0xf)
+    }
+
+    /// The kind, or nothing where the pageblock's type counts.
+    pub(crate) const fn kind(self) -> Option<MigrateType> {
+        match self.0 >> 6 {
+            0 => Some(MigrateType::Unmovable),
+            1 => Some(MigrateType::Movable),
+            2 => Some(MigrateType::Reclaimable),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn with_state(self, state: PageState) -> Tag {
+        Tag(self.0 & !0x30 | (state as u8) << 4)
+    }
+
+    /// Whether a block of this order and state starts here, of whatever kind.
+    pub(crate) const fn is(self, state: PageState, order: Order) -> bool {
+        self.0 & 0x3f == order.0 | (state as u8) << 4
     }
 }

@@ -1,9 +1,55 @@
 //! A page allocator with per-CPU page caches.
+//!
+//! It deals in page frame numbers and never touches the pages; it has no heap: the caller gives the memory for its
+//! books. One [`Allocator`] has any number of nodes and zones. A zone is a buddy system behind one lock; in front
+//! of the lock each CPU has a *pageset*, filled and emptied in batches whose sizes the [`Tuning`] decides.
+//!
+//! Modules, bottom to top; each uses those before it:
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | [`machine`] | the trait through which CPU numbers, locks and memory costs come in |
+//! | `word` | how shared words are read and written |
+//! | [`migrate`], [`frame`] | migratetypes; page frame numbers, orders, tags |
+//! | `list` | lists threaded through the pages' links |
+//! | [`tuning`] | every rule as data; how many pages move: numbers in, numbers out |
+//! | [`zone`] | a zone's metadata, watermarks and lock |
+//! | `buddy` | free lists, split, merge |
+//! | `fallback` | claiming and stealing other types' pageblocks |
+//! | [`pcp`] | pagesets: alloc, free, refill, drain |
+//! | [`config`], `node` | the memory map and its metadata; zonelists |
+//! | [`error`], [`allocator`] | what callers call, and what they get |
+//! | [`stats`], [`audit`] | counters, the zoneinfo view; the books checked |
+//! | `owned` | metadata from a heap, with the feature `alloc` |
+//!
+//! One exception: a zone holds its pagesets, so `zone` names a type of `pcp`.
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod allocator;
+pub mod audit;
+mod buddy;
+pub mod config;
+pub mod error;
+mod fallback;
 pub mod frame;
+mod list;
+pub mod machine;
 pub mod migrate;
+mod node;
+#[cfg(feature = "alloc")]
+pub mod owned;
+pub mod pcp;
+pub mod stats;
+pub mod tuning;
+mod word;
+pub mod zone;
 
-pub use frame::{CpuId, Order, Pfn};
+pub use allocator::{Allocator, Block, Request};
+pub use config::{Config, MapError, Metadata, MetadataSize, PageRange, ZoneSpec};
+pub use error::{AllocError, FreeError, WrongFree};
+pub use frame::{CpuId, Order, PageState, Pfn};
+pub use machine::{Line, Machine, RawLock, SpinLock};
 pub use migrate::MigrateType;
+pub use tuning::Tuning;
+pub use zone::{NodeId, Zone, ZoneKind};

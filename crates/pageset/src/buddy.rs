@@ -1,0 +1,157 @@
+//! The buddy system of a zone: free lists by order and migratetype, split, merge.
+//!
+//! Specification: `linux-page-allocator.md` 1.5. Everything here is called with the zone lock held. `add` and
+//! `remove` are the only code that changes a free list.
+
+use crate::frame::{Order, PageState, Tag};
+use crate::list::End;
+use crate::machine::{Line, Machine};
+use crate::migrate::MigrateType;
+use crate::tuning::Tuning;
+use crate::word;
+use crate::zone::Zone;
+
+/// Blocks of at least this order are always put at the head: what they would merge into is the largest order
+/// or beyond. Specification 1.5, step 3.
+const TAIL_ORDERS: u8 = Order::MAX.get() - 1;
+
+impl<M: Machine> Zone<'_, M> {
+    /// Puts a free block on the list of `list`.
+    pub(crate) fn add(&self, machine: &M, page: u32, order: Order, list: MigrateType, end: End) {
+        self.touch_list(machine, page, order, list);
+        self.frames.set_tag(page, Tag::new(PageState::Free, order, list));
+        self.areas[order.index()][list.index()].push(self.frames.links, self.frames.slot(page, order), end);
+        if list != MigrateType::Isolate {
+            word::add(&self.free_pages, order.pages());
+        }
+        if list == MigrateType::Cma {
+            word::add(&self.free_cma, order.pages());
+        }
+    }
+
+    /// Takes a free block off its list, which it returns; the tag becomes the inside of a block.
+    pub(crate) fn remove(&self, machine: &M, page: u32, order: Order) -> MigrateType {
+        let list = self.list_of(page);
+        self.touch_list(machine, page, order, list);
+        self.frames.set_tag(page, Tag::INSIDE);
+        self.areas[order.index()][list.index()].remove(self.frames.links, self.frames.slot(page, order));
+        if list != MigrateType::Isolate {
+            word::sub(&self.free_pages, order.pages());
+        }
+        if list == MigrateType::Cma {
+            word::sub(&self.free_cma, order.pages());
+        }
+        list
+    }
+
+    /// The list that a free block is on.
+    pub(crate) fn list_of(&self, page: u32) -> MigrateType {
+        self.frames.tag(page).kind().unwrap_or_else(|| self.frames.block_type(page))
+    }
+
+    fn touch_list(&self, machine: &M, page: u32, order: Order, list: MigrateType) {
+        machine.touch(Line::FreeList { zone: self.index, order: order.get(), migratetype: list as u8 });
+        machine.touch(Line::Page(self.frames.pfn(page)));
+    }
+
+    /// Takes the smallest block that fits from one type's lists and splits it; returns its first page, untagged.
+    pub(crate) fn take_smallest(&self, machine: &M, order: Order, list: MigrateType) -> Option<u32> {
+        for found in Order::all().skip(order.index()) {
+            if let Some(slot) = self.areas[found.index()][list.index()].first() {
+                let page = self.frames.page_of_slot(slot, found);
+                self.remove(machine, page, found);
+                self.split(machine, page, found, order, list);
+                return Some(page);
+            }
+        }
+        None
+    }
+
+    /// Gives the upper halves of a taken block back until `to` pages remain at its start.
+    pub(crate) fn split(&self, machine: &M, page: u32, from: Order, to: Order, list: MigrateType) {
+        for half in Order::all().take(from.index()).skip(to.index()).rev() {
+            self.add(machine, page + half.pages() as u32, half, list, End::Head);
+        }
+    }
+
+    /// Frees one block, merging it with its buddies. Its first page must not be on a list; `migratetype` is the
+    /// list that it goes to. Specification 1.5 "Free one block".
+    pub(crate) fn free_block(&self, machine: &M, tuning: &Tuning, page: u32, order: Order, migratetype: MigrateType) {
+        if order > Order::PAGEBLOCK && tuning.type_at_drain {
+            let half = Order::PAGEBLOCK.pages() as u32;
+            for piece in [page, page + half] {
+                self.merge(machine, tuning, piece, Order::PAGEBLOCK, self.frames.block_type(piece));
+            }
+        } else {
+            self.merge(machine, tuning, page, order, migratetype);
+        }
+    }
+
+    fn merge(&self, machine: &M, tuning: &Tuning, page: u32, order: Order, migratetype: MigrateType) {
+        self.frames.set_tag(page, Tag::INSIDE);
+        let (mut page, mut order) = (page, order);
+        while order < Order::MAX {
+            let buddy = page ^ order.pages() as u32;
+            if !self.is_free(buddy, order) || !self.may_merge(tuning, buddy, order, migratetype) {
+                break;
+            }
+            self.remove(machine, buddy, order);
+            if tuning.merge_by_type && order >= Order::PAGEBLOCK {
+                self.frames.set_block_type(buddy, migratetype);
+            }
+            page &= buddy;
+            order = next(order);
+        }
+        let end = if self.merges_soon(page, order) { End::Tail } else { End::Head };
+        self.add(machine, page, order, migratetype, end);
+    }
+
+    /// Whether a free block of exactly this order starts here.
+    pub(crate) fn is_free(&self, page: u32, order: Order) -> bool {
+        page < self.frames.len() && self.frames.tag(page).is(PageState::Free, order)
+    }
+
+    /// Whether the types of the pageblocks let a block merge with its buddy.
+    fn may_merge(&self, tuning: &Tuning, buddy: u32, order: Order, migratetype: MigrateType) -> bool {
+        let theirs = self.frames.block_type(buddy);
+        if !tuning.merge_by_type {
+            let isolated = |t| t == MigrateType::Isolate;
+            return order < Order::PAGEBLOCK || isolated(theirs) == isolated(migratetype);
+        }
+        order < Order::PAGEBLOCK || theirs == migratetype || theirs.is_ordinary() && migratetype.is_ordinary()
+    }
+
+    /// Whether the block that this one would form with its absent buddy has its own buddy free.
+    fn merges_soon(&self, page: u32, order: Order) -> bool {
+        if order.get() >= TAIL_ORDERS {
+            return false;
+        }
+        let merged = page & !(order.pages() as u32);
+        let above = next(order);
+        self.is_free(merged ^ above.pages() as u32, above)
+    }
+
+    /// Free blocks of one order and type.
+    pub(crate) fn blocks(&self, order: Order, migratetype: MigrateType) -> u32 {
+        self.areas[order.index()][migratetype.index()].len()
+    }
+
+    /// Brings pages online: writes only the heads of their largest blocks. Holds the zone lock.
+    pub(crate) fn online(&self, machine: &M, first: u32, pages: u64) {
+        let (mut page, end) = (u64::from(first), u64::from(first) + pages);
+        while page < end {
+            let fits = (end - page).ilog2().min(page.trailing_zeros()).min(u32::from(Order::MAX.get()));
+            let order = Order::new(fits as u8).unwrap_or(Order::MAX);
+            let first = page as u32;
+            self.add(machine, first, order, self.frames.block_type(first), End::Tail);
+            page += order.pages();
+        }
+        word::add(&self.managed, pages);
+        word::add(&self.present, pages);
+    }
+}
+
+/// The next larger order, at most the largest.
+pub(crate) fn next(order: Order) -> Order {
+    Order::new(order.get() + 1).unwrap_or(Order::MAX)
+}

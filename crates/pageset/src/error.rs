@@ -1,0 +1,92 @@
+//! What a caller gets instead of a page, or for a wrong free. Nothing has changed when one of these comes back.
+
+use core::fmt;
+
+use crate::frame::{Order, PageState, Pfn};
+use crate::migrate::MigrateType;
+use crate::zone::NodeId;
+
+/// An allocation that could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AllocError {
+    /// No zone of the request's zonelist had a block above its marks.
+    OutOfMemory {
+        /// The order asked for.
+        order: Order,
+        /// Pages free in the zones that were tried, pagesets not counted.
+        free_pages: u64,
+    },
+    /// Only the three ordinary types can be asked for.
+    Migratetype(MigrateType),
+    /// The map has no such node, or no zone for such a request there.
+    Node(NodeId),
+}
+
+impl fmt::Display for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfMemory { order, free_pages } => {
+                write!(f, "no block of order {order} above the watermarks; {free_pages} pages are free")
+            }
+            Self::Migratetype(migratetype) => {
+                write!(f, "pages of type {migratetype:?} cannot be asked for; allowed: Unmovable, Movable, Reclaimable")
+            }
+            Self::Node(node) => write!(f, "node {} has no zone for this request", node.0),
+        }
+    }
+}
+
+impl core::error::Error for AllocError {}
+
+/// A free that is wrong: the page, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FreeError {
+    /// The page that was to be freed.
+    pub pfn: Pfn,
+    /// The order that was given.
+    pub order: Order,
+    /// What is wrong.
+    pub reason: WrongFree,
+}
+
+/// Why a free is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WrongFree {
+    /// The page is in no zone.
+    NotOurs,
+    /// A block of that order cannot start there.
+    Misaligned,
+    /// The page is not allocated: it is free or cached already, or was never brought online.
+    NotAllocated(PageState),
+    /// The block that starts there has another order.
+    WrongOrder(Order),
+    /// The page is inside a larger block.
+    Inside {
+        /// The block's first page.
+        head: Pfn,
+        /// The block's order.
+        order: Order,
+        /// The block's state.
+        state: PageState,
+    },
+}
+
+impl fmt::Display for FreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pfn, order, reason } = self;
+        write!(f, "page {pfn} cannot be freed as a block of order {order}: ")?;
+        match reason {
+            WrongFree::NotOurs => f.write_str("it is in no zone"),
+            WrongFree::Misaligned => f.write_str("no block of that order starts there"),
+            WrongFree::NotAllocated(PageState::Inside) => f.write_str("it was never brought online"),
+            WrongFree::NotAllocated(PageState::Free) => f.write_str("it is free"),
+            WrongFree::NotAllocated(_) => f.write_str("it is free, in a pageset"),
+            WrongFree::WrongOrder(actual) => write!(f, "the block there has order {actual}"),
+            WrongFree::Inside { head, order, state } => {
+                write!(f, "it is inside the block of order {order} at {head}, which is {state:?}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for FreeError {}

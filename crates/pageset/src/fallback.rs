@@ -1,0 +1,248 @@
+//! How a request is served when its own migratetype has no block: claiming and stealing.
+//!
+//! Specification: `linux-page-allocator.md` 1.6. Everything here is called with the zone lock held.
+
+use crate::frame::{Order, PageState};
+use crate::list::End;
+use crate::machine::Machine;
+use crate::migrate::MigrateType;
+use crate::tuning::{FallbackRule, Tuning};
+use crate::word;
+use crate::zone::Zone;
+
+use MigrateType::{Cma, Movable, Reclaimable, Unmovable};
+
+/// From this order on a found block is worth its whole pageblock, whatever was wanted: half the pageblock's order.
+const CLAIM_ORDER: u8 = Order::PAGEBLOCK.get() / 2;
+
+/// The stage that served the last page, kept over the pages of one refill.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) enum Mode {
+    #[default]
+    Own,
+    Cma,
+    Claim,
+    Steal,
+}
+
+/// What a request asks of the free lists.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) order: Order,
+    pub(crate) migratetype: MigrateType,
+    /// Whether CMA pageblocks may serve it.
+    pub(crate) cma: bool,
+}
+
+/// The types whose blocks serve a request when its own has none, best first.
+const fn fallbacks(wanted: MigrateType) -> [MigrateType; 2] {
+    match wanted {
+        Unmovable => [Reclaimable, Movable],
+        Reclaimable => [Unmovable, Movable],
+        _ => [Reclaimable, Unmovable],
+    }
+}
+
+/// Whether a block of this order may bring its whole pageblock to the wanted type: predicate C.
+fn may_claim(order: Order, wanted: MigrateType) -> bool {
+    order.get() >= CLAIM_ORDER || wanted != Movable
+}
+
+impl<M: Machine> Zone<'_, M> {
+    /// Takes one block by whatever stage serves it; returns its first page, untagged.
+    pub(crate) fn take(&self, machine: &M, tuning: &Tuning, wanted: Wanted, mode: &mut Mode) -> Option<u32> {
+        let Wanted { order, migratetype, cma } = wanted;
+        if cma
+            && self.prefers_cma()
+            && let Some(page) = self.take_smallest(machine, order, Cma)
+        {
+            return Some(page);
+        }
+        if *mode <= Mode::Own
+            && let Some(page) = self.take_smallest(machine, order, migratetype)
+        {
+            return Some(page);
+        }
+        if cma
+            && *mode <= Mode::Cma
+            && let Some(page) = self.take_smallest(machine, order, Cma)
+        {
+            *mode = Mode::Cma;
+            return Some(page);
+        }
+        match tuning.fallback {
+            FallbackRule::Steal => self.steal_before_615(machine, order, migratetype),
+            FallbackRule::ClaimThenSteal => {
+                if *mode <= Mode::Claim
+                    && let Some(page) = self.claim_any(machine, order, migratetype)
+                {
+                    *mode = Mode::Own;
+                    return Some(page);
+                }
+                let page = self.steal(machine, order, migratetype)?;
+                *mode = Mode::Steal;
+                Some(page)
+            }
+        }
+    }
+
+    /// Whether more than half of the free pages lie in CMA pageblocks.
+    fn prefers_cma(&self) -> bool {
+        use crate::word::Held;
+        self.free_cma.get() > self.free() / 2
+    }
+
+    /// The first fallback type with a block of this order: the type and the block.
+    fn find_fallback(&self, order: Order, wanted: MigrateType) -> Option<(MigrateType, u32)> {
+        fallbacks(wanted).into_iter().find_map(|other| {
+            let slot = self.areas[order.index()][other.index()].first()?;
+            Some((other, self.frames.page_of_slot(slot, order)))
+        })
+    }
+
+    /// Stage CLAIM: from the largest blocks down, bring a whole pageblock over.
+    fn claim_any(&self, machine: &M, order: Order, wanted: MigrateType) -> Option<u32> {
+        for found in Order::all().skip(order.index()).rev() {
+            let Some((_, page)) = self.find_fallback(found, wanted) else { continue };
+            if !may_claim(found, wanted) {
+                return None;
+            }
+            if let Some(page) = self.claim(machine, page, found, order, wanted) {
+                word::add(&self.claims, 1);
+                return Some(page);
+            }
+        }
+        None
+    }
+
+    /// Claims the pageblocks of a found block, if enough of them is free or of the wanted kind.
+    fn claim(&self, machine: &M, page: u32, found: Order, order: Order, wanted: MigrateType) -> Option<u32> {
+        if found >= Order::PAGEBLOCK {
+            self.remove(machine, page, found);
+            self.retype(page, found, wanted);
+            self.split(machine, page, found, order, wanted);
+            return Some(page);
+        }
+        let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
+        if !self.is_mostly(start, wanted)? {
+            return None;
+        }
+        self.move_free_blocks(machine, start, wanted, End::Tail);
+        self.frames.set_block_type(start, wanted);
+        self.take_smallest(machine, order, wanted)
+    }
+
+    fn retype(&self, page: u32, order: Order, migratetype: MigrateType) {
+        for at in (page..page + order.pages() as u32).step_by(Order::PAGEBLOCK.pages() as usize) {
+            self.frames.set_block_type(at, migratetype);
+        }
+    }
+
+    /// Whether at least half of a pageblock is free or of the wanted kind; nothing where it leaves the zone.
+    fn is_mostly(&self, start: u32, wanted: MigrateType) -> Option<bool> {
+        let pageblock = Order::PAGEBLOCK.pages() as u32;
+        if start + pageblock > self.frames.len() {
+            return None;
+        }
+        let (mut free, mut movable) = (0, 0);
+        self.each_block(start, |tag_page, state, order| match state {
+            PageState::Free => free += order.pages() as u32,
+            PageState::Allocated if self.frames.tag(tag_page).kind() == Some(Movable) => {
+                movable += order.pages() as u32;
+            }
+            _ => {}
+        });
+        let alike = if wanted == Movable {
+            movable
+        } else if self.frames.block_type(start) == Movable {
+            pageblock.saturating_sub(free + movable)
+        } else {
+            0
+        };
+        Some(free + alike >= pageblock / 2)
+    }
+
+    /// Visits the blocks that begin in a pageblock, by their first pages.
+    fn each_block(&self, start: u32, mut visit: impl FnMut(u32, PageState, Order)) {
+        let end = start + Order::PAGEBLOCK.pages() as u32;
+        let mut page = start;
+        while page < end {
+            let tag = self.frames.tag(page);
+            match tag.state() {
+                PageState::Inside => page += 1,
+                state => {
+                    visit(page, state, tag.order());
+                    page += tag.order().pages() as u32;
+                }
+            }
+        }
+    }
+
+    /// Moves the free blocks of a pageblock to another type's lists.
+    pub(crate) fn move_free_blocks(&self, machine: &M, start: u32, to: MigrateType, end: End) {
+        self.each_block(start, |page, state, order| {
+            if state == PageState::Free {
+                self.remove(machine, page, order);
+                self.add(machine, page, order, to, end);
+            }
+        });
+    }
+
+    /// Stage STEAL: the smallest fallback block, split on its own type's lists.
+    fn steal(&self, machine: &M, order: Order, wanted: MigrateType) -> Option<u32> {
+        let (found, (list, page)) = self.smallest_fallback(order, wanted)?;
+        self.remove(machine, page, found);
+        self.split(machine, page, found, order, list);
+        word::add(&self.steals, 1);
+        Some(page)
+    }
+
+    fn smallest_fallback(&self, order: Order, wanted: MigrateType) -> Option<(Order, (MigrateType, u32))> {
+        Order::all().skip(order.index()).find_map(|found| Some((found, self.find_fallback(found, wanted)?)))
+    }
+
+    /// The single search of before 6.15: steal the largest block, or for small movable requests the smallest.
+    fn steal_before_615(&self, machine: &M, order: Order, wanted: MigrateType) -> Option<u32> {
+        let largest = Order::all()
+            .skip(order.index())
+            .rev()
+            .find_map(|found| Some((found, self.find_fallback(found, wanted)?)))?;
+        let (found, (_, page)) = if !may_claim(largest.0, wanted) && largest.0 > order {
+            self.smallest_fallback(order, wanted)?
+        } else {
+            largest
+        };
+        self.steal_block(machine, page, found, wanted);
+        self.take_smallest(machine, order, wanted)
+    }
+
+    fn steal_block(&self, machine: &M, page: u32, found: Order, wanted: MigrateType) {
+        let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
+        // Head or tail: the tail since 5.10. Specification 1.6.
+        let move_one = || {
+            self.remove(machine, page, found);
+            self.add(machine, page, found, wanted, End::Tail);
+        };
+        if found >= Order::PAGEBLOCK {
+            self.retype(page, found, wanted);
+            word::add(&self.claims, 1);
+            return move_one();
+        }
+        let mostly = if may_claim(found, wanted) { self.is_mostly(start, wanted) } else { None };
+        match mostly {
+            Some(mostly) => {
+                self.move_free_blocks(machine, start, wanted, End::Tail);
+                if mostly {
+                    self.frames.set_block_type(start, wanted);
+                    word::add(&self.claims, 1);
+                } else {
+                    word::add(&self.steals, 1);
+                }
+            }
+            None => {
+                move_one();
+                word::add(&self.steals, 1);
+            }
+        }
+    }
+}

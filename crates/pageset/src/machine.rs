@@ -1,0 +1,118 @@
+//! The one trait through which the machine comes in: which CPU this is, the lock, and what a touch of shared
+//! memory costs.
+
+use core::fmt;
+use core::hint;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::frame::{CpuId, Pfn};
+
+/// The machine that an allocator runs on: a kernel's CPUs, a process's threads, or a simulator's virtual ones.
+pub trait Machine {
+    /// The lock of zones and pagesets.
+    type Lock: RawLock;
+
+    /// The CPU that the caller runs on now; below the number of CPUs in the allocator's configuration.
+    ///
+    /// It may be out of date as soon as it returns: the pageset's lock makes that harmless.
+    fn cpu(&self) -> CpuId;
+
+    /// Called where memory that other CPUs write is about to be touched. Does nothing in the real worlds and
+    /// costs nothing there; a simulator charges its caller.
+    #[inline(always)]
+    fn touch(&self, line: Line) {
+        let _ = line;
+    }
+}
+
+/// A piece of memory that several CPUs write, about one cache line each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Line {
+    /// The counters of a zone.
+    Zone {
+        /// The zone's index.
+        zone: usize,
+    },
+    /// The head of a free list.
+    FreeList {
+        /// The zone's index.
+        zone: usize,
+        /// The order of its blocks.
+        order: u8,
+        /// The migratetype of its blocks.
+        migratetype: u8,
+    },
+    /// A pageset.
+    Pageset {
+        /// The zone's index.
+        zone: usize,
+        /// Whose it is.
+        cpu: CpuId,
+    },
+    /// The tag and links of a page.
+    Page(Pfn),
+}
+
+/// A lock without data: what it protects are atomics, so that no misuse is more than a wrong count.
+///
+/// What one holder wrote is seen by the next: `lock` and a successful `try_lock` acquire, `unlock` releases.
+pub trait RawLock: fmt::Debug + Default {
+    /// Takes the lock, waiting for it.
+    fn lock(&self);
+    /// Takes the lock if it is free.
+    fn try_lock(&self) -> bool;
+    /// Gives the lock back. To be called by its holder, once.
+    fn unlock(&self);
+}
+
+/// A lock that spins: one byte, no queue.
+#[derive(Debug, Default)]
+pub struct SpinLock(AtomicBool);
+
+impl RawLock for SpinLock {
+    #[inline]
+    fn lock(&self) {
+        while !self.try_lock() {
+            // Relaxed: only waits; try_lock acquires.
+            while self.0.load(Ordering::Relaxed) {
+                hint::spin_loop();
+            }
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        // Acquire: pairs with the release in unlock.
+        self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline]
+    fn unlock(&self) {
+        // Release: pairs with the acquire in try_lock.
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Holds a lock until dropped.
+#[derive(Debug)]
+pub(crate) struct Guard<'l, L: RawLock>(&'l L);
+
+impl<'l, L: RawLock> Guard<'l, L> {
+    #[inline]
+    pub(crate) fn lock(lock: &'l L) -> Self {
+        lock.lock();
+        Guard(lock)
+    }
+
+    #[inline]
+    pub(crate) fn try_lock(lock: &'l L) -> Option<Self> {
+        lock.try_lock().then_some(Guard(lock))
+    }
+}
+
+impl<L: RawLock> Drop for Guard<'_, L> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.unlock();
+    }
+}

@@ -1,0 +1,41 @@
+//! Zonelists: in which order the zones of which nodes are tried.
+//!
+//! Specification: `linux-page-allocator.md` 1.1.
+
+use core::sync::atomic::AtomicU32;
+
+use crate::config::Config;
+use crate::word::Held;
+use crate::zone::NodeId;
+
+/// Writes the zonelist of every node: nodes by rising distance, the local one first, ties to the nodes after us;
+/// within a node zones from the highest to the lowest. `lists` has a row of all zones for each node.
+pub(crate) fn build(config: &Config<'_>, lists: &[AtomicU32]) {
+    let zones = config.zones.len();
+    for (local, row) in lists.chunks_exact(zones).enumerate() {
+        let mut filled = 0;
+        let mut last = None;
+        while let Some(node) = nearest(config, local, last) {
+            for (index, zone) in config.zones.iter().enumerate().rev() {
+                if zone.node == NodeId(node as u32) {
+                    row[filled].set(index as u32);
+                    filled += 1;
+                }
+            }
+            last = Some(node);
+        }
+    }
+}
+
+/// The nearest node that is farther than `last` in the order of [`rank`].
+fn nearest(config: &Config<'_>, local: usize, last: Option<usize>) -> Option<usize> {
+    let rank = |node: usize| rank(config, local, node);
+    (0..config.nodes()).filter(|&node| last.is_none_or(|last| rank(node) > rank(last))).min_by_key(|&node| rank(node))
+}
+
+/// How late a node comes: by distance, then by how far it is after us in number.
+fn rank(config: &Config<'_>, local: usize, node: usize) -> (bool, u8, usize) {
+    let nodes = config.nodes();
+    let distance = config.distances.get(local * nodes + node).copied().unwrap_or(0);
+    (node != local, distance, (node + nodes - local) % nodes)
+}

@@ -1,0 +1,535 @@
+//! The per-CPU pageset: arrays of block numbers in front of the zone lock.
+//!
+//! A list is a ring in the zone's `rings`: the newest block on top, where allocations pop and frees push; drains
+//! take the oldest from the bottom. What one call reads and writes of a pageset is its first cache line and the
+//! line of one list head. Specification: `linux-page-allocator.md` 2 and 3.
+
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+
+use crate::fallback::{Mode, Wanted};
+use crate::frame::{CpuId, Order, PageState, Tag};
+use crate::machine::{Guard, Line, Machine, RawLock, SpinLock};
+use crate::migrate::MigrateType;
+use crate::tuning::{Bounds, BulkFree, ListRule, PcpState, Tuning};
+use crate::word::{self, Held};
+use crate::zone::{MarkTest, Path, Zone};
+
+/// Lists of a pageset: three types for each of orders 0 to 3, two for huge pages. Specification 2.1.
+pub const LISTS: usize = 14;
+const FIRST_HUGE_LIST: usize = 12;
+
+/// Where each list's array starts in a pageset's ring memory, in eighths of its capacity: every order has half as
+/// many entries as the one below, three lists each. The arrays of huge pages come last.
+const START_EIGHTHS: [u32; FIRST_HUGE_LIST + 1] = [0, 8, 16, 24, 28, 32, 36, 38, 40, 42, 43, 44, 45];
+
+/// A pageset's capacity in pages is a multiple of this, so that eighths of it are whole.
+const CAPACITY_STEP: u32 = 8;
+
+/// The top of a list and its length, in entries.
+#[derive(Debug, Default)]
+#[repr(C, align(8))]
+struct ListHead {
+    top: AtomicU32,
+    len: AtomicU32,
+}
+
+/// One CPU's cache of one zone's pages. Specification 2.1.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Pageset<L> {
+    lock: L,
+    /// [`PcpState::free_factor`] before patch 10.
+    free_factor: AtomicU8,
+    alloc_factor: AtomicU8,
+    prev_high_order: AtomicBool,
+    large_cache: AtomicBool,
+    count: AtomicU32,
+    high: AtomicU32,
+    high_min: AtomicU32,
+    high_max: AtomicU32,
+    batch: AtomicU32,
+    free_count: AtomicU32,
+    count_min: AtomicU32,
+    /// Where its ring memory starts, in entries of the zone's.
+    ring: AtomicU32,
+    /// Pages that one list can hold: single pages as many, order 1 half as many, and so on.
+    capacity: AtomicU32,
+    /// Pages handed out and taken back through this pageset.
+    pub(crate) alloc_pages: AtomicU64,
+    pub(crate) free_pages: AtomicU64,
+
+    lists: [ListHead; LISTS],
+
+    pub(crate) refills: AtomicU64,
+    pub(crate) refill_pages: AtomicU64,
+    pub(crate) drains: AtomicU64,
+    pub(crate) drain_pages: AtomicU64,
+}
+
+// The layout that the fast path counts on: the state in the first line, no list head across two lines, all in 256
+// bytes. One call touches the first line and one list head's.
+const _: () = {
+    assert!(size_of::<Pageset<SpinLock>>() <= 256);
+    assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) <= 64);
+    assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) % 8 == 0);
+    assert!(64 % size_of::<ListHead>() == 0);
+};
+
+/// The ring memory of a pageset that holds `capacity` pages, in entries.
+pub(crate) const fn ring_entries(capacity: u32) -> u64 {
+    let huge = huge_entries(capacity) as u64;
+    capacity as u64 * START_EIGHTHS[FIRST_HUGE_LIST] as u64 / 8 + 2 * huge
+}
+
+const fn huge_entries(capacity: u32) -> u32 {
+    // Room for two refills beyond the limit: a huge page is more than a batch.
+    (capacity >> Order::PAGEBLOCK.get()) + 8
+}
+
+/// The capacity that lets a pageset reach `high` pages in any one list: a batch, and a block of each cached order,
+/// may enter before a drain.
+pub(crate) const fn capacity_for(high: u32, batch: u32) -> u32 {
+    (high + 4 * batch + 64).next_multiple_of(CAPACITY_STEP)
+}
+
+impl ListRule {
+    /// The list of blocks of this order and type, or nothing where they are not cached. Specification 2.1.
+    #[inline]
+    pub(crate) fn list(self, order: Order, migratetype: MigrateType) -> Option<usize> {
+        let small = match self {
+            Self::OrderZero => Order::ZERO,
+            _ => Order::COSTLY,
+        };
+        if order <= small {
+            // HIGHATOMIC and CMA pages wait among the movable ones.
+            let kind = if migratetype.is_ordinary() { migratetype } else { MigrateType::Movable };
+            return Some(3 * order.index() + kind.index());
+        }
+        match self {
+            Self::HugeShared if order == Order::PAGEBLOCK => Some(FIRST_HUGE_LIST),
+            Self::HugeByMobility if order == Order::PAGEBLOCK => {
+                Some(FIRST_HUGE_LIST + usize::from(migratetype == MigrateType::Movable))
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn len(self) -> usize {
+        match self {
+            Self::OrderZero => 3,
+            Self::ToCostly => 12,
+            Self::HugeShared => 13,
+            Self::HugeByMobility => 14,
+        }
+    }
+}
+
+/// The order of the blocks on a list.
+pub(crate) fn order_of(list: usize) -> Order {
+    if list < FIRST_HUGE_LIST { Order::new((list / 3) as u8).unwrap_or(Order::ZERO) } else { Order::PAGEBLOCK }
+}
+
+impl<L: RawLock> Pageset<L> {
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, L>> {
+        Guard::try_lock(&self.lock)
+    }
+
+    pub(crate) fn lock(&self) -> Guard<'_, L> {
+        Guard::lock(&self.lock)
+    }
+
+    /// Pages held, as of some recent moment.
+    pub(crate) fn count(&self) -> u32 {
+        self.count.get()
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        self.capacity.get()
+    }
+
+    pub(crate) fn place(&self, ring: u32, capacity: u32) {
+        self.ring.set(ring);
+        self.capacity.set(capacity);
+    }
+
+    /// New bounds; `high` itself follows at once where nothing tunes it, else at its next use.
+    pub(crate) fn set_bounds(&self, bounds: Bounds, tunes: bool, large_cache: bool) {
+        self.batch.set(bounds.batch);
+        self.high_min.set(bounds.high_min);
+        self.high_max.set(bounds.high_max);
+        self.large_cache.set(large_cache);
+        if !tunes {
+            self.high.set(bounds.high_min);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn state(&self) -> PcpState {
+        PcpState {
+            count: self.count.get(),
+            high: self.high.get(),
+            high_min: self.high_min.get(),
+            high_max: self.high_max.get(),
+            batch: self.batch.get(),
+            free_count: self.free_count.get(),
+            count_min: self.count_min.get(),
+            free_factor: self.free_factor.get(),
+            alloc_factor: self.alloc_factor.get(),
+            prev_high_order: self.prev_high_order.get(),
+            large_cache: self.large_cache.get(),
+        }
+    }
+
+    /// Writes back what the state machine may have changed; the bounds and the cache flag are not among it.
+    #[inline]
+    pub(crate) fn set_state(&self, s: &PcpState) {
+        self.count.set(s.count);
+        self.high.set(s.high);
+        self.free_count.set(s.free_count);
+        self.count_min.set(s.count_min);
+        self.free_factor.set(s.free_factor);
+        self.alloc_factor.set(s.alloc_factor);
+        self.prev_high_order.set(s.prev_high_order);
+    }
+
+    /// Entries on a list.
+    pub(crate) fn len(&self, list: usize) -> u32 {
+        self.lists[list].len.get()
+    }
+
+    /// A list's array: where it starts in the zone's ring memory, and its length.
+    #[inline]
+    fn array(&self, list: usize) -> (u32, u32) {
+        let (ring, capacity) = (self.ring.get(), self.capacity.get());
+        if list < FIRST_HUGE_LIST {
+            (ring + capacity / 8 * START_EIGHTHS[list], capacity >> (list / 3))
+        } else {
+            let huge = huge_entries(capacity);
+            let start = ring + capacity / 8 * START_EIGHTHS[FIRST_HUGE_LIST];
+            (start + huge * (list - FIRST_HUGE_LIST) as u32, huge)
+        }
+    }
+
+    fn is_full(&self, list: usize) -> bool {
+        self.len(list) >= self.array(list).1
+    }
+
+    #[inline]
+    fn push(&self, rings: &[AtomicU32], list: usize, block: u32) {
+        let (start, room) = self.array(list);
+        let head = &self.lists[list];
+        let top = head.top.get();
+        rings[(start + top) as usize].set(block);
+        head.top.set(if top + 1 == room { 0 } else { top + 1 });
+        head.len.set(head.len.get() + 1);
+    }
+
+    #[inline]
+    fn pop(&self, rings: &[AtomicU32], list: usize) -> Option<u32> {
+        let head = &self.lists[list];
+        let len = head.len.get();
+        if len == 0 {
+            return None;
+        }
+        let (start, room) = self.array(list);
+        let top = head.top.get();
+        let top = if top == 0 { room } else { top } - 1;
+        head.top.set(top);
+        head.len.set(len - 1);
+        Some(rings[(start + top) as usize].get())
+    }
+
+    /// The entry `depth` below the top.
+    pub(crate) fn entry(&self, rings: &[AtomicU32], list: usize, depth: u32) -> u32 {
+        let (start, room) = self.array(list);
+        let top = self.lists[list].top.get();
+        let at = if top > depth { top - depth - 1 } else { top + room - depth - 1 };
+        rings[(start + at) as usize].get()
+    }
+
+    /// Takes the oldest entry.
+    fn pop_oldest(&self, rings: &[AtomicU32], list: usize) -> Option<u32> {
+        let head = &self.lists[list];
+        let len = head.len.get();
+        let block = (len > 0).then(|| self.entry(rings, list, len - 1))?;
+        head.len.set(len - 1);
+        Some(block)
+    }
+
+    /// Fills an empty list so that blocks come out in the order that `next` gives them; returns how many came.
+    fn fill(&self, rings: &[AtomicU32], list: usize, want: u32, mut next: impl FnMut() -> Option<u32>) -> u32 {
+        let (start, room) = self.array(list);
+        let want = want.min(room);
+        let mut at = want;
+        while at > 0 {
+            let Some(block) = next() else { break };
+            at -= 1;
+            rings[(start + at) as usize].set(block);
+        }
+        let head = &self.lists[list];
+        head.top.set(if want == room { 0 } else { want });
+        head.len.set(want - at);
+        want - at
+    }
+}
+
+/// The lists that a round-robin drain takes from, one entry a block. Specification 3.2.
+struct RoundRobin {
+    cursor: usize,
+    run: u32,
+    lists: usize,
+}
+
+impl RoundRobin {
+    fn new(tuning: &Tuning) -> Self {
+        RoundRobin { cursor: 0, run: 0, lists: tuning.lists.len() }
+    }
+
+    /// The next list to take a block from while `wanted` pages remain to be drained; `len` gives a list's length.
+    fn next(&mut self, wanted: u32, len: impl Fn(usize) -> u32) -> usize {
+        if self.run == 0 || len(self.cursor) == 0 {
+            loop {
+                self.cursor = (self.cursor + 1) % self.lists;
+                self.run += 1;
+                if len(self.cursor) > 0 {
+                    break;
+                }
+            }
+            if self.run as usize == self.lists {
+                self.run = wanted;
+            }
+        }
+        self.run -= 1;
+        self.cursor
+    }
+}
+
+impl<M: Machine> Zone<'_, M> {
+    fn pageset(&self, machine: &M, cpu: CpuId) -> &Pageset<M::Lock> {
+        machine.touch(Line::Pageset { zone: self.index, cpu });
+        &self.pagesets[cpu.0 as usize]
+    }
+
+    /// Takes one block through a pageset. `bulk` is the bulk allocation of page arrays, which does not count as an
+    /// allocation. Nothing when the pageset is busy or the zone had nothing.
+    #[inline]
+    pub(crate) fn alloc_cached(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        cpu: CpuId,
+        list: usize,
+        wanted: Wanted,
+        bulk: bool,
+    ) -> Option<u32> {
+        let pcp = self.pageset(machine, cpu);
+        let _guard = pcp.try_lock()?;
+        let mut state = pcp.state();
+        if !bulk {
+            tuning.on_alloc(&mut state);
+        }
+        let page = match pcp.pop(self.rings, list) {
+            Some(page) => page,
+            None => {
+                self.refill(machine, tuning, pcp, &mut state, list, wanted);
+                let Some(page) = pcp.pop(self.rings, list) else {
+                    pcp.set_state(&state);
+                    return None;
+                };
+                page
+            }
+        };
+        tuning.on_take(&mut state, wanted.order);
+        pcp.set_state(&state);
+        word::add(&pcp.alloc_pages, wanted.order.pages());
+        self.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
+        Some(page)
+    }
+
+    /// Fills an empty list under one hold of the zone lock. Specification 2.4.
+    #[cold]
+    fn refill(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        state: &mut PcpState,
+        list: usize,
+        wanted: Wanted,
+    ) {
+        let blocks = tuning.refill(state, wanted.order, self.pressure()).0;
+        let mut mode = Mode::default();
+        // Lock order: pageset, then zone.
+        let taken = {
+            let _zone = self.lock(machine, Path::Refill);
+            pcp.fill(self.rings, list, blocks, || {
+                let page = self.take(machine, tuning, wanted, &mut mode)?;
+                let kind = self.remembered_type(tuning, page, wanted.migratetype);
+                self.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
+                Some(page)
+            })
+        };
+        let pages = u64::from(taken) * wanted.order.pages();
+        state.count += pages as u32;
+        pcp.count.set(state.count);
+        word::add(&pcp.refills, u64::from(taken > 0));
+        word::add(&pcp.refill_pages, pages);
+    }
+
+    /// The type that a cached page carries: its pageblock's. Specification 2.6.
+    fn remembered_type(&self, tuning: &Tuning, page: u32, fallback: MigrateType) -> MigrateType {
+        if tuning.type_at_drain { fallback } else { self.frames.block_type(page) }
+    }
+
+    /// Puts a block whose tag is Cached into a pageset and drains what is due. False when the pageset is busy or
+    /// has no room: the block is then the caller's.
+    #[inline]
+    pub(crate) fn free_cached(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        cpu: CpuId,
+        list: usize,
+        page: u32,
+        drain: bool,
+    ) -> bool {
+        let pcp = self.pageset(machine, cpu);
+        let mut guard = pcp.try_lock();
+        if guard.is_none() {
+            return false;
+        }
+        if pcp.is_full(list) {
+            return false;
+        }
+        pcp.push(self.rings, list, page);
+        let order = order_of(list);
+        let mut state = pcp.state();
+        let mut rest = tuning.commit(&mut state, order, self.pressure());
+        pcp.set_state(&state);
+        word::add(&pcp.free_pages, order.pages());
+        if rest == 0 || !drain {
+            return true;
+        }
+        if tuning.bulk_free != BulkFree::Chunked {
+            self.drain(machine, tuning, pcp, rest, list);
+        } else {
+            // Between chunks others get at the pageset; what is left when one does is given up. Specification 3.3.
+            loop {
+                let chunk = rest.min(pcp.batch.get());
+                self.drain(machine, tuning, pcp, chunk, list);
+                rest -= chunk;
+                if rest == 0 {
+                    break;
+                }
+                drop(guard.take());
+                guard = pcp.try_lock();
+                if guard.is_none() {
+                    break;
+                }
+            }
+        }
+        if self.pressure().below_high && self.passes(self.watermarks().high, &MarkTest::SINGLE) {
+            self.set_below_high(false);
+        }
+        drop(guard);
+        true
+    }
+
+    /// Moves about `pages` pages, oldest first, from a pageset to the buddy; its lock is held. Specification 3.
+    pub(crate) fn drain(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, pages: u32, start: usize) {
+        let wanted = pages.min(pcp.count());
+        if wanted == 0 {
+            return;
+        }
+        // Lock order: pageset, then zone.
+        let _zone = self.lock(machine, Path::Drain);
+        let drained = match tuning.bulk_free {
+            // Which blocks go, and in which order, is the same whether they were picked before or under the lock.
+            BulkFree::PickLocked | BulkFree::TwoPass => self.drain_round_robin(machine, tuning, pcp, wanted),
+            BulkFree::SinglePass | BulkFree::Chunked => self.drain_whole_lists(machine, tuning, pcp, wanted, start),
+        };
+        pcp.count.set(pcp.count.get() - drained);
+        word::add(&pcp.drains, 1);
+        word::add(&pcp.drain_pages, u64::from(drained));
+    }
+
+    fn drain_round_robin(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, wanted: u32) -> u32 {
+        let mut turns = RoundRobin::new(tuning);
+        let mut drained = 0;
+        while drained < wanted {
+            let list = turns.next(wanted - drained, |list| pcp.len(list));
+            drained += self.drain_one(machine, tuning, pcp, list).unwrap_or(0);
+        }
+        drained
+    }
+
+    fn drain_whole_lists(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        wanted: u32,
+        start: usize,
+    ) -> u32 {
+        let lists = tuning.lists.len();
+        let mut drained = 0;
+        for list in (start..lists).chain(0..start) {
+            while drained < wanted {
+                let Some(pages) = self.drain_one(machine, tuning, pcp, list) else { break };
+                drained += pages;
+            }
+        }
+        drained
+    }
+
+    /// Moves the oldest block of a list; returns its pages.
+    fn drain_one(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, list: usize) -> Option<u32> {
+        let page = pcp.pop_oldest(self.rings, list)?;
+        let order = order_of(list);
+        let block_type = self.frames.block_type(page);
+        let migratetype = if tuning.type_at_drain || block_type == MigrateType::Isolate {
+            block_type
+        } else {
+            self.frames.tag(page).kind().unwrap_or(block_type)
+        };
+        self.free_block(machine, tuning, page, order, migratetype);
+        Some(order.pages() as u32)
+    }
+
+    /// The once-a-second decay of one pageset. True when another tick has more to do. Specification 4.7.
+    pub(crate) fn tick(&self, machine: &M, tuning: &Tuning, cpu: CpuId) -> bool {
+        let pcp = self.pageset(machine, cpu);
+        let _guard = pcp.lock();
+        let mut state = pcp.state();
+        let decay = tuning.decay(&mut state);
+        pcp.set_state(&state);
+        self.drain(machine, tuning, pcp, decay.drain, 0);
+        let mut state = pcp.state();
+        tuning.end_tick(&mut state);
+        pcp.set_state(&state);
+        decay.more
+    }
+
+    /// Empties one pageset.
+    pub(crate) fn drain_cpu(&self, machine: &M, tuning: &Tuning, cpu: CpuId) {
+        let pcp = self.pageset(machine, cpu);
+        // Unlocked look: a page that comes in meanwhile stays.
+        if pcp.count() == 0 {
+            return;
+        }
+        let _guard = pcp.lock();
+        // A lock hold is bounded. Specification 8.1.
+        let chunk = pcp.batch.get().max(1) << tuning.batch_scale_max;
+        while pcp.count() > 0 {
+            self.drain(machine, tuning, pcp, chunk, 0);
+        }
+    }
+
+    /// Takes the zone lock and counts the hold.
+    pub(crate) fn lock(&self, machine: &M, path: Path) -> Guard<'_, M::Lock> {
+        let guard = Guard::lock(&self.lock);
+        machine.touch(Line::Zone { zone: self.index });
+        word::add(&self.holds[path as usize], 1);
+        guard
+    }
+}

@@ -1,0 +1,232 @@
+//! Every rule as data: what a kernel's developers chose, as one value of [`Tuning`].
+//!
+//! Nothing here knows a list or a lock. [`state`] decides how many pages move, [`sizes`] how large batch and high
+//! are, [`presets`] names the sets of rules that were in use or proposed.
+
+pub mod presets;
+pub mod sizes;
+pub mod state;
+
+use core::fmt;
+
+pub use presets::{PRESETS, Preset};
+pub use sizes::{Bounds, Watermarks};
+pub use state::{Decay, PcpState, Pressure};
+
+/// How large a batch is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BatchRule {
+    /// From the zone's managed pages, capped at this many KiB before the division by four: 512 (largest batch 31)
+    /// or 1024 (63). Specification 2.2.
+    FromZone {
+        /// The cap in KiB.
+        cap_kib: u32,
+    },
+    /// Set by hand, in pages, at least 1.
+    Fixed(u32),
+}
+
+/// How many pages a CPU may keep when no administrator has set it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HighRule {
+    /// Six batches (before 5.14).
+    SixBatches,
+    /// The zone's low watermark shared by the node's CPUs, at least four batches (5.14 on). Specification 2.2.
+    FromLowWatermark,
+    /// Set by hand, in pages. With [`Tuning::auto_high`] the two are the bounds that the CPU's own high moves in.
+    Fixed {
+        /// The lower bound in pages, and the value where nothing tunes it.
+        min: u32,
+        /// The upper bound in pages, at least `min`.
+        max: u32,
+    },
+}
+
+/// Which blocks a pageset has lists for. Specification 2.1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListRule {
+    /// Single pages only: 3 lists (before 5.14).
+    OrderZero,
+    /// Orders 0 to 3: 12 lists (5.14 on without huge pages).
+    ToCostly,
+    /// Orders 0 to 3, and one list for huge pages: 13 lists (5.14 to 6.10).
+    HugeShared,
+    /// Orders 0 to 3, and huge pages in two lists, movable apart: 14 lists (6.11 on).
+    HugeByMobility,
+}
+
+/// How a drain moves pages to the buddy. Specification 3.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BulkFree {
+    /// Round robin over the lists, picked while the zone lock is held (to 4.16).
+    PickLocked,
+    /// Round robin, picked first and freed in a second pass under the lock (4.17 to 5.17).
+    TwoPass,
+    /// One pass under the lock, whole lists, the freed page's own first (5.18 on).
+    SinglePass,
+    /// As `SinglePass`, a batch a lock hold (6.19 on).
+    Chunked,
+}
+
+/// How a request is served from another migratetype's pageblocks. Specification 1.6.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FallbackRule {
+    /// One search that steals what it finds (before 6.15).
+    Steal,
+    /// First claim a whole pageblock, then steal single blocks, remembering what succeeded (6.15 on).
+    ClaimThenSteal,
+}
+
+/// The posted or the merged rule by which an idle CPU's high shrinks each second. Specification 4.7, 4.9.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DecayRule {
+    /// By an eighth (merged).
+    Eighth,
+    /// By a fifth (first posting).
+    Fifth,
+}
+
+/// One field a rule. The presets in [`PRESETS`] are values of it; [`Tuning::check`] says which go together.
+///
+/// If unsure, take [`Tuning::default`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tuning {
+    /// How large a batch is.
+    pub batch: BatchRule,
+    /// How many pages a CPU may keep.
+    pub high: HighRule,
+    /// Which orders are cached.
+    pub lists: ListRule,
+    /// How a drain frees.
+    pub bulk_free: BulkFree,
+    /// How a request falls back to other migratetypes.
+    pub fallback: FallbackRule,
+    /// Whether blocks from a pageblock upwards merge only when both types are ordinary (5.18 on), instead of
+    /// whenever neither is isolated.
+    pub merge_by_type: bool,
+    /// Whether a drained page's type is read again at the drain (6.10 on), instead of remembered from the free.
+    pub type_at_drain: bool,
+    /// Whether consecutive frees drain more each time (5.14 on; `free_factor`).
+    pub scale_drain: bool,
+    /// Whether frees of orders 1 to 3 in a row drain the pageset (5.18 on).
+    pub drain_high_order: bool,
+    /// Whether a zone under reclaim keeps only four batches a CPU (5.14 on).
+    pub reclaim_limit: bool,
+    /// Patch 1: two frees of orders 1 to 3 in a row are needed for that.
+    pub prev_high_order: bool,
+    /// Patch 3: with a large cache, up to a batch of pages stays all the same.
+    pub cache_slice: bool,
+    /// Patch 4: drains and refills grow to at most `batch << batch_scale_max`.
+    pub scale_cap: bool,
+    /// Patch 5: consecutive allocations refill more each time.
+    pub alloc_factor: bool,
+    /// Patch 7: each CPU's high moves between its bounds by itself.
+    pub auto_high: bool,
+    /// Patch 8: it shrinks while the zone is below its high watermark.
+    pub below_high: bool,
+    /// Patch 9, posted but never merged: what stayed unused since the last tick bounds the decay.
+    pub count_min: bool,
+    /// Patch 10: a count of pages freed in a row takes the place of `free_factor`.
+    pub free_count: bool,
+    /// 6.16: high-order draining needs half of `high_min` freed in a row as well.
+    pub high_threshold_616: bool,
+    /// The decay of patch 7.
+    pub decay: DecayRule,
+    /// Batches grow to at most `batch << batch_scale_max` pages; 0 to 6, the kernel's default is 5. Specification 9.
+    pub batch_scale_max: u8,
+}
+
+/// A set of rules that cannot be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TuningError {
+    /// A rule builds on another that is off.
+    Needs {
+        /// The rule that is on.
+        rule: &'static str,
+        /// What it needs.
+        needs: &'static str,
+    },
+    /// A value is outside its range.
+    OutOfRange {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+}
+
+impl fmt::Display for TuningError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Needs { rule, needs } => write!(f, "the rule {rule} needs {needs} to be on as well"),
+            Self::OutOfRange { field, value, allowed } => {
+                write!(f, "{field} is {value}; allowed: {allowed}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for TuningError {}
+
+impl Tuning {
+    /// Checks that the rules go together. Specification 4.12, column "Needs".
+    ///
+    /// # Errors
+    /// The first rule that lacks what it builds on, or the first value out of range.
+    pub const fn check(&self) -> Result<(), TuningError> {
+        const fn needs(on: bool, rule: &'static str, met: bool, needs: &'static str) -> Result<(), TuningError> {
+            if on && !met { Err(TuningError::Needs { rule, needs }) } else { Ok(()) }
+        }
+        let rules = [
+            needs(self.drain_high_order, "drain_high_order", self.scale_drain, "scale_drain"),
+            needs(self.prev_high_order, "prev_high_order", self.drain_high_order, "drain_high_order"),
+            needs(self.cache_slice, "cache_slice", self.prev_high_order, "prev_high_order"),
+            needs(self.scale_cap, "scale_cap", self.scale_drain, "scale_drain"),
+            needs(self.alloc_factor, "alloc_factor", self.scale_cap, "scale_cap"),
+            needs(self.auto_high, "auto_high", self.alloc_factor, "alloc_factor"),
+            needs(self.below_high, "below_high", self.auto_high, "auto_high"),
+            needs(self.count_min, "count_min", self.auto_high, "auto_high"),
+            needs(self.free_count, "free_count", self.scale_cap, "scale_cap"),
+            needs(self.high_threshold_616, "high_threshold_616", self.free_count, "free_count"),
+        ];
+        let mut i = 0;
+        while i < rules.len() {
+            if rules[i].is_err() {
+                return rules[i];
+            }
+            i += 1;
+        }
+        if self.batch_scale_max > 6 {
+            return out_of_range("batch_scale_max", self.batch_scale_max as u64, "0 to 6");
+        }
+        match self.batch {
+            BatchRule::Fixed(pages) if pages == 0 || pages > sizes::MAX_BATCH => {
+                return out_of_range("batch", pages as u64, "1 to 65536 pages");
+            }
+            BatchRule::FromZone { cap_kib } if cap_kib == 0 || cap_kib > 1 << 20 => {
+                return out_of_range("batch cap", cap_kib as u64, "1 to 1048576 KiB");
+            }
+            _ => {}
+        }
+        match self.high {
+            HighRule::Fixed { min, max } if min > max => out_of_range("high_min", min as u64, "at most high_max"),
+            HighRule::Fixed { max, .. } if max > sizes::MAX_HIGH => {
+                out_of_range("high_max", max as u64, "at most 268435456 pages (1 TiB)")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+const fn out_of_range(field: &'static str, value: u64, allowed: &'static str) -> Result<(), TuningError> {
+    Err(TuningError::OutOfRange { field, value, allowed })
+}
+
+impl Default for Tuning {
+    /// The rules of Linux 6.18.
+    fn default() -> Self {
+        presets::LINUX_6_18
+    }
+}

@@ -1,0 +1,231 @@
+//! How large batch, high and the watermarks are: formulas over a zone's managed pages.
+//!
+//! Specification: `linux-page-allocator.md` 1.2, 2.2. All divisions round down; all results are pages of 4 KiB
+//! unless a name says otherwise.
+
+use super::{BatchRule, HighRule, Tuning};
+
+/// The largest batch that may be set by hand, in pages. A guess: beyond it a refill holds the zone lock for
+/// milliseconds.
+pub const MAX_BATCH: u32 = 65_536;
+/// The largest high that may be set by hand, in pages: 1 TiB, so that sums of two fit in 32 bits.
+pub const MAX_HIGH: u32 = 1 << 28;
+/// The smallest fraction that an administrator may set: an eighth of a zone. Specification 9.
+pub const MIN_HIGH_FRACTION: u32 = 8;
+/// The largest batch under the fraction of before 5.14, in pages. Specification 9.
+const OLD_FRACTION_MAX_BATCH: u64 = 96;
+/// KiB in a page.
+const PAGE_KIB: u64 = 4;
+
+/// One pageset's quantum and the bounds of its high, in pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Bounds {
+    /// The base quantum of refills and drains, at least 1.
+    pub batch: u32,
+    /// The lower bound of high.
+    pub high_min: u32,
+    /// The upper bound of high; equal to the lower one where nothing tunes it.
+    pub high_max: u32,
+}
+
+impl Bounds {
+    /// A pageset that keeps nothing: every free goes to the buddy, every refill takes one block. Specification 2.2.
+    pub const DISABLED: Bounds = Bounds { batch: 1, high_min: 0, high_max: 0 };
+}
+
+/// What the formulas ask of a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZoneSize {
+    /// Pages that the zone's buddy was given.
+    pub managed: u64,
+    /// The low watermark in pages, with its boost.
+    pub low: u64,
+    /// CPUs that share the zone: those of its node, or all where it has none. At least 1.
+    pub cpus: u32,
+}
+
+/// The batch that a zone's size gives, in pages; 0 for the smallest zones.
+#[must_use]
+pub const fn zone_batch(managed: u64, cap_kib: u32) -> u32 {
+    let cap = cap_kib as u64 / PAGE_KIB;
+    let mut b = managed / 1024;
+    if b > cap {
+        b = cap;
+    }
+    b /= 4;
+    if b == 0 {
+        b = 1;
+    }
+    let x = b + b / 2;
+    ((1 << x.ilog2()) - 1) as u32
+}
+
+impl Tuning {
+    /// Batch and the bounds of high for a zone. `fraction` is what the administrator set, 0 for nothing.
+    #[must_use]
+    pub fn bounds(&self, zone: ZoneSize, fraction: u32) -> Bounds {
+        let batch = match self.batch {
+            BatchRule::FromZone { cap_kib } => zone_batch(zone.managed, cap_kib).max(1),
+            BatchRule::Fixed(pages) => pages.max(1),
+        };
+        let at_most = |pages: u64| pages.min(MAX_HIGH as u64) as u32;
+        let cpus = u64::from(zone.cpus.max(1));
+        let shared = |total: u64| at_most((total / cpus).max(4 * u64::from(batch)));
+        let fixed = |batch, high| Bounds { batch, high_min: high, high_max: high };
+        match (self.high, fraction) {
+            (HighRule::Fixed { min, .. }, _) if !self.auto_high => fixed(batch, min),
+            (HighRule::Fixed { min, max }, _) => Bounds { batch, high_min: min, high_max: max },
+            (HighRule::SixBatches, 0) => fixed(batch, 6 * batch),
+            (HighRule::SixBatches, f) => {
+                let high = zone.managed / u64::from(f);
+                fixed((high / 4).clamp(1, OLD_FRACTION_MAX_BATCH) as u32, at_most(high))
+            }
+            (HighRule::FromLowWatermark, 0) if self.auto_high => Bounds {
+                batch,
+                high_min: shared(zone.low),
+                high_max: shared(zone.managed / u64::from(MIN_HIGH_FRACTION)),
+            },
+            (HighRule::FromLowWatermark, 0) => fixed(batch, shared(zone.low)),
+            (HighRule::FromLowWatermark, f) => fixed(batch, shared(zone.managed / u64::from(f))),
+        }
+    }
+}
+
+/// A zone's marks in pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Watermarks {
+    /// Below it only urgent requests are served.
+    pub min: u64,
+    /// Below it reclaim is woken.
+    pub low: u64,
+    /// Reclaim stops here; above it pagesets may grow.
+    pub high: u64,
+}
+
+/// What the watermarks of all zones come from. Specification 1.2.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WatermarkRule {
+    /// The administrator's reserve in KiB, or the formula's.
+    pub min_free_kbytes: Option<u64>,
+    /// Whether transparent huge pages are enabled, which raises the formula's reserve.
+    pub huge_pages: bool,
+    /// The distance between marks in ten-thousandths of the zone. The kernel's default is 10.
+    pub scale_factor: u64,
+}
+
+impl Default for WatermarkRule {
+    fn default() -> Self {
+        // Scale factor: specification 9.
+        WatermarkRule { min_free_kbytes: None, huge_pages: false, scale_factor: 10 }
+    }
+}
+
+impl WatermarkRule {
+    /// The reserve of the whole machine in KiB. `lowmem` is the managed pages of all zones that ordinary requests
+    /// may use, `zones` how many of them have pages.
+    #[must_use]
+    pub fn reserve_kib(&self, lowmem: u64, zones: u64) -> u64 {
+        if let Some(kib) = self.min_free_kbytes {
+            return kib;
+        }
+        // Bounds: specification 9.
+        let base = (16 * lowmem * PAGE_KIB).isqrt().clamp(128, 262_144);
+        if !self.huge_pages {
+            return base;
+        }
+        // Two pageblocks a zone against mixing, and one for each pair of types. Specification 1.2.
+        let wanted = 512 * zones * (2 + 9);
+        base.max(wanted.min(lowmem / 20) * PAGE_KIB)
+    }
+
+    /// A zone's marks. `lowmem` is as for [`Self::reserve_kib`]; `movable_only` is the MOVABLE zone, which holds
+    /// no reserve of its own.
+    #[must_use]
+    pub fn marks(&self, reserve_kib: u64, managed: u64, lowmem: u64, movable_only: bool) -> Watermarks {
+        let reserve = reserve_kib / PAGE_KIB;
+        let share = (u128::from(reserve) * u128::from(managed) / u128::from(lowmem.max(1))) as u64;
+        let min = if movable_only { (managed / 1024).clamp(32, 128) } else { share };
+        let gap = (share / 4).max(managed * self.scale_factor / 10_000);
+        Watermarks { min, low: min + gap, high: min + 2 * gap }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::presets::*;
+    use super::*;
+
+    #[test]
+    fn batches_of_the_specification() {
+        // 2.2: large zones, and the sizes at which the rounding steps.
+        for (managed, cap, batch) in [
+            (1 << 20, 512, 31),
+            (1 << 20, 1024, 63),
+            (176_128, 1024, 63),
+            (176_127, 1024, 31),
+            (90_112, 1024, 31),
+            (90_111, 1024, 15),
+            (3840, 1024, 0),
+        ] {
+            assert_eq!(zone_batch(managed, cap), batch, "managed {managed}, cap {cap} KiB");
+        }
+    }
+
+    #[test]
+    fn live_bounds() {
+        // 2.2, [LIVE] 6.18.44 with 2 CPUs.
+        for (managed, low, batch, high_min, high_max) in
+            [(3840, 60, 1, 30, 240), (772_915, 12_237, 63, 6118, 48_307), (557_056, 8820, 63, 4410, 34_816)]
+        {
+            let bounds = LINUX_6_18.bounds(ZoneSize { managed, low, cpus: 2 }, 0);
+            assert_eq!(bounds, Bounds { batch, high_min, high_max }, "managed {managed}");
+        }
+    }
+
+    #[test]
+    fn worked_example_10_1() {
+        let rule = WatermarkRule::default();
+        let zone = 1 << 20;
+        let plain = rule.reserve_kib(zone, 1);
+        assert_eq!(plain, 8192);
+        assert_eq!(rule.marks(plain, zone, zone, false), Watermarks { min: 2048, low: 3096, high: 4144 });
+        let huge = WatermarkRule { huge_pages: true, ..rule };
+        let reserve = huge.reserve_kib(zone, 1);
+        assert_eq!(reserve, 5632 * 4);
+        assert_eq!(huge.marks(reserve, zone, zone, false), Watermarks { min: 5632, low: 7040, high: 8448 });
+
+        for (low, min) in [(3096, 1548), (7040, 3520)] {
+            let size = ZoneSize { managed: zone, low, cpus: 2 };
+            for (tuning, batch, high_min, high_max) in [
+                (LINUX_4_16, 31, 186, 186),
+                (LINUX_4_19, 63, 378, 378),
+                (LINUX_5_14, 63, min, min),
+                (LINUX_5_18, 63, min, min),
+                (LINUX_6_18, 63, min, 65_536),
+            ] {
+                assert_eq!(tuning.bounds(size, 0), Bounds { batch, high_min, high_max });
+            }
+        }
+        let size = ZoneSize { managed: zone, low: 3096, cpus: 2 };
+        for tuning in [LINUX_5_14, LINUX_6_18] {
+            assert_eq!(tuning.bounds(size, 100), Bounds { batch: 63, high_min: 5242, high_max: 5242 });
+        }
+        let many = LINUX_6_18.bounds(ZoneSize { cpus: 32, ..size }, 0);
+        assert_eq!(many, Bounds { batch: 63, high_min: 252, high_max: 4096 });
+    }
+
+    #[test]
+    fn old_fraction_sets_the_batch_too() {
+        let size = ZoneSize { managed: 10_000, low: 100, cpus: 2 };
+        assert_eq!(LINUX_4_19.bounds(size, 100), Bounds { batch: 25, high_min: 100, high_max: 100 });
+        assert_eq!(LINUX_4_19.bounds(size, 8), Bounds { batch: 96, high_min: 1250, high_max: 1250 });
+    }
+
+    #[test]
+    fn live_reserve_with_huge_pages() {
+        // 1.2: three zones, 67584 KiB.
+        let lowmem = 3840 + 772_915 + 557_056;
+        let huge = WatermarkRule { huge_pages: true, ..WatermarkRule::default() };
+        assert_eq!(huge.reserve_kib(lowmem, 3), 67_584);
+    }
+}

@@ -1,0 +1,281 @@
+//! The state machine that decides how many pages move: numbers in, numbers out.
+//!
+//! Specification: `linux-page-allocator.md` 2.3 to 2.5 and 4. A pageset calls [`Tuning::on_alloc`] once for each
+//! allocation, [`Tuning::refill`] when a list is empty, [`Tuning::on_take`] as a block leaves a list,
+//! [`Tuning::commit`] as a block enters one, and [`Tuning::decay`] once a second. All amounts are pages unless
+//! they are [`Blocks`].
+
+use super::{DecayRule, Tuning};
+use crate::frame::Order;
+
+/// A number of blocks of one order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Blocks(pub u32);
+
+/// What a pageset remembers between calls. Specification 2.1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PcpState {
+    /// Pages on all its lists.
+    pub count: u32,
+    /// The present limit; pulled into its bounds at each use where it tunes itself.
+    pub high: u32,
+    /// The lower bound of `high`.
+    pub high_min: u32,
+    /// The upper bound of `high`.
+    pub high_max: u32,
+    /// The base quantum.
+    pub batch: u32,
+    /// Pages freed of late without an allocation.
+    pub free_count: u32,
+    /// The smallest `count` since the last tick (patch 9).
+    pub count_min: u32,
+    /// Exponent of the next drain (before patch 10).
+    pub free_factor: u8,
+    /// Exponent of the next refill of single pages.
+    pub alloc_factor: u8,
+    /// Whether the last free was of order 1 to 3.
+    pub prev_high_order: bool,
+    /// Whether this CPU's share of the cache holds more than three batches.
+    pub large_cache: bool,
+}
+
+/// What the zone says about its memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pressure {
+    /// Reclaim is balancing the node.
+    pub reclaim_active: bool,
+    /// An allocation found the zone below its high watermark.
+    pub below_high: bool,
+}
+
+/// What a tick asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Decay {
+    /// Pages to drain, from the first list on.
+    pub drain: u32,
+    /// Whether another tick has more to do.
+    pub more: bool,
+}
+
+/// Whether frees of this order count towards draining the pageset: 1 to 3, not huge pages.
+const fn is_costly(order: Order) -> bool {
+    order.get() >= 1 && order.get() <= Order::COSTLY.get()
+}
+
+/// `clamp` of the specification, which lets the lower bound win where the two cross.
+fn clamp(x: u32, lo: u32, hi: u32) -> u32 {
+    x.min(hi).max(lo)
+}
+
+impl PcpState {
+    fn clamp_high(&mut self) {
+        self.high = clamp(self.high, self.high_min, self.high_max);
+    }
+
+    /// Whether anything may move `high`.
+    fn tunes(&self) -> bool {
+        self.high_min != self.high_max
+    }
+}
+
+impl Tuning {
+    /// An allocation begins: consecutive frees have ended. Not called for the bulk allocation of page arrays.
+    #[inline]
+    pub fn on_alloc(&self, s: &mut PcpState) {
+        if self.free_count {
+            s.free_count >>= 1;
+        } else {
+            s.free_factor >>= 1;
+        }
+    }
+
+    /// How many blocks of `order` a refill asks the zone for. Specification 2.4, 4.5, 4.7.
+    #[must_use]
+    pub fn refill(&self, s: &mut PcpState, order: Order, pressure: Pressure) -> Blocks {
+        if !self.scale_drain {
+            return Blocks(s.batch);
+        }
+        if !self.alloc_factor {
+            return blocks(s.batch, order);
+        }
+        if self.auto_high {
+            s.clamp_high();
+        }
+        if s.high < s.batch {
+            return Blocks(1);
+        }
+        let scaled = if order == Order::ZERO { s.batch << s.alloc_factor } else { s.batch };
+        let stopped = if self.below_high { pressure.below_high } else { pressure.reclaim_active };
+        if self.auto_high && s.tunes() && !stopped {
+            s.high = (s.high + scaled).min(s.high_max);
+        }
+        if order > Order::ZERO {
+            return blocks(scaled, order);
+        }
+        let cap = s.high.saturating_sub(s.count).saturating_sub(s.batch).max(s.batch);
+        if scaled <= cap && s.alloc_factor < self.batch_scale_max {
+            s.alloc_factor += 1;
+        }
+        blocks(scaled.min(cap), order)
+    }
+
+    /// A block left a list for an allocation.
+    #[inline]
+    pub fn on_take(&self, s: &mut PcpState, order: Order) {
+        s.count -= order.pages() as u32;
+        if self.count_min {
+            s.count_min = s.count_min.min(s.count);
+        }
+    }
+
+    /// A freed block entered a list: how many pages to drain now, from that list on; mostly 0.
+    ///
+    /// Specification 4.11, in its order; with fewer patches, 4.0 to 4.10.
+    #[inline]
+    #[must_use]
+    pub fn commit(&self, s: &mut PcpState, order: Order, pressure: Pressure) -> u32 {
+        if self.alloc_factor {
+            s.alloc_factor >>= 1;
+        }
+        s.count += order.pages() as u32;
+        let high_order = self.frees_high_order(s, order);
+        if self.free_count && s.free_count < s.batch << self.batch_scale_max {
+            s.free_count += order.pages() as u32;
+        }
+        let limit = self.limit(s, high_order, pressure);
+        if s.count < limit {
+            return 0;
+        }
+        self.drain_amount(s, high_order, limit)
+    }
+
+    /// Whether this free, after others of orders 1 to 3, empties the pageset. Specification 4.0, 4.1, 4.3, 4.10.
+    #[inline]
+    fn frees_high_order(&self, s: &mut PcpState, order: Order) -> bool {
+        if !self.drain_high_order {
+            return false;
+        }
+        if !is_costly(order) {
+            s.prev_high_order = false;
+            return false;
+        }
+        let recent = if self.free_count {
+            let threshold = if self.high_threshold_616 { s.batch + s.high_min / 2 } else { s.batch };
+            s.free_count >= threshold
+        } else {
+            s.free_factor > 0
+        };
+        let in_a_row = !self.prev_high_order || s.prev_high_order;
+        let room = self.cache_slice && s.large_cache && s.count < s.batch;
+        s.prev_high_order = true;
+        recent && in_a_row && !room
+    }
+
+    /// The count from which pages are drained; moves `high` where it tunes itself.
+    #[inline]
+    fn limit(&self, s: &mut PcpState, high_order: bool, pressure: Pressure) -> u32 {
+        let reclaim = self.reclaim_limit && pressure.reclaim_active;
+        if !self.auto_high {
+            let high = s.high;
+            return match (high == 0 || high_order, reclaim) {
+                (true, _) => 0,
+                (false, true) => high.min(4 * s.batch),
+                (false, false) => high,
+            };
+        }
+        s.clamp_high();
+        let high = s.high;
+        let lower = |by: u32| high.saturating_sub(by).max(s.high_min);
+        let recent = if self.free_count { s.free_count.max(s.batch) } else { s.batch << s.free_factor };
+        if high == 0 {
+            return 0;
+        }
+        if high_order {
+            s.high = lower(s.batch << self.batch_scale_max);
+            return 0;
+        }
+        if reclaim {
+            s.high = lower(recent);
+            return s.high.min(4 * s.batch);
+        }
+        if !s.tunes() {
+            return high;
+        }
+        if self.below_high && pressure.below_high {
+            s.high = lower(recent);
+            return s.count.max(s.high_min);
+        }
+        if s.count >= high {
+            let need = if self.free_count { s.free_count } else { s.batch << s.free_factor } + s.batch;
+            if high < need {
+                s.high = clamp(need, s.high_min, s.high_max);
+            }
+        }
+        high
+    }
+
+    #[inline]
+    fn drain_amount(&self, s: &mut PcpState, high_order: bool, limit: u32) -> u32 {
+        let most = s.batch << self.batch_scale_max;
+        if !self.scale_drain {
+            return s.batch;
+        }
+        if high_order {
+            return if self.auto_high { s.count.min(most) } else { s.count };
+        }
+        if limit < s.batch {
+            return 1;
+        }
+        let rest = limit - s.batch;
+        if self.free_count {
+            return clamp(s.free_count, s.batch, rest);
+        }
+        let scaled = s.batch << s.free_factor;
+        let grows = if self.auto_high { scaled <= rest } else { scaled < rest };
+        if grows && !(self.scale_cap && s.free_factor >= self.batch_scale_max) {
+            s.free_factor += 1;
+        }
+        clamp(scaled, s.batch, rest)
+    }
+
+    /// A second has passed. Specification 4.7 "Timer decay", 4.9.
+    #[must_use]
+    pub fn decay(&self, s: &mut PcpState) -> Decay {
+        if !self.auto_high {
+            return Decay::default();
+        }
+        let mut more = false;
+        if s.high > s.high_min {
+            let idle = if self.count_min {
+                s.count_min.min(s.high / 5)
+            } else {
+                match self.decay {
+                    DecayRule::Eighth => s.high / 8,
+                    DecayRule::Fifth => s.high - s.high * 4 / 5,
+                }
+            };
+            let near = s.count.saturating_sub(s.batch << self.batch_scale_max);
+            s.high = near.max(s.high - idle).max(s.high_min);
+            more = s.high > s.high_min;
+        }
+        let drain = s.count.saturating_sub(s.high);
+        Decay { drain, more: more || drain > 0 }
+    }
+
+    /// A tick has ended, its pages drained.
+    pub fn end_tick(&self, s: &mut PcpState) {
+        s.count_min = s.count;
+    }
+
+    /// Whether a CPU whose share of the last-level cache is `slice_pages` keeps a batch at high-order frees.
+    /// Specification 4.3.
+    #[must_use]
+    pub fn large_cache(slice_pages: u64, batch: u32) -> bool {
+        slice_pages > 3 * u64::from(batch)
+    }
+}
+
+/// A refill of about `pages` in blocks of `order`: at least two blocks, unless single steps were asked for.
+fn blocks(pages: u32, order: Order) -> Blocks {
+    Blocks(if pages > 1 { (pages >> order.get()).max(2) } else { pages })
+}

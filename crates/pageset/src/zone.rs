@@ -1,0 +1,305 @@
+//! A zone: its pages' metadata, its lock, its free areas, its watermarks.
+//!
+//! Specification: `linux-page-allocator.md` 1.1 to 1.3.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::frame::{Order, PageState, Pfn, Tag};
+use crate::list::{Links, List};
+use crate::machine::Machine;
+use crate::migrate::MigrateType;
+use crate::pcp::Pageset;
+use crate::tuning::{Pressure, Watermarks};
+use crate::word::Held;
+
+/// The number of a node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct NodeId(pub u32);
+
+/// The kinds of zones, lowest first. Specification 1.1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ZoneKind {
+    /// For devices that reach 16 MiB.
+    Dma,
+    /// For devices that reach 4 GiB.
+    Dma32,
+    /// For everything.
+    Normal,
+    /// For pages that can be moved.
+    Movable,
+}
+
+impl ZoneKind {
+    /// How many kinds there are.
+    pub const COUNT: usize = 4;
+    /// All kinds, lowest first.
+    pub const ALL: [ZoneKind; Self::COUNT] = [Self::Dma, Self::Dma32, Self::Normal, Self::Movable];
+
+    /// The kind as an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The name that `/proc/zoneinfo` uses.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dma => "DMA",
+            Self::Dma32 => "DMA32",
+            Self::Normal => "Normal",
+            Self::Movable => "Movable",
+        }
+    }
+}
+
+impl fmt::Display for ZoneKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Which way the zone lock was come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Path {
+    Refill,
+    Drain,
+    DirectAlloc,
+    DirectFree,
+}
+
+/// The metadata of one zone's pages. Pages are numbered from `base`, which is aligned to the largest order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frames<'a> {
+    pub(crate) base: Pfn,
+    /// One byte a page.
+    pub(crate) tags: &'a [AtomicU8],
+    /// One byte a pageblock: the migratetype with its lowest bit turned, so that zero is MOVABLE.
+    pub(crate) types: &'a [AtomicU8],
+    pub(crate) links: Links<'a>,
+}
+
+impl Frames<'_> {
+    pub(crate) fn len(&self) -> u32 {
+        self.tags.len() as u32
+    }
+
+    /// The page's number in the zone, if it is in the zone's span.
+    #[inline]
+    pub(crate) fn page(&self, pfn: Pfn) -> Option<u32> {
+        let page = pfn.0.wrapping_sub(self.base.0);
+        (page < self.tags.len() as u64).then_some(page as u32)
+    }
+
+    pub(crate) fn pfn(&self, page: u32) -> Pfn {
+        self.base.offset(u64::from(page))
+    }
+
+    #[inline]
+    pub(crate) fn tag(&self, page: u32) -> Tag {
+        Tag::from_byte(self.tags[page as usize].get())
+    }
+
+    #[inline]
+    pub(crate) fn set_tag(&self, page: u32, tag: Tag) {
+        self.tags[page as usize].set(tag.byte());
+    }
+
+    /// The type of the pageblock that a page lies in. Written under the zone lock, read without it.
+    #[inline]
+    pub(crate) fn block_type(&self, page: u32) -> MigrateType {
+        MigrateType::ALL[(self.types[(page >> Order::PAGEBLOCK.get()) as usize].get() ^ 1) as usize]
+    }
+
+    pub(crate) fn set_block_type(&self, page: u32, migratetype: MigrateType) {
+        self.types[(page >> Order::PAGEBLOCK.get()) as usize].set(migratetype as u8 ^ 1);
+    }
+
+    /// The links of a block. Those of the largest blocks lie side by side after all others, so that bringing a
+    /// large range online touches few lines.
+    pub(crate) fn slot(&self, page: u32, order: Order) -> u32 {
+        if order == Order::MAX { self.len() + (page >> Order::MAX.get()) } else { page }
+    }
+
+    /// The block of a slot on a list of `order`.
+    pub(crate) fn page_of_slot(&self, slot: u32, order: Order) -> u32 {
+        if order == Order::MAX { (slot - self.len()) << Order::MAX.get() } else { slot }
+    }
+}
+
+/// Bits of a zone's flags. Specification 1.1.
+const RECLAIM_ACTIVE: u8 = 1;
+const BELOW_HIGH: u8 = 2;
+
+/// A zone: what one lock protects.
+#[derive(Debug)]
+pub struct Zone<'a, M: Machine> {
+    pub(crate) index: usize,
+    pub(crate) node: NodeId,
+    pub(crate) kind: ZoneKind,
+    pub(crate) frames: Frames<'a>,
+    /// One a possible CPU.
+    pub(crate) pagesets: &'a [Pageset<M::Lock>],
+    /// The arrays of all pagesets.
+    pub(crate) rings: &'a [AtomicU32],
+    pub(crate) lock: M::Lock,
+    /// By order and migratetype; changed by `buddy` only.
+    pub(crate) areas: [[List; MigrateType::COUNT]; Order::COUNT],
+    /// Pages on free lists of types other than ISOLATE.
+    pub(crate) free_pages: AtomicU64,
+    /// Those of them in CMA pageblocks.
+    pub(crate) free_cma: AtomicU64,
+    pub(crate) present: AtomicU64,
+    pub(crate) managed: AtomicU64,
+    flags: AtomicU8,
+    pub(crate) marks: [AtomicU64; 3],
+    /// Pages kept from requests that could be served from the zone of that kind.
+    pub(crate) reserve: [AtomicU64; ZoneKind::COUNT],
+    /// Lock holds by [`Path`]; under the lock.
+    pub(crate) holds: [AtomicU64; 4],
+    /// Pages that passed the pagesets by; under the lock.
+    pub(crate) direct_alloc_pages: AtomicU64,
+    pub(crate) direct_free_pages: AtomicU64,
+    /// Blocks got from other types' pageblocks: claimed, stolen; under the lock.
+    pub(crate) claims: AtomicU64,
+    pub(crate) steals: AtomicU64,
+}
+
+impl<M: Machine> Zone<'_, M> {
+    /// A zone without pages, to be filled in by [`crate::Allocator::new`].
+    #[must_use]
+    pub fn empty() -> Self {
+        Zone {
+            index: 0,
+            node: NodeId(0),
+            kind: ZoneKind::Normal,
+            frames: Frames { base: Pfn(0), tags: &[], types: &[], links: Links(&[]) },
+            pagesets: &[],
+            rings: &[],
+            lock: M::Lock::default(),
+            areas: Default::default(),
+            free_pages: AtomicU64::new(0),
+            free_cma: AtomicU64::new(0),
+            present: AtomicU64::new(0),
+            managed: AtomicU64::new(0),
+            flags: AtomicU8::new(0),
+            marks: Default::default(),
+            reserve: Default::default(),
+            holds: Default::default(),
+            direct_alloc_pages: AtomicU64::new(0),
+            direct_free_pages: AtomicU64::new(0),
+            claims: AtomicU64::new(0),
+            steals: AtomicU64::new(0),
+        }
+    }
+}
+
+impl<M: Machine> Zone<'_, M> {
+    /// Pages on free lists, exact while the lock is held.
+    pub(crate) fn free(&self) -> u64 {
+        self.free_pages.get()
+    }
+
+    pub(crate) fn watermarks(&self) -> Watermarks {
+        let [min, low, high] = &self.marks;
+        Watermarks { min: min.get(), low: low.get(), high: high.get() }
+    }
+
+    pub(crate) fn set_watermarks(&self, marks: Watermarks) {
+        for (word, mark) in self.marks.iter().zip([marks.min, marks.low, marks.high]) {
+            word.set(mark);
+        }
+    }
+
+    pub(crate) fn pressure(&self) -> Pressure {
+        // Relaxed: hints; a late look moves some pages earlier or later.
+        let flags = self.flags.load(Relaxed);
+        Pressure { reclaim_active: flags & RECLAIM_ACTIVE != 0, below_high: flags & BELOW_HIGH != 0 }
+    }
+
+    pub(crate) fn set_below_high(&self, on: bool) {
+        self.set_flag(BELOW_HIGH, on);
+    }
+
+    pub(crate) fn set_reclaim_active(&self, on: bool) {
+        self.set_flag(RECLAIM_ACTIVE, on);
+    }
+
+    fn set_flag(&self, flag: u8, on: bool) {
+        // Relaxed: a hint that orders nothing.
+        if on {
+            self.flags.fetch_or(flag, Relaxed);
+        } else {
+            self.flags.fetch_and(!flag, Relaxed);
+        }
+    }
+
+    /// The watermark test of a request. Reads without the lock. Specification 1.3.
+    pub(crate) fn passes(&self, mark: u64, request: &MarkTest) -> bool {
+        let free = self.free();
+        let mut unusable = request.order.pages() - 1;
+        if !request.cma {
+            unusable += self.free_cma.get();
+        }
+        let mut min = mark;
+        if request.high_priority {
+            min -= min / 2;
+            if request.non_blocking {
+                min -= min / 4;
+            }
+        }
+        let floor = min + self.reserve[request.highest.index()].get();
+        if free.saturating_sub(unusable) <= floor {
+            return false;
+        }
+        request.order == Order::ZERO
+            || self.areas[request.order.index()..].iter().any(|area| {
+                MigrateType::ALL.iter().zip(area).any(|(migratetype, list)| {
+                    list.len() > 0 && (migratetype.is_ordinary() || *migratetype == MigrateType::Cma && request.cma)
+                })
+            })
+    }
+}
+
+/// What a watermark test asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MarkTest {
+    pub(crate) order: Order,
+    pub(crate) highest: ZoneKind,
+    pub(crate) high_priority: bool,
+    pub(crate) non_blocking: bool,
+    pub(crate) cma: bool,
+}
+
+impl MarkTest {
+    /// A single page for a request that may use every zone: what clears "below high".
+    pub(crate) const SINGLE: MarkTest = MarkTest {
+        order: Order::ZERO,
+        highest: ZoneKind::Movable,
+        high_priority: false,
+        non_blocking: false,
+        cma: false,
+    };
+}
+
+impl<M: Machine> Zone<'_, M> {
+    /// The block that a page is inside of: its first page, order and state.
+    pub(crate) fn block_around(&self, page: u32) -> Option<(u32, Order, PageState)> {
+        Order::all().find_map(|order| {
+            let head = page & !(order.pages() as u32 - 1);
+            let tag = self.frames.tag(head);
+            let reaches = tag.state() != PageState::Inside && head + tag.order().pages() as u32 > page;
+            reaches.then(|| (head, tag.order(), tag.state()))
+        })
+    }
+
+    /// The first of some pages that is part of a block already.
+    pub(crate) fn first_known(&self, page: u32, pages: u64) -> Option<u32> {
+        if self.block_around(page).is_some() {
+            return Some(page);
+        }
+        let end = page + pages as u32;
+        (page..end).find(|&at| self.frames.tag(at).state() != PageState::Inside)
+    }
+}

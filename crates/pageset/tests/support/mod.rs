@@ -1,0 +1,62 @@
+//! A small machine for tests: one zone, a CPU that the test chooses.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use pageset::owned::OwnedMetadata;
+use pageset::tuning::Bounds;
+use pageset::{
+    Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Tuning, ZoneKind,
+    ZoneSpec,
+};
+
+/// A machine whose CPU the test chooses.
+#[derive(Debug, Default)]
+pub struct TestMachine {
+    cpu: AtomicU32,
+}
+
+impl TestMachine {
+    pub fn run_on(&self, cpu: u32) {
+        self.cpu.store(cpu, Relaxed);
+    }
+}
+
+impl Machine for TestMachine {
+    type Lock = SpinLock;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(self.cpu.load(Relaxed))
+    }
+}
+
+pub type World<'a> = Allocator<'a, TestMachine>;
+
+/// Runs a test on one NORMAL zone of `pages` pages from 4 GiB on, `cpus` CPUs.
+pub fn one_zone<R>(tuning: Tuning, pages: u64, cpus: usize, test: impl FnOnce(&World<'_>) -> R) -> R {
+    let range = PageRange::new(Pfn(1 << 20), pages);
+    let spec = ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] };
+    build(&Config { tuning, ..Config::new(&[spec], &vec![NodeId(0); cpus]) }, test)
+}
+
+/// Runs a test on any configuration.
+pub fn build<R>(config: &Config<'_>, test: impl FnOnce(&World<'_>) -> R) -> R {
+    let metadata = OwnedMetadata::new(config).expect("the configuration is valid");
+    let mut zones = metadata.zones();
+    let world = Allocator::new(TestMachine::default(), config, metadata.lend(&mut zones)).expect("it can be built");
+    test(&world)
+}
+
+/// A zone of 4 GiB with bounds set by hand, as the worked examples have it.
+pub fn example<R>(tuning: Tuning, high_min: u32, high_max: u32, test: impl FnOnce(&World<'_>) -> R) -> R {
+    one_zone(tuning, 1 << 20, 2, |world| {
+        let batch = world.pageset_state(0, CpuId(0)).batch;
+        let high_max = if tuning.auto_high { high_max } else { high_min };
+        world.set_bounds(0, Bounds { batch, high_min, high_max }).expect("the pagesets have room");
+        test(world)
+    })
+}
+
+pub fn movable(order: u8) -> Request {
+    Request::new(Order::new(order).expect("an order"), MigrateType::Movable)
+}
