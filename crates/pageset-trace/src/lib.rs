@@ -1,5 +1,29 @@
 //! Recordings of a live kernel's page traffic: how they are made, read, kept and replayed.
+//!
+//! From the bottom up, each module using only those before it:
+//!
+//! | module | what it knows |
+//! | --- | --- |
+//! | [`event`], [`facts`], `limits` | what a recording consists of, and the values allowed in it |
+//! | [`error`] | what can be wrong with it, and where |
+//! | [`procfs`] | the kernel's own texts: zoneinfo, buddyinfo, pagetypeinfo |
+//! | [`snapshots`] | those texts as they were taken along |
+//! | [`text`] | the text form |
+//! | [`trace`] | a recording of any form, opened by its content |
+#![forbid(unsafe_code)]
 
+pub mod error;
 pub mod event;
+pub mod facts;
+pub mod limits;
+pub mod procfs;
+pub mod snapshots;
+mod source;
+pub mod text;
+pub mod trace;
 
+pub use error::{ErrorKind, Place, TraceError};
 pub use event::{Context, Event, Kind};
+pub use facts::{CpuCache, Facts, Loss};
+pub use snapshots::Snapshots;
+pub use trace::{Events, Form, OpenOptions, Trace};

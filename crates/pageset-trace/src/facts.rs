@@ -1,0 +1,106 @@
+//! What machine a recording was made on, and what was lost while it was made.
+
+use serde::{Deserialize, Serialize};
+
+/// The machine, the kernel and the circumstances of a recording.
+///
+/// Only our own form keeps all of it; the fixtures' text form gives the CPU and node counts (from zoneinfo), the
+/// pageblock order (from pagetypeinfo) and the losses (from the ring buffers' statistics).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Facts {
+    /// `uname -r`.
+    pub kernel_release: Option<String>,
+    /// CPUs online while recording; 0 when nothing tells.
+    pub cpus: u32,
+    /// Bytes in a page: a power of two.
+    pub page_size: u32,
+    /// Pages in a pageblock as a power of two: 9 on x86-64.
+    pub pageblock_order: u8,
+    /// The bracketed word of `/sys/kernel/mm/transparent_hugepage/enabled`: `always`, `madvise` or `never`.
+    pub thp_enabled: Option<String>,
+    /// Memory nodes with zones; 0 when nothing tells.
+    pub nodes: u32,
+    /// The last-level cache of each CPU, as far as known.
+    pub caches: Vec<CpuCache>,
+    /// `CONFIG_PCP_BATCH_SCALE_MAX`, 0 to 6, where the kernel's configuration could be read.
+    pub batch_scale_max: Option<u8>,
+    /// `vm.percpu_pagelist_high_fraction` while recording: 0 (auto-tuning) or 8 and above.
+    pub high_fraction: Option<u32>,
+    /// The command that ran while recording.
+    pub command: Vec<String>,
+    /// The trace clock: `mono`, `local`, … or `unknown`.
+    pub clock: String,
+    /// Whether the pagesets were emptied before recording (`trace-replay.md` 4).
+    pub lists_emptied: bool,
+    /// What was lost, one entry a CPU; no entry where nothing is known.
+    pub loss: Vec<Loss>,
+}
+
+/// The last-level cache that a CPU shares with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuCache {
+    /// The CPU's number.
+    pub cpu: u32,
+    /// The cache's size in bytes.
+    pub bytes: u64,
+    /// How many CPUs share it, this one included.
+    pub sharers: u32,
+}
+
+/// Events that a CPU's ring buffer lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Loss {
+    /// The CPU's number.
+    pub cpu: u32,
+    /// Events overwritten before they were read.
+    pub overrun: u64,
+    /// Events lost since one interrupted the writing of another.
+    pub commit_overrun: u64,
+    /// Events dropped since the buffer was full.
+    pub dropped: u64,
+    /// Buffer pages marked as missing events before them.
+    pub missed_pages: u64,
+}
+
+impl Loss {
+    /// Whether anything was lost.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.overrun | self.commit_overrun | self.dropped | self.missed_pages != 0
+    }
+}
+
+impl Facts {
+    /// Bytes in a page when a recording does not say. Source: every x86-64 kernel.
+    pub const DEFAULT_PAGE_SIZE: u32 = 4096;
+    /// Pageblock order when a recording does not say. Source: `linux-page-allocator.md` 9.
+    pub const DEFAULT_PAGEBLOCK_ORDER: u8 = 9;
+
+    /// Whether events were lost on any CPU.
+    #[must_use]
+    pub fn lost_events(&self) -> bool {
+        self.loss.iter().any(Loss::any)
+    }
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Facts {
+            kernel_release: None,
+            cpus: 0,
+            page_size: Self::DEFAULT_PAGE_SIZE,
+            pageblock_order: Self::DEFAULT_PAGEBLOCK_ORDER,
+            thp_enabled: None,
+            nodes: 0,
+            caches: Vec::new(),
+            batch_scale_max: None,
+            high_fraction: None,
+            command: Vec::new(),
+            clock: "unknown".to_owned(),
+            lists_emptied: false,
+            loss: Vec::new(),
+        }
+    }
+}

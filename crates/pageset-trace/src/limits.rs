@@ -1,0 +1,32 @@
+//! What values an event may have in any form of a recording. They keep a hostile file from making its reader, or
+//! whoever uses the events, compute with absurd numbers.
+
+use pageset::{CpuId, Pfn};
+
+/// CPU numbers are below this. Eight times the most that the kernel can be configured for on x86-64; a guess at what
+/// the future needs.
+pub const MAX_CPUS: u32 = 1 << 16;
+
+/// Page frame numbers are below this: 64 bits of physical address in pages of 4 KiB.
+pub const MAX_PFN: u64 = 1 << 52;
+
+/// Bytes in a snapshot's tag, at most. The recorder's longest, `pagetypeinfo.0`, has 14.
+pub const MAX_TAG: usize = 64;
+
+pub(crate) const CPU_ALLOWED: &str = "a CPU number below 65536";
+pub(crate) const PFN_ALLOWED: &str = "a page frame number below 2^52, in hexadecimal";
+pub(crate) const ORDER_ALLOWED: &str = "an order from 0 to 10";
+pub(crate) const TAG_ALLOWED: &str = "1 to 64 visible ASCII characters";
+
+pub(crate) fn cpu(number: u64) -> Option<CpuId> {
+    if number < u64::from(MAX_CPUS) { Some(CpuId(number as u32)) } else { None }
+}
+
+pub(crate) fn pfn(number: u64) -> Option<Pfn> {
+    if number < MAX_PFN { Some(Pfn(number)) } else { None }
+}
+
+pub(crate) fn tag(bytes: &[u8]) -> Option<&str> {
+    let fits = !bytes.is_empty() && bytes.len() <= MAX_TAG && bytes.iter().all(u8::is_ascii_graphic);
+    if fits { std::str::from_utf8(bytes).ok() } else { None }
+}

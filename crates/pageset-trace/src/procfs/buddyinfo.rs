@@ -1,0 +1,60 @@
+//! `/proc/buddyinfo`: how many free blocks of each order a zone has.
+
+use super::{COUNT_ALLOWED, ParseError, node_and_zone, number, quoted, room_for_zone};
+
+/// `/proc/buddyinfo` of one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BuddyInfo {
+    /// The zones that have pages, in the order of the text.
+    pub zones: Vec<BuddyZone>,
+}
+
+/// A zone's free blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BuddyZone {
+    /// The node's number.
+    pub node: u32,
+    /// The zone's name as in zoneinfo.
+    pub zone: String,
+    /// Free blocks of order 0, 1, ….
+    pub free_blocks: Vec<u64>,
+}
+
+impl BuddyInfo {
+    /// Reads the text of `/proc/buddyinfo`.
+    ///
+    /// # Errors
+    ///
+    /// A line of another form, a count that is no number or too large, rows of unequal length, a zone twice, a last
+    /// line that does not end, no zone at all.
+    pub fn parse(text: &str) -> Result<BuddyInfo, ParseError> {
+        let mut zones: Vec<BuddyZone> = Vec::new();
+        let mut at = 0;
+        for line in text.lines() {
+            at += 1;
+            if line.trim().is_empty() {
+                continue;
+            }
+            let row = "`Node N, zone NAME` and a count for each order";
+            let (node, zone, counts) = node_and_zone(at, line)?
+                .ok_or_else(|| ParseError::new(at, format!("{} is no row of buddyinfo", quoted(line)), row))?;
+            let counts = counts.split_ascii_whitespace();
+            let free_blocks =
+                counts.map(|word| number(at, "free blocks", word, COUNT_ALLOWED)).collect::<Result<Vec<u64>, _>>()?;
+            let orders = zones.first().map_or(free_blocks.len(), |z| z.free_blocks.len());
+            if free_blocks.is_empty() || free_blocks.len() != orders {
+                let what = format!("{} counts in the row", free_blocks.len());
+                return Err(ParseError::new(at, what, format!("{orders} (and at least one), as in the first row")));
+            }
+            if zones.iter().any(|z| z.node == node && z.zone == zone) {
+                return Err(ParseError::new(at, format!("node {node}, zone {zone} stands twice"), "each zone once"));
+            }
+            room_for_zone(at, zones.len())?;
+            zones.push(BuddyZone { node, zone: zone.to_owned(), free_blocks });
+        }
+        if zones.is_empty() || !text.ends_with('\n') {
+            return Err(ParseError::new(at + 1, "the text ends too early", "the whole text of /proc/buddyinfo"));
+        }
+        Ok(BuddyInfo { zones })
+    }
+}

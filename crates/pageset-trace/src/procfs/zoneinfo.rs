@@ -1,0 +1,303 @@
+//! `/proc/zoneinfo`: every zone's sizes and watermarks, and every CPU's pageset of it.
+
+use std::collections::HashSet;
+
+use super::{COUNT_ALLOWED, ID_ALLOWED, ParseError, node_and_zone, number, quoted, room_for_zone};
+
+/// `/proc/zoneinfo` of one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Zoneinfo {
+    /// The zones in the order of the text: by node, then from the lowest zone up.
+    pub zones: Vec<ZoneSection>,
+}
+
+/// One zone of one node. All amounts are pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZoneSection {
+    /// The node's number.
+    pub node: u32,
+    /// `DMA`, `DMA32`, `Normal`, `HighMem`, `Movable` or `Device`.
+    pub name: String,
+    /// Pages in the buddy's free lists, pages in pagesets not counted.
+    pub free: u64,
+    /// What the watermarks are raised by for now; 0 on kernels that do not print it (before 5.0).
+    pub boost: u64,
+    /// The min watermark.
+    pub min: u64,
+    /// The low watermark.
+    pub low: u64,
+    /// The high watermark.
+    pub high: u64,
+    /// The promotion watermark, where the kernel prints it.
+    pub promo: Option<u64>,
+    /// From the zone's first page to its last, holes included.
+    pub spanned: u64,
+    /// Without the holes.
+    pub present: u64,
+    /// Given to the buddy. Every formula uses this one.
+    pub managed: u64,
+    /// In pageblocks of type CMA; 0 where it is not printed.
+    pub cma: u64,
+    /// The zone's first page frame number; 0 for a zone without pages.
+    pub start_pfn: u64,
+    /// Pages kept from requests that could be served by each higher zone.
+    pub protection: Vec<u64>,
+    /// The pagesets of the CPUs, as printed: rising CPU numbers. Empty for a zone without pages.
+    pub pagesets: Vec<PagesetSection>,
+    /// The other `name value` lines in the order of the text; the first zone of a node has the per-node ones too.
+    pub counters: Vec<(String, u64)>,
+}
+
+/// One CPU's pageset of a zone. All amounts are pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PagesetSection {
+    /// The CPU's number.
+    pub cpu: u32,
+    /// Pages on its lists.
+    pub count: u64,
+    /// The limit in force.
+    pub high: u64,
+    /// The quantum of refills and drains.
+    pub batch: u64,
+    /// The lower bound of `high`; from 6.7 on.
+    pub high_min: Option<u64>,
+    /// The upper bound of `high`; from 6.7 on.
+    pub high_max: Option<u64>,
+}
+
+impl Zoneinfo {
+    /// Reads the text of `/proc/zoneinfo`.
+    ///
+    /// # Errors
+    ///
+    /// A needed number that is not one, is too large, stands twice or is missing; a pageset outside a zone; a zone
+    /// twice; a text that ends early; a text without any zone.
+    pub fn parse(text: &str) -> Result<Zoneinfo, ParseError> {
+        let mut zones = Vec::new();
+        let mut names = HashSet::new();
+        let mut open: Option<Section> = None;
+        let mut at = 0;
+        for line in text.lines() {
+            at += 1;
+            if let Some((node, name, rest)) = node_and_zone(at, line)? {
+                if !rest.trim().is_empty() {
+                    let what = format!("{} follows the zone's name", quoted(rest.trim()));
+                    return Err(ParseError::new(at, what, "nothing after `Node N, zone NAME`"));
+                }
+                close(open.take(), &mut zones)?;
+                if !names.insert((node, name)) {
+                    return Err(ParseError::new(
+                        at,
+                        format!("node {node}, zone {name} stands twice"),
+                        "each zone once",
+                    ));
+                }
+                room_for_zone(at, zones.len())?;
+                open = Some(Section::new(at, node, name));
+            } else if let Some(section) = &mut open {
+                section.line(at, line)?;
+            } else if !line.trim().is_empty() {
+                let what = format!("{} stands outside any zone", quoted(line.trim()));
+                return Err(ParseError::new(at, what, "`Node N, zone NAME` first"));
+            }
+        }
+        close(open, &mut zones)?;
+        if zones.is_empty() {
+            return Err(ParseError::new(at + 1, "no zone in the text", "the text of /proc/zoneinfo"));
+        }
+        // Every line of the kernel's ends in a newline, so one that does not was cut, and its number with it.
+        if !text.ends_with('\n') {
+            return Err(ParseError::new(at, "the last line does not end", "the whole text of /proc/zoneinfo"));
+        }
+        Ok(Zoneinfo { zones })
+    }
+
+    /// The zone of this node and name.
+    #[must_use]
+    pub fn zone(&self, node: u32, name: &str) -> Option<&ZoneSection> {
+        self.zones.iter().find(|z| z.node == node && z.name == name)
+    }
+
+    /// CPUs that have a pageset in some zone.
+    #[must_use]
+    pub fn cpus(&self) -> u32 {
+        self.zones.iter().map(|z| z.pagesets.len()).max().unwrap_or(0) as u32
+    }
+}
+
+/// Checks that a section has what every kernel prints, and keeps it.
+fn close(section: Option<Section>, zones: &mut Vec<ZoneSection>) -> Result<(), ParseError> {
+    let Some(mut section) = section else { return Ok(()) };
+    section.close_pageset()?;
+    let mut zone = section.zone;
+    let missing = |name: &str| {
+        let what = format!("node {}, zone {} has no `{name}`", zone.node, zone.name);
+        ParseError::new(section.head, what, "a whole zone, from `pages free` to `start_pfn`")
+    };
+    let amount = |name: &str| section.amounts[AMOUNTS.iter().position(|a| *a == name).expect("a name of the table")];
+    let needed = |name: &str| amount(name).ok_or_else(|| missing(name));
+    let (free, min, low, high) = (needed("free")?, needed("min")?, needed("low")?, needed("high")?);
+    let (spanned, present, managed) = (needed("spanned")?, needed("present")?, needed("managed")?);
+    // A zone without pages ends after its watermarks: no pagesets, no start.
+    if present > 0 && !section.saw_pagesets {
+        return Err(missing("pagesets"));
+    }
+    if present > 0 && section.start_pfn.is_none() {
+        return Err(missing("start_pfn"));
+    }
+    (zone.free, zone.min, zone.low, zone.high) = (free, min, low, high);
+    (zone.spanned, zone.present, zone.managed) = (spanned, present, managed);
+    (zone.boost, zone.cma) = (amount("boost").unwrap_or(0), amount("cma").unwrap_or(0));
+    (zone.promo, zone.start_pfn) = (amount("promo"), section.start_pfn.unwrap_or(0));
+    zones.push(zone);
+    Ok(())
+}
+
+/// The names of a zone's amounts. Kernels before 5.0 or so lack `boost`, `promo` and `cma`.
+const AMOUNTS: [&str; 10] = ["free", "boost", "min", "low", "high", "promo", "spanned", "present", "managed", "cma"];
+
+/// A zone being read.
+struct Section {
+    /// The line of its heading.
+    head: u64,
+    zone: ZoneSection,
+    /// Those of [`AMOUNTS`] that were seen.
+    amounts: [Option<u64>; AMOUNTS.len()],
+    start_pfn: Option<u64>,
+    saw_pagesets: bool,
+    saw_protection: bool,
+    pageset: Option<OpenPageset>,
+}
+
+/// A pageset being read.
+struct OpenPageset {
+    /// The line of its `cpu:`.
+    head: u64,
+    set: PagesetSection,
+    /// A bit each for count, high, batch, high_min, high_max.
+    seen: u8,
+}
+
+impl Section {
+    fn new(head: u64, node: u32, name: &str) -> Self {
+        let zone = ZoneSection { node, name: name.to_owned(), ..ZoneSection::default() };
+        let (saw_pagesets, saw_protection) = (false, false);
+        Section { head, zone, amounts: [None; 10], start_pfn: None, saw_pagesets, saw_protection, pageset: None }
+    }
+
+    /// Reads one line below the heading.
+    fn line(&mut self, at: u64, line: &str) -> Result<(), ParseError> {
+        let line = line.trim();
+        if let Some((name, value)) = line.split_once(':') {
+            return self.colon_line(at, name.trim_end(), value.trim());
+        }
+        if line == "pagesets" {
+            self.saw_pagesets = true;
+            return Ok(());
+        }
+        let mut words = line.split_ascii_whitespace();
+        let (Some(name), value) = (words.next(), words.next()) else { return Ok(()) };
+        // `pages free N` is the one amount whose name is two words.
+        let (name, value) =
+            if (name, value) == ("pages", Some("free")) { ("free", words.next()) } else { (name, value) };
+        if let Some(i) = AMOUNTS.iter().position(|a| *a == name) {
+            return self.amount(at, i, value.unwrap_or(""), words.next());
+        }
+        // Anything else is of some other kernel: kept where it is a counter, else passed over.
+        if let (Some(Ok(value)), None) = (value.map(str::parse), words.next()) {
+            self.zone.counters.push((name.to_owned(), value));
+        }
+        Ok(())
+    }
+
+    fn amount(&mut self, at: u64, index: usize, value: &str, more: Option<&str>) -> Result<(), ParseError> {
+        let name = AMOUNTS[index];
+        let value = number(at, name, value, COUNT_ALLOWED)?;
+        if let Some(more) = more {
+            return Err(ParseError::new(at, format!("{} follows the number of {name}", quoted(more)), "one number"));
+        }
+        if self.amounts[index].replace(value).is_some() {
+            return Err(ParseError::new(at, format!("{name} stands twice in the zone"), "each amount once"));
+        }
+        Ok(())
+    }
+
+    fn colon_line(&mut self, at: u64, name: &str, value: &str) -> Result<(), ParseError> {
+        match name {
+            "cpu" => {
+                self.close_pageset()?;
+                if !self.saw_pagesets {
+                    return Err(ParseError::new(at, "a pageset before `pagesets`", "`pagesets`, then `cpu: N`"));
+                }
+                let cpu = number(at, "cpu", value, ID_ALLOWED)?;
+                if let Some(last) = self.zone.pagesets.last().filter(|last| last.cpu >= cpu) {
+                    let what = format!("cpu {cpu} follows cpu {}", last.cpu);
+                    return Err(ParseError::new(at, what, "each CPU once, in rising order"));
+                }
+                let set = PagesetSection { cpu, ..PagesetSection::default() };
+                self.pageset = Some(OpenPageset { head: at, set, seen: 0 });
+            }
+            "count" | "high" | "batch" | "high_min" | "high_max" => {
+                let Some(open) = &mut self.pageset else {
+                    return Err(ParseError::new(at, format!("{name} outside a pageset"), "`cpu: N` before it"));
+                };
+                let value = number(at, name, value, COUNT_ALLOWED)?;
+                let (bit, slot) = match name {
+                    "count" => (1, &mut open.set.count),
+                    "high" => (2, &mut open.set.high),
+                    "batch" => (4, &mut open.set.batch),
+                    "high_min" => (8, open.set.high_min.get_or_insert(0)),
+                    _ => (16, open.set.high_max.get_or_insert(0)),
+                };
+                if open.seen & bit != 0 {
+                    let what = format!("{name} stands twice in the pageset of cpu {}", open.set.cpu);
+                    return Err(ParseError::new(at, what, "each amount once"));
+                }
+                open.seen |= bit;
+                *slot = value;
+            }
+            "start_pfn" => {
+                self.close_pageset()?;
+                if self.start_pfn.replace(number(at, "start_pfn", value, COUNT_ALLOWED)?).is_some() {
+                    return Err(ParseError::new(at, "start_pfn stands twice in the zone", "each amount once"));
+                }
+            }
+            "protection" => {
+                let wrong =
+                    |what: &str| ParseError::new(at, format!("protection {} {what}", quoted(value)), "`(N, N, …)`");
+                if self.saw_protection {
+                    return Err(ParseError::new(at, "protection stands twice in the zone", "each amount once"));
+                }
+                self.saw_protection = true;
+                let inner = value.strip_prefix('(').and_then(|v| v.strip_suffix(')'));
+                for word in inner.ok_or_else(|| wrong("is not a list in parentheses"))?.split(',') {
+                    self.zone.protection.push(number(at, "protection", word.trim(), COUNT_ALLOWED)?);
+                }
+            }
+            // `vm stats threshold:`, `node_unreclaimable:`, `all_unreclaimable:`, … of this or that kernel.
+            _ => {
+                if let Ok(value) = value.parse() {
+                    self.zone.counters.push((name.to_owned(), value));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a pageset has what every kernel prints, and keeps it.
+    fn close_pageset(&mut self) -> Result<(), ParseError> {
+        let Some(open) = self.pageset.take() else { return Ok(()) };
+        for (bit, name) in [(1, "count"), (2, "high"), (4, "batch")] {
+            if open.seen & bit == 0 {
+                let what = format!("the pageset of cpu {} has no `{name}`", open.set.cpu);
+                return Err(ParseError::new(open.head, what, "count, high and batch of every pageset"));
+            }
+        }
+        if (open.seen & 8 == 0) != (open.seen & 16 == 0) {
+            let what = format!("the pageset of cpu {} has one of high_min and high_max", open.set.cpu);
+            return Err(ParseError::new(open.head, what, "both (6.7 and later) or none"));
+        }
+        self.zone.pagesets.push(open.set);
+        Ok(())
+    }
+}

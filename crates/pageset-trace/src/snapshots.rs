@@ -1,0 +1,181 @@
+//! The texts that were read from `/proc` while a recording was made, and what they say.
+
+use std::collections::{BTreeSet, HashSet};
+
+use crate::error::{Place, TraceError};
+use crate::facts::{Facts, Loss};
+use crate::limits::{self, TAG_ALLOWED};
+use crate::procfs::{BuddyInfo, PageTypeInfo, ParseError, Zoneinfo, quoted};
+
+/// Bytes of all snapshot texts of a recording together, at most: 30 minutes of a 2-CPU machine at ten snapshots a
+/// second have 140 MB. They are kept in memory.
+pub const MAX_SNAPSHOT_BYTES: u64 = 256 << 20;
+
+/// The section of the text form that carries [`Facts`] as JSON, so that nothing is lost when our own form is exported.
+pub(crate) const FACTS_TAG: &str = "facts";
+
+/// The snapshots of a recording, each kind in the order in which they were taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshots {
+    /// `/proc/zoneinfo` by tag: `init0`, …, `mid0`, …, `fini0`, ….
+    pub zoneinfo: Vec<(String, Zoneinfo)>,
+    /// `/proc/pagetypeinfo` by tag: `pagetypeinfo.0` before recording, `pagetypeinfo.1` after.
+    pub pagetypeinfo: Vec<(String, PageTypeInfo)>,
+    /// `/proc/buddyinfo` by tag: `buddyinfo.0` before recording, `buddyinfo.1` after.
+    pub buddyinfo: Vec<(String, BuddyInfo)>,
+    /// Every text as it was read, by tag, those above and `vmstat.0`, `vmstat.1`, `stats` included.
+    pub texts: Vec<(String, String)>,
+}
+
+impl Snapshots {
+    /// The text of this tag.
+    #[must_use]
+    pub fn text(&self, tag: &str) -> Option<&str> {
+        self.texts.iter().find(|(t, _)| t == tag).map(|(_, text)| text.as_str())
+    }
+
+    /// The zoneinfo of this tag.
+    #[must_use]
+    pub fn zoneinfo_of(&self, tag: &str) -> Option<&Zoneinfo> {
+        self.zoneinfo.iter().find(|(t, _)| t == tag).map(|(_, info)| info)
+    }
+
+    /// Reads the text form's snapshots: sections headed `=== tag`. A section that holds [`Facts`] is put into the second.
+    pub(crate) fn parse(text: &str) -> Result<(Snapshots, Option<Facts>), TraceError> {
+        let (mut collector, mut facts) = (Collector::default(), None);
+        if text.is_empty() {
+            return Err(TraceError::damaged(Place::Line(1), "the file is empty").allowed("sections headed `=== TAG`"));
+        }
+        let mut rest = text;
+        let mut line = 1;
+        while !rest.is_empty() {
+            let (head, body) = rest.split_once('\n').unwrap_or((rest, ""));
+            let Some(tag) = head.strip_prefix("=== ") else {
+                let what = format!("{} heads no snapshot", quoted(head));
+                return Err(TraceError::damaged(Place::Line(line), what).allowed("`=== TAG`"));
+            };
+            // A heading is at the start of a line, and the line before ends in a newline.
+            let end = if body.starts_with("=== ") { 0 } else { body.find("\n=== ").map_or(body.len(), |at| at + 1) };
+            let (section, after) = body.split_at(end);
+            if tag == FACTS_TAG {
+                let read = serde_json::from_str(section).map_err(|e| {
+                    let place = Place::Snapshot { tag: tag.to_owned(), line: e.line() as u64 };
+                    TraceError::damaged(place, e.to_string()).allowed("the facts of a recording as JSON")
+                })?;
+                facts = Some(read);
+            } else {
+                collector.add(tag, section.to_owned())?;
+            }
+            line += 1 + section.bytes().filter(|&b| b == b'\n').count() as u64;
+            rest = after;
+        }
+        Ok((collector.snapshots, facts))
+    }
+
+    /// What the snapshots alone tell of the machine.
+    pub(crate) fn facts(&self) -> Result<Facts, TraceError> {
+        let mut facts = Facts::default();
+        if let Some((_, zoneinfo)) = self.zoneinfo.first() {
+            facts.cpus = zoneinfo.cpus();
+            let nodes = zoneinfo.zones.iter().filter(|z| z.present > 0).map(|z| z.node);
+            facts.nodes = nodes.collect::<BTreeSet<_>>().len() as u32;
+        }
+        if let Some((_, pagetypeinfo)) = self.pagetypeinfo.first() {
+            facts.pageblock_order = pagetypeinfo.pageblock_order;
+        }
+        if let Some(stats) = self.text("stats") {
+            facts.loss = losses(stats)?;
+        }
+        Ok(facts)
+    }
+}
+
+/// Gathers [`Snapshots`], each text read as what its tag says it is.
+#[derive(Debug, Default)]
+pub(crate) struct Collector {
+    pub(crate) snapshots: Snapshots,
+    tags: HashSet<String>,
+    bytes: u64,
+}
+
+impl Collector {
+    /// Adds a text.
+    pub(crate) fn add(&mut self, tag: &str, text: String) -> Result<(), TraceError> {
+        let place = |line| Place::Snapshot { tag: quoted(tag), line };
+        if limits::tag(tag.as_bytes()).is_none() {
+            return Err(TraceError::damaged(place(1), "the tag is not allowed").allowed(TAG_ALLOWED));
+        }
+        if !self.tags.insert(tag.to_owned()) {
+            return Err(TraceError::damaged(place(1), "the tag stands twice").allowed("each tag once"));
+        }
+        self.bytes += text.len() as u64;
+        if self.bytes > MAX_SNAPSHOT_BYTES {
+            let allowed = format!("{MAX_SNAPSHOT_BYTES} bytes of snapshots in all");
+            return Err(TraceError::damaged(place(1), "too many snapshots").allowed(allowed));
+        }
+        let damaged = |e: ParseError| TraceError::damaged(place(e.line), e.what).allowed(e.allowed);
+        let all = &mut self.snapshots;
+        match SnapshotKind::of(tag) {
+            SnapshotKind::Zoneinfo => all.zoneinfo.push((tag.to_owned(), Zoneinfo::parse(&text).map_err(damaged)?)),
+            SnapshotKind::PageTypeInfo => {
+                all.pagetypeinfo.push((tag.to_owned(), PageTypeInfo::parse(&text).map_err(damaged)?));
+            }
+            SnapshotKind::BuddyInfo => all.buddyinfo.push((tag.to_owned(), BuddyInfo::parse(&text).map_err(damaged)?)),
+            SnapshotKind::Other => {}
+        }
+        all.texts.push((tag.to_owned(), text));
+        Ok(())
+    }
+}
+
+/// What a snapshot is, by its tag.
+enum SnapshotKind {
+    Zoneinfo,
+    PageTypeInfo,
+    BuddyInfo,
+    Other,
+}
+
+impl SnapshotKind {
+    fn of(tag: &str) -> Self {
+        let numbered = |stem: &str| {
+            tag.strip_prefix(stem).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+        };
+        if ["init", "mid", "fini"].into_iter().any(numbered) {
+            SnapshotKind::Zoneinfo
+        } else if numbered("pagetypeinfo.") {
+            SnapshotKind::PageTypeInfo
+        } else if numbered("buddyinfo.") {
+            SnapshotKind::BuddyInfo
+        } else {
+            SnapshotKind::Other
+        }
+    }
+}
+
+/// The ring buffers' statistics: the texts of `per_cpu/cpuN/stats` one after another, each starting with `entries:`.
+fn losses(text: &str) -> Result<Vec<Loss>, TraceError> {
+    let mut all: Vec<Loss> = Vec::new();
+    for (line, text) in (1..).zip(text.lines()) {
+        let wrong = |what: String| {
+            TraceError::damaged(Place::Snapshot { tag: "stats".to_owned(), line }, what)
+                .allowed("the ring buffers' statistics, each from `entries: N` on")
+        };
+        let Some((name, value)) = text.split_once(':') else { continue };
+        if name == "entries" {
+            all.push(Loss { cpu: all.len() as u32, ..Loss::default() });
+            continue;
+        }
+        if !["overrun", "commit overrun", "dropped events"].contains(&name) {
+            continue;
+        }
+        let value = value.trim().parse().map_err(|_| wrong(format!("{name} {} is not a number", quoted(value))))?;
+        let loss = all.last_mut().ok_or_else(|| wrong(format!("{name} before any `entries`")))?;
+        *match name {
+            "overrun" => &mut loss.overrun,
+            "commit overrun" => &mut loss.commit_overrun,
+            _ => &mut loss.dropped,
+        } = value;
+    }
+    Ok(all)
+}

@@ -1,0 +1,184 @@
+//! Writing the text form.
+
+use std::io::{self, Write};
+
+use super::{MAGIC, VERSION};
+use crate::event::{Context, Event, Kind};
+use crate::limits;
+
+/// Bytes gathered before they are written.
+const BUFFER: usize = 64 << 10;
+
+/// Writes events as text, the headers before the first.
+#[derive(Debug)]
+pub struct TextWriter<W: Write> {
+    out: W,
+    buffer: Vec<u8>,
+    /// The time of the event before, in ns; none before the first, whose time becomes `#t0`.
+    time_ns: Option<u64>,
+}
+
+impl<W: Write> TextWriter<W> {
+    /// A writer to `out`, which needs no buffer of its own.
+    pub fn new(out: W) -> Self {
+        TextWriter { out, buffer: Vec::with_capacity(BUFFER + 1024), time_ns: None }
+    }
+
+    /// Writes one event.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output; [`io::ErrorKind::InvalidInput`] for a time before the event before, or a tag that is not
+    /// 1 to 64 visible ASCII characters.
+    pub fn event(&mut self, event: &Event) -> io::Result<()> {
+        let before = match self.time_ns {
+            Some(before) => before,
+            None => self.header(event.time_ns),
+        };
+        let Some(step) = event.time_ns.checked_sub(before) else {
+            let what = format!("time goes back from {before} to {} ns", event.time_ns);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        };
+        if let Kind::SnapshotBegin(tag) | Kind::SnapshotEnd(tag) = &event.kind
+            && limits::tag(tag.as_bytes()).is_none()
+        {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("the tag {tag:?} is not allowed")));
+        }
+        self.time_ns = Some(event.time_ns);
+        line(&mut self.buffer, step, event);
+        if self.buffer.len() >= BUFFER {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left and gives the output back. A recording without events has a start of 0.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output.
+    pub fn finish(mut self) -> io::Result<W> {
+        if self.time_ns.is_none() {
+            self.header(0);
+        }
+        self.flush()?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn header(&mut self, time_ns: u64) -> u64 {
+        self.buffer.extend_from_slice(MAGIC);
+        decimal(&mut self.buffer, VERSION);
+        self.buffer.extend_from_slice(b"\n#t0 ");
+        decimal(&mut self.buffer, time_ns);
+        self.buffer.push(b'\n');
+        time_ns
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+/// Appends the line of one event, `step` ns after the one before.
+fn line(out: &mut Vec<u8>, step: u64, event: &Event) {
+    decimal(out, step);
+    out.push(b' ');
+    decimal(out, event.cpu.0.into());
+    out.push(b' ');
+    decimal(out, event.pid.into());
+    out.push(match event.context {
+        Context::Process => b'p',
+        Context::SoftIrq => b's',
+        Context::HardIrq => b'h',
+        Context::Nmi => b'n',
+    });
+    match &event.kind {
+        Kind::Alloc { pfn, order, migratetype, gfp } => {
+            out.extend_from_slice(b" A ");
+            match pfn {
+                Some(pfn) => hex(out, pfn.0),
+                None => out.push(b'-'),
+            }
+            numbers(out, &[order.get(), *migratetype]);
+            out.push(b' ');
+            hex(out, (*gfp).into());
+        }
+        Kind::Free { pfn, order } => {
+            out.extend_from_slice(b" F ");
+            hex(out, pfn.0);
+            numbers(out, &[order.get()]);
+        }
+        Kind::FreeBatched { pfn } => {
+            out.extend_from_slice(b" B ");
+            hex(out, pfn.0);
+        }
+        Kind::ZoneLocked { pfn, order, migratetype, percpu_refill } => {
+            out.extend_from_slice(b" Z ");
+            hex(out, pfn.0);
+            numbers(out, &[order.get(), *migratetype, (*percpu_refill).into()]);
+        }
+        Kind::Drain { pfn, order, migratetype } => {
+            out.extend_from_slice(b" D ");
+            hex(out, pfn.0);
+            numbers(out, &[order.get(), *migratetype]);
+        }
+        Kind::ExtFrag {
+            pfn,
+            alloc_order,
+            fallback_order,
+            alloc_migratetype,
+            fallback_migratetype,
+            change_ownership,
+        } => {
+            out.extend_from_slice(b" X ");
+            hex(out, pfn.0);
+            numbers(out, &[alloc_order.get(), fallback_order.get(), *alloc_migratetype, *fallback_migratetype]);
+            numbers(out, &[(*change_ownership).into()]);
+        }
+        Kind::VmstatWork => out.extend_from_slice(b" V"),
+        Kind::KswapdWake => out.extend_from_slice(b" K"),
+        Kind::KswapdSleep => out.extend_from_slice(b" k"),
+        Kind::DirectReclaim => out.extend_from_slice(b" R"),
+        Kind::SnapshotBegin(tag) => {
+            out.extend_from_slice(b" M ZB ");
+            out.extend_from_slice(tag.as_bytes());
+        }
+        Kind::SnapshotEnd(tag) => {
+            out.extend_from_slice(b" M ZE ");
+            out.extend_from_slice(tag.as_bytes());
+        }
+    }
+    out.push(b'\n');
+}
+
+/// Appends a space and a number, for each.
+fn numbers(out: &mut Vec<u8>, values: &[u8]) {
+    for &value in values {
+        out.push(b' ');
+        decimal(out, value.into());
+    }
+}
+
+fn decimal(out: &mut Vec<u8>, mut value: u64) {
+    let mut digits = [0; 20]; // as many as 2^64 has
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[start..]);
+}
+
+fn hex(out: &mut Vec<u8>, value: u64) {
+    let digits = (64 - value.leading_zeros()).div_ceil(4).max(1);
+    for place in (0..digits).rev() {
+        out.push(b"0123456789abcdef"[(value >> (4 * place) & 0xf) as usize]);
+    }
+}

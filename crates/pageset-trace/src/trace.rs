@@ -1,0 +1,285 @@
+//! A recording, whatever form it is kept in.
+
+use std::ffi::OsString;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Place, TraceError};
+use crate::event::{Event, Kind};
+use crate::facts::Facts;
+use crate::snapshots::{MAX_SNAPSHOT_BYTES, Snapshots};
+use crate::source::{Cursor, Source};
+use crate::text::{self, TextReader};
+
+/// How a zstd frame starts.
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// The largest window of a zstd stream that is accepted, as a power of two of bytes: 128 MiB, what `zstd` itself
+/// accepts unless told otherwise. The decoder allocates as much.
+const WINDOW_LOG_MAX: u32 = 27;
+
+/// What to use beside the file that is opened.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// A text of `/proc/zoneinfo` as it was when recording began; instead of `FILE.zoneinfo` beside a `perf.data`.
+    pub zoneinfo: Option<PathBuf>,
+    /// The snapshots of a text form; instead of `NAME.snap.zst` or `NAME.snap` beside `NAME.events…`.
+    pub snapshots: Option<PathBuf>,
+    /// Open also what has no zoneinfo: enough to look at or convert the events, not to replay them.
+    pub without_snapshots: bool,
+}
+
+/// The form that a recording is kept in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Form {
+    /// The text form of `trace-replay.md` 2, compressed or not.
+    Text,
+}
+
+/// A recording that has been opened: its facts and snapshots are read, its events wait.
+#[derive(Debug)]
+pub struct Trace {
+    name: String,
+    path: PathBuf,
+    form: Form,
+    source: Source,
+    facts: Facts,
+    snapshots: Snapshots,
+    body: Body,
+}
+
+/// What each form needs to read its events.
+#[derive(Debug)]
+enum Body {
+    Text { compressed: bool },
+}
+
+impl Trace {
+    /// Opens a recording of any form, found out by its content; `-` is standard input.
+    ///
+    /// The text form needs its snapshots beside it (`NAME.snap.zst` or `NAME.snap` for `NAME.events…`), a `perf.data`
+    /// its zoneinfo (`PATH.zoneinfo`).
+    ///
+    /// # Errors
+    ///
+    /// As told by [`TraceError::kind`](crate::TraceError::kind). Damage in the midst of the events shows when they are
+    /// read.
+    pub fn open(path: &Path) -> Result<Trace, TraceError> {
+        Self::open_with(path, &OpenOptions::default())
+    }
+
+    /// Opens a recording with something else beside it than [`Trace::open`] would find.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Trace::open`].
+    pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Trace, TraceError> {
+        let source = Source::open(path)?;
+        let trace = Self::of_source(path, source, options).map_err(|e| e.in_file(path))?;
+        if trace.snapshots.zoneinfo.is_empty() && !options.without_snapshots {
+            return Err(TraceError::missing_snapshots("the recording has no zoneinfo")
+                .allowed("at least the zoneinfo of its start, which a replay needs")
+                .in_file(path));
+        }
+        Ok(trace)
+    }
+
+    fn of_source(path: &Path, source: Source, options: &OpenOptions) -> Result<Trace, TraceError> {
+        let start = source.start(64).map_err(|e| TraceError::io("cannot be read", e))?;
+        let forms = "a recording of pageset (.pstrace), its text form (.events, also .zst), or a perf.data";
+        if start.is_empty() {
+            return Err(TraceError::damaged(Place::WholeFile, "the file is empty").allowed(forms));
+        }
+        if start.starts_with(ZSTD_MAGIC) || start.starts_with(text::MAGIC) {
+            return Self::of_text(path, source, start.starts_with(ZSTD_MAGIC), options);
+        }
+        Err(TraceError::unsupported("this is not a recording").allowed(forms))
+    }
+
+    fn of_text(path: &Path, source: Source, compressed: bool, options: &OpenOptions) -> Result<Trace, TraceError> {
+        // A wrong header is told now, not when the events are asked for.
+        TextReader::new(plain(&source, compressed)?)?;
+        let beside = match &options.snapshots {
+            Some(path) => Some(path.clone()),
+            None => snapshots_beside(path).into_iter().find(|p| p.exists()),
+        };
+        let (snapshots, facts) = match &beside {
+            Some(path) => read_snapshots(path).map_err(|e| e.in_file(path))?,
+            None if options.without_snapshots => (Snapshots::default(), None),
+            None => {
+                let wanted = snapshots_beside(path);
+                let wanted = wanted.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(" or ");
+                let wanted = if wanted.is_empty() { "snapshots, named by an option".to_owned() } else { wanted };
+                return Err(TraceError::missing_snapshots("there are no snapshots beside the events").allowed(wanted));
+            }
+        };
+        let facts = match facts {
+            Some(facts) => facts,
+            None => snapshots.facts()?,
+        };
+        let (name, form, path) = (name_of(path), Form::Text, path.to_owned());
+        Ok(Trace { name, path, form, source, facts, snapshots, body: Body::Text { compressed } })
+    }
+
+    /// The recording's name: its file's name without the endings that tell the form.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The form it is kept in.
+    #[must_use]
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// What is known of the machine and of losses.
+    #[must_use]
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// What was read from `/proc` while recording.
+    #[must_use]
+    pub fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
+    }
+
+    /// The events from the first on. May be called again and again; each call is a pass of its own.
+    ///
+    /// # Errors
+    ///
+    /// When the beginning of the events cannot be read. Later trouble is an item of the iterator, and its last.
+    pub fn events(&self) -> Result<Events<'_>, TraceError> {
+        let inner = match self.body {
+            Body::Text { compressed } => {
+                let reader = plain(&self.source, compressed).and_then(TextReader::new).map_err(|e| self.named(e))?;
+                let last = self.snapshots.zoneinfo.last().map(|(tag, _)| tag.as_str());
+                Inner::Text(Box::new(TextEvents { reader, last, marked: false, ended: false }))
+            }
+        };
+        Ok(Events { trace: self, inner })
+    }
+
+    fn named(&self, error: TraceError) -> TraceError {
+        error.in_file(&self.path)
+    }
+}
+
+/// The events of a recording in the order of time, which never goes back.
+pub struct Events<'a> {
+    trace: &'a Trace,
+    inner: Inner<'a>,
+}
+
+enum Inner<'a> {
+    Text(Box<TextEvents<'a>>),
+}
+
+impl Iterator for Events<'_> {
+    type Item = Result<Event, TraceError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = match &mut self.inner {
+            Inner::Text(events) => events.next(),
+        };
+        match item {
+            Some(Err(error)) => Some(Err(self.trace.named(error))),
+            item => item,
+        }
+    }
+}
+
+impl std::fmt::Debug for Events<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Events of {}", self.trace.path.display())
+    }
+}
+
+/// The events of the text form, which has no end of its own: one that was cut at a line's end lacks the markers of the
+/// last snapshots, and that is how it shows.
+struct TextEvents<'a> {
+    reader: TextReader<Box<dyn Read + Send>>,
+    /// The tag of the last zoneinfo, as long as its end has not been seen.
+    last: Option<&'a str>,
+    /// Whether any snapshot's end has been seen: a recording without markers lacks none.
+    marked: bool,
+    ended: bool,
+}
+
+impl TextEvents<'_> {
+    #[inline]
+    fn next(&mut self) -> Option<Result<Event, TraceError>> {
+        let item = self.reader.next();
+        match &item {
+            Some(Ok(Event { kind: Kind::SnapshotEnd(tag), .. })) => {
+                self.marked = true;
+                self.last.take_if(|last| last == tag);
+            }
+            Some(Ok(_)) => {}
+            Some(Err(_)) => self.ended = true,
+            None => return self.end().map(Err),
+        }
+        item
+    }
+
+    #[cold]
+    fn end(&mut self) -> Option<TraceError> {
+        if std::mem::replace(&mut self.ended, true) || !self.marked {
+            return None;
+        }
+        let what = format!("the events end before the snapshot {}", self.last?);
+        Some(TraceError::damaged(Place::WholeFile, what).allowed("events up to the last zoneinfo of the snapshots"))
+    }
+}
+
+/// The text of a source from its beginning.
+fn plain(source: &Source, compressed: bool) -> Result<Box<dyn Read + Send>, TraceError> {
+    if compressed { Ok(Box::new(decompressed(source.at(0))?)) } else { Ok(Box::new(source.at(0))) }
+}
+
+fn decompressed(cursor: Cursor) -> Result<zstd::Decoder<'static, BufReader<Cursor>>, TraceError> {
+    let decoder = zstd::Decoder::new(cursor).and_then(|mut decoder| {
+        decoder.window_log_max(WINDOW_LOG_MAX)?;
+        Ok(decoder)
+    });
+    decoder.map_err(|e| TraceError::io("cannot be decompressed", e))
+}
+
+/// Reads a file of snapshots, compressed or not.
+fn read_snapshots(path: &Path) -> Result<(Snapshots, Option<Facts>), TraceError> {
+    let source = Source::open(path)?;
+    let start = source.start(ZSTD_MAGIC.len()).map_err(|e| TraceError::io("cannot be read", e))?;
+    let mut text = String::new();
+    let input = plain(&source, start == ZSTD_MAGIC)?;
+    let read = input.take(MAX_SNAPSHOT_BYTES + 1).read_to_string(&mut text);
+    read.map_err(|e| match e.kind() {
+        std::io::ErrorKind::InvalidData => TraceError::damaged(Place::WholeFile, "the snapshots are not text"),
+        _ => TraceError::reading(Place::WholeFile, e),
+    })?;
+    if text.len() as u64 > MAX_SNAPSHOT_BYTES {
+        let what = "the snapshots are too long";
+        return Err(TraceError::damaged(Place::WholeFile, what).allowed(format!("{MAX_SNAPSHOT_BYTES} bytes")));
+    }
+    Snapshots::parse(&text)
+}
+
+/// The endings of event files.
+const EVENT_ENDINGS: [&str; 2] = [".events.zst", ".events"];
+
+/// Where the snapshots of an event file of this name may be.
+fn snapshots_beside(path: &Path) -> Vec<PathBuf> {
+    let Some(name) = path.file_name().and_then(|n| n.to_str()) else { return Vec::new() };
+    let Some(stem) = EVENT_ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)) else { return Vec::new() };
+    [".snap.zst", ".snap"].iter().map(|ending| path.with_file_name(format!("{stem}{ending}"))).collect()
+}
+
+/// The file's name without the endings that tell its form.
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().map(OsString::from).unwrap_or_default().to_string_lossy().into_owned();
+    let endings = EVENT_ENDINGS.into_iter().chain([".pstrace", ".perf.data", ".data"]);
+    let stem = endings.into_iter().find_map(|ending| name.strip_suffix(ending)).filter(|stem| !stem.is_empty());
+    stem.map(str::to_owned).unwrap_or(name)
+}
