@@ -36,6 +36,8 @@ pub struct Request {
     pub node: Option<NodeId>,
     /// Whether only that node may serve it.
     pub this_node_only: bool,
+    /// The only zone that may serve it, by its number in the map; any where none is given.
+    pub zone: Option<usize>,
     /// Whether it may go below the min mark by half.
     pub high_priority: bool,
     /// Whether the caller cannot wait, which with `high_priority` gives it another quarter.
@@ -57,6 +59,7 @@ impl Request {
             highest: if movable { ZoneKind::Movable } else { ZoneKind::Normal },
             node: None,
             this_node_only: false,
+            zone: None,
             high_priority: false,
             non_blocking: false,
             watermarks: true,
@@ -241,8 +244,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let Some(row) = self.zonelists.get(node.0 as usize * zones..(node.0 as usize + 1) * zones) else {
             return Err(AllocError::Node(node));
         };
-        let allowed =
-            |zone: &&Zone<'a, M>| zone.kind <= request.highest && !(request.this_node_only && zone.node != node);
+        let allowed = |zone: &&Zone<'a, M>| {
+            zone.kind <= request.highest
+                && !(request.this_node_only && zone.node != node)
+                && request.zone.is_none_or(|only| zone.index == only)
+        };
         let list = || row.iter().map(|index| &self.zones[index.get() as usize]).filter(allowed);
         for low in [true, false] {
             for zone in list() {

@@ -95,7 +95,8 @@ pub(crate) const fn capacity_for(high: u32, batch: u32) -> u32 {
 impl ListRule {
     /// The list of blocks of this order and type, or nothing where they are not cached. Specification 2.1.
     #[inline]
-    pub(crate) fn list(self, order: Order, migratetype: MigrateType) -> Option<usize> {
+    #[must_use]
+    pub fn list(self, order: Order, migratetype: MigrateType) -> Option<usize> {
         let small = match self {
             Self::OrderZero => Order::ZERO,
             _ => Order::COSTLY,
@@ -114,7 +115,9 @@ impl ListRule {
         }
     }
 
-    pub(crate) const fn len(self) -> usize {
+    /// How many lists there are.
+    #[must_use]
+    pub const fn count(self) -> usize {
         match self {
             Self::OrderZero => 3,
             Self::ToCostly => 12,
@@ -125,7 +128,8 @@ impl ListRule {
 }
 
 /// The order of the blocks on a list.
-pub(crate) fn order_of(list: usize) -> Order {
+#[must_use]
+pub fn order_of(list: usize) -> Order {
     if list < FIRST_HUGE_LIST { Order::new((list / 3) as u8).unwrap_or(Order::ZERO) } else { Order::PAGEBLOCK }
 }
 
@@ -282,7 +286,7 @@ struct RoundRobin {
 
 impl RoundRobin {
     fn new(tuning: &Tuning) -> Self {
-        RoundRobin { cursor: 0, run: 0, lists: tuning.lists.len() }
+        RoundRobin { cursor: 0, run: 0, lists: tuning.lists.count() }
     }
 
     /// The next list to take a block from while `wanted` pages remain to be drained; `len` gives a list's length.
@@ -471,7 +475,7 @@ impl<M: Machine> Zone<'_, M> {
         wanted: u32,
         start: usize,
     ) -> u32 {
-        let lists = tuning.lists.len();
+        let lists = tuning.lists.count();
         let mut drained = 0;
         for list in (start..lists).chain(0..start) {
             while drained < wanted {
