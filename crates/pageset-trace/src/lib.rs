@@ -10,6 +10,7 @@
 //! | [`snapshots`] | those texts as they were taken along |
 //! | [`text`] | the text form |
 //! | [`trace`] | a recording of any form, opened by its content |
+//! | [`replay`] | a recording run through the allocator |
 #![forbid(unsafe_code)]
 
 pub mod error;
@@ -17,6 +18,7 @@ pub mod event;
 pub mod facts;
 pub mod limits;
 pub mod procfs;
+pub mod replay;
 pub mod snapshots;
 mod source;
 pub mod text;

@@ -437,6 +437,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.zones.iter().fold(false, |more, zone| zone.tick(&self.machine, &self.tuning, cpu) | more)
     }
 
+    /// As [`Self::tick`], for one zone by its number.
+    pub fn tick_zone(&self, zone: usize) -> bool {
+        self.zones[zone].tick(&self.machine, &self.tuning, self.machine.cpu())
+    }
+
     /// Empties the caller's pagesets of all zones.
     pub fn drain(&self) {
         let cpu = self.machine.cpu();

@@ -1,0 +1,197 @@
+//! The first pass: where each free went, from what next happened to the page.
+//!
+//! Specification: `trace-replay.md` 3, c and e.
+
+use std::collections::HashMap;
+
+use pageset::{MigrateType, Pfn};
+use rustc_hash::FxBuildHasher;
+
+use super::blocks::{BlockMap, Freed, PageMap};
+use super::setting::State;
+use super::survey::{Earlier, Notes};
+use crate::event::{Event, Kind};
+
+/// What is known of one free, in a byte: the type of the list that it went to, and whether a batch committed it.
+#[derive(Clone, Copy, Debug, Default)]
+struct FreeNote(u8);
+
+impl FreeNote {
+    const KNOWN: u8 = 4;
+    const BATCHED: u8 = 8;
+    /// Types from 3 on wait on the movable list.
+    const SPECIAL: u8 = 3;
+
+    fn set_type(&mut self, migratetype: u8) {
+        self.0 = self.0 & Self::BATCHED | Self::KNOWN | migratetype.min(Self::SPECIAL);
+    }
+
+    fn list_type(self) -> MigrateType {
+        match (self.0 & Self::KNOWN, self.0 & 3) {
+            (Self::KNOWN, 0) => MigrateType::Unmovable,
+            (Self::KNOWN, 2) => MigrateType::Reclaimable,
+            // Unknown ones too: most pages are movable.
+            _ => MigrateType::Movable,
+        }
+    }
+}
+
+/// Notes on all frees of a recording, numbered from 0.
+#[derive(Debug, Default)]
+pub(super) struct FreeNotes {
+    notes: Vec<FreeNote>,
+    before_window: usize,
+}
+
+impl FreeNotes {
+    /// Whether a later batch event committed this free.
+    pub(super) fn is_batched(&self, free: usize) -> bool {
+        self.notes.get(free).is_some_and(|note| note.0 & FreeNote::BATCHED != 0)
+    }
+
+    /// How many frees come before what is replayed.
+    pub(super) fn before_window(&self) -> usize {
+        self.before_window
+    }
+
+    /// The type of the list that it went to.
+    pub(super) fn list_type(&self, free: usize) -> MigrateType {
+        self.notes.get(free).map_or(MigrateType::Movable, |note| note.list_type())
+    }
+}
+
+/// The last free of a page that nothing has followed yet: its number plus one, and the CPU.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    free: u32,
+    cpu: u32,
+}
+
+/// The pass.
+#[derive(Debug)]
+pub(super) struct FreePass {
+    notes: Vec<FreeNote>,
+    last: PageMap<Last>,
+    /// The type that a pageblock was last seen to have, and the one last asked for of a page in it.
+    pageblocks: HashMap<u64, u8, FxBuildHasher>,
+    asked: HashMap<u64, u8, FxBuildHasher>,
+    /// Blocks in use, by the input alone; and pages that were freed in the replayed part.
+    live: BlockMap<u32>,
+    freed: PageMap<bool>,
+    earlier: Vec<Earlier>,
+    began: Option<u64>,
+    before_window: usize,
+}
+
+impl FreePass {
+    pub(super) fn new() -> Self {
+        FreePass {
+            notes: Vec::new(),
+            last: PageMap::new(),
+            pageblocks: HashMap::default(),
+            asked: HashMap::default(),
+            live: BlockMap::new(),
+            freed: PageMap::new(),
+            earlier: Vec::new(),
+            began: None,
+            before_window: 0,
+        }
+    }
+
+    pub(super) fn event(&mut self, notes: &mut Notes, event: &Event, state: State) {
+        notes.events += 1;
+        if self.began.is_none() {
+            self.before_window = self.notes.len();
+        }
+        if state == State::Inside {
+            let began = *self.began.get_or_insert(event.time_ns);
+            notes.duration_ns = event.time_ns.saturating_sub(began);
+            self.count(notes, event);
+            self.follow_input(event);
+        }
+        match event.kind {
+            Kind::Free { pfn, .. } => {
+                self.notes.push(FreeNote::default());
+                // Beyond 2^32 frees types stay unknown.
+                let free = u32::try_from(self.notes.len()).unwrap_or(0);
+                self.last.set(pfn, Last { free, cpu: event.cpu.0 });
+            }
+            Kind::FreeBatched { pfn } => {
+                let last = self.last.get(pfn);
+                if last.free > 0 && last.cpu == event.cpu.0 {
+                    self.notes[last.free as usize - 1].0 |= FreeNote::BATCHED;
+                }
+            }
+            Kind::Drain { pfn, migratetype, .. } | Kind::ZoneLocked { pfn, migratetype, .. } => {
+                self.pageblocks.insert(pageblock(pfn), migratetype);
+                self.settle(pfn, migratetype);
+            }
+            Kind::ExtFrag { pfn, fallback_migratetype, change_ownership, alloc_migratetype, .. } => {
+                let now = if change_ownership { alloc_migratetype } else { fallback_migratetype };
+                self.pageblocks.insert(pageblock(pfn), now);
+                self.settle(pfn, fallback_migratetype);
+            }
+            Kind::Alloc { pfn: Some(pfn), migratetype, .. } => {
+                self.asked.insert(pageblock(pfn), migratetype);
+                self.settle(pfn, migratetype);
+            }
+            _ => {}
+        }
+    }
+
+    /// What followed the last free of a page shows the list that it was on.
+    fn settle(&mut self, pfn: Pfn, migratetype: u8) {
+        let last = self.last.take(pfn);
+        if last.free > 0 {
+            self.notes[last.free as usize - 1].set_type(migratetype);
+        }
+    }
+
+    fn count(&mut self, notes: &mut Notes, event: &Event) {
+        notes.replayed += 1;
+        match event.kind {
+            Kind::Alloc { pfn, .. } => {
+                notes.operations += 1;
+                notes.failed += u64::from(pfn.is_none());
+            }
+            Kind::Free { .. } => notes.operations += 1,
+            Kind::VmstatWork => notes.ticks += 1,
+            Kind::ExtFrag { .. } => notes.fallbacks += 1,
+            Kind::KswapdWake | Kind::DirectReclaim => notes.reclaims += 1,
+            Kind::SnapshotEnd(_) => notes.markers += 1,
+            _ => {}
+        }
+    }
+
+    fn follow_input(&mut self, event: &Event) {
+        match event.kind {
+            Kind::Alloc { pfn: Some(pfn), order, .. } => {
+                self.live.insert(pfn, order, 0);
+            }
+            Kind::Free { pfn, order } => {
+                let known = self.live.free(pfn, order, |_, _, _| {}, |_, _| 0);
+                if known == Freed::Unknown && !self.freed.get(pfn) {
+                    // Its type cannot be seen; most are movable.
+                    self.earlier.push(Earlier { pfn, order, migratetype: MigrateType::Movable });
+                }
+                self.freed.set(pfn, true);
+            }
+            _ => {}
+        }
+    }
+
+    /// The notes, and the pages in use before by the input alone.
+    pub(super) fn finish(mut self) -> (FreeNotes, Vec<Earlier>) {
+        for (pfn, last) in self.last.iter().filter(|(_, last)| last.free > 0) {
+            let pageblock = pageblock(pfn);
+            if let Some(&seen) = self.pageblocks.get(&pageblock).or_else(|| self.asked.get(&pageblock)) {
+                self.notes[last.free as usize - 1].set_type(seen);
+            }
+        }
+        (FreeNotes { notes: self.notes, before_window: self.before_window }, self.earlier)
+    }
+}
+
+fn pageblock(pfn: Pfn) -> u64 {
+    pfn.align_down(pageset::Order::PAGEBLOCK).0
+}

@@ -1,0 +1,212 @@
+//! The recorded kernel's own pagesets, followed page by page, to find out what the tracepoints do not show: what
+//! the lists held at the start, and which pages were taken without an event.
+//!
+//! Specification: `trace-replay.md` 3, a and h.
+
+use std::collections::VecDeque;
+
+use pageset::pcp::{LISTS, order_of};
+use pageset::{CpuId, Pfn};
+
+use super::blocks::PageMap;
+
+/// One list of one pageset, by place: `(zone * cpus + cpu) * LISTS + list`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ListId(u32);
+
+/// A block that was taken without an event. Specification 3a.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unseen {
+    /// It was gone before this event.
+    pub(super) event: u64,
+    pub(super) list: ListId,
+    pub(super) pfn: Pfn,
+}
+
+/// A page on a list, and when it came.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    pfn: Pfn,
+    since: u64,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    /// Bottom to top.
+    known: VecDeque<Entry>,
+    /// Blocks that must have been there when the replay began.
+    initial: u64,
+    /// A refill has shown that nothing of before is left.
+    closed: bool,
+}
+
+/// All lists of all pagesets of the recorded kernel.
+#[derive(Debug)]
+pub(super) struct KernelLists {
+    cpus: usize,
+    lists: Vec<List>,
+    /// The list that a page is on, plus one.
+    place: PageMap<u32>,
+    pub(super) unseen: Vec<Unseen>,
+    /// Events that do not fit what was known: a page where it could not be.
+    pub(super) surprises: u64,
+}
+
+impl KernelLists {
+    pub(super) fn new(zones: usize, cpus: usize) -> Self {
+        let lists = (0..zones * cpus * LISTS).map(|_| List::default()).collect();
+        KernelLists { cpus, lists, place: PageMap::new(), unseen: Vec::new(), surprises: 0 }
+    }
+
+    pub(super) fn id(&self, zone: usize, cpu: CpuId, list: usize) -> ListId {
+        ListId(((zone * self.cpus + cpu.0 as usize) * LISTS + list) as u32)
+    }
+
+    /// The zone, CPU and list of an id.
+    pub(super) fn parts(&self, id: ListId) -> (usize, CpuId, usize) {
+        let (pageset, list) = (id.0 as usize / LISTS, id.0 as usize % LISTS);
+        (pageset / self.cpus, CpuId((pageset % self.cpus) as u32), list)
+    }
+
+    /// The replay begins: what is on the lists now is what they start with.
+    pub(super) fn begin(&mut self) {
+        for list in &mut self.lists {
+            list.initial = list.known.len() as u64;
+        }
+        self.unseen.clear();
+    }
+
+    /// A freed block enters a list.
+    pub(super) fn push(&mut self, id: ListId, pfn: Pfn, event: u64) {
+        self.forget(pfn);
+        self.list(id).known.push_back(Entry { pfn, since: event });
+        self.place.set(pfn, id.0 + 1);
+    }
+
+    /// A refill: the list was empty, and these blocks come out in this order. Returns what was still thought to be
+    /// there, which must have gone without an event.
+    pub(super) fn refill(&mut self, id: ListId, blocks: &[Pfn], event: u64) {
+        let gone = std::mem::take(&mut self.list(id).known);
+        self.gone(id, gone.into_iter().rev(), event);
+        self.list(id).closed = true;
+        for &pfn in blocks.iter().rev() {
+            self.push(id, pfn, event);
+        }
+    }
+
+    /// The bulk allocation that caused a refill took its first block, without an event.
+    pub(super) fn pop_unseen(&mut self, id: ListId, pfn: Pfn, event: u64) {
+        self.forget(pfn);
+        self.unseen.push(Unseen { event, list: id, pfn });
+    }
+
+    /// An allocation took this block from a list. Everything above it must have gone before.
+    pub(super) fn pop(&mut self, id: ListId, pfn: Pfn, event: u64) {
+        match self.place.get(pfn) {
+            place if place == id.0 + 1 => {
+                let list = self.list(id);
+                let at = list.known.iter().rposition(|e| e.pfn == pfn).unwrap_or(0);
+                let above = list.known.split_off(at + 1);
+                list.known.pop_back();
+                self.place.set(pfn, 0);
+                self.gone(id, above.into_iter().rev(), event);
+            }
+            0 if !self.list(id).closed => {
+                // From before the start: all that is known lies above it.
+                let above = std::mem::take(&mut self.list(id).known);
+                self.gone(id, above.into_iter().rev(), event);
+                self.list(id).initial += 1;
+            }
+            0 => self.surprises += 1,
+            _ => {
+                // Its type or CPU was taken for another when it was freed.
+                self.forget(pfn);
+            }
+        }
+    }
+
+    /// A drain took this block from the bottom of a list, of the pageset that holds it or else of `id`'s. Returns
+    /// the list.
+    pub(super) fn drain(&mut self, id: ListId, pfn: Pfn) -> ListId {
+        match self.place.get(pfn) {
+            0 => {
+                if self.list(id).closed {
+                    self.surprises += 1;
+                } else {
+                    self.list(id).initial += 1;
+                }
+                id
+            }
+            place => {
+                self.forget(pfn);
+                ListId(place - 1)
+            }
+        }
+    }
+
+    /// A block is freed. If it was thought to be on a list, it was taken without an event while it was on top,
+    /// before the next block was put over it; true then.
+    pub(super) fn freed_again(&mut self, pfn: Pfn, event: u64) -> bool {
+        let place = self.place.get(pfn);
+        if place == 0 {
+            return false;
+        }
+        let id = ListId(place - 1);
+        let known = &self.list(id).known;
+        let at = known.iter().rposition(|e| e.pfn == pfn);
+        let covered = at.and_then(|at| known.get(at + 1)).map_or(event, |above| above.since);
+        self.forget(pfn);
+        self.unseen.push(Unseen { event: covered, list: id, pfn });
+        true
+    }
+
+    /// A block turns out to be in the buddy: it never was on the list.
+    pub(super) fn found_elsewhere(&mut self, pfn: Pfn) {
+        if self.place.get(pfn) != 0 {
+            self.forget(pfn);
+            self.surprises += 1;
+        }
+    }
+
+    fn list(&mut self, id: ListId) -> &mut List {
+        &mut self.lists[id.0 as usize]
+    }
+
+    fn forget(&mut self, pfn: Pfn) {
+        let place = self.place.take(pfn);
+        if place == 0 {
+            return;
+        }
+        let known = &mut self.lists[(place - 1) as usize].known;
+        if known.front().is_some_and(|e| e.pfn == pfn) {
+            known.pop_front();
+        } else if let Some(at) = known.iter().rposition(|e| e.pfn == pfn) {
+            known.remove(at);
+        }
+    }
+
+    fn gone(&mut self, id: ListId, blocks: impl Iterator<Item = Entry>, event: u64) {
+        for Entry { pfn, .. } in blocks {
+            self.place.set(pfn, 0);
+            self.unseen.push(Unseen { event, list: id, pfn });
+        }
+    }
+
+    /// What each list held at the start, in blocks, given the pages that a pageset held in all: what no event
+    /// shows goes to lists that were never seen empty.
+    pub(super) fn initial(&self, zone: usize, cpu: CpuId, count: u64) -> [u64; LISTS] {
+        let first = (zone * self.cpus + cpu.0 as usize) * LISTS;
+        let lists = &self.lists[first..first + LISTS];
+        let mut blocks: [u64; LISTS] = std::array::from_fn(|list| lists[list].initial);
+        let shown: u64 = blocks.iter().enumerate().map(|(list, n)| n * order_of(list).pages()).sum();
+        let mut rest = count.saturating_sub(shown);
+        // Single movable pages first: most of a machine's are.
+        let order = [1, 0, 2].into_iter().chain(3..LISTS);
+        for list in order.filter(|&list| !lists[list].closed) {
+            let more = rest / order_of(list).pages();
+            blocks[list] += more;
+            rest -= more * order_of(list).pages();
+        }
+        blocks
+    }
+}

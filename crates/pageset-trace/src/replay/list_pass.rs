@@ -1,0 +1,374 @@
+//! The second pass: the kernel's lists followed page by page, its refills and drains counted.
+//!
+//! Specification: `linux-page-allocator.md` 8.4, `trace-replay.md` 1 and 3.
+
+use std::collections::HashMap;
+
+use pageset::pcp::order_of;
+use pageset::tuning::{FallbackRule, Tuning};
+use pageset::{CpuId, MigrateType, Order, Pfn};
+
+use super::blocks::{BlockMap, Freed};
+use super::free_pass::FreeNotes;
+use super::kernel_lists::{KernelLists, ListId};
+use super::moves::{Move, Moves};
+use super::setting::{Setting, State};
+use super::survey::{Earlier, Notes, Shown, Taken};
+use crate::event::{Context, Event, Kind};
+
+/// Blocks taken from a free list one after the other: a refill, or a single allocation.
+#[derive(Debug)]
+struct Run {
+    pid: u32,
+    order: Order,
+    /// The type asked for, as the kernel numbers it.
+    migratetype: u8,
+    zone: usize,
+    blocks: Vec<Pfn>,
+    /// The last event of the run.
+    event: u64,
+}
+
+/// Blocks given to the buddy one after the other.
+#[derive(Debug)]
+struct OpenDrain {
+    zone: usize,
+    /// Whose pageset it was.
+    owner: CpuId,
+    moved: Move,
+}
+
+/// Per CPU: runs can be cut by interrupts, which have runs of their own.
+#[derive(Debug, Default)]
+struct CpuRuns {
+    runs: [Option<Run>; 4],
+    drain: Option<OpenDrain>,
+    /// The last event that was not a drain: what caused one.
+    cause: u64,
+}
+
+/// What the pass finds out.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) lists: KernelLists,
+    pub(super) kernel: Moves,
+    pub(super) earlier: Vec<Earlier>,
+    pub(super) taken: Vec<Taken>,
+    pub(super) factors: HashMap<(usize, CpuId), (u64, u8)>,
+}
+
+/// The pass.
+#[derive(Debug)]
+pub(super) struct ListPass<'s> {
+    setting: &'s Setting,
+    tuning: Tuning,
+    frees: &'s FreeNotes,
+    /// How many frees have come.
+    free: usize,
+    /// Orders and types of frees that a batch event will commit, by page.
+    pending: HashMap<Pfn, (Order, MigrateType)>,
+    cpus: Vec<CpuRuns>,
+    live: BlockMap<u32>,
+    began: bool,
+    ended: bool,
+    /// How many of the lists' unseen blocks are in `live`.
+    unseen: usize,
+    found: Found,
+}
+
+impl<'s> ListPass<'s> {
+    pub(super) fn new(setting: &'s Setting, frees: &'s FreeNotes) -> Self {
+        ListPass {
+            setting,
+            tuning: setting.kernel_tuning(),
+            frees,
+            free: 0,
+            pending: HashMap::new(),
+            cpus: (0..setting.cpus.len()).map(|_| CpuRuns::default()).collect(),
+            live: BlockMap::new(),
+            began: false,
+            ended: false,
+            unseen: 0,
+            found: Found {
+                lists: KernelLists::new(setting.zones.len(), setting.cpus.len()),
+                kernel: Moves::default(),
+                earlier: Vec::new(),
+                taken: Vec::new(),
+                factors: HashMap::new(),
+            },
+        }
+    }
+
+    pub(super) fn event(&mut self, notes: &mut Notes, index: u64, event: &Event, state: State) {
+        if state == State::Inside && !self.began {
+            self.began = true;
+            self.found.lists.begin();
+            self.live = BlockMap::new();
+            self.unseen = 0;
+        }
+        if state == State::After && !self.ended {
+            self.ended = true;
+            self.close_all(notes);
+        }
+        let cpu = event.cpu;
+        if self.ended || cpu.0 as usize >= self.cpus.len() {
+            return;
+        }
+        if !matches!(event.kind, Kind::Drain { .. }) {
+            self.close_drain(cpu);
+            self.cpus[cpu.0 as usize].cause = index;
+        }
+        match event.kind {
+            Kind::ZoneLocked { pfn, order, migratetype, .. } => {
+                self.extend_run(notes, index, event, pfn, order, migratetype);
+            }
+            Kind::ExtFrag { pfn, alloc_order, alloc_migratetype, .. }
+                if self.tuning.fallback == FallbackRule::ClaimThenSteal =>
+            {
+                let run = self.run(event);
+                // A claim within a pageblock shows the block first.
+                if run.as_ref().is_none_or(|run| run.blocks.last() != Some(&pfn)) {
+                    self.extend_run(notes, index, event, pfn, alloc_order, alloc_migratetype);
+                }
+            }
+            Kind::SnapshotBegin(_) | Kind::SnapshotEnd(_) | Kind::ExtFrag { .. } => {}
+            Kind::Alloc { pfn: Some(pfn), order, migratetype, gfp } => {
+                let run = self.run(event).take();
+                let ends_run = run.as_ref().is_some_and(|run| run.blocks.first() == Some(&pfn));
+                let shown = ends_run.then_some(Shown { event: index, gfp });
+                let through_pageset = run.is_none_or(|run| self.close_run(notes, cpu, run, shown));
+                if !ends_run || !through_pageset {
+                    self.alloc(notes, index, cpu, pfn, order, migratetype, ends_run);
+                }
+                self.live.insert(pfn, order, 0);
+            }
+            _ => {
+                if let Some(run) = self.run(event).take() {
+                    self.close_run(notes, cpu, run, None);
+                }
+                self.other(notes, index, event);
+            }
+        }
+        self.note_unseen();
+    }
+
+    fn other(&mut self, notes: &mut Notes, index: u64, event: &Event) {
+        match event.kind {
+            Kind::Free { pfn, order } => {
+                let number = self.free;
+                self.free += 1;
+                self.freed(index, pfn, order, number);
+                let migratetype = self.frees.list_type(number);
+                if self.frees.is_batched(number) {
+                    self.pending.insert(pfn, (order, migratetype));
+                } else {
+                    self.commit(notes, index, event.cpu, pfn, order, migratetype);
+                }
+            }
+            Kind::FreeBatched { pfn } => {
+                if let Some((order, migratetype)) = self.pending.remove(&pfn) {
+                    self.commit(notes, index, event.cpu, pfn, order, migratetype);
+                }
+            }
+            Kind::Drain { pfn, order, migratetype } => self.drained(notes, event.cpu, pfn, order, migratetype),
+            _ => {}
+        }
+    }
+
+    /// The open run of the event's CPU and context.
+    fn run(&mut self, event: &Event) -> &mut Option<Run> {
+        let level = match event.context {
+            Context::Process => 0,
+            Context::SoftIrq => 1,
+            Context::HardIrq => 2,
+            Context::Nmi => 3,
+        };
+        &mut self.cpus[event.cpu.0 as usize].runs[level]
+    }
+
+    /// Another block came from a free list: part of the run, or the start of the next.
+    fn extend_run(&mut self, notes: &mut Notes, index: u64, event: &Event, pfn: Pfn, order: Order, migratetype: u8) {
+        self.found.lists.found_elsewhere(pfn);
+        let Some(zone) = self.zone_of(notes, pfn) else { return };
+        let continues = |run: &Run| (run.pid, run.order, run.zone) == (event.pid, order, zone);
+        match self.run(event).take() {
+            Some(mut run) if continues(&run) => {
+                run.blocks.push(pfn);
+                run.event = index;
+                *self.run(event) = Some(run);
+            }
+            other => {
+                if let Some(run) = other {
+                    self.close_run(notes, event.cpu, run, None);
+                }
+                let blocks = vec![pfn];
+                *self.run(event) = Some(Run { pid: event.pid, order, migratetype, zone, blocks, event: index });
+            }
+        }
+    }
+
+    /// A run has ended; `shown` is the allocation of its first block, if one was seen. False when it was no refill.
+    fn close_run(&mut self, notes: &mut Notes, cpu: CpuId, run: Run, shown: Option<Shown>) -> bool {
+        let migratetype = ordinary(run.migratetype);
+        let Some(list) = self.tuning.lists.list(run.order, migratetype) else { return false };
+        // A refill asks for more than one block, unless the zone's batch is one page.
+        if run.blocks.len() == 1 && self.setting.zones[run.zone].start.bounds.batch > 1 {
+            notes.direct_allocs += u64::from(self.began);
+            return false;
+        }
+        let id = self.found.lists.id(run.zone, cpu, list);
+        let first = run.blocks[0];
+        self.found.lists.refill(id, &run.blocks, run.event);
+        if shown.is_some() {
+            self.found.lists.pop(id, first, run.event);
+        } else {
+            self.found.lists.pop_unseen(id, first, run.event);
+        }
+        if self.began {
+            let pages = run.blocks.len() as u32 * run.order.pages() as u32;
+            self.found.kernel.refills.push(Move { event: run.event, zone: run.zone as u32, cpu, pages });
+            self.note_factor(&run, cpu);
+            if shown.is_some() {
+                let (event, zone, order) = (run.event, run.zone, run.order);
+                self.found.taken.push(Taken { event, zone, cpu, pfn: first, order, migratetype, shown });
+            }
+        }
+        true
+    }
+
+    /// The first refill of single pages shows the factor. Specification 3g.
+    fn note_factor(&mut self, run: &Run, cpu: CpuId) {
+        let batch = u64::from(self.setting.zones[run.zone].start.bounds.batch);
+        let blocks = run.blocks.len() as u64;
+        if run.order > Order::ZERO || !self.tuning.alloc_factor {
+            return;
+        }
+        let factor = (0..=self.tuning.batch_scale_max).find(|&k| batch << k >= blocks);
+        let exact = factor.filter(|&k| batch << k == blocks);
+        // A refill that was cut short tells nothing; it still settles the factor for what follows.
+        self.found.factors.entry((run.zone, cpu)).or_insert((run.event, exact.or(factor).unwrap_or(0)));
+    }
+
+    fn alloc(&mut self, notes: &mut Notes, index: u64, cpu: CpuId, pfn: Pfn, order: Order, migratetype: u8, direct: bool) {
+        let Some(zone) = self.zone_of(notes, pfn) else { return };
+        let Some(list) = self.tuning.lists.list(order, ordinary(migratetype)) else { return };
+        if !direct {
+            let id = self.found.lists.id(zone, cpu, list);
+            self.found.lists.pop(id, pfn, index);
+        }
+    }
+
+    fn freed(&mut self, index: u64, pfn: Pfn, order: Order, number: usize) {
+        if self.found.lists.freed_again(pfn, index) {
+            // It was taken unseen and is free again: nothing to remember.
+            self.unseen += 1;
+            return;
+        }
+        let known = self.live.free(pfn, order, |_, _, _| {}, |_, _| 0);
+        if self.began && known == Freed::Unknown {
+            self.found.earlier.push(Earlier { pfn, order, migratetype: self.frees.list_type(number) });
+        }
+    }
+
+    fn commit(&mut self, notes: &mut Notes, index: u64, cpu: CpuId, pfn: Pfn, order: Order, migratetype: MigrateType) {
+        let Some(list) = self.tuning.lists.list(order, migratetype) else { return };
+        let Some(zone) = self.zone_of(notes, pfn) else { return };
+        let id = self.found.lists.id(zone, cpu, list);
+        self.found.lists.push(id, pfn, index);
+    }
+
+    fn drained(&mut self, notes: &mut Notes, cpu: CpuId, pfn: Pfn, order: Order, migratetype: u8) {
+        let Some(zone) = self.zone_of(notes, pfn) else { return };
+        let Some(list) = self.tuning.lists.list(order, ordinary(migratetype)) else { return };
+        let id = self.found.lists.id(zone, cpu, list);
+        let from: ListId = self.found.lists.drain(id, pfn);
+        let (_, owner, _) = self.found.lists.parts(from);
+        let pages = order.pages() as u32;
+        let runs = &mut self.cpus[cpu.0 as usize];
+        match &mut runs.drain {
+            Some(open) if (open.zone, open.owner) == (zone, owner) => open.moved.pages += pages,
+            _ => {
+                let event = runs.cause;
+                self.close_drain(cpu);
+                let moved = Move { event, zone: zone as u32, cpu: owner, pages };
+                self.cpus[cpu.0 as usize].drain = Some(OpenDrain { zone, owner, moved });
+                notes.remote_drains += u64::from(self.began && owner != cpu);
+            }
+        }
+    }
+
+    fn close_drain(&mut self, cpu: CpuId) {
+        if let Some(open) = self.cpus[cpu.0 as usize].drain.take()
+            && self.began
+        {
+            self.found.kernel.drains.push(open.moved);
+        }
+    }
+
+    fn has_unseen(&self) -> bool {
+        self.found.lists.unseen.len() > self.unseen
+    }
+
+    /// Blocks that turned out to be taken without an event are in use from then on.
+    fn note_unseen(&mut self) {
+        while self.has_unseen() {
+            let unseen = self.found.lists.unseen[self.unseen];
+            let (_, _, list) = self.found.lists.parts(unseen.list);
+            self.live.insert(unseen.pfn, order_of(list), 0);
+            self.unseen += 1;
+        }
+    }
+
+    fn zone_of(&self, notes: &mut Notes, pfn: Pfn) -> Option<usize> {
+        let zone = self.setting.zone_of(pfn);
+        notes.foreign += u64::from(zone.is_none() && self.began);
+        zone
+    }
+
+    fn close_all(&mut self, notes: &mut Notes) {
+        for cpu in (0..self.cpus.len()).map(|cpu| CpuId(cpu as u32)) {
+            self.close_drain(cpu);
+            for level in 0..4 {
+                if let Some(run) = self.cpus[cpu.0 as usize].runs[level].take() {
+                    self.close_run(notes, cpu, run, None);
+                }
+            }
+        }
+    }
+
+    pub(super) fn finish(mut self, notes: &mut Notes) -> Found {
+        if !self.ended {
+            self.close_all(notes);
+        }
+        let Found { lists, taken, .. } = &mut self.found;
+        for unseen in &lists.unseen {
+            let (zone, cpu, list) = lists.parts(unseen.list);
+            let order = order_of(list);
+            let migratetype = list_type(list);
+            taken.push(Taken { event: unseen.event, zone, cpu, pfn: unseen.pfn, order, migratetype, shown: None });
+        }
+        notes.bulk_allocs = lists.unseen.len() as u64;
+        notes.surprises = lists.surprises;
+        // Stable: what was found out in order at one event stays in order.
+        taken.sort_by_key(|t| t.event);
+        self.found
+    }
+}
+
+/// The type of an ordinary list; pages of special pageblocks wait among the movable ones.
+fn ordinary(migratetype: u8) -> MigrateType {
+    match migratetype {
+        0 => MigrateType::Unmovable,
+        2 => MigrateType::Reclaimable,
+        _ => MigrateType::Movable,
+    }
+}
+
+/// A type whose blocks wait on this list.
+fn list_type(list: usize) -> MigrateType {
+    match (list, list % 3) {
+        (12, _) | (0..12, 0) => MigrateType::Unmovable,
+        (0..12, 2) => MigrateType::Reclaimable,
+        _ => MigrateType::Movable,
+    }
+}

@@ -1,0 +1,204 @@
+//! A recording replayed: the same allocations and frees through the allocator, under any rules.
+//!
+//! Specification: `trace-replay.md`. Modules, bottom to top:
+//!
+//! | module | what it knows |
+//! | --- | --- |
+//! | `blocks` | which pages of the recorded machine are in use |
+//! | [`moves`] | refills and drains, and how near two sets of them are |
+//! | [`setting`] | the recorded machine, from its snapshots |
+//! | `kernel_lists` | the kernel's own pagesets, page by page |
+//! | `free_pass`, `list_pass`, [`survey`] | a first look: what the kernel moved, and what no event shows |
+//! | `world` | an allocator whose memory is arranged as the kernel's was |
+//! | `run` | one replay under one set of rules |
+
+mod blocks;
+mod free_pass;
+mod kernel_lists;
+mod list_pass;
+pub mod moves;
+mod run;
+pub mod setting;
+pub mod survey;
+mod world;
+
+use std::fmt;
+
+use pageset::{MapError, Tuning};
+
+pub use moves::{Move, Moves, Totals, near_pct};
+pub use setting::Setting;
+pub use survey::Notes;
+
+use crate::error::TraceError;
+use crate::trace::Trace;
+use survey::Survey;
+
+/// How much of the recording a replay may use. Never mixed in one result. Specification: `trace-replay.md` 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Allocations, frees, the timer work, and the first snapshot.
+    Input,
+    /// Also what the kernel's refills and drains reveal of the state that the input does not show.
+    Reconstructed,
+}
+
+impl Level {
+    /// The name on a command line and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Reconstructed => "reconstructed",
+        }
+    }
+}
+
+/// A set of rules to replay under.
+#[derive(Clone, Debug)]
+pub struct RuleSet {
+    /// What it is called in results.
+    pub name: String,
+    /// The rules.
+    pub tuning: Tuning,
+    /// The administrator's fraction (8 or more; 0 for none), instead of the recorded machine's.
+    pub high_fraction: Option<u32>,
+}
+
+/// What a replay did.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The rules' name.
+    pub rules: String,
+    /// What it was allowed to use.
+    pub level: Level,
+    /// Its refills and drains.
+    pub moves: Moves,
+    /// Allocations and frees.
+    pub operations: u64,
+    /// Holds of zone locks.
+    pub zone_lock_acquisitions: u64,
+    /// The most pages in pagesets at any time.
+    pub held_pages_max: u64,
+    /// Allocations that failed.
+    pub failed: u64,
+    /// Allocations that found their zone below its min mark and were made all the same.
+    pub below_min: u64,
+    /// Blocks freed that were never seen to be taken.
+    pub unseen_allocs: u64,
+    /// Blocks taken twice without a free between.
+    pub lost_frees: u64,
+    /// Frees, or whole operations, that could not be made.
+    pub refused_frees: u64,
+    /// Whether a snapshot had a zone at or below its high mark.
+    pub near_mark: bool,
+}
+
+impl Outcome {
+    fn new(rules: String, level: Level) -> Self {
+        Outcome {
+            rules,
+            level,
+            moves: Moves::default(),
+            operations: 0,
+            zone_lock_acquisitions: 0,
+            held_pages_max: 0,
+            failed: 0,
+            below_min: 0,
+            unseen_allocs: 0,
+            lost_frees: 0,
+            refused_frees: 0,
+            near_mark: false,
+        }
+    }
+}
+
+/// Why a recording could not be replayed.
+#[derive(Debug)]
+pub enum ReplayError {
+    /// The recording.
+    Trace(TraceError),
+    /// The rules, or a machine that cannot be built.
+    Map(MapError),
+}
+
+impl From<TraceError> for ReplayError {
+    fn from(error: TraceError) -> Self {
+        Self::Trace(error)
+    }
+}
+
+impl From<MapError> for ReplayError {
+    fn from(error: MapError) -> Self {
+        Self::Map(error)
+    }
+}
+
+impl fmt::Display for ReplayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Trace(error) => error.fmt(f),
+            Self::Map(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReplayError {}
+
+/// A recording made ready for replays.
+#[derive(Debug)]
+pub struct Replay<'t> {
+    trace: &'t Trace,
+    setting: Setting,
+    survey: Survey,
+}
+
+impl<'t> Replay<'t> {
+    /// Looks a recording over. `progress` is told from time to time how many events have been read; each event is
+    /// read twice.
+    ///
+    /// # Errors
+    /// A recording that is damaged, or without the snapshots that a replay begins from.
+    pub fn prepare(trace: &'t Trace, progress: &mut dyn FnMut(u64)) -> Result<Self, TraceError> {
+        let mut setting = Setting::new(trace)?;
+        let mut survey = Survey::new(trace, &setting, progress)?;
+        if survey.notes.replayed == 0 && survey.notes.events > 0 && survey.notes.markers == 0 {
+            // A recording without markers, such as a perf.data, is replayed from its first event on.
+            setting.replay_whole();
+            survey = Survey::new(trace, &setting, progress)?;
+        }
+        Ok(Replay { trace, setting, survey })
+    }
+
+    /// The recorded machine.
+    #[must_use]
+    pub fn setting(&self) -> &Setting {
+        &self.setting
+    }
+
+    /// What the recording holds, and what weakens a replay.
+    #[must_use]
+    pub fn notes(&self) -> &Notes {
+        &self.survey.notes
+    }
+
+    /// What the kernel moved.
+    #[must_use]
+    pub fn kernel(&self) -> &Moves {
+        &self.survey.kernel
+    }
+
+    /// The rules that the recorded kernel had.
+    #[must_use]
+    pub fn kernel_rules(&self) -> RuleSet {
+        RuleSet { name: self.setting.kernel.name.into(), tuning: self.setting.kernel_tuning(), high_fraction: None }
+    }
+
+    /// Replays it once. `progress` is told how many events have been read.
+    ///
+    /// # Errors
+    /// Rules that do not go together, a recording whose file has changed meanwhile.
+    pub fn run(&self, rules: &RuleSet, level: Level, progress: &mut dyn FnMut(u64)) -> Result<Outcome, ReplayError> {
+        run::Plan { trace: self.trace, setting: &self.setting, survey: &self.survey, level, rules }.run(progress)
+    }
+}

@@ -1,0 +1,463 @@
+//! One replay: the recording's allocations and frees through the allocator under one set of rules.
+
+use std::collections::{HashMap, HashSet};
+use std::iter::Peekable;
+use std::slice;
+
+use pageset::owned::OwnedMetadata;
+use pageset::tuning::sizes::ZoneSize;
+use pageset::tuning::{Bounds, PcpState, Tuning};
+use pageset::{Allocator, CpuId, MigrateType, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
+
+use super::blocks::{BlockMap, Freed};
+use super::moves::{Move, Moves};
+use super::setting::{Setting, State, ZoneState};
+use super::survey::{Survey, Taken};
+use super::world::{self, Placed, Plans, ReplayMachine, World};
+use super::{Level, Outcome, ReplayError, RuleSet};
+use crate::event::{Event, Kind};
+use crate::trace::Trace;
+
+/// Bits of a request's flags that are the same in all kernels: which zones may serve it, and how urgent it is.
+const GFP_DMA: u32 = 0x01;
+const GFP_HIGHMEM: u32 = 0x02;
+const GFP_DMA32: u32 = 0x04;
+const GFP_MOVABLE: u32 = 0x08;
+const GFP_HIGH: u32 = 0x20;
+const GFP_DIRECT_RECLAIM: u32 = 0x400;
+
+/// A difference of free memory to the recorded machine's, in pages, that is made up for at a snapshot. Below it
+/// lies what events on their way explain.
+const MAKE_UP_PAGES: u64 = 512;
+/// The blocks it is made up with: larger than any that a pageset caches. Unit: order.
+const MAKE_UP_ORDER: u8 = 4;
+
+/// The highest zone that may serve a request. Specification: `linux-page-allocator.md` 1.1.
+fn highest_zone(gfp: u32) -> ZoneKind {
+    if gfp & GFP_DMA != 0 {
+        ZoneKind::Dma
+    } else if gfp & GFP_DMA32 != 0 {
+        ZoneKind::Dma32
+    } else if gfp & (GFP_HIGHMEM | GFP_MOVABLE) == GFP_HIGHMEM | GFP_MOVABLE {
+        ZoneKind::Movable
+    } else {
+        ZoneKind::Normal
+    }
+}
+
+fn ordinary(migratetype: u8) -> MigrateType {
+    MigrateType::ALL.into_iter().take(3).find(|m| *m as u8 == migratetype).unwrap_or(MigrateType::Movable)
+}
+
+/// What a run is made of.
+pub(super) struct Plan<'r> {
+    pub(super) trace: &'r Trace,
+    pub(super) setting: &'r Setting,
+    pub(super) survey: &'r Survey,
+    pub(super) level: Level,
+    pub(super) rules: &'r RuleSet,
+}
+
+impl Plan<'_> {
+    fn tuning(&self) -> Tuning {
+        self.rules.tuning
+    }
+
+    /// Whether these are the recorded kernel's rules, with the bounds that its snapshots show.
+    fn is_kernel(&self) -> bool {
+        self.tuning() == self.setting.kernel_tuning() && self.rules.high_fraction.is_none()
+    }
+
+    /// Batch and the bounds of high of a zone in this state.
+    fn bounds(&self, zone: usize, state: &ZoneState) -> Bounds {
+        if self.is_kernel() {
+            return state.bounds;
+        }
+        let node = self.setting.zones[zone].node;
+        let local = self.setting.cpus.iter().filter(|n| **n == node).count();
+        let cpus = if local == 0 { self.setting.cpus.len() } else { local } as u32;
+        let size = ZoneSize { managed: state.managed, low: state.watermarks.low, cpus };
+        let fraction = self.rules.high_fraction.unwrap_or(self.setting.high_fraction);
+        self.tuning().bounds(size, fraction)
+    }
+
+    /// Runs it. `progress` is told how many events have been read.
+    pub(super) fn run(&self, progress: &mut dyn FnMut(u64)) -> Result<Outcome, ReplayError> {
+        let setting = self.setting;
+        let reconstructed = self.level == Level::Reconstructed;
+        let by_count: Vec<Vec<_>>;
+        let (earlier, initial) = if reconstructed {
+            (&self.survey.earlier, &self.survey.initial)
+        } else {
+            by_count = counts_only(setting);
+            (&self.survey.earlier_by_input, &by_count)
+        };
+        let plans = Plans::new(setting, earlier, initial);
+        let states = || std::iter::once(setting.zones.iter().map(|z| &z.start).collect::<Vec<_>>())
+            .chain(setting.later.iter().map(|(_, states)| states.iter().collect()));
+        let limits: Vec<u32> = (0..setting.zones.len())
+            .map(|zone| states().map(|s| self.bounds(zone, s[zone])).map(|b| b.high_max.max(4 * b.batch)).max().unwrap_or(0))
+            .collect();
+        let held: u64 = initial.iter().flatten().map(world::pages_of).max().unwrap_or(0);
+        let capacity = limits.iter().copied().max().unwrap_or(0).max(u32::try_from(held).unwrap_or(0));
+
+        let ranges = plans.ranges();
+        let specs: Vec<ZoneSpec<'_>> = setting
+            .zones
+            .iter()
+            .zip(&ranges)
+            .map(|(z, (span, online))| ZoneSpec { node: z.node, kind: z.kind, span: *span, ranges: std::slice::from_ref(online) })
+            .collect();
+        let config = world::config(setting, self.tuning(), &specs, capacity);
+        let metadata = OwnedMetadata::new(&config)?;
+        let mut zones = metadata.zones();
+        let world = Allocator::new(ReplayMachine::default(), &config, metadata.lend(&mut zones))?;
+        let is_kernel = self.is_kernel();
+        let keep: Vec<u32> = if is_kernel { vec![capacity; limits.len()] } else { limits };
+        let placed = world::furnish(&world, &plans, &keep);
+
+        let spare = ranges.iter().map(|(span, online)| PageRange::new(online.end(), span.pages - online.pages));
+        let mut run = Run::new(self, &world, placed, spare.collect());
+        run.begin();
+        let mut window = setting.window();
+        for (index, event) in self.trace.events()?.enumerate() {
+            let event = event?;
+            let state = window.at(&event);
+            if state == State::After {
+                break;
+            }
+            if state == State::Inside {
+                run.event(index as u64, &event);
+            }
+            progress(index as u64);
+        }
+        Ok(run.finish())
+    }
+}
+
+/// Without the kernel's events, what a pageset held is taken to be single movable pages.
+fn counts_only(setting: &Setting) -> Vec<Vec<[u64; pageset::pcp::LISTS]>> {
+    let of = |count: u64| {
+        let mut lists = [0; pageset::pcp::LISTS];
+        lists[1] = count;
+        lists
+    };
+    let cpus = setting.cpus.len();
+    let zone = |z: &super::setting::ZoneSetting| {
+        (0..cpus).map(|cpu| of(z.start.pagesets.get(cpu).map_or(0, |p| p.count))).collect()
+    };
+    setting.zones.iter().map(zone).collect()
+}
+
+/// A block of the replayed machine: its first page, which fits 32 bits there.
+type Replayed = u32;
+
+struct Run<'r, 'a> {
+    plan: &'r Plan<'r>,
+    world: &'r World<'a>,
+    /// The recorded blocks in use, and where they are in the replay.
+    blocks: BlockMap<Replayed>,
+    /// The survey's early or unseen allocations that are still to come.
+    taken: Peekable<slice::Iter<'r, Taken>>,
+    /// Events whose allocations have been made already.
+    done: HashSet<u64>,
+    /// How many frees have come, those before the window included.
+    free: usize,
+    /// Blocks that a batch event will commit.
+    pending: HashMap<Pfn, Order>,
+    made_up: MakeUp,
+    /// Pages in all pagesets.
+    held: u64,
+    /// Lock holds that are not the recording's doing.
+    own_locks: u64,
+    outcome: Outcome,
+}
+
+impl<'r, 'a> Run<'r, 'a> {
+    fn new(plan: &'r Plan<'r>, world: &'r World<'a>, placed: Vec<Placed>, spare: Vec<PageRange>) -> Self {
+        let mut blocks = BlockMap::new();
+        for block in placed {
+            blocks.insert(block.recorded, block.order, block.replayed.0 as Replayed);
+        }
+        let taken = if plan.level == Level::Reconstructed { plan.survey.taken.as_slice() } else { &[] };
+        Run {
+            plan,
+            world,
+            blocks,
+            taken: taken.iter().peekable(),
+            done: HashSet::new(),
+            free: plan.survey.frees.before_window(),
+            pending: HashMap::new(),
+            made_up: MakeUp::new(spare),
+            held: 0,
+            own_locks: 0,
+            outcome: Outcome::new(plan.rules.name.clone(), plan.level),
+        }
+    }
+
+    /// Sets marks, bounds and pagesets as the first snapshot has them.
+    fn begin(&mut self) {
+        for (zone, z) in self.plan.setting.zones.iter().enumerate() {
+            self.set_parameters(zone, &z.start);
+            for (cpu, snapshot) in z.start.pagesets.iter().enumerate() {
+                let cpu = CpuId(cpu as u32);
+                let high = if self.plan.is_kernel() || self.plan.tuning().auto_high {
+                    snapshot.high
+                } else {
+                    u64::from(self.world.pageset_state(zone, cpu).high)
+                };
+                self.world.restore_pageset(zone, cpu, &world::shown_state(high));
+            }
+            self.world.set_below_high(zone, z.start.free <= z.start.watermarks.high);
+        }
+        self.held = self.pagesets().map(|(zone, cpu)| self.count(zone, cpu)).sum();
+        self.outcome.held_pages_max = self.held;
+        self.own_locks = self.locks();
+    }
+
+    fn pagesets(&self) -> impl Iterator<Item = (usize, CpuId)> + use<> {
+        let cpus = self.plan.setting.cpus.len() as u32;
+        (0..self.world.zone_count()).flat_map(move |zone| (0..cpus).map(move |cpu| (zone, CpuId(cpu))))
+    }
+
+    fn count(&self, zone: usize, cpu: CpuId) -> u64 {
+        self.world.pageset_stats(zone, cpu).count
+    }
+
+    fn locks(&self) -> u64 {
+        (0..self.world.zone_count()).map(|zone| self.world.zone_stats(zone).lock_acquisitions()).sum()
+    }
+
+    fn set_parameters(&self, zone: usize, state: &ZoneState) {
+        self.world.set_watermarks(zone, state.watermarks, state.reserve);
+        // The pagesets were built for the largest bounds of all snapshots.
+        let _ = self.world.set_bounds(zone, self.plan.bounds(zone, state));
+    }
+
+    fn event(&mut self, index: u64, event: &Event) {
+        while let Some(taken) = self.taken.next_if(|taken| taken.event <= index) {
+            self.take_early(index, taken);
+        }
+        match &event.kind {
+            Kind::Alloc { pfn: Some(pfn), order, migratetype, gfp } => {
+                if !self.done.remove(&index) {
+                    self.alloc(index, event.cpu, *pfn, *order, ordinary(*migratetype), *gfp);
+                }
+            }
+            Kind::Free { pfn, order } => {
+                let batched = self.plan.survey.frees.is_batched(self.free);
+                self.free += 1;
+                if batched {
+                    self.pending.insert(*pfn, *order);
+                } else {
+                    self.release(index, event.cpu, *pfn, *order);
+                }
+            }
+            Kind::FreeBatched { pfn } => {
+                if let Some(order) = self.pending.remove(pfn) {
+                    self.release(index, event.cpu, *pfn, order);
+                }
+            }
+            Kind::VmstatWork => self.tick(index, event.cpu),
+            Kind::KswapdWake => self.set_reclaim(true),
+            Kind::KswapdSleep => self.set_reclaim(false),
+            Kind::SnapshotEnd(tag) => self.snapshot(tag),
+            _ => {}
+        }
+    }
+
+    fn set_reclaim(&self, on: bool) {
+        (0..self.world.zone_count()).for_each(|zone| self.world.set_reclaim_active(zone, on));
+    }
+
+    /// An allocation that happened before the event that shows it, or that none shows.
+    fn take_early(&mut self, index: u64, taken: &Taken) {
+        if let Some(shown) = taken.shown {
+            self.done.insert(shown.event);
+            self.calibrate(taken);
+            return self.alloc(index, taken.cpu, taken.pfn, taken.order, taken.migratetype, shown.gfp);
+        }
+        let request = Request { zone: Some(taken.zone), ..Request::new(taken.order, taken.migratetype) };
+        self.operate(index, taken.zone, taken.cpu, |run| {
+            let mut pages = [Pfn(0)];
+            let got = if taken.order == Order::ZERO {
+                run.world.alloc_bulk(&request, &mut pages).map(|_| pages[0])
+            } else {
+                run.world.alloc(&request)
+            };
+            run.place(taken.pfn, taken.order, got.ok());
+        });
+    }
+
+    /// The factor that the first refill of single pages shows. Specification: `trace-replay.md` 3g.
+    fn calibrate(&self, taken: &Taken) {
+        let Some(&(event, factor)) = self.plan.survey.factors.get(&(taken.zone, taken.cpu)) else { return };
+        if event == taken.event && self.plan.is_kernel() {
+            let state = self.world.pageset_state(taken.zone, taken.cpu);
+            let state = PcpState { alloc_factor: factor, ..state };
+            self.world.restore_pageset(taken.zone, taken.cpu, &state);
+        }
+    }
+
+    fn alloc(&mut self, index: u64, cpu: CpuId, pfn: Pfn, order: Order, migratetype: MigrateType, gfp: u32) {
+        self.outcome.operations += 1;
+        let Some(zone) = self.plan.setting.zone_of(pfn) else { return };
+        let request = Request {
+            // The recorded kernel's choice of zone is part of the input.
+            zone: Some(zone),
+            highest: highest_zone(gfp).max(self.plan.setting.zones[zone].kind),
+            high_priority: gfp & GFP_HIGH != 0,
+            non_blocking: gfp & GFP_DIRECT_RECLAIM == 0,
+            ..Request::new(order, migratetype)
+        };
+        self.operate(index, zone, cpu, |run| {
+            let got = run.world.alloc(&request).or_else(|_| {
+                run.outcome.below_min += 1;
+                run.world.alloc(&Request { watermarks: false, ..request })
+            });
+            run.place(pfn, order, got.ok());
+        });
+    }
+
+    /// Remembers where a recorded block is.
+    fn place(&mut self, recorded: Pfn, order: Order, replayed: Option<Pfn>) {
+        let Some(replayed) = replayed else {
+            self.outcome.failed += 1;
+            return;
+        };
+        // The recorded page is handed out a second time: its free was not recorded.
+        if let Some((old_order, old)) = self.blocks.insert(recorded, order, replayed.0 as Replayed) {
+            self.outcome.lost_frees += 1;
+            let _ = self.world.free(Pfn(old.into()), old_order);
+        }
+    }
+
+    fn release(&mut self, index: u64, cpu: CpuId, pfn: Pfn, order: Order) {
+        self.outcome.operations += 1;
+        let Some(zone) = self.plan.setting.zone_of(pfn) else { return };
+        let world = self.world;
+        let split = |old: Replayed, from, to| {
+            let _ = world.split(Pfn(old.into()), from, to);
+        };
+        let freed = self.blocks.free(pfn, order, split, |old, at| old + at as Replayed);
+        let (order, replayed) = match freed {
+            Freed::Whole(replayed) => (order, replayed),
+            Freed::Other(order, replayed) => (order, replayed),
+            Freed::Unknown => return self.free_unknown(index, zone, cpu, pfn, order),
+        };
+        self.operate(index, zone, cpu, |run| {
+            run.outcome.refused_frees += u64::from(run.world.free(Pfn(replayed.into()), order).is_err());
+        });
+    }
+
+    /// A block is freed that was never seen to be taken: it is taken now, in bulk.
+    fn free_unknown(&mut self, index: u64, zone: usize, cpu: CpuId, pfn: Pfn, order: Order) {
+        self.outcome.unseen_allocs += 1;
+        let request = Request { zone: Some(zone), ..Request::new(order, MigrateType::Movable) };
+        self.operate(index, zone, cpu, |run| {
+            let mut pages = [Pfn(0)];
+            let got = if order == Order::ZERO {
+                run.world.alloc_bulk(&request, &mut pages).map(|_| pages[0])
+            } else {
+                run.world.alloc(&request)
+            };
+            let freed = got.is_ok_and(|page| run.world.free(page, order).is_ok());
+            run.outcome.refused_frees += u64::from(!freed);
+        });
+        let _ = pfn;
+    }
+
+    fn tick(&mut self, index: u64, cpu: CpuId) {
+        for zone in 0..self.world.zone_count() {
+            self.operate(index, zone, cpu, |run| {
+                run.world.tick_zone(zone);
+            });
+        }
+    }
+
+    /// Does something on one pageset and notes what it moved.
+    fn operate(&mut self, index: u64, zone: usize, cpu: CpuId, operation: impl FnOnce(&mut Self)) {
+        if cpu.0 as usize >= self.plan.setting.cpus.len() {
+            self.outcome.refused_frees += 1;
+            return;
+        }
+        self.world.machine().run_on(cpu);
+        let before = self.world.pageset_stats(zone, cpu);
+        operation(self);
+        let after = self.world.pageset_stats(zone, cpu);
+        let moved = |pages: u64| Move { event: index, zone: zone as u32, cpu, pages: pages as u32 };
+        if after.refills > before.refills {
+            self.outcome.moves.refills.push(moved(after.refill_pages - before.refill_pages));
+        }
+        if after.drains > before.drains {
+            self.outcome.moves.drains.push(moved(after.drain_pages - before.drain_pages));
+        }
+        self.held = self.held + after.count - before.count;
+        self.outcome.held_pages_max = self.outcome.held_pages_max.max(self.held);
+    }
+
+    /// A snapshot was read: its parameters hold from now on.
+    fn snapshot(&mut self, tag: &str) {
+        // The input alone knows the first snapshot only.
+        if self.plan.level == Level::Input {
+            return;
+        }
+        let Some(states) = self.plan.setting.snapshot(tag) else { return };
+        let locks = self.locks();
+        for (zone, state) in states.iter().enumerate() {
+            self.set_parameters(zone, state);
+            let stats = self.world.zone_stats(zone);
+            let unused = stats.nr_free_pages + stats.pagesets.count;
+            self.made_up.to(self.world, zone, unused, state.unused());
+            self.outcome.near_mark |= state.free <= state.watermarks.high;
+        }
+        self.own_locks += self.locks() - locks;
+    }
+
+    fn finish(mut self) -> Outcome {
+        self.outcome.zone_lock_acquisitions = self.locks() - self.own_locks;
+        self.outcome
+    }
+}
+
+/// Makes up for memory that the recorded machine used or was given without an event.
+struct MakeUp {
+    /// Large blocks taken, by zone.
+    taken: Vec<Vec<(Pfn, Order)>>,
+    /// Frames still to come online, by zone.
+    spare: Vec<PageRange>,
+}
+
+impl MakeUp {
+    fn new(spare: Vec<PageRange>) -> Self {
+        MakeUp { taken: vec![Vec::new(); spare.len()], spare }
+    }
+
+    /// Brings a zone's unused pages near what the recorded machine had.
+    fn to(&mut self, world: &World<'_>, zone: usize, unused: u64, wanted: u64) {
+        let mut left = unused.abs_diff(wanted);
+        if left < MAKE_UP_PAGES {
+            return;
+        }
+        if unused > wanted {
+            // Blocks of these orders pass the pagesets by.
+            for order in Order::all().rev().filter(|o| o.get() >= MAKE_UP_ORDER && *o != Order::PAGEBLOCK) {
+                while left >= order.pages() {
+                    let Ok(page) = world.alloc(&world::unmarked(zone, order)) else { break };
+                    self.taken[zone].push((page, order));
+                    left -= order.pages();
+                }
+            }
+            return;
+        }
+        while let Some((page, order)) = self.taken[zone].pop_if(|(_, order)| order.pages() <= left) {
+            let _ = world.free(page, order);
+            left -= order.pages();
+        }
+        let spare = &mut self.spare[zone];
+        let pages = (left - left % Order::MAX.pages()).min(spare.pages);
+        if pages > 0 && world.online(PageRange::new(spare.start, pages)).is_ok() {
+            *spare = PageRange::new(spare.start.offset(pages), spare.pages - pages);
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The recorded machine: its zones, CPUs and marks, as the snapshots tell of them.
+
+use std::ops::Range;
+
+use pageset::tuning::{Bounds, Preset, Tuning, Watermarks, presets};
+use pageset::{NodeId, Order, Pfn, ZoneKind};
+
+use crate::error::TraceError;
+use crate::event::{Event, Kind};
+use crate::procfs::{PageTypeInfo, ZoneSection, Zoneinfo};
+use crate::trace::Trace;
+
+/// The largest memory of one zone that is replayed, in pages: 1 TiB, for which the books take 300 MB.
+const MAX_ZONE_PAGES: u64 = 1 << 28;
+
+/// A zone of the recorded machine.
+#[derive(Clone, Debug)]
+pub struct ZoneSetting {
+    /// Its node.
+    pub node: NodeId,
+    /// Its kind.
+    pub kind: ZoneKind,
+    /// The name in `/proc/zoneinfo`.
+    pub name: String,
+    /// The frames that it may hold.
+    pub(super) frames: Range<u64>,
+    /// As it was when the replay begins.
+    pub start: ZoneState,
+    /// Free blocks by migratetype (the three ordinary ones) and order, as pagetypeinfo had them.
+    pub(super) free_blocks: [[u64; Order::COUNT]; 3],
+}
+
+/// What a snapshot says of a zone.
+#[derive(Clone, Debug, Default)]
+pub struct ZoneState {
+    /// Pages on free lists.
+    pub free: u64,
+    /// Pages of the zone.
+    pub managed: u64,
+    /// Its marks, with the boost.
+    pub watermarks: Watermarks,
+    /// Pages kept from requests by their highest zone.
+    pub(super) reserve: [u64; ZoneKind::COUNT],
+    /// Batch and the bounds of high; on kernels without bounds both are high.
+    pub bounds: Bounds,
+    /// Pages held and high of each CPU's pageset.
+    pub pagesets: Vec<PagesetSnapshot>,
+}
+
+/// What a snapshot says of a pageset.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PagesetSnapshot {
+    /// Pages held.
+    pub count: u64,
+    /// Its present limit.
+    pub high: u64,
+}
+
+impl ZoneState {
+    /// Pages free or in pagesets.
+    pub(super) fn unused(&self) -> u64 {
+        self.free + self.pagesets.iter().map(|p| p.count).sum::<u64>()
+    }
+}
+
+/// The recorded machine and the part of the recording that is replayed.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Zones that hold pages at any time of the recording.
+    pub zones: Vec<ZoneSetting>,
+    /// The node of each CPU.
+    pub cpus: Vec<NodeId>,
+    /// The rules that the recorded kernel had.
+    pub kernel: &'static Preset,
+    /// Whether that was told by the recording, not guessed from the snapshots' form.
+    pub kernel_known: bool,
+    /// The tag whose end begins the replay.
+    pub(super) first: Option<String>,
+    /// The tag whose beginning ends it.
+    pub(super) last: Option<String>,
+    /// Later snapshots: the tag, and the state of each of `zones`.
+    pub(super) later: Vec<(String, Vec<ZoneState>)>,
+    /// Each CPU's share of the last-level cache in pages, 0 where unknown.
+    pub(super) cache_slice_pages: u64,
+    /// The administrator's fraction, 0 for none.
+    pub(super) high_fraction: u32,
+    /// PCP_BATCH_SCALE_MAX of the recorded kernel.
+    pub(super) batch_scale_max: Option<u8>,
+}
+
+impl Setting {
+    /// Reads the machine off a recording.
+    ///
+    /// # Errors
+    /// Snapshots that cannot be replayed: no zoneinfo, a zone of unknown kind, numbers beyond reason.
+    pub(super) fn new(trace: &Trace) -> Result<Setting, TraceError> {
+        let snapshots = &trace.snapshots().zoneinfo;
+        let Some(first) = snapshots.iter().rposition(|(tag, _)| tag.starts_with("init")).or(first_of(snapshots)) else {
+            return Err(TraceError::missing_snapshots("the recording has no zoneinfo").allowed("at least one"));
+        };
+        let start = &snapshots[first].1;
+        let later = &snapshots[first + 1..];
+        let last = later.iter().find(|(tag, _)| tag.starts_with("fini")).map(|(tag, _)| tag.clone());
+        let types = trace.snapshots().pagetypeinfo.first().map(|(_, info)| info);
+
+        let mut zones = Vec::new();
+        let all = || std::iter::once(start).chain(later.iter().map(|(_, info)| info));
+        for section in &start.zones {
+            let ever = all().filter_map(|info| info.zone(section.node, &section.name)).map(|z| z.managed).max();
+            if ever.unwrap_or(0) > 0 {
+                zones.push(zone(section, all(), types)?);
+            }
+        }
+        if zones.is_empty() {
+            return Err(TraceError::missing_snapshots("no zone of the zoneinfo has pages").allowed("at least one zone"));
+        }
+        let cpus = cpu_count(trace, all())?;
+        let nodes = nodes_of_cpus(start, cpus);
+        let states = |info: &Zoneinfo| zones.iter().map(|z| later_state(z, info)).collect::<Vec<_>>();
+        let facts = trace.facts();
+        let (kernel, kernel_known) = kernel_of(facts.kernel_release.as_deref(), start);
+        Ok(Setting {
+            first: Some(snapshots[first].0.clone()),
+            last,
+            later: later.iter().map(|(tag, info)| (tag.clone(), states(info))).collect(),
+            cpus: nodes,
+            kernel,
+            kernel_known,
+            cache_slice_pages: cache_slice_pages(trace),
+            high_fraction: facts.high_fraction.unwrap_or(0),
+            batch_scale_max: facts.batch_scale_max,
+            zones,
+        })
+    }
+
+    /// The zone that a page of the recorded machine lies in.
+    pub(super) fn zone_of(&self, pfn: Pfn) -> Option<usize> {
+        self.zones.iter().position(|zone| zone.frames.contains(&pfn.0))
+    }
+
+    /// The snapshot whose reading ended with this event.
+    pub(super) fn snapshot(&self, tag: &str) -> Option<&[ZoneState]> {
+        self.later.iter().find(|(t, _)| t == tag).map(|(_, zones)| zones.as_slice())
+    }
+
+    /// The recorded kernel's rules with what its configuration changes.
+    pub(super) fn kernel_tuning(&self) -> Tuning {
+        let tuning = self.kernel.tuning;
+        Tuning { batch_scale_max: self.batch_scale_max.unwrap_or(tuning.batch_scale_max).min(6), ..tuning }
+    }
+
+    /// The recording has no markers: all of it is replayed.
+    pub(super) fn replay_whole(&mut self) {
+        self.first = None;
+    }
+
+    /// Whether the recording was made while a snapshot's window was open: nothing before the first, nothing after
+    /// the last. To be fed every event in order.
+    pub(super) fn window(&self) -> Window<'_> {
+        Window { setting: self, state: if self.first.is_some() { State::Before } else { State::Inside } }
+    }
+}
+
+/// Follows whether an event belongs to what is replayed.
+#[derive(Debug)]
+pub(super) struct Window<'s> {
+    setting: &'s Setting,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Before,
+    Inside,
+    After,
+}
+
+impl Window<'_> {
+    /// The state at an event, markers included.
+    pub(super) fn at(&mut self, event: &Event) -> State {
+        match (&event.kind, self.state) {
+            (Kind::SnapshotEnd(tag), State::Before) if Some(tag) == self.setting.first.as_ref() => {
+                self.state = State::Inside;
+            }
+            (Kind::SnapshotBegin(tag), State::Inside) if Some(tag) == self.setting.last.as_ref() => {
+                self.state = State::After;
+            }
+            _ => {}
+        }
+        self.state
+    }
+}
+
+fn first_of(snapshots: &[(String, Zoneinfo)]) -> Option<usize> {
+    (!snapshots.is_empty()).then_some(0)
+}
+
+/// The rules of a kernel release; without one, those that fit the form of its zoneinfo.
+fn kernel_of(release: Option<&str>, info: &Zoneinfo) -> (&'static Preset, bool) {
+    let newest_first = [
+        ((6, 19), "linux-6.19"),
+        ((6, 18), "linux-6.18"),
+        ((6, 16), "linux-6.16"),
+        ((6, 7), "linux-6.7"),
+        ((5, 18), "linux-5.18"),
+        ((5, 14), "linux-5.14"),
+        ((4, 19), "linux-4.19"),
+        ((4, 17), "linux-4.17"),
+        ((0, 0), "linux-4.16"),
+    ];
+    let version = release.and_then(|release| {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
+        Some((numbers.next()??, numbers.next()??))
+    });
+    let has_bounds = info.zones.iter().flat_map(|z| &z.pagesets).any(|p| p.high_max.is_some());
+    // Without a release: the kernel that the specification was checked against, or the last without bounds.
+    let guess = if has_bounds { (6, 18) } else { (6, 6) };
+    let known = version.unwrap_or(guess);
+    let name = newest_first.iter().find(|(since, _)| known >= *since).map_or("linux-6.18", |(_, name)| name);
+    let default = &presets::PRESETS[presets::PRESETS.len() - 1];
+    (Preset::find(name).unwrap_or(default), version.is_some())
+}
+
+fn zone<'i>(
+    section: &ZoneSection,
+    all: impl Iterator<Item = &'i Zoneinfo>,
+    types: Option<&PageTypeInfo>,
+) -> Result<ZoneSetting, TraceError> {
+    let name = &section.name;
+    let Some(kind) = ZoneKind::ALL.into_iter().find(|kind| kind.name() == name) else {
+        return Err(TraceError::unsupported(format!("zone {name} of node {} holds pages", section.node))
+            .allowed("zones DMA, DMA32, Normal and Movable"));
+    };
+    let (mut start, mut end, mut most) = (section.start_pfn, section.start_pfn + section.spanned, 0);
+    for z in all.filter_map(|info| info.zone(section.node, name)) {
+        start = start.min(z.start_pfn);
+        end = end.max(z.start_pfn.saturating_add(z.spanned));
+        most = most.max(z.managed.max(z.free));
+    }
+    let start_pages = start_state(section);
+    if most > MAX_ZONE_PAGES || start_pages.unused() > MAX_ZONE_PAGES || end >= 1 << 52 {
+        return Err(TraceError::unsupported(format!("zone {name} of node {} has {most} pages", section.node))
+            .allowed(format!("at most {MAX_ZONE_PAGES} pages, frames below 2^52")));
+    }
+    let mut free_blocks = [[0; Order::COUNT]; 3];
+    let typed = types.and_then(|t| t.zones.iter().find(|z| z.node == section.node && z.zone == *name).map(|z| (t, z)));
+    if let Some((info, zone)) = typed {
+        for (row, wanted) in free_blocks.iter_mut().zip(["Unmovable", "Movable", "Reclaimable"]) {
+            let Some(counts) = info.type_number(wanted).and_then(|number| zone.free.get(number)) else { continue };
+            for (blocks, counted) in row.iter_mut().zip(counts) {
+                *blocks = counted.count.min(MAX_ZONE_PAGES);
+            }
+        }
+    }
+    Ok(ZoneSetting {
+        node: NodeId(section.node),
+        kind,
+        name: name.clone(),
+        frames: start..end,
+        start: start_pages,
+        free_blocks,
+    })
+}
+
+fn later_state(zone: &ZoneSetting, info: &Zoneinfo) -> ZoneState {
+    info.zone(zone.node.0, &zone.name).map_or_else(|| zone.start.clone(), start_state)
+}
+
+fn start_state(section: &ZoneSection) -> ZoneState {
+    let boosted = |mark: u64| mark.saturating_add(section.boost);
+    let small = |pages: u64| pages.min(u64::from(pageset::tuning::sizes::MAX_HIGH)) as u32;
+    let mut reserve = [0; ZoneKind::COUNT];
+    // The kernel's zones are DMA, DMA32, Normal, Movable, Device; some kernels lack the first, some the last.
+    let columns = section.protection.len().min(ZoneKind::COUNT);
+    for (kind, pages) in reserve[ZoneKind::COUNT - columns..].iter_mut().zip(&section.protection) {
+        *kind = *pages;
+    }
+    let bounds = section.pagesets.first().map_or(Bounds::DISABLED, |p| Bounds {
+        batch: small(p.batch).clamp(1, pageset::tuning::sizes::MAX_BATCH),
+        high_min: small(p.high_min.unwrap_or(p.high)),
+        high_max: small(p.high_max.unwrap_or(p.high).max(p.high_min.unwrap_or(p.high))),
+    });
+    let cpus = section.pagesets.iter().map(|p| p.cpu as usize + 1).max().unwrap_or(0);
+    let mut pagesets = vec![PagesetSnapshot::default(); cpus];
+    for p in &section.pagesets {
+        pagesets[p.cpu as usize] = PagesetSnapshot { count: p.count, high: p.high };
+    }
+    ZoneState {
+        free: section.free,
+        managed: section.managed,
+        watermarks: Watermarks { min: boosted(section.min), low: boosted(section.low), high: boosted(section.high) },
+        reserve,
+        bounds,
+        pagesets,
+    }
+}
+
+fn cpu_count<'i>(trace: &Trace, all: impl Iterator<Item = &'i Zoneinfo>) -> Result<usize, TraceError> {
+    let in_zoneinfo = all.map(Zoneinfo::cpus).max().unwrap_or(0);
+    let cpus = in_zoneinfo.max(trace.facts().cpus).max(1);
+    // The kernel's own limit for x86-64.
+    if cpus > 8192 {
+        return Err(TraceError::unsupported(format!("the machine has {cpus} CPUs")).allowed("at most 8192"));
+    }
+    Ok(cpus as usize)
+}
+
+/// A CPU's node is that of the zones whose pagesets it uses; zoneinfo does not tell, so with several nodes CPUs are
+/// taken to be dealt out in equal runs.
+fn nodes_of_cpus(info: &Zoneinfo, cpus: usize) -> Vec<NodeId> {
+    let nodes = info.zones.iter().filter(|z| z.managed > 0).map(|z| z.node as usize + 1).max().unwrap_or(1);
+    (0..cpus).map(|cpu| NodeId((cpu * nodes / cpus) as u32)).collect()
+}
+
+fn cache_slice_pages(trace: &Trace) -> u64 {
+    let page = u64::from(trace.facts().page_size.max(1));
+    trace.facts().caches.iter().map(|c| c.bytes / u64::from(c.sharers.max(1)) / page).min().unwrap_or(0)
+}
