@@ -107,3 +107,11 @@ pub enum Kind {
     /// The snapshot of this tag has been read (`M ZE tag`).
     SnapshotEnd(String),
 }
+
+impl Kind {
+    /// Whether this is input of a replay: an allocation, a free, or the timer work.
+    #[must_use]
+    pub fn is_input(&self) -> bool {
+        matches!(self, Self::Alloc { .. } | Self::Free { .. } | Self::FreeBatched { .. } | Self::VmstatWork)
+    }
+}

@@ -41,6 +41,7 @@ impl FreeNote {
 pub(super) struct FreeNotes {
     notes: Vec<FreeNote>,
     before_window: usize,
+    places_before_window: u64,
 }
 
 impl FreeNotes {
@@ -52,6 +53,11 @@ impl FreeNotes {
     /// How many frees come before what is replayed.
     pub(super) fn before_window(&self) -> usize {
         self.before_window
+    }
+
+    /// How many input events come before it.
+    pub(super) fn places_before_window(&self) -> u64 {
+        self.places_before_window
     }
 
     /// The type of the list that it went to.
@@ -81,6 +87,7 @@ pub(super) struct FreePass {
     earlier: Vec<Earlier>,
     began: Option<u64>,
     before_window: usize,
+    places_before_window: u64,
 }
 
 impl FreePass {
@@ -95,6 +102,7 @@ impl FreePass {
             earlier: Vec::new(),
             began: None,
             before_window: 0,
+            places_before_window: 0,
         }
     }
 
@@ -102,6 +110,7 @@ impl FreePass {
         notes.events += 1;
         if self.began.is_none() {
             self.before_window = self.notes.len();
+            self.places_before_window += u64::from(event.kind.is_input() && state != State::Inside);
         }
         if state == State::Inside {
             let began = *self.began.get_or_insert(event.time_ns);
@@ -111,6 +120,8 @@ impl FreePass {
         }
         match event.kind {
             Kind::Free { pfn, .. } => {
+                // A page that is freed twice was taken without an event between: nothing will show its list.
+                self.settle_by_pageblock(pfn, self.last.get(pfn));
                 self.notes.push(FreeNote::default());
                 // Beyond 2^32 frees types stay unknown.
                 let free = u32::try_from(self.notes.len()).unwrap_or(0);
@@ -144,6 +155,15 @@ impl FreePass {
         let last = self.last.take(pfn);
         if last.free > 0 {
             self.notes[last.free as usize - 1].set_type(migratetype);
+        }
+    }
+
+    /// The pageblock's type, as far as it has been seen or asked for, is the best that is left.
+    fn settle_by_pageblock(&mut self, pfn: Pfn, last: Last) {
+        let pageblock = pageblock(pfn);
+        let seen = self.pageblocks.get(&pageblock).or_else(|| self.asked.get(&pageblock));
+        if let Some(&seen) = seen.filter(|_| last.free > 0) {
+            self.notes[last.free as usize - 1].set_type(seen);
         }
     }
 
@@ -182,13 +202,11 @@ impl FreePass {
 
     /// The notes, and the pages in use before by the input alone.
     pub(super) fn finish(mut self) -> (FreeNotes, Vec<Earlier>) {
-        for (pfn, last) in self.last.iter().filter(|(_, last)| last.free > 0) {
-            let pageblock = pageblock(pfn);
-            if let Some(&seen) = self.pageblocks.get(&pageblock).or_else(|| self.asked.get(&pageblock)) {
-                self.notes[last.free as usize - 1].set_type(seen);
-            }
+        for (pfn, last) in std::mem::replace(&mut self.last, PageMap::new()).iter() {
+            self.settle_by_pageblock(pfn, last);
         }
-        (FreeNotes { notes: self.notes, before_window: self.before_window }, self.earlier)
+        let Self { notes, before_window, places_before_window, .. } = self;
+        (FreeNotes { notes, before_window, places_before_window }, self.earlier)
     }
 }
 

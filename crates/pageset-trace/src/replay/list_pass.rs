@@ -27,6 +27,8 @@ struct Run {
     blocks: Vec<Pfn>,
     /// The last event of the run.
     event: u64,
+    /// How many input events came before.
+    place: u64,
 }
 
 /// Blocks given to the buddy one after the other.
@@ -43,7 +45,7 @@ struct OpenDrain {
 struct CpuRuns {
     runs: [Option<Run>; 4],
     drain: Option<OpenDrain>,
-    /// The last event that was not a drain: what caused one.
+    /// The place of the last event that was not a drain: what caused one.
     cause: u64,
 }
 
@@ -65,6 +67,8 @@ pub(super) struct ListPass<'s> {
     frees: &'s FreeNotes,
     /// How many frees have come.
     free: usize,
+    /// How many input events have come.
+    place: u64,
     /// Orders and types of frees that a batch event will commit, by page.
     pending: HashMap<Pfn, (Order, MigrateType)>,
     cpus: Vec<CpuRuns>,
@@ -83,6 +87,7 @@ impl<'s> ListPass<'s> {
             tuning: setting.kernel_tuning(),
             frees,
             free: 0,
+            place: 0,
             pending: HashMap::new(),
             cpus: (0..setting.cpus.len()).map(|_| CpuRuns::default()).collect(),
             live: BlockMap::new(),
@@ -116,7 +121,7 @@ impl<'s> ListPass<'s> {
         }
         if !matches!(event.kind, Kind::Drain { .. }) {
             self.close_drain(cpu);
-            self.cpus[cpu.0 as usize].cause = index;
+            self.cpus[cpu.0 as usize].cause = self.place;
         }
         match event.kind {
             Kind::ZoneLocked { pfn, order, migratetype, .. } => {
@@ -149,6 +154,7 @@ impl<'s> ListPass<'s> {
                 self.other(notes, index, event);
             }
         }
+        self.place += u64::from(event.kind.is_input());
         self.note_unseen();
     }
 
@@ -195,14 +201,15 @@ impl<'s> ListPass<'s> {
             Some(mut run) if continues(&run) => {
                 run.blocks.push(pfn);
                 run.event = index;
+                run.place = self.place;
                 *self.run(event) = Some(run);
             }
             other => {
                 if let Some(run) = other {
                     self.close_run(notes, event.cpu, run, None);
                 }
-                let blocks = vec![pfn];
-                *self.run(event) = Some(Run { pid: event.pid, order, migratetype, zone, blocks, event: index });
+                let (blocks, place) = (vec![pfn], self.place);
+                *self.run(event) = Some(Run { pid: event.pid, order, migratetype, zone, blocks, event: index, place });
             }
         }
     }
@@ -226,7 +233,7 @@ impl<'s> ListPass<'s> {
         }
         if self.began {
             let pages = run.blocks.len() as u32 * run.order.pages() as u32;
-            self.found.kernel.refills.push(Move { event: run.event, zone: run.zone as u32, cpu, pages });
+            self.found.kernel.refills.push(Move { place: run.place, zone: run.zone as u32, cpu, pages });
             self.note_factor(&run, cpu);
             if shown.is_some() {
                 let (event, zone, order) = (run.event, run.zone, run.order);
@@ -288,9 +295,9 @@ impl<'s> ListPass<'s> {
         match &mut runs.drain {
             Some(open) if (open.zone, open.owner) == (zone, owner) => open.moved.pages += pages,
             _ => {
-                let event = runs.cause;
+                let place = runs.cause;
                 self.close_drain(cpu);
-                let moved = Move { event, zone: zone as u32, cpu: owner, pages };
+                let moved = Move { place, zone: zone as u32, cpu: owner, pages };
                 self.cpus[cpu.0 as usize].drain = Some(OpenDrain { zone, owner, moved });
                 notes.remote_drains += u64::from(self.began && owner != cpu);
             }

@@ -2,14 +2,15 @@
 
 use pageset::CpuId;
 
-/// A refill or drain within this many events of the other's counts as near. Specification: `trace-replay.md` 1.
+/// A refill or drain within this many input events of the other's counts as near. Specification: `trace-replay.md` 1.
 const NEAR_EVENTS: u64 = 512;
 
 /// Pages that moved between a pageset and the buddy in one go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The event of the recording at which it happened, counted from 0.
-    pub event: u64,
+    /// The place in the recording: how many input events (allocations, frees, ticks) came before. The kernel's
+    /// events about refills and drains do not count, else their own length would be a distance.
+    pub place: u64,
     /// The zone, as numbered in the setting.
     pub zone: u32,
     /// The pageset's CPU.
@@ -59,7 +60,7 @@ pub fn near_pct(kernel: &[Move], replay: &[Move]) -> Option<f64> {
     if kernel.is_empty() {
         return None;
     }
-    let key = |m: &Move| (m.zone, m.cpu, m.event);
+    let key = |m: &Move| (m.zone, m.cpu, m.place);
     let sorted = |moves: &[Move]| {
         let mut moves = moves.to_vec();
         moves.sort_by_key(key);
@@ -68,11 +69,11 @@ pub fn near_pct(kernel: &[Move], replay: &[Move]) -> Option<f64> {
     let (kernel, replay) = (sorted(kernel), sorted(replay));
     let (mut near, mut next) = (0, 0);
     for k in &kernel {
-        let too_early = |r: &Move| (r.zone, r.cpu) < (k.zone, k.cpu) || same(r, k) && r.event + NEAR_EVENTS < k.event;
+        let too_early = |r: &Move| (r.zone, r.cpu) < (k.zone, k.cpu) || same(r, k) && r.place + NEAR_EVENTS < k.place;
         while replay.get(next).is_some_and(too_early) {
             next += 1;
         }
-        if replay.get(next).is_some_and(|r| same(r, k) && r.event <= k.event + NEAR_EVENTS) {
+        if replay.get(next).is_some_and(|r| same(r, k) && r.place <= k.place + NEAR_EVENTS) {
             near += 1;
             next += 1;
         }
@@ -88,8 +89,8 @@ fn same(a: &Move, b: &Move) -> bool {
 mod tests {
     use super::*;
 
-    fn at(events: &[u64], cpu: u32) -> Vec<Move> {
-        events.iter().map(|&event| Move { event, zone: 0, cpu: CpuId(cpu), pages: 63 }).collect()
+    fn at(places: &[u64], cpu: u32) -> Vec<Move> {
+        places.iter().map(|&place| Move { place, zone: 0, cpu: CpuId(cpu), pages: 63 }).collect()
     }
 
     #[test]

@@ -10,7 +10,7 @@ use pageset::tuning::{Bounds, PcpState, Tuning};
 use pageset::{Allocator, CpuId, MigrateType, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
 
 use super::blocks::{BlockMap, Freed};
-use super::moves::{Move, Moves};
+use super::moves::Move;
 use super::setting::{Setting, State, ZoneState};
 use super::survey::{Survey, Taken};
 use super::world::{self, Placed, Plans, ReplayMachine, World};
@@ -161,8 +161,9 @@ struct Run<'r, 'a> {
     taken: Peekable<slice::Iter<'r, Taken>>,
     /// Events whose allocations have been made already.
     done: HashSet<u64>,
-    /// How many frees have come, those before the window included.
+    /// How many frees and how many input events have come, those before the window included.
     free: usize,
+    place: u64,
     /// Blocks that a batch event will commit.
     pending: HashMap<Pfn, Order>,
     made_up: MakeUp,
@@ -187,6 +188,7 @@ impl<'r, 'a> Run<'r, 'a> {
             taken: taken.iter().peekable(),
             done: HashSet::new(),
             free: plan.survey.frees.before_window(),
+            place: plan.survey.frees.places_before_window(),
             pending: HashMap::new(),
             made_up: MakeUp::new(spare),
             held: 0,
@@ -236,12 +238,12 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn event(&mut self, index: u64, event: &Event) {
         while let Some(taken) = self.taken.next_if(|taken| taken.event <= index) {
-            self.take_early(index, taken);
+            self.take_early(taken);
         }
         match &event.kind {
             Kind::Alloc { pfn: Some(pfn), order, migratetype, gfp } => {
                 if !self.done.remove(&index) {
-                    self.alloc(index, event.cpu, *pfn, *order, ordinary(*migratetype), *gfp);
+                    self.alloc(event.cpu, *pfn, *order, ordinary(*migratetype), *gfp);
                 }
             }
             Kind::Free { pfn, order } => {
@@ -250,20 +252,21 @@ impl<'r, 'a> Run<'r, 'a> {
                 if batched {
                     self.pending.insert(*pfn, *order);
                 } else {
-                    self.release(index, event.cpu, *pfn, *order);
+                    self.release(event.cpu, *pfn, *order);
                 }
             }
             Kind::FreeBatched { pfn } => {
                 if let Some(order) = self.pending.remove(pfn) {
-                    self.release(index, event.cpu, *pfn, order);
+                    self.release(event.cpu, *pfn, order);
                 }
             }
-            Kind::VmstatWork => self.tick(index, event.cpu),
+            Kind::VmstatWork => self.tick(event.cpu),
             Kind::KswapdWake => self.set_reclaim(true),
             Kind::KswapdSleep => self.set_reclaim(false),
             Kind::SnapshotEnd(tag) => self.snapshot(tag),
             _ => {}
         }
+        self.place += u64::from(event.kind.is_input());
     }
 
     fn set_reclaim(&self, on: bool) {
@@ -271,14 +274,14 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     /// An allocation that happened before the event that shows it, or that none shows.
-    fn take_early(&mut self, index: u64, taken: &Taken) {
+    fn take_early(&mut self, taken: &Taken) {
+        self.calibrate(taken);
         if let Some(shown) = taken.shown {
             self.done.insert(shown.event);
-            self.calibrate(taken);
-            return self.alloc(index, taken.cpu, taken.pfn, taken.order, taken.migratetype, shown.gfp);
+            return self.alloc(taken.cpu, taken.pfn, taken.order, taken.migratetype, shown.gfp);
         }
         let request = Request { zone: Some(taken.zone), ..Request::new(taken.order, taken.migratetype) };
-        self.operate(index, taken.zone, taken.cpu, |run| {
+        self.operate(taken.zone, taken.cpu, |run| {
             let mut pages = [Pfn(0)];
             let got = if taken.order == Order::ZERO {
                 run.world.alloc_bulk(&request, &mut pages).map(|_| pages[0])
@@ -299,7 +302,7 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    fn alloc(&mut self, index: u64, cpu: CpuId, pfn: Pfn, order: Order, migratetype: MigrateType, gfp: u32) {
+    fn alloc(&mut self, cpu: CpuId, pfn: Pfn, order: Order, migratetype: MigrateType, gfp: u32) {
         self.outcome.operations += 1;
         let Some(zone) = self.plan.setting.zone_of(pfn) else { return };
         let request = Request {
@@ -310,7 +313,7 @@ impl<'r, 'a> Run<'r, 'a> {
             non_blocking: gfp & GFP_DIRECT_RECLAIM == 0,
             ..Request::new(order, migratetype)
         };
-        self.operate(index, zone, cpu, |run| {
+        self.operate(zone, cpu, |run| {
             let got = run.world.alloc(&request).or_else(|_| {
                 run.outcome.below_min += 1;
                 run.world.alloc(&Request { watermarks: false, ..request })
@@ -332,7 +335,7 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    fn release(&mut self, index: u64, cpu: CpuId, pfn: Pfn, order: Order) {
+    fn release(&mut self, cpu: CpuId, pfn: Pfn, order: Order) {
         self.outcome.operations += 1;
         let Some(zone) = self.plan.setting.zone_of(pfn) else { return };
         let world = self.world;
@@ -343,18 +346,18 @@ impl<'r, 'a> Run<'r, 'a> {
         let (order, replayed) = match freed {
             Freed::Whole(replayed) => (order, replayed),
             Freed::Other(order, replayed) => (order, replayed),
-            Freed::Unknown => return self.free_unknown(index, zone, cpu, pfn, order),
+            Freed::Unknown => return self.free_unknown(zone, cpu, order),
         };
-        self.operate(index, zone, cpu, |run| {
+        self.operate(zone, cpu, |run| {
             run.outcome.refused_frees += u64::from(run.world.free(Pfn(replayed.into()), order).is_err());
         });
     }
 
     /// A block is freed that was never seen to be taken: it is taken now, in bulk.
-    fn free_unknown(&mut self, index: u64, zone: usize, cpu: CpuId, pfn: Pfn, order: Order) {
+    fn free_unknown(&mut self, zone: usize, cpu: CpuId, order: Order) {
         self.outcome.unseen_allocs += 1;
         let request = Request { zone: Some(zone), ..Request::new(order, MigrateType::Movable) };
-        self.operate(index, zone, cpu, |run| {
+        self.operate(zone, cpu, |run| {
             let mut pages = [Pfn(0)];
             let got = if order == Order::ZERO {
                 run.world.alloc_bulk(&request, &mut pages).map(|_| pages[0])
@@ -364,19 +367,18 @@ impl<'r, 'a> Run<'r, 'a> {
             let freed = got.is_ok_and(|page| run.world.free(page, order).is_ok());
             run.outcome.refused_frees += u64::from(!freed);
         });
-        let _ = pfn;
     }
 
-    fn tick(&mut self, index: u64, cpu: CpuId) {
+    fn tick(&mut self, cpu: CpuId) {
         for zone in 0..self.world.zone_count() {
-            self.operate(index, zone, cpu, |run| {
+            self.operate(zone, cpu, |run| {
                 run.world.tick_zone(zone);
             });
         }
     }
 
     /// Does something on one pageset and notes what it moved.
-    fn operate(&mut self, index: u64, zone: usize, cpu: CpuId, operation: impl FnOnce(&mut Self)) {
+    fn operate(&mut self, zone: usize, cpu: CpuId, operation: impl FnOnce(&mut Self)) {
         if cpu.0 as usize >= self.plan.setting.cpus.len() {
             self.outcome.refused_frees += 1;
             return;
@@ -385,7 +387,7 @@ impl<'r, 'a> Run<'r, 'a> {
         let before = self.world.pageset_stats(zone, cpu);
         operation(self);
         let after = self.world.pageset_stats(zone, cpu);
-        let moved = |pages: u64| Move { event: index, zone: zone as u32, cpu, pages: pages as u32 };
+        let moved = |pages: u64| Move { place: self.place, zone: zone as u32, cpu, pages: pages as u32 };
         if after.refills > before.refills {
             self.outcome.moves.refills.push(moved(after.refill_pages - before.refill_pages));
         }
