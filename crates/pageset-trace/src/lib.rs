@@ -8,13 +8,14 @@
 //! | [`error`] | what can be wrong with it, and where |
 //! | [`procfs`] | the kernel's own texts: zoneinfo, buddyinfo, pagetypeinfo |
 //! | [`snapshots`] | those texts as they were taken along |
-//! | [`text`] | the text form |
+//! | [`text`], [`file`] | the text form and our own |
 //! | [`trace`] | a recording of any form, opened by its content |
 #![forbid(unsafe_code)]
 
 pub mod error;
 pub mod event;
 pub mod facts;
+pub mod file;
 pub mod limits;
 pub mod procfs;
 pub mod snapshots;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Place, TraceError};
 use crate::event::{Event, Kind};
 use crate::facts::Facts;
+use crate::file;
 use crate::snapshots::{MAX_SNAPSHOT_BYTES, Snapshots};
 use crate::source::{Cursor, Source};
 use crate::text::{self, TextReader};
@@ -33,6 +34,8 @@ pub struct OpenOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Form {
+    /// Our own, of [`file`].
+    Own,
     /// The text form of `trace-replay.md` 2, compressed or not.
     Text,
 }
@@ -52,6 +55,7 @@ pub struct Trace {
 /// What each form needs to read its events.
 #[derive(Debug)]
 enum Body {
+    Own(file::Totals, file::Start),
     Text { compressed: bool },
 }
 
@@ -90,6 +94,11 @@ impl Trace {
         let forms = "a recording of pageset (.pstrace), its text form (.events, also .zst), or a perf.data";
         if start.is_empty() {
             return Err(TraceError::damaged(Place::WholeFile, "the file is empty").allowed(forms));
+        }
+        if start.starts_with(file::MAGIC) {
+            let file::Layout { facts, snapshots, totals, first } = file::Layout::read(&source)?;
+            let (name, form, path) = (name_of(path), Form::Own, path.to_owned());
+            return Ok(Trace { name, path, form, source, facts, snapshots, body: Body::Own(totals, first) });
         }
         if start.starts_with(ZSTD_MAGIC) || start.starts_with(text::MAGIC) {
             return Self::of_text(path, source, start.starts_with(ZSTD_MAGIC), options);
@@ -146,6 +155,15 @@ impl Trace {
         &self.snapshots
     }
 
+    /// How many events there are and when the first and the last were, where the form tells without reading them.
+    #[must_use]
+    pub fn totals(&self) -> Option<&file::Totals> {
+        match &self.body {
+            Body::Own(totals, _) => Some(totals),
+            Body::Text { .. } => None,
+        }
+    }
+
     /// The events from the first on. May be called again and again; each call is a pass of its own.
     ///
     /// # Errors
@@ -153,6 +171,7 @@ impl Trace {
     /// When the beginning of the events cannot be read. Later trouble is an item of the iterator, and its last.
     pub fn events(&self) -> Result<Events<'_>, TraceError> {
         let inner = match self.body {
+            Body::Own(_, start) => Inner::Own(Box::new(file::EventReader::new(&self.source, start))),
             Body::Text { compressed } => {
                 let reader = plain(&self.source, compressed).and_then(TextReader::new).map_err(|e| self.named(e))?;
                 let last = self.snapshots.zoneinfo.last().map(|(tag, _)| tag.as_str());
@@ -174,6 +193,7 @@ pub struct Events<'a> {
 }
 
 enum Inner<'a> {
+    Own(Box<file::EventReader>),
     Text(Box<TextEvents<'a>>),
 }
 
@@ -183,6 +203,7 @@ impl Iterator for Events<'_> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let item = match &mut self.inner {
+            Inner::Own(events) => events.next(),
             Inner::Text(events) => events.next(),
         };
         match item {
