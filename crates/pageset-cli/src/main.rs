@@ -1,3 +1,42 @@
 //! The `pageset` command.
+//!
+//! Each subcommand is a module `NAME_cmd` with its arguments (`Args`) and `run(Args) -> Result<Exit, Failure>`. It
+//! prints its result on standard output and progress and warnings on standard error; only this file ends the process.
 
-fn main() {}
+mod error;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::error::{Exit, Failure};
+
+/// A page allocator with per-CPU page caches, and the laboratory that goes with it.
+///
+/// Exit codes: 0 done; 1 a check, a comparison or the recorded command failed; 2 usage; 3 a privilege or a kernel
+/// feature is missing; 4 the input is damaged or incomplete; 130 interrupted.
+#[derive(Parser)]
+#[command(name = "pageset", version, max_term_width = 120)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The subcommands, in the order a user needs them.
+#[derive(clap::Subcommand)]
+enum Command {}
+
+fn run(command: Command) -> Result<Exit, Failure> {
+    match command {}
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(exit) => exit.into(),
+        Err(failure) if failure.is_broken_pipe() => Exit::Done.into(),
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit().into()
+        }
+    }
+}
