@@ -10,6 +10,7 @@
 //! | [`snapshots`] | those texts as they were taken along |
 //! | [`text`], [`file`] | the text form and our own |
 //! | [`trace`] | a recording of any form, opened by its content |
+//! | [`record`] | a recording of this machine, made through tracefs |
 #![forbid(unsafe_code)]
 
 pub mod error;
@@ -18,6 +19,7 @@ pub mod facts;
 pub mod file;
 pub mod limits;
 pub mod procfs;
+pub mod record;
 pub mod snapshots;
 mod source;
 pub mod text;
