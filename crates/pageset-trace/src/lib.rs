@@ -9,8 +9,9 @@
 //! | [`procfs`] | the kernel's own texts: zoneinfo, buddyinfo, pagetypeinfo |
 //! | [`snapshots`] | those texts as they were taken along |
 //! | [`text`], [`file`] | the text form and our own |
-//! | [`trace`] | a recording of any form, opened by its content |
 //! | [`record`] | a recording of this machine, made through tracefs |
+//! | `perf` | a `perf.data`, its tracepoints read by the decoder of [`record`] |
+//! | [`trace`] | a recording of any form, opened by its content |
 #![forbid(unsafe_code)]
 
 pub mod error;
@@ -18,6 +19,7 @@ pub mod event;
 pub mod facts;
 pub mod file;
 pub mod limits;
+mod perf;
 pub mod procfs;
 pub mod record;
 pub mod snapshots;

@@ -4,7 +4,7 @@ use std::io;
 
 use super::{LETTERS, MAX_SECTION_EVENTS, varint};
 use crate::event::{Context, Event, Kind};
-use crate::limits::{self, CPU_ALLOWED, PFN_ALLOWED, TAG_ALLOWED};
+use crate::limits::{self, CPU_ALLOWED};
 
 /// Bit of a head byte: the CPU is another than the event's before.
 pub(super) const NEW_CPU: u8 = 0x10;
@@ -45,7 +45,7 @@ impl Encoder {
     /// Adds an event. The time may not be before the last one's; the caller sees to that.
     pub(super) fn event(&mut self, event: &Event) -> io::Result<()> {
         let cpu = limits::cpu(event.cpu.0.into()).ok_or_else(|| refused("CPU", event.cpu.0, CPU_ALLOWED))?.0;
-        check(&event.kind)?;
+        limits::check(&event.kind).map_err(|(name, value, allowed)| refused(name, value, allowed))?;
         let process = (event.pid, event.context);
         let mut head = 0;
         if cpu != self.cpu {
@@ -145,33 +145,6 @@ impl Encoder {
         self.processes.clear();
         (self.events, self.time_ns, self.cpu) = (0, 0, 0);
     }
-}
-
-/// Checks what the types alone do not.
-fn check(kind: &Kind) -> io::Result<()> {
-    match kind {
-        Kind::SnapshotBegin(tag) | Kind::SnapshotEnd(tag) => {
-            if limits::tag(tag.as_bytes()).is_none() {
-                return Err(refused("tag", format_args!("{tag:?}"), TAG_ALLOWED));
-            }
-        }
-        Kind::Alloc { pfn: Some(pfn), .. }
-        | Kind::Free { pfn, .. }
-        | Kind::FreeBatched { pfn }
-        | Kind::ZoneLocked { pfn, .. }
-        | Kind::Drain { pfn, .. }
-        | Kind::ExtFrag { pfn, .. } => {
-            if limits::pfn(pfn.0).is_none() {
-                return Err(refused("pfn", pfn, PFN_ALLOWED));
-            }
-        }
-        Kind::Alloc { pfn: None, .. }
-        | Kind::VmstatWork
-        | Kind::KswapdWake
-        | Kind::KswapdSleep
-        | Kind::DirectReclaim => {}
-    }
-    Ok(())
 }
 
 fn put_tag(args: &mut Vec<u8>, tag: &str) {

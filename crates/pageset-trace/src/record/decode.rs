@@ -188,6 +188,12 @@ impl Decoder {
         })
     }
 
+    /// Whether the event of this number is one that was given the format of and part of a recording.
+    #[must_use]
+    pub(crate) fn knows(&self, id: u16) -> bool {
+        self.shapes.binary_search_by_key(&id, |&(id, _)| id).is_ok()
+    }
+
     /// The event in `record`, or nothing when it is none of a recording's events or its values are out of range.
     #[must_use]
     pub fn decode(&self, time_ns: u64, cpu: CpuId, record: &[u8]) -> Option<Event> {
