@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use pageset_trace::{ErrorKind, TraceError};
+
 /// The exit codes of `pageset`, the same for every subcommand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -65,6 +67,17 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         let broken_pipe = error.kind() == io::ErrorKind::BrokenPipe;
         Failure { exit: Exit::Failed, message: error.to_string(), help: None, broken_pipe }
+    }
+}
+
+/// A recording that cannot be read: exit code 4, or 1 when the operating system is to blame.
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Self {
+        let exit = match error.kind() {
+            ErrorKind::Io => Exit::Failed,
+            _ => Exit::Damaged,
+        };
+        Failure::new(exit, error)
     }
 }
 

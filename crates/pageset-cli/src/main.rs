@@ -4,6 +4,7 @@
 //! prints its result on standard output and progress and warnings on standard error; only this file ends the process.
 
 mod error;
+mod record_cmd;
 
 use std::process::ExitCode;
 
@@ -24,13 +25,20 @@ struct Cli {
 
 /// The subcommands, in the order a user needs them.
 #[derive(clap::Subcommand)]
-enum Command {}
+enum Command {
+    Record(record_cmd::Args),
+}
 
 fn run(command: Command) -> Result<Exit, Failure> {
-    match command {}
+    match command {
+        Command::Record(args) => record_cmd::run(args),
+    }
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = record_cmd::become_command() {
+        return ExitCode::from(code);
+    }
     match run(Cli::parse().command) {
         Ok(exit) => exit.into(),
         Err(failure) if failure.is_broken_pipe() => Exit::Done.into(),

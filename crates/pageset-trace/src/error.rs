@@ -28,6 +28,8 @@ pub enum Place {
     Line(u64),
     /// A byte of the file, counted from 0.
     Byte(u64),
+    /// A sample of a `perf.data`, counted from 1 in the order of time.
+    Sample(u64),
     /// A section of our own form, counted from 0, and where it starts in the file, in bytes.
     Section {
         /// The section's number.
@@ -50,6 +52,7 @@ impl fmt::Display for Place {
             Place::WholeFile => Ok(()),
             Place::Line(line) => write!(f, "line {line}"),
             Place::Byte(byte) => write!(f, "byte {byte}"),
+            Place::Sample(sample) => write!(f, "sample {sample}"),
             Place::Section { index, offset } => write!(f, "section {index} at byte {offset}"),
             Place::Snapshot { tag, line } => write!(f, "snapshot {tag}, line {line}"),
         }

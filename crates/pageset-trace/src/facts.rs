@@ -35,6 +35,9 @@ pub struct Facts {
     pub lists_emptied: bool,
     /// What was lost, one entry a CPU; no entry where nothing is known.
     pub loss: Vec<Loss>,
+    /// Events that came after a ring buffer was full. They are no loss: the recording ends before the first of them on
+    /// all CPUs and is whole up to there, but the command ran on.
+    pub after_full: u64,
 }
 
 /// The last-level cache that a CPU shares with others.
@@ -101,6 +104,7 @@ impl Default for Facts {
             clock: "unknown".to_owned(),
             lists_emptied: false,
             loss: Vec::new(),
+            after_full: 0,
         }
     }
 }

@@ -8,7 +8,9 @@
 //! | [`error`] | what can be wrong with it, and where |
 //! | [`procfs`] | the kernel's own texts: zoneinfo, buddyinfo, pagetypeinfo |
 //! | [`snapshots`] | those texts as they were taken along |
-//! | [`text`] | the text form |
+//! | [`text`], [`file`] | the text form and our own |
+//! | [`record`] | a recording of this machine, made through tracefs |
+//! | `perf` | a `perf.data`, its tracepoints read by the decoder of [`record`] |
 //! | [`trace`] | a recording of any form, opened by its content |
 //! | [`replay`] | a recording run through the allocator |
 #![forbid(unsafe_code)]
@@ -16,8 +18,11 @@
 pub mod error;
 pub mod event;
 pub mod facts;
+pub mod file;
 pub mod limits;
+mod perf;
 pub mod procfs;
+pub mod record;
 pub mod replay;
 pub mod snapshots;
 mod source;

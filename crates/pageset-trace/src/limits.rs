@@ -3,6 +3,8 @@
 
 use pageset::{CpuId, Pfn};
 
+use crate::event::Kind;
+
 /// CPU numbers are below this. Eight times the most that the kernel can be configured for on x86-64; a guess at what
 /// the future needs.
 pub const MAX_CPUS: u32 = 1 << 16;
@@ -29,4 +31,24 @@ pub(crate) fn pfn(number: u64) -> Option<Pfn> {
 pub(crate) fn tag(bytes: &[u8]) -> Option<&str> {
     let fits = !bytes.is_empty() && bytes.len() <= MAX_TAG && bytes.iter().all(u8::is_ascii_graphic);
     if fits { std::str::from_utf8(bytes).ok() } else { None }
+}
+
+/// Checks of an event's values what their types alone do not: the name of a wrong one, what it is, what is allowed.
+pub(crate) fn check(kind: &Kind) -> Result<(), (&'static str, String, &'static str)> {
+    match kind {
+        Kind::SnapshotBegin(text) | Kind::SnapshotEnd(text) if tag(text.as_bytes()).is_none() => {
+            Err(("tag", format!("{text:?}"), TAG_ALLOWED))
+        }
+        Kind::Alloc { pfn: Some(page), .. }
+        | Kind::Free { pfn: page, .. }
+        | Kind::FreeBatched { pfn: page }
+        | Kind::ZoneLocked { pfn: page, .. }
+        | Kind::Drain { pfn: page, .. }
+        | Kind::ExtFrag { pfn: page, .. }
+            if pfn(page.0).is_none() =>
+        {
+            Err(("pfn", page.to_string(), PFN_ALLOWED))
+        }
+        _ => Ok(()),
+    }
 }

@@ -67,13 +67,6 @@ pub(crate) struct Cursor {
     position: u64,
 }
 
-impl Cursor {
-    /// The position of the next byte, from 0.
-    pub(crate) fn position(&self) -> u64 {
-        self.position
-    }
-}
-
 impl Read for Cursor {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let bytes = self.file.read_at(buffer, self.position)?;

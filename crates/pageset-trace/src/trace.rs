@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::error::{Place, TraceError};
 use crate::event::{Event, Kind};
 use crate::facts::Facts;
-use crate::snapshots::{MAX_SNAPSHOT_BYTES, Snapshots};
+use crate::file;
+use crate::perf;
+use crate::record::decode::Decoder;
+use crate::snapshots::{Collector, MAX_SNAPSHOT_BYTES, Snapshots};
 use crate::source::{Cursor, Source};
 use crate::text::{self, TextReader};
 
@@ -33,8 +36,12 @@ pub struct OpenOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Form {
+    /// Our own, of [`file`].
+    Own,
     /// The text form of `trace-replay.md` 2, compressed or not.
     Text,
+    /// A `perf.data` of `perf record`.
+    Perf,
 }
 
 /// A recording that has been opened: its facts and snapshots are read, its events wait.
@@ -52,7 +59,9 @@ pub struct Trace {
 /// What each form needs to read its events.
 #[derive(Debug)]
 enum Body {
+    Own(file::Totals, file::Start),
     Text { compressed: bool },
+    Perf(Box<Decoder>),
 }
 
 impl Trace {
@@ -91,8 +100,20 @@ impl Trace {
         if start.is_empty() {
             return Err(TraceError::damaged(Place::WholeFile, "the file is empty").allowed(forms));
         }
+        if start.starts_with(file::MAGIC) {
+            let file::Layout { facts, snapshots, totals, first } = file::Layout::read(&source)?;
+            let (name, form, path) = (name_of(path), Form::Own, path.to_owned());
+            return Ok(Trace { name, path, form, source, facts, snapshots, body: Body::Own(totals, first) });
+        }
         if start.starts_with(ZSTD_MAGIC) || start.starts_with(text::MAGIC) {
             return Self::of_text(path, source, start.starts_with(ZSTD_MAGIC), options);
+        }
+        if start.starts_with(perf::MAGIC) {
+            return Self::of_perf(path, source, options);
+        }
+        if start.starts_with(perf::OTHER_ORDER_MAGIC) {
+            let what = "this perf.data is of a machine of the other byte order";
+            return Err(TraceError::unsupported(what).allowed("little-endian machines"));
         }
         Err(TraceError::unsupported("this is not a recording").allowed(forms))
     }
@@ -122,6 +143,32 @@ impl Trace {
         Ok(Trace { name, path, form, source, facts, snapshots, body: Body::Text { compressed } })
     }
 
+    fn of_perf(path: &Path, source: Source, options: &OpenOptions) -> Result<Trace, TraceError> {
+        let opened = perf::open(&source)?;
+        let snapshots = match (&options.snapshots, zoneinfo_beside(path, options)) {
+            (Some(path), _) => read_snapshots(path).map_err(|e| e.in_file(path))?.0,
+            (None, Some(zoneinfo)) => {
+                let mut collector = Collector::default();
+                let text = read_text(&zoneinfo).map_err(|e| e.in_file(&zoneinfo))?;
+                collector.add(ZONEINFO_TAG, text).map_err(|e| e.in_file(&zoneinfo))?;
+                collector.snapshots
+            }
+            (None, None) if options.without_snapshots => Snapshots::default(),
+            (None, None) => {
+                let allowed = format!("/proc/zoneinfo as of the recording's start, in {}.zoneinfo", path.display());
+                return Err(TraceError::missing_snapshots("a perf.data has no zoneinfo of its own").allowed(allowed));
+            }
+        };
+        let told = snapshots.facts()?;
+        let perf::Opened { mut facts, decoder } = opened;
+        (facts.nodes, facts.pageblock_order) = (told.nodes, told.pageblock_order);
+        if facts.cpus == 0 {
+            facts.cpus = told.cpus;
+        }
+        let (name, form, path) = (name_of(path), Form::Perf, path.to_owned());
+        Ok(Trace { name, path, form, source, facts, snapshots, body: Body::Perf(Box::new(decoder)) })
+    }
+
     /// The recording's name: its file's name without the endings that tell the form.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -146,6 +193,15 @@ impl Trace {
         &self.snapshots
     }
 
+    /// How many events there are and when the first and the last were, where the form tells without reading them.
+    #[must_use]
+    pub fn totals(&self) -> Option<&file::Totals> {
+        match &self.body {
+            Body::Own(totals, _) => Some(totals),
+            Body::Text { .. } | Body::Perf(_) => None,
+        }
+    }
+
     /// The events from the first on. May be called again and again; each call is a pass of its own.
     ///
     /// # Errors
@@ -153,6 +209,11 @@ impl Trace {
     /// When the beginning of the events cannot be read. Later trouble is an item of the iterator, and its last.
     pub fn events(&self) -> Result<Events<'_>, TraceError> {
         let inner = match self.body {
+            Body::Perf(ref decoder) => {
+                let reader = perf::PerfReader::new(&self.source, decoder).map_err(|e| self.named(e))?;
+                Inner::Perf(Box::new(reader))
+            }
+            Body::Own(_, start) => Inner::Own(Box::new(file::EventReader::new(&self.source, start))),
             Body::Text { compressed } => {
                 let reader = plain(&self.source, compressed).and_then(TextReader::new).map_err(|e| self.named(e))?;
                 let last = self.snapshots.zoneinfo.last().map(|(tag, _)| tag.as_str());
@@ -174,7 +235,9 @@ pub struct Events<'a> {
 }
 
 enum Inner<'a> {
+    Own(Box<file::EventReader>),
     Text(Box<TextEvents<'a>>),
+    Perf(Box<perf::PerfReader>),
 }
 
 impl Iterator for Events<'_> {
@@ -183,7 +246,9 @@ impl Iterator for Events<'_> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let item = match &mut self.inner {
+            Inner::Own(events) => events.next(),
             Inner::Text(events) => events.next(),
+            Inner::Perf(events) => events.next(),
         };
         match item {
             Some(Err(error)) => Some(Err(self.trace.named(error))),
@@ -250,20 +315,38 @@ fn decompressed(cursor: Cursor) -> Result<zstd::Decoder<'static, BufReader<Curso
 
 /// Reads a file of snapshots, compressed or not.
 fn read_snapshots(path: &Path) -> Result<(Snapshots, Option<Facts>), TraceError> {
+    Snapshots::parse(&read_text(path)?)
+}
+
+/// Reads a whole text, compressed or not.
+fn read_text(path: &Path) -> Result<String, TraceError> {
     let source = Source::open(path)?;
     let start = source.start(ZSTD_MAGIC.len()).map_err(|e| TraceError::io("cannot be read", e))?;
     let mut text = String::new();
     let input = plain(&source, start == ZSTD_MAGIC)?;
     let read = input.take(MAX_SNAPSHOT_BYTES + 1).read_to_string(&mut text);
     read.map_err(|e| match e.kind() {
-        std::io::ErrorKind::InvalidData => TraceError::damaged(Place::WholeFile, "the snapshots are not text"),
+        std::io::ErrorKind::InvalidData => TraceError::damaged(Place::WholeFile, "this is not text").allowed("UTF-8"),
         _ => TraceError::reading(Place::WholeFile, e),
     })?;
     if text.len() as u64 > MAX_SNAPSHOT_BYTES {
-        let what = "the snapshots are too long";
+        let what = "the text is too long";
         return Err(TraceError::damaged(Place::WholeFile, what).allowed(format!("{MAX_SNAPSHOT_BYTES} bytes")));
     }
-    Snapshots::parse(&text)
+    Ok(text)
+}
+
+/// The tag of a zoneinfo that is given beside a recording.
+const ZONEINFO_TAG: &str = "init0";
+
+/// The zoneinfo for a `perf.data` of this name.
+fn zoneinfo_beside(path: &Path, options: &OpenOptions) -> Option<PathBuf> {
+    if let Some(zoneinfo) = &options.zoneinfo {
+        return Some(zoneinfo.clone());
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(".zoneinfo");
+    Some(PathBuf::from(name)).filter(|path| path.exists())
 }
 
 /// The endings of event files.

@@ -29,6 +29,11 @@ impl<'a> Fields<'a> {
         Fields { rest: line, more: true }
     }
 
+    /// What has not been taken yet.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// The next word; empty when there is none.
     #[inline]
     pub(super) fn word(&mut self) -> &'a [u8] {
@@ -44,6 +49,20 @@ impl<'a> Fields<'a> {
     /// A decimal number up to `most`.
     #[inline]
     pub(super) fn decimal(&mut self, name: &str, most: u64, allowed: &str) -> Result<u64, Wrong> {
+        const DIGITS: usize = 19; // as many never overflow
+        let (mut value, mut length) = (0u64, 0);
+        for &byte in self.rest.iter().take(DIGITS) {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            value = value * 10 + u64::from(digit);
+            length += 1;
+        }
+        if value <= most && self.pass(length) {
+            return Ok(value);
+        }
+        // Longer, too large or no number at all: rare, and told apart without haste.
         let word = self.word();
         match decimal(word) {
             Some(value) if value <= most => Ok(value),
@@ -54,11 +73,41 @@ impl<'a> Fields<'a> {
     /// A hexadecimal number without `0x`, up to `most`.
     #[inline]
     pub(super) fn hex(&mut self, name: &str, most: u64, allowed: &str) -> Result<u64, Wrong> {
-        let word = self.word();
-        match hex(word) {
-            Some(value) if value <= most => Ok(value),
-            _ => Err(wrong(name, word, allowed)),
+        const DIGITS: usize = 16;
+        let (mut value, mut length) = (0u64, 0);
+        for &byte in self.rest.iter().take(DIGITS) {
+            let digit = HEX_DIGITS[byte as usize];
+            if digit > 15 {
+                break;
+            }
+            value = value << 4 | u64::from(digit);
+            length += 1;
         }
+        if value <= most && self.pass(length) { Ok(value) } else { Err(wrong(name, self.word(), allowed)) }
+    }
+
+    /// Whether the first word has `length` bytes and at least one; passes over it if so.
+    #[inline]
+    fn pass(&mut self, length: usize) -> bool {
+        match self.rest.get(length) {
+            _ if length == 0 => false,
+            Some(b' ') => {
+                (self.rest, self.more) = (&self.rest[length + 1..], true);
+                true
+            }
+            Some(_) => false,
+            None => {
+                (self.rest, self.more) = (&[], false);
+                true
+            }
+        }
+    }
+
+    /// The next word if it is one letter, else 0; what follows a 0 is not told.
+    #[inline]
+    pub(super) fn letter(&mut self) -> u8 {
+        let letter = self.rest.first().copied().unwrap_or(0);
+        if self.pass(1) { letter } else { 0 }
     }
 
     /// Checks that the line ends here.
@@ -85,7 +134,6 @@ pub(super) fn lossy(bytes: &[u8]) -> String {
     quoted(&String::from_utf8_lossy(bytes))
 }
 
-#[inline]
 pub(super) fn decimal(word: &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for &byte in word {
@@ -98,20 +146,18 @@ pub(super) fn decimal(word: &[u8]) -> Option<u64> {
     if word.is_empty() { None } else { Some(value) }
 }
 
-#[inline]
-fn hex(word: &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for &byte in word {
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            b'A'..=b'F' => byte - b'A' + 10,
-            _ => return None,
-        };
-        if value >> 60 != 0 {
-            return None;
-        }
-        value = value << 4 | u64::from(digit);
+/// What each byte is worth as a hexadecimal digit; 255 for those that are none.
+const HEX_DIGITS: [u8; 256] = {
+    let mut values = [255; 256];
+    let mut digit = 0;
+    while digit < 10 {
+        values[b'0' as usize + digit] = digit as u8;
+        digit += 1;
     }
-    if word.is_empty() { None } else { Some(value) }
-}
+    while digit < 16 {
+        values[b'a' as usize + digit - 10] = digit as u8;
+        values[b'A' as usize + digit - 10] = digit as u8;
+        digit += 1;
+    }
+    values
+};

@@ -153,27 +153,30 @@ fn parse(line: &[u8], before: u64) -> Result<Event, Wrong> {
     };
     let cpu = fields.decimal("CPU", u64::from(MAX_CPUS - 1), CPU_ALLOWED)? as u32;
     let (pid, context) = pid_and_context(fields.word())?;
-    let letter = fields.word();
-    let kind = match letter {
-        b"A" => {
-            let pfn = fields.word();
-            let pfn = if pfn == b"-" { None } else { Some(Fields::new(pfn).hex("pfn", MAX_PFN - 1, ALLOC_PFN)?) };
+    let before_letter = fields.rest();
+    let kind = match fields.letter() {
+        b'A' => {
+            let failed = fields.rest().starts_with(b"- ");
+            let pfn = if failed { None } else { Some(fields.hex("pfn", MAX_PFN - 1, ALLOC_PFN)?) };
+            if failed {
+                fields.word();
+            }
             let (order, migratetype) = (order(&mut fields)?, migratetype(&mut fields)?);
             let gfp = fields.hex("gfp", u64::from(u32::MAX), "the flags of the request, 32 bits in hexadecimal")?;
             Kind::Alloc { pfn: pfn.map(Pfn), order, migratetype, gfp: gfp as u32 }
         }
-        b"F" => Kind::Free { pfn: pfn(&mut fields)?, order: order(&mut fields)? },
-        b"B" => Kind::FreeBatched { pfn: pfn(&mut fields)? },
-        b"Z" => Kind::ZoneLocked {
+        b'F' => Kind::Free { pfn: pfn(&mut fields)?, order: order(&mut fields)? },
+        b'B' => Kind::FreeBatched { pfn: pfn(&mut fields)? },
+        b'Z' => Kind::ZoneLocked {
             pfn: pfn(&mut fields)?,
             order: order(&mut fields)?,
             migratetype: migratetype(&mut fields)?,
             percpu_refill: flag(&mut fields, "percpu_refill")?,
         },
-        b"D" => {
+        b'D' => {
             Kind::Drain { pfn: pfn(&mut fields)?, order: order(&mut fields)?, migratetype: migratetype(&mut fields)? }
         }
-        b"X" => Kind::ExtFrag {
+        b'X' => Kind::ExtFrag {
             pfn: pfn(&mut fields)?,
             alloc_order: order(&mut fields)?,
             fallback_order: order(&mut fields)?,
@@ -181,12 +184,12 @@ fn parse(line: &[u8], before: u64) -> Result<Event, Wrong> {
             fallback_migratetype: migratetype(&mut fields)?,
             change_ownership: flag(&mut fields, "change_ownership")?,
         },
-        b"V" => Kind::VmstatWork,
-        b"K" => Kind::KswapdWake,
-        b"k" => Kind::KswapdSleep,
-        b"R" => Kind::DirectReclaim,
-        b"M" => marker(&mut fields)?,
-        _ => return Err(wrong("kind", letter, "A, F, B, Z, D, X, V, K, k, R or M")),
+        b'V' => Kind::VmstatWork,
+        b'K' => Kind::KswapdWake,
+        b'k' => Kind::KswapdSleep,
+        b'R' => Kind::DirectReclaim,
+        b'M' => marker(&mut fields)?,
+        _ => return Err(wrong("kind", Fields::new(before_letter).word(), "A, F, B, Z, D, X, V, K, k, R or M")),
     };
     fields.end()?;
     Ok(Event { time_ns, cpu: pageset::CpuId(cpu), pid, context, kind })

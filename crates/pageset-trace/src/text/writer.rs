@@ -28,8 +28,8 @@ impl<W: Write> TextWriter<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output; [`io::ErrorKind::InvalidInput`] for a time before the event before, or a tag that is not
-    /// 1 to 64 visible ASCII characters.
+    /// Those of the output; [`io::ErrorKind::InvalidInput`] for a time before the event before and for values beyond
+    /// those of [`limits`].
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         let before = match self.time_ns {
             Some(before) => before,
@@ -39,11 +39,10 @@ impl<W: Write> TextWriter<W> {
             let what = format!("time goes back from {before} to {} ns", event.time_ns);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         };
-        if let Kind::SnapshotBegin(tag) | Kind::SnapshotEnd(tag) = &event.kind
-            && limits::tag(tag.as_bytes()).is_none()
-        {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("the tag {tag:?} is not allowed")));
-        }
+        limits::check(&event.kind).map_err(|(name, value, allowed)| {
+            let what = format!("{name} {value} is not allowed; allowed: {allowed}");
+            io::Error::new(io::ErrorKind::InvalidInput, what)
+        })?;
         self.time_ns = Some(event.time_ns);
         line(&mut self.buffer, step, event);
         if self.buffer.len() >= BUFFER {

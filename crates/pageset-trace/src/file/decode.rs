@@ -1,0 +1,204 @@
+//! The events of one section from its streams of bytes.
+
+use pageset::{CpuId, Order, Pfn};
+
+use super::encode::{KIND, NEW_CPU, NEW_PROCESS, NOBODY, Process, number};
+use super::varint;
+use crate::event::{Context, Event, Kind};
+use crate::limits;
+
+/// Where in a section's streams the decoder is.
+///
+/// The streams stay in the payload's buffer, which the caller keeps: here are only positions, so that reader and buffer
+/// can live in one struct.
+#[derive(Default)]
+pub(super) struct Decoder {
+    /// Events not yet handed out.
+    left: u32,
+    /// The next byte of each stream, and where the stream ends: heads, times, pfns, args.
+    heads: Stream,
+    times: Stream,
+    pfns: Stream,
+    args: Stream,
+    time_ns: u64,
+    cpu: u32,
+    processes: Vec<Process>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Stream {
+    at: usize,
+    end: usize,
+}
+
+impl Stream {
+    #[inline]
+    fn byte(&mut self, raw: &[u8]) -> Option<u8> {
+        if self.at == self.end {
+            return None;
+        }
+        let byte = raw[self.at];
+        self.at += 1;
+        Some(byte)
+    }
+
+    #[inline]
+    fn varint(&mut self, raw: &[u8]) -> Option<u64> {
+        let mut rest = &raw[self.at..self.end];
+        let value = varint::take(&mut rest)?;
+        self.at = self.end - rest.len();
+        Some(value)
+    }
+
+    fn bytes<'a>(&mut self, raw: &'a [u8], length: usize) -> Option<&'a [u8]> {
+        let bytes = raw[self.at..self.end].get(..length)?;
+        self.at += length;
+        Some(bytes)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.at == self.end
+    }
+}
+
+/// What is wrong with a section although its checksum is right: it was written so.
+pub(super) type Wrong = &'static str;
+
+impl Decoder {
+    /// Starts on the payload `raw` of `events` events. `before` is the time of the event before, in ns.
+    pub(super) fn start(&mut self, raw: &[u8], events: u32) -> Result<(), Wrong> {
+        let length = |i: usize| raw.get(4 * i..4 * i + 4).map(|b| u32::from_le_bytes(b.try_into().expect("4 bytes")));
+        let mut at = 12;
+        let mut stream = |bytes: Option<u32>| {
+            let end = at + bytes.ok_or("the lengths of the streams are missing")? as usize;
+            let stream = Stream { at, end };
+            at = end;
+            if end <= raw.len() { Ok(stream) } else { Err("the streams are longer than the section") }
+        };
+        self.heads = stream(length(0))?;
+        self.times = stream(length(1))?;
+        self.pfns = stream(length(2))?;
+        self.args = Stream { at: self.pfns.end, end: raw.len() };
+        if self.heads.end - self.heads.at != events as usize {
+            return Err("the heads are not as many as the events");
+        }
+        self.left = events;
+        (self.time_ns, self.cpu) = (0, 0);
+        self.processes.clear();
+        Ok(())
+    }
+
+    /// The next event of the payload `raw`, which is the one that was started on; none after the last.
+    #[inline]
+    pub(super) fn next(&mut self, raw: &[u8]) -> Result<Option<Event>, Wrong> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        let event = self.event(raw).ok_or("an event is cut short or has a value that is not allowed")?;
+        let all_read = self.times.is_empty() && self.pfns.is_empty() && self.args.is_empty();
+        if self.left == 0 && !all_read {
+            return Err("bytes are left after the last event");
+        }
+        Ok(Some(event))
+    }
+
+    #[inline]
+    fn event(&mut self, raw: &[u8]) -> Option<Event> {
+        let head = self.heads.byte(raw)?;
+        if head & !(KIND | NEW_CPU | NEW_PROCESS) != 0 {
+            return None;
+        }
+        if head & NEW_CPU != 0 {
+            self.cpu = limits::cpu(self.args.varint(raw)?)?.0;
+        }
+        if self.processes.len() <= self.cpu as usize {
+            self.processes.resize(self.cpu as usize + 1, NOBODY);
+        }
+        if head & NEW_PROCESS != 0 {
+            let pid = u32::try_from(self.args.varint(raw)?).ok()?;
+            self.processes[self.cpu as usize] = (pid, context(self.args.byte(raw)?)?);
+        }
+        let (pid, context) = self.processes[self.cpu as usize];
+        self.time_ns = self.time_ns.checked_add(self.times.varint(raw)?)?;
+        let kind = self.kind(raw, head & KIND)?;
+        Some(Event { time_ns: self.time_ns, cpu: CpuId(self.cpu), pid, context, kind })
+    }
+
+    #[inline]
+    fn kind(&mut self, raw: &[u8], kind: u8) -> Option<Kind> {
+        const A: u8 = number(b'A');
+        const F: u8 = number(b'F');
+        const B: u8 = number(b'B');
+        const Z: u8 = number(b'Z');
+        const D: u8 = number(b'D');
+        const X: u8 = number(b'X');
+        const V: u8 = number(b'V');
+        const WAKE: u8 = number(b'K');
+        const SLEEP: u8 = number(b'k');
+        const R: u8 = number(b'R');
+        const FAILED: u8 = number(b'a');
+        const BEGIN: u8 = number(b'b');
+        const END: u8 = number(b'e');
+        Some(match kind {
+            A | FAILED => Kind::Alloc {
+                pfn: if kind == A { Some(self.pfn(raw)?) } else { None },
+                order: self.order(raw)?,
+                migratetype: self.args.byte(raw)?,
+                gfp: u32::try_from(self.args.varint(raw)?).ok()?,
+            },
+            F => Kind::Free { pfn: self.pfn(raw)?, order: self.order(raw)? },
+            B => Kind::FreeBatched { pfn: self.pfn(raw)? },
+            Z => Kind::ZoneLocked {
+                pfn: self.pfn(raw)?,
+                order: self.order(raw)?,
+                migratetype: self.args.byte(raw)?,
+                percpu_refill: self.flag(raw)?,
+            },
+            D => Kind::Drain { pfn: self.pfn(raw)?, order: self.order(raw)?, migratetype: self.args.byte(raw)? },
+            X => Kind::ExtFrag {
+                pfn: self.pfn(raw)?,
+                alloc_order: self.order(raw)?,
+                fallback_order: self.order(raw)?,
+                alloc_migratetype: self.args.byte(raw)?,
+                fallback_migratetype: self.args.byte(raw)?,
+                change_ownership: self.flag(raw)?,
+            },
+            V => Kind::VmstatWork,
+            WAKE => Kind::KswapdWake,
+            SLEEP => Kind::KswapdSleep,
+            R => Kind::DirectReclaim,
+            BEGIN => Kind::SnapshotBegin(self.tag(raw)?),
+            END => Kind::SnapshotEnd(self.tag(raw)?),
+            _ => return None,
+        })
+    }
+
+    #[inline]
+    fn pfn(&mut self, raw: &[u8]) -> Option<Pfn> {
+        limits::pfn(self.pfns.varint(raw)?)
+    }
+
+    #[inline]
+    fn order(&mut self, raw: &[u8]) -> Option<Order> {
+        Order::new(self.args.byte(raw)?)
+    }
+
+    #[inline]
+    fn flag(&mut self, raw: &[u8]) -> Option<bool> {
+        match self.args.byte(raw)? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
+    fn tag(&mut self, raw: &[u8]) -> Option<String> {
+        let length = self.args.byte(raw)?;
+        limits::tag(self.args.bytes(raw, length.into())?).map(str::to_owned)
+    }
+}
+
+fn context(byte: u8) -> Option<Context> {
+    [Context::Process, Context::SoftIrq, Context::HardIrq, Context::Nmi].into_iter().find(|c| *c as u8 == byte)
+}

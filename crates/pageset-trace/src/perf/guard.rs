@@ -1,0 +1,184 @@
+//! Whether a file's structure is sound: every size that is told lies within the file.
+
+use std::collections::BTreeMap;
+use std::io::{BufReader, Read};
+
+use linux_perf_data::linux_perf_event_reader::{CommonData, RawData, RecordParseInfo};
+
+use super::Bytes;
+use crate::error::{Place, TraceError};
+use crate::facts::Loss;
+use crate::source::Source;
+
+/// Bytes of the file's header.
+const HEADER_BYTES: usize = 104;
+
+/// Bytes of all sections but the records together, at most: they are kept in memory. They have 20 KB when six events
+/// are recorded and some MB when all of a kernel's are.
+const MAX_FEATURE_BYTES: u64 = 64 << 20;
+
+/// The section that tells the events (`HEADER_EVENT_DESC`).
+const EVENT_DESC: usize = 12;
+
+/// A part of the file.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    offset: u64,
+    size: u64,
+}
+
+impl Part {
+    fn take(bytes: &mut Bytes<'_>) -> Option<Part> {
+        Some(Part { offset: bytes.u64()?, size: bytes.u64()? })
+    }
+
+    /// Its end, if that is within a file of `bytes`.
+    fn end(self, bytes: u64) -> Option<u64> {
+        self.offset.checked_add(self.size).filter(|&end| end <= bytes)
+    }
+}
+
+/// Where the records are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Records(Part);
+
+/// Checks everything but the records.
+pub(super) fn structure(source: &Source) -> Result<Records, TraceError> {
+    let damaged = |what: &str| {
+        TraceError::damaged(Place::Byte(0), what).allowed("a perf.data that `perf record` wrote to its end")
+    };
+    let start = source.start(HEADER_BYTES).map_err(|e| TraceError::io("cannot be read", e))?;
+    let mut header = Bytes(&start);
+    header.take(8); // the magic
+    if header.u64() == Some(16) {
+        return Err(TraceError::unsupported("this perf.data was written to a pipe").allowed("`perf record -o FILE`"));
+    }
+    let short = || damaged("the header is cut short");
+    let attr_bytes = header.u64().ok_or_else(short)?;
+    let mut part = || Part::take(&mut header).ok_or_else(short);
+    let (attrs, data, _types) = (part()?, part()?, part()?);
+    let features = header.take(32).ok_or_else(short)?;
+    let has = |feature: usize| features[feature / 8] & 1 << (feature % 8) != 0;
+
+    if data.size == 0 {
+        return Err(damaged("the recording was not ended: the header says that it has no records"));
+    }
+    let file = source.bytes();
+    let outside = || damaged("a section lies outside the file, which may be cut short");
+    let after = data.end(file).ok_or_else(outside)?;
+    attrs.end(file).ok_or_else(outside)?;
+    if attr_bytes == 0 || !has(EVENT_DESC) {
+        return Err(damaged("the file does not describe its events"));
+    }
+    let count = features.iter().map(|b| b.count_ones()).sum::<u32>();
+    let mut table = vec![0; 16 * count as usize];
+    source.at(after).read_exact(&mut table).map_err(|e| TraceError::reading(Place::Byte(after), e))?;
+    let mut table = Bytes(&table);
+    let mut all = 0u64;
+    for feature in (0..features.len() * 8).filter(|&f| has(f)) {
+        let part = Part::take(&mut table).ok_or_else(short)?;
+        part.end(file).ok_or_else(outside)?;
+        all = all.saturating_add(part.size);
+        if all > MAX_FEATURE_BYTES {
+            let what = "the sections beside the records are too long";
+            return Err(damaged(what).allowed(format!("{MAX_FEATURE_BYTES} bytes")));
+        }
+        if feature == EVENT_DESC {
+            let mut section = vec![0; part.size as usize];
+            let read = source.at(part.offset).read_exact(&mut section);
+            read.map_err(|e| TraceError::reading(Place::Byte(part.offset), e))?;
+            event_desc(Bytes(&section)).ok_or_else(|| damaged("the description of the events is cut short"))?;
+        }
+    }
+    Ok(Records(data))
+}
+
+/// Checks the counts and lengths of the section that describes the events.
+fn event_desc(mut bytes: Bytes<'_>) -> Option<()> {
+    let (count, attr_bytes) = (bytes.u32()?, bytes.u32()?);
+    // The reader makes room for as many as are told before it looks for the first.
+    if u64::from(count) * u64::from(attr_bytes.max(64)) > bytes.0.len() as u64 {
+        return None;
+    }
+    for _ in 0..count {
+        bytes.take(attr_bytes.into())?;
+        let ids = bytes.u32()?;
+        let name = bytes.u32()?;
+        bytes.take(name.into())?;
+        bytes.take(u64::from(ids) * 8)?;
+    }
+    Some(())
+}
+
+/// Types of records, as the kernel and perf number them.
+mod record_type {
+    pub(super) const LOST: u32 = 2;
+    pub(super) const THROTTLE: u32 = 5;
+    pub(super) const LOST_SAMPLES: u32 = 13;
+    pub(super) const AUXTRACE: u32 = 71;
+    pub(super) const COMPRESSED: u32 = 81;
+    pub(super) const COMPRESSED2: u32 = 83;
+}
+
+/// Goes over all records: checks their sizes and counts what was lost, by CPU.
+///
+/// Two counts tell of the same losses: LOST records, made as soon as there is room again, by CPU; and from perf 6.1 on
+/// LOST_SAMPLES at the end, which also tell what was lost last, but not on which CPU. What they tell more counts for
+/// CPU 0. A throttled event lost some, nobody knows how many: it counts as one.
+pub(super) fn records(source: &Source, records: Records, info: &RecordParseInfo) -> Result<Vec<Loss>, TraceError> {
+    let Part { offset, size } = records.0;
+    let end = offset + size;
+    let mut input = BufReader::with_capacity(256 << 10, source.at(offset));
+    let mut at = offset;
+    let mut lost = BTreeMap::<u32, u64>::new();
+    let mut lost_samples = 0u64;
+    let mut body = Vec::new();
+    while at < end {
+        let damaged = |what: &str| TraceError::damaged(Place::Byte(at), what);
+        let mut header = [0; 8];
+        input.read_exact(&mut header).map_err(|e| TraceError::reading(Place::Byte(at), e))?;
+        let mut header = Bytes(&header);
+        let (kind, _misc, bytes) = (header.u32(), header.u16(), header.u16());
+        let (kind, bytes) = (kind.unwrap_or(0), u64::from(bytes.unwrap_or(0)));
+        if bytes < 8 || at + bytes > end {
+            let what = format!("a record of {bytes} bytes");
+            return Err(damaged(&what).allowed("8 bytes or more, within the file"));
+        }
+        match kind {
+            record_type::COMPRESSED | record_type::COMPRESSED2 => {
+                return Err(TraceError::unsupported("the records are compressed").allowed("`perf record` without -z"));
+            }
+            record_type::AUXTRACE => {
+                return Err(TraceError::unsupported("the file has records of a processor trace")
+                    .allowed("`perf record` of the kmem events alone"));
+            }
+            record_type::LOST | record_type::LOST_SAMPLES | record_type::THROTTLE => {
+                body.resize(bytes as usize - 8, 0);
+                input.read_exact(&mut body).map_err(|e| TraceError::reading(Place::Byte(at), e))?;
+                let cpu = CommonData::parse_nonsample(RawData::Single(&body), info).ok().and_then(|common| common.cpu);
+                let mut body = Bytes(&body);
+                let first = body.u64();
+                let events = match kind {
+                    record_type::LOST => body.u64(),
+                    record_type::LOST_SAMPLES => first,
+                    _ => Some(1),
+                };
+                let events = events.ok_or_else(|| damaged("a record of lost events is cut short"))?;
+                if kind == record_type::LOST_SAMPLES {
+                    lost_samples = lost_samples.saturating_add(events);
+                } else {
+                    let count = lost.entry(cpu.unwrap_or(0)).or_default();
+                    *count = count.saturating_add(events);
+                }
+            }
+            _ => input.seek_relative(bytes as i64 - 8).map_err(|e| TraceError::io("cannot be read", e))?,
+        }
+        at += bytes;
+    }
+    let told = lost.values().fold(0, |sum: u64, &count| sum.saturating_add(count));
+    if lost_samples > told {
+        let count = lost.entry(0).or_default();
+        *count = count.saturating_add(lost_samples - told);
+    }
+    Ok(lost.into_iter().map(|(cpu, dropped)| Loss { cpu, dropped, ..Loss::default() }).collect())
+}

@@ -1,0 +1,184 @@
+//! The events of a `perf.data` in the order of time.
+
+use std::io::BufReader;
+
+use linux_perf_data::linux_perf_event_reader::{
+    EventRecord, RecordParseInfo, RecordType, SampleFormat, SampleRecord, SamplingPolicy,
+};
+use linux_perf_data::{AttributeDescription, Error, Feature, PerfFile, PerfFileReader, PerfFileRecord, PerfRecordIter};
+use pageset::CpuId;
+
+use super::{guard, tracing_data};
+use crate::error::{Place, TraceError};
+use crate::event::Event;
+use crate::facts::Facts;
+use crate::limits::{self, CPU_ALLOWED};
+use crate::record::decode::Decoder;
+use crate::record::format::Format;
+use crate::source::{Cursor, Source};
+
+/// What the file tells before its events are read.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) facts: Facts,
+    /// How to read the records of the file's tracepoints.
+    pub(crate) decoder: Decoder,
+}
+
+/// Without these events there is no recording; the others weaken a replay by their absence.
+const NEEDED: [&str; 2] = ["mm_page_alloc", "mm_page_free"];
+
+/// Checks the file, all records of it included, and reads what it says of the machine and of losses.
+pub(crate) fn open(source: &Source) -> Result<Opened, TraceError> {
+    let records = guard::structure(source)?;
+    let PerfFileReader { perf_file, .. } = start(source)?;
+    for attribute in perf_file.event_attributes() {
+        check(attribute)?;
+    }
+    let section = perf_file.feature_section_data(Feature::TRACING_DATA);
+    let section = section.ok_or_else(|| no_events("the file has no descriptions of tracepoints"))?;
+    let data = tracing_data::parse(section).ok_or_else(|| {
+        TraceError::damaged(Place::WholeFile, "the descriptions of the tracepoints cannot be understood")
+            .allowed("those that `perf record` copies from tracefs")
+    })?;
+    let decoder = decoder(&data.formats)?;
+
+    // All events have the same layout of what follows a record that is no sample, or the reader refuses the file.
+    let info = perf_file.event_attributes().first().map(|a| RecordParseInfo::new(&a.attr, perf_file.endian()));
+    let info = info.ok_or_else(|| no_events("the file has no events"))?;
+    let loss = guard::records(source, records, &info)?;
+    let text = |value: Result<Option<&str>, Error>| value.ok().flatten().map(str::to_owned);
+    let facts = Facts {
+        kernel_release: text(perf_file.os_release()),
+        cpus: perf_file.nr_cpus().ok().flatten().map_or(0, |cpus| cpus.nr_cpus_online),
+        page_size: data.page_size,
+        command: perf_file.cmdline().ok().flatten().unwrap_or_default().into_iter().map(str::to_owned).collect(),
+        clock: "perf".to_owned(),
+        loss,
+        ..Facts::default()
+    };
+    Ok(Opened { facts, decoder })
+}
+
+fn start(source: &Source) -> Result<PerfFileReader<BufReader<Cursor>>, TraceError> {
+    PerfFileReader::parse_file(BufReader::with_capacity(256 << 10, source.at(0))).map_err(|e| damaged(&e))
+}
+
+fn damaged(error: &Error) -> TraceError {
+    TraceError::damaged(Place::WholeFile, format!("the perf.data cannot be read ({error})"))
+        .allowed("a perf.data that `perf record` wrote to its end")
+}
+
+fn no_events(what: &str) -> TraceError {
+    TraceError::unsupported(what)
+        .allowed("`perf record -c 1 -a -e kmem:mm_page_alloc,kmem:mm_page_free,…` and the other kmem events")
+}
+
+/// Checks that an event was recorded so that every one of them is there, with its CPU and time.
+fn check(attribute: &AttributeDescription) -> Result<(), TraceError> {
+    let name = attribute.name().unwrap_or("an event");
+    let format = attribute.attr.sample_format;
+    if !format.contains(SampleFormat::RAW) {
+        return Ok(()); // a software event that perf adds for its own ends
+    }
+    if !matches!(attribute.attr.sampling_policy, SamplingPolicy::Period(period) if period.get() == 1) {
+        let what = format!("not every {name} was recorded, only samples");
+        return Err(TraceError::unsupported(what).allowed("`perf record -c 1`"));
+    }
+    if !format.contains(SampleFormat::TIME | SampleFormat::CPU) {
+        let what = format!("{name} was recorded without its CPU or time");
+        return Err(TraceError::unsupported(what).allowed("`perf record -a`"));
+    }
+    Ok(())
+}
+
+fn decoder(texts: &[&str]) -> Result<Decoder, TraceError> {
+    let wrong = |what: String| TraceError::damaged(Place::WholeFile, what).allowed("the kernel's description of it");
+    let mut formats = Vec::new();
+    for text in texts {
+        formats.push(Format::parse(text).map_err(|e| wrong(e.to_string()))?);
+    }
+    for name in NEEDED {
+        if !formats.iter().any(|format| format.name == name) {
+            return Err(no_events(&format!("kmem:{name} was not recorded")));
+        }
+    }
+    // The work that decays the pagesets is one of many that start: without the recorder's filter it says nothing.
+    formats.retain(|format| format.name.starts_with("mm_"));
+    Decoder::new(&formats).map_err(|e| wrong(e.to_string()))
+}
+
+/// A pass over the events. After an error, or the end, there is nothing more.
+pub(crate) struct PerfReader {
+    file: PerfFile,
+    records: PerfRecordIter<BufReader<Cursor>>,
+    decoder: Decoder,
+    /// Samples read so far, to name the place of an error.
+    samples: u64,
+    /// The last event's time, in ns.
+    time_ns: u64,
+    done: bool,
+}
+
+impl PerfReader {
+    /// Starts a pass over the file that was opened with this decoder.
+    pub(crate) fn new(source: &Source, decoder: &Decoder) -> Result<PerfReader, TraceError> {
+        guard::structure(source)?;
+        let PerfFileReader { perf_file: file, record_iter: records } = start(source)?;
+        Ok(PerfReader { file, records, decoder: decoder.clone(), samples: 0, time_ns: 0, done: false })
+    }
+
+    fn event(&mut self) -> Result<Option<Event>, TraceError> {
+        loop {
+            let Some(record) = self.records.next_record(&mut self.file).map_err(|e| damaged(&e))? else {
+                return Ok(None);
+            };
+            let PerfFileRecord::EventRecord { record, .. } = record else { continue };
+            if record.record_type != RecordType::SAMPLE {
+                continue;
+            }
+            self.samples += 1;
+            let samples = self.samples;
+            let wrong = |what: &str| TraceError::damaged(Place::Sample(samples), what);
+            let cut = || wrong("the sample is cut short").allowed("a whole sample");
+            let EventRecord::Sample(sample) = record.parse().map_err(|_| cut())? else { return Err(cut()) };
+            let SampleRecord { raw: Some(raw), timestamp, cpu, .. } = sample else { continue };
+            let (Some(time_ns), Some(cpu)) = (timestamp, cpu) else { return Err(cut()) };
+            let raw = raw.as_slice();
+            // The first field of every event is its number.
+            let Some(number) = raw.first_chunk().map(|bytes| u16::from_le_bytes(*bytes)) else { return Err(cut()) };
+            if !self.decoder.knows(number) {
+                continue;
+            }
+            let cpu = limits::cpu(cpu.into())
+                .ok_or_else(|| wrong(&format!("CPU {cpu} is not allowed")).allowed(CPU_ALLOWED))?;
+            let event = decode(&self.decoder, time_ns, cpu, &raw);
+            let event = event.ok_or_else(|| {
+                wrong("the event has a value that is not allowed").allowed("orders 0 to 10, pfns below 2^52")
+            })?;
+            if time_ns < self.time_ns {
+                let what = format!("time goes back from {} to {time_ns} ns", self.time_ns);
+                return Err(wrong(&what).allowed("events that can be put in the order of time"));
+            }
+            self.time_ns = time_ns;
+            return Ok(Some(event));
+        }
+    }
+}
+
+fn decode(decoder: &Decoder, time_ns: u64, cpu: CpuId, raw: &[u8]) -> Option<Event> {
+    decoder.decode(time_ns, cpu, raw).filter(|event| limits::check(&event.kind).is_ok())
+}
+
+impl Iterator for PerfReader {
+    type Item = Result<Event, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let item = self.event().transpose();
+        self.done = !matches!(item, Some(Ok(_)));
+        item
+    }
+}

@@ -1,0 +1,215 @@
+//! From a raw record to an [`Event`], with ids and offsets from the `format` files of the kernel at hand.
+
+use pageset::{CpuId, Order};
+
+use super::format::{Field, Format, FormatError};
+use crate::event::{Context, Event, Kind};
+use crate::limits;
+
+/// `common_flags`: in a hard interrupt. Part of the kernel's interface to trace readers.
+const FLAG_HARDIRQ: u64 = 0x08;
+/// `common_flags`: in a soft interrupt.
+const FLAG_SOFTIRQ: u64 = 0x10;
+/// `common_flags`: in a non-maskable interrupt.
+const FLAG_NMI: u64 = 0x40;
+
+/// An event that is recorded, and what a replay loses without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tracepoint {
+    /// The folder of the event.
+    pub(super) system: &'static str,
+    /// The event.
+    pub(super) name: &'static str,
+    /// What is weaker without it; nothing when there is no recording without it.
+    pub(super) without: Option<&'static str>,
+}
+
+/// The work that decays the pagesets once a second is a `workqueue_execute_start` of this function.
+pub(super) const VMSTAT_WORK: Tracepoint = Tracepoint {
+    system: "workqueue",
+    name: "workqueue_execute_start",
+    without: Some("the times of the once-a-second decay are unknown, so drains come out too few"),
+};
+
+/// Every event of a recording but [`VMSTAT_WORK`], which needs a filter, and the markers. Specification:
+/// `trace-replay.md` 4.
+pub(super) const TRACEPOINTS: [Tracepoint; 9] = {
+    const fn of(system: &'static str, name: &'static str, without: Option<&'static str>) -> Tracepoint {
+        Tracepoint { system, name, without }
+    }
+    const NO_REFILLS: Option<&str> = Some("the kernel's refills are unknown: nothing to compare a replay with");
+    const NO_DRAINS: Option<&str> = Some("the kernel's drains are unknown: nothing to compare a replay with");
+    const NO_BATCHES: Option<&str> = Some("pages freed in batches seem to be freed a little too early");
+    const NO_RECLAIM: Option<&str> = Some("memory pressure while recording goes unnoticed");
+    [
+        of("kmem", "mm_page_alloc", None),
+        of("kmem", "mm_page_free", None),
+        of("kmem", "mm_page_free_batched", NO_BATCHES),
+        of("kmem", "mm_page_alloc_zone_locked", NO_REFILLS),
+        of("kmem", "mm_page_pcpu_drain", NO_DRAINS),
+        of("kmem", "mm_page_alloc_extfrag", Some("pages taken from other types' pageblocks go unnoticed")),
+        of("vmscan", "mm_vmscan_kswapd_wake", NO_RECLAIM),
+        of("vmscan", "mm_vmscan_kswapd_sleep", NO_RECLAIM),
+        of("vmscan", "mm_vmscan_direct_reclaim_begin", NO_RECLAIM),
+    ]
+};
+
+/// How to read the fields of one event.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Alloc { pfn: Field, order: Field, migratetype: Field, gfp: Field },
+    Free { pfn: Field, order: Field },
+    FreeBatched { pfn: Field },
+    ZoneLocked { pfn: Field, order: Field, migratetype: Field, percpu_refill: Option<Field> },
+    Drain { pfn: Field, order: Field, migratetype: Field },
+    ExtFrag { pfn: Field, orders: [Field; 2], migratetypes: [Field; 2], change_ownership: Field },
+    Plain(fn() -> Kind),
+    Marker { text: Field },
+}
+
+impl Shape {
+    fn of(format: &Format) -> Result<Option<Self>, FormatError> {
+        let field = |name| format.field(name);
+        Ok(Some(match format.name.as_str() {
+            "mm_page_alloc" => Shape::Alloc {
+                pfn: field("pfn")?,
+                order: field("order")?,
+                migratetype: field("migratetype")?,
+                gfp: field("gfp_flags")?,
+            },
+            "mm_page_free" => Shape::Free { pfn: field("pfn")?, order: field("order")? },
+            "mm_page_free_batched" => Shape::FreeBatched { pfn: field("pfn")? },
+            "mm_page_alloc_zone_locked" => Shape::ZoneLocked {
+                pfn: field("pfn")?,
+                order: field("order")?,
+                migratetype: field("migratetype")?,
+                percpu_refill: field("percpu_refill").ok(),
+            },
+            "mm_page_pcpu_drain" => {
+                Shape::Drain { pfn: field("pfn")?, order: field("order")?, migratetype: field("migratetype")? }
+            }
+            "mm_page_alloc_extfrag" => Shape::ExtFrag {
+                pfn: field("pfn")?,
+                orders: [field("alloc_order")?, field("fallback_order")?],
+                migratetypes: [field("alloc_migratetype")?, field("fallback_migratetype")?],
+                change_ownership: field("change_ownership")?,
+            },
+            "workqueue_execute_start" => Shape::Plain(|| Kind::VmstatWork),
+            "mm_vmscan_kswapd_wake" => Shape::Plain(|| Kind::KswapdWake),
+            "mm_vmscan_kswapd_sleep" => Shape::Plain(|| Kind::KswapdSleep),
+            "mm_vmscan_direct_reclaim_begin" => Shape::Plain(|| Kind::DirectReclaim),
+            "print" => Shape::Marker { text: field("buf")? },
+            _ => return Ok(None),
+        }))
+    }
+
+    fn read(&self, record: &[u8]) -> Option<Kind> {
+        let pfn = |field: Field| field.read(record).filter(|&pfn| !field.is_all_ones(pfn)).and_then(limits::pfn);
+        let order = |field: Field| u8::try_from(field.read(record)?).ok().and_then(Order::new);
+        let migratetype = |field: Field| u8::try_from(field.read(record)?).ok();
+        let flag = |field: Field| Some(field.read(record)? != 0);
+        Some(match *self {
+            Shape::Alloc { pfn: page, order: o, migratetype: m, gfp } => {
+                let failed = page.is_all_ones(page.read(record)?);
+                let pfn = if failed { None } else { Some(pfn(page)?) };
+                // The bits above 32 are none of the request's: the kernel's type has 32.
+                let gfp = gfp.read(record)? as u32;
+                Kind::Alloc { pfn, order: order(o)?, migratetype: migratetype(m)?, gfp }
+            }
+            Shape::Free { pfn: page, order: o } => Kind::Free { pfn: pfn(page)?, order: order(o)? },
+            Shape::FreeBatched { pfn: page } => Kind::FreeBatched { pfn: pfn(page)? },
+            Shape::ZoneLocked { pfn: page, order: o, migratetype: m, percpu_refill } => {
+                let order = order(o)?;
+                let percpu_refill = match percpu_refill {
+                    Some(field) => flag(field)?,
+                    None => order == Order::ZERO,
+                };
+                Kind::ZoneLocked { pfn: pfn(page)?, order, migratetype: migratetype(m)?, percpu_refill }
+            }
+            Shape::Drain { pfn: page, order: o, migratetype: m } => {
+                Kind::Drain { pfn: pfn(page)?, order: order(o)?, migratetype: migratetype(m)? }
+            }
+            Shape::ExtFrag { pfn: page, orders, migratetypes, change_ownership } => Kind::ExtFrag {
+                pfn: pfn(page)?,
+                alloc_order: order(orders[0])?,
+                fallback_order: order(orders[1])?,
+                alloc_migratetype: migratetype(migratetypes[0])?,
+                fallback_migratetype: migratetype(migratetypes[1])?,
+                change_ownership: flag(change_ownership)?,
+            },
+            Shape::Plain(kind) => kind(),
+            Shape::Marker { text } => marker(record.get(text.offset..)?)?,
+        })
+    }
+}
+
+/// `ZB tag` or `ZE tag`, up to the end of the line or of the text.
+fn marker(text: &[u8]) -> Option<Kind> {
+    let line = text.split(|&byte| byte == 0 || byte == b'\n').next()?;
+    let tag = |text| limits::tag(text).map(str::to_owned);
+    match line.split_at_checked(3)? {
+        (b"ZB ", text) => Some(Kind::SnapshotBegin(tag(text)?)),
+        (b"ZE ", text) => Some(Kind::SnapshotEnd(tag(text)?)),
+        _ => None,
+    }
+}
+
+/// Reads records of the events that it was given the formats of.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    kind: Field,
+    flags: Field,
+    pid: Field,
+    /// In the order of the ids.
+    shapes: Vec<(u16, Shape)>,
+}
+
+impl Decoder {
+    /// A decoder for these events; those that are not part of a recording are passed over.
+    ///
+    /// # Errors
+    ///
+    /// When there is no format at all, or an event lacks a field that a recording needs.
+    pub fn new(formats: &[Format]) -> Result<Self, FormatError> {
+        let mut shapes = Vec::new();
+        for format in formats {
+            if let Some(shape) = Shape::of(format)? {
+                shapes.push((format.id, shape));
+            }
+        }
+        shapes.sort_by_key(|&(id, _)| id);
+        // The common fields are the same in every event.
+        let common = formats.first().ok_or_else(|| FormatError::from("no event formats".to_owned()))?;
+        Ok(Decoder {
+            kind: common.field("common_type")?,
+            flags: common.field("common_flags")?,
+            pid: common.field("common_pid")?,
+            shapes,
+        })
+    }
+
+    /// Whether the event of this number is one that was given the format of and part of a recording.
+    #[must_use]
+    pub(crate) fn knows(&self, id: u16) -> bool {
+        self.shapes.binary_search_by_key(&id, |&(id, _)| id).is_ok()
+    }
+
+    /// The event in `record`, or nothing when it is none of a recording's events or its values are out of range.
+    #[must_use]
+    pub fn decode(&self, time_ns: u64, cpu: CpuId, record: &[u8]) -> Option<Event> {
+        let id = u16::try_from(self.kind.read(record)?).ok()?;
+        let shape = &self.shapes[self.shapes.binary_search_by_key(&id, |&(id, _)| id).ok()?].1;
+        let flags = self.flags.read(record)?;
+        let context = if flags & FLAG_NMI != 0 {
+            Context::Nmi
+        } else if flags & FLAG_HARDIRQ != 0 {
+            Context::HardIrq
+        } else if flags & FLAG_SOFTIRQ != 0 {
+            Context::SoftIrq
+        } else {
+            Context::Process
+        };
+        let pid = self.pid.read(record)? as u32;
+        Some(Event { time_ns, cpu, pid, context, kind: shape.read(record)? })
+    }
+}

@@ -1,0 +1,130 @@
+//! What machine this is: the facts that a recording carries.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+
+use crate::facts::{CpuCache, Facts};
+
+/// The facts that can be read before recording. What cannot be read is left out.
+pub(super) fn facts(command: Vec<String>, clock: &str, pagetypeinfo: &str) -> Facts {
+    let cpus = online_cpus();
+    Facts {
+        kernel_release: text("/proc/sys/kernel/osrelease"),
+        cpus: u32::try_from(cpus.len()).unwrap_or(u32::MAX),
+        page_size: u32::try_from(rustix::param::page_size()).unwrap_or(Facts::DEFAULT_PAGE_SIZE),
+        pageblock_order: pageblock_order(pagetypeinfo).unwrap_or(Facts::DEFAULT_PAGEBLOCK_ORDER),
+        thp_enabled: text("/sys/kernel/mm/transparent_hugepage/enabled").and_then(|modes| chosen(&modes)),
+        nodes: nodes(),
+        caches: cpus.iter().filter_map(|&cpu| last_level_cache(cpu)).collect(),
+        batch_scale_max: batch_scale_max(),
+        high_fraction: super::sysctl::high_fraction(),
+        command,
+        clock: clock.to_owned(),
+        ..Facts::default()
+    }
+}
+
+/// Memory that can be had without pushing anything out, in bytes: `MemAvailable`.
+pub(super) fn available_bytes() -> Option<u64> {
+    let meminfo = text("/proc/meminfo")?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The CPUs online now.
+pub(super) fn online_cpus() -> Vec<u32> {
+    text("/sys/devices/system/cpu/online").map(|list| cpu_list(&list)).unwrap_or_default()
+}
+
+fn text(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// The word in brackets: `always [madvise] never`.
+fn chosen(modes: &str) -> Option<String> {
+    let (_, rest) = modes.split_once('[')?;
+    Some(rest.split_once(']')?.0.to_owned())
+}
+
+/// `0-3,8` as numbers; what makes no sense is left out.
+fn cpu_list(list: &str) -> Vec<u32> {
+    list.trim()
+        .split(',')
+        .filter_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
+        })
+        .flatten()
+        .collect()
+}
+
+fn pageblock_order(pagetypeinfo: &str) -> Option<u8> {
+    pagetypeinfo.lines().find_map(|line| line.strip_prefix("Page block order:"))?.trim().parse().ok()
+}
+
+fn nodes() -> u32 {
+    let list = text("/sys/devices/system/node/has_memory").map(|list| cpu_list(&list).len());
+    // A kernel without NUMA has one node and no folder for it.
+    list.and_then(|count| u32::try_from(count).ok()).filter(|&count| count > 0).unwrap_or(1)
+}
+
+/// The highest cache level of `cpu` that holds data.
+fn last_level_cache(cpu: u32) -> Option<CpuCache> {
+    let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cache");
+    let caches = fs::read_dir(folder).ok()?.flatten().filter_map(|entry| {
+        let read = |file: &str| text(entry.path().join(file).to_str()?);
+        let level: u32 = read("level")?.parse().ok()?;
+        let sharers = cpu_list(&read("shared_cpu_list")?).len();
+        let holds_data = read("type")? != "Instruction";
+        let cache = CpuCache { cpu, bytes: size(&read("size")?)?, sharers: u32::try_from(sharers).ok()? };
+        holds_data.then_some((level, cache))
+    });
+    Some(caches.max_by_key(|&(level, _)| level)?.1)
+}
+
+/// `36608K` in bytes.
+fn size(text: &str) -> Option<u64> {
+    let (number, unit) = match text.as_bytes().last()? {
+        b'K' => (&text[..text.len() - 1], 1 << 10),
+        b'M' => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+fn batch_scale_max() -> Option<u8> {
+    let mut config = String::new();
+    let file = fs::File::open(Path::new("/proc/config.gz")).ok()?;
+    flate2::read::GzDecoder::new(file).read_to_string(&mut config).ok()?;
+    config.lines().find_map(|line| line.strip_prefix("CONFIG_PCP_BATCH_SCALE_MAX="))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_the_kernel() {
+        assert_eq!(cpu_list("0-2,5\n"), [0, 1, 2, 5]);
+        assert_eq!(cpu_list("0"), [0]);
+        assert_eq!(cpu_list("\n"), [0; 0]);
+        assert_eq!(chosen("always [madvise] never").as_deref(), Some("madvise"));
+        assert_eq!(chosen("nothing"), None);
+        assert_eq!(size("36608K"), Some(36608 << 10));
+        assert_eq!(size("2M"), Some(2 << 20));
+        assert_eq!(size("x"), None);
+        assert_eq!(pageblock_order("Page block order: 9\nPages per block:  512\n"), Some(9));
+        assert_eq!(pageblock_order(""), None);
+    }
+
+    #[test]
+    fn this_machine() {
+        let facts = facts(vec!["true".into()], "mono", "Page block order: 9\n");
+        assert!(facts.cpus >= 1);
+        assert!(facts.page_size.is_power_of_two());
+        assert!(facts.nodes >= 1);
+        assert!(facts.caches.iter().all(|cache| cache.bytes > 0 && cache.sharers > 0));
+        assert!(available_bytes().unwrap() > 0);
+    }
+}

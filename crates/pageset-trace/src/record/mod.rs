@@ -1,0 +1,41 @@
+//! Recording a live kernel's page traffic through a tracing instance of our own.
+//!
+//! Specification: `trace-replay.md` 4. Nothing is read from the ring buffers while the command runs; afterwards they
+//! are read out, merged by time and written in our own file form, one page a CPU in memory at a time. Tracing instance
+//! and sysctl are put back by guards, on every way out: an error, a panic, SIGINT, SIGTERM, SIGHUP, SIGQUIT.
+//!
+//! From the bottom up, each module using only those before it:
+//!
+//! | module | what it knows |
+//! | --- | --- |
+//! | `error` | why there is no recording |
+//! | [`format`] | the kernel's descriptions of its records |
+//! | [`ring`] | one page of a ring buffer |
+//! | [`decode`] | one record |
+//! | [`merge`] | the events of all CPUs by time |
+//! | `tracefs`, `sysctl` | what is changed on the machine, and how it is put back |
+//! | `setup` | which events, which clock, how large the buffers |
+//! | `machine`, `snapshot` | what is written down beside the events |
+//! | `signals`, `launch`, `output` | being interrupted, the command, the file |
+//! | `session` | one recording from begin to end |
+
+pub mod decode;
+mod error;
+pub mod format;
+mod launch;
+mod machine;
+pub mod merge;
+mod output;
+pub mod ring;
+mod session;
+mod setup;
+mod signals;
+mod snapshot;
+mod sysctl;
+mod tracefs;
+
+pub use error::RecordError;
+pub use launch::{HOLD, hold};
+pub use output::Destination;
+pub use session::{Note, Options, Phase, Summary, record};
+pub use setup::default_buffer_bytes;

@@ -1,0 +1,148 @@
+//! Where the recording goes: a file appears under its name only when it is whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::error::RecordError;
+
+/// Where to write the recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Standard output; the command's own output then goes to standard error.
+    Stdout,
+    /// A file. One of that name is replaced once the recording is whole; a device or pipe is written to directly.
+    File(PathBuf),
+}
+
+/// A destination opened for writing. Unless it is committed, a file is removed again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Output {
+    sink: Sink,
+    /// For messages.
+    name: String,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+enum Sink {
+    Stdout(io::Stdout),
+    Direct(File),
+    Replace { file: File, partial: PathBuf, path: PathBuf },
+}
+
+impl Output {
+    /// Opens the destination. A file gets a temporary name beside its own.
+    pub(super) fn open(destination: &Destination) -> Result<Self, RecordError> {
+        let path = match destination {
+            Destination::Stdout => {
+                return Ok(Output { sink: Sink::Stdout(io::stdout()), name: "standard output".into(), bytes: 0 });
+            }
+            Destination::File(path) => path,
+        };
+        let name = path.display().to_string();
+        let failed = |source| RecordError::io(format!("write {name}"), source);
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+            return Ok(Output { sink: Sink::Direct(file), name, bytes: 0 });
+        }
+        // What a link points to is replaced, not the link.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        let file_name = path.file_name().ok_or_else(|| failed(io::ErrorKind::IsADirectory.into()))?;
+        let partial = format!(".{}.{}.part", file_name.to_string_lossy(), std::process::id());
+        let partial = path.with_file_name(partial);
+        let file = File::create(&partial).map_err(failed)?;
+        Ok(Output { sink: Sink::Replace { file, partial, path }, name, bytes: 0 })
+    }
+
+    /// What to call it in messages.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes written so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Puts a file under its name, on disk.
+    pub(super) fn commit(mut self) -> io::Result<()> {
+        self.flush()?;
+        if let Sink::Replace { file, partial, path } = &self.sink {
+            file.sync_all()?;
+            fs::rename(partial, path)?;
+            // The rename is on disk once its folder is; not every file system lets one ask for that.
+            if let Some(Ok(folder)) = path.parent().map(|folder| File::open(nonempty(folder))) {
+                let _ = folder.sync_all();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn nonempty(folder: &Path) -> &Path {
+    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = match &mut self.sink {
+            Sink::Stdout(stdout) => stdout.write(bytes),
+            Sink::Direct(file) | Sink::Replace { file, .. } => file.write(bytes),
+        }?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.sink {
+            Sink::Stdout(stdout) => stdout.flush(),
+            Sink::Direct(file) | Sink::Replace { file, .. } => file.flush(),
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if let Sink::Replace { partial, .. } = &self.sink {
+            // After a commit there is none.
+            let _ = fs::remove_file(partial);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let folder = std::env::temp_dir().join(format!("pageset-output-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("a.pstrace");
+        fs::write(&path, "old").unwrap();
+        let destination = Destination::File(path.clone());
+
+        let mut output = Output::open(&destination).unwrap();
+        output.write_all(b"half").unwrap();
+        drop(output);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+
+        let mut output = Output::open(&destination).unwrap();
+        output.write_all(b"new").unwrap();
+        assert_eq!(output.bytes(), 3);
+        output.commit().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "a partial file was left");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_device_stays_a_device() {
+        let mut output = Output::open(&Destination::File("/dev/full".into())).unwrap();
+        assert_eq!(output.write_all(b"x").unwrap_err().kind(), io::ErrorKind::StorageFull);
+        drop(output);
+        assert!(!fs::metadata("/dev/full").unwrap().is_file());
+        assert!(Output::open(&Destination::File("/nonexistent/x".into())).is_err());
+    }
+}

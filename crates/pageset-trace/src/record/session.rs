@@ -1,0 +1,437 @@
+//! One recording from begin to end.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use pageset::CpuId;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::SIGTERM;
+
+use super::error::RecordError;
+use super::launch::{self, Running};
+use super::merge::Merge;
+use super::output::{Destination, Output};
+use super::setup::{self, Prepared, RingStats, read_text};
+use super::signals::{Signal, Signals};
+use super::snapshot::{Snapshots, Texts};
+use super::tracefs::{Instance, Tracefs};
+use super::{machine, sysctl};
+use crate::event::{Event, Kind};
+use crate::facts::{Facts, Loss};
+use crate::file::Writer;
+
+/// Time between two snapshots. Source: `trace-replay.md` 3 i and 4.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(100);
+/// Texts taken before (`.0`) and after (`.1`) the recording.
+const OUTER_TEXTS: [(&str, &str); 3] =
+    [("buddyinfo", "/proc/buddyinfo"), ("pagetypeinfo", "/proc/pagetypeinfo"), ("vmstat", "/proc/vmstat")];
+/// Events between two looks for a signal, and between two words of progress.
+const EVENTS_A_LOOK: u64 = 1 << 16;
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The command and its arguments; at least the command.
+    pub command: Vec<OsString>,
+    /// Where the recording goes.
+    pub output: Destination,
+    /// Bytes of each CPU's ring buffer; [`super::default_buffer_bytes`] when not given.
+    pub buffer_bytes: Option<u64>,
+    /// Empty the kernel's pagesets first.
+    pub empty_lists: bool,
+    /// A program, with its first arguments, that ends in a call of [`super::hold`].
+    pub launcher: Vec<OsString>,
+}
+
+/// What a recording has to say while it is made.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Note<'a> {
+    /// Something that weakens the recording, or was found on the machine and mended.
+    Warning(&'a str),
+    /// What is being done now.
+    Phase(Phase),
+    /// How much of the recording is written.
+    Written {
+        /// Events so far.
+        events: u64,
+        /// Events in all.
+        of: u64,
+    },
+}
+
+/// The parts of making a recording, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The ring buffers are allocated and the command is started up to its barrier.
+    Preparing,
+    /// The kernel's pagesets are emptied.
+    EmptyingLists,
+    /// The command runs.
+    Recording,
+    /// The ring buffers are read out and the file is written.
+    Writing,
+}
+
+/// A recording that was made.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Events written, markers included.
+    pub events: u64,
+    /// From the first event to the last.
+    pub duration: Duration,
+    /// Bytes that the events took in the ring buffers.
+    pub raw_bytes: u64,
+    /// Bytes written.
+    pub file_bytes: u64,
+    /// What was lost, one entry a CPU.
+    pub loss: Vec<Loss>,
+    /// Events that came after a buffer was full; the recording ends before them.
+    pub after_full: u64,
+    /// How the command ended.
+    pub status: ExitStatus,
+    /// The signal that ended the recording, if one did.
+    pub interrupted: Option<i32>,
+}
+
+/// Records `options.command`. `note` is told what goes on; it is not called between the command's begin and its end.
+///
+/// Takes SIGINT, SIGTERM, SIGHUP and SIGQUIT over until the process ends. One of them ends the command and the
+/// recording, which is kept; another while it is written gives it up.
+///
+/// # Errors
+///
+/// When there is no recording; the machine is then as it was, and no file is left behind.
+///
+/// # Panics
+///
+/// When the command or the launcher is empty.
+pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summary, RecordError> {
+    assert!(!options.command.is_empty(), "a recording takes a command");
+    assert!(!options.launcher.is_empty(), "a recording takes a launcher");
+    launch::find(&options.command[0])?;
+    let mut signals = Signals::new().map_err(|source| RecordError::io("take over signals", source))?;
+
+    let tracefs = Tracefs::find()?;
+    setup::require_events(&tracefs)?;
+    clean_up_after_others(&tracefs, note)?;
+    let output = Output::open(&options.output)?;
+
+    note(Note::Phase(Phase::Preparing));
+    let instance = Instance::create(&tracefs, &sysctl::name_suffix())?;
+    let buffer_bytes = options.buffer_bytes.unwrap_or_else(setup::default_buffer_bytes);
+    let prepared = setup::prepare(&tracefs, &instance, buffer_bytes, &mut |warning| note(Note::Warning(warning)))?;
+    let mut command = Running::start(&options.launcher, &options.command, stdout_for(&options.output)?)?;
+    let mut snapshots = Snapshots::new(&instance.path("trace_marker"))?;
+    if options.empty_lists {
+        note(Note::Phase(Phase::EmptyingLists));
+        sysctl::empty_lists(|| signals.check().is_some())?;
+    }
+    interrupted_before(&mut signals)?;
+    note(Note::Phase(Phase::Recording));
+
+    let before = outer_texts()?;
+    let live = run(&instance, &mut command, &mut snapshots, &mut signals);
+    // Whatever went wrong, the tracing ends before anything else is done.
+    instance.write("tracing_on", "0")?;
+    live?;
+    let after = outer_texts()?;
+    let texts = snapshots.finish();
+    let interrupted = signals.first();
+    let status = end_command(&mut command, interrupted, &mut signals)?;
+    if let Some(error) = command.start_error() {
+        return Err(error);
+    }
+
+    note(Note::Phase(Phase::Writing));
+    let mut facts = machine::facts(words(&options.command), &prepared.clock, &before[1]);
+    facts.lists_emptied = options.empty_lists;
+    let rings = Rings::read(&instance)?;
+    facts.loss = rings.loss();
+    facts.after_full = rings.dropped();
+    let recording = Recording { facts, before, after, texts, rings };
+    let written = recording.write(output, &instance, prepared, &mut signals, note)?;
+    if let Err(error) = instance.remove() {
+        note(Note::Warning(&format!("{error}; the next recording will try again")));
+    }
+    Ok(Summary { status, interrupted: interrupted.map(|signal| signal.number), ..written })
+}
+
+/// Removes what a killed recording left on this machine.
+fn clean_up_after_others(tracefs: &Tracefs, note: &mut dyn FnMut(Note<'_>)) -> Result<(), RecordError> {
+    for (suffix, removed) in tracefs.remove_stale() {
+        if let Some(old) = sysctl::restore_after(&suffix)? {
+            note(Note::Warning(&format!(
+                "a recording that was killed had left vm.percpu_pagelist_high_fraction changed; it is {old} again"
+            )));
+        }
+        match removed {
+            Ok(()) => {
+                note(Note::Warning(&format!("removed the tracing instance pageset-{suffix} of a killed recording")))
+            }
+            Err(error) => note(Note::Warning(&format!(
+                "the tracing instance pageset-{suffix} of a killed recording cannot be removed: {error}"
+            ))),
+        }
+    }
+    Ok(())
+}
+
+fn stdout_for(destination: &Destination) -> Result<Stdio, RecordError> {
+    if *destination != Destination::Stdout {
+        return Ok(Stdio::inherit());
+    }
+    let stderr = std::io::stderr().as_fd().try_clone_to_owned();
+    stderr.map(Stdio::from).map_err(|source| RecordError::io("use standard error for the command's output", source))
+}
+
+fn interrupted_before(signals: &mut Signals) -> Result<(), RecordError> {
+    signals.check();
+    signals.first().map_or(Ok(()), |signal| Err(RecordError::Interrupted { signal: signal.number }))
+}
+
+fn words(command: &[OsString]) -> Vec<String> {
+    command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+fn outer_texts() -> Result<[String; 3], RecordError> {
+    let [(_, buddyinfo), (_, pagetypeinfo), (_, vmstat)] = OUTER_TEXTS;
+    Ok([read_text(buddyinfo)?, read_text(pagetypeinfo)?, read_text(vmstat)?])
+}
+
+/// The part that is recorded: as little as possible happens here beside the command.
+fn run(
+    instance: &Instance,
+    command: &mut Running,
+    snapshots: &mut Snapshots,
+    signals: &mut Signals,
+) -> Result<(), RecordError> {
+    snapshots.warm_up()?;
+    instance.write("tracing_on", "1")?;
+    for number in 0..3 {
+        snapshots.take(format_args!("init{number}"))?;
+    }
+    command.release()?;
+    let mut next = Instant::now() + SNAPSHOT_INTERVAL;
+    loop {
+        let mut fds = [
+            PollFd::from_borrowed_fd(command.ended(), PollFlags::IN),
+            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+        ];
+        let ready = wait_until(&mut fds, next)?;
+        let ended = !fds[0].revents().is_empty();
+        if signals.check().is_some() || ended {
+            break;
+        }
+        if !ready {
+            snapshots.take_mid()?;
+            next += SNAPSHOT_INTERVAL;
+            // After a stop of the machine, do not make up for what was missed.
+            next = next.max(Instant::now());
+        }
+    }
+    snapshots.take(format_args!("{}0", Snapshots::FINI))?;
+    snapshots.take(format_args!("{}1", Snapshots::FINI))
+}
+
+/// Waits until one of `fds` is readable or it is `deadline`. Returns whether one is.
+fn wait_until(fds: &mut [PollFd<'_>], deadline: Instant) -> Result<bool, RecordError> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+    match poll(fds, Some(&timeout)) {
+        Ok(ready) => Ok(ready > 0),
+        // The signal is in its pipe by now; the caller looks there.
+        Err(rustix::io::Errno::INTR) => Ok(true),
+        Err(error) => Err(RecordError::io("wait for the command", error.into())),
+    }
+}
+
+/// Waits for the command, which a signal may have told to end; insists when it does not.
+fn end_command(
+    command: &mut Running,
+    interrupted: Option<Signal>,
+    signals: &mut Signals,
+) -> Result<ExitStatus, RecordError> {
+    let Some(signal) = interrupted else { return command.wait() };
+    if !signal.from_terminal {
+        command.signal(signal.number);
+    }
+    for insist in [SIGTERM, rustix::process::Signal::KILL.as_raw()] {
+        let deadline = Instant::now() + launch::GRACE;
+        loop {
+            let mut fds = [
+                PollFd::from_borrowed_fd(command.ended(), PollFlags::IN),
+                PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+            ];
+            let ready = wait_until(&mut fds, deadline)?;
+            if !fds[0].revents().is_empty() {
+                return command.wait();
+            }
+            // Time is up, or the user asks again.
+            if !ready || signals.check().is_some() {
+                break;
+            }
+        }
+        command.signal(insist);
+    }
+    command.wait()
+}
+
+/// The ring buffers after the recording.
+struct Rings {
+    cpus: Vec<(u32, RingStats)>,
+    text: String,
+}
+
+impl Rings {
+    fn read(instance: &Instance) -> Result<Self, RecordError> {
+        let mut rings = Rings { cpus: Vec::new(), text: String::new() };
+        for cpu in instance.cpus()? {
+            let text = instance.read(&format!("per_cpu/cpu{cpu}/stats"))?;
+            rings.cpus.push((cpu, RingStats::parse(&text)));
+            rings.text.push_str(&text);
+        }
+        Ok(rings)
+    }
+
+    fn loss(&self) -> Vec<Loss> {
+        let loss = |&(cpu, stats): &(u32, RingStats)| Loss {
+            cpu,
+            overrun: stats.overrun,
+            commit_overrun: stats.commit_overrun,
+            ..Loss::default()
+        };
+        self.cpus.iter().map(loss).collect()
+    }
+
+    fn entries(&self) -> u64 {
+        self.cpus.iter().map(|(_, stats)| stats.entries).sum()
+    }
+
+    /// Events that a full buffer refused.
+    fn dropped(&self) -> u64 {
+        self.cpus.iter().map(|(_, stats)| stats.dropped).sum()
+    }
+}
+
+/// Everything but the events, which are still in the ring buffers.
+struct Recording {
+    facts: Facts,
+    before: [String; 3],
+    after: [String; 3],
+    texts: Texts,
+    rings: Rings,
+}
+
+impl Recording {
+    /// Reads the ring buffers out and writes the file.
+    fn write(
+        &self,
+        output: Output,
+        instance: &Instance,
+        prepared: Prepared,
+        signals: &mut Signals,
+        note: &mut dyn FnMut(Note<'_>),
+    ) -> Result<Summary, RecordError> {
+        let name = output.name().to_owned();
+        let failed = |source| RecordError::Io {
+            what: format!("write {name}"),
+            source,
+            help: Some("give another place with -o; what was recorded is gone".into()),
+        };
+        let reading = |source| RecordError::io("read the ring buffers", source);
+
+        let mut writer = Writer::create(output, &self.facts).map_err(failed)?;
+        self.write_texts(&mut writer).map_err(failed)?;
+        let mut sources = Vec::new();
+        for &(cpu, stats) in &self.rings.cpus {
+            let path = instance.path(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+            let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+            let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(&path);
+            sources.push((CpuId(cpu), file.map_err(RecordError::on("open", &path))?, stats.dropped > 0));
+        }
+        let mut merge = Merge::new(prepared.layout, prepared.decoder, sources).map_err(reading)?;
+
+        let of = self.rings.entries();
+        let (mut events, mut first_ns, mut last_ns) = (0, None, 0);
+        let signals_so_far = signals.count();
+        while let Some(event) = merge.next_event().map_err(reading)? {
+            if !self.keeps(&event) {
+                continue;
+            }
+            first_ns.get_or_insert(event.time_ns);
+            last_ns = event.time_ns;
+            writer.event(&event).map_err(failed)?;
+            events += 1;
+            if events % EVENTS_A_LOOK == 0 {
+                note(Note::Written { events, of });
+                if let Some(signal) = signals.check()
+                    && signals.count() > signals_so_far
+                {
+                    return Err(RecordError::Interrupted { signal: signal.number });
+                }
+            }
+        }
+        let mut loss = self.facts.loss.clone();
+        for (loss, (_, missed_pages)) in loss.iter_mut().zip(merge.missed_pages()) {
+            loss.missed_pages = missed_pages;
+        }
+        if loss != self.facts.loss {
+            writer.set_loss(loss.clone());
+        }
+        let output = writer.finish().map_err(failed)?;
+        let file_bytes = output.bytes();
+        output.commit().map_err(failed)?;
+
+        if self.texts.interval_stride > 1 {
+            note(Note::Warning(&format!(
+                "the room for snapshots was used up: in the end there was one every {} ms",
+                SNAPSHOT_INTERVAL.as_millis() * u128::from(self.texts.interval_stride)
+            )));
+        }
+        let counts = merge.counts();
+        if counts.skipped > 0 {
+            note(Note::Warning(&format!("{} records could not be read and were left out", counts.skipped)));
+        }
+        Ok(Summary {
+            events,
+            duration: Duration::from_nanos(last_ns.saturating_sub(first_ns.unwrap_or(last_ns))),
+            raw_bytes: counts.raw_bytes,
+            file_bytes,
+            loss,
+            after_full: self.facts.after_full,
+            status: ExitStatus::default(),
+            interrupted: None,
+        })
+    }
+
+    /// Whether an event is to be written: a marker is only together with its snapshot.
+    fn keeps(&self, event: &Event) -> bool {
+        match &event.kind {
+            Kind::SnapshotBegin(tag) | Kind::SnapshotEnd(tag) => self.keeps_text(tag) && self.texts.has(tag),
+            _ => true,
+        }
+    }
+
+    /// Whether a snapshot is to be written: those of the end show another state when the recording ended before.
+    fn keeps_text(&self, tag: &str) -> bool {
+        self.facts.after_full == 0 || !tag.starts_with(Snapshots::FINI)
+    }
+
+    fn write_texts<W: std::io::Write>(&self, writer: &mut Writer<W>) -> std::io::Result<()> {
+        for (tag, text) in self.texts.iter().filter(|(tag, _)| self.keeps_text(tag)) {
+            writer.snapshot_text(tag, &text)?;
+        }
+        for (suffix, texts) in [("0", &self.before), ("1", &self.after)] {
+            for ((name, _), text) in OUTER_TEXTS.iter().zip(texts) {
+                writer.snapshot_text(&format!("{name}.{suffix}"), text)?;
+            }
+        }
+        writer.snapshot_text("stats", &self.rings.text)
+    }
+}

@@ -1,0 +1,216 @@
+//! Snapshots of `/proc`, read between two markers of the recording into memory that is there beforehand.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use super::error::RecordError;
+
+/// Room for snapshots, in bytes, where zoneinfo is small: 5 minutes of 10 a second of a small machine.
+const ROOM: usize = 16 << 20;
+/// Room in snapshots where zoneinfo is large: a minute of 10 a second.
+const ROOM_SNAPSHOTS: usize = 600;
+/// The most room, in bytes, half of what a recording may hold: a machine so large that a minute does not fit reads less often towards the end.
+const MAX_ROOM: usize = 128 << 20;
+
+/// The text of one snapshot.
+#[derive(Clone, Debug)]
+struct Taken {
+    tag: String,
+    text: Range<usize>,
+}
+
+/// Takes zoneinfo snapshots while recording. It asks for no memory and opens no file after it is made, since both
+/// would show in the recording.
+#[derive(Debug)]
+pub(super) struct Snapshots {
+    zoneinfo: File,
+    marker: File,
+    room: Vec<u8>,
+    used: usize,
+    taken: Vec<Taken>,
+    /// Take every so many of the snapshots asked for.
+    stride: u32,
+    asked: u32,
+    next_mid: u32,
+    line: String,
+}
+
+impl Snapshots {
+    /// The tag of the snapshots taken meanwhile, before their number.
+    const MID: &str = "mid";
+    /// The tag of the snapshots taken at the end, before their number.
+    pub(super) const FINI: &str = "fini";
+
+    /// Snapshots whose markers go to `trace_marker`.
+    pub(super) fn new(trace_marker: &Path) -> Result<Self, RecordError> {
+        let zoneinfo = Path::new("/proc/zoneinfo");
+        let size = fs::read(zoneinfo).map_err(RecordError::on("read", zoneinfo))?.len();
+        let room = size.saturating_mul(ROOM_SNAPSHOTS).clamp(ROOM, MAX_ROOM);
+        let marker =
+            OpenOptions::new().write(true).open(trace_marker).map_err(RecordError::on("open", trace_marker))?;
+        Ok(Snapshots {
+            zoneinfo: File::open(zoneinfo).map_err(RecordError::on("open", zoneinfo))?,
+            marker,
+            // Ones, not zeroes: only a page that is written is there.
+            room: vec![1; room],
+            used: 0,
+            taken: Vec::with_capacity(room / size.max(1) + 16),
+            stride: 1,
+            asked: 0,
+            next_mid: 0,
+            line: String::with_capacity(64),
+        })
+    }
+
+    /// Reads zoneinfo once, without markers, so that the kernel has its buffer for it.
+    pub(super) fn warm_up(&mut self) -> Result<(), RecordError> {
+        let used = self.used;
+        self.read_zoneinfo().map_err(RecordError::on("read", Path::new("/proc/zoneinfo")))?;
+        self.used = used;
+        Ok(())
+    }
+
+    /// A snapshot under `tag`. One that does not fit is left out, markers and all.
+    pub(super) fn take(&mut self, tag: std::fmt::Arguments<'_>) -> Result<(), RecordError> {
+        use std::fmt::Write as _;
+        let failed = RecordError::on("take a snapshot of", Path::new("/proc/zoneinfo"));
+        let mark = |marker: &File, line: &mut String, word: &str, tag| -> io::Result<()> {
+            line.clear();
+            let _ = write!(line, "{word} {tag}");
+            // A full buffer refuses the marker; that loss is counted with the others.
+            let mut marker = marker;
+            match marker.write(line.as_bytes()) {
+                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BADF.raw_os_error()) => Ok(()),
+                result => result.map(drop),
+            }
+        };
+        let result = (|| {
+            mark(&self.marker, &mut self.line, "ZB", tag)?;
+            let start = self.used;
+            self.read_zoneinfo()?;
+            mark(&self.marker, &mut self.line, "ZE", tag)?;
+            self.taken.push(Taken { tag: tag.to_string(), text: start..self.used });
+            Ok(())
+        })();
+        result.map_err(failed)
+    }
+
+    /// The next of the snapshots taken meanwhile.
+    pub(super) fn take_mid(&mut self) -> Result<(), RecordError> {
+        let wanted = self.asked.is_multiple_of(self.stride);
+        self.asked = self.asked.wrapping_add(1);
+        if !wanted {
+            return Ok(());
+        }
+        // Two largest ones of room are kept for the end.
+        let largest = self.taken.iter().map(|taken| taken.text.len()).max().unwrap_or(0);
+        if self.room.len() - self.used < 4 * largest {
+            self.thin_out();
+        }
+        let number = self.next_mid;
+        self.next_mid += 1;
+        self.take(format_args!("{}{number}", Self::MID))
+    }
+
+    /// Forgets every second of the snapshots taken meanwhile, and takes half as many from now on.
+    fn thin_out(&mut self) {
+        let (mut used, mut mids) = (0, 0_u32);
+        let room = &mut self.room;
+        self.taken.retain_mut(|taken| {
+            let keep = !taken.tag.starts_with(Self::MID) || {
+                mids += 1;
+                mids % 2 == 1
+            };
+            if keep {
+                let length = taken.text.len();
+                room.copy_within(taken.text.clone(), used);
+                taken.text = used..used + length;
+                used += length;
+            }
+            keep
+        });
+        self.used = used;
+        self.stride = self.stride.saturating_mul(2);
+    }
+
+    fn read_zoneinfo(&mut self) -> io::Result<()> {
+        let start = self.used;
+        loop {
+            let offset = (self.used - start) as u64;
+            match self.zoneinfo.read_at(&mut self.room[self.used..], offset) {
+                Ok(0) if self.used < self.room.len() => return Ok(()),
+                Ok(0) => return Err(io::Error::other("no room left for snapshots")),
+                Ok(length) => self.used += length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What was taken, in order. The files are closed.
+    pub(super) fn finish(self) -> Texts {
+        Texts { room: self.room, taken: self.taken, interval_stride: self.stride }
+    }
+}
+
+/// The snapshots of a recording that has ended.
+#[derive(Debug)]
+pub(super) struct Texts {
+    room: Vec<u8>,
+    taken: Vec<Taken>,
+    /// 1, or 2, 4, … when the room did not suffice for all.
+    pub(super) interval_stride: u32,
+}
+
+impl Texts {
+    /// Tags and texts.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, std::borrow::Cow<'_, str>)> {
+        self.taken.iter().map(|taken| (taken.tag.as_str(), String::from_utf8_lossy(&self.room[taken.text.clone()])))
+    }
+
+    /// Whether the snapshot `tag` was kept.
+    pub(super) fn has(&self, tag: &str) -> bool {
+        self.taken.iter().any(|taken| taken.tag == tag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Snapshots with room for only a few, into a file that stands for `trace_marker`.
+    fn small(name: &str) -> (Snapshots, std::path::PathBuf) {
+        let marker = std::env::temp_dir().join(format!("pageset-{name}-{}", std::process::id()));
+        fs::write(&marker, "").unwrap();
+        let mut snapshots = Snapshots::new(&marker).unwrap();
+        let size = fs::read("/proc/zoneinfo").unwrap().len();
+        snapshots.room.truncate(size * 12);
+        (snapshots, marker)
+    }
+
+    #[test]
+    fn a_long_recording_keeps_its_ends_and_thins_its_middle() {
+        let (mut snapshots, marker) = small("thin");
+        snapshots.warm_up().unwrap();
+        for number in 0..3 {
+            snapshots.take(format_args!("init{number}")).unwrap();
+        }
+        for _ in 0..100 {
+            snapshots.take_mid().unwrap();
+        }
+        snapshots.take(format_args!("fini0")).unwrap();
+        snapshots.take(format_args!("fini1")).unwrap();
+        let texts = snapshots.finish();
+        assert!(texts.interval_stride > 1);
+        let tags: Vec<&str> = texts.iter().map(|(tag, _)| tag).collect();
+        assert_eq!(tags[..4], ["init0", "init1", "init2", "mid0"]);
+        assert_eq!(tags[tags.len() - 2..], ["fini0", "fini1"]);
+        assert!(texts.iter().all(|(_, text)| text.starts_with("Node 0")), "a text was moved wrongly");
+        assert!(texts.has("mid0") && !texts.has("mid1"));
+        assert!(fs::read_to_string(&marker).unwrap().starts_with("ZB init0ZE init0ZB init1"));
+        fs::remove_file(marker).unwrap();
+    }
+}

@@ -1,0 +1,212 @@
+//! Finding tracefs, and a tracing instance of our own that is gone afterwards whatever happens.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use super::error::RecordError;
+
+/// Where tracefs is mounted, the present place first.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// What our instances are called: this, the owner's pid, and what [`super::sysctl`] has to know.
+const PREFIX: &str = "pageset-";
+
+/// The mounted tracing file system.
+#[derive(Debug)]
+pub(super) struct Tracefs {
+    root: PathBuf,
+    /// Mounted by us, so to be unmounted.
+    mounted: bool,
+}
+
+impl Tracefs {
+    /// Finds tracefs, mounting it when it is not mounted and that is allowed.
+    pub(super) fn find() -> Result<Self, RecordError> {
+        for place in PLACES {
+            let root = PathBuf::from(place);
+            match fs::metadata(root.join("instances")) {
+                Ok(_) => return Ok(Tracefs { root, mounted: false }),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(no_permission(&root)),
+                Err(_) => {}
+            }
+        }
+        let root = PathBuf::from(PLACES[0]);
+        if !root.is_dir() {
+            return Err(RecordError::Missing {
+                what: "the kernel has no tracing: there is no /sys/kernel/tracing".into(),
+                help: "record on a kernel built with CONFIG_TRACING=y and CONFIG_EVENT_TRACING=y; in a container, on \
+                       the host"
+                    .into(),
+            });
+        }
+        let flags = rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV;
+        match rustix::mount::mount("tracefs", &root, "tracefs", flags, None) {
+            Ok(()) => Ok(Tracefs { root, mounted: true }),
+            Err(error) => Err(RecordError::Missing {
+                what: format!("tracefs is not mounted and cannot be: {error}"),
+                help: "as root: mount -t tracefs tracefs /sys/kernel/tracing; in a container, start it with \
+                       --privileged -v /sys/kernel/tracing:/sys/kernel/tracing"
+                    .into(),
+            }),
+        }
+    }
+
+    /// The folder of an event, or nothing where this kernel does not have it.
+    pub(super) fn has_event(&self, system: &str, name: &str) -> bool {
+        self.root.join("events").join(system).join(name).join("format").exists()
+    }
+
+    /// Instances that earlier runs left behind: names after [`PREFIX`], with whether they could be removed now.
+    ///
+    /// An instance that anybody has open, as every living owner does, is not removed by the kernel.
+    pub(super) fn remove_stale(&self) -> Vec<(String, io::Result<()>)> {
+        let Ok(instances) = fs::read_dir(self.root.join("instances")) else { return Vec::new() };
+        let names = instances.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        names
+            .filter_map(|name| {
+                let rest = name.strip_prefix(PREFIX)?;
+                let owner: u32 = rest.split('-').next()?.parse().ok()?;
+                if is_ours(owner) {
+                    return None;
+                }
+                let removed = fs::remove_dir(self.root.join("instances").join(&name));
+                Some((rest.to_owned(), removed))
+            })
+            .collect()
+    }
+}
+
+impl Drop for Tracefs {
+    fn drop(&mut self) {
+        if self.mounted {
+            // Best effort: a shell that went there meanwhile keeps it mounted, which does no harm.
+            let _ = rustix::mount::unmount(&self.root, rustix::mount::UnmountFlags::empty());
+        }
+    }
+}
+
+/// Reads a text through a large buffer: some files of tracefs answer only the first read.
+fn read_in_one(path: &Path) -> io::Result<String> {
+    let mut text = vec![0; 1 << 16];
+    let mut file = fs::File::open(path)?;
+    let mut length = 0;
+    loop {
+        match file.read(&mut text[length..]) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if length == text.len() {
+            text.resize(2 * length, 0);
+        }
+    }
+    text.truncate(length);
+    String::from_utf8(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Whether process `pid` lives and runs this program: then its instance is not stale, even if it is not open yet.
+fn is_ours(pid: u32) -> bool {
+    let comm = |process: &str| fs::read_to_string(format!("/proc/{process}/comm")).ok();
+    comm(&pid.to_string()).is_some_and(|name| Some(name) == comm("self"))
+}
+
+fn no_permission(root: &Path) -> RecordError {
+    let what = format!("no permission to trace: {} is closed to this user", root.display());
+    let help = if rustix::process::geteuid().is_root() {
+        "root without CAP_SYS_ADMIN, or a kernel locked down for confidentiality: record on the host, or boot with \
+         lockdown=none"
+    } else {
+        "run it as root: sudo pageset record …"
+    };
+    RecordError::Missing { what, help: help.into() }
+}
+
+/// A tracing instance: its own ring buffers, events and clock. Dropping it stops the tracing and removes it.
+///
+/// Every file in it must be closed before it is dropped, or the kernel does not remove it.
+#[derive(Debug)]
+pub(super) struct Instance {
+    path: PathBuf,
+    removed: bool,
+}
+
+impl Instance {
+    /// Creates the instance `pageset-PID-SUFFIX`, with tracing off.
+    pub(super) fn create(tracefs: &Tracefs, suffix: &str) -> Result<Self, RecordError> {
+        let name = format!("{PREFIX}{}-{suffix}", std::process::id());
+        let path = tracefs.root.join("instances").join(name);
+        fs::create_dir(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => no_permission(&tracefs.root),
+            _ => RecordError::on("create the tracing instance", &path)(error),
+        })?;
+        let instance = Instance { path, removed: false };
+        instance.write("tracing_on", "0")?;
+        Ok(instance)
+    }
+
+    /// A file of the instance.
+    pub(super) fn path(&self, file: &str) -> PathBuf {
+        self.path.join(file)
+    }
+
+    /// Writes a setting.
+    pub(super) fn write(&self, file: &str, text: &str) -> Result<(), RecordError> {
+        let path = self.path(file);
+        fs::write(&path, text).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => no_permission(&path),
+            _ => RecordError::on(&format!("write {text:?} to"), &path)(error),
+        })
+    }
+
+    /// Reads a file of the instance.
+    pub(super) fn read(&self, file: &str) -> Result<String, RecordError> {
+        let path = self.path(file);
+        read_in_one(&path).map_err(RecordError::on("read", &path))
+    }
+
+    /// The CPUs that have a ring buffer, in the order of their numbers.
+    pub(super) fn cpus(&self) -> Result<Vec<u32>, RecordError> {
+        let folder = self.path("per_cpu");
+        let entries = fs::read_dir(&folder).map_err(RecordError::on("read", &folder))?;
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let mut cpus: Vec<u32> = names.filter_map(|name| name.strip_prefix("cpu")?.parse().ok()).collect();
+        cpus.sort_unstable();
+        Ok(cpus)
+    }
+
+    /// Removes the instance and gives its memory back.
+    pub(super) fn remove(mut self) -> Result<(), RecordError> {
+        self.try_remove().map_err(RecordError::on("remove the tracing instance", &self.path))
+    }
+
+    fn try_remove(&mut self) -> io::Result<()> {
+        if self.removed {
+            return Ok(());
+        }
+        let _ = fs::write(self.path("tracing_on"), "0");
+        let mut result = fs::remove_dir(&self.path);
+        // A file closed just now, by us or by somebody who looked around, can keep it busy for a moment.
+        for _ in 0..50 {
+            match &result {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    thread::sleep(Duration::from_millis(20));
+                    result = fs::remove_dir(&self.path);
+                }
+                _ => break,
+            }
+        }
+        self.removed = result.is_ok();
+        result
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // Nobody to tell: the next recording finds what could not be removed.
+        let _ = self.try_remove();
+    }
+}

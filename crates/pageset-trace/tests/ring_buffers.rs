@@ -1,0 +1,145 @@
+//! Captured ring buffers against the kernel's own rendering of them, and against damage.
+#![cfg(target_endian = "little")] // the capture is x86-64's
+
+use pageset::{CpuId, Pfn};
+use pageset_trace::record::decode::Decoder;
+use pageset_trace::record::format::{Format, PageLayout};
+use pageset_trace::record::merge::Merge;
+use pageset_trace::{Context, Event, Kind};
+use proptest::prelude::*;
+
+const CPU0: &[u8] = include_bytes!("data/ring/cpu0.raw");
+const CPU1: &[u8] = include_bytes!("data/ring/cpu1.raw");
+const KERNEL: &str = include_str!("data/ring/kernel.txt");
+
+fn decoder() -> Decoder {
+    let texts = [
+        include_str!("data/ring/print.format"),
+        include_str!("data/ring/mm_page_alloc.format"),
+        include_str!("data/ring/mm_page_free.format"),
+        include_str!("data/ring/mm_page_free_batched.format"),
+        include_str!("data/ring/mm_page_alloc_zone_locked.format"),
+        include_str!("data/ring/mm_page_pcpu_drain.format"),
+        include_str!("data/ring/mm_page_alloc_extfrag.format"),
+        include_str!("data/ring/workqueue_execute_start.format"),
+        include_str!("data/ring/mm_vmscan_kswapd_wake.format"),
+        include_str!("data/ring/mm_vmscan_kswapd_sleep.format"),
+        include_str!("data/ring/mm_vmscan_direct_reclaim_begin.format"),
+    ];
+    Decoder::new(&texts.map(|text| Format::parse(text).unwrap())).unwrap()
+}
+
+fn layout() -> PageLayout {
+    PageLayout::parse(include_str!("data/ring/header_page")).unwrap()
+}
+
+/// `trace_pipe_raw` gives a page a call; so does a slice read through a buffer of one page.
+fn merge<'a>(cpus: &[(&'a [u8], bool)]) -> Merge<&'a [u8]> {
+    let sources = cpus.iter().enumerate().map(|(cpu, &(bytes, full))| (CpuId(cpu as u32), bytes, full));
+    Merge::new(layout(), decoder(), sources).unwrap()
+}
+
+fn all(merge: &mut Merge<&[u8]>) -> Vec<Event> {
+    std::iter::from_fn(|| merge.next_event().unwrap()).collect()
+}
+
+/// An event in the words of `kernel.txt`.
+fn in_kernel_words(event: &Event) -> String {
+    let context = match event.context {
+        Context::Process => 'p',
+        Context::SoftIrq => 's',
+        Context::HardIrq => 'h',
+        Context::Nmi => 'n',
+    };
+    // The kernel rounds to the nearest microsecond.
+    let us = (event.time_ns + 500) / 1000;
+    let hex = |pfn: Pfn| format!("{:#x}", pfn.0);
+    let words = match &event.kind {
+        Kind::Alloc { pfn, order, migratetype, .. } => {
+            let pfn = pfn.map_or("0".into(), hex);
+            format!("mm_page_alloc pfn={pfn} order={order} migratetype={migratetype}")
+        }
+        Kind::Free { pfn, order } => format!("mm_page_free pfn={} order={order}", hex(*pfn)),
+        Kind::FreeBatched { pfn } => format!("mm_page_free_batched pfn={} order=0", hex(*pfn)),
+        Kind::ZoneLocked { pfn, order, migratetype, percpu_refill } => format!(
+            "mm_page_alloc_zone_locked pfn={} order={order} migratetype={migratetype} percpu_refill={}",
+            hex(*pfn),
+            u8::from(*percpu_refill)
+        ),
+        Kind::Drain { pfn, order, migratetype } => {
+            format!("mm_page_pcpu_drain pfn={} order={order} migratetype={migratetype}", hex(*pfn))
+        }
+        Kind::VmstatWork => "workqueue_execute_start function vmstat_update".into(),
+        Kind::SnapshotBegin(tag) => format!("tracing_mark_write ZB {tag}"),
+        Kind::SnapshotEnd(tag) => format!("tracing_mark_write ZE {tag}"),
+        other => format!("{other:?}"),
+    };
+    let (seconds, rest) = (us / 1_000_000, us % 1_000_000);
+    format!("{} {}{context} {seconds}.{rest:06} {words}", event.cpu.0, event.pid)
+}
+
+#[test]
+fn reads_what_the_kernel_reads() {
+    let mut merge = merge(&[(CPU0, false), (CPU1, false)]);
+    let events = all(&mut merge);
+    assert!(events.is_sorted_by_key(|event| event.time_ns));
+    let ours: Vec<String> = events.iter().map(in_kernel_words).collect();
+    let kernel: Vec<&str> = KERNEL.lines().collect();
+    for (ours, kernel) in ours.iter().zip(&kernel) {
+        assert_eq!(ours, kernel);
+    }
+    assert_eq!(ours.len(), kernel.len());
+    assert_eq!(merge.counts().skipped, 0);
+    assert_eq!(merge.counts().raw_bytes, (CPU0.len() + CPU1.len()) as u64);
+    assert!(merge.missed_pages().all(|(_, pages)| pages == 0));
+}
+
+#[test]
+fn a_full_buffer_ends_the_recording_for_all() {
+    let whole = all(&mut merge(&[(CPU0, false), (CPU1, false)]));
+    // The last page of a full buffer is not trusted, so what is left ends with the page before it.
+    let mut cut = merge(&[(CPU0, false), (&CPU1[..2 * 4096], true)]);
+    let events = all(&mut cut);
+    assert_eq!(cut.counts().cut_by, Some(CpuId(1)));
+    let trusted = all(&mut merge(&[(&[], false), (&CPU1[..4096], false)]));
+    let end = trusted.last().unwrap().time_ns;
+    assert!(events.len() > trusted.len() && events.len() < whole.len());
+    let before_end: Vec<Event> = whole.into_iter().filter(|event| event.time_ns <= end).collect();
+    assert_eq!(events, before_end);
+}
+
+#[test]
+fn marked_pages_are_counted() {
+    let mut bytes = CPU0.to_vec();
+    bytes[4096 + 8 + 3] |= 0x80; // bit 31 of the second page's commit word
+    let mut merge = merge(&[(&bytes, false)]);
+    assert!(!all(&mut merge).is_empty());
+    assert_eq!(merge.missed_pages().collect::<Vec<_>>(), [(CpuId(0), 1)]);
+}
+
+proptest! {
+    #[test]
+    fn damage_is_refused_or_read_but_never_a_panic(
+        flips in prop::collection::vec((0..CPU0.len(), any::<u8>()), 1..20),
+        length in 0..CPU0.len(),
+    ) {
+        let mut bytes = CPU0[..length].to_vec();
+        for (at, value) in flips {
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = value;
+            }
+        }
+        if let Ok(mut merge) = Merge::new(layout(), decoder(), [(CpuId(0), &bytes[..], false)]) {
+            let mut last = 0;
+            while let Ok(Some(event)) = merge.next_event() {
+                prop_assert!(event.time_ns >= last, "time goes backwards");
+                last = event.time_ns;
+            }
+        }
+    }
+
+    #[test]
+    fn any_record_is_decoded_or_passed_over(record in prop::collection::vec(any::<u8>(), 0..80)) {
+        let _ = decoder().decode(0, CpuId(0), &record);
+    }
+}
