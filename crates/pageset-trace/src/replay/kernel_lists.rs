@@ -47,7 +47,9 @@ pub(super) struct KernelLists {
     lists: Vec<List>,
     /// The list that a page is on, plus one.
     place: PageMap<u32>,
-    pub(super) unseen: Vec<Unseen>,
+    unseen: Vec<Option<Unseen>>,
+    /// For a page that is thought to be gone unseen: which of `unseen` says so, plus one.
+    doubtful: PageMap<u32>,
     /// Events that do not fit what was known: a page where it could not be.
     pub(super) surprises: u64,
 }
@@ -55,7 +57,7 @@ pub(super) struct KernelLists {
 impl KernelLists {
     pub(super) fn new(zones: usize, cpus: usize) -> Self {
         let lists = (0..zones * cpus * LISTS).map(|_| List::default()).collect();
-        KernelLists { cpus, lists, place: PageMap::new(), unseen: Vec::new(), surprises: 0 }
+        KernelLists { cpus, lists, place: PageMap::new(), unseen: Vec::new(), doubtful: PageMap::new(), surprises: 0 }
     }
 
     pub(super) fn id(&self, zone: usize, cpu: CpuId, list: usize) -> ListId {
@@ -74,6 +76,7 @@ impl KernelLists {
             list.initial = list.known.len() as u64;
         }
         self.unseen.clear();
+        self.doubtful = PageMap::new();
     }
 
     /// A freed block enters a list.
@@ -83,11 +86,11 @@ impl KernelLists {
         self.place.set(pfn, id.0 + 1);
     }
 
-    /// A refill: the list was empty, and these blocks come out in this order. Returns what was still thought to be
-    /// there, which must have gone without an event.
+    /// A refill: the list was empty, and these blocks come out in this order. What was still thought to be there
+    /// must have gone without an event.
     pub(super) fn refill(&mut self, id: ListId, blocks: &[Pfn], event: u64) {
         let gone = std::mem::take(&mut self.list(id).known);
-        self.gone(id, gone.into_iter().rev(), event);
+        gone.iter().rev().for_each(|e| self.gone(id, e.pfn, event));
         self.list(id).closed = true;
         for &pfn in blocks.iter().rev() {
             self.push(id, pfn, event);
@@ -97,7 +100,21 @@ impl KernelLists {
     /// The bulk allocation that caused a refill took its first block, without an event.
     pub(super) fn pop_unseen(&mut self, id: ListId, pfn: Pfn, event: u64) {
         self.forget(pfn);
-        self.unseen.push(Unseen { event, list: id, pfn });
+        self.gone(id, pfn, event);
+    }
+
+    /// Blocks that were taken without an event, as far as nothing has shown otherwise.
+    pub(super) fn unseen(&self) -> impl Iterator<Item = Unseen> {
+        self.unseen.iter().flatten().copied()
+    }
+
+    /// A block shows that it was not gone: two events came in another order than what they tell of.
+    fn was_there(&mut self, pfn: Pfn) -> bool {
+        let number = self.doubtful.take(pfn);
+        if number > 0 {
+            self.unseen[number as usize - 1] = None;
+        }
+        number > 0
     }
 
     /// An allocation took this block from a list. Everything above it must have gone before.
@@ -109,12 +126,13 @@ impl KernelLists {
                 let above = list.known.split_off(at + 1);
                 list.known.pop_back();
                 self.place.set(pfn, 0);
-                self.gone(id, above.into_iter().rev(), event);
+                above.iter().rev().for_each(|e| self.gone(id, e.pfn, event));
             }
+            0 if self.was_there(pfn) => {}
             0 if !self.list(id).closed => {
                 // From before the start: all that is known lies above it.
                 let above = std::mem::take(&mut self.list(id).known);
-                self.gone(id, above.into_iter().rev(), event);
+                above.iter().rev().for_each(|e| self.gone(id, e.pfn, event));
                 self.list(id).initial += 1;
             }
             0 => self.surprises += 1,
@@ -130,7 +148,8 @@ impl KernelLists {
     pub(super) fn drain(&mut self, id: ListId, pfn: Pfn) -> ListId {
         match self.place.get(pfn) {
             0 => {
-                if self.list(id).closed {
+                if self.was_there(pfn) {
+                } else if self.list(id).closed {
                     self.surprises += 1;
                 } else {
                     self.list(id).initial += 1;
@@ -145,18 +164,19 @@ impl KernelLists {
     }
 
     /// A block is freed. If it was thought to be on a list, it was taken without an event while it was on top,
-    /// before the next block was put over it; true then.
+    /// before the next block was put over it. True where it was taken without an event, now or as known before.
     pub(super) fn freed_again(&mut self, pfn: Pfn, event: u64) -> bool {
         let place = self.place.get(pfn);
         if place == 0 {
-            return false;
+            // It was gone indeed, if it was thought to be.
+            return self.doubtful.take(pfn) > 0;
         }
         let id = ListId(place - 1);
         let known = &self.list(id).known;
         let at = known.iter().rposition(|e| e.pfn == pfn);
         let covered = at.and_then(|at| known.get(at + 1)).map_or(event, |above| above.since);
         self.forget(pfn);
-        self.unseen.push(Unseen { event: covered, list: id, pfn });
+        self.unseen.push(Some(Unseen { event: covered, list: id, pfn }));
         true
     }
 
@@ -166,6 +186,7 @@ impl KernelLists {
             self.forget(pfn);
             self.surprises += 1;
         }
+        self.was_there(pfn);
     }
 
     fn list(&mut self, id: ListId) -> &mut List {
@@ -185,11 +206,11 @@ impl KernelLists {
         }
     }
 
-    fn gone(&mut self, id: ListId, blocks: impl Iterator<Item = Entry>, event: u64) {
-        for Entry { pfn, .. } in blocks {
-            self.place.set(pfn, 0);
-            self.unseen.push(Unseen { event, list: id, pfn });
-        }
+    /// A block is thought to be taken unseen.
+    fn gone(&mut self, id: ListId, pfn: Pfn, event: u64) {
+        self.place.set(pfn, 0);
+        self.unseen.push(Some(Unseen { event, list: id, pfn }));
+        self.doubtful.set(pfn, self.unseen.len() as u32);
     }
 
     /// What each list held at the start, in blocks, given the pages that a pageset held in all: what no event

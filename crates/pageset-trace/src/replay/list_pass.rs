@@ -75,8 +75,6 @@ pub(super) struct ListPass<'s> {
     live: BlockMap<u32>,
     began: bool,
     ended: bool,
-    /// How many of the lists' unseen blocks are in `live`.
-    unseen: usize,
     found: Found,
 }
 
@@ -93,7 +91,6 @@ impl<'s> ListPass<'s> {
             live: BlockMap::new(),
             began: false,
             ended: false,
-            unseen: 0,
             found: Found {
                 lists: KernelLists::new(setting.zones.len(), setting.cpus.len()),
                 kernel: Moves::default(),
@@ -109,7 +106,6 @@ impl<'s> ListPass<'s> {
             self.began = true;
             self.found.lists.begin();
             self.live = BlockMap::new();
-            self.unseen = 0;
         }
         if state == State::After && !self.ended {
             self.ended = true;
@@ -155,7 +151,6 @@ impl<'s> ListPass<'s> {
             }
         }
         self.place += u64::from(event.kind.is_input());
-        self.note_unseen();
     }
 
     fn other(&mut self, notes: &mut Notes, index: u64, event: &Event) {
@@ -268,7 +263,6 @@ impl<'s> ListPass<'s> {
     fn freed(&mut self, index: u64, pfn: Pfn, order: Order, number: usize) {
         if self.found.lists.freed_again(pfn, index) {
             // It was taken unseen and is free again: nothing to remember.
-            self.unseen += 1;
             return;
         }
         let known = self.live.free(pfn, order, |_, _, _| {}, |_, _| 0);
@@ -312,20 +306,6 @@ impl<'s> ListPass<'s> {
         }
     }
 
-    fn has_unseen(&self) -> bool {
-        self.found.lists.unseen.len() > self.unseen
-    }
-
-    /// Blocks that turned out to be taken without an event are in use from then on.
-    fn note_unseen(&mut self) {
-        while self.has_unseen() {
-            let unseen = self.found.lists.unseen[self.unseen];
-            let (_, _, list) = self.found.lists.parts(unseen.list);
-            self.live.insert(unseen.pfn, order_of(list), 0);
-            self.unseen += 1;
-        }
-    }
-
     fn zone_of(&self, notes: &mut Notes, pfn: Pfn) -> Option<usize> {
         let zone = self.setting.zone_of(pfn);
         notes.foreign += u64::from(zone.is_none() && self.began);
@@ -348,13 +328,13 @@ impl<'s> ListPass<'s> {
             self.close_all(notes);
         }
         let Found { lists, taken, .. } = &mut self.found;
-        for unseen in &lists.unseen {
+        for unseen in lists.unseen() {
             let (zone, cpu, list) = lists.parts(unseen.list);
             let order = order_of(list);
             let migratetype = list_type(list);
             taken.push(Taken { event: unseen.event, zone, cpu, pfn: unseen.pfn, order, migratetype, shown: None });
         }
-        notes.bulk_allocs = lists.unseen.len() as u64;
+        notes.bulk_allocs = lists.unseen().count() as u64;
         notes.surprises = lists.surprises;
         // Stable: what was found out in order at one event stays in order.
         taken.sort_by_key(|t| t.event);
