@@ -4,7 +4,9 @@
 //! prints its result on standard output and progress and warnings on standard error; only this file ends the process.
 
 mod error;
+mod output;
 mod record_cmd;
+mod trace_cmd;
 
 use std::process::ExitCode;
 
@@ -27,11 +29,13 @@ struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Record(record_cmd::Args),
+    Trace(trace_cmd::Args),
 }
 
 fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Record(args) => record_cmd::run(args),
+        Command::Trace(args) => trace_cmd::run(args),
     }
 }
 

@@ -1,6 +1,9 @@
 //! What machine a recording was made on, and what was lost while it was made.
 
+use pageset::Order;
 use serde::{Deserialize, Serialize};
+
+use crate::limits::MAX_CPUS;
 
 /// The machine, the kernel and the circumstances of a recording.
 ///
@@ -80,6 +83,22 @@ impl Facts {
     pub const DEFAULT_PAGE_SIZE: u32 = 4096;
     /// Pageblock order when a recording does not say. Source: `linux-page-allocator.md` 9.
     pub const DEFAULT_PAGEBLOCK_ORDER: u8 = 9;
+
+    /// Checks that the numbers are such as a machine can have: what is wrong, and what is allowed.
+    pub(crate) fn check(&self) -> Result<(), (String, String)> {
+        let most = Order::MAX.get();
+        if !self.page_size.is_power_of_two() {
+            return Err((format!("pages of {} bytes", self.page_size), "a power of two".to_owned()));
+        }
+        if self.pageblock_order > most {
+            return Err((format!("pageblocks of order {}", self.pageblock_order), format!("orders from 0 to {most}")));
+        }
+        let cpus = self.caches.iter().map(|cache| cache.cpu).chain(self.loss.iter().map(|loss| loss.cpu));
+        if self.cpus > MAX_CPUS || cpus.max().is_some_and(|cpu| cpu >= MAX_CPUS) {
+            return Err(("too many CPUs".to_owned(), format!("{MAX_CPUS} CPUs, numbered from 0")));
+        }
+        Ok(())
+    }
 
     /// Whether events were lost on any CPU.
     #[must_use]

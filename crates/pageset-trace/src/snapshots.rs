@@ -1,6 +1,7 @@
 //! The texts that were read from `/proc` while a recording was made, and what they say.
 
 use std::collections::{BTreeSet, HashSet};
+use std::io;
 
 use crate::error::{Place, TraceError};
 use crate::facts::{Facts, Loss};
@@ -13,6 +14,9 @@ pub const MAX_SNAPSHOT_BYTES: u64 = 256 << 20;
 
 /// The section of the text form that carries [`Facts`] as JSON, so that nothing is lost when our own form is exported.
 pub(crate) const FACTS_TAG: &str = "facts";
+
+/// What a heading of the text form's snapshots starts with; the tag follows.
+const HEADING: &str = "=== ";
 
 /// The snapshots of a recording, each kind in the order in which they were taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +44,37 @@ impl Snapshots {
         self.zoneinfo.iter().find(|(t, _)| t == tag).map(|(_, info)| info)
     }
 
+    /// Writes the text form's snapshots: sections headed `=== TAG`, and a first one with the facts as JSON. A text that
+    /// does not end in a newline gets one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output; [`io::ErrorKind::InvalidInput`] for a text that has a line like a heading.
+    pub fn write_text(&self, facts: &Facts, mut out: impl io::Write) -> io::Result<()> {
+        writeln!(out, "{HEADING}{FACTS_TAG}\n{}", serde_json::to_string(facts)?)?;
+        for (tag, text) in &self.texts {
+            if text.lines().any(|line| line.starts_with(HEADING)) {
+                let what = format!("the snapshot {tag} has a line like a heading");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+            }
+            let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+            write!(out, "{HEADING}{tag}\n{text}{end}")?;
+        }
+        Ok(())
+    }
+
+    /// The zoneinfo from which a replay starts: the last before the command ran (`init`), or the first there is.
+    #[must_use]
+    pub fn start(&self) -> Option<&(String, Zoneinfo)> {
+        self.zoneinfo.iter().rfind(|(tag, _)| tag.starts_with("init")).or(self.zoneinfo.first())
+    }
+
+    /// The zoneinfo at which a replay ends: the first after the command ran (`fini`), or the last there is.
+    #[must_use]
+    pub fn end(&self) -> Option<&(String, Zoneinfo)> {
+        self.zoneinfo.iter().find(|(tag, _)| tag.starts_with("fini")).or(self.zoneinfo.last())
+    }
+
     /// Reads the text form's snapshots: sections headed `=== tag`. A section that holds [`Facts`] is put into the second.
     pub(crate) fn parse(text: &str) -> Result<(Snapshots, Option<Facts>), TraceError> {
         let (mut collector, mut facts) = (Collector::default(), None);
@@ -50,12 +85,12 @@ impl Snapshots {
         let mut line = 1;
         while !rest.is_empty() {
             let (head, body) = rest.split_once('\n').unwrap_or((rest, ""));
-            let Some(tag) = head.strip_prefix("=== ") else {
+            let Some(tag) = head.strip_prefix(HEADING) else {
                 let what = format!("{} heads no snapshot", quoted(head));
                 return Err(TraceError::damaged(Place::Line(line), what).allowed("`=== TAG`"));
             };
             // A heading is at the start of a line, and the line before ends in a newline.
-            let end = if body.starts_with("=== ") { 0 } else { body.find("\n=== ").map_or(body.len(), |at| at + 1) };
+            let end = if body.starts_with(HEADING) { 0 } else { body.find("\n=== ").map_or(body.len(), |at| at + 1) };
             let (section, after) = body.split_at(end);
             if tag == FACTS_TAG {
                 let read = serde_json::from_str(section).map_err(|e| {
@@ -101,9 +136,10 @@ pub(crate) struct Collector {
 impl Collector {
     /// Adds a text.
     pub(crate) fn add(&mut self, tag: &str, text: String) -> Result<(), TraceError> {
-        let place = |line| Place::Snapshot { tag: quoted(tag), line };
+        let place = |line| Place::Snapshot { tag: tag.to_owned(), line };
         if limits::tag(tag.as_bytes()).is_none() {
-            return Err(TraceError::damaged(place(1), "the tag is not allowed").allowed(TAG_ALLOWED));
+            let place = Place::Snapshot { tag: quoted(tag), line: 1 };
+            return Err(TraceError::damaged(place, "the tag is not allowed").allowed(TAG_ALLOWED));
         }
         if !self.tags.insert(tag.to_owned()) {
             return Err(TraceError::damaged(place(1), "the tag stands twice").allowed("each tag once"));
@@ -169,7 +205,8 @@ fn losses(text: &str) -> Result<Vec<Loss>, TraceError> {
         if !["overrun", "commit overrun", "dropped events"].contains(&name) {
             continue;
         }
-        let value = value.trim().parse().map_err(|_| wrong(format!("{name} {} is not a number", quoted(value))))?;
+        let value = value.trim();
+        let value = value.parse().map_err(|_| wrong(format!("{name} {} is not a number", quoted(value))))?;
         let loss = all.last_mut().ok_or_else(|| wrong(format!("{name} before any `entries`")))?;
         *match name {
             "overrun" => &mut loss.overrun,

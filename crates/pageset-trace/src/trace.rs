@@ -86,6 +86,10 @@ impl Trace {
     pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Trace, TraceError> {
         let source = Source::open(path)?;
         let trace = Self::of_source(path, source, options).map_err(|e| e.in_file(path))?;
+        trace.facts.check().map_err(|(what, allowed)| {
+            let what = format!("the facts of the machine are wrong: {what}");
+            TraceError::damaged(Place::WholeFile, what).allowed(allowed).in_file(path)
+        })?;
         if trace.snapshots.zoneinfo.is_empty() && !options.without_snapshots {
             return Err(TraceError::missing_snapshots("the recording has no zoneinfo")
                 .allowed("at least the zoneinfo of its start, which a replay needs")
@@ -127,17 +131,13 @@ impl Trace {
         };
         let (snapshots, facts) = match &beside {
             Some(path) => read_snapshots(path).map_err(|e| e.in_file(path))?,
-            None if options.without_snapshots => (Snapshots::default(), None),
+            None if options.without_snapshots => (Snapshots::default(), Facts::default()),
             None => {
                 let wanted = snapshots_beside(path);
                 let wanted = wanted.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(" or ");
                 let wanted = if wanted.is_empty() { "snapshots, named by an option".to_owned() } else { wanted };
                 return Err(TraceError::missing_snapshots("there are no snapshots beside the events").allowed(wanted));
             }
-        };
-        let facts = match facts {
-            Some(facts) => facts,
-            None => snapshots.facts()?,
         };
         let (name, form, path) = (name_of(path), Form::Text, path.to_owned());
         Ok(Trace { name, path, form, source, facts, snapshots, body: Body::Text { compressed } })
@@ -314,8 +314,11 @@ fn decompressed(cursor: Cursor) -> Result<zstd::Decoder<'static, BufReader<Curso
 }
 
 /// Reads a file of snapshots, compressed or not.
-fn read_snapshots(path: &Path) -> Result<(Snapshots, Option<Facts>), TraceError> {
-    Snapshots::parse(&read_text(path)?)
+/// The facts are those that stand in it, or what the snapshots tell.
+fn read_snapshots(path: &Path) -> Result<(Snapshots, Facts), TraceError> {
+    let (snapshots, facts) = Snapshots::parse(&read_text(path)?)?;
+    let facts = facts.map_or_else(|| snapshots.facts(), Ok)?;
+    Ok((snapshots, facts))
 }
 
 /// Reads a whole text, compressed or not.

@@ -326,6 +326,22 @@ fn hostile_files_with_right_checksums() {
     }
 }
 
+#[test]
+fn facts_that_no_machine_has() {
+    let loss = |cpu| vec![Loss { cpu, ..Loss::default() }];
+    let rows = [
+        (Facts { page_size: 0, ..Facts::default() }, "pages of 0 bytes"),
+        (Facts { page_size: 4095, ..Facts::default() }, "pages of 4095 bytes"),
+        (Facts { pageblock_order: 11, ..Facts::default() }, "pageblocks of order 11; allowed: orders from 0 to 10"),
+        (Facts { cpus: 65_537, ..Facts::default() }, "too many CPUs"),
+        (Facts { loss: loss(65_536), ..Facts::default() }, "too many CPUs"),
+    ];
+    for (facts, what) in rows {
+        let error = read(&written(&facts, &[], [])).unwrap_err();
+        assert!(error.kind() == ErrorKind::Damaged && error.to_string().contains(what), "{error}");
+    }
+}
+
 fn any_kind() -> impl Strategy<Value = Kind> {
     let order = || (0u8..=10).prop_map(|n| Order::new(n).unwrap());
     let pfn = || (0u64..1 << 52).prop_map(Pfn);

@@ -1,0 +1,70 @@
+//! Files that appear under their name only when they are whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+/// Where a result is written; `-` is standard output.
+pub(crate) enum Output {
+    Stdout(io::Stdout),
+    /// A pipe or a device: written to directly.
+    Direct(File),
+    /// A file beside its final place, removed again unless it is committed.
+    Replace(NamedTempFile, PathBuf),
+}
+
+impl Output {
+    /// Opens `path`. A file of that name stays as it is until [`Output::commit`].
+    pub(crate) fn create(path: &Path) -> io::Result<Output> {
+        if path.as_os_str() == "-" {
+            return Ok(Output::Stdout(io::stdout()));
+        }
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        match fs::metadata(path) {
+            Ok(found) if !found.is_file() => {
+                Ok(Output::Direct(OpenOptions::new().write(true).open(path).map_err(named)?))
+            }
+            _ => {
+                // What a link points to is replaced, not the link.
+                let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+                let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                let mut builder = tempfile::Builder::new();
+                // As any program's output: what the umask leaves of rw-rw-rw-.
+                builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+                Ok(Output::Replace(builder.tempfile_in(folder).map_err(named)?, path))
+            }
+        }
+    }
+
+    /// Puts the file under its name.
+    pub(crate) fn commit(self) -> io::Result<()> {
+        match self {
+            Output::Stdout(mut out) => out.flush(),
+            Output::Direct(_) => Ok(()),
+            Output::Replace(file, path) => match file.persist(&path) {
+                Ok(_) => Ok(()),
+                Err(e) => Err(io::Error::new(e.error.kind(), format!("{}: {}", path.display(), e.error))),
+            },
+        }
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Output::Stdout(out) => out.write(bytes),
+            Output::Direct(file) => file.write(bytes),
+            Output::Replace(file, _) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Output::Stdout(out) => out.flush(),
+            Output::Direct(file) => file.flush(),
+            Output::Replace(file, _) => file.flush(),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `pageset trace`: looks at recordings and turns one form into another.
+
+mod convert;
+mod info;
+
+use std::path::{Path, PathBuf};
+
+use pageset_trace::{OpenOptions, Trace};
+
+use crate::error::{Exit, Failure};
+
+/// Look at a recording, or turn one form into another
+///
+/// Every command takes any form, found out by content: our own (.pstrace), the text form (NAME.events.zst with
+/// NAME.snap.zst beside it), and a perf.data (with FILE.zoneinfo beside it).
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Info(info::Args),
+    Import(convert::ImportArgs),
+    Export(convert::ExportArgs),
+}
+
+/// The recording and what lies beside it.
+#[derive(clap::Args)]
+struct Input {
+    /// The recording; `-` is standard input
+    file: PathBuf,
+
+    /// A copy of /proc/zoneinfo from the recording's start, for a perf.data
+    #[arg(long, value_name = "FILE")]
+    zoneinfo: Option<PathBuf>,
+
+    /// The snapshots of a text form, where they are not beside it
+    #[arg(long, value_name = "FILE")]
+    snapshots: Option<PathBuf>,
+}
+
+impl Input {
+    /// Opens the recording; one without zoneinfo only if `without_snapshots`.
+    fn open(&self, without_snapshots: bool) -> Result<Trace, Failure> {
+        let (zoneinfo, snapshots) = (self.zoneinfo.clone(), self.snapshots.clone());
+        Ok(Trace::open_with(&self.file, &OpenOptions { zoneinfo, snapshots, without_snapshots })?)
+    }
+}
+
+/// Runs `pageset trace`.
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    match args.command {
+        Command::Info(args) => info::run(args),
+        Command::Import(args) => convert::import(args),
+        Command::Export(args) => convert::export(args),
+    }
+}
+
+/// Whether `path` is standard input or output.
+fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
