@@ -32,13 +32,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             );
             if std::env::var("DUMP").is_ok() {
                 for (k, r) in replay.kernel().refills.iter().zip(&out.moves.refills).take(40) {
-                    println!("      K {} z{} {:?} {}   R {} z{} {:?} {}", k.place, k.zone, k.cpu, k.pages, r.place, r.zone, r.cpu, r.pages);
+                    println!(
+                        "      K {} z{} {:?} {}   R {} z{} {:?} {}",
+                        k.place, k.zone, k.cpu, k.pages, r.place, r.zone, r.cpu, r.pages
+                    );
                 }
             }
             println!(
                 "    {:?} locks {} held {} failed {} below_min {} unseen {} lost {} refused {} mark {} in {:?}, {:.2} M events/s",
-                t, out.zone_lock_acquisitions, out.held_pages_max, out.failed, out.below_min, out.unseen_allocs,
-                out.lost_frees, out.refused_frees, out.near_mark, took,
+                t,
+                out.zone_lock_acquisitions,
+                out.held_pages_max,
+                out.failed,
+                out.below_min,
+                out.unseen_allocs,
+                out.lost_frees,
+                out.refused_frees,
+                out.near_mark,
+                took,
                 replay.notes().events as f64 / took.as_secs_f64() / 1e6
             );
         }

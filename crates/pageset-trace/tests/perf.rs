@@ -73,6 +73,7 @@ fn a_whole_recording_with_zoneinfo_beside_it() {
     let facts = trace.facts();
     assert_eq!((facts.kernel_release.as_deref(), facts.cpus, facts.nodes), (Some("6.18.44"), 2, 1));
     assert_eq!((facts.page_size, facts.clock.as_str(), facts.lost_events()), (4096, "perf", false));
+    assert_eq!(facts.loss.len(), 2, "nothing lost is known of each CPU");
     assert_eq!(facts.command[..2], ["perf", "record"]);
     assert_eq!(trace.snapshots().zoneinfo.len(), 1);
     assert!(trace.snapshots().zoneinfo_of("init0").is_some());

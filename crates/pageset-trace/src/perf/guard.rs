@@ -8,6 +8,7 @@ use linux_perf_data::linux_perf_event_reader::{CommonData, RawData, RecordParseI
 use super::Bytes;
 use crate::error::{Place, TraceError};
 use crate::facts::Loss;
+use crate::limits::MAX_CPUS;
 use crate::source::Source;
 
 /// Bytes of the file's header.
@@ -120,17 +121,22 @@ mod record_type {
     pub(super) const COMPRESSED2: u32 = 83;
 }
 
-/// Goes over all records: checks their sizes and counts what was lost, by CPU.
+/// Goes over all records: checks their sizes and counts what was lost on each of `cpus` CPUs.
 ///
 /// Two counts tell of the same losses: LOST records, made as soon as there is room again, by CPU; and from perf 6.1 on
 /// LOST_SAMPLES at the end, which also tell what was lost last, but not on which CPU. What they tell more counts for
 /// CPU 0. A throttled event lost some, nobody knows how many: it counts as one.
-pub(super) fn records(source: &Source, records: Records, info: &RecordParseInfo) -> Result<Vec<Loss>, TraceError> {
+pub(super) fn records(
+    source: &Source,
+    records: Records,
+    info: &RecordParseInfo,
+    cpus: u32,
+) -> Result<Vec<Loss>, TraceError> {
     let Part { offset, size } = records.0;
     let end = offset + size;
     let mut input = BufReader::with_capacity(256 << 10, source.at(offset));
     let mut at = offset;
-    let mut lost = BTreeMap::<u32, u64>::new();
+    let mut lost: BTreeMap<u32, u64> = (0..cpus.min(MAX_CPUS)).map(|cpu| (cpu, 0)).collect();
     let mut lost_samples = 0u64;
     let mut body = Vec::new();
     while at < end {

@@ -46,11 +46,12 @@ pub(crate) fn open(source: &Source) -> Result<Opened, TraceError> {
     // All events have the same layout of what follows a record that is no sample, or the reader refuses the file.
     let info = perf_file.event_attributes().first().map(|a| RecordParseInfo::new(&a.attr, perf_file.endian()));
     let info = info.ok_or_else(|| no_events("the file has no events"))?;
-    let loss = guard::records(source, records, &info)?;
+    let cpus = perf_file.nr_cpus().ok().flatten().map_or(0, |cpus| cpus.nr_cpus_online);
+    let loss = guard::records(source, records, &info, cpus)?;
     let text = |value: Result<Option<&str>, Error>| value.ok().flatten().map(str::to_owned);
     let facts = Facts {
         kernel_release: text(perf_file.os_release()),
-        cpus: perf_file.nr_cpus().ok().flatten().map_or(0, |cpus| cpus.nr_cpus_online),
+        cpus,
         page_size: data.page_size,
         command: perf_file.cmdline().ok().flatten().unwrap_or_default().into_iter().map(str::to_owned).collect(),
         clock: "perf".to_owned(),

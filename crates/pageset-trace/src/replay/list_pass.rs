@@ -251,7 +251,16 @@ impl<'s> ListPass<'s> {
         self.found.factors.entry((run.zone, cpu)).or_insert((run.event, exact.or(factor).unwrap_or(0)));
     }
 
-    fn alloc(&mut self, notes: &mut Notes, index: u64, cpu: CpuId, pfn: Pfn, order: Order, migratetype: u8, direct: bool) {
+    fn alloc(
+        &mut self,
+        notes: &mut Notes,
+        index: u64,
+        cpu: CpuId,
+        pfn: Pfn,
+        order: Order,
+        migratetype: u8,
+        direct: bool,
+    ) {
         let Some(zone) = self.zone_of(notes, pfn) else { return };
         let Some(list) = self.tuning.lists.list(order, ordinary(migratetype)) else { return };
         if !direct {

@@ -93,10 +93,14 @@ impl Plan<'_> {
             (&self.survey.earlier_by_input, &by_count)
         };
         let plans = Plans::new(setting, earlier, initial);
-        let states = || std::iter::once(setting.zones.iter().map(|z| &z.start).collect::<Vec<_>>())
-            .chain(setting.later.iter().map(|(_, states)| states.iter().collect()));
+        let states = || {
+            std::iter::once(setting.zones.iter().map(|z| &z.start).collect::<Vec<_>>())
+                .chain(setting.later.iter().map(|(_, states)| states.iter().collect()))
+        };
         let limits: Vec<u32> = (0..setting.zones.len())
-            .map(|zone| states().map(|s| self.bounds(zone, s[zone])).map(|b| b.high_max.max(4 * b.batch)).max().unwrap_or(0))
+            .map(|zone| {
+                states().map(|s| self.bounds(zone, s[zone])).map(|b| b.high_max.max(4 * b.batch)).max().unwrap_or(0)
+            })
             .collect();
         let held: u64 = initial.iter().flatten().map(world::pages_of).max().unwrap_or(0);
         let capacity = limits.iter().copied().max().unwrap_or(0).max(u32::try_from(held).unwrap_or(0));
@@ -106,7 +110,12 @@ impl Plan<'_> {
             .zones
             .iter()
             .zip(&ranges)
-            .map(|(z, (span, online))| ZoneSpec { node: z.node, kind: z.kind, span: *span, ranges: std::slice::from_ref(online) })
+            .map(|(z, (span, online))| ZoneSpec {
+                node: z.node,
+                kind: z.kind,
+                span: *span,
+                ranges: std::slice::from_ref(online),
+            })
             .collect();
         let config = world::config(setting, self.tuning(), &specs, capacity);
         let metadata = OwnedMetadata::new(&config)?;
