@@ -17,6 +17,7 @@
 //! | `setup` | which events, which clock, how large the buffers |
 //! | `machine`, `snapshot` | what is written down beside the events |
 //! | `signals`, `launch`, `output` | being interrupted, the command, the file |
+//! | `readout` | reading the ring buffers out into the file |
 //! | `session` | one recording from begin to end |
 
 pub mod decode;
@@ -26,6 +27,7 @@ mod launch;
 mod machine;
 pub mod merge;
 mod output;
+mod readout;
 pub mod ring;
 mod session;
 mod setup;

@@ -20,6 +20,8 @@ const MAX_ROOM: usize = 128 << 20;
 struct Taken {
     tag: String,
     text: Range<usize>,
+    /// When it was there, on the clock `mono`.
+    end_ns: u64,
 }
 
 /// Takes zoneinfo snapshots while recording. It asks for no memory and opens no file after it is made, since both
@@ -41,8 +43,6 @@ pub(super) struct Snapshots {
 impl Snapshots {
     /// The tag of the snapshots taken meanwhile, before their number.
     const MID: &str = "mid";
-    /// The tag of the snapshots taken at the end, before their number.
-    pub(super) const FINI: &str = "fini";
 
     /// Snapshots whose markers go to `trace_marker`.
     pub(super) fn new(trace_marker: &Path) -> Result<Self, RecordError> {
@@ -92,7 +92,7 @@ impl Snapshots {
             let start = self.used;
             self.read_zoneinfo()?;
             mark(&self.marker, &mut self.line, "ZE", tag)?;
-            self.taken.push(Taken { tag: tag.to_string(), text: start..self.used });
+            self.taken.push(Taken { tag: tag.to_string(), text: start..self.used, end_ns: now_ns() });
             Ok(())
         })();
         result.map_err(failed)
@@ -156,6 +156,12 @@ impl Snapshots {
     }
 }
 
+/// The time on the clock that the trace clock `mono` reads as well.
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
 /// The snapshots of a recording that has ended.
 #[derive(Debug)]
 pub(super) struct Texts {
@@ -174,6 +180,11 @@ impl Texts {
     /// Whether the snapshot `tag` was kept.
     pub(super) fn has(&self, tag: &str) -> bool {
         self.taken.iter().any(|taken| taken.tag == tag)
+    }
+
+    /// Forgets the snapshots that ended at `end_ns` or later.
+    pub(super) fn cut(&mut self, end_ns: u64) {
+        self.taken.retain(|taken| taken.end_ns < end_ns);
     }
 }
 
@@ -210,6 +221,9 @@ mod tests {
         assert_eq!(tags[tags.len() - 2..], ["fini0", "fini1"]);
         assert!(texts.iter().all(|(_, text)| text.starts_with("Node 0")), "a text was moved wrongly");
         assert!(texts.has("mid0") && !texts.has("mid1"));
+        let mut cut = texts;
+        cut.cut(cut.taken[3].end_ns);
+        assert!(cut.has("init2") && !cut.has("mid0") && !cut.has("fini0"));
         assert!(fs::read_to_string(&marker).unwrap().starts_with("ZB init0ZE init0ZB init1"));
         fs::remove_file(marker).unwrap();
     }
