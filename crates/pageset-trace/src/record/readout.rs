@@ -11,7 +11,8 @@ use pageset::CpuId;
 use super::error::RecordError;
 use super::merge::{Merge, MergeCounts, copy_full};
 use super::output::Output;
-use super::session::{Note, OUTER_TEXTS, SNAPSHOT_INTERVAL, Summary};
+use super::proctext::OUTER_TEXTS;
+use super::session::{Note, SNAPSHOT_INTERVAL, Summary};
 use super::setup::{Prepared, RingStats};
 use super::signals::Signals;
 use super::snapshot::Texts;
@@ -66,8 +67,8 @@ impl Rings {
 /// Everything but the events, which are still in the ring buffers.
 pub(super) struct Recording {
     pub(super) facts: Facts,
-    pub(super) before: [String; 3],
-    pub(super) after: [String; 3],
+    pub(super) before: Vec<String>,
+    pub(super) after: Vec<String>,
     pub(super) texts: Texts,
     pub(super) rings: Rings,
 }

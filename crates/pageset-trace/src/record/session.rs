@@ -11,8 +11,9 @@ use signal_hook::consts::SIGTERM;
 use super::error::RecordError;
 use super::launch::{self, Running};
 use super::output::{Destination, Output};
+use super::proctext::OuterTexts;
 use super::readout::{Recording, Rings};
-use super::setup::{self, read_text};
+use super::setup;
 use super::signals::{Signal, Signals};
 use super::snapshot::Snapshots;
 use super::tracefs::{Instance, Tracefs};
@@ -21,9 +22,6 @@ use crate::facts::Loss;
 
 /// Time between two snapshots. Source: `trace-replay.md` 3 i and 4.
 pub(super) const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(100);
-/// Texts taken before (`.0`) and after (`.1`) the recording.
-pub(super) const OUTER_TEXTS: [(&str, &str); 3] =
-    [("buddyinfo", "/proc/buddyinfo"), ("pagetypeinfo", "/proc/pagetypeinfo"), ("vmstat", "/proc/vmstat")];
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -121,6 +119,9 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     let prepared = setup::prepare(&tracefs, &instance, buffer_bytes, &mut |warning| note(Note::Warning(warning)))?;
     let mut command = Running::start(&options.launcher, &options.command, stdout_for(&options.output)?)?;
     let mut snapshots = Snapshots::new(&instance.path("trace_marker"))?;
+    snapshots.warm_up()?;
+    let (before, after) = (OuterTexts::prepare()?, OuterTexts::prepare()?);
+    // From here on as little as possible asks for memory: emptied lists fill again with the first page asked for.
     if options.empty_lists {
         note(Note::Phase(Phase::EmptyingLists));
         sysctl::empty_lists(|| signals.check().is_some())?;
@@ -128,12 +129,12 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     interrupted_before(&mut signals)?;
     note(Note::Phase(Phase::Recording));
 
-    let before = outer_texts()?;
+    let before = before.take()?;
     let live = run(&instance, &mut command, &mut snapshots, &mut signals);
     // Whatever went wrong, the tracing ends before anything else is done.
     instance.write("tracing_on", "0")?;
     live?;
-    let after = outer_texts()?;
+    let after = after.take()?;
     let texts = snapshots.finish();
     let interrupted = signals.first();
     let status = end_command(&mut command, interrupted, &mut signals)?;
@@ -192,11 +193,6 @@ fn words(command: &[OsString]) -> Vec<String> {
     command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-fn outer_texts() -> Result<[String; 3], RecordError> {
-    let [(_, buddyinfo), (_, pagetypeinfo), (_, vmstat)] = OUTER_TEXTS;
-    Ok([read_text(buddyinfo)?, read_text(pagetypeinfo)?, read_text(vmstat)?])
-}
-
 /// The part that is recorded: as little as possible happens here beside the command.
 fn run(
     instance: &Instance,
@@ -204,7 +200,6 @@ fn run(
     snapshots: &mut Snapshots,
     signals: &mut Signals,
 ) -> Result<(), RecordError> {
-    snapshots.warm_up()?;
     instance.write("tracing_on", "1")?;
     for number in 0..3 {
         snapshots.take(format_args!("init{number}"))?;

@@ -1,12 +1,12 @@
 //! Snapshots of `/proc`, read between two markers of the recording into memory that is there beforehand.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use super::error::RecordError;
+use super::proctext::{ProcText, room};
 
 /// Room for snapshots, in bytes, where zoneinfo is small: 5 minutes of 10 a second of a small machine.
 const ROOM: usize = 16 << 20;
@@ -28,7 +28,7 @@ struct Taken {
 /// would show in the recording.
 #[derive(Debug)]
 pub(super) struct Snapshots {
-    zoneinfo: File,
+    zoneinfo: ProcText,
     marker: File,
     room: Vec<u8>,
     used: usize,
@@ -46,18 +46,17 @@ impl Snapshots {
 
     /// Snapshots whose markers go to `trace_marker`.
     pub(super) fn new(trace_marker: &Path) -> Result<Self, RecordError> {
-        let zoneinfo = Path::new("/proc/zoneinfo");
-        let size = fs::read(zoneinfo).map_err(RecordError::on("read", zoneinfo))?.len();
-        let room = size.saturating_mul(ROOM_SNAPSHOTS).clamp(ROOM, MAX_ROOM);
+        let zoneinfo = ProcText::open("/proc/zoneinfo")?;
+        let size = zoneinfo.length()?;
+        let bytes = size.saturating_mul(ROOM_SNAPSHOTS).clamp(ROOM, MAX_ROOM);
         let marker =
             OpenOptions::new().write(true).open(trace_marker).map_err(RecordError::on("open", trace_marker))?;
         Ok(Snapshots {
-            zoneinfo: File::open(zoneinfo).map_err(RecordError::on("open", zoneinfo))?,
+            zoneinfo,
             marker,
-            // Ones, not zeroes: only a page that is written is there.
-            room: vec![1; room],
+            room: room(bytes),
             used: 0,
-            taken: Vec::with_capacity(room / size.max(1) + 16),
+            taken: Vec::with_capacity(bytes / size.max(1) + 16),
             stride: 1,
             asked: 0,
             next_mid: 0,
@@ -68,34 +67,31 @@ impl Snapshots {
     /// Reads zoneinfo once, without markers, so that the kernel has its buffer for it.
     pub(super) fn warm_up(&mut self) -> Result<(), RecordError> {
         let used = self.used;
-        self.read_zoneinfo().map_err(RecordError::on("read", Path::new("/proc/zoneinfo")))?;
+        self.read_zoneinfo()?;
         self.used = used;
         Ok(())
     }
 
     /// A snapshot under `tag`. One that does not fit is left out, markers and all.
     pub(super) fn take(&mut self, tag: std::fmt::Arguments<'_>) -> Result<(), RecordError> {
+        self.mark("ZB", tag)?;
+        let start = self.used;
+        self.read_zoneinfo()?;
+        self.mark("ZE", tag)?;
+        self.taken.push(Taken { tag: tag.to_string(), text: start..self.used, end_ns: now_ns() });
+        Ok(())
+    }
+
+    /// Writes a marker into the recording.
+    fn mark(&mut self, word: &str, tag: std::fmt::Arguments<'_>) -> Result<(), RecordError> {
         use std::fmt::Write as _;
-        let failed = RecordError::on("take a snapshot of", Path::new("/proc/zoneinfo"));
-        let mark = |marker: &File, line: &mut String, word: &str, tag| -> io::Result<()> {
-            line.clear();
-            let _ = write!(line, "{word} {tag}");
-            // A full buffer refuses the marker; that loss is counted with the others.
-            let mut marker = marker;
-            match marker.write(line.as_bytes()) {
-                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BADF.raw_os_error()) => Ok(()),
-                result => result.map(drop),
-            }
-        };
-        let result = (|| {
-            mark(&self.marker, &mut self.line, "ZB", tag)?;
-            let start = self.used;
-            self.read_zoneinfo()?;
-            mark(&self.marker, &mut self.line, "ZE", tag)?;
-            self.taken.push(Taken { tag: tag.to_string(), text: start..self.used, end_ns: now_ns() });
-            Ok(())
-        })();
-        result.map_err(failed)
+        self.line.clear();
+        let _ = write!(self.line, "{word} {tag}");
+        match self.marker.write(self.line.as_bytes()) {
+            // A full buffer refuses it; the recording ends before.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BADF.raw_os_error()) => Ok(()),
+            result => result.map(drop).map_err(|source| RecordError::io("write a marker into the recording", source)),
+        }
     }
 
     /// The next of the snapshots taken meanwhile.
@@ -136,18 +132,9 @@ impl Snapshots {
         self.stride = self.stride.saturating_mul(2);
     }
 
-    fn read_zoneinfo(&mut self) -> io::Result<()> {
-        let start = self.used;
-        loop {
-            let offset = (self.used - start) as u64;
-            match self.zoneinfo.read_at(&mut self.room[self.used..], offset) {
-                Ok(0) if self.used < self.room.len() => return Ok(()),
-                Ok(0) => return Err(io::Error::other("no room left for snapshots")),
-                Ok(length) => self.used += length,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+    fn read_zoneinfo(&mut self) -> Result<(), RecordError> {
+        self.used += self.zoneinfo.read(&mut self.room[self.used..])?;
+        Ok(())
     }
 
     /// What was taken, in order. The files are closed.
@@ -190,6 +177,8 @@ impl Texts {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// Snapshots with room for only a few, into a file that stands for `trace_marker`.
