@@ -136,7 +136,7 @@ fn summary_text(summary: &Summary, options: &Options) -> String {
     }
     if summary.after_full > 0 {
         lines.push(format!(
-            "warning: a ring buffer was full after {:.1} s; the recording ends there, {} later events are not in it\n\
+            "warning: a ring buffer was full after {:.2} s; the recording ends there, {} later events are not in it\n\
              help: give a larger --buffer, or record less",
             summary.duration.as_secs_f64(),
             summary.after_full

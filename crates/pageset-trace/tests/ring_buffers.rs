@@ -1,10 +1,12 @@
 //! Captured ring buffers against the kernel's own rendering of them, and against damage.
 #![cfg(target_endian = "little")] // the capture is x86-64's
 
+use std::io::Read as _;
+
 use pageset::{CpuId, Pfn};
 use pageset_trace::record::decode::Decoder;
 use pageset_trace::record::format::{Format, PageLayout};
-use pageset_trace::record::merge::Merge;
+use pageset_trace::record::merge::{Merge, copy_full};
 use pageset_trace::{Context, Event, Kind};
 use proptest::prelude::*;
 
@@ -34,9 +36,9 @@ fn layout() -> PageLayout {
 }
 
 /// `trace_pipe_raw` gives a page a call; so does a slice read through a buffer of one page.
-fn merge<'a>(cpus: &[(&'a [u8], bool)]) -> Merge<&'a [u8]> {
-    let sources = cpus.iter().enumerate().map(|(cpu, &(bytes, full))| (CpuId(cpu as u32), bytes, full));
-    Merge::new(layout(), decoder(), sources).unwrap()
+fn merge<'a>(end_ns: u64, cpus: &[&'a [u8]]) -> Merge<&'a [u8]> {
+    let sources = cpus.iter().enumerate().map(|(cpu, &bytes)| (CpuId(cpu as u32), bytes));
+    Merge::new(layout(), decoder(), end_ns, sources).unwrap()
 }
 
 fn all(merge: &mut Merge<&[u8]>) -> Vec<Event> {
@@ -80,7 +82,7 @@ fn in_kernel_words(event: &Event) -> String {
 
 #[test]
 fn reads_what_the_kernel_reads() {
-    let mut merge = merge(&[(CPU0, false), (CPU1, false)]);
+    let mut merge = merge(u64::MAX, &[CPU0, CPU1]);
     let events = all(&mut merge);
     assert!(events.is_sorted_by_key(|event| event.time_ns));
     let ours: Vec<String> = events.iter().map(in_kernel_words).collect();
@@ -96,23 +98,30 @@ fn reads_what_the_kernel_reads() {
 
 #[test]
 fn a_full_buffer_ends_the_recording_for_all() {
-    let whole = all(&mut merge(&[(CPU0, false), (CPU1, false)]));
+    let mut copy = tempfile::tempfile().unwrap();
+    // A last page that was read short is whole in the copy.
+    let end_ns = copy_full(&layout(), CpuId(1), &CPU1[..2 * 4096 - 8], &mut copy).unwrap().unwrap();
+    let mut copied = Vec::new();
+    copy.read_to_end(&mut copied).unwrap();
+    assert_eq!(copied[..2 * 4096 - 8], CPU1[..2 * 4096 - 8]);
+    assert_eq!(copied.len(), 2 * 4096);
+
+    let whole = all(&mut merge(u64::MAX, &[CPU0, CPU1]));
+    let events = all(&mut merge(end_ns, &[CPU0, &copied]));
     // The last page of a full buffer is not trusted, so what is left ends with the page before it.
-    let mut cut = merge(&[(CPU0, false), (&CPU1[..2 * 4096], true)]);
-    let events = all(&mut cut);
-    assert_eq!(cut.counts().cut_by, Some(CpuId(1)));
-    let trusted = all(&mut merge(&[(&[], false), (&CPU1[..4096], false)]));
-    let end = trusted.last().unwrap().time_ns;
+    let trusted = all(&mut merge(u64::MAX, &[&[], &CPU1[..4096]]));
     assert!(events.len() > trusted.len() && events.len() < whole.len());
-    let before_end: Vec<Event> = whole.into_iter().filter(|event| event.time_ns <= end).collect();
+    assert!(trusted.iter().all(|event| events.contains(event)));
+    let before_end: Vec<Event> = whole.into_iter().filter(|event| event.time_ns < end_ns).collect();
     assert_eq!(events, before_end);
+    assert_eq!(copy_full(&layout(), CpuId(0), &[][..], &mut tempfile::tempfile().unwrap()).unwrap(), None);
 }
 
 #[test]
 fn marked_pages_are_counted() {
     let mut bytes = CPU0.to_vec();
     bytes[4096 + 8 + 3] |= 0x80; // bit 31 of the second page's commit word
-    let mut merge = merge(&[(&bytes, false)]);
+    let mut merge = merge(u64::MAX, &[&bytes]);
     assert!(!all(&mut merge).is_empty());
     assert_eq!(merge.missed_pages().collect::<Vec<_>>(), [(CpuId(0), 1)]);
 }
@@ -129,7 +138,7 @@ proptest! {
                 *byte = value;
             }
         }
-        if let Ok(mut merge) = Merge::new(layout(), decoder(), [(CpuId(0), &bytes[..], false)]) {
+        if let Ok(mut merge) = Merge::new(layout(), decoder(), u64::MAX, [(CpuId(0), &bytes[..])]) {
             let mut last = 0;
             while let Ok(Some(event)) = merge.next_event() {
                 prop_assert!(event.time_ns >= last, "time goes backwards");

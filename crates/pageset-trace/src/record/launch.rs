@@ -57,7 +57,11 @@ pub(super) fn find(program: &OsStr) -> Result<(), RecordError> {
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let mut places = std::env::split_paths(&path).map(|folder: PathBuf| folder.join(program));
-    if places.any(|place| is_runnable(&place).is_ok()) { Ok(()) } else { Err(failed(io::ErrorKind::NotFound.into())) }
+    if places.any(|place| is_runnable(&place).is_ok()) {
+        Ok(())
+    } else {
+        Err(failed(io::Error::new(io::ErrorKind::NotFound, "it is in no folder of PATH")))
+    }
 }
 
 /// The command: a process that waits, or runs. Dropping it ends the process.

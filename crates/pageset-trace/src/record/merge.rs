@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, Read, Seek as _, Write as _};
 
 use pageset::CpuId;
 
@@ -11,34 +12,59 @@ use super::format::PageLayout;
 use super::ring::Cursor;
 use crate::event::Event;
 
+/// Reads a page of a ring buffer into `page`; it is empty at the end.
+fn read_page(source: &mut impl Read, page: &mut Vec<u8>, size: usize) -> io::Result<()> {
+    page.resize(size, 0);
+    let length = loop {
+        match source.read(page) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // An empty buffer does not end, it would block.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break 0,
+            result => break result?,
+        }
+    };
+    page.truncate(length);
+    Ok(())
+}
+
+fn damaged(cpu: CpuId) -> impl Fn(super::ring::RingError) -> io::Error {
+    move |error| io::Error::new(io::ErrorKind::InvalidData, format!("{cpu}: {error}"))
+}
+
+/// Copies a ring buffer that was full into `copy`, and returns the time from which on it may lack events.
+///
+/// That is the begin of its last page: an event that no longer fitted there may have been followed by a shorter one
+/// that did. Nothing when the buffer is empty.
+///
+/// # Errors
+///
+/// Those of reading and writing; a page that makes no sense.
+pub fn copy_full(layout: &PageLayout, cpu: CpuId, mut source: impl Read, copy: &mut File) -> io::Result<Option<u64>> {
+    let mut page = Vec::new();
+    let mut last_ns = None;
+    loop {
+        read_page(&mut source, &mut page, layout.size)?;
+        if page.is_empty() {
+            copy.rewind()?;
+            return Ok(last_ns);
+        }
+        last_ns = Some(Cursor::new(layout, &page).map_err(damaged(cpu))?.time_ns());
+        // Reading back, too, goes by whole pages.
+        page.resize(layout.size, 0);
+        copy.write_all(&page)?;
+    }
+}
+
 /// Reads one CPU's ring buffer page by page and hands out its events.
 struct CpuStream<R> {
     cpu: CpuId,
     source: R,
     page: Vec<u8>,
     cursor: Option<Cursor>,
-    /// The page after `page`, read ahead: only so is it known which page is the last.
-    ahead: Vec<u8>,
-    /// The last page holds events from after the first that was dropped, so it does not count.
-    distrust_last: bool,
+    missed_pages: u64,
     time_ns: u64,
-}
-
-impl<R: Read> CpuStream<R> {
-    /// Reads a page into `ahead`; it stays empty at the end.
-    fn read_ahead(&mut self, size: usize) -> io::Result<()> {
-        self.ahead.resize(size, 0);
-        let length = loop {
-            match self.source.read(&mut self.ahead) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // An empty buffer does not end, it would block; a CPU that is offline has none.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break 0,
-                result => break result?,
-            }
-        };
-        self.ahead.truncate(length);
-        Ok(())
-    }
+    /// The next event.
+    head: Option<Event>,
 }
 
 /// Counts of what a merge has seen.
@@ -48,8 +74,6 @@ pub struct MergeCounts {
     pub raw_bytes: u64,
     /// Records that were none of a recording's events, or whose values were out of range.
     pub skipped: u64,
-    /// The CPU whose full buffer ended the recording before its time.
-    pub cut_by: Option<CpuId>,
 }
 
 /// Merges the ring buffers of several CPUs, each given as a reader that returns one page a call, as `trace_pipe_raw`.
@@ -58,18 +82,15 @@ pub struct MergeCounts {
 pub struct Merge<R> {
     layout: PageLayout,
     decoder: Decoder,
+    end_ns: u64,
     streams: Vec<CpuStream<R>>,
-    /// The next event of each stream that has one.
+    /// The times of the streams' heads.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
-    pending: Vec<Option<Event>>,
-    missed_pages: Vec<u64>,
     counts: MergeCounts,
-    cut: bool,
 }
 
 impl<R: Read> Merge<R> {
-    /// A merge of these CPUs. `full` says of each whether its buffer had no room for further events: then the
-    /// recording is whole only up to the end of that buffer, and the merge ends there for all CPUs.
+    /// A merge of these CPUs' events before the time `end_ns`.
     ///
     /// # Errors
     ///
@@ -77,25 +98,14 @@ impl<R: Read> Merge<R> {
     pub fn new(
         layout: PageLayout,
         decoder: Decoder,
-        sources: impl IntoIterator<Item = (CpuId, R, bool)>,
+        end_ns: u64,
+        sources: impl IntoIterator<Item = (CpuId, R)>,
     ) -> io::Result<Self> {
-        let mut merge = Merge {
-            layout,
-            decoder,
-            streams: Vec::new(),
-            heads: BinaryHeap::new(),
-            pending: Vec::new(),
-            missed_pages: Vec::new(),
-            counts: MergeCounts::default(),
-            cut: false,
-        };
-        for (cpu, source, full) in sources {
-            let (page, ahead) = (Vec::new(), Vec::new());
-            let mut stream = CpuStream { cpu, source, page, cursor: None, ahead, distrust_last: full, time_ns: 0 };
-            stream.read_ahead(layout.size)?;
-            merge.streams.push(stream);
-            merge.pending.push(None);
-            merge.missed_pages.push(0);
+        let counts = MergeCounts::default();
+        let mut merge = Merge { layout, decoder, end_ns, streams: Vec::new(), heads: BinaryHeap::new(), counts };
+        for (cpu, source) in sources {
+            let page = Vec::new();
+            merge.streams.push(CpuStream { cpu, source, page, cursor: None, missed_pages: 0, time_ns: 0, head: None });
             merge.advance(merge.streams.len() - 1)?;
         }
         Ok(merge)
@@ -107,13 +117,17 @@ impl<R: Read> Merge<R> {
     ///
     /// When a page cannot be read or makes no sense; the error says which CPU's.
     pub fn next_event(&mut self) -> io::Result<Option<Event>> {
-        if self.cut {
-            return Ok(None);
+        match self.heads.pop() {
+            Some(Reverse((time_ns, index))) if time_ns < self.end_ns => {
+                let event = self.streams[index].head.take();
+                self.advance(index)?;
+                Ok(event)
+            }
+            _ => {
+                self.heads.clear();
+                Ok(None)
+            }
         }
-        let Some(Reverse((_, index))) = self.heads.pop() else { return Ok(None) };
-        let event = self.pending[index].take();
-        self.advance(index)?;
-        Ok(event)
     }
 
     /// What has been seen so far.
@@ -124,22 +138,21 @@ impl<R: Read> Merge<R> {
 
     /// Pages so far that the kernel marked as missing events before them, in the order of the sources.
     pub fn missed_pages(&self) -> impl Iterator<Item = (CpuId, u64)> + '_ {
-        self.streams.iter().map(|stream| stream.cpu).zip(self.missed_pages.iter().copied())
+        self.streams.iter().map(|stream| (stream.cpu, stream.missed_pages))
     }
 
     /// Reads on in a stream until its next event or its end.
     fn advance(&mut self, index: usize) -> io::Result<()> {
         let stream = &mut self.streams[index];
-        let damaged = |cpu: CpuId, error| io::Error::new(io::ErrorKind::InvalidData, format!("{cpu}: {error}"));
         loop {
             if let Some(cursor) = &mut stream.cursor {
-                while let Some((time_ns, data)) = cursor.next(&stream.page).map_err(|e| damaged(stream.cpu, e))? {
+                while let Some((time_ns, data)) = cursor.next(&stream.page).map_err(damaged(stream.cpu))? {
                     // Only a fault of the clock would go backwards; the order written is the truth.
                     stream.time_ns = stream.time_ns.max(time_ns);
                     match self.decoder.decode(stream.time_ns, stream.cpu, &stream.page[data]) {
                         Some(event) => {
                             self.heads.push(Reverse((event.time_ns, index)));
-                            self.pending[index] = Some(event);
+                            stream.head = Some(event);
                             return Ok(());
                         }
                         None => self.counts.skipped += 1,
@@ -147,19 +160,13 @@ impl<R: Read> Merge<R> {
                 }
             }
             stream.cursor = None;
-            if stream.ahead.is_empty() {
+            read_page(&mut stream.source, &mut stream.page, self.layout.size)?;
+            if stream.page.is_empty() {
                 return Ok(());
             }
-            std::mem::swap(&mut stream.page, &mut stream.ahead);
             self.counts.raw_bytes += stream.page.len() as u64;
-            stream.read_ahead(self.layout.size)?;
-            if stream.ahead.is_empty() && stream.distrust_last {
-                self.cut = true;
-                self.counts.cut_by = Some(stream.cpu);
-                return Ok(());
-            }
-            let cursor = Cursor::new(&self.layout, &stream.page).map_err(|e| damaged(stream.cpu, e))?;
-            self.missed_pages[index] += u64::from(cursor.missed());
+            let cursor = Cursor::new(&self.layout, &stream.page).map_err(damaged(stream.cpu))?;
+            stream.missed_pages += u64::from(cursor.missed());
             stream.cursor = Some(cursor);
         }
     }

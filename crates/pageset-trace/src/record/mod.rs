@@ -15,8 +15,9 @@
 //! | [`merge`] | the events of all CPUs by time |
 //! | `tracefs`, `sysctl` | what is changed on the machine, and how it is put back |
 //! | `setup` | which events, which clock, how large the buffers |
-//! | `machine`, `snapshot` | what is written down beside the events |
+//! | `machine`, `proctext`, `snapshot` | what is written down beside the events |
 //! | `signals`, `launch`, `output` | being interrupted, the command, the file |
+//! | `readout` | reading the ring buffers out into the file |
 //! | `session` | one recording from begin to end |
 
 pub mod decode;
@@ -26,6 +27,8 @@ mod launch;
 mod machine;
 pub mod merge;
 mod output;
+mod proctext;
+mod readout;
 pub mod ring;
 mod session;
 mod setup;

@@ -60,6 +60,14 @@ impl Output {
         &self.name
     }
 
+    /// A folder for what does not fit into memory meanwhile: the file's own, where there is one.
+    pub(super) fn folder(&self) -> PathBuf {
+        match &self.sink {
+            Sink::Replace { partial, .. } => partial.parent().map_or_else(|| ".".into(), |f| nonempty(f).to_owned()),
+            Sink::Stdout(_) | Sink::Direct(_) => std::env::temp_dir(),
+        }
+    }
+
     /// Bytes written so far.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes

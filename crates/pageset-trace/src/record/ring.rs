@@ -67,6 +67,12 @@ impl Cursor {
         Ok(Cursor { time_ns, at: layout.data, end, missed: commit & MISSED_EVENTS != 0 })
     }
 
+    /// The time reached, in nanoseconds: of the last record, or the page's own before the first.
+    #[must_use]
+    pub fn time_ns(&self) -> u64 {
+        self.time_ns
+    }
+
     /// Whether the kernel lost events before this page.
     #[must_use]
     pub fn missed(&self) -> bool {

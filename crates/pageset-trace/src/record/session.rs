@@ -1,36 +1,27 @@
 //! One recording from begin to end.
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use pageset::CpuId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::SIGTERM;
 
 use super::error::RecordError;
 use super::launch::{self, Running};
-use super::merge::Merge;
 use super::output::{Destination, Output};
-use super::setup::{self, Prepared, RingStats, read_text};
+use super::proctext::OuterTexts;
+use super::readout::{Recording, Rings};
+use super::setup;
 use super::signals::{Signal, Signals};
-use super::snapshot::{Snapshots, Texts};
+use super::snapshot::Snapshots;
 use super::tracefs::{Instance, Tracefs};
 use super::{machine, sysctl};
-use crate::event::{Event, Kind};
-use crate::facts::{Facts, Loss};
-use crate::file::Writer;
+use crate::facts::Loss;
 
 /// Time between two snapshots. Source: `trace-replay.md` 3 i and 4.
-const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(100);
-/// Texts taken before (`.0`) and after (`.1`) the recording.
-const OUTER_TEXTS: [(&str, &str); 3] =
-    [("buddyinfo", "/proc/buddyinfo"), ("pagetypeinfo", "/proc/pagetypeinfo"), ("vmstat", "/proc/vmstat")];
-/// Events between two looks for a signal, and between two words of progress.
-const EVENTS_A_LOOK: u64 = 1 << 16;
+pub(super) const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -128,6 +119,9 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     let prepared = setup::prepare(&tracefs, &instance, buffer_bytes, &mut |warning| note(Note::Warning(warning)))?;
     let mut command = Running::start(&options.launcher, &options.command, stdout_for(&options.output)?)?;
     let mut snapshots = Snapshots::new(&instance.path("trace_marker"))?;
+    snapshots.warm_up()?;
+    let (before, after) = (OuterTexts::prepare()?, OuterTexts::prepare()?);
+    // From here on as little as possible asks for memory: emptied lists fill again with the first page asked for.
     if options.empty_lists {
         note(Note::Phase(Phase::EmptyingLists));
         sysctl::empty_lists(|| signals.check().is_some())?;
@@ -135,12 +129,12 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     interrupted_before(&mut signals)?;
     note(Note::Phase(Phase::Recording));
 
-    let before = outer_texts()?;
+    let before = before.take()?;
     let live = run(&instance, &mut command, &mut snapshots, &mut signals);
     // Whatever went wrong, the tracing ends before anything else is done.
     instance.write("tracing_on", "0")?;
     live?;
-    let after = outer_texts()?;
+    let after = after.take()?;
     let texts = snapshots.finish();
     let interrupted = signals.first();
     let status = end_command(&mut command, interrupted, &mut signals)?;
@@ -199,11 +193,6 @@ fn words(command: &[OsString]) -> Vec<String> {
     command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-fn outer_texts() -> Result<[String; 3], RecordError> {
-    let [(_, buddyinfo), (_, pagetypeinfo), (_, vmstat)] = OUTER_TEXTS;
-    Ok([read_text(buddyinfo)?, read_text(pagetypeinfo)?, read_text(vmstat)?])
-}
-
 /// The part that is recorded: as little as possible happens here beside the command.
 fn run(
     instance: &Instance,
@@ -211,7 +200,6 @@ fn run(
     snapshots: &mut Snapshots,
     signals: &mut Signals,
 ) -> Result<(), RecordError> {
-    snapshots.warm_up()?;
     instance.write("tracing_on", "1")?;
     for number in 0..3 {
         snapshots.take(format_args!("init{number}"))?;
@@ -235,8 +223,8 @@ fn run(
             next = next.max(Instant::now());
         }
     }
-    snapshots.take(format_args!("{}0", Snapshots::FINI))?;
-    snapshots.take(format_args!("{}1", Snapshots::FINI))
+    snapshots.take(format_args!("fini0"))?;
+    snapshots.take(format_args!("fini1"))
 }
 
 /// Waits until one of `fds` is readable or it is `deadline`. Returns whether one is.
@@ -280,158 +268,4 @@ fn end_command(
         command.signal(insist);
     }
     command.wait()
-}
-
-/// The ring buffers after the recording.
-struct Rings {
-    cpus: Vec<(u32, RingStats)>,
-    text: String,
-}
-
-impl Rings {
-    fn read(instance: &Instance) -> Result<Self, RecordError> {
-        let mut rings = Rings { cpus: Vec::new(), text: String::new() };
-        for cpu in instance.cpus()? {
-            let text = instance.read(&format!("per_cpu/cpu{cpu}/stats"))?;
-            rings.cpus.push((cpu, RingStats::parse(&text)));
-            rings.text.push_str(&text);
-        }
-        Ok(rings)
-    }
-
-    fn loss(&self) -> Vec<Loss> {
-        let loss = |&(cpu, stats): &(u32, RingStats)| Loss {
-            cpu,
-            overrun: stats.overrun,
-            commit_overrun: stats.commit_overrun,
-            ..Loss::default()
-        };
-        self.cpus.iter().map(loss).collect()
-    }
-
-    fn entries(&self) -> u64 {
-        self.cpus.iter().map(|(_, stats)| stats.entries).sum()
-    }
-
-    /// Events that a full buffer refused.
-    fn dropped(&self) -> u64 {
-        self.cpus.iter().map(|(_, stats)| stats.dropped).sum()
-    }
-}
-
-/// Everything but the events, which are still in the ring buffers.
-struct Recording {
-    facts: Facts,
-    before: [String; 3],
-    after: [String; 3],
-    texts: Texts,
-    rings: Rings,
-}
-
-impl Recording {
-    /// Reads the ring buffers out and writes the file.
-    fn write(
-        &self,
-        output: Output,
-        instance: &Instance,
-        prepared: Prepared,
-        signals: &mut Signals,
-        note: &mut dyn FnMut(Note<'_>),
-    ) -> Result<Summary, RecordError> {
-        let name = output.name().to_owned();
-        let failed = |source| RecordError::Io {
-            what: format!("write {name}"),
-            source,
-            help: Some("give another place with -o; what was recorded is gone".into()),
-        };
-        let reading = |source| RecordError::io("read the ring buffers", source);
-
-        let mut writer = Writer::create(output, &self.facts).map_err(failed)?;
-        self.write_texts(&mut writer).map_err(failed)?;
-        let mut sources = Vec::new();
-        for &(cpu, stats) in &self.rings.cpus {
-            let path = instance.path(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
-            let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-            let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(&path);
-            sources.push((CpuId(cpu), file.map_err(RecordError::on("open", &path))?, stats.dropped > 0));
-        }
-        let mut merge = Merge::new(prepared.layout, prepared.decoder, sources).map_err(reading)?;
-
-        let of = self.rings.entries();
-        let (mut events, mut first_ns, mut last_ns) = (0, None, 0);
-        let signals_so_far = signals.count();
-        while let Some(event) = merge.next_event().map_err(reading)? {
-            if !self.keeps(&event) {
-                continue;
-            }
-            first_ns.get_or_insert(event.time_ns);
-            last_ns = event.time_ns;
-            writer.event(&event).map_err(failed)?;
-            events += 1;
-            if events % EVENTS_A_LOOK == 0 {
-                note(Note::Written { events, of });
-                if let Some(signal) = signals.check()
-                    && signals.count() > signals_so_far
-                {
-                    return Err(RecordError::Interrupted { signal: signal.number });
-                }
-            }
-        }
-        let mut loss = self.facts.loss.clone();
-        for (loss, (_, missed_pages)) in loss.iter_mut().zip(merge.missed_pages()) {
-            loss.missed_pages = missed_pages;
-        }
-        if loss != self.facts.loss {
-            writer.set_loss(loss.clone());
-        }
-        let output = writer.finish().map_err(failed)?;
-        let file_bytes = output.bytes();
-        output.commit().map_err(failed)?;
-
-        if self.texts.interval_stride > 1 {
-            note(Note::Warning(&format!(
-                "the room for snapshots was used up: in the end there was one every {} ms",
-                SNAPSHOT_INTERVAL.as_millis() * u128::from(self.texts.interval_stride)
-            )));
-        }
-        let counts = merge.counts();
-        if counts.skipped > 0 {
-            note(Note::Warning(&format!("{} records could not be read and were left out", counts.skipped)));
-        }
-        Ok(Summary {
-            events,
-            duration: Duration::from_nanos(last_ns.saturating_sub(first_ns.unwrap_or(last_ns))),
-            raw_bytes: counts.raw_bytes,
-            file_bytes,
-            loss,
-            after_full: self.facts.after_full,
-            status: ExitStatus::default(),
-            interrupted: None,
-        })
-    }
-
-    /// Whether an event is to be written: a marker is only together with its snapshot.
-    fn keeps(&self, event: &Event) -> bool {
-        match &event.kind {
-            Kind::SnapshotBegin(tag) | Kind::SnapshotEnd(tag) => self.keeps_text(tag) && self.texts.has(tag),
-            _ => true,
-        }
-    }
-
-    /// Whether a snapshot is to be written: those of the end show another state when the recording ended before.
-    fn keeps_text(&self, tag: &str) -> bool {
-        self.facts.after_full == 0 || !tag.starts_with(Snapshots::FINI)
-    }
-
-    fn write_texts<W: std::io::Write>(&self, writer: &mut Writer<W>) -> std::io::Result<()> {
-        for (tag, text) in self.texts.iter().filter(|(tag, _)| self.keeps_text(tag)) {
-            writer.snapshot_text(tag, &text)?;
-        }
-        for (suffix, texts) in [("0", &self.before), ("1", &self.after)] {
-            for ((name, _), text) in OUTER_TEXTS.iter().zip(texts) {
-                writer.snapshot_text(&format!("{name}.{suffix}"), text)?;
-            }
-        }
-        writer.snapshot_text("stats", &self.rings.text)
-    }
 }

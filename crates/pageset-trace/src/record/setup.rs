@@ -1,6 +1,6 @@
 //! Setting up the tracing instance: clock, buffers, events, the filter on the timer work.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 
 use super::decode::{Decoder, TRACEPOINTS, VMSTAT_WORK};
@@ -206,11 +206,6 @@ impl RingStats {
             dropped: count("dropped events"),
         }
     }
-}
-
-/// Reads a text of the kernel that a recording takes along.
-pub(super) fn read_text(path: &str) -> Result<String, RecordError> {
-    fs::read_to_string(path).map_err(RecordError::on("read", path.as_ref()))
 }
 
 #[cfg(test)]

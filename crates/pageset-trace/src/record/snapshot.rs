@@ -1,12 +1,12 @@
 //! Snapshots of `/proc`, read between two markers of the recording into memory that is there beforehand.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use super::error::RecordError;
+use super::proctext::{ProcText, room};
 
 /// Room for snapshots, in bytes, where zoneinfo is small: 5 minutes of 10 a second of a small machine.
 const ROOM: usize = 16 << 20;
@@ -20,13 +20,15 @@ const MAX_ROOM: usize = 128 << 20;
 struct Taken {
     tag: String,
     text: Range<usize>,
+    /// When it was there, on the clock `mono`.
+    end_ns: u64,
 }
 
 /// Takes zoneinfo snapshots while recording. It asks for no memory and opens no file after it is made, since both
 /// would show in the recording.
 #[derive(Debug)]
 pub(super) struct Snapshots {
-    zoneinfo: File,
+    zoneinfo: ProcText,
     marker: File,
     room: Vec<u8>,
     used: usize,
@@ -41,23 +43,20 @@ pub(super) struct Snapshots {
 impl Snapshots {
     /// The tag of the snapshots taken meanwhile, before their number.
     const MID: &str = "mid";
-    /// The tag of the snapshots taken at the end, before their number.
-    pub(super) const FINI: &str = "fini";
 
     /// Snapshots whose markers go to `trace_marker`.
     pub(super) fn new(trace_marker: &Path) -> Result<Self, RecordError> {
-        let zoneinfo = Path::new("/proc/zoneinfo");
-        let size = fs::read(zoneinfo).map_err(RecordError::on("read", zoneinfo))?.len();
-        let room = size.saturating_mul(ROOM_SNAPSHOTS).clamp(ROOM, MAX_ROOM);
+        let zoneinfo = ProcText::open("/proc/zoneinfo")?;
+        let size = zoneinfo.length()?;
+        let bytes = size.saturating_mul(ROOM_SNAPSHOTS).clamp(ROOM, MAX_ROOM);
         let marker =
             OpenOptions::new().write(true).open(trace_marker).map_err(RecordError::on("open", trace_marker))?;
         Ok(Snapshots {
-            zoneinfo: File::open(zoneinfo).map_err(RecordError::on("open", zoneinfo))?,
+            zoneinfo,
             marker,
-            // Ones, not zeroes: only a page that is written is there.
-            room: vec![1; room],
+            room: room(bytes),
             used: 0,
-            taken: Vec::with_capacity(room / size.max(1) + 16),
+            taken: Vec::with_capacity(bytes / size.max(1) + 16),
             stride: 1,
             asked: 0,
             next_mid: 0,
@@ -68,34 +67,31 @@ impl Snapshots {
     /// Reads zoneinfo once, without markers, so that the kernel has its buffer for it.
     pub(super) fn warm_up(&mut self) -> Result<(), RecordError> {
         let used = self.used;
-        self.read_zoneinfo().map_err(RecordError::on("read", Path::new("/proc/zoneinfo")))?;
+        self.read_zoneinfo()?;
         self.used = used;
         Ok(())
     }
 
     /// A snapshot under `tag`. One that does not fit is left out, markers and all.
     pub(super) fn take(&mut self, tag: std::fmt::Arguments<'_>) -> Result<(), RecordError> {
+        self.mark("ZB", tag)?;
+        let start = self.used;
+        self.read_zoneinfo()?;
+        self.mark("ZE", tag)?;
+        self.taken.push(Taken { tag: tag.to_string(), text: start..self.used, end_ns: now_ns() });
+        Ok(())
+    }
+
+    /// Writes a marker into the recording.
+    fn mark(&mut self, word: &str, tag: std::fmt::Arguments<'_>) -> Result<(), RecordError> {
         use std::fmt::Write as _;
-        let failed = RecordError::on("take a snapshot of", Path::new("/proc/zoneinfo"));
-        let mark = |marker: &File, line: &mut String, word: &str, tag| -> io::Result<()> {
-            line.clear();
-            let _ = write!(line, "{word} {tag}");
-            // A full buffer refuses the marker; that loss is counted with the others.
-            let mut marker = marker;
-            match marker.write(line.as_bytes()) {
-                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BADF.raw_os_error()) => Ok(()),
-                result => result.map(drop),
-            }
-        };
-        let result = (|| {
-            mark(&self.marker, &mut self.line, "ZB", tag)?;
-            let start = self.used;
-            self.read_zoneinfo()?;
-            mark(&self.marker, &mut self.line, "ZE", tag)?;
-            self.taken.push(Taken { tag: tag.to_string(), text: start..self.used });
-            Ok(())
-        })();
-        result.map_err(failed)
+        self.line.clear();
+        let _ = write!(self.line, "{word} {tag}");
+        match self.marker.write(self.line.as_bytes()) {
+            // A full buffer refuses it; the recording ends before.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BADF.raw_os_error()) => Ok(()),
+            result => result.map(drop).map_err(|source| RecordError::io("write a marker into the recording", source)),
+        }
     }
 
     /// The next of the snapshots taken meanwhile.
@@ -136,24 +132,21 @@ impl Snapshots {
         self.stride = self.stride.saturating_mul(2);
     }
 
-    fn read_zoneinfo(&mut self) -> io::Result<()> {
-        let start = self.used;
-        loop {
-            let offset = (self.used - start) as u64;
-            match self.zoneinfo.read_at(&mut self.room[self.used..], offset) {
-                Ok(0) if self.used < self.room.len() => return Ok(()),
-                Ok(0) => return Err(io::Error::other("no room left for snapshots")),
-                Ok(length) => self.used += length,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+    fn read_zoneinfo(&mut self) -> Result<(), RecordError> {
+        self.used += self.zoneinfo.read(&mut self.room[self.used..])?;
+        Ok(())
     }
 
     /// What was taken, in order. The files are closed.
     pub(super) fn finish(self) -> Texts {
         Texts { room: self.room, taken: self.taken, interval_stride: self.stride }
     }
+}
+
+/// The time on the clock that the trace clock `mono` reads as well.
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 /// The snapshots of a recording that has ended.
@@ -175,10 +168,17 @@ impl Texts {
     pub(super) fn has(&self, tag: &str) -> bool {
         self.taken.iter().any(|taken| taken.tag == tag)
     }
+
+    /// Forgets the snapshots that ended at `end_ns` or later.
+    pub(super) fn cut(&mut self, end_ns: u64) {
+        self.taken.retain(|taken| taken.end_ns < end_ns);
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// Snapshots with room for only a few, into a file that stands for `trace_marker`.
@@ -210,6 +210,9 @@ mod tests {
         assert_eq!(tags[tags.len() - 2..], ["fini0", "fini1"]);
         assert!(texts.iter().all(|(_, text)| text.starts_with("Node 0")), "a text was moved wrongly");
         assert!(texts.has("mid0") && !texts.has("mid1"));
+        let mut cut = texts;
+        cut.cut(cut.taken[3].end_ns);
+        assert!(cut.has("init2") && !cut.has("mid0") && !cut.has("fini0"));
         assert!(fs::read_to_string(&marker).unwrap().starts_with("ZB init0ZE init0ZB init1"));
         fs::remove_file(marker).unwrap();
     }

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::error::RecordError;
 
@@ -10,6 +12,10 @@ use super::error::RecordError;
 const EMPTYING: u32 = i32::MAX as u32;
 /// How often the decay runs to empty lists of any size: each takes an eighth. Source: `trace-replay.md` 4.
 const DECAYS: u32 = 70;
+
+/// How long another recording may take to empty the lists; what it left changed after that is taken for forgotten. Two
+/// hundred CPUs take about a second, as a guess.
+const OTHERS_TAKE: Duration = Duration::from_secs(5);
 
 const HIGH_FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 const STAT_REFRESH: &str = "/proc/sys/vm/stat_refresh";
@@ -73,10 +79,22 @@ impl Drop for Restore {
     }
 }
 
+/// The fraction that is meant to stay: while another recording empties the lists, waits until it has put it back.
+fn settled_fraction(interrupted: &mut impl FnMut() -> bool) -> Option<u32> {
+    let deadline = Instant::now() + OTHERS_TAKE;
+    loop {
+        match high_fraction()? {
+            EMPTYING if interrupted() || Instant::now() > deadline => return Some(0),
+            EMPTYING => thread::sleep(Duration::from_millis(20)),
+            fraction => return Some(fraction),
+        }
+    }
+}
+
 /// Empties every pageset down to what the kernel always keeps. `interrupted` is asked between the steps and ends it
 /// early; the sysctl has its old value afterwards in any case.
 pub(super) fn empty_lists(mut interrupted: impl FnMut() -> bool) -> Result<(), RecordError> {
-    let Some(old) = high_fraction() else {
+    let Some(old) = settled_fraction(&mut interrupted) else {
         return Err(RecordError::Missing {
             what: format!("the kernel has no {HIGH_FRACTION}, which emptying the lists takes"),
             help: "leave --empty-lists out, or record on Linux 5.14 or later".into(),

@@ -1,0 +1,206 @@
+//! Reading the ring buffers out and writing the file.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use pageset::CpuId;
+
+use super::error::RecordError;
+use super::merge::{Merge, MergeCounts, copy_full};
+use super::output::Output;
+use super::proctext::OUTER_TEXTS;
+use super::session::{Note, SNAPSHOT_INTERVAL, Summary};
+use super::setup::{Prepared, RingStats};
+use super::signals::Signals;
+use super::snapshot::Texts;
+use super::tracefs::Instance;
+use crate::event::{Event, Kind};
+use crate::facts::{Facts, Loss};
+use crate::file::Writer;
+
+/// Events between two looks for a signal, and between two words of progress.
+const EVENTS_A_LOOK: u64 = 1 << 16;
+
+/// What each CPU's events are read from.
+type Sources = Vec<(CpuId, File)>;
+
+/// The ring buffers after the recording.
+pub(super) struct Rings {
+    cpus: Vec<(u32, RingStats)>,
+    text: String,
+}
+
+impl Rings {
+    pub(super) fn read(instance: &Instance) -> Result<Self, RecordError> {
+        let mut rings = Rings { cpus: Vec::new(), text: String::new() };
+        for cpu in instance.cpus()? {
+            let text = instance.read(&format!("per_cpu/cpu{cpu}/stats"))?;
+            rings.cpus.push((cpu, RingStats::parse(&text)));
+            rings.text.push_str(&text);
+        }
+        Ok(rings)
+    }
+
+    pub(super) fn loss(&self) -> Vec<Loss> {
+        let loss = |&(cpu, stats): &(u32, RingStats)| Loss {
+            cpu,
+            overrun: stats.overrun,
+            commit_overrun: stats.commit_overrun,
+            ..Loss::default()
+        };
+        self.cpus.iter().map(loss).collect()
+    }
+
+    pub(super) fn entries(&self) -> u64 {
+        self.cpus.iter().map(|(_, stats)| stats.entries).sum()
+    }
+
+    /// Events that a full buffer refused.
+    pub(super) fn dropped(&self) -> u64 {
+        self.cpus.iter().map(|(_, stats)| stats.dropped).sum()
+    }
+}
+
+/// Everything but the events, which are still in the ring buffers.
+pub(super) struct Recording {
+    pub(super) facts: Facts,
+    pub(super) before: Vec<String>,
+    pub(super) after: Vec<String>,
+    pub(super) texts: Texts,
+    pub(super) rings: Rings,
+}
+
+impl Recording {
+    /// Reads the ring buffers out and writes the file. The instance's files are closed again afterwards.
+    pub(super) fn write(
+        mut self,
+        output: Output,
+        instance: &Instance,
+        prepared: Prepared,
+        signals: &mut Signals,
+        note: &mut dyn FnMut(Note<'_>),
+    ) -> Result<Summary, RecordError> {
+        let name = output.name().to_owned();
+        let failed = |source| RecordError::Io {
+            what: format!("write {name}"),
+            source,
+            help: Some("give another place with -o; what was recorded is gone".into()),
+        };
+        let reading = |source| RecordError::io("read the ring buffers", source);
+
+        let (sources, end_ns) = self.open_rings(&output, instance, &prepared)?;
+        if let Some(end_ns) = end_ns {
+            self.texts.cut(end_ns);
+        }
+        let end_ns = end_ns.unwrap_or(u64::MAX);
+        let mut merge = Merge::new(prepared.layout, prepared.decoder, end_ns, sources).map_err(reading)?;
+
+        let mut writer = Writer::create(output, &self.facts).map_err(failed)?;
+        self.write_texts(&mut writer).map_err(failed)?;
+        let of = self.rings.entries();
+        let (mut events, mut first_ns, mut last_ns) = (0, None, 0);
+        let signals_so_far = signals.count();
+        while let Some(event) = merge.next_event().map_err(reading)? {
+            if !self.keeps(&event) {
+                continue;
+            }
+            first_ns.get_or_insert(event.time_ns);
+            last_ns = event.time_ns;
+            writer.event(&event).map_err(failed)?;
+            events += 1;
+            if events % EVENTS_A_LOOK == 0 {
+                note(Note::Written { events, of });
+                if let Some(signal) = signals.check()
+                    && signals.count() > signals_so_far
+                {
+                    return Err(RecordError::Interrupted { signal: signal.number });
+                }
+            }
+        }
+        let mut loss = self.facts.loss.clone();
+        for (loss, (_, missed_pages)) in loss.iter_mut().zip(merge.missed_pages()) {
+            loss.missed_pages = missed_pages;
+        }
+        if loss != self.facts.loss {
+            writer.set_loss(loss.clone());
+        }
+        let output = writer.finish().map_err(failed)?;
+        let file_bytes = output.bytes();
+        output.commit().map_err(failed)?;
+
+        let counts = merge.counts();
+        self.warn(counts, note);
+        Ok(Summary {
+            events,
+            duration: Duration::from_nanos(last_ns.saturating_sub(first_ns.unwrap_or(last_ns))),
+            raw_bytes: counts.raw_bytes,
+            file_bytes,
+            loss,
+            after_full: self.facts.after_full,
+            status: ExitStatus::default(),
+            interrupted: None,
+        })
+    }
+
+    /// The ring buffers to be merged, and up to which time when one of them was full: that one is copied first, since
+    /// only its end tells.
+    fn open_rings(
+        &self,
+        output: &Output,
+        instance: &Instance,
+        prepared: &Prepared,
+    ) -> Result<(Sources, Option<u64>), RecordError> {
+        let (mut sources, mut end_ns) = (Vec::new(), None::<u64>);
+        for &(cpu, stats) in &self.rings.cpus {
+            let path = instance.path(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+            let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+            let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(&path);
+            let mut file = file.map_err(RecordError::on("open", &path))?;
+            if stats.dropped > 0 {
+                let folder = output.folder();
+                let mut copy = tempfile::tempfile_in(&folder).map_err(RecordError::on("make a file in", &folder))?;
+                let full_ns = copy_full(&prepared.layout, CpuId(cpu), file, &mut copy);
+                let full_ns = full_ns.map_err(RecordError::on("copy a ring buffer to", &folder))?;
+                end_ns = end_ns.into_iter().chain(full_ns).min();
+                file = copy;
+            }
+            sources.push((CpuId(cpu), file));
+        }
+        Ok((sources, end_ns))
+    }
+
+    fn warn(&self, counts: MergeCounts, note: &mut dyn FnMut(Note<'_>)) {
+        if self.texts.interval_stride > 1 {
+            note(Note::Warning(&format!(
+                "the room for snapshots was used up: in the end there was one every {} ms",
+                SNAPSHOT_INTERVAL.as_millis() * u128::from(self.texts.interval_stride)
+            )));
+        }
+        if counts.skipped > 0 {
+            note(Note::Warning(&format!("{} records could not be read and were left out", counts.skipped)));
+        }
+    }
+
+    /// Whether an event is to be written: a marker is only together with its snapshot.
+    fn keeps(&self, event: &Event) -> bool {
+        match &event.kind {
+            Kind::SnapshotBegin(tag) | Kind::SnapshotEnd(tag) => self.texts.has(tag),
+            _ => true,
+        }
+    }
+
+    fn write_texts<W: io::Write>(&self, writer: &mut Writer<W>) -> io::Result<()> {
+        for (tag, text) in self.texts.iter() {
+            writer.snapshot_text(tag, &text)?;
+        }
+        for (suffix, texts) in [("0", &self.before), ("1", &self.after)] {
+            for ((name, _), text) in OUTER_TEXTS.iter().zip(texts) {
+                writer.snapshot_text(&format!("{name}.{suffix}"), text)?;
+            }
+        }
+        writer.snapshot_text("stats", &self.rings.text)
+    }
+}
