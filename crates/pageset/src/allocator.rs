@@ -144,6 +144,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.kind = spec.kind;
             zone.frames = Frames {
                 base,
+                first: (spec.span.start.0 - base.0) as u32,
+                end: (spec.span.end().0 - base.0) as u32,
                 tags: cut(&mut tags, pages),
                 types: cut(&mut tags, types),
                 links: Links(cut(&mut words, links)),
@@ -283,10 +285,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline]
     fn take(&self, zone: &Zone<'a, M>, cpu: CpuId, request: &Request, bulk: bool) -> Option<u32> {
         let (machine, tuning, wanted) = (&self.machine, &self.tuning, request.wanted());
-        if let Some(list) = tuning.lists.list(wanted.order, wanted.migratetype) {
-            if let Some(page) = zone.alloc_cached(machine, tuning, cpu, list, wanted, bulk) {
-                return Some(page);
-            }
+        if let Some(list) = tuning.lists.list(wanted.order, wanted.migratetype)
+            && let Some(page) = zone.alloc_cached(machine, tuning, cpu, list, wanted, bulk)
+        {
+            return Some(page);
         }
         self.take_direct(zone, wanted)
     }
@@ -487,7 +489,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let Some((zone, page)) = self.locate(range.start) else {
             return Err(MapError::OutsideSpan { start: range.start });
         };
-        if u64::from(page) + range.pages > u64::from(zone.frames.len()) {
+        if range.pages > u64::from(zone.frames.end - page) {
             return Err(MapError::OutsideSpan { start: range.start });
         }
         {

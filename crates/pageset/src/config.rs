@@ -66,7 +66,7 @@ pub struct ZoneSpec<'c> {
 /// What an allocator is built from.
 #[derive(Clone, Copy, Debug)]
 pub struct Config<'c> {
-    /// The zones; a node's in rising order of kind.
+    /// The zones, in any order; each is known by its place here.
     pub zones: &'c [ZoneSpec<'c>],
     /// The node of each possible CPU, by its number. At least one CPU.
     pub cpus: &'c [NodeId],

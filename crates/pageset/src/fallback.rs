@@ -141,7 +141,7 @@ impl<M: Machine> Zone<'_, M> {
     /// Whether at least half of a pageblock is free or of the wanted kind; nothing where it leaves the zone.
     fn is_mostly(&self, start: u32, wanted: MigrateType) -> Option<bool> {
         let pageblock = Order::PAGEBLOCK.pages() as u32;
-        if start + pageblock > self.frames.len() {
+        if start < self.frames.first || start + pageblock > self.frames.end {
             return None;
         }
         let (mut free, mut movable) = (0, 0);

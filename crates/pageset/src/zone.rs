@@ -69,10 +69,14 @@ pub(crate) enum Path {
     DirectFree,
 }
 
-/// The metadata of one zone's pages. Pages are numbered from `base`, which is aligned to the largest order.
+/// The metadata of one zone's pages. Pages are numbered from `base`, which is aligned to the largest order. The
+/// arrays reach from there to the next such boundary; pages outside the span have the tag of an inside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frames<'a> {
     pub(crate) base: Pfn,
+    /// The first page of the zone's span, and the first one after it.
+    pub(crate) first: u32,
+    pub(crate) end: u32,
     /// One byte a page.
     pub(crate) tags: &'a [AtomicU8],
     /// One byte a pageblock: the migratetype with its lowest bit turned, so that zero is MOVABLE.
@@ -81,15 +85,21 @@ pub(crate) struct Frames<'a> {
 }
 
 impl Frames<'_> {
+    /// The length of the arrays.
     pub(crate) fn len(&self) -> u32 {
         self.tags.len() as u32
+    }
+
+    /// Pages that the zone spans, holes included.
+    pub(crate) fn spanned(&self) -> u64 {
+        u64::from(self.end - self.first)
     }
 
     /// The page's number in the zone, if it is in the zone's span.
     #[inline]
     pub(crate) fn page(&self, pfn: Pfn) -> Option<u32> {
         let page = pfn.0.wrapping_sub(self.base.0);
-        (page < self.tags.len() as u64).then_some(page as u32)
+        (page >= u64::from(self.first) && page < u64::from(self.end)).then_some(page as u32)
     }
 
     pub(crate) fn pfn(&self, page: u32) -> Pfn {
@@ -174,7 +184,7 @@ impl<M: Machine> Zone<'_, M> {
             index: 0,
             node: NodeId(0),
             kind: ZoneKind::Normal,
-            frames: Frames { base: Pfn(0), tags: &[], types: &[], links: Links(&[]) },
+            frames: Frames { base: Pfn(0), first: 0, end: 0, tags: &[], types: &[], links: Links(&[]) },
             pagesets: &[],
             rings: &[],
             lock: M::Lock::default(),
