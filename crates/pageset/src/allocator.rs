@@ -4,13 +4,13 @@ use crate::config::{Config, MapError, Metadata, PageRange, ZoneLayout, check_fra
 use crate::error::{AllocError, FreeError, WrongFree};
 use crate::fallback::{Mode, Wanted};
 use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
-use crate::list::{End, Links};
+use crate::list::Links;
 use crate::machine::Machine;
 use crate::migrate::MigrateType;
 use crate::node;
-use crate::pcp::LISTS;
+use crate::pcp::{FromCache, LISTS};
 use crate::tuning::sizes::ZoneSize;
-use crate::tuning::{Bounds, HighRule, PcpState, Tuning, Watermarks};
+use crate::tuning::{Bounds, HighRule, ListRule, PcpState, Tuning, Watermarks};
 use crate::word::Held;
 use crate::zone::{Frames, MarkTest, NodeId, Path, Zone, ZoneKind};
 
@@ -166,7 +166,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
         for (zone, spec) in allocator.zones.iter().zip(config.zones) {
             for range in spec.ranges {
                 let _guard = zone.lock(&allocator.machine, Path::DirectFree);
-                zone.online(&allocator.machine, (range.start.0 - zone.frames.base.0) as u32, range.pages);
+                zone.online(
+                    &allocator.machine,
+                    &allocator.tuning,
+                    (range.start.0 - zone.frames.base.0) as u32,
+                    range.pages,
+                );
             }
         }
         allocator.recompute();
@@ -285,10 +290,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline]
     fn take(&self, zone: &Zone<'a, M>, cpu: CpuId, request: &Request, bulk: bool) -> Option<u32> {
         let (machine, tuning, wanted) = (&self.machine, &self.tuning, request.wanted());
-        if let Some(list) = tuning.lists.list(wanted.order, wanted.migratetype)
-            && let Some(page) = zone.alloc_cached(machine, tuning, cpu, list, wanted, bulk)
-        {
-            return Some(page);
+        if let Some(list) = tuning.lists.list(wanted.order, wanted.migratetype) {
+            match zone.alloc_cached(machine, tuning, cpu, list, wanted, bulk) {
+                FromCache::Page(page) => return Some(page),
+                // Before 5.14 a refill that failed was the zone's answer. Specification 2.3.
+                FromCache::Empty if tuning.lists == ListRule::OrderZero => return None,
+                FromCache::Empty | FromCache::Busy => {}
+            }
         }
         self.take_direct(zone, wanted)
     }
@@ -404,7 +412,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Gives the pageblock of a page another type and moves its free blocks to that type's lists. A free block
-    /// that reaches beyond the pageblock is moved whole, and with it the type of all it covers.
+    /// that reaches beyond the pageblock is split.
     ///
     /// # Errors
     /// The page is in no zone.
@@ -413,17 +421,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return Err(FreeError { pfn, order: Order::PAGEBLOCK, reason: WrongFree::NotOurs });
         };
         let _guard = zone.lock(&self.machine, Path::DirectFree);
-        let largest = page & !(Order::MAX.pages() as u32 - 1);
         let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
-        if zone.is_free(largest, Order::MAX) {
-            zone.remove(&self.machine, largest, Order::MAX);
-            zone.frames.set_block_type(largest, migratetype);
-            zone.frames.set_block_type(largest + Order::PAGEBLOCK.pages() as u32, migratetype);
-            zone.add(&self.machine, largest, Order::MAX, migratetype, End::Tail);
-        } else {
-            zone.move_free_blocks(&self.machine, start, migratetype, End::Tail);
-            zone.frames.set_block_type(start, migratetype);
-        }
+        zone.change_type(&self.machine, &self.tuning, start, migratetype);
         Ok(())
     }
 
@@ -497,7 +496,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             if let Some(known) = zone.first_known(page, range.pages) {
                 return Err(MapError::Overlap { start: range.start, other: zone.frames.pfn(known) });
             }
-            zone.online(&self.machine, page, range.pages);
+            zone.online(&self.machine, &self.tuning, page, range.pages);
         }
         self.recompute();
         Ok(())

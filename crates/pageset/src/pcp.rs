@@ -308,6 +308,16 @@ impl RoundRobin {
     }
 }
 
+/// What came of asking a pageset for a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FromCache {
+    Page(u32),
+    /// Another thread holds it.
+    Busy,
+    /// It was empty and the zone had nothing to fill it with.
+    Empty,
+}
+
 impl<M: Machine> Zone<'_, M> {
     fn pageset(&self, machine: &M, cpu: CpuId) -> &Pageset<M::Lock> {
         machine.touch(Line::Pageset { zone: self.index, cpu });
@@ -315,7 +325,7 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Takes one block through a pageset. `bulk` is the bulk allocation of page arrays, which does not count as an
-    /// allocation. Nothing when the pageset is busy or the zone had nothing.
+    /// allocation.
     #[inline]
     pub(crate) fn alloc_cached(
         &self,
@@ -325,9 +335,11 @@ impl<M: Machine> Zone<'_, M> {
         list: usize,
         wanted: Wanted,
         bulk: bool,
-    ) -> Option<u32> {
+    ) -> FromCache {
         let pcp = self.pageset(machine, cpu);
-        let _guard = pcp.try_lock()?;
+        let Some(_guard) = pcp.try_lock() else {
+            return FromCache::Busy;
+        };
         let mut state = pcp.state();
         if !bulk {
             tuning.on_alloc(&mut state);
@@ -338,7 +350,7 @@ impl<M: Machine> Zone<'_, M> {
                 self.refill(machine, tuning, pcp, &mut state, list, wanted);
                 let Some(page) = pcp.pop(self.rings, list) else {
                     pcp.set_state(&state);
-                    return None;
+                    return FromCache::Empty;
                 };
                 page
             }
@@ -347,7 +359,7 @@ impl<M: Machine> Zone<'_, M> {
         pcp.set_state(&state);
         word::add(&pcp.alloc_pages, wanted.order.pages());
         self.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
-        Some(page)
+        FromCache::Page(page)
     }
 
     /// Fills an empty list under one hold of the zone lock. Specification 2.4.

@@ -305,7 +305,8 @@ fn with_cache(tuning: Tuning, cache_slice_pages: u64, test: impl FnOnce(&World<'
 #[test]
 fn example_10_5_one_high_order_free_after_many_of_order_0() {
     let base: &[_] = &[(252, 63), (315, 126)];
-    let rows: [(&str, Tuning, &[(u32, u64)], u64, u32, u32); 8] = [
+    type Row = (&'static str, Tuning, &'static [(u32, u64)], u64, u32, u32);
+    let rows: [Row; 8] = [
         ("base", LINUX_5_18, base, 213, 0, 252),
         ("+1", SERIES_1, base, 0, 213, 252),
         ("+3", SERIES_3, base, 0, 213, 252),

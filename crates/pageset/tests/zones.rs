@@ -141,7 +141,7 @@ fn marks_reserves_and_rights() {
     let atomic = Request { non_blocking: true, ..urgent };
     let rows = [
         // The first attempt is at the low mark, the second at min; free - 15 > min is the test.
-        ("min", plain, [0; 4], 800),
+        ("min", plain, [0; 4], 800_u64),
         ("non-blocking alone has no rights", Request { non_blocking: true, ..plain }, [0; 4], 800),
         ("high priority takes a half", urgent, [0; 4], 400),
         ("and a quarter of the rest with non-blocking", atomic, [0; 4], 300),
@@ -161,7 +161,7 @@ fn marks_reserves_and_rights() {
             while world.alloc(&request).is_ok() {}
             let left = world.zone_stats(0).nr_free_pages;
             // The first failure is where free - 15 <= floor.
-            assert_eq!(left, if floor == 0 { 0 } else { (floor + 15) / 16 * 16 }, "{name}");
+            assert_eq!(left, if floor == 0 { 0 } else { floor.div_ceil(16) * 16 }, "{name}");
         });
     }
 }
