@@ -138,7 +138,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let zonelists = cut(&mut words, config.nodes() * config.zones.len());
         node::build(config, zonelists);
         for (index, (zone, spec)) in metadata.zones.iter_mut().zip(config.zones).enumerate() {
-            let ZoneLayout { base, tags: pages, types, links, capacity, ring } = config.layout(spec)?;
+            let ZoneLayout { base, tags: pages, types, links, capacity, array } = config.layout(spec)?;
             zone.index = index;
             zone.node = spec.node;
             zone.kind = spec.kind;
@@ -150,10 +150,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 types: cut(&mut tags, types),
                 links: Links(cut(&mut words, links)),
             };
-            zone.rings = cut(&mut words, ring * config.cpus.len());
+            zone.arrays = cut(&mut words, array * config.cpus.len());
             zone.pagesets = cut(&mut pagesets, config.cpus.len());
             for (cpu, pageset) in zone.pagesets.iter().enumerate() {
-                pageset.place((cpu * ring) as u32, capacity);
+                pageset.place((cpu * array) as u32, capacity);
             }
         }
         let rules = Rules {
@@ -595,10 +595,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
         pageset.set_state(&PcpState { count: pageset.count(), ..*state });
     }
 
-    /// Blocks on each list of a pageset, as of some recent moment.
+    /// Blocks on each list of a pageset. Waits for its lock.
     #[must_use]
     pub fn pageset_lists(&self, zone: usize, cpu: CpuId) -> [u32; LISTS] {
-        core::array::from_fn(|list| self.zones[zone].pagesets[cpu.0 as usize].len(list))
+        let zone = &self.zones[zone];
+        let pageset = &zone.pagesets[cpu.0 as usize];
+        let _guard = pageset.lock();
+        core::array::from_fn(|list| pageset.len(zone.arrays, list))
     }
 
     /// Says that reclaim works on a zone, or has ended. Specification 4.11.

@@ -140,8 +140,8 @@ impl<M: Machine> Audit<'_, '_, M> {
             let mut pages = 0;
             for list in 0..LISTS {
                 let order = order_of(list);
-                for depth in 0..pageset.len(list) {
-                    self.see(pageset.entry(self.zone.rings, list, depth), order, PageState::Cached)?;
+                for page in pageset.blocks(self.zone.arrays, list) {
+                    self.see(page, order, PageState::Cached)?;
                     pages += order.pages();
                 }
             }
@@ -156,7 +156,8 @@ impl<M: Machine> Audit<'_, '_, M> {
         let restore = |page: u32, order, state| {
             if page < self.zone.frames.len() && self.zone.frames.tag(page).byte() & 0x3f == 0xf {
                 let kind = self.zone.frames.tag(page).kind().unwrap_or(MigrateType::Isolate);
-                self.zone.frames.set_tag(page, Tag::new(state, order, kind));
+                let in_tags = state != PageState::Free || order != Order::MAX;
+                self.zone.frames.set_tag(page, if in_tags { Tag::new(state, order, kind) } else { Tag::INSIDE });
             }
         };
         for order in Order::all() {
@@ -172,8 +173,9 @@ impl<M: Machine> Audit<'_, '_, M> {
         }
         for pageset in self.zone.pagesets {
             for list in 0..LISTS {
-                for depth in 0..pageset.len(list) {
-                    restore(pageset.entry(self.zone.rings, list, depth), order_of(list), PageState::Cached);
+                let all = self.zone.frames.len() as usize;
+                for page in pageset.blocks(self.zone.arrays, list).take(all) {
+                    restore(page, order_of(list), PageState::Cached);
                 }
             }
         }

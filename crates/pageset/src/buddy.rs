@@ -19,7 +19,7 @@ impl<M: Machine> Zone<'_, M> {
     /// Puts a free block on the list of `list`.
     pub(crate) fn add(&self, machine: &M, page: u32, order: Order, list: MigrateType, end: End) {
         self.touch_list(machine, page, order, list);
-        self.frames.set_tag(page, Tag::new(PageState::Free, order, list));
+        self.frames.set_free(page, order, list);
         self.areas[order.index()][list.index()].push(self.frames.links, self.frames.slot(page, order), end);
         if list != MigrateType::Isolate {
             word::add(&self.free_pages, order.pages());
@@ -33,7 +33,7 @@ impl<M: Machine> Zone<'_, M> {
     pub(crate) fn remove(&self, machine: &M, page: u32, order: Order) -> MigrateType {
         let list = self.list_of(page);
         self.touch_list(machine, page, order, list);
-        self.frames.set_tag(page, Tag::INSIDE);
+        self.frames.set_not_free(page, order);
         self.areas[order.index()][list.index()].remove(self.frames.links, self.frames.slot(page, order));
         if list != MigrateType::Isolate {
             word::sub(&self.free_pages, order.pages());
@@ -142,7 +142,13 @@ impl<M: Machine> Zone<'_, M> {
             let fits = (end - page).ilog2().min(page.trailing_zeros()).min(u32::from(Order::MAX.get()));
             let order = Order::new(fits as u8).unwrap_or(Order::MAX);
             let first = page as u32;
-            self.merge(machine, tuning, first, order, self.frames.block_type(first), Some(End::Tail));
+            self.frames.set_online(first, order);
+            let migratetype = self.frames.block_type(first);
+            if order == Order::MAX {
+                self.add(machine, first, order, migratetype, End::Tail);
+            } else {
+                self.merge(machine, tuning, first, order, migratetype, Some(End::Tail));
+            }
             page += order.pages();
         }
         word::add(&self.managed, pages);

@@ -262,7 +262,7 @@ pub(crate) struct ZoneLayout {
     pub(crate) types: usize,
     pub(crate) links: usize,
     pub(crate) capacity: u32,
-    pub(crate) ring: usize,
+    pub(crate) array: usize,
 }
 
 impl Config<'_> {
@@ -282,7 +282,7 @@ impl Config<'_> {
         for zone in self.zones {
             let layout = self.layout(zone)?;
             size.tags += layout.tags + layout.types;
-            size.words += layout.links + layout.ring * self.cpus.len();
+            size.words += layout.links + layout.array * self.cpus.len();
         }
         Ok(size)
     }
@@ -305,10 +305,10 @@ impl Config<'_> {
         let pages = (zone.span.end().0 - base.0).next_multiple_of(largest);
         let too_large = MapError::TooLarge { start: zone.span.start, pages: zone.span.pages };
         let capacity = self.capacity(zone);
-        let ring = pcp::ring_entries(capacity);
+        let array = pcp::array_words(capacity);
         // A zone's array memory is addressed in 32 bits; so are its pages.
-        let rings = ring.checked_mul(self.cpus.len() as u64);
-        if pages > u64::from(u32::MAX) - largest || rings.is_none_or(|all| all > u64::from(u32::MAX)) {
+        let arrays = array.checked_mul(self.cpus.len() as u64);
+        if pages > u64::from(u32::MAX) - largest || arrays.is_none_or(|all| all > u64::from(u32::MAX)) {
             return Err(too_large);
         }
         Ok(ZoneLayout {
@@ -317,7 +317,7 @@ impl Config<'_> {
             types: (pages >> Order::PAGEBLOCK.get()) as usize,
             links: 2 * (pages + (pages >> Order::MAX.get())) as usize,
             capacity,
-            ring: ring as usize,
+            array: array as usize,
         })
     }
 
