@@ -20,6 +20,9 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// there. By [`ZoneKind`]; 0 keeps none. Specification 1.2.
 const LOWMEM_RATIOS: [u64; ZoneKind::COUNT] = [256, 256, 32, 0];
 
+/// A drain grows while it is less than the largest high, which is 2^28 pages. Unit: power of two.
+const MAX_FREE_FACTOR: u8 = crate::tuning::sizes::MAX_HIGH.ilog2() as u8;
+
 /// Blocks freed under one hold of a pageset's lock in a bulk free. Source: specification 2.5, 6.10 on.
 const FREE_BATCH: usize = 31;
 
@@ -218,8 +221,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Specification 2.3, step 2.
     ///
     /// # Errors
-    /// As [`Self::alloc`], when not even one page was to be had. The request's order must be 0.
+    /// As [`Self::alloc`], when not even one page was to be had; an order above 0.
     pub fn alloc_bulk(&self, request: &Request, pages: &mut [Pfn]) -> Result<usize, AllocError> {
+        if request.order > Order::ZERO {
+            return Err(AllocError::BulkOrder(request.order));
+        }
         let cpu = self.machine.cpu();
         let mut got = 0;
         while got < pages.len() {
@@ -277,7 +283,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     fn may_take(&self, zone: &Zone<'a, M>, request: &Request, low: bool) -> bool {
         let test = request.mark_test();
         let marks = zone.watermarks();
-        if self.tuning.below_high && low && !zone.pressure().below_high {
+        if self.tuning.below_high && !zone.pressure().below_high {
             if zone.passes(marks.high, &test) {
                 return true;
             }
@@ -363,9 +369,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.zones.iter().find_map(|zone| Some((zone, zone.frames.page(pfn)?)))
     }
 
-    /// Checks a free and turns the block's tag to Cached, so that a second free of it is seen.
+    /// Where an allocated block of this order begins.
     #[inline]
-    fn prepare_free(&self, pfn: Pfn, order: Order) -> Result<(&'a Zone<'a, M>, u32), FreeError> {
+    fn allocated(&self, pfn: Pfn, order: Order) -> Result<(&'a Zone<'a, M>, u32), FreeError> {
         let Some((zone, page)) = self.locate(pfn) else {
             return Err(FreeError { pfn, order, reason: WrongFree::NotOurs });
         };
@@ -373,7 +379,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if !pfn.is_aligned(order) || !tag.is(PageState::Allocated, order) {
             return Err(FreeError { pfn, order, reason: why_wrong(zone, pfn, page, order) });
         }
-        zone.frames.set_tag(page, tag.with_state(PageState::Cached));
+        Ok((zone, page))
+    }
+
+    /// Checks a free and turns the block's tag to Cached, so that a second free of it is seen.
+    #[inline]
+    fn prepare_free(&self, pfn: Pfn, order: Order) -> Result<(&'a Zone<'a, M>, u32), FreeError> {
+        let (zone, page) = self.allocated(pfn, order)?;
+        zone.frames.set_tag(page, zone.frames.tag(page).with_state(PageState::Cached));
         Ok((zone, page))
     }
 
@@ -400,10 +413,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Errors
     /// As for freeing it, and when `to` is larger than `order`.
     pub fn split(&self, pfn: Pfn, order: Order, to: Order) -> Result<(), FreeError> {
+        let (zone, page) = self.allocated(pfn, order)?;
         if to > order {
             return Err(FreeError { pfn, order: to, reason: WrongFree::WrongOrder(order) });
         }
-        let (zone, page) = self.prepare_free(pfn, order)?;
         let kind = zone.frames.tag(page).kind().unwrap_or(MigrateType::Movable);
         for at in (page..page + order.pages() as u32).step_by(to.pages() as usize) {
             zone.frames.set_tag(at, Tag::new(PageState::Allocated, to, kind));
@@ -564,12 +577,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// With equal bounds nothing tunes high; that is how auto-tuning is switched off.
     ///
     /// # Errors
-    /// An upper bound below the lower one or beyond the pagesets' room, or a batch of 0.
+    /// An upper bound below the lower one, a batch of 0, or either beyond the pagesets' room.
     pub fn set_bounds(&self, zone: usize, bounds: Bounds) -> Result<(), MapError> {
         let zone = &self.zones[zone];
         let capacity = zone.pagesets.first().map_or(0, |p| p.capacity());
-        if bounds.high_max > capacity {
-            return Err(MapError::Capacity { asked: bounds.high_max, capacity });
+        let asked = bounds.high_max.max(bounds.batch);
+        if asked > capacity {
+            return Err(MapError::Capacity { asked, capacity });
         }
         let by_hand = Tuning {
             batch: crate::tuning::BatchRule::Fixed(bounds.batch),
@@ -588,11 +602,20 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Gives a pageset a remembered state, as when a saved machine is restored. What it holds, its batch and its
-    /// bounds stay.
+    /// bounds stay. Values that no pageset can reach are brought down to the largest that it can.
     pub fn restore_pageset(&self, zone: usize, cpu: CpuId, state: &PcpState) {
         let pageset = &self.zones[zone].pagesets[cpu.0 as usize];
         let _guard = pageset.lock();
-        pageset.set_state(&PcpState { count: pageset.count(), ..*state });
+        let scale = self.tuning.batch_scale_max;
+        let most = pageset.batch() << scale;
+        pageset.set_state(&PcpState {
+            count: pageset.count(),
+            high: state.high.min(pageset.capacity()),
+            free_count: state.free_count.min(most + Order::PAGEBLOCK.pages() as u32 - 1),
+            alloc_factor: state.alloc_factor.min(scale),
+            free_factor: state.free_factor.min(if self.tuning.scale_cap { scale } else { MAX_FREE_FACTOR }),
+            ..*state
+        });
     }
 
     /// Blocks on each list of a pageset. Waits for its lock.

@@ -126,6 +126,10 @@ impl<L: RawLock> Pageset<L> {
         self.count.get()
     }
 
+    pub(crate) fn batch(&self) -> u32 {
+        self.batch.get()
+    }
+
     pub(crate) fn capacity(&self) -> u32 {
         self.capacity.get()
     }
@@ -320,44 +324,53 @@ impl<M: Machine> Zone<'_, M> {
         drain: bool,
     ) -> bool {
         let pcp = self.pageset(machine, cpu);
-        let mut guard = pcp.try_lock();
-        if guard.is_none() {
-            return false;
-        }
+        let Some(guard) = pcp.try_lock() else { return false };
         if !pcp.lists[list].push(self.arrays, &pcp.pool, page) {
             return false;
         }
         let order = order_of(list);
         let mut state = pcp.state();
-        let mut rest = tuning.commit(&mut state, order, self.pressure());
+        let due = tuning.commit(&mut state, order, self.pressure());
         pcp.set_state(&state);
         word::add(&pcp.free_pages, order.pages());
-        if rest == 0 || !drain {
+        if due == 0 || !drain {
             return true;
         }
-        if tuning.bulk_free != BulkFree::Chunked {
-            self.drain(machine, tuning, pcp, rest, list);
-        } else {
-            // Between chunks others get at the pageset; what is left when one does is given up. Specification 3.3.
-            loop {
-                let chunk = rest.min(pcp.batch.get());
-                self.drain(machine, tuning, pcp, chunk, list);
-                rest -= chunk;
-                if rest == 0 {
-                    break;
-                }
-                drop(guard.take());
-                guard = pcp.try_lock();
-                if guard.is_none() {
-                    break;
-                }
-            }
-        }
+        // Chunked: what is left is given up when another holds the pageset meanwhile, or this is another CPU by now.
+        self.drain_due(machine, tuning, pcp, guard, due, list, || {
+            (machine.cpu() == cpu).then(|| pcp.try_lock()).flatten()
+        });
         if self.pressure().below_high && self.passes(self.watermarks().high, &MarkTest::SINGLE) {
             self.set_below_high(false);
         }
-        drop(guard);
         true
+    }
+
+    /// Drains what the rules ask for: at once, or a batch a hold of the pageset's lock. Specification 3.3, "E7".
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "all of a drain's inputs")]
+    fn drain_due<'p>(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &'p Pageset<M::Lock>,
+        guard: Guard<'p, M::Lock>,
+        mut due: u32,
+        list: usize,
+        relock: impl Fn() -> Option<Guard<'p, M::Lock>>,
+    ) {
+        let chunk = if tuning.bulk_free == BulkFree::Chunked { pcp.batch.get() } else { due };
+        let mut guard = Some(guard);
+        while guard.is_some() {
+            self.drain(machine, tuning, pcp, due.min(chunk), list);
+            due = due.saturating_sub(chunk);
+            if due == 0 {
+                break;
+            }
+            // Between chunks others get at the pageset.
+            drop(guard.take());
+            guard = relock();
+        }
     }
 
     /// Moves about `pages` pages, oldest first, from a pageset to the buddy; its lock is held. Specification 3.
@@ -424,11 +437,12 @@ impl<M: Machine> Zone<'_, M> {
     /// The once-a-second decay of one pageset. True when another tick has more to do. Specification 4.7.
     pub(crate) fn tick(&self, machine: &M, tuning: &Tuning, cpu: CpuId) -> bool {
         let pcp = self.pageset(machine, cpu);
-        let _guard = pcp.lock();
+        let guard = pcp.lock();
         let mut state = pcp.state();
         let decay = tuning.decay(&mut state);
         pcp.set_state(&state);
-        self.drain(machine, tuning, pcp, decay.drain, 0);
+        self.drain_due(machine, tuning, pcp, guard, decay.drain, 0, || Some(pcp.lock()));
+        let _guard = pcp.lock();
         let mut state = pcp.state();
         tuning.end_tick(&mut state);
         pcp.set_state(&state);
@@ -442,11 +456,13 @@ impl<M: Machine> Zone<'_, M> {
         if pcp.count() == 0 {
             return;
         }
-        let _guard = pcp.lock();
         // A lock hold is bounded. Specification 8.1.
-        let chunk = pcp.batch.get().max(1) << tuning.batch_scale_max;
-        while pcp.count() > 0 {
-            self.drain(machine, tuning, pcp, chunk, 0);
+        loop {
+            let _guard = pcp.lock();
+            self.drain(machine, tuning, pcp, pcp.batch.get().max(1) << tuning.batch_scale_max, 0);
+            if pcp.count() == 0 {
+                break;
+            }
         }
     }
 
@@ -456,5 +472,80 @@ impl<M: Machine> Zone<'_, M> {
         machine.touch(Line::Zone { zone: self.index });
         word::add(&self.holds[path as usize], 1);
         guard
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::tuning::ListRule;
+    use crate::tuning::presets::LINUX_4_17;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    /// Specification 3.2 word by word: pages taken from each list when `n` are drained.
+    fn as_specified(lens: &[u32], n: u32) -> Vec<u32> {
+        let (mut left, mut n, mut cursor, mut run) = (lens.to_vec(), n.min(lens.iter().sum()), 0, 0);
+        while n > 0 {
+            loop {
+                cursor = (cursor + 1) % lens.len();
+                run += 1;
+                if left[cursor] > 0 {
+                    break;
+                }
+            }
+            if run == lens.len() as u32 {
+                run = n;
+            }
+            let take = run.min(left[cursor]).min(n);
+            left[cursor] -= take;
+            n -= take;
+            run -= take;
+        }
+        lens.iter().zip(left).map(|(len, left)| len - left).collect()
+    }
+
+    fn taken(lists: ListRule, lens: &[u32], n: u32) -> Vec<u32> {
+        let mut turns = RoundRobin::new(&Tuning { lists, ..LINUX_4_17 });
+        let (mut left, n) = (lens.to_vec(), n.min(lens.iter().sum()));
+        for done in 0..n {
+            let list = turns.next(n - done, |list| left[list] == 0);
+            left[list] -= 1;
+        }
+        lens.iter().zip(left).map(|(len, left)| len - left).collect()
+    }
+
+    #[test]
+    fn round_robin_by_hand() {
+        for (lens, n, expected) in [
+            // One of each in turn, from list 1 on.
+            ([9, 9, 9], 4, [1, 2, 1]),
+            // Only one list has pages: it gives all.
+            ([0, 0, 9], 5, [0, 0, 5]),
+            // List 2 gives one, the empty list 0 and 1 make the next run of list 2 three, which means all the rest.
+            ([0, 1, 9], 7, [0, 1, 6]),
+            // List 1 is skipped once: 2 of list 2, one of list 0, 2 of list 2, one of list 0.
+            ([9, 0, 9], 6, [2, 0, 4]),
+            // The remainder is carried over: list 2 had one of its two, so list 0 gives two.
+            ([9, 0, 1], 3, [2, 0, 1]),
+        ] {
+            assert_eq!(taken(ListRule::OrderZero, &lens, n), expected, "{lens:?}, {n}");
+            assert_eq!(as_specified(&lens, n), expected, "{lens:?}, {n}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn round_robin_is_as_specified(
+            three in prop::collection::vec(0..40_u32, 3),
+            // Mostly empty lists, so that runs are carried over.
+            thirteen in prop::collection::vec(prop_oneof![Just(0), Just(0), 0..5_u32, 0..40_u32], 13),
+            n in 1..150_u32,
+        ) {
+            prop_assert_eq!(taken(ListRule::OrderZero, &three, n), as_specified(&three, n));
+            prop_assert_eq!(taken(ListRule::HugeShared, &thirteen, n), as_specified(&thirteen, n));
+        }
     }
 }
