@@ -212,9 +212,11 @@ impl<M: Machine> Audit<'_, '_, M> {
         if order == Order::MAX || !self.zone.is_free(buddy, order) {
             return Ok(());
         }
-        let (ours, theirs) = (self.zone.frames.block_type(page), self.zone.frames.block_type(buddy));
-        // A claim retypes one of two pageblocks; its free half then waits for the next free to merge.
-        let may_wait = order >= Order::PAGEBLOCK && (ours != theirs || !self.merge_by_type);
+        let differ = self.zone.list_of(page) != self.zone.list_of(buddy)
+            || self.zone.frames.block_type(page) != self.zone.frames.block_type(buddy);
+        // A claim retypes one of two pageblocks; its free half then waits for the next free to merge. Before 6.10 a
+        // block may be on another list than its pageblock's.
+        let may_wait = order >= Order::PAGEBLOCK && (differ || !self.merge_by_type);
         if may_wait { Ok(()) } else { self.error(Some(page), "free buddies are unmerged", 0, order.get().into()) }
     }
 }
