@@ -109,10 +109,15 @@ pub enum MapError {
         /// How many there are.
         zones: usize,
     },
-    /// No CPU, or a distance table that does not fit the nodes.
+    /// No CPU, or more than 65536.
     Cpus {
         /// How many there are.
         cpus: usize,
+    },
+    /// More than 1024 nodes, counted by their largest number.
+    Nodes {
+        /// How many there are.
+        nodes: usize,
     },
     /// A range without pages.
     Empty {
@@ -184,6 +189,7 @@ impl fmt::Display for MapError {
         match *self {
             Self::Zones { zones } => write!(f, "the map has {zones} zones; allowed: 1 to 255"),
             Self::Cpus { cpus } => write!(f, "the machine has {cpus} CPUs; allowed: 1 to 65536"),
+            Self::Nodes { nodes } => write!(f, "the map has {nodes} nodes; allowed: 1 to 1024"),
             Self::Empty { start } => write!(f, "the range at {start} has no pages"),
             Self::Overlap { start, other } => write!(f, "the range at {start} overlaps the one at {other}"),
             Self::OutsideSpan { start } => write!(f, "the range at {start} is not inside its zone's span"),
@@ -341,8 +347,11 @@ impl Config<'_> {
         if self.zones.is_empty() || self.zones.len() > 255 {
             return Err(MapError::Zones { zones: self.zones.len() });
         }
-        if self.cpus.is_empty() || self.cpus.len() > 1 << 16 || self.nodes() > 1 << 10 {
+        if self.cpus.is_empty() || self.cpus.len() > 1 << 16 {
             return Err(MapError::Cpus { cpus: self.cpus.len() });
+        }
+        if self.nodes() > 1 << 10 {
+            return Err(MapError::Nodes { nodes: self.nodes() });
         }
         let pairs = self.nodes() * self.nodes();
         if !self.distances.is_empty() && self.distances.len() != pairs {
@@ -369,7 +378,7 @@ fn check_zone(zone: &ZoneSpec<'_>) -> Result<(), MapError> {
         return Err(MapError::Empty { start: span.start });
     }
     // Physical addresses have at most 64 bits, frame numbers 52.
-    if span.start.0 >= 1 << 52 || span.pages >= 1 << 32 {
+    if span.end().0 > 1 << 52 || span.pages >= 1 << 32 {
         return Err(MapError::TooLarge { start: span.start, pages: span.pages });
     }
     for (i, range) in zone.ranges.iter().enumerate() {
