@@ -4,13 +4,13 @@ use crate::config::{Config, MapError, Metadata, PageRange, ZoneLayout, check_fra
 use crate::error::{AllocError, FreeError, WrongFree};
 use crate::fallback::{Mode, Wanted};
 use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
-use crate::list::{End, Links};
+use crate::list::Links;
 use crate::machine::Machine;
 use crate::migrate::MigrateType;
 use crate::node;
-use crate::pcp::LISTS;
+use crate::pcp::{FromCache, LISTS};
 use crate::tuning::sizes::ZoneSize;
-use crate::tuning::{Bounds, HighRule, PcpState, Tuning, Watermarks};
+use crate::tuning::{Bounds, HighRule, ListRule, PcpState, Tuning, Watermarks};
 use crate::word::Held;
 use crate::zone::{Frames, MarkTest, NodeId, Path, Zone, ZoneKind};
 
@@ -19,6 +19,9 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// Kernel default: one page of a higher zone keeps this many of its pages from the requests that could be served
 /// there. By [`ZoneKind`]; 0 keeps none. Specification 1.2.
 const LOWMEM_RATIOS: [u64; ZoneKind::COUNT] = [256, 256, 32, 0];
+
+/// A drain grows while it is less than the largest high, which is 2^28 pages. Unit: power of two.
+const MAX_FREE_FACTOR: u8 = crate::tuning::sizes::MAX_HIGH.ilog2() as u8;
 
 /// Blocks freed under one hold of a pageset's lock in a bulk free. Source: specification 2.5, 6.10 on.
 const FREE_BATCH: usize = 31;
@@ -138,20 +141,22 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let zonelists = cut(&mut words, config.nodes() * config.zones.len());
         node::build(config, zonelists);
         for (index, (zone, spec)) in metadata.zones.iter_mut().zip(config.zones).enumerate() {
-            let ZoneLayout { base, tags: pages, types, links, capacity, ring } = config.layout(spec)?;
+            let ZoneLayout { base, tags: pages, types, links, capacity, array } = config.layout(spec)?;
             zone.index = index;
             zone.node = spec.node;
             zone.kind = spec.kind;
             zone.frames = Frames {
                 base,
+                first: (spec.span.start.0 - base.0) as u32,
+                end: (spec.span.end().0 - base.0) as u32,
                 tags: cut(&mut tags, pages),
                 types: cut(&mut tags, types),
                 links: Links(cut(&mut words, links)),
             };
-            zone.rings = cut(&mut words, ring * config.cpus.len());
+            zone.arrays = cut(&mut words, array * config.cpus.len());
             zone.pagesets = cut(&mut pagesets, config.cpus.len());
             for (cpu, pageset) in zone.pagesets.iter().enumerate() {
-                pageset.place((cpu * ring) as u32, capacity);
+                pageset.place((cpu * array) as u32, capacity);
             }
         }
         let rules = Rules {
@@ -164,7 +169,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
         for (zone, spec) in allocator.zones.iter().zip(config.zones) {
             for range in spec.ranges {
                 let _guard = zone.lock(&allocator.machine, Path::DirectFree);
-                zone.online(&allocator.machine, (range.start.0 - zone.frames.base.0) as u32, range.pages);
+                zone.online(
+                    &allocator.machine,
+                    &allocator.tuning,
+                    (range.start.0 - zone.frames.base.0) as u32,
+                    range.pages,
+                );
             }
         }
         allocator.recompute();
@@ -211,8 +221,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Specification 2.3, step 2.
     ///
     /// # Errors
-    /// As [`Self::alloc`], when not even one page was to be had. The request's order must be 0.
+    /// As [`Self::alloc`], when not even one page was to be had; an order above 0.
     pub fn alloc_bulk(&self, request: &Request, pages: &mut [Pfn]) -> Result<usize, AllocError> {
+        if request.order > Order::ZERO {
+            return Err(AllocError::BulkOrder(request.order));
+        }
         let cpu = self.machine.cpu();
         let mut got = 0;
         while got < pages.len() {
@@ -270,7 +283,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     fn may_take(&self, zone: &Zone<'a, M>, request: &Request, low: bool) -> bool {
         let test = request.mark_test();
         let marks = zone.watermarks();
-        if self.tuning.below_high && low && !zone.pressure().below_high {
+        if self.tuning.below_high && !zone.pressure().below_high {
             if zone.passes(marks.high, &test) {
                 return true;
             }
@@ -284,8 +297,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
     fn take(&self, zone: &Zone<'a, M>, cpu: CpuId, request: &Request, bulk: bool) -> Option<u32> {
         let (machine, tuning, wanted) = (&self.machine, &self.tuning, request.wanted());
         if let Some(list) = tuning.lists.list(wanted.order, wanted.migratetype) {
-            if let Some(page) = zone.alloc_cached(machine, tuning, cpu, list, wanted, bulk) {
-                return Some(page);
+            match zone.alloc_cached(machine, tuning, cpu, list, wanted, bulk) {
+                FromCache::Page(page) => return Some(page),
+                // Before 5.14 a refill that failed was the zone's answer. Specification 2.3.
+                FromCache::Empty if tuning.lists == ListRule::OrderZero => return None,
+                FromCache::Empty | FromCache::Busy => {}
             }
         }
         self.take_direct(zone, wanted)
@@ -353,9 +369,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.zones.iter().find_map(|zone| Some((zone, zone.frames.page(pfn)?)))
     }
 
-    /// Checks a free and turns the block's tag to Cached, so that a second free of it is seen.
+    /// Where an allocated block of this order begins.
     #[inline]
-    fn prepare_free(&self, pfn: Pfn, order: Order) -> Result<(&'a Zone<'a, M>, u32), FreeError> {
+    fn allocated(&self, pfn: Pfn, order: Order) -> Result<(&'a Zone<'a, M>, u32), FreeError> {
         let Some((zone, page)) = self.locate(pfn) else {
             return Err(FreeError { pfn, order, reason: WrongFree::NotOurs });
         };
@@ -363,7 +379,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if !pfn.is_aligned(order) || !tag.is(PageState::Allocated, order) {
             return Err(FreeError { pfn, order, reason: why_wrong(zone, pfn, page, order) });
         }
-        zone.frames.set_tag(page, tag.with_state(PageState::Cached));
+        Ok((zone, page))
+    }
+
+    /// Checks a free and turns the block's tag to Cached, so that a second free of it is seen.
+    #[inline]
+    fn prepare_free(&self, pfn: Pfn, order: Order) -> Result<(&'a Zone<'a, M>, u32), FreeError> {
+        let (zone, page) = self.allocated(pfn, order)?;
+        zone.frames.set_tag(page, zone.frames.tag(page).with_state(PageState::Cached));
         Ok((zone, page))
     }
 
@@ -390,10 +413,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Errors
     /// As for freeing it, and when `to` is larger than `order`.
     pub fn split(&self, pfn: Pfn, order: Order, to: Order) -> Result<(), FreeError> {
+        let (zone, page) = self.allocated(pfn, order)?;
         if to > order {
             return Err(FreeError { pfn, order: to, reason: WrongFree::WrongOrder(order) });
         }
-        let (zone, page) = self.prepare_free(pfn, order)?;
         let kind = zone.frames.tag(page).kind().unwrap_or(MigrateType::Movable);
         for at in (page..page + order.pages() as u32).step_by(to.pages() as usize) {
             zone.frames.set_tag(at, Tag::new(PageState::Allocated, to, kind));
@@ -402,7 +425,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Gives the pageblock of a page another type and moves its free blocks to that type's lists. A free block
-    /// that reaches beyond the pageblock is moved whole, and with it the type of all it covers.
+    /// that reaches beyond the pageblock is split.
     ///
     /// # Errors
     /// The page is in no zone.
@@ -411,17 +434,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return Err(FreeError { pfn, order: Order::PAGEBLOCK, reason: WrongFree::NotOurs });
         };
         let _guard = zone.lock(&self.machine, Path::DirectFree);
-        let largest = page & !(Order::MAX.pages() as u32 - 1);
         let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
-        if zone.is_free(largest, Order::MAX) {
-            zone.remove(&self.machine, largest, Order::MAX);
-            zone.frames.set_block_type(largest, migratetype);
-            zone.frames.set_block_type(largest + Order::PAGEBLOCK.pages() as u32, migratetype);
-            zone.add(&self.machine, largest, Order::MAX, migratetype, End::Tail);
-        } else {
-            zone.move_free_blocks(&self.machine, start, migratetype, End::Tail);
-            zone.frames.set_block_type(start, migratetype);
-        }
+        zone.change_type(&self.machine, &self.tuning, start, migratetype);
         Ok(())
     }
 
@@ -487,7 +501,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let Some((zone, page)) = self.locate(range.start) else {
             return Err(MapError::OutsideSpan { start: range.start });
         };
-        if u64::from(page) + range.pages > u64::from(zone.frames.len()) {
+        if range.pages > u64::from(zone.frames.end - page) {
             return Err(MapError::OutsideSpan { start: range.start });
         }
         {
@@ -495,7 +509,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             if let Some(known) = zone.first_known(page, range.pages) {
                 return Err(MapError::Overlap { start: range.start, other: zone.frames.pfn(known) });
             }
-            zone.online(&self.machine, page, range.pages);
+            zone.online(&self.machine, &self.tuning, page, range.pages);
         }
         self.recompute();
         Ok(())
@@ -563,12 +577,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// With equal bounds nothing tunes high; that is how auto-tuning is switched off.
     ///
     /// # Errors
-    /// An upper bound below the lower one or beyond the pagesets' room, or a batch of 0.
+    /// An upper bound below the lower one, a batch of 0, or either beyond the pagesets' room.
     pub fn set_bounds(&self, zone: usize, bounds: Bounds) -> Result<(), MapError> {
         let zone = &self.zones[zone];
         let capacity = zone.pagesets.first().map_or(0, |p| p.capacity());
-        if bounds.high_max > capacity {
-            return Err(MapError::Capacity { asked: bounds.high_max, capacity });
+        let asked = bounds.high_max.max(bounds.batch);
+        if asked > capacity {
+            return Err(MapError::Capacity { asked, capacity });
         }
         let by_hand = Tuning {
             batch: crate::tuning::BatchRule::Fixed(bounds.batch),
@@ -587,17 +602,29 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Gives a pageset a remembered state, as when a saved machine is restored. What it holds, its batch and its
-    /// bounds stay.
+    /// bounds stay. Values that no pageset can reach are brought down to the largest that it can.
     pub fn restore_pageset(&self, zone: usize, cpu: CpuId, state: &PcpState) {
         let pageset = &self.zones[zone].pagesets[cpu.0 as usize];
         let _guard = pageset.lock();
-        pageset.set_state(&PcpState { count: pageset.count(), ..*state });
+        let scale = self.tuning.batch_scale_max;
+        let most = pageset.batch() << scale;
+        pageset.set_state(&PcpState {
+            count: pageset.count(),
+            high: state.high.min(pageset.capacity()),
+            free_count: state.free_count.min(most + Order::PAGEBLOCK.pages() as u32 - 1),
+            alloc_factor: state.alloc_factor.min(scale),
+            free_factor: state.free_factor.min(if self.tuning.scale_cap { scale } else { MAX_FREE_FACTOR }),
+            ..*state
+        });
     }
 
-    /// Blocks on each list of a pageset, as of some recent moment.
+    /// Blocks on each list of a pageset. Waits for its lock.
     #[must_use]
     pub fn pageset_lists(&self, zone: usize, cpu: CpuId) -> [u32; LISTS] {
-        core::array::from_fn(|list| self.zones[zone].pagesets[cpu.0 as usize].len(list))
+        let zone = &self.zones[zone];
+        let pageset = &zone.pagesets[cpu.0 as usize];
+        let _guard = pageset.lock();
+        core::array::from_fn(|list| pageset.len(zone.arrays, list))
     }
 
     /// Says that reclaim works on a zone, or has ended. Specification 4.11.

@@ -140,8 +140,8 @@ impl<M: Machine> Audit<'_, '_, M> {
             let mut pages = 0;
             for list in 0..LISTS {
                 let order = order_of(list);
-                for depth in 0..pageset.len(list) {
-                    self.see(pageset.entry(self.zone.rings, list, depth), order, PageState::Cached)?;
+                for page in pageset.blocks(self.zone.arrays, list) {
+                    self.see(page, order, PageState::Cached)?;
                     pages += order.pages();
                 }
             }
@@ -156,7 +156,8 @@ impl<M: Machine> Audit<'_, '_, M> {
         let restore = |page: u32, order, state| {
             if page < self.zone.frames.len() && self.zone.frames.tag(page).byte() & 0x3f == 0xf {
                 let kind = self.zone.frames.tag(page).kind().unwrap_or(MigrateType::Isolate);
-                self.zone.frames.set_tag(page, Tag::new(state, order, kind));
+                let in_tags = state != PageState::Free || order != Order::MAX;
+                self.zone.frames.set_tag(page, if in_tags { Tag::new(state, order, kind) } else { Tag::INSIDE });
             }
         };
         for order in Order::all() {
@@ -172,8 +173,9 @@ impl<M: Machine> Audit<'_, '_, M> {
         }
         for pageset in self.zone.pagesets {
             for list in 0..LISTS {
-                for depth in 0..pageset.len(list) {
-                    restore(pageset.entry(self.zone.rings, list, depth), order_of(list), PageState::Cached);
+                let all = self.zone.frames.len() as usize;
+                for page in pageset.blocks(self.zone.arrays, list).take(all) {
+                    restore(page, order_of(list), PageState::Cached);
                 }
             }
         }
@@ -210,9 +212,11 @@ impl<M: Machine> Audit<'_, '_, M> {
         if order == Order::MAX || !self.zone.is_free(buddy, order) {
             return Ok(());
         }
-        let (ours, theirs) = (self.zone.frames.block_type(page), self.zone.frames.block_type(buddy));
-        // A claim retypes one of two pageblocks; its free half then waits for the next free to merge.
-        let may_wait = order >= Order::PAGEBLOCK && (ours != theirs || !self.merge_by_type);
+        let differ = self.zone.list_of(page) != self.zone.list_of(buddy)
+            || self.zone.frames.block_type(page) != self.zone.frames.block_type(buddy);
+        // A claim retypes one of two pageblocks; its free half then waits for the next free to merge. Before 6.10 a
+        // block may be on another list than its pageblock's.
+        let may_wait = order >= Order::PAGEBLOCK && (differ || !self.merge_by_type);
         if may_wait { Ok(()) } else { self.error(Some(page), "free buddies are unmerged", 0, order.get().into()) }
     }
 }

@@ -19,7 +19,7 @@ impl<M: Machine> Zone<'_, M> {
     /// Puts a free block on the list of `list`.
     pub(crate) fn add(&self, machine: &M, page: u32, order: Order, list: MigrateType, end: End) {
         self.touch_list(machine, page, order, list);
-        self.frames.set_tag(page, Tag::new(PageState::Free, order, list));
+        self.frames.set_free(page, order, list);
         self.areas[order.index()][list.index()].push(self.frames.links, self.frames.slot(page, order), end);
         if list != MigrateType::Isolate {
             word::add(&self.free_pages, order.pages());
@@ -33,7 +33,7 @@ impl<M: Machine> Zone<'_, M> {
     pub(crate) fn remove(&self, machine: &M, page: u32, order: Order) -> MigrateType {
         let list = self.list_of(page);
         self.touch_list(machine, page, order, list);
-        self.frames.set_tag(page, Tag::INSIDE);
+        self.frames.set_not_free(page, order);
         self.areas[order.index()][list.index()].remove(self.frames.links, self.frames.slot(page, order));
         if list != MigrateType::Isolate {
             word::sub(&self.free_pages, order.pages());
@@ -80,19 +80,20 @@ impl<M: Machine> Zone<'_, M> {
         if order > Order::PAGEBLOCK && tuning.type_at_drain {
             let half = Order::PAGEBLOCK.pages() as u32;
             for piece in [page, page + half] {
-                self.merge(machine, tuning, piece, Order::PAGEBLOCK, self.frames.block_type(piece));
+                self.merge(machine, tuning, piece, Order::PAGEBLOCK, self.frames.block_type(piece), None);
             }
         } else {
-            self.merge(machine, tuning, page, order, migratetype);
+            self.merge(machine, tuning, page, order, migratetype, None);
         }
     }
 
-    fn merge(&self, machine: &M, tuning: &Tuning, page: u32, order: Order, migratetype: MigrateType) {
+    /// Merges a block with its buddies and puts it at the end asked for, or where its chances to merge put it.
+    fn merge(&self, machine: &M, tuning: &Tuning, page: u32, order: Order, migratetype: MigrateType, end: Option<End>) {
         self.frames.set_tag(page, Tag::INSIDE);
         let (mut page, mut order) = (page, order);
         while order < Order::MAX {
             let buddy = page ^ order.pages() as u32;
-            if !self.is_free(buddy, order) || !self.may_merge(tuning, buddy, order, migratetype) {
+            if !self.is_free(buddy, order) || !self.may_merge(buddy, order, migratetype) {
                 break;
             }
             self.remove(machine, buddy, order);
@@ -102,8 +103,8 @@ impl<M: Machine> Zone<'_, M> {
             page &= buddy;
             order = next(order);
         }
-        let end = if self.merges_soon(page, order) { End::Tail } else { End::Head };
-        self.add(machine, page, order, migratetype, end);
+        let by_chance = if self.merges_soon(page, order) { End::Tail } else { End::Head };
+        self.add(machine, page, order, migratetype, end.unwrap_or(by_chance));
     }
 
     /// Whether a free block of exactly this order starts here.
@@ -112,12 +113,10 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Whether the types of the pageblocks let a block merge with its buddy.
-    fn may_merge(&self, tuning: &Tuning, buddy: u32, order: Order, migratetype: MigrateType) -> bool {
+    ///
+    /// Before 5.18 only ISOLATE stopped it; CMA areas were aligned so that it made no difference to them.
+    fn may_merge(&self, buddy: u32, order: Order, migratetype: MigrateType) -> bool {
         let theirs = self.frames.block_type(buddy);
-        if !tuning.merge_by_type {
-            let isolated = |t| t == MigrateType::Isolate;
-            return order < Order::PAGEBLOCK || isolated(theirs) == isolated(migratetype);
-        }
         order < Order::PAGEBLOCK || theirs == migratetype || theirs.is_ordinary() && migratetype.is_ordinary()
     }
 
@@ -136,14 +135,20 @@ impl<M: Machine> Zone<'_, M> {
         self.areas[order.index()][migratetype.index()].len()
     }
 
-    /// Brings pages online: writes only the heads of their largest blocks. Holds the zone lock.
-    pub(crate) fn online(&self, machine: &M, first: u32, pages: u64) {
+    /// Brings pages online: writes only the heads of their largest blocks, and merges them with what is there.
+    pub(crate) fn online(&self, machine: &M, tuning: &Tuning, first: u32, pages: u64) {
         let (mut page, end) = (u64::from(first), u64::from(first) + pages);
         while page < end {
             let fits = (end - page).ilog2().min(page.trailing_zeros()).min(u32::from(Order::MAX.get()));
             let order = Order::new(fits as u8).unwrap_or(Order::MAX);
             let first = page as u32;
-            self.add(machine, first, order, self.frames.block_type(first), End::Tail);
+            self.frames.set_online(first, order);
+            let migratetype = self.frames.block_type(first);
+            if order == Order::MAX {
+                self.add(machine, first, order, migratetype, End::Tail);
+            } else {
+                self.merge(machine, tuning, first, order, migratetype, Some(End::Tail));
+            }
             page += order.pages();
         }
         word::add(&self.managed, pages);

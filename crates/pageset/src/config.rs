@@ -66,7 +66,7 @@ pub struct ZoneSpec<'c> {
 /// What an allocator is built from.
 #[derive(Clone, Copy, Debug)]
 pub struct Config<'c> {
-    /// The zones; a node's in rising order of kind.
+    /// The zones, in any order; each is known by its place here.
     pub zones: &'c [ZoneSpec<'c>],
     /// The node of each possible CPU, by its number. At least one CPU.
     pub cpus: &'c [NodeId],
@@ -109,10 +109,15 @@ pub enum MapError {
         /// How many there are.
         zones: usize,
     },
-    /// No CPU, or a distance table that does not fit the nodes.
+    /// No CPU, or more than 65536.
     Cpus {
         /// How many there are.
         cpus: usize,
+    },
+    /// More than 1024 nodes, counted by their largest number.
+    Nodes {
+        /// How many there are.
+        nodes: usize,
     },
     /// A range without pages.
     Empty {
@@ -184,6 +189,7 @@ impl fmt::Display for MapError {
         match *self {
             Self::Zones { zones } => write!(f, "the map has {zones} zones; allowed: 1 to 255"),
             Self::Cpus { cpus } => write!(f, "the machine has {cpus} CPUs; allowed: 1 to 65536"),
+            Self::Nodes { nodes } => write!(f, "the map has {nodes} nodes; allowed: 1 to 1024"),
             Self::Empty { start } => write!(f, "the range at {start} has no pages"),
             Self::Overlap { start, other } => write!(f, "the range at {start} overlaps the one at {other}"),
             Self::OutsideSpan { start } => write!(f, "the range at {start} is not inside its zone's span"),
@@ -262,7 +268,7 @@ pub(crate) struct ZoneLayout {
     pub(crate) types: usize,
     pub(crate) links: usize,
     pub(crate) capacity: u32,
-    pub(crate) ring: usize,
+    pub(crate) array: usize,
 }
 
 impl Config<'_> {
@@ -282,7 +288,7 @@ impl Config<'_> {
         for zone in self.zones {
             let layout = self.layout(zone)?;
             size.tags += layout.tags + layout.types;
-            size.words += layout.links + layout.ring * self.cpus.len();
+            size.words += layout.links + layout.array * self.cpus.len();
         }
         Ok(size)
     }
@@ -305,10 +311,10 @@ impl Config<'_> {
         let pages = (zone.span.end().0 - base.0).next_multiple_of(largest);
         let too_large = MapError::TooLarge { start: zone.span.start, pages: zone.span.pages };
         let capacity = self.capacity(zone);
-        let ring = pcp::ring_entries(capacity);
+        let array = pcp::array_words(capacity);
         // A zone's array memory is addressed in 32 bits; so are its pages.
-        let rings = ring.checked_mul(self.cpus.len() as u64);
-        if pages > u64::from(u32::MAX) - largest || rings.is_none_or(|all| all > u64::from(u32::MAX)) {
+        let arrays = array.checked_mul(self.cpus.len() as u64);
+        if pages > u64::from(u32::MAX) - largest || arrays.is_none_or(|all| all > u64::from(u32::MAX)) {
             return Err(too_large);
         }
         Ok(ZoneLayout {
@@ -317,7 +323,7 @@ impl Config<'_> {
             types: (pages >> Order::PAGEBLOCK.get()) as usize,
             links: 2 * (pages + (pages >> Order::MAX.get())) as usize,
             capacity,
-            ring: ring as usize,
+            array: array as usize,
         })
     }
 
@@ -341,8 +347,11 @@ impl Config<'_> {
         if self.zones.is_empty() || self.zones.len() > 255 {
             return Err(MapError::Zones { zones: self.zones.len() });
         }
-        if self.cpus.is_empty() || self.cpus.len() > 1 << 16 || self.nodes() > 1 << 10 {
+        if self.cpus.is_empty() || self.cpus.len() > 1 << 16 {
             return Err(MapError::Cpus { cpus: self.cpus.len() });
+        }
+        if self.nodes() > 1 << 10 {
+            return Err(MapError::Nodes { nodes: self.nodes() });
         }
         let pairs = self.nodes() * self.nodes();
         if !self.distances.is_empty() && self.distances.len() != pairs {
@@ -369,7 +378,7 @@ fn check_zone(zone: &ZoneSpec<'_>) -> Result<(), MapError> {
         return Err(MapError::Empty { start: span.start });
     }
     // Physical addresses have at most 64 bits, frame numbers 52.
-    if span.start.0 >= 1 << 52 || span.pages >= 1 << 32 {
+    if span.end().0 > 1 << 52 || span.pages >= 1 << 32 {
         return Err(MapError::TooLarge { start: span.start, pages: span.pages });
     }
     for (i, range) in zone.ranges.iter().enumerate() {

@@ -18,6 +18,8 @@ pub enum AllocError {
     },
     /// Only the three ordinary types can be asked for.
     Migratetype(MigrateType),
+    /// Only single pages can be had in bulk.
+    BulkOrder(Order),
     /// The map has no such node, or no zone for such a request there.
     Node(NodeId),
 }
@@ -31,6 +33,7 @@ impl fmt::Display for AllocError {
             Self::Migratetype(migratetype) => {
                 write!(f, "pages of type {migratetype:?} cannot be asked for; allowed: Unmovable, Movable, Reclaimable")
             }
+            Self::BulkOrder(order) => write!(f, "blocks of order {order} cannot be had in bulk; allowed: 0"),
             Self::Node(node) => write!(f, "node {} has no zone for this request", node.0),
         }
     }

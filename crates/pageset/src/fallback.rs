@@ -15,7 +15,7 @@ use MigrateType::{Cma, Movable, Reclaimable, Unmovable};
 /// From this order on a found block is worth its whole pageblock, whatever was wanted: half the pageblock's order.
 const CLAIM_ORDER: u8 = Order::PAGEBLOCK.get() / 2;
 
-/// The stage that served the last page, kept over the pages of one refill.
+/// The stage that served the last page, kept over the pages of one refill; before 6.15 always the first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) enum Mode {
     #[default]
@@ -63,11 +63,12 @@ impl<M: Machine> Zone<'_, M> {
         {
             return Some(page);
         }
+        let remembers = tuning.fallback == FallbackRule::ClaimThenSteal;
         if cma
             && *mode <= Mode::Cma
             && let Some(page) = self.take_smallest(machine, order, Cma)
         {
-            *mode = Mode::Cma;
+            *mode = if remembers { Mode::Cma } else { Mode::Own };
             return Some(page);
         }
         match tuning.fallback {
@@ -124,7 +125,7 @@ impl<M: Machine> Zone<'_, M> {
             return Some(page);
         }
         let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
-        if !self.is_mostly(start, wanted)? {
+        if !self.frames.block_type(start).is_ordinary() || !self.is_mostly(start, wanted)? {
             return None;
         }
         self.move_free_blocks(machine, start, wanted, End::Tail);
@@ -141,7 +142,7 @@ impl<M: Machine> Zone<'_, M> {
     /// Whether at least half of a pageblock is free or of the wanted kind; nothing where it leaves the zone.
     fn is_mostly(&self, start: u32, wanted: MigrateType) -> Option<bool> {
         let pageblock = Order::PAGEBLOCK.pages() as u32;
-        if start + pageblock > self.frames.len() {
+        if start < self.frames.first || start + pageblock > self.frames.end {
             return None;
         }
         let (mut free, mut movable) = (0, 0);
@@ -188,6 +189,25 @@ impl<M: Machine> Zone<'_, M> {
         });
     }
 
+    /// Gives one pageblock another type, and its free blocks with it.
+    pub(crate) fn change_type(&self, machine: &M, tuning: &Tuning, start: u32, to: MigrateType) {
+        let neighbour = start ^ Order::PAGEBLOCK.pages() as u32;
+        let both = start & neighbour;
+        if self.is_free(both, Order::MAX) {
+            self.remove(machine, both, Order::MAX);
+            for half in [start, neighbour] {
+                self.add(machine, half, Order::PAGEBLOCK, self.frames.block_type(half), End::Tail);
+            }
+        }
+        self.move_free_blocks(machine, start, to, End::Tail);
+        self.frames.set_block_type(start, to);
+        let is_whole = |half| self.is_free(half, Order::PAGEBLOCK) && self.frames.block_type(half) == to;
+        if is_whole(start) && is_whole(neighbour) {
+            self.remove(machine, start, Order::PAGEBLOCK);
+            self.free_block(machine, tuning, start, Order::PAGEBLOCK, to);
+        }
+    }
+
     /// Stage STEAL: the smallest fallback block, split on its own type's lists.
     fn steal(&self, machine: &M, order: Order, wanted: MigrateType) -> Option<u32> {
         let (found, (list, page)) = self.smallest_fallback(order, wanted)?;
@@ -228,7 +248,8 @@ impl<M: Machine> Zone<'_, M> {
             word::add(&self.claims, 1);
             return move_one();
         }
-        let mostly = if may_claim(found, wanted) { self.is_mostly(start, wanted) } else { None };
+        let whole = may_claim(found, wanted) && self.frames.block_type(start).is_ordinary();
+        let mostly = if whole { self.is_mostly(start, wanted) } else { None };
         match mostly {
             Some(mostly) => {
                 self.move_free_blocks(machine, start, wanted, End::Tail);

@@ -139,7 +139,17 @@ impl Tag {
 
     pub(crate) const fn new(state: PageState, order: Order, kind: MigrateType) -> Tag {
         let kind = if kind.is_ordinary() { kind as u8 } else { KIND_OF_PAGEBLOCK };
+        Tag::from_parts(state, order, kind)
+    }
+
+    /// As [`Self::new`], with the kind as [`Self::kind_bits`] gives it.
+    pub(crate) const fn from_parts(state: PageState, order: Order, kind: u8) -> Tag {
         Tag(order.0 | (state as u8) << 4 | kind << 6)
+    }
+
+    /// The two bits of the kind.
+    pub(crate) const fn kind_bits(self) -> u8 {
+        self.0 >> 6
     }
 
     pub(crate) const fn from_byte(byte: u8) -> Tag {

@@ -12,6 +12,7 @@
 //! | `word` | how shared words are read and written |
 //! | [`migrate`], [`frame`] | migratetypes; page frame numbers, orders, tags |
 //! | `list` | lists threaded through the pages' links |
+//! | `chunks` | the arrays of pagesets' lists |
 //! | [`tuning`] | every rule as data; how many pages move: numbers in, numbers out |
 //! | [`zone`] | a zone's metadata, watermarks and lock |
 //! | `buddy` | free lists, split, merge |
@@ -29,6 +30,7 @@
 pub mod allocator;
 pub mod audit;
 mod buddy;
+mod chunks;
 pub mod config;
 pub mod error;
 mod fallback;

@@ -6,7 +6,7 @@ use core::sync::atomic::AtomicU32;
 
 use crate::config::Config;
 use crate::word::Held;
-use crate::zone::NodeId;
+use crate::zone::{NodeId, ZoneKind};
 
 /// Writes the zonelist of every node: nodes by rising distance, the local one first, ties to the nodes after us;
 /// within a node zones from the highest to the lowest. `lists` has a row of all zones for each node.
@@ -16,10 +16,12 @@ pub(crate) fn build(config: &Config<'_>, lists: &[AtomicU32]) {
         let mut filled = 0;
         let mut last = None;
         while let Some(node) = nearest(config, local, last) {
-            for (index, zone) in config.zones.iter().enumerate().rev() {
-                if zone.node == NodeId(node as u32) {
-                    row[filled].set(index as u32);
-                    filled += 1;
+            for kind in ZoneKind::ALL.into_iter().rev() {
+                for (index, zone) in config.zones.iter().enumerate() {
+                    if zone.node == NodeId(node as u32) && zone.kind == kind {
+                        row[filled].set(index as u32);
+                        filled += 1;
+                    }
                 }
             }
             last = Some(node);

@@ -1,11 +1,11 @@
 //! The per-CPU pageset: arrays of block numbers in front of the zone lock.
 //!
-//! A list is a ring in the zone's `rings`: the newest block on top, where allocations pop and frees push; drains
-//! take the oldest from the bottom. What one call reads and writes of a pageset is its first cache line and the
+//! Allocations pop the newest block of a list and frees push there; drains take the oldest. What one call reads and writes of a pageset is its first cache line and the
 //! line of one list head. Specification: `linux-page-allocator.md` 2 and 3.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
+use crate::chunks::{self, Pool, Stack};
 use crate::fallback::{Mode, Wanted};
 use crate::frame::{CpuId, Order, PageState, Tag};
 use crate::machine::{Guard, Line, Machine, RawLock, SpinLock};
@@ -17,21 +17,6 @@ use crate::zone::{MarkTest, Path, Zone};
 /// Lists of a pageset: three types for each of orders 0 to 3, two for huge pages. Specification 2.1.
 pub const LISTS: usize = 14;
 const FIRST_HUGE_LIST: usize = 12;
-
-/// Where each list's array starts in a pageset's ring memory, in eighths of its capacity: every order has half as
-/// many entries as the one below, three lists each. The arrays of huge pages come last.
-const START_EIGHTHS: [u32; FIRST_HUGE_LIST + 1] = [0, 8, 16, 24, 28, 32, 36, 38, 40, 42, 43, 44, 45];
-
-/// A pageset's capacity in pages is a multiple of this, so that eighths of it are whole.
-const CAPACITY_STEP: u32 = 8;
-
-/// The top of a list and its length, in entries.
-#[derive(Debug, Default)]
-#[repr(C, align(8))]
-struct ListHead {
-    top: AtomicU32,
-    len: AtomicU32,
-}
 
 /// One CPU's cache of one zone's pages. Specification 2.1.
 #[derive(Debug, Default)]
@@ -50,20 +35,20 @@ pub struct Pageset<L> {
     batch: AtomicU32,
     free_count: AtomicU32,
     count_min: AtomicU32,
-    /// Where its ring memory starts, in entries of the zone's.
-    ring: AtomicU32,
-    /// Pages that one list can hold: single pages as many, order 1 half as many, and so on.
-    capacity: AtomicU32,
     /// Pages handed out and taken back through this pageset.
     pub(crate) alloc_pages: AtomicU64,
     pub(crate) free_pages: AtomicU64,
 
-    lists: [ListHead; LISTS],
+    lists: [Stack; LISTS],
 
     pub(crate) refills: AtomicU64,
     pub(crate) refill_pages: AtomicU64,
     pub(crate) drains: AtomicU64,
     pub(crate) drain_pages: AtomicU64,
+
+    /// Pages that its lists have room for, together.
+    capacity: AtomicU32,
+    pool: Pool,
 }
 
 // The layout that the fast path counts on: the state in the first line, no list head across two lines, all in 256
@@ -72,24 +57,18 @@ const _: () = {
     assert!(size_of::<Pageset<SpinLock>>() <= 256);
     assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) <= 64);
     assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) % 8 == 0);
-    assert!(64 % size_of::<ListHead>() == 0);
+    assert!(64 % size_of::<Stack>() == 0);
 };
 
-/// The ring memory of a pageset that holds `capacity` pages, in entries.
-pub(crate) const fn ring_entries(capacity: u32) -> u64 {
-    let huge = huge_entries(capacity) as u64;
-    capacity as u64 * START_EIGHTHS[FIRST_HUGE_LIST] as u64 / 8 + 2 * huge
+/// The words of the arrays of a pageset that holds `capacity` pages.
+pub(crate) const fn array_words(capacity: u32) -> u64 {
+    chunks::words(capacity, LISTS as u32)
 }
 
-const fn huge_entries(capacity: u32) -> u32 {
-    // Room for two refills beyond the limit: a huge page is more than a batch.
-    (capacity >> Order::PAGEBLOCK.get()) + 8
-}
-
-/// The capacity that lets a pageset reach `high` pages in any one list: a batch, and a block of each cached order,
-/// may enter before a drain.
+/// The capacity that lets a pageset reach `high` pages: a batch, and a block of each cached order, may enter before
+/// a drain.
 pub(crate) const fn capacity_for(high: u32, batch: u32) -> u32 {
-    (high + 4 * batch + 64).next_multiple_of(CAPACITY_STEP)
+    high + 4 * batch + 64
 }
 
 impl ListRule {
@@ -147,12 +126,17 @@ impl<L: RawLock> Pageset<L> {
         self.count.get()
     }
 
+    pub(crate) fn batch(&self) -> u32 {
+        self.batch.get()
+    }
+
     pub(crate) fn capacity(&self) -> u32 {
         self.capacity.get()
     }
 
-    pub(crate) fn place(&self, ring: u32, capacity: u32) {
-        self.ring.set(ring);
+    /// Gives its lists their memory, which starts at word `start` of the zone's arrays.
+    pub(crate) fn place(&self, start: u32, capacity: u32) {
+        self.pool.place(start, array_words(capacity) as u32);
         self.capacity.set(capacity);
     }
 
@@ -196,84 +180,14 @@ impl<L: RawLock> Pageset<L> {
         self.prev_high_order.set(s.prev_high_order);
     }
 
-    /// Entries on a list.
-    pub(crate) fn len(&self, list: usize) -> u32 {
-        self.lists[list].len.get()
+    /// The blocks on a list, from the oldest on; the lock is held.
+    pub(crate) fn blocks<'w>(&self, arrays: &'w [AtomicU32], list: usize) -> impl Iterator<Item = u32> + use<'w, L> {
+        self.lists[list].iter(arrays)
     }
 
-    /// A list's array: where it starts in the zone's ring memory, and its length.
-    #[inline]
-    fn array(&self, list: usize) -> (u32, u32) {
-        let (ring, capacity) = (self.ring.get(), self.capacity.get());
-        if list < FIRST_HUGE_LIST {
-            (ring + capacity / 8 * START_EIGHTHS[list], capacity >> (list / 3))
-        } else {
-            let huge = huge_entries(capacity);
-            let start = ring + capacity / 8 * START_EIGHTHS[FIRST_HUGE_LIST];
-            (start + huge * (list - FIRST_HUGE_LIST) as u32, huge)
-        }
-    }
-
-    fn is_full(&self, list: usize) -> bool {
-        self.len(list) >= self.array(list).1
-    }
-
-    #[inline]
-    fn push(&self, rings: &[AtomicU32], list: usize, block: u32) {
-        let (start, room) = self.array(list);
-        let head = &self.lists[list];
-        let top = head.top.get();
-        rings[(start + top) as usize].set(block);
-        head.top.set(if top + 1 == room { 0 } else { top + 1 });
-        head.len.set(head.len.get() + 1);
-    }
-
-    #[inline]
-    fn pop(&self, rings: &[AtomicU32], list: usize) -> Option<u32> {
-        let head = &self.lists[list];
-        let len = head.len.get();
-        if len == 0 {
-            return None;
-        }
-        let (start, room) = self.array(list);
-        let top = head.top.get();
-        let top = if top == 0 { room } else { top } - 1;
-        head.top.set(top);
-        head.len.set(len - 1);
-        Some(rings[(start + top) as usize].get())
-    }
-
-    /// The entry `depth` below the top.
-    pub(crate) fn entry(&self, rings: &[AtomicU32], list: usize, depth: u32) -> u32 {
-        let (start, room) = self.array(list);
-        let top = self.lists[list].top.get();
-        let at = if top > depth { top - depth - 1 } else { top + room - depth - 1 };
-        rings[(start + at) as usize].get()
-    }
-
-    /// Takes the oldest entry.
-    fn pop_oldest(&self, rings: &[AtomicU32], list: usize) -> Option<u32> {
-        let head = &self.lists[list];
-        let len = head.len.get();
-        let block = (len > 0).then(|| self.entry(rings, list, len - 1))?;
-        head.len.set(len - 1);
-        Some(block)
-    }
-
-    /// Fills an empty list so that blocks come out in the order that `next` gives them; returns how many came.
-    fn fill(&self, rings: &[AtomicU32], list: usize, want: u32, mut next: impl FnMut() -> Option<u32>) -> u32 {
-        let (start, room) = self.array(list);
-        let want = want.min(room);
-        let mut at = want;
-        while at > 0 {
-            let Some(block) = next() else { break };
-            at -= 1;
-            rings[(start + at) as usize].set(block);
-        }
-        let head = &self.lists[list];
-        head.top.set(if want == room { 0 } else { want });
-        head.len.set(want - at);
-        want - at
+    /// How many there are; the lock is held.
+    pub(crate) fn len(&self, arrays: &[AtomicU32], list: usize) -> u32 {
+        self.lists[list].len(arrays)
     }
 }
 
@@ -289,13 +203,13 @@ impl RoundRobin {
         RoundRobin { cursor: 0, run: 0, lists: tuning.lists.count() }
     }
 
-    /// The next list to take a block from while `wanted` pages remain to be drained; `len` gives a list's length.
-    fn next(&mut self, wanted: u32, len: impl Fn(usize) -> u32) -> usize {
-        if self.run == 0 || len(self.cursor) == 0 {
+    /// The next list to take a block from while `wanted` pages remain to be drained.
+    fn next(&mut self, wanted: u32, is_empty: impl Fn(usize) -> bool) -> usize {
+        if self.run == 0 || is_empty(self.cursor) {
             loop {
                 self.cursor = (self.cursor + 1) % self.lists;
                 self.run += 1;
-                if len(self.cursor) > 0 {
+                if !is_empty(self.cursor) {
                     break;
                 }
             }
@@ -308,6 +222,16 @@ impl RoundRobin {
     }
 }
 
+/// What came of asking a pageset for a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FromCache {
+    Page(u32),
+    /// Another thread holds it.
+    Busy,
+    /// It was empty and the zone had nothing to fill it with.
+    Empty,
+}
+
 impl<M: Machine> Zone<'_, M> {
     fn pageset(&self, machine: &M, cpu: CpuId) -> &Pageset<M::Lock> {
         machine.touch(Line::Pageset { zone: self.index, cpu });
@@ -315,7 +239,7 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Takes one block through a pageset. `bulk` is the bulk allocation of page arrays, which does not count as an
-    /// allocation. Nothing when the pageset is busy or the zone had nothing.
+    /// allocation.
     #[inline]
     pub(crate) fn alloc_cached(
         &self,
@@ -325,20 +249,22 @@ impl<M: Machine> Zone<'_, M> {
         list: usize,
         wanted: Wanted,
         bulk: bool,
-    ) -> Option<u32> {
+    ) -> FromCache {
         let pcp = self.pageset(machine, cpu);
-        let _guard = pcp.try_lock()?;
+        let Some(_guard) = pcp.try_lock() else {
+            return FromCache::Busy;
+        };
         let mut state = pcp.state();
         if !bulk {
             tuning.on_alloc(&mut state);
         }
-        let page = match pcp.pop(self.rings, list) {
+        let page = match pcp.lists[list].pop(self.arrays, &pcp.pool) {
             Some(page) => page,
             None => {
                 self.refill(machine, tuning, pcp, &mut state, list, wanted);
-                let Some(page) = pcp.pop(self.rings, list) else {
+                let Some(page) = pcp.lists[list].pop(self.arrays, &pcp.pool) else {
                     pcp.set_state(&state);
-                    return None;
+                    return FromCache::Empty;
                 };
                 page
             }
@@ -347,7 +273,7 @@ impl<M: Machine> Zone<'_, M> {
         pcp.set_state(&state);
         word::add(&pcp.alloc_pages, wanted.order.pages());
         self.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
-        Some(page)
+        FromCache::Page(page)
     }
 
     /// Fills an empty list under one hold of the zone lock. Specification 2.4.
@@ -366,7 +292,7 @@ impl<M: Machine> Zone<'_, M> {
         // Lock order: pageset, then zone.
         let taken = {
             let _zone = self.lock(machine, Path::Refill);
-            pcp.fill(self.rings, list, blocks, || {
+            pcp.lists[list].fill(self.arrays, &pcp.pool, blocks, || {
                 let page = self.take(machine, tuning, wanted, &mut mode)?;
                 let kind = self.remembered_type(tuning, page, wanted.migratetype);
                 self.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
@@ -398,45 +324,53 @@ impl<M: Machine> Zone<'_, M> {
         drain: bool,
     ) -> bool {
         let pcp = self.pageset(machine, cpu);
-        let mut guard = pcp.try_lock();
-        if guard.is_none() {
+        let Some(guard) = pcp.try_lock() else { return false };
+        if !pcp.lists[list].push(self.arrays, &pcp.pool, page) {
             return false;
         }
-        if pcp.is_full(list) {
-            return false;
-        }
-        pcp.push(self.rings, list, page);
         let order = order_of(list);
         let mut state = pcp.state();
-        let mut rest = tuning.commit(&mut state, order, self.pressure());
+        let due = tuning.commit(&mut state, order, self.pressure());
         pcp.set_state(&state);
         word::add(&pcp.free_pages, order.pages());
-        if rest == 0 || !drain {
+        if due == 0 || !drain {
             return true;
         }
-        if tuning.bulk_free != BulkFree::Chunked {
-            self.drain(machine, tuning, pcp, rest, list);
-        } else {
-            // Between chunks others get at the pageset; what is left when one does is given up. Specification 3.3.
-            loop {
-                let chunk = rest.min(pcp.batch.get());
-                self.drain(machine, tuning, pcp, chunk, list);
-                rest -= chunk;
-                if rest == 0 {
-                    break;
-                }
-                drop(guard.take());
-                guard = pcp.try_lock();
-                if guard.is_none() {
-                    break;
-                }
-            }
-        }
+        // Chunked: what is left is given up when another holds the pageset meanwhile, or this is another CPU by now.
+        self.drain_due(machine, tuning, pcp, guard, due, list, || {
+            (machine.cpu() == cpu).then(|| pcp.try_lock()).flatten()
+        });
         if self.pressure().below_high && self.passes(self.watermarks().high, &MarkTest::SINGLE) {
             self.set_below_high(false);
         }
-        drop(guard);
         true
+    }
+
+    /// Drains what the rules ask for: at once, or a batch a hold of the pageset's lock. Specification 3.3, "E7".
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "all of a drain's inputs")]
+    fn drain_due<'p>(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &'p Pageset<M::Lock>,
+        guard: Guard<'p, M::Lock>,
+        mut due: u32,
+        list: usize,
+        relock: impl Fn() -> Option<Guard<'p, M::Lock>>,
+    ) {
+        let chunk = if tuning.bulk_free == BulkFree::Chunked { pcp.batch.get() } else { due };
+        let mut guard = Some(guard);
+        while guard.is_some() {
+            self.drain(machine, tuning, pcp, due.min(chunk), list);
+            due = due.saturating_sub(chunk);
+            if due == 0 {
+                break;
+            }
+            // Between chunks others get at the pageset.
+            drop(guard.take());
+            guard = relock();
+        }
     }
 
     /// Moves about `pages` pages, oldest first, from a pageset to the buddy; its lock is held. Specification 3.
@@ -461,7 +395,7 @@ impl<M: Machine> Zone<'_, M> {
         let mut turns = RoundRobin::new(tuning);
         let mut drained = 0;
         while drained < wanted {
-            let list = turns.next(wanted - drained, |list| pcp.len(list));
+            let list = turns.next(wanted - drained, |list| pcp.lists[list].is_empty());
             drained += self.drain_one(machine, tuning, pcp, list).unwrap_or(0);
         }
         drained
@@ -488,7 +422,7 @@ impl<M: Machine> Zone<'_, M> {
 
     /// Moves the oldest block of a list; returns its pages.
     fn drain_one(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, list: usize) -> Option<u32> {
-        let page = pcp.pop_oldest(self.rings, list)?;
+        let page = pcp.lists[list].pop_oldest(self.arrays, &pcp.pool)?;
         let order = order_of(list);
         let block_type = self.frames.block_type(page);
         let migratetype = if tuning.type_at_drain || block_type == MigrateType::Isolate {
@@ -503,11 +437,12 @@ impl<M: Machine> Zone<'_, M> {
     /// The once-a-second decay of one pageset. True when another tick has more to do. Specification 4.7.
     pub(crate) fn tick(&self, machine: &M, tuning: &Tuning, cpu: CpuId) -> bool {
         let pcp = self.pageset(machine, cpu);
-        let _guard = pcp.lock();
+        let guard = pcp.lock();
         let mut state = pcp.state();
         let decay = tuning.decay(&mut state);
         pcp.set_state(&state);
-        self.drain(machine, tuning, pcp, decay.drain, 0);
+        self.drain_due(machine, tuning, pcp, guard, decay.drain, 0, || Some(pcp.lock()));
+        let _guard = pcp.lock();
         let mut state = pcp.state();
         tuning.end_tick(&mut state);
         pcp.set_state(&state);
@@ -521,11 +456,13 @@ impl<M: Machine> Zone<'_, M> {
         if pcp.count() == 0 {
             return;
         }
-        let _guard = pcp.lock();
         // A lock hold is bounded. Specification 8.1.
-        let chunk = pcp.batch.get().max(1) << tuning.batch_scale_max;
-        while pcp.count() > 0 {
-            self.drain(machine, tuning, pcp, chunk, 0);
+        loop {
+            let _guard = pcp.lock();
+            self.drain(machine, tuning, pcp, pcp.batch.get().max(1) << tuning.batch_scale_max, 0);
+            if pcp.count() == 0 {
+                break;
+            }
         }
     }
 
@@ -535,5 +472,80 @@ impl<M: Machine> Zone<'_, M> {
         machine.touch(Line::Zone { zone: self.index });
         word::add(&self.holds[path as usize], 1);
         guard
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::tuning::ListRule;
+    use crate::tuning::presets::LINUX_4_17;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    /// Specification 3.2 word by word: pages taken from each list when `n` are drained.
+    fn as_specified(lens: &[u32], n: u32) -> Vec<u32> {
+        let (mut left, mut n, mut cursor, mut run) = (lens.to_vec(), n.min(lens.iter().sum()), 0, 0);
+        while n > 0 {
+            loop {
+                cursor = (cursor + 1) % lens.len();
+                run += 1;
+                if left[cursor] > 0 {
+                    break;
+                }
+            }
+            if run == lens.len() as u32 {
+                run = n;
+            }
+            let take = run.min(left[cursor]).min(n);
+            left[cursor] -= take;
+            n -= take;
+            run -= take;
+        }
+        lens.iter().zip(left).map(|(len, left)| len - left).collect()
+    }
+
+    fn taken(lists: ListRule, lens: &[u32], n: u32) -> Vec<u32> {
+        let mut turns = RoundRobin::new(&Tuning { lists, ..LINUX_4_17 });
+        let (mut left, n) = (lens.to_vec(), n.min(lens.iter().sum()));
+        for done in 0..n {
+            let list = turns.next(n - done, |list| left[list] == 0);
+            left[list] -= 1;
+        }
+        lens.iter().zip(left).map(|(len, left)| len - left).collect()
+    }
+
+    #[test]
+    fn round_robin_by_hand() {
+        for (lens, n, expected) in [
+            // One of each in turn, from list 1 on.
+            ([9, 9, 9], 4, [1, 2, 1]),
+            // Only one list has pages: it gives all.
+            ([0, 0, 9], 5, [0, 0, 5]),
+            // List 2 gives one, the empty list 0 and 1 make the next run of list 2 three, which means all the rest.
+            ([0, 1, 9], 7, [0, 1, 6]),
+            // List 1 is skipped once: 2 of list 2, one of list 0, 2 of list 2, one of list 0.
+            ([9, 0, 9], 6, [2, 0, 4]),
+            // The remainder is carried over: list 2 had one of its two, so list 0 gives two.
+            ([9, 0, 1], 3, [2, 0, 1]),
+        ] {
+            assert_eq!(taken(ListRule::OrderZero, &lens, n), expected, "{lens:?}, {n}");
+            assert_eq!(as_specified(&lens, n), expected, "{lens:?}, {n}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn round_robin_is_as_specified(
+            three in prop::collection::vec(0..40_u32, 3),
+            // Mostly empty lists, so that runs are carried over.
+            thirteen in prop::collection::vec(prop_oneof![Just(0), Just(0), 0..5_u32, 0..40_u32], 13),
+            n in 1..150_u32,
+        ) {
+            prop_assert_eq!(taken(ListRule::OrderZero, &three, n), as_specified(&three, n));
+            prop_assert_eq!(taken(ListRule::HugeShared, &thirteen, n), as_specified(&thirteen, n));
+        }
     }
 }

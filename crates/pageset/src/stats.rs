@@ -165,7 +165,7 @@ impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
             let promo = marks.high + (marks.high - marks.low);
             writeln!(f, "Node {}, zone {:>8}", zone.node.0, zone.kind)?;
             writeln!(f, "  pages free     {}", stats.nr_free_pages)?;
-            let spanned = u64::from(zone.frames.len());
+            let spanned = zone.frames.spanned();
             for (name, value) in [
                 ("boost", 0),
                 ("min", marks.min),
@@ -201,7 +201,7 @@ impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
                 }
             }
             writeln!(f, "  node_unreclaimable:  0")?;
-            writeln!(f, "  start_pfn:           {}", zone.frames.base.0)?;
+            writeln!(f, "  start_pfn:           {}", zone.frames.pfn(zone.frames.first).0)?;
         }
         Ok(())
     }

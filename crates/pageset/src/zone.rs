@@ -69,27 +69,47 @@ pub(crate) enum Path {
     DirectFree,
 }
 
-/// The metadata of one zone's pages. Pages are numbered from `base`, which is aligned to the largest order.
+/// In a pageblock's byte: some of its pages have been brought online.
+const ONLINE: u8 = 0x80;
+/// A free block of the largest order begins here, and the kind of its list.
+const LARGEST: u8 = 0x08;
+const LARGEST_KIND_SHIFT: u8 = 4;
+/// The migratetype.
+const TYPE: u8 = 0x07;
+
+/// The metadata of one zone's pages. Pages are numbered from `base`, which is aligned to the largest order. The
+/// arrays reach from there to the next such boundary; pages outside the span have the tag of an inside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frames<'a> {
     pub(crate) base: Pfn,
+    /// The first page of the zone's span, and the first one after it.
+    pub(crate) first: u32,
+    pub(crate) end: u32,
     /// One byte a page.
     pub(crate) tags: &'a [AtomicU8],
-    /// One byte a pageblock: the migratetype with its lowest bit turned, so that zero is MOVABLE.
+    /// One byte a pageblock. Bits 0 to 2: the migratetype with its lowest bit turned, so that zero is MOVABLE. Bit 7:
+    /// [`ONLINE`]. Bits 3 to 6 hold the tag of a free block of the largest order that begins here, shifted: see
+    /// [`Frames::set_free`].
     pub(crate) types: &'a [AtomicU8],
     pub(crate) links: Links<'a>,
 }
 
 impl Frames<'_> {
+    /// The length of the arrays.
     pub(crate) fn len(&self) -> u32 {
         self.tags.len() as u32
+    }
+
+    /// Pages that the zone spans, holes included.
+    pub(crate) fn spanned(&self) -> u64 {
+        u64::from(self.end - self.first)
     }
 
     /// The page's number in the zone, if it is in the zone's span.
     #[inline]
     pub(crate) fn page(&self, pfn: Pfn) -> Option<u32> {
         let page = pfn.0.wrapping_sub(self.base.0);
-        (page < self.tags.len() as u64).then_some(page as u32)
+        (page >= u64::from(self.first) && page < u64::from(self.end)).then_some(page as u32)
     }
 
     pub(crate) fn pfn(&self, page: u32) -> Pfn {
@@ -98,7 +118,40 @@ impl Frames<'_> {
 
     #[inline]
     pub(crate) fn tag(&self, page: u32) -> Tag {
-        Tag::from_byte(self.tags[page as usize].get())
+        let tag = Tag::from_byte(self.tags[page as usize].get());
+        if tag == Tag::INSIDE { self.largest_tag(page) } else { tag }
+    }
+
+    /// The tag of a free block of the largest order, if one begins at a page.
+    #[cold]
+    fn largest_tag(&self, page: u32) -> Tag {
+        let byte = self.pageblock(page).get();
+        if u64::from(page) % Order::MAX.pages() != 0 || byte & LARGEST == 0 {
+            return Tag::INSIDE;
+        }
+        Tag::from_parts(PageState::Free, Order::MAX, byte >> LARGEST_KIND_SHIFT & 3)
+    }
+
+    /// Tags a block that enters a free list. The largest are noted in their pageblock's byte instead, so that
+    /// bringing a large range online leaves the tags' memory untouched.
+    pub(crate) fn set_free(&self, page: u32, order: Order, list: MigrateType) {
+        let tag = Tag::new(PageState::Free, order, list);
+        if order == Order::MAX {
+            let byte = self.pageblock(page);
+            byte.set(byte.get() & (ONLINE | TYPE) | LARGEST | tag.kind_bits() << LARGEST_KIND_SHIFT);
+        } else {
+            self.set_tag(page, tag);
+        }
+    }
+
+    /// Turns the tag of a block that leaves a free list to the inside of a block.
+    pub(crate) fn set_not_free(&self, page: u32, order: Order) {
+        if order == Order::MAX {
+            let byte = self.pageblock(page);
+            byte.set(byte.get() & (ONLINE | TYPE));
+        } else {
+            self.set_tag(page, Tag::INSIDE);
+        }
     }
 
     #[inline]
@@ -106,14 +159,33 @@ impl Frames<'_> {
         self.tags[page as usize].set(tag.byte());
     }
 
-    /// The type of the pageblock that a page lies in. Written under the zone lock, read without it.
+    /// The byte of the pageblock that a page lies in. Written under the zone lock, read without it.
+    #[inline]
+    fn pageblock(&self, page: u32) -> &AtomicU8 {
+        &self.types[(page >> Order::PAGEBLOCK.get()) as usize]
+    }
+
+    /// The type of the pageblock that a page lies in.
     #[inline]
     pub(crate) fn block_type(&self, page: u32) -> MigrateType {
-        MigrateType::ALL[(self.types[(page >> Order::PAGEBLOCK.get()) as usize].get() ^ 1) as usize]
+        MigrateType::ALL[((self.pageblock(page).get() & TYPE) ^ 1) as usize]
     }
 
     pub(crate) fn set_block_type(&self, page: u32, migratetype: MigrateType) {
-        self.types[(page >> Order::PAGEBLOCK.get()) as usize].set(migratetype as u8 ^ 1);
+        let byte = self.pageblock(page);
+        byte.set(byte.get() & !TYPE | (migratetype as u8 ^ 1));
+    }
+
+    /// Notes that a block of pages has been brought online.
+    pub(crate) fn set_online(&self, page: u32, order: Order) {
+        for at in (page..page + order.pages() as u32).step_by(Order::PAGEBLOCK.pages() as usize) {
+            let byte = self.pageblock(at);
+            byte.set(byte.get() | ONLINE);
+        }
+    }
+
+    fn is_online(&self, page: u32) -> bool {
+        self.pageblock(page).get() & ONLINE != 0
     }
 
     /// The links of a block. Those of the largest blocks lie side by side after all others, so that bringing a
@@ -141,8 +213,8 @@ pub struct Zone<'a, M: Machine> {
     pub(crate) frames: Frames<'a>,
     /// One a possible CPU.
     pub(crate) pagesets: &'a [Pageset<M::Lock>],
-    /// The arrays of all pagesets.
-    pub(crate) rings: &'a [AtomicU32],
+    /// The arrays of all pagesets' lists.
+    pub(crate) arrays: &'a [AtomicU32],
     pub(crate) lock: M::Lock,
     /// By order and migratetype; changed by `buddy` only.
     pub(crate) areas: [[List; MigrateType::COUNT]; Order::COUNT],
@@ -174,9 +246,9 @@ impl<M: Machine> Zone<'_, M> {
             index: 0,
             node: NodeId(0),
             kind: ZoneKind::Normal,
-            frames: Frames { base: Pfn(0), tags: &[], types: &[], links: Links(&[]) },
+            frames: Frames { base: Pfn(0), first: 0, end: 0, tags: &[], types: &[], links: Links(&[]) },
             pagesets: &[],
-            rings: &[],
+            arrays: &[],
             lock: M::Lock::default(),
             areas: Default::default(),
             free_pages: AtomicU64::new(0),
@@ -300,6 +372,16 @@ impl<M: Machine> Zone<'_, M> {
             return Some(page);
         }
         let end = page + pages as u32;
-        (page..end).find(|&at| self.frames.tag(at).state() != PageState::Inside)
+        let mut at = page;
+        while at < end {
+            let next = end.min((at + 1).next_multiple_of(Order::PAGEBLOCK.pages() as u32));
+            if self.frames.is_online(at)
+                && let Some(known) = (at..next).find(|&at| self.frames.tag(at).state() != PageState::Inside)
+            {
+                return Some(known);
+            }
+            at = next;
+        }
+        None
     }
 }

@@ -101,8 +101,8 @@ pub struct Tuning {
     pub bulk_free: BulkFree,
     /// How a request falls back to other migratetypes.
     pub fallback: FallbackRule,
-    /// Whether blocks from a pageblock upwards merge only when both types are ordinary (5.18 on), instead of
-    /// whenever neither is isolated.
+    /// Whether a block that merges with one of another ordinary type, from a pageblock upwards, brings that
+    /// pageblock to its own type (5.18 on).
     pub merge_by_type: bool,
     /// Whether a drained page's type is read again at the drain (6.10 on), instead of remembered from the free.
     pub type_at_drain: bool,

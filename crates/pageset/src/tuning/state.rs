@@ -279,3 +279,7 @@ impl Tuning {
 fn blocks(pages: u32, order: Order) -> Blocks {
     Blocks(if pages > 1 { (pages >> order.get()).max(2) } else { pages })
 }
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

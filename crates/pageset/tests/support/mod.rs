@@ -1,5 +1,5 @@
 //! A small machine for tests: one zone, a CPU that the test chooses.
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -1,0 +1,41 @@
+//! What the books of a large machine cost: bytes a page, and the time to bring 512 GiB online.
+//!
+//! `cargo run --release -p pageset --features alloc --example online`
+
+use std::time::Instant;
+
+use pageset::owned::OwnedMetadata;
+use pageset::{Allocator, Config, CpuId, Machine, NodeId, PageRange, Pfn, SpinLock, ZoneKind, ZoneSpec};
+
+struct OneCpu;
+
+impl Machine for OneCpu {
+    type Lock = SpinLock;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(0)
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (pages_per_node, nodes, cpus) = (1_u64 << 25, 4, 192);
+    let ranges: Vec<_> = (0..nodes).map(|node| [PageRange::new(Pfn(node * pages_per_node), pages_per_node)]).collect();
+    let zones: Vec<_> = ranges
+        .iter()
+        .enumerate()
+        .map(|(node, ranges)| ZoneSpec { node: NodeId(node as u32), kind: ZoneKind::Normal, span: ranges[0], ranges })
+        .collect();
+    let cpus: Vec<_> = (0..cpus).map(|cpu| NodeId(cpu / (192 / nodes as u32))).collect();
+    let config = Config::new(&zones, &cpus);
+    let bytes = config.metadata_size()?.bytes::<OneCpu>();
+    println!("512 GiB, 4 nodes, 192 CPUs: {:.2} bytes a page", bytes as f64 / (4 * pages_per_node) as f64);
+    for _ in 0..3 {
+        let metadata = OwnedMetadata::new(&config)?;
+        let mut zones = metadata.zones();
+        let start = Instant::now();
+        let allocator = Allocator::new(OneCpu, &config, metadata.lend(&mut zones))?;
+        let took = start.elapsed();
+        println!("{} zones online in {:.2} ms", allocator.zone_count(), took.as_secs_f64() * 1000.0);
+    }
+    Ok(())
+}

@@ -1,0 +1,338 @@
+//! The arrays of a pageset's lists: block numbers, the newest on top, the oldest at the bottom.
+//!
+//! All lists of a pageset share one pool of memory, since each alone may hold all that the pageset may hold. The
+//! pool is cut in chunks; a list is a row of chunks, each of which knows its neighbours. So one push or pop is one
+//! word beside the list's head, and memory that was never used is never touched. All calls are made with the
+//! pageset's lock held.
+
+use core::sync::atomic::AtomicU32;
+
+use crate::word::Held;
+
+/// Words in a chunk: four cache lines, so that one call in sixty looks further than the head and its entry.
+const CHUNK: u32 = 64;
+/// The words of a chunk: the older neighbour, the newer one (or in the pool the next free chunk), then the entries.
+const OLDER: u32 = 0;
+const NEWER: u32 = 1;
+const FIRST: u32 = 2;
+const LAST: u32 = CHUNK - 1;
+const ENTRIES: u32 = CHUNK - FIRST;
+
+/// No position. Its place in a chunk is [`LAST`], so that a push on an empty list takes the way of a full chunk.
+const NONE: u32 = u32::MAX;
+
+/// Where in its chunk a position is.
+const fn place(at: u32) -> u32 {
+    at % CHUNK
+}
+
+/// The chunk of a position.
+const fn chunk(at: u32) -> u32 {
+    at - at % CHUNK
+}
+
+/// The words that `lists` lists need which hold `entries` entries together, however divided: two chunks of each may
+/// be used in part.
+pub(crate) const fn words(entries: u32, lists: u32) -> u64 {
+    (entries.div_ceil(ENTRIES) + 2 * lists) as u64 * CHUNK as u64
+}
+
+/// The chunks of one pageset that no list has.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    /// The next chunk that was never used, and the end of them.
+    fresh: AtomicU32,
+    end: AtomicU32,
+    /// The first of those given back.
+    free: AtomicU32,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Pool { fresh: AtomicU32::new(0), end: AtomicU32::new(0), free: AtomicU32::new(NONE) }
+    }
+}
+
+impl Pool {
+    /// Gives the pool its memory: some words from a multiple of the chunk's size on.
+    pub(crate) fn place(&self, start: u32, words: u32) {
+        self.fresh.set(start);
+        self.end.set(start + words);
+    }
+
+    fn has_room(&self) -> bool {
+        self.free.get() != NONE || self.fresh.get() < self.end.get()
+    }
+
+    #[cold]
+    fn take(&self, words: &[AtomicU32]) -> Option<u32> {
+        let free = self.free.get();
+        if free != NONE {
+            self.free.set(words[(free + NEWER) as usize].get());
+            return Some(free);
+        }
+        let fresh = self.fresh.get();
+        (fresh < self.end.get()).then(|| {
+            self.fresh.set(fresh + CHUNK);
+            fresh
+        })
+    }
+
+    fn give(&self, words: &[AtomicU32], chunk: u32) {
+        words[(chunk + NEWER) as usize].set(self.free.get());
+        self.free.set(chunk);
+    }
+}
+
+/// One list: the positions of its newest and its oldest entry.
+#[derive(Debug)]
+#[repr(C, align(8))]
+pub(crate) struct Stack {
+    top: AtomicU32,
+    bottom: AtomicU32,
+}
+
+impl Default for Stack {
+    fn default() -> Self {
+        Stack { top: AtomicU32::new(NONE), bottom: AtomicU32::new(NONE) }
+    }
+}
+
+impl Stack {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.top.get() == NONE
+    }
+
+    /// Puts a block on top. False when the pool has no room.
+    #[inline]
+    pub(crate) fn push(&self, words: &[AtomicU32], pool: &Pool, block: u32) -> bool {
+        let top = self.top.get();
+        let at = if place(top) == LAST {
+            let Some(at) = self.grow(words, pool, top) else { return false };
+            at
+        } else {
+            top + 1
+        };
+        words[at as usize].set(block);
+        self.top.set(at);
+        true
+    }
+
+    #[cold]
+    fn grow(&self, words: &[AtomicU32], pool: &Pool, top: u32) -> Option<u32> {
+        let new = pool.take(words)?;
+        if top == NONE {
+            self.bottom.set(new + FIRST);
+        } else {
+            words[(chunk(top) + NEWER) as usize].set(new);
+            words[(new + OLDER) as usize].set(chunk(top));
+        }
+        Some(new + FIRST)
+    }
+
+    /// Takes the newest block.
+    #[inline]
+    pub(crate) fn pop(&self, words: &[AtomicU32], pool: &Pool) -> Option<u32> {
+        let top = self.top.get();
+        if top == NONE {
+            return None;
+        }
+        if place(top) == FIRST || top == self.bottom.get() {
+            self.shrink(words, pool, top);
+        } else {
+            self.top.set(top - 1);
+        }
+        Some(words[top as usize].get())
+    }
+
+    #[cold]
+    fn shrink(&self, words: &[AtomicU32], pool: &Pool, top: u32) {
+        if top == self.bottom.get() {
+            self.top.set(NONE);
+            self.bottom.set(NONE);
+        } else {
+            self.top.set(words[(chunk(top) + OLDER) as usize].get() + LAST);
+        }
+        pool.give(words, chunk(top));
+    }
+
+    /// Takes the oldest block.
+    pub(crate) fn pop_oldest(&self, words: &[AtomicU32], pool: &Pool) -> Option<u32> {
+        let bottom = self.bottom.get();
+        if bottom == NONE {
+            return None;
+        }
+        if bottom == self.top.get() {
+            self.top.set(NONE);
+            self.bottom.set(NONE);
+            pool.give(words, chunk(bottom));
+        } else if place(bottom) == LAST {
+            self.bottom.set(words[(chunk(bottom) + NEWER) as usize].get() + FIRST);
+            pool.give(words, chunk(bottom));
+        } else {
+            self.bottom.set(bottom + 1);
+        }
+        Some(words[bottom as usize].get())
+    }
+
+    /// Puts blocks at the bottom one after the other, so that they come off the top in the order that `next` gives
+    /// them if the list was empty; returns how many came.
+    pub(crate) fn fill(
+        &self,
+        words: &[AtomicU32],
+        pool: &Pool,
+        want: u32,
+        mut next: impl FnMut() -> Option<u32>,
+    ) -> u32 {
+        for came in 0..want {
+            let bottom = self.bottom.get();
+            let in_chunk = bottom != NONE && place(bottom) != FIRST;
+            if !in_chunk && !pool.has_room() {
+                return came;
+            }
+            let Some(block) = next() else { return came };
+            let at = if in_chunk { bottom - 1 } else { self.grow_down(words, pool, bottom) };
+            words[at as usize].set(block);
+            self.bottom.set(at);
+        }
+        want
+    }
+
+    #[cold]
+    fn grow_down(&self, words: &[AtomicU32], pool: &Pool, bottom: u32) -> u32 {
+        // There is room: the only caller has looked.
+        let new = pool.take(words).unwrap_or(0);
+        if bottom == NONE {
+            self.top.set(new + LAST);
+        } else {
+            words[(chunk(bottom) + OLDER) as usize].set(new);
+            words[(new + NEWER) as usize].set(chunk(bottom));
+        }
+        new + LAST
+    }
+
+    /// Its entries from the oldest on.
+    pub(crate) fn iter<'w>(&self, words: &'w [AtomicU32]) -> impl Iterator<Item = u32> + use<'w> {
+        let (top, mut at) = (self.top.get(), self.bottom.get());
+        core::iter::from_fn(move || {
+            if at == NONE {
+                return None;
+            }
+            let block = words[at as usize].get();
+            at = match at {
+                _ if at == top => NONE,
+                _ if place(at) == LAST => words[(chunk(at) + NEWER) as usize].get() + FIRST,
+                _ => at + 1,
+            };
+            Some(block)
+        })
+    }
+
+    /// How many entries it has; looks at each chunk.
+    pub(crate) fn len(&self, words: &[AtomicU32]) -> u32 {
+        let (top, mut at) = (self.top.get(), self.bottom.get());
+        if at == NONE {
+            return 0;
+        }
+        let before = place(at);
+        let mut len = place(top) + 1;
+        while chunk(at) != chunk(top) {
+            at = words[(chunk(at) + NEWER) as usize].get();
+            len += ENTRIES;
+        }
+        len - before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+    use std::vec::Vec;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Op {
+        Push(usize),
+        Pop(usize),
+        PopOldest(usize),
+        Fill(usize, u32),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            (0..3_usize).prop_map(Op::Push),
+            (0..3_usize).prop_map(Op::Push),
+            (0..3_usize).prop_map(Op::Pop),
+            (0..3_usize).prop_map(Op::PopOldest),
+            (0..3_usize, 0..200_u32).prop_map(|(list, n)| Op::Fill(list, n)),
+        ]
+    }
+
+    proptest! {
+        /// Three lists over one pool do what three double-ended queues do, and always have room for what the pool was
+        /// made for.
+        #[test]
+        fn lists_are_queues(ops in prop::collection::vec((op(), 1..80_usize), 0..60)) {
+            const ROOM: u32 = 500;
+            // A second pageset's pool before it must stay as it is.
+            let words: Vec<AtomicU32> = (0..CHUNK as u64 + words(ROOM, 3)).map(|_| AtomicU32::new(0)).collect();
+            let pool = Pool::default();
+            pool.place(CHUNK, words.len() as u32 - CHUNK);
+            let lists: [Stack; 3] = Default::default();
+            let mut models: [VecDeque<u32>; 3] = Default::default();
+            let mut number = 0;
+            for (op, times) in ops {
+                for _ in 0..times {
+                    let held: usize = models.iter().map(VecDeque::len).sum();
+                    match op {
+                        Op::Push(list) if held < ROOM as usize => {
+                            number += 1;
+                            prop_assert!(lists[list].push(&words, &pool, number));
+                            models[list].push_front(number);
+                        }
+                        Op::Push(_) => {}
+                        Op::Pop(list) => prop_assert_eq!(lists[list].pop(&words, &pool), models[list].pop_front()),
+                        Op::PopOldest(list) => {
+                            prop_assert_eq!(lists[list].pop_oldest(&words, &pool), models[list].pop_back());
+                        }
+                        Op::Fill(list, n) => {
+                            let n = n.min(ROOM - held as u32);
+                            let taken = lists[list].fill(&words, &pool, n, || {
+                                number += 1;
+                                models[list].push_back(number);
+                                Some(number)
+                            });
+                            prop_assert_eq!(taken, n);
+                        }
+                    }
+                }
+                for (list, model) in lists.iter().zip(&models) {
+                    prop_assert_eq!(list.len(&words) as usize, model.len());
+                    prop_assert_eq!(list.is_empty(), model.is_empty());
+                    prop_assert!(list.iter(&words).eq(model.iter().rev().copied()));
+                }
+                prop_assert!(words[..CHUNK as usize].iter().all(|word| word.get() == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_pool_says_so() {
+        let words: Vec<AtomicU32> = (0..2 * CHUNK).map(|_| AtomicU32::new(0)).collect();
+        let pool = Pool::default();
+        pool.place(0, 2 * CHUNK);
+        let (one, other): (Stack, Stack) = Default::default();
+        assert!(other.push(&words, &pool, 7));
+        let mut next = 0..;
+        assert_eq!(one.fill(&words, &pool, 1000, || next.next()), ENTRIES);
+        assert_eq!(next.next(), Some(ENTRIES), "no block was asked for that had no place");
+        assert!(!one.push(&words, &pool, 8));
+        assert_eq!(other.pop(&words, &pool), Some(7));
+        assert!(one.push(&words, &pool, 8), "the chunk came back");
+        assert_eq!(one.iter(&words).count() as u32, ENTRIES + 1);
+    }
+}

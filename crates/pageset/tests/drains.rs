@@ -1,0 +1,198 @@
+//! Which blocks a drain takes, in which order, and under how many holds of the zone lock. Specification 3, 4.8, 8.1.
+
+mod support;
+
+use pageset::stats::PagesetStats;
+use pageset::tuning::presets::*;
+use pageset::tuning::{Bounds, PRESETS, Tuning, Watermarks};
+use pageset::{Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
+use support::{World, build, movable, one_zone};
+
+use MigrateType::{Movable, Reclaimable, Unmovable};
+
+fn order(order: u8) -> Order {
+    Order::new(order).expect("an order")
+}
+
+/// A zone of 1 GiB with two CPUs. What the test frees on CPU 0 has been allocated by CPU 1, so that its pageset holds
+/// that and nothing else.
+fn world(tuning: Tuning, bounds: Bounds, test: impl FnOnce(&World<'_>)) {
+    let range = PageRange::new(Pfn(1 << 20), 1 << 18);
+    let ranges = [range];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &ranges }];
+    let config = Config { tuning, pageset_capacity: 10_000, ..Config::new(&zones, &[NodeId(0); 2]) };
+    build(&config, |world| {
+        world.set_bounds(0, bounds).expect("the pagesets have room");
+        test(world);
+        world.audit(0).expect("the books add up");
+    });
+}
+
+fn hold(high: u32) -> Bounds {
+    Bounds { batch: 63, high_min: high, high_max: high }
+}
+
+/// Allocates on CPU 1.
+fn elsewhere(world: &World<'_>, of: u8, migratetype: MigrateType, times: usize) -> Vec<Pfn> {
+    world.machine().run_on(1);
+    let pages =
+        (0..times).map(|_| world.alloc(&Request::new(order(of), migratetype)).expect("memory")).collect::<Vec<_>>();
+    world.machine().run_on(0);
+    pages
+}
+
+fn free_all(world: &World<'_>, of: u8, pages: &[Pfn]) {
+    for &pfn in pages {
+        world.free(pfn, order(of)).expect("was allocated");
+    }
+}
+
+fn stats(world: &World<'_>) -> PagesetStats {
+    world.pageset_stats(0, CpuId(0))
+}
+
+fn lists(world: &World<'_>) -> [u32; 14] {
+    world.pageset_lists(0, CpuId(0))
+}
+
+#[test]
+fn whole_lists_from_the_freed_pages_own_one_on() {
+    // 3.3. Lists before, then a free of the given order drains 63 pages: the lists after.
+    for tuning in [LINUX_5_18, LINUX_6_7] {
+        world(tuning, hold(200), |world| {
+            let unmovable = elsewhere(world, 0, Unmovable, 80);
+            let movables = elsewhere(world, 0, Movable, 80);
+            let reclaimable = elsewhere(world, 0, Reclaimable, 39);
+            let huge = elsewhere(world, 9, Movable, 1);
+            free_all(world, 0, &unmovable);
+            free_all(world, 0, &movables);
+            free_all(world, 0, &reclaimable);
+            assert_eq!(lists(world)[..3], [80, 80, 39]);
+            // Empty again what consecutive frees have raised.
+            let state = pageset::tuning::PcpState { free_count: 0, free_factor: 0, ..world.pageset_state(0, CpuId(0)) };
+            world.restore_pageset(0, CpuId(0), &state);
+            free_all(world, 9, &huge);
+            // The huge page's list first, which is the whole of it, and more than was asked for.
+            assert_eq!((lists(world), stats(world).drain_pages), ([80, 80, 39, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 512));
+            let single = elsewhere(world, 0, Reclaimable, 1);
+            world.restore_pageset(0, CpuId(0), &state);
+            free_all(world, 0, &single);
+            // From list 2 on: all 40 of it, then around to list 0.
+            assert_eq!((lists(world)[..3].to_vec(), stats(world).drain_pages), (vec![57, 80, 0], 512 + 63));
+            assert_eq!(world.alloc(&Request::new(Order::ZERO, Unmovable)), Ok(unmovable[79]), "the newest are kept");
+        });
+    }
+}
+
+#[test]
+fn round_robin_over_the_lists() {
+    // 3.2, E1 to E3: one block of each list in turn, from list 1 on; the last list left gives all that remains.
+    for (tuning, batch, left) in [(LINUX_4_16, 31, [90, 0, 65]), (LINUX_4_19, 63, [79, 0, 44])] {
+        world(tuning, Bounds { batch, high_min: 186, high_max: 186 }, |world| {
+            for (migratetype, times) in [(Unmovable, 100), (Movable, 7), (Reclaimable, 79)] {
+                let pages = elsewhere(world, 0, migratetype, times);
+                free_all(world, 0, &pages);
+            }
+            // Seven rounds of one each empty list 1; then two of list 2 for one of list 0.
+            assert_eq!(lists(world)[..3], left[..], "batch {batch}");
+            assert_eq!((stats(world).drains, stats(world).drain_pages), (1, u64::from(batch)));
+        });
+    }
+}
+
+#[test]
+fn a_drain_takes_one_hold_or_one_a_batch() {
+    // E7: the same pages, a batch a hold.
+    for (tuning, holds) in [(LINUX_6_18, 1), (LINUX_6_19, 4)] {
+        world(tuning, Bounds { batch: 63, high_min: 300, high_max: 300 }, |world| {
+            let some = elsewhere(world, 0, Movable, 200);
+            free_all(world, 0, &some);
+            let rest = elsewhere(world, 0, Movable, 100);
+            let before = world.zone_stats(0);
+            free_all(world, 0, &rest);
+            let after = world.zone_stats(0);
+            // free_count 300, clamped to high - batch.
+            assert_eq!(after.lock_drain - before.lock_drain, holds);
+            assert_eq!(after.pagesets.drain_pages - before.pagesets.drain_pages, 237);
+        });
+        // The once-a-second decay is chunked as well.
+        world(tuning, Bounds { batch: 63, high_min: 300, high_max: 300 }, |world| {
+            let some = elsewhere(world, 0, Movable, 299);
+            free_all(world, 0, &some);
+            world.set_bounds(0, hold(100)).expect("room");
+            let state = world.pageset_state(0, CpuId(0));
+            world.restore_pageset(0, CpuId(0), &pageset::tuning::PcpState { high: 100, ..state });
+            let before = world.zone_stats(0).lock_drain;
+            assert!(world.tick());
+            assert_eq!((stats(world).drain_pages, world.zone_stats(0).lock_drain - before), (199, holds));
+        });
+    }
+}
+
+#[test]
+fn an_explicit_drain_empties_in_bounded_holds() {
+    for preset in PRESETS {
+        world(preset.tuning, Bounds { batch: 63, high_min: 10_000, high_max: 10_000 }, |world| {
+            let pages = elsewhere(world, 0, Movable, 5000);
+            free_all(world, 0, &pages);
+            world.drain_all();
+            for cpu in 0..2 {
+                assert_eq!(world.pageset_state(0, CpuId(cpu)).count, 0, "{}", preset.name);
+            }
+            // 2016 pages a hold.
+            assert_eq!((stats(world).drains, stats(world).drain_pages), (3, 5000), "{}", preset.name);
+            assert_eq!(world.zone_stats(0).nr_free_pages, 1 << 18);
+            assert_eq!(world.free_blocks(0, Order::MAX, Movable), 256, "{}: merged", preset.name);
+        });
+    }
+}
+
+#[test]
+fn below_high_is_set_by_the_walk_and_cleared_after_a_drain() {
+    let marks = |high| Watermarks { min: 0, low: 0, high };
+    world(LINUX_6_18, Bounds { batch: 63, high_min: 252, high_max: 4096 }, |world| {
+        let pages = elsewhere(world, 0, Movable, 1000);
+        world.set_watermarks(0, marks(1 << 17), [0; ZoneKind::COUNT]);
+        assert!(raises_high(world), "far above the mark");
+        world.set_watermarks(0, marks(1 << 30), [0; ZoneKind::COUNT]);
+        assert!(!raises_high(world), "set by the very request that found it");
+        world.set_watermarks(0, marks(1 << 17), [0; ZoneKind::COUNT]);
+        assert!(!raises_high(world), "an allocation does not clear it");
+        free_all(world, 0, &pages[..100]);
+        assert!(!raises_high(world), "nor do frees that drain nothing");
+        world.set_watermarks(0, marks(1 << 30), [0; ZoneKind::COUNT]);
+        free_all(world, 0, &pages[100..700]);
+        assert!(stats(world).drains > 0);
+        assert!(!raises_high(world), "nor a drain while the zone is below the mark");
+        world.set_watermarks(0, marks(1 << 17), [0; ZoneKind::COUNT]);
+        free_all(world, 0, &pages[700..]);
+        assert!(raises_high(world), "cleared by a drain above it");
+    });
+}
+
+#[test]
+fn an_order_that_no_free_block_has_sets_below_high() {
+    // The quirk of 4.8, however much is free.
+    one_zone(LINUX_6_18, 1 << 14, 1, |world| {
+        let pages: Vec<_> =
+            std::iter::from_fn(|| world.alloc(&Request { watermarks: false, ..movable(0) }).ok()).collect();
+        free_all(world, 0, &pages.into_iter().filter(|pfn| pfn.0 % 2 == 0).collect::<Vec<_>>());
+        world.drain_all();
+        world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 64 }, [0; ZoneKind::COUNT]);
+        world.set_below_high(0, false);
+        assert!(raises_high(world));
+        world.alloc(&movable(1)).expect_err("every other page is in use");
+        assert!(!raises_high(world));
+    });
+}
+
+/// Whether a refill raises high, which BELOW_HIGH stops.
+fn raises_high(world: &World<'_>) -> bool {
+    world.drain();
+    world.set_bounds(0, Bounds { batch: 63, high_min: 252, high_max: 1024 }).expect("room");
+    world.restore_pageset(0, CpuId(0), &pageset::tuning::PcpState { high: 252, ..Default::default() });
+    let pfn = world.alloc(&movable(0)).expect("memory");
+    let raised = world.pageset_state(0, CpuId(0)).high > 252;
+    world.free(pfn, Order::ZERO).expect("was allocated");
+    raised
+}

@@ -1,0 +1,285 @@
+//! Every error: reached, its message as it is, and nothing built or changed.
+
+mod support;
+
+use pageset::owned::OwnedMetadata;
+use pageset::tuning::{Bounds, Tuning, TuningError};
+use pageset::{
+    AllocError, Allocator, Block, Config, CpuId, MapError, MigrateType, NodeId, Order, PageRange, PageState, Pfn,
+    Request, WrongFree, ZoneKind, ZoneSpec,
+};
+use support::{TestMachine, movable, one_zone};
+
+const BASE: u64 = 1 << 20;
+
+fn order(order: u8) -> Order {
+    Order::new(order).expect("an order")
+}
+
+fn range(start: u64, pages: u64) -> PageRange {
+    PageRange::new(Pfn(start), pages)
+}
+
+fn zone(node: u32, kind: ZoneKind, span: PageRange, ranges: &[PageRange]) -> ZoneSpec<'_> {
+    ZoneSpec { node: NodeId(node), kind, span, ranges }
+}
+
+#[test]
+fn maps_that_cannot_be_had() {
+    let normal = |span, ranges| zone(0, ZoneKind::Normal, span, ranges);
+    let span = range(0, 4096);
+    let cpu: &[NodeId] = &[NodeId(0)];
+    let two = [range(0, 100), range(50, 100)];
+    let empty = [range(10, 0)];
+    let outside = [range(4000, 97)];
+    let check = |zones: &[ZoneSpec<'_>], cpus: &[NodeId], error: MapError, message: &str| {
+        let config = Config::new(zones, cpus);
+        assert_eq!(config.metadata_size(), Err(error));
+        assert_eq!(OwnedMetadata::<TestMachine>::new(&config).expect_err("the same"), error);
+        assert_eq!(error.to_string(), message);
+    };
+    check(&[], cpu, MapError::Zones { zones: 0 }, "the map has 0 zones; allowed: 1 to 255");
+    check(&[normal(span, &[]); 256], cpu, MapError::Zones { zones: 256 }, "the map has 256 zones; allowed: 1 to 255");
+    check(&[normal(span, &[])], &[], MapError::Cpus { cpus: 0 }, "the machine has 0 CPUs; allowed: 1 to 65536");
+    let far = [NodeId(5000)];
+    check(&[normal(span, &[])], &far, MapError::Nodes { nodes: 5001 }, "the map has 5001 nodes; allowed: 1 to 1024");
+    check(&[normal(range(7, 0), &[])], cpu, MapError::Empty { start: Pfn(7) }, "the range at 0x7 has no pages");
+    check(&[normal(span, &empty)], cpu, MapError::Empty { start: Pfn(10) }, "the range at 0xa has no pages");
+    let error = MapError::Overlap { start: Pfn(50), other: Pfn(0) };
+    check(&[normal(span, &two)], cpu, error, "the range at 0x32 overlaps the one at 0x0");
+    let other = zone(1, ZoneKind::Normal, range(4095, 100), &[]);
+    let error = MapError::Overlap { start: Pfn(4095), other: Pfn(0) };
+    check(&[normal(span, &[]), other], cpu, error, "the range at 0xfff overlaps the one at 0x0");
+    let error = MapError::OutsideSpan { start: Pfn(4000) };
+    check(&[normal(span, &outside)], cpu, error, "the range at 0xfa0 is not inside its zone's span");
+    let next = zone(0, ZoneKind::Movable, range(4000, 4096), &[]);
+    let error = MapError::Unaligned { start: Pfn(4000), multiple_bytes: 2 << 20 };
+    let message = "the boundary at 0xfa0 is not a multiple of 2097152 bytes";
+    check(&[normal(range(0, 4000), &[]), next], cpu, error, message);
+    check(&[next, normal(range(0, 4000), &[])], cpu, error, message);
+    for (start, pages) in
+        [(0, 1 << 32), (0, (1 << 32) - 1), (1 << 52, 1), (u64::MAX, 1), ((1 << 52) - 1, 2), (0, u64::MAX)]
+    {
+        let error = MapError::TooLarge { start: Pfn(start), pages };
+        let message = format!(
+            "the span of {pages} pages at {start:#x} is too large; allowed: below 2^32 pages, frames below 2^52"
+        );
+        check(&[normal(range(start, pages), &[])], cpu, error, &message);
+    }
+    let second = normal(range(8192, 4096), &[]);
+    let message = "zone 1 is the second of its kind in its node";
+    check(&[normal(span, &[]), second], cpu, MapError::DuplicateZone { zone: 1 }, message);
+
+    let zones = [normal(span, &[])];
+    let good = Config::new(&zones, cpu);
+    let distances = Config { distances: &[10, 20], ..good };
+    let error = MapError::Distances { given: 2, expected: 1 };
+    assert_eq!(distances.metadata_size(), Err(error));
+    assert_eq!(error.to_string(), "2 distances were given; allowed: none, or 1, one for each pair of nodes");
+    let tuning = Config { tuning: Tuning { batch_scale_max: 9, ..Tuning::default() }, ..good };
+    let error = MapError::Tuning(TuningError::OutOfRange { field: "batch_scale_max", value: 9, allowed: "0 to 6" });
+    assert_eq!(tuning.metadata_size(), Err(error));
+    assert_eq!(error.to_string(), "batch_scale_max is 9; allowed: 0 to 6");
+    let fraction = Config { high_fraction: 7, ..good };
+    assert_eq!(fraction.metadata_size(), Err(MapError::Fraction(7)));
+    assert_eq!(MapError::Fraction(7).to_string(), "the fraction is 7; allowed: 0 for none, or 8 and more");
+}
+
+#[test]
+fn ranges_in_bytes() {
+    assert_eq!(PageRange::from_bytes(4096, 8192), Ok(range(1, 2)));
+    let unaligned = MapError::Unaligned { start: Pfn(1), multiple_bytes: 4096 };
+    assert_eq!(PageRange::from_bytes(4097, 8192), Err(unaligned));
+    assert_eq!(PageRange::from_bytes(4096, 8191), Err(unaligned));
+    assert_eq!(PageRange::from_bytes(4096, 0), Err(MapError::Empty { start: Pfn(1) }));
+    assert_eq!(PageRange::from_bytes(4095, 0), Err(MapError::Unaligned { start: Pfn(0), multiple_bytes: 4096 }));
+}
+
+#[test]
+fn metadata_of_another_size() {
+    let ranges = [range(0, 4096)];
+    let zones = [zone(0, ZoneKind::Normal, ranges[0], &ranges)];
+    let config = Config::new(&zones, &[NodeId(0)]);
+    let metadata = OwnedMetadata::<TestMachine>::new(&config).expect("memory");
+    let size = config.metadata_size().expect("a good map");
+    let (mut none, mut all) = ([], metadata.zones());
+    let mut short = metadata.lend(&mut all);
+    short.zones = &mut none;
+    let error = Allocator::new(TestMachine::default(), &config, short).expect_err("no zones");
+    assert_eq!(error, MapError::Metadata { part: "zones", given: 0, expected: 1 });
+    assert_eq!(error.to_string(), "the metadata's zones have length 0; metadata_size asks for 1");
+    for part in ["tags", "words", "pagesets"] {
+        let mut zones = metadata.zones();
+        let mut short = metadata.lend(&mut zones);
+        let expected = match part {
+            "tags" => {
+                short.tags = &short.tags[1..];
+                size.tags
+            }
+            "words" => {
+                short.words = &short.words[1..];
+                size.words
+            }
+            _ => {
+                short.pagesets = &short.pagesets[1..];
+                size.pagesets
+            }
+        };
+        let error = Allocator::new(TestMachine::default(), &config, short).expect_err("one less");
+        assert_eq!(error, MapError::Metadata { part, given: expected - 1, expected });
+    }
+    let mut zones = metadata.zones();
+    Allocator::new(TestMachine::default(), &config, metadata.lend(&mut zones)).expect("nothing was written");
+}
+
+#[test]
+fn requests_that_cannot_be_had() {
+    one_zone(Tuning::default(), 1024, 1, |world| {
+        let taken = world.alloc(&movable(9)).expect("memory");
+        for (request, error, message) in [
+            (
+                movable(10),
+                AllocError::OutOfMemory { order: Order::MAX, free_pages: 512 },
+                "no block of order 10 above the watermarks; 512 pages are free",
+            ),
+            (
+                Request::new(order(1), MigrateType::Isolate),
+                AllocError::Migratetype(MigrateType::Isolate),
+                "pages of type Isolate cannot be asked for; allowed: Unmovable, Movable, Reclaimable",
+            ),
+            (
+                Request { node: Some(NodeId(3)), ..movable(0) },
+                AllocError::Node(NodeId(3)),
+                "node 3 has no zone for this request",
+            ),
+            (
+                Request { highest: ZoneKind::Dma, ..movable(0) },
+                AllocError::Node(NodeId(0)),
+                "node 0 has no zone for this request",
+            ),
+        ] {
+            let before = world.zone_stats(0);
+            assert_eq!(world.alloc(&request), Err(error));
+            assert_eq!(world.zone_stats(0), before);
+            assert_eq!(error.to_string(), message);
+        }
+        let error = world.alloc_bulk(&movable(2), &mut [Pfn(0)]).expect_err("not single pages");
+        assert_eq!(error, AllocError::BulkOrder(order(2)));
+        assert_eq!(error.to_string(), "blocks of order 2 cannot be had in bulk; allowed: 0");
+        assert_eq!(world.alloc_bulk(&movable(0), &mut []), Ok(0));
+        world.free(taken, order(9)).expect("was allocated");
+    });
+}
+
+#[test]
+fn wrong_frees() {
+    let span = range(BASE, 8192);
+    let ranges = [range(BASE, 4096)];
+    let zones = [zone(0, ZoneKind::Normal, span, &ranges)];
+    support::build(&Config::new(&zones, &[NodeId(0)]), |world| {
+        let big = world.alloc(&movable(5)).expect("memory");
+        let [cached, other] = [(); 2].map(|()| world.alloc(&movable(0)).expect("memory"));
+        world.free(cached, Order::ZERO).expect("was allocated");
+        let at = |page: u64| Pfn(BASE + page);
+        let state = PageState::Allocated;
+        let rows = [
+            (Pfn(5), 0, WrongFree::NotOurs, "page 0x5 cannot be freed as a block of order 0: it is in no zone"),
+            (
+                big.offset(1),
+                5,
+                WrongFree::Misaligned,
+                "page 0x100001 cannot be freed as a block of order 5: no block of that order starts there",
+            ),
+            (
+                at(5000),
+                0,
+                WrongFree::NotAllocated(PageState::Inside),
+                "page 0x101388 cannot be freed as a block of order 0: it was never brought online",
+            ),
+            (
+                at(1024),
+                10,
+                WrongFree::NotAllocated(PageState::Free),
+                "page 0x100400 cannot be freed as a block of order 10: it is free",
+            ),
+            (
+                cached,
+                0,
+                WrongFree::NotAllocated(PageState::Cached),
+                "page 0x100020 cannot be freed as a block of order 0: it is free, in a pageset",
+            ),
+            (
+                big,
+                4,
+                WrongFree::WrongOrder(order(5)),
+                "page 0x100000 cannot be freed as a block of order 4: the block there has order 5",
+            ),
+            (
+                big.offset(8),
+                3,
+                WrongFree::Inside { head: big, order: order(5), state },
+                "page 0x100008 cannot be freed as a block of order 3: it is inside the block of order 5 at 0x100000, \
+                 which is Allocated",
+            ),
+            (
+                at(1025),
+                0,
+                WrongFree::Inside { head: at(1024), order: Order::MAX, state: PageState::Free },
+                "page 0x100401 cannot be freed as a block of order 0: it is inside the block of order 10 at 0x100400, \
+                 which is Free",
+            ),
+        ];
+        for (pfn, of, reason, message) in rows {
+            let before = (world.zone_stats(0), world.pageset_state(0, CpuId(0)));
+            let error = world.free(pfn, order(of)).expect_err("wrong");
+            assert_eq!((error.pfn, error.order, error.reason), (pfn, order(of), reason));
+            assert_eq!(error.to_string(), message);
+            assert_eq!(world.free_undrained(pfn, order(of)), Err(error));
+            assert_eq!(world.split(pfn, order(of), Order::ZERO), Err(error));
+            let blocks = [Block { pfn: other, order: Order::ZERO }, Block { pfn, order: order(of) }];
+            assert_eq!(world.free_bulk(&blocks), Err(error), "the good one stays, too");
+            assert_eq!((world.zone_stats(0), world.pageset_state(0, CpuId(0))), before);
+        }
+        assert_eq!(world.split(big, order(5), order(6)).expect_err("larger").reason, WrongFree::WrongOrder(order(5)));
+        let error = world.set_pageblock_type(Pfn(5), MigrateType::Cma).expect_err("not ours");
+        assert_eq!(error.reason, WrongFree::NotOurs);
+        world.free(big, order(5)).expect("still in use");
+        world.free(other, Order::ZERO).expect("still in use");
+        world.audit(0).expect("the books add up");
+    });
+}
+
+#[test]
+fn limits_that_cannot_be_set() {
+    one_zone(Tuning::default(), 1 << 16, 1, |world| {
+        let before = world.pageset_state(0, CpuId(0));
+        let capacity = |asked| match world.set_bounds(0, Bounds { batch: 1, high_min: 1, high_max: asked }) {
+            Err(MapError::Capacity { asked, capacity }) => (asked, capacity),
+            other => panic!("{other:?}"),
+        };
+        let (asked, room) = capacity(1 << 20);
+        assert_eq!(
+            MapError::Capacity { asked, capacity: room }.to_string(),
+            format!("1048576 pages a CPU were asked for; the pagesets were built for {room}")
+        );
+        assert_eq!(capacity(room + 1), (room + 1, room));
+        let error = world.set_bounds(0, Bounds { batch: 0, high_min: 1, high_max: 1 }).expect_err("no batch");
+        assert_eq!(error.to_string(), "batch is 0; allowed: 1 to 65536 pages");
+        let error = world.set_bounds(0, Bounds { batch: 1, high_min: 2, high_max: 1 }).expect_err("crossed");
+        assert_eq!(error.to_string(), "high_min is 2; allowed: at most high_max");
+        assert_eq!(world.set_high_fraction(3), Err(MapError::Fraction(3)));
+        assert_eq!(world.pageset_state(0, CpuId(0)), before);
+    });
+    // Pagesets built for less than a fraction asks.
+    let ranges = [range(0, 1 << 16)];
+    let zones = [zone(0, ZoneKind::Normal, ranges[0], &ranges)];
+    let config = Config { pageset_capacity: 1000, ..Config::new(&zones, &[NodeId(0)]) };
+    support::build(&config, |world| {
+        let before = world.pageset_state(0, CpuId(0));
+        let error = world.set_high_fraction(8).expect_err("8192 pages");
+        assert_eq!(error, MapError::Capacity { asked: 8192, capacity: 1064 });
+        assert_eq!(world.pageset_state(0, CpuId(0)), before);
+        world.set_high_fraction(100).expect("655 pages");
+        assert_eq!(world.pageset_state(0, CpuId(0)).high_max, 655);
+    });
+}

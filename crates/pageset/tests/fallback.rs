@@ -1,0 +1,262 @@
+//! Claiming and stealing other migratetypes' pageblocks. Specification 1.6.
+
+mod support;
+
+use pageset::tuning::presets::*;
+use pageset::tuning::{BatchRule, Bounds, Tuning};
+use pageset::{CpuId, MigrateType, Order, Pfn, Request};
+use support::{World, one_zone};
+
+use MigrateType::{Cma, Movable, Reclaimable, Unmovable};
+
+const BASE: u64 = 1 << 20;
+const ORDINARY: [MigrateType; 3] = [Unmovable, Movable, Reclaimable];
+
+fn order(order: u8) -> Order {
+    Order::new(order).expect("an order")
+}
+
+fn request(of: u8, migratetype: MigrateType) -> Request {
+    Request { watermarks: false, cma: false, ..Request::new(order(of), migratetype) }
+}
+
+/// A zone whose pagesets keep nothing.
+fn bare(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>)) {
+    one_zone(tuning, pages, 1, |world| {
+        world.set_bounds(0, Bounds::DISABLED).expect("the pagesets have room");
+        test(world);
+        world.audit(0).expect("the books add up");
+    });
+}
+
+fn types(world: &World<'_>, pageblocks: u64) -> Vec<MigrateType> {
+    (0..pageblocks).map(|i| world.pageblock_type(Pfn(BASE + 512 * i)).expect("ours")).collect()
+}
+
+fn claims_and_steals(world: &World<'_>) -> (u64, u64) {
+    (world.zone_stats(0).claims, world.zone_stats(0).steals)
+}
+
+#[test]
+fn the_order_of_preference() {
+    // One free pageblock of each of the other two types: which one goes first.
+    for tuning in [LINUX_4_19, LINUX_6_7, LINUX_6_18] {
+        for (wanted, first) in [(Unmovable, Reclaimable), (Movable, Reclaimable), (Reclaimable, Unmovable)] {
+            bare(tuning, 2048, |world| {
+                let others: Vec<_> = ORDINARY.into_iter().filter(|&t| t != wanted).collect();
+                // Pageblocks that are buddies are kept apart by an allocation in between.
+                for (i, &other) in [others[0], Movable, others[1]].iter().enumerate() {
+                    world.set_pageblock_type(Pfn(BASE + 512 * i as u64), other).expect("ours");
+                }
+                world.set_pageblock_type(Pfn(BASE + 512), Cma).expect("ours");
+                world.set_pageblock_type(Pfn(BASE + 1536), Cma).expect("ours");
+                let pfn = world.alloc(&request(4, wanted)).expect("memory");
+                let at = if others[0] == first { BASE } else { BASE + 1024 };
+                assert_eq!(pfn, Pfn(at), "{wanted:?}");
+                assert_eq!((world.pageblock_type(pfn), claims_and_steals(world)), (Some(wanted), (1, 0)), "{wanted:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn whole_pageblocks_are_claimed_and_split_on_the_lists_of_the_wanted_type() {
+    for tuning in [LINUX_4_19, LINUX_6_18] {
+        for wanted in [Unmovable, Reclaimable] {
+            bare(tuning, 2048, |world| {
+                let pfn = world.alloc(&request(0, wanted)).expect("memory");
+                // Of two blocks of order 10 the first in the list, and all of it.
+                assert_eq!(pfn, Pfn(BASE));
+                assert_eq!(types(world, 4), [wanted, wanted, Movable, Movable]);
+                for o in 0..10 {
+                    assert_eq!(world.free_blocks(0, order(o), wanted), 1, "order {o}");
+                }
+                assert_eq!(claims_and_steals(world), (1, 0));
+                assert_eq!(world.alloc(&request(0, wanted)), Ok(Pfn(BASE + 1)), "own memory serves from now on");
+                assert_eq!(claims_and_steals(world), (1, 0));
+            });
+        }
+    }
+}
+
+/// A single pageblock of a type in which `movable` and `unmovable` pages are allocated, in blocks of order 4 and one
+/// for the rest in single pages; the remainder is free.
+fn one_pageblock(tuning: Tuning, of: MigrateType, movable: u64, unmovable: u64, test: impl FnOnce(&World<'_>)) {
+    bare(tuning, 512, |world| {
+        world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
+        for _ in 0..unmovable {
+            world.alloc(&request(0, Unmovable)).expect("memory");
+        }
+        world.set_pageblock_type(Pfn(BASE), Movable).expect("ours");
+        for _ in 0..movable {
+            world.alloc(&request(0, Movable)).expect("memory");
+        }
+        world.set_pageblock_type(Pfn(BASE), of).expect("ours");
+        assert_eq!(world.zone_stats(0).nr_free_pages, 512 - movable - unmovable);
+        assert_eq!(claims_and_steals(world), (0, 0));
+        test(world);
+    });
+}
+
+#[test]
+fn half_of_a_pageblock_must_be_free_or_alike() {
+    // (type of the pageblock, movable pages, unmovable pages, wanted, claimed)
+    let rows = [
+        // F = 256: just half.
+        (Movable, 256, 0, Unmovable, true),
+        (Movable, 257, 0, Unmovable, false),
+        (Movable, 300, 0, Reclaimable, false),
+        // Pages in a movable pageblock that do not move are like what is wanted: 512 - F - M.
+        (Movable, 250, 250, Unmovable, true),
+        (Movable, 300, 200, Unmovable, false),
+        (Movable, 200, 300, Reclaimable, true),
+        // In a pageblock of a third type they are not.
+        (Reclaimable, 0, 256, Unmovable, true),
+        (Reclaimable, 0, 300, Unmovable, false),
+        (Unmovable, 0, 300, Reclaimable, false),
+        // Wanted movable: movable pages are alike, others are not.
+        (Unmovable, 250, 200, Movable, true),
+        (Unmovable, 200, 290, Movable, false),
+        (Reclaimable, 200, 220, Movable, true),
+    ];
+    for (of, movable, unmovable, wanted, claimed) in rows {
+        let what = format!("{of:?} with {movable} movable and {unmovable} unmovable pages, wanted {wanted:?}");
+        for tuning in [LINUX_6_18, LINUX_6_7] {
+            one_pageblock(tuning, of, movable, unmovable, |world| {
+                let free = world.zone_stats(0).nr_free_pages;
+                let found = Order::all().rev().find(|&o| world.free_blocks(0, o, of) > 0).expect("free pages");
+                // A movable request claims from order 4 on, others from any.
+                let claimed = claimed && (found >= order(4) || wanted != Movable);
+                world.alloc(&request(0, wanted)).expect("memory");
+                let after = if claimed { wanted } else { of };
+                assert_eq!(types(world, 1), [after], "{what}");
+                assert_eq!(claims_and_steals(world), if claimed { (1, 0) } else { (0, 1) }, "{what}");
+                // Which lists the rest is on: before 6.15 all free blocks come over even without the pageblock.
+                let on_wanted: u64 = Order::all().map(|o| u64::from(world.free_blocks(0, o, wanted)) * o.pages()).sum();
+                let all_moved = claimed || (tuning == LINUX_6_7 && (found >= order(4) || wanted != Movable));
+                let expected = if all_moved { free - 1 } else { 0 };
+                assert_eq!(on_wanted, expected, "{what}: pages on lists of the wanted type");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_small_movable_request_takes_the_smallest_block() {
+    // Only blocks below order 4 are free, in an unmovable pageblock: predicate C is false for movable requests.
+    for tuning in [LINUX_6_18, LINUX_6_7] {
+        bare(tuning, 512, |world| {
+            world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
+            let pages: Vec<_> = (0..512).map(|_| world.alloc(&request(0, Unmovable)).expect("memory")).collect();
+            for at in [0, 1, 2, 3, 64, 65, 128] {
+                world.free(pages[at], Order::ZERO).expect("was allocated");
+            }
+            assert_eq!(world.alloc(&request(0, Movable)), Ok(pages[128]));
+            assert_eq!(world.alloc(&request(1, Movable)), Ok(pages[64]));
+            assert_eq!(world.alloc(&request(0, Movable)), Ok(pages[0]), "the last block is split");
+            let (rest, other) = if tuning == LINUX_6_18 { (Unmovable, Movable) } else { (Movable, Unmovable) };
+            // Stolen blocks are split on their own type's lists from 6.15 on, on the wanted type's before.
+            assert_eq!((world.free_blocks(0, order(0), rest), world.free_blocks(0, order(1), rest)), (1, 1));
+            assert_eq!((world.free_blocks(0, order(0), other), world.free_blocks(0, order(1), other)), (0, 0));
+            assert_eq!(types(world, 1), [Unmovable]);
+            assert_eq!(claims_and_steals(world), (0, 3));
+        });
+    }
+}
+
+#[test]
+fn the_stage_is_remembered_over_one_refill() {
+    // One movable pageblock with 300 pages in use: no claim. A refill of 63 steals page after page from 6.15 on; the
+    // next refill, its memory gone, looks again. Before, the first steal brings all free pages over.
+    for (tuning, steals, left) in [(LINUX_6_18, [63, 126], Movable), (LINUX_6_7, [1, 1], Unmovable)] {
+        let tuning = Tuning { batch: BatchRule::Fixed(63), ..tuning };
+        one_zone(tuning, 512, 2, |world| {
+            world.set_bounds(0, Bounds::DISABLED).expect("room");
+            for _ in 0..300 {
+                world.alloc(&request(0, Movable)).expect("memory");
+            }
+            world.set_bounds(0, Bounds { batch: 63, high_min: 63, high_max: 63 }).expect("room");
+            let mut pages = vec![];
+            for steals in steals {
+                pages.extend((0..63).map(|_| world.alloc(&request(0, Unmovable)).expect("memory")));
+                assert_eq!(claims_and_steals(world), (0, steals));
+                assert_eq!(world.pageset_state(0, CpuId(0)).count, 0);
+            }
+            assert_eq!(types(world, 1), [Movable]);
+            let free: u64 = Order::all().map(|o| u64::from(world.free_blocks(0, o, left)) * o.pages()).sum();
+            assert_eq!(free, 212 - 126);
+            world.audit(0).expect("the books add up");
+        });
+    }
+}
+
+#[test]
+fn a_refill_that_claims_goes_on_with_its_own_memory() {
+    let tuning = Tuning { batch: BatchRule::Fixed(63), ..LINUX_6_18 };
+    one_zone(tuning, 1024, 1, |world| {
+        world.alloc(&request(0, Unmovable)).expect("memory");
+        let stats = world.zone_stats(0);
+        assert_eq!((stats.pagesets.refill_pages, stats.claims, stats.steals), (63, 1, 0));
+    });
+}
+
+#[test]
+fn before_6_15_own_memory_serves_after_a_cma_block_did() {
+    // A refill of 63: own 0, CMA 16, then the first steal; what it brought over serves the rest.
+    let tuning = Tuning { batch: BatchRule::Fixed(63), ..LINUX_6_7 };
+    one_zone(tuning, 1024, 1, |world| {
+        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        world.set_pageblock_type(Pfn(BASE), Cma).expect("ours");
+        world.set_pageblock_type(Pfn(BASE + 512), Unmovable).expect("ours");
+        let blocks = |migratetype, times, of: u8, cma| {
+            for _ in 0..times {
+                world.alloc(&Request { cma, ..request(of, migratetype) }).expect("memory");
+            }
+        };
+        // 300 unmovable pages in use: the rest cannot be claimed. 16 pages of CMA are left.
+        blocks(Unmovable, 300, 0, false);
+        blocks(Movable, 31, 4, true);
+        assert_eq!((world.zone_stats(0).nr_free_cma, world.zone_stats(0).nr_free_pages), (16, 16 + 212));
+        world.set_bounds(0, Bounds { batch: 63, high_min: 63, high_max: 63 }).expect("room");
+        world.alloc(&Request { cma: true, ..request(0, Movable) }).expect("memory");
+        assert_eq!(world.zone_stats(0).nr_free_cma, 0);
+        assert_eq!(claims_and_steals(world), (0, 1));
+        world.audit(0).expect("the books add up");
+    });
+}
+
+#[test]
+fn before_5_14_a_refill_that_fails_is_the_answer() {
+    // One hold of the zone lock for each walk, not a second one to look again.
+    for (tuning, holds) in [(LINUX_4_19, [2, 0]), (LINUX_6_18, [2, 2])] {
+        bare(tuning, 512, |world| {
+            while world.alloc(&request(0, Movable)).is_ok() {}
+            let before = world.zone_stats(0);
+            world.alloc(&request(0, Movable)).expect_err("nothing is left");
+            let after = world.zone_stats(0);
+            let [refill, direct] = holds;
+            assert_eq!(after.lock_refill - before.lock_refill, refill);
+            assert_eq!(after.lock_direct_alloc - before.lock_direct_alloc, direct);
+        });
+    }
+}
+
+#[test]
+fn cma_pageblocks_are_never_claimed() {
+    // A page cached as movable whose pageblock then becomes CMA leaves a movable block in it, before 6.10.
+    for tuning in [LINUX_4_19, LINUX_6_7, LINUX_6_18] {
+        one_zone(tuning, 512, 1, |world| {
+            let pages: Vec<_> = (0..256).map(|_| world.alloc(&request(0, Movable)).expect("memory")).collect();
+            for &pfn in &pages[..2] {
+                world.free(pfn, Order::ZERO).expect("was allocated");
+            }
+            world.set_pageblock_type(Pfn(BASE), Cma).expect("ours");
+            world.drain_all();
+            while let Ok(pfn) = world.alloc(&request(0, Unmovable)) {
+                assert_eq!(world.pageblock_type(pfn), Some(Cma));
+            }
+            assert_eq!(types(world, 1), [Cma]);
+            world.audit(0).expect("the books add up");
+        });
+    }
+}

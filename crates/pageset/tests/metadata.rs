@@ -1,0 +1,91 @@
+//! What the books cost: bytes a page, and how long it takes to bring pages online.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use pageset::owned::OwnedMetadata;
+use pageset::tuning::presets::*;
+use pageset::{Allocator, Config, NodeId, PageRange, Pfn, ZoneKind, ZoneSpec};
+use support::TestMachine;
+
+const GIB: u64 = 1 << 18;
+
+/// A machine's NORMAL zones, one a node, below them DMA and DMA32 on node 0; the CPUs spread evenly.
+fn machine<R>(gib: u64, cpus: usize, nodes: u64, test: impl FnOnce(&Config<'_>) -> R) -> R {
+    let mut spans = vec![(0, ZoneKind::Dma, 0, 4096)];
+    if gib > 4 {
+        spans.push((0, ZoneKind::Dma32, 4096, 3 * GIB - 4096));
+        spans.push((0, ZoneKind::Normal, 4 * GIB, gib / nodes * GIB - 3 * GIB));
+    } else {
+        spans.push((0, ZoneKind::Normal, 4096, gib * GIB - 4096));
+    }
+    for node in 1..nodes {
+        spans.push((node as u32, ZoneKind::Normal, (gib / nodes * node + 1) * GIB, gib / nodes * GIB));
+    }
+    let ranges: Vec<[PageRange; 1]> = spans.iter().map(|s| [PageRange::new(Pfn(s.2), s.3)]).collect();
+    let zones: Vec<_> = spans
+        .iter()
+        .zip(&ranges)
+        .map(|(s, ranges)| ZoneSpec { node: NodeId(s.0), kind: s.1, span: ranges[0], ranges })
+        .collect();
+    let cpus: Vec<_> = (0..cpus).map(|cpu| NodeId((cpu * nodes as usize / cpus) as u32)).collect();
+    test(&Config::new(&zones, &cpus))
+}
+
+#[test]
+fn at_most_12_bytes_a_page() {
+    for (gib, cpus, nodes) in [(1, 2, 1), (4, 2, 1), (4, 8, 1), (64, 16, 1), (64, 192, 1), (256, 64, 2), (512, 192, 4)]
+    {
+        machine(gib, cpus, nodes, |config| {
+            let bytes = config.metadata_size().expect("a good map").bytes::<TestMachine>() as u64;
+            let pages = config.zones.iter().map(|zone| zone.span.pages).sum::<u64>();
+            let hundredths = 100 * bytes / pages;
+            println!(
+                "{gib} GiB, {cpus} CPUs, {nodes} nodes: {}.{:02} bytes a page",
+                hundredths / 100,
+                hundredths % 100
+            );
+            assert!(
+                hundredths <= 1200,
+                "{gib} GiB, {cpus} CPUs, {nodes} nodes: {hundredths} hundredths of a byte a page"
+            );
+        });
+    }
+}
+
+#[test]
+fn metadata_of_another_size_is_refused() {
+    machine(1, 2, 1, |config| {
+        let metadata = OwnedMetadata::<TestMachine>::new(config).expect("memory");
+        let small = Config { cpus: &config.cpus[..1], ..*config };
+        let mut zones = metadata.zones();
+        let error = Allocator::new(TestMachine::default(), &small, metadata.lend(&mut zones)).expect_err("too large");
+        assert!(error.to_string().starts_with("the metadata's words have length "), "{error}");
+    });
+}
+
+/// 512 GiB, from the start or at run time, in less than 100 ms; ten times that without optimisation.
+#[test]
+fn half_a_tebibyte_comes_online_at_once() {
+    let limit = if cfg!(debug_assertions) { Duration::from_secs(1) } else { Duration::from_millis(100) };
+    machine(512, 192, 4, |config| {
+        let metadata = OwnedMetadata::new(config).expect("lazily zeroed memory");
+        let mut zones = metadata.zones();
+        let start = Instant::now();
+        let world = Allocator::new(TestMachine::default(), config, metadata.lend(&mut zones)).expect("a good map");
+        let took = start.elapsed();
+        assert_eq!((0..6).map(|zone| world.zone_stats(zone).managed).sum::<u64>(), 512 * GIB);
+        assert!(took < limit, "from the start: {took:?}");
+    });
+    let span = PageRange::new(Pfn(0), 512 * GIB);
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span, ranges: &[] }];
+    let config = Config { tuning: LINUX_6_18, ..Config::new(&zones, &[NodeId(0); 192]) };
+    support::build(&config, |world| {
+        let start = Instant::now();
+        world.online(span).expect("a hole so far");
+        let took = start.elapsed();
+        assert_eq!(world.zone_stats(0).nr_free_pages, 512 * GIB);
+        assert!(took < limit, "at run time: {took:?}");
+    });
+}

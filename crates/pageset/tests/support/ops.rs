@@ -1,0 +1,623 @@
+//! What can be done to an allocator, as values: for property tests, fuzzers and explorers of interleavings.
+//!
+//! An [`Op`] names blocks by their place among those in use, so that any sequence can be carried out. A [`Scenario`]
+//! prints as a regression test.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
+
+use std::fmt;
+
+use pageset::stats::ZoneStats;
+use pageset::tuning::{Bounds, PcpState, Preset};
+use pageset::{
+    AllocError, Block, Config, CpuId, MapError, MigrateType, NodeId, Order, PageRange, Pfn, Request, WrongFree,
+    ZoneKind, ZoneSpec,
+};
+
+use crate::support::{World, build};
+
+/// Rights of a request, as bits.
+pub const HIGH_PRIORITY: u8 = 1;
+pub const NON_BLOCKING: u8 = 2;
+pub const NO_MARKS: u8 = 4;
+pub const CMA: u8 = 8;
+pub const THIS_NODE: u8 = 16;
+
+/// One thing that a caller, an administrator, time or the machine does. Numbers are taken modulo what there is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// What follows happens on this CPU.
+    RunOn(u8),
+    /// Some blocks, one by one.
+    Alloc { order: u8, migratetype: MigrateType, highest: ZoneKind, rights: u8, times: u8 },
+    /// Single pages at once.
+    AllocBulk { migratetype: MigrateType, pages: u16 },
+    /// All that is to be had.
+    Exhaust { order: u8, migratetype: MigrateType },
+    /// Blocks from the `from`-th in use on, one by one; `undrained` as by a caller that may have interrupted anything.
+    Free { from: u16, times: u8, undrained: bool },
+    /// The same at once.
+    FreeBulk { from: u16, blocks: u16 },
+    /// Something that must be refused.
+    Wrong(Wrong, u16),
+    /// A block in use into smaller ones.
+    Split { nth: u16, to: u8 },
+    /// A second passes on this CPU.
+    Tick,
+    /// This CPU's pagesets are emptied.
+    Drain,
+    /// All pagesets are.
+    DrainAll,
+    /// An administrator sets the fraction.
+    HighFraction(u32),
+    /// Or the bounds of one zone.
+    SetBounds { zone: u8, batch: u32, high_min: u32, high_max: u32 },
+    /// A pageblock gets another type.
+    BlockType { pageblock: u16, migratetype: MigrateType },
+    /// Memory is added.
+    Online(u8),
+    /// Reclaim begins or ends.
+    ReclaimActive { zone: u8, on: bool },
+    /// A zone is said to be below its high mark, or not.
+    BelowHigh { zone: u8, on: bool },
+}
+
+/// What must be refused. The number beside it picks the block or page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wrong {
+    /// A page in no zone.
+    NotOurs,
+    /// A page that never came online.
+    Hole,
+    /// A block where none of its order can start.
+    Misaligned,
+    /// A block that was freed.
+    Twice,
+    /// A block with another order.
+    AnotherOrder,
+    /// A page inside a block.
+    Tail,
+    /// Many blocks, one of them twice.
+    BulkTwice,
+    /// A block into larger ones.
+    SplitUp,
+    /// A type that cannot be asked for.
+    AskFor(MigrateType),
+    /// Blocks above order 0 in bulk.
+    BulkOrder,
+    /// A node that there is not.
+    Node,
+    /// A fraction of 1 to 7.
+    Fraction,
+    /// Bounds that cross, or have no room.
+    Bounds,
+    /// Memory that is online already.
+    OnlineTwice,
+    /// Memory outside every zone.
+    OnlineOutside,
+}
+
+/// A memory map to do it on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Map {
+    /// One zone, aligned to nothing, with holes. Two CPUs.
+    OneZone,
+    /// Two nodes, four kinds of zones, some meeting at odd pageblocks. Four CPUs, one of a node without memory.
+    TwoNodes,
+}
+
+/// A sequence of operations under a preset on a map.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scenario {
+    pub preset: &'static str,
+    pub map: Map,
+    pub ops: Vec<Op>,
+}
+
+/// Prints as Rust source, to be pasted into `properties.rs`.
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "#[test]\nfn regression() {{")?;
+        writeln!(f, "    replay({:?}, Map::{:?}, &[", self.preset, self.map)?;
+        for op in &self.ops {
+            writeln!(f, "        {op},")?;
+        }
+        write!(f, "    ]);\n}}")
+    }
+}
+
+/// Prints as Rust source, enums with their paths.
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = format!("Op::{self:?}");
+        for (field, path) in [
+            ("migratetype: ", "MigrateType::"),
+            ("highest: ", "ZoneKind::"),
+            ("Wrong(", "Wrong::"),
+            ("AskFor(", "MigrateType::"),
+        ] {
+            text = text.replace(field, &format!("{field}{path}"));
+        }
+        f.write_str(&text)
+    }
+}
+
+type ZoneMap = (u32, ZoneKind, PageRange, Vec<PageRange>);
+
+fn range(start: u64, end: u64) -> PageRange {
+    PageRange::new(Pfn(start), end - start)
+}
+
+impl Map {
+    fn zones(self) -> Vec<ZoneMap> {
+        match self {
+            Map::OneZone => {
+                vec![(
+                    0,
+                    ZoneKind::Normal,
+                    range(100, 9000),
+                    vec![range(100, 1100), range(2048, 4096), range(5000, 8192)],
+                )]
+            }
+            Map::TwoNodes => vec![
+                (0, ZoneKind::Dma, range(1, 1536), vec![range(1, 159), range(256, 1536)]),
+                (0, ZoneKind::Dma32, range(1536, 6144), vec![range(1536, 6144)]),
+                (0, ZoneKind::Normal, range(6144, 12_800), vec![range(6144, 10_000)]),
+                (0, ZoneKind::Movable, range(12_800, 16_384), vec![range(14_336, 16_384)]),
+                (1, ZoneKind::Normal, range(1 << 20, (1 << 20) + 6000), vec![range(1 << 20, (1 << 20) + 4096)]),
+            ],
+        }
+    }
+
+    /// What may come online later.
+    fn holes(self) -> Vec<PageRange> {
+        match self {
+            Map::OneZone => vec![range(1100, 1111), range(1111, 2048), range(4096, 4097), range(8192, 9000)],
+            Map::TwoNodes => {
+                vec![range(10_000, 12_288), range(12_800, 14_336), range((1 << 20) + 4096, (1 << 20) + 6000)]
+            }
+        }
+    }
+
+    fn cpus(self) -> &'static [NodeId] {
+        match self {
+            Map::OneZone => &[NodeId(0), NodeId(0)],
+            Map::TwoNodes => &[NodeId(0), NodeId(1), NodeId(0), NodeId(2)],
+        }
+    }
+}
+
+/// Pages that each pageset has room for.
+const CAPACITY: u32 = 1500;
+
+fn order(order: u8) -> Order {
+    Order::new(order % Order::COUNT as u8).expect("in range")
+}
+
+impl Scenario {
+    /// Carries it out, checking at every step, and at the end that everything merges again.
+    pub fn run(&self) {
+        let tuning = Preset::find(self.preset).expect("a preset").tuning;
+        let zones = self.map.zones();
+        let specs: Vec<_> = zones
+            .iter()
+            .map(|(node, kind, span, ranges)| ZoneSpec { node: NodeId(*node), kind: *kind, span: *span, ranges })
+            .collect();
+        let config = Config { tuning, pageset_capacity: CAPACITY, ..Config::new(&specs, self.map.cpus()) };
+        build(&config, |world| {
+            let mut model = Model::new(world, self.map);
+            for op in &self.ops {
+                model.step(*op);
+            }
+            model.finish();
+        });
+    }
+}
+
+/// Everything about a world that an error must leave as it is.
+#[derive(PartialEq, Eq, Debug)]
+struct Picture {
+    zones: Vec<ZoneStats>,
+    pagesets: Vec<(PcpState, [u32; 14])>,
+    free: Vec<u32>,
+}
+
+/// The world and what the test holds of it.
+pub struct Model<'w> {
+    world: &'w World<'w>,
+    map: Map,
+    cpu: u32,
+    live: Vec<Block>,
+    /// Whether each page is in `live`, and pages of each zone that are.
+    held: Vec<bool>,
+    in_use: Vec<u64>,
+    /// What was freed last, for frees that come twice.
+    freed: Vec<Block>,
+    holes: Vec<PageRange>,
+    online: Vec<PageRange>,
+}
+
+impl<'w> Model<'w> {
+    pub fn new(world: &'w World<'w>, map: Map) -> Self {
+        let online = map.zones().into_iter().flat_map(|zone| zone.3).collect();
+        Model {
+            world,
+            map,
+            cpu: 0,
+            live: Vec::new(),
+            held: vec![false; 1 << 21],
+            in_use: vec![0; world.zone_count()],
+            freed: Vec::new(),
+            holes: map.holes(),
+            online,
+        }
+    }
+
+    pub fn step(&mut self, op: Op) {
+        self.world.machine().run_on(self.cpu);
+        match op {
+            Op::RunOn(cpu) => self.cpu = u32::from(cpu) % self.map.cpus().len() as u32,
+            Op::Alloc { order: of, migratetype, highest, rights, times } => {
+                let request = Request {
+                    highest,
+                    high_priority: rights & HIGH_PRIORITY != 0,
+                    non_blocking: rights & NON_BLOCKING != 0,
+                    watermarks: rights & NO_MARKS == 0,
+                    cma: rights & CMA != 0,
+                    this_node_only: rights & THIS_NODE != 0,
+                    ..Request::new(order(of), migratetype)
+                };
+                for _ in 0..times {
+                    self.alloc(&request);
+                }
+            }
+            Op::AllocBulk { migratetype, pages } => {
+                let request = Request::new(Order::ZERO, migratetype);
+                let mut got = vec![Pfn(0); usize::from(pages) % 600];
+                let number = self.world.alloc_bulk(&request, &mut got).unwrap_or(0);
+                got[..number].iter().for_each(|&pfn| self.take(pfn, &request));
+            }
+            Op::Exhaust { order: of, migratetype } => {
+                let request = Request { watermarks: false, ..Request::new(order(of), migratetype) };
+                while self.alloc(&request) {}
+            }
+            Op::Free { from, times, undrained } => {
+                for _ in 0..times {
+                    if let Some(block) = self.drop_block(from) {
+                        let free = if undrained { World::free_undrained } else { World::free };
+                        free(self.world, block.pfn, block.order).expect("it is in use");
+                    }
+                }
+            }
+            Op::FreeBulk { from, blocks } => {
+                let blocks: Vec<_> = (0..blocks % 600).filter_map(|_| self.drop_block(from)).collect();
+                self.world.free_bulk(&blocks).expect("all are in use");
+            }
+            Op::Wrong(wrong, nth) => {
+                let before = self.picture();
+                self.wrong(wrong, usize::from(nth));
+                assert_eq!(self.picture(), before, "{op:?} has changed something");
+            }
+            Op::Split { nth, to } => {
+                if let Some(at) = usize::from(nth).checked_rem(self.live.len()) {
+                    let Block { pfn, order: from } = self.live[at];
+                    let to = order(to % (from.get() + 1));
+                    self.world.split(pfn, from, to).expect("it is in use");
+                    self.live.swap_remove(at);
+                    self.live.extend(
+                        (0..from.pages()).step_by(to.pages() as usize).map(|i| Block { pfn: pfn.offset(i), order: to }),
+                    );
+                }
+            }
+            Op::Tick => drop(self.world.tick()),
+            Op::Drain => self.world.drain(),
+            Op::DrainAll => self.world.drain_all(),
+            Op::HighFraction(fraction) => {
+                let fraction = if (1..8).contains(&fraction) { 8 } else { fraction };
+                match self.world.set_high_fraction(fraction) {
+                    Ok(()) | Err(MapError::Capacity { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            Op::SetBounds { zone, batch, high_min, high_max } => {
+                let high_min = high_min % (CAPACITY + 1);
+                let bounds = Bounds {
+                    batch: 1 + batch % 200,
+                    high_min,
+                    high_max: high_min + high_max % (CAPACITY + 1 - high_min),
+                };
+                self.world.set_bounds(self.zone(zone), bounds).expect("the pagesets have room");
+            }
+            Op::BlockType { pageblock, migratetype } => {
+                let ranges = self.online.clone();
+                let all: u64 = ranges.iter().map(|range| range.pages.div_ceil(512)).sum();
+                let mut nth = u64::from(pageblock) % all;
+                for range in ranges {
+                    let here = range.pages.div_ceil(512);
+                    if nth < here {
+                        self.world.set_pageblock_type(range.start.offset(nth * 512), migratetype).expect("ours");
+                        break;
+                    }
+                    nth -= here;
+                }
+            }
+            Op::Online(nth) => {
+                if let Some(at) = usize::from(nth).checked_rem(self.holes.len()) {
+                    let hole = self.holes.swap_remove(at);
+                    self.world.online(hole).expect("a hole so far");
+                    self.online.push(hole);
+                }
+            }
+            Op::ReclaimActive { zone, on } => self.world.set_reclaim_active(self.zone(zone), on),
+            Op::BelowHigh { zone, on } => self.world.set_below_high(self.zone(zone), on),
+        }
+        self.check_counters();
+    }
+
+    fn zone(&self, zone: u8) -> usize {
+        usize::from(zone) % self.world.zone_count()
+    }
+
+    fn alloc(&mut self, request: &Request) -> bool {
+        match self.world.alloc(request) {
+            Ok(pfn) => {
+                self.take(pfn, request);
+                true
+            }
+            Err(AllocError::OutOfMemory { .. } | AllocError::Node(_)) => {
+                self.check_nothing_left(request);
+                false
+            }
+            Err(error) => panic!("{request:?}: {error}"),
+        }
+    }
+
+    /// Notes a block that was handed out.
+    fn take(&mut self, pfn: Pfn, request: &Request) {
+        assert!(pfn.is_aligned(request.order), "{pfn} for {request:?}");
+        let zone = self.world.zone_of(pfn).expect("a page of ours");
+        let stats = self.world.zone_stats(zone);
+        assert!(stats.kind <= request.highest, "{pfn} of {:?} for {request:?}", stats.kind);
+        assert!(!request.this_node_only || stats.node == self.map.cpus()[self.cpu as usize]);
+        let end = pfn.0 + request.order.pages();
+        for page in pfn.0..end {
+            assert!(!std::mem::replace(&mut self.held[page as usize], true), "page {page:#x} was handed out twice");
+        }
+        let mut at = pfn.0;
+        while at < end {
+            let range = self.online.iter().find(|range| (range.start.0..range.end().0).contains(&at));
+            at = range.unwrap_or_else(|| panic!("{at:#x} is a hole")).end().0;
+        }
+        self.in_use[zone] += request.order.pages();
+        self.live.push(Block { pfn, order: request.order });
+    }
+
+    /// Without marks nothing is kept back: no list that serves the request has a block.
+    fn check_nothing_left(&self, request: &Request) {
+        let local = self.map.cpus()[self.cpu as usize];
+        for zone in (0..self.world.zone_count()).filter(|_| !request.watermarks) {
+            let stats = self.world.zone_stats(zone);
+            if stats.kind > request.highest || request.this_node_only && stats.node != local {
+                continue;
+            }
+            for order in Order::all().skip(request.order.index()) {
+                for migratetype in MigrateType::ALL {
+                    let serves = migratetype.is_ordinary() || migratetype == MigrateType::Cma && request.cma;
+                    let blocks = self.world.free_blocks(zone, order, migratetype);
+                    assert!(
+                        !serves || blocks == 0,
+                        "{request:?} failed; zone {zone} has order {order} {migratetype:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Takes a block out of those in use, to be freed.
+    fn drop_block(&mut self, from: u16) -> Option<Block> {
+        let at = usize::from(from).checked_rem(self.live.len())?;
+        let block = self.live.swap_remove(at);
+        self.held[block.pfn.0 as usize..][..block.order.pages() as usize].fill(false);
+        self.in_use[self.world.zone_of(block.pfn).expect("ours")] -= block.order.pages();
+        self.freed.truncate(200);
+        self.freed.insert(0, block);
+        Some(block)
+    }
+
+    fn wrong(&self, wrong: Wrong, nth: usize) {
+        let world = self.world;
+        let live = nth.checked_rem(self.live.len()).map(|at| self.live[at]);
+        let refused = |pfn: Pfn, order: Order| world.free(pfn, order).expect_err("a wrong free").reason;
+        match wrong {
+            Wrong::NotOurs => {
+                let outside = [u64::MAX, 1 << 40, 16_384, 0][nth % 4];
+                assert_eq!(refused(Pfn(outside), order(nth as u8)), WrongFree::NotOurs);
+            }
+            Wrong::Hole => {
+                if let Some(hole) = nth.checked_rem(self.holes.len()).map(|at| self.holes[at]) {
+                    let reason = refused(hole.start.offset(nth as u64 % hole.pages), Order::ZERO);
+                    assert_eq!(reason, WrongFree::NotAllocated(pageset::PageState::Inside));
+                }
+            }
+            Wrong::Misaligned => {
+                if let Some(block) = live {
+                    let order = order(block.pfn.0.trailing_zeros() as u8 + 1);
+                    if order > Order::ZERO && !block.pfn.is_aligned(order) {
+                        assert_eq!(refused(block.pfn, order), WrongFree::Misaligned);
+                    }
+                }
+            }
+            Wrong::Twice => {
+                if let Some(block) = nth.checked_rem(self.freed.len()).map(|at| self.freed[at])
+                    && !self.held[block.pfn.0 as usize]
+                {
+                    let reason = refused(block.pfn, block.order);
+                    assert!(matches!(reason, WrongFree::NotAllocated(_) | WrongFree::Inside { .. }), "{reason:?}");
+                }
+            }
+            Wrong::AnotherOrder => {
+                if let Some(block) = live {
+                    for order in Order::all().filter(|&o| o != block.order && block.pfn.is_aligned(o)) {
+                        assert_eq!(refused(block.pfn, order), WrongFree::WrongOrder(block.order));
+                    }
+                }
+            }
+            Wrong::Tail => {
+                if let Some(Block { pfn, order: of }) = live.filter(|block| block.order > Order::ZERO) {
+                    let reason = refused(pfn.offset(1 + nth as u64 % (of.pages() - 1)), Order::ZERO);
+                    let state = pageset::PageState::Allocated;
+                    assert_eq!(reason, WrongFree::Inside { head: pfn, order: of, state });
+                }
+            }
+            Wrong::BulkTwice => {
+                let mut blocks: Vec<_> = self.live.iter().copied().take(1 + nth % 100).collect();
+                if let Some(&first) = blocks.first() {
+                    blocks.push(first);
+                    world.free_bulk(&blocks).expect_err("the first block comes twice");
+                }
+            }
+            Wrong::SplitUp => {
+                if let Some(block) = live.filter(|block| block.order < Order::MAX) {
+                    world.split(block.pfn, block.order, order(block.order.get() + 1)).expect_err("larger");
+                }
+                world.split(Pfn(u64::MAX), order(1), Order::ZERO).expect_err("not ours");
+            }
+            Wrong::AskFor(migratetype) => {
+                if !migratetype.is_ordinary() {
+                    let request = Request::new(order(nth as u8), migratetype);
+                    assert_eq!(world.alloc(&request), Err(AllocError::Migratetype(migratetype)));
+                }
+            }
+            Wrong::BulkOrder => {
+                let request = Request::new(order(1 + nth as u8 % 10), MigrateType::Movable);
+                assert_eq!(world.alloc_bulk(&request, &mut [Pfn(0)]), Err(AllocError::BulkOrder(request.order)));
+            }
+            Wrong::Node => {
+                let node = NodeId(3 + nth as u32);
+                let request = Request { node: Some(node), ..Request::new(Order::ZERO, MigrateType::Movable) };
+                assert_eq!(world.alloc(&request), Err(AllocError::Node(node)));
+            }
+            Wrong::Fraction => {
+                let fraction = 1 + nth as u32 % 7;
+                assert_eq!(world.set_high_fraction(fraction), Err(MapError::Fraction(fraction)));
+            }
+            Wrong::Bounds => {
+                let room = CAPACITY * 10;
+                for (batch, high_min, high_max) in [(0, 1, 2), (1, 3, 2), (1, room, room), (room, 1, 1)] {
+                    world.set_bounds(0, Bounds { batch, high_min, high_max }).expect_err("cannot be had");
+                }
+            }
+            Wrong::OnlineTwice => {
+                let range = self.online[nth % self.online.len()];
+                let within = range.start.offset(nth as u64 % range.pages);
+                let error = world.online(PageRange::new(within, 1)).expect_err("online already");
+                assert!(matches!(error, MapError::Overlap { .. }), "{error}");
+            }
+            Wrong::OnlineOutside => {
+                for range in [range(1 << 40, (1 << 40) + 1), PageRange::new(Pfn(5000), u64::MAX)] {
+                    world.online(range).expect_err("in no zone");
+                }
+                assert_eq!(world.online(PageRange::new(Pfn(5000), 0)), Err(MapError::Empty { start: Pfn(5000) }));
+            }
+        }
+    }
+
+    fn picture(&self) -> Picture {
+        let zones = 0..self.world.zone_count();
+        let cpus = 0..self.map.cpus().len() as u32;
+        Picture {
+            // To look whether memory is online takes the lock, and that counts.
+            zones: zones.clone().map(|z| ZoneStats { lock_direct_free: 0, ..self.world.zone_stats(z) }).collect(),
+            pagesets: zones
+                .clone()
+                .flat_map(|zone| cpus.clone().map(move |cpu| (zone, CpuId(cpu))))
+                .map(|(zone, cpu)| (self.world.pageset_state(zone, cpu), self.world.pageset_lists(zone, cpu)))
+                .collect(),
+            free: zones
+                .flat_map(|zone| {
+                    Order::all().flat_map(move |order| MigrateType::ALL.map(|migratetype| (zone, order, migratetype)))
+                })
+                .map(|(zone, order, migratetype)| self.world.free_blocks(zone, order, migratetype))
+                .collect(),
+        }
+    }
+
+    /// The counters against each other, after every step.
+    fn check_counters(&self) {
+        for zone in 0..self.world.zone_count() {
+            let stats = self.world.zone_stats(zone);
+            assert_eq!(stats.pgalloc() - stats.pgfree(), self.in_use[zone], "zone {zone}: pages in use");
+            assert!(stats.lock_refill >= stats.pagesets.refills && stats.lock_drain == stats.pagesets.drains);
+            for cpu in 0..self.map.cpus().len() as u32 {
+                let s = self.world.pageset_stats(zone, CpuId(cpu));
+                let flow = s.refill_pages + s.pgfree - s.pgalloc - s.drain_pages;
+                assert_eq!(flow, s.count, "zone {zone}, CPU {cpu}: what came and went against what is held");
+                assert!(s.refills <= s.refill_pages && s.drains <= s.drain_pages);
+            }
+        }
+    }
+
+    /// Everything against everything.
+    pub fn audit(&self) {
+        for zone in 0..self.world.zone_count() {
+            let books = self.world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
+            let stats = self.world.zone_stats(zone);
+            assert_eq!(books.in_use, self.in_use[zone], "zone {zone}: pages in use");
+            assert_eq!(books.cached, stats.pagesets.count, "zone {zone}: pages in pagesets");
+            assert_eq!(books.free + books.cached + books.in_use, stats.managed, "zone {zone}: all pages");
+            let isolated: u64 = Order::all()
+                .map(|order| order.pages() * u64::from(self.world.free_blocks(zone, order, MigrateType::Isolate)))
+                .sum();
+            assert_eq!(stats.nr_free_pages + isolated, books.free, "zone {zone}: free pages");
+        }
+    }
+
+    /// Frees everything and checks that all memory merges as far as the map allows.
+    pub fn finish(mut self) {
+        self.audit();
+        while let Some(block) = self.drop_block(self.live.len() as u16 / 2) {
+            self.world.free(block.pfn, block.order).expect("it is in use");
+        }
+        self.world.drain_all();
+        self.audit();
+        for zone in 0..self.world.zone_count() {
+            assert_eq!(self.world.zone_stats(zone).pagesets.count, 0, "zone {zone}: drained");
+        }
+        // Pageblocks of other types may stay apart; once all are of one type none does.
+        for range in &self.online {
+            for pfn in (range.start.align_down(Order::PAGEBLOCK).0..range.end().0).step_by(512) {
+                let pfn = Pfn(pfn.max(range.start.0));
+                self.world.set_pageblock_type(pfn, MigrateType::Movable).expect("ours");
+            }
+        }
+        self.audit();
+        for zone in 0..self.world.zone_count() {
+            let found: Vec<u32> = Order::all()
+                .map(|order| MigrateType::ALL.iter().map(|&t| self.world.free_blocks(zone, order, t)).sum())
+                .collect();
+            assert_eq!(found, self.largest_blocks(zone), "zone {zone}: free blocks by order, all merged");
+        }
+    }
+
+    /// How many blocks of each order the pages of a zone make up at best.
+    fn largest_blocks(&self, zone: usize) -> Vec<u32> {
+        let mut ranges: Vec<(u64, u64)> = vec![];
+        let mut online = self.online.clone();
+        online.sort_by_key(|range| range.start);
+        for range in online.iter().filter(|range| self.world.zone_of(range.start) == Some(zone)) {
+            match ranges.last_mut() {
+                Some((_, end)) if *end == range.start.0 => *end = range.end().0,
+                _ => ranges.push((range.start.0, range.end().0)),
+            }
+        }
+        let mut blocks = vec![0; Order::COUNT];
+        for (mut at, end) in ranges {
+            while at < end {
+                let fits = |o: &Order| Pfn(at).is_aligned(*o) && at + o.pages() <= end;
+                let largest = Order::all().rev().find(fits).expect("a page is a block of order 0");
+                blocks[largest.index()] += 1;
+                at += largest.pages();
+            }
+        }
+        blocks
+    }
+}
