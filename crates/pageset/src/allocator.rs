@@ -340,6 +340,17 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
+    /// Gives a block straight to the buddy, past the pageset: what [`Self::free`] does where the pageset is busy, and
+    /// right for pages that nobody will want soon. Holds the zone lock.
+    ///
+    /// # Errors
+    /// As [`Self::free`].
+    pub fn free_direct(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        let (zone, page) = self.prepare_free(pfn, order)?;
+        self.give_to_buddy(zone, page, order);
+        Ok(())
+    }
+
     /// Gives many blocks back: all are checked first, then freed in order. Specification 2.5, "Batched free".
     ///
     /// # Errors
@@ -402,9 +413,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 return;
             }
         }
-        let _guard = zone.lock(machine, Path::DirectFree);
-        // Again under the lock: the pageblock may have got another type.
-        zone.free_block(machine, tuning, page, order, zone.frames.block_type(page));
+        self.give_to_buddy(zone, page, order);
+    }
+
+    #[cold]
+    fn give_to_buddy(&self, zone: &Zone<'a, M>, page: u32, order: Order) {
+        let _guard = zone.lock(&self.machine, Path::DirectFree);
+        // The type is read under the lock: the pageblock may just have got another.
+        zone.free_block(&self.machine, &self.tuning, page, order, zone.frames.block_type(page));
         crate::word::add(&zone.direct_free_pages, order.pages());
     }
 

@@ -10,20 +10,22 @@ use rustc_hash::FxBuildHasher;
 use super::blocks::{BlockMap, Freed, PageMap};
 use super::setting::State;
 use super::survey::{Earlier, Notes};
-use crate::event::{Event, Kind};
+use crate::event::{Context, Event, Kind};
 
-/// What is known of one free, in a byte: the type of the list that it went to, and whether a batch committed it.
+/// What is known of one free, in a byte: the type of the list that it went to, whether a batch committed it, and
+/// whether it went past the pageset.
 #[derive(Clone, Copy, Debug, Default)]
 struct FreeNote(u8);
 
 impl FreeNote {
     const KNOWN: u8 = 4;
     const BATCHED: u8 = 8;
+    const DIRECT: u8 = 16;
     /// Types from 3 on wait on the movable list.
     const SPECIAL: u8 = 3;
 
     fn set_type(&mut self, migratetype: u8) {
-        self.0 = self.0 & Self::BATCHED | Self::KNOWN | migratetype.min(Self::SPECIAL);
+        self.0 = self.0 & !3 | Self::KNOWN | migratetype.min(Self::SPECIAL);
     }
 
     fn list_type(self) -> MigrateType {
@@ -48,6 +50,11 @@ impl FreeNotes {
     /// Whether a later batch event committed this free.
     pub(super) fn is_batched(&self, free: usize) -> bool {
         self.notes.get(free).is_some_and(|note| note.0 & FreeNote::BATCHED != 0)
+    }
+
+    /// Whether this free went to the buddy, past a pageset that was busy.
+    pub(super) fn is_direct(&self, free: usize) -> bool {
+        self.notes.get(free).is_some_and(|note| note.0 & FreeNote::DIRECT != 0)
     }
 
     /// How many frees come before what is replayed.
@@ -78,6 +85,9 @@ struct Last {
 pub(super) struct FreePass {
     notes: Vec<FreeNote>,
     last: PageMap<Last>,
+    /// Frees by one interrupt, numbered as in `notes`: those under way, by CPU, and those that are over.
+    interrupt: HashMap<u32, Vec<u32>, FxBuildHasher>,
+    interrupts: Vec<Vec<u32>>,
     /// The type that a pageblock was last seen to have, and the one last asked for of a page in it.
     pageblocks: HashMap<u64, u8, FxBuildHasher>,
     asked: HashMap<u64, u8, FxBuildHasher>,
@@ -95,6 +105,8 @@ impl FreePass {
         FreePass {
             notes: Vec::new(),
             last: PageMap::new(),
+            interrupt: HashMap::default(),
+            interrupts: Vec::new(),
             pageblocks: HashMap::default(),
             asked: HashMap::default(),
             live: BlockMap::new(),
@@ -118,6 +130,10 @@ impl FreePass {
             self.count(notes, event);
             self.follow_input(event);
         }
+        let in_interrupt = event.context != Context::Process;
+        if !(in_interrupt && matches!(event.kind, Kind::Free { .. })) {
+            self.interrupts.extend(self.interrupt.remove(&event.cpu.0));
+        }
         match event.kind {
             Kind::Free { pfn, .. } => {
                 // A page that is freed twice was taken without an event between: nothing will show its list.
@@ -126,6 +142,9 @@ impl FreePass {
                 // Beyond 2^32 frees types stay unknown.
                 let free = u32::try_from(self.notes.len()).unwrap_or(0);
                 self.last.set(pfn, Last { free, cpu: event.cpu.0 });
+                if in_interrupt && free > 0 {
+                    self.interrupt.entry(event.cpu.0).or_default().push(free - 1);
+                }
             }
             Kind::FreeBatched { pfn } => {
                 let last = self.last.get(pfn);
@@ -133,14 +152,18 @@ impl FreePass {
                     self.notes[last.free as usize - 1].0 |= FreeNote::BATCHED;
                 }
             }
-            Kind::Drain { pfn, migratetype, .. } | Kind::ZoneLocked { pfn, migratetype, .. } => {
+            Kind::Drain { pfn, migratetype, .. } => {
                 self.pageblocks.insert(pageblock(pfn), migratetype);
                 self.settle(pfn, migratetype);
+            }
+            Kind::ZoneLocked { pfn, migratetype, .. } => {
+                self.pageblocks.insert(pageblock(pfn), migratetype);
+                self.settle_direct(pfn, migratetype);
             }
             Kind::ExtFrag { pfn, fallback_migratetype, change_ownership, alloc_migratetype, .. } => {
                 let now = if change_ownership { alloc_migratetype } else { fallback_migratetype };
                 self.pageblocks.insert(pageblock(pfn), now);
-                self.settle(pfn, fallback_migratetype);
+                self.settle_direct(pfn, fallback_migratetype);
             }
             Kind::Alloc { pfn: Some(pfn), migratetype, .. } => {
                 self.asked.insert(pageblock(pfn), migratetype);
@@ -155,6 +178,35 @@ impl FreePass {
         let last = self.last.take(pfn);
         if last.free > 0 {
             self.notes[last.free as usize - 1].set_type(migratetype);
+        }
+    }
+
+    /// A page comes from a free list that no drain brought there: it was freed past a busy pageset.
+    fn settle_direct(&mut self, pfn: Pfn, migratetype: u8) {
+        let last = self.last.get(pfn);
+        self.settle(pfn, migratetype);
+        if last.free > 0 {
+            let note = &mut self.notes[last.free as usize - 1];
+            if note.0 & FreeNote::BATCHED == 0 {
+                note.0 |= FreeNote::DIRECT;
+            }
+        }
+    }
+
+    /// What one interrupt frees meets the same pageset: where one page is seen to have gone past it, those of which
+    /// nothing was seen went with it.
+    fn settle_interrupts(&mut self) {
+        self.interrupts.extend(std::mem::take(&mut self.interrupt).into_values());
+        for frees in std::mem::take(&mut self.interrupts) {
+            let notes = &mut self.notes;
+            if frees.iter().any(|&free| notes[free as usize].0 & FreeNote::DIRECT != 0) {
+                for free in frees {
+                    let note = &mut notes[free as usize];
+                    if note.0 & FreeNote::KNOWN == 0 {
+                        note.0 |= FreeNote::DIRECT;
+                    }
+                }
+            }
         }
     }
 
@@ -202,6 +254,7 @@ impl FreePass {
 
     /// The notes, and the pages in use before by the input alone.
     pub(super) fn finish(mut self) -> (FreeNotes, Vec<Earlier>) {
+        self.settle_interrupts();
         for (pfn, last) in std::mem::replace(&mut self.last, PageMap::new()).iter() {
             self.settle_by_pageblock(pfn, last);
         }

@@ -162,6 +162,8 @@ impl<'s> ListPass<'s> {
                 let migratetype = self.frees.list_type(number);
                 if self.frees.is_batched(number) {
                     self.pending.insert(pfn, (order, migratetype));
+                } else if self.frees.is_direct(number) {
+                    notes.direct_frees += u64::from(self.began);
                 } else {
                     self.commit(notes, index, event.cpu, pfn, order, migratetype);
                 }

@@ -256,17 +256,18 @@ impl<'r, 'a> Run<'r, 'a> {
                 }
             }
             Kind::Free { pfn, order } => {
-                let batched = self.plan.survey.frees.is_batched(self.free);
-                self.free += 1;
-                if batched {
+                let notes = &self.plan.survey.frees;
+                let direct = notes.is_direct(self.free) && self.plan.level == Level::Reconstructed;
+                if notes.is_batched(self.free) {
                     self.pending.insert(*pfn, *order);
                 } else {
-                    self.release(event.cpu, *pfn, *order);
+                    self.release(event.cpu, *pfn, *order, direct);
                 }
+                self.free += 1;
             }
             Kind::FreeBatched { pfn } => {
                 if let Some(order) = self.pending.remove(pfn) {
-                    self.release(event.cpu, *pfn, order);
+                    self.release(event.cpu, *pfn, order, false);
                 }
             }
             Kind::VmstatWork => self.tick(event.cpu),
@@ -344,7 +345,8 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    fn release(&mut self, cpu: CpuId, pfn: Pfn, order: Order) {
+    /// A block is given back; `direct` past the pageset, which was busy.
+    fn release(&mut self, cpu: CpuId, pfn: Pfn, order: Order, direct: bool) {
         self.outcome.operations += 1;
         let Some(zone) = self.plan.setting.zone_of(pfn) else { return };
         let world = self.world;
@@ -358,7 +360,9 @@ impl<'r, 'a> Run<'r, 'a> {
             Freed::Unknown => return self.free_unknown(zone, cpu, order),
         };
         self.operate(zone, cpu, |run| {
-            run.outcome.refused_frees += u64::from(run.world.free(Pfn(replayed.into()), order).is_err());
+            let page = Pfn(replayed.into());
+            let freed = if direct { run.world.free_direct(page, order) } else { run.world.free(page, order) };
+            run.outcome.refused_frees += u64::from(freed.is_err());
         });
     }
 

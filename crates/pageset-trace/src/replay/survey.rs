@@ -68,6 +68,8 @@ pub struct Notes {
     pub bulk_allocs: u64,
     /// Blocks of cached orders taken one at a time past the pageset.
     pub direct_allocs: u64,
+    /// Blocks of cached orders given back past a busy pageset, by interrupts.
+    pub direct_frees: u64,
     /// Drains by another CPU than the pageset's.
     pub remote_drains: u64,
     /// Pages outside all zones.
