@@ -106,7 +106,8 @@ impl<'l, L: RawLock> Guard<'l, L> {
 
     #[inline]
     pub(crate) fn try_lock(lock: &'l L) -> Option<Self> {
-        lock.try_lock().then_some(Guard(lock))
+        // Not then_some: it would make the guard either way, and dropping it would open another's lock.
+        lock.try_lock().then(|| Guard(lock))
     }
 }
 

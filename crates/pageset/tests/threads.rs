@@ -1,0 +1,182 @@
+//! Real threads on one zone with small batches: no page twice, and the books add up when they have ended.
+//!
+//! Runs for `PAGESET_SECONDS` seconds in all, 5 if that is not set. The same under ThreadSanitizer: see `ci/tsan.sh`.
+
+use std::cell::Cell;
+use std::env;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pageset::owned::OwnedMetadata;
+use pageset::tuning::presets::*;
+use pageset::tuning::{Bounds, Tuning};
+use pageset::{
+    Allocator, Block, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, ZoneKind,
+    ZoneSpec,
+};
+
+const PAGES: u64 = 1 << 14;
+const BASE: u64 = 1 << 20;
+const CPUS: usize = 3;
+/// More threads than CPUs: two of them share a pageset and find it busy.
+const THREADS: usize = 5;
+
+thread_local! {
+    static CPU: Cell<u32> = const { Cell::new(0) };
+}
+
+struct Threads;
+
+impl Machine for Threads {
+    type Lock = SpinLock;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(CPU.get())
+    }
+}
+
+/// A small generator: the same sequence for each thread of each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as usize % n
+    }
+}
+
+/// What the threads share: blocks on their way to another thread, and who has which page.
+struct Shared {
+    mail: Mutex<Vec<Block>>,
+    held: Vec<AtomicBool>,
+    operations: AtomicUsize,
+    end: Instant,
+}
+
+impl Shared {
+    fn mail(&self) -> std::sync::MutexGuard<'_, Vec<Block>> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hold(&self, block: Block, held: bool) {
+        let first = (block.pfn.0 - BASE) as usize;
+        for page in &self.held[first..first + block.order.pages() as usize] {
+            assert_eq!(page.swap(held, Relaxed), !held, "{block:?}: a page was handed out twice");
+        }
+    }
+}
+
+fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
+    CPU.set((thread % CPUS) as u32);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (thread as u64 + 1) << 32);
+    let mut mine: Vec<Block> = vec![];
+    let free = |block: Block| {
+        shared.hold(block, false);
+        world.free(block.pfn, block.order).expect("it was allocated");
+    };
+    let mut done = 0;
+    while done % 64 != 0 || Instant::now() < shared.end {
+        done += 1;
+        match random.below(100) {
+            0..45 => {
+                let order = Order::new([0, 0, 0, 0, 1, 2, 3, 4, 9][random.below(9)]).expect("an order");
+                let migratetype = MigrateType::ALL[random.below(3)];
+                if let Ok(pfn) = world.alloc(&Request::new(order, migratetype)) {
+                    let block = Block { pfn, order };
+                    shared.hold(block, true);
+                    mine.push(block);
+                }
+            }
+            45..85 => {
+                if let Some(at) = random.below(256).checked_rem(mine.len()) {
+                    free(mine.swap_remove(at));
+                }
+            }
+            85..90 => shared.mail().extend(mine.drain(..mine.len() / 4)),
+            90..95 => {
+                let theirs: Vec<_> = {
+                    let mut mail = shared.mail();
+                    let few = mail.len().min(20);
+                    mail.drain(..few).collect()
+                };
+                theirs.iter().for_each(|&block| shared.hold(block, false));
+                world.free_bulk(&theirs).expect("they were allocated");
+            }
+            95..97 => {
+                let mut pages = [Pfn(0); 40];
+                let got = world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).unwrap_or(0);
+                for &pfn in &pages[..got] {
+                    let block = Block { pfn, order: Order::ZERO };
+                    shared.hold(block, true);
+                    mine.push(block);
+                }
+            }
+            97 => drop(world.tick()),
+            98 => world.drain(),
+            _ => world.drain_all(),
+        }
+    }
+    mine.into_iter().for_each(free);
+    shared.operations.fetch_add(done, Relaxed);
+}
+
+fn hammer(name: &str, tuning: Tuning, time: Duration) {
+    let ranges = [PageRange::new(Pfn(BASE), PAGES)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let config = Config { tuning, ..Config::new(&zones, &[NodeId(0); CPUS]) };
+    let metadata = OwnedMetadata::new(&config).expect("memory");
+    let mut zones = metadata.zones();
+    let world = Allocator::new(Threads, &config, metadata.lend(&mut zones)).expect("a good map");
+    world
+        .set_bounds(0, Bounds { batch: 3, high_min: 7, high_max: if tuning.auto_high { 40 } else { 7 } })
+        .expect("room");
+    let shared = Shared {
+        mail: Mutex::new(vec![]),
+        held: (0..PAGES).map(|_| AtomicBool::new(false)).collect(),
+        operations: AtomicUsize::new(0),
+        end: Instant::now() + time,
+    };
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (world, shared) = (&world, &shared);
+            scope.spawn(move || work(world, shared, thread));
+        }
+    });
+    let left = std::mem::take(&mut *shared.mail());
+    let books = world.audit(0).expect("the books add up");
+    assert_eq!(books.in_use, left.iter().map(|block| block.order.pages()).sum::<u64>(), "{name}");
+    world.free_bulk(&left).expect("they were allocated");
+    let stats = world.zone_stats(0);
+    assert_eq!(stats.pgalloc(), stats.pgfree(), "{name}");
+    world.drain_all();
+    world.audit(0).expect("the books add up");
+    assert_eq!(world.zone_stats(0).nr_free_pages, PAGES, "{name}");
+    let operations = shared.operations.load(Relaxed);
+    let direct = stats.lock_direct_alloc + stats.lock_direct_free;
+    println!(
+        "{name}: {operations} operations, {} lock holds, {direct} of them past the pagesets",
+        stats.lock_acquisitions()
+    );
+    assert!(operations > 1000, "{name}: {operations} operations");
+}
+
+#[test]
+fn threads_on_one_zone() {
+    let seconds = env::var("PAGESET_SECONDS").map_or(5.0, |text| text.parse::<f64>().expect("a number of seconds"));
+    let rules =
+        [("4.19", LINUX_4_19), ("5.14", LINUX_5_14), ("5.18", LINUX_5_18), ("6.18", LINUX_6_18), ("6.19", LINUX_6_19)];
+    // A lock that is never given back must not hold up everything else.
+    let limit = Duration::from_secs_f64(seconds + 120.0);
+    thread::spawn(move || {
+        thread::sleep(limit);
+        eprintln!("the threads have not ended after {limit:?}");
+        std::process::exit(101);
+    });
+    for (name, tuning) in rules {
+        hammer(name, tuning, Duration::from_secs_f64(seconds / rules.len() as f64));
+    }
+}
