@@ -23,9 +23,6 @@ const LOWMEM_RATIOS: [u64; ZoneKind::COUNT] = [256, 256, 32, 0];
 /// A drain grows while it is less than the largest high, which is 2^28 pages. Unit: power of two.
 const MAX_FREE_FACTOR: u8 = crate::tuning::sizes::MAX_HIGH.ilog2() as u8;
 
-/// Blocks freed under one hold of a pageset's lock in a bulk free. Source: specification 2.5, 6.10 on.
-const FREE_BATCH: usize = 31;
-
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
@@ -351,7 +348,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    /// Gives many blocks back: all are checked first, then freed in order. Specification 2.5, "Batched free".
+    /// Gives many blocks back: all are checked first, then freed in order, so that none comes back to a pageset before
+    /// all have been seen. Specification 2.5, "Batched free"; each block takes the pageset's lock for itself, which
+    /// moves the same pages.
     ///
     /// # Errors
     /// The first wrong one; none has been freed then.
@@ -366,11 +365,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 return Err(error);
             }
         }
-        for batch in blocks.chunks(FREE_BATCH) {
-            for block in batch {
-                if let Some((zone, page)) = self.locate(block.pfn) {
-                    self.commit_free(zone, page, block.order, true);
-                }
+        for block in blocks {
+            if let Some((zone, page)) = self.locate(block.pfn) {
+                self.commit_free(zone, page, block.order, true);
             }
         }
         Ok(())

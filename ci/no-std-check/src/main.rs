@@ -1,0 +1,61 @@
+//! A kernel's first minutes with the allocator: static memory, one CPU, a page taken and given back.
+#![no_std]
+#![no_main]
+
+use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicU8, AtomicU32};
+
+use pageset::pcp::Pageset;
+use pageset::{
+    Allocator, Config, CpuId, Machine, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Zone,
+    ZoneKind, ZoneSpec,
+};
+
+struct Kernel;
+
+impl Machine for Kernel {
+    type Lock = SpinLock;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(0)
+    }
+}
+
+static TAGS: [AtomicU8; 1 << 14] = [const { AtomicU8::new(0) }; 1 << 14];
+static WORDS: [AtomicU32; 1 << 17] = [const { AtomicU32::new(0) }; 1 << 17];
+
+/// Builds an allocator of 16 MiB, takes a page and gives it back; the page, or nothing when anything failed.
+fn one_page() -> Option<Pfn> {
+    let ranges = [PageRange::new(Pfn(0), 4096)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let config = Config::new(&zones, &[NodeId(0)]);
+    let size = config.metadata_size().ok()?;
+    let pagesets = [Pageset::default()];
+    let mut zones = [Zone::empty()];
+    let metadata = Metadata {
+        tags: TAGS.get(..size.tags)?,
+        words: WORDS.get(..size.words)?,
+        pagesets: &pagesets,
+        zones: &mut zones,
+    };
+    let allocator = Allocator::new(Kernel, &config, metadata).ok()?;
+    let pfn = allocator.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable)).ok()?;
+    allocator.free(pfn, Order::ZERO).ok()?;
+    Some(pfn)
+}
+
+/// Where the boot loader jumps to.
+#[unsafe(no_mangle)]
+pub extern "C" fn _start() -> ! {
+    let _page = core::hint::black_box(one_page());
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+#[panic_handler]
+fn panic(_info: &PanicInfo<'_>) -> ! {
+    loop {
+        core::hint::spin_loop();
+    }
+}

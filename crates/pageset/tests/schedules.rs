@@ -1,0 +1,177 @@
+//! Thousands of interleavings of three threads, chosen by a scheduler that decides at every lock, every look at which
+//! CPU this is and every touch of shared memory. All shared words are atomics, so nothing else is needed.
+//!
+//! A failure prints the seed with the command that replays it.
+
+use std::cell::RefCell;
+use std::env;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pageset::owned::OwnedMetadata;
+use pageset::tuning::{Bounds, Preset};
+use pageset::{
+    Allocator, Block, Config, CpuId, Line, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Request,
+    ZoneKind, ZoneSpec,
+};
+use shuttle::scheduler::RandomScheduler;
+use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use shuttle::{Runner, thread};
+
+const PAGES: u64 = 2048;
+const BASE: u64 = 1 << 20;
+
+/// Where the scheduler may take another thread.
+fn point() {
+    // Any access to one of its atomics is such a place.
+    shuttle::lazy_static! {
+        static ref PLACE: AtomicUsize = AtomicUsize::new(0);
+    }
+    PLACE.load(SeqCst);
+}
+
+/// A lock whose every use the scheduler sees. `LIES` plants a bug: a try succeeds on a lock that is held.
+#[derive(Default)]
+struct Watched<const LIES: bool>(AtomicBool);
+
+impl<const LIES: bool> fmt::Debug for Watched<LIES> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watched")
+    }
+}
+
+impl<const LIES: bool> RawLock for Watched<LIES> {
+    fn lock(&self) {
+        while self.0.compare_exchange(false, true, SeqCst, SeqCst).is_err() {
+            thread::yield_now();
+        }
+    }
+
+    fn try_lock(&self) -> bool {
+        self.0.compare_exchange(false, true, SeqCst, SeqCst).is_ok() || LIES
+    }
+
+    fn unlock(&self) {
+        self.0.store(false, SeqCst);
+    }
+}
+
+shuttle::thread_local! {
+    static CPU: RefCell<u32> = RefCell::new(0);
+}
+
+struct Scheduled<const LIES: bool>;
+
+impl<const LIES: bool> Machine for Scheduled<LIES> {
+    type Lock = Watched<LIES>;
+
+    fn cpu(&self) -> CpuId {
+        point();
+        CpuId(CPU.with(|cpu| *cpu.borrow()))
+    }
+
+    fn touch(&self, _line: Line) {
+        point();
+    }
+}
+
+/// One thread's part: blocks of its own and from the others, on two CPUs that three threads share.
+fn part<const LIES: bool>(
+    world: &Allocator<'_, Scheduled<LIES>>,
+    thread: u32,
+    mail: &shuttle::sync::Mutex<Vec<Block>>,
+) {
+    CPU.with(|cpu| *cpu.borrow_mut() = thread % 2);
+    let alloc = |order: u8, migratetype| {
+        let order = Order::new(order).expect("an order");
+        let pfn = world.alloc(&Request::new(order, migratetype)).expect("there is enough");
+        Block { pfn, order }
+    };
+    let free = |block: Block| world.free(block.pfn, block.order).expect("it was allocated");
+    let first = alloc(0, MigrateType::Movable);
+    let second = alloc(1, MigrateType::Movable);
+    mail.lock().expect("no thread panics").push(first);
+    match thread {
+        0 => drop(world.tick()),
+        1 => world.drain_all(),
+        _ => free(alloc(4, MigrateType::Unmovable)),
+    }
+    free(second);
+    let theirs = mail.lock().expect("no thread panics").pop();
+    if let Some(block) = theirs {
+        free(block);
+    }
+    let mut pages = [Pfn(0); 3];
+    let got = world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).expect("there is enough");
+    let blocks: Vec<_> = pages[..got].iter().map(|&pfn| Block { pfn, order: Order::ZERO }).collect();
+    world.free_bulk(&blocks).expect("they were allocated");
+}
+
+/// One schedule: three threads, then the books.
+fn schedule<const LIES: bool>(preset: &Preset) {
+    let ranges = [PageRange::new(Pfn(BASE), PAGES)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let config = Config { tuning: preset.tuning, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
+    let metadata = OwnedMetadata::<Scheduled<LIES>>::new(&config).expect("memory");
+    let mut zones = metadata.zones();
+    let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("a good map");
+    // High enough that pages stay, low enough that they are drained now and then.
+    world.set_bounds(0, Bounds { batch: 2, high_min: 4, high_max: 4 }).expect("room");
+    let mail = shuttle::sync::Mutex::new(vec![]);
+    thread::scope(|scope| {
+        for thread in 0..3 {
+            let (world, mail) = (&world, &mail);
+            scope.spawn(move || part(world, thread, mail));
+        }
+    });
+    for block in mail.into_inner().expect("no thread panics") {
+        world.free(block.pfn, block.order).expect("it was allocated");
+    }
+    let books = world.audit(0).expect("the books add up");
+    assert_eq!((books.in_use, books.free + books.cached), (0, PAGES));
+    world.drain_all();
+    world.audit(0).expect("the books add up");
+    assert_eq!(world.zone_stats(0).nr_free_pages, PAGES);
+}
+
+/// Explores some schedules of a preset from a seed on.
+fn explore<const LIES: bool>(preset: &'static str, seed: u64, schedules: usize) {
+    println!("{preset}: seed {seed}, {schedules} schedules");
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 18;
+    let preset = Preset::find(preset).expect("a preset");
+    Runner::new(RandomScheduler::new_from_seed(seed, schedules), config).run(move || schedule::<LIES>(preset));
+}
+
+const PRESETS: [&str; 5] = ["linux-4.19", "linux-5.14", "linux-5.18", "linux-6.18", "linux-6.19"];
+const SCHEDULES: usize = 600;
+
+#[test]
+fn every_schedule_keeps_the_books() {
+    let seed = env::var("SHUTTLE_RANDOM_SEED").map_or_else(|_| fresh_seed(), |text| text.parse().expect("a number"));
+    for preset in PRESETS {
+        let run = AssertUnwindSafe(|| explore::<false>(preset, seed, SCHEDULES));
+        if let Err(panic) = catch_unwind(run) {
+            eprintln!(
+                "replay with\nSHUTTLE_RANDOM_SEED={seed} cargo test -p pageset --all-features --test schedules every"
+            );
+            resume_unwind(panic);
+        }
+    }
+}
+
+fn fresh_seed() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64
+}
+
+/// A lock that lets two in is found, and the seed finds it again.
+#[test]
+fn a_lock_that_lies_is_found() {
+    let found = |seed| {
+        let panic = catch_unwind(AssertUnwindSafe(|| explore::<true>("linux-6.18", seed, SCHEDULES)));
+        let panic = panic.expect_err("two threads in one pageset");
+        panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()))
+    };
+    assert_eq!(found(1), found(1));
+}
