@@ -66,6 +66,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (order(), migratetype()).prop_map(|(order, migratetype)| Op::Exhaust { order, migratetype }),
         10 => (any::<u16>(), times(), any::<bool>())
             .prop_map(|(from, times, undrained)| Op::Free { from, times, undrained: undrained && times % 4 == 0 }),
+        2 => (any::<u16>(), times()).prop_map(|(from, times)| Op::FreeDirect { from, times }),
         3 => (any::<u16>(), any::<u16>()).prop_map(|(from, blocks)| Op::FreeBulk { from, blocks }),
         4 => (wrong(), any::<u16>()).prop_map(|(wrong, nth)| Op::Wrong(wrong, nth)),
         2 => (any::<u16>(), 0..11_u8).prop_map(|(nth, to)| Op::Split { nth, to }),

@@ -35,6 +35,8 @@ pub enum Op {
     Exhaust { order: u8, migratetype: MigrateType },
     /// Blocks from the `from`-th in use on, one by one; `undrained` as by a caller that may have interrupted anything.
     Free { from: u16, times: u8, undrained: bool },
+    /// The same past the pagesets.
+    FreeDirect { from: u16, times: u8 },
     /// The same at once.
     FreeBulk { from: u16, blocks: u16 },
     /// Something that must be refused.
@@ -285,6 +287,13 @@ impl<'w> Model<'w> {
                     if let Some(block) = self.drop_block(from) {
                         let free = if undrained { World::free_undrained } else { World::free };
                         free(self.world, block.pfn, block.order).expect("it is in use");
+                    }
+                }
+            }
+            Op::FreeDirect { from, times } => {
+                for _ in 0..times {
+                    if let Some(block) = self.drop_block(from) {
+                        self.world.free_direct(block.pfn, block.order).expect("it is in use");
                     }
                 }
             }
