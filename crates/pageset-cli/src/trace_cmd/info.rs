@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{Table, presets};
 use pageset_trace::procfs::{ZoneSection, Zoneinfo};
 use pageset_trace::{Event, Facts, Form, Kind, Snapshots, Trace};
 use serde::Serialize;
 
 use super::Input;
+use crate::columns::{grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
 
 /// Show what a recording holds: the machine, the time, events by kind and CPU, losses, and the zones
@@ -201,7 +202,7 @@ impl Info {
     }
 
     fn events_table(&self) -> Table {
-        let mut table = numbers(["CPU"].into_iter().chain(KINDS).chain(["total"]), 0);
+        let mut table = numbers(["CPU"].into_iter().chain(KINDS).chain(["total"]), 0..0);
         let mut totals = [0; KINDS.len()];
         let row = |name: String, counts: &[u64; KINDS.len()]| {
             let sum = counts.iter().sum();
@@ -220,7 +221,7 @@ impl Info {
     fn zones_table(&self) -> Table {
         let heads =
             ["node", "zone", "at", "managed", "free", "min", "low", "high", "batch", "high_min", "high_max", "held"];
-        let mut table = numbers(heads.into_iter(), 2);
+        let mut table = numbers(heads.into_iter(), 1..3);
         for zone in &self.zones {
             let bound = |bound: Option<u64>| bound.map_or("-".to_owned(), grouped);
             table.add_row([
@@ -319,47 +320,4 @@ fn losses(facts: &Facts) -> String {
         format!("CPU {}: {}", loss.cpu, amounts.collect::<Vec<_>>().join(", "))
     };
     lost.iter().map(of).collect::<Vec<_>>().join("; ")
-}
-
-/// A table without lines whose columns are numbers, but for those from 1 to `words`.
-fn numbers<'a>(heads: impl Iterator<Item = &'a str>, words: usize) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(heads);
-    for (i, column) in table.column_iter_mut().enumerate() {
-        if !(1..=words).contains(&i) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
-/// The table's text without spaces at the ends of lines.
-fn trimmed(table: &Table) -> String {
-    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
-}
-
-/// A number with a comma between each three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::grouped;
-
-    #[test]
-    fn digits_in_threes() {
-        let rows = [(0, "0"), (999, "999"), (1000, "1,000"), (123_456, "123,456"), (1_234_567, "1,234,567")];
-        for (number, text) in rows {
-            assert_eq!(grouped(number), text);
-        }
-    }
 }

@@ -1,0 +1,48 @@
+//! Text in columns that line up, for people.
+
+use std::ops::Range;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+/// A table without lines whose columns are numbers, but for `words`.
+pub(crate) fn numbers<'a>(heads: impl Iterator<Item = &'a str>, words: Range<usize>) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(heads);
+    for (i, column) in table.column_iter_mut().enumerate() {
+        if !words.contains(&i) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// The table's text without spaces at the ends of lines.
+pub(crate) fn trimmed(table: &Table) -> String {
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+/// A number with a comma between each three digits.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grouped;
+
+    #[test]
+    fn digits_in_threes() {
+        let rows = [(0, "0"), (999, "999"), (1000, "1,000"), (123_456, "123,456"), (1_234_567, "1,234,567")];
+        for (number, text) in rows {
+            assert_eq!(grouped(number), text);
+        }
+    }
+}
