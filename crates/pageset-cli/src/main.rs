@@ -3,9 +3,11 @@
 //! Each subcommand is a module `NAME_cmd` with its arguments (`Args`) and `run(Args) -> Result<Exit, Failure>`. It
 //! prints its result on standard output and progress and warnings on standard error; only this file ends the process.
 
+mod columns;
 mod error;
 mod output;
 mod record_cmd;
+mod replay_cmd;
 mod trace_cmd;
 
 use std::process::ExitCode;
@@ -29,12 +31,14 @@ struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Record(record_cmd::Args),
+    Replay(replay_cmd::Args),
     Trace(trace_cmd::Args),
 }
 
 fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Record(args) => record_cmd::run(args),
+        Command::Replay(args) => replay_cmd::run(args),
         Command::Trace(args) => trace_cmd::run(args),
     }
 }

@@ -1,0 +1,235 @@
+//! One recording replayed under each set of rules: the numbers that tables, JSON and the check are made of.
+
+use std::collections::BTreeMap;
+
+use pageset::tuning::Tuning;
+use pageset_trace::replay::{Level, Move, Moves, Outcome, Replay, ReplayError, RuleSet, Setting, Totals, near_pct};
+use pageset_trace::{Facts, Form, Trace};
+
+use super::progress::Progress;
+use super::rules::Chosen;
+use super::warnings;
+use crate::error::{Exit, Failure};
+
+/// All that is reported of a recording.
+pub(super) struct Report<'t> {
+    /// The recording.
+    pub(super) trace: &'t Trace,
+    /// Its machine, made ready for replays.
+    pub(super) replay: Replay<'t>,
+    /// What the replays of the named rules were allowed to use.
+    pub(super) level: Level,
+    /// What the kernel did.
+    pub(super) kernel: Amounts,
+    /// Each named set of rules at the level; after them the kernel's rules by the input alone, unless that is the
+    /// level.
+    pub(super) rows: Vec<Row>,
+    /// What weakens every result.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Refills and drains in sums, and by pageset.
+pub(super) struct Amounts {
+    /// The sums.
+    pub(super) totals: Totals,
+    /// By CPU and zone, those that moved pages in the kernel or the replay.
+    pub(super) pagesets: Vec<Part>,
+    /// As asked for with `--cpu` and `--zone`; empty when not.
+    pub(super) shown: Vec<Part>,
+}
+
+/// The moves of some of the pagesets.
+pub(super) struct Part {
+    /// Whose they are.
+    pub(super) of: Whose,
+    /// Their sums.
+    pub(super) totals: Totals,
+    /// The share of the kernel's refills that the replay does near the same place, in percent.
+    pub(super) refills_near_pct: Option<f64>,
+    /// The same of drains.
+    pub(super) drains_near_pct: Option<f64>,
+}
+
+/// A CPU, a zone as numbered in the setting, or a pageset; nothing means all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Whose {
+    pub(super) cpu: Option<u32>,
+    pub(super) zone: Option<u32>,
+}
+
+/// One replay.
+pub(super) struct Row {
+    /// The rules' name.
+    pub(super) name: String,
+    /// What it was allowed to use.
+    pub(super) level: Level,
+    /// Whether the rules are the recorded kernel's.
+    pub(super) is_kernel: bool,
+    /// The rules.
+    pub(super) tuning: Tuning,
+    /// The administrator's fraction in force, 0 for none.
+    pub(super) high_fraction: u32,
+    /// Its refills and drains.
+    pub(super) amounts: Amounts,
+    /// How near its refills are to the kernel's, as in [`Part`].
+    pub(super) refills_near_pct: Option<f64>,
+    /// The same of drains.
+    pub(super) drains_near_pct: Option<f64>,
+    /// Everything else that it counted; its moves are gone.
+    pub(super) outcome: Outcome,
+    /// What weakens this result beside what weakens all.
+    pub(super) warnings: Vec<warnings::Counted>,
+}
+
+/// How to replay, as the command line has it.
+pub(super) struct How {
+    pub(super) level: Level,
+    /// Amounts by CPU and by zone.
+    pub(super) by_cpu: bool,
+    pub(super) by_zone: bool,
+}
+
+impl<'t> Report<'t> {
+    /// Replays a recording.
+    ///
+    /// # Errors
+    /// Damage to it, and rules that it cannot be replayed under.
+    pub(super) fn measure(
+        trace: &'t Trace,
+        chosen: &Chosen,
+        how: &How,
+        progress: &mut Progress,
+    ) -> Result<Self, Failure> {
+        progress.look_over(trace);
+        let replay = Replay::prepare(trace, &mut |events| progress.at(events))?;
+        let kernel_rules = replay.kernel_rules();
+        let mut runs: Vec<(RuleSet, Level)> =
+            chosen.for_kernel(&kernel_rules)?.into_iter().map(|rules| (rules, how.level)).collect();
+        if how.level != Level::Input {
+            runs.push((kernel_rules.clone(), Level::Input));
+        }
+        let mut rows = Vec::new();
+        let split = |moves: &Moves, kernel: &Moves| Amounts::new(moves, kernel, how);
+        for (i, (rules, level)) in runs.iter().enumerate() {
+            progress.replay(&rules.name, replay.notes().events, i as u64, runs.len() as u64);
+            let mut outcome = replay.run(rules, *level, &mut |events| progress.at(events)).map_err(failure)?;
+            let (moves, kernel) = (std::mem::take(&mut outcome.moves), replay.kernel());
+            rows.push(Row {
+                name: rules.name.clone(),
+                level: *level,
+                is_kernel: rules.tuning == kernel_rules.tuning && rules.high_fraction.is_none(),
+                tuning: rules.tuning,
+                high_fraction: rules.high_fraction.or(trace.facts().high_fraction).unwrap_or(0),
+                amounts: split(&moves, kernel),
+                refills_near_pct: near_pct(&kernel.refills, &moves.refills),
+                drains_near_pct: near_pct(&kernel.drains, &moves.drains),
+                warnings: warnings::of_run(&outcome, replay.notes()),
+                outcome,
+            });
+        }
+        progress.clear();
+        let warnings = warnings::of_trace(trace, &replay, how.level);
+        let kernel = split(replay.kernel(), replay.kernel());
+        Ok(Report { trace, level: how.level, kernel, rows, warnings, replay })
+    }
+
+    /// The recorded machine.
+    pub(super) fn setting(&self) -> &Setting {
+        self.replay.setting()
+    }
+
+    /// What is known of the machine and of losses.
+    pub(super) fn facts(&self) -> &Facts {
+        self.trace.facts()
+    }
+
+    /// The name of the form it is kept in.
+    pub(super) fn form(&self) -> &'static str {
+        match self.trace.form() {
+            Form::Own => "pageset",
+            Form::Text => "text",
+            Form::Perf => "perf",
+            _ => "other",
+        }
+    }
+
+    /// The rows at the chosen level: the named rules.
+    pub(super) fn named(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|row| row.level == self.level)
+    }
+}
+
+impl Row {
+    /// Holds of zone locks per 1000 allocations and frees.
+    pub(super) fn locks_per_1000(&self) -> f64 {
+        1000.0 * self.outcome.zone_lock_acquisitions as f64 / self.outcome.operations.max(1) as f64
+    }
+}
+
+impl Amounts {
+    fn new(moves: &Moves, kernel: &Moves, how: &How) -> Self {
+        let pageset = |m: &Move| Whose { cpu: Some(m.cpu.0), zone: Some(m.zone) };
+        let shown = |m: &Move| {
+            let all = pageset(m);
+            Whose { cpu: all.cpu.filter(|_| how.by_cpu), zone: all.zone.filter(|_| how.by_zone) }
+        };
+        let shown = if how.by_cpu || how.by_zone { parts(moves, kernel, shown) } else { Vec::new() };
+        Amounts { totals: moves.totals(|_| true), pagesets: parts(moves, kernel, pageset), shown }
+    }
+
+    /// The part that is shown of `whose`, if that moved anything in the kernel or the replay.
+    pub(super) fn of(&self, whose: Whose) -> Option<&Part> {
+        self.shown.iter().find(|part| part.of == whose)
+    }
+}
+
+/// The moves split by whose they are.
+fn parts(moves: &Moves, kernel: &Moves, whose: impl Fn(&Move) -> Whose) -> Vec<Part> {
+    let mut split: BTreeMap<Whose, [Moves; 2]> = BTreeMap::new();
+    for (side, moves) in [moves, kernel].into_iter().enumerate() {
+        for m in &moves.refills {
+            split.entry(whose(m)).or_default()[side].refills.push(*m);
+        }
+        for m in &moves.drains {
+            split.entry(whose(m)).or_default()[side].drains.push(*m);
+        }
+    }
+    let part = |(of, [moves, kernel]): (Whose, [Moves; 2])| Part {
+        of,
+        totals: moves.totals(|_| true),
+        refills_near_pct: near_pct(&kernel.refills, &moves.refills),
+        drains_near_pct: near_pct(&kernel.drains, &moves.drains),
+    };
+    split.into_iter().map(part).collect()
+}
+
+/// By how much an amount differs from the kernel's, in percent; nothing where the kernel has none and it has some.
+pub(super) fn differs_pct(amount: u64, kernel: u64) -> Option<f64> {
+    match (amount, kernel) {
+        (0, 0) => Some(0.0),
+        (_, 0) => None,
+        _ => Some((amount as f64 / kernel as f64 - 1.0) * 100.0),
+    }
+}
+
+fn failure(error: ReplayError) -> Failure {
+    match error {
+        ReplayError::Trace(error) => error.into(),
+        ReplayError::Map(error) => {
+            Failure::new(Exit::Usage, format!("the rules cannot be had on this machine: {error}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::differs_pct;
+
+    #[test]
+    fn differences() {
+        assert_eq!(differs_pct(0, 0), Some(0.0));
+        assert_eq!(differs_pct(1, 0), None);
+        assert_eq!(differs_pct(0, 4), Some(-100.0));
+        assert_eq!(differs_pct(5, 4), Some(25.0));
+    }
+}

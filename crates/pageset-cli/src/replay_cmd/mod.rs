@@ -1,0 +1,200 @@
+//! `pageset replay`: a recording's allocations and frees through our own allocator, under any rules.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `settings`, `rules` | which sets of rules: `--set`, `--rules`, `--list-rules` |
+//! | `progress` | the bar on a terminal, and Ctrl-C |
+//! | `warnings` | what weakens a result |
+//! | `measure` | replays a recording under each set |
+//! | `check` | the limits of `--check` |
+//! | `table`, `json` | the result as text and as JSON |
+
+mod check;
+mod json;
+mod measure;
+mod progress;
+mod rules;
+mod settings;
+mod table;
+mod warnings;
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use pageset_trace::replay::Level;
+use pageset_trace::{ErrorKind, OpenOptions, Trace, TraceError};
+
+use self::check::Checked;
+use self::json::Document;
+use self::measure::{How, Report};
+use self::progress::{Interrupt, Progress};
+use self::rules::Chosen;
+use crate::error::{Exit, Failure};
+use crate::output::Output;
+
+/// Replay a recording under any rules, and compare with what the kernel did
+///
+/// The recording's allocations and frees run through our own allocator, once for each set of rules. A row a set says
+/// how often pagesets were refilled and drained, how often the zone lock was taken, and how many pages were held; for
+/// the recorded kernel's own rules also how near that comes to what the kernel did.
+///
+/// FILE is a recording of ours (.pstrace), a perf.data (with FILE.zoneinfo beside it), or NAME.events.zst with
+/// NAME.snap.zst beside it.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The recordings, each reported by itself; `-` is standard input
+    #[arg(required_unless_present = "list_rules", value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// The sets of rules: presets by name, `kernel` for the recorded kernel's, `all` for all presets
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "kernel")]
+    rules: Vec<String>,
+
+    /// Change a rule of every named set; may be given again and again
+    ///
+    /// batch=PAGES, batch_cap_kib=KIB, high=PAGES (or high_min and high_max), high_fraction=N, batch_scale_max=0..6,
+    /// and each switch by its name, such as auto_high=off. --list-rules shows them all.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+
+    /// What the replay may use of the recording
+    ///
+    /// `input` takes allocations, frees, timer work and the first snapshot; `reconstructed` also what the kernel's own
+    /// refills and drains reveal of state that those do not show, such as which pages its pagesets held. If unsure,
+    /// leave it: the input-only result of the kernel's rules is then shown beside.
+    #[arg(long, value_enum, default_value_t = LevelName::Reconstructed)]
+    level: LevelName,
+
+    /// Also the amounts of each CPU
+    #[arg(long)]
+    cpu: bool,
+
+    /// Also the amounts of each zone; with --cpu, of each CPU's pageset of it
+    #[arg(long)]
+    zone: bool,
+
+    /// Also write JSON of the schema pageset.replay/1; `-` is standard output, instead of the table
+    ///
+    /// One object, or with several recordings an array of them.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// End with exit code 1 unless every named set of rules does what the kernel did
+    ///
+    /// Refill pages within 2 %, refills within 5 %, drain pages within 6 % where the kernel drained 5,000 or more.
+    #[arg(long)]
+    check: bool,
+
+    /// With --check, also ask that this share of the kernel's refills is met within 512 events; 95 suits a steady load
+    #[arg(long, value_name = "PERCENT", requires = "check", value_parser = percent)]
+    near: Option<f64>,
+
+    /// A copy of /proc/zoneinfo from the recording's start, for a perf.data
+    #[arg(long, value_name = "FILE")]
+    zoneinfo: Option<PathBuf>,
+
+    /// The snapshots of a text form, where they are not beside it
+    #[arg(long, value_name = "FILE")]
+    snapshots: Option<PathBuf>,
+
+    /// Replay also a recording that lost events; the result is wrong by an unknown amount
+    #[arg(long)]
+    lossy: bool,
+
+    /// List the presets and what each changes
+    #[arg(long, exclusive = true)]
+    list_rules: bool,
+}
+
+/// The levels on the command line.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum LevelName {
+    Input,
+    Reconstructed,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (0.0..=100.0).contains(number));
+    number.ok_or_else(|| "a share is from 0 to 100".to_owned())
+}
+
+/// Runs `pageset replay`.
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    if args.list_rules {
+        io::stdout().write_all(rules::list().as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    let chosen = Chosen::parse(&args.rules, &args.settings)?;
+    let level = match args.level {
+        LevelName::Input => Level::Input,
+        LevelName::Reconstructed => Level::Reconstructed,
+    };
+    let how = How { level, by_cpu: args.cpu, by_zone: args.zone };
+    let interrupt = Interrupt::install()?;
+    // A file that cannot be opened is told before minutes are spent on another.
+    let traces = args.files.iter().map(|file| open(file, &args)).collect::<Result<Vec<_>, _>>()?;
+    let json_only = args.json.as_deref() == Some(Path::new("-"));
+    let (mut progress, mut passed, mut objects) = (Progress::new(), true, Vec::new());
+    for (i, trace) in traces.iter().enumerate() {
+        let report = Report::measure(trace, &chosen, &how, &mut progress)?;
+        let checks = args.check.then(|| check::check(&report, args.near));
+        let checked = checks.as_deref().unwrap_or_default();
+        passed &= checked.iter().all(Checked::passed);
+        if args.json.is_some() {
+            let object = serde_json::to_vec_pretty(&Document::new(&report, checks.as_deref()));
+            objects.push(object.map_err(io::Error::from)?);
+        }
+        if !json_only {
+            let apart = if i > 0 { "\n" } else { "" };
+            io::stdout().write_all(format!("{apart}{}", table::text(&report, checked)).as_bytes())?;
+        }
+        for line in table::failures(&report, checked) {
+            eprintln!("{line}");
+        }
+    }
+    if let Some(path) = &args.json {
+        let (written, interrupted) = interrupt.held_off(|| write_json(path, &objects));
+        written?;
+        if interrupted {
+            return Ok(Exit::Interrupted);
+        }
+    }
+    Ok(if passed { Exit::Done } else { Exit::Failed })
+}
+
+/// Opens a recording that can be replayed.
+fn open(file: &Path, args: &Args) -> Result<Trace, Failure> {
+    let (zoneinfo, snapshots) = (args.zoneinfo.clone(), args.snapshots.clone());
+    let options = OpenOptions { zoneinfo, snapshots, without_snapshots: false };
+    let trace = Trace::open_with(file, &options).map_err(unreadable)?;
+    if trace.facts().lost_events() && !args.lossy {
+        let lost_on = warnings::lost_on(trace.facts());
+        let message = format!("{}: events were lost on {lost_on}, so a replay would be wrong", file.display());
+        return Err(Failure::new(Exit::Damaged, message)
+            .help("record with a larger --buffer, or give --lossy to replay it all the same"));
+    }
+    Ok(trace)
+}
+
+/// As any unreadable recording, exit code 4: 1 would say that a check failed.
+fn unreadable(error: TraceError) -> Failure {
+    match error.kind() {
+        ErrorKind::Io => Failure::new(Exit::Damaged, error),
+        _ => error.into(),
+    }
+}
+
+/// One object by itself, several as an array.
+fn write_json(path: &Path, objects: &[Vec<u8>]) -> io::Result<()> {
+    let mut out = Output::create(path)?;
+    match objects {
+        [object] => out.write_all(object)?,
+        _ => {
+            out.write_all(b"[\n")?;
+            out.write_all(&objects.join(&b",\n"[..]))?;
+            out.write_all(b"\n]")?;
+        }
+    }
+    out.write_all(b"\n")?;
+    out.commit()
+}
