@@ -146,10 +146,14 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         }
         if !json_only {
             let apart = if i > 0 { "\n" } else { "" };
-            io::stdout().write_all(format!("{apart}{}", table::text(&report, checked)).as_bytes())?;
+            match io::stdout().write_all(format!("{apart}{}", table::text(&report, checked)).as_bytes()) {
+                // Nobody reads on; the file and the exit code may still be wanted.
+                Err(e) if e.kind() == io::ErrorKind::BrokenPipe && (args.check || args.json.is_some()) => {}
+                written => written?,
+            }
         }
         for line in table::failures(&report, checked) {
-            eprintln!("{line}");
+            let _ = writeln!(io::stderr(), "{line}");
         }
     }
     if let Some(path) = &args.json {

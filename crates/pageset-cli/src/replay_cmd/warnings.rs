@@ -13,19 +13,26 @@ const FEW: u64 = 100;
 /// Unit: nanoseconds.
 const TICKS_EXPECTED_AFTER_NS: u64 = 2_000_000_000;
 
-/// Something that happened so often, and what that means.
-#[derive(Clone, Debug)]
+/// Something that happened, how often, and what that means.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
+    /// What happened.
+    pub(super) what: &'static str,
     /// How often.
     pub(super) count: u64,
-    /// What goes behind the count.
-    pub(super) what: &'static str,
+    /// Why that weakens the result, or how the replay goes on.
+    why: &'static str,
 }
 
 impl std::fmt::Display for Counted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", grouped(self.count), self.what)
+        write!(f, "{}: {}; {}", self.what, grouped(self.count), self.why)
     }
+}
+
+/// Those that happened at all.
+fn counted(rows: impl IntoIterator<Item = (&'static str, u64, &'static str)>) -> impl Iterator<Item = Counted> {
+    rows.into_iter().map(|(what, count, why)| Counted { what, count, why }).filter(|row| row.count > 0)
 }
 
 /// The CPUs that lost events.
@@ -147,28 +154,23 @@ fn marks(trace: &Trace) -> Vec<String> {
 }
 
 /// What happened in the kernel and its events do not show, or a replay does not do.
-fn unseen(notes: &Notes, level: Level) -> Vec<String> {
+fn unseen(notes: &Notes, level: Level) -> impl Iterator<Item = String> {
     let bulk = match level {
-        Level::Input => {
-            "blocks were taken in bulk, which writes no event: the input shows them only when they are freed"
-        }
-        Level::Reconstructed => "blocks were taken in bulk, which writes no event: when is inferred",
+        Level::Input => "they write no event, so the input shows them only when they are freed",
+        Level::Reconstructed => "they write no event, so when they were is inferred",
     };
+    let unknown_lists = "from which block depends on free lists that no event shows";
     let rows = [
-        (notes.reclaims, "events of reclaim (kswapd woken, direct reclaim): what it did to the zones is not replayed"),
-        (notes.bulk_allocs, bulk),
-        (
-            notes.direct_allocs,
-            "blocks of cached orders were taken past the pagesets, as when one is busy: no rule says when",
-        ),
-        (notes.remote_drains, "drains were done by another CPU than the pageset's: nothing tells why"),
-        (notes.fallbacks, "blocks came from another migratetype's pageblock: which one depends on unseen free lists"),
-        (notes.foreign, "events name pages outside all zones of the snapshots; they are left out"),
-        (notes.surprises, "events do not fit what was known of the kernel's lists"),
-        (notes.failed, "allocations failed in the kernel; they are not replayed"),
+        ("events of reclaim", notes.reclaims, "what kswapd and direct reclaim did to the zones is not replayed"),
+        ("blocks taken in bulk", notes.bulk_allocs, bulk),
+        ("blocks of cached orders taken past a pageset", notes.direct_allocs, "it was busy, and no event says when"),
+        ("drains by another CPU than the pageset's", notes.remote_drains, "no event says why"),
+        ("blocks taken from another migratetype's pageblock", notes.fallbacks, unknown_lists),
+        ("pages outside all zones of the snapshots", notes.foreign, "they are left out"),
+        ("events that do not fit the kernel's lists", notes.surprises, "something happened that no event shows"),
+        ("allocations that failed in the kernel", notes.failed, "they are not replayed"),
     ];
-    let said = rows.into_iter().filter(|(count, _)| *count > 0);
-    said.map(|(count, what)| Counted { count, what }.to_string()).collect()
+    counted(rows).map(|row| row.to_string())
 }
 
 fn ticks(replay: &Replay<'_>) -> Option<String> {
@@ -184,24 +186,33 @@ fn ticks(replay: &Replay<'_>) -> Option<String> {
 /// Too little to judge by.
 fn samples(replay: &Replay<'_>) -> Option<String> {
     let totals = replay.kernel().totals(|_| true);
-    let few = [(totals.refills, "refilled"), (totals.drains, "drained")].into_iter().filter(|(count, _)| *count < FEW);
-    let few: Vec<String> = few.map(|(count, what)| format!("{what} {count} times")).collect();
-    let sentence = |few| format!("the kernel {few} only: a small sample, of which percentages say little");
+    let few = |count, refilled| match count {
+        0 => Some(format!("never {refilled}")),
+        _ => (count < FEW).then(|| format!("{refilled} only {count} times")),
+    };
+    let few: Vec<_> = [few(totals.refills, "refilled"), few(totals.drains, "drained")].into_iter().flatten().collect();
+    let sentence = |few| format!("the kernel {few}: a small sample, of which percentages say little");
     (!few.is_empty()).then(|| sentence(few.join(" and ")))
 }
 
 /// What weakens one replay.
 pub(super) fn of_run(outcome: &Outcome, notes: &Notes) -> Vec<Counted> {
-    let rows = [
-        (outcome.failed, "allocations failed that the kernel made"),
-        (outcome.below_min, "allocations were made below the min watermark: less is free than the kernel had"),
-        (outcome.lost_frees, "blocks were taken twice with no free recorded between"),
-        (outcome.refused_frees, "operations could not be made: their pages or CPUs are not known"),
-        // Those that the survey inferred are told of the recording.
+    // The input shows bulk allocations only by the frees of their pages; those are told of the recording.
+    let told = if outcome.level == Level::Input { notes.bulk_allocs } else { 0 };
+    counted([
+        ("allocations that failed in the replay only", outcome.failed, "their frees are left out too"),
         (
-            outcome.unseen_allocs.saturating_sub(notes.bulk_allocs),
-            "blocks were freed that were never seen to be taken; they are taken just before",
+            "allocations made below the min watermark",
+            outcome.below_min,
+            "less memory is free in the replay than the kernel had",
         ),
-    ];
-    rows.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| Counted { count, what }).collect()
+        ("blocks taken twice", outcome.lost_frees, "the free between is not recorded"),
+        ("operations that could not be made", outcome.refused_frees, "their pages or CPUs are not known"),
+        (
+            "blocks freed that were never seen to be taken",
+            outcome.unseen_allocs.saturating_sub(told),
+            "they are taken just before",
+        ),
+    ])
+    .collect()
 }
