@@ -164,6 +164,7 @@ fn unseen(notes: &Notes, level: Level) -> impl Iterator<Item = String> {
         ("events of reclaim", notes.reclaims, "what kswapd and direct reclaim did to the zones is not replayed"),
         ("blocks taken in bulk", notes.bulk_allocs, bulk),
         ("blocks of cached orders taken past a pageset", notes.direct_allocs, "it was busy, and no event says when"),
+        ("blocks of cached orders given back past a pageset", notes.direct_frees, "an interrupt met it busy"),
         ("drains by another CPU than the pageset's", notes.remote_drains, "no event says why"),
         ("blocks taken from another migratetype's pageblock", notes.fallbacks, unknown_lists),
         ("pages outside all zones of the snapshots", notes.foreign, "they are left out"),
