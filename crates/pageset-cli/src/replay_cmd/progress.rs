@@ -38,17 +38,17 @@ impl Progress {
         self.bar.set_message(format!("{}: looking it over", trace.name()));
         match trace.totals() {
             Some(totals) => self.length(2 * totals.events),
-            None => self.bar.set_style(style("{msg}  {human_pos} events")),
+            None => self.bar.set_style(style("{msg}  {human_pos} events read")),
         }
         self.bar.set_position(0);
     }
 
-    /// Replay number `i` of `count`, under the rules of this name, begins.
+    /// Replay number `i`, counted from 0, of `count`, under the rules of this name, begins.
     pub(super) fn replay(&mut self, rules: &str, events: u64, i: u64, count: u64) {
         self.before = i * events;
         self.bar.set_message(format!("{rules} ({} of {count})", i + 1));
-        self.length(count * events);
         self.bar.set_position(self.before);
+        self.length(count * events);
     }
 
     fn length(&self, events: u64) {
