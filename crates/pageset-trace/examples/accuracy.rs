@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 near_pct(&replay.kernel().drains, &out.moves.drains),
             );
             if std::env::var("DUMP").is_ok() {
-                for (k, r) in replay.kernel().refills.iter().zip(&out.moves.refills).take(40) {
+                for (k, r) in replay.kernel().refills.iter().zip(&out.moves.refills).take(4000) {
                     println!(
                         "      K {} z{} {:?} {}   R {} z{} {:?} {}",
                         k.place, k.zone, k.cpu, k.pages, r.place, r.zone, r.cpu, r.pages

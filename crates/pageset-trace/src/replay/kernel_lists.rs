@@ -34,8 +34,8 @@ struct Entry {
 struct List {
     /// Bottom to top.
     known: VecDeque<Entry>,
-    /// Blocks that must have been there when the replay began.
-    initial: u64,
+    /// Blocks that were known to be there when the replay began.
+    begun_with: u64,
     /// A refill has shown that nothing of before is left.
     closed: bool,
 }
@@ -45,6 +45,8 @@ struct List {
 pub(super) struct KernelLists {
     cpus: usize,
     lists: Vec<List>,
+    /// Blocks that nothing had brought when they were taken, by pageset in order: their lists.
+    shown: Vec<Vec<u8>>,
     /// The list that a page is on, plus one.
     place: PageMap<u32>,
     unseen: Vec<Option<Unseen>>,
@@ -57,7 +59,16 @@ pub(super) struct KernelLists {
 impl KernelLists {
     pub(super) fn new(zones: usize, cpus: usize) -> Self {
         let lists = (0..zones * cpus * LISTS).map(|_| List::default()).collect();
-        KernelLists { cpus, lists, place: PageMap::new(), unseen: Vec::new(), doubtful: PageMap::new(), surprises: 0 }
+        let shown = vec![Vec::new(); zones * cpus];
+        KernelLists {
+            cpus,
+            lists,
+            shown,
+            place: PageMap::new(),
+            unseen: Vec::new(),
+            doubtful: PageMap::new(),
+            surprises: 0,
+        }
     }
 
     pub(super) fn id(&self, zone: usize, cpu: CpuId, list: usize) -> ListId {
@@ -73,8 +84,9 @@ impl KernelLists {
     /// The replay begins: what is on the lists now is what they start with.
     pub(super) fn begin(&mut self) {
         for list in &mut self.lists {
-            list.initial = list.known.len() as u64;
+            list.begun_with = list.known.len() as u64;
         }
+        self.shown.iter_mut().for_each(Vec::clear);
         self.unseen.clear();
         self.doubtful = PageMap::new();
     }
@@ -133,7 +145,7 @@ impl KernelLists {
                 // From before the start: all that is known lies above it.
                 let above = std::mem::take(&mut self.list(id).known);
                 above.iter().rev().for_each(|e| self.gone(id, e.pfn, event));
-                self.list(id).initial += 1;
+                self.show(id);
             }
             0 => self.surprises += 1,
             _ => {
@@ -152,7 +164,7 @@ impl KernelLists {
                 } else if self.list(id).closed {
                     self.surprises += 1;
                 } else {
-                    self.list(id).initial += 1;
+                    self.show(id);
                 }
                 id
             }
@@ -189,6 +201,11 @@ impl KernelLists {
         self.was_there(pfn);
     }
 
+    /// A block leaves a list that nothing brought there: it was there when the replay began.
+    fn show(&mut self, id: ListId) {
+        self.shown[id.0 as usize / LISTS].push((id.0 as usize % LISTS) as u8);
+    }
+
     fn list(&mut self, id: ListId) -> &mut List {
         &mut self.lists[id.0 as usize]
     }
@@ -213,14 +230,23 @@ impl KernelLists {
         self.doubtful.set(pfn, self.unseen.len() as u32);
     }
 
-    /// What each list held at the start, in blocks, given the pages that a pageset held in all: what no event
-    /// shows goes to lists that were never seen empty.
+    /// What each list held at the start, in blocks, given the pages that a pageset held in all.
+    ///
+    /// Blocks that were shown count in the order in which they were, as long as there is room: some come from
+    /// refills that were not recorded. What no event shows goes to lists that were never seen empty.
     pub(super) fn initial(&self, zone: usize, cpu: CpuId, count: u64) -> [u64; LISTS] {
-        let first = (zone * self.cpus + cpu.0 as usize) * LISTS;
-        let lists = &self.lists[first..first + LISTS];
-        let mut blocks: [u64; LISTS] = std::array::from_fn(|list| lists[list].initial);
-        let shown: u64 = blocks.iter().enumerate().map(|(list, n)| n * order_of(list).pages()).sum();
-        let mut rest = count.saturating_sub(shown);
+        let pageset = zone * self.cpus + cpu.0 as usize;
+        let lists = &self.lists[pageset * LISTS..(pageset + 1) * LISTS];
+        let mut blocks: [u64; LISTS] = std::array::from_fn(|list| lists[list].begun_with);
+        let begun_with: u64 = blocks.iter().enumerate().map(|(list, n)| n * order_of(list).pages()).sum();
+        let mut rest = count.saturating_sub(begun_with);
+        for list in self.shown[pageset].iter().map(|&list| usize::from(list)) {
+            let pages = order_of(list).pages();
+            if pages <= rest {
+                blocks[list] += 1;
+                rest -= pages;
+            }
+        }
         // Single movable pages first: most of a machine's are.
         let order = [1, 0, 2].into_iter().chain(3..LISTS);
         for list in order.filter(|&list| !lists[list].closed) {

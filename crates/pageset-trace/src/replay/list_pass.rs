@@ -163,7 +163,8 @@ impl<'s> ListPass<'s> {
                 if self.frees.is_batched(number) {
                     self.pending.insert(pfn, (order, migratetype));
                 } else if self.frees.is_direct(number) {
-                    notes.direct_frees += u64::from(self.began);
+                    let cached = self.tuning.lists.list(order, migratetype).is_some();
+                    notes.direct_frees += u64::from(self.began && cached);
                 } else {
                     self.commit(notes, index, event.cpu, pfn, order, migratetype);
                 }
