@@ -73,18 +73,12 @@ impl FreeNotes {
     }
 }
 
-/// The last free of a page that nothing has followed yet: its number plus one, and the CPU.
-#[derive(Clone, Copy, Debug, Default)]
-struct Last {
-    free: u32,
-    cpu: u32,
-}
-
 /// The pass.
 #[derive(Debug)]
 pub(super) struct FreePass {
     notes: Vec<FreeNote>,
-    last: PageMap<Last>,
+    /// The last free of a page that nothing has followed yet: its number plus one.
+    last: PageMap<u32>,
     /// Frees by one interrupt, numbered as in `notes`: those under way, by CPU, and those that are over.
     interrupt: HashMap<u32, Vec<u32>, FxBuildHasher>,
     interrupts: Vec<Vec<u32>>,
@@ -141,15 +135,16 @@ impl FreePass {
                 self.notes.push(FreeNote::default());
                 // Beyond 2^32 frees types stay unknown.
                 let free = u32::try_from(self.notes.len()).unwrap_or(0);
-                self.last.set(pfn, Last { free, cpu: event.cpu.0 });
+                self.last.set(pfn, free);
                 if in_interrupt && free > 0 {
                     self.interrupt.entry(event.cpu.0).or_default().push(free - 1);
                 }
             }
             Kind::FreeBatched { pfn } => {
-                let last = self.last.get(pfn);
-                if last.free > 0 && last.cpu == event.cpu.0 {
-                    self.notes[last.free as usize - 1].0 |= FreeNote::BATCHED;
+                // On whatever CPU: the process may have moved since.
+                let free = self.last.get(pfn);
+                if free > 0 {
+                    self.notes[free as usize - 1].0 |= FreeNote::BATCHED;
                 }
             }
             Kind::Drain { pfn, migratetype, .. } => {
@@ -175,18 +170,18 @@ impl FreePass {
 
     /// What followed the last free of a page shows the list that it was on.
     fn settle(&mut self, pfn: Pfn, migratetype: u8) {
-        let last = self.last.take(pfn);
-        if last.free > 0 {
-            self.notes[last.free as usize - 1].set_type(migratetype);
+        let free = self.last.take(pfn);
+        if free > 0 {
+            self.notes[free as usize - 1].set_type(migratetype);
         }
     }
 
     /// A page comes from a free list that no drain brought there: it was freed past a busy pageset.
     fn settle_direct(&mut self, pfn: Pfn, migratetype: u8) {
-        let last = self.last.get(pfn);
+        let free = self.last.get(pfn);
         self.settle(pfn, migratetype);
-        if last.free > 0 {
-            let note = &mut self.notes[last.free as usize - 1];
+        if free > 0 {
+            let note = &mut self.notes[free as usize - 1];
             if note.0 & FreeNote::BATCHED == 0 {
                 note.0 |= FreeNote::DIRECT;
             }
@@ -211,11 +206,11 @@ impl FreePass {
     }
 
     /// The pageblock's type, as far as it has been seen or asked for, is the best that is left.
-    fn settle_by_pageblock(&mut self, pfn: Pfn, last: Last) {
+    fn settle_by_pageblock(&mut self, pfn: Pfn, free: u32) {
         let pageblock = pageblock(pfn);
         let seen = self.pageblocks.get(&pageblock).or_else(|| self.asked.get(&pageblock));
-        if let Some(&seen) = seen.filter(|_| last.free > 0) {
-            self.notes[last.free as usize - 1].set_type(seen);
+        if let Some(&seen) = seen.filter(|_| free > 0) {
+            self.notes[free as usize - 1].set_type(seen);
         }
     }
 
@@ -255,8 +250,8 @@ impl FreePass {
     /// The notes, and the pages in use before by the input alone.
     pub(super) fn finish(mut self) -> (FreeNotes, Vec<Earlier>) {
         self.settle_interrupts();
-        for (pfn, last) in std::mem::replace(&mut self.last, PageMap::new()).iter() {
-            self.settle_by_pageblock(pfn, last);
+        for (pfn, free) in std::mem::replace(&mut self.last, PageMap::new()).iter() {
+            self.settle_by_pageblock(pfn, free);
         }
         let Self { notes, before_window, places_before_window, .. } = self;
         (FreeNotes { notes, before_window, places_before_window }, self.earlier)
