@@ -8,7 +8,7 @@
 //! | [`error`] | what can be wrong with it, and where |
 //! | [`procfs`] | the kernel's own texts: zoneinfo, buddyinfo, pagetypeinfo |
 //! | [`snapshots`] | those texts as they were taken along |
-//! | [`text`], [`file`] | the text form and our own |
+//! | [`text`], [`mod@file`] | the text form and our own |
 //! | [`record`] | a recording of this machine, made through tracefs |
 //! | `perf` | a `perf.data`, its tracepoints read by the decoder of [`record`] |
 //! | [`trace`] | a recording of any form, opened by its content |

@@ -36,7 +36,7 @@ pub struct OpenOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Form {
-    /// Our own, of [`file`].
+    /// Our own, of [`mod@file`].
     Own,
     /// The text form of `trace-replay.md` 2, compressed or not.
     Text,

@@ -4,6 +4,45 @@
 //! books. One [`Allocator`] has any number of nodes and zones. A zone is a buddy system behind one lock; in front
 //! of the lock each CPU has a *pageset*, filled and emptied in batches whose sizes the [`Tuning`] decides.
 //!
+//! ```
+//! use pageset::owned::OwnedMetadata;
+//! use pageset::{Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request};
+//! use pageset::{SpinLock, ZoneKind, ZoneSpec};
+//!
+//! /// What the allocator asks of the world: which CPU this is, and a lock.
+//! struct OneCpu;
+//!
+//! impl Machine for OneCpu {
+//!     type Lock = SpinLock;
+//!
+//!     fn cpu(&self) -> CpuId {
+//!         CpuId(0)
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // One zone of 4 GiB, all of it there, and one CPU on its node.
+//! let ranges = [PageRange::new(Pfn(0x10_0000), 1 << 20)];
+//! let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+//! let config = Config::new(&zones, &[NodeId(0)]);
+//! // Without the feature `alloc` the caller brings the memory: `Config::metadata_size` says how much.
+//! let metadata = OwnedMetadata::new(&config)?;
+//! let mut zones = metadata.zones();
+//! let allocator = Allocator::new(OneCpu, &config, metadata.lend(&mut zones))?;
+//!
+//! let page = allocator.alloc(&Request::new(Order::ZERO, MigrateType::Movable))?;
+//! allocator.free(page, Order::ZERO)?;
+//!
+//! // The zone lock was taken once, for a batch of 63 pages, all of which the CPU has again.
+//! let stats = allocator.zone_stats(0);
+//! assert_eq!((stats.lock_refill, stats.pagesets.refill_pages, stats.pagesets.count), (1, 63, 63));
+//! // A second free is an error that names the page, and changes nothing.
+//! let twice = allocator.free(page, Order::ZERO).unwrap_err();
+//! assert_eq!(twice.to_string(), "page 0x100000 cannot be freed as a block of order 0: it is free, in a pageset");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Modules, bottom to top; each uses those before it:
 //!
 //! | module | what lives there |

@@ -1,7 +1,8 @@
 //! The per-CPU pageset: arrays of block numbers in front of the zone lock.
 //!
-//! Allocations pop the newest block of a list and frees push there; drains take the oldest. What one call reads and writes of a pageset is its first cache line and the
-//! line of one list head. Specification: `linux-page-allocator.md` 2 and 3.
+//! Allocations pop the newest block of a list and frees push there; drains take the oldest. What one call reads and
+//! writes of a pageset is its first cache line and the line of one list head. Specification:
+//! `linux-page-allocator.md` 2 and 3.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 

@@ -9,7 +9,7 @@
 //! | module | what it knows |
 //! | --- | --- |
 //! | `error` | why there is no recording |
-//! | [`format`] | the kernel's descriptions of its records |
+//! | [`mod@format`] | the kernel's descriptions of its records |
 //! | [`ring`] | one page of a ring buffer |
 //! | [`decode`] | one record |
 //! | [`merge`] | the events of all CPUs by time |

@@ -254,6 +254,7 @@ impl<'s> ListPass<'s> {
         self.found.factors.entry((run.zone, cpu)).or_insert((run.event, exact.or(factor).unwrap_or(0)));
     }
 
+    #[expect(clippy::too_many_arguments, reason = "all that an event tells")]
     fn alloc(
         &mut self,
         notes: &mut Notes,

@@ -250,10 +250,8 @@ impl<'r, 'a> Run<'r, 'a> {
             self.take_early(taken);
         }
         match &event.kind {
-            Kind::Alloc { pfn: Some(pfn), order, migratetype, gfp } => {
-                if !self.done.remove(&index) {
-                    self.alloc(event.cpu, *pfn, *order, ordinary(*migratetype), *gfp);
-                }
+            Kind::Alloc { pfn: Some(pfn), order, migratetype, gfp } if !self.done.remove(&index) => {
+                self.alloc(event.cpu, *pfn, *order, ordinary(*migratetype), *gfp);
             }
             Kind::Free { pfn, order } => {
                 let notes = &self.plan.survey.frees;

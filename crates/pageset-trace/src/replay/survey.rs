@@ -1,7 +1,7 @@
 //! A first look over a recording: what the kernel moved, and what no single event shows.
 //!
-//! Specification: `trace-replay.md` 1 and 3. Two passes: [`FreePass`] finds out for each free whether it was
-//! committed later in a batch and which list it went to, from what next happened to the page; [`ListPass`] follows
+//! Specification: `trace-replay.md` 1 and 3. Two passes: `FreePass` finds out for each free whether it was
+//! committed later in a batch and which list it went to, from what next happened to the page; `ListPass` follows
 //! the kernel's lists page by page.
 
 use std::collections::HashMap;

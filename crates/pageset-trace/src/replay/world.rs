@@ -174,7 +174,7 @@ impl Plan {
 
     /// Pages in use keep their places in their unit, so that they merge as they did.
     fn earlier<'e>(&mut self, pages: impl Iterator<Item = &'e Earlier>) {
-        let mut units: HashMap<(u64, MigrateType), Vec<(u64, Order, Place)>> = HashMap::new();
+        let mut units: HashMap<_, Vec<_>> = HashMap::new();
         for page in pages.filter(|e| e.pfn.is_aligned(e.order)) {
             let unit = units.entry((page.pfn.0 / UNIT, page.migratetype)).or_default();
             unit.push((page.pfn.0 % UNIT, page.order, Place::Earlier(page.pfn)));

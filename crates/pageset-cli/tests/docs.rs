@@ -1,0 +1,44 @@
+//! What the documentation shows as the output of a replay is what a replay prints.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// How the documentation calls the command.
+const CALLS: [&str; 2] = ["$ cargo run --release -p pageset-cli -- replay ", "$ pageset replay "];
+
+/// The commands that are shown with their output.
+fn shown(text: &str) -> Vec<(&str, String)> {
+    let blocks = text.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks
+        .filter_map(|block| {
+            let (command, output) = block.split_once('\n')?;
+            let arguments = CALLS.iter().find_map(|call| command.strip_prefix(call))?;
+            let is_output = !output.is_empty() && !output.starts_with('$');
+            is_output.then(|| (arguments, output.to_owned()))
+        })
+        .collect()
+}
+
+#[test]
+fn outputs_are_as_shown() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut seen = 0;
+    for file in ["README.md", "docs/replay.md"] {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        for (arguments, output) in shown(&text) {
+            let mut replay = Command::new(env!("CARGO_BIN_EXE_pageset"));
+            replay.current_dir(&root).arg("replay").args(arguments.split(' '));
+            let printed = replay.output().unwrap();
+            assert!(
+                printed.status.success(),
+                "{file}: replay {arguments}: {}",
+                String::from_utf8_lossy(&printed.stderr)
+            );
+            let printed = String::from_utf8(printed.stdout).unwrap();
+            assert!(printed == output, "{file} shows another output of `pageset replay {arguments}`; it is\n{printed}");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 4, "outputs are shown that this test does not see, or fewer than there were");
+}
