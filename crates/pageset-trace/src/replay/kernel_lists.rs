@@ -206,6 +206,13 @@ impl KernelLists {
         self.shown[id.0 as usize / LISTS].push((id.0 as usize % LISTS) as u8);
     }
 
+    /// Blocks left a list unseen that may have been there since the start: unless a refill has shown otherwise.
+    pub(super) fn held_more(&mut self, id: ListId, blocks: u64) {
+        if !self.list(id).closed {
+            (0..blocks).for_each(|_| self.show(id));
+        }
+    }
+
     fn list(&mut self, id: ListId) -> &mut List {
         &mut self.lists[id.0 as usize]
     }

@@ -8,9 +8,10 @@ use pageset::pcp::order_of;
 use pageset::tuning::{FallbackRule, Tuning};
 use pageset::{CpuId, MigrateType, Order, Pfn};
 
+use super::balance::Balance;
 use super::blocks::{BlockMap, Freed};
 use super::free_pass::FreeNotes;
-use super::kernel_lists::{KernelLists, ListId};
+use super::kernel_lists::{KernelLists, ListId, Unseen};
 use super::moves::{Move, Moves};
 use super::setting::{Setting, State};
 use super::survey::{Earlier, Notes, Shown, Taken};
@@ -73,6 +74,7 @@ pub(super) struct ListPass<'s> {
     pending: HashMap<Pfn, (Order, MigrateType)>,
     cpus: Vec<CpuRuns>,
     live: BlockMap<u32>,
+    balance: Balance,
     began: bool,
     ended: bool,
     found: Found,
@@ -89,6 +91,7 @@ impl<'s> ListPass<'s> {
             pending: HashMap::new(),
             cpus: (0..setting.cpus.len()).map(|_| CpuRuns::default()).collect(),
             live: BlockMap::new(),
+            balance: Balance::new(setting.zones.len(), setting.cpus.len()),
             began: false,
             ended: false,
             found: Found {
@@ -105,6 +108,7 @@ impl<'s> ListPass<'s> {
         if state == State::Inside && !self.began {
             self.began = true;
             self.found.lists.begin();
+            self.balance.begin(self.setting.zones.iter().map(|zone| &zone.start));
             self.live = BlockMap::new();
         }
         if state == State::After && !self.ended {
@@ -132,14 +136,22 @@ impl<'s> ListPass<'s> {
                     self.extend_run(notes, index, event, pfn, alloc_order, alloc_migratetype);
                 }
             }
-            Kind::SnapshotBegin(_) | Kind::SnapshotEnd(_) | Kind::ExtFrag { .. } => {}
+            Kind::SnapshotBegin(_) => self.balance.snapshot_begins(),
+            Kind::SnapshotEnd(ref tag) => {
+                if let Some(zones) = self.setting.snapshot(tag) {
+                    self.balance.snapshot_ends(index, zones);
+                }
+            }
+            Kind::ExtFrag { .. } => {}
             Kind::Alloc { pfn: Some(pfn), order, migratetype, gfp } => {
                 let run = self.run(event).take();
                 let ends_run = run.as_ref().is_some_and(|run| run.blocks.first() == Some(&pfn));
                 let shown = ends_run.then_some(Shown { event: index, gfp });
-                let through_pageset = run.is_none_or(|run| self.close_run(notes, cpu, run, shown));
-                if !ends_run || !through_pageset {
-                    self.alloc(notes, index, cpu, pfn, order, migratetype, ends_run);
+                if let Some(run) = run {
+                    self.close_run(notes, cpu, run, shown);
+                }
+                if !ends_run {
+                    self.alloc(notes, index, cpu, (pfn, order, migratetype));
                 }
                 self.live.insert(pfn, order, 0);
             }
@@ -212,18 +224,21 @@ impl<'s> ListPass<'s> {
         }
     }
 
-    /// A run has ended; `shown` is the allocation of its first block, if one was seen. False when it was no refill.
-    fn close_run(&mut self, notes: &mut Notes, cpu: CpuId, run: Run, shown: Option<Shown>) -> bool {
+    /// A run has ended; `shown` is the allocation of its first block, if one was seen.
+    fn close_run(&mut self, notes: &mut Notes, cpu: CpuId, run: Run, shown: Option<Shown>) {
         let migratetype = ordinary(run.migratetype);
-        let Some(list) = self.tuning.lists.list(run.order, migratetype) else { return false };
+        let Some(list) = self.tuning.lists.list(run.order, migratetype) else { return };
         // A refill asks for more than one block, unless the zone's batch is one page.
         if run.blocks.len() == 1 && self.setting.zones[run.zone].start.bounds.batch > 1 {
             notes.direct_allocs += u64::from(self.began);
-            return false;
+            return;
         }
         let id = self.found.lists.id(run.zone, cpu, list);
         let first = run.blocks[0];
         self.found.lists.refill(id, &run.blocks, run.event);
+        let taken = if shown.is_some() { 1 } else { 0 };
+        let pages = (run.blocks.len() as i64 - taken) * run.order.pages() as i64;
+        self.balance.add(run.zone, cpu, pages);
         if shown.is_some() {
             self.found.lists.pop(id, first, run.event);
         } else {
@@ -235,10 +250,9 @@ impl<'s> ListPass<'s> {
             self.note_factor(&run, cpu);
             if shown.is_some() {
                 let (event, zone, order) = (run.event, run.zone, run.order);
-                self.found.taken.push(Taken { event, zone, cpu, pfn: first, order, migratetype, shown });
+                self.found.taken.push(Taken { event, zone, cpu, pfn: Some(first), order, migratetype, shown });
             }
         }
-        true
     }
 
     /// The first refill of single pages shows the factor. Specification 3g.
@@ -255,22 +269,14 @@ impl<'s> ListPass<'s> {
     }
 
     #[expect(clippy::too_many_arguments, reason = "all that an event tells")]
-    fn alloc(
-        &mut self,
-        notes: &mut Notes,
-        index: u64,
-        cpu: CpuId,
-        pfn: Pfn,
-        order: Order,
-        migratetype: u8,
-        direct: bool,
-    ) {
+    /// An allocation that ended no run: it took the block from a list, if its order is cached.
+    fn alloc(&mut self, notes: &mut Notes, index: u64, cpu: CpuId, block: (Pfn, Order, u8)) {
+        let (pfn, order, migratetype) = block;
         let Some(zone) = self.zone_of(notes, pfn) else { return };
         let Some(list) = self.tuning.lists.list(order, ordinary(migratetype)) else { return };
-        if !direct {
-            let id = self.found.lists.id(zone, cpu, list);
-            self.found.lists.pop(id, pfn, index);
-        }
+        let id = self.found.lists.id(zone, cpu, list);
+        self.found.lists.pop(id, pfn, index);
+        self.balance.add(zone, cpu, -(order.pages() as i64));
     }
 
     fn freed(&mut self, index: u64, pfn: Pfn, order: Order, number: usize) {
@@ -289,6 +295,7 @@ impl<'s> ListPass<'s> {
         let Some(zone) = self.zone_of(notes, pfn) else { return };
         let id = self.found.lists.id(zone, cpu, list);
         self.found.lists.push(id, pfn, index);
+        self.balance.add(zone, cpu, order.pages() as i64);
     }
 
     fn drained(&mut self, notes: &mut Notes, cpu: CpuId, pfn: Pfn, order: Order, migratetype: u8) {
@@ -298,6 +305,7 @@ impl<'s> ListPass<'s> {
         let from: ListId = self.found.lists.drain(id, pfn);
         let (_, owner, _) = self.found.lists.parts(from);
         let pages = order.pages() as u32;
+        self.balance.add(zone, owner, -i64::from(pages));
         let runs = &mut self.cpus[cpu.0 as usize];
         match &mut runs.drain {
             Some(open) if (open.zone, open.owner) == (zone, owner) => open.moved.pages += pages,
@@ -341,13 +349,22 @@ impl<'s> ListPass<'s> {
             self.close_all(notes);
         }
         let Found { lists, taken, .. } = &mut self.found;
-        for unseen in lists.unseen() {
-            let (zone, cpu, list) = lists.parts(unseen.list);
-            let order = order_of(list);
-            let migratetype = list_type(list);
-            taken.push(Taken { event: unseen.event, zone, cpu, pfn: unseen.pfn, order, migratetype, shown: None });
+        let mut known: HashMap<_, Vec<_>> = HashMap::new();
+        for Unseen { event, list, pfn } in lists.unseen() {
+            let (zone, cpu, list) = lists.parts(list);
+            let (order, migratetype) = (order_of(list), list_type(list));
+            known.entry((zone, cpu)).or_default().push((event, order.pages()));
+            taken.push(Taken { event, zone, cpu, pfn: Some(pfn), order, migratetype, shown: None });
         }
         notes.bulk_allocs = lists.unseen().count() as u64;
+        for (zone, cpu, event, pages) in self.balance.unseen(&known) {
+            notes.bulk_allocs += pages;
+            // Most bulk allocations are of kernel memory.
+            let (order, migratetype) = (Order::ZERO, MigrateType::Unmovable);
+            lists.held_more(lists.id(zone, cpu, 0), pages);
+            let page = Taken { event, zone, cpu, pfn: None, order, migratetype, shown: None };
+            taken.extend((0..pages).map(|_| page));
+        }
         notes.surprises = lists.surprises;
         // Stable: what was found out in order at one event stays in order.
         taken.sort_by_key(|t| t.event);

@@ -8,10 +8,12 @@
 //! | [`moves`] | refills and drains, and how near two sets of them are |
 //! | [`setting`] | the recorded machine, from its snapshots |
 //! | `kernel_lists` | the kernel's own pagesets, page by page |
+//! | `balance` | what the snapshots say the pagesets held, against the events |
 //! | `free_pass`, `list_pass`, [`survey`] | a first look: what the kernel moved, and what no event shows |
 //! | `world` | an allocator whose memory is arranged as the kernel's was |
 //! | `run` | one replay under one set of rules |
 
+mod balance;
 mod blocks;
 mod free_pass;
 mod kernel_lists;

@@ -7,7 +7,7 @@ use std::slice;
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::sizes::ZoneSize;
 use pageset::tuning::{Bounds, PcpState, Tuning};
-use pageset::{Allocator, CpuId, MigrateType, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
+use pageset::{AllocError, Allocator, CpuId, MigrateType, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
 
 use super::blocks::{BlockMap, Freed};
 use super::moves::Move;
@@ -284,20 +284,27 @@ impl<'r, 'a> Run<'r, 'a> {
     /// An allocation that happened before the event that shows it, or that none shows.
     fn take_early(&mut self, taken: &Taken) {
         self.calibrate(taken);
-        if let Some(shown) = taken.shown {
+        if let (Some(shown), Some(pfn)) = (taken.shown, taken.pfn) {
             self.done.insert(shown.event);
-            return self.alloc(taken.cpu, taken.pfn, taken.order, taken.migratetype, shown.gfp);
+            return self.alloc(taken.cpu, pfn, taken.order, taken.migratetype, shown.gfp);
         }
         let request = Request { zone: Some(taken.zone), ..Request::new(taken.order, taken.migratetype) };
         self.operate(taken.zone, taken.cpu, |run| {
-            let mut pages = [Pfn(0)];
-            let got = if taken.order == Order::ZERO {
-                run.world.alloc_bulk(&request, &mut pages).map(|_| pages[0])
-            } else {
-                run.world.alloc(&request)
-            };
-            run.place(taken.pfn, taken.order, got.ok());
+            let got = run.take_in_bulk(&request);
+            match taken.pfn {
+                Some(pfn) => run.place(pfn, taken.order, got.ok()),
+                None => run.outcome.failed += u64::from(got.is_err()),
+            }
         });
+    }
+
+    /// Takes a block as a bulk allocation does, which is for single pages only.
+    fn take_in_bulk(&self, request: &Request) -> Result<Pfn, AllocError> {
+        if request.order > Order::ZERO {
+            return self.world.alloc(request);
+        }
+        let mut pages = [Pfn(0)];
+        self.world.alloc_bulk(request, &mut pages).map(|_| pages[0])
     }
 
     /// The factor that the first refill of single pages shows. Specification: `trace-replay.md` 3g.
@@ -369,12 +376,7 @@ impl<'r, 'a> Run<'r, 'a> {
         self.outcome.unseen_allocs += 1;
         let request = Request { zone: Some(zone), ..Request::new(order, MigrateType::Movable) };
         self.operate(zone, cpu, |run| {
-            let mut pages = [Pfn(0)];
-            let got = if order == Order::ZERO {
-                run.world.alloc_bulk(&request, &mut pages).map(|_| pages[0])
-            } else {
-                run.world.alloc(&request)
-            };
+            let got = run.take_in_bulk(&request);
             let freed = got.is_ok_and(|page| run.world.free(page, order).is_ok());
             run.outcome.refused_frees += u64::from(!freed);
         });

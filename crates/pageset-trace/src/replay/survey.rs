@@ -31,7 +31,8 @@ pub(super) struct Taken {
     pub(super) event: u64,
     pub(super) zone: usize,
     pub(super) cpu: CpuId,
-    pub(super) pfn: Pfn,
+    /// None where only the pageset's count shows it.
+    pub(super) pfn: Option<Pfn>,
     pub(super) order: Order,
     pub(super) migratetype: MigrateType,
     /// The event that shows it, with its request's flags; none for a bulk allocation.
