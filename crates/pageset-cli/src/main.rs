@@ -16,7 +16,7 @@ use clap::Parser;
 
 use crate::error::{Exit, Failure};
 
-/// A page allocator with per-CPU page caches, and the laboratory that goes with it.
+/// Records the page traffic of a live Linux machine and replays it through a page allocator under any rules.
 ///
 /// Exit codes: 0 done; 1 a check, a comparison or the recorded command failed; 2 usage; 3 a privilege or a kernel
 /// feature is missing; 4 the input is damaged or incomplete; 130 interrupted.

@@ -27,7 +27,7 @@ pub(crate) struct Args {
 
     /// Empty the kernel's per-CPU pagesets first, so that a replay knows what they held
     ///
-    /// Gains a replay that starts as the kernel did, without guessing. Costs half a second, in which the sysctl
+    /// Gains a replay that starts as the kernel did, with little to guess. Costs half a second, in which the sysctl
     /// vm.percpu_pagelist_high_fraction has another value and every CPU gives its cached pages back. Use it, unless
     /// how the machine runs at that very moment is what you want to see.
     #[arg(long)]

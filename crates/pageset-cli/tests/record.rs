@@ -297,3 +297,28 @@ fn standard_output() {
     fs::write(folder.file(), &output.stdout).unwrap();
     assert!(!events(&folder.file()).1.is_empty());
 }
+
+/// A recording of this machine, replayed under its own kernel's rules, stays within the limits. Others who use the
+/// machine meanwhile disturb a short recording, so there are three tries; rules that are wrong fail all of them.
+#[test]
+fn a_recording_of_this_machine_replays() {
+    if !may_trace("a_recording_of_this_machine_replays") {
+        return;
+    }
+    let folder = Folder::new("replays");
+    let faults = "for i in 1 2 3 4; do dd if=/dev/zero of=/dev/null bs=64M count=1 2>&1; done";
+    let mut last = String::new();
+    for _ in 0..3 {
+        let output = run(&["--empty-lists", "--buffer", "64M"], &folder.file(), &["sh", "-c", faults]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let mut replay = Command::new(env!("CARGO_BIN_EXE_pageset"));
+        let checked = replay.arg("replay").arg(folder.file()).args(["--rules", "kernel", "--check"]).output().unwrap();
+        last = String::from_utf8_lossy(&checked.stdout).into_owned();
+        if checked.status.success() {
+            assert!(last.contains("pass"), "{last}");
+            return;
+        }
+        assert_eq!(checked.status.code(), Some(1), "{last}{}", stderr(&checked));
+    }
+    panic!("three recordings of this machine are outside the limits; the last:\n{last}");
+}

@@ -111,7 +111,11 @@ pub const PRESETS: &[Preset] = &[
     Preset { name: "series-7", about: "and patch 7: high tunes itself", tuning: SERIES_7 },
     Preset { name: "series-8", about: "and patch 8: shrinks below the high watermark", tuning: SERIES_8 },
     Preset { name: "series-9", about: "and patch 9, never merged: decay by what stayed unused", tuning: SERIES_9 },
-    Preset { name: "linux-6.7", about: "6.7-6.15: the series as merged", tuning: LINUX_6_7 },
+    Preset {
+        name: "linux-6.7",
+        about: "6.7-6.9, and with other lists to 6.15: the series as merged",
+        tuning: LINUX_6_7,
+    },
     Preset { name: "linux-6.16", about: "6.16-6.17: higher threshold for high-order drains", tuning: LINUX_6_16 },
     Preset { name: "linux-6.18", about: "6.18: as 6.16", tuning: LINUX_6_18 },
     Preset { name: "linux-6.19", about: "6.19 on: drains in chunks of a batch", tuning: LINUX_6_19 },
