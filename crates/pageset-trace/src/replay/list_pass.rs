@@ -268,7 +268,6 @@ impl<'s> ListPass<'s> {
         self.found.factors.entry((run.zone, cpu)).or_insert((run.event, exact.or(factor).unwrap_or(0)));
     }
 
-    #[expect(clippy::too_many_arguments, reason = "all that an event tells")]
     /// An allocation that ended no run: it took the block from a list, if its order is cached.
     fn alloc(&mut self, notes: &mut Notes, index: u64, cpu: CpuId, block: (Pfn, Order, u8)) {
         let (pfn, order, migratetype) = block;
