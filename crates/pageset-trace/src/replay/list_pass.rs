@@ -372,7 +372,7 @@ impl<'s> ListPass<'s> {
 }
 
 /// The type of an ordinary list; pages of special pageblocks wait among the movable ones.
-fn ordinary(migratetype: u8) -> MigrateType {
+pub(super) fn ordinary(migratetype: u8) -> MigrateType {
     match migratetype {
         0 => MigrateType::Unmovable,
         2 => MigrateType::Reclaimable,
@@ -381,7 +381,7 @@ fn ordinary(migratetype: u8) -> MigrateType {
 }
 
 /// A type whose blocks wait on this list.
-fn list_type(list: usize) -> MigrateType {
+pub(super) fn list_type(list: usize) -> MigrateType {
     match (list, list % 3) {
         (12, _) | (0..12, 0) => MigrateType::Unmovable,
         (0..12, 2) => MigrateType::Reclaimable,

@@ -10,6 +10,7 @@ use pageset::tuning::{Bounds, PcpState, Tuning};
 use pageset::{AllocError, Allocator, CpuId, MigrateType, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
 
 use super::blocks::{BlockMap, Freed};
+use super::list_pass::ordinary;
 use super::moves::Move;
 use super::setting::{Setting, State, ZoneState};
 use super::survey::{Survey, Taken};
@@ -43,10 +44,6 @@ fn highest_zone(gfp: u32) -> ZoneKind {
     } else {
         ZoneKind::Normal
     }
-}
-
-fn ordinary(migratetype: u8) -> MigrateType {
-    MigrateType::ALL.into_iter().take(3).find(|m| *m as u8 == migratetype).unwrap_or(MigrateType::Movable)
 }
 
 /// What a run is made of.

@@ -231,7 +231,7 @@ fn zone<'i>(
         return Err(TraceError::unsupported(format!("zone {name} of node {} holds pages", section.node))
             .allowed("zones DMA, DMA32, Normal and Movable"));
     };
-    let (mut start, mut end, mut most) = (section.start_pfn, section.start_pfn + section.spanned, 0);
+    let (mut start, mut end, mut most) = (section.start_pfn, section.start_pfn.saturating_add(section.spanned), 0);
     for z in all.filter_map(|info| info.zone(section.node, name)) {
         start = start.min(z.start_pfn);
         end = end.max(z.start_pfn.saturating_add(z.spanned));

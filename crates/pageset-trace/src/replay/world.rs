@@ -13,6 +13,7 @@ use pageset::{
     ZoneSpec,
 };
 
+use super::list_pass::list_type;
 use super::setting::Setting;
 use super::survey::Earlier;
 
@@ -166,7 +167,7 @@ impl Plan {
             while left > 0 {
                 let here = left.min(in_a_unit);
                 let blocks = (0..here).map(|i| (i * order.pages(), order, Place::Stock(cpu))).collect();
-                self.units.push((type_of_list(list), Unit::InUse(blocks)));
+                self.units.push((list_type(list), Unit::InUse(blocks)));
                 left -= here;
             }
         }
@@ -192,15 +193,6 @@ impl Plan {
             });
             self.units.push((migratetype, Unit::InUse(blocks)));
         }
-    }
-}
-
-/// A type whose blocks wait on a list.
-fn type_of_list(list: usize) -> MigrateType {
-    match (list, list % 3) {
-        (12, _) | (0..12, 0) => MigrateType::Unmovable,
-        (0..12, 2) => MigrateType::Reclaimable,
-        _ => MigrateType::Movable,
     }
 }
 
