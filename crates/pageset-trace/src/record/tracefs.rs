@@ -45,6 +45,8 @@ impl Tracefs {
         let flags = rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV;
         match rustix::mount::mount("tracefs", &root, "tracefs", flags, None) {
             Ok(()) => Ok(Tracefs { root, mounted: true }),
+            // Another recording mounted it at the same moment.
+            Err(rustix::io::Errno::BUSY) if root.join("instances").exists() => Ok(Tracefs { root, mounted: false }),
             Err(error) => Err(RecordError::Missing {
                 what: format!("tracefs is not mounted and cannot be: {error}"),
                 help: "as root: mount -t tracefs tracefs /sys/kernel/tracing; in a container, start it with \
