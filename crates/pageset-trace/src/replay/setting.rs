@@ -59,7 +59,7 @@ pub struct PagesetSnapshot {
 impl ZoneState {
     /// Pages free or in pagesets.
     pub(super) fn unused(&self) -> u64 {
-        self.free + self.pagesets.iter().map(|p| p.count).sum::<u64>()
+        self.pagesets.iter().fold(self.free, |sum, p| sum.saturating_add(p.count))
     }
 }
 
@@ -295,8 +295,13 @@ fn start_state(section: &ZoneSection) -> ZoneState {
     }
 }
 
+/// One more than the highest CPU number: with CPUs offline, zoneinfo leaves numbers out.
+fn possible_cpus(info: &Zoneinfo) -> u32 {
+    info.zones.iter().flat_map(|z| &z.pagesets).map(|p| p.cpu.saturating_add(1)).max().unwrap_or(0)
+}
+
 fn cpu_count<'i>(trace: &Trace, all: impl Iterator<Item = &'i Zoneinfo>) -> Result<usize, TraceError> {
-    let in_zoneinfo = all.map(Zoneinfo::cpus).max().unwrap_or(0);
+    let in_zoneinfo = all.map(possible_cpus).max().unwrap_or(0);
     let cpus = in_zoneinfo.max(trace.facts().cpus).max(1);
     // The kernel's own limit for x86-64.
     if cpus > 8192 {
@@ -315,4 +320,25 @@ fn nodes_of_cpus(info: &Zoneinfo, cpus: usize) -> Vec<NodeId> {
 fn cache_slice_pages(trace: &Trace) -> u64 {
     let page = u64::from(trace.facts().page_size.max(1));
     trace.facts().caches.iter().map(|c| c.bytes / u64::from(c.sharers.max(1)) / page).min().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_beyond_reason_do_not_overflow() {
+        let pagesets = vec![PagesetSnapshot { count: u64::MAX, high: 0 }; 2];
+        assert_eq!(ZoneState { free: 7, pagesets, ..ZoneState::default() }.unused(), u64::MAX);
+    }
+
+    #[test]
+    fn cpus_are_counted_by_their_highest_number() {
+        let text = "Node 0, zone   Normal\n  pages free     9\n        boost    0\n        min      1\n        low      2\n        \
+                    high     3\n        spanned  9\n        present  9\n        managed  9\n        cma      0\n        \
+                    protection: (0, 0)\n  pagesets\n    cpu: 5\n              count:    1\n              high:     2\n              \
+                    batch:    1\n  vm stats threshold: 4\n  node_unreclaimable:  0\n  start_pfn:           4096\n";
+        let info = Zoneinfo::parse(text).expect("a zoneinfo of one zone");
+        assert_eq!(possible_cpus(&info), 6);
+    }
 }
