@@ -1,95 +1,17 @@
 //! The allocator: what a kernel, a program or a simulator calls.
 
-use crate::config::{Config, MapError, Metadata, PageRange, ZoneLayout, check_fraction};
+use core::sync::atomic::AtomicU32;
+
+use crate::config::{Config, MapError, Metadata, ZoneLayout};
 use crate::error::{AllocError, FreeError, WrongFree};
-use crate::fallback::{Mode, Wanted};
-use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
+use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::Links;
 use crate::machine::Machine;
 use crate::migrate::MigrateType;
 use crate::node;
-use crate::pcp::{FromCache, LISTS};
-use crate::tuning::sizes::ZoneSize;
-use crate::tuning::{Bounds, HighRule, ListRule, PcpState, Tuning, Watermarks};
-use crate::word::Held;
-use crate::zone::{Frames, MarkTest, NodeId, Path, Zone, ZoneKind};
-
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
-/// Kernel default: one page of a higher zone keeps this many of its pages from the requests that could be served
-/// there. By [`ZoneKind`]; 0 keeps none. Specification 1.2.
-const LOWMEM_RATIOS: [u64; ZoneKind::COUNT] = [256, 256, 32, 0];
-
-/// A drain grows while it is less than the largest high, which is 2^28 pages. Unit: power of two.
-const MAX_FREE_FACTOR: u8 = crate::tuning::sizes::MAX_HIGH.ilog2() as u8;
-
-/// What is asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Request {
-    /// The size of the block.
-    pub order: Order,
-    /// The kind of use: one of the three ordinary types.
-    pub migratetype: MigrateType,
-    /// The highest zone that may serve it. Specification 1.1, "Zone selection".
-    pub highest: ZoneKind,
-    /// The node to begin at; that of the caller's CPU where none is given.
-    pub node: Option<NodeId>,
-    /// Whether only that node may serve it.
-    pub this_node_only: bool,
-    /// The only zone that may serve it, by its number in the map; any where none is given.
-    pub zone: Option<usize>,
-    /// Whether it may go below the min mark by half.
-    pub high_priority: bool,
-    /// Whether the caller cannot wait, which with `high_priority` gives it another quarter.
-    pub non_blocking: bool,
-    /// Whether the marks count at all; off for the memory that frees memory.
-    pub watermarks: bool,
-    /// Whether CMA pageblocks may serve it.
-    pub cma: bool,
-}
-
-impl Request {
-    /// An ordinary request: movable pages from every zone, others from NORMAL down.
-    #[must_use]
-    pub const fn new(order: Order, migratetype: MigrateType) -> Self {
-        let movable = matches!(migratetype, MigrateType::Movable);
-        Request {
-            order,
-            migratetype,
-            highest: if movable { ZoneKind::Movable } else { ZoneKind::Normal },
-            node: None,
-            this_node_only: false,
-            zone: None,
-            high_priority: false,
-            non_blocking: false,
-            watermarks: true,
-            cma: movable,
-        }
-    }
-
-    const fn wanted(&self) -> Wanted {
-        Wanted { order: self.order, migratetype: self.migratetype, cma: self.cma }
-    }
-
-    const fn mark_test(&self) -> MarkTest {
-        MarkTest {
-            order: self.order,
-            highest: self.highest,
-            high_priority: self.high_priority,
-            non_blocking: self.non_blocking,
-            cma: self.cma,
-        }
-    }
-}
-
-/// A block: its first page and its order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Block {
-    /// The first page.
-    pub pfn: Pfn,
-    /// The order.
-    pub order: Order,
-}
+use crate::request::{Block, Request};
+use crate::tuning::Tuning;
+use crate::zone::{Frames, NodeId, Path, Zone};
 
 /// A page allocator over caller-provided metadata.
 ///
@@ -100,19 +22,19 @@ pub struct Allocator<'a, M: Machine> {
     pub(crate) machine: M,
     pub(crate) zones: &'a [Zone<'a, M>],
     /// A row of zone indices for each node.
-    zonelists: &'a [AtomicU32],
+    pub(crate) zonelists: &'a [AtomicU32],
     pub(crate) tuning: Tuning,
-    rules: Rules<'a>,
+    pub(crate) rules: Rules<'a>,
 }
 
 /// What the sizes are computed from again when something changes.
 #[derive(Debug)]
-struct Rules<'a> {
-    cpus: &'a [NodeId],
-    watermarks: crate::tuning::sizes::WatermarkRule,
-    cache_slice_pages: u64,
+pub(crate) struct Rules<'a> {
+    pub(crate) cpus: &'a [NodeId],
+    pub(crate) watermarks: crate::tuning::sizes::WatermarkRule,
+    pub(crate) cache_slice_pages: u64,
     /// The administrator's fraction. Relaxed: read when bounds are computed, which is rare and idempotent.
-    fraction: AtomicU32,
+    pub(crate) fraction: AtomicU32,
 }
 
 /// Cuts the front off a slice; short of it, all there is.
@@ -238,81 +160,6 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(got)
     }
 
-    /// Walks the zonelist, first at the low marks, then at the min marks. Specification 1.7, 4.8.
-    #[inline]
-    fn walk(
-        &self,
-        request: &Request,
-        cpu: CpuId,
-        take: impl Fn(&Zone<'a, M>) -> Option<Pfn>,
-    ) -> Result<Pfn, AllocError> {
-        if !request.migratetype.is_ordinary() {
-            return Err(AllocError::Migratetype(request.migratetype));
-        }
-        let node = request.node.unwrap_or_else(|| self.rules.cpus[cpu.0 as usize]);
-        let zones = self.zones.len();
-        let Some(row) = self.zonelists.get(node.0 as usize * zones..(node.0 as usize + 1) * zones) else {
-            return Err(AllocError::Node(node));
-        };
-        let allowed = |zone: &&Zone<'a, M>| {
-            zone.kind <= request.highest
-                && !(request.this_node_only && zone.node != node)
-                && request.zone.is_none_or(|only| zone.index == only)
-        };
-        let list = || row.iter().map(|index| &self.zones[index.get() as usize]).filter(allowed);
-        for low in [true, false] {
-            for zone in list() {
-                if self.may_take(zone, request, low)
-                    && let Some(pfn) = take(zone)
-                {
-                    return Ok(pfn);
-                }
-            }
-        }
-        if list().next().is_none() {
-            return Err(AllocError::Node(node));
-        }
-        Err(AllocError::OutOfMemory { order: request.order, free_pages: list().map(Zone::free).sum() })
-    }
-
-    /// Whether a zone's marks let it serve a request.
-    #[inline]
-    fn may_take(&self, zone: &Zone<'a, M>, request: &Request, low: bool) -> bool {
-        let test = request.mark_test();
-        let marks = zone.watermarks();
-        if self.tuning.below_high && !zone.pressure().below_high {
-            if zone.passes(marks.high, &test) {
-                return true;
-            }
-            zone.set_below_high(true);
-        }
-        !request.watermarks || zone.passes(if low { marks.low } else { marks.min }, &test)
-    }
-
-    /// Takes a block from a zone, through the pageset or past it. Specification 2.3.
-    #[inline]
-    fn take(&self, zone: &Zone<'a, M>, cpu: CpuId, request: &Request, bulk: bool) -> Option<u32> {
-        let (machine, tuning, wanted) = (&self.machine, &self.tuning, request.wanted());
-        if let Some(list) = tuning.lists.list(wanted.order, wanted.migratetype) {
-            match zone.alloc_cached(machine, tuning, cpu, list, wanted, bulk) {
-                FromCache::Page(page) => return Some(page),
-                // Before 5.14 a refill that failed was the zone's answer. Specification 2.3.
-                FromCache::Empty if tuning.lists == ListRule::OrderZero => return None,
-                FromCache::Empty | FromCache::Busy => {}
-            }
-        }
-        self.take_direct(zone, wanted)
-    }
-
-    #[cold]
-    fn take_direct(&self, zone: &Zone<'a, M>, wanted: Wanted) -> Option<u32> {
-        let _guard = zone.lock(&self.machine, Path::DirectAlloc);
-        let page = zone.take(&self.machine, &self.tuning, wanted, &mut Mode::default())?;
-        zone.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
-        crate::word::add(&zone.direct_alloc_pages, wanted.order.pages());
-        Some(page)
-    }
-
     /// Gives a block back, through the caller's pageset where its order is cached. Specification 2.5.
     ///
     /// # Errors
@@ -373,7 +220,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    fn locate(&self, pfn: Pfn) -> Option<(&'a Zone<'a, M>, u32)> {
+    pub(crate) fn locate(&self, pfn: Pfn) -> Option<(&'a Zone<'a, M>, u32)> {
         self.zones.iter().find_map(|zone| Some((zone, zone.frames.page(pfn)?)))
     }
 
@@ -435,219 +282,6 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.frames.set_tag(at, Tag::new(PageState::Allocated, to, kind));
         }
         Ok(())
-    }
-
-    /// Gives the pageblock of a page another type and moves its free blocks to that type's lists. A free block
-    /// that reaches beyond the pageblock is split.
-    ///
-    /// # Errors
-    /// The page is in no zone.
-    pub fn set_pageblock_type(&self, pfn: Pfn, migratetype: MigrateType) -> Result<(), FreeError> {
-        let Some((zone, page)) = self.locate(pfn) else {
-            return Err(FreeError { pfn, order: Order::PAGEBLOCK, reason: WrongFree::NotOurs });
-        };
-        let _guard = zone.lock(&self.machine, Path::DirectFree);
-        let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
-        zone.change_type(&self.machine, &self.tuning, start, migratetype);
-        Ok(())
-    }
-
-    /// The type of the pageblock that a page lies in, if it is in a zone.
-    #[must_use]
-    pub fn pageblock_type(&self, pfn: Pfn) -> Option<MigrateType> {
-        self.locate(pfn).map(|(zone, page)| zone.frames.block_type(page))
-    }
-
-    /// The caller's CPU, all zones: a second has passed. True when another tick has more to do. Specification 8.2.
-    pub fn tick(&self) -> bool {
-        let cpu = self.machine.cpu();
-        self.zones.iter().fold(false, |more, zone| zone.tick(&self.machine, &self.tuning, cpu) | more)
-    }
-
-    /// As [`Self::tick`], for one zone by its number.
-    pub fn tick_zone(&self, zone: usize) -> bool {
-        self.zones[zone].tick(&self.machine, &self.tuning, self.machine.cpu())
-    }
-
-    /// Empties the caller's pagesets of all zones.
-    pub fn drain(&self) {
-        let cpu = self.machine.cpu();
-        self.zones.iter().for_each(|zone| zone.drain_cpu(&self.machine, &self.tuning, cpu));
-    }
-
-    /// Empties all pagesets of all zones, each under its lock. Specification 8.1.
-    pub fn drain_all(&self) {
-        for zone in self.zones {
-            for cpu in 0..zone.pagesets.len() {
-                zone.drain_cpu(&self.machine, &self.tuning, CpuId(cpu as u32));
-            }
-        }
-    }
-
-    /// Sets the fraction of each zone that all its pagesets may hold: 8 or more; 0 goes back to the rules. High
-    /// then no longer tunes itself. Specification 2.2.
-    ///
-    /// # Errors
-    /// A fraction of 1 to 7, or one that the pagesets have no room for; the old one stays.
-    pub fn set_high_fraction(&self, fraction: u32) -> Result<(), MapError> {
-        check_fraction(fraction)?;
-        for zone in self.zones {
-            let asked = self.tuning.bounds(self.zone_size(zone), fraction).high_max;
-            let capacity = zone.pagesets.first().map_or(0, |p| p.capacity());
-            if fraction > 0 && asked > capacity {
-                return Err(MapError::Capacity { asked, capacity });
-            }
-        }
-        self.rules.fraction.store(fraction, Relaxed);
-        self.recompute_bounds();
-        Ok(())
-    }
-
-    /// Brings more pages online. Watermarks and bounds are computed again.
-    ///
-    /// # Errors
-    /// A range that is empty, in no zone's span, or online already; nothing has changed then.
-    pub fn online(&self, range: PageRange) -> Result<(), MapError> {
-        if range.pages == 0 {
-            return Err(MapError::Empty { start: range.start });
-        }
-        let Some((zone, page)) = self.locate(range.start) else {
-            return Err(MapError::OutsideSpan { start: range.start });
-        };
-        if range.pages > u64::from(zone.frames.end - page) {
-            return Err(MapError::OutsideSpan { start: range.start });
-        }
-        {
-            let _guard = zone.lock(&self.machine, Path::DirectFree);
-            if let Some(known) = zone.first_known(page, range.pages) {
-                return Err(MapError::Overlap { start: range.start, other: zone.frames.pfn(known) });
-            }
-            zone.online(&self.machine, &self.tuning, page, range.pages);
-        }
-        self.recompute();
-        Ok(())
-    }
-
-    fn zone_size(&self, zone: &Zone<'a, M>) -> ZoneSize {
-        let local = self.rules.cpus.iter().filter(|node| **node == zone.node).count();
-        let cpus = if local == 0 { self.rules.cpus.len() } else { local };
-        ZoneSize { managed: zone.managed.get(), low: zone.watermarks().low, cpus: cpus as u32 }
-    }
-
-    /// Computes watermarks, reserves and bounds from what is managed now. Specification 1.2.
-    pub fn recompute(&self) {
-        let is_lowmem = |zone: &&Zone<'a, M>| zone.kind != ZoneKind::Movable;
-        let lowmem = self.zones.iter().filter(is_lowmem).map(|zone| zone.managed.get()).sum();
-        let populated = self.zones.iter().filter(is_lowmem).filter(|zone| zone.managed.get() > 0).count();
-        let rule = &self.rules.watermarks;
-        let reserve = rule.reserve_kib(lowmem, populated as u64);
-        for zone in self.zones {
-            let movable = zone.kind == ZoneKind::Movable;
-            zone.set_watermarks(rule.marks(reserve, zone.managed.get(), lowmem, movable));
-            for highest in ZoneKind::ALL {
-                zone.reserve[highest.index()].set(self.lowmem_reserve(zone, highest));
-            }
-        }
-        self.recompute_bounds();
-    }
-
-    /// Pages of a zone that requests with a higher highest zone leave alone. Specification 1.2.
-    fn lowmem_reserve(&self, zone: &Zone<'a, M>, highest: ZoneKind) -> u64 {
-        let ratio = LOWMEM_RATIOS[zone.kind.index()];
-        let above = self.zones.iter().filter(|z| z.node == zone.node && z.kind > zone.kind && z.kind <= highest);
-        above.map(|z| z.managed.get()).sum::<u64>().checked_div(ratio).unwrap_or(0)
-    }
-
-    fn recompute_bounds(&self) {
-        // Relaxed: see the field.
-        let fraction = self.rules.fraction.load(Relaxed);
-        for zone in self.zones {
-            self.set_bounds_of(zone, self.tuning.bounds(self.zone_size(zone), fraction));
-        }
-    }
-
-    fn set_bounds_of(&self, zone: &Zone<'a, M>, bounds: Bounds) {
-        let large_cache = Tuning::large_cache(self.rules.cache_slice_pages, bounds.batch);
-        for pageset in zone.pagesets {
-            // Watermarks far above the usual may ask for more than the pagesets were built for.
-            let room = pageset.capacity();
-            let bounds = Bounds { high_min: bounds.high_min.min(room), high_max: bounds.high_max.min(room), ..bounds };
-            let _guard = pageset.lock();
-            pageset.set_bounds(bounds, self.tuning.auto_high, large_cache);
-        }
-    }
-
-    /// Sets a zone's marks and reserves by hand, until the next time they are computed.
-    pub fn set_watermarks(&self, zone: usize, marks: Watermarks, reserve: [u64; ZoneKind::COUNT]) {
-        let zone = &self.zones[zone];
-        zone.set_watermarks(marks);
-        for (word, pages) in zone.reserve.iter().zip(reserve) {
-            word.set(pages);
-        }
-    }
-
-    /// Sets batch and the bounds of high for a zone's pagesets by hand, until the next time they are computed.
-    /// With equal bounds nothing tunes high; that is how auto-tuning is switched off.
-    ///
-    /// # Errors
-    /// An upper bound below the lower one, a batch of 0, or either beyond the pagesets' room.
-    pub fn set_bounds(&self, zone: usize, bounds: Bounds) -> Result<(), MapError> {
-        let zone = &self.zones[zone];
-        let capacity = zone.pagesets.first().map_or(0, |p| p.capacity());
-        let asked = bounds.high_max.max(bounds.batch);
-        if asked > capacity {
-            return Err(MapError::Capacity { asked, capacity });
-        }
-        let by_hand = Tuning {
-            batch: crate::tuning::BatchRule::Fixed(bounds.batch),
-            high: HighRule::Fixed { min: bounds.high_min, max: bounds.high_max },
-            ..self.tuning
-        };
-        by_hand.check().map_err(MapError::Tuning)?;
-        self.set_bounds_of(zone, bounds);
-        Ok(())
-    }
-
-    /// The state of one pageset.
-    #[must_use]
-    pub fn pageset_state(&self, zone: usize, cpu: CpuId) -> PcpState {
-        self.zones[zone].pagesets[cpu.0 as usize].state()
-    }
-
-    /// Gives a pageset a remembered state, as when a saved machine is restored. What it holds, its batch and its
-    /// bounds stay. Values that no pageset can reach are brought down to the largest that it can.
-    pub fn restore_pageset(&self, zone: usize, cpu: CpuId, state: &PcpState) {
-        let pageset = &self.zones[zone].pagesets[cpu.0 as usize];
-        let _guard = pageset.lock();
-        let scale = self.tuning.batch_scale_max;
-        let most = pageset.batch() << scale;
-        pageset.set_state(&PcpState {
-            count: pageset.count(),
-            high: state.high.min(pageset.capacity()),
-            free_count: state.free_count.min(most + Order::PAGEBLOCK.pages() as u32 - 1),
-            alloc_factor: state.alloc_factor.min(scale),
-            free_factor: state.free_factor.min(if self.tuning.scale_cap { scale } else { MAX_FREE_FACTOR }),
-            ..*state
-        });
-    }
-
-    /// Blocks on each list of a pageset. Waits for its lock.
-    #[must_use]
-    pub fn pageset_lists(&self, zone: usize, cpu: CpuId) -> [u32; LISTS] {
-        let zone = &self.zones[zone];
-        let pageset = &zone.pagesets[cpu.0 as usize];
-        let _guard = pageset.lock();
-        core::array::from_fn(|list| pageset.len(zone.arrays, list))
-    }
-
-    /// Says that reclaim works on a zone, or has ended. Specification 4.11.
-    pub fn set_reclaim_active(&self, zone: usize, on: bool) {
-        self.zones[zone].set_reclaim_active(on);
-    }
-
-    /// Says whether an allocation found a zone below its high mark. Specification 4.8.
-    pub fn set_below_high(&self, zone: usize, on: bool) {
-        self.zones[zone].set_below_high(on);
     }
 }
 

@@ -58,7 +58,10 @@
 //! | `fallback` | claiming and stealing other types' pageblocks |
 //! | [`pcp`] | pagesets: alloc, free, refill, drain |
 //! | [`config`], `node` | the memory map and its metadata; zonelists |
-//! | [`error`], [`allocator`] | what callers call, and what they get |
+//! | [`error`], [`request`] | what callers ask for, and what they get |
+//! | [`allocator`] | what callers call: alloc and free |
+//! | `walk` | one request on its way through zones and marks |
+//! | `drains`, `hotplug`, `admin` | pagesets emptied by request and by time; memory that comes; what is set by hand |
 //! | [`stats`], [`audit`] | counters, the zoneinfo view; the books checked |
 //! | `owned` | metadata from a heap, with the feature `alloc` |
 //!
@@ -66,14 +69,17 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod admin;
 pub mod allocator;
 pub mod audit;
 mod buddy;
 mod chunks;
 pub mod config;
+mod drains;
 pub mod error;
 mod fallback;
 pub mod frame;
+mod hotplug;
 mod list;
 pub mod machine;
 pub mod migrate;
@@ -81,16 +87,19 @@ mod node;
 #[cfg(feature = "alloc")]
 pub mod owned;
 pub mod pcp;
+pub mod request;
 pub mod stats;
 pub mod tuning;
+mod walk;
 mod word;
 pub mod zone;
 
-pub use allocator::{Allocator, Block, Request};
+pub use allocator::Allocator;
 pub use config::{Config, MapError, Metadata, MetadataSize, PageRange, ZoneSpec};
 pub use error::{AllocError, FreeError, WrongFree};
 pub use frame::{CpuId, Order, PageState, Pfn};
 pub use machine::{Line, Machine, RawLock, SpinLock};
 pub use migrate::MigrateType;
+pub use request::{Block, Request};
 pub use tuning::Tuning;
 pub use zone::{NodeId, Zone, ZoneKind};

@@ -1,0 +1,188 @@
+//! What an administrator sets and looks at: fractions, marks, bounds, pageblock types, pagesets' states.
+//!
+//! Specification: `linux-page-allocator.md` 1.2, 2.2.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::allocator::Allocator;
+use crate::config::{MapError, check_fraction};
+use crate::error::{FreeError, WrongFree};
+use crate::frame::{CpuId, Order, Pfn};
+use crate::machine::Machine;
+use crate::migrate::MigrateType;
+use crate::pcp::LISTS;
+use crate::tuning::sizes::ZoneSize;
+use crate::tuning::{Bounds, HighRule, PcpState, Tuning, Watermarks};
+use crate::word::Held;
+use crate::zone::{Path, Zone, ZoneKind};
+
+/// Kernel default: one page of a higher zone keeps this many of its pages from the requests that could be served
+/// there. By [`ZoneKind`]; 0 keeps none. Specification 1.2.
+const LOWMEM_RATIOS: [u64; ZoneKind::COUNT] = [256, 256, 32, 0];
+
+/// A drain grows while it is less than the largest high, which is 2^28 pages. Unit: power of two.
+const MAX_FREE_FACTOR: u8 = crate::tuning::sizes::MAX_HIGH.ilog2() as u8;
+
+impl<'a, M: Machine> Allocator<'a, M> {
+    /// Sets the fraction of each zone that all its pagesets may hold: 8 or more; 0 goes back to the rules. High
+    /// then no longer tunes itself. Specification 2.2.
+    ///
+    /// # Errors
+    /// A fraction of 1 to 7, or one that the pagesets have no room for; the old one stays.
+    pub fn set_high_fraction(&self, fraction: u32) -> Result<(), MapError> {
+        check_fraction(fraction)?;
+        for zone in self.zones {
+            let asked = self.tuning.bounds(self.zone_size(zone), fraction).high_max;
+            let capacity = zone.pagesets.first().map_or(0, |p| p.capacity());
+            if fraction > 0 && asked > capacity {
+                return Err(MapError::Capacity { asked, capacity });
+            }
+        }
+        self.rules.fraction.store(fraction, Relaxed);
+        self.recompute_bounds();
+        Ok(())
+    }
+
+    /// Gives the pageblock of a page another type and moves its free blocks to that type's lists. A free block
+    /// that reaches beyond the pageblock is split.
+    ///
+    /// # Errors
+    /// The page is in no zone.
+    pub fn set_pageblock_type(&self, pfn: Pfn, migratetype: MigrateType) -> Result<(), FreeError> {
+        let Some((zone, page)) = self.locate(pfn) else {
+            return Err(FreeError { pfn, order: Order::PAGEBLOCK, reason: WrongFree::NotOurs });
+        };
+        let _guard = zone.lock(&self.machine, Path::DirectFree);
+        let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
+        zone.change_type(&self.machine, &self.tuning, start, migratetype);
+        Ok(())
+    }
+
+    /// The type of the pageblock that a page lies in, if it is in a zone.
+    #[must_use]
+    pub fn pageblock_type(&self, pfn: Pfn) -> Option<MigrateType> {
+        self.locate(pfn).map(|(zone, page)| zone.frames.block_type(page))
+    }
+
+    fn zone_size(&self, zone: &Zone<'a, M>) -> ZoneSize {
+        let local = self.rules.cpus.iter().filter(|node| **node == zone.node).count();
+        let cpus = if local == 0 { self.rules.cpus.len() } else { local };
+        ZoneSize { managed: zone.managed.get(), low: zone.watermarks().low, cpus: cpus as u32 }
+    }
+
+    /// Computes watermarks, reserves and bounds from what is managed now. Specification 1.2.
+    pub fn recompute(&self) {
+        let is_lowmem = |zone: &&Zone<'a, M>| zone.kind != ZoneKind::Movable;
+        let lowmem = self.zones.iter().filter(is_lowmem).map(|zone| zone.managed.get()).sum();
+        let populated = self.zones.iter().filter(is_lowmem).filter(|zone| zone.managed.get() > 0).count();
+        let rule = &self.rules.watermarks;
+        let reserve = rule.reserve_kib(lowmem, populated as u64);
+        for zone in self.zones {
+            let movable = zone.kind == ZoneKind::Movable;
+            zone.set_watermarks(rule.marks(reserve, zone.managed.get(), lowmem, movable));
+            for highest in ZoneKind::ALL {
+                zone.reserve[highest.index()].set(self.lowmem_reserve(zone, highest));
+            }
+        }
+        self.recompute_bounds();
+    }
+
+    /// Pages of a zone that requests with a higher highest zone leave alone. Specification 1.2.
+    fn lowmem_reserve(&self, zone: &Zone<'a, M>, highest: ZoneKind) -> u64 {
+        let ratio = LOWMEM_RATIOS[zone.kind.index()];
+        let above = self.zones.iter().filter(|z| z.node == zone.node && z.kind > zone.kind && z.kind <= highest);
+        above.map(|z| z.managed.get()).sum::<u64>().checked_div(ratio).unwrap_or(0)
+    }
+
+    fn recompute_bounds(&self) {
+        // Relaxed: see the field.
+        let fraction = self.rules.fraction.load(Relaxed);
+        for zone in self.zones {
+            self.set_bounds_of(zone, self.tuning.bounds(self.zone_size(zone), fraction));
+        }
+    }
+
+    fn set_bounds_of(&self, zone: &Zone<'a, M>, bounds: Bounds) {
+        let large_cache = Tuning::large_cache(self.rules.cache_slice_pages, bounds.batch);
+        for pageset in zone.pagesets {
+            // Watermarks far above the usual may ask for more than the pagesets were built for.
+            let room = pageset.capacity();
+            let bounds = Bounds { high_min: bounds.high_min.min(room), high_max: bounds.high_max.min(room), ..bounds };
+            let _guard = pageset.lock();
+            pageset.set_bounds(bounds, self.tuning.auto_high, large_cache);
+        }
+    }
+
+    /// Sets a zone's marks and reserves by hand, until the next time they are computed.
+    pub fn set_watermarks(&self, zone: usize, marks: Watermarks, reserve: [u64; ZoneKind::COUNT]) {
+        let zone = &self.zones[zone];
+        zone.set_watermarks(marks);
+        for (word, pages) in zone.reserve.iter().zip(reserve) {
+            word.set(pages);
+        }
+    }
+
+    /// Sets batch and the bounds of high for a zone's pagesets by hand, until the next time they are computed.
+    /// With equal bounds nothing tunes high; that is how auto-tuning is switched off.
+    ///
+    /// # Errors
+    /// An upper bound below the lower one, a batch of 0, or either beyond the pagesets' room.
+    pub fn set_bounds(&self, zone: usize, bounds: Bounds) -> Result<(), MapError> {
+        let zone = &self.zones[zone];
+        let capacity = zone.pagesets.first().map_or(0, |p| p.capacity());
+        let asked = bounds.high_max.max(bounds.batch);
+        if asked > capacity {
+            return Err(MapError::Capacity { asked, capacity });
+        }
+        let by_hand = Tuning {
+            batch: crate::tuning::BatchRule::Fixed(bounds.batch),
+            high: HighRule::Fixed { min: bounds.high_min, max: bounds.high_max },
+            ..self.tuning
+        };
+        by_hand.check().map_err(MapError::Tuning)?;
+        self.set_bounds_of(zone, bounds);
+        Ok(())
+    }
+
+    /// The state of one pageset.
+    #[must_use]
+    pub fn pageset_state(&self, zone: usize, cpu: CpuId) -> PcpState {
+        self.zones[zone].pagesets[cpu.0 as usize].state()
+    }
+
+    /// Gives a pageset a remembered state, as when a saved machine is restored. What it holds, its batch and its
+    /// bounds stay. Values that no pageset can reach are brought down to the largest that it can.
+    pub fn restore_pageset(&self, zone: usize, cpu: CpuId, state: &PcpState) {
+        let pageset = &self.zones[zone].pagesets[cpu.0 as usize];
+        let _guard = pageset.lock();
+        let scale = self.tuning.batch_scale_max;
+        let most = pageset.batch() << scale;
+        pageset.set_state(&PcpState {
+            count: pageset.count(),
+            high: state.high.min(pageset.capacity()),
+            free_count: state.free_count.min(most + Order::PAGEBLOCK.pages() as u32 - 1),
+            alloc_factor: state.alloc_factor.min(scale),
+            free_factor: state.free_factor.min(if self.tuning.scale_cap { scale } else { MAX_FREE_FACTOR }),
+            ..*state
+        });
+    }
+
+    /// Blocks on each list of a pageset. Waits for its lock.
+    #[must_use]
+    pub fn pageset_lists(&self, zone: usize, cpu: CpuId) -> [u32; LISTS] {
+        let zone = &self.zones[zone];
+        let pageset = &zone.pagesets[cpu.0 as usize];
+        let _guard = pageset.lock();
+        core::array::from_fn(|list| pageset.len(zone.arrays, list))
+    }
+
+    /// Says that reclaim works on a zone, or has ended. Specification 4.11.
+    pub fn set_reclaim_active(&self, zone: usize, on: bool) {
+        self.zones[zone].set_reclaim_active(on);
+    }
+
+    /// Says whether an allocation found a zone below its high mark. Specification 4.8.
+    pub fn set_below_high(&self, zone: usize, on: bool) {
+        self.zones[zone].set_below_high(on);
+    }
+}

@@ -1,0 +1,91 @@
+//! One request on its way: which zones it tries, under which marks, through the pageset or past it.
+//!
+//! Specification: `linux-page-allocator.md` 1.7, 2.3, 4.8.
+
+use crate::allocator::Allocator;
+use crate::error::AllocError;
+use crate::fallback::{Mode, Wanted};
+use crate::frame::{CpuId, PageState, Pfn, Tag};
+use crate::machine::Machine;
+use crate::pcp::FromCache;
+use crate::request::Request;
+use crate::tuning::ListRule;
+use crate::word::Held;
+use crate::zone::{Path, Zone};
+
+impl<'a, M: Machine> Allocator<'a, M> {
+    /// Walks the zonelist, first at the low marks, then at the min marks. Specification 1.7, 4.8.
+    #[inline]
+    pub(crate) fn walk(
+        &self,
+        request: &Request,
+        cpu: CpuId,
+        take: impl Fn(&Zone<'a, M>) -> Option<Pfn>,
+    ) -> Result<Pfn, AllocError> {
+        if !request.migratetype.is_ordinary() {
+            return Err(AllocError::Migratetype(request.migratetype));
+        }
+        let node = request.node.unwrap_or_else(|| self.rules.cpus[cpu.0 as usize]);
+        let zones = self.zones.len();
+        let Some(row) = self.zonelists.get(node.0 as usize * zones..(node.0 as usize + 1) * zones) else {
+            return Err(AllocError::Node(node));
+        };
+        let allowed = |zone: &&Zone<'a, M>| {
+            zone.kind <= request.highest
+                && !(request.this_node_only && zone.node != node)
+                && request.zone.is_none_or(|only| zone.index == only)
+        };
+        let list = || row.iter().map(|index| &self.zones[index.get() as usize]).filter(allowed);
+        for low in [true, false] {
+            for zone in list() {
+                if self.may_take(zone, request, low)
+                    && let Some(pfn) = take(zone)
+                {
+                    return Ok(pfn);
+                }
+            }
+        }
+        if list().next().is_none() {
+            return Err(AllocError::Node(node));
+        }
+        Err(AllocError::OutOfMemory { order: request.order, free_pages: list().map(Zone::free).sum() })
+    }
+
+    /// Whether a zone's marks let it serve a request.
+    #[inline]
+    fn may_take(&self, zone: &Zone<'a, M>, request: &Request, low: bool) -> bool {
+        let test = request.mark_test();
+        let marks = zone.watermarks();
+        if self.tuning.below_high && !zone.pressure().below_high {
+            if zone.passes(marks.high, &test) {
+                return true;
+            }
+            zone.set_below_high(true);
+        }
+        !request.watermarks || zone.passes(if low { marks.low } else { marks.min }, &test)
+    }
+
+    /// Takes a block from a zone, through the pageset or past it. Specification 2.3.
+    #[inline]
+    pub(crate) fn take(&self, zone: &Zone<'a, M>, cpu: CpuId, request: &Request, bulk: bool) -> Option<u32> {
+        let (machine, tuning, wanted) = (&self.machine, &self.tuning, request.wanted());
+        if let Some(list) = tuning.lists.list(wanted.order, wanted.migratetype) {
+            match zone.alloc_cached(machine, tuning, cpu, list, wanted, bulk) {
+                FromCache::Page(page) => return Some(page),
+                // Before 5.14 a refill that failed was the zone's answer. Specification 2.3.
+                FromCache::Empty if tuning.lists == ListRule::OrderZero => return None,
+                FromCache::Empty | FromCache::Busy => {}
+            }
+        }
+        self.take_direct(zone, wanted)
+    }
+
+    #[cold]
+    fn take_direct(&self, zone: &Zone<'a, M>, wanted: Wanted) -> Option<u32> {
+        let _guard = zone.lock(&self.machine, Path::DirectAlloc);
+        let page = zone.take(&self.machine, &self.tuning, wanted, &mut Mode::default())?;
+        zone.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
+        crate::word::add(&zone.direct_alloc_pages, wanted.order.pages());
+        Some(page)
+    }
+}
