@@ -8,13 +8,13 @@ use crate::allocator::Allocator;
 use crate::config::{MapError, check_fraction};
 use crate::error::{FreeError, WrongFree};
 use crate::frame::{CpuId, Order, Pfn};
-use crate::machine::Machine;
+use crate::machine::{LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::pcp::LISTS;
 use crate::tuning::sizes::ZoneSize;
 use crate::tuning::{Bounds, HighRule, PcpState, Tuning, Watermarks};
 use crate::word::Held;
-use crate::zone::{Path, Zone, ZoneKind};
+use crate::zone::{Zone, ZoneKind};
 
 /// Kernel default: one page of a higher zone keeps this many of its pages from the requests that could be served
 /// there. By [`ZoneKind`]; 0 keeps none. Specification 1.2.
@@ -52,7 +52,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let Some((zone, page)) = self.locate(pfn) else {
             return Err(FreeError { pfn, order: Order::PAGEBLOCK, reason: WrongFree::NotOurs });
         };
-        let _guard = zone.lock(&self.machine, Path::DirectFree);
+        let _guard = zone.lock(&self.machine, LockPath::Map);
         let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
         zone.change_type(&self.machine, &self.tuning, start, migratetype);
         Ok(())

@@ -6,12 +6,12 @@ use crate::config::{Config, MapError, Metadata, ZoneLayout};
 use crate::error::{AllocError, FreeError, WrongFree};
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::Links;
-use crate::machine::Machine;
+use crate::machine::{LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::node;
 use crate::request::{Block, Request};
 use crate::tuning::Tuning;
-use crate::zone::{Frames, NodeId, Path, Zone};
+use crate::zone::{Frames, NodeId, Zone};
 
 /// A page allocator over caller-provided metadata.
 ///
@@ -87,7 +87,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let allocator = Allocator { machine, zones: metadata.zones, zonelists, tuning: config.tuning, rules };
         for (zone, spec) in allocator.zones.iter().zip(config.zones) {
             for range in spec.ranges {
-                let _guard = zone.lock(&allocator.machine, Path::DirectFree);
+                let _guard = zone.lock(&allocator.machine, LockPath::Map);
                 zone.online(
                     &allocator.machine,
                     &allocator.tuning,
@@ -262,7 +262,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     #[cold]
     fn give_to_buddy(&self, zone: &Zone<'a, M>, page: u32, order: Order) {
-        let _guard = zone.lock(&self.machine, Path::DirectFree);
+        let _guard = zone.lock(&self.machine, LockPath::DirectFree);
         // The type is read under the lock: the pageblock may just have got another.
         zone.free_block(&self.machine, &self.tuning, page, order, zone.frames.block_type(page));
         crate::word::add(&zone.direct_free_pages, order.pages());

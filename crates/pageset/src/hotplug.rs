@@ -4,8 +4,7 @@
 
 use crate::allocator::Allocator;
 use crate::config::{MapError, PageRange};
-use crate::machine::Machine;
-use crate::zone::Path;
+use crate::machine::{LockPath, Machine};
 
 impl<M: Machine> Allocator<'_, M> {
     /// Brings more pages online. Watermarks and bounds are computed again.
@@ -23,7 +22,7 @@ impl<M: Machine> Allocator<'_, M> {
             return Err(MapError::OutsideSpan { start: range.start });
         }
         {
-            let _guard = zone.lock(&self.machine, Path::DirectFree);
+            let _guard = zone.lock(&self.machine, LockPath::Map);
             if let Some(known) = zone.first_known(page, range.pages) {
                 return Err(MapError::Overlap { start: range.start, other: zone.frames.pfn(known) });
             }

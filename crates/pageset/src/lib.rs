@@ -60,6 +60,8 @@
 //! | [`config`], `node` | the memory map and its metadata; zonelists |
 //! | [`error`], [`request`] | what callers ask for, and what they get |
 //! | [`allocator`] | what callers call: alloc and free |
+//! | [`owner`] | who the pages belong to: what slow paths ask of it |
+//! | [`compact`] | free blocks made by moving pages |
 //! | `walk` | one request on its way through zones and marks |
 //! | `drains`, `hotplug`, `admin` | pagesets emptied by request and by time; memory that comes; what is set by hand |
 //! | [`stats`], [`audit`] | counters, the zoneinfo view; the books checked |
@@ -74,6 +76,7 @@ pub mod allocator;
 pub mod audit;
 mod buddy;
 mod chunks;
+pub mod compact;
 pub mod config;
 mod drains;
 pub mod error;
@@ -86,6 +89,7 @@ pub mod migrate;
 mod node;
 #[cfg(feature = "alloc")]
 pub mod owned;
+pub mod owner;
 pub mod pcp;
 pub mod request;
 pub mod stats;
@@ -98,8 +102,9 @@ pub use allocator::Allocator;
 pub use config::{Config, MapError, Metadata, MetadataSize, PageRange, ZoneSpec};
 pub use error::{AllocError, FreeError, WrongFree};
 pub use frame::{CpuId, Order, PageState, Pfn};
-pub use machine::{Line, Machine, RawLock, SpinLock};
+pub use machine::{Line, LockPath, Machine, RawLock, SpinLock};
 pub use migrate::MigrateType;
+pub use owner::{Immovable, MoveError, Owner};
 pub use request::{Block, Request};
 pub use tuning::Tuning;
 pub use zone::{NodeId, Zone, ZoneKind};

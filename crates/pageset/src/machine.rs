@@ -1,5 +1,5 @@
-//! The one trait through which the machine comes in: which CPU this is, the lock, and what a touch of shared
-//! memory costs.
+//! The one trait through which the machine comes in: which CPU this is, the lock, what a touch of shared memory
+//! costs, and how to wait.
 
 use core::fmt;
 use core::hint;
@@ -23,6 +23,40 @@ pub trait Machine {
     fn touch(&self, line: Line) {
         let _ = line;
     }
+
+    /// Called just before a zone's lock is taken. Does nothing in the real worlds; a simulator accounts the waiting
+    /// to the path.
+    #[inline(always)]
+    fn locking(&self, zone: usize, path: LockPath) {
+        let _ = (zone, path);
+    }
+
+    /// Called in each round of a wait for something that is no lock, with a lock held: the other side needs none.
+    /// A scheduler of interleavings lets another thread run, a simulator lets time pass.
+    #[inline(always)]
+    fn relax(&self) {
+        hint::spin_loop();
+    }
+}
+
+/// Which way a zone's lock is come to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum LockPath {
+    /// To fill a pageset.
+    Refill,
+    /// To empty one.
+    Drain,
+    /// For a block taken past the pagesets.
+    DirectAlloc,
+    /// For a block given back past them.
+    DirectFree,
+    /// For changes of the map and of pageblocks' types, and for compaction.
+    Map,
+}
+
+impl LockPath {
+    /// How many ways there are.
+    pub const COUNT: usize = 5;
 }
 
 /// A piece of memory that several CPUs write, about one cache line each.

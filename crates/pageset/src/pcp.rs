@@ -9,11 +9,11 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use crate::chunks::{self, Pool, Stack};
 use crate::fallback::{Mode, Wanted};
 use crate::frame::{CpuId, Order, PageState, Tag};
-use crate::machine::{Guard, Line, Machine, RawLock, SpinLock};
+use crate::machine::{Guard, Line, LockPath, Machine, RawLock, SpinLock};
 use crate::migrate::MigrateType;
 use crate::tuning::{Bounds, BulkFree, ListRule, PcpState, Tuning};
 use crate::word::{self, Held};
-use crate::zone::{MarkTest, Path, Zone};
+use crate::zone::{MarkTest, Zone};
 
 /// Lists of a pageset: three types for each of orders 0 to 3, two for huge pages. Specification 2.1.
 pub const LISTS: usize = 14;
@@ -292,7 +292,7 @@ impl<M: Machine> Zone<'_, M> {
         let mut mode = Mode::default();
         // Lock order: pageset, then zone.
         let taken = {
-            let _zone = self.lock(machine, Path::Refill);
+            let _zone = self.lock(machine, LockPath::Refill);
             pcp.lists[list].fill(self.arrays, &pcp.pool, blocks, || {
                 let page = self.take(machine, tuning, wanted, &mut mode)?;
                 let kind = self.remembered_type(tuning, page, wanted.migratetype);
@@ -381,7 +381,7 @@ impl<M: Machine> Zone<'_, M> {
             return;
         }
         // Lock order: pageset, then zone.
-        let _zone = self.lock(machine, Path::Drain);
+        let _zone = self.lock(machine, LockPath::Drain);
         let drained = match tuning.bulk_free {
             // Which blocks go, and in which order, is the same whether they were picked before or under the lock.
             BulkFree::PickLocked | BulkFree::TwoPass => self.drain_round_robin(machine, tuning, pcp, wanted),
@@ -468,7 +468,8 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Takes the zone lock and counts the hold.
-    pub(crate) fn lock(&self, machine: &M, path: Path) -> Guard<'_, M::Lock> {
+    pub(crate) fn lock(&self, machine: &M, path: LockPath) -> Guard<'_, M::Lock> {
+        machine.locking(self.index, path);
         let guard = Guard::lock(&self.lock);
         machine.touch(Line::Zone { zone: self.index });
         word::add(&self.holds[path as usize], 1);

@@ -5,11 +5,11 @@ use core::ops::AddAssign;
 
 use crate::allocator::Allocator;
 use crate::frame::{CpuId, Order};
-use crate::machine::Machine;
+use crate::machine::{LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::tuning::Watermarks;
 use crate::word::Held;
-use crate::zone::{NodeId, Path, ZoneKind};
+use crate::zone::{NodeId, ZoneKind};
 
 /// What went through one pageset. Names of `/proc/vmstat` where it has one; all but the two counts are pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -69,8 +69,10 @@ pub struct ZoneStats {
     pub lock_drain: u64,
     /// Holds of the zone lock for blocks taken past the pagesets.
     pub lock_direct_alloc: u64,
-    /// Holds of the zone lock for blocks given back past them, and for changes of the map.
+    /// Holds of the zone lock for blocks given back past them.
     pub lock_direct_free: u64,
+    /// Holds of the zone lock for changes of the map and of pageblocks' types, and for compaction.
+    pub lock_map: u64,
     /// Pageblocks brought over from another migratetype.
     pub claims: u64,
     /// Blocks taken from another migratetype's pageblock.
@@ -93,7 +95,7 @@ impl ZoneStats {
     /// All holds of the zone lock.
     #[must_use]
     pub const fn lock_acquisitions(&self) -> u64 {
-        self.lock_refill + self.lock_drain + self.lock_direct_alloc + self.lock_direct_free
+        self.lock_refill + self.lock_drain + self.lock_direct_alloc + self.lock_direct_free + self.lock_map
     }
 }
 
@@ -131,10 +133,11 @@ impl<M: Machine> Allocator<'_, M> {
             pagesets,
             direct_alloc_pages: zone.direct_alloc_pages.get(),
             direct_free_pages: zone.direct_free_pages.get(),
-            lock_refill: zone.holds[Path::Refill as usize].get(),
-            lock_drain: zone.holds[Path::Drain as usize].get(),
-            lock_direct_alloc: zone.holds[Path::DirectAlloc as usize].get(),
-            lock_direct_free: zone.holds[Path::DirectFree as usize].get(),
+            lock_refill: zone.holds[LockPath::Refill as usize].get(),
+            lock_drain: zone.holds[LockPath::Drain as usize].get(),
+            lock_direct_alloc: zone.holds[LockPath::DirectAlloc as usize].get(),
+            lock_direct_free: zone.holds[LockPath::DirectFree as usize].get(),
+            lock_map: zone.holds[LockPath::Map as usize].get(),
             claims: zone.claims.get(),
             steals: zone.steals.get(),
         }

@@ -6,12 +6,12 @@ use crate::allocator::Allocator;
 use crate::error::AllocError;
 use crate::fallback::{Mode, Wanted};
 use crate::frame::{CpuId, PageState, Pfn, Tag};
-use crate::machine::Machine;
+use crate::machine::{LockPath, Machine};
 use crate::pcp::FromCache;
 use crate::request::Request;
 use crate::tuning::ListRule;
 use crate::word::Held;
-use crate::zone::{Path, Zone};
+use crate::zone::Zone;
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Walks the zonelist, first at the low marks, then at the min marks. Specification 1.7, 4.8.
@@ -82,7 +82,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     #[cold]
     fn take_direct(&self, zone: &Zone<'a, M>, wanted: Wanted) -> Option<u32> {
-        let _guard = zone.lock(&self.machine, Path::DirectAlloc);
+        let _guard = zone.lock(&self.machine, LockPath::DirectAlloc);
         let page = zone.take(&self.machine, &self.tuning, wanted, &mut Mode::default())?;
         zone.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
         crate::word::add(&zone.direct_alloc_pages, wanted.order.pages());

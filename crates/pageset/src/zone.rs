@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::{Links, List};
-use crate::machine::Machine;
+use crate::machine::{LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::pcp::Pageset;
 use crate::tuning::{Pressure, Watermarks};
@@ -58,15 +58,6 @@ impl fmt::Display for ZoneKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
-}
-
-/// Which way the zone lock was come to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Path {
-    Refill,
-    Drain,
-    DirectAlloc,
-    DirectFree,
 }
 
 /// In a pageblock's byte: some of its pages have been brought online.
@@ -228,8 +219,8 @@ pub struct Zone<'a, M: Machine> {
     pub(crate) marks: [AtomicU64; 3],
     /// Pages kept from requests that could be served from the zone of that kind.
     pub(crate) reserve: [AtomicU64; ZoneKind::COUNT],
-    /// Lock holds by [`Path`]; under the lock.
-    pub(crate) holds: [AtomicU64; 4],
+    /// Lock holds by [`LockPath`]; under the lock.
+    pub(crate) holds: [AtomicU64; LockPath::COUNT],
     /// Pages that passed the pagesets by; under the lock.
     pub(crate) direct_alloc_pages: AtomicU64,
     pub(crate) direct_free_pages: AtomicU64,

@@ -535,7 +535,7 @@ impl<'w> Model<'w> {
         let cpus = 0..self.map.cpus().len() as u32;
         Picture {
             // To look whether memory is online takes the lock, and that counts.
-            zones: zones.clone().map(|z| ZoneStats { lock_direct_free: 0, ..self.world.zone_stats(z) }).collect(),
+            zones: zones.clone().map(|z| ZoneStats { lock_map: 0, ..self.world.zone_stats(z) }).collect(),
             pagesets: zones
                 .clone()
                 .flat_map(|zone| cpus.clone().map(move |cpu| (zone, CpuId(cpu))))
