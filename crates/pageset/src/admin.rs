@@ -79,6 +79,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let reserve = rule.reserve_kib(lowmem, populated as u64);
         for zone in self.zones {
             let movable = zone.kind == ZoneKind::Movable;
+            let _guard = zone.lock(&self.machine, LockPath::Map);
             zone.set_watermarks(rule.marks(reserve, zone.managed.get(), lowmem, movable));
             for highest in ZoneKind::ALL {
                 zone.reserve[highest.index()].set(self.lowmem_reserve(zone, highest));
@@ -116,6 +117,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Sets a zone's marks and reserves by hand, until the next time they are computed.
     pub fn set_watermarks(&self, zone: usize, marks: Watermarks, reserve: [u64; ZoneKind::COUNT]) {
         let zone = &self.zones[zone];
+        let _guard = zone.lock(&self.machine, LockPath::Map);
         zone.set_watermarks(marks);
         for (word, pages) in zone.reserve.iter().zip(reserve) {
             word.set(pages);

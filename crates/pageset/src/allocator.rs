@@ -11,7 +11,7 @@ use crate::migrate::MigrateType;
 use crate::node;
 use crate::request::{Block, Request};
 use crate::tuning::Tuning;
-use crate::zone::{Frames, NodeId, Zone};
+use crate::zone::{Frames, NodeId, Zone, ZoneKind};
 
 /// A page allocator over caller-provided metadata.
 ///
@@ -23,6 +23,8 @@ pub struct Allocator<'a, M: Machine> {
     pub(crate) zones: &'a [Zone<'a, M>],
     /// A row of zone indices for each node.
     pub(crate) zonelists: &'a [AtomicU32],
+    /// A row for each CPU: by [`ZoneKind`] the first zone that a request for at most that kind tries.
+    pub(crate) first_zones: &'a [AtomicU32],
     pub(crate) tuning: Tuning,
     pub(crate) rules: Rules<'a>,
 }
@@ -59,6 +61,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let (mut tags, mut words, mut pagesets) = (metadata.tags, metadata.words, metadata.pagesets);
         let zonelists = cut(&mut words, config.nodes() * config.zones.len());
         node::build(config, zonelists);
+        let first_zones = cut(&mut words, config.cpus.len() * ZoneKind::COUNT);
+        node::build_firsts(config, zonelists, first_zones);
         for (index, (zone, spec)) in metadata.zones.iter_mut().zip(config.zones).enumerate() {
             let ZoneLayout { base, tags: pages, types, links, capacity, array } = config.layout(spec)?;
             zone.index = index;
@@ -84,7 +88,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             cache_slice_pages: config.cache_slice_pages,
             fraction: AtomicU32::new(config.high_fraction),
         };
-        let allocator = Allocator { machine, zones: metadata.zones, zonelists, tuning: config.tuning, rules };
+        let allocator =
+            Allocator { machine, zones: metadata.zones, zonelists, first_zones, tuning: config.tuning, rules };
         for (zone, spec) in allocator.zones.iter().zip(config.zones) {
             for range in spec.ranges {
                 let _guard = zone.lock(&allocator.machine, LockPath::Map);
@@ -131,6 +136,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline]
     pub fn alloc(&self, request: &Request) -> Result<Pfn, AllocError> {
         let cpu = self.machine.cpu();
+        if let Some(pfn) = self.take_first(request, cpu) {
+            return Ok(pfn);
+        }
         self.walk(request, cpu, |zone| self.take(zone, cpu, request, false).map(|page| zone.frames.pfn(page)))
     }
 
@@ -167,7 +175,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// apart: that would take an atomic exchange on each free.
     #[inline]
     pub fn free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.prepare_free(pfn, order)?;
+        let (zone, page) = self.allocated(pfn, order)?;
         self.commit_free(zone, page, order, true);
         Ok(())
     }
@@ -231,7 +239,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return Err(FreeError { pfn, order, reason: WrongFree::NotOurs });
         };
         let tag = zone.frames.tag(page);
-        if !pfn.is_aligned(order) || !tag.is(PageState::Allocated, order) {
+        // Blocks are aligned, so an order that does not fit the page is no block's there.
+        if !tag.is(PageState::Allocated, order) {
             return Err(FreeError { pfn, order, reason: why_wrong(zone, pfn, page, order) });
         }
         Ok((zone, page))
@@ -253,7 +262,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             && let Some(list) = tuning.lists.list(order, migratetype)
         {
             zone.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
-            if zone.free_cached(machine, tuning, machine.cpu(), list, page, drain) {
+            if zone.free_cached(machine, tuning, machine.cpu(), list, page, order, drain) {
                 return;
             }
         }

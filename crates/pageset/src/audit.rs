@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::migrate::MigrateType;
 use crate::pcp::{LISTS, order_of};
 use crate::word::Held;
-use crate::zone::Zone;
+use crate::zone::{MarkTest, Zone, ZoneKind};
 
 /// Where a zone's pages are. `free + cached + in_use = managed`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -81,6 +81,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         let books = self.blocks()?;
         self.equal("pages on free lists against pages tagged free", books.free, free)?;
         self.equal("pages in pagesets against pages tagged cached", books.cached, cached)?;
+        self.plenty()?;
         self.equal("free + cached + in use = managed", self.zone.managed.get(), free + cached + books.in_use)?;
         Ok(books)
     }
@@ -96,6 +97,19 @@ impl<M: Machine> Audit<'_, '_, M> {
             return self.error(Some(page), "the tag of a listed block", expected.into(), tag.byte().into());
         }
         self.zone.frames.set_tag(page, Tag::from_byte(tag.byte() | 0xf).with_state(SEEN));
+        Ok(())
+    }
+
+    /// A zone that is said to have plenty passes the test that this stands for, whatever is asked.
+    fn plenty(&self) -> Result<(), Inconsistency> {
+        for order in Order::all().filter(|_| self.zone.has_plenty()) {
+            let request = MarkTest { order, ..MarkTest::SINGLE };
+            for highest in ZoneKind::ALL {
+                if !self.zone.passes(self.zone.watermarks().high, &MarkTest { highest, ..request }) {
+                    return self.error(None, "plenty, but not for a request of order", 0, order.get().into());
+                }
+            }
+        }
         Ok(())
     }
 

@@ -282,7 +282,7 @@ impl Config<'_> {
         let mut size = MetadataSize {
             pagesets: self.zones.len() * self.cpus.len(),
             zones: self.zones.len(),
-            words: self.nodes() * self.zones.len(),
+            words: self.nodes() * self.zones.len() + self.cpus.len() * ZoneKind::COUNT,
             ..MetadataSize::default()
         };
         for zone in self.zones {

@@ -105,7 +105,7 @@ impl<M: Machine> Allocator<'_, M> {
     pub fn pageset_stats(&self, zone: usize, cpu: CpuId) -> PagesetStats {
         let pageset = &self.zones[zone].pagesets[cpu.0 as usize];
         PagesetStats {
-            pgalloc: pageset.alloc_pages.get(),
+            pgalloc: pageset.alloc_pages(),
             pgfree: pageset.free_pages.get(),
             refills: pageset.refills.get(),
             refill_pages: pageset.refill_pages.get(),

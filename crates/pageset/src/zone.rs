@@ -159,7 +159,7 @@ impl Frames<'_> {
     /// The type of the pageblock that a page lies in.
     #[inline]
     pub(crate) fn block_type(&self, page: u32) -> MigrateType {
-        MigrateType::ALL[((self.pageblock(page).get() & TYPE) ^ 1) as usize]
+        MigrateType::from_number((self.pageblock(page).get() & TYPE) ^ 1)
     }
 
     pub(crate) fn set_block_type(&self, page: u32, migratetype: MigrateType) {
@@ -194,6 +194,8 @@ impl Frames<'_> {
 /// Bits of a zone's flags. Specification 1.1.
 const RECLAIM_ACTIVE: u8 = 1;
 const BELOW_HIGH: u8 = 2;
+/// See [`Zone::has_plenty`].
+const PLENTY: u8 = 4;
 
 /// A zone: what one lock protects.
 #[derive(Debug)]
@@ -287,6 +289,25 @@ impl<M: Machine> Zone<'_, M> {
 
     pub(crate) fn set_reclaim_active(&self, on: bool) {
         self.set_flag(RECLAIM_ACTIVE, on);
+    }
+
+    /// Whether every request for any order passes the watermark test at the high mark, as of the last hold of the zone
+    /// lock: one look instead of the test.
+    #[inline]
+    pub(crate) fn has_plenty(&self) -> bool {
+        // Relaxed: the free pages that the test would read are as old.
+        self.flags.load(Relaxed) & PLENTY != 0
+    }
+
+    /// Notes whether the zone has plenty; with the lock held, as it is given back.
+    pub(crate) fn note_plenty(&self) {
+        let most_kept = self.reserve.iter().map(Held::get).max().unwrap_or(0);
+        let largest = &self.areas[Order::MAX.index()][..MigrateType::PCP_COUNT];
+        let usable = self.free().saturating_sub(self.free_cma.get() + Order::MAX.pages() - 1);
+        let plenty = usable > self.marks[2].get() + most_kept && largest.iter().any(|list| list.len() > 0);
+        if plenty != self.has_plenty() {
+            self.set_flag(PLENTY, plenty);
+        }
     }
 
     fn set_flag(&self, flag: u8, on: bool) {

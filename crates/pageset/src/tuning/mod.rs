@@ -11,7 +11,7 @@ use core::fmt;
 
 pub use presets::{PRESETS, Preset};
 pub use sizes::{Bounds, Watermarks};
-pub use state::{Decay, PcpState, Pressure};
+pub use state::{Decay, PcpState, Pressure, State};
 
 /// How large a batch is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
