@@ -63,7 +63,8 @@
 //! | [`owner`] | who the pages belong to: what slow paths ask of it |
 //! | [`compact`] | free blocks made by moving pages |
 //! | `walk` | one request on its way through zones and marks |
-//! | `drains`, `hotplug`, `admin` | pagesets emptied by request and by time; memory that comes; what is set by hand |
+//! | `drains`, `cpus` | pagesets emptied by request and by time; CPUs that come and go |
+//! | `hotplug`, `admin` | memory that comes; what is set by hand |
 //! | [`stats`], [`audit`] | counters, the zoneinfo view; the books checked |
 //! | `owned` | metadata from a heap, with the feature `alloc` |
 //!
@@ -78,6 +79,7 @@ mod buddy;
 mod chunks;
 pub mod compact;
 pub mod config;
+mod cpus;
 mod drains;
 pub mod error;
 mod fallback;
@@ -100,7 +102,7 @@ pub mod zone;
 
 pub use allocator::Allocator;
 pub use config::{Config, MapError, Metadata, MetadataSize, PageRange, ZoneSpec};
-pub use error::{AllocError, FreeError, WrongFree};
+pub use error::{AllocError, FreeError, HotplugError, WrongFree};
 pub use frame::{CpuId, Order, PageState, Pfn};
 pub use machine::{Line, LockPath, Machine, RawLock, SpinLock};
 pub use migrate::MigrateType;

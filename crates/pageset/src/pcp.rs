@@ -349,7 +349,8 @@ impl<'a, M: Machine> Zone<'a, M> {
         }
         let due = tuning.commit(&mut &*pcp, order, self.pressure());
         word::add(&pcp.free_pages, order.pages());
-        if due == 0 || !drain {
+        // A pageset that may keep nothing is drained even for those who drain nothing else.
+        if due == 0 || !drain && pcp.high_max.get() > 0 {
             return true;
         }
         // Chunked: what is left is given up when another holds the pageset meanwhile, or this is another CPU by now.
@@ -461,11 +462,11 @@ impl<'a, M: Machine> Zone<'a, M> {
         decay.more
     }
 
-    /// Empties one pageset.
-    pub(crate) fn drain_cpu(&self, machine: &M, tuning: &Tuning, cpu: CpuId) {
+    /// Empties one pageset. Unless `force` says so, one that looks empty without its lock is taken for that: a page that
+    /// comes in meanwhile stays.
+    pub(crate) fn drain_cpu(&self, machine: &M, tuning: &Tuning, cpu: CpuId, force: bool) {
         let pcp = self.pageset(machine, cpu);
-        // Unlocked look: a page that comes in meanwhile stays.
-        if pcp.count() == 0 {
+        if !force && pcp.count() == 0 {
             return;
         }
         // A lock hold is bounded. Specification 8.1.

@@ -206,6 +206,8 @@ pub struct Zone<'a, M: Machine> {
     pub(crate) frames: Frames<'a>,
     /// One a possible CPU.
     pub(crate) pagesets: &'a [Pageset<M::Lock>],
+    /// How often they are disabled; changed under [`crate::Allocator::changes`].
+    pub(crate) disabled: AtomicU32,
     /// The arrays of all pagesets' lists.
     pub(crate) arrays: &'a [AtomicU32],
     pub(crate) lock: M::Lock,
@@ -241,6 +243,7 @@ impl<M: Machine> Zone<'_, M> {
             kind: ZoneKind::Normal,
             frames: Frames { base: Pfn(0), first: 0, end: 0, tags: &[], types: &[], links: Links(&[]) },
             pagesets: &[],
+            disabled: AtomicU32::new(0),
             arrays: &[],
             lock: M::Lock::default(),
             areas: Default::default(),
