@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::allocator::Allocator;
 use crate::error::HotplugError;
+use crate::frame::CpuId;
 use crate::machine::Machine;
 use crate::word::Held;
 use crate::zone::Zone;
@@ -29,15 +30,21 @@ impl Drop for Draining<'_> {
 }
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// The caller's CPU, all zones: a second has passed. True when another tick has more to do. Specification 8.2.
+    /// The caller's CPU, all zones: a second has passed. High decays, and pages of other nodes' zones go back that have
+    /// lain idle for [`crate::tuning::expiry::TICKS`] ticks. True when another tick has more to do. Specification 8.2.
     pub fn tick(&self) -> bool {
         let cpu = self.machine.cpu();
-        self.zones.iter().fold(false, |more, zone| zone.tick(&self.machine, &self.tuning, cpu) | more)
+        self.zones.iter().fold(false, |more, zone| self.tick_on(zone, cpu) | more)
     }
 
     /// As [`Self::tick`], for one zone by its number.
     pub fn tick_zone(&self, zone: usize) -> bool {
-        self.zones[zone].tick(&self.machine, &self.tuning, self.machine.cpu())
+        self.tick_on(&self.zones[zone], self.machine.cpu())
+    }
+
+    fn tick_on(&self, zone: &Zone<'a, M>, cpu: CpuId) -> bool {
+        let remote = self.rules.cpus[cpu.0 as usize] != zone.node;
+        zone.tick(&self.machine, &self.tuning, cpu, remote)
     }
 
     /// Empties the caller's pagesets of all zones.
