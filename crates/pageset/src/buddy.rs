@@ -81,7 +81,7 @@ impl<M: Machine> Zone<'_, M> {
         }
     }
 
-    /// Frees one block, merging it with its buddies. Its first page must not be on a list; `migratetype` is the
+    /// Frees one block, merging it with its buddies unless that is put off. Its first page must not be on a list; `migratetype` is the
     /// list that it goes to. Specification 1.5 "Free one block".
     pub(crate) fn free_block(&self, machine: &M, tuning: &Tuning, page: u32, order: Order, migratetype: MigrateType) {
         if order > Order::PAGEBLOCK && tuning.type_at_drain {
@@ -89,6 +89,9 @@ impl<M: Machine> Zone<'_, M> {
             for piece in [page, page + half] {
                 self.merge(machine, tuning, piece, Order::PAGEBLOCK, self.frames.block_type(piece), None);
             }
+        } else if self.can_skip(tuning, order) {
+            self.add(machine, page, order, migratetype, End::Head);
+            self.count_skips(order.pages());
         } else {
             self.merge(machine, tuning, page, order, migratetype, None);
         }
