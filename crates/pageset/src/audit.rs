@@ -91,6 +91,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         self.unmark();
         let (free, cached) = walked?;
         let books = self.blocks()?;
+        self.equal("refills on their way", 0, self.zone.in_flight.refills().into())?;
         self.equal("pages on free lists against pages tagged free", books.free, free)?;
         self.equal("pages in pagesets against pages tagged cached", books.cached, cached)?;
         self.plenty()?;
@@ -242,7 +243,8 @@ impl<M: Machine> Audit<'_, '_, M> {
             || self.zone.frames.block_type(page) != self.zone.frames.block_type(buddy);
         // A claim retypes one of two pageblocks; its free half then waits for the next free to merge. Before 6.10 a
         // block may be on another list than its pageblock's.
-        let may_wait = order >= Order::PAGEBLOCK && (differ || !self.merge_by_type);
+        let skipped = order == Order::ZERO && self.zone.has_skipped();
+        let may_wait = skipped || order >= Order::PAGEBLOCK && (differ || !self.merge_by_type);
         if may_wait { Ok(()) } else { self.error(Some(page), "free buddies are unmerged", 0, order.get().into()) }
     }
 }

@@ -51,10 +51,12 @@
 //! | `word` | how shared words are read and written |
 //! | [`migrate`], [`frame`] | migratetypes; page frame numbers, orders, tags |
 //! | `list` | lists threaded through the pages' links |
+//! | `flight` | refills on their way, and how others wait for them |
 //! | `chunks` | the arrays of pagesets' lists |
 //! | [`tuning`] | every rule as data; how many pages move: numbers in, numbers out |
 //! | [`zone`] | a zone's metadata, watermarks and lock |
 //! | `buddy` | free lists, split, merge |
+//! | `skip` | merging put off until high orders are needed |
 //! | `fallback` | claiming and stealing other types' pageblocks |
 //! | [`pcp`] | pagesets: alloc, free, refill, drain |
 //! | [`config`], `node` | the memory map and its metadata; zonelists |
@@ -68,7 +70,7 @@
 //! | [`stats`], [`audit`] | counters, the zoneinfo view; the books checked |
 //! | `owned` | metadata from a heap, with the feature `alloc` |
 //!
-//! One exception: a zone holds its pagesets, so `zone` names a type of `pcp`.
+//! Two exceptions: a zone holds its pagesets and its deferral, so `zone` names types of `pcp` and `compact`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -83,6 +85,7 @@ mod cpus;
 mod drains;
 pub mod error;
 mod fallback;
+mod flight;
 pub mod frame;
 mod hotplug;
 mod list;
@@ -94,6 +97,7 @@ pub mod owned;
 pub mod owner;
 pub mod pcp;
 pub mod request;
+mod skip;
 pub mod stats;
 pub mod tuning;
 mod walk;

@@ -77,6 +77,8 @@ pub struct ZoneStats {
     pub claims: u64,
     /// Blocks taken from another migratetype's pageblock.
     pub steals: u64,
+    /// Pages freed without merging.
+    pub merge_skips: u64,
 }
 
 impl ZoneStats {
@@ -140,6 +142,7 @@ impl<M: Machine> Allocator<'_, M> {
             lock_map: zone.holds[LockPath::Map as usize].get(),
             claims: zone.claims.get(),
             steals: zone.steals.get(),
+            merge_skips: zone.skips.get(),
         }
     }
 

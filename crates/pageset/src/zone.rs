@@ -5,6 +5,8 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use crate::compact::defer::Deferral;
+use crate::flight::InFlight;
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::{Links, List};
 use crate::machine::{LockPath, Machine};
@@ -231,6 +233,13 @@ pub struct Zone<'a, M: Machine> {
     /// Blocks got from other types' pageblocks: claimed, stolen; under the lock.
     pub(crate) claims: AtomicU64,
     pub(crate) steals: AtomicU64,
+    /// When compaction of the zone is tried again.
+    pub(crate) deferral: Deferral,
+    /// Refills that take whole clusters.
+    pub(crate) in_flight: InFlight,
+    /// Pages freed without merging, and how many of them have merged since or are in use again; under the lock.
+    pub(crate) skips: AtomicU64,
+    pub(crate) skips_merged: AtomicU64,
 }
 
 impl<M: Machine> Zone<'_, M> {
@@ -259,6 +268,10 @@ impl<M: Machine> Zone<'_, M> {
             direct_free_pages: AtomicU64::new(0),
             claims: AtomicU64::new(0),
             steals: AtomicU64::new(0),
+            deferral: Deferral::default(),
+            in_flight: InFlight::default(),
+            skips: AtomicU64::new(0),
+            skips_merged: AtomicU64::new(0),
         }
     }
 }
