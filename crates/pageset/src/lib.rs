@@ -50,6 +50,7 @@
 //! | [`machine`] | the trait through which CPU numbers, locks and memory costs come in |
 //! | `word` | how shared words are read and written |
 //! | [`migrate`], [`frame`] | migratetypes; page frame numbers, orders, tags |
+//! | `pageblock` | the byte of a pageblock: its type, and compaction's skip bit |
 //! | `list` | lists threaded through the pages' links |
 //! | `flight` | refills on their way, and how others wait for them |
 //! | `chunks` | the arrays of pagesets' lists |
@@ -95,6 +96,7 @@ mod node;
 #[cfg(feature = "alloc")]
 pub mod owned;
 pub mod owner;
+mod pageblock;
 pub mod pcp;
 pub mod request;
 mod skip;
