@@ -20,7 +20,7 @@ use std::sync::Once;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use decode::RECORD;
-use ops::{Map, Op, Scenario, Wrong};
+use ops::{CMA, Map, Op, Scenario, Wrong};
 use pageset::tuning::{PRESETS, Preset};
 use pageset::{MigrateType, ZoneKind};
 use proptest::prelude::*;
@@ -47,6 +47,10 @@ impl Search {
         }
     }
 }
+
+/// Shorter sequences that are tried once one has failed. A sequence of 1000 operations is down to its shortest after a
+/// few thousand; a guess with room.
+const SHRINKS: u32 = 20_000;
 
 /// Prints as the settings that repeat it.
 impl fmt::Display for Search {
@@ -82,6 +86,7 @@ fn check(test: &str, preset: &'static str, search: Search, property: impl Fn(&Sc
         cases: search.cases,
         rng_seed: RngSeed::Fixed(search.seed),
         failure_persistence: None,
+        max_shrink_iters: SHRINKS,
         ..Config::default()
     };
     // Shrinking fails hundreds of times; only the last counts, and that is reported.
@@ -230,6 +235,35 @@ fn a_cached_page_of_a_pageblock_that_becomes_cma() {
             Op::BlockType { pageblock: 47104, migratetype: MigrateType::Cma },
             Op::RunOn(0),
             Op::BlockType { pageblock: 9035, migratetype: MigrateType::Cma },
+        ],
+    );
+}
+
+/// A block of the largest order in use while one of its pageblocks becomes CMA, before 6.10.
+#[test]
+fn a_largest_block_of_which_half_becomes_cma() {
+    replay(
+        "linux-6.7",
+        Map::OneZone,
+        &[
+            Op::Alloc {
+                order: 10,
+                migratetype: MigrateType::Movable,
+                highest: ZoneKind::Movable,
+                rights: 0,
+                times: 50,
+            },
+            Op::Exhaust { order: 3, migratetype: MigrateType::Movable },
+            Op::Online(0),
+            Op::BlockType { pageblock: 40329, migratetype: MigrateType::Cma },
+            Op::Free { from: 9042, times: 50, undrained: false },
+            Op::Alloc {
+                order: 0,
+                migratetype: MigrateType::Unmovable,
+                highest: ZoneKind::Movable,
+                rights: CMA,
+                times: 1,
+            },
         ],
     );
 }
