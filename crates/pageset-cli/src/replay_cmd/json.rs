@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::check::Checked;
 use super::measure::{Amounts, Report, Row, differs_pct};
-use super::settings::described;
+use crate::rules::described;
 
 /// The schema's name and version.
 const SCHEMA: &str = "pageset.replay/1";

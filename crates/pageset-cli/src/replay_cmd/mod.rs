@@ -2,7 +2,6 @@
 //!
 //! | module | what it does |
 //! | --- | --- |
-//! | `settings`, `rules` | which sets of rules: `--set`, `--rules`, `--list-rules` |
 //! | `progress` | the bar on a terminal, and Ctrl-C |
 //! | `warnings` | what weakens a result |
 //! | `measure` | replays a recording under each set |
@@ -13,8 +12,6 @@ mod check;
 mod json;
 mod measure;
 mod progress;
-mod rules;
-mod settings;
 mod table;
 mod warnings;
 
@@ -28,9 +25,9 @@ use self::check::Checked;
 use self::json::Document;
 use self::measure::{How, Report};
 use self::progress::{Interrupt, Progress};
-use self::rules::Chosen;
 use crate::error::{Exit, Failure};
 use crate::output::Output;
+use crate::rules::{self, Chosen};
 
 /// Replay a recording under any rules, and compare with what the kernel did
 ///

@@ -1,9 +1,18 @@
-//! Which sets of rules a recording is replayed under.
+//! Sets of rules by what the user calls them: presets by name, the recorded kernel's, changes to them.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `settings` | `--set key=value`: the keys, their values, and rules as such text |
+//!
+//! What is here reads `--rules`, and makes the table of `--list-rules`.
+
+mod settings;
 
 use pageset::tuning::{PRESETS, Preset, Tuning};
 use pageset_trace::replay::RuleSet;
 
-use super::settings::{Settings, described};
+use self::settings::Settings;
+pub(crate) use self::settings::described;
 use crate::columns::{numbers, trimmed};
 use crate::error::{Exit, Failure};
 
@@ -13,7 +22,7 @@ const ALL: &str = "all";
 
 /// What was asked for with `--rules` and `--set`.
 #[derive(Debug)]
-pub(super) struct Chosen {
+pub(crate) struct Chosen {
     rules: Vec<Named>,
     settings: Settings,
 }
@@ -29,7 +38,7 @@ impl Chosen {
     ///
     /// # Errors
     /// Usage, with what is allowed.
-    pub(super) fn parse(names: &[String], settings: &[String]) -> Result<Chosen, Failure> {
+    pub(crate) fn parse(names: &[String], settings: &[String]) -> Result<Chosen, Failure> {
         let mut rules = Vec::new();
         for name in names {
             match name.as_str() {
@@ -55,7 +64,7 @@ impl Chosen {
     ///
     /// # Errors
     /// Changes that the kernel's rules cannot have: usage.
-    pub(super) fn for_kernel(&self, kernel: &RuleSet) -> Result<Vec<RuleSet>, Failure> {
+    pub(crate) fn for_kernel(&self, kernel: &RuleSet) -> Result<Vec<RuleSet>, Failure> {
         let mut sets: Vec<RuleSet> = Vec::new();
         for named in &self.rules {
             let rules = match named {
@@ -88,7 +97,7 @@ fn unknown(name: &str) -> Failure {
 }
 
 /// All presets: the name, where it was in use, and what differs from the one before, as `--set` takes it.
-pub(super) fn list() -> String {
+pub(crate) fn list() -> String {
     let mut table = numbers(["rules", "about", "differs from the one before by"].into_iter(), 0..3);
     let mut before: Option<&Preset> = None;
     for preset in PRESETS {

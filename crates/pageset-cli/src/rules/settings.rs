@@ -240,7 +240,7 @@ fn keys() -> String {
 }
 
 /// The rules as `key=value`, such as [`Settings::parse`] takes, in the order of [`Tuning`]'s fields.
-pub(super) fn described(tuning: &Tuning) -> Vec<(&'static str, String)> {
+pub(crate) fn described(tuning: &Tuning) -> Vec<(&'static str, String)> {
     let mut tuning = *tuning;
     let batch = match tuning.batch {
         BatchRule::FromZone { cap_kib } => ("batch_cap_kib", cap_kib.to_string()),
