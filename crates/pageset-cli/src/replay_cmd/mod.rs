@@ -43,8 +43,10 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "list_rules", value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The sets of rules: presets by name, `kernel` for the recorded kernel's, `all` for all presets
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "kernel")]
+    /// The sets of rules: presets by name, rule files (.toml), `kernel` for the recorded kernel's, `all` for all presets
+    ///
+    /// A rule file says `base = "linux-6.18"` or another preset, `name = "…"`, and what differs, by the keys of --set.
+    #[arg(long, value_name = "NAME|FILE.toml,…", value_delimiter = ',', default_value = "kernel")]
     rules: Vec<String>,
 
     /// Change a rule of every named set; may be given again and again
@@ -121,7 +123,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         io::stdout().write_all(rules::list().as_bytes())?;
         return Ok(Exit::Done);
     }
-    let chosen = Chosen::parse(&args.rules, &args.settings)?;
+    let chosen = Chosen::parse(&args.rules, &args.settings, true)?;
     let level = match args.level {
         LevelName::Input => Level::Input,
         LevelName::Reconstructed => Level::Reconstructed,
