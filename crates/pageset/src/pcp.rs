@@ -15,7 +15,7 @@ use crate::tuning::expiry::Expiry;
 use crate::tuning::state::{State, words};
 use crate::tuning::{Bounds, BulkFree, Decay, ListRule, PcpState, Tuning};
 use crate::word::{self, Held};
-use crate::zone::{MarkTest, Zone};
+use crate::zone::Zone;
 
 /// Lists of a pageset: three types for each of orders 0 to 3, two for huge pages. Specification 2.1.
 pub const LISTS: usize = 14;
@@ -197,13 +197,13 @@ impl<L: RawLock> Pageset<L> {
     }
 
     /// What the pages that lie idle since the last ticks ask for; the lock is held.
-    fn expire(&self, remote: bool) -> Decay {
+    fn expire(&self, remote: bool, all: bool) -> Decay {
         // Both only grow, so that their sum tells whether anything came or went, at no cost to who brings or takes it.
         let pages = self.alloc_pages().wrapping_add(self.free_pages.get());
         let used = pages != self.seen_pages.get();
         self.seen_pages.set(pages);
         let mut expiry = Expiry { left: self.expire.get() };
-        let asked = expiry.tick(used, remote, self.count(), self.batch());
+        let asked = expiry.tick(used, remote, self.count(), self.batch(), all);
         self.expire.set(expiry.left);
         asked
     }
@@ -304,7 +304,7 @@ impl<'a, M: Machine> Zone<'a, M> {
             return FromCache::Busy;
         };
         let mut state = pcp;
-        if !bulk {
+        if !bulk || tuning.bulk_counts {
             tuning.on_alloc(&mut state);
         }
         let page = match pcp.lists[list].pop(self.arrays, &pcp.pool) {
@@ -375,9 +375,7 @@ impl<'a, M: Machine> Zone<'a, M> {
         self.drain_due(machine, tuning, pcp, guard, due, list, || {
             (machine.cpu() == cpu).then(|| pcp.try_lock()).flatten()
         });
-        if self.pressure().below_high && self.passes(self.watermarks().high, &MarkTest::SINGLE) {
-            self.set_below_high(false);
-        }
+        self.clear_below_high();
         true
     }
 
@@ -477,7 +475,7 @@ impl<'a, M: Machine> Zone<'a, M> {
         let decay = tuning.decay(&mut &*pcp);
         self.drain_due(machine, tuning, pcp, guard, decay.drain, 0, || Some(pcp.lock()));
         let _guard = pcp.lock();
-        let expired = pcp.expire(remote);
+        let expired = pcp.expire(remote, tuning.expire_all);
         self.drain(machine, tuning, pcp, expired.drain, 0);
         tuning.end_tick(&mut &*pcp);
         decay.more || expired.more

@@ -11,7 +11,7 @@ use crate::pcp::FromCache;
 use crate::request::Request;
 use crate::tuning::ListRule;
 use crate::word::Held;
-use crate::zone::{Zone, ZoneKind};
+use crate::zone::{MarkTest, Zone, ZoneKind};
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Takes a block from the first zone of the zonelist where that has plenty: what the walk would do, without its tests.
@@ -89,7 +89,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
             if zone.passes(marks.high, &test) {
                 return true;
             }
-            zone.set_below_high(true);
+            let pages = MarkTest { order: Order::ZERO, ..test };
+            if !self.tuning.below_high_by_pages || !zone.passes(marks.high, &pages) {
+                zone.set_below_high(true);
+            }
         }
         !request.watermarks || zone.passes(if low { marks.low } else { marks.min }, &test)
     }

@@ -239,6 +239,10 @@ pub(super) const KEYS: &[Key] = &[
     key("count_min", "patch 9: only what stayed unused decays", &Switch(|t| &mut t.count_min)),
     key("free_count", "patch 10: pages freed in a row are counted, in place of a factor", &Switch(|t| &mut t.free_count)),
     key("high_threshold_616", "6.16: half of high_min must be freed in a row to empty the lists", &Switch(|t| &mut t.high_threshold_616)),
+    key("below_high_by_pages", "pageset: only a shortage of pages counts as below high, not one of an order", &Switch(|t| &mut t.below_high_by_pages)),
+    key("below_high_at_tick", "pageset: a tick takes below high back too, not only a free that drains", &Switch(|t| &mut t.below_high_at_tick)),
+    key("expire_all", "pageset: idle pages of other nodes all go back, not one batch", &Switch(|t| &mut t.expire_all)),
+    key("bulk_counts", "pageset: a bulk allocation ends frees in a row as any other", &Switch(|t| &mut t.bulk_counts)),
     key("decay", "by what part high shrinks each second", &Words(|t| &mut t.decay)),
     key("batch_scale_max", "batches grow up to batch << this", &SCALE),
 ];
@@ -330,6 +334,10 @@ mod tests {
             count_min: on,
             free_count: on,
             high_threshold_616: on,
+            below_high_by_pages: on,
+            below_high_at_tick: on,
+            expire_all: on,
+            bulk_counts: on,
             decay: DecayRule::Fifth,
             batch_scale_max: 1,
         };
@@ -355,6 +363,10 @@ mod tests {
             count_min: off,
             free_count: off,
             high_threshold_616: off,
+            below_high_by_pages: off,
+            below_high_at_tick: off,
+            expire_all: off,
+            bulk_counts: off,
             decay: DecayRule::Eighth,
             batch_scale_max: 2,
         };

@@ -37,6 +37,10 @@ pub const LINUX_4_16: Tuning = Tuning {
     count_min: false,
     free_count: false,
     high_threshold_616: false,
+    below_high_by_pages: false,
+    below_high_at_tick: false,
+    expire_all: false,
+    bulk_counts: false,
     decay: DecayRule::Eighth,
     // The kernel's default. Specification 9.
     batch_scale_max: 5,
@@ -97,6 +101,10 @@ pub const LINUX_6_18: Tuning = LINUX_6_16;
 /// E7, 6.19 on: drains let go of the zone lock after each batch.
 pub const LINUX_6_19: Tuning = Tuning { bulk_free: BulkFree::Chunked, ..LINUX_6_18 };
 
+/// This project's: 6.18 without those of its defects that cost nothing to avoid.
+pub const PAGESET: Tuning =
+    Tuning { below_high_by_pages: true, below_high_at_tick: true, expire_all: true, bulk_counts: true, ..LINUX_6_18 };
+
 /// All presets, oldest first.
 pub const PRESETS: &[Preset] = &[
     Preset { name: "linux-4.16", about: "to 4.16: batch 31, high 186, order 0", tuning: LINUX_4_16 },
@@ -124,6 +132,7 @@ pub const PRESETS: &[Preset] = &[
     Preset { name: "linux-6.16", about: "6.16-6.17: higher threshold for high-order drains", tuning: LINUX_6_16 },
     Preset { name: "linux-6.18", about: "6.18: as 6.16", tuning: LINUX_6_18 },
     Preset { name: "linux-6.19", about: "6.19 on: drains in chunks of a batch", tuning: LINUX_6_19 },
+    Preset { name: "pageset", about: "this project's default: 6.18 without four of its defects", tuning: PAGESET },
 ];
 
 impl Preset {
