@@ -104,7 +104,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     fn set_bounds_of(&self, zone: &Zone<'a, M>, bounds: Bounds) {
-        let large_cache = Tuning::large_cache(self.rules.cache_slice_pages, bounds.batch);
+        let large_cache = self.tuning.large_cache(self.rules.cache_slice_pages, bounds.batch);
         for pageset in zone.pagesets {
             // Watermarks far above the usual may ask for more than the pagesets were built for.
             let room = pageset.capacity();
