@@ -101,7 +101,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline]
     pub(crate) fn take(&self, zone: &Zone<'a, M>, cpu: CpuId, request: &Request, bulk: bool) -> Option<u32> {
         let (machine, tuning, wanted) = (&self.machine, &self.tuning, request.wanted());
-        if let Some(list) = tuning.lists.list(wanted.order, wanted.migratetype) {
+        if let Some(list) = tuning.lists.list(wanted.order, wanted.migratetype)
+            && !(tuning.cma_skip && wanted.skips_for_cma())
+        {
             match zone.alloc_cached(machine, tuning, cpu, list, wanted, bulk) {
                 FromCache::Page(page) => return Some(page),
                 // Before 5.14 a refill that failed was the zone's answer. Specification 2.3.
