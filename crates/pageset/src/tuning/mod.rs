@@ -256,6 +256,16 @@ impl Tuning {
     }
 }
 
+impl Tuning {
+    /// Blocks of a batched free that go into a pageset under one hold of its lock. No rule of its own, since it moves no
+    /// page: 32 until 6.9, then 31, which came in the release that came to read types again at the drain. Source:
+    /// specification 9.
+    #[must_use]
+    pub const fn free_run(&self) -> usize {
+        if self.type_at_drain { 31 } else { 32 }
+    }
+}
+
 const fn out_of_range(field: &'static str, value: u64, allowed: &'static str) -> Result<(), TuningError> {
     Err(TuningError::OutOfRange { field, value, allowed })
 }

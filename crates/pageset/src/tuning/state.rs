@@ -1,7 +1,7 @@
 //! The state machine that decides how many pages move: numbers in, numbers out.
 //!
 //! Specification: `linux-page-allocator.md` 2.3 to 2.5 and 4. A pageset calls [`Tuning::on_alloc`] once for each
-//! allocation, [`Tuning::refill`] when a list is empty, [`Tuning::on_take`] as a block leaves a list,
+//! allocation, [`Tuning::refill`] when a list is empty, [`Tuning::on_take`] as pages leave a list,
 //! [`Tuning::commit`] as a block enters one, and [`Tuning::decay`] once a second. All amounts are pages unless
 //! they are [`Blocks`].
 
@@ -170,10 +170,10 @@ impl Tuning {
         blocks(scaled.min(cap), order)
     }
 
-    /// A block left a list for an allocation.
+    /// Pages left a list for an allocation.
     #[inline]
-    pub fn on_take(&self, s: &mut impl State, order: Order) {
-        s.set_count(s.count() - order.pages() as u32);
+    pub fn on_take(&self, s: &mut impl State, pages: u32) {
+        s.set_count(s.count() - pages);
         if self.count_min {
             s.set_count_min(s.count_min().min(s.count()));
         }

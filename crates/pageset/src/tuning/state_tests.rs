@@ -340,11 +340,11 @@ fn the_smallest_count_since_the_last_tick() {
     let mut s = tuned(100, 1000, 252, 4096);
     SERIES_9.end_tick(&mut s);
     assert_eq!(s.count_min, 100);
-    SERIES_9.on_take(&mut s, order(3));
+    SERIES_9.on_take(&mut s, 8);
     assert_eq!((s.count, s.count_min), (92, 92));
     let _ = SERIES_9.commit(&mut s, order(3), CALM);
     let _ = SERIES_9.commit(&mut s, order(0), CALM);
-    SERIES_9.on_take(&mut s, order(0));
+    SERIES_9.on_take(&mut s, 1);
     assert_eq!((s.count, s.count_min), (100, 92));
 }
 
