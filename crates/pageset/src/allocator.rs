@@ -2,6 +2,7 @@
 
 use core::sync::atomic::AtomicU32;
 
+use crate::cluster::Clusters;
 use crate::config::{Config, MapError, Metadata, ZoneLayout};
 use crate::error::{AllocError, FreeError, WrongFree};
 use crate::frame::{Order, PageState, Pfn, Tag};
@@ -64,7 +65,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let first_zones = cut(&mut words, config.cpus.len() * ZoneKind::COUNT);
         node::build_firsts(config, zonelists, first_zones);
         for (index, (zone, spec)) in metadata.zones.iter_mut().zip(config.zones).enumerate() {
-            let ZoneLayout { base, tags: pages, types, links, capacity, array } = config.layout(spec)?;
+            let ZoneLayout { base, tags: pages, types, links, capacity, array, clusters, batch } =
+                config.layout(spec)?;
             zone.index = index;
             zone.node = spec.node;
             zone.kind = spec.kind;
@@ -76,6 +78,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 types: cut(&mut tags, types),
                 links: Links(cut(&mut words, links)),
             };
+            zone.clusters = Clusters::new(cut(&mut words, clusters), pages, batch);
             zone.arrays = cut(&mut words, array * config.cpus.len());
             zone.pagesets = cut(&mut pagesets, config.cpus.len());
             for (cpu, pageset) in zone.pagesets.iter().enumerate() {

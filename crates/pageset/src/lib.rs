@@ -52,6 +52,7 @@
 //! | [`migrate`], [`frame`] | migratetypes; page frame numbers, orders, tags |
 //! | `list` | lists threaded through the pages' links |
 //! | `flight` | refills on their way, and how others wait for them |
+//! | `cluster` | runs of single pages, taken and given whole |
 //! | `chunks` | the arrays of pagesets' lists |
 //! | [`tuning`] | every rule as data; how many pages move: numbers in, numbers out |
 //! | [`zone`] | a zone's metadata, watermarks and lock |
@@ -78,6 +79,7 @@ pub mod allocator;
 pub mod audit;
 mod buddy;
 mod chunks;
+mod cluster;
 pub mod compact;
 pub mod config;
 mod drains;

@@ -25,6 +25,8 @@ pub const LINUX_4_16: Tuning = Tuning {
     merge_by_type: false,
     type_at_drain: false,
     merge_skip: false,
+    clusters: false,
+    cluster_free: false,
     scale_drain: false,
     drain_high_order: false,
     reclaim_limit: false,
@@ -47,6 +49,11 @@ pub const LINUX_4_17: Tuning = Tuning { bulk_free: BulkFree::TwoPass, ..LINUX_4_
 
 /// The RFC of 2018 on top of 4.16 and the two passes that it was written for: its part 2. Specification 6.
 pub const MERGE_SKIP: Tuning = Tuning { bulk_free: BulkFree::TwoPass, merge_skip: true, ..LINUX_4_16 };
+
+/// Its parts 2 and 3.
+pub const CLUSTERS: Tuning = Tuning { clusters: true, ..MERGE_SKIP };
+/// Its parts 2 to 4.
+pub const CLUSTERS_FREE: Tuning = Tuning { cluster_free: true, ..CLUSTERS };
 
 /// E3, 4.19 to 5.13: the batch is doubled to 63.
 pub const LINUX_4_19: Tuning = Tuning { batch: BatchRule::FromZone { cap_kib: 1024 }, ..LINUX_4_17 };
@@ -102,6 +109,8 @@ pub const PRESETS: &[Preset] = &[
     Preset { name: "linux-4.16", about: "to 4.16: batch 31, high 186, order 0", tuning: LINUX_4_16 },
     Preset { name: "linux-4.17", about: "4.17-4.18: bulk free in two passes", tuning: LINUX_4_17 },
     Preset { name: "merge-skip", about: "4.17 with part 2 of the RFC of 2018: merging put off", tuning: MERGE_SKIP },
+    Preset { name: "clusters", about: "and part 3: clusters taken whole", tuning: CLUSTERS },
+    Preset { name: "clusters-free", about: "and part 4: batches given as clusters", tuning: CLUSTERS_FREE },
     Preset { name: "linux-4.19", about: "4.19-5.13: batch 63, high 378", tuning: LINUX_4_19 },
     Preset {
         name: "linux-5.14",
