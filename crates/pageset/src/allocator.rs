@@ -1,13 +1,14 @@
 //! The allocator: what a kernel, a program or a simulator calls.
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use crate::cluster::Clusters;
 use crate::config::{Config, MapError, Metadata, ZoneLayout};
+use crate::cpus::CpuSet;
 use crate::error::{AllocError, FreeError, WrongFree};
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::Links;
-use crate::machine::{LockPath, Machine};
+use crate::machine::{Guard, LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::node;
 use crate::request::{Block, Request};
@@ -17,7 +18,7 @@ use crate::zone::{Frames, NodeId, Zone, ZoneKind};
 /// A page allocator over caller-provided metadata.
 ///
 /// Safe for use by many threads at once: one lock a zone, one a pageset, which is only ever tried by `alloc` and
-/// `free`; where it is busy they go to the buddy. Lock order: pageset, then zone.
+/// `free`; where it is busy they go to the buddy. Lock order: the one of changes, then pageset, then zone.
 #[derive(Debug)]
 pub struct Allocator<'a, M: Machine> {
     pub(crate) machine: M,
@@ -28,12 +29,20 @@ pub struct Allocator<'a, M: Machine> {
     pub(crate) first_zones: &'a [AtomicU32],
     pub(crate) tuning: Tuning,
     pub(crate) rules: Rules<'a>,
+    /// Held while something that sizes are computed from changes and they are computed anew, so that the last change is
+    /// what they end up with.
+    pub(crate) changes: M::Lock,
+    /// Whether the pagesets of all CPUs are being emptied.
+    pub(crate) draining: AtomicBool,
 }
 
 /// What the sizes are computed from again when something changes.
 #[derive(Debug)]
 pub(crate) struct Rules<'a> {
+    /// The node of each possible CPU.
     pub(crate) cpus: &'a [NodeId],
+    /// Those that are online.
+    pub(crate) online: CpuSet<'a>,
     pub(crate) watermarks: crate::tuning::sizes::WatermarkRule,
     pub(crate) cache_slice_pages: u64,
     /// The administrator's fraction. Relaxed: read when bounds are computed, which is rare and idempotent.
@@ -64,6 +73,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         node::build(config, zonelists);
         let first_zones = cut(&mut words, config.cpus.len() * ZoneKind::COUNT);
         node::build_firsts(config, zonelists, first_zones);
+        let online = CpuSet::all(cut(&mut words, CpuSet::words(config.cpus.len())), config.cpus.len());
         for (index, (zone, spec)) in metadata.zones.iter_mut().zip(config.zones).enumerate() {
             let ZoneLayout { base, tags: pages, types, links, capacity, array, clusters, batch } =
                 config.layout(spec)?;
@@ -87,12 +97,21 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let rules = Rules {
             cpus: config.cpus,
+            online,
             watermarks: config.watermarks,
             cache_slice_pages: config.cache_slice_pages,
             fraction: AtomicU32::new(config.high_fraction),
         };
-        let allocator =
-            Allocator { machine, zones: metadata.zones, zonelists, first_zones, tuning: config.tuning, rules };
+        let allocator = Allocator {
+            machine,
+            zones: metadata.zones,
+            zonelists,
+            first_zones,
+            tuning: config.tuning,
+            rules,
+            changes: M::Lock::default(),
+            draining: AtomicBool::new(false),
+        };
         for (zone, spec) in allocator.zones.iter().zip(config.zones) {
             for range in spec.ranges {
                 let _guard = zone.lock(&allocator.machine, LockPath::Map);
@@ -183,8 +202,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    /// Gives a block back without ever waiting for, or working under, a zone lock, unless the pageset is busy or
-    /// full: for callers that may have interrupted anything. The pageset drains at a later free.
+    /// Gives a block back without ever waiting for, or working under, a zone lock, unless the pageset is busy or full or
+    /// may keep nothing: for callers that may have interrupted anything. The pageset drains at a later free.
     /// Specification 4.11, last paragraph.
     ///
     /// # Errors
@@ -229,6 +248,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
             }
         }
         Ok(())
+    }
+
+    /// Takes the lock of changes.
+    pub(crate) fn change(&self) -> Guard<'_, M::Lock> {
+        Guard::lock(&self.changes)
     }
 
     pub(crate) fn locate(&self, pfn: Pfn) -> Option<(&'a Zone<'a, M>, u32)> {

@@ -54,7 +54,19 @@ impl<M: Machine> Allocator<'_, M> {
     /// # Errors
     /// The first thing that does not add up.
     pub fn audit(&self, index: usize) -> Result<Books, Inconsistency> {
-        Audit { zone: &self.zones[index], merge_by_type: self.tuning.merge_by_type }.run()
+        let zone = &self.zones[index];
+        for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {
+            let (kept, may) = (pageset.count().max(pageset.state().high_max), self.keeps_pages(zone, cpu));
+            if !may && kept > 0 {
+                let what = "pages kept, or to be kept, by a pageset that is disabled or of an offline CPU";
+                return Err(Inconsistency { zone: index, pfn: None, what, expected: 0, found: kept.into() });
+            }
+            if may && pageset.state().high_max > pageset.capacity() {
+                let (expected, found) = (pageset.capacity().into(), pageset.state().high_max.into());
+                return Err(Inconsistency { zone: index, pfn: None, what: "the room of a pageset", expected, found });
+            }
+        }
+        Audit { zone, merge_by_type: self.tuning.merge_by_type }.run()
     }
 }
 

@@ -102,7 +102,7 @@ impl<M: Machine> Zone<'_, M> {
     /// Frees one block, merging it with its buddies unless that is put off. Its first page must not be on a list; `migratetype` is the
     /// list that it goes to. Specification 1.5 "Free one block".
     pub(crate) fn free_block(&self, machine: &M, tuning: &Tuning, page: u32, order: Order, migratetype: MigrateType) {
-        if order > Order::PAGEBLOCK && tuning.type_at_drain {
+        if order > Order::PAGEBLOCK && (tuning.type_at_drain || self.is_mixed(page)) {
             let half = Order::PAGEBLOCK.pages() as u32;
             for piece in [page, page + half] {
                 self.merge(machine, tuning, piece, Order::PAGEBLOCK, self.frames.block_type(piece), None);
@@ -113,6 +113,12 @@ impl<M: Machine> Zone<'_, M> {
         } else {
             self.merge(machine, tuning, page, order, migratetype, None);
         }
+    }
+
+    /// Whether the two pageblocks of a block of the largest order must not be on one list: their types differ, and not
+    /// both are ordinary.
+    fn is_mixed(&self, page: u32) -> bool {
+        !self.may_merge(page + Order::PAGEBLOCK.pages() as u32, Order::PAGEBLOCK, self.frames.block_type(page))
     }
 
     /// Merges a block with its buddies and puts it at the end asked for, or where its chances to merge put it.
@@ -173,8 +179,9 @@ impl<M: Machine> Zone<'_, M> {
         let (mut page, end) = (u64::from(first), u64::from(first) + pages);
         while page < end {
             let fits = (end - page).ilog2().min(page.trailing_zeros()).min(u32::from(Order::MAX.get()));
-            let order = Order::new(fits as u8).unwrap_or(Order::MAX);
             let first = page as u32;
+            let fits = Order::new(fits as u8).unwrap_or(Order::MAX);
+            let order = if fits == Order::MAX && self.is_mixed(first) { Order::PAGEBLOCK } else { fits };
             self.frames.set_online(first, order);
             let migratetype = self.frames.block_type(first);
             if order == Order::MAX {

@@ -50,6 +50,7 @@
 //! | [`machine`] | the trait through which CPU numbers, locks and memory costs come in |
 //! | `word` | how shared words are read and written |
 //! | [`migrate`], [`frame`] | migratetypes; page frame numbers, orders, tags |
+//! | `pageblock` | the byte of a pageblock: its type, and compaction's skip bit |
 //! | `list` | lists threaded through the pages' links |
 //! | `flight` | refills on their way, and how others wait for them |
 //! | `cluster` | runs of single pages, taken and given whole |
@@ -66,7 +67,8 @@
 //! | [`owner`] | who the pages belong to: what slow paths ask of it |
 //! | [`compact`] | free blocks made by moving pages |
 //! | `walk` | one request on its way through zones and marks |
-//! | `drains`, `hotplug`, `admin` | pagesets emptied by request and by time; memory that comes; what is set by hand |
+//! | `drains`, `cpus` | pagesets emptied by request and by time; CPUs that come and go |
+//! | `hotplug`, `admin` | memory that comes; what is set by hand |
 //! | [`stats`], [`audit`] | counters, the zoneinfo view; the books checked |
 //! | `owned` | metadata from a heap, with the feature `alloc` |
 //!
@@ -82,6 +84,7 @@ mod chunks;
 mod cluster;
 pub mod compact;
 pub mod config;
+mod cpus;
 mod drains;
 pub mod error;
 mod fallback;
@@ -95,6 +98,7 @@ mod node;
 #[cfg(feature = "alloc")]
 pub mod owned;
 pub mod owner;
+mod pageblock;
 pub mod pcp;
 pub mod request;
 mod skip;
@@ -106,7 +110,7 @@ pub mod zone;
 
 pub use allocator::Allocator;
 pub use config::{Config, MapError, Metadata, MetadataSize, PageRange, ZoneSpec};
-pub use error::{AllocError, FreeError, WrongFree};
+pub use error::{AllocError, FreeError, HotplugError, WrongFree};
 pub use frame::{CpuId, Order, PageState, Pfn};
 pub use machine::{Line, LockPath, Machine, RawLock, SpinLock};
 pub use migrate::MigrateType;

@@ -13,8 +13,9 @@ use crate::fallback::{Mode, Wanted};
 use crate::frame::{CpuId, Order, PageState, Tag};
 use crate::machine::{Guard, Line, LockPath, Machine, RawLock, SpinLock};
 use crate::migrate::MigrateType;
+use crate::tuning::expiry::Expiry;
 use crate::tuning::state::{State, words};
-use crate::tuning::{Bounds, BulkFree, ListRule, PcpState, Tuning};
+use crate::tuning::{Bounds, BulkFree, Decay, ListRule, PcpState, Tuning};
 use crate::word::{self, Held};
 use crate::zone::{MarkTest, Zone};
 
@@ -48,6 +49,11 @@ pub struct Pageset<L> {
     pub(crate) refill_pages: AtomicU64,
     pub(crate) drains: AtomicU64,
     pub(crate) drain_pages: AtomicU64,
+
+    /// Pages handed out and taken back until the last tick, together.
+    seen_pages: AtomicU64,
+    /// [`Expiry::left`].
+    expire: AtomicU8,
 
     /// Pages that its lists have room for, together.
     capacity: AtomicU32,
@@ -195,6 +201,18 @@ impl<L: RawLock> Pageset<L> {
         self.free_factor.set(s.free_factor);
         self.alloc_factor.set(s.alloc_factor);
         self.prev_high_order.set(s.prev_high_order);
+    }
+
+    /// What the pages that lie idle since the last ticks ask for; the lock is held.
+    fn expire(&self, remote: bool) -> Decay {
+        // Both only grow, so that their sum tells whether anything came or went, at no cost to who brings or takes it.
+        let pages = self.alloc_pages().wrapping_add(self.free_pages.get());
+        let used = pages != self.seen_pages.get();
+        self.seen_pages.set(pages);
+        let mut expiry = Expiry { left: self.expire.get() };
+        let asked = expiry.tick(used, remote, self.count(), self.batch());
+        self.expire.set(expiry.left);
+        asked
     }
 
     /// The blocks on a list, from the oldest on; the lock is held.
@@ -368,7 +386,8 @@ impl<'a, M: Machine> Zone<'a, M> {
         }
         let due = tuning.commit(&mut &*pcp, order, self.pressure());
         word::add(&pcp.free_pages, order.pages());
-        if due == 0 || !drain {
+        // A pageset that may keep nothing is drained even for those who drain nothing else.
+        if due == 0 || !drain && pcp.high_max.get() > 0 {
             return true;
         }
         // Chunked: what is left is given up when another holds the pageset meanwhile, or this is another CPU by now.
@@ -481,22 +500,25 @@ impl<'a, M: Machine> Zone<'a, M> {
         }
     }
 
-    /// The once-a-second decay of one pageset. True when another tick has more to do. Specification 4.7.
-    pub(crate) fn tick(&self, machine: &M, tuning: &Tuning, cpu: CpuId) -> bool {
+    /// The once-a-second decay of one pageset, and the expiry of pages of another node (`remote`). True when another tick
+    /// has more to do. Specification 4.7, 8.2.
+    pub(crate) fn tick(&self, machine: &M, tuning: &Tuning, cpu: CpuId, remote: bool) -> bool {
         let pcp = self.pageset(machine, cpu);
         let guard = pcp.lock();
         let decay = tuning.decay(&mut &*pcp);
         self.drain_due(machine, tuning, pcp, guard, decay.drain, 0, || Some(pcp.lock()));
         let _guard = pcp.lock();
+        let expired = pcp.expire(remote);
+        self.drain(machine, tuning, pcp, expired.drain, 0);
         tuning.end_tick(&mut &*pcp);
-        decay.more
+        decay.more || expired.more
     }
 
-    /// Empties one pageset.
-    pub(crate) fn drain_cpu(&self, machine: &M, tuning: &Tuning, cpu: CpuId) {
+    /// Empties one pageset. Unless `force` says so, one that looks empty without its lock is taken for that: a page that
+    /// comes in meanwhile stays.
+    pub(crate) fn drain_cpu(&self, machine: &M, tuning: &Tuning, cpu: CpuId, force: bool) {
         let pcp = self.pageset(machine, cpu);
-        // Unlocked look: a page that comes in meanwhile stays.
-        if pcp.count() == 0 {
+        if !force && pcp.count() == 0 {
             return;
         }
         // A lock hold is bounded. Specification 8.1.

@@ -202,9 +202,9 @@ impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
             writeln!(f, "      nr_free_pages {}", stats.nr_free_pages)?;
             writeln!(f, "      nr_free_cma  {}", stats.nr_free_cma)?;
             writeln!(f, "  pagesets")?;
-            for (cpu, pageset) in zone.pagesets.iter().enumerate() {
-                let s = pageset.state();
-                writeln!(f, "    cpu: {cpu}")?;
+            for cpu in self.0.online_cpus() {
+                let s = self.0.pageset_state(index, cpu);
+                writeln!(f, "    cpu: {}", cpu.0)?;
                 for (name, value) in [
                     ("count:", s.count),
                     ("high:", s.high),

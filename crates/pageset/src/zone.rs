@@ -12,6 +12,7 @@ use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::{Links, List};
 use crate::machine::{LockPath, Machine};
 use crate::migrate::MigrateType;
+use crate::pageblock::Pageblock;
 use crate::pcp::Pageset;
 use crate::tuning::{Pressure, Watermarks};
 use crate::word::Held;
@@ -63,14 +64,6 @@ impl fmt::Display for ZoneKind {
     }
 }
 
-/// In a pageblock's byte: some of its pages have been brought online.
-const ONLINE: u8 = 0x80;
-/// A free block of the largest order begins here, and the kind of its list.
-const LARGEST: u8 = 0x08;
-const LARGEST_KIND_SHIFT: u8 = 4;
-/// The migratetype.
-const TYPE: u8 = 0x07;
-
 /// The metadata of one zone's pages. Pages are numbered from `base`, which is aligned to the largest order. The
 /// arrays reach from there to the next such boundary; pages outside the span have the tag of an inside.
 #[derive(Clone, Copy, Debug)]
@@ -81,9 +74,7 @@ pub(crate) struct Frames<'a> {
     pub(crate) end: u32,
     /// One byte a page.
     pub(crate) tags: &'a [AtomicU8],
-    /// One byte a pageblock. Bits 0 to 2: the migratetype with its lowest bit turned, so that zero is MOVABLE. Bit 7:
-    /// [`ONLINE`]. Bits 3 to 6 hold the tag of a free block of the largest order that begins here, shifted: see
-    /// [`Frames::set_free`].
+    /// One byte a pageblock: see [`Pageblock`].
     pub(crate) types: &'a [AtomicU8],
     pub(crate) links: Links<'a>,
 }
@@ -119,11 +110,12 @@ impl Frames<'_> {
     /// The tag of a free block of the largest order, if one begins at a page.
     #[cold]
     fn largest_tag(&self, page: u32) -> Tag {
-        let byte = self.pageblock(page).get();
-        if u64::from(page) % Order::MAX.pages() != 0 || byte & LARGEST == 0 {
-            return Tag::INSIDE;
+        match self.pageblock(page).largest() {
+            Some(kind) if u64::from(page) % Order::MAX.pages() == 0 => {
+                Tag::from_parts(PageState::Free, Order::MAX, kind)
+            }
+            _ => Tag::INSIDE,
         }
-        Tag::from_parts(PageState::Free, Order::MAX, byte >> LARGEST_KIND_SHIFT & 3)
     }
 
     /// Tags a block that enters a free list. The largest are noted in their pageblock's byte instead, so that
@@ -131,8 +123,7 @@ impl Frames<'_> {
     pub(crate) fn set_free(&self, page: u32, order: Order, list: MigrateType) {
         let tag = Tag::new(PageState::Free, order, list);
         if order == Order::MAX {
-            let byte = self.pageblock(page);
-            byte.set(byte.get() & (ONLINE | TYPE) | LARGEST | tag.kind_bits() << LARGEST_KIND_SHIFT);
+            self.set_pageblock(page, self.pageblock(page).with_largest(tag.kind_bits()));
         } else {
             self.set_tag(page, tag);
         }
@@ -141,8 +132,7 @@ impl Frames<'_> {
     /// Turns the tag of a block that leaves a free list to the inside of a block.
     pub(crate) fn set_not_free(&self, page: u32, order: Order) {
         if order == Order::MAX {
-            let byte = self.pageblock(page);
-            byte.set(byte.get() & (ONLINE | TYPE));
+            self.set_pageblock(page, self.pageblock(page).without_largest());
         } else {
             self.set_tag(page, Tag::INSIDE);
         }
@@ -153,33 +143,32 @@ impl Frames<'_> {
         self.tags[page as usize].set(tag.byte());
     }
 
-    /// The byte of the pageblock that a page lies in. Written under the zone lock, read without it.
+    /// What is known of the pageblock that a page lies in.
     #[inline]
-    fn pageblock(&self, page: u32) -> &AtomicU8 {
-        &self.types[(page >> Order::PAGEBLOCK.get()) as usize]
+    pub(crate) fn pageblock(&self, page: u32) -> Pageblock {
+        Pageblock(self.types[(page >> Order::PAGEBLOCK.get()) as usize].get())
+    }
+
+    /// Changes it; the zone lock is held, since the byte is read, changed and written.
+    pub(crate) fn set_pageblock(&self, page: u32, pageblock: Pageblock) {
+        self.types[(page >> Order::PAGEBLOCK.get()) as usize].set(pageblock.0);
     }
 
     /// The type of the pageblock that a page lies in.
     #[inline]
     pub(crate) fn block_type(&self, page: u32) -> MigrateType {
-        MigrateType::from_number((self.pageblock(page).get() & TYPE) ^ 1)
+        self.pageblock(page).migratetype()
     }
 
     pub(crate) fn set_block_type(&self, page: u32, migratetype: MigrateType) {
-        let byte = self.pageblock(page);
-        byte.set(byte.get() & !TYPE | (migratetype as u8 ^ 1));
+        self.set_pageblock(page, self.pageblock(page).with_type(migratetype));
     }
 
     /// Notes that a block of pages has been brought online.
     pub(crate) fn set_online(&self, page: u32, order: Order) {
         for at in (page..page + order.pages() as u32).step_by(Order::PAGEBLOCK.pages() as usize) {
-            let byte = self.pageblock(at);
-            byte.set(byte.get() | ONLINE);
+            self.set_pageblock(at, self.pageblock(at).with_online(true));
         }
-    }
-
-    fn is_online(&self, page: u32) -> bool {
-        self.pageblock(page).get() & ONLINE != 0
     }
 
     /// The links of a block. Those of the largest blocks lie side by side after all others, so that bringing a
@@ -209,6 +198,8 @@ pub struct Zone<'a, M: Machine> {
     pub(crate) frames: Frames<'a>,
     /// One a possible CPU.
     pub(crate) pagesets: &'a [Pageset<M::Lock>],
+    /// How often they are disabled; changed under [`crate::Allocator::changes`].
+    pub(crate) disabled: AtomicU32,
     /// The arrays of all pagesets' lists.
     pub(crate) arrays: &'a [AtomicU32],
     pub(crate) lock: M::Lock,
@@ -253,6 +244,7 @@ impl<M: Machine> Zone<'_, M> {
             kind: ZoneKind::Normal,
             frames: Frames { base: Pfn(0), first: 0, end: 0, tags: &[], types: &[], links: Links(&[]) },
             pagesets: &[],
+            disabled: AtomicU32::new(0),
             arrays: &[],
             lock: M::Lock::default(),
             areas: Default::default(),
@@ -404,7 +396,7 @@ impl<M: Machine> Zone<'_, M> {
         let mut at = page;
         while at < end {
             let next = end.min((at + 1).next_multiple_of(Order::PAGEBLOCK.pages() as u32));
-            if self.frames.is_online(at)
+            if self.frames.pageblock(at).is_online()
                 && let Some(known) = (at..next).find(|&at| self.frames.tag(at).state() != PageState::Inside)
             {
                 return Some(known);

@@ -285,6 +285,18 @@ fn a_full_pageset_takes_page_by_page() {
     });
 }
 
+/// One that is to keep nothing is brought nothing but what is asked for.
+#[test]
+fn a_disabled_pageset_takes_one_page() {
+    taken(CLUSTERS, 1024, 4, 16, |world| {
+        free(world, 10..20);
+        world.drain_all();
+        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        assert_eq!(take(world, 2), [19, 18]);
+        assert_eq!((stats(world).pagesets.count, stats(world).cluster_alloc_pages), (0, 0));
+    });
+}
+
 #[test]
 fn clusters_take_memory_only_where_there_are_some() {
     use pageset::{Config, NodeId, PageRange, ZoneKind, ZoneSpec};

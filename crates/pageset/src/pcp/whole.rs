@@ -29,8 +29,9 @@ impl<M: Machine> Zone<'_, M> {
     /// Cuts clusters for a refill of about `want` pages into a pageset with room for `room`; the zone lock is held.
     /// None where clusters do not serve this refill.
     pub(super) fn cut_clusters(&self, machine: &M, tuning: &Tuning, wanted: Wanted, want: u32, room: u32) -> List {
-        let by_cma = wanted.cma && self.prefers_cma();
-        if !tuning.clusters || !self.clusters.exist() || by_cma || !self.can_skip(tuning, wanted.order) {
+        // A pageset that asks for one page is to keep nothing, and a cluster would bring more.
+        let suits = tuning.clusters && self.clusters.exist() && want > 1;
+        if !suits || !self.can_skip(tuning, wanted.order) || wanted.cma && self.prefers_cma() {
             return List::default();
         }
         machine.touch(Line::FreeList {

@@ -1,8 +1,9 @@
 //! Every rule as data: what a kernel's developers chose, as one value of [`Tuning`].
 //!
 //! Nothing here knows a list or a lock. [`state`] decides how many pages move, [`sizes`] how large batch and high
-//! are, [`presets`] names the sets of rules that were in use or proposed.
+//! are, [`expiry`] when pages of other nodes go back, [`presets`] names the sets of rules that were in use or proposed.
 
+pub mod expiry;
 pub mod presets;
 pub mod sizes;
 pub mod state;

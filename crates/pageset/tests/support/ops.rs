@@ -152,6 +152,8 @@ fn range(start: u64, end: u64) -> PageRange {
 }
 
 impl Map {
+    pub const ALL: [Map; 2] = [Map::OneZone, Map::TwoNodes];
+
     fn zones(self) -> Vec<ZoneMap> {
         match self {
             Map::OneZone => {
