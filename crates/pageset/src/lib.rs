@@ -53,6 +53,7 @@
 //! | `pageblock` | the byte of a pageblock: its type, and compaction's skip bit |
 //! | `list` | lists threaded through the pages' links |
 //! | `flight` | refills on their way, and how others wait for them |
+//! | `cluster` | runs of single pages, taken and given whole |
 //! | `chunks` | the arrays of pagesets' lists |
 //! | [`tuning`] | every rule as data; how many pages move: numbers in, numbers out |
 //! | [`zone`] | a zone's metadata, watermarks and lock |
@@ -81,6 +82,7 @@ pub mod audit;
 mod buddy;
 mod bulk;
 mod chunks;
+mod cluster;
 pub mod compact;
 pub mod config;
 mod cpus;

@@ -83,6 +83,13 @@ pub enum Line {
         /// Whose it is.
         cpu: CpuId,
     },
+    /// The descriptor of an order-0 cluster; eight of them share a cache line.
+    Cluster {
+        /// The zone's index.
+        zone: usize,
+        /// The descriptor's number.
+        number: u32,
+    },
     /// The tag and links of a page.
     Page(Pfn),
 }

@@ -5,6 +5,7 @@
 //! `linux-page-allocator.md` 2 and 3.
 
 mod runs;
+mod whole;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
@@ -74,8 +75,8 @@ pub(crate) const fn array_words(capacity: u32) -> u64 {
     chunks::words(capacity, LISTS as u32)
 }
 
-/// The capacity that lets a pageset reach `high` pages: a batch, and a block of each cached order, may enter before
-/// a drain.
+/// The capacity that lets a pageset reach `high` pages: a batch, what a cluster brings beyond it, and a block of each
+/// cached order may enter before a drain.
 pub(crate) const fn capacity_for(high: u32, batch: u32) -> u32 {
     high + 4 * batch + 64
 }
@@ -146,6 +147,11 @@ impl<L: RawLock> Pageset<L> {
 
     pub(crate) fn batch(&self) -> u32 {
         self.batch.get()
+    }
+
+    /// Single pages that have room for certain; the lock is held. Each page is at least an entry's worth.
+    fn room(&self) -> u32 {
+        self.capacity.get().saturating_sub(self.count.get())
     }
 
     pub(crate) fn capacity(&self) -> u32 {
@@ -251,7 +257,9 @@ struct RoundRobin {
 
 impl RoundRobin {
     fn new(tuning: &Tuning) -> Self {
-        RoundRobin { cursor: 0, run: 0, lists: tuning.lists.count() }
+        // A batch of movable pages alone is found in the first round if they come last in it. Specification 6.3.
+        let cursor = if tuning.cluster_free { MigrateType::Movable.index() } else { 0 };
+        RoundRobin { cursor, run: 0, lists: tuning.lists.count() }
     }
 
     /// The next list to take a block from while `wanted` pages remain to be drained.
@@ -317,21 +325,31 @@ impl<'a, M: Machine> Zone<'a, M> {
         FromCache::Page(page)
     }
 
-    /// Fills an empty list under one hold of the zone lock and takes the first block. Specification 2.4.
+    /// Fills an empty list and takes the first block: under one hold of the zone lock, or two where whole clusters did
+    /// not make it all. Specification 2.4, 6.2.
     #[cold]
     fn refill(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, list: usize, wanted: Wanted) -> Option<u32> {
         let blocks = tuning.refill(&mut &*pcp, wanted.order, self.pressure()).0;
-        let mut mode = Mode::default();
         // Lock order: pageset, then zone.
-        let taken = {
-            let _zone = self.lock(machine, LockPath::Refill);
-            pcp.lists[list].fill(self.arrays, &pcp.pool, blocks, || {
+        let mut zone = Some(self.lock(machine, LockPath::Refill));
+        let cut = self.cut_clusters(machine, tuning, wanted, blocks, pcp.room());
+        let mut taken = 0;
+        if cut.first().is_some() {
+            self.in_flight.begin();
+            drop(zone.take());
+            taken = self.take_in(machine, tuning, pcp, list, &cut, wanted);
+            self.in_flight.end();
+        }
+        if taken < blocks {
+            let _zone = zone.unwrap_or_else(|| self.lock(machine, LockPath::Refill));
+            let mut mode = Mode::default();
+            taken += pcp.lists[list].fill(self.arrays, &pcp.pool, blocks - taken, || {
                 let page = self.take(machine, tuning, wanted, &mut mode)?;
                 let kind = self.remembered_type(tuning, page, wanted.migratetype);
                 self.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
                 Some(page)
-            })
-        };
+            });
+        }
         let pages = u64::from(taken) * wanted.order.pages();
         pcp.count.set(pcp.count.get() + pages as u32);
         word::add(&pcp.refills, u64::from(taken > 0));
@@ -429,16 +447,24 @@ impl<'a, M: Machine> Zone<'a, M> {
         if wanted == 0 {
             return;
         }
-        // Lock order: pageset, then zone.
-        let _zone = self.lock(machine, LockPath::Drain);
-        let drained = match tuning.bulk_free {
-            // Which blocks go, and in which order, is the same whether they were picked before or under the lock.
-            BulkFree::PickLocked | BulkFree::TwoPass => self.drain_round_robin(machine, tuning, pcp, wanted),
-            BulkFree::SinglePass | BulkFree::Chunked => self.drain_whole_lists(machine, tuning, pcp, wanted, start),
+        let drained = if self.drains_cluster(tuning, pcp, wanted, start) {
+            self.drain_cluster(machine, tuning, pcp, wanted)
+        } else {
+            self.drain_blocks(machine, tuning, pcp, wanted, start)
         };
         pcp.count.set(pcp.count.get() - drained);
         word::add(&pcp.drains, 1);
         word::add(&pcp.drain_pages, u64::from(drained));
+    }
+
+    fn drain_blocks(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, wanted: u32, start: usize) -> u32 {
+        // Lock order: pageset, then zone.
+        let _zone = self.lock(machine, LockPath::Drain);
+        match tuning.bulk_free {
+            // Which blocks go, and in which order, is the same whether they were picked before or under the lock.
+            BulkFree::PickLocked | BulkFree::TwoPass => self.drain_round_robin(machine, tuning, pcp, wanted),
+            BulkFree::SinglePass | BulkFree::Chunked => self.drain_whole_lists(machine, tuning, pcp, wanted, start),
+        }
     }
 
     fn drain_round_robin(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, wanted: u32) -> u32 {
@@ -474,14 +500,18 @@ impl<'a, M: Machine> Zone<'a, M> {
     fn drain_one(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, list: usize) -> Option<u32> {
         let page = pcp.lists[list].pop_oldest(self.arrays, &pcp.pool)?;
         let order = order_of(list);
+        self.free_block(machine, tuning, page, order, self.drained_type(tuning, page));
+        Some(order.pages() as u32)
+    }
+
+    /// The list that a drained block goes to; the zone lock is held. Specification 2.6.
+    fn drained_type(&self, tuning: &Tuning, page: u32) -> MigrateType {
         let block_type = self.frames.block_type(page);
-        let migratetype = if tuning.type_at_drain || block_type == MigrateType::Isolate {
+        if tuning.type_at_drain || block_type == MigrateType::Isolate {
             block_type
         } else {
             self.frames.tag(page).kind().unwrap_or(block_type)
-        };
-        self.free_block(machine, tuning, page, order, migratetype);
-        Some(order.pages() as u32)
+        }
     }
 
     /// The once-a-second decay of one pageset, and the expiry of pages of another node (`remote`). True when another tick

@@ -49,7 +49,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 && request.zone.is_none_or(|only| zone.index == only)
         };
         let list = || row.iter().map(|index| &self.zones[index.get() as usize]).filter(allowed);
-        loop {
+        for merged in [false, true] {
+            if merged && !self.merge_for(request, list()) {
+                break;
+            }
             for low in [true, false] {
                 for zone in list() {
                     if self.may_take(zone, request, low)
@@ -58,9 +61,6 @@ impl<'a, M: Machine> Allocator<'a, M> {
                         return Ok(taken);
                     }
                 }
-            }
-            if !self.merge_for(request, list()) {
-                break;
             }
         }
         if list().next().is_none() {

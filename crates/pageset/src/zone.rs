@@ -5,6 +5,7 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use crate::cluster::Clusters;
 use crate::compact::defer::Deferral;
 use crate::flight::InFlight;
 use crate::frame::{Order, PageState, Pfn, Tag};
@@ -224,6 +225,8 @@ pub struct Zone<'a, M: Machine> {
     pub(crate) steals: AtomicU64,
     /// When compaction of the zone is tried again.
     pub(crate) deferral: Deferral,
+    /// Runs of pages on the order-0 lists of the ordinary types.
+    pub(crate) clusters: Clusters<'a>,
     /// Refills that take whole clusters.
     pub(crate) in_flight: InFlight,
     /// Pages freed without merging, and how many of them have merged since or are in use again; under the lock.
@@ -258,6 +261,7 @@ impl<M: Machine> Zone<'_, M> {
             claims: AtomicU64::new(0),
             steals: AtomicU64::new(0),
             deferral: Deferral::default(),
+            clusters: Clusters::default(),
             in_flight: InFlight::default(),
             skips: AtomicU64::new(0),
             skips_merged: AtomicU64::new(0),

@@ -106,7 +106,11 @@ fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
                 theirs.iter().for_each(|&block| shared.hold(block, false));
                 world.free_bulk(&theirs).expect("they were allocated");
             }
-            95..97 => {
+            95 => {
+                let pageblock = Pfn(BASE + 512 * random.below(PAGES as usize / 512) as u64);
+                world.set_pageblock_type(pageblock, MigrateType::ALL[random.below(3)]).expect("ours");
+            }
+            96 => {
                 let mut pages = [Pfn(0); 40];
                 let got = world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).unwrap_or(0);
                 for &pfn in &pages[..got] {
@@ -116,7 +120,10 @@ fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
                 }
             }
             97 => drop(world.tick()),
-            98 => world.drain(),
+            98 => {
+                world.drain();
+                world.merge_skipped(0);
+            }
             _ => world.drain_all(),
         }
     }
@@ -167,8 +174,14 @@ fn hammer(name: &str, tuning: Tuning, time: Duration) {
 #[test]
 fn threads_on_one_zone() {
     let seconds = env::var("PAGESET_SECONDS").map_or(5.0, |text| text.parse::<f64>().expect("a number of seconds"));
-    let rules =
-        [("4.19", LINUX_4_19), ("5.14", LINUX_5_14), ("5.18", LINUX_5_18), ("6.18", LINUX_6_18), ("6.19", LINUX_6_19)];
+    let rules = [
+        ("clusters", CLUSTERS_FREE),
+        ("4.19", LINUX_4_19),
+        ("5.14", LINUX_5_14),
+        ("5.18", LINUX_5_18),
+        ("6.18", LINUX_6_18),
+        ("6.19", LINUX_6_19),
+    ];
     // A lock that is never given back must not hold up everything else.
     let limit = Duration::from_secs_f64(seconds + 120.0);
     thread::spawn(move || {

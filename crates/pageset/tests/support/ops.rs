@@ -7,7 +7,7 @@
 use std::fmt;
 
 use pageset::stats::ZoneStats;
-use pageset::tuning::{Bounds, PcpState, Preset};
+use pageset::tuning::{BatchRule, Bounds, PcpState, Preset, Tuning};
 use pageset::{
     AllocError, Block, Config, CpuId, HotplugError, MapError, MigrateType, NodeId, Order, PageRange, Pfn, Request,
     WrongFree, ZoneKind, ZoneSpec,
@@ -216,7 +216,10 @@ fn order(order: u8) -> Order {
 impl Scenario {
     /// Carries it out, checking at every step, and at the end that everything merges again.
     pub fn run(&self) {
-        let tuning = Preset::find(self.preset).expect("a preset").tuning;
+        let preset = Preset::find(self.preset).expect("a preset").tuning;
+        // Zones as small as these would have no clusters.
+        let batch = if preset.clusters { BatchRule::Fixed(7) } else { preset.batch };
+        let tuning = Tuning { batch, ..preset };
         let zones = self.map.zones();
         let specs: Vec<_> = zones
             .iter()
