@@ -68,7 +68,8 @@
 //! | [`stats`], [`audit`] | counters, the zoneinfo view; the books checked |
 //! | `owned` | metadata from a heap, with the feature `alloc` |
 //!
-//! One exception: a zone holds its pagesets, so `zone` names a type of `pcp`.
+//! Two exceptions: a zone holds its pagesets and what compaction remembers, so `zone` names types of `pcp` and of
+//! `compact`; and a free may be captured, so `buddy` and `pcp` name one of `compact`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -101,6 +102,7 @@ mod word;
 pub mod zone;
 
 pub use allocator::Allocator;
+pub use compact::{CompactMode, CompactOutcome, CompactReport};
 pub use config::{Config, MapError, Metadata, MetadataSize, PageRange, ZoneSpec};
 pub use error::{AllocError, FreeError, WrongFree};
 pub use frame::{CpuId, Order, PageState, Pfn};

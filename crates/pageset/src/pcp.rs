@@ -7,6 +7,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 use crate::chunks::{self, Pool, Stack};
+use crate::compact::capture::Capture;
 use crate::fallback::{Mode, Wanted};
 use crate::frame::{CpuId, Order, PageState, Tag};
 use crate::machine::{Guard, Line, LockPath, Machine, RawLock, SpinLock};
@@ -363,7 +364,7 @@ impl<M: Machine> Zone<'_, M> {
         let chunk = if tuning.bulk_free == BulkFree::Chunked { pcp.batch.get() } else { due };
         let mut guard = Some(guard);
         while guard.is_some() {
-            self.drain(machine, tuning, pcp, due.min(chunk), list);
+            self.drain(machine, tuning, pcp, due.min(chunk), list, None);
             due = due.saturating_sub(chunk);
             if due == 0 {
                 break;
@@ -375,7 +376,16 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Moves about `pages` pages, oldest first, from a pageset to the buddy; its lock is held. Specification 3.
-    pub(crate) fn drain(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, pages: u32, start: usize) {
+    /// What becomes a block that a compaction waits for is captured.
+    pub(crate) fn drain(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        pages: u32,
+        start: usize,
+        capture: Option<&Capture>,
+    ) {
         let wanted = pages.min(pcp.count());
         if wanted == 0 {
             return;
@@ -384,20 +394,29 @@ impl<M: Machine> Zone<'_, M> {
         let _zone = self.lock(machine, LockPath::Drain);
         let drained = match tuning.bulk_free {
             // Which blocks go, and in which order, is the same whether they were picked before or under the lock.
-            BulkFree::PickLocked | BulkFree::TwoPass => self.drain_round_robin(machine, tuning, pcp, wanted),
-            BulkFree::SinglePass | BulkFree::Chunked => self.drain_whole_lists(machine, tuning, pcp, wanted, start),
+            BulkFree::PickLocked | BulkFree::TwoPass => self.drain_round_robin(machine, tuning, pcp, wanted, capture),
+            BulkFree::SinglePass | BulkFree::Chunked => {
+                self.drain_whole_lists(machine, tuning, pcp, wanted, start, capture)
+            }
         };
         pcp.count.set(pcp.count.get() - drained);
         word::add(&pcp.drains, 1);
         word::add(&pcp.drain_pages, u64::from(drained));
     }
 
-    fn drain_round_robin(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, wanted: u32) -> u32 {
+    fn drain_round_robin(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        wanted: u32,
+        capture: Option<&Capture>,
+    ) -> u32 {
         let mut turns = RoundRobin::new(tuning);
         let mut drained = 0;
         while drained < wanted {
             let list = turns.next(wanted - drained, |list| pcp.lists[list].is_empty());
-            drained += self.drain_one(machine, tuning, pcp, list).unwrap_or(0);
+            drained += self.drain_one(machine, tuning, pcp, list, capture).unwrap_or(0);
         }
         drained
     }
@@ -409,12 +428,13 @@ impl<M: Machine> Zone<'_, M> {
         pcp: &Pageset<M::Lock>,
         wanted: u32,
         start: usize,
+        capture: Option<&Capture>,
     ) -> u32 {
         let lists = tuning.lists.count();
         let mut drained = 0;
         for list in (start..lists).chain(0..start) {
             while drained < wanted {
-                let Some(pages) = self.drain_one(machine, tuning, pcp, list) else { break };
+                let Some(pages) = self.drain_one(machine, tuning, pcp, list, capture) else { break };
                 drained += pages;
             }
         }
@@ -422,7 +442,14 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Moves the oldest block of a list; returns its pages.
-    fn drain_one(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, list: usize) -> Option<u32> {
+    fn drain_one(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        list: usize,
+        capture: Option<&Capture>,
+    ) -> Option<u32> {
         let page = pcp.lists[list].pop_oldest(self.arrays, &pcp.pool)?;
         let order = order_of(list);
         let block_type = self.frames.block_type(page);
@@ -431,7 +458,7 @@ impl<M: Machine> Zone<'_, M> {
         } else {
             self.frames.tag(page).kind().unwrap_or(block_type)
         };
-        self.free_block(machine, tuning, page, order, migratetype);
+        self.free_or_capture(machine, tuning, page, order, migratetype, capture);
         Some(order.pages() as u32)
     }
 
@@ -452,6 +479,11 @@ impl<M: Machine> Zone<'_, M> {
 
     /// Empties one pageset.
     pub(crate) fn drain_cpu(&self, machine: &M, tuning: &Tuning, cpu: CpuId) {
+        self.drain_or_capture(machine, tuning, cpu, None);
+    }
+
+    /// As [`Self::drain_cpu`], for a compaction that waits for a block.
+    pub(crate) fn drain_or_capture(&self, machine: &M, tuning: &Tuning, cpu: CpuId, capture: Option<&Capture>) {
         let pcp = self.pageset(machine, cpu);
         // Unlocked look: a page that comes in meanwhile stays.
         if pcp.count() == 0 {
@@ -460,11 +492,20 @@ impl<M: Machine> Zone<'_, M> {
         // A lock hold is bounded. Specification 8.1.
         loop {
             let _guard = pcp.lock();
-            self.drain(machine, tuning, pcp, pcp.batch.get().max(1) << tuning.batch_scale_max, 0);
+            self.drain(machine, tuning, pcp, pcp.batch.get().max(1) << tuning.batch_scale_max, 0, capture);
             if pcp.count() == 0 {
                 break;
             }
         }
+    }
+
+    /// As [`Self::lock`], where the lock is free.
+    pub(crate) fn try_lock(&self, machine: &M, path: LockPath) -> Option<Guard<'_, M::Lock>> {
+        machine.locking(self.index, path);
+        let guard = Guard::try_lock(&self.lock)?;
+        machine.touch(Line::Zone { zone: self.index });
+        word::add(&self.holds[path as usize], 1);
+        Some(guard)
     }
 
     /// Takes the zone lock and counts the hold.

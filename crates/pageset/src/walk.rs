@@ -11,7 +11,7 @@ use crate::pcp::FromCache;
 use crate::request::Request;
 use crate::tuning::ListRule;
 use crate::word::Held;
-use crate::zone::Zone;
+use crate::zone::{NodeId, Zone};
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Walks the zonelist, first at the low marks, then at the min marks. Specification 1.7, 4.8.
@@ -22,6 +22,29 @@ impl<'a, M: Machine> Allocator<'a, M> {
         cpu: CpuId,
         take: impl Fn(&Zone<'a, M>) -> Option<Pfn>,
     ) -> Result<Pfn, AllocError> {
+        let (node, list) = self.zonelist(request, cpu)?;
+        for low in [true, false] {
+            for zone in list.clone() {
+                if self.may_take(zone, request, low)
+                    && let Some(pfn) = take(zone)
+                {
+                    return Ok(pfn);
+                }
+            }
+        }
+        if list.clone().next().is_none() {
+            return Err(AllocError::Node(node));
+        }
+        Err(AllocError::OutOfMemory { order: request.order, free_pages: list.map(Zone::free).sum() })
+    }
+
+    /// The node that a request begins at, and the zones that may serve it, best first.
+    #[inline]
+    pub(crate) fn zonelist<'r>(
+        &'r self,
+        request: &'r Request,
+        cpu: CpuId,
+    ) -> Result<(NodeId, impl Iterator<Item = &'a Zone<'a, M>> + Clone + use<'r, 'a, M>), AllocError> {
         if !request.migratetype.is_ordinary() {
             return Err(AllocError::Migratetype(request.migratetype));
         }
@@ -30,25 +53,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let Some(row) = self.zonelists.get(node.0 as usize * zones..(node.0 as usize + 1) * zones) else {
             return Err(AllocError::Node(node));
         };
-        let allowed = |zone: &&Zone<'a, M>| {
+        let allowed = move |zone: &&Zone<'a, M>| {
             zone.kind <= request.highest
                 && !(request.this_node_only && zone.node != node)
                 && request.zone.is_none_or(|only| zone.index == only)
         };
-        let list = || row.iter().map(|index| &self.zones[index.get() as usize]).filter(allowed);
-        for low in [true, false] {
-            for zone in list() {
-                if self.may_take(zone, request, low)
-                    && let Some(pfn) = take(zone)
-                {
-                    return Ok(pfn);
-                }
-            }
-        }
-        if list().next().is_none() {
-            return Err(AllocError::Node(node));
-        }
-        Err(AllocError::OutOfMemory { order: request.order, free_pages: list().map(Zone::free).sum() })
+        Ok((node, row.iter().map(|index| &self.zones[index.get() as usize]).filter(allowed)))
     }
 
     /// Whether a zone's marks let it serve a request.

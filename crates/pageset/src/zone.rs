@@ -5,6 +5,8 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use crate::compact::defer::Deferral;
+use crate::compact::memory::Memory;
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::{Links, List};
 use crate::machine::{LockPath, Machine};
@@ -216,6 +218,10 @@ pub struct Zone<'a, M: Machine> {
     /// Blocks got from other types' pageblocks: claimed, stolen; under the lock.
     pub(crate) claims: AtomicU64,
     pub(crate) steals: AtomicU64,
+    /// When compaction of the zone is tried again.
+    pub(crate) deferral: Deferral,
+    /// Where it goes on, and what it has done.
+    pub(crate) compaction: Memory,
 }
 
 impl<M: Machine> Zone<'_, M> {
@@ -243,6 +249,8 @@ impl<M: Machine> Zone<'_, M> {
             direct_free_pages: AtomicU64::new(0),
             claims: AtomicU64::new(0),
             steals: AtomicU64::new(0),
+            deferral: Deferral::default(),
+            compaction: Memory::default(),
         }
     }
 }
