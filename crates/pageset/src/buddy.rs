@@ -35,7 +35,8 @@ impl<M: Machine> Zone<'_, M> {
     pub(crate) fn add(&self, machine: &M, page: u32, order: Order, list: MigrateType, end: End) {
         self.touch_list(machine, page, order, list);
         self.frames.set_free(page, order, list);
-        self.areas[order.index()][list.index()].push(self.frames.links, self.frames.slot(page, order), end);
+        let (free_list, slot) = (&self.areas[order.index()][list.index()], self.frames.slot(page, order));
+        free_list.push(self.frames.links, slot, end, self.touch_slot(machine, order));
         if list != MigrateType::Isolate {
             word::add(&self.free_pages, order.pages());
         }
@@ -49,7 +50,8 @@ impl<M: Machine> Zone<'_, M> {
         let list = self.list_of(page);
         self.touch_list(machine, page, order, list);
         self.frames.set_not_free(page, order);
-        self.areas[order.index()][list.index()].remove(self.frames.links, self.frames.slot(page, order));
+        let (free_list, slot) = (&self.areas[order.index()][list.index()], self.frames.slot(page, order));
+        free_list.remove(self.frames.links, slot, self.touch_slot(machine, order));
         if list != MigrateType::Isolate {
             word::sub(&self.free_pages, order.pages());
         }
@@ -67,6 +69,11 @@ impl<M: Machine> Zone<'_, M> {
     fn touch_list(&self, machine: &M, page: u32, order: Order, list: MigrateType) {
         machine.touch(Line::FreeList { zone: self.index, order: order.get(), migratetype: list as u8 });
         machine.touch(Line::Page(self.frames.pfn(page)));
+    }
+
+    /// Tells of the blocks on both sides of one that enters or leaves a list: their links change.
+    pub(crate) fn touch_slot(&self, machine: &M, order: Order) -> impl Fn(u32) {
+        move |slot| machine.touch(Line::Page(self.frames.pfn(self.frames.page_of_slot(slot, order))))
     }
 
     /// Takes the smallest block that fits from one type's lists and splits it; returns its first page, untagged.
@@ -89,8 +96,8 @@ impl<M: Machine> Zone<'_, M> {
         }
     }
 
-    /// Frees one block, merging it with its buddies. Its first page must not be on a list; `migratetype` is the
-    /// list that it goes to. Specification 1.5 "Free one block".
+    /// Frees one block, merging it with its buddies unless that is put off. Its first page must not be on a list;
+    /// `migratetype` is the list that it goes to. Specification 1.5 "Free one block".
     pub(crate) fn free_block(&self, machine: &M, tuning: &Tuning, page: u32, order: Order, migratetype: MigrateType) {
         self.free_or_capture(machine, tuning, page, order, migratetype, None);
     }
@@ -106,14 +113,23 @@ impl<M: Machine> Zone<'_, M> {
         capture: Option<&Capture>,
     ) {
         let put = capture.map_or(Put::ByChance, Put::OrCapture);
-        if order > Order::PAGEBLOCK && tuning.type_at_drain {
+        if order > Order::PAGEBLOCK && (tuning.type_at_drain || self.is_mixed(page)) {
             let half = Order::PAGEBLOCK.pages() as u32;
             for piece in [page, page + half] {
                 self.merge(machine, tuning, piece, Order::PAGEBLOCK, self.frames.block_type(piece), put);
             }
+        } else if self.can_skip(tuning, order) {
+            self.add(machine, page, order, migratetype, End::Head);
+            self.count_skips(order.pages());
         } else {
             self.merge(machine, tuning, page, order, migratetype, put);
         }
+    }
+
+    /// Whether the two pageblocks of a block of the largest order must not be on one list: their types differ, and not
+    /// both are ordinary.
+    fn is_mixed(&self, page: u32) -> bool {
+        !self.may_merge(page + Order::PAGEBLOCK.pages() as u32, Order::PAGEBLOCK, self.frames.block_type(page))
     }
 
     /// Merges a block with its buddies and puts it where it is to go.
@@ -127,6 +143,7 @@ impl<M: Machine> Zone<'_, M> {
                 return;
             }
             let buddy = page ^ order.pages() as u32;
+            machine.touch(Line::Page(self.frames.pfn(buddy)));
             if !self.is_free(buddy, order) || !self.may_merge(buddy, order, migratetype) {
                 break;
             }
@@ -200,8 +217,9 @@ impl<M: Machine> Zone<'_, M> {
         let (mut page, end) = (u64::from(first), u64::from(first) + pages);
         while page < end {
             let fits = (end - page).ilog2().min(page.trailing_zeros()).min(u32::from(Order::MAX.get()));
-            let order = Order::new(fits as u8).unwrap_or(Order::MAX);
             let first = page as u32;
+            let fits = Order::new(fits as u8).unwrap_or(Order::MAX);
+            let order = if fits == Order::MAX && self.is_mixed(first) { Order::PAGEBLOCK } else { fits };
             self.frames.set_online(first, order);
             let migratetype = self.frames.block_type(first);
             if order == Order::MAX {

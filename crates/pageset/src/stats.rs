@@ -73,6 +73,10 @@ pub struct ZoneStats {
     pub lock_direct_free: u64,
     /// Holds of the zone lock for changes of the map and of pageblocks' types, and for compaction.
     pub lock_map: u64,
+    /// Whether an allocation found it below its high mark, so that pagesets shrink.
+    pub below_high: bool,
+    /// Whether reclaim works on it.
+    pub reclaim_active: bool,
     /// Pageblocks brought over from another migratetype.
     pub claims: u64,
     /// Blocks taken from another migratetype's pageblock.
@@ -93,6 +97,8 @@ pub struct ZoneStats {
     pub pgmigrate_success: u64,
     /// Pages that were isolated to be moved and stayed.
     pub pgmigrate_fail: u64,
+    /// Pages freed without merging.
+    pub merge_skips: u64,
 }
 
 impl ZoneStats {
@@ -121,7 +127,7 @@ impl<M: Machine> Allocator<'_, M> {
     pub fn pageset_stats(&self, zone: usize, cpu: CpuId) -> PagesetStats {
         let pageset = &self.zones[zone].pagesets[cpu.0 as usize];
         PagesetStats {
-            pgalloc: pageset.alloc_pages.get(),
+            pgalloc: pageset.alloc_pages(),
             pgfree: pageset.free_pages.get(),
             refills: pageset.refills.get(),
             refill_pages: pageset.refill_pages.get(),
@@ -154,6 +160,8 @@ impl<M: Machine> Allocator<'_, M> {
             lock_direct_alloc: zone.holds[LockPath::DirectAlloc as usize].get(),
             lock_direct_free: zone.holds[LockPath::DirectFree as usize].get(),
             lock_map: zone.holds[LockPath::Map as usize].get(),
+            below_high: zone.pressure().below_high,
+            reclaim_active: zone.pressure().reclaim_active,
             claims: zone.claims.get(),
             steals: zone.steals.get(),
             compact_migrate_scanned: zone.compaction.migrate_scanned.get(),
@@ -164,6 +172,7 @@ impl<M: Machine> Allocator<'_, M> {
             compact_fail: zone.compaction.failures.get(),
             pgmigrate_success: zone.compaction.moved.get(),
             pgmigrate_fail: zone.compaction.failed.get(),
+            merge_skips: zone.skips.get(),
         }
     }
 
@@ -214,9 +223,9 @@ impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
             writeln!(f, "      nr_free_pages {}", stats.nr_free_pages)?;
             writeln!(f, "      nr_free_cma  {}", stats.nr_free_cma)?;
             writeln!(f, "  pagesets")?;
-            for (cpu, pageset) in zone.pagesets.iter().enumerate() {
-                let s = pageset.state();
-                writeln!(f, "    cpu: {cpu}")?;
+            for cpu in self.0.online_cpus() {
+                let s = self.0.pageset_state(index, cpu);
+                writeln!(f, "    cpu: {}", cpu.0)?;
                 for (name, value) in [
                     ("count:", s.count),
                     ("high:", s.high),

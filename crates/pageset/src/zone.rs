@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::compact::defer::Deferral;
 use crate::compact::memory::Memory;
+use crate::flight::InFlight;
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::{Links, List};
 use crate::machine::{LockPath, Machine};
@@ -185,6 +186,8 @@ impl Frames<'_> {
 /// Bits of a zone's flags. Specification 1.1.
 const RECLAIM_ACTIVE: u8 = 1;
 const BELOW_HIGH: u8 = 2;
+/// See [`Zone::has_plenty`].
+const PLENTY: u8 = 4;
 
 /// A zone: what one lock protects.
 #[derive(Debug)]
@@ -195,6 +198,8 @@ pub struct Zone<'a, M: Machine> {
     pub(crate) frames: Frames<'a>,
     /// One a possible CPU.
     pub(crate) pagesets: &'a [Pageset<M::Lock>],
+    /// How often they are disabled; changed under [`crate::Allocator::changes`].
+    pub(crate) disabled: AtomicU32,
     /// The arrays of all pagesets' lists.
     pub(crate) arrays: &'a [AtomicU32],
     pub(crate) lock: M::Lock,
@@ -222,6 +227,11 @@ pub struct Zone<'a, M: Machine> {
     pub(crate) deferral: Deferral,
     /// Where it goes on, and what it has done.
     pub(crate) compaction: Memory,
+    /// Refills that take whole clusters.
+    pub(crate) in_flight: InFlight,
+    /// Pages freed without merging, and how many of them have merged since or are in use again; under the lock.
+    pub(crate) skips: AtomicU64,
+    pub(crate) skips_merged: AtomicU64,
 }
 
 impl<M: Machine> Zone<'_, M> {
@@ -234,6 +244,7 @@ impl<M: Machine> Zone<'_, M> {
             kind: ZoneKind::Normal,
             frames: Frames { base: Pfn(0), first: 0, end: 0, tags: &[], types: &[], links: Links(&[]) },
             pagesets: &[],
+            disabled: AtomicU32::new(0),
             arrays: &[],
             lock: M::Lock::default(),
             areas: Default::default(),
@@ -251,6 +262,9 @@ impl<M: Machine> Zone<'_, M> {
             steals: AtomicU64::new(0),
             deferral: Deferral::default(),
             compaction: Memory::default(),
+            in_flight: InFlight::default(),
+            skips: AtomicU64::new(0),
+            skips_merged: AtomicU64::new(0),
         }
     }
 }
@@ -282,8 +296,34 @@ impl<M: Machine> Zone<'_, M> {
         self.set_flag(BELOW_HIGH, on);
     }
 
+    /// Takes "below high" back from a zone that is above its high mark again. Specification 4.8, "Clear".
+    pub(crate) fn clear_below_high(&self) {
+        if self.pressure().below_high && self.passes(self.watermarks().high, &MarkTest::SINGLE) {
+            self.set_below_high(false);
+        }
+    }
+
     pub(crate) fn set_reclaim_active(&self, on: bool) {
         self.set_flag(RECLAIM_ACTIVE, on);
+    }
+
+    /// Whether every request for any order passes the watermark test at the high mark, as of the last hold of the zone
+    /// lock: one look instead of the test.
+    #[inline]
+    pub(crate) fn has_plenty(&self) -> bool {
+        // Relaxed: the free pages that the test would read are as old.
+        self.flags.load(Relaxed) & PLENTY != 0
+    }
+
+    /// Notes whether the zone has plenty; with the lock held, as it is given back.
+    pub(crate) fn note_plenty(&self) {
+        let most_kept = self.reserve.iter().map(Held::get).max().unwrap_or(0);
+        let largest = &self.areas[Order::MAX.index()][..MigrateType::PCP_COUNT];
+        let usable = self.free().saturating_sub(self.free_cma.get() + Order::MAX.pages() - 1);
+        let plenty = usable > self.marks[2].get() + most_kept && largest.iter().any(|list| list.len() > 0);
+        if plenty != self.has_plenty() {
+            self.set_flag(PLENTY, plenty);
+        }
     }
 
     fn set_flag(&self, flag: u8, on: bool) {

@@ -7,7 +7,7 @@ use super::run::{Plan, Run};
 use super::suitable::fragmentation_score;
 use super::{CompactMode, CompactOutcome, CompactReport};
 use crate::allocator::Allocator;
-use crate::frame::{CpuId, Order};
+use crate::frame::Order;
 use crate::machine::{LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::owner::Owner;
@@ -95,7 +95,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             match of_zone.outcome {
                 CompactOutcome::Success => zone.deferral.reset(order, false),
                 CompactOutcome::Complete | CompactOutcome::PartialSkipped => {
-                    self.drain_zone_pagesets(zone);
+                    self.drain_zone(zone.index);
                     zone.deferral.on_failure(order);
                 }
                 _ => {}
@@ -134,13 +134,6 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub fn forget_skipped(&self, node: NodeId) {
         for zone in self.zones.iter().filter(|zone| zone.node == node) {
             zone.forget_skipped(&self.machine);
-        }
-    }
-
-    /// Empties all pagesets of one zone.
-    pub(crate) fn drain_zone_pagesets(&self, zone: &Zone<'a, M>) {
-        for cpu in 0..zone.pagesets.len() {
-            zone.drain_cpu(&self.machine, &self.tuning, CpuId(cpu as u32));
         }
     }
 

@@ -7,9 +7,10 @@ use super::migrate_scanner::CLUSTER;
 use super::run::{PAGEBLOCK, Run, start_of};
 use crate::frame::{Order, PageState, Tag};
 use crate::list::{End, List};
-use crate::machine::{Guard, LockPath, Machine};
+use crate::machine::{Line, LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::owner::Owner;
+use crate::pcp::ZoneGuard;
 use crate::zone::Zone;
 
 /// Free blocks that a run has taken and not yet used, by order. They are linked through their own pages' links, which
@@ -24,42 +25,48 @@ pub(super) struct Spare {
 }
 
 impl Spare {
-    pub(super) fn put<M: Machine>(&mut self, zone: &Zone<'_, M>, page: u32, order: Order) {
+    pub(super) fn put<M: Machine>(&mut self, machine: &M, zone: &Zone<'_, M>, page: u32, order: Order) {
         zone.frames.set_tag(page, Tag::new(PageState::Cached, order, MigrateType::Movable));
-        self.lists[order.index()].push(zone.frames.links, zone.frames.slot(page, order), End::Head);
+        self.lists[order.index()].push(
+            zone.frames.links,
+            zone.frames.slot(page, order),
+            End::Head,
+            zone.touch_slot(machine, order),
+        );
         self.pages += order.pages();
     }
 
-    fn take_first<M: Machine>(&mut self, zone: &Zone<'_, M>, order: Order) -> Option<u32> {
+    fn take_first<M: Machine>(&mut self, machine: &M, zone: &Zone<'_, M>, order: Order) -> Option<u32> {
         let list = &self.lists[order.index()];
         let slot = list.first()?;
-        list.remove(zone.frames.links, slot);
+        list.remove(zone.frames.links, slot, zone.touch_slot(machine, order));
         self.pages -= order.pages();
         Some(zone.frames.page_of_slot(slot, order))
     }
 
     /// Takes the smallest block that fits and splits it; its upper halves stay.
-    fn take<M: Machine>(&mut self, zone: &Zone<'_, M>, order: Order) -> Option<u32> {
+    fn take<M: Machine>(&mut self, machine: &M, zone: &Zone<'_, M>, order: Order) -> Option<u32> {
         let (page, found) =
-            Order::all().skip(order.index()).find_map(|found| Some((self.take_first(zone, found)?, found)))?;
+            Order::all().skip(order.index()).find_map(|found| Some((self.take_first(machine, zone, found)?, found)))?;
         for half in Order::all().take(found.index()).skip(order.index()) {
-            self.put(zone, page + half.pages() as u32, half);
+            self.put(machine, zone, page + half.pages() as u32, half);
         }
         Some(page)
     }
 
     /// Takes any block.
-    pub(super) fn pop<M: Machine>(&mut self, zone: &Zone<'_, M>) -> Option<(u32, Order)> {
-        Order::all().find_map(|order| Some((self.take_first(zone, order)?, order)))
+    pub(super) fn pop<M: Machine>(&mut self, machine: &M, zone: &Zone<'_, M>) -> Option<(u32, Order)> {
+        Order::all().find_map(|order| Some((self.take_first(machine, zone, order)?, order)))
     }
 }
 
-impl<'r, M: Machine, O: Owner> Run<'r, '_, M, O> {
+impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     /// A free block for a block of this order to move to.
     pub(super) fn target(&mut self, order: Order) -> Option<u32> {
-        self.spare.take(self.zone, order).or_else(|| {
+        let machine = &self.allocator.machine;
+        self.spare.take(machine, self.zone, order).or_else(|| {
             self.take_free_blocks();
-            self.spare.take(self.zone, order)
+            self.spare.take(machine, self.zone, order)
         })
     }
 
@@ -132,6 +139,7 @@ impl<'r, M: Machine, O: Owner> Run<'r, '_, M, O> {
             }
             looks += 1;
             self.report.free_scanned += 1;
+            machine.touch(Line::Page(zone.frames.pfn(self.free)));
             let mut tag = zone.frames.tag(self.free);
             if tag.state() == PageState::Free && guard.is_none() {
                 guard = Some(self.lock());
@@ -144,7 +152,7 @@ impl<'r, M: Machine, O: Owner> Run<'r, '_, M, O> {
                     if !zone.take_free_block(machine, self.free, order) {
                         return;
                     }
-                    self.spare.put(zone, self.free, order);
+                    self.spare.put(machine, zone, self.free, order);
                     self.report.free_isolated += order.pages();
                     *stride = 1;
                     self.free += order.pages() as u32;
@@ -160,7 +168,7 @@ impl<'r, M: Machine, O: Owner> Run<'r, '_, M, O> {
     }
 
     /// The zone lock. One who must not wait notes that others want it, then waits all the same, and ends soon.
-    fn lock(&mut self) -> Guard<'r, M::Lock> {
+    fn lock(&mut self) -> ZoneGuard<'r, 'a, M> {
         let (machine, zone) = (&self.allocator.machine, self.zone);
         if self.plan.mode == CompactMode::Async && !self.contended {
             if let Some(guard) = zone.try_lock(machine, LockPath::Map) {

@@ -6,7 +6,7 @@
 use super::CompactMode;
 use super::run::{PAGEBLOCK, Run, start_of};
 use crate::frame::{Order, PageState};
-use crate::machine::Machine;
+use crate::machine::{Line, Machine};
 use crate::migrate::MigrateType;
 use crate::owner::Owner;
 
@@ -148,6 +148,7 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
     /// stands in the way of a free block.
     fn look(&mut self, page: u32) -> (u32, bool) {
         self.report.migrate_scanned += 1;
+        self.allocator.machine.touch(Line::Page(self.zone.frames.pfn(page)));
         let tag = self.zone.frames.tag(page);
         let pages = tag.order().pages() as u32;
         match tag.state() {

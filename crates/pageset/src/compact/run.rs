@@ -108,8 +108,14 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             capture: plan.order.filter(|_| plan.direct).map(|order| Capture::new(order, plan.migratetype)),
             report: CompactReport::default(),
         };
+        let (machine, tuning) = (&allocator.machine, &allocator.tuning);
+        // What is freed from here on merges, and what was not merged so far does.
+        zone.disable_clusters(machine);
+        zone.merge_skipped(machine, tuning);
         let outcome = run.main_loop();
-        run.end(outcome)
+        let report = run.end(outcome);
+        zone.enable_clusters(machine);
+        report
     }
 
     fn main_loop(&mut self) -> CompactOutcome {
@@ -188,7 +194,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     /// Moved blocks wait in the pageset; drained, they merge.
     fn drain(&self) {
         let (machine, tuning) = (&self.allocator.machine, &self.allocator.tuning);
-        self.zone.drain_or_capture(machine, tuning, machine.cpu(), self.capture.as_ref());
+        self.zone.drain_or_capture(machine, tuning, machine.cpu(), false, self.capture.as_ref());
     }
 
     /// Moves all candidates; those that stay are put back. No lock is held.
@@ -229,7 +235,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             }
             Err(error) => {
                 if frames.tag(to).is(PageState::Allocated, order) {
-                    self.spare.put(self.zone, to, order);
+                    self.spare.put(&self.allocator.machine, self.zone, to, order);
                 }
                 Err(error)
             }
@@ -243,7 +249,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         {
             let _guard = zone.lock(machine, LockPath::Map);
             let mut highest = None;
-            while let Some((page, order)) = self.spare.pop(zone) {
+            while let Some((page, order)) = self.spare.pop(machine, zone) {
                 highest = highest.max(Some(page));
                 let migratetype = zone.frames.block_type(page);
                 zone.free_or_capture(machine, tuning, page, order, migratetype, self.capture.as_ref());

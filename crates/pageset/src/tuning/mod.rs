@@ -1,8 +1,9 @@
 //! Every rule as data: what a kernel's developers chose, as one value of [`Tuning`].
 //!
 //! Nothing here knows a list or a lock. [`state`] decides how many pages move, [`sizes`] how large batch and high
-//! are, [`presets`] names the sets of rules that were in use or proposed.
+//! are, [`expiry`] when pages of other nodes go back, [`presets`] names the sets of rules that were in use or proposed.
 
+pub mod expiry;
 pub mod presets;
 pub mod sizes;
 pub mod state;
@@ -11,7 +12,7 @@ use core::fmt;
 
 pub use presets::{PRESETS, Preset};
 pub use sizes::{Bounds, Watermarks};
-pub use state::{Decay, PcpState, Pressure};
+pub use state::{Decay, PcpState, Pressure, State};
 
 /// How large a batch is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,6 +107,10 @@ pub struct Tuning {
     pub merge_by_type: bool,
     /// Whether a drained page's type is read again at the drain (6.10 on), instead of remembered from the free.
     pub type_at_drain: bool,
+    /// Whether single pages are freed without merging, until a request above order 0 finds nothing (RFC of 2018,
+    /// part 2). Frees hold the zone lock for less; high orders come later and dearer. If unsure, off.
+    /// Specification 6.1.
+    pub merge_skip: bool,
     /// Whether consecutive frees drain more each time (5.14 on; `free_factor`).
     pub scale_drain: bool,
     /// Whether frees of orders 1 to 3 in a row drain the pageset (5.18 on).
@@ -130,6 +135,18 @@ pub struct Tuning {
     pub free_count: bool,
     /// 6.16: high-order draining needs half of `high_min` freed in a row as well.
     pub high_threshold_616: bool,
+    /// Whether "below high" is said only of a zone that is short of *pages*. In the kernels a request above order 0 that
+    /// finds no block of its order says it of a zone far above its high watermark. This project's; 4.8, "Quirk".
+    pub below_high_by_pages: bool,
+    /// Whether a tick takes it back too. In the kernels only a drain by a free does, so that a zone which nobody frees
+    /// into keeps it, and its pagesets stay small. This project's; 4.8, "Clear".
+    pub below_high_at_tick: bool,
+    /// Whether idle pages of other nodes go back batch after batch. In the kernels one batch an idle period does, and the
+    /// rest stays. This project's; 8.2.
+    pub expire_all: bool,
+    /// Whether a bulk allocation ends frees in a row as any other does. In the kernels it does not, and a CPU that frees
+    /// pages one by one and takes them in bulk drains as if it only freed. This project's; 2.3, step 2.
+    pub bulk_counts: bool,
     /// The decay of patch 7.
     pub decay: DecayRule,
     /// Batches grow to at most `batch << batch_scale_max` pages; 0 to 6, the kernel's default is 5. Specification 9.
@@ -187,6 +204,8 @@ impl Tuning {
             needs(self.alloc_factor, "alloc_factor", self.scale_cap, "scale_cap"),
             needs(self.auto_high, "auto_high", self.alloc_factor, "alloc_factor"),
             needs(self.below_high, "below_high", self.auto_high, "auto_high"),
+            needs(self.below_high_by_pages, "below_high_by_pages", self.below_high, "below_high"),
+            needs(self.below_high_at_tick, "below_high_at_tick", self.below_high, "below_high"),
             needs(self.count_min, "count_min", self.auto_high, "auto_high"),
             needs(self.free_count, "free_count", self.scale_cap, "scale_cap"),
             needs(self.high_threshold_616, "high_threshold_616", self.free_count, "free_count"),
@@ -225,8 +244,8 @@ const fn out_of_range(field: &'static str, value: u64, allowed: &'static str) ->
 }
 
 impl Default for Tuning {
-    /// The rules of Linux 6.18.
+    /// [`presets::PAGESET`]: the rules of Linux 6.18 without those of their defects that cost nothing to avoid.
     fn default() -> Self {
-        presets::LINUX_6_18
+        presets::PAGESET
     }
 }

@@ -24,6 +24,7 @@ pub const LINUX_4_16: Tuning = Tuning {
     fallback: FallbackRule::Steal,
     merge_by_type: false,
     type_at_drain: false,
+    merge_skip: false,
     scale_drain: false,
     drain_high_order: false,
     reclaim_limit: false,
@@ -36,6 +37,10 @@ pub const LINUX_4_16: Tuning = Tuning {
     count_min: false,
     free_count: false,
     high_threshold_616: false,
+    below_high_by_pages: false,
+    below_high_at_tick: false,
+    expire_all: false,
+    bulk_counts: false,
     decay: DecayRule::Eighth,
     // The kernel's default. Specification 9.
     batch_scale_max: 5,
@@ -43,6 +48,9 @@ pub const LINUX_4_16: Tuning = Tuning {
 
 /// E2, 4.17 and 4.18: pages are picked before the lock is taken.
 pub const LINUX_4_17: Tuning = Tuning { bulk_free: BulkFree::TwoPass, ..LINUX_4_16 };
+
+/// The RFC of 2018 on top of 4.16 and the two passes that it was written for: its part 2. Specification 6.
+pub const MERGE_SKIP: Tuning = Tuning { bulk_free: BulkFree::TwoPass, merge_skip: true, ..LINUX_4_16 };
 
 /// E3, 4.19 to 5.13: the batch is doubled to 63.
 pub const LINUX_4_19: Tuning = Tuning { batch: BatchRule::FromZone { cap_kib: 1024 }, ..LINUX_4_17 };
@@ -93,10 +101,15 @@ pub const LINUX_6_18: Tuning = LINUX_6_16;
 /// E7, 6.19 on: drains let go of the zone lock after each batch.
 pub const LINUX_6_19: Tuning = Tuning { bulk_free: BulkFree::Chunked, ..LINUX_6_18 };
 
+/// This project's: 6.18 without those of its defects that cost nothing to avoid.
+pub const PAGESET: Tuning =
+    Tuning { below_high_by_pages: true, below_high_at_tick: true, expire_all: true, bulk_counts: true, ..LINUX_6_18 };
+
 /// All presets, oldest first.
 pub const PRESETS: &[Preset] = &[
     Preset { name: "linux-4.16", about: "to 4.16: batch 31, high 186, order 0", tuning: LINUX_4_16 },
     Preset { name: "linux-4.17", about: "4.17-4.18: bulk free in two passes", tuning: LINUX_4_17 },
+    Preset { name: "merge-skip", about: "4.17 with part 2 of the RFC of 2018: merging put off", tuning: MERGE_SKIP },
     Preset { name: "linux-4.19", about: "4.19-5.13: batch 63, high 378", tuning: LINUX_4_19 },
     Preset {
         name: "linux-5.14",
@@ -119,6 +132,7 @@ pub const PRESETS: &[Preset] = &[
     Preset { name: "linux-6.16", about: "6.16-6.17: higher threshold for high-order drains", tuning: LINUX_6_16 },
     Preset { name: "linux-6.18", about: "6.18: as 6.16", tuning: LINUX_6_18 },
     Preset { name: "linux-6.19", about: "6.19 on: drains in chunks of a batch", tuning: LINUX_6_19 },
+    Preset { name: "pageset", about: "this project's default: 6.18 without four of its defects", tuning: PAGESET },
 ];
 
 impl Preset {
