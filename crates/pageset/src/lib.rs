@@ -72,7 +72,8 @@
 //! | [`stats`], [`audit`] | counters, the zoneinfo view; the books checked |
 //! | `owned` | metadata from a heap, with the feature `alloc` |
 //!
-//! Two exceptions: a zone holds its pagesets and its deferral, so `zone` names types of `pcp` and `compact`.
+//! Two exceptions: a zone holds its pagesets, its deferral and what compaction remembers, so `zone` names types of `pcp`
+//! and `compact`; and a free may be captured, so `buddy` and `pcp` name one of `compact`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -110,6 +111,7 @@ mod word;
 pub mod zone;
 
 pub use allocator::Allocator;
+pub use compact::{CompactMode, CompactOutcome, CompactReport};
 pub use config::{Config, MapError, Metadata, MetadataSize, PageRange, ZoneSpec};
 pub use error::{AllocError, FreeError, HotplugError, WrongFree};
 pub use frame::{CpuId, Order, PageState, Pfn};

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::cluster::Clusters;
 use crate::compact::defer::Deferral;
+use crate::compact::memory::Memory;
 use crate::flight::InFlight;
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::{Links, List};
@@ -227,6 +228,8 @@ pub struct Zone<'a, M: Machine> {
     pub(crate) deferral: Deferral,
     /// Runs of pages on the order-0 lists of the ordinary types.
     pub(crate) clusters: Clusters<'a>,
+    /// Where it goes on, and what it has done.
+    pub(crate) compaction: Memory,
     /// Refills that take whole clusters.
     pub(crate) in_flight: InFlight,
     /// Pages freed without merging, and how many of them have merged since or are in use again; under the lock.
@@ -262,6 +265,7 @@ impl<M: Machine> Zone<'_, M> {
             steals: AtomicU64::new(0),
             deferral: Deferral::default(),
             clusters: Clusters::default(),
+            compaction: Memory::default(),
             in_flight: InFlight::default(),
             skips: AtomicU64::new(0),
             skips_merged: AtomicU64::new(0),
