@@ -200,6 +200,11 @@ fn order(order: u8) -> Order {
 impl Scenario {
     /// Carries it out, checking at every step, and at the end that everything merges again.
     pub fn run(&self) {
+        self.run_with(|_, _| {});
+    }
+
+    /// The same, with something else done after each operation.
+    pub fn run_with(&self, mut after: impl FnMut(&World<'_>, Op)) {
         let tuning = Preset::find(self.preset).expect("a preset").tuning;
         let zones = self.map.zones();
         let specs: Vec<_> = zones
@@ -211,6 +216,7 @@ impl Scenario {
             let mut model = Model::new(world, self.map);
             for op in &self.ops {
                 model.step(*op);
+                after(world, *op);
             }
             model.finish();
         });
