@@ -1,36 +1,47 @@
 //! The allocator: what a kernel, a program or a simulator calls.
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use crate::config::{Config, MapError, Metadata, ZoneLayout};
+use crate::cpus::CpuSet;
 use crate::error::{AllocError, FreeError, WrongFree};
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::Links;
-use crate::machine::{LockPath, Machine};
+use crate::machine::{Guard, LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::node;
 use crate::request::{Block, Request};
 use crate::tuning::Tuning;
-use crate::zone::{Frames, NodeId, Zone};
+use crate::zone::{Frames, NodeId, Zone, ZoneKind};
 
 /// A page allocator over caller-provided metadata.
 ///
 /// Safe for use by many threads at once: one lock a zone, one a pageset, which is only ever tried by `alloc` and
-/// `free`; where it is busy they go to the buddy. Lock order: pageset, then zone.
+/// `free`; where it is busy they go to the buddy. Lock order: the one of changes, then pageset, then zone.
 #[derive(Debug)]
 pub struct Allocator<'a, M: Machine> {
     pub(crate) machine: M,
     pub(crate) zones: &'a [Zone<'a, M>],
     /// A row of zone indices for each node.
     pub(crate) zonelists: &'a [AtomicU32],
+    /// A row for each CPU: by [`ZoneKind`] the first zone that a request for at most that kind tries.
+    pub(crate) first_zones: &'a [AtomicU32],
     pub(crate) tuning: Tuning,
     pub(crate) rules: Rules<'a>,
+    /// Held while something that sizes are computed from changes and they are computed anew, so that the last change is
+    /// what they end up with.
+    pub(crate) changes: M::Lock,
+    /// Whether the pagesets of all CPUs are being emptied.
+    pub(crate) draining: AtomicBool,
 }
 
 /// What the sizes are computed from again when something changes.
 #[derive(Debug)]
 pub(crate) struct Rules<'a> {
+    /// The node of each possible CPU.
     pub(crate) cpus: &'a [NodeId],
+    /// Those that are online.
+    pub(crate) online: CpuSet<'a>,
     pub(crate) watermarks: crate::tuning::sizes::WatermarkRule,
     pub(crate) cache_slice_pages: u64,
     /// The administrator's fraction. Relaxed: read when bounds are computed, which is rare and idempotent.
@@ -59,6 +70,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let (mut tags, mut words, mut pagesets) = (metadata.tags, metadata.words, metadata.pagesets);
         let zonelists = cut(&mut words, config.nodes() * config.zones.len());
         node::build(config, zonelists);
+        let first_zones = cut(&mut words, config.cpus.len() * ZoneKind::COUNT);
+        node::build_firsts(config, zonelists, first_zones);
+        let online = CpuSet::all(cut(&mut words, CpuSet::words(config.cpus.len())), config.cpus.len());
         for (index, (zone, spec)) in metadata.zones.iter_mut().zip(config.zones).enumerate() {
             let ZoneLayout { base, tags: pages, types, links, capacity, array } = config.layout(spec)?;
             zone.index = index;
@@ -80,11 +94,21 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let rules = Rules {
             cpus: config.cpus,
+            online,
             watermarks: config.watermarks,
             cache_slice_pages: config.cache_slice_pages,
             fraction: AtomicU32::new(config.high_fraction),
         };
-        let allocator = Allocator { machine, zones: metadata.zones, zonelists, tuning: config.tuning, rules };
+        let allocator = Allocator {
+            machine,
+            zones: metadata.zones,
+            zonelists,
+            first_zones,
+            tuning: config.tuning,
+            rules,
+            changes: M::Lock::default(),
+            draining: AtomicBool::new(false),
+        };
         for (zone, spec) in allocator.zones.iter().zip(config.zones) {
             for range in spec.ranges {
                 let _guard = zone.lock(&allocator.machine, LockPath::Map);
@@ -131,6 +155,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline]
     pub fn alloc(&self, request: &Request) -> Result<Pfn, AllocError> {
         let cpu = self.machine.cpu();
+        if let Some(pfn) = self.take_first(request, cpu) {
+            return Ok(pfn);
+        }
         self.walk(request, cpu, |zone| self.take(zone, cpu, request, false).map(|page| zone.frames.pfn(page)))
     }
 
@@ -167,13 +194,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// apart: that would take an atomic exchange on each free.
     #[inline]
     pub fn free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.prepare_free(pfn, order)?;
+        let (zone, page) = self.allocated(pfn, order)?;
         self.commit_free(zone, page, order, true);
         Ok(())
     }
 
-    /// Gives a block back without ever waiting for, or working under, a zone lock, unless the pageset is busy or
-    /// full: for callers that may have interrupted anything. The pageset drains at a later free.
+    /// Gives a block back without ever waiting for, or working under, a zone lock, unless the pageset is busy or full or
+    /// may keep nothing: for callers that may have interrupted anything. The pageset drains at a later free.
     /// Specification 4.11, last paragraph.
     ///
     /// # Errors
@@ -220,6 +247,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
+    /// Takes the lock of changes.
+    pub(crate) fn change(&self) -> Guard<'_, M::Lock> {
+        Guard::lock(&self.changes)
+    }
+
     pub(crate) fn locate(&self, pfn: Pfn) -> Option<(&'a Zone<'a, M>, u32)> {
         self.zones.iter().find_map(|zone| Some((zone, zone.frames.page(pfn)?)))
     }
@@ -231,7 +263,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return Err(FreeError { pfn, order, reason: WrongFree::NotOurs });
         };
         let tag = zone.frames.tag(page);
-        if !pfn.is_aligned(order) || !tag.is(PageState::Allocated, order) {
+        // Blocks are aligned, so an order that does not fit the page is no block's there.
+        if !tag.is(PageState::Allocated, order) {
             return Err(FreeError { pfn, order, reason: why_wrong(zone, pfn, page, order) });
         }
         Ok((zone, page))
@@ -253,7 +286,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             && let Some(list) = tuning.lists.list(order, migratetype)
         {
             zone.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
-            if zone.free_cached(machine, tuning, machine.cpu(), list, page, drain) {
+            if zone.free_cached(machine, tuning, machine.cpu(), list, page, order, drain) {
                 return;
             }
         }

@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::migrate::MigrateType;
 use crate::pcp::{LISTS, order_of};
 use crate::word::Held;
-use crate::zone::Zone;
+use crate::zone::{MarkTest, Zone, ZoneKind};
 
 /// Where a zone's pages are. `free + cached + in_use = managed`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,7 +52,19 @@ impl<M: Machine> Allocator<'_, M> {
     /// # Errors
     /// The first thing that does not add up.
     pub fn audit(&self, index: usize) -> Result<Books, Inconsistency> {
-        Audit { zone: &self.zones[index], merge_by_type: self.tuning.merge_by_type }.run()
+        let zone = &self.zones[index];
+        for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {
+            let (kept, may) = (pageset.count().max(pageset.state().high_max), self.keeps_pages(zone, cpu));
+            if !may && kept > 0 {
+                let what = "pages kept, or to be kept, by a pageset that is disabled or of an offline CPU";
+                return Err(Inconsistency { zone: index, pfn: None, what, expected: 0, found: kept.into() });
+            }
+            if may && pageset.state().high_max > pageset.capacity() {
+                let (expected, found) = (pageset.capacity().into(), pageset.state().high_max.into());
+                return Err(Inconsistency { zone: index, pfn: None, what: "the room of a pageset", expected, found });
+            }
+        }
+        Audit { zone, merge_by_type: self.tuning.merge_by_type }.run()
     }
 }
 
@@ -79,8 +91,10 @@ impl<M: Machine> Audit<'_, '_, M> {
         self.unmark();
         let (free, cached) = walked?;
         let books = self.blocks()?;
+        self.equal("refills on their way", 0, self.zone.in_flight.refills().into())?;
         self.equal("pages on free lists against pages tagged free", books.free, free)?;
         self.equal("pages in pagesets against pages tagged cached", books.cached, cached)?;
+        self.plenty()?;
         self.equal("free + cached + in use = managed", self.zone.managed.get(), free + cached + books.in_use)?;
         Ok(books)
     }
@@ -96,6 +110,19 @@ impl<M: Machine> Audit<'_, '_, M> {
             return self.error(Some(page), "the tag of a listed block", expected.into(), tag.byte().into());
         }
         self.zone.frames.set_tag(page, Tag::from_byte(tag.byte() | 0xf).with_state(SEEN));
+        Ok(())
+    }
+
+    /// A zone that is said to have plenty passes the test that this stands for, whatever is asked.
+    fn plenty(&self) -> Result<(), Inconsistency> {
+        for order in Order::all().filter(|_| self.zone.has_plenty()) {
+            let request = MarkTest { order, ..MarkTest::SINGLE };
+            for highest in ZoneKind::ALL {
+                if !self.zone.passes(self.zone.watermarks().high, &MarkTest { highest, ..request }) {
+                    return self.error(None, "plenty, but not for a request of order", 0, order.get().into());
+                }
+            }
+        }
         Ok(())
     }
 
@@ -216,7 +243,8 @@ impl<M: Machine> Audit<'_, '_, M> {
             || self.zone.frames.block_type(page) != self.zone.frames.block_type(buddy);
         // A claim retypes one of two pageblocks; its free half then waits for the next free to merge. Before 6.10 a
         // block may be on another list than its pageblock's.
-        let may_wait = order >= Order::PAGEBLOCK && (differ || !self.merge_by_type);
+        let skipped = order == Order::ZERO && self.zone.has_skipped();
+        let may_wait = skipped || order >= Order::PAGEBLOCK && (differ || !self.merge_by_type);
         if may_wait { Ok(()) } else { self.error(Some(page), "free buddies are unmerged", 0, order.get().into()) }
     }
 }

@@ -20,7 +20,8 @@ impl<M: Machine> Zone<'_, M> {
     pub(crate) fn add(&self, machine: &M, page: u32, order: Order, list: MigrateType, end: End) {
         self.touch_list(machine, page, order, list);
         self.frames.set_free(page, order, list);
-        self.areas[order.index()][list.index()].push(self.frames.links, self.frames.slot(page, order), end);
+        let (free_list, slot) = (&self.areas[order.index()][list.index()], self.frames.slot(page, order));
+        free_list.push(self.frames.links, slot, end, self.touch_slot(machine, order));
         if list != MigrateType::Isolate {
             word::add(&self.free_pages, order.pages());
         }
@@ -34,7 +35,8 @@ impl<M: Machine> Zone<'_, M> {
         let list = self.list_of(page);
         self.touch_list(machine, page, order, list);
         self.frames.set_not_free(page, order);
-        self.areas[order.index()][list.index()].remove(self.frames.links, self.frames.slot(page, order));
+        let (free_list, slot) = (&self.areas[order.index()][list.index()], self.frames.slot(page, order));
+        free_list.remove(self.frames.links, slot, self.touch_slot(machine, order));
         if list != MigrateType::Isolate {
             word::sub(&self.free_pages, order.pages());
         }
@@ -52,6 +54,11 @@ impl<M: Machine> Zone<'_, M> {
     fn touch_list(&self, machine: &M, page: u32, order: Order, list: MigrateType) {
         machine.touch(Line::FreeList { zone: self.index, order: order.get(), migratetype: list as u8 });
         machine.touch(Line::Page(self.frames.pfn(page)));
+    }
+
+    /// Tells of the blocks on both sides of one that enters or leaves a list: their links change.
+    fn touch_slot(&self, machine: &M, order: Order) -> impl Fn(u32) {
+        move |slot| machine.touch(Line::Page(self.frames.pfn(self.frames.page_of_slot(slot, order))))
     }
 
     /// Takes the smallest block that fits from one type's lists and splits it; returns its first page, untagged.
@@ -74,7 +81,7 @@ impl<M: Machine> Zone<'_, M> {
         }
     }
 
-    /// Frees one block, merging it with its buddies. Its first page must not be on a list; `migratetype` is the
+    /// Frees one block, merging it with its buddies unless that is put off. Its first page must not be on a list; `migratetype` is the
     /// list that it goes to. Specification 1.5 "Free one block".
     pub(crate) fn free_block(&self, machine: &M, tuning: &Tuning, page: u32, order: Order, migratetype: MigrateType) {
         if order > Order::PAGEBLOCK && (tuning.type_at_drain || self.is_mixed(page)) {
@@ -82,6 +89,9 @@ impl<M: Machine> Zone<'_, M> {
             for piece in [page, page + half] {
                 self.merge(machine, tuning, piece, Order::PAGEBLOCK, self.frames.block_type(piece), None);
             }
+        } else if self.can_skip(tuning, order) {
+            self.add(machine, page, order, migratetype, End::Head);
+            self.count_skips(order.pages());
         } else {
             self.merge(machine, tuning, page, order, migratetype, None);
         }
@@ -99,6 +109,7 @@ impl<M: Machine> Zone<'_, M> {
         let (mut page, mut order) = (page, order);
         while order < Order::MAX {
             let buddy = page ^ order.pages() as u32;
+            machine.touch(Line::Page(self.frames.pfn(buddy)));
             if !self.is_free(buddy, order) || !self.may_merge(buddy, order, migratetype) {
                 break;
             }

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
+use crate::cpus::CpuSet;
 use crate::frame::{Order, Pfn};
 use crate::machine::Machine;
 use crate::pcp::{self, Pageset};
@@ -182,6 +183,11 @@ pub enum MapError {
         /// Pages there is room for; see [`Config::pageset_capacity`].
         capacity: u32,
     },
+    /// Bounds for the pagesets of a zone that are disabled.
+    PagesetsDisabled {
+        /// The zone's number.
+        zone: usize,
+    },
 }
 
 impl fmt::Display for MapError {
@@ -216,6 +222,7 @@ impl fmt::Display for MapError {
             Self::Capacity { asked, capacity } => {
                 write!(f, "{asked} pages a CPU were asked for; the pagesets were built for {capacity}")
             }
+            Self::PagesetsDisabled { zone } => write!(f, "the pagesets of zone {zone} are disabled; enable them first"),
         }
     }
 }
@@ -227,7 +234,7 @@ impl core::error::Error for MapError {}
 pub struct MetadataSize {
     /// Bytes of tags and pageblock types.
     pub tags: usize,
-    /// 32-bit words of links, pageset arrays and zonelists.
+    /// 32-bit words of links, pageset arrays, zonelists and the set of online CPUs.
     pub words: usize,
     /// Pagesets: one for each zone and CPU.
     pub pagesets: usize,
@@ -282,7 +289,7 @@ impl Config<'_> {
         let mut size = MetadataSize {
             pagesets: self.zones.len() * self.cpus.len(),
             zones: self.zones.len(),
-            words: self.nodes() * self.zones.len(),
+            words: self.nodes() * self.zones.len() + self.cpus.len() * ZoneKind::COUNT + CpuSet::words(self.cpus.len()),
             ..MetadataSize::default()
         };
         for zone in self.zones {

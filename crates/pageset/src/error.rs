@@ -1,8 +1,8 @@
-//! What a caller gets instead of a page, or for a wrong free. Nothing has changed when one of these comes back.
+//! What a caller gets instead of a page, or for a wrong free or change. Nothing has changed when one of these comes back.
 
 use core::fmt;
 
-use crate::frame::{Order, PageState, Pfn};
+use crate::frame::{CpuId, Order, PageState, Pfn};
 use crate::migrate::MigrateType;
 use crate::zone::NodeId;
 
@@ -93,3 +93,40 @@ impl fmt::Display for FreeError {
 }
 
 impl core::error::Error for FreeError {}
+
+/// A change of the CPUs, or of a zone's pagesets, that cannot be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HotplugError {
+    /// The map knows no such CPU.
+    NoSuchCpu {
+        /// The CPU.
+        cpu: CpuId,
+        /// How many are possible.
+        possible: usize,
+    },
+    /// The CPU is offline already.
+    Offline(CpuId),
+    /// The CPU is online already.
+    Online(CpuId),
+    /// No other CPU is online.
+    LastCpu(CpuId),
+    /// The zone's pagesets are not disabled.
+    PagesetsEnabled {
+        /// The zone's number.
+        zone: usize,
+    },
+}
+
+impl fmt::Display for HotplugError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchCpu { cpu, possible } => write!(f, "{cpu} is not possible; allowed: below {possible}"),
+            Self::Offline(cpu) => write!(f, "{cpu} is offline already"),
+            Self::Online(cpu) => write!(f, "{cpu} is online already"),
+            Self::LastCpu(cpu) => write!(f, "{cpu} is the last that is online"),
+            Self::PagesetsEnabled { zone } => write!(f, "the pagesets of zone {zone} are not disabled"),
+        }
+    }
+}
+
+impl core::error::Error for HotplugError {}

@@ -50,11 +50,14 @@
 //! | [`machine`] | the trait through which CPU numbers, locks and memory costs come in |
 //! | `word` | how shared words are read and written |
 //! | [`migrate`], [`frame`] | migratetypes; page frame numbers, orders, tags |
+//! | `pageblock` | the byte of a pageblock: its type, and compaction's skip bit |
 //! | `list` | lists threaded through the pages' links |
+//! | `flight` | refills on their way, and how others wait for them |
 //! | `chunks` | the arrays of pagesets' lists |
 //! | [`tuning`] | every rule as data; how many pages move: numbers in, numbers out |
 //! | [`zone`] | a zone's metadata, watermarks and lock |
 //! | `buddy` | free lists, split, merge |
+//! | `skip` | merging put off until high orders are needed |
 //! | `fallback` | claiming and stealing other types' pageblocks |
 //! | [`pcp`] | pagesets: alloc, free, refill, drain |
 //! | [`config`], `node` | the memory map and its metadata; zonelists |
@@ -63,11 +66,12 @@
 //! | [`owner`] | who the pages belong to: what slow paths ask of it |
 //! | [`compact`] | free blocks made by moving pages |
 //! | `walk` | one request on its way through zones and marks |
-//! | `drains`, `hotplug`, `admin` | pagesets emptied by request and by time; memory that comes; what is set by hand |
+//! | `drains`, `cpus` | pagesets emptied by request and by time; CPUs that come and go |
+//! | `hotplug`, `admin` | memory that comes; what is set by hand |
 //! | [`stats`], [`audit`] | counters, the zoneinfo view; the books checked |
 //! | `owned` | metadata from a heap, with the feature `alloc` |
 //!
-//! One exception: a zone holds its pagesets, so `zone` names a type of `pcp`.
+//! Two exceptions: a zone holds its pagesets and its deferral, so `zone` names types of `pcp` and `compact`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -78,9 +82,11 @@ mod buddy;
 mod chunks;
 pub mod compact;
 pub mod config;
+mod cpus;
 mod drains;
 pub mod error;
 mod fallback;
+mod flight;
 pub mod frame;
 mod hotplug;
 mod list;
@@ -90,8 +96,10 @@ mod node;
 #[cfg(feature = "alloc")]
 pub mod owned;
 pub mod owner;
+mod pageblock;
 pub mod pcp;
 pub mod request;
+mod skip;
 pub mod stats;
 pub mod tuning;
 mod walk;
@@ -100,7 +108,7 @@ pub mod zone;
 
 pub use allocator::Allocator;
 pub use config::{Config, MapError, Metadata, MetadataSize, PageRange, ZoneSpec};
-pub use error::{AllocError, FreeError, WrongFree};
+pub use error::{AllocError, FreeError, HotplugError, WrongFree};
 pub use frame::{CpuId, Order, PageState, Pfn};
 pub use machine::{Line, LockPath, Machine, RawLock, SpinLock};
 pub use migrate::MigrateType;

@@ -62,7 +62,8 @@ impl List {
         some(links.next(slot).get())
     }
 
-    pub(crate) fn push(&self, links: Links<'_>, slot: u32, end: End) {
+    /// Puts a slot at one end. `touch` is told the neighbour, whose links change as well.
+    pub(crate) fn push(&self, links: Links<'_>, slot: u32, end: End, touch: impl Fn(u32)) {
         let (outer, inner, this_end, other_end) = match end {
             End::Head => (links.prev(slot), links.next(slot), &self.head, &self.tail),
             End::Tail => (links.next(slot), links.prev(slot), &self.tail, &self.head),
@@ -71,22 +72,34 @@ impl List {
         outer.set(NONE);
         inner.set(old);
         this_end.set(slot);
-        match (some(old), end) {
-            (None, _) => other_end.set(slot),
-            (Some(old), End::Head) => links.prev(old).set(slot),
-            (Some(old), End::Tail) => links.next(old).set(slot),
+        match some(old) {
+            None => other_end.set(slot),
+            Some(old) => {
+                touch(old);
+                match end {
+                    End::Head => links.prev(old).set(slot),
+                    End::Tail => links.next(old).set(slot),
+                }
+            }
         }
         self.len.set(self.len.get() + 1);
     }
 
-    pub(crate) fn remove(&self, links: Links<'_>, slot: u32) {
+    /// Takes a slot out. `touch` is told its neighbours, whose links change as well.
+    pub(crate) fn remove(&self, links: Links<'_>, slot: u32, touch: impl Fn(u32)) {
         let (next, prev) = (links.next(slot).get(), links.prev(slot).get());
         match some(prev) {
-            Some(prev) => links.next(prev).set(next),
+            Some(prev) => {
+                touch(prev);
+                links.next(prev).set(next);
+            }
             None => self.head.set(next),
         }
         match some(next) {
-            Some(next) => links.prev(next).set(prev),
+            Some(next) => {
+                touch(next);
+                links.prev(next).set(prev);
+            }
             None => self.tail.set(prev),
         }
         self.len.set(self.len.get() - 1);

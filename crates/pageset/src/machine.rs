@@ -31,8 +31,8 @@ pub trait Machine {
         let _ = (zone, path);
     }
 
-    /// Called in each round of a wait for something that is no lock, with a lock held: the other side needs none.
-    /// A scheduler of interleavings lets another thread run, a simulator lets time pass.
+    /// Called in each round of a wait for something that is no lock. What is waited for needs no lock that the caller
+    /// holds. A scheduler of interleavings lets another thread run, a simulator lets time pass.
     #[inline(always)]
     fn relax(&self) {
         hint::spin_loop();

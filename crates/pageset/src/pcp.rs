@@ -11,7 +11,9 @@ use crate::fallback::{Mode, Wanted};
 use crate::frame::{CpuId, Order, PageState, Tag};
 use crate::machine::{Guard, Line, LockPath, Machine, RawLock, SpinLock};
 use crate::migrate::MigrateType;
-use crate::tuning::{Bounds, BulkFree, ListRule, PcpState, Tuning};
+use crate::tuning::expiry::Expiry;
+use crate::tuning::state::{State, words};
+use crate::tuning::{Bounds, BulkFree, Decay, ListRule, PcpState, Tuning};
 use crate::word::{self, Held};
 use crate::zone::{MarkTest, Zone};
 
@@ -36,8 +38,7 @@ pub struct Pageset<L> {
     batch: AtomicU32,
     free_count: AtomicU32,
     count_min: AtomicU32,
-    /// Pages handed out and taken back through this pageset.
-    pub(crate) alloc_pages: AtomicU64,
+    /// Pages taken back through this pageset. Those handed out follow from it: see [`Pageset::alloc_pages`].
     pub(crate) free_pages: AtomicU64,
 
     lists: [Stack; LISTS],
@@ -46,6 +47,11 @@ pub struct Pageset<L> {
     pub(crate) refill_pages: AtomicU64,
     pub(crate) drains: AtomicU64,
     pub(crate) drain_pages: AtomicU64,
+
+    /// Pages handed out and taken back until the last tick, together.
+    seen_pages: AtomicU64,
+    /// [`Expiry::left`].
+    expire: AtomicU8,
 
     /// Pages that its lists have room for, together.
     capacity: AtomicU32,
@@ -81,9 +87,12 @@ impl ListRule {
             Self::OrderZero => Order::ZERO,
             _ => Order::COSTLY,
         };
+        // HIGHATOMIC and CMA pages wait among the movable ones.
+        let kind = if migratetype.is_ordinary() { migratetype } else { MigrateType::Movable };
+        if order == Order::ZERO {
+            return Some(kind.index());
+        }
         if order <= small {
-            // HIGHATOMIC and CMA pages wait among the movable ones.
-            let kind = if migratetype.is_ordinary() { migratetype } else { MigrateType::Movable };
             return Some(3 * order.index() + kind.index());
         }
         match self {
@@ -125,6 +134,12 @@ impl<L: RawLock> Pageset<L> {
     /// Pages held, as of some recent moment.
     pub(crate) fn count(&self) -> u32 {
         self.count.get()
+    }
+
+    /// Pages handed out: what came, less what went otherwise and what is here. One counter less for the fast path.
+    pub(crate) fn alloc_pages(&self) -> u64 {
+        let came = self.refill_pages.get().wrapping_add(self.free_pages.get());
+        came.wrapping_sub(self.drain_pages.get()).wrapping_sub(u64::from(self.count.get()))
     }
 
     pub(crate) fn batch(&self) -> u32 {
@@ -181,6 +196,18 @@ impl<L: RawLock> Pageset<L> {
         self.prev_high_order.set(s.prev_high_order);
     }
 
+    /// What the pages that lie idle since the last ticks ask for; the lock is held.
+    fn expire(&self, remote: bool) -> Decay {
+        // Both only grow, so that their sum tells whether anything came or went, at no cost to who brings or takes it.
+        let pages = self.alloc_pages().wrapping_add(self.free_pages.get());
+        let used = pages != self.seen_pages.get();
+        self.seen_pages.set(pages);
+        let mut expiry = Expiry { left: self.expire.get() };
+        let asked = expiry.tick(used, remote, self.count(), self.batch());
+        self.expire.set(expiry.left);
+        asked
+    }
+
     /// The blocks on a list, from the oldest on; the lock is held.
     pub(crate) fn blocks<'w>(&self, arrays: &'w [AtomicU32], list: usize) -> impl Iterator<Item = u32> + use<'w, L> {
         self.lists[list].iter(arrays)
@@ -191,6 +218,27 @@ impl<L: RawLock> Pageset<L> {
         self.lists[list].len(arrays)
     }
 }
+
+macro_rules! state_in_pageset {
+    ($($get:ident $(/ $set:ident)?: $type:ty,)*) => {
+        /// The words where they are; the lock is held.
+        impl<L> State for &Pageset<L> {
+            $(
+                #[inline]
+                fn $get(&self) -> $type {
+                    self.$get.get()
+                }
+                $(
+                    #[inline]
+                    fn $set(&mut self, value: $type) {
+                        self.$get.set(value);
+                    }
+                )?
+            )*
+        }
+    };
+}
+words!(state_in_pageset);
 
 /// The lists that a round-robin drain takes from, one entry a block. Specification 3.2.
 struct RoundRobin {
@@ -233,7 +281,7 @@ pub(crate) enum FromCache {
     Empty,
 }
 
-impl<M: Machine> Zone<'_, M> {
+impl<'a, M: Machine> Zone<'a, M> {
     fn pageset(&self, machine: &M, cpu: CpuId) -> &Pageset<M::Lock> {
         machine.touch(Line::Pageset { zone: self.index, cpu });
         &self.pagesets[cpu.0 as usize]
@@ -255,40 +303,26 @@ impl<M: Machine> Zone<'_, M> {
         let Some(_guard) = pcp.try_lock() else {
             return FromCache::Busy;
         };
-        let mut state = pcp.state();
+        let mut state = pcp;
         if !bulk {
             tuning.on_alloc(&mut state);
         }
         let page = match pcp.lists[list].pop(self.arrays, &pcp.pool) {
             Some(page) => page,
-            None => {
-                self.refill(machine, tuning, pcp, &mut state, list, wanted);
-                let Some(page) = pcp.lists[list].pop(self.arrays, &pcp.pool) else {
-                    pcp.set_state(&state);
-                    return FromCache::Empty;
-                };
-                page
-            }
+            None => match self.refill(machine, tuning, pcp, list, wanted) {
+                Some(page) => page,
+                None => return FromCache::Empty,
+            },
         };
         tuning.on_take(&mut state, wanted.order);
-        pcp.set_state(&state);
-        word::add(&pcp.alloc_pages, wanted.order.pages());
         self.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
         FromCache::Page(page)
     }
 
-    /// Fills an empty list under one hold of the zone lock. Specification 2.4.
+    /// Fills an empty list under one hold of the zone lock and takes the first block. Specification 2.4.
     #[cold]
-    fn refill(
-        &self,
-        machine: &M,
-        tuning: &Tuning,
-        pcp: &Pageset<M::Lock>,
-        state: &mut PcpState,
-        list: usize,
-        wanted: Wanted,
-    ) {
-        let blocks = tuning.refill(state, wanted.order, self.pressure()).0;
+    fn refill(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, list: usize, wanted: Wanted) -> Option<u32> {
+        let blocks = tuning.refill(&mut &*pcp, wanted.order, self.pressure()).0;
         let mut mode = Mode::default();
         // Lock order: pageset, then zone.
         let taken = {
@@ -301,10 +335,10 @@ impl<M: Machine> Zone<'_, M> {
             })
         };
         let pages = u64::from(taken) * wanted.order.pages();
-        state.count += pages as u32;
-        pcp.count.set(state.count);
+        pcp.count.set(pcp.count.get() + pages as u32);
         word::add(&pcp.refills, u64::from(taken > 0));
         word::add(&pcp.refill_pages, pages);
+        pcp.lists[list].pop(self.arrays, &pcp.pool)
     }
 
     /// The type that a cached page carries: its pageblock's. Specification 2.6.
@@ -315,6 +349,7 @@ impl<M: Machine> Zone<'_, M> {
     /// Puts a block whose tag is Cached into a pageset and drains what is due. False when the pageset is busy or
     /// has no room: the block is then the caller's.
     #[inline]
+    #[expect(clippy::too_many_arguments, reason = "all of a free's inputs")]
     pub(crate) fn free_cached(
         &self,
         machine: &M,
@@ -322,6 +357,7 @@ impl<M: Machine> Zone<'_, M> {
         cpu: CpuId,
         list: usize,
         page: u32,
+        order: Order,
         drain: bool,
     ) -> bool {
         let pcp = self.pageset(machine, cpu);
@@ -329,12 +365,10 @@ impl<M: Machine> Zone<'_, M> {
         if !pcp.lists[list].push(self.arrays, &pcp.pool, page) {
             return false;
         }
-        let order = order_of(list);
-        let mut state = pcp.state();
-        let due = tuning.commit(&mut state, order, self.pressure());
-        pcp.set_state(&state);
+        let due = tuning.commit(&mut &*pcp, order, self.pressure());
         word::add(&pcp.free_pages, order.pages());
-        if due == 0 || !drain {
+        // A pageset that may keep nothing is drained even for those who drain nothing else.
+        if due == 0 || !drain && pcp.high_max.get() > 0 {
             return true;
         }
         // Chunked: what is left is given up when another holds the pageset meanwhile, or this is another CPU by now.
@@ -435,26 +469,25 @@ impl<M: Machine> Zone<'_, M> {
         Some(order.pages() as u32)
     }
 
-    /// The once-a-second decay of one pageset. True when another tick has more to do. Specification 4.7.
-    pub(crate) fn tick(&self, machine: &M, tuning: &Tuning, cpu: CpuId) -> bool {
+    /// The once-a-second decay of one pageset, and the expiry of pages of another node (`remote`). True when another tick
+    /// has more to do. Specification 4.7, 8.2.
+    pub(crate) fn tick(&self, machine: &M, tuning: &Tuning, cpu: CpuId, remote: bool) -> bool {
         let pcp = self.pageset(machine, cpu);
         let guard = pcp.lock();
-        let mut state = pcp.state();
-        let decay = tuning.decay(&mut state);
-        pcp.set_state(&state);
+        let decay = tuning.decay(&mut &*pcp);
         self.drain_due(machine, tuning, pcp, guard, decay.drain, 0, || Some(pcp.lock()));
         let _guard = pcp.lock();
-        let mut state = pcp.state();
-        tuning.end_tick(&mut state);
-        pcp.set_state(&state);
-        decay.more
+        let expired = pcp.expire(remote);
+        self.drain(machine, tuning, pcp, expired.drain, 0);
+        tuning.end_tick(&mut &*pcp);
+        decay.more || expired.more
     }
 
-    /// Empties one pageset.
-    pub(crate) fn drain_cpu(&self, machine: &M, tuning: &Tuning, cpu: CpuId) {
+    /// Empties one pageset. Unless `force` says so, one that looks empty without its lock is taken for that: a page that
+    /// comes in meanwhile stays.
+    pub(crate) fn drain_cpu(&self, machine: &M, tuning: &Tuning, cpu: CpuId, force: bool) {
         let pcp = self.pageset(machine, cpu);
-        // Unlocked look: a page that comes in meanwhile stays.
-        if pcp.count() == 0 {
+        if !force && pcp.count() == 0 {
             return;
         }
         // A lock hold is bounded. Specification 8.1.
@@ -468,12 +501,26 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Takes the zone lock and counts the hold.
-    pub(crate) fn lock(&self, machine: &M, path: LockPath) -> Guard<'_, M::Lock> {
+    pub(crate) fn lock(&self, machine: &M, path: LockPath) -> ZoneGuard<'_, 'a, M> {
         machine.locking(self.index, path);
         let guard = Guard::lock(&self.lock);
         machine.touch(Line::Zone { zone: self.index });
         word::add(&self.holds[path as usize], 1);
-        guard
+        ZoneGuard { zone: self, _guard: guard }
+    }
+}
+
+/// Holds a zone's lock until dropped.
+#[derive(Debug)]
+pub(crate) struct ZoneGuard<'z, 'a, M: Machine> {
+    zone: &'z Zone<'a, M>,
+    _guard: Guard<'z, M::Lock>,
+}
+
+impl<M: Machine> Drop for ZoneGuard<'_, '_, M> {
+    fn drop(&mut self) {
+        // Before the lock is given back: the fields are dropped after this.
+        self.zone.note_plenty();
     }
 }
 

@@ -77,6 +77,8 @@ pub struct ZoneStats {
     pub claims: u64,
     /// Blocks taken from another migratetype's pageblock.
     pub steals: u64,
+    /// Pages freed without merging.
+    pub merge_skips: u64,
 }
 
 impl ZoneStats {
@@ -105,7 +107,7 @@ impl<M: Machine> Allocator<'_, M> {
     pub fn pageset_stats(&self, zone: usize, cpu: CpuId) -> PagesetStats {
         let pageset = &self.zones[zone].pagesets[cpu.0 as usize];
         PagesetStats {
-            pgalloc: pageset.alloc_pages.get(),
+            pgalloc: pageset.alloc_pages(),
             pgfree: pageset.free_pages.get(),
             refills: pageset.refills.get(),
             refill_pages: pageset.refill_pages.get(),
@@ -140,6 +142,7 @@ impl<M: Machine> Allocator<'_, M> {
             lock_map: zone.holds[LockPath::Map as usize].get(),
             claims: zone.claims.get(),
             steals: zone.steals.get(),
+            merge_skips: zone.skips.get(),
         }
     }
 
@@ -190,9 +193,9 @@ impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
             writeln!(f, "      nr_free_pages {}", stats.nr_free_pages)?;
             writeln!(f, "      nr_free_cma  {}", stats.nr_free_cma)?;
             writeln!(f, "  pagesets")?;
-            for (cpu, pageset) in zone.pagesets.iter().enumerate() {
-                let s = pageset.state();
-                writeln!(f, "    cpu: {cpu}")?;
+            for cpu in self.0.online_cpus() {
+                let s = self.0.pageset_state(index, cpu);
+                writeln!(f, "    cpu: {}", cpu.0)?;
                 for (name, value) in [
                     ("count:", s.count),
                     ("high:", s.high),

@@ -5,17 +5,30 @@
 use crate::allocator::Allocator;
 use crate::error::AllocError;
 use crate::fallback::{Mode, Wanted};
-use crate::frame::{CpuId, PageState, Pfn, Tag};
+use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::FromCache;
 use crate::request::Request;
 use crate::tuning::ListRule;
 use crate::word::Held;
-use crate::zone::Zone;
+use crate::zone::{Zone, ZoneKind};
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Walks the zonelist, first at the low marks, then at the min marks. Specification 1.7, 4.8.
+    /// Takes a block from the first zone of the zonelist where that has plenty: what the walk would do, without its tests.
     #[inline]
+    pub(crate) fn take_first(&self, request: &Request, cpu: CpuId) -> Option<Pfn> {
+        if request.node.is_some() || request.zone.is_some() || !request.migratetype.is_ordinary() {
+            return None;
+        }
+        let first = self.first_zones.get(cpu.0 as usize * ZoneKind::COUNT + request.highest.index())?.get();
+        let zone = self.zones.get(first as usize)?;
+        if !zone.has_plenty() || request.this_node_only && zone.node != self.rules.cpus[cpu.0 as usize] {
+            return None;
+        }
+        self.take(zone, cpu, request, false).map(|page| zone.frames.pfn(page))
+    }
+
+    /// Walks the zonelist, first at the low marks, then at the min marks. Specification 1.7, 4.8.
     pub(crate) fn walk(
         &self,
         request: &Request,
@@ -36,19 +49,35 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 && request.zone.is_none_or(|only| zone.index == only)
         };
         let list = || row.iter().map(|index| &self.zones[index.get() as usize]).filter(allowed);
-        for low in [true, false] {
-            for zone in list() {
-                if self.may_take(zone, request, low)
-                    && let Some(pfn) = take(zone)
-                {
-                    return Ok(pfn);
+        loop {
+            for low in [true, false] {
+                for zone in list() {
+                    if self.may_take(zone, request, low)
+                        && let Some(pfn) = take(zone)
+                    {
+                        return Ok(pfn);
+                    }
                 }
+            }
+            if !self.merge_for(request, list()) {
+                break;
             }
         }
         if list().next().is_none() {
             return Err(AllocError::Node(node));
         }
         Err(AllocError::OutOfMemory { order: request.order, free_pages: list().map(Zone::free).sum() })
+    }
+
+    /// Merges what was freed without merging, for a request above order 0 that found nothing. True if there was any.
+    #[cold]
+    fn merge_for<'z>(&self, request: &Request, zones: impl Iterator<Item = &'z Zone<'a, M>>) -> bool
+    where
+        'a: 'z,
+        M: 'z,
+    {
+        request.order > Order::ZERO
+            && zones.fold(0, |pairs, zone| pairs + zone.merge_skipped(&self.machine, &self.tuning)) > 0
     }
 
     /// Whether a zone's marks let it serve a request.

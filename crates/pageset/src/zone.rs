@@ -5,10 +5,13 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use crate::compact::defer::Deferral;
+use crate::flight::InFlight;
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::{Links, List};
 use crate::machine::{LockPath, Machine};
 use crate::migrate::MigrateType;
+use crate::pageblock::Pageblock;
 use crate::pcp::Pageset;
 use crate::tuning::{Pressure, Watermarks};
 use crate::word::Held;
@@ -60,14 +63,6 @@ impl fmt::Display for ZoneKind {
     }
 }
 
-/// In a pageblock's byte: some of its pages have been brought online.
-const ONLINE: u8 = 0x80;
-/// A free block of the largest order begins here, and the kind of its list.
-const LARGEST: u8 = 0x08;
-const LARGEST_KIND_SHIFT: u8 = 4;
-/// The migratetype.
-const TYPE: u8 = 0x07;
-
 /// The metadata of one zone's pages. Pages are numbered from `base`, which is aligned to the largest order. The
 /// arrays reach from there to the next such boundary; pages outside the span have the tag of an inside.
 #[derive(Clone, Copy, Debug)]
@@ -78,9 +73,7 @@ pub(crate) struct Frames<'a> {
     pub(crate) end: u32,
     /// One byte a page.
     pub(crate) tags: &'a [AtomicU8],
-    /// One byte a pageblock. Bits 0 to 2: the migratetype with its lowest bit turned, so that zero is MOVABLE. Bit 7:
-    /// [`ONLINE`]. Bits 3 to 6 hold the tag of a free block of the largest order that begins here, shifted: see
-    /// [`Frames::set_free`].
+    /// One byte a pageblock: see [`Pageblock`].
     pub(crate) types: &'a [AtomicU8],
     pub(crate) links: Links<'a>,
 }
@@ -116,11 +109,12 @@ impl Frames<'_> {
     /// The tag of a free block of the largest order, if one begins at a page.
     #[cold]
     fn largest_tag(&self, page: u32) -> Tag {
-        let byte = self.pageblock(page).get();
-        if u64::from(page) % Order::MAX.pages() != 0 || byte & LARGEST == 0 {
-            return Tag::INSIDE;
+        match self.pageblock(page).largest() {
+            Some(kind) if u64::from(page) % Order::MAX.pages() == 0 => {
+                Tag::from_parts(PageState::Free, Order::MAX, kind)
+            }
+            _ => Tag::INSIDE,
         }
-        Tag::from_parts(PageState::Free, Order::MAX, byte >> LARGEST_KIND_SHIFT & 3)
     }
 
     /// Tags a block that enters a free list. The largest are noted in their pageblock's byte instead, so that
@@ -128,8 +122,7 @@ impl Frames<'_> {
     pub(crate) fn set_free(&self, page: u32, order: Order, list: MigrateType) {
         let tag = Tag::new(PageState::Free, order, list);
         if order == Order::MAX {
-            let byte = self.pageblock(page);
-            byte.set(byte.get() & (ONLINE | TYPE) | LARGEST | tag.kind_bits() << LARGEST_KIND_SHIFT);
+            self.set_pageblock(page, self.pageblock(page).with_largest(tag.kind_bits()));
         } else {
             self.set_tag(page, tag);
         }
@@ -138,8 +131,7 @@ impl Frames<'_> {
     /// Turns the tag of a block that leaves a free list to the inside of a block.
     pub(crate) fn set_not_free(&self, page: u32, order: Order) {
         if order == Order::MAX {
-            let byte = self.pageblock(page);
-            byte.set(byte.get() & (ONLINE | TYPE));
+            self.set_pageblock(page, self.pageblock(page).without_largest());
         } else {
             self.set_tag(page, Tag::INSIDE);
         }
@@ -150,33 +142,32 @@ impl Frames<'_> {
         self.tags[page as usize].set(tag.byte());
     }
 
-    /// The byte of the pageblock that a page lies in. Written under the zone lock, read without it.
+    /// What is known of the pageblock that a page lies in.
     #[inline]
-    fn pageblock(&self, page: u32) -> &AtomicU8 {
-        &self.types[(page >> Order::PAGEBLOCK.get()) as usize]
+    pub(crate) fn pageblock(&self, page: u32) -> Pageblock {
+        Pageblock(self.types[(page >> Order::PAGEBLOCK.get()) as usize].get())
+    }
+
+    /// Changes it; the zone lock is held, since the byte is read, changed and written.
+    pub(crate) fn set_pageblock(&self, page: u32, pageblock: Pageblock) {
+        self.types[(page >> Order::PAGEBLOCK.get()) as usize].set(pageblock.0);
     }
 
     /// The type of the pageblock that a page lies in.
     #[inline]
     pub(crate) fn block_type(&self, page: u32) -> MigrateType {
-        MigrateType::ALL[((self.pageblock(page).get() & TYPE) ^ 1) as usize]
+        self.pageblock(page).migratetype()
     }
 
     pub(crate) fn set_block_type(&self, page: u32, migratetype: MigrateType) {
-        let byte = self.pageblock(page);
-        byte.set(byte.get() & !TYPE | (migratetype as u8 ^ 1));
+        self.set_pageblock(page, self.pageblock(page).with_type(migratetype));
     }
 
     /// Notes that a block of pages has been brought online.
     pub(crate) fn set_online(&self, page: u32, order: Order) {
         for at in (page..page + order.pages() as u32).step_by(Order::PAGEBLOCK.pages() as usize) {
-            let byte = self.pageblock(at);
-            byte.set(byte.get() | ONLINE);
+            self.set_pageblock(at, self.pageblock(at).with_online(true));
         }
-    }
-
-    fn is_online(&self, page: u32) -> bool {
-        self.pageblock(page).get() & ONLINE != 0
     }
 
     /// The links of a block. Those of the largest blocks lie side by side after all others, so that bringing a
@@ -194,6 +185,8 @@ impl Frames<'_> {
 /// Bits of a zone's flags. Specification 1.1.
 const RECLAIM_ACTIVE: u8 = 1;
 const BELOW_HIGH: u8 = 2;
+/// See [`Zone::has_plenty`].
+const PLENTY: u8 = 4;
 
 /// A zone: what one lock protects.
 #[derive(Debug)]
@@ -204,6 +197,8 @@ pub struct Zone<'a, M: Machine> {
     pub(crate) frames: Frames<'a>,
     /// One a possible CPU.
     pub(crate) pagesets: &'a [Pageset<M::Lock>],
+    /// How often they are disabled; changed under [`crate::Allocator::changes`].
+    pub(crate) disabled: AtomicU32,
     /// The arrays of all pagesets' lists.
     pub(crate) arrays: &'a [AtomicU32],
     pub(crate) lock: M::Lock,
@@ -227,6 +222,13 @@ pub struct Zone<'a, M: Machine> {
     /// Blocks got from other types' pageblocks: claimed, stolen; under the lock.
     pub(crate) claims: AtomicU64,
     pub(crate) steals: AtomicU64,
+    /// When compaction of the zone is tried again.
+    pub(crate) deferral: Deferral,
+    /// Refills that take whole clusters.
+    pub(crate) in_flight: InFlight,
+    /// Pages freed without merging, and how many of them have merged since or are in use again; under the lock.
+    pub(crate) skips: AtomicU64,
+    pub(crate) skips_merged: AtomicU64,
 }
 
 impl<M: Machine> Zone<'_, M> {
@@ -239,6 +241,7 @@ impl<M: Machine> Zone<'_, M> {
             kind: ZoneKind::Normal,
             frames: Frames { base: Pfn(0), first: 0, end: 0, tags: &[], types: &[], links: Links(&[]) },
             pagesets: &[],
+            disabled: AtomicU32::new(0),
             arrays: &[],
             lock: M::Lock::default(),
             areas: Default::default(),
@@ -254,6 +257,10 @@ impl<M: Machine> Zone<'_, M> {
             direct_free_pages: AtomicU64::new(0),
             claims: AtomicU64::new(0),
             steals: AtomicU64::new(0),
+            deferral: Deferral::default(),
+            in_flight: InFlight::default(),
+            skips: AtomicU64::new(0),
+            skips_merged: AtomicU64::new(0),
         }
     }
 }
@@ -287,6 +294,25 @@ impl<M: Machine> Zone<'_, M> {
 
     pub(crate) fn set_reclaim_active(&self, on: bool) {
         self.set_flag(RECLAIM_ACTIVE, on);
+    }
+
+    /// Whether every request for any order passes the watermark test at the high mark, as of the last hold of the zone
+    /// lock: one look instead of the test.
+    #[inline]
+    pub(crate) fn has_plenty(&self) -> bool {
+        // Relaxed: the free pages that the test would read are as old.
+        self.flags.load(Relaxed) & PLENTY != 0
+    }
+
+    /// Notes whether the zone has plenty; with the lock held, as it is given back.
+    pub(crate) fn note_plenty(&self) {
+        let most_kept = self.reserve.iter().map(Held::get).max().unwrap_or(0);
+        let largest = &self.areas[Order::MAX.index()][..MigrateType::PCP_COUNT];
+        let usable = self.free().saturating_sub(self.free_cma.get() + Order::MAX.pages() - 1);
+        let plenty = usable > self.marks[2].get() + most_kept && largest.iter().any(|list| list.len() > 0);
+        if plenty != self.has_plenty() {
+            self.set_flag(PLENTY, plenty);
+        }
     }
 
     fn set_flag(&self, flag: u8, on: bool) {
@@ -366,7 +392,7 @@ impl<M: Machine> Zone<'_, M> {
         let mut at = page;
         while at < end {
             let next = end.min((at + 1).next_multiple_of(Order::PAGEBLOCK.pages() as u32));
-            if self.frames.is_online(at)
+            if self.frames.pageblock(at).is_online()
                 && let Some(known) = (at..next).find(|&at| self.frames.tag(at).state() != PageState::Inside)
             {
                 return Some(known);

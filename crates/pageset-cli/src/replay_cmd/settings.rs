@@ -5,9 +5,10 @@ use pageset::tuning::{BatchRule, BulkFree, DecayRule, FallbackRule, HighRule, Li
 use pageset_trace::replay::RuleSet;
 
 /// The rules that are on or off, in the order of [`Tuning`]'s fields.
-pub(super) const SWITCHES: [Switch; 14] = [
+pub(super) const SWITCHES: [Switch; 15] = [
     ("merge_by_type", |t| &mut t.merge_by_type),
     ("type_at_drain", |t| &mut t.type_at_drain),
+    ("merge_skip", |t| &mut t.merge_skip),
     ("scale_drain", |t| &mut t.scale_drain),
     ("drain_high_order", |t| &mut t.drain_high_order),
     ("reclaim_limit", |t| &mut t.reclaim_limit),

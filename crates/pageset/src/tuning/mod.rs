@@ -1,8 +1,9 @@
 //! Every rule as data: what a kernel's developers chose, as one value of [`Tuning`].
 //!
 //! Nothing here knows a list or a lock. [`state`] decides how many pages move, [`sizes`] how large batch and high
-//! are, [`presets`] names the sets of rules that were in use or proposed.
+//! are, [`expiry`] when pages of other nodes go back, [`presets`] names the sets of rules that were in use or proposed.
 
+pub mod expiry;
 pub mod presets;
 pub mod sizes;
 pub mod state;
@@ -11,7 +12,7 @@ use core::fmt;
 
 pub use presets::{PRESETS, Preset};
 pub use sizes::{Bounds, Watermarks};
-pub use state::{Decay, PcpState, Pressure};
+pub use state::{Decay, PcpState, Pressure, State};
 
 /// How large a batch is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,6 +107,10 @@ pub struct Tuning {
     pub merge_by_type: bool,
     /// Whether a drained page's type is read again at the drain (6.10 on), instead of remembered from the free.
     pub type_at_drain: bool,
+    /// Whether single pages are freed without merging, until a request above order 0 finds nothing (RFC of 2018,
+    /// part 2). Frees hold the zone lock for less; high orders come later and dearer. If unsure, off.
+    /// Specification 6.1.
+    pub merge_skip: bool,
     /// Whether consecutive frees drain more each time (5.14 on; `free_factor`).
     pub scale_drain: bool,
     /// Whether frees of orders 1 to 3 in a row drain the pageset (5.18 on).

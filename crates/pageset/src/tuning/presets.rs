@@ -24,6 +24,7 @@ pub const LINUX_4_16: Tuning = Tuning {
     fallback: FallbackRule::Steal,
     merge_by_type: false,
     type_at_drain: false,
+    merge_skip: false,
     scale_drain: false,
     drain_high_order: false,
     reclaim_limit: false,
@@ -43,6 +44,9 @@ pub const LINUX_4_16: Tuning = Tuning {
 
 /// E2, 4.17 and 4.18: pages are picked before the lock is taken.
 pub const LINUX_4_17: Tuning = Tuning { bulk_free: BulkFree::TwoPass, ..LINUX_4_16 };
+
+/// The RFC of 2018 on top of 4.16 and the two passes that it was written for: its part 2. Specification 6.
+pub const MERGE_SKIP: Tuning = Tuning { bulk_free: BulkFree::TwoPass, merge_skip: true, ..LINUX_4_16 };
 
 /// E3, 4.19 to 5.13: the batch is doubled to 63.
 pub const LINUX_4_19: Tuning = Tuning { batch: BatchRule::FromZone { cap_kib: 1024 }, ..LINUX_4_17 };
@@ -97,6 +101,7 @@ pub const LINUX_6_19: Tuning = Tuning { bulk_free: BulkFree::Chunked, ..LINUX_6_
 pub const PRESETS: &[Preset] = &[
     Preset { name: "linux-4.16", about: "to 4.16: batch 31, high 186, order 0", tuning: LINUX_4_16 },
     Preset { name: "linux-4.17", about: "4.17-4.18: bulk free in two passes", tuning: LINUX_4_17 },
+    Preset { name: "merge-skip", about: "4.17 with part 2 of the RFC of 2018: merging put off", tuning: MERGE_SKIP },
     Preset { name: "linux-4.19", about: "4.19-5.13: batch 63, high 378", tuning: LINUX_4_19 },
     Preset {
         name: "linux-5.14",

@@ -94,6 +94,7 @@ const KINDS: &[(u8, Make)] = &[
     (2, |_| Op::Tick),
     (1, |_| Op::Drain),
     (1, |_| Op::DrainAll),
+    (1, |c| Op::MergeSkipped(c.byte())),
     (4, |c| Op::RunOn(c.byte())),
     (10, |c| Op::Alloc {
         order: c.order(),

@@ -53,6 +53,8 @@ pub enum Op {
     HighFraction(u32),
     /// Or the bounds of one zone.
     SetBounds { zone: u8, batch: u32, high_min: u32, high_max: u32 },
+    /// What was freed without merging is merged.
+    MergeSkipped(u8),
     /// A pageblock gets another type.
     BlockType { pageblock: u16, migratetype: MigrateType },
     /// Memory is added.
@@ -344,6 +346,7 @@ impl<'w> Model<'w> {
                 };
                 self.world.set_bounds(self.zone(zone), bounds).expect("the pagesets have room");
             }
+            Op::MergeSkipped(zone) => self.merge_skipped(self.zone(zone)),
             Op::BlockType { pageblock, migratetype } => {
                 let ranges = self.online.clone();
                 let all: u64 = ranges.iter().map(|range| range.pages.div_ceil(512)).sum();
@@ -368,6 +371,17 @@ impl<'w> Model<'w> {
             Op::BelowHigh { zone, on } => self.world.set_below_high(self.zone(zone), on),
         }
         self.check_counters();
+    }
+
+    /// Merges what was put off; the audit knows that no pair is left after it.
+    fn merge_skipped(&self, zone: usize) {
+        let before = self.world.zone_stats(zone);
+        let pairs = self.world.merge_skipped(zone);
+        let after = self.world.zone_stats(zone);
+        assert!(2 * pairs <= before.nr_free_pages + before.managed && after.nr_free_pages == before.nr_free_pages);
+        assert!(pairs == 0 || before.merge_skips > 0, "zone {zone}: {pairs} pairs, none was put off");
+        self.world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(self.world.merge_skipped(zone), 0, "zone {zone}: merged twice");
     }
 
     fn zone(&self, zone: u8) -> usize {
@@ -597,6 +611,7 @@ impl<'w> Model<'w> {
         self.world.drain_all();
         self.audit();
         for zone in 0..self.world.zone_count() {
+            self.merge_skipped(zone);
             assert_eq!(self.world.zone_stats(zone).pagesets.count, 0, "zone {zone}: drained");
         }
         // Pageblocks of other types may stay apart; once all are of one type none does.
