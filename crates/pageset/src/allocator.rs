@@ -1,6 +1,6 @@
 //! The allocator: what a kernel, a program or a simulator calls.
 
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::AtomicU32;
 
 use crate::config::{Config, MapError, Metadata, ZoneLayout};
 use crate::cpus::CpuSet;
@@ -11,6 +11,7 @@ use crate::machine::{Guard, LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::node;
 use crate::request::{Block, Request};
+use crate::sync::atomic::AtomicBool;
 use crate::tuning::Tuning;
 use crate::zone::{Frames, NodeId, Zone, ZoneKind};
 
