@@ -30,7 +30,7 @@ const fn code(migratetype: MigrateType) -> u8 {
 }
 
 const fn decode(bits: u8) -> MigrateType {
-    MigrateType::ALL[((bits & TYPE) ^ 1) as usize]
+    MigrateType::from_number((bits & TYPE) ^ 1)
 }
 
 #[allow(dead_code, reason = "the scanners and ranges that ask for the former type and the skip bit are the next step")]

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::check::Checked;
 use super::measure::{Amounts, Report, Row, differs_pct};
-use super::settings::described;
+use crate::rules::described;
 
 /// The schema's name and version.
 const SCHEMA: &str = "pageset.replay/1";
@@ -294,12 +294,7 @@ fn check<'r>(checks: &'r [Checked]) -> Check<'r> {
     Check { passed: checks.iter().all(Checked::passed), limits: limits.collect() }
 }
 
-/// As `--set` takes them, switches and numbers as such.
+/// By the keys of `--set`, switches and numbers as such.
 fn tuning<S: Serializer>(tuning: &Tuning, serializer: S) -> Result<S::Ok, S::Error> {
-    let value = |text: String| match text.as_str() {
-        "on" => true.into(),
-        "off" => false.into(),
-        _ => text.parse::<u64>().map_or_else(|_| serde_json::Value::from(text), Into::into),
-    };
-    serializer.collect_map(described(tuning).into_iter().map(|(key, text)| (key, value(text))))
+    serializer.collect_map(described(tuning))
 }

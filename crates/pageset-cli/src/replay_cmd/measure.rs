@@ -7,9 +7,9 @@ use pageset_trace::replay::{Level, Move, Moves, Outcome, Replay, ReplayError, Ru
 use pageset_trace::{Facts, Form, Trace};
 
 use super::progress::Progress;
-use super::rules::Chosen;
 use super::warnings;
 use crate::error::{Exit, Failure};
+use crate::rules::Chosen;
 
 /// All that is reported of a recording.
 pub(super) struct Report<'t> {

@@ -1,0 +1,78 @@
+//! Rule files and lists of rules, as a user gives them to `pageset replay`.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use support::{Small, ends, json};
+
+/// The rows of named sets by the input alone; the kernel's own rules come last.
+fn rows(small: &Small, arguments: &[&dyn AsRef<Path>]) -> Vec<Value> {
+    let file = small.events();
+    let mut all: Vec<&dyn AsRef<Path>> = vec![&"replay", &file, &"--level", &"input", &"--json", &"-"];
+    all.extend(arguments);
+    json(&ends(0, &all).0)["rules"].as_array().unwrap().clone()
+}
+
+fn names(rows: &[Value]) -> Vec<&str> {
+    rows.iter().map(|row| row["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_rule_file_does_what_set_does() {
+    let small = Small::new();
+    let path = small.at("small-lists.toml");
+    let text = "base = \"linux-4.19\"\nname = \"small lists\"\nabout = \"as --set does\"\nbatch = 10\nhigh = 40\n";
+    fs::write(&path, text).unwrap();
+    let of_file = rows(&small, &[&"--rules", &path]);
+    let mut by_set = rows(&small, &[&"--rules", &"linux-4.19", &"--set", &"batch=10", &"--set", &"high=40"]);
+    assert_eq!(by_set[0]["name"], "linux-4.19 batch=10 high=40");
+    by_set[0]["name"] = "small lists".into();
+    assert_eq!(of_file[0], by_set[0]);
+    assert_eq!(of_file[0]["tuning"]["batch"], 10);
+    // Changes come on top of it, and it stands beside presets.
+    let changed = rows(&small, &[&"--rules", &"linux-4.19", &"--rules", &path, &"--set", &"batch=11"]);
+    assert_eq!(names(&changed), ["linux-4.19 batch=11", "small lists batch=11"]);
+    assert_eq!((&changed[1]["tuning"]["batch"], &changed[1]["tuning"]["high_max"]), (&11.into(), &40.into()));
+}
+
+#[test]
+fn sets_of_one_name_are_one_set_or_an_error() {
+    let small = Small::new();
+    let (one, same, other) = (small.at("one.toml"), small.at("same.toml"), small.at("other.toml"));
+    fs::write(&one, "name = 'mine'\nbatch = 10").unwrap();
+    fs::write(&same, "base = 'linux-6.18'\nname = 'mine'\nbatch = 10").unwrap();
+    fs::write(&other, "name = 'mine'\nbatch = 11").unwrap();
+    let both = rows(&small, &[&"--rules", &one, &"--rules", &same, &"--rules", &one]);
+    assert_eq!(names(&both), ["mine"]);
+    let file = small.events();
+    let (text, error) = ends(2, &[&"replay", &file, &"--rules", &one, &"--rules", &other]);
+    let message = format!("two unlike sets of rules have the name mine: {} and {}\n", one.display(), other.display());
+    assert!(text.is_empty() && error.contains(&message), "{error}");
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_before_anything_is_done() {
+    let small = Small::new();
+    let write = |name: &str, bytes: &[u8]| fs::write(small.at(name), bytes).unwrap();
+    write("key.toml", b"base = 'linux-5.18'\n\n  prev_high_ordr = true\n");
+    write("latin.toml", b"# one\nname = 'caf\xe9'\n");
+    write("large.toml", &vec![b'#'; (1 << 17) + 1]);
+    write("torn.toml", b"batch = \n");
+    fs::create_dir(small.at("folder.toml")).unwrap();
+    for (name, message) in [
+        ("key.toml", ":3:3: prev_high_ordr = true: there is no rule prev_high_ordr (did you mean prev_high_order?); "),
+        ("latin.toml", ":2:12: the text is not UTF-8"),
+        ("large.toml", ": the file is too large; allowed: 131072 bytes"),
+        ("torn.toml", ":1:"),
+        ("folder.toml", ": Is a directory"),
+        ("none.toml", ": No such file or directory"),
+    ] {
+        // The recording is not there either: it is not looked for.
+        let (text, error) = ends(2, &[&"replay", &small.at("none.events"), &"--rules", &small.at(name)]);
+        let start = format!("error: {}{message}", small.at(name).display());
+        assert!(text.is_empty() && error.starts_with(&start), "{error}");
+    }
+}
