@@ -5,6 +5,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
+use pageset::tuning::PRESETS;
 use serde_json::Value;
 use support::{Small, ends, json};
 
@@ -75,4 +76,57 @@ fn what_is_wrong_with_a_file_is_said_before_anything_is_done() {
         let start = format!("error: {}{message}", small.at(name).display());
         assert!(text.is_empty() && error.starts_with(&start), "{error}");
     }
+}
+
+#[test]
+fn all_presets_side_by_side() {
+    let small = Small::new();
+    let rows = rows(&small, &[&"--rules", &"all"]);
+    assert_eq!(names(&rows), PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>());
+    let row = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap();
+    let number = |name: &str, field: &str| row(name)[field].as_u64().unwrap();
+    for name in names(&rows) {
+        assert_eq!(number(name, "operations"), number("linux-6.18", "operations"), "{name}");
+        assert_eq!(number(name, "failed"), 0, "{name}");
+        assert!(number(name, "refills") > 0 && number(name, "zone_lock_acquisitions") > 0, "{name}");
+    }
+    // Before 5.14 all refills are whole batches of single pages.
+    for (name, batch) in [("linux-4.16", 31), ("linux-4.17", 31), ("linux-4.19", 63), ("linux-5.10", 63)] {
+        assert_eq!(number(name, "refill_pages"), batch * number(name, "refills"), "{name}");
+    }
+    // The same rules under two names.
+    let mut other_name = row("linux-6.16").clone();
+    other_name["name"] = "linux-6.18".into();
+    assert_eq!(&other_name, row("linux-6.18"));
+    // What each rule is there for, on a stream of blocks of orders 0 to 3.
+    assert!(number("linux-5.14", "zone_lock_acquisitions") < number("linux-4.19", "zone_lock_acquisitions"));
+    assert!(number("linux-5.18", "drains") > 10 * number("linux-5.14", "drains"));
+    assert!(number("linux-6.16", "drains") < number("linux-6.15", "drains") / 10);
+    assert!(number("linux-6.19", "zone_lock_acquisitions") > number("linux-6.18", "zone_lock_acquisitions"));
+}
+
+#[test]
+fn the_list_has_files_after_the_presets() {
+    let small = Small::new();
+    let (plain, near) = (small.at("plain.toml"), small.at("near.toml"));
+    fs::write(&plain, "").unwrap();
+    fs::write(&near, "base = 'series-8'\nname = 'near'\nabout = 'almost 6.7'\nfree_count = true\nhigh_fraction = 8")
+        .unwrap();
+    let (text, _) = ends(0, &[&"replay", &"--list-rules", &"--rules", &plain, &"--rules", &near]);
+    let (presets, _) = ends(0, &[&"replay", &"--list-rules"]);
+    for list in [&text, &presets] {
+        assert!(list.lines().all(|line| line.chars().count() <= 120 && line.trim_end() == line), "{list}");
+    }
+    let words = |name: &str| -> Vec<String> {
+        let line = text.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        line.split("  ").filter(|word| !word.is_empty()).map(|word| word.trim().to_owned()).collect()
+    };
+    assert_eq!(words("near ")[2..], ["linux-6.7", "high_fraction=8"]);
+    assert_eq!(words("plain ")[2..], ["pageset", "nothing"]);
+    assert!(!presets.contains("plain"));
+    for preset in PRESETS {
+        assert!(presets.contains(&format!("\n {} ", preset.name)), "{}", preset.name);
+    }
+    ends(2, &[&"replay", &"--list-rules", &"--set", &"batch=1"]);
+    ends(2, &[&"replay", &"--list-rules", &small.events()]);
 }

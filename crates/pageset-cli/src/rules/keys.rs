@@ -310,8 +310,12 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// The rules by their keys, in the order of [`Tuning`]'s fields.
 pub(crate) fn described(tuning: &Tuning) -> Vec<(&'static str, Value)> {
-    let rules = RuleSet::new("", *tuning);
-    KEYS.iter().filter_map(|key| Some((key.name, key.get(&rules)?))).collect()
+    told(&RuleSet::new("", *tuning))
+}
+
+/// The same, and what the set says of the machine.
+pub(super) fn told(rules: &RuleSet) -> Vec<(&'static str, Value)> {
+    KEYS.iter().filter_map(|key| Some((key.name, key.get(rules)?))).collect()
 }
 
 #[cfg(test)]
