@@ -7,7 +7,7 @@ use std::path::Path;
 
 use pageset::tuning::PRESETS;
 use serde_json::Value;
-use support::{Small, ends, json};
+use support::{Small, ends, json, trace};
 
 /// The rows of named sets by the input alone; the kernel's own rules come last.
 fn rows(small: &Small, arguments: &[&dyn AsRef<Path>]) -> Vec<Value> {
@@ -129,4 +129,66 @@ fn the_list_has_files_after_the_presets() {
     }
     ends(2, &[&"replay", &"--list-rules", &"--set", &"batch=1"]);
     ends(2, &[&"replay", &"--list-rules", &small.events()]);
+}
+
+#[test]
+fn the_cache_can_be_told_where_it_is_not_recorded() {
+    let small = Small::new();
+    let told = |arguments: &[&str]| {
+        let file = small.events();
+        let mut all: Vec<&dyn AsRef<Path>> = vec![&"replay", &file, &"--rules", &"linux-6.7,kernel", &"--json", &"-"];
+        all.extend(arguments.iter().map(|argument| argument as &dyn AsRef<Path>));
+        json(&ends(0, &all).0)
+    };
+    let warned = |json: &Value| {
+        let warnings = json["warnings"].as_array().unwrap().iter().map(|warning| warning.as_str().unwrap());
+        warnings.filter(|warning| warning.contains("--set cache_slice_pages=N")).count()
+    };
+    let drains = |json: &Value| json["rules"][0]["drains"].as_u64().unwrap();
+    let unknown = told(&[]);
+    assert_eq!((warned(&unknown), &unknown["rules"][0]["cache_slice_pages"]), (1, &Value::Null));
+    // Three batches are small; the share of a large cache lets a batch stay. Either way the user has said it.
+    let small_share = told(&["--set", "cache_slice_pages=189"]);
+    assert_eq!((warned(&small_share), drains(&small_share)), (0, drains(&unknown)));
+    let large_share = told(&["--set", "cache_slice_pages=190"]);
+    assert!(drains(&large_share) < drains(&unknown) / 2, "{} of {}", drains(&large_share), drains(&unknown));
+    // The kernel's rules stay the kernel's, on the machine that was told of, and the control is of that machine too.
+    let rows = large_share["rules"].as_array().unwrap();
+    let name = |name: &str| format!("{name} cache_slice_pages=190");
+    assert_eq!(names(rows), [name("linux-6.7"), name("linux-6.18"), name("linux-6.18")]);
+    for (row, is_kernel) in rows.iter().zip([false, true, true]) {
+        assert_eq!((&row["cache_slice_pages"], &row["is_kernel"]), (&190.into(), &is_kernel.into()));
+    }
+    // A file's own share is that set's alone, so that the control's is still unknown.
+    let path = small.at("cached.toml");
+    fs::write(&path, "base = 'linux-6.7'\ncache_slice_pages = 190").unwrap();
+    let file = small.events();
+    let by_file = json(&ends(0, &[&"replay", &file, &"--rules", &path, &"--json", &"-"]).0);
+    assert_eq!((warned(&by_file), drains(&by_file)), (1, drains(&large_share)));
+    // Nobody is asked for a cache that no rule looks at.
+    let (text, _) = ends(0, &[&"replay", &file, &"--rules", &"linux-4.19", &"--level", &"input"]);
+    assert!(!text.contains("cache sizes"), "{text}");
+}
+
+#[test]
+fn another_cache_than_the_recorded_one_is_another_machine() {
+    let file = trace("cargo-build.pstrace");
+    let rules = "kernel";
+    let arguments: &[&dyn AsRef<Path>] = &[&"replay", &file, &"--rules", &rules, &"--level", &"input", &"--json", &"-"];
+    let with = |set: &[&dyn AsRef<Path>]| json(&ends(0, &[arguments, set].concat()).0);
+    let recorded = with(&[]);
+    let cache = &recorded["trace"]["facts"]["caches"][0];
+    let slice = cache["bytes"].as_u64().unwrap() / cache["sharers"].as_u64().unwrap() / 4096;
+    assert_eq!(
+        (&recorded["rules"][0]["cache_slice_pages"], &recorded["rules"][0]["is_kernel"]),
+        (&slice.into(), &true.into())
+    );
+    assert!(recorded["warnings"].as_array().unwrap().iter().all(|w| !w.as_str().unwrap().contains("cache sizes")));
+    for (pages, is_kernel) in [(slice, true), (slice + 1, false)] {
+        let changed = with(&[&"--set", &format!("cache_slice_pages={pages}")]);
+        assert_eq!(
+            (&changed["rules"][0]["cache_slice_pages"], &changed["rules"][0]["is_kernel"]),
+            (&pages.into(), &is_kernel.into())
+        );
+    }
 }

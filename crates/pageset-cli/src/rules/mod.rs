@@ -83,6 +83,17 @@ impl Chosen {
         self.resolve(Some(kernel))
     }
 
+    /// The recorded kernel's rules without changes, for the comparison with the kernel; `--set` may still say what the
+    /// recording does not know of the machine.
+    pub(crate) fn control(&self, kernel: &RuleSet) -> RuleSet {
+        let mut rules = kernel.clone();
+        let machine = self.settings.of_machine();
+        // What describes the machine needs no rule.
+        let _ = machine.apply(&mut rules);
+        rules.name += &machine.suffix();
+        rules
+    }
+
     fn resolve(&self, kernel: Option<&RuleSet>) -> Result<Vec<RuleSet>, Failure> {
         // The largest scale is how the recorded machine's kernel was configured, whatever its rules.
         let scale = kernel.map(|kernel| kernel.tuning.batch_scale_max);
