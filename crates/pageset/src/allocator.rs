@@ -11,7 +11,7 @@ use crate::list::Links;
 use crate::machine::{Guard, LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::node;
-use crate::request::{Block, Request};
+use crate::request::Request;
 use crate::tuning::Tuning;
 use crate::zone::{Frames, NodeId, Zone, ZoneKind};
 
@@ -161,33 +161,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if let Some(pfn) = self.take_first(request, cpu) {
             return Ok(pfn);
         }
-        self.walk(request, cpu, |zone| self.take(zone, cpu, request, false).map(|page| zone.frames.pfn(page)))
-    }
-
-    /// Takes single pages into `pages`, as many as can be had; returns how many.
-    ///
-    /// From the pageset like [`Self::alloc`] and with its refills, but consecutive frees go on counting as such.
-    /// Specification 2.3, step 2.
-    ///
-    /// # Errors
-    /// As [`Self::alloc`], when not even one page was to be had; an order above 0.
-    pub fn alloc_bulk(&self, request: &Request, pages: &mut [Pfn]) -> Result<usize, AllocError> {
-        if request.order > Order::ZERO {
-            return Err(AllocError::BulkOrder(request.order));
-        }
-        let cpu = self.machine.cpu();
-        let mut got = 0;
-        while got < pages.len() {
-            let one =
-                self.walk(request, cpu, |zone| self.take(zone, cpu, request, true).map(|page| zone.frames.pfn(page)));
-            match one {
-                Ok(pfn) => pages[got] = pfn,
-                Err(error) if got == 0 => return Err(error),
-                Err(_) => break,
-            }
-            got += 1;
-        }
-        Ok(got)
+        self.walk(request, cpu, |zone| self.take(zone, cpu, request).map(|page| zone.frames.pfn(page)))
     }
 
     /// Gives a block back, through the caller's pageset where its order is cached. Specification 2.5.
@@ -225,31 +199,6 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    /// Gives many blocks back: all are checked first, then freed in order, so that none comes back to a pageset before
-    /// all have been seen. Specification 2.5, "Batched free"; each block takes the pageset's lock for itself, which
-    /// moves the same pages.
-    ///
-    /// # Errors
-    /// The first wrong one; none has been freed then.
-    pub fn free_bulk(&self, blocks: &[Block]) -> Result<(), FreeError> {
-        for (i, block) in blocks.iter().enumerate() {
-            if let Err(error) = self.prepare_free(block.pfn, block.order) {
-                for done in &blocks[..i] {
-                    if let Some((zone, page)) = self.locate(done.pfn) {
-                        zone.frames.set_tag(page, zone.frames.tag(page).with_state(PageState::Allocated));
-                    }
-                }
-                return Err(error);
-            }
-        }
-        for block in blocks {
-            if let Some((zone, page)) = self.locate(block.pfn) {
-                self.commit_free(zone, page, block.order, true);
-            }
-        }
-        Ok(())
-    }
-
     /// Takes the lock of changes.
     pub(crate) fn change(&self) -> Guard<'_, M::Lock> {
         Guard::lock(&self.changes)
@@ -275,7 +224,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Checks a free and turns the block's tag to Cached, so that a second free of it is seen.
     #[inline]
-    fn prepare_free(&self, pfn: Pfn, order: Order) -> Result<(&'a Zone<'a, M>, u32), FreeError> {
+    pub(crate) fn prepare_free(&self, pfn: Pfn, order: Order) -> Result<(&'a Zone<'a, M>, u32), FreeError> {
         let (zone, page) = self.allocated(pfn, order)?;
         zone.frames.set_tag(page, zone.frames.tag(page).with_state(PageState::Cached));
         Ok((zone, page))
@@ -284,20 +233,28 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline]
     fn commit_free(&self, zone: &Zone<'a, M>, page: u32, order: Order, drain: bool) {
         let (machine, tuning) = (&self.machine, &self.tuning);
-        let migratetype = zone.frames.block_type(page);
-        if migratetype != MigrateType::Isolate
-            && let Some(list) = tuning.lists.list(order, migratetype)
+        if let Some(list) = self.list_for(zone, page, order)
+            && zone.free_cached(machine, tuning, machine.cpu(), list, page, order, drain)
         {
-            zone.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
-            if zone.free_cached(machine, tuning, machine.cpu(), list, page, order, drain) {
-                return;
-            }
+            return;
         }
         self.give_to_buddy(zone, page, order);
     }
 
+    /// The list that a block to be freed goes to, tagged for it; nothing where it goes to the buddy.
+    #[inline]
+    pub(crate) fn list_for(&self, zone: &Zone<'a, M>, page: u32, order: Order) -> Option<usize> {
+        let migratetype = zone.frames.block_type(page);
+        if migratetype == MigrateType::Isolate {
+            return None;
+        }
+        let list = self.tuning.lists.list(order, migratetype)?;
+        zone.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
+        Some(list)
+    }
+
     #[cold]
-    fn give_to_buddy(&self, zone: &Zone<'a, M>, page: u32, order: Order) {
+    pub(crate) fn give_to_buddy(&self, zone: &Zone<'a, M>, page: u32, order: Order) {
         let _guard = zone.lock(&self.machine, LockPath::DirectFree);
         // The type is read under the lock: the pageblock may just have got another.
         zone.free_block(&self.machine, &self.tuning, page, order, zone.frames.block_type(page));

@@ -44,6 +44,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     fn tick_on(&self, zone: &Zone<'a, M>, cpu: CpuId) -> bool {
         let remote = self.rules.cpus[cpu.0 as usize] != zone.node;
+        if self.tuning.below_high_at_tick {
+            zone.clear_below_high();
+        }
         zone.tick(&self.machine, &self.tuning, cpu, remote)
     }
 

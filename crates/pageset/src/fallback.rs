@@ -34,6 +34,20 @@ pub(crate) struct Wanted {
     pub(crate) cma: bool,
 }
 
+impl Wanted {
+    /// Whether it passes the pageset by with `cma_skip`: CMA pages wait there among the movable ones, and it may not
+    /// have one. Specification 2.3.
+    #[inline]
+    pub(crate) fn skips_for_cma(&self) -> bool {
+        self.order == Order::ZERO && self.migratetype == Movable && !self.cma
+    }
+}
+
+/// Where blocks go that change their type. Specification 1.6.
+fn end_of_moves(tuning: &Tuning) -> End {
+    if tuning.fallback_tail { End::Tail } else { End::Head }
+}
+
 /// The types whose blocks serve a request when its own has none, best first.
 const fn fallbacks(wanted: MigrateType) -> [MigrateType; 2] {
     match wanted {
@@ -72,10 +86,12 @@ impl<M: Machine> Zone<'_, M> {
             return Some(page);
         }
         match tuning.fallback {
-            FallbackRule::Steal => self.steal_before_615(machine, order, migratetype),
+            FallbackRule::Steal | FallbackRule::StealInPlace => {
+                self.steal_before_615(machine, tuning, order, migratetype)
+            }
             FallbackRule::ClaimThenSteal => {
                 if *mode <= Mode::Claim
-                    && let Some(page) = self.claim_any(machine, order, migratetype)
+                    && let Some(page) = self.claim_any(machine, tuning, order, migratetype)
                 {
                     *mode = Mode::Own;
                     return Some(page);
@@ -102,13 +118,13 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Stage CLAIM: from the largest blocks down, bring a whole pageblock over.
-    fn claim_any(&self, machine: &M, order: Order, wanted: MigrateType) -> Option<u32> {
+    fn claim_any(&self, machine: &M, tuning: &Tuning, order: Order, wanted: MigrateType) -> Option<u32> {
         for found in Order::all().skip(order.index()).rev() {
             let Some((_, page)) = self.find_fallback(found, wanted) else { continue };
             if !may_claim(found, wanted) {
                 return None;
             }
-            if let Some(page) = self.claim(machine, page, found, order, wanted) {
+            if let Some(page) = self.claim(machine, tuning, page, found, order, wanted) {
                 word::add(&self.claims, 1);
                 return Some(page);
             }
@@ -117,7 +133,15 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Claims the pageblocks of a found block, if enough of them is free or of the wanted kind.
-    fn claim(&self, machine: &M, page: u32, found: Order, order: Order, wanted: MigrateType) -> Option<u32> {
+    fn claim(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        page: u32,
+        found: Order,
+        order: Order,
+        wanted: MigrateType,
+    ) -> Option<u32> {
         if found >= Order::PAGEBLOCK {
             self.remove(machine, page, found);
             self.retype(page, found, wanted);
@@ -128,7 +152,7 @@ impl<M: Machine> Zone<'_, M> {
         if !self.frames.block_type(start).is_ordinary() || !self.is_mostly(machine, start, wanted)? {
             return None;
         }
-        self.move_free_blocks(machine, start, wanted, End::Tail);
+        self.move_free_blocks(machine, start, wanted, end_of_moves(tuning));
         self.frames.set_block_type(start, wanted);
         self.take_smallest(machine, order, wanted)
     }
@@ -200,7 +224,7 @@ impl<M: Machine> Zone<'_, M> {
                 self.add(machine, half, Order::PAGEBLOCK, self.frames.block_type(half), End::Tail);
             }
         }
-        self.move_free_blocks(machine, start, to, End::Tail);
+        self.move_free_blocks(machine, start, to, end_of_moves(tuning));
         self.frames.set_block_type(start, to);
         let is_whole = |half| self.is_free(half, Order::PAGEBLOCK) && self.frames.block_type(half) == to;
         if is_whole(start) && is_whole(neighbour) {
@@ -223,26 +247,39 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// The single search of before 6.15: steal the largest block, or for small movable requests the smallest.
-    fn steal_before_615(&self, machine: &M, order: Order, wanted: MigrateType) -> Option<u32> {
+    fn steal_before_615(&self, machine: &M, tuning: &Tuning, order: Order, wanted: MigrateType) -> Option<u32> {
         let largest = Order::all()
             .skip(order.index())
             .rev()
             .find_map(|found| Some((found, self.find_fallback(found, wanted)?)))?;
-        let (found, (_, page)) = if !may_claim(largest.0, wanted) && largest.0 > order {
+        let (found, (list, page)) = if !may_claim(largest.0, wanted) && largest.0 > order {
             self.smallest_fallback(order, wanted)?
         } else {
             largest
         };
-        self.steal_block(machine, page, found, wanted);
-        self.take_smallest(machine, order, wanted)
+        if tuning.fallback == FallbackRule::Steal {
+            self.steal_block(machine, tuning, page, found, wanted);
+            return self.take_smallest(machine, order, wanted);
+        }
+        if may_claim(found, wanted)
+            && let Some(page) = self.claim(machine, tuning, page, found, order, wanted)
+        {
+            word::add(&self.claims, 1);
+            return Some(page);
+        }
+        self.remove(machine, page, found);
+        self.split(machine, page, found, order, list);
+        word::add(&self.steals, 1);
+        Some(page)
     }
 
-    fn steal_block(&self, machine: &M, page: u32, found: Order, wanted: MigrateType) {
+    /// Brings a found block over, with its pageblock's other free blocks where that is worth it.
+    fn steal_block(&self, machine: &M, tuning: &Tuning, page: u32, found: Order, wanted: MigrateType) {
         let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
-        // Head or tail: the tail since 5.10. Specification 1.6.
+        let end = end_of_moves(tuning);
         let move_one = || {
             self.remove(machine, page, found);
-            self.add(machine, page, found, wanted, End::Tail);
+            self.add(machine, page, found, wanted, end);
         };
         if found >= Order::PAGEBLOCK {
             self.retype(page, found, wanted);
@@ -253,7 +290,7 @@ impl<M: Machine> Zone<'_, M> {
         let mostly = if whole { self.is_mostly(machine, start, wanted) } else { None };
         match mostly {
             Some(mostly) => {
-                self.move_free_blocks(machine, start, wanted, End::Tail);
+                self.move_free_blocks(machine, start, wanted, end);
                 if mostly {
                     self.frames.set_block_type(start, wanted);
                     word::add(&self.claims, 1);

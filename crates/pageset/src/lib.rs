@@ -66,7 +66,7 @@
 //! | [`allocator`] | what callers call: alloc and free |
 //! | [`owner`] | who the pages belong to: what slow paths ask of it |
 //! | [`compact`] | free blocks made by moving pages |
-//! | `walk` | one request on its way through zones and marks |
+//! | `walk`, `bulk` | one request on its way through zones and marks; many pages at once |
 //! | `drains`, `cpus` | pagesets emptied by request and by time; CPUs that come and go |
 //! | `hotplug`, `admin` | memory that comes; what is set by hand |
 //! | [`stats`], [`audit`] | counters, the zoneinfo view; the books checked |
@@ -80,6 +80,7 @@ mod admin;
 pub mod allocator;
 pub mod audit;
 mod buddy;
+mod bulk;
 mod chunks;
 mod cluster;
 pub mod compact;

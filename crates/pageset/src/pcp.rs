@@ -4,6 +4,7 @@
 //! writes of a pageset is its first cache line and the line of one list head. Specification:
 //! `linux-page-allocator.md` 2 and 3.
 
+mod runs;
 mod whole;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
@@ -17,7 +18,7 @@ use crate::tuning::expiry::Expiry;
 use crate::tuning::state::{State, words};
 use crate::tuning::{Bounds, BulkFree, Decay, ListRule, PcpState, Tuning};
 use crate::word::{self, Held};
-use crate::zone::{MarkTest, Zone};
+use crate::zone::Zone;
 
 /// Lists of a pageset: three types for each of orders 0 to 3, two for huge pages. Specification 2.1.
 pub const LISTS: usize = 14;
@@ -204,13 +205,13 @@ impl<L: RawLock> Pageset<L> {
     }
 
     /// What the pages that lie idle since the last ticks ask for; the lock is held.
-    fn expire(&self, remote: bool) -> Decay {
+    fn expire(&self, remote: bool, all: bool) -> Decay {
         // Both only grow, so that their sum tells whether anything came or went, at no cost to who brings or takes it.
         let pages = self.alloc_pages().wrapping_add(self.free_pages.get());
         let used = pages != self.seen_pages.get();
         self.seen_pages.set(pages);
         let mut expiry = Expiry { left: self.expire.get() };
-        let asked = expiry.tick(used, remote, self.count(), self.batch());
+        let asked = expiry.tick(used, remote, self.count(), self.batch(), all);
         self.expire.set(expiry.left);
         asked
     }
@@ -296,8 +297,7 @@ impl<'a, M: Machine> Zone<'a, M> {
         &self.pagesets[cpu.0 as usize]
     }
 
-    /// Takes one block through a pageset. `bulk` is the bulk allocation of page arrays, which does not count as an
-    /// allocation.
+    /// Takes one block through a pageset.
     #[inline]
     pub(crate) fn alloc_cached(
         &self,
@@ -306,16 +306,13 @@ impl<'a, M: Machine> Zone<'a, M> {
         cpu: CpuId,
         list: usize,
         wanted: Wanted,
-        bulk: bool,
     ) -> FromCache {
         let pcp = self.pageset(machine, cpu);
         let Some(_guard) = pcp.try_lock() else {
             return FromCache::Busy;
         };
         let mut state = pcp;
-        if !bulk {
-            tuning.on_alloc(&mut state);
-        }
+        tuning.on_alloc(&mut state);
         let page = match pcp.lists[list].pop(self.arrays, &pcp.pool) {
             Some(page) => page,
             None => match self.refill(machine, tuning, pcp, list, wanted) {
@@ -323,7 +320,7 @@ impl<'a, M: Machine> Zone<'a, M> {
                 None => return FromCache::Empty,
             },
         };
-        tuning.on_take(&mut state, wanted.order);
+        tuning.on_take(&mut state, wanted.order.pages() as u32);
         self.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
         FromCache::Page(page)
     }
@@ -390,17 +387,33 @@ impl<'a, M: Machine> Zone<'a, M> {
         if due == 0 || !drain && pcp.high_max.get() > 0 {
             return true;
         }
-        // Chunked: what is left is given up when another holds the pageset meanwhile, or this is another CPU by now.
-        self.drain_due(machine, tuning, pcp, guard, due, list, || {
-            (machine.cpu() == cpu).then(|| pcp.try_lock()).flatten()
-        });
-        if self.pressure().below_high && self.passes(self.watermarks().high, &MarkTest::SINGLE) {
-            self.set_below_high(false);
-        }
+        drop(self.drain_committed(machine, tuning, pcp, guard, due, list, cpu));
         true
     }
 
-    /// Drains what the rules ask for: at once, or a batch a hold of the pageset's lock. Specification 3.3, "E7".
+    /// Drains what is due after a free, and looks whether the zone is above its high mark again. Gives the lock back to
+    /// the caller unless it was given up.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "all of a drain's inputs")]
+    fn drain_committed<'p>(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &'p Pageset<M::Lock>,
+        guard: Guard<'p, M::Lock>,
+        due: u32,
+        list: usize,
+        cpu: CpuId,
+    ) -> Option<Guard<'p, M::Lock>> {
+        // Chunked: what is left is given up when another holds the pageset meanwhile, or this is another CPU by now.
+        let relock = || (machine.cpu() == cpu).then(|| pcp.try_lock()).flatten();
+        let guard = self.drain_due(machine, tuning, pcp, guard, due, list, relock);
+        self.clear_below_high();
+        guard
+    }
+
+    /// Drains what the rules ask for: at once, or a batch a hold of the pageset's lock, which the caller has again
+    /// afterwards unless `relock` refused it. Specification 3.3, "E7".
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "all of a drain's inputs")]
     fn drain_due<'p>(
@@ -412,7 +425,7 @@ impl<'a, M: Machine> Zone<'a, M> {
         mut due: u32,
         list: usize,
         relock: impl Fn() -> Option<Guard<'p, M::Lock>>,
-    ) {
+    ) -> Option<Guard<'p, M::Lock>> {
         let chunk = if tuning.bulk_free == BulkFree::Chunked { pcp.batch.get() } else { due };
         let mut guard = Some(guard);
         while guard.is_some() {
@@ -425,6 +438,7 @@ impl<'a, M: Machine> Zone<'a, M> {
             drop(guard.take());
             guard = relock();
         }
+        guard
     }
 
     /// Moves about `pages` pages, oldest first, from a pageset to the buddy; its lock is held. Specification 3.
@@ -506,9 +520,8 @@ impl<'a, M: Machine> Zone<'a, M> {
         let pcp = self.pageset(machine, cpu);
         let guard = pcp.lock();
         let decay = tuning.decay(&mut &*pcp);
-        self.drain_due(machine, tuning, pcp, guard, decay.drain, 0, || Some(pcp.lock()));
-        let _guard = pcp.lock();
-        let expired = pcp.expire(remote);
+        let _guard = self.drain_due(machine, tuning, pcp, guard, decay.drain, 0, || Some(pcp.lock()));
+        let expired = pcp.expire(remote, tuning.expire_all);
         self.drain(machine, tuning, pcp, expired.drain, 0);
         tuning.end_tick(&mut &*pcp);
         decay.more || expired.more

@@ -73,6 +73,10 @@ pub struct ZoneStats {
     pub lock_direct_free: u64,
     /// Holds of the zone lock for changes of the map and of pageblocks' types, and for compaction.
     pub lock_map: u64,
+    /// Whether an allocation found it below its high mark, so that pagesets shrink.
+    pub below_high: bool,
+    /// Whether reclaim works on it.
+    pub reclaim_active: bool,
     /// Pageblocks brought over from another migratetype.
     pub claims: u64,
     /// Blocks taken from another migratetype's pageblock.
@@ -146,6 +150,8 @@ impl<M: Machine> Allocator<'_, M> {
             lock_direct_alloc: zone.holds[LockPath::DirectAlloc as usize].get(),
             lock_direct_free: zone.holds[LockPath::DirectFree as usize].get(),
             lock_map: zone.holds[LockPath::Map as usize].get(),
+            below_high: zone.pressure().below_high,
+            reclaim_active: zone.pressure().reclaim_active,
             claims: zone.claims.get(),
             steals: zone.steals.get(),
             merge_skips: zone.skips.get(),

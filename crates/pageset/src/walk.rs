@@ -11,7 +11,7 @@ use crate::pcp::FromCache;
 use crate::request::Request;
 use crate::tuning::ListRule;
 use crate::word::Held;
-use crate::zone::{Zone, ZoneKind};
+use crate::zone::{MarkTest, Zone, ZoneKind};
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Takes a block from the first zone of the zonelist where that has plenty: what the walk would do, without its tests.
@@ -25,16 +25,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if !zone.has_plenty() || request.this_node_only && zone.node != self.rules.cpus[cpu.0 as usize] {
             return None;
         }
-        self.take(zone, cpu, request, false).map(|page| zone.frames.pfn(page))
+        self.take(zone, cpu, request).map(|page| zone.frames.pfn(page))
     }
 
     /// Walks the zonelist, first at the low marks, then at the min marks. Specification 1.7, 4.8.
-    pub(crate) fn walk(
+    pub(crate) fn walk<T>(
         &self,
         request: &Request,
         cpu: CpuId,
-        take: impl Fn(&Zone<'a, M>) -> Option<Pfn>,
-    ) -> Result<Pfn, AllocError> {
+        mut take: impl FnMut(&Zone<'a, M>) -> Option<T>,
+    ) -> Result<T, AllocError> {
         if !request.migratetype.is_ordinary() {
             return Err(AllocError::Migratetype(request.migratetype));
         }
@@ -56,9 +56,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
             for low in [true, false] {
                 for zone in list() {
                     if self.may_take(zone, request, low)
-                        && let Some(pfn) = take(zone)
+                        && let Some(taken) = take(zone)
                     {
-                        return Ok(pfn);
+                        return Ok(taken);
                     }
                 }
             }
@@ -89,17 +89,29 @@ impl<'a, M: Machine> Allocator<'a, M> {
             if zone.passes(marks.high, &test) {
                 return true;
             }
-            zone.set_below_high(true);
+            let pages = MarkTest { order: Order::ZERO, ..test };
+            if !self.tuning.below_high_by_pages || !zone.passes(marks.high, &pages) {
+                zone.set_below_high(true);
+            }
         }
         !request.watermarks || zone.passes(if low { marks.low } else { marks.min }, &test)
     }
 
+    /// The list of a pageset that serves a request, where one does.
+    #[inline]
+    pub(crate) fn cached_list(&self, wanted: Wanted) -> Option<usize> {
+        if self.tuning.cma_skip && wanted.skips_for_cma() {
+            return None;
+        }
+        self.tuning.lists.list(wanted.order, wanted.migratetype)
+    }
+
     /// Takes a block from a zone, through the pageset or past it. Specification 2.3.
     #[inline]
-    pub(crate) fn take(&self, zone: &Zone<'a, M>, cpu: CpuId, request: &Request, bulk: bool) -> Option<u32> {
+    pub(crate) fn take(&self, zone: &Zone<'a, M>, cpu: CpuId, request: &Request) -> Option<u32> {
         let (machine, tuning, wanted) = (&self.machine, &self.tuning, request.wanted());
-        if let Some(list) = tuning.lists.list(wanted.order, wanted.migratetype) {
-            match zone.alloc_cached(machine, tuning, cpu, list, wanted, bulk) {
+        if let Some(list) = self.cached_list(wanted) {
+            match zone.alloc_cached(machine, tuning, cpu, list, wanted) {
                 FromCache::Page(page) => return Some(page),
                 // Before 5.14 a refill that failed was the zone's answer. Specification 2.3.
                 FromCache::Empty if tuning.lists == ListRule::OrderZero => return None,
@@ -110,7 +122,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     #[cold]
-    fn take_direct(&self, zone: &Zone<'a, M>, wanted: Wanted) -> Option<u32> {
+    pub(crate) fn take_direct(&self, zone: &Zone<'a, M>, wanted: Wanted) -> Option<u32> {
         let _guard = zone.lock(&self.machine, LockPath::DirectAlloc);
         let page = zone.take(&self.machine, &self.tuning, wanted, &mut Mode::default())?;
         zone.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));

@@ -296,6 +296,13 @@ impl<M: Machine> Zone<'_, M> {
         self.set_flag(BELOW_HIGH, on);
     }
 
+    /// Takes "below high" back from a zone that is above its high mark again. Specification 4.8, "Clear".
+    pub(crate) fn clear_below_high(&self) {
+        if self.pressure().below_high && self.passes(self.watermarks().high, &MarkTest::SINGLE) {
+            self.set_below_high(false);
+        }
+    }
+
     pub(crate) fn set_reclaim_active(&self, on: bool) {
         self.set_flag(RECLAIM_ACTIVE, on);
     }

@@ -51,6 +51,6 @@ words! {
         "huge-by-mobility" = HugeByMobility
     }
     BulkFree { "pick-locked" = PickLocked, "two-pass" = TwoPass, "single-pass" = SinglePass, "chunked" = Chunked }
-    FallbackRule { "steal" = Steal, "claim-then-steal" = ClaimThenSteal }
+    FallbackRule { "steal" = Steal, "steal-in-place" = StealInPlace, "claim-then-steal" = ClaimThenSteal }
     DecayRule { "eighth" = Eighth, "fifth" = Fifth }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pageset::tuning::{Bounds, Preset, Tuning, Watermarks, presets};
+use pageset::tuning::{Bounds, Preset, Tuning, Watermarks};
 use pageset::{NodeId, Order, Pfn, ZoneKind};
 
 use crate::error::TraceError;
@@ -197,17 +197,6 @@ fn first_of(snapshots: &[(String, Zoneinfo)]) -> Option<usize> {
 
 /// The rules of a kernel release; without one, those that fit the form of its zoneinfo.
 fn kernel_of(release: Option<&str>, info: &Zoneinfo) -> (&'static Preset, bool) {
-    let newest_first = [
-        ((6, 19), "linux-6.19"),
-        ((6, 18), "linux-6.18"),
-        ((6, 16), "linux-6.16"),
-        ((6, 7), "linux-6.7"),
-        ((5, 18), "linux-5.18"),
-        ((5, 14), "linux-5.14"),
-        ((4, 19), "linux-4.19"),
-        ((4, 17), "linux-4.17"),
-        ((0, 0), "linux-4.16"),
-    ];
     let version = release.and_then(|release| {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
         Some((numbers.next()??, numbers.next()??))
@@ -215,10 +204,8 @@ fn kernel_of(release: Option<&str>, info: &Zoneinfo) -> (&'static Preset, bool) 
     let has_bounds = info.zones.iter().flat_map(|z| &z.pagesets).any(|p| p.high_max.is_some());
     // Without a release: the kernel that the specification was checked against, or the last without bounds.
     let guess = if has_bounds { (6, 18) } else { (6, 6) };
-    let known = version.unwrap_or(guess);
-    let name = newest_first.iter().find(|(since, _)| known >= *since).map_or("linux-6.18", |(_, name)| name);
-    let default = &presets::PRESETS[presets::PRESETS.len() - 1];
-    (Preset::find(name).unwrap_or(default), version.is_some())
+    let (major, minor) = version.unwrap_or(guess);
+    (Preset::of_release(major, minor), version.is_some())
 }
 
 fn zone<'i>(

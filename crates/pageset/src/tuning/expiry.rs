@@ -17,9 +17,10 @@ pub struct Expiry {
 
 impl Expiry {
     /// A second has passed. `used` says whether pages came or went since the last tick, `remote` whether the zone is
-    /// another node's. Asks for one batch, once, when the pageset has been idle for [`TICKS`].
+    /// another node's. Asks for one batch when the pageset has been idle for [`TICKS`]: once, or with `all` (the rule
+    /// [`super::Tuning::expire_all`]) at every tick from then on.
     #[must_use]
-    pub fn tick(&mut self, used: bool, remote: bool, count: u32, batch: u32) -> Decay {
+    pub fn tick(&mut self, used: bool, remote: bool, count: u32, batch: u32, all: bool) -> Decay {
         if used {
             self.left = TICKS;
         }
@@ -28,6 +29,9 @@ impl Expiry {
         }
         self.left = if remote { self.left - 1 } else { 0 };
         let due = remote && self.left == 0;
+        if due && all && count > batch {
+            self.left = 1;
+        }
         Decay { drain: if due { count.min(batch) } else { 0 }, more: remote }
     }
 }
@@ -44,10 +48,21 @@ mod tests {
         let mut expiry = Expiry::default();
         row.iter()
             .map(|&(used, remote, count)| {
-                let Decay { drain, more } = expiry.tick(used, remote, count, 63);
+                let Decay { drain, more } = expiry.tick(used, remote, count, 63, false);
                 (drain, more, expiry.left)
             })
             .collect()
+    }
+
+    #[test]
+    fn all_that_lies_idle_goes() {
+        let mut expiry = Expiry::default();
+        let row = [(true, 150), (false, 150), (false, 150), (false, 87), (false, 24), (false, 0)];
+        let asked = row.map(|(used, count)| {
+            let Decay { drain, more } = expiry.tick(used, true, count, 63, true);
+            (drain, more)
+        });
+        assert_eq!(asked, [(0, true), (0, true), (63, true), (63, true), (24, true), (0, false)]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The state machine that decides how many pages move: numbers in, numbers out.
 //!
 //! Specification: `linux-page-allocator.md` 2.3 to 2.5 and 4. A pageset calls [`Tuning::on_alloc`] once for each
-//! allocation, [`Tuning::refill`] when a list is empty, [`Tuning::on_take`] as a block leaves a list,
+//! allocation, [`Tuning::refill`] when a list is empty, [`Tuning::on_take`] as pages leave a list,
 //! [`Tuning::commit`] as a block enters one, and [`Tuning::decay`] once a second. All amounts are pages unless
 //! they are [`Blocks`].
 
@@ -35,7 +35,7 @@ pub struct PcpState {
     pub alloc_factor: u8,
     /// Whether the last free was of order 1 to 3.
     pub prev_high_order: bool,
-    /// Whether this CPU's share of the cache holds more than three batches.
+    /// Whether this CPU's share of the cache is large: [`Tuning::large_cache`].
     pub large_cache: bool,
 }
 
@@ -170,10 +170,10 @@ impl Tuning {
         blocks(scaled.min(cap), order)
     }
 
-    /// A block left a list for an allocation.
+    /// Pages left a list for an allocation.
     #[inline]
-    pub fn on_take(&self, s: &mut impl State, order: Order) {
-        s.set_count(s.count() - order.pages() as u32);
+    pub fn on_take(&self, s: &mut impl State, pages: u32) {
+        s.set_count(s.count() - pages);
         if self.count_min {
             s.set_count_min(s.count_min().min(s.count()));
         }
@@ -249,7 +249,11 @@ impl Tuning {
         clamp_high(s);
         let high = s.high();
         let lower = |by: u32| high.saturating_sub(by).max(s.high_min());
-        let recent = if self.free_count { s.free_count().max(s.batch()) } else { s.batch() << s.free_factor() };
+        let recent = match (self.free_count, self.shrink_by_count) {
+            (true, false) => s.free_count().max(s.batch()),
+            (true, true) => s.free_count(),
+            (false, _) => s.batch() << s.free_factor(),
+        };
         if high == 0 {
             return 0;
         }
@@ -308,13 +312,12 @@ impl Tuning {
         }
         let mut more = false;
         if s.high() > s.high_min() {
-            let idle = if self.count_min {
-                s.count_min().min(s.high() / 5)
-            } else {
-                match self.decay {
-                    DecayRule::Eighth => s.high() / 8,
-                    DecayRule::Fifth => s.high() - s.high() * 4 / 5,
-                }
+            let idle = match (self.decay, self.count_min) {
+                (DecayRule::Eighth, false) => s.high() / 8,
+                (DecayRule::Eighth, true) => s.count_min().min(s.high() / 8),
+                // Posted as four fifths that stay, then as a fifth that goes: they round unlike each other.
+                (DecayRule::Fifth, false) => s.high() - s.high() * 4 / 5,
+                (DecayRule::Fifth, true) => s.count_min().min(s.high() / 5),
             };
             let near = s.count().saturating_sub(s.batch() << self.batch_scale_max);
             s.set_high(near.max(s.high() - idle).max(s.high_min()));
@@ -332,8 +335,8 @@ impl Tuning {
     /// Whether a CPU whose share of the last-level cache is `slice_pages` keeps a batch at high-order frees.
     /// Specification 4.3.
     #[must_use]
-    pub fn large_cache(slice_pages: u64, batch: u32) -> bool {
-        slice_pages > 3 * u64::from(batch)
+    pub fn large_cache(&self, slice_pages: u64, batch: u32) -> bool {
+        slice_pages > u64::from(self.cache_slice_batches) * u64::from(batch)
     }
 }
 
