@@ -1,6 +1,6 @@
 //! The allocator: what a kernel, a program or a simulator calls.
 
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::AtomicU32;
 
 use crate::cluster::Clusters;
 use crate::config::{Config, MapError, Metadata, ZoneLayout};
@@ -12,6 +12,7 @@ use crate::machine::{Guard, LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::node;
 use crate::request::Request;
+use crate::sync::atomic::AtomicBool;
 use crate::tuning::Tuning;
 use crate::zone::{Frames, NodeId, Zone, ZoneKind};
 

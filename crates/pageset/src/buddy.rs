@@ -3,17 +3,32 @@
 //! Specification: `linux-page-allocator.md` 1.5. Everything here is called with the zone lock held. `add` and
 //! `remove` are the only code that changes a free list.
 
+use crate::compact::capture::Capture;
 use crate::frame::{Order, PageState, Tag};
 use crate::list::{End, List};
 use crate::machine::{Line, Machine};
 use crate::migrate::MigrateType;
 use crate::tuning::Tuning;
 use crate::word;
-use crate::zone::Zone;
+use crate::zone::{MarkTest, Zone, ZoneKind};
 
 /// Blocks of at least this order are always put at the head: what they would merge into is the largest order
 /// or beyond. Specification 1.5, step 3.
 const TAIL_ORDERS: u8 = Order::MAX.get() - 1;
+
+/// What a zone must be able to give besides a block that is taken and not allocated: a single page, to a request that
+/// no lowmem reserve holds back. Specification 1.5.
+const TAKE: MarkTest = MarkTest { highest: ZoneKind::Dma, cma: true, ..MarkTest::SINGLE };
+
+/// Where a freed and merged block goes.
+#[derive(Clone, Copy)]
+enum Put<'c> {
+    /// To the end of its list that its chances to merge ask for.
+    ByChance,
+    At(End),
+    /// As by chance, unless it becomes what a compaction waits for.
+    OrCapture(&'c Capture),
+}
 
 impl<M: Machine> Zone<'_, M> {
     /// Puts a free block on the list of `list`.
@@ -75,7 +90,7 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Tells of the blocks on both sides of one that enters or leaves a list: their links change.
-    fn touch_slot(&self, machine: &M, order: Order) -> impl Fn(u32) {
+    pub(crate) fn touch_slot(&self, machine: &M, order: Order) -> impl Fn(u32) {
         move |slot| machine.touch(Line::Page(self.frames.pfn(self.frames.page_of_slot(slot, order))))
     }
 
@@ -99,19 +114,33 @@ impl<M: Machine> Zone<'_, M> {
         }
     }
 
-    /// Frees one block, merging it with its buddies unless that is put off. Its first page must not be on a list; `migratetype` is the
-    /// list that it goes to. Specification 1.5 "Free one block".
+    /// Frees one block, merging it with its buddies unless that is put off. Its first page must not be on a list;
+    /// `migratetype` is the list that it goes to. Specification 1.5 "Free one block".
     pub(crate) fn free_block(&self, machine: &M, tuning: &Tuning, page: u32, order: Order, migratetype: MigrateType) {
+        self.free_or_capture(machine, tuning, page, order, migratetype, None);
+    }
+
+    /// As [`Self::free_block`], for a compaction that waits for a block.
+    pub(crate) fn free_or_capture(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        page: u32,
+        order: Order,
+        migratetype: MigrateType,
+        capture: Option<&Capture>,
+    ) {
+        let put = capture.map_or(Put::ByChance, Put::OrCapture);
         if order > Order::PAGEBLOCK && (tuning.type_at_drain || self.is_mixed(page)) {
             let half = Order::PAGEBLOCK.pages() as u32;
             for piece in [page, page + half] {
-                self.merge(machine, tuning, piece, Order::PAGEBLOCK, self.frames.block_type(piece), None);
+                self.merge(machine, tuning, piece, Order::PAGEBLOCK, self.frames.block_type(piece), put);
             }
         } else if self.can_skip(tuning, order) {
             self.add(machine, page, order, migratetype, End::Head);
             self.count_skips(order.pages());
         } else {
-            self.merge(machine, tuning, page, order, migratetype, None);
+            self.merge(machine, tuning, page, order, migratetype, put);
         }
     }
 
@@ -121,11 +150,16 @@ impl<M: Machine> Zone<'_, M> {
         !self.may_merge(page + Order::PAGEBLOCK.pages() as u32, Order::PAGEBLOCK, self.frames.block_type(page))
     }
 
-    /// Merges a block with its buddies and puts it at the end asked for, or where its chances to merge put it.
-    fn merge(&self, machine: &M, tuning: &Tuning, page: u32, order: Order, migratetype: MigrateType, end: Option<End>) {
+    /// Merges a block with its buddies and puts it where it is to go.
+    fn merge(&self, machine: &M, tuning: &Tuning, page: u32, order: Order, migratetype: MigrateType, put: Put<'_>) {
         self.frames.set_tag(page, Tag::INSIDE);
         let (mut page, mut order) = (page, order);
         while order < Order::MAX {
+            if let Put::OrCapture(capture) = put
+                && capture.takes(page, order, migratetype)
+            {
+                return;
+            }
             let buddy = page ^ order.pages() as u32;
             machine.touch(Line::Page(self.frames.pfn(buddy)));
             // It may look free and be on its way to a pageset.
@@ -142,8 +176,34 @@ impl<M: Machine> Zone<'_, M> {
             page &= buddy;
             order = next(order);
         }
-        let by_chance = if self.merges_soon(page, order) { End::Tail } else { End::Head };
-        self.add(machine, page, order, migratetype, end.unwrap_or(by_chance));
+        let end = match put {
+            Put::At(end) => end,
+            _ if self.merges_soon(page, order) => End::Tail,
+            _ => End::Head,
+        };
+        self.add(machine, page, order, migratetype, end);
+    }
+
+    /// Takes a free block off its list without allocating it; its tag is then the inside of a block. False, with nothing
+    /// changed, where the zone would fall to its min mark. A block of half a pageblock and more leaves its pageblock
+    /// MOVABLE. Specification 1.5, "Taking a free block without allocating it".
+    pub(crate) fn take_free_block(&self, machine: &M, page: u32, order: Order) -> bool {
+        let mark = self.watermarks().min + order.pages();
+        if self.list_of(page) != MigrateType::Isolate && !self.passes(mark, &TAKE) {
+            return false;
+        }
+        self.remove(machine, page, order);
+        let pageblock = Order::PAGEBLOCK.pages() as u32;
+        let start = page & !(pageblock - 1);
+        if order.get() + 1 >= Order::PAGEBLOCK.get() {
+            for start in (start..page + order.pages() as u32).step_by(pageblock as usize) {
+                if self.frames.block_type(start).is_ordinary() {
+                    self.move_free_blocks(machine, start, MigrateType::Movable, End::Tail);
+                    self.frames.set_block_type(start, MigrateType::Movable);
+                }
+            }
+        }
+        true
     }
 
     /// Whether a free block of exactly this order starts here.
@@ -187,7 +247,7 @@ impl<M: Machine> Zone<'_, M> {
             if order == Order::MAX {
                 self.add(machine, first, order, migratetype, End::Tail);
             } else {
-                self.merge(machine, tuning, first, order, migratetype, Some(End::Tail));
+                self.merge(machine, tuning, first, order, migratetype, Put::At(End::Tail));
             }
             page += order.pages();
         }

@@ -117,6 +117,17 @@ impl<M: Machine> Zone<'_, M> {
         })
     }
 
+    /// Whether a free block would serve a request without stealing: of its own type, CMA for a movable one, or of
+    /// another type in a pageblock that may be claimed. Reads without the lock. Specification 7.6, step 5.
+    pub(crate) fn has_block_for(&self, order: Order, wanted: MigrateType) -> bool {
+        Order::all().skip(order.index()).any(|order| {
+            let has = |migratetype| self.blocks(order, migratetype) > 0;
+            has(wanted)
+                || wanted == Movable && has(Cma)
+                || may_claim(order, wanted) && fallbacks(wanted).into_iter().any(has)
+        })
+    }
+
     /// Stage CLAIM: from the largest blocks down, bring a whole pageblock over.
     fn claim_any(&self, machine: &M, tuning: &Tuning, order: Order, wanted: MigrateType) -> Option<u32> {
         for found in Order::all().skip(order.index()).rev() {

@@ -5,7 +5,7 @@
 //! here first; a refill needs no zone lock to come to its end, so the wait is short. Specification:
 //! `linux-page-allocator.md` 6.2, "Race".
 
-use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use crate::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// A zone's refills between the cut and the end of the writes, and how many have asked that no more begin.
 #[derive(Debug, Default)]

@@ -48,10 +48,11 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`machine`] | the trait through which CPU numbers, locks and memory costs come in |
-//! | `word` | how shared words are read and written |
+//! | `sync`, `word` | the atomics of protocols; how other shared words are read and written |
 //! | [`migrate`], [`frame`] | migratetypes; page frame numbers, orders, tags |
 //! | `pageblock` | the byte of a pageblock: its type, and compaction's skip bit |
 //! | `list` | lists threaded through the pages' links |
+//! | `flags` | a zone's flags |
 //! | `flight` | refills on their way, and how others wait for them |
 //! | `cluster` | runs of single pages, taken and given whole |
 //! | `chunks` | the arrays of pagesets' lists |
@@ -72,7 +73,8 @@
 //! | [`stats`], [`audit`] | counters, the zoneinfo view; the books checked |
 //! | `owned` | metadata from a heap, with the feature `alloc` |
 //!
-//! Two exceptions: a zone holds its pagesets and its deferral, so `zone` names types of `pcp` and `compact`.
+//! Two exceptions: a zone holds its pagesets, its deferral and what compaction remembers, so `zone` names types of `pcp`
+//! and `compact`; and a free may be captured, so `buddy` and `pcp` name one of `compact`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -89,12 +91,15 @@ mod cpus;
 mod drains;
 pub mod error;
 mod fallback;
+mod flags;
 mod flight;
 pub mod frame;
 mod hotplug;
 mod list;
 pub mod machine;
 pub mod migrate;
+#[cfg(all(loom, test))]
+mod models;
 mod node;
 #[cfg(feature = "alloc")]
 pub mod owned;
@@ -104,12 +109,14 @@ pub mod pcp;
 pub mod request;
 mod skip;
 pub mod stats;
+mod sync;
 pub mod tuning;
 mod walk;
 mod word;
 pub mod zone;
 
 pub use allocator::Allocator;
+pub use compact::{CompactMode, CompactOutcome, CompactReport};
 pub use config::{Config, MapError, Metadata, MetadataSize, PageRange, ZoneSpec};
 pub use error::{AllocError, FreeError, HotplugError, WrongFree};
 pub use frame::{CpuId, Order, PageState, Pfn};

@@ -2,10 +2,10 @@
 //! costs, and how to wait.
 
 use core::fmt;
-use core::hint;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::frame::{CpuId, Pfn};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::hint;
 
 /// The machine that an allocator runs on: a kernel's CPUs, a process's threads, or a simulator's virtual ones.
 pub trait Machine {

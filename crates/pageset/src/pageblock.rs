@@ -33,7 +33,7 @@ const fn decode(bits: u8) -> MigrateType {
     MigrateType::from_number((bits & TYPE) ^ 1)
 }
 
-#[allow(dead_code, reason = "the scanners and ranges that ask for the former type and the skip bit are the next step")]
+#[allow(dead_code, reason = "ranges that ask for the former type are the next step")]
 impl Pageblock {
     pub(crate) const fn migratetype(self) -> MigrateType {
         decode(self.0)

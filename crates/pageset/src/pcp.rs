@@ -10,9 +10,10 @@ mod whole;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 use crate::chunks::{self, Pool, Stack};
+use crate::compact::capture::Capture;
 use crate::fallback::{Mode, Wanted};
 use crate::frame::{CpuId, Order, PageState, Tag};
-use crate::machine::{Guard, Line, LockPath, Machine, RawLock, SpinLock};
+use crate::machine::{Guard, Line, LockPath, Machine, RawLock};
 use crate::migrate::MigrateType;
 use crate::tuning::expiry::Expiry;
 use crate::tuning::state::{State, words};
@@ -62,8 +63,10 @@ pub struct Pageset<L> {
 }
 
 // The layout that the fast path counts on: the state in the first line, no list head across two lines, all in 256
-// bytes. One call touches the first line and one list head's.
+// bytes. One call touches the first line and one list head's. (A model checker's lock is larger.)
+#[cfg(not(all(loom, test)))]
 const _: () = {
+    use crate::machine::SpinLock;
     assert!(size_of::<Pageset<SpinLock>>() <= 256);
     assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) <= 64);
     assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) % 8 == 0);
@@ -429,7 +432,7 @@ impl<'a, M: Machine> Zone<'a, M> {
         let chunk = if tuning.bulk_free == BulkFree::Chunked { pcp.batch.get() } else { due };
         let mut guard = Some(guard);
         while guard.is_some() {
-            self.drain(machine, tuning, pcp, due.min(chunk), list);
+            self.drain(machine, tuning, pcp, due.min(chunk), list, None);
             due = due.saturating_sub(chunk);
             if due == 0 {
                 break;
@@ -442,7 +445,16 @@ impl<'a, M: Machine> Zone<'a, M> {
     }
 
     /// Moves about `pages` pages, oldest first, from a pageset to the buddy; its lock is held. Specification 3.
-    pub(crate) fn drain(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, pages: u32, start: usize) {
+    /// What becomes a block that a compaction waits for is captured.
+    pub(crate) fn drain(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        pages: u32,
+        start: usize,
+        capture: Option<&Capture>,
+    ) {
         let wanted = pages.min(pcp.count());
         if wanted == 0 {
             return;
@@ -450,29 +462,46 @@ impl<'a, M: Machine> Zone<'a, M> {
         let drained = if self.drains_cluster(tuning, pcp, wanted, start) {
             self.drain_cluster(machine, tuning, pcp, wanted)
         } else {
-            self.drain_blocks(machine, tuning, pcp, wanted, start)
+            self.drain_blocks(machine, tuning, pcp, wanted, start, capture)
         };
         pcp.count.set(pcp.count.get() - drained);
         word::add(&pcp.drains, 1);
         word::add(&pcp.drain_pages, u64::from(drained));
     }
 
-    fn drain_blocks(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, wanted: u32, start: usize) -> u32 {
+    fn drain_blocks(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        wanted: u32,
+        start: usize,
+        capture: Option<&Capture>,
+    ) -> u32 {
         // Lock order: pageset, then zone.
         let _zone = self.lock(machine, LockPath::Drain);
         match tuning.bulk_free {
             // Which blocks go, and in which order, is the same whether they were picked before or under the lock.
-            BulkFree::PickLocked | BulkFree::TwoPass => self.drain_round_robin(machine, tuning, pcp, wanted),
-            BulkFree::SinglePass | BulkFree::Chunked => self.drain_whole_lists(machine, tuning, pcp, wanted, start),
+            BulkFree::PickLocked | BulkFree::TwoPass => self.drain_round_robin(machine, tuning, pcp, wanted, capture),
+            BulkFree::SinglePass | BulkFree::Chunked => {
+                self.drain_whole_lists(machine, tuning, pcp, wanted, start, capture)
+            }
         }
     }
 
-    fn drain_round_robin(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, wanted: u32) -> u32 {
+    fn drain_round_robin(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        wanted: u32,
+        capture: Option<&Capture>,
+    ) -> u32 {
         let mut turns = RoundRobin::new(tuning);
         let mut drained = 0;
         while drained < wanted {
             let list = turns.next(wanted - drained, |list| pcp.lists[list].is_empty());
-            drained += self.drain_one(machine, tuning, pcp, list).unwrap_or(0);
+            drained += self.drain_one(machine, tuning, pcp, list, capture).unwrap_or(0);
         }
         drained
     }
@@ -484,12 +513,13 @@ impl<'a, M: Machine> Zone<'a, M> {
         pcp: &Pageset<M::Lock>,
         wanted: u32,
         start: usize,
+        capture: Option<&Capture>,
     ) -> u32 {
         let lists = tuning.lists.count();
         let mut drained = 0;
         for list in (start..lists).chain(0..start) {
             while drained < wanted {
-                let Some(pages) = self.drain_one(machine, tuning, pcp, list) else { break };
+                let Some(pages) = self.drain_one(machine, tuning, pcp, list, capture) else { break };
                 drained += pages;
             }
         }
@@ -497,10 +527,17 @@ impl<'a, M: Machine> Zone<'a, M> {
     }
 
     /// Moves the oldest block of a list; returns its pages.
-    fn drain_one(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, list: usize) -> Option<u32> {
+    fn drain_one(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        list: usize,
+        capture: Option<&Capture>,
+    ) -> Option<u32> {
         let page = pcp.lists[list].pop_oldest(self.arrays, &pcp.pool)?;
         let order = order_of(list);
-        self.free_block(machine, tuning, page, order, self.drained_type(tuning, page));
+        self.free_or_capture(machine, tuning, page, order, self.drained_type(tuning, page), capture);
         Some(order.pages() as u32)
     }
 
@@ -522,7 +559,7 @@ impl<'a, M: Machine> Zone<'a, M> {
         let decay = tuning.decay(&mut &*pcp);
         let _guard = self.drain_due(machine, tuning, pcp, guard, decay.drain, 0, || Some(pcp.lock()));
         let expired = pcp.expire(remote, tuning.expire_all);
-        self.drain(machine, tuning, pcp, expired.drain, 0);
+        self.drain(machine, tuning, pcp, expired.drain, 0, None);
         tuning.end_tick(&mut &*pcp);
         decay.more || expired.more
     }
@@ -530,6 +567,18 @@ impl<'a, M: Machine> Zone<'a, M> {
     /// Empties one pageset. Unless `force` says so, one that looks empty without its lock is taken for that: a page that
     /// comes in meanwhile stays.
     pub(crate) fn drain_cpu(&self, machine: &M, tuning: &Tuning, cpu: CpuId, force: bool) {
+        self.drain_or_capture(machine, tuning, cpu, force, None);
+    }
+
+    /// As [`Self::drain_cpu`], for a compaction that waits for a block.
+    pub(crate) fn drain_or_capture(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        cpu: CpuId,
+        force: bool,
+        capture: Option<&Capture>,
+    ) {
         let pcp = self.pageset(machine, cpu);
         if !force && pcp.count() == 0 {
             return;
@@ -537,17 +586,27 @@ impl<'a, M: Machine> Zone<'a, M> {
         // A lock hold is bounded. Specification 8.1.
         loop {
             let _guard = pcp.lock();
-            self.drain(machine, tuning, pcp, pcp.batch.get().max(1) << tuning.batch_scale_max, 0);
+            self.drain(machine, tuning, pcp, pcp.batch.get().max(1) << tuning.batch_scale_max, 0, capture);
             if pcp.count() == 0 {
                 break;
             }
         }
     }
 
+    /// As [`Self::lock`], where the lock is free.
+    pub(crate) fn try_lock(&self, machine: &M, path: LockPath) -> Option<ZoneGuard<'_, 'a, M>> {
+        machine.locking(self.index, path);
+        Some(self.locked(machine, path, Guard::try_lock(&self.lock)?))
+    }
+
     /// Takes the zone lock and counts the hold.
     pub(crate) fn lock(&self, machine: &M, path: LockPath) -> ZoneGuard<'_, 'a, M> {
         machine.locking(self.index, path);
-        let guard = Guard::lock(&self.lock);
+        self.locked(machine, path, Guard::lock(&self.lock))
+    }
+
+    #[inline]
+    fn locked<'z>(&'z self, machine: &M, path: LockPath, guard: Guard<'z, M::Lock>) -> ZoneGuard<'z, 'a, M> {
         machine.touch(Line::Zone { zone: self.index });
         word::add(&self.holds[path as usize], 1);
         ZoneGuard { zone: self, _guard: guard }

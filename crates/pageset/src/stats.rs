@@ -81,6 +81,22 @@ pub struct ZoneStats {
     pub claims: u64,
     /// Blocks taken from another migratetype's pageblock.
     pub steals: u64,
+    /// Looks of compaction's migrate scanner.
+    pub compact_migrate_scanned: u64,
+    /// Looks of its free scanner.
+    pub compact_free_scanned: u64,
+    /// Pages that either isolated.
+    pub compact_isolated: u64,
+    /// Times that a request compacted the zone.
+    pub compact_stall: u64,
+    /// Of those, the times that a block came of it,
+    pub compact_success: u64,
+    /// and those that none did.
+    pub compact_fail: u64,
+    /// Pages that compaction moved within the zone.
+    pub pgmigrate_success: u64,
+    /// Pages that were isolated to be moved and stayed.
+    pub pgmigrate_fail: u64,
     /// Pages freed without merging.
     pub merge_skips: u64,
     /// Pages that refills took in whole clusters.
@@ -154,6 +170,14 @@ impl<M: Machine> Allocator<'_, M> {
             reclaim_active: zone.pressure().reclaim_active,
             claims: zone.claims.get(),
             steals: zone.steals.get(),
+            compact_migrate_scanned: zone.compaction.migrate_scanned.get(),
+            compact_free_scanned: zone.compaction.free_scanned.get(),
+            compact_isolated: zone.compaction.isolated.get(),
+            compact_stall: zone.compaction.stalls.get(),
+            compact_success: zone.compaction.successes.get(),
+            compact_fail: zone.compaction.failures.get(),
+            pgmigrate_success: zone.compaction.moved.get(),
+            pgmigrate_fail: zone.compaction.failed.get(),
             merge_skips: zone.skips.get(),
             cluster_alloc_pages: zone.clusters.taken.get(),
             cluster_free_pages: zone.clusters.given.get(),

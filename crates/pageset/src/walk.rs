@@ -11,7 +11,7 @@ use crate::pcp::FromCache;
 use crate::request::Request;
 use crate::tuning::ListRule;
 use crate::word::Held;
-use crate::zone::{MarkTest, Zone, ZoneKind};
+use crate::zone::{MarkTest, NodeId, Zone, ZoneKind};
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Takes a block from the first zone of the zonelist where that has plenty: what the walk would do, without its tests.
@@ -35,6 +35,34 @@ impl<'a, M: Machine> Allocator<'a, M> {
         cpu: CpuId,
         mut take: impl FnMut(&Zone<'a, M>) -> Option<T>,
     ) -> Result<T, AllocError> {
+        let (node, list) = self.zonelist(request, cpu)?;
+        loop {
+            for low in [true, false] {
+                for zone in list.clone() {
+                    if self.may_take(zone, request, low)
+                        && let Some(taken) = take(zone)
+                    {
+                        return Ok(taken);
+                    }
+                }
+            }
+            if !self.merge_for(request, list.clone()) {
+                break;
+            }
+        }
+        if list.clone().next().is_none() {
+            return Err(AllocError::Node(node));
+        }
+        Err(AllocError::OutOfMemory { order: request.order, free_pages: list.map(Zone::free).sum() })
+    }
+
+    /// The node that a request begins at, and the zones that may serve it, best first.
+    #[inline]
+    pub(crate) fn zonelist<'r>(
+        &'r self,
+        request: &'r Request,
+        cpu: CpuId,
+    ) -> Result<(NodeId, impl Iterator<Item = &'a Zone<'a, M>> + Clone + use<'r, 'a, M>), AllocError> {
         if !request.migratetype.is_ordinary() {
             return Err(AllocError::Migratetype(request.migratetype));
         }
@@ -43,30 +71,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let Some(row) = self.zonelists.get(node.0 as usize * zones..(node.0 as usize + 1) * zones) else {
             return Err(AllocError::Node(node));
         };
-        let allowed = |zone: &&Zone<'a, M>| {
+        let allowed = move |zone: &&Zone<'a, M>| {
             zone.kind <= request.highest
                 && !(request.this_node_only && zone.node != node)
                 && request.zone.is_none_or(|only| zone.index == only)
         };
-        let list = || row.iter().map(|index| &self.zones[index.get() as usize]).filter(allowed);
-        for merged in [false, true] {
-            if merged && !self.merge_for(request, list()) {
-                break;
-            }
-            for low in [true, false] {
-                for zone in list() {
-                    if self.may_take(zone, request, low)
-                        && let Some(taken) = take(zone)
-                    {
-                        return Ok(taken);
-                    }
-                }
-            }
-        }
-        if list().next().is_none() {
-            return Err(AllocError::Node(node));
-        }
-        Err(AllocError::OutOfMemory { order: request.order, free_pages: list().map(Zone::free).sum() })
+        Ok((node, row.iter().map(|index| &self.zones[index.get() as usize]).filter(allowed)))
     }
 
     /// Merges what was freed without merging, for a request above order 0 that found nothing. True if there was any.

@@ -212,7 +212,7 @@ const fn key(name: &'static str, about: &'static str, rule: &'static (dyn Rule +
     Key { name, about, rule }
 }
 
-/// All keys, in the order of [`Tuning`]'s fields.
+/// All keys, in the order of [`Tuning`]'s fields, and after them what a set says of the machine.
 #[rustfmt::skip] // One line a rule.
 pub(super) const KEYS: &[Key] = &[
     key("batch", "pages that one refill or drain moves, by hand", &BATCH),
@@ -251,7 +251,11 @@ pub(super) const KEYS: &[Key] = &[
     key("bulk_counts", "pageset: a bulk allocation ends frees in a row as any other", &Switch(|t| &mut t.bulk_counts)),
     key("decay", "by what part high shrinks each second", &Words(|t| &mut t.decay)),
     key("batch_scale_max", "batches grow up to batch << this", &SCALE),
+    key(CACHE_SLICE, "no rule: a CPU's share of the last-level cache, where the recording does not know it", &CACHE_PAGES),
 ];
+
+/// The key that describes the machine, which `--set` may do where a recording does not.
+pub(super) const CACHE_SLICE: &str = "cache_slice_pages";
 
 const BATCH: Number = Number {
     range: 1..=MAX_BATCH,
@@ -274,6 +278,10 @@ const CACHE_BATCHES: Number = Number {
     set: |r, n| r.tuning.cache_slice_batches = n as u8,
     get: |r| Some(r.tuning.cache_slice_batches.into()),
 };
+
+/// The bound is that of high: more than any cache has.
+const CACHE_PAGES: Number =
+    pages(MAX_HIGH, |r, n| r.cache_slice_pages = Some(n.into()), |r| u32::try_from(r.cache_slice_pages?).ok());
 
 const SCALE: Number = Number {
     range: 0..=6,
@@ -312,8 +320,12 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// The rules by their keys, in the order of [`Tuning`]'s fields.
 pub(crate) fn described(tuning: &Tuning) -> Vec<(&'static str, Value)> {
-    let rules = RuleSet::new("", *tuning);
-    KEYS.iter().filter_map(|key| Some((key.name, key.get(&rules)?))).collect()
+    told(&RuleSet::new("", *tuning))
+}
+
+/// The same, and what the set says of the machine.
+pub(super) fn told(rules: &RuleSet) -> Vec<(&'static str, Value)> {
+    KEYS.iter().filter_map(|key| Some((key.name, key.get(rules)?))).collect()
 }
 
 #[cfg(test)]

@@ -216,6 +216,11 @@ fn order(order: u8) -> Order {
 impl Scenario {
     /// Carries it out, checking at every step, and at the end that everything merges again.
     pub fn run(&self) {
+        self.run_with(|_, _| {});
+    }
+
+    /// The same, with something else done after each operation.
+    pub fn run_with(&self, mut after: impl FnMut(&World<'_>, Op)) {
         let preset = Preset::find(self.preset).expect("a preset").tuning;
         // Zones as small as these would have no clusters.
         let batch = if preset.clusters { BatchRule::Fixed(7) } else { preset.batch };
@@ -230,6 +235,7 @@ impl Scenario {
             let mut model = Model::new(world, self.map);
             for op in &self.ops {
                 model.step(*op);
+                after(world, *op);
             }
             model.finish();
         });
