@@ -27,7 +27,7 @@ fn outputs_are_as_shown() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let write = env::var("PAGESET_DOCS").is_ok_and(|value| value == "write");
     let mut seen = 0;
-    for file in ["README.md", "docs/replay.md"] {
+    for file in ["README.md", "docs/replay.md", "docs/rule-sets.md"] {
         let text = fs::read_to_string(root.join(file)).unwrap();
         let mut anew = text.clone();
         for (arguments, output) in shown(&text) {
@@ -51,5 +51,13 @@ fn outputs_are_as_shown() {
             fs::write(root.join(file), anew).unwrap();
         }
     }
-    assert_eq!(seen, 4, "outputs are shown that this test does not see, or fewer than there were");
+    assert_eq!(seen, 6, "outputs are shown that this test does not see, or fewer than there were");
+}
+
+#[test]
+fn the_rule_file_is_as_shown() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |file| fs::read_to_string(root.join(file)).unwrap();
+    let block = format!("```toml\n{}```\n", read("docs/rules/no-auto-tuning.toml"));
+    assert!(read("docs/rule-sets.md").contains(&block), "docs/rule-sets.md shows another file than\n{block}");
 }

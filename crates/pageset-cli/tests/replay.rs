@@ -47,11 +47,6 @@ fn a_row_for_each_set_of_rules() {
 }
 
 #[test]
-fn the_presets() {
-    insta::assert_snapshot!(ends(0, &[&"replay", &"--list-rules"]).0);
-}
-
-#[test]
 fn json_has_what_the_schema_says() {
     let small = Small::new();
     let file = small.at("out.json");

@@ -120,6 +120,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Pagesets of a disabled zone, and those of offline CPUs, keep nothing, whatever the bounds.
     fn set_bounds_of(&self, zone: &Zone<'a, M>, bounds: Bounds, _changes: &Guard<'_, M::Lock>) {
         let large_cache = self.tuning.large_cache(self.rules.cache_slice_pages, bounds.batch);
+        zone.clusters.set_limit(bounds.batch);
         for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {
             // Watermarks far above the usual, or few CPUs online, may ask for more than the pagesets were built for.
             let room = pageset.capacity();

@@ -1,7 +1,8 @@
 //! The allocator: what a kernel, a program or a simulator calls.
 
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::AtomicU32;
 
+use crate::cluster::Clusters;
 use crate::config::{Config, MapError, Metadata, ZoneLayout};
 use crate::cpus::CpuSet;
 use crate::error::{AllocError, FreeError, WrongFree};
@@ -11,6 +12,7 @@ use crate::machine::{Guard, LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::node;
 use crate::request::Request;
+use crate::sync::atomic::AtomicBool;
 use crate::tuning::Tuning;
 use crate::zone::{Frames, NodeId, Zone, ZoneKind};
 
@@ -74,7 +76,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         node::build_firsts(config, zonelists, first_zones);
         let online = CpuSet::all(cut(&mut words, CpuSet::words(config.cpus.len())), config.cpus.len());
         for (index, (zone, spec)) in metadata.zones.iter_mut().zip(config.zones).enumerate() {
-            let ZoneLayout { base, tags: pages, types, links, capacity, array } = config.layout(spec)?;
+            let ZoneLayout { base, tags: pages, types, links, capacity, array, clusters, batch } =
+                config.layout(spec)?;
             zone.index = index;
             zone.node = spec.node;
             zone.kind = spec.kind;
@@ -86,6 +89,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 types: cut(&mut tags, types),
                 links: Links(cut(&mut words, links)),
             };
+            zone.clusters = Clusters::new(cut(&mut words, clusters), pages, batch);
             zone.arrays = cut(&mut words, array * config.cpus.len());
             zone.pagesets = cut(&mut pagesets, config.cpus.len());
             for (cpu, pageset) in zone.pagesets.iter().enumerate() {

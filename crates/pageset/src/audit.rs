@@ -1,5 +1,7 @@
 //! The books checked: every page once, every list consistent with tags, every counter with its lists.
 
+mod clusters;
+
 use core::fmt;
 
 use crate::allocator::Allocator;
@@ -91,6 +93,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         self.unmark();
         let (free, cached) = walked?;
         let books = self.blocks()?;
+        self.clusters()?;
         self.equal("refills on their way", 0, self.zone.in_flight.refills().into())?;
         self.equal("pages on free lists against pages tagged free", books.free, free)?;
         self.equal("pages in pagesets against pages tagged cached", books.cached, cached)?;

@@ -5,7 +5,7 @@
 
 use crate::compact::capture::Capture;
 use crate::frame::{Order, PageState, Tag};
-use crate::list::End;
+use crate::list::{End, List};
 use crate::machine::{Line, Machine};
 use crate::migrate::MigrateType;
 use crate::tuning::Tuning;
@@ -35,8 +35,12 @@ impl<M: Machine> Zone<'_, M> {
     pub(crate) fn add(&self, machine: &M, page: u32, order: Order, list: MigrateType, end: End) {
         self.touch_list(machine, page, order, list);
         self.frames.set_free(page, order, list);
-        let (free_list, slot) = (&self.areas[order.index()][list.index()], self.frames.slot(page, order));
-        free_list.push(self.frames.links, slot, end, self.touch_slot(machine, order));
+        let (links, free_list) = (self.frames.links, self.list(order, list));
+        if self.has_clusters(order, list) {
+            self.clusters.push(links, free_list, page, end, self.touch_cluster(machine));
+        } else {
+            free_list.push(links, self.frames.slot(page, order), end, self.touch_slot(machine, order));
+        }
         if list != MigrateType::Isolate {
             word::add(&self.free_pages, order.pages());
         }
@@ -50,8 +54,12 @@ impl<M: Machine> Zone<'_, M> {
         let list = self.list_of(page);
         self.touch_list(machine, page, order, list);
         self.frames.set_not_free(page, order);
-        let (free_list, slot) = (&self.areas[order.index()][list.index()], self.frames.slot(page, order));
-        free_list.remove(self.frames.links, slot, self.touch_slot(machine, order));
+        let (links, free_list) = (self.frames.links, self.list(order, list));
+        if self.has_clusters(order, list) {
+            self.clusters.remove(links, free_list, page, self.touch_cluster(machine));
+        } else {
+            free_list.remove(links, self.frames.slot(page, order), self.touch_slot(machine, order));
+        }
         if list != MigrateType::Isolate {
             word::sub(&self.free_pages, order.pages());
         }
@@ -59,6 +67,16 @@ impl<M: Machine> Zone<'_, M> {
             word::sub(&self.free_cma, order.pages());
         }
         list
+    }
+
+    pub(crate) fn list(&self, order: Order, list: MigrateType) -> &List {
+        &self.areas[order.index()][list.index()]
+    }
+
+    /// Whether the pages of a list form clusters: single pages of the types that refills ask for. No refill takes
+    /// clusters of other types.
+    pub(crate) fn has_clusters(&self, order: Order, list: MigrateType) -> bool {
+        order == Order::ZERO && self.clusters.exist() && list.is_ordinary()
     }
 
     /// The list that a free block is on.
@@ -146,6 +164,10 @@ impl<M: Machine> Zone<'_, M> {
             }
             let buddy = page ^ order.pages() as u32;
             machine.touch(Line::Page(self.frames.pfn(buddy)));
+            // It may look free and be on its way to a pageset.
+            if order == Order::ZERO && self.is_free(buddy, order) {
+                self.wait_for_refills(machine);
+            }
             if !self.is_free(buddy, order) || !self.may_merge(buddy, order, migratetype) {
                 break;
             }

@@ -13,8 +13,8 @@ use crate::zone::Zone;
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Takes single pages into `pages`, as many as can be had; returns how many.
     ///
-    /// The same pages come as from as many calls of [`Self::alloc`], with the same refills, but consecutive frees go on
-    /// counting as such. A pageset's lock is held until its list is empty, at most for one batch that a refill brought;
+    /// The same pages come as from as many calls of [`Self::alloc`], with the same refills; whether consecutive frees go
+    /// on counting as such is a rule ([`crate::Tuning::bulk_counts`]). A pageset's lock is held until its list is empty, at most for one batch that a refill brought;
     /// the caller's CPU is looked up for each such run. Specification 2.3, step 2.
     ///
     /// # Errors
@@ -38,9 +38,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Takes at least one page from a zone, through the pageset or past it; as [`Self::take`] for a run of pages.
     fn take_run(&self, zone: &Zone<'a, M>, cpu: CpuId, request: &Request, pages: &mut [Pfn]) -> Option<usize> {
         let (machine, tuning, wanted) = (&self.machine, &self.tuning, request.wanted());
-        if let Some(list) = tuning.lists.list(Order::ZERO, wanted.migratetype)
-            && !(tuning.cma_skip && wanted.skips_for_cma())
-        {
+        if let Some(list) = self.cached_list(wanted) {
             match zone.alloc_run(machine, tuning, cpu, list, wanted, pages) {
                 // Before 5.14 a refill that failed was the zone's answer. Specification 2.3.
                 Some(0) if tuning.lists == ListRule::OrderZero => return None,

@@ -2,23 +2,23 @@
 //!
 //! Specification: `linux-page-allocator.md` 8.1, 8.2.
 
-use core::sync::atomic::{AtomicBool, Ordering};
-
 use crate::allocator::Allocator;
 use crate::error::HotplugError;
 use crate::frame::CpuId;
 use crate::machine::Machine;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::word::Held;
 use crate::zone::Zone;
 
 /// Holds the right to empty the pagesets of all CPUs, which one caller has at a time, until dropped.
-struct Draining<'l>(&'l AtomicBool);
+pub(crate) struct Draining<'l>(&'l AtomicBool);
 
 impl<'l> Draining<'l> {
-    fn try_begin(draining: &'l AtomicBool) -> Option<Self> {
+    pub(crate) fn try_begin(draining: &'l AtomicBool) -> Option<Self> {
         // Acquire: pairs with the release in drop. Only for the order of one drain after another; each pageset and zone
         // has its own lock.
-        (!draining.swap(true, Ordering::Acquire)).then(|| Draining(draining))
+        let begun = draining.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        begun.is_ok().then(|| Draining(draining))
     }
 }
 

@@ -104,7 +104,7 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Whether more than half of the free pages lie in CMA pageblocks.
-    fn prefers_cma(&self) -> bool {
+    pub(crate) fn prefers_cma(&self) -> bool {
         use crate::word::Held;
         self.free_cma.get() > self.free() / 2
     }
@@ -160,7 +160,7 @@ impl<M: Machine> Zone<'_, M> {
             return Some(page);
         }
         let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
-        if !self.frames.block_type(start).is_ordinary() || !self.is_mostly(start, wanted)? {
+        if !self.frames.block_type(start).is_ordinary() || !self.is_mostly(machine, start, wanted)? {
             return None;
         }
         self.move_free_blocks(machine, start, wanted, end_of_moves(tuning));
@@ -175,13 +175,13 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Whether at least half of a pageblock is free or of the wanted kind; nothing where it leaves the zone.
-    fn is_mostly(&self, start: u32, wanted: MigrateType) -> Option<bool> {
+    fn is_mostly(&self, machine: &M, start: u32, wanted: MigrateType) -> Option<bool> {
         let pageblock = Order::PAGEBLOCK.pages() as u32;
         if start < self.frames.first || start + pageblock > self.frames.end {
             return None;
         }
         let (mut free, mut movable) = (0, 0);
-        self.each_block(start, |tag_page, state, order| match state {
+        self.each_block(machine, start, |tag_page, state, order| match state {
             PageState::Free => free += order.pages() as u32,
             PageState::Allocated if self.frames.tag(tag_page).kind() == Some(Movable) => {
                 movable += order.pages() as u32;
@@ -198,8 +198,9 @@ impl<M: Machine> Zone<'_, M> {
         Some(free + alike >= pageblock / 2)
     }
 
-    /// Visits the blocks that begin in a pageblock, by their first pages.
-    fn each_block(&self, start: u32, mut visit: impl FnMut(u32, PageState, Order)) {
+    /// Visits the blocks that begin in a pageblock, by their first pages. None of them is on its way to a pageset.
+    fn each_block(&self, machine: &M, start: u32, mut visit: impl FnMut(u32, PageState, Order)) {
+        self.wait_for_refills(machine);
         let end = start + Order::PAGEBLOCK.pages() as u32;
         let mut page = start;
         while page < end {
@@ -216,7 +217,7 @@ impl<M: Machine> Zone<'_, M> {
 
     /// Moves the free blocks of a pageblock to another type's lists.
     pub(crate) fn move_free_blocks(&self, machine: &M, start: u32, to: MigrateType, end: End) {
-        self.each_block(start, |page, state, order| {
+        self.each_block(machine, start, |page, state, order| {
             if state == PageState::Free {
                 self.remove(machine, page, order);
                 self.add(machine, page, order, to, end);
@@ -297,7 +298,7 @@ impl<M: Machine> Zone<'_, M> {
             return move_one();
         }
         let whole = may_claim(found, wanted) && self.frames.block_type(start).is_ordinary();
-        let mostly = if whole { self.is_mostly(start, wanted) } else { None };
+        let mostly = if whole { self.is_mostly(machine, start, wanted) } else { None };
         match mostly {
             Some(mostly) => {
                 self.move_free_blocks(machine, start, wanted, end);

@@ -5,7 +5,7 @@
 //! here first; a refill needs no zone lock to come to its end, so the wait is short. Specification:
 //! `linux-page-allocator.md` 6.2, "Race".
 
-use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use crate::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// A zone's refills between the cut and the end of the writes, and how many have asked that no more begin.
 #[derive(Debug, Default)]
@@ -15,14 +15,12 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    #[allow(dead_code, reason = "refills that take clusters are the next step")]
     /// A refill has cut its clusters off. The zone lock is held.
     pub(crate) fn begin(&self) {
         // Relaxed: whoever waits has the zone lock after us, and so sees it.
         self.refills.fetch_add(1, Relaxed);
     }
 
-    #[allow(dead_code, reason = "refills that take clusters are the next step")]
     /// It has written to all its pages. The zone lock is not needed.
     pub(crate) fn end(&self) {
         // Release: pairs with the acquire in wait, over the adds and subtracts of others in between.
@@ -58,3 +56,6 @@ impl InFlight {
         self.disabled.load(Relaxed) > 0
     }
 }
+
+#[cfg(test)]
+mod tests;

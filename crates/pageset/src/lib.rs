@@ -48,11 +48,13 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`machine`] | the trait through which CPU numbers, locks and memory costs come in |
-//! | `word` | how shared words are read and written |
+//! | `sync`, `word` | the atomics of protocols; how other shared words are read and written |
 //! | [`migrate`], [`frame`] | migratetypes; page frame numbers, orders, tags |
 //! | `pageblock` | the byte of a pageblock: its type, and compaction's skip bit |
 //! | `list` | lists threaded through the pages' links |
+//! | `flags` | a zone's flags |
 //! | `flight` | refills on their way, and how others wait for them |
+//! | `cluster` | runs of single pages, taken and given whole |
 //! | `chunks` | the arrays of pagesets' lists |
 //! | [`tuning`] | every rule as data; how many pages move: numbers in, numbers out |
 //! | [`zone`] | a zone's metadata, watermarks and lock |
@@ -83,18 +85,22 @@ pub mod audit;
 mod buddy;
 mod bulk;
 mod chunks;
+mod cluster;
 pub mod compact;
 pub mod config;
 mod cpus;
 mod drains;
 pub mod error;
 mod fallback;
+mod flags;
 mod flight;
 pub mod frame;
 mod hotplug;
 mod list;
 pub mod machine;
 pub mod migrate;
+#[cfg(all(loom, test))]
+mod models;
 mod node;
 #[cfg(feature = "alloc")]
 pub mod owned;
@@ -105,6 +111,7 @@ pub mod range;
 pub mod request;
 mod skip;
 pub mod stats;
+mod sync;
 pub mod tuning;
 mod walk;
 mod word;

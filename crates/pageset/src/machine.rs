@@ -2,10 +2,10 @@
 //! costs, and how to wait.
 
 use core::fmt;
-use core::hint;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::frame::{CpuId, Pfn};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::hint;
 
 /// The machine that an allocator runs on: a kernel's CPUs, a process's threads, or a simulator's virtual ones.
 pub trait Machine {
@@ -82,6 +82,13 @@ pub enum Line {
         zone: usize,
         /// Whose it is.
         cpu: CpuId,
+    },
+    /// The descriptor of an order-0 cluster; eight of them share a cache line.
+    Cluster {
+        /// The zone's index.
+        zone: usize,
+        /// The descriptor's number.
+        number: u32,
     },
     /// The tag and links of a page.
     Page(Pfn),

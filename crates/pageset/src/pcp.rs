@@ -5,6 +5,7 @@
 //! `linux-page-allocator.md` 2 and 3.
 
 mod runs;
+mod whole;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
@@ -12,7 +13,7 @@ use crate::chunks::{self, Pool, Stack};
 use crate::compact::capture::Capture;
 use crate::fallback::{Mode, Wanted};
 use crate::frame::{CpuId, Order, PageState, Tag};
-use crate::machine::{Guard, Line, LockPath, Machine, RawLock, SpinLock};
+use crate::machine::{Guard, Line, LockPath, Machine, RawLock};
 use crate::migrate::MigrateType;
 use crate::tuning::expiry::Expiry;
 use crate::tuning::state::{State, words};
@@ -62,8 +63,10 @@ pub struct Pageset<L> {
 }
 
 // The layout that the fast path counts on: the state in the first line, no list head across two lines, all in 256
-// bytes. One call touches the first line and one list head's.
+// bytes. One call touches the first line and one list head's. (A model checker's lock is larger.)
+#[cfg(not(all(loom, test)))]
 const _: () = {
+    use crate::machine::SpinLock;
     assert!(size_of::<Pageset<SpinLock>>() <= 256);
     assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) <= 64);
     assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) % 8 == 0);
@@ -75,8 +78,8 @@ pub(crate) const fn array_words(capacity: u32) -> u64 {
     chunks::words(capacity, LISTS as u32)
 }
 
-/// The capacity that lets a pageset reach `high` pages: a batch, and a block of each cached order, may enter before
-/// a drain.
+/// The capacity that lets a pageset reach `high` pages: a batch, what a cluster brings beyond it, and a block of each
+/// cached order may enter before a drain.
 pub(crate) const fn capacity_for(high: u32, batch: u32) -> u32 {
     high + 4 * batch + 64
 }
@@ -147,6 +150,11 @@ impl<L: RawLock> Pageset<L> {
 
     pub(crate) fn batch(&self) -> u32 {
         self.batch.get()
+    }
+
+    /// Single pages that have room for certain; the lock is held. Each page is at least an entry's worth.
+    fn room(&self) -> u32 {
+        self.capacity.get().saturating_sub(self.count.get())
     }
 
     pub(crate) fn capacity(&self) -> u32 {
@@ -252,7 +260,9 @@ struct RoundRobin {
 
 impl RoundRobin {
     fn new(tuning: &Tuning) -> Self {
-        RoundRobin { cursor: 0, run: 0, lists: tuning.lists.count() }
+        // A batch of movable pages alone is found in the first round if they come last in it. Specification 6.3.
+        let cursor = if tuning.cluster_free { MigrateType::Movable.index() } else { 0 };
+        RoundRobin { cursor, run: 0, lists: tuning.lists.count() }
     }
 
     /// The next list to take a block from while `wanted` pages remain to be drained.
@@ -318,21 +328,31 @@ impl<'a, M: Machine> Zone<'a, M> {
         FromCache::Page(page)
     }
 
-    /// Fills an empty list under one hold of the zone lock and takes the first block. Specification 2.4.
+    /// Fills an empty list and takes the first block: under one hold of the zone lock, or two where whole clusters did
+    /// not make it all. Specification 2.4, 6.2.
     #[cold]
     fn refill(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, list: usize, wanted: Wanted) -> Option<u32> {
         let blocks = tuning.refill(&mut &*pcp, wanted.order, self.pressure()).0;
-        let mut mode = Mode::default();
         // Lock order: pageset, then zone.
-        let taken = {
-            let _zone = self.lock(machine, LockPath::Refill);
-            pcp.lists[list].fill(self.arrays, &pcp.pool, blocks, || {
+        let mut zone = Some(self.lock(machine, LockPath::Refill));
+        let cut = self.cut_clusters(machine, tuning, wanted, blocks, pcp.room());
+        let mut taken = 0;
+        if cut.first().is_some() {
+            self.in_flight.begin();
+            drop(zone.take());
+            taken = self.take_in(machine, tuning, pcp, list, &cut, wanted);
+            self.in_flight.end();
+        }
+        if taken < blocks {
+            let _zone = zone.unwrap_or_else(|| self.lock(machine, LockPath::Refill));
+            let mut mode = Mode::default();
+            taken += pcp.lists[list].fill(self.arrays, &pcp.pool, blocks - taken, || {
                 let page = self.take(machine, tuning, wanted, &mut mode)?;
                 let kind = self.remembered_type(tuning, page, wanted.migratetype);
                 self.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
                 Some(page)
-            })
-        };
+            });
+        }
         let pages = u64::from(taken) * wanted.order.pages();
         pcp.count.set(pcp.count.get() + pages as u32);
         word::add(&pcp.refills, u64::from(taken > 0));
@@ -439,18 +459,34 @@ impl<'a, M: Machine> Zone<'a, M> {
         if wanted == 0 {
             return;
         }
+        let drained = if self.drains_cluster(tuning, pcp, wanted, start) {
+            self.drain_cluster(machine, tuning, pcp, wanted)
+        } else {
+            self.drain_blocks(machine, tuning, pcp, wanted, start, capture)
+        };
+        pcp.count.set(pcp.count.get() - drained);
+        word::add(&pcp.drains, 1);
+        word::add(&pcp.drain_pages, u64::from(drained));
+    }
+
+    fn drain_blocks(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        wanted: u32,
+        start: usize,
+        capture: Option<&Capture>,
+    ) -> u32 {
         // Lock order: pageset, then zone.
         let _zone = self.lock(machine, LockPath::Drain);
-        let drained = match tuning.bulk_free {
+        match tuning.bulk_free {
             // Which blocks go, and in which order, is the same whether they were picked before or under the lock.
             BulkFree::PickLocked | BulkFree::TwoPass => self.drain_round_robin(machine, tuning, pcp, wanted, capture),
             BulkFree::SinglePass | BulkFree::Chunked => {
                 self.drain_whole_lists(machine, tuning, pcp, wanted, start, capture)
             }
-        };
-        pcp.count.set(pcp.count.get() - drained);
-        word::add(&pcp.drains, 1);
-        word::add(&pcp.drain_pages, u64::from(drained));
+        }
     }
 
     fn drain_round_robin(
@@ -501,14 +537,18 @@ impl<'a, M: Machine> Zone<'a, M> {
     ) -> Option<u32> {
         let page = pcp.lists[list].pop_oldest(self.arrays, &pcp.pool)?;
         let order = order_of(list);
+        self.free_or_capture(machine, tuning, page, order, self.drained_type(tuning, page), capture);
+        Some(order.pages() as u32)
+    }
+
+    /// The list that a drained block goes to; the zone lock is held. Specification 2.6.
+    fn drained_type(&self, tuning: &Tuning, page: u32) -> MigrateType {
         let block_type = self.frames.block_type(page);
-        let migratetype = if tuning.type_at_drain || block_type == MigrateType::Isolate {
+        if tuning.type_at_drain || block_type == MigrateType::Isolate {
             block_type
         } else {
             self.frames.tag(page).kind().unwrap_or(block_type)
-        };
-        self.free_or_capture(machine, tuning, page, order, migratetype, capture);
-        Some(order.pages() as u32)
+        }
     }
 
     /// The once-a-second decay of one pageset, and the expiry of pages of another node (`remote`). True when another tick

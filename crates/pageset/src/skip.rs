@@ -95,3 +95,6 @@ impl<M: Machine> Allocator<'_, M> {
         self.zones[zone].merge_skipped(&self.machine, &self.tuning)
     }
 }
+
+#[cfg(all(test, feature = "alloc"))]
+mod tests;

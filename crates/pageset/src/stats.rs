@@ -99,6 +99,12 @@ pub struct ZoneStats {
     pub pgmigrate_fail: u64,
     /// Pages freed without merging.
     pub merge_skips: u64,
+    /// Pages that refills took in whole clusters.
+    pub cluster_alloc_pages: u64,
+    /// Pages that drains gave as whole clusters.
+    pub cluster_free_pages: u64,
+    /// Times that no descriptor was free for a new cluster.
+    pub cluster_shortages: u64,
 }
 
 impl ZoneStats {
@@ -173,6 +179,9 @@ impl<M: Machine> Allocator<'_, M> {
             pgmigrate_success: zone.compaction.moved.get(),
             pgmigrate_fail: zone.compaction.failed.get(),
             merge_skips: zone.skips.get(),
+            cluster_alloc_pages: zone.clusters.taken.get(),
+            cluster_free_pages: zone.clusters.given.get(),
+            cluster_shortages: zone.clusters.shortages.get(),
         }
     }
 

@@ -107,13 +107,20 @@ impl<'a, M: Machine> Allocator<'a, M> {
         !request.watermarks || zone.passes(if low { marks.low } else { marks.min }, &test)
     }
 
+    /// The list of a pageset that serves a request, where one does.
+    #[inline]
+    pub(crate) fn cached_list(&self, wanted: Wanted) -> Option<usize> {
+        if self.tuning.cma_skip && wanted.skips_for_cma() {
+            return None;
+        }
+        self.tuning.lists.list(wanted.order, wanted.migratetype)
+    }
+
     /// Takes a block from a zone, through the pageset or past it. Specification 2.3.
     #[inline]
     pub(crate) fn take(&self, zone: &Zone<'a, M>, cpu: CpuId, request: &Request) -> Option<u32> {
         let (machine, tuning, wanted) = (&self.machine, &self.tuning, request.wanted());
-        if let Some(list) = tuning.lists.list(wanted.order, wanted.migratetype)
-            && !(tuning.cma_skip && wanted.skips_for_cma())
-        {
+        if let Some(list) = self.cached_list(wanted) {
             match zone.alloc_cached(machine, tuning, cpu, list, wanted) {
                 FromCache::Page(page) => return Some(page),
                 // Before 5.14 a refill that failed was the zone's answer. Specification 2.3.

@@ -3,10 +3,12 @@
 //! Specification: `linux-page-allocator.md` 1.1 to 1.3.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
+use crate::cluster::Clusters;
 use crate::compact::defer::Deferral;
 use crate::compact::memory::Memory;
+use crate::flags::{BELOW_HIGH, Flags, PLENTY, RECLAIM_ACTIVE};
 use crate::flight::InFlight;
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::{Links, List};
@@ -183,12 +185,6 @@ impl Frames<'_> {
     }
 }
 
-/// Bits of a zone's flags. Specification 1.1.
-const RECLAIM_ACTIVE: u8 = 1;
-const BELOW_HIGH: u8 = 2;
-/// See [`Zone::has_plenty`].
-const PLENTY: u8 = 4;
-
 /// A zone: what one lock protects.
 #[derive(Debug)]
 pub struct Zone<'a, M: Machine> {
@@ -211,7 +207,7 @@ pub struct Zone<'a, M: Machine> {
     pub(crate) free_cma: AtomicU64,
     pub(crate) present: AtomicU64,
     pub(crate) managed: AtomicU64,
-    flags: AtomicU8,
+    flags: Flags,
     pub(crate) marks: [AtomicU64; 3],
     /// Pages kept from requests that could be served from the zone of that kind.
     pub(crate) reserve: [AtomicU64; ZoneKind::COUNT],
@@ -225,6 +221,8 @@ pub struct Zone<'a, M: Machine> {
     pub(crate) steals: AtomicU64,
     /// When compaction of the zone is tried again.
     pub(crate) deferral: Deferral,
+    /// Runs of pages on the order-0 lists of the ordinary types.
+    pub(crate) clusters: Clusters<'a>,
     /// Where it goes on, and what it has done.
     pub(crate) compaction: Memory,
     /// Refills that take whole clusters.
@@ -252,7 +250,7 @@ impl<M: Machine> Zone<'_, M> {
             free_cma: AtomicU64::new(0),
             present: AtomicU64::new(0),
             managed: AtomicU64::new(0),
-            flags: AtomicU8::new(0),
+            flags: Flags::default(),
             marks: Default::default(),
             reserve: Default::default(),
             holds: Default::default(),
@@ -261,6 +259,7 @@ impl<M: Machine> Zone<'_, M> {
             claims: AtomicU64::new(0),
             steals: AtomicU64::new(0),
             deferral: Deferral::default(),
+            clusters: Clusters::default(),
             compaction: Memory::default(),
             in_flight: InFlight::default(),
             skips: AtomicU64::new(0),
@@ -287,13 +286,12 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     pub(crate) fn pressure(&self) -> Pressure {
-        // Relaxed: hints; a late look moves some pages earlier or later.
-        let flags = self.flags.load(Relaxed);
+        let flags = self.flags.get();
         Pressure { reclaim_active: flags & RECLAIM_ACTIVE != 0, below_high: flags & BELOW_HIGH != 0 }
     }
 
     pub(crate) fn set_below_high(&self, on: bool) {
-        self.set_flag(BELOW_HIGH, on);
+        self.flags.set(BELOW_HIGH, on);
     }
 
     /// Takes "below high" back from a zone that is above its high mark again. Specification 4.8, "Clear".
@@ -304,15 +302,15 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     pub(crate) fn set_reclaim_active(&self, on: bool) {
-        self.set_flag(RECLAIM_ACTIVE, on);
+        self.flags.set(RECLAIM_ACTIVE, on);
     }
 
     /// Whether every request for any order passes the watermark test at the high mark, as of the last hold of the zone
     /// lock: one look instead of the test.
     #[inline]
     pub(crate) fn has_plenty(&self) -> bool {
-        // Relaxed: the free pages that the test would read are as old.
-        self.flags.load(Relaxed) & PLENTY != 0
+        // The free pages that the test would read are as old.
+        self.flags.get() & PLENTY != 0
     }
 
     /// Notes whether the zone has plenty; with the lock held, as it is given back.
@@ -322,16 +320,7 @@ impl<M: Machine> Zone<'_, M> {
         let usable = self.free().saturating_sub(self.free_cma.get() + Order::MAX.pages() - 1);
         let plenty = usable > self.marks[2].get() + most_kept && largest.iter().any(|list| list.len() > 0);
         if plenty != self.has_plenty() {
-            self.set_flag(PLENTY, plenty);
-        }
-    }
-
-    fn set_flag(&self, flag: u8, on: bool) {
-        // Relaxed: a hint that orders nothing.
-        if on {
-            self.flags.fetch_or(flag, Relaxed);
-        } else {
-            self.flags.fetch_and(!flag, Relaxed);
+            self.flags.set(PLENTY, plenty);
         }
     }
 

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pageset::owned::OwnedMetadata;
-use pageset::tuning::{Bounds, Preset};
+use pageset::tuning::{BatchRule, Bounds, Preset, Tuning};
 use pageset::{
     Allocator, Block, Config, CpuId, Line, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Request,
     ZoneKind, ZoneSpec,
@@ -74,6 +74,10 @@ impl<const LIES: bool> Machine for Scheduled<LIES> {
     fn touch(&self, _line: Line) {
         point();
     }
+
+    fn relax(&self) {
+        thread::yield_now();
+    }
 }
 
 /// One thread's part: blocks of its own and from the others, on two CPUs that three threads share.
@@ -93,9 +97,15 @@ fn part<const LIES: bool>(
     let second = alloc(1, MigrateType::Movable);
     mail.lock().expect("no thread panics").push(first);
     match thread {
-        0 => drop(world.tick()),
+        0 => {
+            world.tick();
+            world.merge_skipped(0);
+        }
         1 => world.drain_all(),
-        _ => free(alloc(4, MigrateType::Unmovable)),
+        _ => {
+            world.set_pageblock_type(Pfn(BASE), MigrateType::Unmovable).expect("ours");
+            free(alloc(4, MigrateType::Unmovable));
+        }
     }
     free(second);
     let theirs = mail.lock().expect("no thread panics").pop();
@@ -112,12 +122,18 @@ fn part<const LIES: bool>(
 fn schedule<const LIES: bool>(preset: &Preset) {
     let ranges = [PageRange::new(Pfn(BASE), PAGES)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let config = Config { tuning: preset.tuning, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
+    // A zone as small as this would have no clusters.
+    let batch = if preset.tuning.clusters { BatchRule::Fixed(2) } else { preset.tuning.batch };
+    let tuning = Tuning { batch, ..preset.tuning };
+    let config = Config { tuning, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
     let metadata = OwnedMetadata::<Scheduled<LIES>>::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("a good map");
     // High enough that pages stay, low enough that they are drained now and then.
     world.set_bounds(0, Bounds { batch: 2, high_min: 4, high_max: 4 }).expect("room");
+    // Single pages on the free list, in clusters where there are some.
+    let singles: Vec<_> = (0..9).map(|_| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable))).collect();
+    singles.into_iter().for_each(|pfn| world.free_direct(pfn.expect("memory"), Order::ZERO).expect("allocated"));
     let mail = shuttle::sync::Mutex::new(vec![]);
     thread::scope(|scope| {
         for thread in 0..3 {
@@ -144,7 +160,8 @@ fn explore<const LIES: bool>(preset: &'static str, seed: u64, schedules: usize) 
     Runner::new(RandomScheduler::new_from_seed(seed, schedules), config).run(move || schedule::<LIES>(preset));
 }
 
-const PRESETS: [&str; 5] = ["linux-4.19", "linux-5.14", "linux-5.18", "linux-6.18", "linux-6.19"];
+const PRESETS: [&str; 7] =
+    ["merge-skip", "clusters-free", "linux-4.19", "linux-5.14", "linux-5.18", "linux-6.18", "linux-6.19"];
 const SCHEDULES: usize = 600;
 
 #[test]

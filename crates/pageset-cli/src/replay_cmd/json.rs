@@ -128,6 +128,8 @@ struct Rules<'r> {
     #[serde(serialize_with = "tuning")]
     tuning: &'r Tuning,
     high_fraction: u32,
+    /// Each CPU's share of the last-level cache in pages; null where it is not known.
+    cache_slice_pages: Option<u64>,
     pagesets: Vec<Pageset<'r>>,
     /// What weakens this result, those that weaken every one included.
     warnings: Vec<String>,
@@ -251,6 +253,7 @@ fn rules<'r>(report: &'r Report<'_>, row: &'r Row) -> Rules<'r> {
         refused_frees: outcome.refused_frees,
         tuning: &row.tuning,
         high_fraction: row.high_fraction,
+        cache_slice_pages: row.cache_slice_pages,
         pagesets: pagesets(report, &row.amounts),
         warnings: report.warnings.iter().cloned().chain(own).collect(),
     }

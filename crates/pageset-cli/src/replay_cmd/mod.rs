@@ -51,8 +51,7 @@ pub(crate) struct Args {
 
     /// Change a rule of every named set; may be given again and again
     ///
-    /// batch=PAGES, batch_cap_kib=KIB, high=PAGES (or high_min and high_max), high_fraction=N, batch_scale_max=0..6,
-    /// and each switch by its name, such as auto_high=off. --list-rules shows them all.
+    /// Such as batch=31, high=2000, high_fraction=8, auto_high=off. --list-rules shows all keys and what each may be.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 
@@ -100,8 +99,8 @@ pub(crate) struct Args {
     #[arg(long)]
     lossy: bool,
 
-    /// List the presets and what each changes
-    #[arg(long, exclusive = true)]
+    /// List the presets and what each changes, with the rule files of --rules after them, and the keys of --set
+    #[arg(long, conflicts_with_all = ["files", "settings", "cpu", "zone", "json", "check", "zoneinfo", "snapshots", "lossy"])]
     list_rules: bool,
 }
 
@@ -119,11 +118,11 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// Runs `pageset replay`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let chosen = Chosen::parse(&args.rules, &args.settings, true)?;
     if args.list_rules {
-        io::stdout().write_all(rules::list().as_bytes())?;
+        io::stdout().write_all(rules::list(&chosen).as_bytes())?;
         return Ok(Exit::Done);
     }
-    let chosen = Chosen::parse(&args.rules, &args.settings, true)?;
     let level = match args.level {
         LevelName::Input => Level::Input,
         LevelName::Reconstructed => Level::Reconstructed,

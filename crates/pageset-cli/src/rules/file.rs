@@ -29,6 +29,8 @@ pub(super) struct RuleFile {
     pub(super) path: String,
     /// What the set is called: what the file says, or else the file's name.
     pub(super) name: String,
+    /// What its author says of it.
+    pub(super) about: Option<String>,
     base: Tuning,
     changes: Settings,
 }
@@ -67,7 +69,7 @@ impl RuleFile {
         let mut lines: Vec<_> = table.get_ref().iter().collect();
         lines.sort_by_key(|(key, _)| key.span().start);
         let (mut base, mut changes) = (Tuning::default(), Settings::default());
-        let mut name = None;
+        let (mut name, mut about) = (None, None);
         for (key, value) in lines {
             let said = said(path, text, key.get_ref(), key.span().start, value);
             let wrong = |allowed: &str| format!("{said}: allowed: {allowed}");
@@ -76,7 +78,7 @@ impl RuleFile {
                 "name" => {
                     name = Some(line(value.get_ref()).filter(|name| is_name(name)).ok_or_else(|| wrong(NAME_ALLOWED))?)
                 }
-                "about" => drop(line(value.get_ref()).ok_or_else(|| wrong(ABOUT_ALLOWED))?),
+                "about" => about = Some(line(value.get_ref()).ok_or_else(|| wrong(ABOUT_ALLOWED))?),
                 rule => changes.add(rule, rule_value(value.get_ref()), said)?,
             }
         }
@@ -89,7 +91,7 @@ impl RuleFile {
                 )
             })?,
         };
-        let file = RuleFile { path: path.to_owned(), name, base, changes };
+        let file = RuleFile { path: path.to_owned(), name, about, base, changes };
         let mut rules = RuleSet::new("", base);
         file.changes.apply(&mut rules).map_err(|conflict| {
             let at = conflict.said.unwrap_or_else(|| path.to_owned());

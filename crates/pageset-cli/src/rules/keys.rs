@@ -212,7 +212,7 @@ const fn key(name: &'static str, about: &'static str, rule: &'static (dyn Rule +
     Key { name, about, rule }
 }
 
-/// All keys, in the order of [`Tuning`]'s fields.
+/// All keys, in the order of [`Tuning`]'s fields, and after them what a set says of the machine.
 #[rustfmt::skip] // One line a rule.
 pub(super) const KEYS: &[Key] = &[
     key("batch", "pages that one refill or drain moves, by hand", &BATCH),
@@ -229,6 +229,8 @@ pub(super) const KEYS: &[Key] = &[
     key("merge_by_type", "a merge from a pageblock upwards brings the other pageblock to its type", &Switch(|t| &mut t.merge_by_type)),
     key("type_at_drain", "a drained page's type is read again, not remembered from its free", &Switch(|t| &mut t.type_at_drain)),
     key("merge_skip", "freed single pages are not merged until larger blocks are short", &Switch(|t| &mut t.merge_skip)),
+    key("clusters", "refills cut runs of single pages off the free list", &Switch(|t| &mut t.clusters)),
+    key("cluster_free", "a batch of movable pages goes back as one run", &Switch(|t| &mut t.cluster_free)),
     key("scale_drain", "frees in a row drain more each time", &Switch(|t| &mut t.scale_drain)),
     key("drain_high_order", "frees of orders 1 to 3 after others empty the lists", &Switch(|t| &mut t.drain_high_order)),
     key("reclaim_limit", "while the zone is reclaimed a CPU keeps four batches", &Switch(|t| &mut t.reclaim_limit)),
@@ -249,7 +251,11 @@ pub(super) const KEYS: &[Key] = &[
     key("bulk_counts", "pageset: a bulk allocation ends frees in a row as any other", &Switch(|t| &mut t.bulk_counts)),
     key("decay", "by what part high shrinks each second", &Words(|t| &mut t.decay)),
     key("batch_scale_max", "batches grow up to batch << this", &SCALE),
+    key(CACHE_SLICE, "no rule: a CPU's share of the last-level cache, where the recording does not know it", &CACHE_PAGES),
 ];
+
+/// The key that describes the machine, which `--set` may do where a recording does not.
+pub(super) const CACHE_SLICE: &str = "cache_slice_pages";
 
 const BATCH: Number = Number {
     range: 1..=MAX_BATCH,
@@ -272,6 +278,10 @@ const CACHE_BATCHES: Number = Number {
     set: |r, n| r.tuning.cache_slice_batches = n as u8,
     get: |r| Some(r.tuning.cache_slice_batches.into()),
 };
+
+/// The bound is that of high: more than any cache has.
+const CACHE_PAGES: Number =
+    pages(MAX_HIGH, |r, n| r.cache_slice_pages = Some(n.into()), |r| u32::try_from(r.cache_slice_pages?).ok());
 
 const SCALE: Number = Number {
     range: 0..=6,
@@ -310,8 +320,12 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// The rules by their keys, in the order of [`Tuning`]'s fields.
 pub(crate) fn described(tuning: &Tuning) -> Vec<(&'static str, Value)> {
-    let rules = RuleSet::new("", *tuning);
-    KEYS.iter().filter_map(|key| Some((key.name, key.get(&rules)?))).collect()
+    told(&RuleSet::new("", *tuning))
+}
+
+/// The same, and what the set says of the machine.
+pub(super) fn told(rules: &RuleSet) -> Vec<(&'static str, Value)> {
+    KEYS.iter().filter_map(|key| Some((key.name, key.get(rules)?))).collect()
 }
 
 #[cfg(test)]
@@ -333,6 +347,8 @@ mod tests {
             fallback_tail: on,
             cma_skip: on,
             merge_skip: on,
+            clusters: on,
+            cluster_free: on,
             merge_by_type: on,
             type_at_drain: on,
             scale_drain: on,
@@ -366,6 +382,8 @@ mod tests {
             fallback_tail: off,
             cma_skip: off,
             merge_skip: off,
+            clusters: off,
+            cluster_free: off,
             merge_by_type: off,
             type_at_drain: off,
             scale_drain: off,

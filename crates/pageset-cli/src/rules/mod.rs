@@ -6,7 +6,7 @@
 //! | `nearest` | what a misspelt name was meant to be |
 //! | `settings` | changes, from `--set` and from files |
 //! | `file` | rule files |
-//! | `list` | the table of `--list-rules` |
+//! | `list` | the tables of `--list-rules` |
 //!
 //! What is here reads `--rules`.
 
@@ -22,7 +22,7 @@ use pageset_trace::replay::RuleSet;
 
 use self::file::RuleFile;
 pub(crate) use self::keys::described;
-pub(crate) use self::list::text as list;
+pub(crate) use self::list::list;
 use self::nearest::suggestion;
 use self::settings::Settings;
 use crate::error::{Exit, Failure};
@@ -83,6 +83,17 @@ impl Chosen {
         self.resolve(Some(kernel))
     }
 
+    /// The recorded kernel's rules without changes, for the comparison with the kernel; `--set` may still say what the
+    /// recording does not know of the machine.
+    pub(crate) fn control(&self, kernel: &RuleSet) -> RuleSet {
+        let mut rules = kernel.clone();
+        let machine = self.settings.of_machine();
+        // What describes the machine needs no rule.
+        let _ = machine.apply(&mut rules);
+        rules.name += &machine.suffix();
+        rules
+    }
+
     fn resolve(&self, kernel: Option<&RuleSet>) -> Result<Vec<RuleSet>, Failure> {
         // The largest scale is how the recorded machine's kernel was configured, whatever its rules.
         let scale = kernel.map(|kernel| kernel.tuning.batch_scale_max);
@@ -104,6 +115,14 @@ impl Chosen {
             }
         }
         Ok(sets.into_iter().map(|(rules, _)| rules).collect())
+    }
+
+    /// The sets that were read from files as they stand there, each with what the file says of it, or its path.
+    fn files(&self) -> impl Iterator<Item = (RuleSet, String)> {
+        self.rules.iter().filter_map(|named| match named {
+            Named::File(file) => Some((file.rules(None), file.about.as_ref().unwrap_or(&file.path).clone())),
+            _ => None,
+        })
     }
 }
 

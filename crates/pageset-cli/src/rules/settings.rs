@@ -3,7 +3,7 @@
 use pageset::tuning::{HighRule, TuningError};
 use pageset_trace::replay::RuleSet;
 
-use super::keys::{EXCLUSIVE, Key, TOGETHER, Value, names};
+use super::keys::{CACHE_SLICE, EXCLUSIVE, Key, TOGETHER, Value, names};
 use super::nearest::suggestion;
 
 /// Changes, in the order given.
@@ -90,6 +90,11 @@ impl Settings {
         self.0.iter().find(|change| change.key.name == name)
     }
 
+    /// Those of the changes that describe the machine, not its rules.
+    pub(super) fn of_machine(&self) -> Settings {
+        Settings(self.0.iter().filter(|change| change.key.name == CACHE_SLICE).cloned().collect())
+    }
+
     /// The changes as a part of a name: ` key=value` for each.
     pub(super) fn suffix(&self) -> String {
         self.0.iter().map(|change| format!(" {}={}", change.key.name, change.value)).collect()
@@ -164,6 +169,7 @@ mod tests {
         assert_eq!(high(&["high=six-batches"]), HighRule::SixBatches);
         assert_eq!(changed(&["high_fraction=8"]).unwrap().high_fraction, Some(8));
         assert_eq!(changed(&["high_fraction=0"]).unwrap().high_fraction, Some(0));
+        assert_eq!(changed(&["cache_slice_pages=4096"]).unwrap().cache_slice_pages, Some(4096));
         assert!(!changed(&["below_high=off"]).unwrap().tuning.below_high);
         assert!(!changed(&["below_high=false"]).unwrap().tuning.below_high);
         assert!(changed(&["count_min=true"]).unwrap().tuning.count_min);

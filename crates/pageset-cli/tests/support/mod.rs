@@ -7,8 +7,13 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+/// A file of the folder `traces`.
+pub(crate) fn trace(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(file)
+}
+
 pub(crate) fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(format!("{name}.events.zst"))
+    trace(&format!("{name}.events.zst"))
 }
 
 pub(crate) fn command(arguments: &[&dyn AsRef<Path>]) -> Command {

@@ -114,7 +114,7 @@ impl Plan<'_> {
                 ranges: std::slice::from_ref(online),
             })
             .collect();
-        let config = world::config(setting, self.tuning(), &specs, capacity);
+        let config = world::config(setting, self.rules, &specs, capacity);
         let metadata = OwnedMetadata::new(&config)?;
         let mut zones = metadata.zones();
         let world = Allocator::new(ReplayMachine::default(), &config, metadata.lend(&mut zones))?;

@@ -80,8 +80,8 @@ pub struct Setting {
     pub(super) last: Option<String>,
     /// Later snapshots: the tag, and the state of each of `zones`.
     pub(super) later: Vec<(String, Vec<ZoneState>)>,
-    /// Each CPU's share of the last-level cache in pages, 0 where unknown.
-    pub(super) cache_slice_pages: u64,
+    /// Each CPU's share of the last-level cache in pages, the smallest of all CPUs'; nothing where none is known.
+    pub cache_slice_pages: Option<u64>,
     /// The administrator's fraction, 0 for none.
     pub(super) high_fraction: u32,
     /// PCP_BATCH_SCALE_MAX of the recorded kernel.
@@ -304,9 +304,9 @@ fn nodes_of_cpus(info: &Zoneinfo, cpus: usize) -> Vec<NodeId> {
     (0..cpus).map(|cpu| NodeId((cpu * nodes / cpus) as u32)).collect()
 }
 
-fn cache_slice_pages(trace: &Trace) -> u64 {
+fn cache_slice_pages(trace: &Trace) -> Option<u64> {
     let page = u64::from(trace.facts().page_size.max(1));
-    trace.facts().caches.iter().map(|c| c.bytes / u64::from(c.sharers.max(1)) / page).min().unwrap_or(0)
+    trace.facts().caches.iter().map(|c| c.bytes / u64::from(c.sharers.max(1)) / page).min()
 }
 
 #[cfg(test)]

@@ -10,8 +10,7 @@ use crate::tuning::Tuning;
 
 impl<M: Machine> Zone<'_, M> {
     /// Takes pages of order 0 until `pages` is full or the list is empty. Ends after the first page where that took a
-    /// refill: the zone then has less, and the next page may be another zone's. Frees go on counting as consecutive,
-    /// unless [`Tuning::bulk_counts`].
+    /// refill: the zone then has less, and the next page may be another zone's.
     ///
     /// Returns how many there are: none where the zone had nothing to fill the list with. Nothing where another thread
     /// holds the pageset.
@@ -37,6 +36,10 @@ impl<M: Machine> Zone<'_, M> {
             give(slot, page);
             got += 1;
         }
+        if tuning.bulk_counts {
+            // The attempt that needs a refill counts as well.
+            (0..got.max(1)).for_each(|_| tuning.on_alloc(&mut &*pcp));
+        }
         if got == 0
             && let Some(slot) = pages.first_mut()
             && let Some(page) = self.refill(machine, tuning, pcp, list, wanted)
@@ -45,10 +48,6 @@ impl<M: Machine> Zone<'_, M> {
             got = 1;
         }
         tuning.on_take(&mut &*pcp, got as u32);
-        if tuning.bulk_counts {
-            // Each halves; after 32 nothing is left to halve.
-            (0..got.min(32)).for_each(|_| tuning.on_alloc(&mut &*pcp));
-        }
         Some(got)
     }
 

@@ -122,6 +122,13 @@ pub struct Tuning {
     /// part 2). Frees hold the zone lock for less; high orders come later and dearer. If unsure, off.
     /// Specification 6.1.
     pub merge_skip: bool,
+    /// Whether refills take single pages in whole clusters, cut off the free list without touching each page (RFC of
+    /// 2018, part 3). Refills hold the zone lock for less; 4 bytes a page of metadata and some work at each free. If
+    /// unsure, off. Specification 6.2.
+    pub clusters: bool,
+    /// Whether a drain of one full batch of movable pages goes back as one cluster (RFC of 2018, part 4). Takes back
+    /// what clusters cost at frees; if there are clusters, on. Specification 6.3.
+    pub cluster_free: bool,
     /// Whether consecutive frees drain more each time (5.14 on; `free_factor`).
     pub scale_drain: bool,
     /// Whether frees of orders 1 to 3 in a row drain the pageset (5.18 on).
@@ -213,6 +220,8 @@ impl Tuning {
             if on && !met { Err(TuningError::Needs { rule, needs }) } else { Ok(()) }
         }
         let rules = [
+            needs(self.clusters, "clusters", self.merge_skip, "merge_skip"),
+            needs(self.cluster_free, "cluster_free", self.clusters, "clusters"),
             needs(self.drain_high_order, "drain_high_order", self.scale_drain, "scale_drain"),
             needs(self.prev_high_order, "prev_high_order", self.drain_high_order, "drain_high_order"),
             needs(self.cache_slice, "cache_slice", self.prev_high_order, "prev_high_order"),

@@ -27,6 +27,8 @@ pub const LINUX_4_16: Tuning = Tuning {
     merge_by_type: false,
     type_at_drain: false,
     merge_skip: false,
+    clusters: false,
+    cluster_free: false,
     scale_drain: false,
     drain_high_order: false,
     reclaim_limit: false,
@@ -56,6 +58,11 @@ pub const LINUX_4_17: Tuning = Tuning { bulk_free: BulkFree::TwoPass, ..LINUX_4_
 
 /// The RFC of 2018 on top of 4.16 and the two passes that it was written for: its part 2. Specification 6.
 pub const MERGE_SKIP: Tuning = Tuning { bulk_free: BulkFree::TwoPass, merge_skip: true, ..LINUX_4_16 };
+
+/// Its parts 2 and 3.
+pub const CLUSTERS: Tuning = Tuning { clusters: true, ..MERGE_SKIP };
+/// Its parts 2 to 4.
+pub const CLUSTERS_FREE: Tuning = Tuning { cluster_free: true, ..CLUSTERS };
 
 /// E3, 4.19 to 5.8: the batch is doubled to 63.
 pub const LINUX_4_19: Tuning = Tuning { batch: BatchRule::FromZone { cap_kib: 1024 }, ..LINUX_4_17 };
@@ -146,6 +153,8 @@ pub const PRESETS: &[Preset] = &[
     preset("linux-4.16", "to 4.16: batch 31, high 186, order 0", LINUX_4_16),
     preset("linux-4.17", "4.17-4.18: bulk free in two passes", LINUX_4_17),
     preset("merge-skip", "4.17 with part 2 of the RFC of 2018: merging put off", MERGE_SKIP),
+    preset("clusters", "and part 3: clusters taken whole", CLUSTERS),
+    preset("clusters-free", "and part 4: batches given as clusters", CLUSTERS_FREE),
     preset("linux-4.19", "4.19-5.8: batch 63, high 378", LINUX_4_19),
     preset("linux-5.9", "5.9: with CMA, some movable pages pass the lists by", LINUX_5_9),
     preset("linux-5.10", "5.10-5.13: stolen blocks go to the tails of lists", LINUX_5_10),

@@ -68,7 +68,7 @@ impl Choices<'_> {
     }
 }
 
-const WRONG: [Wrong; 15] = [
+const WRONG: [Wrong; 17] = [
     Wrong::NotOurs,
     Wrong::Hole,
     Wrong::Misaligned,
@@ -83,6 +83,8 @@ const WRONG: [Wrong; 15] = [
     Wrong::Bounds,
     Wrong::OnlineTwice,
     Wrong::OnlineOutside,
+    Wrong::Cpu,
+    Wrong::Enable,
     Wrong::AskFor(MigrateType::Isolate),
 ];
 
@@ -94,6 +96,7 @@ const KINDS: &[(u8, Make)] = &[
     (2, |_| Op::Tick),
     (1, |_| Op::Drain),
     (1, |_| Op::DrainAll),
+    (1, |c| Op::DrainZone(c.byte())),
     (1, |c| Op::MergeSkipped(c.byte())),
     (4, |c| Op::RunOn(c.byte())),
     (10, |c| Op::Alloc {
@@ -122,6 +125,11 @@ const KINDS: &[(u8, Make)] = &[
     }),
     (3, |c| Op::BlockType { pageblock: c.word(), migratetype: c.any_type() }),
     (1, |c| Op::Online(c.byte())),
+    (2, |c| Op::CpuOffline(c.byte())),
+    (2, |c| Op::CpuOnline(c.byte())),
+    (1, |c| Op::DisablePagesets(c.byte())),
+    // More often than the other, so that not all zones end up without pagesets.
+    (2, |c| Op::EnablePagesets(c.byte())),
     (1, |c| Op::ReclaimActive { zone: c.byte(), on: c.flag() }),
     (1, |c| Op::BelowHigh { zone: c.byte(), on: c.flag() }),
 ];

@@ -7,10 +7,10 @@
 use std::fmt;
 
 use pageset::stats::ZoneStats;
-use pageset::tuning::{Bounds, PcpState, Preset};
+use pageset::tuning::{BatchRule, Bounds, PcpState, Preset, Tuning};
 use pageset::{
-    AllocError, Block, Config, CpuId, MapError, MigrateType, NodeId, Order, PageRange, Pfn, Request, WrongFree,
-    ZoneKind, ZoneSpec,
+    AllocError, Block, Config, CpuId, HotplugError, MapError, MigrateType, NodeId, Order, PageRange, Pfn, Request,
+    WrongFree, ZoneKind, ZoneSpec,
 };
 
 use crate::support::{World, build};
@@ -49,6 +49,16 @@ pub enum Op {
     Drain,
     /// All pagesets are.
     DrainAll,
+    /// Those of one zone are.
+    DrainZone(u8),
+    /// A CPU goes, where that can be; what runs there goes on.
+    CpuOffline(u8),
+    /// A CPU comes, where it had gone.
+    CpuOnline(u8),
+    /// A zone's pagesets keep nothing from here on.
+    DisablePagesets(u8),
+    /// One such is taken back, where there is one.
+    EnablePagesets(u8),
     /// An administrator sets the fraction.
     HighFraction(u32),
     /// Or the bounds of one zone.
@@ -98,6 +108,10 @@ pub enum Wrong {
     OnlineTwice,
     /// Memory outside every zone.
     OnlineOutside,
+    /// A CPU that comes or goes when it cannot.
+    Cpu,
+    /// Pagesets enabled that are not disabled.
+    Enable,
 }
 
 /// A memory map to do it on.
@@ -202,7 +216,15 @@ fn order(order: u8) -> Order {
 impl Scenario {
     /// Carries it out, checking at every step, and at the end that everything merges again.
     pub fn run(&self) {
-        let tuning = Preset::find(self.preset).expect("a preset").tuning;
+        self.run_with(|_, _| {});
+    }
+
+    /// The same, with something else done after each operation.
+    pub fn run_with(&self, mut after: impl FnMut(&World<'_>, Op)) {
+        let preset = Preset::find(self.preset).expect("a preset").tuning;
+        // Zones as small as these would have no clusters.
+        let batch = if preset.clusters { BatchRule::Fixed(7) } else { preset.batch };
+        let tuning = Tuning { batch, ..preset };
         let zones = self.map.zones();
         let specs: Vec<_> = zones
             .iter()
@@ -213,6 +235,7 @@ impl Scenario {
             let mut model = Model::new(world, self.map);
             for op in &self.ops {
                 model.step(*op);
+                after(world, *op);
             }
             model.finish();
         });
@@ -240,6 +263,9 @@ pub struct Model<'w> {
     freed: Vec<Block>,
     holes: Vec<PageRange>,
     online: Vec<PageRange>,
+    /// Which CPUs have gone, and how often the pagesets of each zone are disabled.
+    gone: Vec<bool>,
+    disabled: Vec<u32>,
 }
 
 impl<'w> Model<'w> {
@@ -255,6 +281,8 @@ impl<'w> Model<'w> {
             freed: Vec::new(),
             holes: map.holes(),
             online,
+            gone: vec![false; map.cpus().len()],
+            disabled: vec![0; world.zone_count()],
         }
     }
 
@@ -323,7 +351,41 @@ impl<'w> Model<'w> {
             }
             Op::Tick => drop(self.world.tick()),
             Op::Drain => self.world.drain(),
-            Op::DrainAll => self.world.drain_all(),
+            Op::DrainAll => {
+                self.world.drain_all();
+                (0..self.world.zone_count()).for_each(|zone| self.check_empty(zone));
+            }
+            Op::DrainZone(zone) => {
+                self.world.drain_zone(self.zone(zone));
+                self.check_empty(self.zone(zone));
+            }
+            Op::CpuOffline(cpu) => {
+                let cpu = usize::from(cpu) % self.gone.len();
+                if self.can_go(cpu) {
+                    self.world.cpu_offline(CpuId(cpu as u32)).expect("it can go");
+                    self.gone[cpu] = true;
+                }
+            }
+            Op::CpuOnline(cpu) => {
+                let cpu = usize::from(cpu) % self.gone.len();
+                if self.gone[cpu] {
+                    self.world.cpu_online(CpuId(cpu as u32)).expect("it has gone");
+                    self.gone[cpu] = false;
+                }
+            }
+            Op::DisablePagesets(zone) => {
+                let zone = self.zone(zone);
+                self.world.disable_pagesets(zone);
+                self.disabled[zone] += 1;
+                self.check_empty(zone);
+            }
+            Op::EnablePagesets(zone) => {
+                let zone = self.zone(zone);
+                if self.disabled[zone] > 0 {
+                    self.world.enable_pagesets(zone).expect("disabled");
+                    self.disabled[zone] -= 1;
+                }
+            }
             Op::HighFraction(fraction) => {
                 let fraction = if (1..8).contains(&fraction) { 8 } else { fraction };
                 match self.world.set_high_fraction(fraction) {
@@ -338,7 +400,12 @@ impl<'w> Model<'w> {
                     high_min,
                     high_max: high_min + high_max % (CAPACITY + 1 - high_min),
                 };
-                self.world.set_bounds(self.zone(zone), bounds).expect("the pagesets have room");
+                let zone = self.zone(zone);
+                let expected = match self.disabled[zone] {
+                    0 => Ok(()),
+                    _ => Err(MapError::PagesetsDisabled { zone }),
+                };
+                assert_eq!(self.world.set_bounds(zone, bounds), expected);
             }
             Op::MergeSkipped(zone) => self.merge_skipped(self.zone(zone)),
             Op::BlockType { pageblock, migratetype } => {
@@ -376,6 +443,15 @@ impl<'w> Model<'w> {
         assert!(pairs == 0 || before.merge_skips > 0, "zone {zone}: {pairs} pairs, none was put off");
         self.world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(self.world.merge_skipped(zone), 0, "zone {zone}: merged twice");
+    }
+
+    /// Whether a CPU is there and not the last.
+    fn can_go(&self, cpu: usize) -> bool {
+        !self.gone[cpu] && self.gone.iter().filter(|gone| !**gone).count() > 1
+    }
+
+    fn check_empty(&self, zone: usize) {
+        assert_eq!(self.world.zone_stats(zone).pagesets.count, 0, "zone {zone}: drained");
     }
 
     fn zone(&self, zone: u8) -> usize {
@@ -543,6 +619,27 @@ impl<'w> Model<'w> {
                 }
                 assert_eq!(world.online(PageRange::new(Pfn(5000), 0)), Err(MapError::Empty { start: Pfn(5000) }));
             }
+            Wrong::Cpu => {
+                let (at, possible) = (nth % self.gone.len(), self.gone.len());
+                let cpu = CpuId(at as u32);
+                if self.gone[at] {
+                    assert_eq!(world.cpu_offline(cpu), Err(HotplugError::Offline(cpu)));
+                } else {
+                    assert_eq!(world.cpu_online(cpu), Err(HotplugError::Online(cpu)));
+                    if !self.can_go(at) {
+                        assert_eq!(world.cpu_offline(cpu), Err(HotplugError::LastCpu(cpu)));
+                    }
+                }
+                let cpu = CpuId((possible + nth) as u32);
+                assert_eq!(world.cpu_offline(cpu), Err(HotplugError::NoSuchCpu { cpu, possible }));
+                assert_eq!(world.cpu_online(cpu), Err(HotplugError::NoSuchCpu { cpu, possible }));
+            }
+            Wrong::Enable => {
+                let zone = nth % self.disabled.len();
+                if self.disabled[zone] == 0 {
+                    assert_eq!(world.enable_pagesets(zone), Err(HotplugError::PagesetsEnabled { zone }));
+                }
+            }
         }
     }
 
@@ -577,6 +674,15 @@ impl<'w> Model<'w> {
                 let flow = s.refill_pages + s.pgfree - s.pgalloc - s.drain_pages;
                 assert_eq!(flow, s.count, "zone {zone}, CPU {cpu}: what came and went against what is held");
                 assert!(s.refills <= s.refill_pages && s.drains <= s.drain_pages);
+                let gone = self.gone[cpu as usize];
+                assert_eq!(self.world.is_cpu_online(CpuId(cpu)), !gone);
+                let PcpState { batch, high_min, high_max, .. } = self.world.pageset_state(zone, CpuId(cpu));
+                if gone || self.disabled[zone] > 0 {
+                    let kept = (s.count, Bounds { batch, high_min, high_max });
+                    assert_eq!(kept, (0, Bounds::DISABLED), "zone {zone}, CPU {cpu}: keeps nothing");
+                } else {
+                    assert!(batch > 0 && high_min <= high_max, "zone {zone}, CPU {cpu}");
+                }
             }
         }
     }
