@@ -74,7 +74,7 @@ impl<M: Machine> Allocator<'_, M> {
             self.recompute_bounds(&changes);
         }
         // Only now: what comes in from here on goes on to the buddy at once.
-        self.zones.iter().for_each(|zone| zone.drain_cpu(&self.machine, &self.tuning, cpu, true));
+        self.zones.iter().for_each(|zone| zone.drain_cpu(&self.machine, &self.tuning, cpu));
         Ok(())
     }
 

@@ -58,36 +58,32 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Empties the caller's pageset of one zone, by its number: what a step of compaction does, so that what it freed can
     /// merge. Specification 8.1.
     pub fn drain_local(&self, zone: usize) {
-        self.zones[zone].drain_cpu(&self.machine, &self.tuning, self.machine.cpu(), false);
+        self.zones[zone].drain_cpu(&self.machine, &self.tuning, self.machine.cpu());
     }
 
     /// Empties all pagesets of all zones, each under its lock. Pages that come in meanwhile may stay. Does nothing where
     /// another drain of all CPUs is under way: that one serves. Specification 8.1.
     pub fn drain_all(&self) {
         if let Some(_draining) = Draining::try_begin(&self.draining) {
-            self.zones.iter().for_each(|zone| self.drain_cpus(zone, false));
+            self.zones.iter().for_each(|zone| self.drain_cpus(zone));
         }
     }
 
     /// Empties all pagesets of one zone, by its number, each under its lock. Pages that come in meanwhile may stay. Waits
     /// until no other drain of all CPUs is under way. Specification 8.1.
     pub fn drain_zone(&self, zone: usize) {
-        self.drain_after_others(&self.zones[zone], false);
-    }
-
-    fn drain_after_others(&self, zone: &Zone<'a, M>, force: bool) {
         let _draining = loop {
             match Draining::try_begin(&self.draining) {
                 Some(draining) => break draining,
                 None => self.machine.relax(),
             }
         };
-        self.drain_cpus(zone, force);
+        self.drain_cpus(&self.zones[zone]);
     }
 
     /// Those of offline CPUs as well: empty ones cost a look.
-    fn drain_cpus(&self, zone: &Zone<'a, M>, force: bool) {
-        self.possible_cpus().for_each(|cpu| zone.drain_cpu(&self.machine, &self.tuning, cpu, force));
+    fn drain_cpus(&self, zone: &Zone<'a, M>) {
+        self.possible_cpus().for_each(|cpu| zone.drain_cpu(&self.machine, &self.tuning, cpu));
     }
 
     /// Empties the pagesets of a zone, by its number, and keeps them empty until [`Self::enable_pagesets`] has been called
@@ -96,14 +92,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// From the return of this call on, every block freed goes to the buddy in the same call, a call that was under way
     /// included, and a refill takes no more than the block that is asked for.
     pub fn disable_pagesets(&self, zone: usize) {
-        let zone = &self.zones[zone];
         {
-            let changes = self.change();
+            let (zone, changes) = (&self.zones[zone], self.change());
             zone.disabled.set(zone.disabled.get() + 1);
             self.recompute_bounds_of(zone, &changes);
         }
         // Also when they were disabled before: who did that may still be draining.
-        self.drain_after_others(zone, true);
+        self.drain_zone(zone);
     }
 
     /// Takes one [`Self::disable_pagesets`] back; with the last, bounds are computed anew.

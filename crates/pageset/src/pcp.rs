@@ -564,23 +564,17 @@ impl<'a, M: Machine> Zone<'a, M> {
         decay.more || expired.more
     }
 
-    /// Empties one pageset. Unless `force` says so, one that looks empty without its lock is taken for that: a page that
-    /// comes in meanwhile stays.
-    pub(crate) fn drain_cpu(&self, machine: &M, tuning: &Tuning, cpu: CpuId, force: bool) {
-        self.drain_or_capture(machine, tuning, cpu, force, None);
+    /// Empties one pageset. One that looks empty without its lock is taken for that: a page that comes in meanwhile stays,
+    /// where the pageset may keep it. Whoever has just told it to keep nothing had its lock, and so sees all that came
+    /// before.
+    pub(crate) fn drain_cpu(&self, machine: &M, tuning: &Tuning, cpu: CpuId) {
+        self.drain_or_capture(machine, tuning, cpu, None);
     }
 
     /// As [`Self::drain_cpu`], for a compaction that waits for a block.
-    pub(crate) fn drain_or_capture(
-        &self,
-        machine: &M,
-        tuning: &Tuning,
-        cpu: CpuId,
-        force: bool,
-        capture: Option<&Capture>,
-    ) {
+    pub(crate) fn drain_or_capture(&self, machine: &M, tuning: &Tuning, cpu: CpuId, capture: Option<&Capture>) {
         let pcp = self.pageset(machine, cpu);
-        if !force && pcp.count() == 0 {
+        if pcp.count() == 0 {
             return;
         }
         // A lock hold is bounded. Specification 8.1.

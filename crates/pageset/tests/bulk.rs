@@ -10,7 +10,7 @@ use pageset::tuning::presets::*;
 use pageset::tuning::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
 use pageset::{
     AllocError, Allocator, Block, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn,
-    Request, SpinLock, ZoneKind, ZoneSpec,
+    RawLock, Request, SpinLock, ZoneKind, ZoneSpec,
 };
 use proptest::prelude::*;
 use support::{World, build, movable, one_zone};
@@ -282,6 +282,91 @@ fn memory_that_ends_in_the_middle() {
             let books = world.audit(0).expect("the books add up");
             assert_eq!((books.in_use, books.free, books.cached), (1000, 0, 0), "{}", preset.name);
             world.free_bulk(&pages[..1000].iter().copied().map(single).collect::<Vec<_>>()).expect("allocated");
+            world.audit(0).expect("the books add up");
+        });
+    }
+}
+
+thread_local! {
+    static REFUSALS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A lock that refuses some tries, as if another had it.
+#[derive(Debug, Default)]
+struct Refusing(SpinLock);
+
+impl RawLock for Refusing {
+    fn lock(&self) {
+        self.0.lock();
+    }
+
+    fn try_lock(&self) -> bool {
+        match REFUSALS.get() {
+            0 => self.0.try_lock(),
+            left => {
+                REFUSALS.set(left - 1);
+                false
+            }
+        }
+    }
+
+    fn unlock(&self) {
+        self.0.unlock();
+    }
+}
+
+struct Busy;
+
+impl Machine for Busy {
+    type Lock = Refusing;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(0)
+    }
+}
+
+/// While the pageset is busy each page goes past it, and the next one tries again.
+#[test]
+fn a_busy_pageset_is_tried_again_for_each_page() {
+    let ranges = [PageRange::new(Pfn(0), 1 << 16)];
+    let specs = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    for preset in PRESETS {
+        let config = Config { tuning: preset.tuning, ..Config::new(&specs, &[NodeId(0)]) };
+        let metadata = OwnedMetadata::new(&config).expect("memory");
+        let mut zones = metadata.zones();
+        let world = Allocator::new(Busy, &config, metadata.lend(&mut zones)).expect("a good map");
+        let mut pages = [Pfn(0); 10];
+        REFUSALS.set(3);
+        assert_eq!(world.alloc_bulk(&movable(0), &mut pages), Ok(10), "{}", preset.name);
+        let stats = world.zone_stats(0);
+        assert_eq!((stats.direct_alloc_pages, stats.pagesets.pgalloc), (3, 7), "{}", preset.name);
+        REFUSALS.set(4);
+        world.free_bulk(&pages.map(single)).expect("allocated");
+        let stats = world.zone_stats(0);
+        assert_eq!((stats.direct_free_pages, stats.pagesets.pgfree), (4, 6), "{}", preset.name);
+        world.audit(0).expect("the books add up");
+    }
+}
+
+/// A page of an ISOLATE pageblock goes past the pageset, and so does a block of an order that has no list; the ones
+/// around them do not.
+#[test]
+fn what_no_pageset_keeps_goes_past_it() {
+    for preset in PRESETS {
+        one_zone(preset.tuning, 1 << 16, 1, |world| {
+            let pages = [(); 5].map(|()| world.alloc(&movable(0)).expect("memory"));
+            let large = world.alloc(&movable(5)).expect("memory");
+            let isolated = world.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable)).expect("memory");
+            let other = world.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable)).expect("memory");
+            world.set_pageblock_type(isolated, MigrateType::Isolate).expect("ours");
+            let [a, b, c, d, e] = pages.map(single);
+            let large = Block { pfn: large, order: Order::new(5).expect("an order") };
+            world.free_bulk(&[a, b, single(isolated), c, large, d]).expect("allocated");
+            let passed = || (world.zone_stats(0).direct_free_pages, world.zone_stats(0).pagesets.pgfree);
+            assert_eq!(passed(), (1 + 32, 4), "{}", preset.name);
+            world.free(other, Order::ZERO).expect("allocated");
+            world.free_bulk(&[e]).expect("allocated");
+            assert_eq!(passed(), (2 + 32, 5), "{}", preset.name);
             world.audit(0).expect("the books add up");
         });
     }

@@ -223,6 +223,18 @@ fn two_disable_and_one_enables() {
     );
 }
 
+/// Each of two disables at once has the pagesets empty when it returns, not only the first or the last.
+#[test]
+fn each_disable_drains() {
+    let disable: Part<false> = |world| {
+        world.disable_pagesets(0);
+        assert_eq!(states(world).map(|state| state.count), [0, 0]);
+    };
+    explore("each_disable_drains", [disable, disable, |world| world.drain_all()], |world| {
+        (0..2).for_each(|_| world.enable_pagesets(0).expect("disabled twice"));
+    });
+}
+
 /// Whoever returns from draining a zone has it empty, however many drain at once, where nobody brings pages.
 #[test]
 fn drains_at_once() {

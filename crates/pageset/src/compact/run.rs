@@ -194,7 +194,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     /// Moved blocks wait in the pageset; drained, they merge.
     fn drain(&self) {
         let (machine, tuning) = (&self.allocator.machine, &self.allocator.tuning);
-        self.zone.drain_or_capture(machine, tuning, machine.cpu(), false, self.capture.as_ref());
+        self.zone.drain_or_capture(machine, tuning, machine.cpu(), self.capture.as_ref());
     }
 
     /// Moves all candidates; those that stay are put back. No lock is held.
