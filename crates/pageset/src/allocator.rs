@@ -272,7 +272,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return Err(FreeError { pfn, order: to, reason: WrongFree::WrongOrder(order) });
         }
         let kind = zone.frames.tag(page).kind().unwrap_or(MigrateType::Movable);
-        for at in (page..page + order.pages() as u32).step_by(to.pages() as usize) {
+        // From the end, so that one who looks meanwhile finds each page in a block.
+        for at in (page..page + order.pages() as u32).step_by(to.pages() as usize).rev() {
             zone.frames.set_tag(at, Tag::new(PageState::Allocated, to, kind));
         }
         Ok(())

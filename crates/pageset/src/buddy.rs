@@ -158,6 +158,8 @@ impl<M: Machine> Zone<'_, M> {
             if let Put::OrCapture(capture) = put
                 && capture.takes(page, order, migratetype)
             {
+                // Held for the compaction, which hands it out when it ends.
+                self.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
                 return;
             }
             let buddy = page ^ order.pages() as u32;

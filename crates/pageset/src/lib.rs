@@ -69,7 +69,8 @@
 //! | [`compact`] | free blocks made by moving pages |
 //! | `walk`, `bulk` | one request on its way through zones and marks; many pages at once |
 //! | `drains`, `cpus` | pagesets emptied by request and by time; CPUs that come and go |
-//! | `hotplug`, `admin` | memory that comes; what is set by hand |
+//! | [`range`] | pages by their numbers, whoever has them now |
+//! | `hotplug`, `admin` | memory that comes and goes; what is set by hand |
 //! | [`stats`], [`audit`] | counters, the zoneinfo view; the books checked |
 //! | `owned` | metadata from a heap, with the feature `alloc` |
 //!
@@ -106,6 +107,7 @@ pub mod owned;
 pub mod owner;
 mod pageblock;
 pub mod pcp;
+pub mod range;
 pub mod request;
 mod skip;
 pub mod stats;
@@ -123,6 +125,7 @@ pub use frame::{CpuId, Order, PageState, Pfn};
 pub use machine::{Line, LockPath, Machine, RawLock, SpinLock};
 pub use migrate::MigrateType;
 pub use owner::{Immovable, MoveError, Owner};
+pub use range::{Obstacle, RangeError};
 pub use request::{Block, Request};
 pub use tuning::Tuning;
 pub use zone::{NodeId, Zone, ZoneKind};

@@ -13,7 +13,6 @@ const LARGEST: u8 = 0x08;
 const KIND: u8 = 0x30;
 const KIND_SHIFT: u8 = 4;
 const SKIP: u8 = 0x40;
-#[allow(dead_code, reason = "as below")]
 const FORMER: u8 = 0x70;
 const FORMER_SHIFT: u8 = 4;
 const ONLINE: u8 = 0x80;
@@ -33,7 +32,6 @@ const fn decode(bits: u8) -> MigrateType {
     MigrateType::from_number((bits & TYPE) ^ 1)
 }
 
-#[allow(dead_code, reason = "ranges that ask for the former type are the next step")]
 impl Pageblock {
     pub(crate) const fn migratetype(self) -> MigrateType {
         decode(self.0)

@@ -20,7 +20,7 @@ impl Capture {
         Capture { order, wanted, page: Cell::new(None) }
     }
 
-    /// The block that was captured, by its first page; it has no tag yet and is on no list.
+    /// The block that was captured, by its first page: on no list, tagged like one in a pageset.
     pub(crate) fn page(&self) -> Option<u32> {
         self.page.get()
     }
