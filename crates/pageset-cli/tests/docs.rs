@@ -61,3 +61,23 @@ fn the_rule_file_is_as_shown() {
     let block = format!("```toml\n{}```\n", read("docs/rules/no-auto-tuning.toml"));
     assert!(read("docs/rule-sets.md").contains(&block), "docs/rule-sets.md shows another file than\n{block}");
 }
+
+/// Every key of a rule has its paragraph in `docs/rules.md`, and there is none for a key that does not exist.
+#[test]
+fn every_rule_is_explained() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let refused = Command::new(env!("CARGO_BIN_EXE_pageset"))
+        .args(["replay", "none", "--set", "no_such_rule=1"])
+        .output()
+        .unwrap();
+    let message = String::from_utf8(refused.stderr).unwrap();
+    let (_, keys) = message.split_once("allowed: ").expect("the message names the keys");
+    let mut keys: Vec<&str> = keys.lines().next().unwrap().split(", ").collect();
+    let text = fs::read_to_string(root.join("docs/rules.md")).unwrap();
+    let headings = text.lines().filter_map(|line| line.strip_prefix("### "));
+    let mut explained: Vec<&str> =
+        headings.flat_map(|line| line.split(", ")).map(|key| key.trim_matches('`')).collect();
+    keys.sort_unstable();
+    explained.sort_unstable();
+    assert_eq!(explained, keys);
+}

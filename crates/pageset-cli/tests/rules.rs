@@ -44,7 +44,7 @@ fn sets_of_one_name_are_one_set_or_an_error() {
     let small = Small::new();
     let (one, same, other) = (small.at("one.toml"), small.at("same.toml"), small.at("other.toml"));
     fs::write(&one, "name = 'mine'\nbatch = 10").unwrap();
-    fs::write(&same, "base = 'linux-6.18'\nname = 'mine'\nbatch = 10").unwrap();
+    fs::write(&same, "base = 'pageset'\nname = 'mine'\nbatch = 10").unwrap();
     fs::write(&other, "name = 'mine'\nbatch = 11").unwrap();
     let both = rows(&small, &[&"--rules", &one, &"--rules", &same, &"--rules", &one]);
     assert_eq!(names(&both), ["mine"]);

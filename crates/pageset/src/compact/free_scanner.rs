@@ -80,10 +80,13 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             let end = self.zone.frames.end.min(start + PAGEBLOCK);
             if self.is_destination(start) {
                 let before = self.spare.pages;
+                let every_page = stride == 1;
                 self.scan_destination(end, &mut stride);
                 let scanned = self.free >= end;
                 let preceding = start.saturating_sub(PAGEBLOCK);
-                if scanned {
+                // What was looked at in strides is not known to be full: the next, slower attempt looks again. Where
+                // every other page is free, a stride of 32 finds none of them.
+                if scanned && every_page {
                     self.zone.set_skip(&self.allocator.machine, start);
                     self.zone.compaction.lower_free(preceding);
                 }

@@ -33,7 +33,6 @@
 //! | `entry` | what callers call: for a request, a zone, a node |
 
 pub(crate) mod capture;
-#[allow(dead_code, reason = "merge skipping asks how many attempts were considered")]
 pub(crate) mod defer;
 mod entry;
 mod free_scanner;

@@ -229,8 +229,6 @@ impl Tuning {
             needs(self.alloc_factor, "alloc_factor", self.scale_cap, "scale_cap"),
             needs(self.auto_high, "auto_high", self.alloc_factor, "alloc_factor"),
             needs(self.below_high, "below_high", self.auto_high, "auto_high"),
-            needs(self.below_high_by_pages, "below_high_by_pages", self.below_high, "below_high"),
-            needs(self.below_high_at_tick, "below_high_at_tick", self.below_high, "below_high"),
             needs(self.count_min, "count_min", self.auto_high, "auto_high"),
             needs(self.free_count, "free_count", self.scale_cap, "scale_cap"),
             needs(self.shrink_by_count, "shrink_by_count", self.free_count, "free_count"),
