@@ -22,7 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use decode::RECORD;
 use ops::{CMA, Map, Op, Scenario, Wrong};
 use pageset::tuning::{PRESETS, Preset};
-use pageset::{MigrateType, ZoneKind};
+use pageset::{CompactMode, MigrateType, ZoneKind};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 
@@ -211,6 +211,7 @@ fn operations_print_as_rust() {
         Op::Wrong(Wrong::Twice, 7),
         Op::Free { from: 1, times: 1, undrained: false },
         Op::Tick,
+        Op::CompactZone { zone: 1, order: 9, mode: CompactMode::Async, faults: 0 },
     ];
 }
 

@@ -30,21 +30,24 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Moves one block, or finds that it was freed.
     fn move_away(&self, zone: &Zone<'a, M>, page: u32, owner: &impl Owner) -> Result<(), RangeError> {
-        let mut tries = 1;
-        loop {
+        let mut last = None;
+        for _ in 0..TRIES {
             let tag = zone.frames.tag(page);
             if tag.state() != PageState::Allocated {
                 return Ok(());
             }
             match self.move_once(zone, page, tag.order(), owner) {
                 Ok(()) => return Ok(()),
-                Err(obstacle) if tries == TRIES => {
-                    return Err(RangeError { pfn: zone.frames.pfn(page), obstacle });
-                }
-                Err(_) => {}
+                Err(obstacle) => last = Some(obstacle),
             }
-            tries += 1;
             self.machine.relax();
+        }
+        match last {
+            // Unless it was freed in the last try.
+            Some(obstacle) if zone.frames.tag(page).state() == PageState::Allocated => {
+                Err(RangeError { pfn: zone.frames.pfn(page), obstacle })
+            }
+            _ => Ok(()),
         }
     }
 

@@ -6,7 +6,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
 
 use pageset::tuning::PRESETS;
-use pageset::{MigrateType, ZoneKind};
+use pageset::{CompactMode, MigrateType, ZoneKind};
 
 use crate::ops::{Map, Op, Scenario, Wrong};
 
@@ -54,6 +54,16 @@ impl Choices<'_> {
         self.pick(&[Movable, Movable, Movable, Normal, Dma32, Dma, Movable, Normal])
     }
 
+    fn mode(&mut self) -> CompactMode {
+        self.pick(&[CompactMode::SyncLight, CompactMode::Async, CompactMode::Sync])
+    }
+
+    /// Half of the time none.
+    fn faults(&mut self) -> u8 {
+        let byte = self.byte();
+        if byte < 128 { 0 } else { byte << 1 | byte & 1 }
+    }
+
     /// Half of the time once, else up to 79 times.
     fn times(&mut self) -> u8 {
         let byte = self.byte();
@@ -68,7 +78,7 @@ impl Choices<'_> {
     }
 }
 
-const WRONG: [Wrong; 17] = [
+const WRONG: [Wrong; 18] = [
     Wrong::NotOurs,
     Wrong::Hole,
     Wrong::Misaligned,
@@ -85,6 +95,7 @@ const WRONG: [Wrong; 17] = [
     Wrong::OnlineOutside,
     Wrong::Cpu,
     Wrong::Enable,
+    Wrong::Range,
     Wrong::AskFor(MigrateType::Isolate),
 ];
 
@@ -123,6 +134,12 @@ const KINDS: &[(u8, Make)] = &[
         high_min: c.word().into(),
         high_max: c.word().into(),
     }),
+    (3, |c| Op::Compact { order: c.order(), migratetype: c.migratetype(), mode: c.mode(), faults: c.faults() }),
+    (1, |c| Op::CompactZone { zone: c.byte(), order: c.byte() % 12, mode: c.mode(), faults: c.faults() }),
+    (1, |c| Op::CompactNode { node: c.byte(), order: c.byte() % 11, proactive: c.flag(), faults: c.faults() }),
+    (2, |c| Op::AllocRange { from: c.word(), pages: c.word(), migratetype: c.migratetype(), faults: c.faults() }),
+    (2, |c| Op::FreeRange { nth: c.word(), blocks: c.byte() }),
+    (1, |c| Op::Offline { from: c.word(), pages: c.word(), faults: c.faults() }),
     (3, |c| Op::BlockType { pageblock: c.word(), migratetype: c.any_type() }),
     (1, |c| Op::Online(c.byte())),
     (2, |c| Op::CpuOffline(c.byte())),

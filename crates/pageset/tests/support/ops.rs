@@ -9,11 +9,14 @@ use std::fmt;
 use pageset::stats::ZoneStats;
 use pageset::tuning::{BatchRule, Bounds, PcpState, Preset, Tuning};
 use pageset::{
-    AllocError, Block, Config, CpuId, HotplugError, MapError, MigrateType, NodeId, Order, PageRange, Pfn, Request,
-    WrongFree, ZoneKind, ZoneSpec,
+    AllocError, Block, CompactMode, CompactOutcome, Config, CpuId, HotplugError, Immovable, MapError, MigrateType,
+    NodeId, Obstacle, Order, PageRange, Pfn, RangeError, Request, WrongFree, ZoneKind, ZoneSpec,
 };
 
 use crate::support::{World, build};
+
+#[path = "mover.rs"]
+mod mover;
 
 /// Rights of a request, as bits.
 pub const HIGH_PRIORITY: u8 = 1;
@@ -65,6 +68,18 @@ pub enum Op {
     SetBounds { zone: u8, batch: u32, high_min: u32, high_max: u32 },
     /// What was freed without merging is merged.
     MergeSkipped(u8),
+    /// Zones are compacted for a request,
+    Compact { order: u8, migratetype: MigrateType, mode: CompactMode, faults: u8 },
+    /// one zone is, for an order or, above the largest, all of it,
+    CompactZone { zone: u8, order: u8, mode: CompactMode, faults: u8 },
+    /// a node is in the background, or because it is fragmented.
+    CompactNode { node: u8, order: u8, proactive: bool, faults: u8 },
+    /// A range is allocated, from some page on.
+    AllocRange { from: u16, pages: u16, migratetype: MigrateType, faults: u8 },
+    /// Neighbouring blocks in use are freed as a range.
+    FreeRange { nth: u16, blocks: u8 },
+    /// A range goes off line.
+    Offline { from: u16, pages: u16, faults: u8 },
     /// A pageblock gets another type.
     BlockType { pageblock: u16, migratetype: MigrateType },
     /// Memory is added.
@@ -112,6 +127,8 @@ pub enum Wrong {
     Cpu,
     /// Pagesets enabled that are not disabled.
     Enable,
+    /// A range that is empty, in no zone or of a type that cannot be asked for; one to free that is not in use.
+    Range,
 }
 
 /// A memory map to do it on.
@@ -150,6 +167,7 @@ impl fmt::Display for Op {
         for (field, path) in [
             ("migratetype: ", "MigrateType::"),
             ("highest: ", "ZoneKind::"),
+            ("mode: ", "CompactMode::"),
             ("Wrong(", "Wrong::"),
             ("AskFor(", "MigrateType::"),
         ] {
@@ -408,10 +426,43 @@ impl<'w> Model<'w> {
                 assert_eq!(self.world.set_bounds(zone, bounds), expected);
             }
             Op::MergeSkipped(zone) => self.merge_skipped(self.zone(zone)),
+            Op::Compact { order: of, migratetype, mode, faults } => {
+                let request = Request::new(order(of), migratetype);
+                let report = self.compact(faults, |world, mover| world.compact(&request, mode, mover));
+                if let Some(pfn) = report.captured {
+                    assert_eq!(report.outcome, CompactOutcome::Success);
+                    self.take(pfn, &request);
+                }
+            }
+            Op::CompactZone { zone, order: of, mode, faults } => {
+                let (zone, of) = (self.zone(zone), Order::new(of));
+                let report = self.compact(faults, |world, mover| world.compact_zone(zone, of, mode, mover));
+                assert_eq!(report.captured, None);
+            }
+            Op::CompactNode { node, order: of, proactive, faults } => {
+                let node = NodeId(u32::from(node) % 3);
+                self.compact(faults, |world, mover| match proactive {
+                    true => world.compact_proactively(node, 10 * of, mover),
+                    false => world.compact_node(node, order(of), ZoneKind::Movable, mover),
+                });
+            }
+            Op::AllocRange { from, pages, migratetype, faults } => {
+                let Some(range) = self.pick_range(from, pages) else { return };
+                if self.empty_range(range, faults, |world, mover| world.alloc_range(range, migratetype, mover)) {
+                    self.take_range(range);
+                }
+            }
+            Op::FreeRange { nth, blocks } => self.free_range(nth, blocks),
+            Op::Offline { from, pages, faults } => {
+                let Some(range) = self.pick_range(from, pages) else { return };
+                if self.empty_range(range, faults, |world, mover| world.offline(range, mover)) {
+                    self.retire(range);
+                }
+            }
             Op::BlockType { pageblock, migratetype } => {
                 let ranges = self.online.clone();
                 let all: u64 = ranges.iter().map(|range| range.pages.div_ceil(512)).sum();
-                let mut nth = u64::from(pageblock) % all;
+                let Some(mut nth) = u64::from(pageblock).checked_rem(all) else { return };
                 for range in ranges {
                     let here = range.pages.div_ceil(512);
                     if nth < here {
@@ -432,6 +483,20 @@ impl<'w> Model<'w> {
             Op::BelowHigh { zone, on } => self.world.set_below_high(self.zone(zone), on),
         }
         self.check_counters();
+    }
+
+    /// Notes the pages of a block as in use.
+    fn hold(&mut self, block: Block) {
+        let end = block.pfn.0 + block.order.pages();
+        for page in block.pfn.0..end {
+            assert!(!std::mem::replace(&mut self.held[page as usize], true), "page {page:#x} was handed out twice");
+        }
+        let mut at = block.pfn.0;
+        while at < end {
+            let range = self.online.iter().find(|range| (range.start.0..range.end().0).contains(&at));
+            at = range.unwrap_or_else(|| panic!("{at:#x} is a hole")).end().0;
+        }
+        self.in_use[self.world.zone_of(block.pfn).expect("ours")] += block.order.pages();
     }
 
     /// Merges what was put off; the audit knows that no pair is left after it.
@@ -479,17 +544,9 @@ impl<'w> Model<'w> {
         let stats = self.world.zone_stats(zone);
         assert!(stats.kind <= request.highest, "{pfn} of {:?} for {request:?}", stats.kind);
         assert!(!request.this_node_only || stats.node == self.map.cpus()[self.cpu as usize]);
-        let end = pfn.0 + request.order.pages();
-        for page in pfn.0..end {
-            assert!(!std::mem::replace(&mut self.held[page as usize], true), "page {page:#x} was handed out twice");
-        }
-        let mut at = pfn.0;
-        while at < end {
-            let range = self.online.iter().find(|range| (range.start.0..range.end().0).contains(&at));
-            at = range.unwrap_or_else(|| panic!("{at:#x} is a hole")).end().0;
-        }
-        self.in_use[zone] += request.order.pages();
-        self.live.push(Block { pfn, order: request.order });
+        let block = Block { pfn, order: request.order };
+        self.hold(block);
+        self.live.push(block);
     }
 
     /// Without marks nothing is kept back: no list that serves the request has a block.
@@ -608,7 +665,8 @@ impl<'w> Model<'w> {
                 }
             }
             Wrong::OnlineTwice => {
-                let range = self.online[nth % self.online.len()];
+                let Some(at) = nth.checked_rem(self.online.len()) else { return };
+                let range = self.online[at];
                 let within = range.start.offset(nth as u64 % range.pages);
                 let error = world.online(PageRange::new(within, 1)).expect_err("online already");
                 assert!(matches!(error, MapError::Overlap { .. }), "{error}");
@@ -633,6 +691,28 @@ impl<'w> Model<'w> {
                 let cpu = CpuId((possible + nth) as u32);
                 assert_eq!(world.cpu_offline(cpu), Err(HotplugError::NoSuchCpu { cpu, possible }));
                 assert_eq!(world.cpu_online(cpu), Err(HotplugError::NoSuchCpu { cpu, possible }));
+            }
+            Wrong::Range => {
+                let start = Pfn(5000);
+                for (asked, migratetype, obstacle) in [
+                    (PageRange::new(start, 0), MigrateType::Movable, Obstacle::Empty),
+                    (PageRange::new(start, u64::MAX), MigrateType::Movable, Obstacle::NotOurs),
+                    (range(1 << 40, (1 << 40) + 1), MigrateType::Movable, Obstacle::NotOurs),
+                    (range(5000, 5001), MigrateType::Cma, Obstacle::Migratetype(MigrateType::Cma)),
+                ] {
+                    let error = world.alloc_range(asked, migratetype, &Immovable).expect_err("wrong");
+                    assert_eq!(error, RangeError { pfn: asked.start, obstacle });
+                }
+                world.free_range(PageRange::new(start, 0)).expect_err("no pages");
+                if let Some(Block { pfn, order }) = live {
+                    // Up to and with the first page after it that is not in use.
+                    let free = (pfn.0..).find(|&page| !self.held[page as usize]).expect("not all is in use");
+                    world.free_range(range(pfn.0, free + 1)).expect_err("not all in use");
+                    if order > Order::ZERO {
+                        world.free_range(PageRange::new(pfn, order.pages() - 1)).expect_err("it reaches beyond");
+                        world.free_range(PageRange::new(pfn.offset(1), order.pages() - 1)).expect_err("inside");
+                    }
+                }
             }
             Wrong::Enable => {
                 let zone = nth % self.disabled.len();
