@@ -144,7 +144,7 @@ fn all_keys() -> String {
 
 #[cfg(test)]
 mod tests {
-    use pageset::Tuning;
+    use pageset::tuning::presets::LINUX_6_18;
     use pageset::tuning::{BatchRule, HighRule};
 
     use super::*;
@@ -152,7 +152,7 @@ mod tests {
     fn changed(texts: &[&str]) -> Result<RuleSet, String> {
         let texts: Vec<String> = texts.iter().map(|t| (*t).to_owned()).collect();
         let settings = Settings::parse(&texts)?;
-        let mut rules = RuleSet::new("x", Tuning::default());
+        let mut rules = RuleSet::new("x", LINUX_6_18);
         settings.apply(&mut rules).map_err(|conflict| conflict.message)?;
         rules.name += &settings.suffix();
         Ok(rules)
