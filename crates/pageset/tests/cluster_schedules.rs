@@ -108,8 +108,9 @@ fn drains(world: &World<'_>) {
     world.drain_all();
 }
 
-const ACTORS: [(&str, fn(&World<'_>)); 4] =
-    [("retypes", retypes), ("merges", merges), ("onlines", onlines), ("drains", drains)];
+type Act = fn(&World<'_>);
+
+const ACTORS: [(&str, Act); 4] = [("retypes", retypes), ("merges", merges), ("onlines", onlines), ("drains", drains)];
 
 /// One schedule: two threads that take pages, one that acts, then the books.
 fn schedule(tuning: Tuning, act: fn(&World<'_>)) {

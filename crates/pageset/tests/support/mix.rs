@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pageset::tuning::Bounds;
-use pageset::{Allocator, Block, CpuId, Machine, MapError, MigrateType, Order, PageRange, Pfn, Request, WrongFree};
+use pageset::{
+    Allocator, Block, CpuId, Immovable, Machine, MapError, MigrateType, NodeId, Order, PageRange, Pfn, Request,
+    WrongFree, ZoneKind,
+};
 
 use crate::ops::{CMA, HIGH_PRIORITY, NO_MARKS, NON_BLOCKING, Op, Wrong};
 
@@ -23,6 +26,11 @@ pub const CPUS: u32 = 2;
 
 /// A result that depends on what the others do.
 fn either_way<T, E>(_: Result<T, E>) {}
+
+/// Some pages of the zone.
+fn part(from: u16, pages: u16) -> PageRange {
+    PageRange::new(Pfn(BASE + u64::from(from) % (PAGES - 64)), 1 + u64::from(pages) % 64)
+}
 
 /// What the threads share: blocks on their way to another thread, and which pages somebody has.
 pub struct Shared {
@@ -144,6 +152,38 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             }
             Op::MergeSkipped(_) => {
                 world.merge_skipped(0);
+            }
+            Op::Compact { order, migratetype, mode, .. } => {
+                let request = Request::new(self.order(order), migratetype);
+                let captured = world.compact(&request, mode, &Immovable).captured;
+                captured.into_iter().for_each(|pfn| self.take(Block { pfn, order: request.order }));
+            }
+            Op::CompactZone { order, mode, .. } => {
+                world.compact_zone(0, Order::new(order), mode, &Immovable);
+            }
+            Op::CompactNode { order, proactive, .. } => {
+                let node = NodeId(0);
+                if proactive {
+                    world.compact_proactively(node, 10 * (order % 11), &Immovable);
+                } else {
+                    world.compact_node(node, self.order(order), ZoneKind::Movable, &Immovable);
+                }
+            }
+            // What is in use does not move; a range that is free is had and given back at once.
+            Op::AllocRange { from, pages, migratetype, .. } => {
+                let range = part(from, pages);
+                if world.alloc_range(range, migratetype, &Immovable).is_ok() {
+                    world.free_range(range).expect("it was allocated");
+                }
+            }
+            Op::FreeRange { nth, .. } => {
+                either_way(self.give(nth).map_or(Ok(()), |b| world.free_range(PageRange::new(b.pfn, b.order.pages()))));
+            }
+            Op::Offline { from, pages, .. } => {
+                let range = part(from, pages);
+                if world.offline(range, &Immovable).is_ok() {
+                    world.online(range).expect("it was there");
+                }
             }
             Op::BlockType { pageblock, migratetype } => {
                 let pfn = Pfn(BASE + u64::from(pageblock) % (PAGES / 512) * 512);
