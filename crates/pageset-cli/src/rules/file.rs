@@ -246,7 +246,7 @@ mod tests {
             ("high_fraction = 7", "high_fraction = 7: allowed: 0 for none, or 8 to 4294967295"),
             ("batch = 1\nbatch = 2", "mine.toml:2:1: duplicate key"),
             ("batch = ", "mine.toml:1:"),
-            ("batch = 1 2", "mine.toml:1:"),
+            ("name = 'é' 2", "mine.toml:1:12: "),
             (
                 "batch = 1\nbatch_cap_kib = 512",
                 "mine.toml:2:1: batch_cap_kib = 512: batch is given as well; they exclude",
