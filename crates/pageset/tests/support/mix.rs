@@ -2,12 +2,13 @@
 //! is taken; but no page is handed out twice, and a block in use can be freed.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pageset::tuning::Bounds;
 use pageset::{
-    Allocator, Block, CpuId, Immovable, Machine, MapError, MigrateType, NodeId, Order, PageRange, Pfn, Request,
+    Allocator, Block, CpuId, Machine, MapError, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request,
     WrongFree, ZoneKind,
 };
 
@@ -26,11 +27,6 @@ pub const CPUS: u32 = 2;
 
 /// A result that depends on what the others do.
 fn either_way<T, E>(_: Result<T, E>) {}
-
-/// Some pages of the zone.
-fn part(from: u16, pages: u16) -> PageRange {
-    PageRange::new(Pfn(BASE + u64::from(from) % (PAGES - 64)), 1 + u64::from(pages) % 64)
-}
 
 /// What the threads share: blocks on their way to another thread, and which pages somebody has.
 pub struct Shared {
@@ -61,6 +57,55 @@ impl Shared {
         for page in self.pages(block) {
             assert_eq!(page.swap(held, Relaxed), !held, "{block:?}: a page was handed out twice");
         }
+    }
+}
+
+/// Moves the blocks of one thread, and those in the mail: what is isolated is in nobody's hands until it is back.
+struct Mover<'m> {
+    shared: &'m Shared,
+    mine: RefCell<&'m mut Vec<Block>>,
+    /// What is isolated, and whether it came from the mail.
+    isolated: RefCell<Vec<(Block, bool)>>,
+    /// Moves fail now and then.
+    faults: u8,
+}
+
+impl Mover<'_> {
+    fn return_as(&self, from: Pfn, now: Pfn) {
+        let mut isolated = self.isolated.borrow_mut();
+        let at = isolated.iter().position(|(block, _)| block.pfn == from).expect("it is isolated");
+        let (block, from_mail) = isolated.swap_remove(at);
+        let block = Block { pfn: now, ..block };
+        if from_mail { self.shared.mail().push(block) } else { self.mine.borrow_mut().push(block) }
+    }
+}
+
+impl Owner for Mover<'_> {
+    fn isolate(&self, pfn: Pfn) -> Option<Order> {
+        let take = |blocks: &mut Vec<Block>| {
+            let at = blocks.iter().position(|block| block.pfn == pfn)?;
+            Some(blocks.swap_remove(at))
+        };
+        let mine = take(&mut self.mine.borrow_mut()).map(|block| (block, false));
+        let block = mine.or_else(|| Some((take(&mut self.shared.mail())?, true)))?;
+        self.isolated.borrow_mut().push(block);
+        Some(block.0.order)
+    }
+
+    fn move_block(&self, from: Pfn, to: Pfn, order: Order) -> Result<(), MoveError> {
+        match self.faults {
+            1 => return Err(MoveError::NoMemory),
+            n if n & 2 != 0 && from.0.is_multiple_of(3) => return Err(MoveError::Busy),
+            _ => {}
+        }
+        self.shared.hold(Block { pfn: from, order }, false);
+        self.shared.hold(Block { pfn: to, order }, true);
+        self.return_as(from, to);
+        Ok(())
+    }
+
+    fn put_back(&self, pfn: Pfn, _order: Order) {
+        self.return_as(pfn, pfn);
     }
 }
 
@@ -153,38 +198,34 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             Op::MergeSkipped(_) => {
                 world.merge_skipped(0);
             }
-            Op::Compact { order, migratetype, mode, .. } => {
+            Op::Compact { order, migratetype, mode, faults } => {
                 let request = Request::new(self.order(order), migratetype);
-                let captured = world.compact(&request, mode, &Immovable).captured;
-                captured.into_iter().for_each(|pfn| self.take(Block { pfn, order: request.order }));
-            }
-            Op::CompactZone { order, mode, .. } => {
-                world.compact_zone(0, Order::new(order), mode, &Immovable);
-            }
-            Op::CompactNode { order, proactive, .. } => {
-                let node = NodeId(0);
-                if proactive {
-                    world.compact_proactively(node, 10 * (order % 11), &Immovable);
-                } else {
-                    world.compact_node(node, self.order(order), ZoneKind::Movable, &Immovable);
+                if let Some(pfn) = world.compact(&request, mode, &self.mover(faults)).captured {
+                    self.take(Block { pfn, order: request.order });
                 }
             }
-            // What is in use does not move; a range that is free is had and given back at once.
-            Op::AllocRange { from, pages, migratetype, .. } => {
-                let range = part(from, pages);
-                if world.alloc_range(range, migratetype, &Immovable).is_ok() {
-                    world.free_range(range).expect("it was allocated");
+            Op::CompactZone { order, mode, faults, .. } => {
+                world.compact_zone(0, Order::new(order), mode, &self.mover(faults));
+            }
+            Op::CompactNode { order, proactive: false, faults, .. } => {
+                world.compact_node(NodeId(0), self.order(order), ZoneKind::Movable, &self.mover(faults));
+            }
+            Op::CompactNode { order, faults, .. } => {
+                world.compact_proactively(NodeId(0), 10 * order, &self.mover(faults));
+            }
+            Op::AllocRange { from, pages, migratetype, faults } => {
+                let start = u64::from(from) % (PAGES + HOLE.pages);
+                let range = PageRange::new(Pfn(BASE + start), 1 + u64::from(pages) % 600);
+                if world.alloc_range(range, migratetype, &self.mover(faults)).is_ok() {
+                    self.take_range(range);
                 }
             }
             Op::FreeRange { nth, .. } => {
-                either_way(self.give(nth).map_or(Ok(()), |b| world.free_range(PageRange::new(b.pfn, b.order.pages()))));
-            }
-            Op::Offline { from, pages, .. } => {
-                let range = part(from, pages);
-                if world.offline(range, &Immovable).is_ok() {
-                    world.online(range).expect("it was there");
+                if let Some(block) = self.give(nth) {
+                    world.free_range(PageRange::new(block.pfn, block.order.pages())).expect("it is in use");
                 }
             }
+            Op::Offline { faults, .. } => either_way(world.offline(HOLE, &self.mover(faults))),
             Op::BlockType { pageblock, migratetype } => {
                 let pfn = Pfn(BASE + u64::from(pageblock) % (PAGES / 512) * 512);
                 world.set_pageblock_type(pfn, migratetype).expect("ours");
@@ -209,6 +250,26 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
     pub fn finish(mut self) {
         while let Some(block) = self.give(0) {
             self.world.free(block.pfn, block.order).expect("it is in use");
+        }
+    }
+
+    fn mover(&mut self, faults: u8) -> Mover<'_> {
+        Mover {
+            shared: self.shared,
+            mine: RefCell::new(&mut self.mine),
+            isolated: RefCell::default(),
+            faults: faults & 3,
+        }
+    }
+
+    /// Notes the blocks of a range that was allocated: the largest that are aligned.
+    fn take_range(&mut self, range: PageRange) {
+        let mut pfn = range.start;
+        while pfn < range.end() {
+            let fits = |of: &Order| pfn.is_aligned(*of) && pfn.offset(of.pages()) <= range.end();
+            let order = Order::all().rev().find(fits).expect("order 0 fits");
+            self.take(Block { pfn, order });
+            pfn = pfn.offset(order.pages());
         }
     }
 
