@@ -95,6 +95,20 @@ impl<'a, M: Machine> Allocator<'a, M> {
             }
         }
         self.recompute_bounds(&changes);
+        self.recompute_mixing();
+    }
+
+    /// Where requests first try to keep types apart: in NORMAL zones that have a DMA32 zone below them to turn to. A map
+    /// without such zones is a kernel without them; on one node an empty one counts, too. Specification 1.6, "No-fragment
+    /// flag".
+    fn recompute_mixing(&self) {
+        let one_node = self.zones.iter().all(|zone| zone.node == self.zones[0].node);
+        for zone in self.zones {
+            let below =
+                |z: &Zone<'a, M>| z.kind == ZoneKind::Dma32 && (one_node || z.node == zone.node && z.managed.get() > 0);
+            let apart = self.tuning.no_fragment && zone.kind == ZoneKind::Normal && self.zones.iter().any(below);
+            zone.keeps_apart.set(apart);
+        }
     }
 
     /// Pages of a zone that requests with a higher highest zone leave alone. Specification 1.2.

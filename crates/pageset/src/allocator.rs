@@ -81,6 +81,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.index = index;
             zone.node = spec.node;
             zone.kind = spec.kind;
+            zone.highatomic = config.tuning.highatomic;
+            zone.boost_factor = config.watermarks.boost_factor;
             zone.frames = Frames {
                 base,
                 first: (spec.span.start.0 - base.0) as u32,
@@ -152,7 +154,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Takes a block. It goes through the caller's pageset where its order is cached.
     ///
-    /// Tries the low marks first, then the min marks. Specification 1.7, 2.3.
+    /// Tries the low marks first, then the min marks with the rights of the request. It calls nobody for pages:
+    /// [`Self::alloc_with`] does. Specification 1.7, 2.3.
     ///
     /// # Errors
     /// A request that cannot be had, or no memory above the marks.
@@ -162,7 +165,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if let Some(pfn) = self.take_first(request, cpu) {
             return Ok(pfn);
         }
-        self.walk(request, cpu, |zone| self.take(zone, cpu, request).map(|page| zone.frames.pfn(page)))
+        self.walk(request, cpu, |zone, attempt| {
+            self.take(zone, cpu, request, attempt).map(|page| zone.frames.pfn(page))
+        })
     }
 
     /// Gives a block back, through the caller's pageset where its order is cached. Specification 2.5.

@@ -9,8 +9,9 @@ use crate::list::{End, List};
 use crate::machine::{Line, Machine};
 use crate::migrate::MigrateType;
 use crate::tuning::Tuning;
+use crate::watermark::MarkTest;
 use crate::word;
-use crate::zone::{MarkTest, Zone, ZoneKind};
+use crate::zone::{Zone, ZoneKind};
 
 /// Blocks of at least this order are always put at the head: what they would merge into is the largest order
 /// or beyond. Specification 1.5, step 3.
@@ -47,6 +48,9 @@ impl<M: Machine> Zone<'_, M> {
         if list == MigrateType::Cma {
             word::add(&self.free_cma, order.pages());
         }
+        if list == MigrateType::HighAtomic {
+            word::add(&self.free_highatomic, order.pages());
+        }
     }
 
     /// Takes a free block off its list, which it returns; the tag becomes the inside of a block.
@@ -65,6 +69,9 @@ impl<M: Machine> Zone<'_, M> {
         }
         if list == MigrateType::Cma {
             word::sub(&self.free_cma, order.pages());
+        }
+        if list == MigrateType::HighAtomic {
+            word::sub(&self.free_highatomic, order.pages());
         }
         list
     }
@@ -173,7 +180,7 @@ impl<M: Machine> Zone<'_, M> {
             }
             self.remove(machine, buddy, order);
             if tuning.merge_by_type && order >= Order::PAGEBLOCK {
-                self.frames.set_block_type(buddy, migratetype);
+                self.set_block_type(buddy, migratetype);
             }
             page &= buddy;
             order = next(order);
@@ -201,7 +208,7 @@ impl<M: Machine> Zone<'_, M> {
             for start in (start..page + order.pages() as u32).step_by(pageblock as usize) {
                 if self.frames.block_type(start).is_ordinary() {
                     self.move_free_blocks(machine, start, MigrateType::Movable, End::Tail);
-                    self.frames.set_block_type(start, MigrateType::Movable);
+                    self.set_block_type(start, MigrateType::Movable);
                 }
             }
         }

@@ -3,6 +3,7 @@
 //! Specification: `linux-page-allocator.md` 2.3, 2.5 "Batched free".
 
 use crate::allocator::Allocator;
+use crate::attempt::Attempt;
 use crate::error::{AllocError, FreeError};
 use crate::frame::{CpuId, Order, PageState, Pfn};
 use crate::machine::Machine;
@@ -26,7 +27,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let mut got = 0;
         while got < pages.len() {
             let cpu = self.machine.cpu();
-            match self.walk(request, cpu, |zone| self.take_run(zone, cpu, request, &mut pages[got..])) {
+            match self.walk(request, cpu, |zone, attempt| self.take_run(zone, cpu, request, attempt, &mut pages[got..]))
+            {
                 Ok(run) => got += run,
                 Err(error) if got == 0 => return Err(error),
                 Err(_) => break,
@@ -36,17 +38,27 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Takes at least one page from a zone, through the pageset or past it; as [`Self::take`] for a run of pages.
-    fn take_run(&self, zone: &Zone<'a, M>, cpu: CpuId, request: &Request, pages: &mut [Pfn]) -> Option<usize> {
-        let (machine, tuning, wanted) = (&self.machine, &self.tuning, request.wanted());
-        if let Some(list) = self.cached_list(wanted) {
-            match zone.alloc_run(machine, tuning, cpu, list, wanted, pages) {
+    fn take_run(
+        &self,
+        zone: &Zone<'a, M>,
+        cpu: CpuId,
+        request: &Request,
+        attempt: Attempt,
+        pages: &mut [Pfn],
+    ) -> Option<usize> {
+        let (machine, tuning) = (&self.machine, &self.tuning);
+        if let Some(list) = self.cached_list(request) {
+            match zone.alloc_run(machine, tuning, cpu, list, request, attempt, pages) {
                 // Before 5.14 a refill that failed was the zone's answer. Specification 2.3.
                 Some(0) if tuning.lists == ListRule::OrderZero => return None,
                 Some(0) | None => {}
-                run => return run,
+                run => {
+                    self.tell_of_boost(zone, request);
+                    return run;
+                }
             }
         }
-        *pages.first_mut()? = zone.frames.pfn(self.take_direct(zone, wanted)?);
+        *pages.first_mut()? = zone.frames.pfn(self.take_direct(zone, request, attempt)?);
         Some(1)
     }
 

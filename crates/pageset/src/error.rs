@@ -4,18 +4,17 @@ use core::fmt;
 
 use crate::frame::{CpuId, Order, PageState, Pfn};
 use crate::migrate::MigrateType;
+use crate::shortage::OutOfMemory;
 use crate::zone::NodeId;
+
+// It is returned by value, from the slow path only; a guess at what is small enough.
+const _: () = assert!(size_of::<AllocError>() <= 128);
 
 /// An allocation that could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AllocError {
-    /// No zone of the request's zonelist had a block above its marks.
-    OutOfMemory {
-        /// The order asked for.
-        order: Order,
-        /// Pages free in the zones that were tried, pagesets not counted.
-        free_pages: u64,
-    },
+    /// No zone of the request's zonelist could serve it.
+    OutOfMemory(OutOfMemory),
     /// Only the three ordinary types can be asked for.
     Migratetype(MigrateType),
     /// Only single pages can be had in bulk.
@@ -27,9 +26,7 @@ pub enum AllocError {
 impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OutOfMemory { order, free_pages } => {
-                write!(f, "no block of order {order} above the watermarks; {free_pages} pages are free")
-            }
+            Self::OutOfMemory(shortage) => shortage.fmt(f),
             Self::Migratetype(migratetype) => {
                 write!(f, "pages of type {migratetype:?} cannot be asked for; allowed: Unmovable, Movable, Reclaimable")
             }

@@ -32,14 +32,16 @@ pub(crate) struct Wanted {
     pub(crate) migratetype: MigrateType,
     /// Whether CMA pageblocks may serve it.
     pub(crate) cma: bool,
+    /// Whether it takes no part of a pageblock of another type.
+    pub(crate) no_fragment: bool,
+    /// Whether reclaim may be told of a boost that it causes.
+    pub(crate) wakes: bool,
 }
 
 impl Wanted {
-    /// Whether it passes the pageset by with `cma_skip`: CMA pages wait there among the movable ones, and it may not
-    /// have one. Specification 2.3.
-    #[inline]
-    pub(crate) fn skips_for_cma(&self) -> bool {
-        self.order == Order::ZERO && self.migratetype == Movable && !self.cma
+    /// The smallest order from which a whole pageblock is looked for.
+    fn least(&self) -> Order {
+        if self.no_fragment { self.order.max(Order::PAGEBLOCK) } else { self.order }
     }
 }
 
@@ -65,7 +67,7 @@ fn may_claim(order: Order, wanted: MigrateType) -> bool {
 impl<M: Machine> Zone<'_, M> {
     /// Takes one block by whatever stage serves it; returns its first page, untagged.
     pub(crate) fn take(&self, machine: &M, tuning: &Tuning, wanted: Wanted, mode: &mut Mode) -> Option<u32> {
-        let Wanted { order, migratetype, cma } = wanted;
+        let Wanted { order, migratetype, cma, .. } = wanted;
         if cma
             && self.prefers_cma()
             && let Some(page) = self.take_smallest(machine, order, Cma)
@@ -86,15 +88,16 @@ impl<M: Machine> Zone<'_, M> {
             return Some(page);
         }
         match tuning.fallback {
-            FallbackRule::Steal | FallbackRule::StealInPlace => {
-                self.steal_before_615(machine, tuning, order, migratetype)
-            }
+            FallbackRule::Steal | FallbackRule::StealInPlace => self.steal_before_615(machine, tuning, wanted),
             FallbackRule::ClaimThenSteal => {
                 if *mode <= Mode::Claim
-                    && let Some(page) = self.claim_any(machine, tuning, order, migratetype)
+                    && let Some(page) = self.claim_any(machine, tuning, wanted)
                 {
                     *mode = Mode::Own;
                     return Some(page);
+                }
+                if wanted.no_fragment {
+                    return None;
                 }
                 let page = self.steal(machine, order, migratetype)?;
                 *mode = Mode::Steal;
@@ -129,13 +132,13 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Stage CLAIM: from the largest blocks down, bring a whole pageblock over.
-    fn claim_any(&self, machine: &M, tuning: &Tuning, order: Order, wanted: MigrateType) -> Option<u32> {
-        for found in Order::all().skip(order.index()).rev() {
-            let Some((_, page)) = self.find_fallback(found, wanted) else { continue };
-            if !may_claim(found, wanted) {
+    fn claim_any(&self, machine: &M, tuning: &Tuning, wanted: Wanted) -> Option<u32> {
+        for found in Order::all().skip(wanted.least().index()).rev() {
+            let Some((_, page)) = self.find_fallback(found, wanted.migratetype) else { continue };
+            if !may_claim(found, wanted.migratetype) {
                 return None;
             }
-            if let Some(page) = self.claim(machine, tuning, page, found, order, wanted) {
+            if let Some(page) = self.claim(machine, tuning, page, found, wanted) {
                 word::add(&self.claims, 1);
                 return Some(page);
             }
@@ -144,33 +147,30 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Claims the pageblocks of a found block, if enough of them is free or of the wanted kind.
-    fn claim(
-        &self,
-        machine: &M,
-        tuning: &Tuning,
-        page: u32,
-        found: Order,
-        order: Order,
-        wanted: MigrateType,
-    ) -> Option<u32> {
+    fn claim(&self, machine: &M, tuning: &Tuning, page: u32, found: Order, wanted: Wanted) -> Option<u32> {
+        let Wanted { order, migratetype, wakes, .. } = wanted;
         if found >= Order::PAGEBLOCK {
             self.remove(machine, page, found);
-            self.retype(page, found, wanted);
-            self.split(machine, page, found, order, wanted);
+            self.retype(page, found, migratetype);
+            self.split(machine, page, found, order, migratetype);
             return Some(page);
         }
         let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
-        if !self.frames.block_type(start).is_ordinary() || !self.is_mostly(machine, start, wanted)? {
+        if !self.frames.block_type(start).is_ordinary() {
             return None;
         }
-        self.move_free_blocks(machine, start, wanted, end_of_moves(tuning));
-        self.frames.set_block_type(start, wanted);
-        self.take_smallest(machine, order, wanted)
+        self.raise_boost(wakes);
+        if !self.is_mostly(machine, start, migratetype)? {
+            return None;
+        }
+        self.move_free_blocks(machine, start, migratetype, end_of_moves(tuning));
+        self.set_block_type(start, migratetype);
+        self.take_smallest(machine, order, migratetype)
     }
 
     fn retype(&self, page: u32, order: Order, migratetype: MigrateType) {
         for at in (page..page + order.pages() as u32).step_by(Order::PAGEBLOCK.pages() as usize) {
-            self.frames.set_block_type(at, migratetype);
+            self.set_block_type(at, migratetype);
         }
     }
 
@@ -236,7 +236,7 @@ impl<M: Machine> Zone<'_, M> {
             }
         }
         self.move_free_blocks(machine, start, to, end_of_moves(tuning));
-        self.frames.set_block_type(start, to);
+        self.set_block_type(start, to);
         let is_whole = |half| self.is_free(half, Order::PAGEBLOCK) && self.frames.block_type(half) == to;
         if is_whole(start) && is_whole(neighbour) {
             self.remove(machine, start, Order::PAGEBLOCK);
@@ -258,22 +258,23 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// The single search of before 6.15: steal the largest block, or for small movable requests the smallest.
-    fn steal_before_615(&self, machine: &M, tuning: &Tuning, order: Order, wanted: MigrateType) -> Option<u32> {
+    fn steal_before_615(&self, machine: &M, tuning: &Tuning, wanted: Wanted) -> Option<u32> {
+        let Wanted { order, migratetype, .. } = wanted;
         let largest = Order::all()
-            .skip(order.index())
+            .skip(wanted.least().index())
             .rev()
-            .find_map(|found| Some((found, self.find_fallback(found, wanted)?)))?;
-        let (found, (list, page)) = if !may_claim(largest.0, wanted) && largest.0 > order {
-            self.smallest_fallback(order, wanted)?
+            .find_map(|found| Some((found, self.find_fallback(found, migratetype)?)))?;
+        let (found, (list, page)) = if !may_claim(largest.0, migratetype) && largest.0 > order {
+            self.smallest_fallback(order, migratetype)?
         } else {
             largest
         };
         if tuning.fallback == FallbackRule::Steal {
             self.steal_block(machine, tuning, page, found, wanted);
-            return self.take_smallest(machine, order, wanted);
+            return self.take_smallest(machine, order, migratetype);
         }
-        if may_claim(found, wanted)
-            && let Some(page) = self.claim(machine, tuning, page, found, order, wanted)
+        if may_claim(found, migratetype)
+            && let Some(page) = self.claim(machine, tuning, page, found, wanted)
         {
             word::add(&self.claims, 1);
             return Some(page);
@@ -285,7 +286,8 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Brings a found block over, with its pageblock's other free blocks where that is worth it.
-    fn steal_block(&self, machine: &M, tuning: &Tuning, page: u32, found: Order, wanted: MigrateType) {
+    fn steal_block(&self, machine: &M, tuning: &Tuning, page: u32, found: Order, wanted: Wanted) {
+        let Wanted { migratetype: wanted, wakes, .. } = wanted;
         let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
         let end = end_of_moves(tuning);
         let move_one = || {
@@ -297,13 +299,17 @@ impl<M: Machine> Zone<'_, M> {
             word::add(&self.claims, 1);
             return move_one();
         }
-        let whole = may_claim(found, wanted) && self.frames.block_type(start).is_ordinary();
+        let ordinary = self.frames.block_type(start).is_ordinary();
+        if ordinary {
+            self.raise_boost(wakes);
+        }
+        let whole = may_claim(found, wanted) && ordinary;
         let mostly = if whole { self.is_mostly(machine, start, wanted) } else { None };
         match mostly {
             Some(mostly) => {
                 self.move_free_blocks(machine, start, wanted, end);
                 if mostly {
-                    self.frames.set_block_type(start, wanted);
+                    self.set_block_type(start, wanted);
                     word::add(&self.claims, 1);
                 } else {
                     word::add(&self.steals, 1);

@@ -10,6 +10,8 @@ pub(crate) const RECLAIM_ACTIVE: u8 = 1;
 pub(crate) const BELOW_HIGH: u8 = 2;
 /// See [`crate::zone::Zone::has_plenty`].
 pub(crate) const PLENTY: u8 = 4;
+/// The marks were boosted, and reclaim is to be told of it.
+pub(crate) const BOOSTED: u8 = 8;
 
 /// The flags of one zone, a bit each.
 #[derive(Debug, Default)]
@@ -31,5 +33,11 @@ impl Flags {
         } else {
             self.0.fetch_and(!flag, Relaxed);
         }
+    }
+
+    /// Clears one; true for the one caller that found it set.
+    pub(crate) fn take(&self, flag: u8) -> bool {
+        // Relaxed, both: a hint that orders nothing. The look before keeps the line shared where it is not set.
+        self.0.load(Relaxed) & flag != 0 && self.0.fetch_and(!flag, Relaxed) & flag != 0
     }
 }

@@ -57,31 +57,40 @@
 //! | `cluster` | runs of single pages, taken and given whole |
 //! | `chunks` | the arrays of pagesets' lists |
 //! | [`tuning`] | every rule as data; how many pages move: numbers in, numbers out |
-//! | [`zone`] | a zone's metadata, watermarks and lock |
+//! | [`zone`] | a zone's metadata and lock |
+//! | `watermark`, `boost` | whether a zone has enough for a request; its marks higher for a while |
+//! | [`request`] | what callers ask for |
 //! | `buddy` | free lists, split, merge |
 //! | `skip` | merging put off until high orders are needed |
 //! | `fallback` | claiming and stealing other types' pageblocks |
+//! | `highatomic` | pageblocks kept for urgent requests |
+//! | `attempt` | one look at the zones: under which mark, with which rights |
 //! | [`pcp`] | pagesets: alloc, free, refill, drain |
 //! | [`config`], `node` | the memory map and its metadata; zonelists |
-//! | [`error`], [`request`] | what callers ask for, and what they get |
+//! | [`shortage`], [`error`] | what callers get instead of a page |
 //! | [`allocator`] | what callers call: alloc and free |
 //! | [`owner`] | who the pages belong to: what slow paths ask of it |
 //! | [`compact`] | free blocks made by moving pages |
-//! | `walk`, `bulk` | one request on its way through zones and marks; many pages at once |
+//! | `walk`, `slow` | one request on its way through zones and marks; what stands behind it |
+//! | `bulk` | many pages at once |
 //! | `drains`, `cpus` | pagesets emptied by request and by time; CPUs that come and go |
 //! | [`range`] | pages by their numbers, whoever has them now |
 //! | `hotplug`, `admin` | memory that comes and goes; what is set by hand |
+//! | [`reclaim`] | for a reclaimer in the background: where it is needed, when it may rest |
 //! | [`stats`], [`audit`] | counters, the zoneinfo view; the books checked |
 //! | `owned` | metadata from a heap, with the feature `alloc` |
 //!
-//! Two exceptions: a zone holds its pagesets, its deferral and what compaction remembers, so `zone` names types of `pcp`
-//! and `compact`; and a free may be captured, so `buddy` and `pcp` name one of `compact`.
+//! Exceptions: a zone holds its pagesets, its deferral and what compaction remembers, so `zone` names types of `pcp` and
+//! `compact`; a free may be captured, so `buddy` and `pcp` name one of `compact`; a machine is told of kinds of zones, so
+//! `machine` names a type of `zone`.
 #![no_std]
 #![forbid(unsafe_code)]
 
 mod admin;
 pub mod allocator;
+mod attempt;
 pub mod audit;
+mod boost;
 mod buddy;
 mod bulk;
 mod chunks;
@@ -95,6 +104,7 @@ mod fallback;
 mod flags;
 mod flight;
 pub mod frame;
+mod highatomic;
 mod hotplug;
 mod list;
 pub mod machine;
@@ -108,12 +118,16 @@ pub mod owner;
 mod pageblock;
 pub mod pcp;
 pub mod range;
+pub mod reclaim;
 pub mod request;
+pub mod shortage;
 mod skip;
+mod slow;
 pub mod stats;
 mod sync;
 pub mod tuning;
 mod walk;
+mod watermark;
 mod word;
 pub mod zone;
 
@@ -126,6 +140,7 @@ pub use machine::{Line, LockPath, Machine, RawLock, SpinLock};
 pub use migrate::MigrateType;
 pub use owner::{Immovable, MoveError, Owner};
 pub use range::{Obstacle, RangeError};
-pub use request::{Block, Request};
+pub use request::{Block, Request, Urgency, Wait};
+pub use shortage::OutOfMemory;
 pub use tuning::Tuning;
 pub use zone::{NodeId, Zone, ZoneKind};

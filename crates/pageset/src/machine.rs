@@ -3,9 +3,10 @@
 
 use core::fmt;
 
-use crate::frame::{CpuId, Pfn};
+use crate::frame::{CpuId, Order, Pfn};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::hint;
+use crate::zone::ZoneKind;
 
 /// The machine that an allocator runs on: a kernel's CPUs, a process's threads, or a simulator's virtual ones.
 pub trait Machine {
@@ -29,6 +30,14 @@ pub trait Machine {
     #[inline(always)]
     fn locking(&self, zone: usize, path: LockPath) {
         let _ = (zone, path);
+    }
+
+    /// Called without a lock where a request found `zone` below its low mark, or where its marks were boosted. `order`
+    /// and `highest` are the request's: what a background reclaimer is to make room for. It wakes that, or does nothing;
+    /// the caller may be in an interrupt. See [`crate::reclaim`]. Specification: `linux-page-allocator.md` 1.6, 1.7.
+    #[inline]
+    fn wake_reclaim(&self, zone: usize, order: Order, highest: ZoneKind) {
+        let _ = (zone, order, highest);
     }
 
     /// Called in each round of a wait for something that is no lock. What is waited for needs no lock that the caller

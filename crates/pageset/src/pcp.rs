@@ -9,12 +9,14 @@ mod whole;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
+use crate::attempt::Attempt;
 use crate::chunks::{self, Pool, Stack};
 use crate::compact::capture::Capture;
-use crate::fallback::{Mode, Wanted};
+use crate::fallback::Mode;
 use crate::frame::{CpuId, Order, PageState, Tag};
 use crate::machine::{Guard, Line, LockPath, Machine, RawLock};
 use crate::migrate::MigrateType;
+use crate::request::{Request, Wait};
 use crate::tuning::expiry::Expiry;
 use crate::tuning::state::{State, words};
 use crate::tuning::{Bounds, BulkFree, Decay, ListRule, PcpState, Tuning};
@@ -288,9 +290,11 @@ impl RoundRobin {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FromCache {
     Page(u32),
+    /// One that was there only after the zone had filled it.
+    Refilled(u32),
     /// Another thread holds it.
     Busy,
-    /// It was empty and the zone had nothing to fill it with.
+    /// It was empty and the zone had nothing to fill it with, or was busy for a caller that waits for nothing.
     Empty,
 }
 
@@ -308,7 +312,8 @@ impl<'a, M: Machine> Zone<'a, M> {
         tuning: &Tuning,
         cpu: CpuId,
         list: usize,
-        wanted: Wanted,
+        request: &Request,
+        attempt: Attempt,
     ) -> FromCache {
         let pcp = self.pageset(machine, cpu);
         let Some(_guard) = pcp.try_lock() else {
@@ -316,25 +321,35 @@ impl<'a, M: Machine> Zone<'a, M> {
         };
         let mut state = pcp;
         tuning.on_alloc(&mut state);
-        let page = match pcp.lists[list].pop(self.arrays, &pcp.pool) {
-            Some(page) => page,
-            None => match self.refill(machine, tuning, pcp, list, wanted) {
-                Some(page) => page,
-                None => return FromCache::Empty,
-            },
+        let from = match pcp.lists[list].pop(self.arrays, &pcp.pool) {
+            Some(page) => FromCache::Page(page),
+            None => {
+                self.refill(machine, tuning, pcp, list, request, attempt).map_or(FromCache::Empty, FromCache::Refilled)
+            }
         };
-        tuning.on_take(&mut state, wanted.order.pages() as u32);
-        self.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
-        FromCache::Page(page)
+        if let FromCache::Page(page) | FromCache::Refilled(page) = from {
+            tuning.on_take(&mut state, request.order.pages() as u32);
+            self.frames.set_tag(page, Tag::new(PageState::Allocated, request.order, request.migratetype));
+        }
+        from
     }
 
     /// Fills an empty list and takes the first block: under one hold of the zone lock, or two where whole clusters did
     /// not make it all. Specification 2.4, 6.2.
     #[cold]
-    fn refill(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, list: usize, wanted: Wanted) -> Option<u32> {
+    fn refill(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        list: usize,
+        request: &Request,
+        attempt: Attempt,
+    ) -> Option<u32> {
+        let wanted = attempt.wanted(self, request);
         let blocks = tuning.refill(&mut &*pcp, wanted.order, self.pressure()).0;
         // Lock order: pageset, then zone.
-        let mut zone = Some(self.lock(machine, LockPath::Refill));
+        let mut zone = Some(self.lock_for(machine, LockPath::Refill, request.wait)?);
         let cut = self.cut_clusters(machine, tuning, wanted, blocks, pcp.room());
         let mut taken = 0;
         if cut.first().is_some() {
@@ -343,8 +358,9 @@ impl<'a, M: Machine> Zone<'a, M> {
             taken = self.take_in(machine, tuning, pcp, list, &cut, wanted);
             self.in_flight.end();
         }
-        if taken < blocks {
-            let _zone = zone.unwrap_or_else(|| self.lock(machine, LockPath::Refill));
+        if taken < blocks
+            && let Some(_zone) = zone.or_else(|| self.lock_for(machine, LockPath::Refill, request.wait))
+        {
             let mut mode = Mode::default();
             taken += pcp.lists[list].fill(self.arrays, &pcp.pool, blocks - taken, || {
                 let page = self.take(machine, tuning, wanted, &mut mode)?;
@@ -590,13 +606,25 @@ impl<'a, M: Machine> Zone<'a, M> {
     /// As [`Self::lock`], where the lock is free.
     pub(crate) fn try_lock(&self, machine: &M, path: LockPath) -> Option<ZoneGuard<'_, 'a, M>> {
         machine.locking(self.index, path);
-        Some(self.locked(machine, path, Guard::try_lock(&self.lock)?))
+        let guard = Guard::try_lock(&self.lock)?;
+        // What it does with the lock may wait for refills on their way, and one of them may be what it interrupted.
+        (self.in_flight.refills() == 0).then(|| self.locked(machine, path, guard))
     }
 
     /// Takes the zone lock and counts the hold.
     pub(crate) fn lock(&self, machine: &M, path: LockPath) -> ZoneGuard<'_, 'a, M> {
         machine.locking(self.index, path);
         self.locked(machine, path, Guard::lock(&self.lock))
+    }
+
+    /// The same for a caller that may wait for nothing: only where the lock is free.
+    pub(crate) fn lock_for(&self, machine: &M, path: LockPath, wait: Wait) -> Option<ZoneGuard<'_, 'a, M>> {
+        if wait != Wait::Nothing {
+            return Some(self.lock(machine, path));
+        }
+        let guard = Guard::try_lock(&self.lock)?;
+        // What it does with the lock may wait for refills on their way, and one of them may be what it interrupted.
+        (self.in_flight.refills() == 0).then(|| self.locked(machine, path, guard))
     }
 
     #[inline]

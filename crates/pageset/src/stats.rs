@@ -55,8 +55,16 @@ pub struct ZoneStats {
     pub nr_free_pages: u64,
     /// Those of them in CMA pageblocks (`nr_free_cma`).
     pub nr_free_cma: u64,
-    /// Its marks.
+    /// Those of them on lists of HIGHATOMIC (`nr_free_highatomic`).
+    pub nr_free_highatomic: u64,
+    /// Pages of its HIGHATOMIC pageblocks, free or not, holes included (`nr_reserved_highatomic`).
+    pub nr_reserved_highatomic: u64,
+    /// Pages of its CMA pageblocks, free or not, holes included.
+    pub cma: u64,
+    /// Its marks as they are in force: with the boost.
     pub watermarks: Watermarks,
+    /// How much of each is boost.
+    pub watermark_boost: u64,
     /// All its pagesets together.
     pub pagesets: PagesetStats,
     /// Pages handed out past the pagesets.
@@ -157,7 +165,11 @@ impl<M: Machine> Allocator<'_, M> {
             managed: zone.managed.get(),
             nr_free_pages: zone.free(),
             nr_free_cma: zone.free_cma.get(),
+            nr_free_highatomic: zone.free_highatomic.get(),
+            nr_reserved_highatomic: zone.reserved_highatomic.get(),
+            cma: zone.cma_pages.get(),
             watermarks: zone.watermarks(),
+            watermark_boost: zone.boost.get(),
             pagesets,
             direct_alloc_pages: zone.direct_alloc_pages.get(),
             direct_free_pages: zone.direct_free_pages.get(),
@@ -212,7 +224,7 @@ impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
             writeln!(f, "  pages free     {}", stats.nr_free_pages)?;
             let spanned = zone.frames.spanned();
             for (name, value) in [
-                ("boost", 0),
+                ("boost", stats.watermark_boost),
                 ("min", marks.min),
                 ("low", marks.low),
                 ("high", marks.high),
@@ -220,7 +232,7 @@ impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
                 ("spanned", spanned),
                 ("present", zone.present.get()),
                 ("managed", stats.managed),
-                ("cma", 0),
+                ("cma", stats.cma),
             ] {
                 writeln!(f, "        {name:<8} {value}")?;
             }

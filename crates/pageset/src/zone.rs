@@ -3,12 +3,12 @@
 //! Specification: `linux-page-allocator.md` 1.1 to 1.3.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 use crate::cluster::Clusters;
 use crate::compact::defer::Deferral;
 use crate::compact::memory::Memory;
-use crate::flags::{BELOW_HIGH, Flags, PLENTY, RECLAIM_ACTIVE};
+use crate::flags::{BELOW_HIGH, BOOSTED, Flags, PLENTY, RECLAIM_ACTIVE};
 use crate::flight::InFlight;
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::{Links, List};
@@ -16,8 +16,9 @@ use crate::machine::{LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::pageblock::Pageblock;
 use crate::pcp::Pageset;
-use crate::tuning::{Pressure, Watermarks};
-use crate::word::Held;
+use crate::tuning::{HighAtomicRule, Pressure};
+use crate::watermark::{Mark, MarkTest};
+use crate::word::{self, Held};
 
 /// The number of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -162,7 +163,8 @@ impl Frames<'_> {
         self.pageblock(page).migratetype()
     }
 
-    pub(crate) fn set_block_type(&self, page: u32, migratetype: MigrateType) {
+    /// To be called by [`Zone::set_block_type`], which keeps count.
+    fn set_block_type(&self, page: u32, migratetype: MigrateType) {
         self.set_pageblock(page, self.pageblock(page).with_type(migratetype));
     }
 
@@ -205,10 +207,23 @@ pub struct Zone<'a, M: Machine> {
     pub(crate) free_pages: AtomicU64,
     /// Those of them in CMA pageblocks.
     pub(crate) free_cma: AtomicU64,
+    /// Those of them on lists of HIGHATOMIC.
+    pub(crate) free_highatomic: AtomicU64,
+    /// Pages of HIGHATOMIC and of CMA pageblocks, holes included; changed by [`Zone::set_block_type`] only.
+    pub(crate) reserved_highatomic: AtomicU64,
+    pub(crate) cma_pages: AtomicU64,
+    pub(crate) highatomic: HighAtomicRule,
     pub(crate) present: AtomicU64,
     pub(crate) managed: AtomicU64,
     flags: Flags,
+    /// In force, by [`crate::watermark::Mark`]: with the boost.
     pub(crate) marks: [AtomicU64; 3],
+    /// How much of each is boost; with the next line changed by `boost` only, under the lock.
+    pub(crate) boost: AtomicU64,
+    /// Ten-thousandths of the high mark that it may reach; 0 for no boost.
+    pub(crate) boost_factor: u64,
+    /// Whether requests that prefer this zone first try to keep types apart; see [`crate::walk`].
+    pub(crate) keeps_apart: AtomicBool,
     /// Pages kept from requests that could be served from the zone of that kind.
     pub(crate) reserve: [AtomicU64; ZoneKind::COUNT],
     /// Lock holds by [`LockPath`]; under the lock.
@@ -248,10 +263,17 @@ impl<M: Machine> Zone<'_, M> {
             areas: Default::default(),
             free_pages: AtomicU64::new(0),
             free_cma: AtomicU64::new(0),
+            free_highatomic: AtomicU64::new(0),
+            reserved_highatomic: AtomicU64::new(0),
+            cma_pages: AtomicU64::new(0),
+            highatomic: HighAtomicRule::Free,
             present: AtomicU64::new(0),
             managed: AtomicU64::new(0),
             flags: Flags::default(),
             marks: Default::default(),
+            boost: AtomicU64::new(0),
+            boost_factor: 0,
+            keeps_apart: AtomicBool::new(false),
             reserve: Default::default(),
             holds: Default::default(),
             direct_alloc_pages: AtomicU64::new(0),
@@ -274,17 +296,6 @@ impl<M: Machine> Zone<'_, M> {
         self.free_pages.get()
     }
 
-    pub(crate) fn watermarks(&self) -> Watermarks {
-        let [min, low, high] = &self.marks;
-        Watermarks { min: min.get(), low: low.get(), high: high.get() }
-    }
-
-    pub(crate) fn set_watermarks(&self, marks: Watermarks) {
-        for (word, mark) in self.marks.iter().zip([marks.min, marks.low, marks.high]) {
-            word.set(mark);
-        }
-    }
-
     pub(crate) fn pressure(&self) -> Pressure {
         let flags = self.flags.get();
         Pressure { reclaim_active: flags & RECLAIM_ACTIVE != 0, below_high: flags & BELOW_HIGH != 0 }
@@ -296,13 +307,23 @@ impl<M: Machine> Zone<'_, M> {
 
     /// Takes "below high" back from a zone that is above its high mark again. Specification 4.8, "Clear".
     pub(crate) fn clear_below_high(&self) {
-        if self.pressure().below_high && self.passes(self.watermarks().high, &MarkTest::SINGLE) {
+        if self.pressure().below_high && self.passes_mark(Mark::High, &MarkTest::SINGLE) {
             self.set_below_high(false);
         }
     }
 
     pub(crate) fn set_reclaim_active(&self, on: bool) {
         self.flags.set(RECLAIM_ACTIVE, on);
+    }
+
+    /// Notes that the marks were boosted and that reclaim is to be told.
+    pub(crate) fn set_boosted(&self) {
+        self.flags.set(BOOSTED, true);
+    }
+
+    /// Whether that is noted; it is so no longer.
+    pub(crate) fn take_boosted(&self) -> bool {
+        self.flags.take(BOOSTED)
     }
 
     /// Whether every request for any order passes the watermark test at the high mark, as of the last hold of the zone
@@ -313,66 +334,29 @@ impl<M: Machine> Zone<'_, M> {
         self.flags.get() & PLENTY != 0
     }
 
-    /// Notes whether the zone has plenty; with the lock held, as it is given back.
-    pub(crate) fn note_plenty(&self) {
-        let most_kept = self.reserve.iter().map(Held::get).max().unwrap_or(0);
-        let largest = &self.areas[Order::MAX.index()][..MigrateType::PCP_COUNT];
-        let usable = self.free().saturating_sub(self.free_cma.get() + Order::MAX.pages() - 1);
-        let plenty = usable > self.marks[2].get() + most_kept && largest.iter().any(|list| list.len() > 0);
-        if plenty != self.has_plenty() {
-            self.flags.set(PLENTY, plenty);
-        }
+    pub(crate) fn set_plenty(&self, on: bool) {
+        self.flags.set(PLENTY, on);
     }
-
-    /// The watermark test of a request. Reads without the lock. Specification 1.3.
-    pub(crate) fn passes(&self, mark: u64, request: &MarkTest) -> bool {
-        let free = self.free();
-        let mut unusable = request.order.pages() - 1;
-        if !request.cma {
-            unusable += self.free_cma.get();
-        }
-        let mut min = mark;
-        if request.high_priority {
-            min -= min / 2;
-            if request.non_blocking {
-                min -= min / 4;
-            }
-        }
-        let floor = min + self.reserve[request.highest.index()].get();
-        if free.saturating_sub(unusable) <= floor {
-            return false;
-        }
-        request.order == Order::ZERO
-            || self.areas[request.order.index()..].iter().any(|area| {
-                MigrateType::ALL.iter().zip(area).any(|(migratetype, list)| {
-                    list.len() > 0 && (migratetype.is_ordinary() || *migratetype == MigrateType::Cma && request.cma)
-                })
-            })
-    }
-}
-
-/// What a watermark test asks for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MarkTest {
-    pub(crate) order: Order,
-    pub(crate) highest: ZoneKind,
-    pub(crate) high_priority: bool,
-    pub(crate) non_blocking: bool,
-    pub(crate) cma: bool,
-}
-
-impl MarkTest {
-    /// A single page for a request that may use every zone: what clears "below high".
-    pub(crate) const SINGLE: MarkTest = MarkTest {
-        order: Order::ZERO,
-        highest: ZoneKind::Movable,
-        high_priority: false,
-        non_blocking: false,
-        cma: false,
-    };
 }
 
 impl<M: Machine> Zone<'_, M> {
+    /// Gives a pageblock another type and keeps count of those that are reserved. Its free blocks stay
+    /// where they are; the zone lock is held.
+    pub(crate) fn set_block_type(&self, page: u32, to: MigrateType) {
+        let pages = Order::PAGEBLOCK.pages();
+        for (counted, word) in
+            [(MigrateType::HighAtomic, &self.reserved_highatomic), (MigrateType::Cma, &self.cma_pages)]
+        {
+            if self.frames.block_type(page) == counted {
+                word::sub(word, pages);
+            }
+            if to == counted {
+                word::add(word, pages);
+            }
+        }
+        self.frames.set_block_type(page, to);
+    }
+
     /// The block that a page is inside of: its first page, order and state.
     pub(crate) fn block_around(&self, page: u32) -> Option<(u32, Order, PageState)> {
         Order::all().find_map(|order| {

@@ -207,6 +207,8 @@ fn operations_print_as_rust() {
     printed_as_written![
         Op::RunOn(1),
         Op::Alloc { order: 3, migratetype: MigrateType::Movable, highest: ZoneKind::Movable, rights: 12, times: 2 },
+        Op::AllocWith { order: 0, migratetype: MigrateType::Movable, rights: 0, gives: 3 },
+        Op::NodeReclaim { node: 0, highest: ZoneKind::Dma32, on: true },
         Op::Wrong(Wrong::AskFor(MigrateType::Cma), 7),
         Op::Wrong(Wrong::Twice, 7),
         Op::Free { from: 1, times: 1, undrained: false },

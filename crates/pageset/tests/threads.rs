@@ -2,7 +2,7 @@
 //!
 //! Runs for `PAGESET_SECONDS` seconds in all, 5 if that is not set. The same under ThreadSanitizer: see `ci/tsan.sh`.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::env;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::presets::*;
-use pageset::tuning::{Bounds, Tuning};
+use pageset::tuning::sizes::WatermarkRule;
+use pageset::tuning::{Bounds, Tuning, Watermarks};
 use pageset::{
-    Allocator, Block, Config, CpuId, HotplugError, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock,
-    Request, SpinLock, ZoneKind, ZoneSpec,
+    Allocator, Block, Config, CpuId, HotplugError, Machine, MigrateType, MoveError, NodeId, Order, Owner, PageRange,
+    Pfn, RawLock, Request, SpinLock, Urgency, Wait, ZoneKind, ZoneSpec,
 };
 
 const PAGES: u64 = 1 << 14;
@@ -98,6 +99,35 @@ impl Shared {
     }
 }
 
+/// A thread as the owner of its blocks: gives some of them.
+struct Giving<'w, 'a> {
+    world: &'w Allocator<'a, Threads>,
+    shared: &'w Shared,
+    blocks: RefCell<Vec<Block>>,
+}
+
+impl Owner for Giving<'_, '_> {
+    fn isolate(&self, _pfn: Pfn) -> Option<Order> {
+        None
+    }
+
+    fn move_block(&self, _from: Pfn, _to: Pfn, _order: Order) -> Result<(), MoveError> {
+        Err(MoveError::Busy)
+    }
+
+    fn put_back(&self, _pfn: Pfn, _order: Order) {}
+
+    fn reclaim(&self, _request: &Request) -> u64 {
+        let mut blocks = self.blocks.borrow_mut();
+        let from = blocks.len().saturating_sub(20);
+        blocks.drain(from..).fold(0, |given, block| {
+            self.shared.hold(block, false);
+            self.world.free(block.pfn, block.order).expect("it was allocated");
+            given + block.order.pages()
+        })
+    }
+}
+
 fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
     CPU.set((thread % CPUS) as u32);
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (thread as u64 + 1) << 32);
@@ -113,7 +143,15 @@ fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
             0..45 => {
                 let order = Order::new([0, 0, 0, 0, 1, 2, 3, 4, 9][random.below(9)]).expect("an order");
                 let migratetype = MigrateType::ALL[random.below(3)];
-                if let Ok(pfn) = world.alloc(&Request::new(order, migratetype)) {
+                let request = Request {
+                    urgency: [Urgency::Ordinary, Urgency::Ordinary, Urgency::High, Urgency::OomVictim][random.below(4)],
+                    wait: [Wait::Memory, Wait::Lock, Wait::Nothing][random.below(3)],
+                    ..Request::new(order, migratetype)
+                };
+                let owner = Giving { world, shared, blocks: RefCell::new(mine) };
+                let got = world.alloc_with(&request, &owner);
+                mine = owner.blocks.into_inner();
+                if let Ok(pfn) = got {
                     let block = Block { pfn, order };
                     shared.hold(block, true);
                     mine.push(block);
@@ -146,6 +184,12 @@ fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
                     shared.hold(block, true);
                     mine.push(block);
                 }
+            }
+            97 if done % 2 == 0 => {
+                // Now most requests go the slow path, now hardly any does.
+                let low = [PAGES / 64, PAGES - PAGES / 8][random.below(2)];
+                world.set_watermarks(0, Watermarks { min: PAGES / 128, low, high: low + PAGES / 64 }, [0; 4]);
+                world.decay_boost(0, PAGES / 16);
             }
             97 => drop(world.tick()),
             98 => {
@@ -209,7 +253,8 @@ fn come(world: &Allocator<'_, Threads>, cpu: CpuId) {
 fn hammer(name: &str, tuning: Tuning, time: Duration) {
     let ranges = [PageRange::new(Pfn(BASE), PAGES)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let config = Config { tuning, pageset_capacity: ROOM - 64, ..Config::new(&zones, &[NodeId(0); CPUS]) };
+    let watermarks = WatermarkRule { boost_factor: WatermarkRule::KERNEL_BOOST_FACTOR, ..WatermarkRule::default() };
+    let config = Config { tuning, watermarks, pageset_capacity: ROOM - 64, ..Config::new(&zones, &[NodeId(0); CPUS]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = Allocator::new(Threads, &config, metadata.lend(&mut zones)).expect("a good map");

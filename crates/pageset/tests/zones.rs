@@ -3,7 +3,10 @@
 mod support;
 
 use pageset::tuning::{Bounds, Tuning, Watermarks};
-use pageset::{AllocError, Config, MigrateType, NodeId, Order, PageRange, Pfn, Request, WrongFree, ZoneKind, ZoneSpec};
+use pageset::{
+    AllocError, Config, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait, WrongFree, ZoneKind,
+    ZoneSpec,
+};
 use support::{World, build, movable, one_zone};
 
 fn spec(node: u32, kind: ZoneKind, span: PageRange, ranges: &[PageRange]) -> ZoneSpec<'_> {
@@ -137,12 +140,12 @@ fn marks_reserves_and_rights() {
     let zones = [spec(0, ZoneKind::Normal, span, &ranges)];
     let marks = Watermarks { min: 800, low: 1600, high: 2400 };
     let plain = Request { highest: ZoneKind::Normal, ..movable(4) };
-    let urgent = Request { high_priority: true, ..plain };
-    let atomic = Request { non_blocking: true, ..urgent };
+    let urgent = Request { urgency: Urgency::High, ..plain };
+    let atomic = Request { wait: Wait::Lock, ..urgent };
     let rows = [
         // The first attempt is at the low mark, the second at min; free - 15 > min is the test.
         ("min", plain, [0; 4], 800_u64),
-        ("non-blocking alone has no rights", Request { non_blocking: true, ..plain }, [0; 4], 800),
+        ("non-blocking alone has no rights", Request { wait: Wait::Lock, ..plain }, [0; 4], 800),
         ("high priority takes a half", urgent, [0; 4], 400),
         ("and a quarter of the rest with non-blocking", atomic, [0; 4], 300),
         (

@@ -226,6 +226,8 @@ pub(super) const KEYS: &[Key] = &[
     key("fallback", "how a request is served from another migratetype's pageblocks", &Words(|t| &mut t.fallback)),
     key("fallback_tail", "blocks that change their type go to the tails of lists", &Switch(|t| &mut t.fallback_tail)),
     key("cma_skip", "single movable pages that may not be CMA's pass the lists by", &Switch(|t| &mut t.cma_skip)),
+    key("no_fragment", "a lower zone serves before another type's pageblock is broken up", &Switch(|t| &mut t.no_fragment)),
+    key("highatomic", "how many pageblocks are kept for urgent requests, and how they count", &Words(|t| &mut t.highatomic)),
     key("merge_by_type", "a merge from a pageblock upwards brings the other pageblock to its type", &Switch(|t| &mut t.merge_by_type)),
     key("type_at_drain", "a drained page's type is read again, not remembered from its free", &Switch(|t| &mut t.type_at_drain)),
     key("merge_skip", "freed single pages are not merged until larger blocks are short", &Switch(|t| &mut t.merge_skip)),
@@ -330,7 +332,7 @@ pub(super) fn told(rules: &RuleSet) -> Vec<(&'static str, Value)> {
 
 #[cfg(test)]
 mod tests {
-    use pageset::tuning::{BulkFree, DecayRule, FallbackRule, ListRule, PRESETS};
+    use pageset::tuning::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, ListRule, PRESETS};
 
     use super::*;
 
@@ -346,6 +348,8 @@ mod tests {
             fallback: FallbackRule::ClaimThenSteal,
             fallback_tail: on,
             cma_skip: on,
+            no_fragment: on,
+            highatomic: HighAtomicRule::Reserved,
             merge_skip: on,
             clusters: on,
             cluster_free: on,
@@ -381,6 +385,8 @@ mod tests {
             fallback: FallbackRule::Steal,
             fallback_tail: off,
             cma_skip: off,
+            no_fragment: off,
+            highatomic: HighAtomicRule::Free,
             merge_skip: off,
             clusters: off,
             cluster_free: off,

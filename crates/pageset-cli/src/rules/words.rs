@@ -1,6 +1,6 @@
 //! The words for rules that are one of several.
 
-use pageset::tuning::{BulkFree, DecayRule, FallbackRule, HighRule, ListRule};
+use pageset::tuning::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule};
 
 /// A rule with a word for each of its values.
 pub(super) trait Worded: Copy + PartialEq + 'static {
@@ -52,5 +52,6 @@ words! {
     }
     BulkFree { "pick-locked" = PickLocked, "two-pass" = TwoPass, "single-pass" = SinglePass, "chunked" = Chunked }
     FallbackRule { "steal" = Steal, "steal-in-place" = StealInPlace, "claim-then-steal" = ClaimThenSteal }
+    HighAtomicRule { "reserved" = Reserved, "free" = Free }
     DecayRule { "eighth" = Eighth, "fifth" = Fifth }
 }

@@ -12,8 +12,9 @@ use crate::machine::{LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::owner::Owner;
 use crate::request::Request;
+use crate::watermark::MarkTest;
 use crate::word::{self, Held};
-use crate::zone::{MarkTest, NodeId, Zone, ZoneKind};
+use crate::zone::{NodeId, Zone, ZoneKind};
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Compacts zone after zone of a request's zonelist until one has a block for it. Zones where that failed lately are
@@ -24,19 +25,19 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub fn compact(&self, request: &Request, mode: CompactMode, owner: &impl Owner) -> CompactReport {
         let mut report = CompactReport::default();
         let order = request.order;
-        let Ok((_, zones)) = self.zonelist(request, self.machine.cpu()) else { return report };
+        let Ok(list) = self.zonelist(request, self.machine.cpu()) else { return report };
         let last_resort = mode == CompactMode::Sync;
         let plan = Plan {
             order: Some(order),
             migratetype: request.migratetype,
             mode,
-            test: Some(request.mark_test()),
+            test: Some(request.mark_test(request.rights())),
             direct: true,
             whole_zone: last_resort,
             any_type: last_resort,
             score: None,
         };
-        for zone in zones.filter(|_| order > Order::ZERO) {
+        for zone in list.zones().filter(|_| order > Order::ZERO) {
             if !last_resort && zone.deferral.defers(order) {
                 report.outcome = report.outcome.max(CompactOutcome::Deferred);
                 continue;

@@ -13,8 +13,9 @@ use crate::frame::{Order, PageState, Tag};
 use crate::machine::{LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::owner::{MoveError, Owner};
+use crate::watermark::MarkTest;
 use crate::word;
-use crate::zone::{MarkTest, Zone};
+use crate::zone::Zone;
 
 pub(super) const PAGEBLOCK: u32 = Order::PAGEBLOCK.pages() as u32;
 

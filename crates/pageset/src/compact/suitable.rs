@@ -5,7 +5,8 @@
 use crate::frame::Order;
 use crate::machine::Machine;
 use crate::migrate::MigrateType;
-use crate::zone::{MarkTest, Zone};
+use crate::watermark::MarkTest;
+use crate::zone::Zone;
 
 /// Up to this fragmentation index memory is lacking, not its order. Source: specification 9, `extfrag_threshold`.
 const EXTFRAG_THRESHOLD: i64 = 500;

@@ -3,9 +3,10 @@
 //! Specification: `linux-page-allocator.md` 2.3, 2.5 "Batched free".
 
 use super::{Zone, word};
-use crate::fallback::Wanted;
+use crate::attempt::Attempt;
 use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
+use crate::request::Request;
 use crate::tuning::Tuning;
 
 impl<M: Machine> Zone<'_, M> {
@@ -14,18 +15,20 @@ impl<M: Machine> Zone<'_, M> {
     ///
     /// Returns how many there are: none where the zone had nothing to fill the list with. Nothing where another thread
     /// holds the pageset.
+    #[expect(clippy::too_many_arguments, reason = "all of an allocation's inputs")]
     pub(crate) fn alloc_run(
         &self,
         machine: &M,
         tuning: &Tuning,
         cpu: CpuId,
         list: usize,
-        wanted: Wanted,
+        request: &Request,
+        attempt: Attempt,
         pages: &mut [Pfn],
     ) -> Option<usize> {
         let pcp = self.pageset(machine, cpu);
         let _guard = pcp.try_lock()?;
-        let allocated = Tag::new(PageState::Allocated, Order::ZERO, wanted.migratetype);
+        let allocated = Tag::new(PageState::Allocated, Order::ZERO, request.migratetype);
         let give = |slot: &mut Pfn, page: u32| {
             self.frames.set_tag(page, allocated);
             *slot = self.frames.pfn(page);
@@ -42,7 +45,7 @@ impl<M: Machine> Zone<'_, M> {
         }
         if got == 0
             && let Some(slot) = pages.first_mut()
-            && let Some(page) = self.refill(machine, tuning, pcp, list, wanted)
+            && let Some(page) = self.refill(machine, tuning, pcp, list, request, attempt)
         {
             give(slot, page);
             got = 1;

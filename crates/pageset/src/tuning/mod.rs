@@ -83,6 +83,17 @@ pub enum FallbackRule {
     ClaimThenSteal,
 }
 
+/// How many pageblocks are kept for urgent requests above order 0, and how they count. Specification 1.3, 1.6.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HighAtomicRule {
+    /// To a hundredth of the zone and one pageblock; all of them are off limits to others, free or not (before 6.13 or
+    /// so).
+    Reserved,
+    /// To a hundredth of the zone in whole pageblocks, none where that is less than one; only what is free of them
+    /// counts as off limits. The two changes came at different times; no preset lies between.
+    Free,
+}
+
 /// The posted or the merged rule by which an idle CPU's high shrinks each second. Specification 4.7, 4.9.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecayRule {
@@ -113,6 +124,11 @@ pub struct Tuning {
     /// Whether single movable pages that may not come from CMA pageblocks are taken past the pageset (5.9 to 5.17,
     /// kernels with CMA). Specification 2.3.
     pub cma_skip: bool,
+    /// Whether a request that prefers the NORMAL zone takes a lower zone rather than another type's pageblock, as long as
+    /// it can (5.0 on). Specification 1.6, "No-fragment flag".
+    pub no_fragment: bool,
+    /// What is kept for urgent requests.
+    pub highatomic: HighAtomicRule,
     /// Whether a block that merges with one of another ordinary type, from a pageblock upwards, brings that
     /// pageblock to its own type (5.18 on).
     pub merge_by_type: bool,

@@ -2,7 +2,7 @@
 //!
 //! Specification: eras in section 0, the auto-tuning series in section 4.
 
-use super::{BatchRule, BulkFree, DecayRule, FallbackRule, HighRule, ListRule, Tuning};
+use super::{BatchRule, BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule, Tuning};
 
 /// A named set of rules.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,8 @@ pub const LINUX_4_16: Tuning = Tuning {
     fallback: FallbackRule::Steal,
     fallback_tail: false,
     cma_skip: false,
+    no_fragment: false,
+    highatomic: HighAtomicRule::Reserved,
     merge_by_type: false,
     type_at_drain: false,
     merge_skip: false,
@@ -64,11 +66,14 @@ pub const CLUSTERS: Tuning = Tuning { clusters: true, ..MERGE_SKIP };
 /// Its parts 2 to 4.
 pub const CLUSTERS_FREE: Tuning = Tuning { cluster_free: true, ..CLUSTERS };
 
-/// E3, 4.19 to 5.8: the batch is doubled to 63.
+/// E3, 4.19 and 4.20: the batch is doubled to 63.
 pub const LINUX_4_19: Tuning = Tuning { batch: BatchRule::FromZone { cap_kib: 1024 }, ..LINUX_4_17 };
 
+/// 5.0 to 5.8, of E3: types stay apart where another zone has room.
+pub const LINUX_5_0: Tuning = Tuning { no_fragment: true, ..LINUX_4_19 };
+
 /// 5.9, of E3: movable pages that may not come from CMA pageblocks pass the pageset by.
-pub const LINUX_5_9: Tuning = Tuning { cma_skip: true, ..LINUX_4_19 };
+pub const LINUX_5_9: Tuning = Tuning { cma_skip: true, ..LINUX_5_0 };
 
 /// 5.10 to 5.13, the rest of E3: blocks that change their type go to the tail of their lists.
 pub const LINUX_5_10: Tuning = Tuning { fallback_tail: true, ..LINUX_5_9 };
@@ -128,8 +133,9 @@ pub const LINUX_6_10: Tuning = Tuning { type_at_drain: true, fallback: FallbackR
 /// 6.11 to 6.14: movable huge pages have a list of their own.
 pub const LINUX_6_11: Tuning = Tuning { lists: ListRule::HugeByMobility, ..LINUX_6_10 };
 
-/// 6.15: claiming before stealing.
-pub const LINUX_6_15: Tuning = Tuning { fallback: FallbackRule::ClaimThenSteal, ..LINUX_6_11 };
+/// 6.15: claiming before stealing; pageblocks kept for urgent requests count by what is free of them (since 6.13 or so).
+pub const LINUX_6_15: Tuning =
+    Tuning { fallback: FallbackRule::ClaimThenSteal, highatomic: HighAtomicRule::Free, ..LINUX_6_11 };
 
 /// 6.16 and 6.17: a higher threshold for high-order draining.
 pub const LINUX_6_16: Tuning = Tuning { high_threshold_616: true, ..LINUX_6_15 };
@@ -155,7 +161,8 @@ pub const PRESETS: &[Preset] = &[
     preset("merge-skip", "4.17 with part 2 of the RFC of 2018: merging put off", MERGE_SKIP),
     preset("clusters", "and part 3: clusters taken whole", CLUSTERS),
     preset("clusters-free", "and part 4: batches given as clusters", CLUSTERS_FREE),
-    preset("linux-4.19", "4.19-5.8: batch 63, high 378", LINUX_4_19),
+    preset("linux-4.19", "4.19-4.20: batch 63, high 378", LINUX_4_19),
+    preset("linux-5.0", "5.0-5.8: a lower zone serves before types mix", LINUX_5_0),
     preset("linux-5.9", "5.9: with CMA, some movable pages pass the lists by", LINUX_5_9),
     preset("linux-5.10", "5.10-5.13: stolen blocks go to the tails of lists", LINUX_5_10),
     preset("linux-5.14", "5.14-5.17: high from the low watermark, orders 0-3 and 9", LINUX_5_14),

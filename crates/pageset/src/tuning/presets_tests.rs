@@ -71,6 +71,8 @@ fn each_release_has_the_rules_of_its_time() {
         ("1.5: a merge retypes the other pageblock", |t| t.merge_by_type, (5, 18), NEVER),
         ("1.6: a list may hold blocks of other pageblocks", |t| t.fallback == FallbackRule::Steal, ALWAYS, (6, 10)),
         ("1.6: claim, then steal", |t| t.fallback == FallbackRule::ClaimThenSteal, (6, 15), NEVER),
+        ("1.6: no-fragment", |t| t.no_fragment, (5, 0), NEVER),
+        ("1.3: HIGHATOMIC by what is free", |t| t.highatomic == HighAtomicRule::Free, (6, 15), NEVER),
         ("1.6: moved to the tail", |t| t.fallback_tail, (5, 10), NEVER),
         ("2.1, 9: three lists", |t| lists(t) == 3, ALWAYS, (5, 14)),
         ("2.1, 9: 13 lists", |t| lists(t) == 13, (5, 14), (6, 11)),
@@ -119,7 +121,8 @@ fn each_release_has_the_rules_of_its_time() {
 fn a_release_is_found_by_its_number() {
     for ((major, minor), name) in [
         ((2, 6), "linux-4.16"),
-        ((5, 8), "linux-4.19"),
+        ((4, 20), "linux-4.19"),
+        ((5, 8), "linux-5.0"),
         ((5, 9), "linux-5.9"),
         ((5, 15), "linux-5.14"),
         ((6, 6), "linux-5.18"),

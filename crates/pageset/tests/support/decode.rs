@@ -70,6 +70,11 @@ impl Choices<'_> {
         if byte < 128 { 1 } else { 1 + byte % 79 }
     }
 
+    /// Half of the time without the rarer ones.
+    fn rights(&mut self) -> u8 {
+        if self.flag() { self.byte() } else { self.byte() % 32 }
+    }
+
     fn wrong(&mut self) -> Wrong {
         match self.pick(&WRONG) {
             Wrong::AskFor(_) => Wrong::AskFor(self.pick(&MigrateType::ALL[3..])),
@@ -114,13 +119,14 @@ const KINDS: &[(u8, Make)] = &[
         order: c.order(),
         migratetype: c.migratetype(),
         highest: c.highest(),
-        rights: c.byte() % 32,
+        rights: c.rights(),
         times: c.times(),
     }),
     (10, |c| {
         let (from, times) = (c.word(), c.times());
         Op::Free { from, times, undrained: c.byte() % 8 == 7 }
     }),
+    (4, |c| Op::AllocWith { order: c.order(), migratetype: c.migratetype(), rights: c.rights(), gives: c.byte() }),
     (2, |c| Op::AllocBulk { migratetype: c.migratetype(), pages: c.word() }),
     (2, |c| Op::FreeDirect { from: c.word(), times: c.times() }),
     (3, |c| Op::FreeBulk { from: c.word(), blocks: c.word() }),
@@ -149,6 +155,9 @@ const KINDS: &[(u8, Make)] = &[
     (2, |c| Op::EnablePagesets(c.byte())),
     (1, |c| Op::ReclaimActive { zone: c.byte(), on: c.flag() }),
     (1, |c| Op::BelowHigh { zone: c.byte(), on: c.flag() }),
+    (1, |c| Op::NodeReclaim { node: c.byte(), highest: c.highest(), on: c.flag() }),
+    (2, |c| Op::Marks { zone: c.byte(), min: c.byte() }),
+    (1, |c| Op::DecayBoost { zone: c.byte(), pages: c.word() }),
 ];
 
 impl Op {

@@ -6,13 +6,13 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pageset::tuning::Bounds;
+use pageset::tuning::{Bounds, Watermarks};
 use pageset::{
     Allocator, Block, CpuId, Machine, MapError, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request,
     WrongFree, ZoneKind,
 };
 
-use crate::ops::{CMA, HIGH_PRIORITY, NO_MARKS, NON_BLOCKING, Op, Wrong};
+use crate::ops::{Op, Wrong, request};
 
 /// Where the zone begins, a page frame number.
 pub const BASE: u64 = 1 << 20;
@@ -128,16 +128,16 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
         match op {
             Op::RunOn(cpu) => run_on(CpuId(u32::from(cpu) % CPUS)),
             Op::Alloc { order, migratetype, rights, times, .. } => {
-                let request = Request {
-                    high_priority: rights & HIGH_PRIORITY != 0,
-                    non_blocking: rights & NON_BLOCKING != 0,
-                    watermarks: rights & NO_MARKS == 0,
-                    cma: rights & CMA != 0,
-                    ..Request::new(self.order(order), migratetype)
-                };
+                let request = request(order, migratetype, ZoneKind::Movable, rights);
                 for _ in 0..times.min(3) {
                     self.alloc(&request);
                 }
+            }
+            // The mover moves blocks for a compaction; it has none to give up.
+            Op::AllocWith { order, migratetype, rights, .. } => {
+                let request = request(order, migratetype, ZoneKind::Movable, rights);
+                let got = world.alloc_with(&request, &self.mover(rights));
+                got.into_iter().for_each(|pfn| self.take(Block { pfn, order: request.order }));
             }
             Op::AllocBulk { migratetype, pages } => {
                 let mut got = [Pfn(0); 4];
@@ -233,6 +233,14 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             Op::Online(_) => either_way(world.online(HOLE)),
             Op::ReclaimActive { on, .. } => world.set_reclaim_active(0, on),
             Op::BelowHigh { on, .. } => world.set_below_high(0, on),
+            Op::NodeReclaim { highest, on, .. } => world.set_node_reclaim_active(NodeId(0), highest, on),
+            Op::Marks { min, .. } => {
+                let min = u64::from(min) % 40 * (PAGES / 100);
+                world.set_watermarks(0, Watermarks { min, low: 2 * min, high: 3 * min }, [0; ZoneKind::COUNT]);
+            }
+            Op::DecayBoost { pages, .. } => {
+                world.decay_boost(0, pages.into());
+            }
         }
     }
 

@@ -4,13 +4,16 @@
 //! prints as a regression test.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
 
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use pageset::stats::ZoneStats;
-use pageset::tuning::{BatchRule, Bounds, PcpState, Preset, Tuning};
+use pageset::tuning::sizes::WatermarkRule;
+use pageset::tuning::{BatchRule, Bounds, ListRule, PcpState, Preset, Tuning, Watermarks};
 use pageset::{
     AllocError, Block, CompactMode, CompactOutcome, Config, CpuId, HotplugError, Immovable, MapError, MigrateType,
-    NodeId, Obstacle, Order, PageRange, Pfn, RangeError, Request, WrongFree, ZoneKind, ZoneSpec,
+    MoveError, NodeId, Obstacle, Order, Owner, PageRange, Pfn, RangeError, Request, Urgency, Wait, WrongFree, ZoneKind,
+    ZoneSpec,
 };
 
 use crate::support::{World, build};
@@ -24,6 +27,34 @@ pub const NON_BLOCKING: u8 = 2;
 pub const NO_MARKS: u8 = 4;
 pub const CMA: u8 = 8;
 pub const THIS_NODE: u8 = 16;
+pub const OOM_VICTIM: u8 = 32;
+pub const TRY_ONLY: u8 = 64;
+pub const SILENT: u8 = 128;
+
+/// What an operation asks for.
+pub fn request(of: u8, migratetype: MigrateType, highest: ZoneKind, rights: u8) -> Request {
+    let has = |right| rights & right != 0;
+    let urgency = match (has(OOM_VICTIM), has(HIGH_PRIORITY)) {
+        (true, _) => Urgency::OomVictim,
+        (_, true) => Urgency::High,
+        _ => Urgency::Ordinary,
+    };
+    let wait = match (has(TRY_ONLY), has(NON_BLOCKING)) {
+        (true, _) => Wait::Nothing,
+        (_, true) => Wait::Lock,
+        _ => Wait::Memory,
+    };
+    Request {
+        highest,
+        urgency,
+        wait,
+        wakes_reclaim: !has(SILENT),
+        watermarks: !has(NO_MARKS),
+        cma: has(CMA),
+        this_node_only: has(THIS_NODE),
+        ..Request::new(order(of), migratetype)
+    }
+}
 
 /// One thing that a caller, an administrator, time or the machine does. Numbers are taken modulo what there is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +63,8 @@ pub enum Op {
     RunOn(u8),
     /// Some blocks, one by one.
     Alloc { order: u8, migratetype: MigrateType, highest: ZoneKind, rights: u8, times: u8 },
+    /// A block, for which the owner gives some of its own at each call.
+    AllocWith { order: u8, migratetype: MigrateType, rights: u8, gives: u8 },
     /// Single pages at once.
     AllocBulk { migratetype: MigrateType, pages: u16 },
     /// All that is to be had.
@@ -88,6 +121,12 @@ pub enum Op {
     ReclaimActive { zone: u8, on: bool },
     /// A zone is said to be below its high mark, or not.
     BelowHigh { zone: u8, on: bool },
+    /// Reclaim begins or ends on a node, up to a kind of zone.
+    NodeReclaim { node: u8, highest: ZoneKind, on: bool },
+    /// An administrator sets a zone's marks, in hundredths of its pages.
+    Marks { zone: u8, min: u8 },
+    /// Reclaim takes some of a boost off.
+    DecayBoost { zone: u8, pages: u16 },
 }
 
 /// What must be refused. The number beside it picks the block or page.
@@ -248,7 +287,8 @@ impl Scenario {
             .iter()
             .map(|(node, kind, span, ranges)| ZoneSpec { node: NodeId(*node), kind: *kind, span: *span, ranges })
             .collect();
-        let config = Config { tuning, pageset_capacity: CAPACITY, ..Config::new(&specs, self.map.cpus()) };
+        let watermarks = WatermarkRule { boost_factor: WatermarkRule::KERNEL_BOOST_FACTOR, ..WatermarkRule::default() };
+        let config = Config { tuning, watermarks, pageset_capacity: CAPACITY, ..Config::new(&specs, self.map.cpus()) };
         build(&config, |world| {
             let mut model = Model::new(world, self.map);
             for op in &self.ops {
@@ -257,6 +297,35 @@ impl Scenario {
             }
             model.finish();
         });
+    }
+}
+
+/// An owner that frees its blocks, some at each call.
+struct Giving<'w> {
+    world: &'w World<'w>,
+    blocks: RefCell<Vec<Block>>,
+    gives: usize,
+    calls: Cell<u32>,
+}
+
+impl Owner for Giving<'_> {
+    fn isolate(&self, _pfn: Pfn) -> Option<Order> {
+        None
+    }
+
+    fn move_block(&self, _from: Pfn, _to: Pfn, _order: Order) -> Result<(), MoveError> {
+        Err(MoveError::Busy)
+    }
+
+    fn put_back(&self, _pfn: Pfn, _order: Order) {}
+
+    fn reclaim(&self, _request: &Request) -> u64 {
+        self.calls.set(self.calls.get() + 1);
+        let mut blocks = self.blocks.borrow_mut();
+        let from = blocks.len().saturating_sub(self.gives);
+        let given = blocks.split_off(from);
+        given.iter().for_each(|block| self.world.free(block.pfn, block.order).expect("it is in use"));
+        given.iter().map(|block| block.order.pages()).sum()
     }
 }
 
@@ -309,18 +378,13 @@ impl<'w> Model<'w> {
         match op {
             Op::RunOn(cpu) => self.cpu = u32::from(cpu) % self.map.cpus().len() as u32,
             Op::Alloc { order: of, migratetype, highest, rights, times } => {
-                let request = Request {
-                    highest,
-                    high_priority: rights & HIGH_PRIORITY != 0,
-                    non_blocking: rights & NON_BLOCKING != 0,
-                    watermarks: rights & NO_MARKS == 0,
-                    cma: rights & CMA != 0,
-                    this_node_only: rights & THIS_NODE != 0,
-                    ..Request::new(order(of), migratetype)
-                };
+                let request = request(of, migratetype, highest, rights);
                 for _ in 0..times {
                     self.alloc(&request);
                 }
+            }
+            Op::AllocWith { order: of, migratetype, rights, gives } => {
+                self.alloc_with(&request(of, migratetype, ZoneKind::Movable, rights), gives % 9);
             }
             Op::AllocBulk { migratetype, pages } => {
                 let request = Request::new(Order::ZERO, migratetype);
@@ -481,6 +545,21 @@ impl<'w> Model<'w> {
             }
             Op::ReclaimActive { zone, on } => self.world.set_reclaim_active(self.zone(zone), on),
             Op::BelowHigh { zone, on } => self.world.set_below_high(self.zone(zone), on),
+            Op::NodeReclaim { node, highest, on } => {
+                self.world.set_node_reclaim_active(NodeId(u32::from(node) % 4), highest, on);
+            }
+            Op::Marks { zone, min } => {
+                let zone = self.zone(zone);
+                let hundredth = self.world.zone_stats(zone).managed / 100;
+                let min = u64::from(min) % 40 * hundredth;
+                let marks = Watermarks { min, low: 2 * min, high: 3 * min };
+                self.world.set_watermarks(zone, marks, [0, hundredth, hundredth, hundredth]);
+            }
+            Op::DecayBoost { zone, pages } => {
+                let (zone, pages) = (self.zone(zone), u64::from(pages));
+                let before = self.world.zone_stats(zone).watermark_boost;
+                assert_eq!(self.world.decay_boost(zone, pages), before.saturating_sub(pages));
+            }
         }
         self.check_counters();
     }
@@ -529,11 +608,44 @@ impl<'w> Model<'w> {
                 self.take(pfn, request);
                 true
             }
-            Err(AllocError::OutOfMemory { .. } | AllocError::Node(_)) => {
+            Err(AllocError::OutOfMemory(_) | AllocError::Node(_)) => {
                 self.check_nothing_left(request);
                 false
             }
             Err(error) => panic!("{request:?}: {error}"),
+        }
+    }
+
+    /// Asks with an owner that frees blocks of ours, `gives` a call.
+    fn alloc_with(&mut self, request: &Request, gives: u8) {
+        let own = (0..40).map_while(|nth| self.drop_block(7 * nth)).collect();
+        let owner = Giving { world: self.world, blocks: RefCell::new(own), gives: gives.into(), calls: Cell::new(0) };
+        let result = self.world.alloc_with(request, &owner);
+        let calls = owner.calls.get();
+        assert!(calls == 0 || request.wait == Wait::Memory, "{request:?} waits for the owner");
+        assert!(calls <= if request.order > Order::COSTLY { 1 } else { 16 }, "{request:?}: {calls} calls");
+        for block in owner.blocks.into_inner() {
+            self.hold(block);
+            self.live.push(block);
+        }
+        match result {
+            Ok(pfn) => self.take(pfn, request),
+            Err(AllocError::OutOfMemory(_)) => {
+                self.check_nothing_left(request);
+                self.check_nothing_reserved(request);
+            }
+            Err(AllocError::Node(_)) => {}
+            Err(error) => panic!("{request:?}: {error}"),
+        }
+    }
+
+    /// One that may wait for memory fails only after all reserved pageblocks with free pages were given back.
+    fn check_nothing_reserved(&self, request: &Request) {
+        let local = self.map.cpus()[self.cpu as usize];
+        for zone in (0..self.world.zone_count()).filter(|_| request.wait == Wait::Memory) {
+            let stats = self.world.zone_stats(zone);
+            let allowed = stats.kind <= request.highest && (!request.this_node_only || stats.node == local);
+            assert!(!allowed || stats.nr_free_highatomic == 0, "{request:?} failed; zone {zone} has {stats:?}");
         }
     }
 
@@ -551,6 +663,13 @@ impl<'w> Model<'w> {
 
     /// Without marks nothing is kept back: no list that serves the request has a block.
     fn check_nothing_left(&self, request: &Request) {
+        // Before 5.14 a pageset that could not be filled was the answer for single pages.
+        let past_pageset = self.world.tuning().lists != ListRule::OrderZero || request.order > Order::ZERO;
+        let last_resort = match (request.urgency, request.wait) {
+            (_, Wait::Nothing) => false,
+            (Urgency::OomVictim, _) | (_, Wait::Lock) => past_pageset,
+            _ => false,
+        };
         let local = self.map.cpus()[self.cpu as usize];
         for zone in (0..self.world.zone_count()).filter(|_| !request.watermarks) {
             let stats = self.world.zone_stats(zone);
@@ -559,7 +678,12 @@ impl<'w> Model<'w> {
             }
             for order in Order::all().skip(request.order.index()) {
                 for migratetype in MigrateType::ALL {
-                    let serves = migratetype.is_ordinary() || migratetype == MigrateType::Cma && request.cma;
+                    let serves = match migratetype {
+                        MigrateType::Isolate => false,
+                        MigrateType::HighAtomic => last_resort,
+                        MigrateType::Cma => request.cma,
+                        _ => true,
+                    };
                     let blocks = self.world.free_blocks(zone, order, migratetype);
                     assert!(
                         !serves || blocks == 0,
@@ -748,6 +872,12 @@ impl<'w> Model<'w> {
         for zone in 0..self.world.zone_count() {
             let stats = self.world.zone_stats(zone);
             assert_eq!(stats.pgalloc() - stats.pgfree(), self.in_use[zone], "zone {zone}: pages in use");
+            assert!(stats.nr_free_highatomic + stats.nr_free_cma <= stats.nr_free_pages, "zone {zone}: {stats:?}");
+            assert!(stats.watermark_boost <= stats.watermarks.min, "zone {zone}: {stats:?}");
+            assert!(
+                [stats.nr_reserved_highatomic, stats.cma].iter().all(|pages| pages.is_multiple_of(512)),
+                "zone {zone}: {stats:?}"
+            );
             assert!(stats.lock_refill >= stats.pagesets.refills && stats.lock_drain == stats.pagesets.drains);
             for cpu in 0..self.map.cpus().len() as u32 {
                 let s = self.world.pageset_stats(zone, CpuId(cpu));
@@ -761,7 +891,8 @@ impl<'w> Model<'w> {
                     let kept = (s.count, Bounds { batch, high_min, high_max });
                     assert_eq!(kept, (0, Bounds::DISABLED), "zone {zone}, CPU {cpu}: keeps nothing");
                 } else {
-                    assert!(batch > 0 && high_min <= high_max, "zone {zone}, CPU {cpu}");
+                    // Both within the room; they may cross where the low mark is above an eighth of the zone.
+                    assert!(batch > 0 && high_min.max(high_max) <= CAPACITY + 64, "zone {zone}, CPU {cpu}");
                 }
             }
         }
