@@ -157,7 +157,7 @@ fn usage() {
     let small = Small::new();
     let file = small.events();
     for (arguments, part) in [
-        (&["--rules", "linux-7.0"][..], "there are no rules linux-7.0; allowed: kernel, all, linux-4.16,"),
+        (&["--rules", "none-such"][..], "there are no rules none-such; allowed: kernel, all, linux-4.16,"),
         (&["--rules", "linux6.18"], "there are no rules linux6.18 (did you mean linux-6.18?); allowed: kernel,"),
         (&["--set", "bath=3"], "there is no rule bath (did you mean batch?); allowed: batch,"),
         (&["--set", "batch=0"], "--set batch=0: allowed: 1 to 65536 pages"),
