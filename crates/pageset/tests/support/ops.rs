@@ -519,6 +519,8 @@ impl<'w> Model<'w> {
             Op::FreeRange { nth, blocks } => self.free_range(nth, blocks),
             Op::Offline { from, pages, faults } => {
                 let Some(range) = self.pick_range(from, pages) else { return };
+                // As it begins; what merges now may give a pageblock its neighbour's type.
+                self.world.drain_zone(self.world.zone_of(range.start).expect("online"));
                 if self.empty_range(range, faults, |world, mover| world.offline(range, mover)) {
                     self.retire(range);
                 }
