@@ -1,0 +1,372 @@
+//! A world, what the test holds of it, and each operation carried out on it.
+
+use std::cell::{Cell, RefCell};
+
+use pageset::tuning::{Bounds, Watermarks};
+use pageset::{
+    AllocError, Block, CompactOutcome, CpuId, MapError, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request, Wait,
+    ZoneKind,
+};
+
+use super::{CAPACITY, Map, Op, order, range, request};
+use crate::support::World;
+
+#[path = "checks.rs"]
+mod checks;
+#[path = "mover.rs"]
+mod mover;
+#[path = "refusals.rs"]
+mod refusals;
+
+/// An owner that frees its blocks, some at each call.
+struct Giving<'w> {
+    world: &'w World<'w>,
+    blocks: RefCell<Vec<Block>>,
+    gives: usize,
+    calls: Cell<u32>,
+}
+
+impl Owner for Giving<'_> {
+    fn isolate(&self, _pfn: Pfn) -> Option<Order> {
+        None
+    }
+
+    fn move_block(&self, _from: Pfn, _to: Pfn, _order: Order) -> Result<(), MoveError> {
+        Err(MoveError::Busy)
+    }
+
+    fn put_back(&self, _pfn: Pfn, _order: Order) {}
+
+    fn reclaim(&self, _request: &Request) -> u64 {
+        self.calls.set(self.calls.get() + 1);
+        let mut blocks = self.blocks.borrow_mut();
+        let from = blocks.len().saturating_sub(self.gives);
+        let given = blocks.split_off(from);
+        given.iter().for_each(|block| self.world.free(block.pfn, block.order).expect("it is in use"));
+        given.iter().map(|block| block.order.pages()).sum()
+    }
+}
+
+/// The world and what the test holds of it.
+pub struct Model<'w> {
+    world: &'w World<'w>,
+    map: Map,
+    cpu: u32,
+    live: Vec<Block>,
+    /// Whether each page is in `live`, and pages of each zone that are.
+    held: Vec<bool>,
+    in_use: Vec<u64>,
+    /// What was freed last, for frees that come twice.
+    freed: Vec<Block>,
+    holes: Vec<PageRange>,
+    online: Vec<PageRange>,
+    /// Which CPUs have gone, and how often the pagesets of each zone are disabled.
+    gone: Vec<bool>,
+    disabled: Vec<u32>,
+}
+
+impl<'w> Model<'w> {
+    pub fn new(world: &'w World<'w>, map: Map) -> Self {
+        let online = map.zones().into_iter().flat_map(|zone| zone.3).collect();
+        Model {
+            world,
+            map,
+            cpu: 0,
+            live: Vec::new(),
+            held: vec![false; 1 << 21],
+            in_use: vec![0; world.zone_count()],
+            freed: Vec::new(),
+            holes: map.holes(),
+            online,
+            gone: vec![false; map.cpus().len()],
+            disabled: vec![0; world.zone_count()],
+        }
+    }
+
+    pub fn step(&mut self, op: Op) {
+        self.world.machine().run_on(self.cpu);
+        match op {
+            Op::RunOn(cpu) => self.cpu = u32::from(cpu) % self.map.cpus().len() as u32,
+            Op::Alloc { order: of, migratetype, highest, rights, times } => {
+                let request = request(of, migratetype, highest, rights);
+                for _ in 0..times {
+                    self.alloc(&request);
+                }
+            }
+            Op::AllocWith { order: of, migratetype, rights, gives } => {
+                self.alloc_with(&request(of, migratetype, ZoneKind::Movable, rights), gives % 9);
+            }
+            Op::AllocBulk { migratetype, pages } => {
+                let request = Request::new(Order::ZERO, migratetype);
+                let mut got = vec![Pfn(0); usize::from(pages) % 600];
+                let number = self.world.alloc_bulk(&request, &mut got).unwrap_or(0);
+                got[..number].iter().for_each(|&pfn| self.take(pfn, &request));
+            }
+            Op::Exhaust { order: of, migratetype } => {
+                let request = Request { watermarks: false, ..Request::new(order(of), migratetype) };
+                while self.alloc(&request) {}
+            }
+            Op::Free { from, times, undrained } => {
+                for _ in 0..times {
+                    if let Some(block) = self.drop_block(from) {
+                        let free = if undrained { World::free_undrained } else { World::free };
+                        free(self.world, block.pfn, block.order).expect("it is in use");
+                    }
+                }
+            }
+            Op::FreeDirect { from, times } => {
+                for _ in 0..times {
+                    if let Some(block) = self.drop_block(from) {
+                        self.world.free_direct(block.pfn, block.order).expect("it is in use");
+                    }
+                }
+            }
+            Op::FreeBulk { from, blocks } => {
+                let blocks: Vec<_> = (0..blocks % 600).filter_map(|_| self.drop_block(from)).collect();
+                self.world.free_bulk(&blocks).expect("all are in use");
+            }
+            Op::Wrong(wrong, nth) => {
+                let before = self.picture();
+                self.wrong(wrong, usize::from(nth));
+                assert_eq!(self.picture(), before, "{op:?} has changed something");
+            }
+            Op::Split { nth, to } => {
+                if let Some(at) = usize::from(nth).checked_rem(self.live.len()) {
+                    let Block { pfn, order: from } = self.live[at];
+                    let to = order(to % (from.get() + 1));
+                    self.world.split(pfn, from, to).expect("it is in use");
+                    self.live.swap_remove(at);
+                    self.live.extend(
+                        (0..from.pages()).step_by(to.pages() as usize).map(|i| Block { pfn: pfn.offset(i), order: to }),
+                    );
+                }
+            }
+            Op::Tick => drop(self.world.tick()),
+            Op::Drain => self.world.drain(),
+            Op::DrainAll => {
+                self.world.drain_all();
+                (0..self.world.zone_count()).for_each(|zone| self.check_empty(zone));
+            }
+            Op::DrainZone(zone) => {
+                self.world.drain_zone(self.zone(zone));
+                self.check_empty(self.zone(zone));
+            }
+            Op::CpuOffline(cpu) => {
+                let cpu = usize::from(cpu) % self.gone.len();
+                if self.can_go(cpu) {
+                    self.world.cpu_offline(CpuId(cpu as u32)).expect("it can go");
+                    self.gone[cpu] = true;
+                }
+            }
+            Op::CpuOnline(cpu) => {
+                let cpu = usize::from(cpu) % self.gone.len();
+                if self.gone[cpu] {
+                    self.world.cpu_online(CpuId(cpu as u32)).expect("it has gone");
+                    self.gone[cpu] = false;
+                }
+            }
+            Op::DisablePagesets(zone) => {
+                let zone = self.zone(zone);
+                self.world.disable_pagesets(zone);
+                self.disabled[zone] += 1;
+                self.check_empty(zone);
+            }
+            Op::EnablePagesets(zone) => {
+                let zone = self.zone(zone);
+                if self.disabled[zone] > 0 {
+                    self.world.enable_pagesets(zone).expect("disabled");
+                    self.disabled[zone] -= 1;
+                }
+            }
+            Op::HighFraction(fraction) => {
+                let fraction = if (1..8).contains(&fraction) { 8 } else { fraction };
+                match self.world.set_high_fraction(fraction) {
+                    Ok(()) | Err(MapError::Capacity { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            Op::SetBounds { zone, batch, high_min, high_max } => {
+                let high_min = high_min % (CAPACITY + 1);
+                let bounds = Bounds {
+                    batch: 1 + batch % 200,
+                    high_min,
+                    high_max: high_min + high_max % (CAPACITY + 1 - high_min),
+                };
+                let zone = self.zone(zone);
+                let expected = match self.disabled[zone] {
+                    0 => Ok(()),
+                    _ => Err(MapError::PagesetsDisabled { zone }),
+                };
+                assert_eq!(self.world.set_bounds(zone, bounds), expected);
+            }
+            Op::MergeSkipped(zone) => self.merge_skipped(self.zone(zone)),
+            Op::Compact { order: of, migratetype, mode, faults } => {
+                let request = Request::new(order(of), migratetype);
+                let report = self.compact(faults, |world, mover| world.compact(&request, mode, mover));
+                if let Some(pfn) = report.captured {
+                    assert_eq!(report.outcome, CompactOutcome::Success);
+                    self.take(pfn, &request);
+                }
+            }
+            Op::CompactZone { zone, order: of, mode, faults } => {
+                let (zone, of) = (self.zone(zone), Order::new(of));
+                let report = self.compact(faults, |world, mover| world.compact_zone(zone, of, mode, mover));
+                assert_eq!(report.captured, None);
+            }
+            Op::CompactNode { node, order: of, proactive, faults } => {
+                let node = NodeId(u32::from(node) % 3);
+                self.compact(faults, |world, mover| match proactive {
+                    true => world.compact_proactively(node, 10 * of, mover),
+                    false => world.compact_node(node, order(of), ZoneKind::Movable, mover),
+                });
+            }
+            Op::AllocRange { from, pages, migratetype, faults } => {
+                let Some(range) = self.pick_range(from, pages) else { return };
+                if self.empty_range(range, faults, |world, mover| world.alloc_range(range, migratetype, mover)) {
+                    self.take_range(range);
+                }
+            }
+            Op::FreeRange { nth, blocks } => self.free_range(nth, blocks),
+            Op::Offline { from, pages, faults } => {
+                let Some(range) = self.pick_range(from, pages) else { return };
+                // As it begins; what merges now may give a pageblock its neighbour's type.
+                self.world.drain_zone(self.world.zone_of(range.start).expect("online"));
+                if self.empty_range(range, faults, |world, mover| world.offline(range, mover)) {
+                    self.retire(range);
+                }
+            }
+            Op::BlockType { pageblock, migratetype } => {
+                let ranges = self.online.clone();
+                let all: u64 = ranges.iter().map(|range| range.pages.div_ceil(512)).sum();
+                let Some(mut nth) = u64::from(pageblock).checked_rem(all) else { return };
+                for range in ranges {
+                    let here = range.pages.div_ceil(512);
+                    if nth < here {
+                        self.world.set_pageblock_type(range.start.offset(nth * 512), migratetype).expect("ours");
+                        break;
+                    }
+                    nth -= here;
+                }
+            }
+            Op::Online(nth) => {
+                if let Some(at) = usize::from(nth).checked_rem(self.holes.len()) {
+                    let hole = self.holes.swap_remove(at);
+                    self.world.online(hole).expect("a hole so far");
+                    self.online.push(hole);
+                }
+            }
+            Op::ReclaimActive { zone, on } => self.world.set_reclaim_active(self.zone(zone), on),
+            Op::BelowHigh { zone, on } => self.world.set_below_high(self.zone(zone), on),
+            Op::NodeReclaim { node, highest, on } => {
+                self.world.set_node_reclaim_active(NodeId(u32::from(node) % 4), highest, on);
+            }
+            Op::Marks { zone, min } => {
+                let zone = self.zone(zone);
+                let hundredth = self.world.zone_stats(zone).managed / 100;
+                let min = u64::from(min) % 40 * hundredth;
+                let marks = Watermarks { min, low: 2 * min, high: 3 * min };
+                self.world.set_watermarks(zone, marks, [0, hundredth, hundredth, hundredth]);
+            }
+            Op::DecayBoost { zone, pages } => {
+                let (zone, pages) = (self.zone(zone), u64::from(pages));
+                let before = self.world.zone_stats(zone).watermark_boost;
+                assert_eq!(self.world.decay_boost(zone, pages), before.saturating_sub(pages));
+            }
+        }
+        self.check_counters();
+    }
+
+    /// Notes the pages of a block as in use.
+    fn hold(&mut self, block: Block) {
+        let end = block.pfn.0 + block.order.pages();
+        for page in block.pfn.0..end {
+            assert!(!std::mem::replace(&mut self.held[page as usize], true), "page {page:#x} was handed out twice");
+        }
+        let mut at = block.pfn.0;
+        while at < end {
+            let range = self.online.iter().find(|range| (range.start.0..range.end().0).contains(&at));
+            at = range.unwrap_or_else(|| panic!("{at:#x} is a hole")).end().0;
+        }
+        self.in_use[self.world.zone_of(block.pfn).expect("ours")] += block.order.pages();
+    }
+
+    /// Merges what was put off; the audit knows that no pair is left after it.
+    fn merge_skipped(&self, zone: usize) {
+        let before = self.world.zone_stats(zone);
+        let pairs = self.world.merge_skipped(zone);
+        let after = self.world.zone_stats(zone);
+        assert!(2 * pairs <= before.nr_free_pages + before.managed && after.nr_free_pages == before.nr_free_pages);
+        assert!(pairs == 0 || before.merge_skips > 0, "zone {zone}: {pairs} pairs, none was put off");
+        self.world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(self.world.merge_skipped(zone), 0, "zone {zone}: merged twice");
+    }
+
+    /// Whether a CPU is there and not the last.
+    fn can_go(&self, cpu: usize) -> bool {
+        !self.gone[cpu] && self.gone.iter().filter(|gone| !**gone).count() > 1
+    }
+
+    fn zone(&self, zone: u8) -> usize {
+        usize::from(zone) % self.world.zone_count()
+    }
+
+    fn alloc(&mut self, request: &Request) -> bool {
+        match self.world.alloc(request) {
+            Ok(pfn) => {
+                self.take(pfn, request);
+                true
+            }
+            Err(AllocError::OutOfMemory(_) | AllocError::Node(_)) => {
+                self.check_nothing_left(request);
+                false
+            }
+            Err(error) => panic!("{request:?}: {error}"),
+        }
+    }
+
+    /// Asks with an owner that frees blocks of ours, `gives` a call.
+    fn alloc_with(&mut self, request: &Request, gives: u8) {
+        let own = (0..40).map_while(|nth| self.drop_block(7 * nth)).collect();
+        let owner = Giving { world: self.world, blocks: RefCell::new(own), gives: gives.into(), calls: Cell::new(0) };
+        let result = self.world.alloc_with(request, &owner);
+        let calls = owner.calls.get();
+        assert!(calls == 0 || request.wait == Wait::Memory, "{request:?} waits for the owner");
+        assert!(calls <= if request.order > Order::COSTLY { 1 } else { 16 }, "{request:?}: {calls} calls");
+        for block in owner.blocks.into_inner() {
+            self.hold(block);
+            self.live.push(block);
+        }
+        match result {
+            Ok(pfn) => self.take(pfn, request),
+            Err(AllocError::OutOfMemory(_)) => {
+                self.check_nothing_left(request);
+                self.check_nothing_reserved(request);
+            }
+            Err(AllocError::Node(_)) => {}
+            Err(error) => panic!("{request:?}: {error}"),
+        }
+    }
+
+    /// Notes a block that was handed out.
+    fn take(&mut self, pfn: Pfn, request: &Request) {
+        assert!(pfn.is_aligned(request.order), "{pfn} for {request:?}");
+        let zone = self.world.zone_of(pfn).expect("a page of ours");
+        let stats = self.world.zone_stats(zone);
+        assert!(stats.kind <= request.highest, "{pfn} of {:?} for {request:?}", stats.kind);
+        assert!(!request.this_node_only || stats.node == self.map.cpus()[self.cpu as usize]);
+        let block = Block { pfn, order: request.order };
+        self.hold(block);
+        self.live.push(block);
+    }
+
+    /// Takes a block out of those in use, to be freed.
+    fn drop_block(&mut self, from: u16) -> Option<Block> {
+        let at = usize::from(from).checked_rem(self.live.len())?;
+        let block = self.live.swap_remove(at);
+        self.held[block.pfn.0 as usize..][..block.order.pages() as usize].fill(false);
+        self.in_use[self.world.zone_of(block.pfn).expect("ours")] -= block.order.pages();
+        self.freed.truncate(200);
+        self.freed.insert(0, block);
+        Some(block)
+    }
+}
