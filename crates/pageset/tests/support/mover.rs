@@ -8,7 +8,7 @@ use pageset::{
     Block, CompactReport, MigrateType, MoveError, Obstacle, Order, Owner, PageRange, Pfn, RangeError, Request,
 };
 
-use super::{Model, range as pages};
+use super::Model;
 use crate::support::World;
 
 /// What goes wrong meanwhile, as bits; the lowest three say how often, the others what.
@@ -269,7 +269,7 @@ impl<'w> Model<'w> {
         let parts = |old: &PageRange| {
             let before = (old.start.0, old.end().0.min(range.start.0));
             let after = (old.start.0.max(range.end().0), old.end().0);
-            [before, after].into_iter().filter(|(start, end)| start < end).map(|(start, end)| pages(start, end))
+            [before, after].into_iter().filter(|(start, end)| start < end).map(|(start, end)| super::range(start, end))
         };
         self.online = self.online.iter().flat_map(parts).collect();
         self.holes.push(range);
