@@ -9,6 +9,8 @@ mod output;
 mod record_cmd;
 mod replay_cmd;
 mod rules;
+mod run_cmd;
+mod sim;
 mod trace_cmd;
 
 use std::process::ExitCode;
@@ -17,7 +19,8 @@ use clap::Parser;
 
 use crate::error::{Exit, Failure};
 
-/// Records the page traffic of a live Linux machine and replays it through a page allocator under any rules.
+/// Records the page traffic of a live Linux machine, replays it through a page allocator under any rules, and runs
+/// workloads on simulated machines.
 ///
 /// Exit codes: 0 done; 1 a check, a comparison or the recorded command failed; 2 usage; 3 a privilege or a kernel
 /// feature is missing; 4 the input is damaged or incomplete; 130 interrupted.
@@ -34,6 +37,7 @@ enum Command {
     Record(record_cmd::Args),
     Replay(replay_cmd::Args),
     Trace(trace_cmd::Args),
+    Run(run_cmd::Args),
 }
 
 fn run(command: Command) -> Result<Exit, Failure> {
@@ -41,6 +45,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Record(args) => record_cmd::run(args),
         Command::Replay(args) => replay_cmd::run(args),
         Command::Trace(args) => trace_cmd::run(args),
+        Command::Run(args) => run_cmd::run(args),
     }
 }
 
