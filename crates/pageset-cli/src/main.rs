@@ -4,6 +4,7 @@
 //! prints its result on standard output and progress and warnings on standard error; only this file ends the process.
 
 mod columns;
+mod compare_cmd;
 mod error;
 mod output;
 mod record_cmd;
@@ -38,6 +39,7 @@ enum Command {
     Replay(replay_cmd::Args),
     Trace(trace_cmd::Args),
     Run(run_cmd::Args),
+    Compare(compare_cmd::Args),
 }
 
 fn run(command: Command) -> Result<Exit, Failure> {
@@ -46,6 +48,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Replay(args) => replay_cmd::run(args),
         Command::Trace(args) => trace_cmd::run(args),
         Command::Run(args) => run_cmd::run(args),
+        Command::Compare(args) => compare_cmd::run(args),
     }
 }
 

@@ -42,7 +42,9 @@
 //! | [`os`] | address spaces and the LRU, above the allocator |
 //! | [`workload`] | what the tasks do |
 //! | [`run`], [`sweep`] | one run; many at once |
+//! | [`calibrate`], [`compare`] | fitting costs to one published row; published tables beside simulated ones |
 
+pub mod compare;
 pub mod engine;
 pub mod machine;
 pub mod os;
