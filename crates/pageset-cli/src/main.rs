@@ -6,6 +6,7 @@
 mod columns;
 mod compare_cmd;
 mod error;
+mod machine_cmd;
 mod output;
 mod record_cmd;
 mod replay_cmd;
@@ -40,6 +41,7 @@ enum Command {
     Trace(trace_cmd::Args),
     Run(run_cmd::Args),
     Compare(compare_cmd::Args),
+    Machine(machine_cmd::Args),
 }
 
 fn run(command: Command) -> Result<Exit, Failure> {
@@ -49,6 +51,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Trace(args) => trace_cmd::run(args),
         Command::Run(args) => run_cmd::run(args),
         Command::Compare(args) => compare_cmd::run(args),
+        Command::Machine(args) => machine_cmd::run(args),
     }
 }
 

@@ -44,6 +44,7 @@
 //! | [`run`], [`sweep`] | one run; many at once |
 //! | [`calibrate`], [`compare`] | fitting costs to one published row; published tables beside simulated ones |
 
+pub mod calibrate;
 pub mod compare;
 pub mod engine;
 pub mod machine;
