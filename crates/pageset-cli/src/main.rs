@@ -4,11 +4,15 @@
 //! prints its result on standard output and progress and warnings on standard error; only this file ends the process.
 
 mod columns;
+mod compare_cmd;
 mod error;
+mod machine_cmd;
 mod output;
 mod record_cmd;
 mod replay_cmd;
 mod rules;
+mod run_cmd;
+mod sim;
 mod trace_cmd;
 
 use std::process::ExitCode;
@@ -17,7 +21,8 @@ use clap::Parser;
 
 use crate::error::{Exit, Failure};
 
-/// Records the page traffic of a live Linux machine and replays it through a page allocator under any rules.
+/// Records the page traffic of a live Linux machine, replays it through a page allocator under any rules, and runs
+/// workloads on simulated machines.
 ///
 /// Exit codes: 0 done; 1 a check, a comparison or the recorded command failed; 2 usage; 3 a privilege or a kernel
 /// feature is missing; 4 the input is damaged or incomplete; 130 interrupted.
@@ -34,6 +39,9 @@ enum Command {
     Record(record_cmd::Args),
     Replay(replay_cmd::Args),
     Trace(trace_cmd::Args),
+    Run(run_cmd::Args),
+    Compare(compare_cmd::Args),
+    Machine(machine_cmd::Args),
 }
 
 fn run(command: Command) -> Result<Exit, Failure> {
@@ -41,6 +49,9 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Record(args) => record_cmd::run(args),
         Command::Replay(args) => replay_cmd::run(args),
         Command::Trace(args) => trace_cmd::run(args),
+        Command::Run(args) => run_cmd::run(args),
+        Command::Compare(args) => compare_cmd::run(args),
+        Command::Machine(args) => machine_cmd::run(args),
     }
 }
 

@@ -187,7 +187,7 @@ impl<M: Machine> Zone<'_, M> {
         }
         let end = match put {
             Put::At(end) => end,
-            _ if self.merges_soon(page, order) => End::Tail,
+            _ if self.merges_soon(machine, page, order) => End::Tail,
             _ => End::Head,
         };
         self.add(machine, page, order, migratetype, end);
@@ -229,13 +229,15 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Whether the block that this one would form with its absent buddy has its own buddy free.
-    fn merges_soon(&self, page: u32, order: Order) -> bool {
+    fn merges_soon(&self, machine: &M, page: u32, order: Order) -> bool {
         if order.get() >= TAIL_ORDERS {
             return false;
         }
         let merged = page & !(order.pages() as u32);
         let above = next(order);
-        self.is_free(merged ^ above.pages() as u32, above)
+        let theirs = merged ^ above.pages() as u32;
+        machine.touch(Line::Page(self.frames.pfn(theirs)));
+        self.is_free(theirs, above)
     }
 
     /// Free blocks of one order and type.

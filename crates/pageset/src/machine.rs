@@ -25,6 +25,19 @@ pub trait Machine {
         let _ = line;
     }
 
+    /// Whether the machine wants to know of touches that are found out for its sake only: those of pages that a drain
+    /// picks, and whose buddies it fetches, before it takes the lock.
+    #[inline(always)]
+    fn follows_picks(&self) -> bool {
+        false
+    }
+
+    /// As [`Self::touch`], for a line that is only fetched ahead of its use: nobody waits for it.
+    #[inline(always)]
+    fn prefetch(&self, line: Line) {
+        let _ = line;
+    }
+
     /// Called just before a zone's lock is taken. Does nothing in the real worlds; a simulator accounts the waiting
     /// to the path.
     #[inline(always)]

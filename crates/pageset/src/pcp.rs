@@ -485,6 +485,27 @@ impl<'a, M: Machine> Zone<'a, M> {
         word::add(&pcp.drain_pages, u64::from(drained));
     }
 
+    /// The touches of a first pass: every page that the drain is about to take, and ahead of their use the buddies of the
+    /// first batch of them. Specification 3.2.
+    #[cold]
+    fn probe_picks(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, wanted: u32) {
+        let mut turns = RoundRobin::new(tuning);
+        let mut lists: [_; LISTS] = core::array::from_fn(|list| pcp.blocks(self.arrays, list));
+        let mut oldest = lists.each_mut().map(Iterator::next);
+        let (mut picked, mut blocks) = (0, 0);
+        while picked < wanted {
+            let list = turns.next(wanted - picked, |list| oldest[list].is_none());
+            let Some(page) = oldest[list] else { return };
+            oldest[list] = lists[list].next();
+            machine.touch(Line::Page(self.frames.pfn(page)));
+            if blocks < pcp.batch() {
+                machine.prefetch(Line::Page(self.frames.pfn(page ^ 1)));
+            }
+            blocks += 1;
+            picked += order_of(list).pages() as u32;
+        }
+    }
+
     fn drain_blocks(
         &self,
         machine: &M,
@@ -494,6 +515,9 @@ impl<'a, M: Machine> Zone<'a, M> {
         start: usize,
         capture: Option<&Capture>,
     ) -> u32 {
+        if tuning.bulk_free == BulkFree::TwoPass && machine.follows_picks() {
+            self.probe_picks(machine, tuning, pcp, wanted);
+        }
         // Lock order: pageset, then zone.
         let _zone = self.lock(machine, LockPath::Drain);
         match tuning.bulk_free {
@@ -619,12 +643,7 @@ impl<'a, M: Machine> Zone<'a, M> {
 
     /// The same for a caller that may wait for nothing: only where the lock is free.
     pub(crate) fn lock_for(&self, machine: &M, path: LockPath, wait: Wait) -> Option<ZoneGuard<'_, 'a, M>> {
-        if wait != Wait::Nothing {
-            return Some(self.lock(machine, path));
-        }
-        let guard = Guard::try_lock(&self.lock)?;
-        // What it does with the lock may wait for refills on their way, and one of them may be what it interrupted.
-        (self.in_flight.refills() == 0).then(|| self.locked(machine, path, guard))
+        if wait == Wait::Nothing { self.try_lock(machine, path) } else { Some(self.lock(machine, path)) }
     }
 
     #[inline]

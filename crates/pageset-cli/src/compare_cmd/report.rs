@@ -1,0 +1,133 @@
+//! The result of `pageset compare`, as text and as JSON.
+
+use std::collections::BTreeMap;
+
+use pageset_sim::compare::{COLUMNS, Compared, Errors, Values, errors};
+use serde::Serialize;
+
+use crate::columns::{grouped, numbers, trimmed};
+use crate::sim::options::Effort;
+
+/// The schema of the JSON form.
+const SCHEMA: &str = "pageset.compare/1";
+
+/// Places in [`COLUMNS`].
+const SCORE: usize = 0;
+const CHANGE: usize = 1;
+const ZONE: usize = 2;
+const LRU: usize = 3;
+
+pub(super) struct Report<'r> {
+    table: &'r str,
+    rows: Vec<Compared>,
+    effort: &'r Effort,
+}
+
+impl<'r> Report<'r> {
+    pub(super) fn new(table: &'r str, rows: Vec<Compared>, effort: &'r Effort) -> Self {
+        Report { table, rows, effort }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let Effort { seconds, warm_up, seeds, .. } = self.effort;
+        let mut text = format!("{}, {seconds} s after {warm_up} s, seeds 1 to {seeds}\n", self.table);
+        text += "p published, s simulated; change of the score from batch 31 and contention in percent\n\n";
+        let heads = [
+            "machine", "batch", "score p", "score s", "spread %", "change p", "change s", "zone p", "zone s", "LRU p",
+            "LRU s",
+        ];
+        let mut table = numbers(heads.into_iter(), 0..1);
+        for row in &self.rows {
+            let (p, s) = (&row.published, &row.simulated);
+            let mut cells = vec![row.machine.clone(), row.batch.to_string()];
+            cells.extend([p[SCORE], s[SCORE]].map(|score| grouped(score.round() as u64)));
+            cells.push(format!("{:.2}", 100.0 * row.deviation[SCORE] / s[SCORE]));
+            cells.extend([p[CHANGE], s[CHANGE]].map(|change| format!("{change:+.2}")));
+            cells.extend([p[ZONE], s[ZONE], p[LRU], s[LRU]].map(|pct| format!("{pct:.1}")));
+            table.add_row(cells);
+        }
+        text += &trimmed(&table);
+        let errors = errors(&self.rows);
+        if !errors.is_empty() {
+            text += "\nMean absolute error over the other rows, in percentage points: simulated, doing nothing, line in 1/batch\n\n";
+            text += &trimmed(&error_table(&errors));
+        }
+        text
+    }
+
+    pub(super) fn json(&self) -> impl Serialize + use<> {
+        let columns = |values: &Values| COLUMNS.iter().zip(values).map(|(name, value)| (*name, *value)).collect();
+        let row = |row: &Compared| RowJson {
+            machine: row.machine.clone(),
+            batch: row.batch,
+            published: columns(&row.published),
+            simulated: columns(&row.simulated),
+            deviation: columns(&row.deviation),
+            do_nothing: columns(&row.do_nothing),
+            line: columns(&row.line),
+        };
+        let error = |error: &Errors| ErrorJson {
+            machine: error.machine.clone(),
+            rows: error.rows,
+            simulated: columns(&error.simulated),
+            do_nothing: columns(&error.do_nothing),
+            line: columns(&error.line),
+        };
+        Document {
+            schema: SCHEMA,
+            table: self.table.to_owned(),
+            measured_ns: self.effort.time().whole_ns(),
+            warm_up_ns: self.effort.warm_up().whole_ns(),
+            seeds: self.effort.seeds().collect(),
+            rows: self.rows.iter().map(row).collect(),
+            mean_absolute_errors: errors(&self.rows).iter().map(error).collect(),
+        }
+    }
+}
+
+fn error_table(errors: &[Errors]) -> comfy_table::Table {
+    let heads = ["machine", "rows", "change", "nothing", "line", "zone", "nothing", "line", "LRU", "nothing", "line"];
+    let mut table = numbers(heads.into_iter(), 0..1);
+    for error in errors {
+        let mut cells = vec![error.machine.clone(), error.rows.to_string()];
+        for column in [CHANGE, ZONE, LRU] {
+            let three = [error.simulated[column], error.do_nothing[column], error.line[column]];
+            cells.extend(three.map(|pp| format!("{pp:.2}")));
+        }
+        table.add_row(cells);
+    }
+    table
+}
+
+type Columns = BTreeMap<&'static str, f64>;
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    table: String,
+    measured_ns: u64,
+    warm_up_ns: u64,
+    seeds: Vec<u64>,
+    rows: Vec<RowJson>,
+    mean_absolute_errors: Vec<ErrorJson>,
+}
+
+#[derive(Serialize)]
+struct RowJson {
+    machine: String,
+    batch: u32,
+    published: Columns,
+    simulated: Columns,
+    deviation: Columns,
+    do_nothing: Columns,
+    line: Columns,
+}
+
+#[derive(Serialize)]
+struct ErrorJson {
+    machine: String,
+    rows: usize,
+    simulated: Columns,
+    do_nothing: Columns,
+    line: Columns,
+}

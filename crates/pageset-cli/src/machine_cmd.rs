@@ -1,0 +1,167 @@
+//! `pageset machine`: the simulated machines, this host as one, and the fit of a machine's costs.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use pageset::Tuning;
+use pageset::tuning::BatchRule;
+use pageset::tuning::presets::LINUX_4_17;
+use pageset_sim::calibrate::{self, Fit, Settings, Target};
+use pageset_sim::compare::{BASE_BATCH, SHIPPED as TABLES, SweepTable};
+use pageset_sim::machine::{Machine, SHIPPED, detect};
+use pageset_sim::run::RunError;
+use pageset_sim::workload::Workload;
+
+use crate::columns::{grouped, numbers, trimmed};
+use crate::error::{Exit, Failure};
+use crate::output::Output;
+use crate::sim::machine;
+use crate::sim::options::Effort;
+use crate::sim::progress::Interrupt;
+
+/// List, show, detect and calibrate simulated machines
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// List the machines that are built in
+    List,
+    /// Print a machine's description: TOML, each number with its meaning and source
+    Show {
+        /// The machine's name
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Describe this host: its counts and caches; latencies are those of a machine like it
+    Detect {
+        /// Where to write the description; `-` is standard output
+        #[arg(short, long, value_name = "FILE", default_value = "-")]
+        output: PathBuf,
+    },
+    /// Fit a machine's three calibrated costs to one published row, and to nothing else
+    ///
+    /// The row is that of batch 31: score, zone lock and LRU lock contention. Prints the table [calibrated] for the
+    /// machine's description, and what the costs lead to.
+    Calibrate {
+        /// The machine, by name or as a description whose name ends in .toml
+        #[arg(value_name = "NAME")]
+        machine: String,
+
+        /// Simulations at most
+        #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u16).range(4..))]
+        most: u16,
+
+        #[command(flatten)]
+        effort: Effort,
+    },
+}
+
+/// Runs `pageset machine`.
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    match args.command {
+        Command::List => io::stdout().write_all(list()?.as_bytes())?,
+        Command::Show { name } => io::stdout().write_all(text_of(&name)?.as_bytes())?,
+        Command::Detect { output } => {
+            let text = detect(Path::new("/"), "host").map_err(|error| Failure::new(Exit::Missing, error))?;
+            let mut out = Output::create(&output)?;
+            out.write_all(text.as_bytes())?;
+            out.commit()?;
+        }
+        Command::Calibrate { machine: name, most, effort } => return fit(&name, most, &effort),
+    }
+    Ok(Exit::Done)
+}
+
+fn list() -> Result<String, Failure> {
+    let heads = ["name", "CPUs", "sockets", "GiB", "about"];
+    let mut table = numbers(heads.into_iter(), 0..1);
+    if let Some(column) = table.column_mut(4) {
+        column.set_cell_alignment(comfy_table::CellAlignment::Left);
+    }
+    for (name, _) in SHIPPED {
+        let machine = machine(name)?;
+        let topology = machine.topology();
+        table.add_row([
+            machine.name,
+            topology.cpus().to_string(),
+            topology.sockets.to_string(),
+            machine.hardware.memory_gib.get().to_string(),
+            machine.about,
+        ]);
+    }
+    Ok(trimmed(&table))
+}
+
+fn text_of(name: &str) -> Result<String, Failure> {
+    // Says what is wrong with the name, and with a file.
+    machine(name)?;
+    match SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
+        Some((_, text)) => Ok((*text).to_owned()),
+        None => Ok(fs::read_to_string(name)?),
+    }
+}
+
+fn fit(name: &str, most: u16, effort: &Effort) -> Result<Exit, Failure> {
+    let machine = machine(name)?;
+    let target = target(&machine)?;
+    let workload = Workload::find("page_fault1").ok_or_else(|| Failure::new(Exit::Failed, "no page_fault1"))?;
+    let settings = Settings {
+        workload,
+        tuning: Tuning { batch: BatchRule::Fixed(BASE_BATCH), ..LINUX_4_17 },
+        warm_up: effort.warm_up(),
+        time: effort.time(),
+        seeds: effort.seeds().collect(),
+        most: usize::from(most),
+        workers: effort.workers(),
+    };
+    let interrupt = Interrupt::install()?;
+    let mut best = None;
+    let told = |fit: &Fit| {
+        best = Some(*fit);
+        let Target { score, zone_pct, lru_pct } = fit.simulated;
+        let _ = writeln!(io::stderr(), "score {score:.0}, zone lock {zone_pct:.1} %, LRU lock {lru_pct:.1} %");
+    };
+    let exit = match calibrate::fit(&machine, &target, &settings, || interrupt.keep_on(), told) {
+        Ok(_) => Exit::Done,
+        Err(RunError::Interrupted) => Exit::Interrupted,
+        Err(error) => return Err(Failure::new(Exit::Failed, error)),
+    };
+    if let Some(fit) = best {
+        io::stdout().write_all(text(&target, &fit).as_bytes())?;
+    }
+    Ok(exit)
+}
+
+/// The published row of batch 31.
+fn target(machine: &Machine) -> Result<Target, Failure> {
+    let (file, text) = TABLES[0];
+    let table = SweepTable::parse(file, text).map_err(|error| Failure::new(Exit::Damaged, error))?;
+    let row = table.rows.iter().find(|row| row.machine == machine.name && row.batch == BASE_BATCH);
+    let [score, _, zone_pct, lru_pct, _] = row.map(|row| row.values).ok_or_else(|| {
+        Failure::new(Exit::Usage, format!("{file} has no row of batch {BASE_BATCH} of a machine {}", machine.name))
+    })?;
+    Ok(Target { score, zone_pct, lru_pct })
+}
+
+/// The fitted table, and as comments how near it comes.
+fn text(target: &Target, fit: &Fit) -> String {
+    let (costs, simulated) = (&fit.costs, &fit.simulated);
+    format!(
+        "# Published: score {}, zone lock {} %, LRU lock {} %. Simulated: {}, {:.1} %, {:.1} %.\n\
+         [calibrated]\nfault_ns = {}\ntransfer_ns = {}\nlru_page_ns = {}\n",
+        grouped(target.score as u64),
+        target.zone_pct,
+        target.lru_pct,
+        grouped(simulated.score.round() as u64),
+        simulated.zone_pct,
+        simulated.lru_pct,
+        costs.fault_ns.get(),
+        costs.transfer_ns.get(),
+        costs.lru_page_ns.get(),
+    )
+}

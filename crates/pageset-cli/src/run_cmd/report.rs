@@ -1,0 +1,215 @@
+//! The result of `pageset run`, as text and as JSON.
+
+use pageset_sim::engine::{LockStats, PathStats};
+use pageset_sim::machine::Machine;
+use pageset_sim::run::Outcome;
+use pageset_sim::statistics::Spread;
+use pageset_sim::workload::Workload;
+use serde::Serialize;
+
+use crate::columns::{grouped, numbers, trimmed};
+use crate::sim::options::Effort;
+
+/// The schema of the JSON form.
+const SCHEMA: &str = "pageset.run/1";
+
+/// All rows, and what they have in common.
+pub(super) struct Report<'r> {
+    workload: &'r Workload,
+    machine: &'r Machine,
+    effort: &'r Effort,
+    rows: Vec<Row>,
+}
+
+/// One set of rules with one number of tasks.
+pub(super) struct Row {
+    rules: String,
+    tasks: u32,
+    outcomes: Vec<(u64, Outcome)>,
+}
+
+impl Row {
+    pub(super) fn new(rules: &str, tasks: u32) -> Self {
+        Row { rules: rules.to_owned(), tasks, outcomes: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, seed: u64, outcome: Outcome) {
+        self.outcomes.push((seed, outcome));
+    }
+
+    fn spread(&self, of: impl Fn(&Outcome) -> f64) -> Option<Spread> {
+        Spread::of(&self.outcomes.iter().map(|(_, outcome)| of(outcome)).collect::<Vec<_>>())
+    }
+
+    /// How long allocations took, those of all seeds together: the half, 99 of 100, and all were at most so long, in ns.
+    fn alloc_ns(&self) -> Option<[u64; 3]> {
+        let (first, rest) = self.outcomes.split_first()?;
+        let mut all = first.1.alloc_times.clone();
+        for (_, outcome) in rest {
+            // All have the same bounds.
+            let _ = all.add(&outcome.alloc_times);
+        }
+        Some([all.value_at_quantile(0.5), all.value_at_quantile(0.99), all.max()])
+    }
+}
+
+impl<'r> Report<'r> {
+    pub(super) fn new(workload: &'r Workload, machine: &'r Machine, effort: &'r Effort) -> Self {
+        Report { workload, machine, effort, rows: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, row: Row) {
+        self.rows.push(row);
+    }
+
+    pub(super) fn text(&self) -> String {
+        let Report { workload, machine, effort, .. } = self;
+        let mut text = format!(
+            "{} on {} ({}), {} s after {} s, seeds 1 to {}\n\n",
+            workload.name, machine.name, machine.about, effort.seconds, effort.warm_up, effort.seeds
+        );
+        let unit = format!("{} a second", workload.unit);
+        let heads =
+            ["rules", "tasks", "seeds", &unit, "spread %", "zone lock %", "LRU lock %", "alloc p50 ns", "p99", "max"];
+        let mut table = numbers(heads.into_iter(), 0..1);
+        for row in &self.rows {
+            let mut cells = vec![row.rules.clone(), row.tasks.to_string(), row.outcomes.len().to_string()];
+            match (row.spread(Outcome::score), row.alloc_ns()) {
+                (Some(score), Some(alloc)) => {
+                    cells.push(grouped(score.mean.round() as u64));
+                    cells.push(format!("{:.2}", 100.0 * score.deviation / score.mean));
+                    let pct = |of: fn(&Outcome) -> f64| row.spread(of).map_or(0.0, |spread| spread.mean);
+                    cells.push(format!("{:.1}", pct(Outcome::zone_pct)));
+                    cells.push(format!("{:.1}", pct(Outcome::lru_pct)));
+                    cells.extend(alloc.map(grouped));
+                }
+                _ => cells.push("not run".to_owned()),
+            }
+            table.add_row(cells);
+        }
+        text += &trimmed(&table);
+        text
+    }
+
+    pub(super) fn json(&self) -> impl Serialize + use<> {
+        Document {
+            schema: SCHEMA,
+            workload: self.workload.name.to_owned(),
+            machine: self.machine.name.clone(),
+            measured_ns: self.effort.time().whole_ns(),
+            warm_up_ns: self.effort.warm_up().whole_ns(),
+            rows: self.rows.iter().map(RowJson::new).collect(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    workload: String,
+    machine: String,
+    measured_ns: u64,
+    warm_up_ns: u64,
+    rows: Vec<RowJson>,
+}
+
+#[derive(Serialize)]
+struct RowJson {
+    rules: String,
+    tasks: u32,
+    score: Option<SpreadJson>,
+    zone_lock_pct: Option<SpreadJson>,
+    lru_lock_pct: Option<SpreadJson>,
+    alloc_ns: Option<AllocJson>,
+    samples: Vec<Sample>,
+}
+
+#[derive(Serialize)]
+struct SpreadJson {
+    mean: f64,
+    deviation: f64,
+}
+
+#[derive(Serialize)]
+struct AllocJson {
+    p50: u64,
+    p99: u64,
+    max: u64,
+}
+
+/// One seed.
+#[derive(Serialize)]
+struct Sample {
+    seed: u64,
+    operations: u64,
+    score: f64,
+    zone_lock_pct: f64,
+    lru_lock_pct: f64,
+    zone_locks: Paths,
+    lru_locks: Paths,
+}
+
+/// The locks of all nodes together, by the way they were come to.
+#[derive(Serialize)]
+struct Paths {
+    alloc: PathJson,
+    free: PathJson,
+    direct: PathJson,
+}
+
+#[derive(Serialize, Default)]
+struct PathJson {
+    holds: u64,
+    contended: u64,
+    wait_ns: u64,
+    hold_ns: u64,
+}
+
+impl Paths {
+    /// Paths of the zone lock: refills, drains, and all that passes the pagesets by.
+    fn of_zones(locks: &[LockStats]) -> Paths {
+        Paths { alloc: sum(locks, &[0]), free: sum(locks, &[1]), direct: sum(locks, &[2, 3, 4]) }
+    }
+
+    /// Paths of the LRU lock: pages put on it, and taken off.
+    fn of_lrus(locks: &[LockStats]) -> Paths {
+        Paths { alloc: sum(locks, &[0]), free: sum(locks, &[1]), direct: PathJson::default() }
+    }
+}
+
+fn sum(locks: &[LockStats], paths: &[usize]) -> PathJson {
+    let mut all = PathStats::default();
+    for path in locks.iter().flat_map(|lock| paths.iter().map(|path| lock.paths[*path])) {
+        all.holds += path.holds;
+        all.contended += path.contended;
+        all.wait += path.wait;
+        all.hold += path.hold;
+    }
+    PathJson { holds: all.holds, contended: all.contended, wait_ns: all.wait.whole_ns(), hold_ns: all.hold.whole_ns() }
+}
+
+impl RowJson {
+    fn new(row: &Row) -> Self {
+        let spread = |of: fn(&Outcome) -> f64| {
+            row.spread(of).map(|spread| SpreadJson { mean: spread.mean, deviation: spread.deviation })
+        };
+        let sample = |(seed, outcome): &(u64, Outcome)| Sample {
+            seed: *seed,
+            operations: outcome.operations,
+            score: outcome.score(),
+            zone_lock_pct: outcome.zone_pct(),
+            lru_lock_pct: outcome.lru_pct(),
+            zone_locks: Paths::of_zones(&outcome.zone_locks),
+            lru_locks: Paths::of_lrus(&outcome.lru_locks),
+        };
+        RowJson {
+            rules: row.rules.clone(),
+            tasks: row.tasks,
+            score: spread(Outcome::score),
+            zone_lock_pct: spread(Outcome::zone_pct),
+            lru_lock_pct: spread(Outcome::lru_pct),
+            alloc_ns: row.alloc_ns().map(|[p50, p99, max]| AllocJson { p50, p99, max }),
+            samples: row.outcomes.iter().map(sample).collect(),
+        }
+    }
+}

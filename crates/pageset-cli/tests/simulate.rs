@@ -1,0 +1,161 @@
+//! `pageset run`, `compare` and `machine`, as a user runs them.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+/// Standard output of a command that must end with `code`, and its standard error.
+fn ends(code: i32, arguments: &[&str]) -> (String, String) {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_pageset")).args(arguments).stdin(Stdio::null()).output().expect("it runs");
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
+    (out, err)
+}
+
+/// A run that takes a moment.
+const SHORT: [&str; 8] = ["run", "page_fault1", "--machine", "lkp-sb02", "--seconds", "0.02", "--warm-up", "0.005"];
+
+fn short<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    SHORT.into_iter().chain(more.iter().copied()).collect()
+}
+
+#[test]
+fn the_same_run_has_the_same_result_on_any_number_of_threads() {
+    let with = |more: &[&str]| ends(0, &short(more)).0;
+    let one = with(&["--seeds", "3", "--tasks", "1,4", "--json", "--jobs", "1"]);
+    assert_eq!(one, with(&["--seeds", "3", "--tasks", "1,4", "--json", "--jobs", "1"]));
+    assert_eq!(one, with(&["--seeds", "3", "--tasks", "1,4", "--json", "--jobs", "3"]));
+    let json: Value = serde_json::from_str(&one).expect("JSON");
+    assert_eq!(json["schema"], "pageset.run/1");
+    let rows = json["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2);
+    let samples = rows[1]["samples"].as_array().expect("samples");
+    assert_eq!(samples.len(), 3);
+    assert_ne!(samples[0], samples[1], "another seed, another run");
+    // Four tasks do more than one, and less than four times as much: they share cores.
+    let score = |row: usize| rows[row]["score"]["mean"].as_f64().expect("a number");
+    assert!(score(1) > 1.2 * score(0) && score(1) < 4.0 * score(0), "{} {}", score(0), score(1));
+}
+
+#[test]
+fn a_table_has_a_row_for_each_set_of_rules_and_number_of_tasks() {
+    let (out, err) =
+        ends(0, &short(&["--rules", "linux-4.16,linux-6.18", "--set", "batch=31", "--tasks", "2,4", "--seeds", "1"]));
+    assert_eq!(err, "", "no progress where standard error is no terminal");
+    let rows: Vec<&str> = out.lines().filter(|line| line.contains("linux-")).collect();
+    assert_eq!(rows.len(), 4, "{out}");
+    assert!(out.contains("zone lock %") && out.contains("alloc p50 ns"), "{out}");
+}
+
+#[test]
+fn what_cannot_be_run_is_a_usage_error() {
+    for (more, message) in [
+        (&["--tasks", "5"][..], "--tasks 5: 5 tasks on 4 CPUs; allowed: 1 to 4"),
+        (&["--tasks", "0"], "--tasks 0: 0 tasks on 4 CPUs; allowed: 1 to 4"),
+        (&["--rules", "linux-1.0"], "there are no rules linux-1.0"),
+        (&["--set", "batch=0"], "batch"),
+        (&["--seeds", "0"], "--seeds"),
+    ] {
+        let (_, err) = ends(2, &short(more));
+        assert!(err.contains(message), "{more:?}: {err}");
+    }
+    let (_, err) = ends(2, &["run", "page_fault9", "--machine", "lkp-sb02"]);
+    assert!(err.contains("there is no workload page_fault9; allowed: page_fault1"), "{err}");
+    let (_, err) = ends(2, &["run", "page_fault1", "--machine", "pdp-11"]);
+    assert!(err.contains("there is no machine pdp-11; allowed: lkp-skl-4sp1, "), "{err}");
+    let (_, err) = ends(2, &["run", "page_fault1", "--machine", "lkp-sb02", "--seconds=-1"]);
+    assert!(err.contains("virtual time is from"), "{err}");
+}
+
+#[test]
+fn a_machine_file_is_used_and_its_mistakes_are_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("m.toml");
+    let name = file.to_str().expect("UTF-8");
+    let (text, _) = ends(0, &["machine", "show", "lkp-sb02"]);
+    fs::write(&file, text.replace("cores_per_socket = 2", "cores_per_socket = 1")).expect("it is written");
+    let mut arguments = short(&["--seeds", "1", "--json"]);
+    arguments[3] = name;
+    let json: Value = serde_json::from_str(&ends(0, &arguments).0).expect("JSON");
+    assert_eq!(json["rows"][0]["tasks"], 2);
+
+    fs::write(&file, text.replace("cores_per_socket = 2", "cores_per_socket = 0")).expect("it is written");
+    let line = text.lines().position(|line| line.starts_with("cores_per_socket")).expect("the key") + 1;
+    let (_, err) = ends(2, &arguments);
+    assert_eq!(err, format!("error: {name}, line {line}, cores_per_socket: 0; allowed: 1 and above\n"));
+}
+
+#[test]
+fn machines_are_listed_and_this_one_is_detected() {
+    let (out, _) = ends(0, &["machine", "list"]);
+    assert_eq!(out.lines().count(), 10, "{out}");
+    assert!(out.contains("lkp-skl-4sp1   192"), "{out}");
+    if cfg!(target_os = "linux") {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("host.toml");
+        let name = file.to_str().expect("UTF-8");
+        ends(0, &["machine", "detect", "--output", name]);
+        let (shown, _) = ends(0, &["machine", "show", name]);
+        assert!(shown.contains("name = \"host\""), "{shown}");
+    }
+}
+
+#[test]
+fn a_comparison_has_published_simulated_and_baselines() {
+    let arguments = [
+        "compare",
+        "page_fault1-batch-sweep.csv",
+        "--machine",
+        "lkp-sb02",
+        "--batch",
+        "63,511",
+        "--seconds",
+        "0.02",
+        "--warm-up",
+        "0.005",
+        "--seeds",
+        "1",
+        "--json",
+    ];
+    let json: Value = serde_json::from_str(&ends(0, &arguments).0).expect("JSON");
+    assert_eq!(json["schema"], "pageset.compare/1");
+    let rows = json["rows"].as_array().expect("rows");
+    let batches: Vec<_> = rows.iter().map(|row| row["batch"].as_u64().expect("a batch")).collect();
+    assert_eq!(batches, [31, 63, 511], "the base row is always among them");
+    let row = &rows[1];
+    assert_eq!(row["published"]["score"], 1_758_469.0);
+    assert_eq!(row["do_nothing"]["score"], 1_744_495.0);
+    assert!(row["simulated"]["zone_contention_pct"].as_f64().expect("a number") >= 0.0);
+    assert_eq!(rows[0]["simulated"]["change_pct"], 0.0);
+
+    let (out, _) = ends(0, &arguments[..arguments.len() - 1]);
+    assert!(out.contains("Mean absolute error"), "{out}");
+    let (_, err) = ends(2, &["compare", "page_fault1-batch-sweep.csv", "--machine", "pdp-11"]);
+    assert!(err.contains("--machine pdp-11: no row of page_fault1-batch-sweep.csv has it"), "{err}");
+    let (_, err) = ends(4, &["compare", "no-such-table.csv"]);
+    assert!(err.contains("no-such-table.csv: ") && err.contains("page_fault1-batch-sweep.csv"), "{err}");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_keeps_what_is_done() {
+    use std::time::Duration;
+
+    let child = Command::new(env!("CARGO_BIN_EXE_pageset"))
+        .args(["run", "page_fault1", "--machine", "lkp-sb02", "--tasks", "1", "--seeds", "1000", "--jobs", "1"])
+        .args(["--seconds", "0.02", "--warm-up", "0.005", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    std::thread::sleep(Duration::from_secs(2));
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let samples = json["rows"][0]["samples"].as_array().expect("samples").len();
+    assert!((1..1000).contains(&samples), "{samples}");
+}

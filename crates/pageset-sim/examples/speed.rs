@@ -1,0 +1,65 @@
+//! How fast the simulator is: page operations and lock events a second of one core.
+//!
+//! `cargo run --release -p pageset-sim --example speed [MACHINE [BATCH [SECONDS]]]`
+
+use std::error::Error;
+use std::time::Instant;
+
+use pageset::Tuning;
+use pageset::tuning::BatchRule;
+use pageset::tuning::presets::LINUX_4_17;
+use pageset_sim::engine::Source;
+use pageset_sim::machine;
+use pageset_sim::run::Run;
+use pageset_sim::time::Time;
+use pageset_sim::workload::Workload;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_else(|| "lkp-skl-4sp1".to_owned());
+    let batch = arguments.next().map_or(Ok(31), |text| text.parse())?;
+    let seconds = arguments.next().map_or(Ok(0.5), |text| text.parse())?;
+    let machine = machine::find(&name).ok_or("no such machine")??;
+    let run = Run {
+        workload: Workload::find("page_fault1").ok_or("no such workload")?,
+        machine: &machine,
+        tuning: Tuning { batch: BatchRule::Fixed(batch), ..LINUX_4_17 },
+        high_fraction: 0,
+        tasks: machine.topology().cpus(),
+        warm_up: Time::from_seconds(0.2),
+        time: Time::from_seconds(seconds),
+        seed: 1,
+    };
+    let begin = Instant::now();
+    let outcome = run.run(|| true)?;
+    let took = begin.elapsed().as_secs_f64();
+    println!("score {:.0}, zone {:.1} %, LRU {:.1} %", outcome.score(), outcome.zone_pct(), outcome.lru_pct());
+    let all: f64 = 1.0 + 0.2 / seconds;
+    println!(
+        "{:.2} s, {:.2} million page operations a second, {:.2} million lock events, {:.2} million switches",
+        took,
+        outcome.page_operations as f64 / took / 1e6,
+        outcome.lock_events as f64 * all / took / 1e6,
+        outcome.switches as f64 / took / 1e6,
+    );
+    for source in Source::ALL {
+        println!(
+            "{source:?}: {:.2} lines a page",
+            outcome.lines[source as usize] as f64 / outcome.page_operations as f64 * 2.0
+        );
+    }
+    for (name, locks) in [("zone", &outcome.zone_locks), ("lru", &outcome.lru_locks)] {
+        for (i, path) in locks[0].paths.iter().enumerate() {
+            if path.holds > 0 {
+                println!(
+                    "{name} path {i}: {} holds, {:.0} % contended, hold {:.0} ns, wait {:.0} ns",
+                    path.holds,
+                    100.0 * path.contended as f64 / path.holds as f64,
+                    path.hold.ps() as f64 / 1e3 / path.holds as f64,
+                    path.wait.ps() as f64 / 1e3 / path.holds as f64
+                );
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! What a touch of a cache line costs: by who held it last, and how much that core has touched since.
+//!
+//! No cache is modelled set by set. Each core counts the lines that it brought in; a line whose holder has since brought
+//! in more than a cache holds is not in that cache any more.
+
+use std::cell::Cell;
+
+use zerocopy::FromZeros;
+
+use crate::engine::topology::{Core, Socket, Topology};
+use crate::time::Time;
+
+/// Bytes of a cache line. All machines of the tables have this.
+pub const LINE_BYTES: u64 = 64;
+/// Lines of a page of 4 KiB.
+const PAGE_LINES: u64 = 4096 / LINE_BYTES;
+
+/// Where a line is found.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Source {
+    /// The core's own first-level cache.
+    L1,
+    /// Its own second-level cache.
+    L2,
+    /// The cache of its socket.
+    Llc,
+    /// The private cache of another core of the socket.
+    Transfer,
+    /// Memory of its own node.
+    Memory,
+    /// A cache of another socket.
+    RemoteTransfer,
+    /// Memory of another node.
+    RemoteMemory,
+}
+
+impl Source {
+    /// How many there are.
+    pub const COUNT: usize = 7;
+    /// All of them, in order.
+    pub const ALL: [Source; Self::COUNT] =
+        [Self::L1, Self::L2, Self::Llc, Self::Transfer, Self::Memory, Self::RemoteTransfer, Self::RemoteMemory];
+
+    /// Whether the line was in none of the caches that the core has or shares.
+    #[must_use]
+    pub const fn is_miss(self) -> bool {
+        !matches!(self, Self::L1 | Self::L2 | Self::Llc)
+    }
+}
+
+/// Sizes of caches in lines, and times by source.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheCosts {
+    /// Lines of a core's first level.
+    pub l1_lines: u64,
+    /// Lines of a core's second level.
+    pub l2_lines: u64,
+    /// Lines of a socket's last level.
+    pub llc_lines: u64,
+    /// One line.
+    pub line: [Time; Source::COUNT],
+    /// Writing a whole page.
+    pub page: [Time; Source::COUNT],
+}
+
+/// The last touch of a line: a core, and how many lines that core had brought in by then. Zero is never.
+#[derive(Debug, Default, FromZeros)]
+#[repr(transparent)]
+pub struct LineState(Cell<u64>);
+
+/// Where the core's number begins, plus one; below it is the count of lines.
+const CORE_SHIFT: u32 = 48;
+
+/// The caches of all cores.
+#[derive(Debug)]
+pub(crate) struct Caches {
+    costs: CacheCosts,
+    sockets: Box<[Socket]>,
+    /// What each core writes into the state of a line that it touches now: its number, and the lines it has brought in.
+    tags: Box<[Cell<u64>]>,
+    /// Lines of the last level that a core can count on, by socket.
+    llc_share: Box<[Cell<u64>]>,
+    sources: [Cell<u64>; Source::COUNT],
+}
+
+impl Caches {
+    pub(crate) fn new(topology: Topology, costs: CacheCosts) -> Self {
+        Caches {
+            costs,
+            sockets: (0..topology.cores()).map(|core| topology.socket_of(Core(core))).collect(),
+            tags: (0..topology.cores()).map(|core| Cell::new((u64::from(core) + 1) << CORE_SHIFT)).collect(),
+            llc_share: vec![Cell::new(costs.llc_lines); topology.sockets as usize].into(),
+            sources: Default::default(),
+        }
+    }
+
+    /// The last level of a socket is shared by this many busy cores.
+    pub(crate) fn share_llc(&self, socket: Socket, cores: u32) {
+        self.llc_share[socket.0 as usize].set(self.costs.llc_lines / u64::from(cores.max(1)));
+    }
+
+    /// Finds a line, or as many as move together, and makes the core their holder; `home` is the node of their memory.
+    #[inline(always)]
+    pub(crate) fn locate(&self, core: Core, line: &LineState, home: impl FnOnce() -> Socket, lines: u64) -> Source {
+        let tag = &self.tags[core.0 as usize];
+        let now = tag.get();
+        // A line that another core held, or none, is further off than any cache is large.
+        let age = now.wrapping_sub(line.0.get());
+        if age < self.costs.l2_lines {
+            line.0.set(now);
+            let source = if age < self.costs.l1_lines { Source::L1 } else { Source::L2 };
+            self.count(source, lines);
+            return source;
+        }
+        self.bring(core, line, home(), lines)
+    }
+
+    /// The core brings lines in that are not in its own caches.
+    #[inline(never)]
+    fn bring(&self, core: Core, line: &LineState, home: Socket, lines: u64) -> Source {
+        let source = self.locate_outside(core, line.0.get(), home);
+        let tag = &self.tags[core.0 as usize];
+        tag.set(tag.get() + lines);
+        line.0.set(tag.get());
+        self.count(source, lines);
+        source
+    }
+
+    #[inline]
+    fn count(&self, source: Source, lines: u64) {
+        let count = &self.sources[source as usize];
+        count.set(count.get() + lines);
+    }
+
+    /// The time that one line takes.
+    #[inline]
+    pub(crate) fn line_time(&self, source: Source) -> Time {
+        self.costs.line[source as usize]
+    }
+
+    /// As [`Self::locate`] for all lines of a page, which are written: how long that takes.
+    #[inline]
+    pub(crate) fn fetch_page(&self, core: Core, page: &LineState, home: Socket) -> Time {
+        self.costs.page[self.locate(core, page, || home, PAGE_LINES) as usize]
+    }
+
+    /// Where a line is that is not in the core's own caches.
+    fn locate_outside(&self, core: Core, state: u64, home: Socket) -> Source {
+        let here = self.sockets[core.0 as usize];
+        let memory = if home == here { Source::Memory } else { Source::RemoteMemory };
+        let Some(holder) = (state >> CORE_SHIFT).checked_sub(1) else { return memory };
+        let there = self.sockets[holder as usize];
+        let age = self.tags[holder as usize].get() - state;
+        match () {
+            () if age >= self.llc_share[there.0 as usize].get().max(self.costs.l2_lines) => memory,
+            () if there != here => Source::RemoteTransfer,
+            () if age < self.costs.l2_lines => Source::Transfer,
+            () => Source::Llc,
+        }
+    }
+
+    /// Lines found at each source so far.
+    pub(crate) fn sources(&self) -> [u64; Source::COUNT] {
+        self.sources.each_ref().map(Cell::get)
+    }
+}

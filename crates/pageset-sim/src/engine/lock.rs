@@ -1,0 +1,224 @@
+//! Locks with a queue: whoever comes first gets them first, and how long all waited is known.
+
+use std::collections::VecDeque;
+
+use hdrhistogram::Histogram;
+
+use super::cache::LineState;
+use super::{Engine, FIRST_LOCK, Socket, fiber};
+use crate::time::Time;
+
+/// The number of a lock of an engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockId(pub u32);
+
+/// A lock that an engine is to have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockSpec {
+    /// The socket of its memory.
+    pub home: Socket,
+    /// Instructions around each hold.
+    pub around: Time,
+}
+
+/// Ways that a lock is come to, each accounted for itself. Zone locks have as many as the allocator tells apart.
+pub const PATHS: usize = pageset::LockPath::COUNT;
+
+/// One way to a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PathStats {
+    /// Times it was taken.
+    pub holds: u64,
+    /// Times it was waited for.
+    pub contended: u64,
+    /// Waiting, from the first try until it was had.
+    pub wait: Time,
+    /// Holding.
+    pub hold: Time,
+}
+
+/// What went on at a lock.
+#[derive(Clone, Debug)]
+pub struct LockStats {
+    /// By path.
+    pub paths: [PathStats; PATHS],
+    /// Waits in nanoseconds, those of no length included.
+    pub waits: Histogram<u64>,
+    /// Holds in nanoseconds.
+    pub holds: Histogram<u64>,
+}
+
+/// Nanoseconds that a histogram reaches: ten seconds, far more than any wait.
+const MOST_NS: u64 = 10_000_000_000;
+
+/// A histogram of times in nanoseconds, exact to 1 %.
+pub(crate) fn histogram() -> Histogram<u64> {
+    // Two digits and these bounds are valid; the fallback is one that grows.
+    Histogram::new_with_bounds(1, MOST_NS, 2).unwrap_or_else(|_| unreachable!("the bounds are valid"))
+}
+
+impl LockStats {
+    fn new() -> Self {
+        LockStats { paths: Default::default(), waits: histogram(), holds: histogram() }
+    }
+
+    /// All waiting.
+    #[must_use]
+    pub fn wait(&self) -> Time {
+        self.paths.iter().map(|path| path.wait).sum()
+    }
+
+    /// All holds.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.paths.iter().map(|path| path.holds).sum()
+    }
+}
+
+#[derive(Debug)]
+struct Waiter {
+    cpu: u32,
+    path: usize,
+    since: Time,
+}
+
+#[derive(Debug)]
+struct Hold {
+    path: usize,
+    since: Time,
+}
+
+#[derive(Debug)]
+pub(super) struct Lock {
+    spec: LockSpec,
+    line: LineState,
+    holder: Option<Hold>,
+    queue: VecDeque<Waiter>,
+    stats: LockStats,
+}
+
+impl Lock {
+    pub(super) fn new(spec: LockSpec) -> Self {
+        let (line, queue) = (LineState::default(), VecDeque::new());
+        Lock { spec, line, holder: None, queue, stats: LockStats::new() }
+    }
+
+    /// The lock is had after a wait.
+    fn had(&mut self, waiter: &Waiter, now: Time) {
+        let path = &mut self.stats.paths[waiter.path];
+        path.holds += 1;
+        let wait = now - waiter.since;
+        path.wait += wait;
+        path.contended += u64::from(wait > Time::ZERO);
+        self.stats.waits.saturating_record(wait.whole_ns());
+        self.holder = Some(Hold { path: waiter.path, since: now });
+    }
+}
+
+impl Engine {
+    /// Takes a lock, after all that came before.
+    pub fn acquire(&self, id: LockId, path: usize) {
+        if self.running().is_none() {
+            return;
+        }
+        self.sync();
+        let lock = &self.locks[id.0 as usize];
+        let waiter = Waiter { cpu: self.cpu(), path, since: self.now() };
+        let mut lock = lock.borrow_mut();
+        let around = lock.spec.around;
+        if lock.holder.is_none() {
+            self.take(&mut lock, &waiter);
+        } else {
+            lock.queue.push_back(waiter);
+            drop(lock);
+            self.add_working(self.here().core, -1);
+            // The release before ours makes us due: see `released`.
+            fiber::suspend();
+            self.add_working(self.here().core, 1);
+            self.pass(around);
+        }
+    }
+
+    /// Takes a lock if nobody holds it.
+    pub fn try_acquire(&self, id: LockId, path: usize) -> bool {
+        if self.running().is_none() {
+            return true;
+        }
+        self.sync();
+        let mut lock = self.locks[id.0 as usize].borrow_mut();
+        let free = lock.holder.is_none();
+        if free {
+            self.take(&mut lock, &Waiter { cpu: self.cpu(), path, since: self.now() });
+        }
+        free
+    }
+
+    /// A lock that nobody holds is had.
+    fn take(&self, lock: &mut Lock, waiter: &Waiter) {
+        lock.had(waiter, waiter.since);
+        self.touch(&lock.line, lock.spec.home);
+        self.pass(self.config.atomic + lock.spec.around);
+    }
+
+    /// Gives a lock back. The caller runs ahead; others see the lock free when they have come to this time.
+    pub fn release(&self, id: LockId) {
+        if self.running().is_none() {
+            return;
+        }
+        let mut lock = self.locks[id.0 as usize].borrow_mut();
+        if !lock.queue.is_empty() {
+            // The first waiter watches the line, which has to be got back from it to be written.
+            let first = self.cpus[lock.queue[0].cpu as usize].core;
+            self.caches.locate(first, &lock.line, || lock.spec.home, 1);
+            self.touch(&lock.line, lock.spec.home);
+        }
+        self.here().line_permille.set(1000);
+        let now = self.now();
+        if let Some(hold) = &lock.holder {
+            let (path, time) = (hold.path, now - hold.since);
+            lock.stats.paths[path].hold += time;
+            lock.stats.holds.saturating_record(time.whole_ns());
+        }
+        self.order.set(FIRST_LOCK + id.0 as usize, now);
+    }
+
+    /// The time of a release has come: the first in the queue has the lock once its line is there.
+    pub(super) fn released(&self, id: LockId, time: Time) {
+        self.order.set(FIRST_LOCK + id.0 as usize, Time::NEVER);
+        let mut lock = self.locks[id.0 as usize].borrow_mut();
+        lock.holder = None;
+        let Some(next) = lock.queue.pop_front() else { return };
+        let cpu = &self.cpus[next.cpu as usize];
+        let handoff = self.caches.line_time(self.caches.locate(cpu.core, &lock.line, || lock.spec.home, 1));
+        let now = time + self.lines.apply(handoff, &self.random);
+        lock.had(&next, now);
+        cpu.line_permille.set(1000 + self.config.waiter_permille * lock.queue.len() as u64);
+        cpu.clock.set(now);
+        self.order.set(self.slot(next.cpu), now);
+    }
+
+    /// The next lock that this CPU takes is this one, on this path.
+    pub(crate) fn announce(&self, id: LockId, path: usize) {
+        self.announced.set(Some((id, path)));
+    }
+
+    /// What was announced, once.
+    pub(crate) fn announced(&self) -> Option<(LockId, usize)> {
+        self.announced.take()
+    }
+
+    /// How many locks there are.
+    pub fn lock_count(&self) -> usize {
+        self.locks.len()
+    }
+
+    /// What went on at a lock since the engine was built or [`Self::reset_locks`].
+    pub fn lock_stats(&self, id: LockId) -> LockStats {
+        self.locks[id.0 as usize].borrow().stats.clone()
+    }
+
+    /// Begins to account anew.
+    pub fn reset_locks(&self) {
+        self.locks.iter().for_each(|lock| lock.borrow_mut().stats = LockStats::new());
+    }
+}

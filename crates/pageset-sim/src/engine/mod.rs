@@ -1,0 +1,301 @@
+//! The engine: virtual CPUs, each a fiber with a clock, of which always the earliest runs.
+//!
+//! A CPU that works, or touches memory, only moves its own clock: it runs ahead of the others. Where others could see
+//! what it does next (at a lock) it waits until it is the earliest, ties going to the lower number; when it is that
+//! already, nothing is switched. So all locks are taken in the order of virtual time.
+
+mod cache;
+mod earliest;
+mod fiber;
+mod jitter;
+mod lock;
+mod topology;
+
+use std::cell::{Cell, RefCell};
+use std::io;
+
+pub use cache::{CacheCosts, LINE_BYTES, LineState, Source};
+pub(crate) use fiber::{Fibers, scope};
+pub(crate) use lock::histogram;
+pub use lock::{LockId, LockSpec, LockStats, PATHS, PathStats};
+pub use topology::{Core, Socket, Topology};
+
+use cache::Caches;
+use earliest::Earliest;
+use jitter::{Random, Variation};
+use lock::Lock;
+
+use crate::time::Time;
+
+#[cfg(test)]
+mod tests;
+
+/// What an engine is built from.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineConfig {
+    /// CPUs, cores, sockets.
+    pub topology: Topology,
+    /// What touches of memory cost.
+    pub cache: CacheCosts,
+    /// An atomic operation on a line that the core has.
+    pub atomic: Time,
+    /// Work takes this many thousandths of its time while another thread of the core works as well.
+    pub smt_permille: u64,
+    /// A lock's holder pays this many thousandths more for lines from outside its core, for each CPU that waits.
+    pub waiter_permille: u64,
+    /// Coefficient of variation of work, 0 to 1.
+    pub work_cv: f64,
+    /// Coefficient of variation of the times of lines from outside the core, 0 to 1.
+    pub line_cv: f64,
+    /// What all chance comes from.
+    pub seed: u64,
+}
+
+/// Slot 0 is the end of the present [`Engine::run`]; then come the locks' releases, then the CPUs.
+const END: usize = 0;
+const FIRST_LOCK: usize = 1;
+
+/// No CPU runs.
+const NOBODY: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Cpu {
+    clock: Cell<Time>,
+    core: Core,
+    /// Thousandths that lines from outside the core cost it, while it holds a lock that others wait for.
+    line_permille: Cell<u64>,
+}
+
+/// The virtual machine: clocks, caches, locks. One thread's, and used through shared references.
+#[derive(Debug)]
+pub struct Engine {
+    config: EngineConfig,
+    order: Earliest,
+    cpus: Box<[Cpu]>,
+    /// Threads of each core that work, rather than wait or have ended.
+    working: Box<[Cell<u32>]>,
+    locks: Box<[RefCell<Lock>]>,
+    caches: Caches,
+    random: Random,
+    work: Variation,
+    lines: Variation,
+    current: Cell<u32>,
+    switches: Cell<u64>,
+    announced: Cell<Option<(LockId, usize)>>,
+}
+
+impl Engine {
+    /// A machine whose CPUs have no tasks yet, with these locks, known by their places.
+    #[must_use]
+    pub fn new(config: EngineConfig, locks: &[LockSpec]) -> Self {
+        let topology = config.topology;
+        let cpu =
+            |cpu| Cpu { clock: Cell::new(Time::ZERO), core: topology.core_of(cpu), line_permille: Cell::new(1000) };
+        Engine {
+            order: Earliest::new(FIRST_LOCK + locks.len() + topology.cpus() as usize),
+            cpus: (0..topology.cpus()).map(cpu).collect(),
+            working: vec![Cell::new(0); topology.cores() as usize].into(),
+            locks: locks.iter().map(|lock| RefCell::new(Lock::new(*lock))).collect(),
+            caches: Caches::new(topology, config.cache),
+            random: Random::new(config.seed),
+            work: Variation::new(config.work_cv),
+            lines: Variation::new(config.line_cv),
+            current: Cell::new(NOBODY),
+            switches: Cell::new(0),
+            announced: Cell::new(None),
+            config,
+        }
+    }
+
+    /// What it was built from.
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// The running CPU, or CPU 0 where none runs.
+    #[inline]
+    pub fn cpu(&self) -> u32 {
+        let cpu = self.current.get();
+        if cpu == NOBODY { 0 } else { cpu }
+    }
+
+    /// The running CPU's clock.
+    #[inline]
+    pub fn now(&self) -> Time {
+        self.here().clock.get()
+    }
+
+    /// A number below `n`, which is at least 1, from the seed.
+    pub fn random_below(&self, n: u64) -> u64 {
+        self.random.below(n)
+    }
+
+    /// Switches from one CPU to another so far.
+    pub fn switches(&self) -> u64 {
+        self.switches.get()
+    }
+
+    /// Lines found at each [`Source`] so far.
+    pub fn lines_by_source(&self) -> [u64; Source::COUNT] {
+        self.caches.sources()
+    }
+
+    /// The running CPU; none while a world is built or torn down, when nothing costs time.
+    #[inline(always)]
+    fn running(&self) -> Option<&Cpu> {
+        self.cpus.get(self.current.get() as usize)
+    }
+
+    #[inline]
+    fn here(&self) -> &Cpu {
+        // Work outside of a task is CPU 0's.
+        &self.cpus[self.cpu() as usize]
+    }
+
+    fn slot(&self, cpu: u32) -> usize {
+        FIRST_LOCK + self.locks.len() + cpu as usize
+    }
+
+    /// Gives a CPU a task, which begins at `start`. The tasks of [`Fibers`] and the CPUs have the same numbers: give CPU 0
+    /// its task first.
+    ///
+    /// # Errors
+    /// The system has no memory for its stack.
+    pub(crate) fn spawn<'env>(
+        &'env self,
+        fibers: &mut Fibers<'env>,
+        cpu: u32,
+        start: Time,
+        task: impl FnOnce() + 'env,
+    ) -> io::Result<()> {
+        let core = self.cpus[cpu as usize].core;
+        fibers.spawn(move || {
+            task();
+            self.add_working(core, -1);
+        })?;
+        self.cpus[cpu as usize].clock.set(start);
+        self.order.set(self.slot(cpu), start);
+        self.add_working(core, 1);
+        Ok(())
+    }
+
+    /// Says how many cores of a socket have work, and so share its last-level cache.
+    pub fn share_cache(&self, socket: Socket, cores: u32) {
+        self.caches.share_llc(socket, cores);
+    }
+
+    /// Runs all CPUs until the earliest is at `end`, or all have ended; `keep_on` is asked now and then.
+    pub(crate) fn run(&self, fibers: &mut Fibers<'_>, end: Time, keep_on: impl Fn() -> bool) {
+        /// Switches between two questions: some milliseconds.
+        const PATIENCE: u64 = 1 << 14;
+        self.order.set(END, end);
+        loop {
+            let (time, slot) = self.order.first();
+            if slot == END || time == Time::NEVER {
+                break;
+            }
+            if slot < self.slot(0) {
+                self.released(LockId((slot - FIRST_LOCK) as u32), time);
+                continue;
+            }
+            self.order.set(slot, Time::NEVER);
+            let cpu = slot - self.slot(0);
+            self.current.set(cpu as u32);
+            fibers.resume(cpu);
+            self.current.set(NOBODY);
+            self.switches.set(self.switches.get() + 1);
+            if self.switches.get().is_multiple_of(PATIENCE) && !keep_on() {
+                break;
+            }
+        }
+        self.order.set(END, Time::NEVER);
+    }
+
+    /// Work that others do not see.
+    #[inline]
+    pub fn work(&self, time: Time) {
+        let cpu = self.here();
+        let shared = self.working[cpu.core.0 as usize].get() > 1;
+        let time = if shared { time.permille(self.config.smt_permille) } else { time };
+        cpu.clock.set(cpu.clock.get() + self.work.apply(time, &self.random));
+    }
+
+    /// Time that passes whatever else goes on, without variation.
+    #[inline]
+    pub fn pass(&self, time: Time) {
+        let cpu = self.here();
+        cpu.clock.set(cpu.clock.get() + time);
+    }
+
+    /// A touch of a line whose memory is on `home`.
+    #[inline]
+    pub fn touch(&self, line: &LineState, home: Socket) {
+        self.touch_run(line, || home, 1);
+    }
+
+    /// A touch of some lines that are always touched together: the state is that of all.
+    #[inline(always)]
+    pub fn touch_run(&self, line: &LineState, home: impl FnOnce() -> Socket, lines: u64) {
+        let Some(cpu) = self.running() else { return };
+        let source = self.caches.locate(cpu.core, line, home, lines);
+        let time = self.caches.line_time(source);
+        let time = if source > Source::L2 { self.outside(cpu, time) } else { time };
+        cpu.clock.set(cpu.clock.get() + if lines == 1 { time } else { time.times(lines) });
+    }
+
+    /// The time of a line from outside of the core.
+    #[inline(never)]
+    fn outside(&self, cpu: &Cpu, time: Time) -> Time {
+        let permille = cpu.line_permille.get();
+        self.lines.apply(if permille == 1000 { time } else { time.permille(permille) }, &self.random)
+    }
+
+    /// Lines fetched ahead of their use: they are the core's from now on, and nobody waits for them.
+    #[inline]
+    pub fn prefetch(&self, line: &LineState, home: Socket, lines: u64) {
+        if let Some(cpu) = self.running() {
+            self.caches.locate(cpu.core, line, || home, lines);
+        }
+    }
+
+    /// Writes a page whose memory is on `home`.
+    #[inline]
+    pub fn write_page(&self, page: &LineState, home: Socket) {
+        let cpu = self.here();
+        let time = self.caches.fetch_page(cpu.core, page, home);
+        self.work(time);
+    }
+
+    /// Lets a little time pass, and others run: a round of waiting for something that is no lock.
+    pub fn relax(&self) {
+        /// Some rounds of a polling loop. A guess; waits are far longer.
+        const ROUND: Time = Time::from_ps(100_000);
+        if self.running().is_some() {
+            self.pass(ROUND);
+            self.sync();
+        }
+    }
+
+    /// Waits until this CPU is the earliest.
+    fn sync(&self) {
+        let slot = self.slot(self.cpu());
+        let now = self.now();
+        loop {
+            let (time, first) = self.order.first();
+            if (now, slot) < (time, first) {
+                return;
+            }
+            if first == END || first >= self.slot(0) {
+                break;
+            }
+            self.released(LockId((first - FIRST_LOCK) as u32), time);
+        }
+        self.order.set(slot, now);
+        fiber::suspend();
+    }
+
+    fn add_working(&self, core: Core, change: i32) {
+        let working = &self.working[core.0 as usize];
+        working.set(working.get().wrapping_add_signed(change));
+    }
+}

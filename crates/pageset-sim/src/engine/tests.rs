@@ -1,0 +1,224 @@
+//! The engine by hand: exact times, with nothing that varies.
+
+use std::cell::RefCell;
+
+use super::*;
+
+fn ns(ns: u64) -> Time {
+    Time::from_ps(1000 * ns)
+}
+
+/// Two sockets of two cores with two threads: CPUs 0, 1 and 4, 5 on socket 0, CPU 0 and 4 on one core.
+fn config() -> EngineConfig {
+    // L1, L2, LLC, transfer, memory, remote transfer, remote memory.
+    let line = [1, 4, 20, 50, 80, 120, 150].map(ns);
+    EngineConfig {
+        topology: Topology { sockets: 2, cores_per_socket: 2, threads_per_core: 2 },
+        cache: CacheCosts { l1_lines: 4, l2_lines: 200, llc_lines: 1000, line, page: line.map(|time| time.times(10)) },
+        atomic: ns(5),
+        smt_permille: 1600,
+        waiter_permille: 100,
+        work_cv: 0.0,
+        line_cv: 0.0,
+        seed: 0,
+    }
+}
+
+const LOCK: LockId = LockId(0);
+const HOME: Socket = Socket(0);
+const SPECS: [LockSpec; 1] = [LockSpec { home: HOME, around: Time::ZERO }];
+
+/// Runs a task on each of the first CPUs; they start at these times.
+fn run(config: EngineConfig, starts: &[u64], task: impl Fn(&Engine, u32)) -> Engine {
+    let engine = Engine::new(config, &SPECS);
+    scope(|fibers| {
+        for (cpu, start) in starts.iter().enumerate() {
+            let (engine, task) = (&engine, &task);
+            engine.spawn(fibers, cpu as u32, ns(*start), move || task(engine, cpu as u32)).unwrap();
+        }
+        engine.run(fibers, Time::NEVER, || true);
+    });
+    engine
+}
+
+#[test]
+fn two_cpus_on_one_lock() {
+    let had = RefCell::new(Vec::new());
+    let engine = run(config(), &[0, 10], |engine, cpu| {
+        engine.acquire(LOCK, cpu as usize);
+        had.borrow_mut().push((cpu, engine.now()));
+        engine.work(ns(1000));
+        engine.release(LOCK);
+    });
+    // The line comes from memory, and the atomic takes its time: 85. The other has it 50 after the release at 1085.
+    assert_eq!(had.into_inner(), [(0, ns(85)), (1, ns(1135))]);
+    let stats = engine.lock_stats(LOCK);
+    let first = PathStats { holds: 1, contended: 0, wait: ns(0), hold: ns(1085) };
+    let second = PathStats { holds: 1, contended: 1, wait: ns(1125), hold: ns(1000) };
+    assert_eq!(stats.paths[..2], [first, second]);
+    assert_eq!((stats.waits.len(), stats.holds.len()), (2, 2));
+}
+
+#[test]
+fn the_queue_is_first_come_first_served_and_slows_the_holder() {
+    let had = RefCell::new(Vec::new());
+    let line = LineState::default();
+    run(config(), &[0, 30, 20, 10], |engine, cpu| {
+        engine.acquire(LOCK, 0);
+        had.borrow_mut().push((cpu, engine.now()));
+        engine.work(ns(1000));
+        engine.touch(&line, HOME);
+        engine.release(LOCK);
+    });
+    let expected = [
+        // 80 for the lock's line, 5; then 1000 and 80 for the other line.
+        (0, ns(85)),
+        // Released at 1165; on the other socket.
+        (3, ns(1165 + 120)),
+        // The holder has two behind it: lines cost a fifth more. 1000, the line 144, and the lock's line to be written,
+        // from a core of its own socket, 60. Then 50 to hand it over.
+        (2, ns(1285 + 1000 + 144 + 60 + 50)),
+        // One behind: a tenth more. 1000, the line from the same socket 55, the lock's from the other socket 132; 120.
+        (1, ns(2539 + 1000 + 55 + 132 + 120)),
+    ];
+    assert_eq!(had.into_inner(), expected);
+}
+
+#[test]
+fn threads_of_a_core_slow_each_other_while_both_work() {
+    let end = RefCell::new(Vec::new());
+    // CPUs 0 and 4 share a core; CPU 4 starts once 0 has done half.
+    run(config(), &[0, 0, 0, 0, 100], |engine, cpu| {
+        if cpu % 4 == 0 {
+            (0..2).for_each(|_| {
+                engine.acquire(LOCK, 0);
+                engine.release(LOCK);
+                engine.work(ns(100));
+            });
+            end.borrow_mut().push((cpu, engine.now()));
+        }
+    });
+    let end = end.into_inner();
+    // Both take locks that the other may hold; the work is what is of interest.
+    let worked = |cpu| end.iter().find(|(c, _)| *c == cpu).unwrap().1;
+    assert!(worked(0) >= ns(320), "{:?}", worked(0));
+    let alone = RefCell::new(Time::ZERO);
+    run(config(), &[0], |engine, _| {
+        engine.work(ns(100));
+        *alone.borrow_mut() = engine.now();
+    });
+    assert_eq!(alone.into_inner(), ns(100));
+}
+
+#[test]
+fn a_line_costs_by_who_held_it_and_what_that_core_brought_in_since() {
+    let (line, pages): (LineState, Vec<LineState>) =
+        (LineState::default(), (0..32).map(|_| LineState::default()).collect());
+    let cost = |engine: &Engine, line, home| {
+        let before = engine.now();
+        engine.touch(line, home);
+        engine.now() - before
+    };
+    let log = RefCell::new(Vec::new());
+    // One after the other in virtual time: the lock keeps them in order.
+    run(config(), &[0, 1_000_000, 2_000_000, 0, 500_000], |engine, cpu| {
+        engine.acquire(LOCK, 0);
+        let mut costs = Vec::new();
+        match cpu {
+            0 => {
+                costs.push(cost(engine, &line, HOME)); // Never touched: memory.
+                costs.push(cost(engine, &line, HOME)); // L1.
+                engine.write_page(&pages[0], HOME);
+                costs.push(cost(engine, &line, HOME)); // 64 lines later: L2.
+                pages[1..6].iter().for_each(|page| engine.write_page(page, HOME));
+                costs.push(cost(engine, &line, HOME)); // 320 lines later: LLC.
+                pages[6..].iter().for_each(|page| engine.write_page(page, HOME));
+                costs.push(cost(engine, &line, HOME)); // 1664 lines later: memory again.
+            }
+            4 => costs.push(cost(engine, &line, HOME)), // The same core, but for the lock's line: L1.
+            1 => costs.push(cost(engine, &line, HOME)), // Another core of the socket: transfer.
+            2 => {
+                costs.push(cost(engine, &line, HOME)); // Another socket.
+                costs.push(cost(engine, &pages[0], HOME)); // Long evicted over there: memory of the other node.
+                costs.push(cost(engine, &pages[0], HOME)); // L1.
+            }
+            _ => {}
+        }
+        engine.release(LOCK);
+        log.borrow_mut().extend(costs.into_iter().map(|time| (cpu, time.whole_ns())));
+    });
+    let expected = [(0, 80), (0, 1), (0, 4), (0, 20), (0, 80), (4, 1), (1, 50), (2, 120), (2, 150), (2, 1)];
+    assert_eq!(log.into_inner(), expected);
+}
+
+#[test]
+fn nothing_costs_time_outside_of_tasks() {
+    let engine = Engine::new(config(), &SPECS);
+    let line = LineState::default();
+    engine.touch(&line, HOME);
+    engine.acquire(LOCK, 0);
+    engine.release(LOCK);
+    assert_eq!(engine.now(), Time::ZERO);
+    assert_eq!(engine.lock_stats(LOCK).count(), 0);
+}
+
+/// A program of random work under and outside of a lock; what each CPU saw, in the order of the host.
+fn random_program(seed: u64) -> Vec<(u32, Time, Time)> {
+    let log = RefCell::new(Vec::new());
+    let line = LineState::default();
+    run(EngineConfig { work_cv: 0.5, line_cv: 0.5, seed, ..config() }, &[0; 8], |engine, cpu| {
+        for _ in 0..200 {
+            engine.work(ns(300 + engine.random_below(3000)));
+            engine.acquire(LOCK, 0);
+            let from = engine.now();
+            engine.work(ns(200));
+            engine.touch(&line, HOME);
+            engine.release(LOCK);
+            log.borrow_mut().push((cpu, from, engine.now()));
+        }
+    });
+    log.into_inner()
+}
+
+#[test]
+fn holds_exclude_each_other_in_the_order_of_time() {
+    let log = random_program(1);
+    assert_eq!(log.len(), 1600);
+    for pair in log.windows(2) {
+        assert!(pair[0].2 <= pair[1].1, "{pair:?}");
+    }
+}
+
+#[test]
+fn the_seed_is_all_that_counts() {
+    assert_eq!(random_program(1), random_program(1));
+    assert_ne!(random_program(1), random_program(2));
+}
+
+#[test]
+fn a_run_ends_on_time_and_goes_on_from_there() {
+    let engine = Engine::new(config(), &SPECS);
+    let rounds = Cell::new(0);
+    scope(|fibers| {
+        let (engine, rounds) = (&engine, &rounds);
+        for cpu in 0..2 {
+            engine
+                .spawn(fibers, cpu, Time::ZERO, move || {
+                    loop {
+                        engine.acquire(LOCK, 0);
+                        engine.pass(ns(1000));
+                        engine.release(LOCK);
+                        rounds.set(rounds.get() + 1);
+                    }
+                })
+                .unwrap();
+        }
+        engine.run(fibers, ns(50_000), || true);
+        let half = rounds.get();
+        // Each round is 1000 of hold and some handoff.
+        assert!((40..=50).contains(&half), "{half}");
+        engine.run(fibers, ns(100_000), || true);
+        assert!((80..=100).contains(&rounds.get()), "{}", rounds.get());
+        engine.run(fibers, Time::NEVER, || false);
+    });
+}

@@ -1,0 +1,62 @@
+//! Which CPUs share a core, which cores a socket.
+
+/// The number of a core of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Core(pub u32);
+
+/// The number of a socket, which is also a memory node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Socket(pub u32);
+
+/// How CPUs, cores and sockets are numbered: as Linux does on these machines, first one thread of every core, socket by
+/// socket, then the second threads in the same order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Topology {
+    /// Sockets, each with its own memory.
+    pub sockets: u32,
+    /// Cores of a socket.
+    pub cores_per_socket: u32,
+    /// Threads of a core, each of them a CPU.
+    pub threads_per_core: u32,
+}
+
+impl Topology {
+    /// Cores of the machine.
+    #[must_use]
+    pub const fn cores(self) -> u32 {
+        self.sockets * self.cores_per_socket
+    }
+
+    /// CPUs of the machine.
+    #[must_use]
+    pub const fn cpus(self) -> u32 {
+        self.cores() * self.threads_per_core
+    }
+
+    /// The core of a CPU.
+    #[must_use]
+    pub const fn core_of(self, cpu: u32) -> Core {
+        Core(cpu % self.cores())
+    }
+
+    /// The socket of a core.
+    #[inline]
+    #[must_use]
+    pub const fn socket_of(self, core: Core) -> Socket {
+        Socket(core.0 / self.cores_per_socket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn second_threads_come_last() {
+        let topology = Topology { sockets: 2, cores_per_socket: 3, threads_per_core: 2 };
+        assert_eq!((topology.cores(), topology.cpus()), (6, 12));
+        let socket = |cpu| topology.socket_of(topology.core_of(cpu)).0;
+        assert_eq!((0..12).map(socket).collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1]);
+        assert_eq!(topology.core_of(2), topology.core_of(8));
+    }
+}

@@ -1,0 +1,154 @@
+//! A description of the machine that this runs on, from what Linux tells of it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What Linux did not tell.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DetectError {
+    file: PathBuf,
+    what: String,
+}
+
+impl fmt::Display for DetectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file.display(), self.what)
+    }
+}
+
+impl std::error::Error for DetectError {}
+
+struct Found {
+    sockets: usize,
+    cores_per_socket: usize,
+    threads_per_core: usize,
+    memory_gib: u64,
+    l1_kib: u64,
+    l2_kib: u64,
+    llc_kib: u64,
+}
+
+/// The text of a description: counts, memory and caches as found, all else as in the shipped description that is nearest.
+/// `root` is `/`, or a folder that has a copy of what is read of `/sys` and `/proc`.
+///
+/// # Errors
+/// A file that should be there is not, or says something else.
+pub fn detect(root: &Path, name: &str) -> Result<String, DetectError> {
+    let found = Found::read(root)?;
+    // A socket with a desktop's few cores has a desktop's latencies.
+    let like = if found.cores_per_socket > 6 { "lkp-skl-2sp2" } else { "lkp-skl-d01" };
+    let text = super::SHIPPED.iter().find(|(name, _)| *name == like).map_or("", |(_, text)| text);
+    let numbers = [
+        ("sockets", found.sockets as u64),
+        ("cores_per_socket", found.cores_per_socket as u64),
+        ("threads_per_core", found.threads_per_core as u64),
+        ("memory_gib", found.memory_gib),
+        ("l1_kib", found.l1_kib),
+        ("l2_kib", found.l2_kib),
+        ("llc_kib", found.llc_kib),
+    ];
+    let mut out = format!(
+        "# This host. Counts, memory and caches are as Linux tells; latencies and costs were not measured: they are those of\n\
+         # {like}.\n"
+    );
+    for line in text.lines().skip(1) {
+        let key = line.split_once(" =").map(|(key, _)| key);
+        match key {
+            Some("name") => out += &format!("name = \"{name}\""),
+            Some("about") => {
+                let cpus = found.sockets * found.cores_per_socket * found.threads_per_core;
+                out += &format!("about = \"this host: {cpus} CPUs, {} GiB\"", found.memory_gib);
+            }
+            Some(key) => match numbers.iter().find(|(known, _)| *known == key) {
+                Some((key, value)) => out += &format!("{key} = {value}"),
+                None => out += line,
+            },
+            None => out += line,
+        }
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+impl Found {
+    fn read(root: &Path) -> Result<Found, DetectError> {
+        let cpus = root.join("sys/devices/system/cpu");
+        let online = read(&cpus.join("online"))?;
+        let numbers = list(&online).ok_or_else(|| wrong(&cpus.join("online"), &online))?;
+        let (mut packages, mut cores) = (BTreeSet::new(), BTreeSet::new());
+        for cpu in &numbers {
+            let topology = cpus.join(format!("cpu{cpu}/topology"));
+            let package = number(&topology.join("physical_package_id"))?;
+            packages.insert(package);
+            cores.insert((package, number(&topology.join("core_id"))?));
+        }
+        let (sockets, all_cores) = (packages.len().max(1), cores.len().max(1));
+        let meminfo = root.join("proc/meminfo");
+        let text = read(&meminfo)?;
+        let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+        let kib: u64 = total
+            .and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse().ok())
+            .ok_or_else(|| wrong(&meminfo, "no MemTotal in kB"))?;
+        let first = numbers.first().copied().unwrap_or(0);
+        let [l1_kib, l2_kib, llc_kib] = caches(&cpus.join(format!("cpu{first}/cache")))?;
+        Ok(Found {
+            sockets,
+            cores_per_socket: all_cores.div_ceil(sockets),
+            threads_per_core: numbers.len().div_ceil(all_cores),
+            memory_gib: (kib >> 20).max(sockets as u64),
+            l1_kib,
+            l2_kib,
+            llc_kib,
+        })
+    }
+}
+
+/// Sizes of the first-level data cache, the second level, and the last, in KiB.
+fn caches(folder: &Path) -> Result<[u64; 3], DetectError> {
+    let mut sizes = [0; 3];
+    for index in 0.. {
+        let cache = folder.join(format!("index{index}"));
+        if !cache.exists() {
+            break;
+        }
+        if read(&cache.join("type"))? == "Instruction" {
+            continue;
+        }
+        let level = number(&cache.join("level"))?;
+        let size = read(&cache.join("size"))?;
+        let kib = size.strip_suffix('K').and_then(|kib| kib.parse().ok());
+        let kib = kib.ok_or_else(|| wrong(&cache.join("size"), &size))?;
+        if (1..=2).contains(&level) {
+            sizes[level as usize - 1] = kib;
+        }
+        sizes[2] = kib;
+    }
+    if sizes.contains(&0) { Err(wrong(folder, "no data caches of two levels")) } else { Ok(sizes) }
+}
+
+fn read(file: &Path) -> Result<String, DetectError> {
+    let text = fs::read_to_string(file);
+    text.map(|text| text.trim().to_owned())
+        .map_err(|error| DetectError { file: file.to_owned(), what: error.to_string() })
+}
+
+fn number(file: &Path) -> Result<u64, DetectError> {
+    let text = read(file)?;
+    text.parse().map_err(|_| wrong(file, &text))
+}
+
+fn wrong(file: &Path, text: &str) -> DetectError {
+    DetectError { file: file.to_owned(), what: format!("unexpected: {text}") }
+}
+
+/// A list such as `0-3,8`.
+fn list(text: &str) -> Option<Vec<u32>> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        all.extend(from.parse::<u32>().ok()?..=to.parse::<u32>().ok()?);
+    }
+    Some(all)
+}

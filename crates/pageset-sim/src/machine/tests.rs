@@ -1,0 +1,111 @@
+use super::*;
+
+fn text() -> &'static str {
+    SHIPPED[0].1
+}
+
+/// What a change of the first machine's text leads to.
+fn changed(from: &str, to: &str) -> String {
+    assert!(text().contains(from), "{from}");
+    Machine::parse("m.toml", &text().replacen(from, to, 1)).unwrap_err().to_string()
+}
+
+fn line_of(key: &str) -> usize {
+    text().lines().position(|line| line.starts_with(key)).unwrap() + 1
+}
+
+#[test]
+fn all_shipped_descriptions_are_valid_and_named_as_their_files() {
+    for (name, text) in SHIPPED {
+        let machine = Machine::parse(name, text).unwrap();
+        assert_eq!(machine.name, *name);
+        assert_eq!(find(name).unwrap().unwrap(), machine);
+        // The engine's times are those of the file.
+        let config = machine.engine_config(0);
+        assert_eq!(config.cache.line[0], Time::from(machine.hardware.l1_ns));
+        assert!(config.cache.line[..3].is_sorted(), "{name}: a nearer cache is faster");
+        assert!(config.topology.cpus() >= 4);
+    }
+    assert!(find("pdp-11").is_none());
+}
+
+#[test]
+fn cpu_counts_are_those_of_the_specification() {
+    let cpus: Vec<_> =
+        SHIPPED.iter().map(|(name, text)| Machine::parse(name, text).unwrap().topology().cpus()).collect();
+    assert_eq!(cpus, [192, 192, 112, 88, 72, 24, 8, 8, 4]);
+}
+
+#[test]
+fn nonsense_names_the_file_the_line_and_the_key() {
+    let line = line_of("sockets");
+    assert_eq!(changed("sockets = 4", "sockets = 0"), format!("m.toml, line {line}, sockets: 0; allowed: 1 and above"));
+    assert_eq!(
+        changed("sockets = 4", "sockets = -4"),
+        format!("m.toml, line {line}, sockets: -4; allowed: 1 and above")
+    );
+    let line = line_of("llc_ns");
+    assert_eq!(
+        changed("llc_ns = ", "llc_ns = -"),
+        format!("m.toml, line {line}, llc_ns: -22 ns; allowed: 0 to 1000000000 ns")
+    );
+    let error = changed("llc_ns = ", "llc_ms = ");
+    assert!(
+        error.starts_with(&format!("m.toml, line {line}, llc_ms: unknown field `llc_ms`, expected one of")),
+        "{error}"
+    );
+    let error = changed("llc_ns = ", "llc_ns = \"fast\" #");
+    assert!(error.starts_with(&format!("m.toml, line {line}, llc_ns: invalid type")), "{error}");
+    let error = changed("llc_ns = ", "# ");
+    assert!(error.contains("[hardware]: missing field `llc_ns`"), "{error}");
+    let error = changed("llc_ns = ", "llc_ns ");
+    assert!(error.starts_with(&format!("m.toml, line {line}")), "{error}");
+    let line = line_of("descriptor_bytes");
+    assert_eq!(
+        changed("descriptor_bytes = 64", "descriptor_bytes = 65"),
+        format!("m.toml, line {line}, descriptor_bytes: 65; allowed: 16, 32, 64, 128 or 256")
+    );
+    let line = line_of("memory_gib");
+    assert_eq!(
+        changed("memory_gib = 768", "memory_gib = 3"),
+        format!("m.toml, line {line}, memory_gib: 3 GiB; allowed: 4 (one a socket) to 8192")
+    );
+    assert!(changed("sockets = 4", "sockets = 1000").contains("sockets: 48000 CPUs in all; allowed: 1 to 4096"));
+    assert!(changed("llc_ns = 22", "llc_ns = nan").contains("allowed: 0 to"));
+    assert_eq!(changed("smt_slowdown = 1.6", "smt_slowdown = 0.5").split(": ").last(), Some("1 to 100"));
+}
+
+#[test]
+fn a_host_is_described_by_what_linux_tells() {
+    let root = std::env::temp_dir().join(format!("pageset-detect-{}", std::process::id()));
+    let put = |file: &str, text: &str| {
+        let file = root.join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    };
+    put("proc/meminfo", "MemTotal:       33554432 kB\nMemFree: 1 kB\n");
+    put("sys/devices/system/cpu/online", "0-2,5-9\n");
+    for (cpu, package, core) in [(0, 0, 0), (1, 0, 1), (2, 1, 0), (5, 1, 1), (6, 0, 0), (7, 0, 1), (8, 1, 0), (9, 1, 1)]
+    {
+        put(&format!("sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"), &format!("{package}\n"));
+        put(&format!("sys/devices/system/cpu/cpu{cpu}/topology/core_id"), &format!("{core}\n"));
+    }
+    for (index, level, kind, size) in
+        [(0, 1, "Data", "48K"), (1, 1, "Instruction", "32K"), (2, 2, "Unified", "2048K"), (3, 3, "Unified", "30720K")]
+    {
+        for (name, text) in [("level", level.to_string()), ("type", kind.to_owned()), ("size", size.to_owned())] {
+            put(&format!("sys/devices/system/cpu/cpu0/cache/index{index}/{name}"), &text);
+        }
+    }
+    let machine = Machine::parse("host", &detect(&root, "host").unwrap()).unwrap();
+    let topology = machine.topology();
+    assert_eq!((topology.sockets, topology.cores_per_socket, topology.threads_per_core), (2, 2, 2));
+    let h = machine.hardware;
+    assert_eq!((h.memory_gib.get(), h.l1_kib.get(), h.l2_kib.get(), h.llc_kib.get()), (32, 48, 2048, 30_720));
+    assert_eq!(machine.name, "host");
+
+    put("proc/meminfo", "nothing");
+    let error = detect(&root, "host").unwrap_err().to_string();
+    assert!(error.ends_with("proc/meminfo: unexpected: no MemTotal in kB"), "{error}");
+    std::fs::remove_dir_all(&root).unwrap();
+}

@@ -1,0 +1,217 @@
+//! One run: a workload on a machine under a set of rules.
+
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+
+use hdrhistogram::Histogram;
+use pageset::owned::OwnedMetadata;
+use pageset::{AllocError, Config, MapError, NodeId, Tuning};
+
+use crate::engine::{self, Engine, LockId, LockStats, Source};
+use crate::machine::Machine;
+use crate::os::{self, System};
+use crate::sim_lock::built_on;
+use crate::time::Time;
+use crate::workload::Workload;
+use crate::world::{Allocator, NoMemory, SimMachine};
+
+/// What is to be run. The same run has the same outcome, to the last digit.
+#[derive(Clone, Debug)]
+pub struct Run<'m> {
+    /// What the tasks do.
+    pub workload: &'static Workload,
+    /// Where.
+    pub machine: &'m Machine,
+    /// Under which rules.
+    pub tuning: Tuning,
+    /// The administrator's fraction of a zone that all pagesets may hold, 0 for none.
+    pub high_fraction: u32,
+    /// How many tasks, each on a CPU of its own: 1 to the machine's CPUs. They fill first threads first.
+    pub tasks: u32,
+    /// Virtual time before the measurement begins.
+    pub warm_up: Time,
+    /// Virtual time that is measured.
+    pub time: Time,
+    /// What all chance comes from.
+    pub seed: u64,
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Operations of all tasks.
+    pub operations: u64,
+    /// Virtual time of the measurement.
+    pub time: Time,
+    /// Tasks.
+    pub tasks: u32,
+    /// All zones' locks, one a node.
+    pub zone_locks: Vec<LockStats>,
+    /// All LRU locks, one a node.
+    pub lru_locks: Vec<LockStats>,
+    /// Allocations by their length in nanoseconds.
+    pub alloc_times: Histogram<u64>,
+    /// Lines found at each source, from the start of the run.
+    pub lines: [u64; Source::COUNT],
+    /// Pages allocated and freed, from the start of the run.
+    pub page_operations: u64,
+    /// Times a lock of the engine was taken in the measurement.
+    pub lock_events: u64,
+    /// Switches between CPUs, from the start of the run.
+    pub switches: u64,
+}
+
+/// Why there is no outcome.
+#[derive(Debug)]
+pub enum RunError {
+    /// More tasks than CPUs, or none.
+    Tasks {
+        /// How many were asked for.
+        tasks: u32,
+        /// CPUs of the machine.
+        cpus: u32,
+    },
+    /// The rules do not suit the machine.
+    Map(MapError),
+    /// A task found no memory.
+    Alloc(AllocError),
+    /// The host has no memory for the machine's books.
+    NoMemory,
+    /// The host has no memory for a CPU's stack.
+    Stack(io::Error),
+    /// It was told to stop.
+    Interrupted,
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tasks { tasks, cpus } => write!(f, "{tasks} tasks on {cpus} CPUs; allowed: 1 to {cpus}"),
+            Self::Map(error) => error.fmt(f),
+            Self::Alloc(error) => write!(f, "a task ended: {error}"),
+            Self::NoMemory => write!(f, "this host has not enough memory for the simulated machine"),
+            Self::Stack(error) => write!(f, "no stack for a virtual CPU: {error}"),
+            Self::Interrupted => write!(f, "interrupted"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl From<MapError> for RunError {
+    fn from(error: MapError) -> Self {
+        RunError::Map(error)
+    }
+}
+
+impl From<NoMemory> for RunError {
+    fn from(NoMemory: NoMemory) -> Self {
+        RunError::NoMemory
+    }
+}
+
+impl Run<'_> {
+    /// Runs it on this thread; `keep_on` is asked now and then.
+    ///
+    /// # Errors
+    /// See [`RunError`].
+    pub fn run(&self, keep_on: impl Fn() -> bool) -> Result<Outcome, RunError> {
+        let cpus = self.machine.topology().cpus();
+        if self.tasks == 0 || self.tasks > cpus {
+            return Err(RunError::Tasks { tasks: self.tasks, cpus });
+        }
+        let engine = Rc::new(Engine::new(self.machine.engine_config(self.seed), &os::locks(self.machine)));
+        built_on(&engine, || {
+            let sim = SimMachine::new(engine.clone(), self.machine)?;
+            let ranges = sim.map.ranges();
+            let zones = sim.map.zones(&ranges);
+            let topology = self.machine.topology();
+            let nodes: Vec<NodeId> = (0..cpus).map(|cpu| NodeId(topology.socket_of(topology.core_of(cpu)).0)).collect();
+            let config = Config {
+                tuning: self.tuning,
+                high_fraction: self.high_fraction,
+                cache_slice_pages: self.machine.cache_slice_pages(),
+                ..Config::new(&zones, &nodes)
+            };
+            let metadata = OwnedMetadata::new(&config)?;
+            let mut zones = metadata.zones();
+            let allocator = Allocator::new(sim, &config, metadata.lend(&mut zones))?;
+            let system = System::new(&allocator, self.machine);
+            self.measure(&engine, &system, &keep_on)
+        })
+    }
+
+    fn measure(&self, engine: &Engine, system: &System<'_>, keep_on: &impl Fn() -> bool) -> Result<Outcome, RunError> {
+        let end = self.warm_up + self.time;
+        self.share_caches(engine);
+        engine::scope(|fibers| {
+            for cpu in 0..self.tasks {
+                let task = self.workload.task;
+                engine.spawn(fibers, cpu, Time::ZERO, move || system.task(|| task(system))).map_err(RunError::Stack)?;
+            }
+            engine.run(fibers, self.warm_up, keep_on);
+            system.measure();
+            engine.run(fibers, end, keep_on);
+            match system.failure() {
+                Some(error) => Err(RunError::Alloc(error)),
+                None if !keep_on() => Err(RunError::Interrupted),
+                None => Ok(self.outcome(engine, system)),
+            }
+        })
+    }
+
+    /// Only cores with work share the last-level caches.
+    fn share_caches(&self, engine: &Engine) {
+        let topology = self.machine.topology();
+        for socket in self.machine.nodes() {
+            let busy = self.tasks.min(topology.cores());
+            let first = socket.0 * topology.cores_per_socket;
+            engine.share_cache(socket, busy.saturating_sub(first).min(topology.cores_per_socket));
+        }
+    }
+
+    fn outcome(&self, engine: &Engine, system: &System<'_>) -> Outcome {
+        let sockets = self.machine.topology().sockets;
+        let stats = |range: std::ops::Range<u32>| range.map(|id| engine.lock_stats(LockId(id))).collect::<Vec<_>>();
+        let (zone_locks, lru_locks) = (stats(0..sockets), stats(sockets..2 * sockets));
+        Outcome {
+            operations: system.operations().sum(),
+            time: self.time,
+            tasks: self.tasks,
+            lock_events: zone_locks.iter().chain(&lru_locks).map(LockStats::count).sum(),
+            zone_locks,
+            lru_locks,
+            alloc_times: system.alloc_times(),
+            lines: engine.lines_by_source(),
+            page_operations: system.page_operations(),
+            switches: engine.switches(),
+        }
+    }
+}
+
+impl Outcome {
+    /// Operations a second, all tasks together.
+    #[must_use]
+    pub fn score(&self) -> f64 {
+        self.operations as f64 / self.time.seconds()
+    }
+
+    /// Which share of the tasks' time went to waiting for some locks, in percent.
+    fn share_pct(&self, locks: &[LockStats]) -> f64 {
+        let waited: Time = locks.iter().map(LockStats::wait).sum();
+        100.0 * waited.seconds() / (self.time.seconds() * f64::from(self.tasks))
+    }
+
+    /// Waiting for zone locks, in percent of the tasks' time.
+    #[must_use]
+    pub fn zone_pct(&self) -> f64 {
+        self.share_pct(&self.zone_locks)
+    }
+
+    /// Waiting for LRU locks, in percent of the tasks' time.
+    #[must_use]
+    pub fn lru_pct(&self) -> f64 {
+        self.share_pct(&self.lru_locks)
+    }
+}

@@ -1,0 +1,37 @@
+//! Means and spreads over seeds.
+
+/// A mean and how far values lie around it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Spread {
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation of single values, 0 where there is only one.
+    pub deviation: f64,
+}
+
+impl Spread {
+    /// Of some values; nothing of none.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Spread> {
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        match values.len() {
+            0 => None,
+            1 => Some(Spread { mean, deviation: 0.0 }),
+            _ => Some(Spread { mean, deviation: (squares / (n - 1.0)).sqrt() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spread;
+
+    #[test]
+    fn of_none_one_and_many() {
+        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(Spread::of(&[5.0]), Some(Spread { mean: 5.0, deviation: 0.0 }));
+        assert_eq!(Spread::of(&[1.0, 2.0, 3.0]), Some(Spread { mean: 2.0, deviation: 1.0 }));
+    }
+}

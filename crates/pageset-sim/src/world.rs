@@ -1,0 +1,254 @@
+//! The allocator's world: the trait through which `crates/pageset`, unchanged, runs on the engine.
+
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+
+use pageset::{CpuId, Line, LockPath, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec};
+use zerocopy::FromZeros;
+
+use crate::engine::{Engine, LINE_BYTES, LineState, LockId, Socket};
+use crate::machine::Machine;
+use crate::sim_lock::SimLock;
+use crate::time::Time;
+
+/// The allocator of a simulated machine.
+pub type Allocator<'a> = pageset::Allocator<'a, SimMachine>;
+
+/// How a machine's memory lies: one zone a node, each at a multiple of a power of two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryMap {
+    nodes: u32,
+    node_pages: u64,
+    /// Page numbers from one node to the next, as a power of two.
+    stride_shift: u32,
+}
+
+/// The first page number: 4 GiB, so that no page is number 0.
+const BASE: u64 = 1 << 20;
+
+impl MemoryMap {
+    /// The map of a machine. The low zones of its first node are left out: nothing that is simulated asks for them.
+    #[must_use]
+    pub fn new(machine: &Machine) -> Self {
+        let node_pages = machine.node_pages();
+        MemoryMap {
+            nodes: machine.topology().sockets,
+            node_pages,
+            stride_shift: node_pages.next_power_of_two().ilog2(),
+        }
+    }
+
+    /// Each node's memory.
+    #[must_use]
+    pub fn ranges(&self) -> Vec<PageRange> {
+        let start = |node: u32| Pfn(BASE + (u64::from(node) << self.stride_shift));
+        (0..self.nodes).map(|node| PageRange::new(start(node), self.node_pages)).collect()
+    }
+
+    /// The zones of these ranges.
+    #[must_use]
+    pub fn zones<'r>(&self, ranges: &'r [PageRange]) -> Vec<ZoneSpec<'r>> {
+        let zone = |(node, range): (usize, &'r PageRange)| ZoneSpec {
+            node: NodeId(node as u32),
+            kind: ZoneKind::Normal,
+            span: *range,
+            ranges: std::slice::from_ref(range),
+        };
+        ranges.iter().enumerate().map(zone).collect()
+    }
+
+    /// The place of a page in arrays that hold something for each page.
+    #[inline]
+    #[must_use]
+    pub fn index(&self, pfn: Pfn) -> usize {
+        pfn.0.wrapping_sub(BASE) as usize
+    }
+
+    /// The page at a place in such arrays.
+    #[inline]
+    #[must_use]
+    pub fn page(&self, index: usize) -> Pfn {
+        Pfn(BASE + index as u64)
+    }
+
+    /// How long such arrays are.
+    #[must_use]
+    pub fn span(&self) -> usize {
+        (u64::from(self.nodes) << self.stride_shift) as usize
+    }
+
+    /// The node of a page.
+    #[inline]
+    #[must_use]
+    pub fn home(&self, pfn: Pfn) -> Socket {
+        Socket((pfn.0.wrapping_sub(BASE) >> self.stride_shift) as u32)
+    }
+}
+
+/// Lines of a free area, which are touched together: a list of two pointers for each of six migratetypes and a count,
+/// 104 bytes. Specification: `linux-page-allocator.md` 1.4.
+const AREA_LINES: u64 = 2;
+
+/// Cluster descriptors that share a line, see [`Line::Cluster`]. A zone has at most one for each two pages.
+const CLUSTERS_A_LINE: u32 = 8;
+
+/// The lines of one zone that several CPUs write.
+#[derive(Debug)]
+struct ZoneLines {
+    counters: LineState,
+    areas: [LineState; Order::COUNT],
+    pagesets: Box<[LineState]>,
+    clusters: Vec<LineState>,
+}
+
+/// What is known of a page: the lines of its descriptor and of its data, and its neighbours on the LRU.
+#[derive(Debug, FromZeros)]
+#[repr(C)]
+pub(crate) struct PageBook {
+    descriptor: LineState,
+    data: LineState,
+    /// Places on the map plus one; 0 is none.
+    pub(crate) lru_next: Cell<u32>,
+    pub(crate) lru_prev: Cell<u32>,
+}
+
+/// What the allocator runs on: the engine's CPUs and locks, and the state of every line that it touches.
+///
+/// Lock number `z` of the engine is that of zone `z`.
+pub struct SimMachine {
+    engine: Rc<Engine>,
+    pub(crate) map: MemoryMap,
+    zones: Box<[ZoneLines]>,
+    pages: Vec<PageBook>,
+    /// The pages whose descriptors share a line, as a mask of their numbers.
+    sharing: usize,
+    /// Lines of a descriptor.
+    descriptor_lines: u64,
+    list_step: Time,
+}
+
+impl fmt::Debug for SimMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimMachine").field("map", &self.map).finish_non_exhaustive()
+    }
+}
+
+/// There is not enough memory for a simulated machine's books.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoMemory;
+
+impl SimMachine {
+    /// The world of a machine on an engine whose first locks are those of its nodes' zones.
+    ///
+    /// # Errors
+    /// The host has no memory for the state of all lines.
+    pub fn new(engine: Rc<Engine>, machine: &Machine) -> Result<Self, NoMemory> {
+        let map = MemoryMap::new(machine);
+        let bytes = machine.model.descriptor_bytes.get();
+        let cpus = machine.topology().cpus() as usize;
+        let cluster_lines = (map.node_pages / 2).div_ceil(u64::from(CLUSTERS_A_LINE)) as usize;
+        let zone = |_| {
+            Ok(ZoneLines {
+                counters: LineState::default(),
+                areas: Default::default(),
+                pagesets: (0..cpus).map(|_| LineState::default()).collect(),
+                clusters: LineState::new_vec_zeroed(cluster_lines).map_err(|_| NoMemory)?,
+            })
+        };
+        Ok(SimMachine {
+            zones: (0..map.nodes).map(zone).collect::<Result<_, NoMemory>>()?,
+            pages: PageBook::new_vec_zeroed(map.span()).map_err(|_| NoMemory)?,
+            sharing: (LINE_BYTES / bytes).max(1) as usize - 1,
+            descriptor_lines: (bytes / LINE_BYTES).max(1),
+            list_step: machine.model.list_step_ns.into(),
+            engine,
+            map,
+        })
+    }
+
+    /// The engine.
+    #[inline]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// What is known of a page; nothing where there is none.
+    #[inline]
+    pub(crate) fn book(&self, pfn: Pfn) -> Option<&PageBook> {
+        self.pages.get(self.map.index(pfn))
+    }
+
+    /// What is known of the page at a place of the map.
+    #[inline]
+    pub(crate) fn book_at(&self, index: usize) -> &PageBook {
+        &self.pages[index]
+    }
+
+    /// A touch of a page's descriptor.
+    #[inline]
+    pub fn touch_page(&self, pfn: Pfn) {
+        if let Some(book) = self.pages.get(self.map.index(pfn) & !self.sharing) {
+            self.engine.touch_run(&book.descriptor, || self.map.home(pfn), self.descriptor_lines);
+        }
+    }
+
+    /// All of a page's data is written, as when it is cleared.
+    pub fn write_page(&self, pfn: Pfn) {
+        if let Some(book) = self.book(pfn) {
+            self.engine.write_page(&book.data, self.map.home(pfn));
+        }
+    }
+}
+
+impl pageset::Machine for SimMachine {
+    type Lock = SimLock;
+
+    #[inline]
+    fn cpu(&self) -> CpuId {
+        CpuId(self.engine.cpu())
+    }
+
+    #[inline]
+    fn touch(&self, line: Line) {
+        match line {
+            Line::Page(pfn) => self.touch_page(pfn),
+            Line::FreeList { zone, order, migratetype: _ } => {
+                self.engine.pass(self.list_step);
+                let area = &self.zones[zone].areas[usize::from(order)];
+                self.engine.touch_run(area, || Socket(zone as u32), AREA_LINES);
+            }
+            Line::Cluster { zone, number } => {
+                if let Some(line) = self.zones[zone].clusters.get((number / CLUSTERS_A_LINE) as usize) {
+                    self.engine.touch(line, Socket(zone as u32));
+                }
+            }
+            Line::Zone { zone } => self.engine.touch(&self.zones[zone].counters, Socket(zone as u32)),
+            Line::Pageset { zone, cpu } => {
+                self.engine.touch(&self.zones[zone].pagesets[cpu.0 as usize], Socket(zone as u32));
+            }
+        }
+    }
+
+    fn follows_picks(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn prefetch(&self, line: Line) {
+        // Nothing but descriptors is fetched ahead.
+        if let Line::Page(pfn) = line
+            && let Some(book) = self.pages.get(self.map.index(pfn) & !self.sharing)
+        {
+            self.engine.prefetch(&book.descriptor, self.map.home(pfn), self.descriptor_lines);
+        }
+    }
+
+    fn locking(&self, zone: usize, path: LockPath) {
+        self.engine.announce(LockId(zone as u32), path as usize);
+    }
+
+    fn relax(&self) {
+        self.engine.relax();
+    }
+}
