@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::allocator::Allocator;
 use crate::config::{MapError, check_fraction};
 use crate::error::{FreeError, WrongFree};
-use crate::frame::{CpuId, Order, Pfn};
+use crate::frame::{CpuId, Order, Pfn, start_of};
 use crate::machine::{Guard, LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::pcp::LISTS;
@@ -55,7 +55,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return Err(FreeError { pfn, order: Order::PAGEBLOCK, reason: WrongFree::NotOurs });
         };
         let _guard = zone.lock(&self.machine, LockPath::Map);
-        let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
+        let start = start_of(page, Order::PAGEBLOCK);
         zone.change_type(&self.machine, &self.tuning, start, migratetype);
         Ok(())
     }

@@ -182,8 +182,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    /// Gives a block back without ever waiting for, or working under, a zone lock, unless the pageset is busy or full or
-    /// may keep nothing: for callers that may have interrupted anything. The pageset drains at a later free.
+    /// Gives a block back and drains nothing: for a caller that must not hold a zone lock for long. The pageset drains at a
+    /// later free. Where it is busy or full or may keep nothing, the block goes straight to the buddy, under the zone lock;
+    /// so this is not for one that may have interrupted a holder of one of its locks, which would wait for itself.
     /// Specification 4.11, last paragraph.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! `remove` are the only code that changes a free list.
 
 use crate::compact::capture::Capture;
-use crate::frame::{Order, PageState, Tag};
+use crate::frame::{Order, PAGEBLOCK, PageState, Tag, start_of};
 use crate::list::{End, List};
 use crate::machine::{Line, Machine};
 use crate::migrate::MigrateType;
@@ -197,15 +197,14 @@ impl<M: Machine> Zone<'_, M> {
     /// changed, where the zone would fall to its min mark. A block of half a pageblock and more leaves its pageblock
     /// MOVABLE. Specification 1.5, "Taking a free block without allocating it".
     pub(crate) fn take_free_block(&self, machine: &M, page: u32, order: Order) -> bool {
-        let mark = self.watermarks().min + order.pages();
+        let mark = self.watermarks().min.saturating_add(order.pages());
         if self.list_of(page) != MigrateType::Isolate && !self.passes(mark, &TAKE) {
             return false;
         }
         self.remove(machine, page, order);
-        let pageblock = Order::PAGEBLOCK.pages() as u32;
-        let start = page & !(pageblock - 1);
         if order.get() + 1 >= Order::PAGEBLOCK.get() {
-            for start in (start..page + order.pages() as u32).step_by(pageblock as usize) {
+            let first = start_of(page, Order::PAGEBLOCK);
+            for start in (first..page + order.pages() as u32).step_by(PAGEBLOCK as usize) {
                 if self.frames.block_type(start).is_ordinary() {
                     self.move_free_blocks(machine, start, MigrateType::Movable, End::Tail);
                     self.set_block_type(start, MigrateType::Movable);

@@ -2,7 +2,7 @@
 //!
 //! Specification: `linux-page-allocator.md` 1.6. Everything here is called with the zone lock held.
 
-use crate::frame::{Order, PageState};
+use crate::frame::{Order, PageState, start_of};
 use crate::list::End;
 use crate::machine::Machine;
 use crate::migrate::MigrateType;
@@ -155,7 +155,7 @@ impl<M: Machine> Zone<'_, M> {
             self.split(machine, page, found, order, migratetype);
             return Some(page);
         }
-        let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
+        let start = start_of(page, Order::PAGEBLOCK);
         if !self.frames.block_type(start).is_ordinary() {
             return None;
         }
@@ -288,7 +288,7 @@ impl<M: Machine> Zone<'_, M> {
     /// Brings a found block over, with its pageblock's other free blocks where that is worth it.
     fn steal_block(&self, machine: &M, tuning: &Tuning, page: u32, found: Order, wanted: Wanted) {
         let Wanted { migratetype: wanted, wakes, .. } = wanted;
-        let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
+        let start = start_of(page, Order::PAGEBLOCK);
         let end = end_of_moves(tuning);
         let move_one = || {
             self.remove(machine, page, found);

@@ -101,6 +101,14 @@ impl fmt::Display for Order {
     }
 }
 
+/// Pages of a pageblock.
+pub(crate) const PAGEBLOCK: u32 = Order::PAGEBLOCK.pages() as u32;
+
+/// The first page of the block of `order` that a page of a zone lies in, whether there is such a block or not.
+pub(crate) const fn start_of(page: u32, order: Order) -> u32 {
+    page & !(order.pages() as u32 - 1)
+}
+
 /// The number of a CPU, as the machine numbers its possible CPUs: from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct CpuId(pub u32);

@@ -3,7 +3,7 @@
 //! Specification: `linux-page-allocator.md` 1.6, "HIGHATOMIC reserve"; 2.3, step 5. All that changes
 //! something is called with the zone lock held.
 
-use crate::frame::Order;
+use crate::frame::{Order, PAGEBLOCK, start_of};
 use crate::machine::Machine;
 use crate::migrate::MigrateType;
 use crate::tuning::Tuning;
@@ -27,10 +27,9 @@ impl<M: Machine> Zone<'_, M> {
     /// Keeps the pageblocks of a block that an urgent request just got, as far as the limit lets it. The block itself is in
     /// use; what is free around it is for the next one.
     pub(crate) fn reserve_highatomic(&self, machine: &M, tuning: &Tuning, page: u32, order: Order) {
-        let pageblock = Order::PAGEBLOCK.pages() as u32;
-        let first = page & !(pageblock - 1);
-        for start in (first..page + order.pages() as u32).step_by(pageblock as usize) {
-            let inside = start >= self.frames.first && start + pageblock <= self.frames.end;
+        let first = start_of(page, Order::PAGEBLOCK);
+        for start in (first..page + order.pages() as u32).step_by(PAGEBLOCK as usize) {
+            let inside = start >= self.frames.first && start + PAGEBLOCK <= self.frames.end;
             if inside && self.may_reserve_highatomic() && self.frames.block_type(start).is_ordinary() {
                 self.change_type(machine, tuning, start, HighAtomic);
             }
@@ -45,7 +44,7 @@ impl<M: Machine> Zone<'_, M> {
         }
         let found = Order::all().find_map(|order| {
             let slot = self.areas[order.index()][HighAtomic.index()].first()?;
-            Some(self.frames.page_of_slot(slot, order) & !(Order::PAGEBLOCK.pages() as u32 - 1))
+            Some(start_of(self.frames.page_of_slot(slot, order), Order::PAGEBLOCK))
         });
         found.inspect(|&start| self.change_type(machine, tuning, start, to)).is_some()
     }

@@ -8,6 +8,23 @@ use crate::machine::{LockPath, Machine};
 use crate::owner::Owner;
 use crate::range::RangeError;
 
+/// The pagesets of a zone disabled, also where the owner's code panics meanwhile.
+struct NoPagesets<'w, 'a, M: Machine>(&'w Allocator<'a, M>, usize);
+
+impl<'w, 'a, M: Machine> NoPagesets<'w, 'a, M> {
+    fn new(allocator: &'w Allocator<'a, M>, zone: usize) -> Self {
+        allocator.disable_pagesets(zone);
+        NoPagesets(allocator, zone)
+    }
+}
+
+impl<M: Machine> Drop for NoPagesets<'_, '_, M> {
+    fn drop(&mut self) {
+        // They were disabled above.
+        self.0.enable_pagesets(self.1).ok();
+    }
+}
+
 impl<M: Machine> Allocator<'_, M> {
     /// Brings more pages online. Watermarks and bounds are computed again.
     ///
@@ -42,10 +59,9 @@ impl<M: Machine> Allocator<'_, M> {
     /// As [`Self::alloc_range`].
     pub fn offline(&self, range: PageRange, owner: &impl Owner) -> Result<(), RangeError> {
         let (zone, span) = self.span_of(range)?;
-        self.disable_pagesets(zone.index);
+        let disabled = NoPagesets::new(self, zone.index);
         let result = self.empty_range(zone, span, owner, |zone| zone.retire(span));
-        // They were disabled above.
-        self.enable_pagesets(zone.index).ok();
+        drop(disabled);
         if result.is_ok() {
             self.recompute();
         }

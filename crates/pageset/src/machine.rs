@@ -118,7 +118,9 @@ pub enum Line {
 
 /// A lock without data: what it protects are atomics, so that no misuse is more than a wrong count.
 ///
-/// What one holder wrote is seen by the next: `lock` and a successful `try_lock` acquire, `unlock` releases.
+/// What one holder wrote is seen by the next: `lock` and a successful `try_lock` acquire, `unlock` releases. Where
+/// interrupts allocate or free, `lock` keeps them away from its CPU until `unlock`: one that came between would wait for
+/// what it has interrupted. A caller that no lock can keep away asks with [`crate::Wait::Nothing`].
 pub trait RawLock: fmt::Debug + Default {
     /// Takes the lock, waiting for it.
     fn lock(&self);

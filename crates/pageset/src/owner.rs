@@ -9,7 +9,8 @@ use crate::request::Request;
 /// The owner of the pages in use: a kernel's memory management, a buffer manager.
 ///
 /// Called without any of the allocator's locks, so each call may allocate and free; what it was told may have changed by
-/// the time it acts, and every call may refuse. Specification: `linux-page-allocator.md` 7, "Callback contract".
+/// the time it acts, and every call may refuse. A call that panics ends what it was called for: blocks that were isolated
+/// stay so, and a block that it was to move to stays in use; nothing else is lost. Specification: `linux-page-allocator.md` 7, "Callback contract".
 pub trait Owner {
     /// Takes a block out of use until [`Self::move_block`] or [`Self::put_back`]: the order of the allocated block that
     /// begins at `pfn`, or nothing where it cannot be moved now or begins elsewhere.
@@ -28,6 +29,8 @@ pub trait Owner {
     /// Frees pages that can be done without, for a request that found none; returns how many. Called by
     /// [`crate::Allocator::alloc_with`], again after pages that were not enough or not of the right kind, at most 16 times
     /// in all; never again once it gave none.
+    ///
+    /// One that gives none is not asked why: where memory is free and only scattered, it is compacted all the same.
     fn reclaim(&self, request: &Request) -> u64 {
         let _ = request;
         0

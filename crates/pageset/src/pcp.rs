@@ -475,7 +475,7 @@ impl<'a, M: Machine> Zone<'a, M> {
         if wanted == 0 {
             return;
         }
-        let drained = if self.drains_cluster(tuning, pcp, wanted, start) {
+        let drained = if capture.is_none() && self.drains_cluster(tuning, pcp, wanted, start) {
             self.drain_cluster(machine, tuning, pcp, wanted)
         } else {
             self.drain_blocks(machine, tuning, pcp, wanted, start, capture)

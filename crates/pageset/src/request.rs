@@ -27,7 +27,8 @@ pub enum Wait {
     #[default]
     Memory,
     /// For a zone's lock: the caller is in an interrupt, or must not call back into the owner. It may use HIGHATOMIC
-    /// pageblocks where nothing else is left.
+    /// pageblocks where nothing else is left. In an interrupt that takes a [`crate::RawLock`] that keeps interrupts away
+    /// while it is held.
     Lock,
     /// For nothing: the caller may have interrupted a holder of any lock. A lock that is not free is passed by. Such a
     /// request wakes nobody and has no rights to what is kept for others, whatever its urgency.

@@ -11,6 +11,29 @@ use crate::tuning::Tuning;
 use crate::word::{self, Held};
 use crate::zone::Zone;
 
+/// While one exists, pages of its zone merge as they are freed, refills take page by page, and none is on its way. Takes
+/// the zone lock to begin and to end.
+pub(crate) struct NoClusters<'z, 'a, M: Machine> {
+    machine: &'z M,
+    zone: &'z Zone<'a, M>,
+}
+
+impl<'z, 'a, M: Machine> NoClusters<'z, 'a, M> {
+    pub(crate) fn new(machine: &'z M, zone: &'z Zone<'a, M>) -> Self {
+        let _guard = zone.lock(machine, LockPath::Map);
+        zone.in_flight.disable();
+        zone.wait_for_refills(machine);
+        NoClusters { machine, zone }
+    }
+}
+
+impl<M: Machine> Drop for NoClusters<'_, '_, M> {
+    fn drop(&mut self) {
+        let _guard = self.zone.lock(self.machine, LockPath::Map);
+        self.zone.in_flight.enable();
+    }
+}
+
 impl<M: Machine> Zone<'_, M> {
     /// Whether a block of this order is freed without merging: a single page, while no compaction has been passed over
     /// since the last one failed, and nobody needs merging. The zone lock is held.
@@ -33,27 +56,13 @@ impl<M: Machine> Zone<'_, M> {
         self.in_flight.wait(|| machine.relax());
     }
 
-    /// From now on pages merge as they are freed, refills take page by page, and none is on its way; until as many
-    /// calls of [`Self::enable_clusters`]. Takes the zone lock.
-    pub(crate) fn disable_clusters(&self, machine: &M) {
-        let _guard = self.lock(machine, LockPath::Map);
-        self.in_flight.disable();
-        self.wait_for_refills(machine);
-    }
-
-    /// Takes back one [`Self::disable_clusters`]. Takes the zone lock.
-    pub(crate) fn enable_clusters(&self, machine: &M) {
-        let _guard = self.lock(machine, LockPath::Map);
-        self.in_flight.enable();
-    }
-
     /// Merges all pages that were freed without; returns how many pairs. Takes the zone lock, for one pageblock at a
     /// time.
     pub(crate) fn merge_skipped(&self, machine: &M, tuning: &Tuning) -> u64 {
         if !self.has_skipped() {
             return 0;
         }
-        self.disable_clusters(machine);
+        let _merging = NoClusters::new(machine, self);
         let mut pairs = 0;
         for start in (0..self.frames.len()).step_by(Order::PAGEBLOCK.pages() as usize) {
             // Without the lock: what was put off has been so since before it was last held, and no more comes now.
@@ -64,7 +73,6 @@ impl<M: Machine> Zone<'_, M> {
         }
         // Nothing was put off since the call above, and all that had been is merged.
         self.skips_merged.set(self.skips.get());
-        self.enable_clusters(machine);
         pairs
     }
 

@@ -28,11 +28,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// ([`Wait::Memory`]):
     ///
     /// 1. above order 0 direct compaction of the first kind, and the zones again at the min marks;
-    /// 2. [`Owner::reclaim`]; where it gives nothing, on to 6;
-    /// 3. the zones again;
-    /// 4. one HIGHATOMIC pageblock is given back, but not a zone's last; all pagesets are drained; the zones again; above
-    ///    order 0 compaction that looks at more, and the zones again;
-    /// 5. from 2 on, up to 16 times in all; once for orders above 3, which single pages seldom make.
+    /// 2. [`Owner::reclaim`]; where it gives nothing, on to 4;
+    /// 3. the zones again; one HIGHATOMIC pageblock is given back, but not a zone's last; all pagesets are drained; the
+    ///    zones again;
+    /// 4. above order 0 compaction that looks at more, and the zones again;
+    /// 5. from 2 on while the owner gives, up to 16 times in all; once for orders above 3, which single pages seldom make.
     /// 6. Before it gives up, all HIGHATOMIC pageblocks are given back, one by one.
     ///
     /// The owner is called without a lock, and may allocate and free.
@@ -60,26 +60,25 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
     }
 
-    /// The zones at the min marks with the rights of the request, until there is nothing more to be merged.
+    /// The zones at the min marks with the rights of the request, and once more where something was merged for it.
     fn at_min_marks<T>(
         &self,
         list: &Zonelist<'_, 'a, M>,
         take: &mut impl FnMut(&Zone<'a, M>, Attempt) -> Option<T>,
     ) -> Option<T> {
         let attempt = Attempt::slow(list.request);
-        loop {
-            let taken = self.attempt(list.zones(), list.request, attempt, take);
-            if taken.is_some() || !self.merge_for(list) {
-                return taken;
-            }
+        let taken = self.attempt(list.zones(), list.request, attempt, take);
+        if taken.is_none() && self.merge_for(list) {
+            return self.attempt(list.zones(), list.request, attempt, take);
         }
+        taken
     }
 
-    /// Merges what was freed without merging, for a request above order 0 that found nothing. True if there was any.
-    /// Specification 6.1.
+    /// Merges what was freed without merging, for a request above order 0 that found nothing and has the time: it takes a
+    /// look at every page. True if there was any. Specification 6.1.
     fn merge_for(&self, list: &Zonelist<'_, 'a, M>) -> bool {
         let merge = |zone: &Zone<'a, M>| zone.merge_skipped(&self.machine, &self.tuning);
-        let may = list.request.order > Order::ZERO && list.request.wait != Wait::Nothing;
+        let may = list.request.order > Order::ZERO && list.request.wait == Wait::Memory;
         may && list.zones().map(merge).sum::<u64>() > 0
     }
 
@@ -90,19 +89,22 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let rounds = if request.order > Order::COSTLY { 1 } else { RECLAIM_ROUNDS };
         for _ in 0..rounds {
-            if owner.reclaim(request) == 0 {
-                break;
-            }
-            if let Some(pfn) = self.retry(request)? {
-                return Ok(pfn);
-            }
-            self.unreserve_highatomic(request, false)?;
-            self.drain_all();
-            if let Some(pfn) = self.retry(request)? {
-                return Ok(pfn);
+            let given = owner.reclaim(request) > 0;
+            if given {
+                if let Some(pfn) = self.retry(request)? {
+                    return Ok(pfn);
+                }
+                self.unreserve_highatomic(request, false)?;
+                self.drain_all();
+                if let Some(pfn) = self.retry(request)? {
+                    return Ok(pfn);
+                }
             }
             if let Some(pfn) = self.compact_and_retry(request, CompactMode::SyncLight, owner)? {
                 return Ok(pfn);
+            }
+            if !given {
+                break;
             }
         }
         while self.unreserve_highatomic(request, true)? {
@@ -131,10 +133,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             CompactOutcome::Skipped | CompactOutcome::Deferred => None,
             _ => self.retry(request)?,
         };
-        if let Some((zone, _)) = got.and_then(|pfn| self.locate(pfn))
-            && report.outcome == CompactOutcome::Success
-        {
-            // It worked, and so is worth while again.
+        if let Some((zone, _)) = got.and_then(|pfn| self.locate(pfn)) {
+            // It helped, whatever it thought of itself, and so is worth while again.
             zone.deferral.reset(request.order, true);
         }
         Ok(got)

@@ -91,7 +91,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         // The kernel's zonelists have no zones without memory.
         let preferred = list.zones().find(|zone| zone.managed.get() > 0);
         if let Some(node) = preferred.filter(|zone| zone.keeps_apart.get()).map(|zone| zone.node) {
-            let local = list.zones().take_while(|zone| zone.node == node);
+            let local = list.zones().filter(|zone| zone.node == node);
             if let Some(taken) = self.attempt(local, list.request, Attempt::FIRST.with_mixing(Mixing::Avoided), take) {
                 return Some(taken);
             }

@@ -120,7 +120,7 @@ impl<M: Machine> Zone<'_, M> {
     ///
     /// The specification's fast variant for single pages is a shortcut to the same answer.
     pub(crate) fn passes(&self, mark: u64, test: &MarkTest) -> bool {
-        let floor = test.rights.lowered(mark) + self.reserve[test.highest.index()].get();
+        let floor = test.rights.lowered(mark).saturating_add(self.reserve[test.highest.index()].get());
         self.free().saturating_sub(self.unusable(test)) > floor && self.has_block(test)
     }
 
@@ -138,7 +138,8 @@ impl<M: Machine> Zone<'_, M> {
         let largest = &self.areas[Order::MAX.index()][..MigrateType::PCP_COUNT];
         let test = MarkTest { order: Order::MAX, ..MarkTest::SINGLE };
         let usable = self.free().saturating_sub(self.unusable(&test));
-        let plenty = usable > self.mark(Mark::High) + most_kept && largest.iter().any(|list| list.len() > 0);
+        let plenty =
+            usable > self.mark(Mark::High).saturating_add(most_kept) && largest.iter().any(|list| list.len() > 0);
         if plenty != self.has_plenty() {
             self.set_plenty(plenty);
         }

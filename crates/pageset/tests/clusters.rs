@@ -2,9 +2,14 @@
 
 mod support;
 
+use pageset::owned::OwnedMetadata;
 use pageset::tuning::presets::*;
 use pageset::tuning::{BatchRule, Bounds, Tuning};
-use pageset::{MigrateType, Order, Pfn, Request};
+use pageset::{
+    Allocator, CompactMode, Config, CpuId, Immovable, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange,
+    Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
+};
+use std::cell::{Cell, RefCell};
 use support::{World, movable, one_zone};
 
 use MigrateType::{Movable, Unmovable};
@@ -312,4 +317,71 @@ fn clusters_take_memory_only_where_there_are_some() {
     assert_eq!(words(CLUSTERS_FREE, pages), words(CLUSTERS, pages));
     // Batch 1.
     assert_eq!(words(CLUSTERS, 4096), words(LINUX_4_16, 4096));
+}
+
+thread_local! {
+    static DRAINS: Cell<bool> = const { Cell::new(false) };
+    static ACT: RefCell<Option<Box<dyn Fn()>>> = const { RefCell::new(None) };
+}
+
+/// Does something at the first touch of a page after a drain has come to the zone lock: what another CPU may do then.
+struct Meanwhile;
+
+impl Machine for Meanwhile {
+    type Lock = SpinLock;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(0)
+    }
+
+    fn locking(&self, _zone: usize, path: LockPath) {
+        DRAINS.set(path == LockPath::Drain);
+    }
+
+    fn touch(&self, line: Line) {
+        if matches!(line, Line::Page(_))
+            && DRAINS.get()
+            && let Some(act) = ACT.take()
+        {
+            act();
+        }
+    }
+}
+
+/// A batch is given as a cluster; before its last page is looked at, a request of another CPU is deferred, and merging is
+/// put off no more. The last page belongs on another list, and its buddy, which looks free by then, is on none.
+#[test]
+fn merging_that_begins_again_while_a_cluster_is_given_leaves_it_whole() {
+    let range = PageRange::new(Pfn(BASE), 64 * 512);
+    let ranges: &[PageRange] = Box::leak(Box::new([range]));
+    let zones = Box::leak(Box::new([ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges }]));
+    let config = Config { tuning: CLUSTERS_FREE, ..Config::new(zones, &[NodeId(0)]) };
+    let metadata = Box::leak(Box::new(OwnedMetadata::new(&config).expect("a good map")));
+    let lent = Box::leak(Box::new(metadata.zones()));
+    let world: &'static _ =
+        Box::leak(Box::new(Allocator::new(Meanwhile, &config, metadata.lend(lent)).expect("a good map")));
+    world.set_watermarks(0, Default::default(), [0; 4]);
+    let pages: Vec<_> = std::iter::from_fn(|| world.alloc(&movable(0)).ok()).collect();
+    pages
+        .iter()
+        .filter(|pfn| pfn.0 >= BASE + 2048 && pfn.0 % 2 == 0)
+        .for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("allocated"));
+    // Fails, so that the next request is deferred, which ends the skipping.
+    let deferred = || world.compact(&movable(9), CompactMode::SyncLight, &Immovable);
+    deferred();
+    world.drain_all();
+    let free = |page: u64| world.free(Pfn(BASE + page), Order::ZERO).expect("allocated");
+    free(0);
+    world.set_pageblock_type(Pfn(BASE), MigrateType::HighAtomic).expect("ours");
+    free(1);
+    let batch = world.pageset_state(0, CpuId(0)).batch;
+    (1..).step_by(2).take(batch as usize - 2).for_each(|page| free(1024 + page));
+    assert_eq!(world.pageset_state(0, CpuId(0)).count, batch);
+    let before = world.zone_stats(0).cluster_free_pages;
+    ACT.set(Some(Box::new(move || {
+        world.compact(&movable(9), CompactMode::SyncLight, &Immovable);
+    })));
+    world.drain();
+    assert!(ACT.take().is_none() && world.zone_stats(0).cluster_free_pages > before);
+    world.audit(0).expect("the books add up");
 }

@@ -9,14 +9,15 @@ mod owner;
 
 use owner::{Id, StampingOwner};
 use pageset::owned::OwnedMetadata;
-use pageset::tuning::presets::LINUX_6_18;
+use pageset::tuning::presets::{CLUSTERS_FREE, LINUX_6_18, MERGE_SKIP};
 use pageset::tuning::{Bounds, Watermarks};
 use pageset::{
     Allocator, CompactMode, CompactOutcome, CompactReport, Config, CpuId, Immovable, Machine, MigrateType, MoveError,
-    NodeId, Order, PageRange, Pfn, RawLock, Request, SpinLock, ZoneKind, ZoneSpec,
+    NodeId, Order, Owner, PageRange, Pfn, RawLock, Request, SpinLock, ZoneKind, ZoneSpec,
 };
 use std::cell::Cell;
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use support::{TestMachine, World, movable, one_zone};
 
 const BASE: u64 = 1 << 20;
@@ -658,4 +659,113 @@ fn what_was_passed_over_in_strides_is_looked_at_again() {
             owner.check();
         },
     );
+}
+
+/// One block of order 3 at the start, then single pages with a hole beside each: nowhere is there a block for the large
+/// one to move to. The single pages move all the same.
+#[test]
+fn a_block_without_a_place_does_not_hold_up_smaller_ones() {
+    one_zone(LINUX_6_18, 8 * PAGEBLOCK, 1, |world| {
+        world.set_watermarks(0, NO_MARKS, [0; 4]);
+        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        let owner = StampingOwner::new(world);
+        owner.alloc(&movable(3)).expect("memory");
+        let singles: Vec<Id> = std::iter::from_fn(|| owner.alloc(&movable(0))).collect();
+        singles.into_iter().filter(|&id| owner.place(id).0.is_multiple_of(2)).for_each(|id| assert!(owner.free(id)));
+        let report = world.compact(&movable(6), CompactMode::SyncLight, &owner);
+        assert!(report.outcome == CompactOutcome::Success && report.moved > 0 && report.failed > 0, "{report:?}");
+        world.audit(0).expect("the books add up");
+    });
+}
+
+/// The last resort disregards what is known of pageblocks, whoever asks for it.
+#[test]
+fn a_zone_compacted_as_a_last_resort_is_looked_at_whole() {
+    laid_out(
+        8,
+        |n| n.is_multiple_of(2),
+        |world| {
+            // Nobody lets go of a page: all pageblocks are to be passed over.
+            for _ in 0..3 {
+                world.compact_zone(0, Some(order(9)), CompactMode::SyncLight, &Immovable);
+            }
+            let owner = owner_of(world, (0..8 * PAGEBLOCK).filter(|n| !n.is_multiple_of(2)));
+            let passed_over = world.compact_zone(0, Some(order(9)), CompactMode::SyncLight, &owner);
+            assert_eq!(passed_over.moved, 0, "{passed_over:?}");
+            let report = world.compact_zone(0, Some(order(9)), CompactMode::Sync, &owner);
+            assert_eq!(report.outcome, CompactOutcome::Success, "{report:?}");
+        },
+    );
+}
+
+/// An owner that panics when the n-th block is to be moved.
+struct Panics(Cell<u32>);
+
+impl Owner for Panics {
+    fn isolate(&self, _pfn: Pfn) -> Option<Order> {
+        Some(Order::ZERO)
+    }
+
+    fn move_block(&self, _from: Pfn, _to: Pfn, _order: Order) -> Result<(), MoveError> {
+        self.0.set(self.0.get().checked_sub(1).expect("planned"));
+        Ok(())
+    }
+
+    fn put_back(&self, _pfn: Pfn, _order: Order) {}
+}
+
+/// What was picked for pages to move to goes back; the block that the owner was given stays in use. Afterwards the zone
+/// compacts, merges and puts off merging as before.
+#[test]
+fn an_owner_that_panics_loses_nothing() {
+    laid_out(8, every_other, |world| {
+        for moves in [0, 1, 40, 200] {
+            let before = world.zone_stats(0);
+            let compact = || world.compact_zone(0, Some(order(9)), CompactMode::Sync, &Panics(Cell::new(moves)));
+            catch_unwind(AssertUnwindSafe(compact)).expect_err("planned");
+            let after = world.zone_stats(0);
+            let in_use = |stats: &pageset::stats::ZoneStats| stats.pgalloc() - stats.pgfree();
+            assert_eq!(
+                (before.nr_free_pages - after.nr_free_pages, in_use(&after) - in_use(&before)),
+                (1, 1),
+                "{moves}"
+            );
+            world.audit(0).expect("the books add up");
+        }
+    });
+    // Merging goes on being put off: the run's claim to merging ended with it.
+    one_zone(MERGE_SKIP, 8 * PAGEBLOCK, 1, |world| {
+        world.set_watermarks(0, NO_MARKS, [0; 4]);
+        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        let pages: Vec<_> = std::iter::from_fn(|| world.alloc(&movable(0)).ok()).collect();
+        pages.iter().skip(2).step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("allocated"));
+        let compact = || world.compact_zone(0, None, CompactMode::Sync, &Panics(Cell::new(3)));
+        catch_unwind(AssertUnwindSafe(compact)).expect_err("planned");
+        let before = world.zone_stats(0).merge_skips;
+        world.free(pages[7 * 512 + 101], Order::ZERO).expect("has not moved");
+        assert_eq!(world.zone_stats(0).merge_skips, before + 1);
+        world.audit(0).expect("the books add up");
+    });
+}
+
+/// The pageset that holds exactly a batch when the run drains it: freed as a cluster, its pages would be nobody's block.
+#[test]
+fn a_block_is_captured_from_a_pageset_that_holds_a_batch() {
+    for batch in [16, 17] {
+        one_zone(CLUSTERS_FREE, 64 * PAGEBLOCK, 1, |world| {
+            world.set_watermarks(0, NO_MARKS, [0; 4]);
+            world.set_bounds(0, Bounds::DISABLED).expect("room");
+            for _ in 0..64 * PAGEBLOCK {
+                world.alloc(&movable(0)).expect("a page");
+            }
+            for n in (0..32).step_by(2).chain((63 * PAGEBLOCK..64 * PAGEBLOCK).step_by(2)) {
+                world.free(page(n), Order::ZERO).expect("allocated");
+            }
+            world.set_bounds(0, Bounds { batch, high_min: 60, high_max: 60 }).expect("room");
+            let owner = owner_of(world, (1..32).step_by(2));
+            let report = world.compact(&movable(5), CompactMode::Async, &owner);
+            assert_eq!((report.captured, report.moved), (Some(page(0)), 16), "batch {batch}: {report:?}");
+            world.audit(0).expect("the books add up");
+        });
+    }
 }

@@ -362,3 +362,30 @@ fn an_offline_cpu_with_pages_is_found() {
     words[at].store(both, Relaxed);
     world.audit(0).expect("the books add up");
 }
+
+/// An owner that panics ends the call, not the zone's pagesets.
+#[test]
+fn pagesets_are_enabled_again_where_the_owner_panics() {
+    struct Panics;
+    impl pageset::Owner for Panics {
+        fn isolate(&self, _pfn: Pfn) -> Option<Order> {
+            panic!("planned")
+        }
+
+        fn move_block(&self, _from: Pfn, _to: Pfn, _order: Order) -> Result<(), pageset::MoveError> {
+            unreachable!("nothing is isolated")
+        }
+
+        fn put_back(&self, _pfn: Pfn, _order: Order) {}
+    }
+    one_zone(LINUX_6_18, 8 * 512, 1, |world| {
+        let before = bounds(world, 0, 0);
+        let pfn = world.alloc(&movable(0)).expect("memory");
+        let offline = || world.offline(PageRange::new(pfn.align_down(Order::PAGEBLOCK), 512), &Panics);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(offline)).expect_err("planned");
+        assert_eq!(world.enable_pagesets(0), Err(HotplugError::PagesetsEnabled { zone: 0 }));
+        assert_eq!((bounds(world, 0, 0), world.pageblock_type(pfn)), (before, Some(MigrateType::Movable)));
+        world.free(pfn, Order::ZERO).expect("still in use");
+        world.audit(0).expect("the books add up");
+    });
+}

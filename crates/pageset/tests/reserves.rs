@@ -340,3 +340,45 @@ fn a_pageblock_that_was_not_counted_is_found() {
         assert_eq!((found.what, found.expected, found.found), (what, 0, 512));
     }
 }
+
+/// A zone without memory at the head of the zonelist is no zone to mix types in.
+#[test]
+fn types_are_kept_apart_beside_a_node_without_memory() {
+    let spans = [0, 4096, 8192].map(|start| PageRange::new(Pfn(BASE + start), 2048));
+    let zone = |node, kind, span: usize, ranges| ZoneSpec { node: NodeId(node), kind, span: spans[span], ranges };
+    let zones = [
+        zone(1, ZoneKind::Dma32, 0, &spans[0..1]),
+        zone(1, ZoneKind::Normal, 1, &spans[1..2]),
+        zone(0, ZoneKind::Normal, 2, &[]),
+    ];
+    build(&Config { tuning: LINUX_6_18, ..Config::new(&zones, &[NodeId(0)]) }, |world| {
+        for zone in 0..zones.len() {
+            world.set_watermarks(zone, Watermarks::default(), [0; 4]);
+            world.set_bounds(zone, Bounds::DISABLED).expect("room");
+        }
+        // A movable page in each pageblock of NORMAL.
+        let request = Request { zone: Some(1), ..movable(0) };
+        let pages: Vec<_> = std::iter::from_fn(|| world.alloc(&request).ok()).collect();
+        pages.into_iter().filter(|pfn| pfn.0 % 512 != 0).for_each(|pfn| world.free(pfn, Order::ZERO).expect("ours"));
+        let got = world.alloc(&Request::new(Order::ZERO, Unmovable)).expect("memory");
+        assert_eq!(world.zone_of(got), Some(0), "DMA32, whose pageblocks are empty");
+    });
+}
+
+/// What is off line is reserved for nobody.
+#[test]
+fn a_reserved_pageblock_that_goes_off_line_is_reserved_no_more() {
+    for tuning in [LINUX_6_11, LINUX_6_18] {
+        short(tuning, PAGES, |world| {
+            let block = world.alloc(&urgent(4)).expect("memory");
+            world.free(block, order(4)).expect("was allocated");
+            assert_eq!(reserved(world), (512, 512));
+            let pageblock = PageRange::new(block.align_down(Order::PAGEBLOCK), 512);
+            world.offline(pageblock, &pageset::Immovable).expect("all of it is free");
+            assert_eq!(reserved(world), (0, 0));
+            world.set_watermarks(0, Watermarks::default(), [0; 4]);
+            while world.alloc(&movable(0)).is_ok() {}
+            assert_eq!(world.zone_stats(0).nr_free_pages, 0);
+        });
+    }
+}

@@ -463,3 +463,52 @@ fn one_that_waits_for_nothing_passes_busy_locks_by() {
     }
     world.audit(0).expect("the books add up");
 }
+
+/// An owner that gives nothing back but lets pages move.
+struct MovesAll;
+
+impl Owner for MovesAll {
+    fn isolate(&self, _pfn: Pfn) -> Option<Order> {
+        Some(Order::ZERO)
+    }
+
+    fn move_block(&self, _from: Pfn, _to: Pfn, _order: Order) -> Result<(), MoveError> {
+        Ok(())
+    }
+
+    fn put_back(&self, _pfn: Pfn, _order: Order) {}
+}
+
+/// Half of the memory is free, page by page, and all of the rest can move. The first kind of compaction looks only at
+/// pageblocks of the request's own type; the one after reclaim looks at all, also where reclaim gave nothing.
+#[test]
+fn scattered_memory_is_compacted_without_a_page_reclaimed() {
+    for migratetype in [MigrateType::Movable, MigrateType::Unmovable] {
+        one_zone(LINUX_6_18, 8 * 512, 1, |world| {
+            world.set_watermarks(0, Watermarks::default(), [0; 4]);
+            world.set_bounds(0, Bounds::DISABLED).expect("room");
+            let pages = exhaust(world, 0);
+            pages.iter().step_by(2).for_each(|&(pfn, order)| world.free(pfn, order).expect("allocated"));
+            let request = Request::new(order(6), migratetype);
+            world.alloc(&request).expect_err("only single pages are free");
+            world.alloc_with(&request, &MovesAll).expect("compaction makes it");
+            world.audit(0).expect("the books add up");
+        });
+    }
+}
+
+/// Marks at the end of their range are marks that nobody passes.
+#[test]
+fn marks_above_all_memory_keep_everything() {
+    one_zone(LINUX_6_18, 4096, 1, |world| {
+        for (marks, reserve) in [([u64::MAX; 3], [1; 4]), ([1, 2, u64::MAX], [u64::MAX; 4])] {
+            let [min, low, high] = marks;
+            world.set_watermarks(0, Watermarks { min, low, high }, reserve);
+            out_of_memory(world.alloc(&movable(0)));
+            out_of_memory(world.alloc(&Request { urgency: Urgency::High, wait: Wait::Lock, ..movable(4) }));
+            let report = world.compact(&movable(9), pageset::CompactMode::Sync, &MovesAll);
+            assert_eq!(report.moved, 0, "{report:?}");
+            world.alloc(&Request { watermarks: false, ..movable(0) }).expect("marks do not count");
+        }
+    });
+}

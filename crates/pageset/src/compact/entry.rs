@@ -75,7 +75,15 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return CompactReport::default();
         }
         let plan = match order {
-            Some(order) => Plan { mode, ..Plan::background(order, ZoneKind::Movable) },
+            Some(order) => {
+                let last_resort = mode == CompactMode::Sync;
+                Plan {
+                    mode,
+                    whole_zone: last_resort,
+                    any_type: last_resort,
+                    ..Plan::background(order, ZoneKind::Movable)
+                }
+            }
             None => Plan { mode, ..Plan::everything(None) },
         };
         Run::zone(self, &self.zones[zone], owner, plan)

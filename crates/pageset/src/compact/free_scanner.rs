@@ -4,8 +4,8 @@
 
 use super::CompactMode;
 use super::migrate_scanner::CLUSTER;
-use super::run::{PAGEBLOCK, Run, start_of};
-use crate::frame::{Order, PageState, Tag};
+use super::run::Run;
+use crate::frame::{Order, PAGEBLOCK, PageState, Tag, start_of};
 use crate::list::{End, List};
 use crate::machine::{Line, LockPath, Machine};
 use crate::migrate::MigrateType;

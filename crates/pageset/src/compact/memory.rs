@@ -6,12 +6,10 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use super::{CompactMode, CompactReport};
-use crate::frame::Order;
+use crate::frame::{Order, PAGEBLOCK, start_of};
 use crate::machine::{LockPath, Machine};
 use crate::word::{self, Held};
 use crate::zone::{Frames, Zone};
-
-const PAGEBLOCK: u32 = Order::PAGEBLOCK.pages() as u32;
 
 /// Skip bits cleared in one hold of the zone lock. Unit: pageblocks. A guess: some microseconds.
 const CLEARED_AT_ONCE: u32 = 4096;
@@ -59,7 +57,7 @@ impl Default for Memory {
 
 /// The start of a zone's last pageblock.
 pub(super) fn last_pageblock(frames: &Frames<'_>) -> u32 {
-    frames.end.saturating_sub(1) & !(PAGEBLOCK - 1)
+    start_of(frames.end.saturating_sub(1), Order::PAGEBLOCK)
 }
 
 impl Memory {

@@ -4,8 +4,8 @@
 //! look after it, are what counts.
 
 use super::CompactMode;
-use super::run::{PAGEBLOCK, Run, start_of};
-use crate::frame::{Order, PageState};
+use super::run::Run;
+use crate::frame::{Order, PAGEBLOCK, PageState, start_of};
 use crate::machine::{Line, Machine};
 use crate::migrate::MigrateType;
 use crate::owner::Owner;

@@ -2,6 +2,8 @@
 //!
 //! Specification: `linux-page-allocator.md` 7.3, 7.6.
 
+use core::mem;
+
 use super::capture::Capture;
 use super::free_scanner::Spare;
 use super::memory::last_pageblock;
@@ -9,20 +11,14 @@ use super::migrate_scanner::Candidates;
 use super::suitable::{Suitability, fragmentation_score};
 use super::{CompactMode, CompactOutcome, CompactReport};
 use crate::allocator::Allocator;
-use crate::frame::{Order, PageState, Tag};
+use crate::frame::{Order, PAGEBLOCK, PageState, Tag, start_of};
 use crate::machine::{LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::owner::{MoveError, Owner};
+use crate::skip::NoClusters;
 use crate::watermark::MarkTest;
 use crate::word;
 use crate::zone::Zone;
-
-pub(super) const PAGEBLOCK: u32 = Order::PAGEBLOCK.pages() as u32;
-
-/// The start of the block of `order` that a page lies in.
-pub(super) const fn start_of(page: u32, order: Order) -> u32 {
-    page & !(order.pages() as u32 - 1)
-}
 
 /// What a run is for.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +59,8 @@ pub(super) struct Run<'r, 'a, M: Machine, O> {
     pub(super) spare: Spare,
     capture: Option<Capture>,
     pub(super) report: CompactReport,
+    /// Dropped last.
+    _merging: NoClusters<'r, 'a, M>,
 }
 
 /// What came of moving the candidates.
@@ -92,6 +90,8 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         if plan.order.is_some_and(|order| zone.deferral.restarts(order)) {
             zone.forget_skipped(&allocator.machine);
         }
+        // What is freed from here on merges, and what was not merged so far does.
+        let merging = NoClusters::new(&allocator.machine, zone);
         let ends = (zone.frames.first, last_pageblock(&zone.frames));
         let (migrate, free) = if plan.whole_zone { ends } else { zone.compaction.positions(&zone.frames, plan.mode) };
         let mut run = Run {
@@ -108,15 +108,11 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             spare: Spare::default(),
             capture: plan.order.filter(|_| plan.direct).map(|order| Capture::new(order, plan.migratetype)),
             report: CompactReport::default(),
+            _merging: merging,
         };
-        let (machine, tuning) = (&allocator.machine, &allocator.tuning);
-        // What is freed from here on merges, and what was not merged so far does.
-        zone.disable_clusters(machine);
-        zone.merge_skipped(machine, tuning);
+        zone.merge_skipped(&allocator.machine, &allocator.tuning);
         let outcome = run.main_loop();
-        let report = run.end(outcome);
-        zone.enable_clusters(machine);
-        report
+        run.end(outcome)
     }
 
     fn main_loop(&mut self) -> CompactOutcome {
@@ -188,10 +184,6 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         self.free / PAGEBLOCK <= self.migrate / PAGEBLOCK
     }
 
-    fn captured(&self) -> Option<u32> {
-        self.capture.as_ref().and_then(Capture::page)
-    }
-
     /// Moved blocks wait in the pageset; drained, they merge.
     fn drain(&self) {
         let (machine, tuning) = (&self.allocator.machine, &self.allocator.tuning);
@@ -222,20 +214,23 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
 
     fn move_one(&mut self, page: u32, order: Order) -> Result<(), MoveError> {
         let frames = &self.zone.frames;
-        let to = self.target(order).ok_or(MoveError::NoMemory)?;
+        // Where there are free pages, but none in a block as large, smaller blocks may still move.
+        let to = self.target(order).ok_or(if self.spare.pages > 0 { MoveError::Busy } else { MoveError::NoMemory })?;
         let (from_pfn, to_pfn) = (frames.pfn(page), frames.pfn(to));
         let kind = frames.tag(page).kind().unwrap_or(MigrateType::Movable);
         // Before the owner hears of it: from then on it may be freed.
         frames.set_tag(to, Tag::new(PageState::Allocated, order, kind));
+        self.spare.used += order.pages();
         match self.owner.move_block(from_pfn, to_pfn, order) {
             Ok(()) => {
-                self.spare.used += order.pages();
                 // Refused only where the owner has freed what it had isolated; then it is free already.
                 self.allocator.free(from_pfn, order).ok();
                 Ok(())
             }
             Err(error) => {
+                // Else the owner has freed it.
                 if frames.tag(to).is(PageState::Allocated, order) {
+                    self.spare.used -= order.pages();
                     self.spare.put(&self.allocator.machine, self.zone, to, order);
                 }
                 Err(error)
@@ -243,31 +238,61 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         }
     }
 
-    /// Gives back what was not used, and adds up.
+    /// Hands out what was captured, gives back what was not used, and adds up.
     fn end(mut self, mut outcome: CompactOutcome) -> CompactReport {
+        let (allocator, zone) = (self.allocator, self.zone);
+        let guard = zone.lock(&allocator.machine, LockPath::Map);
+        self.give_back();
+        if let Some((page, order)) = self.captured().zip(self.plan.order) {
+            self.capture = None;
+            zone.frames.set_tag(page, Tag::new(PageState::Allocated, order, self.plan.migratetype));
+            word::add(&zone.direct_alloc_pages, order.pages());
+            self.report.captured = Some(zone.frames.pfn(page));
+            outcome = CompactOutcome::Success;
+        }
+        zone.compaction.count(&self.report);
+        drop(guard);
+        CompactReport { outcome, ..self.report }
+    }
+}
+
+impl<M: Machine, O> Run<'_, '_, M, O> {
+    fn captured(&self) -> Option<u32> {
+        self.capture.as_ref().and_then(Capture::page)
+    }
+
+    /// Gives the free blocks back that wait for something to move to them. The zone lock is held.
+    fn give_back(&mut self) {
         let Allocator { machine, tuning, .. } = self.allocator;
         let zone = self.zone;
-        {
-            let _guard = zone.lock(machine, LockPath::Map);
-            let mut highest = None;
-            while let Some((page, order)) = self.spare.pop(machine, zone) {
-                highest = highest.max(Some(page));
-                let migratetype = zone.frames.block_type(page);
-                zone.free_or_capture(machine, tuning, page, order, migratetype, self.capture.as_ref());
-            }
-            if let Some(page) = highest {
-                zone.compaction.raise_free(start_of(page, Order::PAGEBLOCK));
-            }
-            if let (Some(page), Some(order)) = (self.captured(), self.plan.order) {
-                zone.frames.set_tag(page, Tag::new(PageState::Allocated, order, self.plan.migratetype));
-                word::add(&zone.direct_alloc_pages, order.pages());
-                self.report.captured = Some(zone.frames.pfn(page));
-                outcome = CompactOutcome::Success;
-            }
-            // What the owner was given to move to was handed out past the pagesets.
-            word::add(&zone.direct_alloc_pages, self.spare.used);
-            zone.compaction.count(&self.report);
+        let mut highest = None;
+        while let Some((page, order)) = self.spare.pop(machine, zone) {
+            highest = highest.max(Some(page));
+            let migratetype = zone.frames.block_type(page);
+            zone.free_or_capture(machine, tuning, page, order, migratetype, self.capture.as_ref());
         }
-        CompactReport { outcome, ..self.report }
+        if let Some(page) = highest {
+            zone.compaction.raise_free(start_of(page, Order::PAGEBLOCK));
+        }
+        // What the owner was given to move to was handed out past the pagesets.
+        word::add(&zone.direct_alloc_pages, mem::take(&mut self.spare.used));
+    }
+}
+
+/// A run that has ended holds nothing any more; one that the owner ends by a panic does.
+impl<M: Machine, O> Drop for Run<'_, '_, M, O> {
+    fn drop(&mut self) {
+        let captured = self.captured().zip(self.plan.order);
+        if self.spare.pages == 0 && self.spare.used == 0 && captured.is_none() {
+            return;
+        }
+        let Allocator { machine, tuning, .. } = self.allocator;
+        let zone = self.zone;
+        let _guard = zone.lock(machine, LockPath::Map);
+        self.capture = None;
+        self.give_back();
+        if let Some((page, order)) = captured {
+            zone.free_block(machine, tuning, page, order, zone.frames.block_type(page));
+        }
     }
 }

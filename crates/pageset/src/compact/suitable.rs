@@ -69,7 +69,8 @@ impl<M: Machine> Zone<'_, M> {
         }
         let costly = test.order > Order::COSTLY;
         // Room for both copies of what is moved.
-        let mark = if costly { marks.low } else { marks.min } + 2 * test.order.pages();
+        let mark = if costly { marks.low } else { marks.min };
+        let mark = mark.saturating_add(2 * test.order.pages());
         let single = MarkTest { highest: test.highest, cma: true, ..MarkTest::SINGLE };
         if !self.passes(mark, &single) {
             return Suitability::Unsuitable;

@@ -109,7 +109,13 @@ impl<M: Machine> Zone<'_, M> {
                     self.frames.set_free(page, Order::ZERO, migratetype);
                     self.clusters.set_of(page, cluster);
                 }
-                _ => {
+                // Whether merging is put off may change meanwhile; a merge would find pages of the batch, which look free.
+                Some(_) => {
+                    batch.remove(self.frames.links, page, |_| ());
+                    self.add(machine, page, Order::ZERO, migratetype, End::Head);
+                    self.count_skips(1);
+                }
+                None => {
                     batch.remove(self.frames.links, page, |_| ());
                     self.free_block(machine, tuning, page, Order::ZERO, migratetype);
                 }

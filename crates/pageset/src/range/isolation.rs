@@ -1,13 +1,12 @@
 //! Pageblocks that nothing is handed out from.
 
 use super::{Obstacle, RangeError, Span};
-use crate::frame::Order;
+use crate::frame::{Order, PAGEBLOCK, start_of};
 use crate::machine::{LockPath, Machine};
 use crate::migrate::MigrateType;
+use crate::skip::NoClusters;
 use crate::tuning::Tuning;
 use crate::zone::Zone;
-
-const PAGEBLOCK: u32 = Order::PAGEBLOCK.pages() as u32;
 
 /// The pageblocks of a span, isolated until dropped: then each has the type back that it had. Single pages merge
 /// meanwhile as they are freed.
@@ -18,6 +17,8 @@ pub(super) struct Isolation<'r, 'a, M: Machine> {
     from: u32,
     /// Those before this page are isolated.
     to: u32,
+    /// Dropped last.
+    _merging: NoClusters<'r, 'a, M>,
 }
 
 impl<'r, 'a, M: Machine> Isolation<'r, 'a, M> {
@@ -31,10 +32,10 @@ impl<'r, 'a, M: Machine> Isolation<'r, 'a, M> {
         zone: &'r Zone<'a, M>,
         span: Span,
     ) -> Result<Self, RangeError> {
-        let from = span.first & !(PAGEBLOCK - 1);
+        let from = start_of(span.first, Order::PAGEBLOCK);
         // Before the first pageblock's pages are looked at: then none of them is on its way to a pageset.
-        zone.disable_clusters(machine);
-        let mut isolation = Isolation { machine, tuning, zone, from, to: from };
+        let merging = NoClusters::new(machine, zone);
+        let mut isolation = Isolation { machine, tuning, zone, from, to: from, _merging: merging };
         while isolation.to < span.end {
             isolation.isolate_next(span)?;
         }
@@ -71,6 +72,5 @@ impl<M: Machine> Drop for Isolation<'_, '_, M> {
                 self.zone.change_type(self.machine, self.tuning, start, former);
             }
         }
-        self.zone.enable_clusters(self.machine);
     }
 }

@@ -1,14 +1,12 @@
 //! Free blocks of isolated pageblocks turned into a range. The zone lock is held throughout.
 
 use super::{Obstacle, RangeError, Span, largest_blocks};
-use crate::frame::{Order, PageState, Tag};
+use crate::frame::{Order, PAGEBLOCK, PageState, Tag, start_of};
 use crate::machine::Machine;
 use crate::migrate::MigrateType;
 use crate::tuning::Tuning;
 use crate::word;
 use crate::zone::Zone;
-
-const PAGEBLOCK: u32 = Order::PAGEBLOCK.pages() as u32;
 
 impl<M: Machine> Zone<'_, M> {
     /// Checks that all pages of a span are in free blocks of isolated pageblocks.
@@ -57,11 +55,15 @@ impl<M: Machine> Zone<'_, M> {
     pub(crate) fn retire(&self, span: Span) {
         word::sub(&self.managed, span.pages());
         word::sub(&self.present, span.pages());
-        for start in (span.first & !(PAGEBLOCK - 1)..span.end).step_by(PAGEBLOCK as usize) {
+        for start in (start_of(span.first, Order::PAGEBLOCK)..span.end).step_by(PAGEBLOCK as usize) {
             let end = start + PAGEBLOCK;
             let mut others = (start..span.first.max(start)).chain(span.end.min(end)..end);
             if !others.any(|page| self.frames.tag(page) != Tag::INSIDE) {
                 self.frames.set_pageblock(start, self.frames.pageblock(start).with_online(false));
+                // Nothing is left in it to be kept, or to be found when it is to be given back.
+                if self.frames.pageblock(start).former() == Some(MigrateType::HighAtomic) {
+                    self.set_block_type(start, MigrateType::Movable);
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
 
 extern crate std;
 
+use super::NoClusters;
 use crate::audit::Inconsistency;
 use crate::cluster::Cluster;
 use crate::owned::OwnedMetadata;
@@ -58,16 +59,15 @@ fn merging_goes_on_while_somebody_needs_it() {
     taken(|world, zone| {
         free(world, 0..4);
         assert_eq!(blocks(world), [4, 0, 0, 0]);
-        zone.disable_clusters(&world.machine);
-        zone.disable_clusters(&world.machine);
-        zone.enable_clusters(&world.machine);
+        let outer = NoClusters::new(&world.machine, zone);
+        drop(NoClusters::new(&world.machine, zone));
         // Still disabled once: pages merge as they are freed, though not those of before.
         free(world, 4..8);
         assert_eq!(blocks(world), [4, 0, 1, 0]);
         let before = world.zone_stats(0);
         assert_eq!((take(world), take(world)), (3, 2));
         assert_eq!(world.zone_stats(0).cluster_alloc_pages, before.cluster_alloc_pages, "page by page");
-        zone.enable_clusters(&world.machine);
+        drop(outer);
         free(world, [2, 3]);
         assert_eq!(blocks(world)[0], 2);
     });
