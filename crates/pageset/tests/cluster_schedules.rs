@@ -2,7 +2,7 @@
 //! types, merging, memory that comes, drains. The scheduler decides at every lock, every touch of shared memory and in
 //! every round of a wait. A failure prints the seed with the command that replays it.
 //!
-//! That a missing wait is found is shown beside the protocol, in `flight`.
+//! That a missing wait is found is shown beside the protocol, in `flight`; that a lock which lets two in is, below.
 
 use std::cell::Cell;
 use std::env;
@@ -12,8 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::{BatchRule, Bounds, Preset, Tuning};
 use pageset::{
-    Allocator, Config, CpuId, Line, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Request, ZoneKind,
-    ZoneSpec,
+    Allocator, CompactMode, Config, CpuId, Immovable, Line, Machine, MigrateType, NodeId, Order, PageRange, Pfn,
+    RawLock, Request, ZoneKind, ZoneSpec,
 };
 use shuttle::scheduler::RandomScheduler;
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -30,11 +30,11 @@ fn point() {
     PLACE.load(SeqCst);
 }
 
-/// A lock whose every use the scheduler sees.
+/// A lock whose every use the scheduler sees. One that lies lets everyone in.
 #[derive(Debug, Default)]
-struct Watched(AtomicBool);
+struct Watched<const LIES: bool>(AtomicBool);
 
-impl RawLock for Watched {
+impl<const LIES: bool> RawLock for Watched<LIES> {
     fn lock(&self) {
         while !self.try_lock() {
             thread::yield_now();
@@ -42,7 +42,7 @@ impl RawLock for Watched {
     }
 
     fn try_lock(&self) -> bool {
-        self.0.compare_exchange(false, true, SeqCst, SeqCst).is_ok()
+        self.0.compare_exchange(false, true, SeqCst, SeqCst).is_ok() || LIES
     }
 
     fn unlock(&self) {
@@ -54,10 +54,10 @@ shuttle::thread_local! {
     static CPU: Cell<u32> = Cell::new(0);
 }
 
-struct Scheduled;
+struct Scheduled<const LIES: bool>;
 
-impl Machine for Scheduled {
-    type Lock = Watched;
+impl<const LIES: bool> Machine for Scheduled<LIES> {
+    type Lock = Watched<LIES>;
 
     fn cpu(&self) -> CpuId {
         CpuId(CPU.with(Cell::get))
@@ -72,10 +72,10 @@ impl Machine for Scheduled {
     }
 }
 
-type World<'a> = Allocator<'a, Scheduled>;
+type World<'a, const LIES: bool> = Allocator<'a, Scheduled<LIES>>;
 
 /// Takes more pages than a cluster has, and puts them back on the free list.
-fn takes(world: &World<'_>) {
+fn takes<const LIES: bool>(world: &World<'_, LIES>) {
     let mut pages = [Pfn(0); 6];
     for _ in 0..2 {
         let got = world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).expect("enough");
@@ -84,36 +84,46 @@ fn takes(world: &World<'_>) {
 }
 
 /// Gives a pageblock another type and the first one back: its free pages change their lists.
-fn retypes(world: &World<'_>) {
+fn retypes<const LIES: bool>(world: &World<'_, LIES>) {
     for migratetype in [MigrateType::Unmovable, MigrateType::Movable, MigrateType::Isolate, MigrateType::Movable] {
         world.set_pageblock_type(Pfn(0), migratetype).expect("ours");
     }
 }
 
-fn merges(world: &World<'_>) {
+fn merges<const LIES: bool>(world: &World<'_, LIES>) {
     for _ in 0..2 {
         world.merge_skipped(0);
     }
 }
 
 /// Brings the buddy of the last single page, which a refill may have, and pages that merge with nothing.
-fn onlines(world: &World<'_>) {
+fn onlines<const LIES: bool>(world: &World<'_, LIES>) {
     world.online(PageRange::new(Pfn(PAGES - 1), 1)).expect("a hole so far");
 }
 
 /// Drains batches of movable pages as clusters.
-fn drains(world: &World<'_>) {
+fn drains<const LIES: bool>(world: &World<'_, LIES>) {
     let pages = [(); 5].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough"));
     pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("allocated"));
     world.drain_all();
 }
 
-type Act = fn(&World<'_>);
+/// Compacts in vain: the next request is deferred, and merging is put off until then.
+fn defers<const LIES: bool>(world: &World<'_, LIES>) {
+    let request = Request::new(Order::PAGEBLOCK, MigrateType::Movable);
+    for _ in 0..3 {
+        world.compact(&request, CompactMode::SyncLight, &Immovable);
+    }
+}
 
-const ACTORS: [(&str, Act); 4] = [("retypes", retypes), ("merges", merges), ("onlines", onlines), ("drains", drains)];
+type Act<const LIES: bool> = fn(&World<'_, LIES>);
+
+const fn actors<const LIES: bool>() -> [(&'static str, Act<LIES>); 5] {
+    [("retypes", retypes), ("merges", merges), ("onlines", onlines), ("drains", drains), ("defers", defers)]
+}
 
 /// One schedule: two threads that take pages, one that acts, then the books.
-fn schedule(tuning: Tuning, act: fn(&World<'_>)) {
+fn schedule<const LIES: bool>(tuning: Tuning, act: Act<LIES>) {
     let ranges = [PageRange::new(Pfn(0), PAGES - 1)];
     let zones =
         [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: PageRange::new(Pfn(0), PAGES), ranges: &ranges }];
@@ -122,13 +132,13 @@ fn schedule(tuning: Tuning, act: fn(&World<'_>)) {
     let config = Config { tuning, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0); 3]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(Scheduled::<LIES>, &config, metadata.lend(&mut zones)).expect("a good map");
     world.set_bounds(0, Bounds { batch: BATCH, high_min: 8, high_max: 8 }).expect("room");
     // Single pages on the free list; the one whose buddy is yet to come is at its head, so that each schedule has it.
     let singles = [(); 13].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough"));
     world.drain_all();
     singles.iter().rev().for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("allocated"));
-    let parts: [fn(&World<'_>); 3] = [takes, act, takes];
+    let parts: [Act<LIES>; 3] = [takes, act, takes];
     thread::scope(|scope| {
         for (cpu, part) in (0..).zip(parts) {
             let world = &world;
@@ -147,26 +157,47 @@ fn schedule(tuning: Tuning, act: fn(&World<'_>)) {
     assert_eq!(world.zone_stats(0).nr_free_pages, managed);
 }
 
+/// Schedules of each actor under each set of rules, where the environment does not say.
 const SCHEDULES: usize = 1000;
+
+fn number(variable: &str) -> Option<u64> {
+    env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
+}
+
+/// Explores some schedules; where one fails, its panic.
+fn explore<const LIES: bool>(seed: u64, schedules: usize, tuning: Tuning, act: Act<LIES>) -> thread::Result<()> {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 18;
+    let runner = Runner::new(RandomScheduler::new_from_seed(seed, schedules), config);
+    catch_unwind(AssertUnwindSafe(|| runner.run(move || schedule(tuning, act)))).map(drop)
+}
 
 #[test]
 fn every_schedule_keeps_the_books() {
     let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
-    let seed = env::var("SHUTTLE_RANDOM_SEED").map_or_else(|_| fresh(), |text| text.parse().expect("a number"));
+    let seed = number("SHUTTLE_RANDOM_SEED").unwrap_or_else(fresh);
+    let schedules = number("PAGESET_SCHEDULES").map_or(SCHEDULES, |schedules| schedules as usize);
     for preset in ["merge-skip", "clusters", "clusters-free"] {
         let tuning = Preset::find(preset).expect("a preset").tuning;
-        for (name, act) in ACTORS {
-            println!("{preset}, {name}: seed {seed}, {SCHEDULES} schedules");
-            let mut config = shuttle::Config::new();
-            config.stack_size = 1 << 18;
-            let runner = Runner::new(RandomScheduler::new_from_seed(seed, SCHEDULES), config);
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| runner.run(move || schedule(tuning, act)))) {
+        for (name, act) in actors::<false>() {
+            println!("{preset}, {name}: seed {seed}, {schedules} schedules");
+            if let Err(panic) = explore(seed, schedules, tuning, act) {
                 eprintln!(
-                    "{preset}, {name}: replay with\nSHUTTLE_RANDOM_SEED={seed} cargo test -p pageset --all-features \
-                     --test cluster_schedules"
+                    "{preset}, {name}: replay with\nSHUTTLE_RANDOM_SEED={seed} PAGESET_SCHEDULES={schedules} cargo test \
+                     -p pageset --all-features --test cluster_schedules"
                 );
                 resume_unwind(panic);
             }
         }
+    }
+}
+
+/// Locks that let two in are found, whoever else acts.
+#[test]
+fn a_lock_that_lies_is_found() {
+    let tuning = Preset::find("clusters-free").expect("a preset").tuning;
+    for (name, act) in actors::<true>() {
+        let found = (0..10).any(|seed| explore(seed, SCHEDULES, tuning, act).is_err());
+        assert!(found, "{name}: 10,000 schedules have not found it");
     }
 }
