@@ -3,6 +3,7 @@
 //! Each subcommand is a module `NAME_cmd` with its arguments (`Args`) and `run(Args) -> Result<Exit, Failure>`. It
 //! prints its result on standard output and progress and warnings on standard error; only this file ends the process.
 
+mod bench_cmd;
 mod columns;
 mod error;
 mod output;
@@ -33,6 +34,7 @@ enum Command {
     Record(record_cmd::Args),
     Replay(replay_cmd::Args),
     Trace(trace_cmd::Args),
+    Bench(pageset_bench::Args),
 }
 
 fn run(command: Command) -> Result<Exit, Failure> {
@@ -40,6 +42,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Record(args) => record_cmd::run(args),
         Command::Replay(args) => replay_cmd::run(args),
         Command::Trace(args) => trace_cmd::run(args),
+        Command::Bench(args) => bench_cmd::run(&args),
     }
 }
 

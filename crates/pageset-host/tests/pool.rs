@@ -14,6 +14,10 @@ fn order(order: u8) -> Order {
     Order::new(order).expect("an order")
 }
 
+fn at_address(address: NonZero<usize>) -> NonNull<u8> {
+    NonNull::dangling().map_addr(|_| address)
+}
+
 fn pool(bytes: u64) -> PagePool {
     PagePool::builder(bytes).build().expect("a pool")
 }
@@ -68,7 +72,7 @@ fn all_of_a_pool_can_be_had_and_not_a_page_more() {
     assert_eq!(pool.stats().failed_allocs, 2);
     let base = seen.iter().min().copied().expect("pages");
     for address in seen {
-        let page = NonNull::without_provenance(address);
+        let page = at_address(address);
         // SAFETY: never referred to.
         unsafe { pool.free(page, Order::ZERO).expect("was allocated") };
     }
@@ -100,7 +104,7 @@ fn wrong_frees_say_what_is_wrong_and_change_nothing() {
         (at(1), 0, format!("it is inside the run of order 2 at {start:#x}, which is in use")),
         (at(1), 2, "no run of that order starts there".to_owned()),
         (foreign, 0, "it is not in this pool".to_owned()),
-        (NonNull::without_provenance(NonZero::new(PAGE_BYTES).expect("one")), 0, "it is not in this pool".to_owned()),
+        (at_address(NonZero::new(PAGE_BYTES).expect("one")), 0, "it is not in this pool".to_owned()),
     ] {
         // SAFETY: nothing is freed.
         let error = unsafe { pool.free(address, order(n)) }.expect_err("a wrong free");
@@ -192,7 +196,7 @@ fn a_pool_grows_into_its_reserve() {
     let zoneinfo = pool.zoneinfo().to_string();
     let start = zoneinfo.lines().find_map(|line| line.trim().strip_prefix("start_pfn:")).expect("a start");
     let start = start.trim().parse::<usize>().expect("a frame number") * PAGE_BYTES;
-    let reserved = NonNull::without_provenance(NonZero::new(start + (4 << 20)).expect("an address"));
+    let reserved = at_address(NonZero::new(start + (4 << 20)).expect("an address"));
     // SAFETY: nothing is freed.
     let error = unsafe { pool.free(reserved, Order::ZERO) }.expect_err("not there yet");
     assert!(error.to_string().ends_with("the pool has not grown that far"), "{error}");

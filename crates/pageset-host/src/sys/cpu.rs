@@ -8,9 +8,10 @@ use std::sync::OnceLock;
 
 use rustix::thread::sched_getcpu;
 
-/// Where the CPU number lies from the thread pointer, in bytes; nothing where the kernel does not keep it.
+/// How a thread learns which CPU it runs on: from its own area where the C library keeps one, else by `sched_getcpu`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct CpuNumber {
+pub struct CpuNumber {
+    /// Where the number lies from the thread pointer, in bytes; nothing where the kernel does not keep it.
     offset: Option<isize>,
 }
 
@@ -20,14 +21,17 @@ const CPU_ID: isize = 4;
 
 impl CpuNumber {
     /// Finds out once for the process.
-    pub(crate) fn find() -> CpuNumber {
+    #[must_use]
+    pub fn find() -> CpuNumber {
         static FOUND: OnceLock<CpuNumber> = OnceLock::new();
         *FOUND.get_or_init(|| CpuNumber { offset: rseq_offset() })
     }
 
-    /// The CPU that the caller runs on. The number may be out of date as soon as it is known.
+    /// The CPU that the caller runs on: below [`crate::topology::possible_cpus`], and perhaps out of date as soon as it
+    /// is known.
     #[inline(always)]
-    pub(crate) fn get(self) -> u32 {
+    #[must_use]
+    pub fn get(self) -> u32 {
         #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
         if let Some(offset) = self.offset {
             let cpu: i32;
@@ -60,14 +64,6 @@ impl CpuNumber {
 #[cold]
 fn ask() -> u32 {
     sched_getcpu() as u32
-}
-
-/// The CPU that the caller runs on, as the pool finds it: from the thread's own area where the C library keeps one,
-/// else by `sched_getcpu`. It may be out of date as soon as it returns. Below the number of possible CPUs.
-#[inline]
-#[must_use]
-pub fn current_cpu() -> u32 {
-    CpuNumber::find().get()
 }
 
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
@@ -108,7 +104,6 @@ mod tests {
             sched_setaffinity(None, &one).expect("an allowed CPU");
             assert_eq!(number.get(), cpu as u32);
             assert_eq!(CpuNumber { offset: None }.get(), cpu as u32, "sched_getcpu");
-            assert_eq!(current_cpu(), cpu as u32);
             seen += 1;
         }
         assert!(seen > 0);
