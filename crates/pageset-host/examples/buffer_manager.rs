@@ -94,9 +94,8 @@ fn resident() -> f64 {
 
 fn serve<S: Source>(name: &str, source: S) {
     let file = vec![7_u8; 64 << 10];
-    let shards: Vec<_> = (0..SHARDS)
-        .map(|_| Mutex::new(Shard { blocks: HashMap::new(), order: VecDeque::new(), bytes: 0 }))
-        .collect();
+    let shards: Vec<_> =
+        (0..SHARDS).map(|_| Mutex::new(Shard { blocks: HashMap::new(), order: VecDeque::new(), bytes: 0 })).collect();
     // Sizes of blocks in KiB, by number of the part.
     let parts: [(&str, &[usize]); 3] = [("index", &[4]), ("objects", &[64]), ("both", &[4, 8, 16, 64])];
     for (part, (what, sizes)) in parts.iter().enumerate() {
