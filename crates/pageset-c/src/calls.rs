@@ -211,8 +211,8 @@ pub unsafe extern "C" fn pageset_tick(pool: *const pageset_pool) -> pageset_erro
 /// As pageset_alloc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pageset_drain(pool: *const pageset_pool) -> pageset_error {
-    // SAFETY: the caller's promise.
     code(|| {
+        // SAFETY: the caller's promise.
         unsafe { self::pool(pool) }?.drain();
         Ok(())
     })

@@ -27,5 +27,5 @@ fn the_header_is_up_to_date() {
 
 /// Turns the headings `# Safety` into a word.
 fn without_safety(text: &str) -> String {
-    text.replace("// # Safety\n// ", "// Asked of the caller: ").replace("//\n// Asked", "//\n// Asked")
+    text.replace("// # Safety\n// ", "// Asked of the caller: ")
 }

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+/// Columns of a screen that text for people may take. Source: `max_term_width` of the command line's help.
+const WIDTH: u16 = 120;
 
 /// A table without lines whose columns are numbers, but for `words`.
 pub(crate) fn numbers<'a>(heads: impl Iterator<Item = &'a str>, words: Range<usize>) -> Table {
@@ -13,6 +16,13 @@ pub(crate) fn numbers<'a>(heads: impl Iterator<Item = &'a str>, words: Range<usi
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
+    table
+}
+
+/// A table of words without lines, its cells broken where it would be wider than a screen.
+pub(crate) fn wrapped<'a>(heads: impl Iterator<Item = &'a str>) -> Table {
+    let mut table = numbers(heads, 0..usize::MAX);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
     table
 }
 

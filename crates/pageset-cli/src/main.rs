@@ -9,6 +9,7 @@ mod error;
 mod output;
 mod record_cmd;
 mod replay_cmd;
+mod rules;
 mod trace_cmd;
 
 use std::process::ExitCode;

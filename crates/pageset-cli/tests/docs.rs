@@ -27,7 +27,7 @@ fn outputs_are_as_shown() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let write = env::var("PAGESET_DOCS").is_ok_and(|value| value == "write");
     let mut seen = 0;
-    for file in ["README.md", "docs/replay.md"] {
+    for file in ["README.md", "docs/replay.md", "docs/rule-sets.md"] {
         let text = fs::read_to_string(root.join(file)).unwrap();
         let mut anew = text.clone();
         for (arguments, output) in shown(&text) {
@@ -51,5 +51,33 @@ fn outputs_are_as_shown() {
             fs::write(root.join(file), anew).unwrap();
         }
     }
-    assert_eq!(seen, 4, "outputs are shown that this test does not see, or fewer than there were");
+    assert_eq!(seen, 6, "outputs are shown that this test does not see, or fewer than there were");
+}
+
+#[test]
+fn the_rule_file_is_as_shown() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |file| fs::read_to_string(root.join(file)).unwrap();
+    let block = format!("```toml\n{}```\n", read("docs/rules/no-auto-tuning.toml"));
+    assert!(read("docs/rule-sets.md").contains(&block), "docs/rule-sets.md shows another file than\n{block}");
+}
+
+/// Every key of a rule has its paragraph in `docs/rules.md`, and there is none for a key that does not exist.
+#[test]
+fn every_rule_is_explained() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let refused = Command::new(env!("CARGO_BIN_EXE_pageset"))
+        .args(["replay", "none", "--set", "no_such_rule=1"])
+        .output()
+        .unwrap();
+    let message = String::from_utf8(refused.stderr).unwrap();
+    let (_, keys) = message.split_once("allowed: ").expect("the message names the keys");
+    let mut keys: Vec<&str> = keys.lines().next().unwrap().split(", ").collect();
+    let text = fs::read_to_string(root.join("docs/rules.md")).unwrap();
+    let headings = text.lines().filter_map(|line| line.strip_prefix("### "));
+    let mut explained: Vec<&str> =
+        headings.flat_map(|line| line.split(", ")).map(|key| key.trim_matches('`')).collect();
+    keys.sort_unstable();
+    explained.sort_unstable();
+    assert_eq!(explained, keys);
 }

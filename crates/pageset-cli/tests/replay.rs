@@ -1,76 +1,14 @@
 //! `pageset replay`, as a user runs it.
 
+mod support;
+
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(format!("{name}.events.zst"))
-}
-
-fn command(arguments: &[&dyn AsRef<Path>]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pageset"));
-    command.args(arguments.iter().map(|argument| argument.as_ref()));
-    command
-}
-
-fn pageset(arguments: &[&dyn AsRef<Path>]) -> Output {
-    command(arguments).stdin(Stdio::null()).output().unwrap()
-}
-
-/// Standard output of a command that must end with `code`, and its standard error.
-fn ends(code: i32, arguments: &[&dyn AsRef<Path>]) -> (String, String) {
-    let output = pageset(arguments);
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
-    (out, err)
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap()
-}
-
-fn unpacked(path: &Path) -> String {
-    String::from_utf8(zstd::decode_all(fs::File::open(path).unwrap()).unwrap()).unwrap()
-}
-
-/// A folder with `small.events` and `small.snap`: the beginning of a shipped recording, quick to replay.
-struct Small(tempfile::TempDir);
-
-impl Small {
-    fn new() -> Self {
-        Self::with(|_| {}, |_| {})
-    }
-
-    /// One whose texts are changed first: the events', the snapshots'.
-    fn with(events: impl FnOnce(&mut String), snapshots: impl FnOnce(&mut String)) -> Self {
-        let path = fixture("sock-q1");
-        // All markers stay; they come last where the events between are gone.
-        let text = unpacked(&path);
-        let (head, tail) = text.split_at(text.match_indices('\n').nth(40_000).unwrap().0 + 1);
-        let markers = tail.lines().filter(|line| line.contains(" M ")).map(|line| format!("{line}\n"));
-        let mut text = head.to_owned() + &markers.collect::<String>();
-        let mut snap = unpacked(&path.with_file_name("sock-q1.snap.zst"));
-        events(&mut text);
-        snapshots(&mut snap);
-        let small = Small(tempfile::tempdir().unwrap());
-        fs::write(small.events(), text).unwrap();
-        fs::write(small.at("small.snap"), snap).unwrap();
-        small
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn events(&self) -> PathBuf {
-        self.at("small.events")
-    }
-}
+use support::{Small, command, ends, fixture, json};
 
 /// The recorded kernel's rules pass the limits, the rules of 5.18 do not: the check can fail.
 fn check_tells_the_rules_apart(name: &str, near: &[&dyn AsRef<Path>]) {
@@ -106,11 +44,6 @@ fn a_row_for_each_set_of_rules() {
     let (text, _) = ends(0, &[&"replay", &file, &"--rules", &"kernel,linux-5.18,linux-4.19", &"--cpu"]);
     assert!(text.lines().all(|line| line.trim_end() == line), "spaces at the ends of lines");
     insta::assert_snapshot!(text);
-}
-
-#[test]
-fn the_presets() {
-    insta::assert_snapshot!(ends(0, &[&"replay", &"--list-rules"]).0);
 }
 
 #[test]
@@ -224,10 +157,11 @@ fn usage() {
     let small = Small::new();
     let file = small.events();
     for (arguments, part) in [
-        (&["--rules", "linux-7.0"][..], "there are no rules linux-7.0; allowed: kernel, all, linux-4.16,"),
-        (&["--set", "bath=3"], "there is no rule bath; allowed: batch,"),
-        (&["--set", "batch=0"], "batch is 0; allowed: 1 to 65536 pages"),
-        (&["--set", "high_fraction=3"], "--set high_fraction=3: allowed: 0 for none, or 8 and above"),
+        (&["--rules", "none-such"][..], "there are no rules none-such; allowed: kernel, all, linux-4.16,"),
+        (&["--rules", "linux6.18"], "there are no rules linux6.18 (did you mean linux-6.18?); allowed: kernel,"),
+        (&["--set", "bath=3"], "there is no rule bath (did you mean batch?); allowed: batch,"),
+        (&["--set", "batch=0"], "--set batch=0: allowed: 1 to 65536 pages"),
+        (&["--set", "high_fraction=3"], "--set high_fraction=3: allowed: 0 for none, or 8 to"),
         (&["--set", "alloc_factor=off"], "linux-6.18 alloc_factor=off: the rule auto_high needs alloc_factor"),
         (&["--rules", "all", "--set", "below_high=on"], "linux-4.16 below_high=on: the rule below_high needs"),
         (&["--level", "guessed"], "reconstructed"),

@@ -217,7 +217,8 @@ impl PoolBuilder {
 
 /// A pool gives out all that it has: no minimum is kept. The marks above it, a thousandth and two, only say where
 /// caches begin to shrink.
-const WATERMARKS: WatermarkRule = WatermarkRule { min_free_kbytes: Some(0), huge_pages: false, scale_factor: 10 };
+const WATERMARKS: WatermarkRule =
+    WatermarkRule { min_free_kbytes: Some(0), huge_pages: false, scale_factor: 10, boost_factor: 0 };
 
 /// The pages of some address space.
 pub(crate) fn pages(start: usize, bytes: usize) -> PageRange {

@@ -165,8 +165,9 @@ impl PagePool {
         self.allocator().alloc(request).map_err(|error| {
             self.failed.fetch_add(1, Relaxed);
             match error {
-                CoreAllocError::OutOfMemory { order, free_pages } => {
-                    AllocError::OutOfMemory { order, free_bytes: free_pages * PAGE_BYTES as u64 }
+                CoreAllocError::OutOfMemory(shortage) => {
+                    let pages = shortage.free_pages + shortage.cached_pages;
+                    AllocError::OutOfMemory { order: shortage.order, free_bytes: pages * PAGE_BYTES as u64 }
                 }
                 CoreAllocError::Node(node) => AllocError::Node(node),
                 CoreAllocError::Migratetype(migratetype) => AllocError::Type(migratetype),

@@ -121,6 +121,7 @@ fn files_that_cannot_be_read_say_why() {
     let good = unpacked("lost.data.zst");
     let (data_at, data_size) = (get(&good, 40), get(&good, 48));
     let table = (data_at + data_size) as usize;
+    let command_line = get(&good, table + 16 * 4) as usize;
     let event_desc = get(&good, table + 16 * 5) as usize;
     type Change<'a> = &'a dyn Fn(&mut Vec<u8>);
     let rows: &[(Change<'_>, ErrorKind, &str)] = &[
@@ -133,6 +134,8 @@ fn files_that_cannot_be_read_say_why() {
         (&|b| put(b, 48, u64::MAX), ErrorKind::Damaged, "outside the file"),
         (&|b| put(b, table + 8, u64::MAX), ErrorKind::Damaged, "outside the file"),
         (&|b| b[event_desc..event_desc + 4].fill(0xff), ErrorKind::Damaged, "description of the events"),
+        // The reader would make room for four thousand million arguments.
+        (&|b| b[command_line..command_line + 4].fill(0xff), ErrorKind::Damaged, "command line is cut short"),
         // The sampling period of the first event: its attribute starts 8 bytes in, the period 16 bytes further.
         (&|b| put(b, event_desc + 8 + 16, 100), ErrorKind::Unsupported, "not every kmem:mm_page_alloc was recorded"),
         (&|b| b[data_at as usize + 6..][..2].fill(0), ErrorKind::Damaged, "a record of 0 bytes"),

@@ -8,7 +8,7 @@ use crate::allocator::Allocator;
 use crate::config::{MapError, check_fraction};
 use crate::error::{FreeError, WrongFree};
 use crate::frame::{CpuId, Order, Pfn};
-use crate::machine::{LockPath, Machine};
+use crate::machine::{Guard, LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::pcp::LISTS;
 use crate::tuning::sizes::ZoneSize;
@@ -25,21 +25,23 @@ const MAX_FREE_FACTOR: u8 = crate::tuning::sizes::MAX_HIGH.ilog2() as u8;
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Sets the fraction of each zone that all its pagesets may hold: 8 or more; 0 goes back to the rules. High
-    /// then no longer tunes itself. Specification 2.2.
+    /// then no longer tunes itself. While CPUs are offline, those left may hold more each, as far as their pagesets have
+    /// room. Specification 2.2.
     ///
     /// # Errors
-    /// A fraction of 1 to 7, or one that the pagesets have no room for; the old one stays.
+    /// A fraction of 1 to 7, or one that the pagesets have no room for with all CPUs online; the old one stays.
     pub fn set_high_fraction(&self, fraction: u32) -> Result<(), MapError> {
         check_fraction(fraction)?;
+        let changes = self.change();
         for zone in self.zones {
-            let asked = self.tuning.bounds(self.zone_size(zone), fraction).high_max;
+            let asked = self.tuning.bounds(self.zone_size(zone, |_| true), fraction).high_max;
             let capacity = zone.pagesets.first().map_or(0, |p| p.capacity());
             if fraction > 0 && asked > capacity {
                 return Err(MapError::Capacity { asked, capacity });
             }
         }
         self.rules.fraction.store(fraction, Relaxed);
-        self.recompute_bounds();
+        self.recompute_bounds(&changes);
         Ok(())
     }
 
@@ -64,14 +66,21 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.locate(pfn).map(|(zone, page)| zone.frames.block_type(page))
     }
 
-    fn zone_size(&self, zone: &Zone<'a, M>) -> ZoneSize {
-        let local = self.rules.cpus.iter().filter(|node| **node == zone.node).count();
-        let cpus = if local == 0 { self.rules.cpus.len() } else { local };
-        ZoneSize { managed: zone.managed.get(), low: zone.watermarks().low, cpus: cpus as u32 }
+    /// What the formulas ask of a zone, with the CPUs that `counts` counts; where its node has none of them, all share
+    /// it. Specification 2.2.
+    fn zone_size(&self, zone: &Zone<'a, M>, counts: impl Fn(CpuId) -> bool) -> ZoneSize {
+        let (mut local, mut all) = (0, 0);
+        for cpu in self.possible_cpus().filter(|cpu| counts(*cpu)) {
+            local += u32::from(self.rules.cpus[cpu.0 as usize] == zone.node);
+            all += 1;
+        }
+        let cpus = if local == 0 { all } else { local };
+        ZoneSize { managed: zone.managed.get(), low: zone.watermarks().low, cpus }
     }
 
     /// Computes watermarks, reserves and bounds from what is managed now. Specification 1.2.
     pub fn recompute(&self) {
+        let changes = self.change();
         let is_lowmem = |zone: &&Zone<'a, M>| zone.kind != ZoneKind::Movable;
         let lowmem = self.zones.iter().filter(is_lowmem).map(|zone| zone.managed.get()).sum();
         let populated = self.zones.iter().filter(is_lowmem).filter(|zone| zone.managed.get() > 0).count();
@@ -79,12 +88,27 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let reserve = rule.reserve_kib(lowmem, populated as u64);
         for zone in self.zones {
             let movable = zone.kind == ZoneKind::Movable;
+            let _guard = zone.lock(&self.machine, LockPath::Map);
             zone.set_watermarks(rule.marks(reserve, zone.managed.get(), lowmem, movable));
             for highest in ZoneKind::ALL {
                 zone.reserve[highest.index()].set(self.lowmem_reserve(zone, highest));
             }
         }
-        self.recompute_bounds();
+        self.recompute_bounds(&changes);
+        self.recompute_mixing();
+    }
+
+    /// Where requests first try to keep types apart: in NORMAL zones that have a DMA32 zone below them to turn to. A map
+    /// without such zones is a kernel without them; on one node an empty one counts, too. Specification 1.6, "No-fragment
+    /// flag".
+    fn recompute_mixing(&self) {
+        let one_node = self.zones.iter().all(|zone| zone.node == self.zones[0].node);
+        for zone in self.zones {
+            let below =
+                |z: &Zone<'a, M>| z.kind == ZoneKind::Dma32 && (one_node || z.node == zone.node && z.managed.get() > 0);
+            let apart = self.tuning.no_fragment && zone.kind == ZoneKind::Normal && self.zones.iter().any(below);
+            zone.keeps_apart.set(apart);
+        }
     }
 
     /// Pages of a zone that requests with a higher highest zone leave alone. Specification 1.2.
@@ -94,28 +118,46 @@ impl<'a, M: Machine> Allocator<'a, M> {
         above.map(|z| z.managed.get()).sum::<u64>().checked_div(ratio).unwrap_or(0)
     }
 
-    fn recompute_bounds(&self) {
-        // Relaxed: see the field.
-        let fraction = self.rules.fraction.load(Relaxed);
-        for zone in self.zones {
-            self.set_bounds_of(zone, self.tuning.bounds(self.zone_size(zone), fraction));
-        }
+    /// Computes bounds from what there is now; the lock of changes is held.
+    pub(crate) fn recompute_bounds(&self, changes: &Guard<'_, M::Lock>) {
+        self.zones.iter().for_each(|zone| self.recompute_bounds_of(zone, changes));
     }
 
-    fn set_bounds_of(&self, zone: &Zone<'a, M>, bounds: Bounds) {
-        let large_cache = Tuning::large_cache(self.rules.cache_slice_pages, bounds.batch);
-        for pageset in zone.pagesets {
-            // Watermarks far above the usual may ask for more than the pagesets were built for.
+    /// The same for one zone.
+    pub(crate) fn recompute_bounds_of(&self, zone: &Zone<'a, M>, changes: &Guard<'_, M::Lock>) {
+        // Relaxed: see the field.
+        let fraction = self.rules.fraction.load(Relaxed);
+        let size = self.zone_size(zone, |cpu| self.rules.online.contains(cpu));
+        self.set_bounds_of(zone, self.tuning.bounds(size, fraction), changes);
+    }
+
+    /// Pagesets of a disabled zone, and those of offline CPUs, keep nothing, whatever the bounds.
+    fn set_bounds_of(&self, zone: &Zone<'a, M>, bounds: Bounds, _changes: &Guard<'_, M::Lock>) {
+        let large_cache = self.tuning.large_cache(self.rules.cache_slice_pages, bounds.batch);
+        zone.clusters.set_limit(bounds.batch);
+        for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {
+            // Watermarks far above the usual, or few CPUs online, may ask for more than the pagesets were built for.
             let room = pageset.capacity();
-            let bounds = Bounds { high_min: bounds.high_min.min(room), high_max: bounds.high_max.min(room), ..bounds };
+            let bounds = if self.keeps_pages(zone, cpu) {
+                Bounds { high_min: bounds.high_min.min(room), high_max: bounds.high_max.min(room), ..bounds }
+            } else {
+                Bounds::DISABLED
+            };
             let _guard = pageset.lock();
             pageset.set_bounds(bounds, self.tuning.auto_high, large_cache);
         }
     }
 
+    /// Whether a pageset may keep pages at all.
+    pub(crate) fn keeps_pages(&self, zone: &Zone<'a, M>, cpu: CpuId) -> bool {
+        zone.disabled.get() == 0 && self.rules.online.contains(cpu)
+    }
+
     /// Sets a zone's marks and reserves by hand, until the next time they are computed.
     pub fn set_watermarks(&self, zone: usize, marks: Watermarks, reserve: [u64; ZoneKind::COUNT]) {
+        let _changes = self.change();
         let zone = &self.zones[zone];
+        let _guard = zone.lock(&self.machine, LockPath::Map);
         zone.set_watermarks(marks);
         for (word, pages) in zone.reserve.iter().zip(reserve) {
             word.set(pages);
@@ -126,7 +168,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// With equal bounds nothing tunes high; that is how auto-tuning is switched off.
     ///
     /// # Errors
-    /// An upper bound below the lower one, a batch of 0, or either beyond the pagesets' room.
+    /// An upper bound below the lower one, a batch of 0, either beyond the pagesets' room, or pagesets that are disabled.
     pub fn set_bounds(&self, zone: usize, bounds: Bounds) -> Result<(), MapError> {
         let zone = &self.zones[zone];
         let capacity = zone.pagesets.first().map_or(0, |p| p.capacity());
@@ -140,7 +182,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
             ..self.tuning
         };
         by_hand.check().map_err(MapError::Tuning)?;
-        self.set_bounds_of(zone, bounds);
+        let changes = self.change();
+        if zone.disabled.get() > 0 {
+            return Err(MapError::PagesetsDisabled { zone: zone.index });
+        }
+        self.set_bounds_of(zone, bounds, &changes);
         Ok(())
     }
 
@@ -153,13 +199,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Gives a pageset a remembered state, as when a saved machine is restored. What it holds, its batch and its
     /// bounds stay. Values that no pageset can reach are brought down to the largest that it can.
     pub fn restore_pageset(&self, zone: usize, cpu: CpuId, state: &PcpState) {
+        // Held so that a pageset that may keep nothing is not told otherwise.
+        let _changes = self.change();
+        let keeps = self.keeps_pages(&self.zones[zone], cpu);
         let pageset = &self.zones[zone].pagesets[cpu.0 as usize];
         let _guard = pageset.lock();
         let scale = self.tuning.batch_scale_max;
         let most = pageset.batch() << scale;
         pageset.set_state(&PcpState {
             count: pageset.count(),
-            high: state.high.min(pageset.capacity()),
+            high: if keeps { state.high.min(pageset.capacity()) } else { 0 },
             free_count: state.free_count.min(most + Order::PAGEBLOCK.pages() as u32 - 1),
             alloc_factor: state.alloc_factor.min(scale),
             free_factor: state.free_factor.min(if self.tuning.scale_cap { scale } else { MAX_FREE_FACTOR }),

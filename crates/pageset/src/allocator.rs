@@ -2,35 +2,48 @@
 
 use core::sync::atomic::AtomicU32;
 
+use crate::cluster::Clusters;
 use crate::config::{Config, MapError, Metadata, ZoneLayout};
+use crate::cpus::CpuSet;
 use crate::error::{AllocError, FreeError, WrongFree};
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::Links;
-use crate::machine::{LockPath, Machine};
+use crate::machine::{Guard, LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::node;
-use crate::request::{Block, Request};
+use crate::request::Request;
+use crate::sync::atomic::AtomicBool;
 use crate::tuning::Tuning;
-use crate::zone::{Frames, NodeId, Zone};
+use crate::zone::{Frames, NodeId, Zone, ZoneKind};
 
 /// A page allocator over caller-provided metadata.
 ///
 /// Safe for use by many threads at once: one lock a zone, one a pageset, which is only ever tried by `alloc` and
-/// `free`; where it is busy they go to the buddy. Lock order: pageset, then zone.
+/// `free`; where it is busy they go to the buddy. Lock order: the one of changes, then pageset, then zone.
 #[derive(Debug)]
 pub struct Allocator<'a, M: Machine> {
     pub(crate) machine: M,
     pub(crate) zones: &'a [Zone<'a, M>],
     /// A row of zone indices for each node.
     pub(crate) zonelists: &'a [AtomicU32],
+    /// A row for each CPU: by [`ZoneKind`] the first zone that a request for at most that kind tries.
+    pub(crate) first_zones: &'a [AtomicU32],
     pub(crate) tuning: Tuning,
     pub(crate) rules: Rules<'a>,
+    /// Held while something that sizes are computed from changes and they are computed anew, so that the last change is
+    /// what they end up with.
+    pub(crate) changes: M::Lock,
+    /// Whether the pagesets of all CPUs are being emptied.
+    pub(crate) draining: AtomicBool,
 }
 
 /// What the sizes are computed from again when something changes.
 #[derive(Debug)]
 pub(crate) struct Rules<'a> {
+    /// The node of each possible CPU.
     pub(crate) cpus: &'a [NodeId],
+    /// Those that are online.
+    pub(crate) online: CpuSet<'a>,
     pub(crate) watermarks: crate::tuning::sizes::WatermarkRule,
     pub(crate) cache_slice_pages: u64,
     /// The administrator's fraction. Relaxed: read when bounds are computed, which is rare and idempotent.
@@ -59,11 +72,17 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let (mut tags, mut words, mut pagesets) = (metadata.tags, metadata.words, metadata.pagesets);
         let zonelists = cut(&mut words, config.nodes() * config.zones.len());
         node::build(config, zonelists);
+        let first_zones = cut(&mut words, config.cpus.len() * ZoneKind::COUNT);
+        node::build_firsts(config, zonelists, first_zones);
+        let online = CpuSet::all(cut(&mut words, CpuSet::words(config.cpus.len())), config.cpus.len());
         for (index, (zone, spec)) in metadata.zones.iter_mut().zip(config.zones).enumerate() {
-            let ZoneLayout { base, tags: pages, types, links, capacity, array } = config.layout(spec)?;
+            let ZoneLayout { base, tags: pages, types, links, capacity, array, clusters, batch } =
+                config.layout(spec)?;
             zone.index = index;
             zone.node = spec.node;
             zone.kind = spec.kind;
+            zone.highatomic = config.tuning.highatomic;
+            zone.boost_factor = config.watermarks.boost_factor;
             zone.frames = Frames {
                 base,
                 first: (spec.span.start.0 - base.0) as u32,
@@ -72,6 +91,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 types: cut(&mut tags, types),
                 links: Links(cut(&mut words, links)),
             };
+            zone.clusters = Clusters::new(cut(&mut words, clusters), pages, batch);
             zone.arrays = cut(&mut words, array * config.cpus.len());
             zone.pagesets = cut(&mut pagesets, config.cpus.len());
             for (cpu, pageset) in zone.pagesets.iter().enumerate() {
@@ -80,11 +100,21 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let rules = Rules {
             cpus: config.cpus,
+            online,
             watermarks: config.watermarks,
             cache_slice_pages: config.cache_slice_pages,
             fraction: AtomicU32::new(config.high_fraction),
         };
-        let allocator = Allocator { machine, zones: metadata.zones, zonelists, tuning: config.tuning, rules };
+        let allocator = Allocator {
+            machine,
+            zones: metadata.zones,
+            zonelists,
+            first_zones,
+            tuning: config.tuning,
+            rules,
+            changes: M::Lock::default(),
+            draining: AtomicBool::new(false),
+        };
         for (zone, spec) in allocator.zones.iter().zip(config.zones) {
             for range in spec.ranges {
                 let _guard = zone.lock(&allocator.machine, LockPath::Map);
@@ -124,40 +154,20 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Takes a block. It goes through the caller's pageset where its order is cached.
     ///
-    /// Tries the low marks first, then the min marks. Specification 1.7, 2.3.
+    /// Tries the low marks first, then the min marks with the rights of the request. It calls nobody for pages:
+    /// [`Self::alloc_with`] does. Specification 1.7, 2.3.
     ///
     /// # Errors
     /// A request that cannot be had, or no memory above the marks.
     #[inline]
     pub fn alloc(&self, request: &Request) -> Result<Pfn, AllocError> {
         let cpu = self.machine.cpu();
-        self.walk(request, cpu, |zone| self.take(zone, cpu, request, false).map(|page| zone.frames.pfn(page)))
-    }
-
-    /// Takes single pages into `pages`, as many as can be had; returns how many.
-    ///
-    /// From the pageset like [`Self::alloc`] and with its refills, but consecutive frees go on counting as such.
-    /// Specification 2.3, step 2.
-    ///
-    /// # Errors
-    /// As [`Self::alloc`], when not even one page was to be had; an order above 0.
-    pub fn alloc_bulk(&self, request: &Request, pages: &mut [Pfn]) -> Result<usize, AllocError> {
-        if request.order > Order::ZERO {
-            return Err(AllocError::BulkOrder(request.order));
+        if let Some(pfn) = self.take_first(request, cpu) {
+            return Ok(pfn);
         }
-        let cpu = self.machine.cpu();
-        let mut got = 0;
-        while got < pages.len() {
-            let one =
-                self.walk(request, cpu, |zone| self.take(zone, cpu, request, true).map(|page| zone.frames.pfn(page)));
-            match one {
-                Ok(pfn) => pages[got] = pfn,
-                Err(error) if got == 0 => return Err(error),
-                Err(_) => break,
-            }
-            got += 1;
-        }
-        Ok(got)
+        self.walk(request, cpu, |zone, attempt| {
+            self.take(zone, cpu, request, attempt).map(|page| zone.frames.pfn(page))
+        })
     }
 
     /// Gives a block back, through the caller's pageset where its order is cached. Specification 2.5.
@@ -167,13 +177,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// apart: that would take an atomic exchange on each free.
     #[inline]
     pub fn free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.prepare_free(pfn, order)?;
+        let (zone, page) = self.allocated(pfn, order)?;
         self.commit_free(zone, page, order, true);
         Ok(())
     }
 
-    /// Gives a block back without ever waiting for, or working under, a zone lock, unless the pageset is busy or
-    /// full: for callers that may have interrupted anything. The pageset drains at a later free.
+    /// Gives a block back without ever waiting for, or working under, a zone lock, unless the pageset is busy or full or
+    /// may keep nothing: for callers that may have interrupted anything. The pageset drains at a later free.
     /// Specification 4.11, last paragraph.
     ///
     /// # Errors
@@ -195,29 +205,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    /// Gives many blocks back: all are checked first, then freed in order, so that none comes back to a pageset before
-    /// all have been seen. Specification 2.5, "Batched free"; each block takes the pageset's lock for itself, which
-    /// moves the same pages.
-    ///
-    /// # Errors
-    /// The first wrong one; none has been freed then.
-    pub fn free_bulk(&self, blocks: &[Block]) -> Result<(), FreeError> {
-        for (i, block) in blocks.iter().enumerate() {
-            if let Err(error) = self.prepare_free(block.pfn, block.order) {
-                for done in &blocks[..i] {
-                    if let Some((zone, page)) = self.locate(done.pfn) {
-                        zone.frames.set_tag(page, zone.frames.tag(page).with_state(PageState::Allocated));
-                    }
-                }
-                return Err(error);
-            }
-        }
-        for block in blocks {
-            if let Some((zone, page)) = self.locate(block.pfn) {
-                self.commit_free(zone, page, block.order, true);
-            }
-        }
-        Ok(())
+    /// Takes the lock of changes.
+    pub(crate) fn change(&self) -> Guard<'_, M::Lock> {
+        Guard::lock(&self.changes)
     }
 
     pub(crate) fn locate(&self, pfn: Pfn) -> Option<(&'a Zone<'a, M>, u32)> {
@@ -231,7 +221,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return Err(FreeError { pfn, order, reason: WrongFree::NotOurs });
         };
         let tag = zone.frames.tag(page);
-        if !pfn.is_aligned(order) || !tag.is(PageState::Allocated, order) {
+        // Blocks are aligned, so an order that does not fit the page is no block's there.
+        if !tag.is(PageState::Allocated, order) {
             return Err(FreeError { pfn, order, reason: why_wrong(zone, pfn, page, order) });
         }
         Ok((zone, page))
@@ -239,7 +230,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Checks a free and turns the block's tag to Cached, so that a second free of it is seen.
     #[inline]
-    fn prepare_free(&self, pfn: Pfn, order: Order) -> Result<(&'a Zone<'a, M>, u32), FreeError> {
+    pub(crate) fn prepare_free(&self, pfn: Pfn, order: Order) -> Result<(&'a Zone<'a, M>, u32), FreeError> {
         let (zone, page) = self.allocated(pfn, order)?;
         zone.frames.set_tag(page, zone.frames.tag(page).with_state(PageState::Cached));
         Ok((zone, page))
@@ -248,20 +239,28 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline]
     fn commit_free(&self, zone: &Zone<'a, M>, page: u32, order: Order, drain: bool) {
         let (machine, tuning) = (&self.machine, &self.tuning);
-        let migratetype = zone.frames.block_type(page);
-        if migratetype != MigrateType::Isolate
-            && let Some(list) = tuning.lists.list(order, migratetype)
+        if let Some(list) = self.list_for(zone, page, order)
+            && zone.free_cached(machine, tuning, machine.cpu(), list, page, order, drain)
         {
-            zone.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
-            if zone.free_cached(machine, tuning, machine.cpu(), list, page, drain) {
-                return;
-            }
+            return;
         }
         self.give_to_buddy(zone, page, order);
     }
 
+    /// The list that a block to be freed goes to, tagged for it; nothing where it goes to the buddy.
+    #[inline]
+    pub(crate) fn list_for(&self, zone: &Zone<'a, M>, page: u32, order: Order) -> Option<usize> {
+        let migratetype = zone.frames.block_type(page);
+        if migratetype == MigrateType::Isolate {
+            return None;
+        }
+        let list = self.tuning.lists.list(order, migratetype)?;
+        zone.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
+        Some(list)
+    }
+
     #[cold]
-    fn give_to_buddy(&self, zone: &Zone<'a, M>, page: u32, order: Order) {
+    pub(crate) fn give_to_buddy(&self, zone: &Zone<'a, M>, page: u32, order: Order) {
         let _guard = zone.lock(&self.machine, LockPath::DirectFree);
         // The type is read under the lock: the pageblock may just have got another.
         zone.free_block(&self.machine, &self.tuning, page, order, zone.frames.block_type(page));
@@ -278,7 +277,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return Err(FreeError { pfn, order: to, reason: WrongFree::WrongOrder(order) });
         }
         let kind = zone.frames.tag(page).kind().unwrap_or(MigrateType::Movable);
-        for at in (page..page + order.pages() as u32).step_by(to.pages() as usize) {
+        // From the end, so that one who looks meanwhile finds each page in a block.
+        for at in (page..page + order.pages() as u32).step_by(to.pages() as usize).rev() {
             zone.frames.set_tag(at, Tag::new(PageState::Allocated, to, kind));
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! The books checked: every page once, every list consistent with tags, every counter with its lists.
 
+mod clusters;
+
 use core::fmt;
 
 use crate::allocator::Allocator;
@@ -7,8 +9,9 @@ use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
 use crate::migrate::MigrateType;
 use crate::pcp::{LISTS, order_of};
+use crate::watermark::{Mark, MarkTest};
 use crate::word::Held;
-use crate::zone::Zone;
+use crate::zone::{Zone, ZoneKind};
 
 /// Where a zone's pages are. `free + cached + in_use = managed`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,7 +55,19 @@ impl<M: Machine> Allocator<'_, M> {
     /// # Errors
     /// The first thing that does not add up.
     pub fn audit(&self, index: usize) -> Result<Books, Inconsistency> {
-        Audit { zone: &self.zones[index], merge_by_type: self.tuning.merge_by_type }.run()
+        let zone = &self.zones[index];
+        for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {
+            let (kept, may) = (pageset.count().max(pageset.state().high_max), self.keeps_pages(zone, cpu));
+            if !may && kept > 0 {
+                let what = "pages kept, or to be kept, by a pageset that is disabled or of an offline CPU";
+                return Err(Inconsistency { zone: index, pfn: None, what, expected: 0, found: kept.into() });
+            }
+            if may && pageset.state().high_max > pageset.capacity() {
+                let (expected, found) = (pageset.capacity().into(), pageset.state().high_max.into());
+                return Err(Inconsistency { zone: index, pfn: None, what: "the room of a pageset", expected, found });
+            }
+        }
+        Audit { zone, merge_by_type: self.tuning.merge_by_type }.run()
     }
 }
 
@@ -79,8 +94,13 @@ impl<M: Machine> Audit<'_, '_, M> {
         self.unmark();
         let (free, cached) = walked?;
         let books = self.blocks()?;
+        self.clusters()?;
+        self.equal("refills on their way", 0, self.zone.in_flight.refills().into())?;
         self.equal("pages on free lists against pages tagged free", books.free, free)?;
         self.equal("pages in pagesets against pages tagged cached", books.cached, cached)?;
+        self.plenty()?;
+        self.types()?;
+        self.boost()?;
         self.equal("free + cached + in use = managed", self.zone.managed.get(), free + cached + books.in_use)?;
         Ok(books)
     }
@@ -99,9 +119,45 @@ impl<M: Machine> Audit<'_, '_, M> {
         Ok(())
     }
 
+    /// The pageblocks that are counted by type.
+    fn types(&self) -> Result<(), Inconsistency> {
+        let pages = |migratetype| {
+            let starts = (0..self.zone.frames.len()).step_by(Order::PAGEBLOCK.pages() as usize);
+            let blocks = starts.filter(|&start| self.zone.frames.block_type(start) == migratetype).count();
+            blocks as u64 * Order::PAGEBLOCK.pages()
+        };
+        let reserved = self.zone.reserved_highatomic.get();
+        self.equal("the pages of HIGHATOMIC pageblocks", reserved, pages(MigrateType::HighAtomic))?;
+        self.equal("the pages of CMA pageblocks", self.zone.cma_pages.get(), pages(MigrateType::Cma))
+    }
+
+    /// A boost is in all three marks and within what it may reach.
+    fn boost(&self) -> Result<(), Inconsistency> {
+        let (boost, marks) = (self.zone.boost.get(), self.zone.watermarks());
+        for mark in [marks.min, marks.low, marks.high] {
+            if mark < boost {
+                return self.error(None, "a mark below its boost", boost, mark);
+            }
+        }
+        Ok(())
+    }
+
+    /// A zone that is said to have plenty passes the test that this stands for, whatever is asked.
+    fn plenty(&self) -> Result<(), Inconsistency> {
+        for order in Order::all().filter(|_| self.zone.has_plenty()) {
+            let request = MarkTest { order, ..MarkTest::SINGLE };
+            for highest in ZoneKind::ALL {
+                if !self.zone.passes_mark(Mark::High, &MarkTest { highest, ..request }) {
+                    return self.error(None, "plenty, but not for a request of order", 0, order.get().into());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Walks all free lists; returns the pages on them.
     fn free_lists(&self) -> Result<u64, Inconsistency> {
-        let (mut all, mut isolated, mut cma) = (0, 0, 0);
+        let (mut all, mut isolated, mut cma, mut highatomic) = (0, 0, 0, 0);
         for order in Order::all() {
             for migratetype in MigrateType::ALL {
                 let list = &self.zone.areas[order.index()][migratetype.index()];
@@ -126,10 +182,12 @@ impl<M: Machine> Audit<'_, '_, M> {
                 all += pages;
                 isolated += if migratetype == MigrateType::Isolate { pages } else { 0 };
                 cma += if migratetype == MigrateType::Cma { pages } else { 0 };
+                highatomic += if migratetype == MigrateType::HighAtomic { pages } else { 0 };
             }
         }
         self.equal("the free pages of the zone", self.zone.free_pages.get(), all - isolated)?;
         self.equal("the free CMA pages of the zone", self.zone.free_cma.get(), cma)?;
+        self.equal("the free HIGHATOMIC pages of the zone", self.zone.free_highatomic.get(), highatomic)?;
         Ok(all)
     }
 
@@ -216,7 +274,8 @@ impl<M: Machine> Audit<'_, '_, M> {
             || self.zone.frames.block_type(page) != self.zone.frames.block_type(buddy);
         // A claim retypes one of two pageblocks; its free half then waits for the next free to merge. Before 6.10 a
         // block may be on another list than its pageblock's.
-        let may_wait = order >= Order::PAGEBLOCK && (differ || !self.merge_by_type);
+        let skipped = order == Order::ZERO && self.zone.has_skipped();
+        let may_wait = skipped || order >= Order::PAGEBLOCK && (differ || !self.merge_by_type);
         if may_wait { Ok(()) } else { self.error(Some(page), "free buddies are unmerged", 0, order.get().into()) }
     }
 }

@@ -3,29 +3,53 @@
 //! Specification: `linux-page-allocator.md` 1.5. Everything here is called with the zone lock held. `add` and
 //! `remove` are the only code that changes a free list.
 
+use crate::compact::capture::Capture;
 use crate::frame::{Order, PageState, Tag};
-use crate::list::End;
+use crate::list::{End, List};
 use crate::machine::{Line, Machine};
 use crate::migrate::MigrateType;
 use crate::tuning::Tuning;
+use crate::watermark::MarkTest;
 use crate::word;
-use crate::zone::Zone;
+use crate::zone::{Zone, ZoneKind};
 
 /// Blocks of at least this order are always put at the head: what they would merge into is the largest order
 /// or beyond. Specification 1.5, step 3.
 const TAIL_ORDERS: u8 = Order::MAX.get() - 1;
+
+/// What a zone must be able to give besides a block that is taken and not allocated: a single page, to a request that
+/// no lowmem reserve holds back. Specification 1.5.
+const TAKE: MarkTest = MarkTest { highest: ZoneKind::Dma, cma: true, ..MarkTest::SINGLE };
+
+/// Where a freed and merged block goes.
+#[derive(Clone, Copy)]
+enum Put<'c> {
+    /// To the end of its list that its chances to merge ask for.
+    ByChance,
+    At(End),
+    /// As by chance, unless it becomes what a compaction waits for.
+    OrCapture(&'c Capture),
+}
 
 impl<M: Machine> Zone<'_, M> {
     /// Puts a free block on the list of `list`.
     pub(crate) fn add(&self, machine: &M, page: u32, order: Order, list: MigrateType, end: End) {
         self.touch_list(machine, page, order, list);
         self.frames.set_free(page, order, list);
-        self.areas[order.index()][list.index()].push(self.frames.links, self.frames.slot(page, order), end);
+        let (links, free_list) = (self.frames.links, self.list(order, list));
+        if self.has_clusters(order, list) {
+            self.clusters.push(links, free_list, page, end, self.touch_cluster(machine));
+        } else {
+            free_list.push(links, self.frames.slot(page, order), end, self.touch_slot(machine, order));
+        }
         if list != MigrateType::Isolate {
             word::add(&self.free_pages, order.pages());
         }
         if list == MigrateType::Cma {
             word::add(&self.free_cma, order.pages());
+        }
+        if list == MigrateType::HighAtomic {
+            word::add(&self.free_highatomic, order.pages());
         }
     }
 
@@ -34,14 +58,32 @@ impl<M: Machine> Zone<'_, M> {
         let list = self.list_of(page);
         self.touch_list(machine, page, order, list);
         self.frames.set_not_free(page, order);
-        self.areas[order.index()][list.index()].remove(self.frames.links, self.frames.slot(page, order));
+        let (links, free_list) = (self.frames.links, self.list(order, list));
+        if self.has_clusters(order, list) {
+            self.clusters.remove(links, free_list, page, self.touch_cluster(machine));
+        } else {
+            free_list.remove(links, self.frames.slot(page, order), self.touch_slot(machine, order));
+        }
         if list != MigrateType::Isolate {
             word::sub(&self.free_pages, order.pages());
         }
         if list == MigrateType::Cma {
             word::sub(&self.free_cma, order.pages());
         }
+        if list == MigrateType::HighAtomic {
+            word::sub(&self.free_highatomic, order.pages());
+        }
         list
+    }
+
+    pub(crate) fn list(&self, order: Order, list: MigrateType) -> &List {
+        &self.areas[order.index()][list.index()]
+    }
+
+    /// Whether the pages of a list form clusters: single pages of the types that refills ask for. No refill takes
+    /// clusters of other types.
+    pub(crate) fn has_clusters(&self, order: Order, list: MigrateType) -> bool {
+        order == Order::ZERO && self.clusters.exist() && list.is_ordinary()
     }
 
     /// The list that a free block is on.
@@ -52,6 +94,11 @@ impl<M: Machine> Zone<'_, M> {
     fn touch_list(&self, machine: &M, page: u32, order: Order, list: MigrateType) {
         machine.touch(Line::FreeList { zone: self.index, order: order.get(), migratetype: list as u8 });
         machine.touch(Line::Page(self.frames.pfn(page)));
+    }
+
+    /// Tells of the blocks on both sides of one that enters or leaves a list: their links change.
+    pub(crate) fn touch_slot(&self, machine: &M, order: Order) -> impl Fn(u32) {
+        move |slot| machine.touch(Line::Page(self.frames.pfn(self.frames.page_of_slot(slot, order))))
     }
 
     /// Takes the smallest block that fits from one type's lists and splits it; returns its first page, untagged.
@@ -74,37 +121,98 @@ impl<M: Machine> Zone<'_, M> {
         }
     }
 
-    /// Frees one block, merging it with its buddies. Its first page must not be on a list; `migratetype` is the
-    /// list that it goes to. Specification 1.5 "Free one block".
+    /// Frees one block, merging it with its buddies unless that is put off. Its first page must not be on a list;
+    /// `migratetype` is the list that it goes to. Specification 1.5 "Free one block".
     pub(crate) fn free_block(&self, machine: &M, tuning: &Tuning, page: u32, order: Order, migratetype: MigrateType) {
-        if order > Order::PAGEBLOCK && tuning.type_at_drain {
+        self.free_or_capture(machine, tuning, page, order, migratetype, None);
+    }
+
+    /// As [`Self::free_block`], for a compaction that waits for a block.
+    pub(crate) fn free_or_capture(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        page: u32,
+        order: Order,
+        migratetype: MigrateType,
+        capture: Option<&Capture>,
+    ) {
+        let put = capture.map_or(Put::ByChance, Put::OrCapture);
+        if order > Order::PAGEBLOCK && (tuning.type_at_drain || self.is_mixed(page)) {
             let half = Order::PAGEBLOCK.pages() as u32;
             for piece in [page, page + half] {
-                self.merge(machine, tuning, piece, Order::PAGEBLOCK, self.frames.block_type(piece), None);
+                self.merge(machine, tuning, piece, Order::PAGEBLOCK, self.frames.block_type(piece), put);
             }
+        } else if self.can_skip(tuning, order) {
+            self.add(machine, page, order, migratetype, End::Head);
+            self.count_skips(order.pages());
         } else {
-            self.merge(machine, tuning, page, order, migratetype, None);
+            self.merge(machine, tuning, page, order, migratetype, put);
         }
     }
 
-    /// Merges a block with its buddies and puts it at the end asked for, or where its chances to merge put it.
-    fn merge(&self, machine: &M, tuning: &Tuning, page: u32, order: Order, migratetype: MigrateType, end: Option<End>) {
+    /// Whether the two pageblocks of a block of the largest order must not be on one list: their types differ, and not
+    /// both are ordinary.
+    fn is_mixed(&self, page: u32) -> bool {
+        !self.may_merge(page + Order::PAGEBLOCK.pages() as u32, Order::PAGEBLOCK, self.frames.block_type(page))
+    }
+
+    /// Merges a block with its buddies and puts it where it is to go.
+    fn merge(&self, machine: &M, tuning: &Tuning, page: u32, order: Order, migratetype: MigrateType, put: Put<'_>) {
         self.frames.set_tag(page, Tag::INSIDE);
         let (mut page, mut order) = (page, order);
         while order < Order::MAX {
+            if let Put::OrCapture(capture) = put
+                && capture.takes(page, order, migratetype)
+            {
+                // Held for the compaction, which hands it out when it ends.
+                self.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
+                return;
+            }
             let buddy = page ^ order.pages() as u32;
+            machine.touch(Line::Page(self.frames.pfn(buddy)));
+            // It may look free and be on its way to a pageset.
+            if order == Order::ZERO && self.is_free(buddy, order) {
+                self.wait_for_refills(machine);
+            }
             if !self.is_free(buddy, order) || !self.may_merge(buddy, order, migratetype) {
                 break;
             }
             self.remove(machine, buddy, order);
             if tuning.merge_by_type && order >= Order::PAGEBLOCK {
-                self.frames.set_block_type(buddy, migratetype);
+                self.set_block_type(buddy, migratetype);
             }
             page &= buddy;
             order = next(order);
         }
-        let by_chance = if self.merges_soon(page, order) { End::Tail } else { End::Head };
-        self.add(machine, page, order, migratetype, end.unwrap_or(by_chance));
+        let end = match put {
+            Put::At(end) => end,
+            _ if self.merges_soon(page, order) => End::Tail,
+            _ => End::Head,
+        };
+        self.add(machine, page, order, migratetype, end);
+    }
+
+    /// Takes a free block off its list without allocating it; its tag is then the inside of a block. False, with nothing
+    /// changed, where the zone would fall to its min mark. A block of half a pageblock and more leaves its pageblock
+    /// MOVABLE. Specification 1.5, "Taking a free block without allocating it".
+    pub(crate) fn take_free_block(&self, machine: &M, page: u32, order: Order) -> bool {
+        let mark = self.watermarks().min + order.pages();
+        if self.list_of(page) != MigrateType::Isolate && !self.passes(mark, &TAKE) {
+            return false;
+        }
+        self.remove(machine, page, order);
+        let pageblock = Order::PAGEBLOCK.pages() as u32;
+        let start = page & !(pageblock - 1);
+        if order.get() + 1 >= Order::PAGEBLOCK.get() {
+            for start in (start..page + order.pages() as u32).step_by(pageblock as usize) {
+                if self.frames.block_type(start).is_ordinary() {
+                    self.move_free_blocks(machine, start, MigrateType::Movable, End::Tail);
+                    self.set_block_type(start, MigrateType::Movable);
+                }
+            }
+        }
+        true
     }
 
     /// Whether a free block of exactly this order starts here.
@@ -140,14 +248,15 @@ impl<M: Machine> Zone<'_, M> {
         let (mut page, end) = (u64::from(first), u64::from(first) + pages);
         while page < end {
             let fits = (end - page).ilog2().min(page.trailing_zeros()).min(u32::from(Order::MAX.get()));
-            let order = Order::new(fits as u8).unwrap_or(Order::MAX);
             let first = page as u32;
+            let fits = Order::new(fits as u8).unwrap_or(Order::MAX);
+            let order = if fits == Order::MAX && self.is_mixed(first) { Order::PAGEBLOCK } else { fits };
             self.frames.set_online(first, order);
             let migratetype = self.frames.block_type(first);
             if order == Order::MAX {
                 self.add(machine, first, order, migratetype, End::Tail);
             } else {
-                self.merge(machine, tuning, first, order, migratetype, Some(End::Tail));
+                self.merge(machine, tuning, first, order, migratetype, Put::At(End::Tail));
             }
             page += order.pages();
         }

@@ -135,18 +135,22 @@ impl Stack {
     #[inline]
     pub(crate) fn pop(&self, words: &[AtomicU32], pool: &Pool) -> Option<u32> {
         let top = self.top.get();
-        if top == NONE {
-            return None;
-        }
+        // An empty list has the same, no position at both ends.
         if place(top) == FIRST || top == self.bottom.get() {
-            self.shrink(words, pool, top);
-        } else {
-            self.top.set(top - 1);
+            return self.pop_last(words, pool, top);
         }
+        self.top.set(top - 1);
         Some(words[top as usize].get())
     }
 
+    /// Takes the newest block where it is the last of its chunk, or there is none.
     #[cold]
+    fn pop_last(&self, words: &[AtomicU32], pool: &Pool, top: u32) -> Option<u32> {
+        let last = words.get(top as usize)?.get();
+        self.shrink(words, pool, top);
+        Some(last)
+    }
+
     fn shrink(&self, words: &[AtomicU32], pool: &Pool, top: u32) {
         if top == self.bottom.get() {
             self.top.set(NONE);

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
+use crate::cluster;
+use crate::cpus::CpuSet;
 use crate::frame::{Order, Pfn};
 use crate::machine::Machine;
 use crate::pcp::{self, Pageset};
@@ -182,6 +184,11 @@ pub enum MapError {
         /// Pages there is room for; see [`Config::pageset_capacity`].
         capacity: u32,
     },
+    /// Bounds for the pagesets of a zone that are disabled.
+    PagesetsDisabled {
+        /// The zone's number.
+        zone: usize,
+    },
 }
 
 impl fmt::Display for MapError {
@@ -216,6 +223,7 @@ impl fmt::Display for MapError {
             Self::Capacity { asked, capacity } => {
                 write!(f, "{asked} pages a CPU were asked for; the pagesets were built for {capacity}")
             }
+            Self::PagesetsDisabled { zone } => write!(f, "the pagesets of zone {zone} are disabled; enable them first"),
         }
     }
 }
@@ -227,7 +235,7 @@ impl core::error::Error for MapError {}
 pub struct MetadataSize {
     /// Bytes of tags and pageblock types.
     pub tags: usize,
-    /// 32-bit words of links, pageset arrays and zonelists.
+    /// 32-bit words of links, clusters, pageset arrays, zonelists and the set of online CPUs.
     pub words: usize,
     /// Pagesets: one for each zone and CPU.
     pub pagesets: usize,
@@ -269,11 +277,14 @@ pub(crate) struct ZoneLayout {
     pub(crate) links: usize,
     pub(crate) capacity: u32,
     pub(crate) array: usize,
+    pub(crate) clusters: usize,
+    pub(crate) batch: u32,
 }
 
 impl Config<'_> {
     /// How much metadata [`crate::Allocator::new`] will ask for. With the default rules at most 12 bytes a page,
-    /// as long as four batches a CPU are less than an eighth of each zone.
+    /// as long as four batches a CPU are less than an eighth of each zone; with [`Tuning::clusters`] 4 more, and 8 for
+    /// each batch of pages.
     ///
     /// # Errors
     /// What is wrong with the map or the rules.
@@ -282,13 +293,13 @@ impl Config<'_> {
         let mut size = MetadataSize {
             pagesets: self.zones.len() * self.cpus.len(),
             zones: self.zones.len(),
-            words: self.nodes() * self.zones.len(),
+            words: self.nodes() * self.zones.len() + self.cpus.len() * ZoneKind::COUNT + CpuSet::words(self.cpus.len()),
             ..MetadataSize::default()
         };
         for zone in self.zones {
             let layout = self.layout(zone)?;
             size.tags += layout.tags + layout.types;
-            size.words += layout.links + layout.array * self.cpus.len();
+            size.words += layout.links + layout.clusters + layout.array * self.cpus.len();
         }
         Ok(size)
     }
@@ -312,6 +323,8 @@ impl Config<'_> {
         let too_large = MapError::TooLarge { start: zone.span.start, pages: zone.span.pages };
         let capacity = self.capacity(zone);
         let array = pcp::array_words(capacity);
+        let batch = self.tuning.bounds(self.zone_size(zone), 0).batch;
+        let descriptors = cluster::descriptors(zone.span.pages, batch);
         // A zone's array memory is addressed in 32 bits; so are its pages.
         let arrays = array.checked_mul(self.cpus.len() as u64);
         if pages > u64::from(u32::MAX) - largest || arrays.is_none_or(|all| all > u64::from(u32::MAX)) {
@@ -324,7 +337,14 @@ impl Config<'_> {
             links: 2 * (pages + (pages >> Order::MAX.get())) as usize,
             capacity,
             array: array as usize,
+            clusters: if self.tuning.clusters { cluster::words(pages, descriptors) as usize } else { 0 },
+            batch,
         })
+    }
+
+    /// A zone with all its pages there.
+    fn zone_size(&self, zone: &ZoneSpec<'_>) -> ZoneSize {
+        ZoneSize { managed: zone.span.pages, low: zone.span.pages / 64, cpus: self.sharers(zone.node) }
     }
 
     /// Room in each pageset for the largest high that the rules or an administrator can ask for.
@@ -332,7 +352,7 @@ impl Config<'_> {
         if self.pageset_capacity > 0 {
             return pcp::capacity_for(self.pageset_capacity.min(MAX_HIGH), 0);
         }
-        let size = ZoneSize { managed: zone.span.pages, low: zone.span.pages / 64, cpus: self.sharers(zone.node) };
+        let size = self.zone_size(zone);
         let auto = self.tuning.bounds(size, 0);
         let most = match self.tuning.high {
             crate::tuning::HighRule::FromLowWatermark => self.tuning.bounds(size, MIN_HIGH_FRACTION).high_max,

@@ -1,21 +1,20 @@
-//! What a caller gets instead of a page, or for a wrong free. Nothing has changed when one of these comes back.
+//! What a caller gets instead of a page, or for a wrong free or change. Nothing has changed when one of these comes back.
 
 use core::fmt;
 
-use crate::frame::{Order, PageState, Pfn};
+use crate::frame::{CpuId, Order, PageState, Pfn};
 use crate::migrate::MigrateType;
+use crate::shortage::OutOfMemory;
 use crate::zone::NodeId;
+
+// It is returned by value, from the slow path only; a guess at what is small enough.
+const _: () = assert!(size_of::<AllocError>() <= 128);
 
 /// An allocation that could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AllocError {
-    /// No zone of the request's zonelist had a block above its marks.
-    OutOfMemory {
-        /// The order asked for.
-        order: Order,
-        /// Pages free in the zones that were tried, pagesets not counted.
-        free_pages: u64,
-    },
+    /// No zone of the request's zonelist could serve it.
+    OutOfMemory(OutOfMemory),
     /// Only the three ordinary types can be asked for.
     Migratetype(MigrateType),
     /// Only single pages can be had in bulk.
@@ -27,9 +26,7 @@ pub enum AllocError {
 impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OutOfMemory { order, free_pages } => {
-                write!(f, "no block of order {order} above the watermarks; {free_pages} pages are free")
-            }
+            Self::OutOfMemory(shortage) => shortage.fmt(f),
             Self::Migratetype(migratetype) => {
                 write!(f, "pages of type {migratetype:?} cannot be asked for; allowed: Unmovable, Movable, Reclaimable")
             }
@@ -93,3 +90,40 @@ impl fmt::Display for FreeError {
 }
 
 impl core::error::Error for FreeError {}
+
+/// A change of the CPUs, or of a zone's pagesets, that cannot be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HotplugError {
+    /// The map knows no such CPU.
+    NoSuchCpu {
+        /// The CPU.
+        cpu: CpuId,
+        /// How many are possible.
+        possible: usize,
+    },
+    /// The CPU is offline already.
+    Offline(CpuId),
+    /// The CPU is online already.
+    Online(CpuId),
+    /// No other CPU is online.
+    LastCpu(CpuId),
+    /// The zone's pagesets are not disabled.
+    PagesetsEnabled {
+        /// The zone's number.
+        zone: usize,
+    },
+}
+
+impl fmt::Display for HotplugError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchCpu { cpu, possible } => write!(f, "{cpu} is not possible; allowed: below {possible}"),
+            Self::Offline(cpu) => write!(f, "{cpu} is offline already"),
+            Self::Online(cpu) => write!(f, "{cpu} is online already"),
+            Self::LastCpu(cpu) => write!(f, "{cpu} is the last that is online"),
+            Self::PagesetsEnabled { zone } => write!(f, "the pagesets of zone {zone} are not disabled"),
+        }
+    }
+}
+
+impl core::error::Error for HotplugError {}

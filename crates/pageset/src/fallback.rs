@@ -32,6 +32,22 @@ pub(crate) struct Wanted {
     pub(crate) migratetype: MigrateType,
     /// Whether CMA pageblocks may serve it.
     pub(crate) cma: bool,
+    /// Whether it takes no part of a pageblock of another type.
+    pub(crate) no_fragment: bool,
+    /// Whether reclaim may be told of a boost that it causes.
+    pub(crate) wakes: bool,
+}
+
+impl Wanted {
+    /// The smallest order from which a whole pageblock is looked for.
+    fn least(&self) -> Order {
+        if self.no_fragment { self.order.max(Order::PAGEBLOCK) } else { self.order }
+    }
+}
+
+/// Where blocks go that change their type. Specification 1.6.
+fn end_of_moves(tuning: &Tuning) -> End {
+    if tuning.fallback_tail { End::Tail } else { End::Head }
 }
 
 /// The types whose blocks serve a request when its own has none, best first.
@@ -51,7 +67,7 @@ fn may_claim(order: Order, wanted: MigrateType) -> bool {
 impl<M: Machine> Zone<'_, M> {
     /// Takes one block by whatever stage serves it; returns its first page, untagged.
     pub(crate) fn take(&self, machine: &M, tuning: &Tuning, wanted: Wanted, mode: &mut Mode) -> Option<u32> {
-        let Wanted { order, migratetype, cma } = wanted;
+        let Wanted { order, migratetype, cma, .. } = wanted;
         if cma
             && self.prefers_cma()
             && let Some(page) = self.take_smallest(machine, order, Cma)
@@ -72,13 +88,16 @@ impl<M: Machine> Zone<'_, M> {
             return Some(page);
         }
         match tuning.fallback {
-            FallbackRule::Steal => self.steal_before_615(machine, order, migratetype),
+            FallbackRule::Steal | FallbackRule::StealInPlace => self.steal_before_615(machine, tuning, wanted),
             FallbackRule::ClaimThenSteal => {
                 if *mode <= Mode::Claim
-                    && let Some(page) = self.claim_any(machine, order, migratetype)
+                    && let Some(page) = self.claim_any(machine, tuning, wanted)
                 {
                     *mode = Mode::Own;
                     return Some(page);
+                }
+                if wanted.no_fragment {
+                    return None;
                 }
                 let page = self.steal(machine, order, migratetype)?;
                 *mode = Mode::Steal;
@@ -88,7 +107,7 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Whether more than half of the free pages lie in CMA pageblocks.
-    fn prefers_cma(&self) -> bool {
+    pub(crate) fn prefers_cma(&self) -> bool {
         use crate::word::Held;
         self.free_cma.get() > self.free() / 2
     }
@@ -101,14 +120,25 @@ impl<M: Machine> Zone<'_, M> {
         })
     }
 
+    /// Whether a free block would serve a request without stealing: of its own type, CMA for a movable one, or of
+    /// another type in a pageblock that may be claimed. Reads without the lock. Specification 7.6, step 5.
+    pub(crate) fn has_block_for(&self, order: Order, wanted: MigrateType) -> bool {
+        Order::all().skip(order.index()).any(|order| {
+            let has = |migratetype| self.blocks(order, migratetype) > 0;
+            has(wanted)
+                || wanted == Movable && has(Cma)
+                || may_claim(order, wanted) && fallbacks(wanted).into_iter().any(has)
+        })
+    }
+
     /// Stage CLAIM: from the largest blocks down, bring a whole pageblock over.
-    fn claim_any(&self, machine: &M, order: Order, wanted: MigrateType) -> Option<u32> {
-        for found in Order::all().skip(order.index()).rev() {
-            let Some((_, page)) = self.find_fallback(found, wanted) else { continue };
-            if !may_claim(found, wanted) {
+    fn claim_any(&self, machine: &M, tuning: &Tuning, wanted: Wanted) -> Option<u32> {
+        for found in Order::all().skip(wanted.least().index()).rev() {
+            let Some((_, page)) = self.find_fallback(found, wanted.migratetype) else { continue };
+            if !may_claim(found, wanted.migratetype) {
                 return None;
             }
-            if let Some(page) = self.claim(machine, page, found, order, wanted) {
+            if let Some(page) = self.claim(machine, tuning, page, found, wanted) {
                 word::add(&self.claims, 1);
                 return Some(page);
             }
@@ -117,36 +147,41 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Claims the pageblocks of a found block, if enough of them is free or of the wanted kind.
-    fn claim(&self, machine: &M, page: u32, found: Order, order: Order, wanted: MigrateType) -> Option<u32> {
+    fn claim(&self, machine: &M, tuning: &Tuning, page: u32, found: Order, wanted: Wanted) -> Option<u32> {
+        let Wanted { order, migratetype, wakes, .. } = wanted;
         if found >= Order::PAGEBLOCK {
             self.remove(machine, page, found);
-            self.retype(page, found, wanted);
-            self.split(machine, page, found, order, wanted);
+            self.retype(page, found, migratetype);
+            self.split(machine, page, found, order, migratetype);
             return Some(page);
         }
         let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
-        if !self.frames.block_type(start).is_ordinary() || !self.is_mostly(start, wanted)? {
+        if !self.frames.block_type(start).is_ordinary() {
             return None;
         }
-        self.move_free_blocks(machine, start, wanted, End::Tail);
-        self.frames.set_block_type(start, wanted);
-        self.take_smallest(machine, order, wanted)
+        self.raise_boost(wakes);
+        if !self.is_mostly(machine, start, migratetype)? {
+            return None;
+        }
+        self.move_free_blocks(machine, start, migratetype, end_of_moves(tuning));
+        self.set_block_type(start, migratetype);
+        self.take_smallest(machine, order, migratetype)
     }
 
     fn retype(&self, page: u32, order: Order, migratetype: MigrateType) {
         for at in (page..page + order.pages() as u32).step_by(Order::PAGEBLOCK.pages() as usize) {
-            self.frames.set_block_type(at, migratetype);
+            self.set_block_type(at, migratetype);
         }
     }
 
     /// Whether at least half of a pageblock is free or of the wanted kind; nothing where it leaves the zone.
-    fn is_mostly(&self, start: u32, wanted: MigrateType) -> Option<bool> {
+    fn is_mostly(&self, machine: &M, start: u32, wanted: MigrateType) -> Option<bool> {
         let pageblock = Order::PAGEBLOCK.pages() as u32;
         if start < self.frames.first || start + pageblock > self.frames.end {
             return None;
         }
         let (mut free, mut movable) = (0, 0);
-        self.each_block(start, |tag_page, state, order| match state {
+        self.each_block(machine, start, |tag_page, state, order| match state {
             PageState::Free => free += order.pages() as u32,
             PageState::Allocated if self.frames.tag(tag_page).kind() == Some(Movable) => {
                 movable += order.pages() as u32;
@@ -163,8 +198,9 @@ impl<M: Machine> Zone<'_, M> {
         Some(free + alike >= pageblock / 2)
     }
 
-    /// Visits the blocks that begin in a pageblock, by their first pages.
-    fn each_block(&self, start: u32, mut visit: impl FnMut(u32, PageState, Order)) {
+    /// Visits the blocks that begin in a pageblock, by their first pages. None of them is on its way to a pageset.
+    fn each_block(&self, machine: &M, start: u32, mut visit: impl FnMut(u32, PageState, Order)) {
+        self.wait_for_refills(machine);
         let end = start + Order::PAGEBLOCK.pages() as u32;
         let mut page = start;
         while page < end {
@@ -181,7 +217,7 @@ impl<M: Machine> Zone<'_, M> {
 
     /// Moves the free blocks of a pageblock to another type's lists.
     pub(crate) fn move_free_blocks(&self, machine: &M, start: u32, to: MigrateType, end: End) {
-        self.each_block(start, |page, state, order| {
+        self.each_block(machine, start, |page, state, order| {
             if state == PageState::Free {
                 self.remove(machine, page, order);
                 self.add(machine, page, order, to, end);
@@ -199,8 +235,8 @@ impl<M: Machine> Zone<'_, M> {
                 self.add(machine, half, Order::PAGEBLOCK, self.frames.block_type(half), End::Tail);
             }
         }
-        self.move_free_blocks(machine, start, to, End::Tail);
-        self.frames.set_block_type(start, to);
+        self.move_free_blocks(machine, start, to, end_of_moves(tuning));
+        self.set_block_type(start, to);
         let is_whole = |half| self.is_free(half, Order::PAGEBLOCK) && self.frames.block_type(half) == to;
         if is_whole(start) && is_whole(neighbour) {
             self.remove(machine, start, Order::PAGEBLOCK);
@@ -222,39 +258,58 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// The single search of before 6.15: steal the largest block, or for small movable requests the smallest.
-    fn steal_before_615(&self, machine: &M, order: Order, wanted: MigrateType) -> Option<u32> {
+    fn steal_before_615(&self, machine: &M, tuning: &Tuning, wanted: Wanted) -> Option<u32> {
+        let Wanted { order, migratetype, .. } = wanted;
         let largest = Order::all()
-            .skip(order.index())
+            .skip(wanted.least().index())
             .rev()
-            .find_map(|found| Some((found, self.find_fallback(found, wanted)?)))?;
-        let (found, (_, page)) = if !may_claim(largest.0, wanted) && largest.0 > order {
-            self.smallest_fallback(order, wanted)?
+            .find_map(|found| Some((found, self.find_fallback(found, migratetype)?)))?;
+        let (found, (list, page)) = if !may_claim(largest.0, migratetype) && largest.0 > order {
+            self.smallest_fallback(order, migratetype)?
         } else {
             largest
         };
-        self.steal_block(machine, page, found, wanted);
-        self.take_smallest(machine, order, wanted)
+        if tuning.fallback == FallbackRule::Steal {
+            self.steal_block(machine, tuning, page, found, wanted);
+            return self.take_smallest(machine, order, migratetype);
+        }
+        if may_claim(found, migratetype)
+            && let Some(page) = self.claim(machine, tuning, page, found, wanted)
+        {
+            word::add(&self.claims, 1);
+            return Some(page);
+        }
+        self.remove(machine, page, found);
+        self.split(machine, page, found, order, list);
+        word::add(&self.steals, 1);
+        Some(page)
     }
 
-    fn steal_block(&self, machine: &M, page: u32, found: Order, wanted: MigrateType) {
+    /// Brings a found block over, with its pageblock's other free blocks where that is worth it.
+    fn steal_block(&self, machine: &M, tuning: &Tuning, page: u32, found: Order, wanted: Wanted) {
+        let Wanted { migratetype: wanted, wakes, .. } = wanted;
         let start = page & !(Order::PAGEBLOCK.pages() as u32 - 1);
-        // Head or tail: the tail since 5.10. Specification 1.6.
+        let end = end_of_moves(tuning);
         let move_one = || {
             self.remove(machine, page, found);
-            self.add(machine, page, found, wanted, End::Tail);
+            self.add(machine, page, found, wanted, end);
         };
         if found >= Order::PAGEBLOCK {
             self.retype(page, found, wanted);
             word::add(&self.claims, 1);
             return move_one();
         }
-        let whole = may_claim(found, wanted) && self.frames.block_type(start).is_ordinary();
-        let mostly = if whole { self.is_mostly(start, wanted) } else { None };
+        let ordinary = self.frames.block_type(start).is_ordinary();
+        if ordinary {
+            self.raise_boost(wakes);
+        }
+        let whole = may_claim(found, wanted) && ordinary;
+        let mostly = if whole { self.is_mostly(machine, start, wanted) } else { None };
         match mostly {
             Some(mostly) => {
-                self.move_free_blocks(machine, start, wanted, End::Tail);
+                self.move_free_blocks(machine, start, wanted, end);
                 if mostly {
-                    self.frames.set_block_type(start, wanted);
+                    self.set_block_type(start, wanted);
                     word::add(&self.claims, 1);
                 } else {
                     word::add(&self.steals, 1);

@@ -120,7 +120,7 @@ pub enum PageState {
     Free,
     /// The first page of a block that was handed out.
     Allocated,
-    /// The first page of a block in a pageset.
+    /// The first page of a block in a pageset, or one that compaction holds for pages to move to.
     Cached,
 }
 

@@ -1,10 +1,12 @@
-//! Memory that comes while the allocator runs.
+//! Memory that comes and goes while the allocator runs.
 //!
 //! Specification: `linux-page-allocator.md` 8.3.
 
 use crate::allocator::Allocator;
 use crate::config::{MapError, PageRange};
 use crate::machine::{LockPath, Machine};
+use crate::owner::Owner;
+use crate::range::RangeError;
 
 impl<M: Machine> Allocator<'_, M> {
     /// Brings more pages online. Watermarks and bounds are computed again.
@@ -30,5 +32,23 @@ impl<M: Machine> Allocator<'_, M> {
         }
         self.recompute();
         Ok(())
+    }
+
+    /// Takes a range off line: it is emptied as by [`Self::alloc_range`], and its pages are then neither present nor
+    /// managed, until [`Self::online`]. Watermarks and bounds are computed again. The zone's pagesets keep nothing
+    /// meanwhile. Specification 8.1 "zone PCP disable".
+    ///
+    /// # Errors
+    /// As [`Self::alloc_range`].
+    pub fn offline(&self, range: PageRange, owner: &impl Owner) -> Result<(), RangeError> {
+        let (zone, span) = self.span_of(range)?;
+        self.disable_pagesets(zone.index);
+        let result = self.empty_range(zone, span, owner, |zone| zone.retire(span));
+        // They were disabled above.
+        self.enable_pagesets(zone.index).ok();
+        if result.is_ok() {
+            self.recompute();
+        }
+        result
     }
 }

@@ -2,10 +2,11 @@
 //! costs, and how to wait.
 
 use core::fmt;
-use core::hint;
-use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::frame::{CpuId, Pfn};
+use crate::frame::{CpuId, Order, Pfn};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::hint;
+use crate::zone::ZoneKind;
 
 /// The machine that an allocator runs on: a kernel's CPUs, a process's threads, or a simulator's virtual ones.
 pub trait Machine {
@@ -31,8 +32,16 @@ pub trait Machine {
         let _ = (zone, path);
     }
 
-    /// Called in each round of a wait for something that is no lock, with a lock held: the other side needs none.
-    /// A scheduler of interleavings lets another thread run, a simulator lets time pass.
+    /// Called without a lock where a request found `zone` below its low mark, or where its marks were boosted. `order`
+    /// and `highest` are the request's: what a background reclaimer is to make room for. It wakes that, or does nothing;
+    /// the caller may be in an interrupt. See [`crate::reclaim`]. Specification: `linux-page-allocator.md` 1.6, 1.7.
+    #[inline]
+    fn wake_reclaim(&self, zone: usize, order: Order, highest: ZoneKind) {
+        let _ = (zone, order, highest);
+    }
+
+    /// Called in each round of a wait for something that is no lock. What is waited for needs no lock that the caller
+    /// holds. A scheduler of interleavings lets another thread run, a simulator lets time pass.
     #[inline(always)]
     fn relax(&self) {
         hint::spin_loop();
@@ -82,6 +91,13 @@ pub enum Line {
         zone: usize,
         /// Whose it is.
         cpu: CpuId,
+    },
+    /// The descriptor of an order-0 cluster; eight of them share a cache line.
+    Cluster {
+        /// The zone's index.
+        zone: usize,
+        /// The descriptor's number.
+        number: u32,
     },
     /// The tag and links of a page.
     Page(Pfn),

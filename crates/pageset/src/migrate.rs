@@ -29,6 +29,18 @@ impl MigrateType {
     pub const ALL: [MigrateType; Self::COUNT] =
         [Self::Unmovable, Self::Movable, Self::Reclaimable, Self::HighAtomic, Self::Cma, Self::Isolate];
 
+    /// The type of a number; the largest stands for all above it.
+    pub(crate) const fn from_number(number: u8) -> Self {
+        match number {
+            0 => Self::Unmovable,
+            1 => Self::Movable,
+            2 => Self::Reclaimable,
+            3 => Self::HighAtomic,
+            4 => Self::Cma,
+            _ => Self::Isolate,
+        }
+    }
+
     /// The type as an index.
     #[must_use]
     pub const fn index(self) -> usize {

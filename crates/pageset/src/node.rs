@@ -29,6 +29,22 @@ pub(crate) fn build(config: &Config<'_>, lists: &[AtomicU32]) {
     }
 }
 
+/// Writes for every CPU and kind of zone the first zone that a request for at most that kind tries, or [`NO_ZONE`]:
+/// `firsts` has a row of all kinds for each CPU. `lists` is as [`build`] leaves it.
+pub(crate) fn build_firsts(config: &Config<'_>, lists: &[AtomicU32], firsts: &[AtomicU32]) {
+    let zones = config.zones.len();
+    for (row, node) in firsts.chunks_exact(ZoneKind::COUNT).zip(config.cpus) {
+        let list = &lists[node.0 as usize * zones..][..zones];
+        for (word, highest) in row.iter().zip(ZoneKind::ALL) {
+            let first = list.iter().map(Held::get).find(|&index| config.zones[index as usize].kind <= highest);
+            word.set(first.unwrap_or(NO_ZONE));
+        }
+    }
+}
+
+/// Stands for no zone.
+const NO_ZONE: u32 = u32::MAX;
+
 /// The nearest node that is farther than `last` in the order of [`rank`].
 fn nearest(config: &Config<'_>, local: usize, last: Option<usize>) -> Option<usize> {
     let rank = |node: usize| rank(config, local, node);

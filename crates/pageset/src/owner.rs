@@ -25,8 +25,9 @@ pub trait Owner {
     /// Takes an isolated block into use again, where it was.
     fn put_back(&self, pfn: Pfn, order: Order);
 
-    /// Frees pages that can be done without, for a request that found none; returns how many. Called on the slow path
-    /// of the request, at most a few times for each.
+    /// Frees pages that can be done without, for a request that found none; returns how many. Called by
+    /// [`crate::Allocator::alloc_with`], again after pages that were not enough or not of the right kind, at most 16 times
+    /// in all; never again once it gave none.
     fn reclaim(&self, request: &Request) -> u64 {
         let _ = request;
         0

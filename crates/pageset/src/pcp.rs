@@ -4,16 +4,24 @@
 //! writes of a pageset is its first cache line and the line of one list head. Specification:
 //! `linux-page-allocator.md` 2 and 3.
 
+mod runs;
+mod whole;
+
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
+use crate::attempt::Attempt;
 use crate::chunks::{self, Pool, Stack};
-use crate::fallback::{Mode, Wanted};
+use crate::compact::capture::Capture;
+use crate::fallback::Mode;
 use crate::frame::{CpuId, Order, PageState, Tag};
-use crate::machine::{Guard, Line, LockPath, Machine, RawLock, SpinLock};
+use crate::machine::{Guard, Line, LockPath, Machine, RawLock};
 use crate::migrate::MigrateType;
-use crate::tuning::{Bounds, BulkFree, ListRule, PcpState, Tuning};
+use crate::request::{Request, Wait};
+use crate::tuning::expiry::Expiry;
+use crate::tuning::state::{State, words};
+use crate::tuning::{Bounds, BulkFree, Decay, ListRule, PcpState, Tuning};
 use crate::word::{self, Held};
-use crate::zone::{MarkTest, Zone};
+use crate::zone::Zone;
 
 /// Lists of a pageset: three types for each of orders 0 to 3, two for huge pages. Specification 2.1.
 pub const LISTS: usize = 14;
@@ -36,8 +44,7 @@ pub struct Pageset<L> {
     batch: AtomicU32,
     free_count: AtomicU32,
     count_min: AtomicU32,
-    /// Pages handed out and taken back through this pageset.
-    pub(crate) alloc_pages: AtomicU64,
+    /// Pages taken back through this pageset. Those handed out follow from it: see [`Pageset::alloc_pages`].
     pub(crate) free_pages: AtomicU64,
 
     lists: [Stack; LISTS],
@@ -47,14 +54,21 @@ pub struct Pageset<L> {
     pub(crate) drains: AtomicU64,
     pub(crate) drain_pages: AtomicU64,
 
+    /// Pages handed out and taken back until the last tick, together.
+    seen_pages: AtomicU64,
+    /// [`Expiry::left`].
+    expire: AtomicU8,
+
     /// Pages that its lists have room for, together.
     capacity: AtomicU32,
     pool: Pool,
 }
 
 // The layout that the fast path counts on: the state in the first line, no list head across two lines, all in 256
-// bytes. One call touches the first line and one list head's.
+// bytes. One call touches the first line and one list head's. (A model checker's lock is larger.)
+#[cfg(not(all(loom, test)))]
 const _: () = {
+    use crate::machine::SpinLock;
     assert!(size_of::<Pageset<SpinLock>>() <= 256);
     assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) <= 64);
     assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) % 8 == 0);
@@ -66,8 +80,8 @@ pub(crate) const fn array_words(capacity: u32) -> u64 {
     chunks::words(capacity, LISTS as u32)
 }
 
-/// The capacity that lets a pageset reach `high` pages: a batch, and a block of each cached order, may enter before
-/// a drain.
+/// The capacity that lets a pageset reach `high` pages: a batch, what a cluster brings beyond it, and a block of each
+/// cached order may enter before a drain.
 pub(crate) const fn capacity_for(high: u32, batch: u32) -> u32 {
     high + 4 * batch + 64
 }
@@ -81,9 +95,12 @@ impl ListRule {
             Self::OrderZero => Order::ZERO,
             _ => Order::COSTLY,
         };
+        // HIGHATOMIC and CMA pages wait among the movable ones.
+        let kind = if migratetype.is_ordinary() { migratetype } else { MigrateType::Movable };
+        if order == Order::ZERO {
+            return Some(kind.index());
+        }
         if order <= small {
-            // HIGHATOMIC and CMA pages wait among the movable ones.
-            let kind = if migratetype.is_ordinary() { migratetype } else { MigrateType::Movable };
             return Some(3 * order.index() + kind.index());
         }
         match self {
@@ -127,8 +144,19 @@ impl<L: RawLock> Pageset<L> {
         self.count.get()
     }
 
+    /// Pages handed out: what came, less what went otherwise and what is here. One counter less for the fast path.
+    pub(crate) fn alloc_pages(&self) -> u64 {
+        let came = self.refill_pages.get().wrapping_add(self.free_pages.get());
+        came.wrapping_sub(self.drain_pages.get()).wrapping_sub(u64::from(self.count.get()))
+    }
+
     pub(crate) fn batch(&self) -> u32 {
         self.batch.get()
+    }
+
+    /// Single pages that have room for certain; the lock is held. Each page is at least an entry's worth.
+    fn room(&self) -> u32 {
+        self.capacity.get().saturating_sub(self.count.get())
     }
 
     pub(crate) fn capacity(&self) -> u32 {
@@ -181,6 +209,18 @@ impl<L: RawLock> Pageset<L> {
         self.prev_high_order.set(s.prev_high_order);
     }
 
+    /// What the pages that lie idle since the last ticks ask for; the lock is held.
+    fn expire(&self, remote: bool, all: bool) -> Decay {
+        // Both only grow, so that their sum tells whether anything came or went, at no cost to who brings or takes it.
+        let pages = self.alloc_pages().wrapping_add(self.free_pages.get());
+        let used = pages != self.seen_pages.get();
+        self.seen_pages.set(pages);
+        let mut expiry = Expiry { left: self.expire.get() };
+        let asked = expiry.tick(used, remote, self.count(), self.batch(), all);
+        self.expire.set(expiry.left);
+        asked
+    }
+
     /// The blocks on a list, from the oldest on; the lock is held.
     pub(crate) fn blocks<'w>(&self, arrays: &'w [AtomicU32], list: usize) -> impl Iterator<Item = u32> + use<'w, L> {
         self.lists[list].iter(arrays)
@@ -192,6 +232,27 @@ impl<L: RawLock> Pageset<L> {
     }
 }
 
+macro_rules! state_in_pageset {
+    ($($get:ident $(/ $set:ident)?: $type:ty,)*) => {
+        /// The words where they are; the lock is held.
+        impl<L> State for &Pageset<L> {
+            $(
+                #[inline]
+                fn $get(&self) -> $type {
+                    self.$get.get()
+                }
+                $(
+                    #[inline]
+                    fn $set(&mut self, value: $type) {
+                        self.$get.set(value);
+                    }
+                )?
+            )*
+        }
+    };
+}
+words!(state_in_pageset);
+
 /// The lists that a round-robin drain takes from, one entry a block. Specification 3.2.
 struct RoundRobin {
     cursor: usize,
@@ -201,7 +262,9 @@ struct RoundRobin {
 
 impl RoundRobin {
     fn new(tuning: &Tuning) -> Self {
-        RoundRobin { cursor: 0, run: 0, lists: tuning.lists.count() }
+        // A batch of movable pages alone is found in the first round if they come last in it. Specification 6.3.
+        let cursor = if tuning.cluster_free { MigrateType::Movable.index() } else { 0 };
+        RoundRobin { cursor, run: 0, lists: tuning.lists.count() }
     }
 
     /// The next list to take a block from while `wanted` pages remain to be drained.
@@ -227,20 +290,21 @@ impl RoundRobin {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FromCache {
     Page(u32),
+    /// One that was there only after the zone had filled it.
+    Refilled(u32),
     /// Another thread holds it.
     Busy,
-    /// It was empty and the zone had nothing to fill it with.
+    /// It was empty and the zone had nothing to fill it with, or was busy for a caller that waits for nothing.
     Empty,
 }
 
-impl<M: Machine> Zone<'_, M> {
+impl<'a, M: Machine> Zone<'a, M> {
     fn pageset(&self, machine: &M, cpu: CpuId) -> &Pageset<M::Lock> {
         machine.touch(Line::Pageset { zone: self.index, cpu });
         &self.pagesets[cpu.0 as usize]
     }
 
-    /// Takes one block through a pageset. `bulk` is the bulk allocation of page arrays, which does not count as an
-    /// allocation.
+    /// Takes one block through a pageset.
     #[inline]
     pub(crate) fn alloc_cached(
         &self,
@@ -248,63 +312,68 @@ impl<M: Machine> Zone<'_, M> {
         tuning: &Tuning,
         cpu: CpuId,
         list: usize,
-        wanted: Wanted,
-        bulk: bool,
+        request: &Request,
+        attempt: Attempt,
     ) -> FromCache {
         let pcp = self.pageset(machine, cpu);
         let Some(_guard) = pcp.try_lock() else {
             return FromCache::Busy;
         };
-        let mut state = pcp.state();
-        if !bulk {
-            tuning.on_alloc(&mut state);
-        }
-        let page = match pcp.lists[list].pop(self.arrays, &pcp.pool) {
-            Some(page) => page,
+        let mut state = pcp;
+        tuning.on_alloc(&mut state);
+        let from = match pcp.lists[list].pop(self.arrays, &pcp.pool) {
+            Some(page) => FromCache::Page(page),
             None => {
-                self.refill(machine, tuning, pcp, &mut state, list, wanted);
-                let Some(page) = pcp.lists[list].pop(self.arrays, &pcp.pool) else {
-                    pcp.set_state(&state);
-                    return FromCache::Empty;
-                };
-                page
+                self.refill(machine, tuning, pcp, list, request, attempt).map_or(FromCache::Empty, FromCache::Refilled)
             }
         };
-        tuning.on_take(&mut state, wanted.order);
-        pcp.set_state(&state);
-        word::add(&pcp.alloc_pages, wanted.order.pages());
-        self.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
-        FromCache::Page(page)
+        if let FromCache::Page(page) | FromCache::Refilled(page) = from {
+            tuning.on_take(&mut state, request.order.pages() as u32);
+            self.frames.set_tag(page, Tag::new(PageState::Allocated, request.order, request.migratetype));
+        }
+        from
     }
 
-    /// Fills an empty list under one hold of the zone lock. Specification 2.4.
+    /// Fills an empty list and takes the first block: under one hold of the zone lock, or two where whole clusters did
+    /// not make it all. Specification 2.4, 6.2.
     #[cold]
     fn refill(
         &self,
         machine: &M,
         tuning: &Tuning,
         pcp: &Pageset<M::Lock>,
-        state: &mut PcpState,
         list: usize,
-        wanted: Wanted,
-    ) {
-        let blocks = tuning.refill(state, wanted.order, self.pressure()).0;
-        let mut mode = Mode::default();
+        request: &Request,
+        attempt: Attempt,
+    ) -> Option<u32> {
+        let wanted = attempt.wanted(self, request);
+        let blocks = tuning.refill(&mut &*pcp, wanted.order, self.pressure()).0;
         // Lock order: pageset, then zone.
-        let taken = {
-            let _zone = self.lock(machine, LockPath::Refill);
-            pcp.lists[list].fill(self.arrays, &pcp.pool, blocks, || {
+        let mut zone = Some(self.lock_for(machine, LockPath::Refill, request.wait)?);
+        let cut = self.cut_clusters(machine, tuning, wanted, blocks, pcp.room());
+        let mut taken = 0;
+        if cut.first().is_some() {
+            self.in_flight.begin();
+            drop(zone.take());
+            taken = self.take_in(machine, tuning, pcp, list, &cut, wanted);
+            self.in_flight.end();
+        }
+        if taken < blocks
+            && let Some(_zone) = zone.or_else(|| self.lock_for(machine, LockPath::Refill, request.wait))
+        {
+            let mut mode = Mode::default();
+            taken += pcp.lists[list].fill(self.arrays, &pcp.pool, blocks - taken, || {
                 let page = self.take(machine, tuning, wanted, &mut mode)?;
                 let kind = self.remembered_type(tuning, page, wanted.migratetype);
                 self.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
                 Some(page)
-            })
-        };
+            });
+        }
         let pages = u64::from(taken) * wanted.order.pages();
-        state.count += pages as u32;
-        pcp.count.set(state.count);
+        pcp.count.set(pcp.count.get() + pages as u32);
         word::add(&pcp.refills, u64::from(taken > 0));
         word::add(&pcp.refill_pages, pages);
+        pcp.lists[list].pop(self.arrays, &pcp.pool)
     }
 
     /// The type that a cached page carries: its pageblock's. Specification 2.6.
@@ -315,6 +384,7 @@ impl<M: Machine> Zone<'_, M> {
     /// Puts a block whose tag is Cached into a pageset and drains what is due. False when the pageset is busy or
     /// has no room: the block is then the caller's.
     #[inline]
+    #[expect(clippy::too_many_arguments, reason = "all of a free's inputs")]
     pub(crate) fn free_cached(
         &self,
         machine: &M,
@@ -322,6 +392,7 @@ impl<M: Machine> Zone<'_, M> {
         cpu: CpuId,
         list: usize,
         page: u32,
+        order: Order,
         drain: bool,
     ) -> bool {
         let pcp = self.pageset(machine, cpu);
@@ -329,25 +400,39 @@ impl<M: Machine> Zone<'_, M> {
         if !pcp.lists[list].push(self.arrays, &pcp.pool, page) {
             return false;
         }
-        let order = order_of(list);
-        let mut state = pcp.state();
-        let due = tuning.commit(&mut state, order, self.pressure());
-        pcp.set_state(&state);
+        let due = tuning.commit(&mut &*pcp, order, self.pressure());
         word::add(&pcp.free_pages, order.pages());
-        if due == 0 || !drain {
+        // A pageset that may keep nothing is drained even for those who drain nothing else.
+        if due == 0 || !drain && pcp.high_max.get() > 0 {
             return true;
         }
-        // Chunked: what is left is given up when another holds the pageset meanwhile, or this is another CPU by now.
-        self.drain_due(machine, tuning, pcp, guard, due, list, || {
-            (machine.cpu() == cpu).then(|| pcp.try_lock()).flatten()
-        });
-        if self.pressure().below_high && self.passes(self.watermarks().high, &MarkTest::SINGLE) {
-            self.set_below_high(false);
-        }
+        drop(self.drain_committed(machine, tuning, pcp, guard, due, list, cpu));
         true
     }
 
-    /// Drains what the rules ask for: at once, or a batch a hold of the pageset's lock. Specification 3.3, "E7".
+    /// Drains what is due after a free, and looks whether the zone is above its high mark again. Gives the lock back to
+    /// the caller unless it was given up.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "all of a drain's inputs")]
+    fn drain_committed<'p>(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &'p Pageset<M::Lock>,
+        guard: Guard<'p, M::Lock>,
+        due: u32,
+        list: usize,
+        cpu: CpuId,
+    ) -> Option<Guard<'p, M::Lock>> {
+        // Chunked: what is left is given up when another holds the pageset meanwhile, or this is another CPU by now.
+        let relock = || (machine.cpu() == cpu).then(|| pcp.try_lock()).flatten();
+        let guard = self.drain_due(machine, tuning, pcp, guard, due, list, relock);
+        self.clear_below_high();
+        guard
+    }
+
+    /// Drains what the rules ask for: at once, or a batch a hold of the pageset's lock, which the caller has again
+    /// afterwards unless `relock` refused it. Specification 3.3, "E7".
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "all of a drain's inputs")]
     fn drain_due<'p>(
@@ -359,11 +444,11 @@ impl<M: Machine> Zone<'_, M> {
         mut due: u32,
         list: usize,
         relock: impl Fn() -> Option<Guard<'p, M::Lock>>,
-    ) {
+    ) -> Option<Guard<'p, M::Lock>> {
         let chunk = if tuning.bulk_free == BulkFree::Chunked { pcp.batch.get() } else { due };
         let mut guard = Some(guard);
         while guard.is_some() {
-            self.drain(machine, tuning, pcp, due.min(chunk), list);
+            self.drain(machine, tuning, pcp, due.min(chunk), list, None);
             due = due.saturating_sub(chunk);
             if due == 0 {
                 break;
@@ -372,32 +457,67 @@ impl<M: Machine> Zone<'_, M> {
             drop(guard.take());
             guard = relock();
         }
+        guard
     }
 
     /// Moves about `pages` pages, oldest first, from a pageset to the buddy; its lock is held. Specification 3.
-    pub(crate) fn drain(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, pages: u32, start: usize) {
+    /// What becomes a block that a compaction waits for is captured.
+    pub(crate) fn drain(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        pages: u32,
+        start: usize,
+        capture: Option<&Capture>,
+    ) {
         let wanted = pages.min(pcp.count());
         if wanted == 0 {
             return;
         }
-        // Lock order: pageset, then zone.
-        let _zone = self.lock(machine, LockPath::Drain);
-        let drained = match tuning.bulk_free {
-            // Which blocks go, and in which order, is the same whether they were picked before or under the lock.
-            BulkFree::PickLocked | BulkFree::TwoPass => self.drain_round_robin(machine, tuning, pcp, wanted),
-            BulkFree::SinglePass | BulkFree::Chunked => self.drain_whole_lists(machine, tuning, pcp, wanted, start),
+        let drained = if self.drains_cluster(tuning, pcp, wanted, start) {
+            self.drain_cluster(machine, tuning, pcp, wanted)
+        } else {
+            self.drain_blocks(machine, tuning, pcp, wanted, start, capture)
         };
         pcp.count.set(pcp.count.get() - drained);
         word::add(&pcp.drains, 1);
         word::add(&pcp.drain_pages, u64::from(drained));
     }
 
-    fn drain_round_robin(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, wanted: u32) -> u32 {
+    fn drain_blocks(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        wanted: u32,
+        start: usize,
+        capture: Option<&Capture>,
+    ) -> u32 {
+        // Lock order: pageset, then zone.
+        let _zone = self.lock(machine, LockPath::Drain);
+        match tuning.bulk_free {
+            // Which blocks go, and in which order, is the same whether they were picked before or under the lock.
+            BulkFree::PickLocked | BulkFree::TwoPass => self.drain_round_robin(machine, tuning, pcp, wanted, capture),
+            BulkFree::SinglePass | BulkFree::Chunked => {
+                self.drain_whole_lists(machine, tuning, pcp, wanted, start, capture)
+            }
+        }
+    }
+
+    fn drain_round_robin(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        wanted: u32,
+        capture: Option<&Capture>,
+    ) -> u32 {
         let mut turns = RoundRobin::new(tuning);
         let mut drained = 0;
         while drained < wanted {
             let list = turns.next(wanted - drained, |list| pcp.lists[list].is_empty());
-            drained += self.drain_one(machine, tuning, pcp, list).unwrap_or(0);
+            drained += self.drain_one(machine, tuning, pcp, list, capture).unwrap_or(0);
         }
         drained
     }
@@ -409,12 +529,13 @@ impl<M: Machine> Zone<'_, M> {
         pcp: &Pageset<M::Lock>,
         wanted: u32,
         start: usize,
+        capture: Option<&Capture>,
     ) -> u32 {
         let lists = tuning.lists.count();
         let mut drained = 0;
         for list in (start..lists).chain(0..start) {
             while drained < wanted {
-                let Some(pages) = self.drain_one(machine, tuning, pcp, list) else { break };
+                let Some(pages) = self.drain_one(machine, tuning, pcp, list, capture) else { break };
                 drained += pages;
             }
         }
@@ -422,58 +543,109 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// Moves the oldest block of a list; returns its pages.
-    fn drain_one(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, list: usize) -> Option<u32> {
+    fn drain_one(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        list: usize,
+        capture: Option<&Capture>,
+    ) -> Option<u32> {
         let page = pcp.lists[list].pop_oldest(self.arrays, &pcp.pool)?;
         let order = order_of(list);
-        let block_type = self.frames.block_type(page);
-        let migratetype = if tuning.type_at_drain || block_type == MigrateType::Isolate {
-            block_type
-        } else {
-            self.frames.tag(page).kind().unwrap_or(block_type)
-        };
-        self.free_block(machine, tuning, page, order, migratetype);
+        self.free_or_capture(machine, tuning, page, order, self.drained_type(tuning, page), capture);
         Some(order.pages() as u32)
     }
 
-    /// The once-a-second decay of one pageset. True when another tick has more to do. Specification 4.7.
-    pub(crate) fn tick(&self, machine: &M, tuning: &Tuning, cpu: CpuId) -> bool {
-        let pcp = self.pageset(machine, cpu);
-        let guard = pcp.lock();
-        let mut state = pcp.state();
-        let decay = tuning.decay(&mut state);
-        pcp.set_state(&state);
-        self.drain_due(machine, tuning, pcp, guard, decay.drain, 0, || Some(pcp.lock()));
-        let _guard = pcp.lock();
-        let mut state = pcp.state();
-        tuning.end_tick(&mut state);
-        pcp.set_state(&state);
-        decay.more
+    /// The list that a drained block goes to; the zone lock is held. Specification 2.6.
+    fn drained_type(&self, tuning: &Tuning, page: u32) -> MigrateType {
+        let block_type = self.frames.block_type(page);
+        if tuning.type_at_drain || block_type == MigrateType::Isolate {
+            block_type
+        } else {
+            self.frames.tag(page).kind().unwrap_or(block_type)
+        }
     }
 
-    /// Empties one pageset.
-    pub(crate) fn drain_cpu(&self, machine: &M, tuning: &Tuning, cpu: CpuId) {
+    /// The once-a-second decay of one pageset, and the expiry of pages of another node (`remote`). True when another tick
+    /// has more to do. Specification 4.7, 8.2.
+    pub(crate) fn tick(&self, machine: &M, tuning: &Tuning, cpu: CpuId, remote: bool) -> bool {
         let pcp = self.pageset(machine, cpu);
-        // Unlocked look: a page that comes in meanwhile stays.
+        let guard = pcp.lock();
+        let decay = tuning.decay(&mut &*pcp);
+        let _guard = self.drain_due(machine, tuning, pcp, guard, decay.drain, 0, || Some(pcp.lock()));
+        let expired = pcp.expire(remote, tuning.expire_all);
+        self.drain(machine, tuning, pcp, expired.drain, 0, None);
+        tuning.end_tick(&mut &*pcp);
+        decay.more || expired.more
+    }
+
+    /// Empties one pageset. One that looks empty without its lock is taken for that: a page that comes in meanwhile stays,
+    /// where the pageset may keep it. Whoever has just told it to keep nothing had its lock, and so sees all that came
+    /// before.
+    pub(crate) fn drain_cpu(&self, machine: &M, tuning: &Tuning, cpu: CpuId) {
+        self.drain_or_capture(machine, tuning, cpu, None);
+    }
+
+    /// As [`Self::drain_cpu`], for a compaction that waits for a block.
+    pub(crate) fn drain_or_capture(&self, machine: &M, tuning: &Tuning, cpu: CpuId, capture: Option<&Capture>) {
+        let pcp = self.pageset(machine, cpu);
         if pcp.count() == 0 {
             return;
         }
         // A lock hold is bounded. Specification 8.1.
         loop {
             let _guard = pcp.lock();
-            self.drain(machine, tuning, pcp, pcp.batch.get().max(1) << tuning.batch_scale_max, 0);
+            self.drain(machine, tuning, pcp, pcp.batch.get().max(1) << tuning.batch_scale_max, 0, capture);
             if pcp.count() == 0 {
                 break;
             }
         }
     }
 
-    /// Takes the zone lock and counts the hold.
-    pub(crate) fn lock(&self, machine: &M, path: LockPath) -> Guard<'_, M::Lock> {
+    /// As [`Self::lock`], where the lock is free.
+    pub(crate) fn try_lock(&self, machine: &M, path: LockPath) -> Option<ZoneGuard<'_, 'a, M>> {
         machine.locking(self.index, path);
-        let guard = Guard::lock(&self.lock);
+        let guard = Guard::try_lock(&self.lock)?;
+        // What it does with the lock may wait for refills on their way, and one of them may be what it interrupted.
+        (self.in_flight.refills() == 0).then(|| self.locked(machine, path, guard))
+    }
+
+    /// Takes the zone lock and counts the hold.
+    pub(crate) fn lock(&self, machine: &M, path: LockPath) -> ZoneGuard<'_, 'a, M> {
+        machine.locking(self.index, path);
+        self.locked(machine, path, Guard::lock(&self.lock))
+    }
+
+    /// The same for a caller that may wait for nothing: only where the lock is free.
+    pub(crate) fn lock_for(&self, machine: &M, path: LockPath, wait: Wait) -> Option<ZoneGuard<'_, 'a, M>> {
+        if wait != Wait::Nothing {
+            return Some(self.lock(machine, path));
+        }
+        let guard = Guard::try_lock(&self.lock)?;
+        // What it does with the lock may wait for refills on their way, and one of them may be what it interrupted.
+        (self.in_flight.refills() == 0).then(|| self.locked(machine, path, guard))
+    }
+
+    #[inline]
+    fn locked<'z>(&'z self, machine: &M, path: LockPath, guard: Guard<'z, M::Lock>) -> ZoneGuard<'z, 'a, M> {
         machine.touch(Line::Zone { zone: self.index });
         word::add(&self.holds[path as usize], 1);
-        guard
+        ZoneGuard { zone: self, _guard: guard }
+    }
+}
+
+/// Holds a zone's lock until dropped.
+#[derive(Debug)]
+pub(crate) struct ZoneGuard<'z, 'a, M: Machine> {
+    zone: &'z Zone<'a, M>,
+    _guard: Guard<'z, M::Lock>,
+}
+
+impl<M: Machine> Drop for ZoneGuard<'_, '_, M> {
+    fn drop(&mut self) {
+        // Before the lock is given back: the fields are dropped after this.
+        self.zone.note_plenty();
     }
 }
 

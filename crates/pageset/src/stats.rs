@@ -55,8 +55,16 @@ pub struct ZoneStats {
     pub nr_free_pages: u64,
     /// Those of them in CMA pageblocks (`nr_free_cma`).
     pub nr_free_cma: u64,
-    /// Its marks.
+    /// Those of them on lists of HIGHATOMIC (`nr_free_highatomic`).
+    pub nr_free_highatomic: u64,
+    /// Pages of its HIGHATOMIC pageblocks, free or not, holes included (`nr_reserved_highatomic`).
+    pub nr_reserved_highatomic: u64,
+    /// Pages of its CMA pageblocks, free or not, holes included.
+    pub cma: u64,
+    /// Its marks as they are in force: with the boost.
     pub watermarks: Watermarks,
+    /// How much of each is boost.
+    pub watermark_boost: u64,
     /// All its pagesets together.
     pub pagesets: PagesetStats,
     /// Pages handed out past the pagesets.
@@ -73,10 +81,38 @@ pub struct ZoneStats {
     pub lock_direct_free: u64,
     /// Holds of the zone lock for changes of the map and of pageblocks' types, and for compaction.
     pub lock_map: u64,
+    /// Whether an allocation found it below its high mark, so that pagesets shrink.
+    pub below_high: bool,
+    /// Whether reclaim works on it.
+    pub reclaim_active: bool,
     /// Pageblocks brought over from another migratetype.
     pub claims: u64,
     /// Blocks taken from another migratetype's pageblock.
     pub steals: u64,
+    /// Looks of compaction's migrate scanner.
+    pub compact_migrate_scanned: u64,
+    /// Looks of its free scanner.
+    pub compact_free_scanned: u64,
+    /// Pages that either isolated.
+    pub compact_isolated: u64,
+    /// Times that a request compacted the zone.
+    pub compact_stall: u64,
+    /// Of those, the times that a block came of it,
+    pub compact_success: u64,
+    /// and those that none did.
+    pub compact_fail: u64,
+    /// Pages that compaction moved within the zone.
+    pub pgmigrate_success: u64,
+    /// Pages that were isolated to be moved and stayed.
+    pub pgmigrate_fail: u64,
+    /// Pages freed without merging.
+    pub merge_skips: u64,
+    /// Pages that refills took in whole clusters.
+    pub cluster_alloc_pages: u64,
+    /// Pages that drains gave as whole clusters.
+    pub cluster_free_pages: u64,
+    /// Times that no descriptor was free for a new cluster.
+    pub cluster_shortages: u64,
 }
 
 impl ZoneStats {
@@ -105,7 +141,7 @@ impl<M: Machine> Allocator<'_, M> {
     pub fn pageset_stats(&self, zone: usize, cpu: CpuId) -> PagesetStats {
         let pageset = &self.zones[zone].pagesets[cpu.0 as usize];
         PagesetStats {
-            pgalloc: pageset.alloc_pages.get(),
+            pgalloc: pageset.alloc_pages(),
             pgfree: pageset.free_pages.get(),
             refills: pageset.refills.get(),
             refill_pages: pageset.refill_pages.get(),
@@ -129,7 +165,11 @@ impl<M: Machine> Allocator<'_, M> {
             managed: zone.managed.get(),
             nr_free_pages: zone.free(),
             nr_free_cma: zone.free_cma.get(),
+            nr_free_highatomic: zone.free_highatomic.get(),
+            nr_reserved_highatomic: zone.reserved_highatomic.get(),
+            cma: zone.cma_pages.get(),
             watermarks: zone.watermarks(),
+            watermark_boost: zone.boost.get(),
             pagesets,
             direct_alloc_pages: zone.direct_alloc_pages.get(),
             direct_free_pages: zone.direct_free_pages.get(),
@@ -138,8 +178,22 @@ impl<M: Machine> Allocator<'_, M> {
             lock_direct_alloc: zone.holds[LockPath::DirectAlloc as usize].get(),
             lock_direct_free: zone.holds[LockPath::DirectFree as usize].get(),
             lock_map: zone.holds[LockPath::Map as usize].get(),
+            below_high: zone.pressure().below_high,
+            reclaim_active: zone.pressure().reclaim_active,
             claims: zone.claims.get(),
             steals: zone.steals.get(),
+            compact_migrate_scanned: zone.compaction.migrate_scanned.get(),
+            compact_free_scanned: zone.compaction.free_scanned.get(),
+            compact_isolated: zone.compaction.isolated.get(),
+            compact_stall: zone.compaction.stalls.get(),
+            compact_success: zone.compaction.successes.get(),
+            compact_fail: zone.compaction.failures.get(),
+            pgmigrate_success: zone.compaction.moved.get(),
+            pgmigrate_fail: zone.compaction.failed.get(),
+            merge_skips: zone.skips.get(),
+            cluster_alloc_pages: zone.clusters.taken.get(),
+            cluster_free_pages: zone.clusters.given.get(),
+            cluster_shortages: zone.clusters.shortages.get(),
         }
     }
 
@@ -170,7 +224,7 @@ impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
             writeln!(f, "  pages free     {}", stats.nr_free_pages)?;
             let spanned = zone.frames.spanned();
             for (name, value) in [
-                ("boost", 0),
+                ("boost", stats.watermark_boost),
                 ("min", marks.min),
                 ("low", marks.low),
                 ("high", marks.high),
@@ -178,7 +232,7 @@ impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
                 ("spanned", spanned),
                 ("present", zone.present.get()),
                 ("managed", stats.managed),
-                ("cma", 0),
+                ("cma", stats.cma),
             ] {
                 writeln!(f, "        {name:<8} {value}")?;
             }
@@ -190,9 +244,9 @@ impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
             writeln!(f, "      nr_free_pages {}", stats.nr_free_pages)?;
             writeln!(f, "      nr_free_cma  {}", stats.nr_free_cma)?;
             writeln!(f, "  pagesets")?;
-            for (cpu, pageset) in zone.pagesets.iter().enumerate() {
-                let s = pageset.state();
-                writeln!(f, "    cpu: {cpu}")?;
+            for cpu in self.0.online_cpus() {
+                let s = self.0.pageset_state(index, cpu);
+                writeln!(f, "    cpu: {}", cpu.0)?;
                 for (name, value) in [
                     ("count:", s.count),
                     ("high:", s.high),

@@ -3,15 +3,22 @@
 //! Specification: `linux-page-allocator.md` 1.1 to 1.3.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
+use crate::cluster::Clusters;
+use crate::compact::defer::Deferral;
+use crate::compact::memory::Memory;
+use crate::flags::{BELOW_HIGH, BOOSTED, Flags, PLENTY, RECLAIM_ACTIVE};
+use crate::flight::InFlight;
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::{Links, List};
 use crate::machine::{LockPath, Machine};
 use crate::migrate::MigrateType;
+use crate::pageblock::Pageblock;
 use crate::pcp::Pageset;
-use crate::tuning::{Pressure, Watermarks};
-use crate::word::Held;
+use crate::tuning::{HighAtomicRule, Pressure};
+use crate::watermark::{Mark, MarkTest};
+use crate::word::{self, Held};
 
 /// The number of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -60,14 +67,6 @@ impl fmt::Display for ZoneKind {
     }
 }
 
-/// In a pageblock's byte: some of its pages have been brought online.
-const ONLINE: u8 = 0x80;
-/// A free block of the largest order begins here, and the kind of its list.
-const LARGEST: u8 = 0x08;
-const LARGEST_KIND_SHIFT: u8 = 4;
-/// The migratetype.
-const TYPE: u8 = 0x07;
-
 /// The metadata of one zone's pages. Pages are numbered from `base`, which is aligned to the largest order. The
 /// arrays reach from there to the next such boundary; pages outside the span have the tag of an inside.
 #[derive(Clone, Copy, Debug)]
@@ -78,9 +77,7 @@ pub(crate) struct Frames<'a> {
     pub(crate) end: u32,
     /// One byte a page.
     pub(crate) tags: &'a [AtomicU8],
-    /// One byte a pageblock. Bits 0 to 2: the migratetype with its lowest bit turned, so that zero is MOVABLE. Bit 7:
-    /// [`ONLINE`]. Bits 3 to 6 hold the tag of a free block of the largest order that begins here, shifted: see
-    /// [`Frames::set_free`].
+    /// One byte a pageblock: see [`Pageblock`].
     pub(crate) types: &'a [AtomicU8],
     pub(crate) links: Links<'a>,
 }
@@ -116,11 +113,12 @@ impl Frames<'_> {
     /// The tag of a free block of the largest order, if one begins at a page.
     #[cold]
     fn largest_tag(&self, page: u32) -> Tag {
-        let byte = self.pageblock(page).get();
-        if u64::from(page) % Order::MAX.pages() != 0 || byte & LARGEST == 0 {
-            return Tag::INSIDE;
+        match self.pageblock(page).largest() {
+            Some(kind) if u64::from(page) % Order::MAX.pages() == 0 => {
+                Tag::from_parts(PageState::Free, Order::MAX, kind)
+            }
+            _ => Tag::INSIDE,
         }
-        Tag::from_parts(PageState::Free, Order::MAX, byte >> LARGEST_KIND_SHIFT & 3)
     }
 
     /// Tags a block that enters a free list. The largest are noted in their pageblock's byte instead, so that
@@ -128,8 +126,7 @@ impl Frames<'_> {
     pub(crate) fn set_free(&self, page: u32, order: Order, list: MigrateType) {
         let tag = Tag::new(PageState::Free, order, list);
         if order == Order::MAX {
-            let byte = self.pageblock(page);
-            byte.set(byte.get() & (ONLINE | TYPE) | LARGEST | tag.kind_bits() << LARGEST_KIND_SHIFT);
+            self.set_pageblock(page, self.pageblock(page).with_largest(tag.kind_bits()));
         } else {
             self.set_tag(page, tag);
         }
@@ -138,8 +135,7 @@ impl Frames<'_> {
     /// Turns the tag of a block that leaves a free list to the inside of a block.
     pub(crate) fn set_not_free(&self, page: u32, order: Order) {
         if order == Order::MAX {
-            let byte = self.pageblock(page);
-            byte.set(byte.get() & (ONLINE | TYPE));
+            self.set_pageblock(page, self.pageblock(page).without_largest());
         } else {
             self.set_tag(page, Tag::INSIDE);
         }
@@ -150,33 +146,33 @@ impl Frames<'_> {
         self.tags[page as usize].set(tag.byte());
     }
 
-    /// The byte of the pageblock that a page lies in. Written under the zone lock, read without it.
+    /// What is known of the pageblock that a page lies in.
     #[inline]
-    fn pageblock(&self, page: u32) -> &AtomicU8 {
-        &self.types[(page >> Order::PAGEBLOCK.get()) as usize]
+    pub(crate) fn pageblock(&self, page: u32) -> Pageblock {
+        Pageblock(self.types[(page >> Order::PAGEBLOCK.get()) as usize].get())
+    }
+
+    /// Changes it; the zone lock is held, since the byte is read, changed and written.
+    pub(crate) fn set_pageblock(&self, page: u32, pageblock: Pageblock) {
+        self.types[(page >> Order::PAGEBLOCK.get()) as usize].set(pageblock.0);
     }
 
     /// The type of the pageblock that a page lies in.
     #[inline]
     pub(crate) fn block_type(&self, page: u32) -> MigrateType {
-        MigrateType::ALL[((self.pageblock(page).get() & TYPE) ^ 1) as usize]
+        self.pageblock(page).migratetype()
     }
 
-    pub(crate) fn set_block_type(&self, page: u32, migratetype: MigrateType) {
-        let byte = self.pageblock(page);
-        byte.set(byte.get() & !TYPE | (migratetype as u8 ^ 1));
+    /// To be called by [`Zone::set_block_type`], which keeps count.
+    fn set_block_type(&self, page: u32, migratetype: MigrateType) {
+        self.set_pageblock(page, self.pageblock(page).with_type(migratetype));
     }
 
     /// Notes that a block of pages has been brought online.
     pub(crate) fn set_online(&self, page: u32, order: Order) {
         for at in (page..page + order.pages() as u32).step_by(Order::PAGEBLOCK.pages() as usize) {
-            let byte = self.pageblock(at);
-            byte.set(byte.get() | ONLINE);
+            self.set_pageblock(at, self.pageblock(at).with_online(true));
         }
-    }
-
-    fn is_online(&self, page: u32) -> bool {
-        self.pageblock(page).get() & ONLINE != 0
     }
 
     /// The links of a block. Those of the largest blocks lie side by side after all others, so that bringing a
@@ -191,10 +187,6 @@ impl Frames<'_> {
     }
 }
 
-/// Bits of a zone's flags. Specification 1.1.
-const RECLAIM_ACTIVE: u8 = 1;
-const BELOW_HIGH: u8 = 2;
-
 /// A zone: what one lock protects.
 #[derive(Debug)]
 pub struct Zone<'a, M: Machine> {
@@ -204,6 +196,8 @@ pub struct Zone<'a, M: Machine> {
     pub(crate) frames: Frames<'a>,
     /// One a possible CPU.
     pub(crate) pagesets: &'a [Pageset<M::Lock>],
+    /// How often they are disabled; changed under [`crate::Allocator::changes`].
+    pub(crate) disabled: AtomicU32,
     /// The arrays of all pagesets' lists.
     pub(crate) arrays: &'a [AtomicU32],
     pub(crate) lock: M::Lock,
@@ -213,10 +207,23 @@ pub struct Zone<'a, M: Machine> {
     pub(crate) free_pages: AtomicU64,
     /// Those of them in CMA pageblocks.
     pub(crate) free_cma: AtomicU64,
+    /// Those of them on lists of HIGHATOMIC.
+    pub(crate) free_highatomic: AtomicU64,
+    /// Pages of HIGHATOMIC and of CMA pageblocks, holes included; changed by [`Zone::set_block_type`] only.
+    pub(crate) reserved_highatomic: AtomicU64,
+    pub(crate) cma_pages: AtomicU64,
+    pub(crate) highatomic: HighAtomicRule,
     pub(crate) present: AtomicU64,
     pub(crate) managed: AtomicU64,
-    flags: AtomicU8,
+    flags: Flags,
+    /// In force, by [`crate::watermark::Mark`]: with the boost.
     pub(crate) marks: [AtomicU64; 3],
+    /// How much of each is boost; with the next line changed by `boost` only, under the lock.
+    pub(crate) boost: AtomicU64,
+    /// Ten-thousandths of the high mark that it may reach; 0 for no boost.
+    pub(crate) boost_factor: u64,
+    /// Whether requests that prefer this zone first try to keep types apart; see [`crate::walk`].
+    pub(crate) keeps_apart: AtomicBool,
     /// Pages kept from requests that could be served from the zone of that kind.
     pub(crate) reserve: [AtomicU64; ZoneKind::COUNT],
     /// Lock holds by [`LockPath`]; under the lock.
@@ -227,6 +234,17 @@ pub struct Zone<'a, M: Machine> {
     /// Blocks got from other types' pageblocks: claimed, stolen; under the lock.
     pub(crate) claims: AtomicU64,
     pub(crate) steals: AtomicU64,
+    /// When compaction of the zone is tried again.
+    pub(crate) deferral: Deferral,
+    /// Runs of pages on the order-0 lists of the ordinary types.
+    pub(crate) clusters: Clusters<'a>,
+    /// Where it goes on, and what it has done.
+    pub(crate) compaction: Memory,
+    /// Refills that take whole clusters.
+    pub(crate) in_flight: InFlight,
+    /// Pages freed without merging, and how many of them have merged since or are in use again; under the lock.
+    pub(crate) skips: AtomicU64,
+    pub(crate) skips_merged: AtomicU64,
 }
 
 impl<M: Machine> Zone<'_, M> {
@@ -239,21 +257,35 @@ impl<M: Machine> Zone<'_, M> {
             kind: ZoneKind::Normal,
             frames: Frames { base: Pfn(0), first: 0, end: 0, tags: &[], types: &[], links: Links(&[]) },
             pagesets: &[],
+            disabled: AtomicU32::new(0),
             arrays: &[],
             lock: M::Lock::default(),
             areas: Default::default(),
             free_pages: AtomicU64::new(0),
             free_cma: AtomicU64::new(0),
+            free_highatomic: AtomicU64::new(0),
+            reserved_highatomic: AtomicU64::new(0),
+            cma_pages: AtomicU64::new(0),
+            highatomic: HighAtomicRule::Free,
             present: AtomicU64::new(0),
             managed: AtomicU64::new(0),
-            flags: AtomicU8::new(0),
+            flags: Flags::default(),
             marks: Default::default(),
+            boost: AtomicU64::new(0),
+            boost_factor: 0,
+            keeps_apart: AtomicBool::new(false),
             reserve: Default::default(),
             holds: Default::default(),
             direct_alloc_pages: AtomicU64::new(0),
             direct_free_pages: AtomicU64::new(0),
             claims: AtomicU64::new(0),
             steals: AtomicU64::new(0),
+            deferral: Deferral::default(),
+            clusters: Clusters::default(),
+            compaction: Memory::default(),
+            in_flight: InFlight::default(),
+            skips: AtomicU64::new(0),
+            skips_merged: AtomicU64::new(0),
         }
     }
 }
@@ -264,89 +296,67 @@ impl<M: Machine> Zone<'_, M> {
         self.free_pages.get()
     }
 
-    pub(crate) fn watermarks(&self) -> Watermarks {
-        let [min, low, high] = &self.marks;
-        Watermarks { min: min.get(), low: low.get(), high: high.get() }
-    }
-
-    pub(crate) fn set_watermarks(&self, marks: Watermarks) {
-        for (word, mark) in self.marks.iter().zip([marks.min, marks.low, marks.high]) {
-            word.set(mark);
-        }
-    }
-
     pub(crate) fn pressure(&self) -> Pressure {
-        // Relaxed: hints; a late look moves some pages earlier or later.
-        let flags = self.flags.load(Relaxed);
+        let flags = self.flags.get();
         Pressure { reclaim_active: flags & RECLAIM_ACTIVE != 0, below_high: flags & BELOW_HIGH != 0 }
     }
 
     pub(crate) fn set_below_high(&self, on: bool) {
-        self.set_flag(BELOW_HIGH, on);
+        self.flags.set(BELOW_HIGH, on);
+    }
+
+    /// Takes "below high" back from a zone that is above its high mark again. Specification 4.8, "Clear".
+    pub(crate) fn clear_below_high(&self) {
+        if self.pressure().below_high && self.passes_mark(Mark::High, &MarkTest::SINGLE) {
+            self.set_below_high(false);
+        }
     }
 
     pub(crate) fn set_reclaim_active(&self, on: bool) {
-        self.set_flag(RECLAIM_ACTIVE, on);
+        self.flags.set(RECLAIM_ACTIVE, on);
     }
 
-    fn set_flag(&self, flag: u8, on: bool) {
-        // Relaxed: a hint that orders nothing.
-        if on {
-            self.flags.fetch_or(flag, Relaxed);
-        } else {
-            self.flags.fetch_and(!flag, Relaxed);
-        }
+    /// Notes that the marks were boosted and that reclaim is to be told.
+    pub(crate) fn set_boosted(&self) {
+        self.flags.set(BOOSTED, true);
     }
 
-    /// The watermark test of a request. Reads without the lock. Specification 1.3.
-    pub(crate) fn passes(&self, mark: u64, request: &MarkTest) -> bool {
-        let free = self.free();
-        let mut unusable = request.order.pages() - 1;
-        if !request.cma {
-            unusable += self.free_cma.get();
-        }
-        let mut min = mark;
-        if request.high_priority {
-            min -= min / 2;
-            if request.non_blocking {
-                min -= min / 4;
-            }
-        }
-        let floor = min + self.reserve[request.highest.index()].get();
-        if free.saturating_sub(unusable) <= floor {
-            return false;
-        }
-        request.order == Order::ZERO
-            || self.areas[request.order.index()..].iter().any(|area| {
-                MigrateType::ALL.iter().zip(area).any(|(migratetype, list)| {
-                    list.len() > 0 && (migratetype.is_ordinary() || *migratetype == MigrateType::Cma && request.cma)
-                })
-            })
+    /// Whether that is noted; it is so no longer.
+    pub(crate) fn take_boosted(&self) -> bool {
+        self.flags.take(BOOSTED)
     }
-}
 
-/// What a watermark test asks for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MarkTest {
-    pub(crate) order: Order,
-    pub(crate) highest: ZoneKind,
-    pub(crate) high_priority: bool,
-    pub(crate) non_blocking: bool,
-    pub(crate) cma: bool,
-}
+    /// Whether every request for any order passes the watermark test at the high mark, as of the last hold of the zone
+    /// lock: one look instead of the test.
+    #[inline]
+    pub(crate) fn has_plenty(&self) -> bool {
+        // The free pages that the test would read are as old.
+        self.flags.get() & PLENTY != 0
+    }
 
-impl MarkTest {
-    /// A single page for a request that may use every zone: what clears "below high".
-    pub(crate) const SINGLE: MarkTest = MarkTest {
-        order: Order::ZERO,
-        highest: ZoneKind::Movable,
-        high_priority: false,
-        non_blocking: false,
-        cma: false,
-    };
+    pub(crate) fn set_plenty(&self, on: bool) {
+        self.flags.set(PLENTY, on);
+    }
 }
 
 impl<M: Machine> Zone<'_, M> {
+    /// Gives a pageblock another type and keeps count of those that are reserved. Its free blocks stay
+    /// where they are; the zone lock is held.
+    pub(crate) fn set_block_type(&self, page: u32, to: MigrateType) {
+        let pages = Order::PAGEBLOCK.pages();
+        for (counted, word) in
+            [(MigrateType::HighAtomic, &self.reserved_highatomic), (MigrateType::Cma, &self.cma_pages)]
+        {
+            if self.frames.block_type(page) == counted {
+                word::sub(word, pages);
+            }
+            if to == counted {
+                word::add(word, pages);
+            }
+        }
+        self.frames.set_block_type(page, to);
+    }
+
     /// The block that a page is inside of: its first page, order and state.
     pub(crate) fn block_around(&self, page: u32) -> Option<(u32, Order, PageState)> {
         Order::all().find_map(|order| {
@@ -366,7 +376,7 @@ impl<M: Machine> Zone<'_, M> {
         let mut at = page;
         while at < end {
             let next = end.min((at + 1).next_multiple_of(Order::PAGEBLOCK.pages() as u32));
-            if self.frames.is_online(at)
+            if self.frames.pageblock(at).is_online()
                 && let Some(known) = (at..next).find(|&at| self.frames.tag(at).state() != PageState::Inside)
             {
                 return Some(known);

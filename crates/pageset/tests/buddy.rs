@@ -169,9 +169,9 @@ fn a_largest_block_over_two_types() {
         (LINUX_6_18, Unmovable, &[(10, Unmovable)]),
         (LINUX_6_18, Cma, &[(9, Movable), (9, Cma)]),
         (LINUX_6_18, Isolate, &[(9, Movable), (9, Isolate)]),
-        // Before 6.10 the whole goes by its first page.
+        // Before 6.10 the whole goes by its first page, where both are ordinary.
         (LINUX_6_7, Unmovable, &[(10, Movable)]),
-        (LINUX_6_7, Isolate, &[(10, Movable)]),
+        (LINUX_6_7, Isolate, &[(9, Movable), (9, Isolate)]),
     ];
     for (tuning, upper, after) in rows {
         bare(tuning, 1024, |world| {

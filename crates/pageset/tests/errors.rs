@@ -3,10 +3,11 @@
 mod support;
 
 use pageset::owned::OwnedMetadata;
+use pageset::shortage::{Nearest, Reason};
 use pageset::tuning::{Bounds, Tuning, TuningError};
 use pageset::{
-    AllocError, Allocator, Block, Config, CpuId, MapError, MigrateType, NodeId, Order, PageRange, PageState, Pfn,
-    Request, WrongFree, ZoneKind, ZoneSpec,
+    AllocError, Allocator, Block, Config, CpuId, MapError, MigrateType, NodeId, Order, OutOfMemory, PageRange,
+    PageState, Pfn, Request, WrongFree, ZoneKind, ZoneSpec,
 };
 use support::{TestMachine, movable, one_zone};
 
@@ -139,8 +140,27 @@ fn requests_that_cannot_be_had() {
         for (request, error, message) in [
             (
                 movable(10),
-                AllocError::OutOfMemory { order: Order::MAX, free_pages: 512 },
-                "no block of order 10 above the watermarks; 512 pages are free",
+                AllocError::OutOfMemory(OutOfMemory {
+                    order: Order::MAX,
+                    migratetype: MigrateType::Movable,
+                    reason: Reason::Watermark,
+                    nearest: Nearest {
+                        zone: 0,
+                        node: NodeId(0),
+                        kind: ZoneKind::Normal,
+                        free: 512,
+                        for_others: 0,
+                        mark: 64,
+                        reserve: 0,
+                    },
+                    zones: 1,
+                    free_pages: 512,
+                    free_blocks: [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0],
+                    cached_pages: 0,
+                }),
+                "no Movable block of order 10: zone Normal of node 0 has 512 pages free, 0 of them for others only; \
+                 1024 are needed above its min mark of 64 and reserve of 0; zones tried: 1, pages free there: 512, in \
+                 blocks of order 0 to 10: 0 0 0 0 0 0 0 0 0 1 0; 0 more in pagesets",
             ),
             (
                 Request::new(order(1), MigrateType::Isolate),

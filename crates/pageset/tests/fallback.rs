@@ -40,7 +40,7 @@ fn claims_and_steals(world: &World<'_>) -> (u64, u64) {
 #[test]
 fn the_order_of_preference() {
     // One free pageblock of each of the other two types: which one goes first.
-    for tuning in [LINUX_4_19, LINUX_6_7, LINUX_6_18] {
+    for tuning in [LINUX_4_19, LINUX_6_7, LINUX_6_10, LINUX_6_18] {
         for (wanted, first) in [(Unmovable, Reclaimable), (Movable, Reclaimable), (Reclaimable, Unmovable)] {
             bare(tuning, 2048, |world| {
                 let others: Vec<_> = ORDINARY.into_iter().filter(|&t| t != wanted).collect();
@@ -61,7 +61,7 @@ fn the_order_of_preference() {
 
 #[test]
 fn whole_pageblocks_are_claimed_and_split_on_the_lists_of_the_wanted_type() {
-    for tuning in [LINUX_4_19, LINUX_6_18] {
+    for tuning in [LINUX_4_19, LINUX_6_10, LINUX_6_18] {
         for wanted in [Unmovable, Reclaimable] {
             bare(tuning, 2048, |world| {
                 let pfn = world.alloc(&request(0, wanted)).expect("memory");
@@ -121,7 +121,7 @@ fn half_of_a_pageblock_must_be_free_or_alike() {
     ];
     for (of, movable, unmovable, wanted, claimed) in rows {
         let what = format!("{of:?} with {movable} movable and {unmovable} unmovable pages, wanted {wanted:?}");
-        for tuning in [LINUX_6_18, LINUX_6_7] {
+        for tuning in [LINUX_6_18, LINUX_6_10, LINUX_6_7, LINUX_4_19] {
             one_pageblock(tuning, of, movable, unmovable, |world| {
                 let free = world.zone_stats(0).nr_free_pages;
                 let found = Order::all().rev().find(|&o| world.free_blocks(0, o, of) > 0).expect("free pages");
@@ -131,9 +131,9 @@ fn half_of_a_pageblock_must_be_free_or_alike() {
                 let after = if claimed { wanted } else { of };
                 assert_eq!(types(world, 1), [after], "{what}");
                 assert_eq!(claims_and_steals(world), if claimed { (1, 0) } else { (0, 1) }, "{what}");
-                // Which lists the rest is on: before 6.15 all free blocks come over even without the pageblock.
+                // Which lists the rest is on: before 6.10 all free blocks come over even without the pageblock.
                 let on_wanted: u64 = Order::all().map(|o| u64::from(world.free_blocks(0, o, wanted)) * o.pages()).sum();
-                let all_moved = claimed || (tuning == LINUX_6_7 && (found >= order(4) || wanted != Movable));
+                let all_moved = claimed || (!tuning.type_at_drain && (found >= order(4) || wanted != Movable));
                 let expected = if all_moved { free - 1 } else { 0 };
                 assert_eq!(on_wanted, expected, "{what}: pages on lists of the wanted type");
             });
@@ -144,7 +144,7 @@ fn half_of_a_pageblock_must_be_free_or_alike() {
 #[test]
 fn a_small_movable_request_takes_the_smallest_block() {
     // Only blocks below order 4 are free, in an unmovable pageblock: predicate C is false for movable requests.
-    for tuning in [LINUX_6_18, LINUX_6_7] {
+    for tuning in [LINUX_6_18, LINUX_6_10, LINUX_6_7] {
         bare(tuning, 512, |world| {
             world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
             let pages: Vec<_> = (0..512).map(|_| world.alloc(&request(0, Unmovable)).expect("memory")).collect();
@@ -154,8 +154,8 @@ fn a_small_movable_request_takes_the_smallest_block() {
             assert_eq!(world.alloc(&request(0, Movable)), Ok(pages[128]));
             assert_eq!(world.alloc(&request(1, Movable)), Ok(pages[64]));
             assert_eq!(world.alloc(&request(0, Movable)), Ok(pages[0]), "the last block is split");
-            let (rest, other) = if tuning == LINUX_6_18 { (Unmovable, Movable) } else { (Movable, Unmovable) };
-            // Stolen blocks are split on their own type's lists from 6.15 on, on the wanted type's before.
+            let (rest, other) = if tuning == LINUX_6_7 { (Movable, Unmovable) } else { (Unmovable, Movable) };
+            // Stolen blocks are split on their own type's lists from 6.10 on, on the wanted type's before.
             assert_eq!((world.free_blocks(0, order(0), rest), world.free_blocks(0, order(1), rest)), (1, 1));
             assert_eq!((world.free_blocks(0, order(0), other), world.free_blocks(0, order(1), other)), (0, 0));
             assert_eq!(types(world, 1), [Unmovable]);
@@ -168,7 +168,10 @@ fn a_small_movable_request_takes_the_smallest_block() {
 fn the_stage_is_remembered_over_one_refill() {
     // One movable pageblock with 300 pages in use: no claim. A refill of 63 steals page after page from 6.15 on; the
     // next refill, its memory gone, looks again. Before, the first steal brings all free pages over.
-    for (tuning, steals, left) in [(LINUX_6_18, [63, 126], Movable), (LINUX_6_7, [1, 1], Unmovable)] {
+    // From 6.10 to 6.14 each page is a search and a steal.
+    for (tuning, steals, left) in
+        [(LINUX_6_18, [63, 126], Movable), (LINUX_6_10, [63, 126], Movable), (LINUX_6_7, [1, 1], Unmovable)]
+    {
         let tuning = Tuning { batch: BatchRule::Fixed(63), ..tuning };
         one_zone(tuning, 512, 2, |world| {
             world.set_bounds(0, Bounds::DISABLED).expect("room");
@@ -244,7 +247,7 @@ fn before_5_14_a_refill_that_fails_is_the_answer() {
 #[test]
 fn cma_pageblocks_are_never_claimed() {
     // A page cached as movable whose pageblock then becomes CMA leaves a movable block in it, before 6.10.
-    for tuning in [LINUX_4_19, LINUX_6_7, LINUX_6_18] {
+    for tuning in [LINUX_4_19, LINUX_6_7, LINUX_6_10, LINUX_6_18] {
         one_zone(tuning, 512, 1, |world| {
             let pages: Vec<_> = (0..256).map(|_| world.alloc(&request(0, Movable)).expect("memory")).collect();
             for &pfn in &pages[..2] {
@@ -256,6 +259,73 @@ fn cma_pageblocks_are_never_claimed() {
                 assert_eq!(world.pageblock_type(pfn), Some(Cma));
             }
             assert_eq!(types(world, 1), [Cma]);
+            world.audit(0).expect("the books add up");
+        });
+    }
+}
+
+#[test]
+fn what_is_stolen_when_nothing_can_be_claimed() {
+    // One movable pageblock, of which too much is in use to be claimed; free are page 100 and the pages from 448 on.
+    for (tuning, first) in
+        [(LINUX_6_7, 100), (LINUX_6_10, 448), (LINUX_6_11, 448), (LINUX_6_15, 100), (LINUX_6_18, 100)]
+    {
+        bare(tuning, 512, |world| {
+            let pages: Vec<_> = (0..448).map(|_| world.alloc(&request(0, Movable)).expect("memory")).collect();
+            world.free(pages[100], Order::ZERO).expect("was allocated");
+            let other = world.alloc(&request(0, Unmovable)).expect("memory");
+            // 6.10 to 6.14 split the largest block, from 6.15 on the smallest is stolen. Before, all free blocks
+            // come over, and the smallest of them serves.
+            assert_eq!(other, Pfn(BASE + first), "{tuning:?}");
+            assert_eq!((types(world, 1), claims_and_steals(world)), (vec![Movable], (0, 1)));
+            let kept = Order::all().map(|o| u64::from(world.free_blocks(0, o, Movable)) * o.pages()).sum::<u64>();
+            assert_eq!(kept, if tuning == LINUX_6_7 { 0 } else { 64 });
+        });
+    }
+}
+
+#[test]
+fn blocks_that_change_their_type_go_to_the_head_or_to_the_tail() {
+    // Page 99 of an unmovable pageblock is free, and of a movable one page 100 and the upper half. A request of order 6
+    // brings the second over; which single page goes next shows where it was put.
+    for (tuning, next) in [(LINUX_4_16, 612), (LINUX_5_9, 612), (LINUX_5_10, 99), (LINUX_6_10, 99), (LINUX_6_18, 99)] {
+        bare(tuning, 1024, |world| {
+            world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
+            let own: Vec<_> = (0..512).map(|_| world.alloc(&request(0, Unmovable)).expect("memory")).collect();
+            let theirs: Vec<_> = (0..256).map(|_| world.alloc(&request(0, Movable)).expect("memory")).collect();
+            assert_eq!((own[0], theirs[0]), (Pfn(BASE), Pfn(BASE + 512)));
+            world.free(own[99], Order::ZERO).expect("was allocated");
+            world.free(theirs[100], Order::ZERO).expect("was allocated");
+            world.alloc(&request(6, Unmovable)).expect("memory");
+            assert_eq!((types(world, 2), claims_and_steals(world)), (vec![Unmovable; 2], (1, 0)));
+            assert_eq!(world.alloc(&request(0, Unmovable)), Ok(Pfn(BASE + next)), "{tuning:?}");
+        });
+    }
+}
+
+#[test]
+fn movable_pages_that_may_not_be_cma_pass_the_pageset_by() {
+    // 2.3: 5.9 to 5.17, order 0.
+    let single = Request { cma: true, ..request(0, Movable) };
+    for (tuning, passes) in [
+        (LINUX_4_19, false),
+        (LINUX_5_9, true),
+        (LINUX_5_10, true),
+        (LINUX_5_14, true),
+        (LINUX_5_18, false),
+        (LINUX_6_18, false),
+    ] {
+        one_zone(tuning, 1 << 12, 1, |world| {
+            let direct = |request: Request| {
+                let before = world.zone_stats(0).lock_direct_alloc;
+                world.alloc(&request).expect("memory");
+                world.zone_stats(0).lock_direct_alloc - before
+            };
+            assert_eq!(direct(single), 0);
+            assert_eq!(direct(Request { cma: false, ..single }), u64::from(passes), "{tuning:?}");
+            assert_eq!(direct(Request { cma: false, ..request(0, Unmovable) }), 0);
+            let cached = tuning.lists.list(order(1), Movable).is_some();
+            assert_eq!(direct(Request { cma: false, ..request(1, Movable) }), u64::from(!cached));
             world.audit(0).expect("the books add up");
         });
     }

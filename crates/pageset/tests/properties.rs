@@ -6,86 +6,68 @@
 
 mod support;
 
+#[path = "support/decode.rs"]
+mod decode;
 #[path = "support/ops.rs"]
 mod ops;
 
 use std::cell::Cell;
 use std::env;
+use std::fmt;
+use std::mem;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ops::{Map, Op, Scenario, Wrong};
+use decode::RECORD;
+use ops::{CMA, Map, Op, Scenario, Wrong};
 use pageset::tuning::{PRESETS, Preset};
-use pageset::{MigrateType, ZoneKind};
+use pageset::{CompactMode, MigrateType, ZoneKind};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 
-/// Sequences a preset; more with `PAGESET_CASES`.
-const CASES: u32 = 12;
-
-fn migratetype() -> impl Strategy<Value = MigrateType> {
-    prop_oneof![
-        4 => Just(MigrateType::Movable),
-        2 => Just(MigrateType::Unmovable),
-        1 => Just(MigrateType::Reclaimable),
-    ]
+/// How long to look: the same numbers find the same failure again.
+#[derive(Clone, Copy, Debug)]
+struct Search {
+    seed: u64,
+    /// Sequences a preset.
+    cases: u32,
+    /// The longest sequence, in operations.
+    length: usize,
 }
 
-fn wrong() -> impl Strategy<Value = Wrong> {
-    let plain = [
-        Wrong::NotOurs,
-        Wrong::Hole,
-        Wrong::Misaligned,
-        Wrong::Twice,
-        Wrong::AnotherOrder,
-        Wrong::Tail,
-        Wrong::BulkTwice,
-        Wrong::SplitUp,
-        Wrong::BulkOrder,
-        Wrong::Node,
-        Wrong::Fraction,
-        Wrong::Bounds,
-        Wrong::OnlineTwice,
-        Wrong::OnlineOutside,
-    ];
-    let asked = prop::sample::select(&MigrateType::ALL[3..]).prop_map(Wrong::AskFor);
-    prop_oneof![9 => prop::sample::select(plain.to_vec()), 1 => asked]
+impl Search {
+    /// A few sequences, each time others; what the environment says instead.
+    fn from_env() -> Self {
+        let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+        Search {
+            seed: number("PAGESET_SEED").unwrap_or_else(fresh),
+            cases: number("PAGESET_CASES").map_or(12, |cases| cases as u32),
+            length: number("PAGESET_LENGTH").map_or(60, |length| length as usize),
+        }
+    }
 }
 
-fn op() -> impl Strategy<Value = Op> {
-    let order = || prop_oneof![5 => Just(0_u8), 3 => 0..4_u8, 1 => 4..11_u8, 1 => Just(9_u8)];
-    let kind = || prop_oneof![2 => Just(ZoneKind::Movable), 3 => prop::sample::select(&ZoneKind::ALL[..])];
-    let times = || prop_oneof![Just(1_u8), 1..80_u8];
-    let any_type = || prop::sample::select(&MigrateType::ALL[..]);
-    prop_oneof![
-        4 => any::<u8>().prop_map(Op::RunOn),
-        10 => (order(), migratetype(), kind(), 0..32_u8, times())
-            .prop_map(|(order, migratetype, highest, rights, times)| Op::Alloc { order, migratetype, highest, rights, times }),
-        2 => (migratetype(), any::<u16>()).prop_map(|(migratetype, pages)| Op::AllocBulk { migratetype, pages }),
-        1 => (order(), migratetype()).prop_map(|(order, migratetype)| Op::Exhaust { order, migratetype }),
-        10 => (any::<u16>(), times(), any::<bool>())
-            .prop_map(|(from, times, undrained)| Op::Free { from, times, undrained: undrained && times % 4 == 0 }),
-        2 => (any::<u16>(), times()).prop_map(|(from, times)| Op::FreeDirect { from, times }),
-        3 => (any::<u16>(), any::<u16>()).prop_map(|(from, blocks)| Op::FreeBulk { from, blocks }),
-        4 => (wrong(), any::<u16>()).prop_map(|(wrong, nth)| Op::Wrong(wrong, nth)),
-        2 => (any::<u16>(), 0..11_u8).prop_map(|(nth, to)| Op::Split { nth, to }),
-        2 => Just(Op::Tick),
-        1 => Just(Op::Drain),
-        1 => Just(Op::DrainAll),
-        1 => prop_oneof![Just(0), 8..1000_u32].prop_map(Op::HighFraction),
-        2 => (any::<u8>(), any::<u32>(), any::<u32>(), any::<u32>())
-            .prop_map(|(zone, batch, high_min, high_max)| Op::SetBounds { zone, batch, high_min, high_max }),
-        3 => (any::<u16>(), any_type()).prop_map(|(pageblock, migratetype)| Op::BlockType { pageblock, migratetype }),
-        1 => any::<u8>().prop_map(Op::Online),
-        1 => (any::<u8>(), any::<bool>()).prop_map(|(zone, on)| Op::ReclaimActive { zone, on }),
-        1 => (any::<u8>(), any::<bool>()).prop_map(|(zone, on)| Op::BelowHigh { zone, on }),
-    ]
+/// Shorter sequences that are tried once one has failed. A sequence of 1000 operations is down to its shortest after a
+/// few thousand; a guess with room.
+const SHRINKS: u32 = 20_000;
+
+/// Prints as the settings that repeat it.
+impl fmt::Display for Search {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, cases, length } = self;
+        write!(f, "PAGESET_SEED={seed} PAGESET_CASES={cases} PAGESET_LENGTH={length}")
+    }
 }
 
-fn scenario(preset: &'static str) -> impl Strategy<Value = Scenario> {
-    let map = prop::sample::select(vec![Map::OneZone, Map::TwoNodes]);
-    (map, prop::collection::vec(op(), 1..60)).prop_map(move |(map, ops)| Scenario { preset, map, ops })
+/// Scenarios of one preset. Their operations are records of bytes, so that the fuzzer knows every one of them; a failure
+/// shrinks by leaving records out and making bytes smaller.
+fn scenarios(preset: &'static str, length: usize) -> impl Strategy<Value = Scenario> {
+    let records = prop::collection::vec(any::<[u8; RECORD]>(), 1..=length);
+    (prop::sample::select(&Map::ALL[..]), records).prop_map(move |(map, records)| {
+        let ops = records.iter().map(|record| Op::decode(record)).collect();
+        Scenario { preset, map, ops }
+    })
 }
 
 thread_local! {
@@ -94,20 +76,19 @@ thread_local! {
 
 /// What a failure tells: the command that replays it and the regression test.
 struct Failure {
-    seed: u64,
     scenario: Scenario,
     report: String,
 }
 
 /// Runs a property over scenarios of one preset, from a seed on.
-fn check(
-    test: &str,
-    preset: &'static str,
-    seed: u64,
-    cases: u32,
-    property: impl Fn(&Scenario),
-) -> Result<(), Box<Failure>> {
-    let config = Config { cases, rng_seed: RngSeed::Fixed(seed), failure_persistence: None, ..Config::default() };
+fn check(test: &str, preset: &'static str, search: Search, property: impl Fn(&Scenario)) -> Result<(), Box<Failure>> {
+    let config = Config {
+        cases: search.cases,
+        rng_seed: RngSeed::Fixed(search.seed),
+        failure_persistence: None,
+        max_shrink_iters: SHRINKS,
+        ..Config::default()
+    };
     // Shrinking fails hundreds of times; only the last counts, and that is reported.
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
@@ -127,15 +108,13 @@ fn check(
         SHRINKING.set(false);
         result
     };
-    match TestRunner::new(config).run(&scenario(preset), run) {
+    match TestRunner::new(config).run(&scenarios(preset, search.length), run) {
         Ok(()) => Ok(()),
         Err(TestError::Abort(reason)) => panic!("{reason}"),
         Err(TestError::Fail(reason, scenario)) => {
-            let replay = format!(
-                "PAGESET_SEED={seed} PAGESET_CASES={cases} cargo test -p pageset --all-features --test properties {test}"
-            );
+            let replay = format!("{search} cargo test -p pageset --all-features --test properties {test}");
             let report = format!("{reason}\n\nreplay with\n{replay}\n\nor paste\n{scenario}\n");
-            Err(Box::new(Failure { seed, scenario, report }))
+            Err(Box::new(Failure { scenario, report }))
         }
     }
 }
@@ -146,14 +125,18 @@ fn number(variable: &str) -> Option<u64> {
 
 /// Runs the property of this file under some presets.
 fn hold(test: &str, presets: &[Preset]) {
-    let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
-    let seed = number("PAGESET_SEED").unwrap_or_else(fresh);
-    let cases = number("PAGESET_CASES").map_or(CASES, |cases| cases as u32);
-    println!("seed {seed}, {cases} cases a preset");
+    let search = Search::from_env();
+    println!("{search}");
     for preset in presets {
-        if let Err(failure) = check(test, preset.name, seed, cases, Scenario::run) {
+        let operations = Cell::new(0);
+        let run = |scenario: &Scenario| {
+            scenario.run();
+            operations.set(operations.get() + scenario.ops.len());
+        };
+        if let Err(failure) = check(test, preset.name, search, run) {
             panic!("{}", failure.report);
         }
+        println!("{}: {} operations", preset.name, operations.get());
     }
 }
 
@@ -165,17 +148,17 @@ fn replay(preset: &'static str, map: Map, ops: &[Op]) {
 
 #[test]
 fn any_sequence_until_5_18() {
-    hold("any_sequence_until_5_18", &PRESETS[..5]);
+    hold("any_sequence_until_5_18", &PRESETS[..10]);
 }
 
 #[test]
 fn any_sequence_in_the_series() {
-    hold("any_sequence_in_the_series", &PRESETS[5..12]);
+    hold("any_sequence_in_the_series", &PRESETS[10..22]);
 }
 
 #[test]
 fn any_sequence_from_6_7_on() {
-    hold("any_sequence_from_6_7_on", &PRESETS[12..]);
+    hold("any_sequence_from_6_7_on", &PRESETS[22..]);
 }
 
 /// A property that does not hold: its failure names the seed, the seed finds it again, and what is printed to be
@@ -186,18 +169,31 @@ fn a_failure_can_be_replayed() {
         let ticks = scenario.ops.iter().filter(|&&op| op == Op::Tick).count();
         assert!(ticks < 2, "planted: {ticks} ticks");
     };
-    let first = check("planted", "linux-6.18", 7, 200, planted).expect_err("two ticks in 200 sequences");
-    assert!(
-        first.report.contains(
-            "PAGESET_SEED=7 PAGESET_CASES=200 cargo test -p pageset --all-features --test properties planted"
-        )
-    );
+    let search = Search { seed: 7, cases: 200, length: 60 };
+    let first = check("planted", "linux-6.18", search, planted).expect_err("two ticks in 200 sequences");
+    assert!(first.report.contains(
+        "PAGESET_SEED=7 PAGESET_CASES=200 PAGESET_LENGTH=60 cargo test -p pageset --all-features --test properties planted"
+    ));
     assert!(first.report.contains("planted: 2 ticks"), "{}", first.report);
     assert_eq!(first.scenario.ops, [Op::Tick, Op::Tick]);
     let paste = "#[test]\nfn regression() {\n    replay(\"linux-6.18\", Map::OneZone, &[\n        Op::Tick,\n        Op::Tick,\n    ]);\n}";
     assert!(first.report.contains(paste), "{}", first.report);
-    let again = check("planted", "linux-6.18", first.seed, 200, planted).expect_err("the same seed");
+    let again = check("planted", "linux-6.18", search, planted).expect_err("the same seed");
     assert_eq!(first.scenario, again.scenario);
+}
+
+/// Every kind of operation comes from bytes, and so does every scenario; records do not depend on each other.
+#[test]
+fn bytes_make_every_operation() {
+    let mut found: Vec<_> = (0..=u8::MAX).map(|kind| mem::discriminant(&Op::decode(&[kind]))).collect();
+    found.sort_by_key(|kind| format!("{kind:?}"));
+    found.dedup();
+    assert_eq!(found.len(), Op::KINDS);
+    let bytes = [15, 1, 5, 1, 2, 3, 4, 5, 6, 7, 0, 9, 9, 9];
+    let scenario = Scenario::decode(&bytes);
+    assert_eq!((scenario.preset, scenario.map), (PRESETS[15].name, Map::TwoNodes));
+    assert_eq!(scenario.ops, [Op::decode(&bytes[2..10]), Op::Tick]);
+    assert_eq!(Scenario::decode(&[]), Scenario { preset: PRESETS[0].name, map: Map::OneZone, ops: vec![] });
 }
 
 /// Operations print as they are written.
@@ -211,10 +207,13 @@ fn operations_print_as_rust() {
     printed_as_written![
         Op::RunOn(1),
         Op::Alloc { order: 3, migratetype: MigrateType::Movable, highest: ZoneKind::Movable, rights: 12, times: 2 },
+        Op::AllocWith { order: 0, migratetype: MigrateType::Movable, rights: 0, gives: 3 },
+        Op::NodeReclaim { node: 0, highest: ZoneKind::Dma32, on: true },
         Op::Wrong(Wrong::AskFor(MigrateType::Cma), 7),
         Op::Wrong(Wrong::Twice, 7),
         Op::Free { from: 1, times: 1, undrained: false },
         Op::Tick,
+        Op::CompactZone { zone: 1, order: 9, mode: CompactMode::Async, faults: 0 },
     ];
 }
 
@@ -239,6 +238,35 @@ fn a_cached_page_of_a_pageblock_that_becomes_cma() {
             Op::BlockType { pageblock: 47104, migratetype: MigrateType::Cma },
             Op::RunOn(0),
             Op::BlockType { pageblock: 9035, migratetype: MigrateType::Cma },
+        ],
+    );
+}
+
+/// A block of the largest order in use while one of its pageblocks becomes CMA, before 6.10.
+#[test]
+fn a_largest_block_of_which_half_becomes_cma() {
+    replay(
+        "linux-6.7",
+        Map::OneZone,
+        &[
+            Op::Alloc {
+                order: 10,
+                migratetype: MigrateType::Movable,
+                highest: ZoneKind::Movable,
+                rights: 0,
+                times: 50,
+            },
+            Op::Exhaust { order: 3, migratetype: MigrateType::Movable },
+            Op::Online(0),
+            Op::BlockType { pageblock: 40329, migratetype: MigrateType::Cma },
+            Op::Free { from: 9042, times: 50, undrained: false },
+            Op::Alloc {
+                order: 0,
+                migratetype: MigrateType::Unmovable,
+                highest: ZoneKind::Movable,
+                rights: CMA,
+                times: 1,
+            },
         ],
     );
 }

@@ -10,10 +10,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pageset::owned::OwnedMetadata;
-use pageset::tuning::{Bounds, Preset};
+use pageset::tuning::sizes::WatermarkRule;
+use pageset::tuning::{BatchRule, Bounds, Preset, Tuning, Watermarks};
 use pageset::{
-    Allocator, Block, Config, CpuId, Line, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Request,
-    ZoneKind, ZoneSpec,
+    Allocator, Block, Config, CpuId, Line, Machine, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn,
+    RawLock, Request, Urgency, Wait, ZoneKind, ZoneSpec,
 };
 use shuttle::scheduler::RandomScheduler;
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -74,6 +75,10 @@ impl<const LIES: bool> Machine for Scheduled<LIES> {
     fn touch(&self, _line: Line) {
         point();
     }
+
+    fn relax(&self) {
+        thread::yield_now();
+    }
 }
 
 /// One thread's part: blocks of its own and from the others, on two CPUs that three threads share.
@@ -93,9 +98,15 @@ fn part<const LIES: bool>(
     let second = alloc(1, MigrateType::Movable);
     mail.lock().expect("no thread panics").push(first);
     match thread {
-        0 => drop(world.tick()),
+        0 => {
+            world.tick();
+            world.merge_skipped(0);
+        }
         1 => world.drain_all(),
-        _ => free(alloc(4, MigrateType::Unmovable)),
+        _ => {
+            world.set_pageblock_type(Pfn(BASE), MigrateType::Unmovable).expect("ours");
+            free(alloc(4, MigrateType::Unmovable));
+        }
     }
     free(second);
     let theirs = mail.lock().expect("no thread panics").pop();
@@ -108,16 +119,72 @@ fn part<const LIES: bool>(
     world.free_bulk(&blocks).expect("they were allocated");
 }
 
+/// One thread's part where memory is short: urgent blocks, pageblocks reserved and given back, marks boosted, and owners
+/// that give what they have.
+fn short<const LIES: bool>(
+    world: &Allocator<'_, Scheduled<LIES>>,
+    thread: u32,
+    mail: &shuttle::sync::Mutex<Vec<Block>>,
+) {
+    struct Giving<'w, 'a, const LIES: bool>(&'w Allocator<'a, Scheduled<LIES>>, &'w shuttle::sync::Mutex<Vec<Block>>);
+    impl<const LIES: bool> Owner for Giving<'_, '_, LIES> {
+        fn isolate(&self, _pfn: Pfn) -> Option<Order> {
+            None
+        }
+
+        fn move_block(&self, _from: Pfn, _to: Pfn, _order: Order) -> Result<(), MoveError> {
+            Err(MoveError::Busy)
+        }
+
+        fn put_back(&self, _pfn: Pfn, _order: Order) {}
+
+        fn reclaim(&self, _request: &Request) -> u64 {
+            let block = self.1.lock().expect("no thread panics").pop();
+            block.map_or(0, |block| {
+                self.0.free(block.pfn, block.order).expect("it was allocated");
+                block.order.pages()
+            })
+        }
+    }
+    CPU.with(|cpu| *cpu.borrow_mut() = thread % 2);
+    let take = |order: u8, migratetype, wait| {
+        let order = Order::new(order).expect("an order");
+        let request = Request { urgency: Urgency::High, wait, ..Request::new(order, migratetype) };
+        let block = world.alloc_with(&request, &Giving(world, mail)).ok().map(|pfn| Block { pfn, order });
+        mail.lock().expect("no thread panics").extend(block);
+    };
+    match thread {
+        0 => take(4, MigrateType::Movable, Wait::Lock),
+        1 => world.set_watermarks(0, Watermarks { min: 600, low: PAGES, high: PAGES }, [0; 4]),
+        _ => take(9, MigrateType::Unmovable, Wait::Nothing),
+    }
+    take(8, MigrateType::Unmovable, Wait::Lock);
+    take(9, MigrateType::Movable, Wait::Memory);
+    world.decay_boost(0, 100);
+    take(0, MigrateType::Reclaimable, Wait::Memory);
+    take(1, MigrateType::Unmovable, Wait::Nothing);
+}
+
+/// One thread's part.
+type Part<const LIES: bool> = fn(&Allocator<'_, Scheduled<LIES>>, u32, &shuttle::sync::Mutex<Vec<Block>>);
+
 /// One schedule: three threads, then the books.
-fn schedule<const LIES: bool>(preset: &Preset) {
+fn schedule<const LIES: bool>(preset: &Preset, part: Part<LIES>) {
     let ranges = [PageRange::new(Pfn(BASE), PAGES)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let config = Config { tuning: preset.tuning, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
+    // A zone as small as this would have no clusters.
+    let batch = if preset.tuning.clusters { BatchRule::Fixed(2) } else { preset.tuning.batch };
+    let tuning = Tuning { batch, ..preset.tuning };
+    let watermarks = WatermarkRule { boost_factor: WatermarkRule::KERNEL_BOOST_FACTOR, ..WatermarkRule::default() };
+    let config = Config { tuning, watermarks, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
     let metadata = OwnedMetadata::<Scheduled<LIES>>::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("a good map");
     // High enough that pages stay, low enough that they are drained now and then.
     world.set_bounds(0, Bounds { batch: 2, high_min: 4, high_max: 4 }).expect("room");
+    // Single pages on the free list, in clusters where there are some.
+    let singles: Vec<_> = (0..9).map(|_| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable))).collect();
+    singles.into_iter().for_each(|pfn| world.free_direct(pfn.expect("memory"), Order::ZERO).expect("allocated"));
     let mail = shuttle::sync::Mutex::new(vec![]);
     thread::scope(|scope| {
         for thread in 0..3 {
@@ -136,22 +203,23 @@ fn schedule<const LIES: bool>(preset: &Preset) {
 }
 
 /// Explores some schedules of a preset from a seed on.
-fn explore<const LIES: bool>(preset: &'static str, seed: u64, schedules: usize) {
+fn explore<const LIES: bool>(preset: &'static str, part: Part<LIES>, seed: u64, schedules: usize) {
     println!("{preset}: seed {seed}, {schedules} schedules");
     let mut config = shuttle::Config::new();
     config.stack_size = 1 << 18;
     let preset = Preset::find(preset).expect("a preset");
-    Runner::new(RandomScheduler::new_from_seed(seed, schedules), config).run(move || schedule::<LIES>(preset));
+    Runner::new(RandomScheduler::new_from_seed(seed, schedules), config).run(move || schedule::<LIES>(preset, part));
 }
 
-const PRESETS: [&str; 5] = ["linux-4.19", "linux-5.14", "linux-5.18", "linux-6.18", "linux-6.19"];
+const PRESETS: [&str; 7] =
+    ["merge-skip", "clusters-free", "linux-4.19", "linux-5.14", "linux-5.18", "linux-6.18", "linux-6.19"];
 const SCHEDULES: usize = 600;
 
 #[test]
 fn every_schedule_keeps_the_books() {
     let seed = env::var("SHUTTLE_RANDOM_SEED").map_or_else(|_| fresh_seed(), |text| text.parse().expect("a number"));
-    for preset in PRESETS {
-        let run = AssertUnwindSafe(|| explore::<false>(preset, seed, SCHEDULES));
+    for (preset, part) in PRESETS.into_iter().flat_map(|preset| [(preset, part::<false> as Part<_>), (preset, short)]) {
+        let run = AssertUnwindSafe(|| explore::<false>(preset, part, seed, SCHEDULES));
         if let Err(panic) = catch_unwind(run) {
             eprintln!(
                 "replay with\nSHUTTLE_RANDOM_SEED={seed} cargo test -p pageset --all-features --test schedules every"
@@ -169,7 +237,7 @@ fn fresh_seed() -> u64 {
 #[test]
 fn a_lock_that_lies_is_found() {
     let found = |seed| {
-        let panic = catch_unwind(AssertUnwindSafe(|| explore::<true>("linux-6.18", seed, SCHEDULES)));
+        let panic = catch_unwind(AssertUnwindSafe(|| explore::<true>("linux-6.18", part, seed, SCHEDULES)));
         let panic = panic.expect_err("two threads in one pageset");
         panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()))
     };

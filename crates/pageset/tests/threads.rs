@@ -2,7 +2,7 @@
 //!
 //! Runs for `PAGESET_SECONDS` seconds in all, 5 if that is not set. The same under ThreadSanitizer: see `ci/tsan.sh`.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::env;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -11,15 +11,18 @@ use std::time::{Duration, Instant};
 
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::presets::*;
-use pageset::tuning::{Bounds, Tuning};
+use pageset::tuning::sizes::WatermarkRule;
+use pageset::tuning::{Bounds, Tuning, Watermarks};
 use pageset::{
-    Allocator, Block, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, ZoneKind,
-    ZoneSpec,
+    Allocator, Block, Config, CpuId, HotplugError, Machine, MigrateType, MoveError, NodeId, Order, Owner, PageRange,
+    Pfn, RawLock, Request, SpinLock, Urgency, Wait, ZoneKind, ZoneSpec,
 };
 
 const PAGES: u64 = 1 << 14;
 const BASE: u64 = 1 << 20;
 const CPUS: usize = 3;
+/// Pages that each pageset has room for: an eighth of the zone, for what an administrator may ask.
+const ROOM: u32 = PAGES as u32 / 8 + 64;
 /// More threads than CPUs: two of them share a pageset and find it busy.
 const THREADS: usize = 5;
 
@@ -27,13 +30,38 @@ thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };
 }
 
+/// The library's lock, but whoever waits lets others run: on a machine with fewer CPUs than threads its holder may be
+/// one of them.
+#[derive(Debug, Default)]
+struct Polite(SpinLock);
+
+impl RawLock for Polite {
+    fn lock(&self) {
+        while !self.0.try_lock() {
+            thread::yield_now();
+        }
+    }
+
+    fn try_lock(&self) -> bool {
+        self.0.try_lock()
+    }
+
+    fn unlock(&self) {
+        self.0.unlock();
+    }
+}
+
 struct Threads;
 
 impl Machine for Threads {
-    type Lock = SpinLock;
+    type Lock = Polite;
 
     fn cpu(&self) -> CpuId {
         CpuId(CPU.get())
+    }
+
+    fn relax(&self) {
+        thread::yield_now();
     }
 }
 
@@ -54,6 +82,7 @@ struct Shared {
     mail: Mutex<Vec<Block>>,
     held: Vec<AtomicBool>,
     operations: AtomicUsize,
+    changes: AtomicUsize,
     end: Instant,
 }
 
@@ -67,6 +96,35 @@ impl Shared {
         for page in &self.held[first..first + block.order.pages() as usize] {
             assert_eq!(page.swap(held, Relaxed), !held, "{block:?}: a page was handed out twice");
         }
+    }
+}
+
+/// A thread as the owner of its blocks: gives some of them.
+struct Giving<'w, 'a> {
+    world: &'w Allocator<'a, Threads>,
+    shared: &'w Shared,
+    blocks: RefCell<Vec<Block>>,
+}
+
+impl Owner for Giving<'_, '_> {
+    fn isolate(&self, _pfn: Pfn) -> Option<Order> {
+        None
+    }
+
+    fn move_block(&self, _from: Pfn, _to: Pfn, _order: Order) -> Result<(), MoveError> {
+        Err(MoveError::Busy)
+    }
+
+    fn put_back(&self, _pfn: Pfn, _order: Order) {}
+
+    fn reclaim(&self, _request: &Request) -> u64 {
+        let mut blocks = self.blocks.borrow_mut();
+        let from = blocks.len().saturating_sub(20);
+        blocks.drain(from..).fold(0, |given, block| {
+            self.shared.hold(block, false);
+            self.world.free(block.pfn, block.order).expect("it was allocated");
+            given + block.order.pages()
+        })
     }
 }
 
@@ -85,7 +143,15 @@ fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
             0..45 => {
                 let order = Order::new([0, 0, 0, 0, 1, 2, 3, 4, 9][random.below(9)]).expect("an order");
                 let migratetype = MigrateType::ALL[random.below(3)];
-                if let Ok(pfn) = world.alloc(&Request::new(order, migratetype)) {
+                let request = Request {
+                    urgency: [Urgency::Ordinary, Urgency::Ordinary, Urgency::High, Urgency::OomVictim][random.below(4)],
+                    wait: [Wait::Memory, Wait::Lock, Wait::Nothing][random.below(3)],
+                    ..Request::new(order, migratetype)
+                };
+                let owner = Giving { world, shared, blocks: RefCell::new(mine) };
+                let got = world.alloc_with(&request, &owner);
+                mine = owner.blocks.into_inner();
+                if let Ok(pfn) = got {
                     let block = Block { pfn, order };
                     shared.hold(block, true);
                     mine.push(block);
@@ -106,7 +172,11 @@ fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
                 theirs.iter().for_each(|&block| shared.hold(block, false));
                 world.free_bulk(&theirs).expect("they were allocated");
             }
-            95..97 => {
+            95 => {
+                let pageblock = Pfn(BASE + 512 * random.below(PAGES as usize / 512) as u64);
+                world.set_pageblock_type(pageblock, MigrateType::ALL[random.below(3)]).expect("ours");
+            }
+            96 => {
                 let mut pages = [Pfn(0); 40];
                 let got = world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).unwrap_or(0);
                 for &pfn in &pages[..got] {
@@ -115,8 +185,17 @@ fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
                     mine.push(block);
                 }
             }
+            97 if done % 2 == 0 => {
+                // Now most requests go the slow path, now hardly any does.
+                let low = [PAGES / 64, PAGES - PAGES / 8][random.below(2)];
+                world.set_watermarks(0, Watermarks { min: PAGES / 128, low, high: low + PAGES / 64 }, [0; 4]);
+                world.decay_boost(0, PAGES / 16);
+            }
             97 => drop(world.tick()),
-            98 => world.drain(),
+            98 => {
+                world.drain();
+                world.merge_skipped(0);
+            }
             _ => world.drain_all(),
         }
     }
@@ -124,20 +203,68 @@ fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
     shared.operations.fetch_add(done, Relaxed);
 }
 
+/// What an administrator and the machine do meanwhile: CPUs go and come, pagesets are disabled, sizes change. What it
+/// looks at must hold at any time.
+fn administer(world: &Allocator<'_, Threads>, shared: &Shared, bounds: Bounds) {
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let cpu = |random: &mut Random| CpuId(random.below(CPUS) as u32);
+    let mut changes = 0;
+    while Instant::now() < shared.end {
+        match random.below(9) {
+            0 | 1 => {
+                let cpu = cpu(&mut random);
+                let refused = world.cpu_offline(cpu).err();
+                let known = [HotplugError::Offline(cpu), HotplugError::LastCpu(cpu)];
+                assert!(refused.is_none_or(|error| known.contains(&error)), "{refused:?}");
+            }
+            2 | 3 => come(world, cpu(&mut random)),
+            4 => {
+                world.disable_pagesets(0);
+                // Callers in the middle of a call have one block each; a refill or a drain counts in steps.
+                let kept = (0..CPUS as u32).map(|cpu| world.pageset_state(0, CpuId(cpu)).count).max();
+                assert!(kept <= Some(Order::PAGEBLOCK.pages() as u32), "{kept:?} pages kept");
+                world.enable_pagesets(0).expect("disabled just now");
+            }
+            5 => world.set_high_fraction([0, 8, 100][random.below(3)]).expect("the pagesets have room"),
+            6 => {
+                let marks = world.zone_stats(0).watermarks;
+                world.set_watermarks(0, marks, [0; ZoneKind::COUNT]);
+                world.recompute();
+            }
+            7 => world.drain_zone(0),
+            _ => world.set_bounds(0, bounds).expect("the pagesets have room, and are enabled"),
+        }
+        changes += 1;
+        for cpu in 0..CPUS as u32 {
+            let state = world.pageset_state(0, CpuId(cpu));
+            assert!(state.high_max <= ROOM, "CPU {cpu} may keep {} pages", state.high_max);
+        }
+    }
+    (0..CPUS as u32).for_each(|cpu| come(world, CpuId(cpu)));
+    shared.changes.store(changes, Relaxed);
+}
+
+/// A CPU comes, if it had gone.
+fn come(world: &Allocator<'_, Threads>, cpu: CpuId) {
+    let refused = world.cpu_online(cpu).err();
+    assert!(refused.is_none_or(|error| error == HotplugError::Online(cpu)), "{refused:?}");
+}
+
 fn hammer(name: &str, tuning: Tuning, time: Duration) {
     let ranges = [PageRange::new(Pfn(BASE), PAGES)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let config = Config { tuning, ..Config::new(&zones, &[NodeId(0); CPUS]) };
+    let watermarks = WatermarkRule { boost_factor: WatermarkRule::KERNEL_BOOST_FACTOR, ..WatermarkRule::default() };
+    let config = Config { tuning, watermarks, pageset_capacity: ROOM - 64, ..Config::new(&zones, &[NodeId(0); CPUS]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = Allocator::new(Threads, &config, metadata.lend(&mut zones)).expect("a good map");
-    world
-        .set_bounds(0, Bounds { batch: 3, high_min: 7, high_max: if tuning.auto_high { 40 } else { 7 } })
-        .expect("room");
+    let bounds = Bounds { batch: 3, high_min: 7, high_max: if tuning.auto_high { 40 } else { 7 } };
+    world.set_bounds(0, bounds).expect("room");
     let shared = Shared {
         mail: Mutex::new(vec![]),
         held: (0..PAGES).map(|_| AtomicBool::new(false)).collect(),
         operations: AtomicUsize::new(0),
+        changes: AtomicUsize::new(0),
         end: Instant::now() + time,
     };
     thread::scope(|scope| {
@@ -145,6 +272,7 @@ fn hammer(name: &str, tuning: Tuning, time: Duration) {
             let (world, shared) = (&world, &shared);
             scope.spawn(move || work(world, shared, thread));
         }
+        scope.spawn(|| administer(&world, &shared, bounds));
     });
     let left = std::mem::take(&mut *shared.mail());
     let books = world.audit(0).expect("the books add up");
@@ -155,20 +283,26 @@ fn hammer(name: &str, tuning: Tuning, time: Duration) {
     world.drain_all();
     world.audit(0).expect("the books add up");
     assert_eq!(world.zone_stats(0).nr_free_pages, PAGES, "{name}");
-    let operations = shared.operations.load(Relaxed);
+    let [operations, changes] = [&shared.operations, &shared.changes].map(|number| number.load(Relaxed));
     let direct = stats.lock_direct_alloc + stats.lock_direct_free;
     println!(
-        "{name}: {operations} operations, {} lock holds, {direct} of them past the pagesets",
+        "{name}: {operations} operations, {changes} changes by an administrator, {} lock holds, {direct} of them past the pagesets",
         stats.lock_acquisitions()
     );
-    assert!(operations > 1000, "{name}: {operations} operations");
+    assert!(operations > 1000 && changes > 0, "{name}: {operations} operations, {changes} changes");
 }
 
 #[test]
 fn threads_on_one_zone() {
     let seconds = env::var("PAGESET_SECONDS").map_or(5.0, |text| text.parse::<f64>().expect("a number of seconds"));
-    let rules =
-        [("4.19", LINUX_4_19), ("5.14", LINUX_5_14), ("5.18", LINUX_5_18), ("6.18", LINUX_6_18), ("6.19", LINUX_6_19)];
+    let rules = [
+        ("clusters", CLUSTERS_FREE),
+        ("4.19", LINUX_4_19),
+        ("5.14", LINUX_5_14),
+        ("5.18", LINUX_5_18),
+        ("6.18", LINUX_6_18),
+        ("6.19", LINUX_6_19),
+    ];
     // A lock that is never given back must not hold up everything else.
     let limit = Duration::from_secs_f64(seconds + 120.0);
     thread::spawn(move || {

@@ -2,9 +2,12 @@
 
 mod support;
 
-use pageset::tuning::Watermarks;
-use pageset::{AllocError, Config, MigrateType, NodeId, Order, PageRange, Pfn, Request, WrongFree, ZoneKind, ZoneSpec};
-use support::{World, build, movable};
+use pageset::tuning::{Bounds, Tuning, Watermarks};
+use pageset::{
+    AllocError, Config, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait, WrongFree, ZoneKind,
+    ZoneSpec,
+};
+use support::{World, build, movable, one_zone};
 
 fn spec(node: u32, kind: ZoneKind, span: PageRange, ranges: &[PageRange]) -> ZoneSpec<'_> {
     ZoneSpec { node: NodeId(node), kind, span, ranges }
@@ -137,12 +140,12 @@ fn marks_reserves_and_rights() {
     let zones = [spec(0, ZoneKind::Normal, span, &ranges)];
     let marks = Watermarks { min: 800, low: 1600, high: 2400 };
     let plain = Request { highest: ZoneKind::Normal, ..movable(4) };
-    let urgent = Request { high_priority: true, ..plain };
-    let atomic = Request { non_blocking: true, ..urgent };
+    let urgent = Request { urgency: Urgency::High, ..plain };
+    let atomic = Request { wait: Wait::Lock, ..urgent };
     let rows = [
         // The first attempt is at the low mark, the second at min; free - 15 > min is the test.
         ("min", plain, [0; 4], 800_u64),
-        ("non-blocking alone has no rights", Request { non_blocking: true, ..plain }, [0; 4], 800),
+        ("non-blocking alone has no rights", Request { wait: Wait::Lock, ..plain }, [0; 4], 800),
         ("high priority takes a half", urgent, [0; 4], 400),
         ("and a quarter of the rest with non-blocking", atomic, [0; 4], 300),
         (
@@ -177,5 +180,27 @@ fn an_order_needs_a_block_of_it() {
         world.alloc(&movable(8)).expect("the one block of that order");
         world.alloc(&movable(1)).expect_err("a single page is left");
         assert!(world.alloc(&movable(0)).is_ok());
+    });
+}
+
+/// As a zone empties page by page, what is noted of it for the fast path never says more than the test at the high mark
+/// would: the audit compares the two.
+#[test]
+fn plenty_is_never_said_of_a_zone_below_its_high_mark() {
+    one_zone(Tuning::default(), 16_384, 1, |world| {
+        world.set_bounds(0, Bounds::DISABLED).expect("the pagesets have room");
+        let marks = Watermarks { min: 1000, low: 2000, high: 4000 };
+        world.set_watermarks(0, marks, [0, 0, 700, 1500]);
+        let request = Request { watermarks: false, ..movable(0) };
+        let mut pages = vec![];
+        while let Ok(pfn) = world.alloc(&request) {
+            if pfn.0 % 16 == 0 {
+                world.audit(0).expect("the books add up");
+            }
+            pages.push(pfn);
+        }
+        // Half of it free, and not two pages side by side.
+        pages.iter().step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("it is in use"));
+        world.audit(0).expect("the books add up");
     });
 }

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::check::Checked;
 use super::measure::{Amounts, Report, Row, differs_pct};
-use super::settings::described;
+use crate::rules::described;
 
 /// The schema's name and version.
 const SCHEMA: &str = "pageset.replay/1";
@@ -128,6 +128,8 @@ struct Rules<'r> {
     #[serde(serialize_with = "tuning")]
     tuning: &'r Tuning,
     high_fraction: u32,
+    /// Each CPU's share of the last-level cache in pages; null where it is not known.
+    cache_slice_pages: Option<u64>,
     pagesets: Vec<Pageset<'r>>,
     /// What weakens this result, those that weaken every one included.
     warnings: Vec<String>,
@@ -251,6 +253,7 @@ fn rules<'r>(report: &'r Report<'_>, row: &'r Row) -> Rules<'r> {
         refused_frees: outcome.refused_frees,
         tuning: &row.tuning,
         high_fraction: row.high_fraction,
+        cache_slice_pages: row.cache_slice_pages,
         pagesets: pagesets(report, &row.amounts),
         warnings: report.warnings.iter().cloned().chain(own).collect(),
     }
@@ -294,12 +297,7 @@ fn check<'r>(checks: &'r [Checked]) -> Check<'r> {
     Check { passed: checks.iter().all(Checked::passed), limits: limits.collect() }
 }
 
-/// As `--set` takes them, switches and numbers as such.
+/// By the keys of `--set`, switches and numbers as such.
 fn tuning<S: Serializer>(tuning: &Tuning, serializer: S) -> Result<S::Ok, S::Error> {
-    let value = |text: String| match text.as_str() {
-        "on" => true.into(),
-        "off" => false.into(),
-        _ => text.parse::<u64>().map_or_else(|_| serde_json::Value::from(text), Into::into),
-    };
-    serializer.collect_map(described(tuning).into_iter().map(|(key, text)| (key, value(text))))
+    serializer.collect_map(described(tuning))
 }

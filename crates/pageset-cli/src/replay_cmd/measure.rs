@@ -7,9 +7,9 @@ use pageset_trace::replay::{Level, Move, Moves, Outcome, Replay, ReplayError, Ru
 use pageset_trace::{Facts, Form, Trace};
 
 use super::progress::Progress;
-use super::rules::Chosen;
 use super::warnings;
 use crate::error::{Exit, Failure};
+use crate::rules::Chosen;
 
 /// All that is reported of a recording.
 pub(super) struct Report<'t> {
@@ -69,6 +69,8 @@ pub(super) struct Row {
     pub(super) tuning: Tuning,
     /// The administrator's fraction in force, 0 for none.
     pub(super) high_fraction: u32,
+    /// Each CPU's share of the last-level cache in pages; nothing where neither the recording nor the user says.
+    pub(super) cache_slice_pages: Option<u64>,
     /// Its refills and drains.
     pub(super) amounts: Amounts,
     /// How near its refills are to the kernel's, as in [`Part`].
@@ -105,21 +107,28 @@ impl<'t> Report<'t> {
         let kernel_rules = replay.kernel_rules();
         let mut runs: Vec<(RuleSet, Level)> =
             chosen.for_kernel(&kernel_rules)?.into_iter().map(|rules| (rules, how.level)).collect();
+        let recorded_slice = replay.setting().cache_slice_pages;
         if how.level != Level::Input {
-            runs.push((kernel_rules.clone(), Level::Input));
+            let control = if recorded_slice.is_none() { chosen.control(&kernel_rules) } else { kernel_rules.clone() };
+            runs.push((control, Level::Input));
         }
         let mut rows = Vec::new();
         let split = |moves: &Moves, kernel: &Moves| Amounts::new(moves, kernel, how);
         for (i, (rules, level)) in runs.iter().enumerate() {
             progress.replay(&rules.name, replay.notes().events, i as u64, runs.len() as u64);
             let mut outcome = replay.run(rules, *level, &mut |events| progress.at(events)).map_err(failure)?;
+            let cache_slice_pages = rules.cache_slice_pages.or(recorded_slice);
             let (moves, kernel) = (std::mem::take(&mut outcome.moves), replay.kernel());
             rows.push(Row {
                 name: rules.name.clone(),
                 level: *level,
-                is_kernel: rules.tuning == kernel_rules.tuning && rules.high_fraction.is_none(),
+                // A cache of a size that is not recorded may be the recorded machine's.
+                is_kernel: rules.tuning == kernel_rules.tuning
+                    && rules.high_fraction.is_none()
+                    && (recorded_slice.is_none() || cache_slice_pages == recorded_slice),
                 tuning: rules.tuning,
                 high_fraction: rules.high_fraction.or(trace.facts().high_fraction).unwrap_or(0),
+                cache_slice_pages,
                 amounts: split(&moves, kernel),
                 refills_near_pct: near_pct(&kernel.refills, &moves.refills),
                 drains_near_pct: near_pct(&kernel.drains, &moves.drains),
@@ -128,7 +137,7 @@ impl<'t> Report<'t> {
             });
         }
         progress.clear();
-        let warnings = warnings::of_trace(trace, &replay, how.level);
+        let warnings = warnings::of_trace(trace, &replay, how.level, &rows);
         let kernel = split(replay.kernel(), replay.kernel());
         Ok(Report { trace, level: how.level, kernel, rows, warnings, replay })
     }

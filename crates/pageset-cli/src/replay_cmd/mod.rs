@@ -2,7 +2,6 @@
 //!
 //! | module | what it does |
 //! | --- | --- |
-//! | `settings`, `rules` | which sets of rules: `--set`, `--rules`, `--list-rules` |
 //! | `progress` | the bar on a terminal, and Ctrl-C |
 //! | `warnings` | what weakens a result |
 //! | `measure` | replays a recording under each set |
@@ -13,8 +12,6 @@ mod check;
 mod json;
 mod measure;
 mod progress;
-mod rules;
-mod settings;
 mod table;
 mod warnings;
 
@@ -28,9 +25,9 @@ use self::check::Checked;
 use self::json::Document;
 use self::measure::{How, Report};
 use self::progress::{Interrupt, Progress};
-use self::rules::Chosen;
 use crate::error::{Exit, Failure};
 use crate::output::Output;
+use crate::rules::{self, Chosen};
 
 /// Replay a recording under any rules, and compare with what the kernel did
 ///
@@ -46,14 +43,15 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "list_rules", value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The sets of rules: presets by name, `kernel` for the recorded kernel's, `all` for all presets
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "kernel")]
+    /// The sets of rules: presets by name, rule files (.toml), `kernel` for the recorded kernel's, `all` for all presets
+    ///
+    /// A rule file says `base = "linux-6.18"` or another preset, `name = "…"`, and what differs, by the keys of --set.
+    #[arg(long, value_name = "NAME|FILE.toml,…", value_delimiter = ',', default_value = "kernel")]
     rules: Vec<String>,
 
     /// Change a rule of every named set; may be given again and again
     ///
-    /// batch=PAGES, batch_cap_kib=KIB, high=PAGES (or high_min and high_max), high_fraction=N, batch_scale_max=0..6,
-    /// and each switch by its name, such as auto_high=off. --list-rules shows them all.
+    /// Such as batch=31, high=2000, high_fraction=8, auto_high=off. --list-rules shows all keys and what each may be.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 
@@ -101,8 +99,8 @@ pub(crate) struct Args {
     #[arg(long)]
     lossy: bool,
 
-    /// List the presets and what each changes
-    #[arg(long, exclusive = true)]
+    /// List the presets and what each changes, with the rule files of --rules after them, and the keys of --set
+    #[arg(long, conflicts_with_all = ["files", "settings", "cpu", "zone", "json", "check", "zoneinfo", "snapshots", "lossy"])]
     list_rules: bool,
 }
 
@@ -120,11 +118,11 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// Runs `pageset replay`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let chosen = Chosen::parse(&args.rules, &args.settings, true)?;
     if args.list_rules {
-        io::stdout().write_all(rules::list().as_bytes())?;
+        io::stdout().write_all(rules::list(&chosen).as_bytes())?;
         return Ok(Exit::Done);
     }
-    let chosen = Chosen::parse(&args.rules, &args.settings)?;
     let level = match args.level {
         LevelName::Input => Level::Input,
         LevelName::Reconstructed => Level::Reconstructed,

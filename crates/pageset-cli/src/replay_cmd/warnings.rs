@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use pageset_trace::replay::{Level, Notes, Outcome, Replay};
 use pageset_trace::{Facts, Loss, Trace};
 
+use super::measure::Row;
 use crate::columns::grouped;
 
 /// Fewer refills or drains of the kernel than this say little in percent. A guess: one of them is 1 %.
@@ -42,11 +43,11 @@ pub(super) fn lost_on(facts: &Facts) -> String {
 }
 
 /// What weakens every replay of a recording.
-pub(super) fn of_trace(trace: &Trace, replay: &Replay<'_>, level: Level) -> Vec<String> {
+pub(super) fn of_trace(trace: &Trace, replay: &Replay<'_>, level: Level, rows: &[Row]) -> Vec<String> {
     let (facts, notes) = (trace.facts(), replay.notes());
     let mut all = Vec::new();
     all.extend(losses(facts));
-    all.extend(machine(trace, replay));
+    all.extend(machine(trace, replay, rows));
     all.extend(marks(trace));
     all.extend(unseen(notes, level));
     all.extend(ticks(replay));
@@ -81,7 +82,7 @@ fn losses(facts: &Facts) -> Vec<String> {
 }
 
 /// The kernel, its nodes, and the snapshots.
-fn machine(trace: &Trace, replay: &Replay<'_>) -> Vec<String> {
+fn machine(trace: &Trace, replay: &Replay<'_>, rows: &[Row]) -> Vec<String> {
     let (facts, setting, snapshots) = (trace.facts(), replay.setting(), trace.snapshots());
     let mut all = Vec::new();
     if !setting.kernel_known {
@@ -90,10 +91,11 @@ fn machine(trace: &Trace, replay: &Replay<'_>) -> Vec<String> {
             setting.kernel.name
         ));
     }
-    if facts.caches.is_empty() {
+    if rows.iter().any(|row| row.tuning.cache_slice && row.cache_slice_pages.is_none()) {
         all.push(
             "cache sizes are not recorded; rules with cache_slice run as on a machine with small caches, and drain more \
-             at frees of orders 1 to 3 (before 6.16) than one with large caches would"
+             at frees of orders 1 to 3 (before 6.16) than one with large caches would; give --set cache_slice_pages=N, \
+             the pages of the last-level cache divided by the CPUs that share it"
                 .to_owned(),
         );
     }

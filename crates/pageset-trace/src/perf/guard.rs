@@ -21,6 +21,9 @@ const MAX_FEATURE_BYTES: u64 = 64 << 20;
 /// The section that tells the events (`HEADER_EVENT_DESC`).
 const EVENT_DESC: usize = 12;
 
+/// The section that tells how `perf record` was called (`HEADER_CMDLINE`).
+const COMMAND_LINE: usize = 11;
+
 /// A part of the file.
 #[derive(Clone, Copy, Debug)]
 struct Part {
@@ -84,12 +87,15 @@ pub(super) fn structure(source: &Source) -> Result<Records, TraceError> {
             let what = "the sections beside the records are too long";
             return Err(damaged(what).allowed(format!("{MAX_FEATURE_BYTES} bytes")));
         }
-        if feature == EVENT_DESC {
-            let mut section = vec![0; part.size as usize];
-            let read = source.at(part.offset).read_exact(&mut section);
-            read.map_err(|e| TraceError::reading(Place::Byte(part.offset), e))?;
-            event_desc(Bytes(&section)).ok_or_else(|| damaged("the description of the events is cut short"))?;
-        }
+        let (check, what): (fn(Bytes<'_>) -> Option<()>, _) = match feature {
+            EVENT_DESC => (event_desc, "the description of the events is cut short"),
+            COMMAND_LINE => (command_line, "the command line is cut short"),
+            _ => continue,
+        };
+        let mut section = vec![0; part.size as usize];
+        let read = source.at(part.offset).read_exact(&mut section);
+        read.map_err(|e| TraceError::reading(Place::Byte(part.offset), e))?;
+        check(Bytes(&section)).ok_or_else(|| damaged(what))?;
     }
     Ok(Records(data))
 }
@@ -109,6 +115,13 @@ fn event_desc(mut bytes: Bytes<'_>) -> Option<()> {
         bytes.take(u64::from(ids) * 8)?;
     }
     Some(())
+}
+
+/// Checks how many arguments there are said to be: the reader makes room for them before it looks for the first. Each
+/// begins with its length, in 4 bytes.
+fn command_line(mut bytes: Bytes<'_>) -> Option<()> {
+    let count = bytes.u32()?;
+    (u64::from(count) * 4 <= bytes.0.len() as u64).then_some(())
 }
 
 /// Types of records, as the kernel and perf number them.

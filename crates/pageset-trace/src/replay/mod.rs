@@ -57,7 +57,7 @@ impl Level {
 }
 
 /// A set of rules to replay under.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleSet {
     /// What it is called in results.
     pub name: String,
@@ -65,6 +65,16 @@ pub struct RuleSet {
     pub tuning: Tuning,
     /// The administrator's fraction (8 or more; 0 for none), instead of the recorded machine's.
     pub high_fraction: Option<u32>,
+    /// Each CPU's share of the last-level cache in pages, instead of the recorded machine's or where that is not known.
+    pub cache_slice_pages: Option<u64>,
+}
+
+impl RuleSet {
+    /// Rules on a machine that stays as it was recorded.
+    #[must_use]
+    pub fn new(name: &str, tuning: Tuning) -> Self {
+        RuleSet { name: name.to_owned(), tuning, high_fraction: None, cache_slice_pages: None }
+    }
 }
 
 /// What a replay did.
@@ -193,7 +203,7 @@ impl<'t> Replay<'t> {
     /// The rules that the recorded kernel had.
     #[must_use]
     pub fn kernel_rules(&self) -> RuleSet {
-        RuleSet { name: self.setting.kernel.name.into(), tuning: self.setting.kernel_tuning(), high_fraction: None }
+        RuleSet::new(self.setting.kernel.name, self.setting.kernel_tuning())
     }
 
     /// Replays it once. `progress` is told how many events have been read.

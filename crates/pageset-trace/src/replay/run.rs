@@ -7,7 +7,9 @@ use std::slice;
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::sizes::ZoneSize;
 use pageset::tuning::{Bounds, PcpState, Tuning};
-use pageset::{AllocError, Allocator, CpuId, MigrateType, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
+use pageset::{
+    AllocError, Allocator, CpuId, MigrateType, Order, PageRange, Pfn, Request, Urgency, Wait, ZoneKind, ZoneSpec,
+};
 
 use super::blocks::{BlockMap, Freed};
 use super::list_pass::ordinary;
@@ -114,7 +116,7 @@ impl Plan<'_> {
                 ranges: std::slice::from_ref(online),
             })
             .collect();
-        let config = world::config(setting, self.tuning(), &specs, capacity);
+        let config = world::config(setting, self.rules, &specs, capacity);
         let metadata = OwnedMetadata::new(&config)?;
         let mut zones = metadata.zones();
         let world = Allocator::new(ReplayMachine::default(), &config, metadata.lend(&mut zones))?;
@@ -321,8 +323,8 @@ impl<'r, 'a> Run<'r, 'a> {
             // The recorded kernel's choice of zone is part of the input.
             zone: Some(zone),
             highest: highest_zone(gfp).max(self.plan.setting.zones[zone].kind),
-            high_priority: gfp & GFP_HIGH != 0,
-            non_blocking: gfp & GFP_DIRECT_RECLAIM == 0,
+            urgency: if gfp & GFP_HIGH != 0 { Urgency::High } else { Urgency::Ordinary },
+            wait: if gfp & GFP_DIRECT_RECLAIM == 0 { Wait::Lock } else { Wait::Memory },
             ..Request::new(order, migratetype)
         };
         self.operate(zone, cpu, |run| {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pageset::tuning::{Bounds, Preset, Tuning, Watermarks, presets};
+use pageset::tuning::{Bounds, Preset, Tuning, Watermarks};
 use pageset::{NodeId, Order, Pfn, ZoneKind};
 
 use crate::error::TraceError;
@@ -80,8 +80,8 @@ pub struct Setting {
     pub(super) last: Option<String>,
     /// Later snapshots: the tag, and the state of each of `zones`.
     pub(super) later: Vec<(String, Vec<ZoneState>)>,
-    /// Each CPU's share of the last-level cache in pages, 0 where unknown.
-    pub(super) cache_slice_pages: u64,
+    /// Each CPU's share of the last-level cache in pages, the smallest of all CPUs'; nothing where none is known.
+    pub cache_slice_pages: Option<u64>,
     /// The administrator's fraction, 0 for none.
     pub(super) high_fraction: u32,
     /// PCP_BATCH_SCALE_MAX of the recorded kernel.
@@ -197,17 +197,6 @@ fn first_of(snapshots: &[(String, Zoneinfo)]) -> Option<usize> {
 
 /// The rules of a kernel release; without one, those that fit the form of its zoneinfo.
 fn kernel_of(release: Option<&str>, info: &Zoneinfo) -> (&'static Preset, bool) {
-    let newest_first = [
-        ((6, 19), "linux-6.19"),
-        ((6, 18), "linux-6.18"),
-        ((6, 16), "linux-6.16"),
-        ((6, 7), "linux-6.7"),
-        ((5, 18), "linux-5.18"),
-        ((5, 14), "linux-5.14"),
-        ((4, 19), "linux-4.19"),
-        ((4, 17), "linux-4.17"),
-        ((0, 0), "linux-4.16"),
-    ];
     let version = release.and_then(|release| {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
         Some((numbers.next()??, numbers.next()??))
@@ -215,10 +204,8 @@ fn kernel_of(release: Option<&str>, info: &Zoneinfo) -> (&'static Preset, bool) 
     let has_bounds = info.zones.iter().flat_map(|z| &z.pagesets).any(|p| p.high_max.is_some());
     // Without a release: the kernel that the specification was checked against, or the last without bounds.
     let guess = if has_bounds { (6, 18) } else { (6, 6) };
-    let known = version.unwrap_or(guess);
-    let name = newest_first.iter().find(|(since, _)| known >= *since).map_or("linux-6.18", |(_, name)| name);
-    let default = &presets::PRESETS[presets::PRESETS.len() - 1];
-    (Preset::find(name).unwrap_or(default), version.is_some())
+    let (major, minor) = version.unwrap_or(guess);
+    (Preset::of_release(major, minor), version.is_some())
 }
 
 fn zone<'i>(
@@ -317,9 +304,9 @@ fn nodes_of_cpus(info: &Zoneinfo, cpus: usize) -> Vec<NodeId> {
     (0..cpus).map(|cpu| NodeId((cpu * nodes / cpus) as u32)).collect()
 }
 
-fn cache_slice_pages(trace: &Trace) -> u64 {
+fn cache_slice_pages(trace: &Trace) -> Option<u64> {
     let page = u64::from(trace.facts().page_size.max(1));
-    trace.facts().caches.iter().map(|c| c.bytes / u64::from(c.sharers.max(1)) / page).min().unwrap_or(0)
+    trace.facts().caches.iter().map(|c| c.bytes / u64::from(c.sharers.max(1)) / page).min()
 }
 
 #[cfg(test)]

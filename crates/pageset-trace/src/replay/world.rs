@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use pageset::pcp::{LISTS, order_of};
 use pageset::tuning::{Bounds, PcpState};
 use pageset::{
-    Allocator, Config, CpuId, Line, Machine, MigrateType, Order, PageRange, Pfn, Request, SpinLock, Tuning, ZoneKind,
-    ZoneSpec,
+    Allocator, Config, CpuId, Line, Machine, MigrateType, Order, PageRange, Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
 };
 
+use super::RuleSet;
 use super::list_pass::list_type;
 use super::setting::Setting;
 use super::survey::Earlier;
@@ -290,10 +290,15 @@ fn cut(world: &World<'_>, unit: Pfn, at: u64, order: Order, blocks: &[(u64, Orde
 }
 
 /// The configuration of a replayed machine. `zones` and `ranges` hold what it borrows.
-pub(super) fn config<'c>(setting: &'c Setting, tuning: Tuning, zones: &'c [ZoneSpec<'c>], capacity: u32) -> Config<'c> {
+pub(super) fn config<'c>(
+    setting: &'c Setting,
+    rules: &RuleSet,
+    zones: &'c [ZoneSpec<'c>],
+    capacity: u32,
+) -> Config<'c> {
     Config {
-        tuning,
-        cache_slice_pages: setting.cache_slice_pages,
+        tuning: rules.tuning,
+        cache_slice_pages: rules.cache_slice_pages.or(setting.cache_slice_pages).unwrap_or(0),
         pageset_capacity: capacity.max(1),
         ..Config::new(zones, &setting.cpus)
     }

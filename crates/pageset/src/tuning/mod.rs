@@ -1,8 +1,9 @@
 //! Every rule as data: what a kernel's developers chose, as one value of [`Tuning`].
 //!
 //! Nothing here knows a list or a lock. [`state`] decides how many pages move, [`sizes`] how large batch and high
-//! are, [`presets`] names the sets of rules that were in use or proposed.
+//! are, [`expiry`] when pages of other nodes go back, [`presets`] names the sets of rules that were in use or proposed.
 
+pub mod expiry;
 pub mod presets;
 pub mod sizes;
 pub mod state;
@@ -11,7 +12,7 @@ use core::fmt;
 
 pub use presets::{PRESETS, Preset};
 pub use sizes::{Bounds, Watermarks};
-pub use state::{Decay, PcpState, Pressure};
+pub use state::{Decay, PcpState, Pressure, State};
 
 /// How large a batch is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,10 +72,26 @@ pub enum BulkFree {
 /// How a request is served from another migratetype's pageblocks. Specification 1.6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FallbackRule {
-    /// One search that steals what it finds (before 6.15).
+    /// One search that steals what it finds, and brings it to the wanted type's lists even where the pageblock keeps
+    /// its type (before 6.10).
     Steal,
+    /// The same search; where the pageblock keeps its type, so do its free blocks: what is left of the stolen block
+    /// stays on that type's lists (6.10 to 6.14). The specification has the search and that lists and pageblocks
+    /// agree from 6.10 on; that the block found is the one that is split follows from the two.
+    StealInPlace,
     /// First claim a whole pageblock, then steal single blocks, remembering what succeeded (6.15 on).
     ClaimThenSteal,
+}
+
+/// How many pageblocks are kept for urgent requests above order 0, and how they count. Specification 1.3, 1.6.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HighAtomicRule {
+    /// To a hundredth of the zone and one pageblock; all of them are off limits to others, free or not (before 6.13 or
+    /// so).
+    Reserved,
+    /// To a hundredth of the zone in whole pageblocks, none where that is less than one; only what is free of them
+    /// counts as off limits. The two changes came at different times; no preset lies between.
+    Free,
 }
 
 /// The posted or the merged rule by which an idle CPU's high shrinks each second. Specification 4.7, 4.9.
@@ -101,11 +118,33 @@ pub struct Tuning {
     pub bulk_free: BulkFree,
     /// How a request falls back to other migratetypes.
     pub fallback: FallbackRule,
+    /// Whether free blocks that change their type go to the tail of their new lists (5.10 on), or to the head.
+    /// Specification 1.6.
+    pub fallback_tail: bool,
+    /// Whether single movable pages that may not come from CMA pageblocks are taken past the pageset (5.9 to 5.17,
+    /// kernels with CMA). Specification 2.3.
+    pub cma_skip: bool,
+    /// Whether a request that prefers the NORMAL zone takes a lower zone rather than another type's pageblock, as long as
+    /// it can (5.0 on). Specification 1.6, "No-fragment flag".
+    pub no_fragment: bool,
+    /// What is kept for urgent requests.
+    pub highatomic: HighAtomicRule,
     /// Whether a block that merges with one of another ordinary type, from a pageblock upwards, brings that
     /// pageblock to its own type (5.18 on).
     pub merge_by_type: bool,
     /// Whether a drained page's type is read again at the drain (6.10 on), instead of remembered from the free.
     pub type_at_drain: bool,
+    /// Whether single pages are freed without merging, until a request above order 0 finds nothing (RFC of 2018,
+    /// part 2). Frees hold the zone lock for less; high orders come later and dearer. If unsure, off.
+    /// Specification 6.1.
+    pub merge_skip: bool,
+    /// Whether refills take single pages in whole clusters, cut off the free list without touching each page (RFC of
+    /// 2018, part 3). Refills hold the zone lock for less; 4 bytes a page of metadata and some work at each free. If
+    /// unsure, off. Specification 6.2.
+    pub clusters: bool,
+    /// Whether a drain of one full batch of movable pages goes back as one cluster (RFC of 2018, part 4). Takes back
+    /// what clusters cost at frees; if there are clusters, on. Specification 6.3.
+    pub cluster_free: bool,
     /// Whether consecutive frees drain more each time (5.14 on; `free_factor`).
     pub scale_drain: bool,
     /// Whether frees of orders 1 to 3 in a row drain the pageset (5.18 on).
@@ -116,6 +155,8 @@ pub struct Tuning {
     pub prev_high_order: bool,
     /// Patch 3: with a large cache, up to a batch of pages stays all the same.
     pub cache_slice: bool,
+    /// More batches than this make a CPU's share of the cache large: 3, or 4 as first posted. Specification 4.3.
+    pub cache_slice_batches: u8,
     /// Patch 4: drains and refills grow to at most `batch << batch_scale_max`.
     pub scale_cap: bool,
     /// Patch 5: consecutive allocations refill more each time.
@@ -124,12 +165,27 @@ pub struct Tuning {
     pub auto_high: bool,
     /// Patch 8: it shrinks while the zone is below its high watermark.
     pub below_high: bool,
-    /// Patch 9, posted but never merged: what stayed unused since the last tick bounds the decay.
+    /// Patch 9, posted but never merged: high decays by what stayed unused since the last tick, at most by the part
+    /// that `decay` says.
     pub count_min: bool,
     /// Patch 10: a count of pages freed in a row takes the place of `free_factor`.
     pub free_count: bool,
+    /// Patch 10 as first posted: under pressure each free shrinks high by that count alone, not by a batch at least.
+    pub shrink_by_count: bool,
     /// 6.16: high-order draining needs half of `high_min` freed in a row as well.
     pub high_threshold_616: bool,
+    /// Whether "below high" is said only of a zone that is short of *pages*. In the kernels a request above order 0 that
+    /// finds no block of its order says it of a zone far above its high watermark. This project's; 4.8, "Quirk".
+    pub below_high_by_pages: bool,
+    /// Whether a tick takes it back too. In the kernels only a drain by a free does, so that a zone which nobody frees
+    /// into keeps it, and its pagesets stay small. This project's; 4.8, "Clear".
+    pub below_high_at_tick: bool,
+    /// Whether idle pages of other nodes go back batch after batch. In the kernels one batch an idle period does, and the
+    /// rest stays. This project's; 8.2.
+    pub expire_all: bool,
+    /// Whether a bulk allocation ends frees in a row as any other does. In the kernels it does not, and a CPU that frees
+    /// pages one by one and takes them in bulk drains as if it only freed. This project's; 2.3, step 2.
+    pub bulk_counts: bool,
     /// The decay of patch 7.
     pub decay: DecayRule,
     /// Batches grow to at most `batch << batch_scale_max` pages; 0 to 6, the kernel's default is 5. Specification 9.
@@ -180,6 +236,8 @@ impl Tuning {
             if on && !met { Err(TuningError::Needs { rule, needs }) } else { Ok(()) }
         }
         let rules = [
+            needs(self.clusters, "clusters", self.merge_skip, "merge_skip"),
+            needs(self.cluster_free, "cluster_free", self.clusters, "clusters"),
             needs(self.drain_high_order, "drain_high_order", self.scale_drain, "scale_drain"),
             needs(self.prev_high_order, "prev_high_order", self.drain_high_order, "drain_high_order"),
             needs(self.cache_slice, "cache_slice", self.prev_high_order, "prev_high_order"),
@@ -189,6 +247,7 @@ impl Tuning {
             needs(self.below_high, "below_high", self.auto_high, "auto_high"),
             needs(self.count_min, "count_min", self.auto_high, "auto_high"),
             needs(self.free_count, "free_count", self.scale_cap, "scale_cap"),
+            needs(self.shrink_by_count, "shrink_by_count", self.free_count, "free_count"),
             needs(self.high_threshold_616, "high_threshold_616", self.free_count, "free_count"),
         ];
         let mut i = 0;
@@ -220,13 +279,23 @@ impl Tuning {
     }
 }
 
+impl Tuning {
+    /// Blocks of a batched free that go into a pageset under one hold of its lock. No rule of its own, since it moves no
+    /// page: 32 until 6.9, then 31, which came in the release that came to read types again at the drain. Source:
+    /// specification 9.
+    #[must_use]
+    pub const fn free_run(&self) -> usize {
+        if self.type_at_drain { 31 } else { 32 }
+    }
+}
+
 const fn out_of_range(field: &'static str, value: u64, allowed: &'static str) -> Result<(), TuningError> {
     Err(TuningError::OutOfRange { field, value, allowed })
 }
 
 impl Default for Tuning {
-    /// The rules of Linux 6.18.
+    /// [`presets::PAGESET`]: the rules of Linux 6.18 without those of their defects that cost nothing to avoid.
     fn default() -> Self {
-        presets::LINUX_6_18
+        presets::PAGESET
     }
 }

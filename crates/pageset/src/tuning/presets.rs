@@ -2,7 +2,7 @@
 //!
 //! Specification: eras in section 0, the auto-tuning series in section 4.
 
-use super::{BatchRule, BulkFree, DecayRule, FallbackRule, HighRule, ListRule, Tuning};
+use super::{BatchRule, BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule, Tuning};
 
 /// A named set of rules.
 #[derive(Clone, Copy, Debug)]
@@ -22,20 +22,34 @@ pub const LINUX_4_16: Tuning = Tuning {
     lists: ListRule::OrderZero,
     bulk_free: BulkFree::PickLocked,
     fallback: FallbackRule::Steal,
+    fallback_tail: false,
+    cma_skip: false,
+    no_fragment: false,
+    highatomic: HighAtomicRule::Reserved,
     merge_by_type: false,
     type_at_drain: false,
+    merge_skip: false,
+    clusters: false,
+    cluster_free: false,
     scale_drain: false,
     drain_high_order: false,
     reclaim_limit: false,
     prev_high_order: false,
     cache_slice: false,
+    // As merged. Specification 4.3.
+    cache_slice_batches: 3,
     scale_cap: false,
     alloc_factor: false,
     auto_high: false,
     below_high: false,
     count_min: false,
     free_count: false,
+    shrink_by_count: false,
     high_threshold_616: false,
+    below_high_by_pages: false,
+    below_high_at_tick: false,
+    expire_all: false,
+    bulk_counts: false,
     decay: DecayRule::Eighth,
     // The kernel's default. Specification 9.
     batch_scale_max: 5,
@@ -44,8 +58,25 @@ pub const LINUX_4_16: Tuning = Tuning {
 /// E2, 4.17 and 4.18: pages are picked before the lock is taken.
 pub const LINUX_4_17: Tuning = Tuning { bulk_free: BulkFree::TwoPass, ..LINUX_4_16 };
 
-/// E3, 4.19 to 5.13: the batch is doubled to 63.
+/// The RFC of 2018 on top of 4.16 and the two passes that it was written for: its part 2. Specification 6.
+pub const MERGE_SKIP: Tuning = Tuning { bulk_free: BulkFree::TwoPass, merge_skip: true, ..LINUX_4_16 };
+
+/// Its parts 2 and 3.
+pub const CLUSTERS: Tuning = Tuning { clusters: true, ..MERGE_SKIP };
+/// Its parts 2 to 4.
+pub const CLUSTERS_FREE: Tuning = Tuning { cluster_free: true, ..CLUSTERS };
+
+/// E3, 4.19 and 4.20: the batch is doubled to 63.
 pub const LINUX_4_19: Tuning = Tuning { batch: BatchRule::FromZone { cap_kib: 1024 }, ..LINUX_4_17 };
+
+/// 5.0 to 5.8, of E3: types stay apart where another zone has room.
+pub const LINUX_5_0: Tuning = Tuning { no_fragment: true, ..LINUX_4_19 };
+
+/// 5.9, of E3: movable pages that may not come from CMA pageblocks pass the pageset by.
+pub const LINUX_5_9: Tuning = Tuning { cma_skip: true, ..LINUX_5_0 };
+
+/// 5.10 to 5.13, the rest of E3: blocks that change their type go to the tail of their lists.
+pub const LINUX_5_10: Tuning = Tuning { fallback_tail: true, ..LINUX_5_9 };
 
 /// E4, 5.14 to 5.17: high from the low watermark, orders 1 to 3 and huge pages cached, drains that grow.
 pub const LINUX_5_14: Tuning = Tuning {
@@ -53,14 +84,19 @@ pub const LINUX_5_14: Tuning = Tuning {
     lists: ListRule::HugeShared,
     scale_drain: true,
     reclaim_limit: true,
-    ..LINUX_4_19
+    ..LINUX_5_10
 };
 
 /// E5, 5.18 to 6.6: one pass under the lock, everything drained at a free of orders 1 to 3 after others.
-pub const LINUX_5_18: Tuning =
-    Tuning { bulk_free: BulkFree::SinglePass, drain_high_order: true, merge_by_type: true, ..LINUX_5_14 };
+pub const LINUX_5_18: Tuning = Tuning {
+    bulk_free: BulkFree::SinglePass,
+    drain_high_order: true,
+    merge_by_type: true,
+    cma_skip: false,
+    ..LINUX_5_14
+};
 
-/// The series of 2023 on top of E5, patch by patch. Specification 4.1 to 4.10.
+/// The series of 2023 on top of E5, patch by patch, each as it was merged. Specification 4.1 to 4.10.
 pub const SERIES_1: Tuning = Tuning { prev_high_order: true, ..LINUX_5_18 };
 /// Patches 1 to 3.
 pub const SERIES_3: Tuning = Tuning { cache_slice: true, ..SERIES_1 };
@@ -72,20 +108,37 @@ pub const SERIES_5: Tuning = Tuning { alloc_factor: true, ..SERIES_4 };
 pub const SERIES_7: Tuning = Tuning { auto_high: true, ..SERIES_5 };
 /// Patches 1 to 8.
 pub const SERIES_8: Tuning = Tuning { below_high: true, ..SERIES_7 };
-/// Patches 1 to 9 of the first posting; the ninth was never merged.
-pub const SERIES_9: Tuning = Tuning { count_min: true, ..SERIES_8 };
+/// Patches 1 to 8, and the ninth of the first posting with the decay by a fifth that it bounds; it was never merged.
+/// Specification 10.4, row "+9".
+pub const SERIES_9: Tuning = Tuning { count_min: true, decay: DecayRule::Fifth, ..SERIES_8 };
 
-/// E6, 6.7 to 6.15: the series as merged.
+/// Patches 1 to 3 of the first posting, in which the share of the cache has to hold four batches. It counts the
+/// caches of all levels, where the merged form counts the last level: that is the machine's to say.
+pub const POSTED_3: Tuning = Tuning { cache_slice: true, cache_slice_batches: 4, ..SERIES_1 };
+/// Patches 1 to 5 of the first posting.
+pub const POSTED_5: Tuning = Tuning { scale_cap: true, alloc_factor: true, ..POSTED_3 };
+/// Patches 1 to 7 of the first posting: high decays by a fifth.
+pub const POSTED_7: Tuning = Tuning { auto_high: true, decay: DecayRule::Fifth, ..POSTED_5 };
+/// Patches 1 to 9 of the first posting.
+pub const POSTED_9: Tuning = Tuning { below_high: true, count_min: true, ..POSTED_7 };
+/// All ten patches of the first posting: the form that the published tables are of.
+pub const POSTED_10: Tuning = Tuning { free_count: true, shrink_by_count: true, ..POSTED_9 };
+
+/// E6, 6.7 to 6.9: the series as merged.
 pub const LINUX_6_7: Tuning = Tuning { free_count: true, ..SERIES_8 };
 
-/// 6.16 and 6.17: claiming before stealing, a higher threshold for high-order draining.
-pub const LINUX_6_16: Tuning = Tuning {
-    high_threshold_616: true,
-    fallback: FallbackRule::ClaimThenSteal,
-    type_at_drain: true,
-    lists: ListRule::HugeByMobility,
-    ..LINUX_6_7
-};
+/// 6.10: lists and pageblocks agree on a page's type.
+pub const LINUX_6_10: Tuning = Tuning { type_at_drain: true, fallback: FallbackRule::StealInPlace, ..LINUX_6_7 };
+
+/// 6.11 to 6.14: movable huge pages have a list of their own.
+pub const LINUX_6_11: Tuning = Tuning { lists: ListRule::HugeByMobility, ..LINUX_6_10 };
+
+/// 6.15: claiming before stealing; pageblocks kept for urgent requests count by what is free of them (since 6.13 or so).
+pub const LINUX_6_15: Tuning =
+    Tuning { fallback: FallbackRule::ClaimThenSteal, highatomic: HighAtomicRule::Free, ..LINUX_6_11 };
+
+/// 6.16 and 6.17: a higher threshold for high-order draining.
+pub const LINUX_6_16: Tuning = Tuning { high_threshold_616: true, ..LINUX_6_15 };
 
 /// 6.18: the rules that were checked against recordings of a live machine.
 pub const LINUX_6_18: Tuning = LINUX_6_16;
@@ -93,32 +146,47 @@ pub const LINUX_6_18: Tuning = LINUX_6_16;
 /// E7, 6.19 on: drains let go of the zone lock after each batch.
 pub const LINUX_6_19: Tuning = Tuning { bulk_free: BulkFree::Chunked, ..LINUX_6_18 };
 
-/// All presets, oldest first.
+/// This project's: 6.18 without those of its defects that cost nothing to avoid.
+pub const PAGESET: Tuning =
+    Tuning { below_high_by_pages: true, below_high_at_tick: true, expire_all: true, bulk_counts: true, ..LINUX_6_18 };
+
+const fn preset(name: &'static str, about: &'static str, tuning: Tuning) -> Preset {
+    Preset { name, about, tuning }
+}
+
+/// All presets, oldest first. A name `linux-A.B` is that of the first release with these rules.
 pub const PRESETS: &[Preset] = &[
-    Preset { name: "linux-4.16", about: "to 4.16: batch 31, high 186, order 0", tuning: LINUX_4_16 },
-    Preset { name: "linux-4.17", about: "4.17-4.18: bulk free in two passes", tuning: LINUX_4_17 },
-    Preset { name: "linux-4.19", about: "4.19-5.13: batch 63, high 378", tuning: LINUX_4_19 },
-    Preset {
-        name: "linux-5.14",
-        about: "5.14-5.17: high from the low watermark, orders 0-3 and 9",
-        tuning: LINUX_5_14,
-    },
-    Preset { name: "linux-5.18", about: "5.18-6.6: single-pass bulk free", tuning: LINUX_5_18 },
-    Preset { name: "series-1", about: "5.18 with patch 1: two high-order frees before a drain", tuning: SERIES_1 },
-    Preset { name: "series-3", about: "and patch 3: cache slice", tuning: SERIES_3 },
-    Preset { name: "series-4", about: "and patch 4: batch scale capped", tuning: SERIES_4 },
-    Preset { name: "series-5", about: "and patch 5: refills that grow", tuning: SERIES_5 },
-    Preset { name: "series-7", about: "and patch 7: high tunes itself", tuning: SERIES_7 },
-    Preset { name: "series-8", about: "and patch 8: shrinks below the high watermark", tuning: SERIES_8 },
-    Preset { name: "series-9", about: "and patch 9, never merged: decay by what stayed unused", tuning: SERIES_9 },
-    Preset {
-        name: "linux-6.7",
-        about: "6.7-6.9, and with other lists to 6.15: the series as merged",
-        tuning: LINUX_6_7,
-    },
-    Preset { name: "linux-6.16", about: "6.16-6.17: higher threshold for high-order drains", tuning: LINUX_6_16 },
-    Preset { name: "linux-6.18", about: "6.18: as 6.16", tuning: LINUX_6_18 },
-    Preset { name: "linux-6.19", about: "6.19 on: drains in chunks of a batch", tuning: LINUX_6_19 },
+    preset("linux-4.16", "to 4.16: batch 31, high 186, order 0", LINUX_4_16),
+    preset("linux-4.17", "4.17-4.18: bulk free in two passes", LINUX_4_17),
+    preset("merge-skip", "4.17 with part 2 of the RFC of 2018: merging put off", MERGE_SKIP),
+    preset("clusters", "and part 3: clusters taken whole", CLUSTERS),
+    preset("clusters-free", "and part 4: batches given as clusters", CLUSTERS_FREE),
+    preset("linux-4.19", "4.19-4.20: batch 63, high 378", LINUX_4_19),
+    preset("linux-5.0", "5.0-5.8: a lower zone serves before types mix", LINUX_5_0),
+    preset("linux-5.9", "5.9: with CMA, some movable pages pass the lists by", LINUX_5_9),
+    preset("linux-5.10", "5.10-5.13: stolen blocks go to the tails of lists", LINUX_5_10),
+    preset("linux-5.14", "5.14-5.17: high from the low watermark, orders 0-3 and 9", LINUX_5_14),
+    preset("linux-5.18", "5.18-6.6: single-pass bulk free", LINUX_5_18),
+    preset("series-1", "5.18 with patch 1: two high-order frees before a drain", SERIES_1),
+    preset("series-3", "and patch 3: cache slice", SERIES_3),
+    preset("series-4", "and patch 4: batch scale capped", SERIES_4),
+    preset("series-5", "and patch 5: refills that grow", SERIES_5),
+    preset("series-7", "and patch 7: high tunes itself", SERIES_7),
+    preset("series-8", "and patch 8: shrinks below the high watermark", SERIES_8),
+    preset("series-9", "and patch 9, never merged: decay by what stayed unused", SERIES_9),
+    preset("posted-3", "patches 1 to 3 as first posted", POSTED_3),
+    preset("posted-5", "patches 1 to 5 as first posted", POSTED_5),
+    preset("posted-7", "patches 1 to 7 as first posted", POSTED_7),
+    preset("posted-9", "patches 1 to 9 as first posted", POSTED_9),
+    preset("posted-10", "all ten patches as first posted", POSTED_10),
+    preset("linux-6.7", "6.7-6.9: the series as merged", LINUX_6_7),
+    preset("linux-6.10", "6.10: lists and pageblocks agree on types", LINUX_6_10),
+    preset("linux-6.11", "6.11-6.14: movable huge pages apart", LINUX_6_11),
+    preset("linux-6.15", "6.15: pageblocks are claimed before blocks are stolen", LINUX_6_15),
+    preset("linux-6.16", "6.16-6.17: higher threshold for high-order drains", LINUX_6_16),
+    preset("linux-6.18", "6.18: as 6.16", LINUX_6_18),
+    preset("linux-6.19", "6.19 on: drains in chunks of a batch", LINUX_6_19),
+    preset("pageset", "this project's default: 6.18 without four of its defects", PAGESET),
 ];
 
 impl Preset {
@@ -127,4 +195,22 @@ impl Preset {
     pub fn find(name: &str) -> Option<&'static Preset> {
         PRESETS.iter().find(|p| p.name == name)
     }
+
+    /// The rules that the kernels of a release had, such as 6 and 12 for 6.12; of those before 4.16, and of those to
+    /// come, the nearest that is known. Updates of a release may have brought over rules of later ones.
+    #[must_use]
+    pub fn of_release(major: u32, minor: u32) -> &'static Preset {
+        let since = |preset: &&Preset| preset.first_release().is_some_and(|since| since <= (major, minor));
+        PRESETS.iter().rev().find(since).unwrap_or(&PRESETS[0])
+    }
+
+    /// The release whose name it has.
+    fn first_release(&self) -> Option<(u32, u32)> {
+        let (major, minor) = self.name.strip_prefix("linux-")?.split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    }
 }
+
+#[cfg(test)]
+#[path = "presets_tests.rs"]
+mod tests;

@@ -3,7 +3,8 @@
 //! Specification: `linux-page-allocator.md` 1.2, 2.2. All divisions round down; all results are pages of 4 KiB
 //! unless a name says otherwise.
 
-use super::{BatchRule, HighRule, Tuning};
+use super::{BatchRule, HighAtomicRule, HighRule, Tuning};
+use crate::frame::Order;
 
 /// The largest batch that may be set by hand, in pages. A guess: beyond it a refill holds the zone lock for
 /// milliseconds.
@@ -60,6 +61,19 @@ pub const fn zone_batch(managed: u64, cap_kib: u32) -> u32 {
     ((1 << x.ilog2()) - 1) as u32
 }
 
+impl HighAtomicRule {
+    /// A pageblock is kept for urgent requests while fewer pages than this are. Specification 1.6, "HIGHATOMIC reserve".
+    #[must_use]
+    pub const fn limit(self, managed: u64) -> u64 {
+        let (hundredth, pageblock) = (managed / 100, Order::PAGEBLOCK.pages());
+        match self {
+            Self::Reserved => hundredth + pageblock,
+            Self::Free if hundredth < pageblock => 0,
+            Self::Free => hundredth.next_multiple_of(pageblock),
+        }
+    }
+}
+
 impl Tuning {
     /// Batch and the bounds of high for a zone. `fraction` is what the administrator set, 0 for nothing.
     #[must_use]
@@ -111,16 +125,24 @@ pub struct WatermarkRule {
     pub huge_pages: bool,
     /// The distance between marks in ten-thousandths of the zone. The kernel's default is 10.
     pub scale_factor: u64,
+    /// How far a request that breaks into another type's pageblock may raise all marks for a while, in ten-thousandths of
+    /// the high mark; 0 for not at all. The kernel's is [`Self::KERNEL_BOOST_FACTOR`] since 5.0. Here it is off unless asked
+    /// for: what is boosted stays so until [`crate::Allocator::decay_boost`] is called, so it takes an owner that reclaims in
+    /// the background, and without one only memory is lost. Specification 1.6.
+    pub boost_factor: u64,
 }
 
 impl Default for WatermarkRule {
     fn default() -> Self {
         // Scale factor: specification 9.
-        WatermarkRule { min_free_kbytes: None, huge_pages: false, scale_factor: 10 }
+        WatermarkRule { min_free_kbytes: None, huge_pages: false, scale_factor: 10, boost_factor: 0 }
     }
 }
 
 impl WatermarkRule {
+    /// The kernel's default `watermark_boost_factor`: 150 %. Source: specification 9.
+    pub const KERNEL_BOOST_FACTOR: u64 = 15_000;
+
     /// The reserve of the whole machine in KiB. `lowmem` is the managed pages of all zones that ordinary requests
     /// may use, `zones` how many of them have pages.
     #[must_use]
@@ -148,6 +170,20 @@ impl WatermarkRule {
         let gap = (share / 4).max(managed * self.scale_factor / 10_000);
         Watermarks { min, low: min + gap, high: min + 2 * gap }
     }
+}
+
+/// A zone's boost after one more request broke into another type's pageblock: a pageblock more, up to `factor`
+/// ten-thousandths of the high mark. `high` is without the boost. Specification 1.6.
+#[must_use]
+pub const fn boosted(boost: u64, managed: u64, high: u64, factor: u64) -> u64 {
+    let pageblock = Order::PAGEBLOCK.pages();
+    if factor == 0 || high == 0 || managed < 4 * pageblock {
+        return boost;
+    }
+    let share = (high as u128 * factor as u128 / 10_000) as u64;
+    let cap = if share > pageblock { share } else { pageblock };
+    let more = boost + pageblock;
+    if more < cap { more } else { cap }
 }
 
 #[cfg(test)]
@@ -227,5 +263,42 @@ mod tests {
         let lowmem = 3840 + 772_915 + 557_056;
         let huge = WatermarkRule { huge_pages: true, ..WatermarkRule::default() };
         assert_eq!(huge.reserve_kib(lowmem, 3), 67_584);
+    }
+
+    #[test]
+    fn boosts() {
+        let factor = WatermarkRule::KERNEL_BOOST_FACTOR;
+        for (name, boost, managed, high, factor, expected) in [
+            ("a pageblock", 0, 1 << 20, 4144, factor, 512),
+            ("and one more", 512, 1 << 20, 4144, factor, 1024),
+            ("up to one and a half times the high mark", 6000, 1 << 20, 4144, factor, 6216),
+            ("where it stays", 6216, 1 << 20, 4144, factor, 6216),
+            ("a pageblock where that is less", 0, 1 << 20, 10, factor, 512),
+            ("and no more", 512, 1 << 20, 10, factor, 512),
+            ("none without a high mark", 0, 1 << 20, 0, factor, 0),
+            ("none in a zone of less than four pageblocks", 0, 2047, 4144, factor, 0),
+            ("but in one of four", 0, 2048, 4144, factor, 512),
+            ("none where it is off", 0, 1 << 20, 4144, 0, 0),
+            ("a share of the high mark", 0, 1 << 20, 1000, 6000, 512),
+            ("a larger share", 512, 1 << 20, 1000, 6000, 600),
+        ] {
+            assert_eq!(boosted(boost, managed, high, factor), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn limits_of_the_highatomic_reserve() {
+        for (managed, reserved, free) in [
+            (1 << 20, 10_485 + 512, 21 * 512),
+            // A hundredth is exactly one pageblock, or one page less.
+            (51_200, 512 + 512, 512),
+            (51_199, 511 + 512, 0),
+            // And just above it.
+            (51_300, 513 + 512, 1024),
+            (0, 512, 0),
+        ] {
+            assert_eq!(HighAtomicRule::Reserved.limit(managed), reserved, "{managed} pages, before 6.13");
+            assert_eq!(HighAtomicRule::Free.limit(managed), free, "{managed} pages");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The state machine that decides how many pages move: numbers in, numbers out.
 //!
 //! Specification: `linux-page-allocator.md` 2.3 to 2.5 and 4. A pageset calls [`Tuning::on_alloc`] once for each
-//! allocation, [`Tuning::refill`] when a list is empty, [`Tuning::on_take`] as a block leaves a list,
+//! allocation, [`Tuning::refill`] when a list is empty, [`Tuning::on_take`] as pages leave a list,
 //! [`Tuning::commit`] as a block enters one, and [`Tuning::decay`] once a second. All amounts are pages unless
 //! they are [`Blocks`].
 
@@ -35,7 +35,7 @@ pub struct PcpState {
     pub alloc_factor: u8,
     /// Whether the last free was of order 1 to 3.
     pub prev_high_order: bool,
-    /// Whether this CPU's share of the cache holds more than three batches.
+    /// Whether this CPU's share of the cache is large: [`Tuning::large_cache`].
     pub large_cache: bool,
 }
 
@@ -67,64 +67,115 @@ fn clamp(x: u32, lo: u32, hi: u32) -> u32 {
     x.min(hi).max(lo)
 }
 
-impl PcpState {
-    fn clamp_high(&mut self) {
-        self.high = clamp(self.high, self.high_min, self.high_max);
-    }
+/// Calls a macro with the words of a pageset's state: how each is read, how it is written where the rules do, its type.
+macro_rules! words {
+    ($then:ident) => {
+        $then! {
+            count / set_count: u32,
+            high / set_high: u32,
+            high_min: u32,
+            high_max: u32,
+            batch: u32,
+            free_count / set_free_count: u32,
+            count_min / set_count_min: u32,
+            free_factor / set_free_factor: u8,
+            alloc_factor / set_alloc_factor: u8,
+            prev_high_order / set_prev_high_order: bool,
+            large_cache: bool,
+        }
+    };
+}
+pub(crate) use words;
 
-    /// Whether anything may move `high`.
-    fn tunes(&self) -> bool {
-        self.high_min != self.high_max
-    }
+macro_rules! state {
+    ($($get:ident $(/ $set:ident)?: $type:ty,)*) => {
+        /// Where the words of a [`PcpState`] are kept: in such a value, or in a pageset, of which a call then reads and
+        /// writes no more than it needs. Each word is the field of that name.
+        pub trait State {
+            $(
+                #[doc = concat!("Reads [`PcpState::", stringify!($get), "`].")]
+                fn $get(&self) -> $type;
+                $(
+                    #[doc = concat!("Writes [`PcpState::", stringify!($get), "`].")]
+                    fn $set(&mut self, value: $type);
+                )?
+            )*
+        }
+
+        impl State for PcpState {
+            $(
+                #[inline]
+                fn $get(&self) -> $type {
+                    self.$get
+                }
+                $(
+                    #[inline]
+                    fn $set(&mut self, value: $type) {
+                        self.$get = value;
+                    }
+                )?
+            )*
+        }
+    };
+}
+words!(state);
+
+fn clamp_high(s: &mut impl State) {
+    s.set_high(clamp(s.high(), s.high_min(), s.high_max()));
+}
+
+/// Whether anything may move `high`.
+fn tunes(s: &impl State) -> bool {
+    s.high_min() != s.high_max()
 }
 
 impl Tuning {
     /// An allocation begins: consecutive frees have ended. Not called for the bulk allocation of page arrays.
     #[inline]
-    pub fn on_alloc(&self, s: &mut PcpState) {
+    pub fn on_alloc(&self, s: &mut impl State) {
         if self.free_count {
-            s.free_count >>= 1;
+            s.set_free_count(s.free_count() >> 1);
         } else {
-            s.free_factor >>= 1;
+            s.set_free_factor(s.free_factor() >> 1);
         }
     }
 
     /// How many blocks of `order` a refill asks the zone for. Specification 2.4, 4.5, 4.7.
     #[must_use]
-    pub fn refill(&self, s: &mut PcpState, order: Order, pressure: Pressure) -> Blocks {
+    pub fn refill(&self, s: &mut impl State, order: Order, pressure: Pressure) -> Blocks {
         if !self.scale_drain {
-            return Blocks(s.batch);
+            return Blocks(s.batch());
         }
         if !self.alloc_factor {
-            return blocks(s.batch, order);
+            return blocks(s.batch(), order);
         }
         if self.auto_high {
-            s.clamp_high();
+            clamp_high(s);
         }
-        if s.high < s.batch {
+        if s.high() < s.batch() {
             return Blocks(1);
         }
-        let scaled = if order == Order::ZERO { s.batch << s.alloc_factor } else { s.batch };
+        let scaled = if order == Order::ZERO { s.batch() << s.alloc_factor() } else { s.batch() };
         let stopped = if self.below_high { pressure.below_high } else { pressure.reclaim_active };
-        if self.auto_high && s.tunes() && !stopped {
-            s.high = (s.high + scaled).min(s.high_max);
+        if self.auto_high && tunes(s) && !stopped {
+            s.set_high((s.high() + scaled).min(s.high_max()));
         }
         if order > Order::ZERO {
             return blocks(scaled, order);
         }
-        let cap = s.high.saturating_sub(s.count).saturating_sub(s.batch).max(s.batch);
-        if scaled <= cap && s.alloc_factor < self.batch_scale_max {
-            s.alloc_factor += 1;
+        let cap = s.high().saturating_sub(s.count()).saturating_sub(s.batch()).max(s.batch());
+        if scaled <= cap && s.alloc_factor() < self.batch_scale_max {
+            s.set_alloc_factor(s.alloc_factor() + 1);
         }
         blocks(scaled.min(cap), order)
     }
 
-    /// A block left a list for an allocation.
+    /// Pages left a list for an allocation.
     #[inline]
-    pub fn on_take(&self, s: &mut PcpState, order: Order) {
-        s.count -= order.pages() as u32;
+    pub fn on_take(&self, s: &mut impl State, pages: u32) {
+        s.set_count(s.count() - pages);
         if self.count_min {
-            s.count_min = s.count_min.min(s.count);
+            s.set_count_min(s.count_min().min(s.count()));
         }
     }
 
@@ -133,17 +184,30 @@ impl Tuning {
     /// Specification 4.11, in its order; with fewer patches, 4.0 to 4.10.
     #[inline]
     #[must_use]
-    pub fn commit(&self, s: &mut PcpState, order: Order, pressure: Pressure) -> u32 {
+    pub fn commit(&self, s: &mut impl State, order: Order, pressure: Pressure) -> u32 {
         if self.alloc_factor {
-            s.alloc_factor >>= 1;
+            s.set_alloc_factor(s.alloc_factor() >> 1);
         }
-        s.count += order.pages() as u32;
+        let count = s.count() + order.pages() as u32;
+        s.set_count(count);
         let high_order = self.frees_high_order(s, order);
-        if self.free_count && s.free_count < s.batch << self.batch_scale_max {
-            s.free_count += order.pages() as u32;
+        if self.free_count && s.free_count() < s.batch() << self.batch_scale_max {
+            s.set_free_count(s.free_count() + order.pages() as u32);
         }
+        // Mostly: nothing is due, and high is where it may be and stays there.
+        let high = s.high();
+        let settled = s.high_min() <= high && high <= s.high_max() || !self.auto_high;
+        if count < high && settled && !high_order && pressure == Pressure::default() {
+            return 0;
+        }
+        self.drain_due(s, high_order, pressure)
+    }
+
+    /// Pages to drain at a free, where it is not plain that there are none; moves `high` where it tunes itself.
+    #[cold]
+    fn drain_due(&self, s: &mut impl State, high_order: bool, pressure: Pressure) -> u32 {
         let limit = self.limit(s, high_order, pressure);
-        if s.count < limit {
+        if s.count() < limit {
             return 0;
         }
         self.drain_amount(s, high_order, limit)
@@ -151,127 +215,128 @@ impl Tuning {
 
     /// Whether this free, after others of orders 1 to 3, empties the pageset. Specification 4.0, 4.1, 4.3, 4.10.
     #[inline]
-    fn frees_high_order(&self, s: &mut PcpState, order: Order) -> bool {
+    fn frees_high_order(&self, s: &mut impl State, order: Order) -> bool {
         if !self.drain_high_order {
             return false;
         }
         if !is_costly(order) {
-            s.prev_high_order = false;
+            s.set_prev_high_order(false);
             return false;
         }
         let recent = if self.free_count {
-            let threshold = if self.high_threshold_616 { s.batch + s.high_min / 2 } else { s.batch };
-            s.free_count >= threshold
+            let threshold = if self.high_threshold_616 { s.batch() + s.high_min() / 2 } else { s.batch() };
+            s.free_count() >= threshold
         } else {
-            s.free_factor > 0
+            s.free_factor() > 0
         };
-        let in_a_row = !self.prev_high_order || s.prev_high_order;
-        let room = self.cache_slice && s.large_cache && s.count < s.batch;
-        s.prev_high_order = true;
+        let in_a_row = !self.prev_high_order || s.prev_high_order();
+        let room = self.cache_slice && s.large_cache() && s.count() < s.batch();
+        s.set_prev_high_order(true);
         recent && in_a_row && !room
     }
 
     /// The count from which pages are drained; moves `high` where it tunes itself.
-    #[inline]
-    fn limit(&self, s: &mut PcpState, high_order: bool, pressure: Pressure) -> u32 {
+    fn limit(&self, s: &mut impl State, high_order: bool, pressure: Pressure) -> u32 {
         let reclaim = self.reclaim_limit && pressure.reclaim_active;
         if !self.auto_high {
-            let high = s.high;
+            let high = s.high();
             return match (high == 0 || high_order, reclaim) {
                 (true, _) => 0,
-                (false, true) => high.min(4 * s.batch),
+                (false, true) => high.min(4 * s.batch()),
                 (false, false) => high,
             };
         }
-        s.clamp_high();
-        let high = s.high;
-        let lower = |by: u32| high.saturating_sub(by).max(s.high_min);
-        let recent = if self.free_count { s.free_count.max(s.batch) } else { s.batch << s.free_factor };
+        clamp_high(s);
+        let high = s.high();
+        let lower = |by: u32| high.saturating_sub(by).max(s.high_min());
+        let recent = match (self.free_count, self.shrink_by_count) {
+            (true, false) => s.free_count().max(s.batch()),
+            (true, true) => s.free_count(),
+            (false, _) => s.batch() << s.free_factor(),
+        };
         if high == 0 {
             return 0;
         }
         if high_order {
-            s.high = lower(s.batch << self.batch_scale_max);
+            s.set_high(lower(s.batch() << self.batch_scale_max));
             return 0;
         }
         if reclaim {
-            s.high = lower(recent);
-            return s.high.min(4 * s.batch);
+            s.set_high(lower(recent));
+            return s.high().min(4 * s.batch());
         }
-        if !s.tunes() {
+        if !tunes(s) {
             return high;
         }
         if self.below_high && pressure.below_high {
-            s.high = lower(recent);
-            return s.count.max(s.high_min);
+            s.set_high(lower(recent));
+            return s.count().max(s.high_min());
         }
-        if s.count >= high {
-            let need = if self.free_count { s.free_count } else { s.batch << s.free_factor } + s.batch;
+        if s.count() >= high {
+            let need = if self.free_count { s.free_count() } else { s.batch() << s.free_factor() } + s.batch();
             if high < need {
-                s.high = clamp(need, s.high_min, s.high_max);
+                s.set_high(clamp(need, s.high_min(), s.high_max()));
             }
         }
         high
     }
 
-    #[inline]
-    fn drain_amount(&self, s: &mut PcpState, high_order: bool, limit: u32) -> u32 {
-        let most = s.batch << self.batch_scale_max;
+    fn drain_amount(&self, s: &mut impl State, high_order: bool, limit: u32) -> u32 {
+        let most = s.batch() << self.batch_scale_max;
         if !self.scale_drain {
-            return s.batch;
+            return s.batch();
         }
         if high_order {
-            return if self.auto_high { s.count.min(most) } else { s.count };
+            return if self.auto_high { s.count().min(most) } else { s.count() };
         }
-        if limit < s.batch {
+        if limit < s.batch() {
             return 1;
         }
-        let rest = limit - s.batch;
+        let rest = limit - s.batch();
         if self.free_count {
-            return clamp(s.free_count, s.batch, rest);
+            return clamp(s.free_count(), s.batch(), rest);
         }
-        let scaled = s.batch << s.free_factor;
+        let scaled = s.batch() << s.free_factor();
         let grows = if self.auto_high { scaled <= rest } else { scaled < rest };
-        if grows && !(self.scale_cap && s.free_factor >= self.batch_scale_max) {
-            s.free_factor += 1;
+        if grows && !(self.scale_cap && s.free_factor() >= self.batch_scale_max) {
+            s.set_free_factor(s.free_factor() + 1);
         }
-        clamp(scaled, s.batch, rest)
+        clamp(scaled, s.batch(), rest)
     }
 
     /// A second has passed. Specification 4.7 "Timer decay", 4.9.
     #[must_use]
-    pub fn decay(&self, s: &mut PcpState) -> Decay {
+    pub fn decay(&self, s: &mut impl State) -> Decay {
         if !self.auto_high {
             return Decay::default();
         }
         let mut more = false;
-        if s.high > s.high_min {
-            let idle = if self.count_min {
-                s.count_min.min(s.high / 5)
-            } else {
-                match self.decay {
-                    DecayRule::Eighth => s.high / 8,
-                    DecayRule::Fifth => s.high - s.high * 4 / 5,
-                }
+        if s.high() > s.high_min() {
+            let idle = match (self.decay, self.count_min) {
+                (DecayRule::Eighth, false) => s.high() / 8,
+                (DecayRule::Eighth, true) => s.count_min().min(s.high() / 8),
+                // Posted as four fifths that stay, then as a fifth that goes: they round unlike each other.
+                (DecayRule::Fifth, false) => s.high() - s.high() * 4 / 5,
+                (DecayRule::Fifth, true) => s.count_min().min(s.high() / 5),
             };
-            let near = s.count.saturating_sub(s.batch << self.batch_scale_max);
-            s.high = near.max(s.high - idle).max(s.high_min);
-            more = s.high > s.high_min;
+            let near = s.count().saturating_sub(s.batch() << self.batch_scale_max);
+            s.set_high(near.max(s.high() - idle).max(s.high_min()));
+            more = s.high() > s.high_min();
         }
-        let drain = s.count.saturating_sub(s.high);
+        let drain = s.count().saturating_sub(s.high());
         Decay { drain, more: more || drain > 0 }
     }
 
     /// A tick has ended, its pages drained.
-    pub fn end_tick(&self, s: &mut PcpState) {
-        s.count_min = s.count;
+    pub fn end_tick(&self, s: &mut impl State) {
+        s.set_count_min(s.count());
     }
 
     /// Whether a CPU whose share of the last-level cache is `slice_pages` keeps a batch at high-order frees.
     /// Specification 4.3.
     #[must_use]
-    pub fn large_cache(slice_pages: u64, batch: u32) -> bool {
-        slice_pages > 3 * u64::from(batch)
+    pub fn large_cache(&self, slice_pages: u64, batch: u32) -> bool {
+        slice_pages > u64::from(self.cache_slice_batches) * u64::from(batch)
     }
 }
 

@@ -269,6 +269,21 @@ fn before_patch_10_the_factor_stands_for_the_count() {
 }
 
 #[test]
+fn patch_10_as_posted_shrinks_by_the_count_alone() {
+    // 4.10: R = free_count, where the merged form has max(free_count, B). 4.7 step 3, 4.8.
+    for pressure in [RECLAIM, BELOW] {
+        for (free_count, merged, posted) in [(0, 937, 999), (61, 937, 938), (62, 937, 937), (100, 899, 899)] {
+            for (tuning, high) in [(LINUX_6_7, merged), (POSTED_10, posted)] {
+                // The free itself is counted.
+                let mut s = PcpState { free_count, ..tuned(100, 1000, 252, 4096) };
+                assert_eq!(tuning.commit(&mut s, order(0), pressure), 0);
+                assert_eq!(s.high, high, "{free_count}, {pressure:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn reclaim_leaves_four_batches_from_5_14_on() {
     // 4.0: N = 63..189, as the limit is 252.
     for tuning in [LINUX_5_14, LINUX_5_18, SERIES_5] {
@@ -300,6 +315,12 @@ fn decay() {
         ((SERIES_9, 900, 1000, 50), (950, 0, true)),
         ((SERIES_9, 900, 1000, 500), (800, 100, true)),
         ((SERIES_9, 900, 1000, 0), (1000, 0, true)),
+        // With another bound: a part that was never posted, but can be had.
+        ((Tuning { decay: DecayRule::Eighth, ..SERIES_9 }, 900, 1000, 500), (875, 25, true)),
+        // The two postings of a fifth round unlike each other: 200 of 1001 go, or 201.
+        ((SERIES_9, 0, 1001, 1001), (801, 0, true)),
+        ((POSTED_9, 0, 1001, 1001), (801, 0, true)),
+        ((POSTED_7, 0, 1001, 0), (800, 0, true)),
         // The first posting: to four fifths.
         ((Tuning { decay: DecayRule::Fifth, ..SERIES_7 }, 0, 1001, 0), (800, 0, true)),
         // Nothing tunes high: nothing decays.
@@ -319,11 +340,11 @@ fn the_smallest_count_since_the_last_tick() {
     let mut s = tuned(100, 1000, 252, 4096);
     SERIES_9.end_tick(&mut s);
     assert_eq!(s.count_min, 100);
-    SERIES_9.on_take(&mut s, order(3));
+    SERIES_9.on_take(&mut s, 8);
     assert_eq!((s.count, s.count_min), (92, 92));
     let _ = SERIES_9.commit(&mut s, order(3), CALM);
     let _ = SERIES_9.commit(&mut s, order(0), CALM);
-    SERIES_9.on_take(&mut s, order(0));
+    SERIES_9.on_take(&mut s, 1);
     assert_eq!((s.count, s.count_min), (100, 92));
 }
 
@@ -355,8 +376,11 @@ fn the_batch_scale_bounds_everything() {
 
 #[test]
 fn the_cache_must_hold_more_than_three_batches() {
-    for (slice, large) in [(0, false), (189, false), (190, true), (4096, true)] {
-        assert_eq!(Tuning::large_cache(slice, 63), large);
+    // 4.3; as posted, four.
+    for (slice, merged, posted) in
+        [(0, false, false), (189, false, false), (190, true, false), (252, true, false), (253, true, true)]
+    {
+        assert_eq!((SERIES_3.large_cache(slice, 63), POSTED_3.large_cache(slice, 63)), (merged, posted), "{slice}");
     }
 }
 
@@ -370,6 +394,8 @@ fn rules_that_do_not_go_together() {
     use crate::tuning::{BatchRule, HighRule};
     for (tuning, message) in [
         (Tuning { auto_high: true, ..off }, "the rule auto_high needs alloc_factor to be on as well"),
+        (Tuning { clusters: true, ..off }, "the rule clusters needs merge_skip to be on as well"),
+        (Tuning { cluster_free: true, ..off }, "the rule cluster_free needs clusters to be on as well"),
         (Tuning { cache_slice: true, ..LINUX_5_18 }, "the rule cache_slice needs prev_high_order to be on as well"),
         (
             Tuning { high_threshold_616: true, ..SERIES_9 },

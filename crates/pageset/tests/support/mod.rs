@@ -1,6 +1,7 @@
 //! A small machine for tests: one zone, a CPU that the test chooses.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use pageset::owned::OwnedMetadata;
@@ -14,11 +15,18 @@ use pageset::{
 #[derive(Debug, Default)]
 pub struct TestMachine {
     cpu: AtomicU32,
+    /// Each time that reclaim was woken: for which zone, order and highest zone.
+    woken: Mutex<Vec<(usize, Order, ZoneKind)>>,
 }
 
 impl TestMachine {
     pub fn run_on(&self, cpu: u32) {
         self.cpu.store(cpu, Relaxed);
+    }
+
+    /// What woke reclaim since the last look.
+    pub fn woken(&self) -> Vec<(usize, Order, ZoneKind)> {
+        std::mem::take(&mut self.woken.lock().expect("no thread panics"))
     }
 }
 
@@ -27,6 +35,10 @@ impl Machine for TestMachine {
 
     fn cpu(&self) -> CpuId {
         CpuId(self.cpu.load(Relaxed))
+    }
+
+    fn wake_reclaim(&self, zone: usize, order: Order, highest: ZoneKind) {
+        self.woken.lock().expect("no thread panics").push((zone, order, highest));
     }
 }
 

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# The coverage-guided fuzzer: `ci/fuzz.sh [--seconds N] [TARGET...]`, all targets for 10 s each if nothing is said.
+# `ci/fuzz.sh --planted` checks that a bug is found: it builds one in.
+#
+# Needs a nightly toolchain and a C++ compiler; says so and does nothing where one is missing. What cargo-fuzz would do,
+# without it: the compiler marks every branch, libFuzzer keeps the inputs that reach new ones.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../fuzz"
+
+all=(scenario own_form text perf procfs)
+seconds=10
+planted=
+targets=()
+while (($#)); do
+    case $1 in
+    --seconds) seconds=${2:?--seconds needs a number} && shift ;;
+    --planted) planted=1 ;;
+    -*) echo "error: $1 is no option; allowed: --seconds N, --planted, and targets: ${all[*]}" >&2 && exit 2 ;;
+    *)
+        [[ " ${all[*]} " == *" $1 "* ]] || { echo "error: $1 is no target; allowed: ${all[*]}" >&2 && exit 2; }
+        targets+=("$1")
+        ;;
+    esac
+    shift
+done
+((${#targets[@]})) || targets=("${all[@]}")
+
+cargo +nightly --version >/dev/null 2>&1 || { echo "SKIPPED fuzzing: no nightly toolchain (rustup toolchain install nightly)" && exit 0; }
+command -v c++ >/dev/null || { echo "SKIPPED fuzzing: no C++ compiler, which libFuzzer needs" && exit 0; }
+
+base=${CARGO_TARGET_DIR:-../target}/fuzz
+host=$(rustc +nightly -vV | sed -n 's/^host: //p')
+marks="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+-Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks --cfg fuzzing"
+work=$base/work
+
+# Readers learn words and numbers from what they compare; the allocator has none to learn, and is three times as fast
+# without.
+build() {
+    case $1 in
+    scenario) set -- scenario marked --no-default-features "${@:2}" ;;
+    *) set -- "$1" compared "${@:2}" && local RUSTFLAGS=-Cllvm-args=-sanitizer-coverage-trace-compares ;;
+    esac
+    built=$base/$2/$host/release/$1
+    RUSTFLAGS="$marks ${RUSTFLAGS:-}" cargo +nightly build --quiet --locked --release --target "$host" \
+        --target-dir "$base/$2" --bin "$1" "${@:3}"
+}
+
+# fuzz FOLDER OPTION...: runs what was built; what it finds stays in FOLDER from one run to the next.
+fuzz() {
+    local folder=$work/$1
+    shift
+    mkdir -p "$folder"/{corpus,seeds,found}
+    PAGESET_SEEDS=$folder/seeds "$built" "$folder/corpus" "$folder/seeds" -artifact_prefix="$folder/found/" \
+        -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 "$@" >"$folder/said" 2>&1
+}
+
+if [[ $planted ]]; then
+    echo "== a planted bug is found, and printed as a regression test"
+    build scenario --features planted
+    rm -rf "$work/planted"
+    said=$work/planted/said
+    if fuzz planted -seed=1 -runs=200000 -max_len=402; then
+        tail -n 20 "$said" >&2
+        echo "error: 200,000 runs have not found it" >&2
+        exit 1
+    fi
+    grep -q '^fn regression() {$' "$said" && grep -q 'pages in use' "$said" || { tail -n 50 "$said" >&2 && exit 1; }
+    sed -n '/^paste$/,/^}$/p' "$said"
+    echo "found after $(grep -oE '^#[0-9]+' "$said" | tail -n 1 | tr -d '#') runs"
+    exit
+fi
+
+for name in "${targets[@]}"; do
+    echo "== $name, $seconds s"
+    build "$name"
+    said=$work/$name/said
+    if ! fuzz "$name" -max_total_time="$seconds"; then
+        tail -n 60 "$said" >&2
+        echo "replay with: $built FILE, the one after \`Test unit written to\`" >&2
+        exit 1
+    fi
+    grep -oE 'cov: [0-9]+ ft: [0-9]+ corp: [0-9]+' "$said" | tail -n 1
+    sed -n 's/^stat::number_of_executed_units: */runs: /p' "$said"
+done

@@ -1,0 +1,284 @@
+//! Rule files: a set of rules as TOML, as the difference from a preset.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use pageset::Tuning;
+use pageset::tuning::{PRESETS, Preset};
+use pageset_trace::replay::RuleSet;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::Value;
+use super::nearest::suggestion;
+use super::settings::Settings;
+use super::{ALL, KERNEL};
+
+/// How a name ends that is a file's.
+const ENDING: &str = "toml";
+/// The largest rule file, in bytes. A guess: a hundred times what one with every key has.
+const MAX_BYTES: u64 = 1 << 17;
+/// The longest name of a set, in characters: wider than any preset's with several changes, and a table still fits.
+const MAX_NAME: usize = 64;
+
+/// A set of rules from a file.
+#[derive(Clone, Debug)]
+pub(super) struct RuleFile {
+    /// Where it was read.
+    pub(super) path: String,
+    /// What the set is called: what the file says, or else the file's name.
+    pub(super) name: String,
+    /// What its author says of it.
+    pub(super) about: Option<String>,
+    base: Tuning,
+    changes: Settings,
+}
+
+/// Whether a name on the command line is that of a rule file.
+pub(super) fn is_file(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|ending| ending == ENDING)
+}
+
+impl RuleFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// What is wrong, with file, line and column, and what is allowed.
+    pub(super) fn read(path: &str) -> Result<RuleFile, String> {
+        let mut bytes = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+            .map_err(|e| format!("{path}: {e}"))?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(format!("{path}: the file is too large; allowed: {MAX_BYTES} bytes"));
+        }
+        let text = str::from_utf8(&bytes).map_err(|e| {
+            let before = String::from_utf8_lossy(&bytes[..e.valid_up_to()]);
+            let at = place(path, &before, before.len());
+            format!("{at}: the text is not UTF-8, as TOML has to be")
+        })?;
+        Self::parse(path, text)
+    }
+
+    fn parse(path: &str, text: &str) -> Result<RuleFile, String> {
+        let table = DeTable::parse(text).map_err(|e| {
+            let at = place(path, text, e.span().map_or(0, |span| span.start));
+            format!("{at}: {}", e.message())
+        })?;
+        let mut lines: Vec<_> = table.get_ref().iter().collect();
+        lines.sort_by_key(|(key, _)| key.span().start);
+        let (mut base, mut changes) = (Tuning::default(), Settings::default());
+        let (mut name, mut about) = (None, None);
+        for (key, value) in lines {
+            let said = said(path, text, key.get_ref(), key.span().start, value);
+            let wrong = |allowed: &str| format!("{said}: allowed: {allowed}");
+            match key.get_ref().as_ref() {
+                "base" => base = preset(value.get_ref()).map_err(|what| format!("{said}: {what}"))?.tuning,
+                "name" => {
+                    name = Some(line(value.get_ref()).filter(|name| is_name(name)).ok_or_else(|| wrong(NAME_ALLOWED))?)
+                }
+                "about" => about = Some(line(value.get_ref()).ok_or_else(|| wrong(ABOUT_ALLOWED))?),
+                rule => changes.add(rule, rule_value(value.get_ref()), said)?,
+            }
+        }
+        changes.check()?;
+        let name = match name {
+            Some(name) => name,
+            None => stem(path).ok_or_else(|| {
+                format!(
+                    "{path}: there is no `name`, and the file's own cannot be that of a set; allowed: {NAME_ALLOWED}"
+                )
+            })?,
+        };
+        let file = RuleFile { path: path.to_owned(), name, about, base, changes };
+        let mut rules = RuleSet::new("", base);
+        file.changes.apply(&mut rules).map_err(|conflict| {
+            let at = conflict.said.unwrap_or_else(|| path.to_owned());
+            format!("{at}: {}", conflict.message)
+        })?;
+        Ok(file)
+    }
+
+    /// The rules; where the file says nothing of it, batches grow as far as given here.
+    pub(super) fn rules(&self, batch_scale_max: Option<u8>) -> RuleSet {
+        let scale = batch_scale_max.unwrap_or(self.base.batch_scale_max);
+        let mut rules = RuleSet::new(&self.name, Tuning { batch_scale_max: scale, ..self.base });
+        // That they go together was seen when the file was read; how far batches grow needs no other rule.
+        let _ = self.changes.apply(&mut rules);
+        rules
+    }
+}
+
+/// `FILE:LINE:COLUMN`, both from 1, the column in characters.
+fn place(path: &str, text: &str, offset: usize) -> String {
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |rest| rest.chars().count()) + 1;
+    format!("{path}:{line}:{column}")
+}
+
+/// Where a line stands and what is written there, the value cut where it is long.
+fn said(path: &str, text: &str, key: &str, offset: usize, value: &Spanned<DeValue<'_>>) -> String {
+    const MOST: usize = 40;
+    let written = text.get(value.span()).unwrap_or_default().lines().next().unwrap_or_default();
+    let mut short: String = written.chars().take(MOST).collect();
+    if short.len() < written.len() {
+        short.push('…');
+    }
+    format!("{}: {key} = {short}", place(path, text, offset))
+}
+
+/// What a rule is set to; nothing for what no rule can be.
+fn rule_value(value: &DeValue<'_>) -> Option<Value> {
+    match value {
+        DeValue::Boolean(on) => Some(Value::Switch(*on)),
+        DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok().map(Value::Number),
+        DeValue::String(text) => match Value::from_text(text) {
+            // A number in quotes is a slip that TOML can tell from a number.
+            Value::Number(_) => None,
+            value => Some(value),
+        },
+        _ => None,
+    }
+}
+
+fn preset(value: &DeValue<'_>) -> Result<&'static Preset, String> {
+    let names = || PRESETS.iter().map(|preset| preset.name);
+    let all = names().collect::<Vec<_>>().join(", ");
+    let DeValue::String(name) = value else { return Err(format!("allowed: {all}, in quotes")) };
+    Preset::find(name).ok_or_else(|| format!("there is no such preset{}; allowed: {all}", suggestion(name, names())))
+}
+
+const NAME_ALLOWED: &str = "1 to 64 characters in quotes, on one line; not a preset's name, `kernel` or `all`";
+const ABOUT_ALLOWED: &str = "a text in quotes, on one line";
+
+/// Whether a set can have this name.
+fn is_name(name: &str) -> bool {
+    let taken = Preset::find(name).is_some() || [KERNEL, ALL].contains(&name);
+    !taken && name.chars().count() <= MAX_NAME && !name.trim().is_empty()
+}
+
+/// A text on one line.
+fn line(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) if !text.contains(char::is_control) => Some(text.to_string()),
+        _ => None,
+    }
+}
+
+/// The file's name without its ending, where that can be a set's name.
+fn stem(path: &str) -> Option<String> {
+    let stem = Path::new(path).file_stem()?.to_str()?.to_owned();
+    (is_name(&stem) && !stem.contains(char::is_control)).then_some(stem)
+}
+
+#[cfg(test)]
+mod tests {
+    use pageset::tuning::presets::*;
+    use pageset::tuning::{BatchRule, BulkFree, HighRule};
+
+    use super::*;
+
+    fn read(text: &str) -> Result<RuleSet, String> {
+        RuleFile::parse("mine.toml", text).map(|file| file.rules(None))
+    }
+
+    #[test]
+    fn files_are_differences() {
+        for (text, name, tuning) in [
+            ("", "mine", Tuning::default()),
+            ("# nothing\nbase = \"linux-5.18\"", "mine", LINUX_5_18),
+            (
+                "base = 'linux-4.19'\nname = 'a b'\nabout = 'x'\nbatch = 10",
+                "a b",
+                Tuning { batch: BatchRule::Fixed(10), ..LINUX_4_19 },
+            ),
+            // Types of TOML and words of the command line.
+            (
+                "base = 'linux-5.18'\nprev_high_order = true\nmerge_by_type = 'off'\nbulk_free = 'chunked'",
+                "mine",
+                Tuning { prev_high_order: true, merge_by_type: false, bulk_free: BulkFree::Chunked, ..LINUX_5_18 },
+            ),
+            (
+                "high_min = 1_000\nhigh_max = 0x1000",
+                "mine",
+                Tuning { high: HighRule::Fixed { min: 1000, max: 4096 }, ..Tuning::default() },
+            ),
+            (
+                "high = 'six-batches'\n\"batch_cap_kib\" = 512",
+                "mine",
+                Tuning { high: HighRule::SixBatches, batch: BatchRule::FromZone { cap_kib: 512 }, ..Tuning::default() },
+            ),
+        ] {
+            let rules = read(text).unwrap();
+            assert_eq!((rules.name.as_str(), rules.tuning, rules.high_fraction), (name, tuning, None), "{text}");
+        }
+        assert_eq!(read("high_fraction = 8").unwrap().high_fraction, Some(8));
+    }
+
+    #[test]
+    fn the_largest_scale_is_the_files_own_or_else_the_machines() {
+        let scale = |text| RuleFile::parse("mine.toml", text).unwrap().rules(Some(2)).tuning.batch_scale_max;
+        assert_eq!((scale(""), scale("batch_scale_max = 6")), (2, 6));
+    }
+
+    #[test]
+    fn what_is_wrong_says_where() {
+        for (text, message) in [
+            // The place is that of the key, the column in characters.
+            (
+                "# é\n  bath = 3",
+                "mine.toml:2:3: bath = 3: there is no rule bath (did you mean batch?); allowed: batch, ",
+            ),
+            ("name = 'é' \nzzz = 3", "mine.toml:2:1: zzz = 3: there is no rule zzz; allowed: batch,"),
+            ("batch = 0", "mine.toml:1:1: batch = 0: allowed: 1 to 65536 pages"),
+            ("batch = -5", "batch = -5: allowed: 1 to 65536 pages"),
+            ("batch = 99999999999999999999999", "batch = 99999999999999999999999: allowed: 1 to 65536 pages"),
+            ("batch = 3.0", "batch = 3.0: allowed: 1 to 65536 pages"),
+            ("batch = '31'", "batch = '31': allowed: 1 to 65536 pages"),
+            ("batch = [31]", "batch = [31]: allowed: 1 to 65536 pages"),
+            ("batch.pages = 31", "mine.toml:1:1: batch = "),
+            ("[batch]\npages = 31", "mine.toml:1:2: batch = "),
+            ("auto_high = 'maybe'", "auto_high = 'maybe': allowed: on (true) or off (false)"),
+            ("auto_high = 1", "auto_high = 1: allowed: on (true) or off (false)"),
+            ("lists = 'all'", "lists = 'all': allowed: order-zero, to-costly, huge-shared or huge-by-mobility"),
+            ("high_fraction = 7", "high_fraction = 7: allowed: 0 for none, or 8 to 4294967295"),
+            ("batch = 1\nbatch = 2", "mine.toml:2:1: duplicate key"),
+            ("batch = ", "mine.toml:1:"),
+            ("name = 'é' 2", "mine.toml:1:12: "),
+            (
+                "batch = 1\nbatch_cap_kib = 512",
+                "mine.toml:2:1: batch_cap_kib = 512: batch is given as well; they exclude",
+            ),
+            ("high_min = 4", "mine.toml:1:1: high_min = 4: high_max is not given; they go together"),
+            ("high_max = 4\nhigh_min = 5", "mine.toml:2:1: high_min = 5: high_min is 5; allowed: at most high_max"),
+            (
+                "\nalloc_factor = false",
+                "mine.toml:2:1: alloc_factor = false: the rule auto_high needs alloc_factor to be on as well",
+            ),
+            (
+                "base = 'linux-4.16'\nauto_high = true",
+                "mine.toml:2:1: auto_high = true: the rule auto_high needs alloc_factor to be on as well",
+            ),
+            ("base = 'linux-6.1'", "mine.toml:1:1: base = 'linux-6.1': there is no such preset (did you mean linux-6."),
+            ("base = 'kernel'", "there is no such preset; allowed: linux-4.16, "),
+            ("base = 6.18", "mine.toml:1:1: base = 6.18: allowed: linux-4.16, "),
+            ("name = ''", "name = '': allowed: 1 to 64 characters"),
+            ("name = 'linux-6.18'", "not a preset's name"),
+            ("name = 'all'", "`kernel` or `all`"),
+            ("name = \"a\\nb\"", "on one line"),
+            ("name = 5", "name = 5: allowed: 1 to 64 characters in quotes"),
+            ("about = 5", "about = 5: allowed: a text in quotes, on one line"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.starts_with("mine.toml:") && error.contains(message), "{text:?}: {error}");
+        }
+        let long = read(&format!("name = '{}'", "x".repeat(65))).unwrap_err();
+        assert_eq!(long, format!("mine.toml:1:1: name = '{}…: allowed: {NAME_ALLOWED}", "x".repeat(39)));
+        for path in ["linux-6.18.toml", "all.toml", "kernel.toml"] {
+            let error = RuleFile::parse(path, "").unwrap_err();
+            assert!(error.starts_with(&format!("{path}: there is no `name`")), "{error}");
+        }
+    }
+}

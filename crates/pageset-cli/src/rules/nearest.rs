@@ -1,0 +1,35 @@
+//! What a word with a slip of the pen was meant to be.
+
+/// The one of `names` that `word` is a slip away from: an edit, and another for each five letters.
+pub(super) fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let slips = (word.chars().count() / 5).max(1);
+    let distance = |name: &str| strsim::osa_distance(word, name);
+    names.map(|name| (distance(name), name)).filter(|(d, _)| *d <= slips).min().map(|(_, name)| name)
+}
+
+/// ` (did you mean NAME?)`, or nothing.
+pub(super) fn suggestion<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> String {
+    nearest(word, names).map_or_else(String::new, |name| format!(" (did you mean {name}?)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips() {
+        let names = ["batch", "auto_high", "below_high", "high_threshold_616", "linux-6.7", "linux-6.18"];
+        for (word, meant) in [
+            ("bath", Some("batch")),
+            ("bacth", Some("batch")),
+            ("autohigh", Some("auto_high")),
+            ("high_treshhold_616", Some("high_threshold_616")),
+            ("linux6.18", Some("linux-6.18")),
+            ("linux-7.0", None),
+            ("size", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, names.into_iter()), meant, "{word}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Changes to a set of rules: from `--set key=value`, or from the lines of a rule file.
+
+use pageset::tuning::{HighRule, TuningError};
+use pageset_trace::replay::RuleSet;
+
+use super::keys::{CACHE_SLICE, EXCLUSIVE, Key, TOGETHER, Value, names};
+use super::nearest::suggestion;
+
+/// Changes, in the order given.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Settings(Vec<Change>);
+
+#[derive(Clone, Debug)]
+struct Change {
+    key: &'static Key,
+    value: Value,
+    /// Where it stands and what is written there, for messages.
+    said: String,
+}
+
+/// Rules that do not go together.
+#[derive(Debug)]
+pub(super) struct Conflict {
+    /// What is wrong.
+    pub(super) message: String,
+    /// Where the change stands that brought it about, and what is written there.
+    pub(super) said: Option<String>,
+}
+
+impl Settings {
+    /// Reads the `key=value` texts of `--set`.
+    ///
+    /// # Errors
+    /// What is wrong with which, and what is allowed.
+    pub(super) fn parse(texts: &[String]) -> Result<Settings, String> {
+        let mut settings = Settings::default();
+        for text in texts {
+            let said = format!("--set {text}");
+            let Some((key, value)) = text.split_once('=') else {
+                return Err(format!("{said}: no `=`; allowed: KEY=VALUE, where KEY is {}", all_keys()));
+            };
+            settings.add(key, Some(Value::from_text(value)), said)?;
+        }
+        settings.check()?;
+        Ok(settings)
+    }
+
+    /// Adds a change; a value of nothing is none that any key could have. `said` is where it stands and what is
+    /// written there.
+    ///
+    /// # Errors
+    /// No such key, a value that is not allowed, or a key that is there already.
+    pub(super) fn add(&mut self, name: &str, value: Option<Value>, said: String) -> Result<(), String> {
+        let Some(key) = Key::find(name) else {
+            let meant = suggestion(name, names());
+            return Err(format!("{said}: there is no rule {name}{meant}; allowed: {}", all_keys()));
+        };
+        let mut scratch = RuleSet::new("", pageset::Tuning::default());
+        let allowed = value.filter(|value| key.set(&mut scratch, value).is_some());
+        let Some(value) = allowed else {
+            return Err(format!("{said}: allowed: {}", key.allowed()));
+        };
+        if self.find(name).is_some() {
+            return Err(format!("{said}: {name} is given twice"));
+        }
+        self.0.push(Change { key, value, said });
+        Ok(())
+    }
+
+    /// Checks, when all are there, that no two say the same thing and none lacks its other half.
+    ///
+    /// # Errors
+    /// The later one of two, or the one that lacks another.
+    pub(super) fn check(&self) -> Result<(), String> {
+        for (i, change) in self.0.iter().enumerate() {
+            let name = change.key.name;
+            let others = EXCLUSIVE.iter().filter_map(|&(a, b)| other_of(name, a, b));
+            if let Some(other) = self.0[..i].iter().find(|earlier| others.clone().any(|o| o == earlier.key.name)) {
+                return Err(format!("{}: {} is given as well; they exclude each other", change.said, other.key.name));
+            }
+            let mut lacks = TOGETHER.iter().filter_map(|&(a, b)| other_of(name, a, b));
+            if let Some(lack) = lacks.find(|lack| self.find(lack).is_none()) {
+                return Err(format!("{}: {lack} is not given; they go together", change.said));
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Option<&Change> {
+        self.0.iter().find(|change| change.key.name == name)
+    }
+
+    /// Those of the changes that describe the machine, not its rules.
+    pub(super) fn of_machine(&self) -> Settings {
+        Settings(self.0.iter().filter(|change| change.key.name == CACHE_SLICE).cloned().collect())
+    }
+
+    /// The changes as a part of a name: ` key=value` for each.
+    pub(super) fn suffix(&self) -> String {
+        self.0.iter().map(|change| format!(" {}={}", change.key.name, change.value)).collect()
+    }
+
+    /// Makes the changes to a set of rules.
+    ///
+    /// # Errors
+    /// Rules that do not go together then; some of the changes are made.
+    pub(super) fn apply(&self, rules: &mut RuleSet) -> Result<(), Conflict> {
+        for change in &self.0 {
+            // That the value is allowed was seen when it was added.
+            let _ = change.key.set(rules, &change.value);
+        }
+        let (message, culprits) = match rules.tuning.check() {
+            Err(error @ TuningError::Needs { rule, needs }) => (error.to_string(), [rule, needs]),
+            Err(error @ TuningError::OutOfRange { field, .. }) => (error.to_string(), [field, field]),
+            Ok(()) if by_hand_and_fraction(rules) => {
+                let message = "high_fraction changes nothing where high is set by hand".to_owned();
+                (message, ["high_fraction", "high"])
+            }
+            Ok(()) => return Ok(()),
+        };
+        let said = culprits.iter().find_map(|name| self.find(name)).map(|change| change.said.clone());
+        Err(Conflict { message, said })
+    }
+}
+
+fn by_hand_and_fraction(rules: &RuleSet) -> bool {
+    matches!(rules.tuning.high, HighRule::Fixed { .. }) && rules.high_fraction.is_some_and(|fraction| fraction > 0)
+}
+
+/// The other one of a pair, if `name` is one of it.
+fn other_of(name: &str, a: &'static str, b: &'static str) -> Option<&'static str> {
+    if name == a {
+        Some(b)
+    } else if name == b {
+        Some(a)
+    } else {
+        None
+    }
+}
+
+fn all_keys() -> String {
+    names().collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use pageset::tuning::presets::LINUX_6_18;
+    use pageset::tuning::{BatchRule, HighRule};
+
+    use super::*;
+
+    fn changed(texts: &[&str]) -> Result<RuleSet, String> {
+        let texts: Vec<String> = texts.iter().map(|t| (*t).to_owned()).collect();
+        let settings = Settings::parse(&texts)?;
+        let mut rules = RuleSet::new("x", LINUX_6_18);
+        settings.apply(&mut rules).map_err(|conflict| conflict.message)?;
+        rules.name += &settings.suffix();
+        Ok(rules)
+    }
+
+    #[test]
+    fn values() {
+        let high = |texts: &[&str]| changed(texts).unwrap().tuning.high;
+        assert_eq!(changed(&["batch=31"]).unwrap().tuning.batch, BatchRule::Fixed(31));
+        assert_eq!(changed(&["batch_cap_kib=512"]).unwrap().tuning.batch, BatchRule::FromZone { cap_kib: 512 });
+        assert_eq!(high(&["high=500"]), HighRule::Fixed { min: 500, max: 500 });
+        assert_eq!(high(&["high_min=5", "high_max=9"]), HighRule::Fixed { min: 5, max: 9 });
+        assert_eq!(high(&["high_max=9", "high_min=5"]), HighRule::Fixed { min: 5, max: 9 });
+        assert_eq!(high(&["high=six-batches"]), HighRule::SixBatches);
+        assert_eq!(changed(&["high_fraction=8"]).unwrap().high_fraction, Some(8));
+        assert_eq!(changed(&["high_fraction=0"]).unwrap().high_fraction, Some(0));
+        assert_eq!(changed(&["cache_slice_pages=4096"]).unwrap().cache_slice_pages, Some(4096));
+        assert!(!changed(&["below_high=off"]).unwrap().tuning.below_high);
+        assert!(!changed(&["below_high=false"]).unwrap().tuning.below_high);
+        assert!(changed(&["count_min=true"]).unwrap().tuning.count_min);
+        assert_eq!(changed(&["batch=31", "decay=fifth"]).unwrap().name, "x batch=31 decay=fifth");
+    }
+
+    #[test]
+    fn what_cannot_be_had_says_what_can() {
+        for (texts, part) in [
+            (&["batch"][..], "--set batch: no `=`; allowed: KEY=VALUE, where KEY is batch, batch_cap_kib,"),
+            (&["bath=1"], "--set bath=1: there is no rule bath (did you mean batch?); allowed: batch, batch_cap_kib,"),
+            (&["zzz=1"], "there is no rule zzz; allowed: batch,"),
+            (&["batch=x"], "--set batch=x: allowed: 1 to 65536 pages"),
+            (&["batch=on"], "--set batch=on: allowed: 1 to 65536 pages"),
+            (&["batch=0"], "--set batch=0: allowed: 1 to 65536 pages"),
+            (&["batch=65537"], "--set batch=65537: allowed: 1 to 65536 pages"),
+            (&["batch=-1"], "allowed: 1 to 65536 pages"),
+            (&["batch=18446744073709551616"], "allowed: 1 to 65536 pages"),
+            (&["batch_cap_kib=0"], "allowed: 1 to 1048576 KiB"),
+            (&["batch=1", "batch_cap_kib=512"], "--set batch_cap_kib=512: batch is given as well; they exclude"),
+            (&["high_fraction=8", "high=1"], "--set high=1: high_fraction is given as well; they exclude each other"),
+            (&["high=99999999999"], "allowed: 0 to 268435456 pages, six-batches or from-low-watermark"),
+            (&["high_min=9", "high_max=5"], "high_min is 9; allowed: at most high_max"),
+            (&["high_min=9"], "--set high_min=9: high_max is not given; they go together"),
+            (&["high_fraction=7"], "allowed: 0 for none, or 8 to 4294967295"),
+            (&["batch_scale_max=7"], "allowed: 0 to 6"),
+            (&["auto_high=maybe"], "allowed: on (true) or off (false)"),
+            (&["auto_high=1"], "allowed: on (true) or off (false)"),
+            (&["alloc_factor=off"], "the rule auto_high needs alloc_factor to be on as well"),
+            (&["lists=all"], "allowed: order-zero, to-costly, huge-shared or huge-by-mobility"),
+            (&["decay=fifth", "decay=fifth"], "--set decay=fifth: decay is given twice"),
+        ] {
+            let error = changed(texts).unwrap_err();
+            assert!(error.contains(part), "{texts:?}: {error}");
+        }
+    }
+}

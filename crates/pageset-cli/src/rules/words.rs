@@ -1,0 +1,57 @@
+//! The words for rules that are one of several.
+
+use pageset::tuning::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule};
+
+/// A rule with a word for each of its values.
+pub(super) trait Worded: Copy + PartialEq + 'static {
+    /// All values that have a word.
+    const WORDS: &'static [(&'static str, Self)];
+
+    /// The word; nothing for a value that is a number.
+    fn word(self) -> Option<&'static str>;
+
+    /// The value of a word.
+    fn of_word(text: &str) -> Option<Self> {
+        Self::WORDS.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
+    }
+
+    /// All words, for messages: `a, b or c`.
+    fn all_words() -> String {
+        let words: Vec<&str> = Self::WORDS.iter().map(|(word, _)| *word).collect();
+        match words.split_last() {
+            Some((last, [])) => (*last).to_owned(),
+            Some((last, others)) => format!("{} or {last}", others.join(", ")),
+            None => String::new(),
+        }
+    }
+}
+
+/// One table a rule, for both directions. A value that is added to a rule and has no word does not compile.
+macro_rules! words {
+    ($($rule:ident { $($word:literal = $value:ident),+ $(; $number:pat)? })+) => {$(
+        impl Worded for $rule {
+            const WORDS: &'static [(&'static str, Self)] = &[$(($word, $rule::$value)),+];
+
+            fn word(self) -> Option<&'static str> {
+                match self {
+                    $($rule::$value => Some($word),)+
+                    $($number => None,)?
+                }
+            }
+        }
+    )+};
+}
+
+words! {
+    HighRule { "six-batches" = SixBatches, "from-low-watermark" = FromLowWatermark; HighRule::Fixed { .. } }
+    ListRule {
+        "order-zero" = OrderZero,
+        "to-costly" = ToCostly,
+        "huge-shared" = HugeShared,
+        "huge-by-mobility" = HugeByMobility
+    }
+    BulkFree { "pick-locked" = PickLocked, "two-pass" = TwoPass, "single-pass" = SinglePass, "chunked" = Chunked }
+    FallbackRule { "steal" = Steal, "steal-in-place" = StealInPlace, "claim-then-steal" = ClaimThenSteal }
+    HighAtomicRule { "reserved" = Reserved, "free" = Free }
+    DecayRule { "eighth" = Eighth, "fifth" = Fifth }
+}

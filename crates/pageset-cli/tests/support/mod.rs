@@ -1,0 +1,78 @@
+//! The command as a user runs it, and recordings to run it on.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A file of the folder `traces`.
+pub(crate) fn trace(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(file)
+}
+
+pub(crate) fn fixture(name: &str) -> PathBuf {
+    trace(&format!("{name}.events.zst"))
+}
+
+pub(crate) fn command(arguments: &[&dyn AsRef<Path>]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pageset"));
+    command.args(arguments.iter().map(|argument| argument.as_ref()));
+    command
+}
+
+pub(crate) fn pageset(arguments: &[&dyn AsRef<Path>]) -> Output {
+    command(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Standard output of a command that must end with `code`, and its standard error.
+pub(crate) fn ends(code: i32, arguments: &[&dyn AsRef<Path>]) -> (String, String) {
+    let output = pageset(arguments);
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
+    (out, err)
+}
+
+pub(crate) fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+pub(crate) fn unpacked(path: &Path) -> String {
+    String::from_utf8(zstd::decode_all(fs::File::open(path).unwrap()).unwrap()).unwrap()
+}
+
+/// A folder with `small.events` and `small.snap`: the beginning of a shipped recording, quick to replay.
+pub(crate) struct Small(pub(crate) tempfile::TempDir);
+
+impl Small {
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {}, |_| {})
+    }
+
+    /// One whose texts are changed first: the events', the snapshots'.
+    pub(crate) fn with(events: impl FnOnce(&mut String), snapshots: impl FnOnce(&mut String)) -> Self {
+        let path = fixture("sock-q1");
+        // All markers stay; they come last where the events between are gone.
+        let text = unpacked(&path);
+        let (head, tail) = text.split_at(text.match_indices('\n').nth(40_000).unwrap().0 + 1);
+        let markers = tail.lines().filter(|line| line.contains(" M ")).map(|line| format!("{line}\n"));
+        let mut text = head.to_owned() + &markers.collect::<String>();
+        let mut snap = unpacked(&path.with_file_name("sock-q1.snap.zst"));
+        events(&mut text);
+        snapshots(&mut snap);
+        let small = Small(tempfile::tempdir().unwrap());
+        fs::write(small.events(), text).unwrap();
+        fs::write(small.at("small.snap"), snap).unwrap();
+        small
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn events(&self) -> PathBuf {
+        self.at("small.events")
+    }
+}

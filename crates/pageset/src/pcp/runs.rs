@@ -1,0 +1,86 @@
+//! Many pages through a pageset under one hold of its lock.
+//!
+//! Specification: `linux-page-allocator.md` 2.3, 2.5 "Batched free".
+
+use super::{Zone, word};
+use crate::attempt::Attempt;
+use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
+use crate::machine::Machine;
+use crate::request::Request;
+use crate::tuning::Tuning;
+
+impl<M: Machine> Zone<'_, M> {
+    /// Takes pages of order 0 until `pages` is full or the list is empty. Ends after the first page where that took a
+    /// refill: the zone then has less, and the next page may be another zone's.
+    ///
+    /// Returns how many there are: none where the zone had nothing to fill the list with. Nothing where another thread
+    /// holds the pageset.
+    #[expect(clippy::too_many_arguments, reason = "all of an allocation's inputs")]
+    pub(crate) fn alloc_run(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        cpu: CpuId,
+        list: usize,
+        request: &Request,
+        attempt: Attempt,
+        pages: &mut [Pfn],
+    ) -> Option<usize> {
+        let pcp = self.pageset(machine, cpu);
+        let _guard = pcp.try_lock()?;
+        let allocated = Tag::new(PageState::Allocated, Order::ZERO, request.migratetype);
+        let give = |slot: &mut Pfn, page: u32| {
+            self.frames.set_tag(page, allocated);
+            *slot = self.frames.pfn(page);
+        };
+        let mut got = 0;
+        for slot in pages.iter_mut() {
+            let Some(page) = pcp.lists[list].pop(self.arrays, &pcp.pool) else { break };
+            give(slot, page);
+            got += 1;
+        }
+        if tuning.bulk_counts {
+            // The attempt that needs a refill counts as well.
+            (0..got.max(1)).for_each(|_| tuning.on_alloc(&mut &*pcp));
+        }
+        if got == 0
+            && let Some(slot) = pages.first_mut()
+            && let Some(page) = self.refill(machine, tuning, pcp, list, request, attempt)
+        {
+            give(slot, page);
+            got = 1;
+        }
+        tuning.on_take(&mut &*pcp, got as u32);
+        Some(got)
+    }
+
+    /// Puts blocks whose tags are Cached into a pageset, each with its list and order, and drains what is due after
+    /// each. Returns how many: fewer where another thread holds the pageset, where it has no room, or where the lock was
+    /// given back for a drain and is not to be had again.
+    pub(crate) fn free_run(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        cpu: CpuId,
+        blocks: impl Iterator<Item = (usize, u32, Order)>,
+    ) -> usize {
+        let pcp = self.pageset(machine, cpu);
+        let Some(mut guard) = pcp.try_lock() else { return 0 };
+        let mut done = 0;
+        for (list, page, order) in blocks {
+            if !pcp.lists[list].push(self.arrays, &pcp.pool, page) {
+                break;
+            }
+            done += 1;
+            let due = tuning.commit(&mut &*pcp, order, self.pressure());
+            word::add(&pcp.free_pages, order.pages());
+            if due > 0 {
+                match self.drain_committed(machine, tuning, pcp, guard, due, list, cpu) {
+                    Some(held) => guard = held,
+                    None => break,
+                }
+            }
+        }
+        done
+    }
+}

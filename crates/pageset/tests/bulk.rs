@@ -1,0 +1,374 @@
+//! Pages by the array: the same as one by one, under fewer holds of the pageset's lock. Specification 2.3, 2.5.
+
+mod support;
+
+use std::cell::Cell;
+
+use pageset::owned::OwnedMetadata;
+use pageset::stats::ZoneStats;
+use pageset::tuning::presets::*;
+use pageset::tuning::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
+use pageset::{
+    AllocError, Allocator, Block, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn,
+    RawLock, Request, SpinLock, ZoneKind, ZoneSpec,
+};
+use proptest::prelude::*;
+use support::{World, build, movable, one_zone};
+
+fn single(pfn: Pfn) -> Block {
+    Block { pfn, order: Order::ZERO }
+}
+
+/// Two nodes with two small zones on the first, so that the marks of one are reached while another has more.
+fn two_nodes<R>(tuning: Tuning, test: impl FnOnce(&World<'_>) -> R) -> R {
+    let range = |start, pages| [PageRange::new(Pfn(start), pages)];
+    let ranges = [range(0, 1024), range(1024, 2048), range(1 << 20, 2048)];
+    let zone = |node, kind, at: usize| ZoneSpec { node: NodeId(node), kind, span: ranges[at][0], ranges: &ranges[at] };
+    let specs = [zone(0, ZoneKind::Dma, 0), zone(0, ZoneKind::Normal, 1), zone(1, ZoneKind::Normal, 2)];
+    let config = Config { tuning, pageset_capacity: 800, ..Config::new(&specs, &[NodeId(0), NodeId(1)]) };
+    build(&config, |world| {
+        for (zone, high) in [(0, 60), (1, 200), (2, 200)] {
+            world.set_bounds(zone, Bounds { batch: 15, high_min: high, high_max: 2 * high }).expect("room");
+            world.set_watermarks(zone, Watermarks { min: 100, low: 250, high: 400 }, [0; ZoneKind::COUNT]);
+        }
+        test(world)
+    })
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    RunOn(u32),
+    Take(usize, MigrateType),
+    Give(usize, usize),
+    /// Blocks of other orders among the pages, and pageblocks that keep nothing in pagesets.
+    Large(u8),
+    Isolate(u64),
+    Tick,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let kind = prop::sample::select(&MigrateType::ALL[..3]);
+    prop_oneof![
+        1 => (0..2_u32).prop_map(Step::RunOn),
+        6 => (1..700_usize, kind).prop_map(|(pages, kind)| Step::Take(pages, kind)),
+        6 => (any::<usize>(), 1..700_usize).prop_map(|(from, blocks)| Step::Give(from, blocks)),
+        2 => (1..10_u8).prop_map(Step::Large),
+        1 => (0..6_u64).prop_map(Step::Isolate),
+        1 => Just(Step::Tick),
+    ]
+}
+
+type Picture = (Vec<ZoneStats>, Vec<(PcpState, [u32; 14])>, Vec<u32>);
+
+fn picture(world: &World<'_>) -> Picture {
+    let zones = || 0..world.zone_count();
+    let pagesets = zones().flat_map(|zone| (0..2).map(move |cpu| (zone, CpuId(cpu))));
+    let lists = zones().flat_map(|zone| Order::all().flat_map(move |order| MigrateType::ALL.map(|t| (zone, order, t))));
+    (
+        zones().map(|zone| world.zone_stats(zone)).collect(),
+        pagesets.map(|(zone, cpu)| (world.pageset_state(zone, cpu), world.pageset_lists(zone, cpu))).collect(),
+        lists.map(|(zone, order, t)| world.free_blocks(zone, order, t)).collect(),
+    )
+}
+
+/// Carries steps out with calls of at most `most` pages; what was handed out, in order, and what the world looks like
+/// after each step.
+fn carry_out(tuning: Tuning, steps: &[Step], most: usize) -> (Vec<Block>, Vec<Picture>) {
+    two_nodes(tuning, |world| {
+        let (mut all, mut live, mut pictures) = (vec![], vec![], vec![]);
+        for step in steps {
+            match *step {
+                Step::RunOn(cpu) => world.machine().run_on(cpu),
+                Step::Take(pages, migratetype) => {
+                    let request = Request::new(Order::ZERO, migratetype);
+                    let mut into = vec![Pfn(0); pages];
+                    let mut got = 0;
+                    while got < pages {
+                        let end = pages.min(got + most);
+                        match world.alloc_bulk(&request, &mut into[got..end]) {
+                            Ok(more) => got += more,
+                            Err(AllocError::OutOfMemory { .. }) => break,
+                            Err(error) => panic!("{error}"),
+                        }
+                        if got < end {
+                            break;
+                        }
+                    }
+                    all.extend(into[..got].iter().copied().map(single));
+                    live.extend(into[..got].iter().copied().map(single));
+                }
+                Step::Give(from, blocks) => {
+                    let from = from % (live.len() + 1);
+                    let end = live.len().min(from + blocks);
+                    let given: Vec<_> = live.drain(from..end).collect();
+                    given.chunks(most).for_each(|blocks| world.free_bulk(blocks).expect("all are in use"));
+                }
+                Step::Large(order) => {
+                    if let Ok(pfn) = world.alloc(&movable(order)) {
+                        let at = live.len() / 2;
+                        live.insert(at, Block { pfn, order: Order::new(order).expect("an order") });
+                    }
+                }
+                Step::Isolate(pageblock) => {
+                    let pfn = Pfn(512 * pageblock);
+                    let now = world.pageblock_type(pfn).expect("ours");
+                    let to = if now == MigrateType::Isolate { MigrateType::Movable } else { MigrateType::Isolate };
+                    world.set_pageblock_type(pfn, to).expect("ours");
+                }
+                Step::Tick => {
+                    world.tick();
+                }
+            }
+            pictures.push(picture(world));
+        }
+        for zone in 0..world.zone_count() {
+            world.audit(zone).expect("the books add up");
+        }
+        (all, pictures)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// However many pages a call takes or gives, the same pages move at the same time.
+    #[test]
+    fn large_calls_move_what_small_ones_do(steps in prop::collection::vec(step(), 1..40)) {
+        for preset in PRESETS {
+            let (pages, pictures) = carry_out(preset.tuning, &steps, 1);
+            for most in [33, usize::MAX] {
+                let (others, other_pictures) = carry_out(preset.tuning, &steps, most);
+                prop_assert_eq!(&pages, &others, "{}, calls of {}", preset.name, most);
+                for (i, (one, other)) in pictures.iter().zip(&other_pictures).enumerate() {
+                    prop_assert_eq!(one, other, "{}, calls of {}, step {}", preset.name, most, i);
+                }
+            }
+        }
+    }
+}
+
+/// A machine that counts how often a pageset is come to, and whose CPU may be another at each look.
+#[derive(Default)]
+struct Counting {
+    pagesets: Cell<u32>,
+    drains: Cell<u32>,
+    looks: Cell<u32>,
+    cpus: u32,
+}
+
+impl Machine for &Counting {
+    type Lock = SpinLock;
+
+    fn cpu(&self) -> CpuId {
+        self.looks.set(self.looks.get() + 1);
+        CpuId(self.looks.get() % self.cpus)
+    }
+
+    fn touch(&self, line: Line) {
+        if matches!(line, Line::Pageset { .. }) {
+            self.pagesets.set(self.pagesets.get() + 1);
+        }
+    }
+
+    fn locking(&self, _zone: usize, path: LockPath) {
+        self.drains.set(self.drains.get() + u32::from(path == LockPath::Drain));
+    }
+}
+
+fn counting(tuning: Tuning, cpus: u32, test: impl FnOnce(&Allocator<'_, &Counting>, &Counting)) {
+    let ranges = [PageRange::new(Pfn(1 << 20), 1 << 16)];
+    let specs = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let nodes = vec![NodeId(0); cpus as usize];
+    let config = Config { tuning, pageset_capacity: 4000, ..Config::new(&specs, &nodes) };
+    let metadata = OwnedMetadata::new(&config).expect("memory");
+    let mut zones = metadata.zones();
+    let machine = Counting { cpus, ..Counting::default() };
+    let world = Allocator::new(&machine, &config, metadata.lend(&mut zones)).expect("a good map");
+    test(&world, &machine);
+    world.audit(0).expect("the books add up");
+}
+
+#[test]
+fn a_hold_of_the_pageset_serves_a_run() {
+    // By hand: 126 pages in the pageset are one run; the 127th takes a refill; the rest of that is a run.
+    counting(LINUX_5_18, 1, |world, machine| {
+        world.set_bounds(0, Bounds { batch: 63, high_min: 4000, high_max: 4000 }).expect("room");
+        let mut pages = [Pfn(0); 200];
+        let holds = |pages: &mut [Pfn]| {
+            let before = machine.pagesets.get();
+            assert_eq!(world.alloc_bulk(&movable(0), pages), Ok(pages.len()));
+            machine.pagesets.get() - before
+        };
+        assert_eq!(holds(&mut pages[..126]), 4, "two refills of 63, each with what is left of it");
+        world.free_bulk(&pages[..126].iter().copied().map(single).collect::<Vec<_>>()).expect("allocated");
+        assert_eq!(holds(&mut pages), 5, "126, 1 and 62, 1 and 10");
+    });
+    // 32 blocks a hold, 31 from 6.10 on. Specification 9.
+    for (tuning, run) in
+        [(LINUX_4_19, 32), (LINUX_5_18, 32), (LINUX_6_7, 32), (LINUX_6_16, 31), (LINUX_6_18, 31), (LINUX_6_19, 31)]
+    {
+        counting(tuning, 1, |world, machine| {
+            world.set_bounds(0, Bounds { batch: 63, high_min: 4000, high_max: 4000 }).expect("room");
+            let mut pages = [Pfn(0); 248];
+            assert_eq!(world.alloc_bulk(&movable(0), &mut pages), Ok(248));
+            let before = machine.pagesets.get();
+            world.free_bulk(&pages.map(single)).expect("allocated");
+            assert_eq!(machine.pagesets.get() - before, 248_u32.div_ceil(run), "{run} a hold");
+            assert_eq!(machine.drains.get(), 0);
+        });
+    }
+}
+
+/// A drain in chunks gives the lock back and has it again, and the run goes on.
+#[test]
+fn a_run_goes_on_after_a_drain() {
+    for (tuning, drain_holds) in [(LINUX_6_18, 1), (LINUX_6_19, 9)] {
+        counting(tuning, 1, |world, machine| {
+            world.set_bounds(0, Bounds { batch: 10, high_min: 100, high_max: 100 }).expect("room");
+            let mut pages = [Pfn(0); 110];
+            assert_eq!(world.alloc_bulk(&movable(0), &mut pages), Ok(110));
+            world.drain_all();
+            let blocks = pages.map(single);
+            world.free_bulk(&blocks[..99]).expect("allocated");
+            let (runs, drains) = (machine.pagesets.get(), machine.drains.get());
+            // By hand: the first reaches high and drains clamp(100 freed in a row, 10, 90); ten more stay.
+            world.free_bulk(&blocks[99..]).expect("allocated");
+            assert_eq!(world.pageset_state(0, CpuId(0)).count, 100 - 90 + 10);
+            assert_eq!((machine.pagesets.get() - runs, machine.drains.get() - drains), (1, drain_holds));
+        });
+    }
+}
+
+/// The CPU is another one at every look: each run stays with the one that it began on.
+#[test]
+fn a_cpu_that_is_another_at_every_look() {
+    for preset in PRESETS {
+        counting(preset.tuning, 3, |world, _| {
+            world.set_bounds(0, Bounds { batch: 7, high_min: 20, high_max: 60 }).expect("room");
+            let mut pages = [Pfn(0); 500];
+            for round in 0..20_u32 {
+                let got = world.alloc_bulk(&movable(0), &mut pages).expect("memory");
+                assert_eq!(got, 500);
+                let mut sorted = pages;
+                sorted.sort_unstable();
+                assert!(sorted.windows(2).all(|pair| pair[0] < pair[1]), "{}: a page twice", preset.name);
+                // CPUs go and come between the calls; one is always left.
+                match round % 4 {
+                    0 => world.cpu_offline(CpuId(round % 3)).expect("others are left"),
+                    2 => world.cpu_online(CpuId((round - 2) % 3)).expect("it went"),
+                    _ => {}
+                }
+                world.free_bulk(&pages.map(single)).expect("allocated");
+                let books = world.audit(0).expect("the books add up");
+                assert_eq!((books.in_use, books.free + books.cached), (0, 1 << 16));
+                for cpu in (0..3).map(CpuId).filter(|&cpu| !world.is_cpu_online(cpu)) {
+                    assert_eq!(world.pageset_state(0, cpu).count, 0, "{}: {cpu} is offline", preset.name);
+                }
+            }
+        });
+    }
+}
+
+/// Memory that ends in the middle: what there was is handed out, and the next call says that there is nothing.
+#[test]
+fn memory_that_ends_in_the_middle() {
+    for preset in PRESETS {
+        one_zone(preset.tuning, 1000, 1, |world| {
+            let request = Request { watermarks: false, ..movable(0) };
+            let mut pages = [Pfn(0); 1500];
+            assert_eq!(world.alloc_bulk(&request, &mut pages), Ok(1000), "{}", preset.name);
+            let error = world.alloc_bulk(&request, &mut pages[1000..]).expect_err("nothing is left");
+            let AllocError::OutOfMemory(shortage) = error else { panic!("{error}") };
+            assert_eq!((shortage.order, shortage.free_pages), (Order::ZERO, 0));
+            let books = world.audit(0).expect("the books add up");
+            assert_eq!((books.in_use, books.free, books.cached), (1000, 0, 0), "{}", preset.name);
+            world.free_bulk(&pages[..1000].iter().copied().map(single).collect::<Vec<_>>()).expect("allocated");
+            world.audit(0).expect("the books add up");
+        });
+    }
+}
+
+thread_local! {
+    static REFUSALS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A lock that refuses some tries, as if another had it.
+#[derive(Debug, Default)]
+struct Refusing(SpinLock);
+
+impl RawLock for Refusing {
+    fn lock(&self) {
+        self.0.lock();
+    }
+
+    fn try_lock(&self) -> bool {
+        match REFUSALS.get() {
+            0 => self.0.try_lock(),
+            left => {
+                REFUSALS.set(left - 1);
+                false
+            }
+        }
+    }
+
+    fn unlock(&self) {
+        self.0.unlock();
+    }
+}
+
+struct Busy;
+
+impl Machine for Busy {
+    type Lock = Refusing;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(0)
+    }
+}
+
+/// While the pageset is busy each page goes past it, and the next one tries again.
+#[test]
+fn a_busy_pageset_is_tried_again_for_each_page() {
+    let ranges = [PageRange::new(Pfn(0), 1 << 16)];
+    let specs = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    for preset in PRESETS {
+        let config = Config { tuning: preset.tuning, ..Config::new(&specs, &[NodeId(0)]) };
+        let metadata = OwnedMetadata::new(&config).expect("memory");
+        let mut zones = metadata.zones();
+        let world = Allocator::new(Busy, &config, metadata.lend(&mut zones)).expect("a good map");
+        let mut pages = [Pfn(0); 10];
+        REFUSALS.set(3);
+        assert_eq!(world.alloc_bulk(&movable(0), &mut pages), Ok(10), "{}", preset.name);
+        let stats = world.zone_stats(0);
+        assert_eq!((stats.direct_alloc_pages, stats.pagesets.pgalloc), (3, 7), "{}", preset.name);
+        REFUSALS.set(4);
+        world.free_bulk(&pages.map(single)).expect("allocated");
+        let stats = world.zone_stats(0);
+        assert_eq!((stats.direct_free_pages, stats.pagesets.pgfree), (4, 6), "{}", preset.name);
+        world.audit(0).expect("the books add up");
+    }
+}
+
+/// A page of an ISOLATE pageblock goes past the pageset, and so does a block of an order that has no list; the ones
+/// around them do not.
+#[test]
+fn what_no_pageset_keeps_goes_past_it() {
+    for preset in PRESETS {
+        one_zone(preset.tuning, 1 << 16, 1, |world| {
+            let pages = [(); 5].map(|()| world.alloc(&movable(0)).expect("memory"));
+            let large = world.alloc(&movable(5)).expect("memory");
+            let isolated = world.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable)).expect("memory");
+            let other = world.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable)).expect("memory");
+            world.set_pageblock_type(isolated, MigrateType::Isolate).expect("ours");
+            let [a, b, c, d, e] = pages.map(single);
+            let large = Block { pfn: large, order: Order::new(5).expect("an order") };
+            world.free_bulk(&[a, b, single(isolated), c, large, d]).expect("allocated");
+            let passed = || (world.zone_stats(0).direct_free_pages, world.zone_stats(0).pagesets.pgfree);
+            assert_eq!(passed(), (1 + 32, 4), "{}", preset.name);
+            world.free(other, Order::ZERO).expect("allocated");
+            world.free_bulk(&[e]).expect("allocated");
+            assert_eq!(passed(), (2 + 32, 5), "{}", preset.name);
+            world.audit(0).expect("the books add up");
+        });
+    }
+}

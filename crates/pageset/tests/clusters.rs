@@ -1,0 +1,315 @@
+//! Merging put off, and order-0 clusters. Specification 6.
+
+mod support;
+
+use pageset::tuning::presets::*;
+use pageset::tuning::{BatchRule, Bounds, Tuning};
+use pageset::{MigrateType, Order, Pfn, Request};
+use support::{World, movable, one_zone};
+
+use MigrateType::{Movable, Unmovable};
+
+/// Where the zone begins.
+const BASE: u64 = 1 << 20;
+
+/// A zone with all its pages handed out as single ones; `batch` pages move at a time, none is kept below `high`.
+fn taken(tuning: Tuning, pages: u64, batch: u32, high: u32, test: impl FnOnce(&World<'_>)) {
+    // Zones as small as these would have no clusters.
+    let tuning = Tuning { batch: BatchRule::Fixed(batch.max(2)), ..tuning };
+    one_zone(tuning, pages, 1, |world| {
+        world.set_watermarks(0, Default::default(), [0; 4]);
+        world.set_bounds(0, Bounds { batch, high_min: high, high_max: high }).expect("the pagesets have room");
+        take(world, pages);
+        test(world);
+        world.audit(0).expect("the books add up");
+    });
+}
+
+/// Takes single pages; they are returned by their place in the zone.
+fn take(world: &World<'_>, pages: u64) -> Vec<u64> {
+    // Without marks: they would keep what a pageset holds once the zone has nothing.
+    let request = Request { watermarks: false, ..movable(0) };
+    (0..pages).map(|_| world.alloc(&request).expect("memory").0 - BASE).collect()
+}
+
+/// Frees single pages past the pagesets, by their place in the zone.
+fn free(world: &World<'_>, pages: impl IntoIterator<Item = u64>) {
+    for page in pages {
+        world.free_direct(Pfn(BASE + page), Order::ZERO).expect("was allocated");
+    }
+}
+
+/// Free blocks by order.
+fn blocks(world: &World<'_>, migratetype: MigrateType) -> Vec<(u8, u32)> {
+    Order::all().map(|of| (of.get(), world.free_blocks(0, of, migratetype))).filter(|(_, blocks)| *blocks > 0).collect()
+}
+
+#[test]
+fn merging_is_put_off_until_it_is_asked_for() {
+    taken(MERGE_SKIP, 1024, 31, 62, |world| {
+        free(world, 0..1024);
+        assert_eq!(blocks(world, Movable), [(0, 1024)]);
+        assert_eq!(world.zone_stats(0).merge_skips, 1024);
+        world.audit(0).expect("legal as long as nobody merges");
+        assert_eq!(world.merge_skipped(0), 512);
+        assert_eq!(blocks(world, Movable), [(10, 1)]);
+        assert_eq!(world.merge_skipped(0), 0);
+    });
+    taken(LINUX_4_16, 1024, 31, 62, |world| {
+        free(world, 0..1024);
+        assert_eq!((blocks(world, Movable), world.merge_skipped(0)), (vec![(10, 1)], 0));
+    });
+}
+
+#[test]
+fn a_request_for_a_high_order_merges() {
+    for of in [1, 4, 10] {
+        taken(MERGE_SKIP, 2048, 31, 62, |world| {
+            free(world, (0..2048).rev());
+            assert_eq!(blocks(world, Movable), [(0, 2048)]);
+            assert_eq!(world.alloc(&movable(of)).expect("all is free").0 % (1 << of), 0, "order {of}");
+        });
+    }
+    // A single page never does; and where merging gives nothing the answer is as before.
+    taken(MERGE_SKIP, 1024, 31, 62, |world| {
+        free(world, (0..1024).step_by(2));
+        let before = stats(world).lock_map;
+        world.alloc(&movable(0)).expect("memory");
+        assert_eq!(stats(world).lock_map, before, "no page but the one asked for was looked at");
+        world.alloc(&movable(1)).expect_err("no two pages are side by side");
+        assert!(stats(world).lock_map > before);
+    });
+}
+
+#[test]
+fn only_single_pages_skip_and_only_whole_pairs_merge() {
+    taken(MERGE_SKIP, 1024, 31, 62, |world| {
+        free(world, [2, 3, 0, 5, 6]);
+        assert_eq!(blocks(world, Movable), [(0, 5)]);
+        // 2 and 3 are buddies; 0 and 1, 4 and 5, 6 and 7 are not both free.
+        assert_eq!(world.merge_skipped(0), 1);
+        assert_eq!(blocks(world, Movable), [(0, 3), (1, 1)]);
+        // The next free is put off again: 1 joins neither 0 nor the 2 and 3 above.
+        free(world, [1]);
+        assert_eq!(blocks(world, Movable), [(0, 4), (1, 1)]);
+        assert_eq!(world.merge_skipped(0), 1);
+        assert_eq!(blocks(world, Movable), [(0, 2), (2, 1)]);
+    });
+}
+
+#[test]
+fn pages_moved_to_another_type_merge_as_well() {
+    taken(MERGE_SKIP, 1024, 31, 62, |world| {
+        free(world, 0..512);
+        world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
+        assert_eq!(blocks(world, Unmovable), [(0, 512)]);
+        assert_eq!(world.merge_skipped(0), 256);
+        assert_eq!(blocks(world, Unmovable), [(9, 1)]);
+    });
+}
+
+#[test]
+fn skipped_pages_come_last_in_first_out() {
+    taken(MERGE_SKIP, 1024, 4, 16, |world| {
+        free(world, [10, 700, 11, 44]);
+        assert_eq!(take(world, 4), [44, 11, 700, 10]);
+        assert_eq!(world.zone_stats(0).pagesets.refills, 1024 / 4 + 1);
+    });
+}
+
+fn stats(world: &World<'_>) -> pageset::stats::ZoneStats {
+    world.zone_stats(0)
+}
+
+#[test]
+fn a_refill_takes_whole_clusters() {
+    for tuning in [CLUSTERS, CLUSTERS_FREE] {
+        taken(tuning, 1024, 4, 16, |world| {
+            // From the head on: 19 18, 17 to 14, 13 to 10.
+            free(world, 10..20);
+            let before = stats(world);
+            // Two clusters, for four pages wanted: all six come, in the list's order, under one hold.
+            assert_eq!(take(world, 1), [19]);
+            let after = stats(world);
+            assert_eq!(after.cluster_alloc_pages - before.cluster_alloc_pages, 6);
+            assert_eq!(after.pagesets.refill_pages - before.pagesets.refill_pages, 6);
+            assert_eq!((after.pagesets.count, after.lock_refill - before.lock_refill), (5, 1));
+            assert_eq!((after.nr_free_pages, blocks(world, Movable)), (4, vec![(0, 4)]));
+            assert_eq!(take(world, 9), (10..19).rev().collect::<Vec<_>>());
+            assert_eq!(stats(world).lock_refill - before.lock_refill, 2);
+        });
+    }
+}
+
+#[test]
+fn what_clusters_do_not_bring_comes_page_by_page() {
+    taken(CLUSTERS, 1024, 4, 16, |world| {
+        free(world, 0..64);
+        assert_eq!(world.merge_skipped(0), 32);
+        free(world, 70..73);
+        let before = stats(world);
+        assert_eq!(take(world, 4), [72, 71, 70, 0]);
+        let after = stats(world);
+        assert_eq!(after.cluster_alloc_pages - before.cluster_alloc_pages, 3);
+        assert_eq!((after.lock_refill - before.lock_refill, after.pagesets.count), (2, 0));
+        // Page 1 was left over by the split, a cluster of its own.
+        assert_eq!(take(world, 4), [1, 2, 3, 4]);
+        assert_eq!(stats(world).cluster_alloc_pages - after.cluster_alloc_pages, 1);
+        // Without any cluster one hold does.
+        assert_eq!(world.merge_skipped(0), 0);
+        let holds = stats(world).lock_refill;
+        assert_eq!(take(world, 3), [5, 6, 7]);
+        assert_eq!(stats(world).lock_refill - holds, 2, "page 5 was a cluster");
+        assert_eq!(take(world, 5), [8, 9, 10, 11, 12]);
+    });
+}
+
+/// Frees single pages through the pageset.
+fn free_cached(world: &World<'_>, pages: impl IntoIterator<Item = u64>) {
+    for page in pages {
+        world.free(Pfn(BASE + page), Order::ZERO).expect("was allocated");
+    }
+}
+
+#[test]
+fn a_batch_goes_back_as_one_cluster() {
+    let on_5_18 = Tuning { merge_skip: true, clusters: true, cluster_free: true, ..LINUX_5_18 };
+    for tuning in [CLUSTERS_FREE, on_5_18] {
+        taken(tuning, 1024, 4, 8, |world| {
+            free_cached(world, [100, 7, 300, 2]);
+            assert_eq!(stats(world).pagesets.drains, 0);
+            free_cached(world, [50, 60, 70, 80]);
+            // The oldest four, the oldest of them last.
+            let after = stats(world);
+            assert_eq!((after.cluster_free_pages, after.merge_skips, after.nr_free_pages), (4, 4, 4));
+            world.audit(0).expect("one cluster of four pages");
+            assert_eq!(take(world, 8), [80, 70, 60, 50, 2, 300, 7, 100]);
+            assert_eq!(stats(world).cluster_alloc_pages, 4);
+        });
+    }
+    // Without the rule the same pages go the same way, each for itself.
+    taken(CLUSTERS, 1024, 4, 8, |world| {
+        free_cached(world, [100, 7, 300, 2, 50, 60, 70, 80]);
+        assert_eq!((stats(world).cluster_free_pages, stats(world).merge_skips), (0, 4));
+        assert_eq!(take(world, 8), [80, 70, 60, 50, 2, 300, 7, 100]);
+    });
+}
+
+#[test]
+fn only_a_full_batch_of_one_type_goes_whole() {
+    // Fewer than a batch.
+    taken(CLUSTERS_FREE, 1024, 4, 8, |world| {
+        free_cached(world, [1, 2, 3]);
+        world.drain_all();
+        assert_eq!((stats(world).cluster_free_pages, stats(world).nr_free_pages), (0, 3));
+    });
+    // More than one.
+    taken(CLUSTERS_FREE, 1024, 4, 16, |world| {
+        free_cached(world, 1..10);
+        world.drain_all();
+        assert_eq!((stats(world).cluster_free_pages, stats(world).nr_free_pages), (0, 9));
+    });
+    // Two types: RECLAIMABLE, UNMOVABLE, MOVABLE in turn, which is the order of the visits under this rule.
+    taken(CLUSTERS_FREE, 1024, 4, 8, |world| {
+        world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
+        free_cached(world, [600, 1, 601, 2, 602, 3, 603, 4]);
+        let freed = (blocks(world, Unmovable), blocks(world, Movable));
+        // Two of UNMOVABLE for the two lists passed, then one of MOVABLE, then RECLAIMABLE has none: two of UNMOVABLE.
+        assert_eq!((stats(world).cluster_free_pages, freed), (0, (vec![(0, 3)], vec![(0, 1)])));
+    });
+    // High orders are wanted: merged one by one.
+    taken(CLUSTERS_FREE, 1024, 1, 1, |world| {
+        free_cached(world, 0..4);
+        assert_eq!(stats(world).cluster_free_pages, 0, "a batch of one page makes no cluster");
+    });
+}
+
+/// Pages of pageblocks that became something else wait among the movable ones; each goes to its own list.
+#[test]
+fn pages_of_other_pageblocks_are_not_misfiled() {
+    for other in [MigrateType::Cma, MigrateType::HighAtomic, MigrateType::Isolate] {
+        for late in [false, true] {
+            // An isolated pageblock takes its pages past the pageset, so it can only come late.
+            if other == MigrateType::Isolate && !late {
+                continue;
+            }
+            taken(CLUSTERS_FREE, 1024, 4, 8, |world| {
+                let retype = || world.set_pageblock_type(Pfn(BASE + 512), other).expect("ours");
+                if !late {
+                    retype();
+                }
+                free_cached(world, [1, 600, 2, 3]);
+                if late {
+                    retype();
+                }
+                free_cached(world, [4, 5, 6, 7]);
+                // Before 6.10 a page remembers its type from the free, unless it is isolated since.
+                let misses = late && other != MigrateType::Isolate;
+                let (own, theirs) = if misses { (4, 0) } else { (3, 1) };
+                assert_eq!(stats(world).cluster_free_pages, own, "{other:?}, {late}");
+                assert_eq!(world.free_blocks(0, Order::ZERO, other), theirs, "{other:?}, {late}");
+                assert_eq!(world.free_blocks(0, Order::ZERO, Movable), own as u32, "{other:?}, {late}");
+            });
+            let by_drain = Tuning { type_at_drain: true, ..CLUSTERS_FREE };
+            taken(by_drain, 1024, 4, 8, |world| {
+                free_cached(world, [1, 600, 2, 3]);
+                world.set_pageblock_type(Pfn(BASE + 512), other).expect("ours");
+                free_cached(world, [4, 5, 6, 7]);
+                assert_eq!(stats(world).cluster_free_pages, 3, "{other:?}");
+                assert_eq!(world.free_blocks(0, Order::ZERO, other), 1, "{other:?}");
+            });
+        }
+    }
+}
+
+/// Clusters that would not fit are not taken: the pageset holds what it was built for.
+#[test]
+fn a_full_pageset_takes_page_by_page() {
+    use pageset::{Config, CpuId, NodeId, PageRange, ZoneKind, ZoneSpec};
+    let ranges = [PageRange::new(Pfn(BASE), 4096)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let tuning = Tuning { batch: BatchRule::Fixed(65), ..CLUSTERS };
+    let config = Config { tuning, pageset_capacity: 1, ..Config::new(&zones, &[NodeId(0)]) };
+    support::build(&config, |world| {
+        world.set_watermarks(0, Default::default(), [0; 4]);
+        world.set_bounds(0, Bounds { batch: 65, high_min: 65, high_max: 65 }).expect("room for 65");
+        let pages = take(world, 4096);
+        free(world, pages.iter().copied().rev());
+        for batch in [65, 64, 40, 30] {
+            world.set_bounds(0, Bounds { batch, high_min: 65, high_max: 65 }).expect("room for 65");
+            take(world, 100);
+            assert!(world.pageset_state(0, CpuId(0)).count <= 65);
+            world.audit(0).expect("the books add up");
+        }
+        assert!(stats(world).cluster_alloc_pages > 0);
+    });
+}
+
+/// One that is to keep nothing is brought nothing but what is asked for.
+#[test]
+fn a_disabled_pageset_takes_one_page() {
+    taken(CLUSTERS, 1024, 4, 16, |world| {
+        free(world, 10..20);
+        world.drain_all();
+        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        assert_eq!(take(world, 2), [19, 18]);
+        assert_eq!((stats(world).pagesets.count, stats(world).cluster_alloc_pages), (0, 0));
+    });
+}
+
+#[test]
+fn clusters_take_memory_only_where_there_are_some() {
+    use pageset::{Config, NodeId, PageRange, ZoneKind, ZoneSpec};
+    let words = |tuning, pages| {
+        let ranges = [PageRange::new(Pfn(BASE), pages)];
+        let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+        Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }.metadata_size().expect("a good map").words
+    };
+    let pages = 1 << 20;
+    assert_eq!(words(MERGE_SKIP, pages), words(LINUX_4_16, pages));
+    // One word a page, two for each batch of 31.
+    assert_eq!(words(CLUSTERS, pages) - words(LINUX_4_16, pages), (1 << 20) + 2 * (1_usize << 20).div_ceil(31));
+    assert_eq!(words(CLUSTERS_FREE, pages), words(CLUSTERS, pages));
+    // Batch 1.
+    assert_eq!(words(CLUSTERS, 4096), words(LINUX_4_16, 4096));
+}

@@ -1,0 +1,661 @@
+//! Compaction by hand: small zones whose every page is known, exact results and exact costs.
+//!
+//! Specification: `linux-page-allocator.md` 7.
+
+mod support;
+
+#[path = "support/owner.rs"]
+mod owner;
+
+use owner::{Id, StampingOwner};
+use pageset::owned::OwnedMetadata;
+use pageset::tuning::presets::LINUX_6_18;
+use pageset::tuning::{Bounds, Watermarks};
+use pageset::{
+    Allocator, CompactMode, CompactOutcome, CompactReport, Config, CpuId, Immovable, Machine, MigrateType, MoveError,
+    NodeId, Order, PageRange, Pfn, RawLock, Request, SpinLock, ZoneKind, ZoneSpec,
+};
+use std::cell::Cell;
+use std::collections::HashSet;
+use support::{TestMachine, World, movable, one_zone};
+
+const BASE: u64 = 1 << 20;
+const PAGEBLOCK: u64 = 512;
+
+fn order(order: u8) -> Order {
+    Order::new(order).expect("an order")
+}
+
+fn page(n: u64) -> Pfn {
+    Pfn(BASE + n)
+}
+
+const NO_MARKS: Watermarks = Watermarks { min: 0, low: 0, high: 0 };
+
+/// A zone of some pageblocks without marks, whose pagesets keep nothing, all of it allocated as movable single pages;
+/// those that `free` says are free again.
+fn laid_out<R>(pageblocks: u64, free: impl Fn(u64) -> bool, test: impl FnOnce(&World<'_>) -> R) -> R {
+    one_zone(LINUX_6_18, pageblocks * PAGEBLOCK, 1, |world| {
+        world.set_watermarks(0, NO_MARKS, [0; 4]);
+        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        for _ in 0..pageblocks * PAGEBLOCK {
+            world.alloc(&movable(0)).expect("a page");
+        }
+        for n in (0..pageblocks * PAGEBLOCK).filter(|&n| free(n)) {
+            world.free(page(n), Order::ZERO).expect("allocated");
+        }
+        let result = test(world);
+        world.audit(0).expect("the books add up");
+        result
+    })
+}
+
+/// Eight pageblocks. In the first every other page is free, in the last four the upper halves are. 1280 pages, enough
+/// to compact for order 9: twice the block beside the low mark.
+fn every_other(n: u64) -> bool {
+    match n / PAGEBLOCK {
+        0 => n.is_multiple_of(2),
+        4.. => n % PAGEBLOCK >= 256,
+        _ => false,
+    }
+}
+
+fn owner_of<'w, 'a>(world: &'w World<'a>, pages: impl Iterator<Item = u64>) -> StampingOwner<'w, 'a, TestMachine> {
+    let owner = StampingOwner::new(world);
+    for n in pages {
+        owner.adopt(page(n), Order::ZERO);
+    }
+    owner
+}
+
+fn holes() -> impl Iterator<Item = u64> {
+    (1..PAGEBLOCK).step_by(2)
+}
+
+fn cost(report: &CompactReport) -> [u64; 6] {
+    [report.migrate_scanned, report.free_scanned, report.isolated, report.free_isolated, report.moved, report.failed]
+}
+
+/// One pageblock with a hole beside each page becomes free. Eight clusters of 32 pages are isolated in 64 looks each. The
+/// free scanner looks at 256 pages in use and then finds 256 free in one block, enough for all.
+#[test]
+fn a_pageblock_with_holes_becomes_free() {
+    laid_out(8, every_other, |world| {
+        let owner = owner_of(world, holes());
+        let report = world.compact(&movable(9), CompactMode::SyncLight, &owner);
+        assert_eq!(report.outcome, CompactOutcome::Success);
+        assert_eq!(cost(&report), [512, 257, 256, 256, 256, 0]);
+        // Upwards from the middle of the last pageblock, in the order of the sources.
+        let expected: Vec<_> =
+            holes().enumerate().map(|(i, n)| (page(n), page(7 * 512 + 256 + i as u64), Order::ZERO)).collect();
+        assert_eq!(owner.moved(), expected);
+        owner.check();
+        let stats = world.zone_stats(0);
+        assert_eq!(stats.compact_migrate_scanned, 512);
+        assert_eq!(stats.compact_free_scanned, 257);
+        assert_eq!(stats.compact_isolated, 512);
+        assert_eq!((stats.pgmigrate_success, stats.pgmigrate_fail), (256, 0));
+        assert_eq!((stats.compact_stall, stats.compact_success, stats.compact_fail), (1, 1, 0));
+        // Nothing waited in the pageset, so nothing was captured: the block is on its list.
+        assert_eq!(report.captured, None);
+        assert_eq!(world.alloc(&movable(9)), Ok(page(0)));
+    });
+}
+
+/// With a pageset that keeps them, moved pages merge when they are drained, and the block is captured.
+#[test]
+fn the_block_is_captured() {
+    laid_out(8, every_other, |world| {
+        world.set_bounds(0, Bounds { batch: 63, high_min: 500, high_max: 500 }).expect("room");
+        let owner = owner_of(world, holes());
+        let before = world.zone_stats(0);
+        let report = world.compact(&movable(9), CompactMode::SyncLight, &owner);
+        assert_eq!((report.outcome, report.captured), (CompactOutcome::Success, Some(page(0))));
+        owner.check();
+        assert_eq!(world.free_blocks(0, Order::PAGEBLOCK, MigrateType::Movable), 0);
+        let stats = world.zone_stats(0);
+        assert_eq!(stats.pgalloc() - before.pgalloc(), 512 + 256, "the block, and what was moved to");
+        world.free(page(0), Order::PAGEBLOCK).expect("it is allocated");
+        world.free(page(0), Order::PAGEBLOCK).expect_err("only once");
+    });
+}
+
+/// The same for small blocks: not where the request would spoil a movable pageblock.
+#[test]
+fn a_block_of_another_type_is_not_captured() {
+    for (migratetype, captured) in [(MigrateType::Movable, true), (MigrateType::Unmovable, false)] {
+        // Blocks of two of the first pageblock's pages: none is free whole.
+        let free = |n: u64| n % 4 != 1 && n < 128 && n.is_multiple_of(2) || n >= 7 * 512 && n.is_multiple_of(2);
+        laid_out(8, free, |world| {
+            world.set_bounds(0, Bounds { batch: 63, high_min: 500, high_max: 500 }).expect("room");
+            let owner = owner_of(world, (1..128).step_by(2));
+            let request = Request::new(order(1), migratetype);
+            let report = world.compact(&request, CompactMode::SyncLight, &owner);
+            assert_eq!(report.outcome, CompactOutcome::Success);
+            assert_eq!(report.captured.is_some(), captured, "{migratetype:?}");
+            owner.check();
+            if let Some(pfn) = report.captured {
+                world.free(pfn, order(1)).expect("it is allocated");
+            }
+        });
+    }
+}
+
+#[test]
+fn what_is_there_already_costs_nothing() {
+    laid_out(
+        8,
+        |n| n < 512,
+        |world| {
+            let report = world.compact(&movable(9), CompactMode::SyncLight, &Immovable);
+            assert_eq!(report, CompactReport { outcome: CompactOutcome::Success, ..CompactReport::default() });
+        },
+    );
+}
+
+#[test]
+fn what_cannot_help_is_skipped() {
+    let skipped = CompactReport::default();
+    // 1024 free pages are not more than twice the block.
+    let free = |n: u64| (4 * PAGEBLOCK..).contains(&n) && n % PAGEBLOCK >= 256;
+    laid_out(8, free, |world| {
+        assert_eq!(world.compact(&movable(9), CompactMode::Sync, &Immovable), skipped);
+        assert_eq!(world.compact(&movable(0), CompactMode::Sync, &Immovable), skipped);
+        assert_eq!(world.compact_zone(0, Some(Order::ZERO), CompactMode::Sync, &Immovable), skipped);
+        let isolate = Request::new(order(9), MigrateType::Isolate);
+        assert_eq!(world.compact(&isolate, CompactMode::Sync, &Immovable), skipped);
+        assert_eq!(world.zone_stats(0).compact_stall, 0, "no attempt was made");
+    });
+    // 1280 pages in 5 blocks of 256: the index is 1000 - (1000 + 2500) / 5 = 300, memory is what lacks.
+    let free = |n: u64| (3 * PAGEBLOCK..).contains(&n) && n % PAGEBLOCK >= 256;
+    laid_out(8, free, |world| {
+        assert_eq!(world.compact(&movable(9), CompactMode::SyncLight, &Immovable), skipped);
+    });
+}
+
+/// Nothing moves: seven pageblocks are looked at before the scanners meet. Afterwards skip bits save the looks, until
+/// they are forgotten.
+#[test]
+fn a_zone_where_nothing_moves() {
+    laid_out(8, every_other, |world| {
+        let run = || world.compact_zone(0, Some(order(9)), CompactMode::SyncLight, &Immovable);
+        let first = world.compact(&movable(9), CompactMode::SyncLight, &Immovable);
+        assert_eq!(first.outcome, CompactOutcome::Complete);
+        // Pageblock 0: a look at each page. 1 to 3: the same. 4 to 6: 256 pages and one free block each. The last one is
+        // the free scanner's.
+        assert_eq!(cost(&first), [4 * 512 + 3 * 257, 0, 0, 0, 0, 0]);
+        assert_eq!((world.zone_stats(0).compact_stall, world.zone_stats(0).compact_fail), (1, 1));
+        let second = run();
+        assert_eq!((second.outcome, cost(&second)), (CompactOutcome::Complete, [0; 6]));
+        world.forget_skipped(NodeId(1));
+        assert_eq!(cost(&run()), [0; 6], "that was another node");
+        world.forget_skipped(NodeId(0));
+        assert_eq!(cost(&run()), cost(&first));
+        world.forget_skipped(NodeId(0));
+        assert_eq!(cost(&run()), [0; 6], "no request has seen the whole zone since");
+        let all = world.compact_zone(0, None, CompactMode::Sync, &Immovable);
+        assert_eq!((all.outcome, cost(&all)), (CompactOutcome::Complete, cost(&first)), "all of it, whatever is known");
+    });
+}
+
+/// A second run goes on where the first one stopped, for both scanners; asynchronous runs have a position of their own.
+#[test]
+fn positions_are_remembered() {
+    let run = |first: CompactMode, second: CompactMode| {
+        // In the last eight pageblocks every third page is free.
+        let free = |n: u64| if n < PAGEBLOCK { n.is_multiple_of(2) } else { n >= 4 * PAGEBLOCK && n.is_multiple_of(3) };
+        laid_out(12, free, |world| {
+            let owner = owner_of(world, holes().chain((1..4).map(|block| block * PAGEBLOCK)));
+            let report = world.compact(&movable(9), first, &owner);
+            assert_eq!((report.outcome, report.moved), (CompactOutcome::Success, 256));
+            assert_eq!(world.alloc(&movable(9)), Ok(page(0)));
+            // Isolation takes the place of the skip bits, so only the positions are left.
+            for migratetype in [MigrateType::Isolate, MigrateType::Movable] {
+                (0..12).for_each(|block| world.set_pageblock_type(page(block * 512), migratetype).expect("ours"));
+            }
+            let report = world.compact_zone(0, Some(order(9)), second, &owner);
+            // Pageblocks 1 to 3 have one page each that moves; nothing comes of it. What an asynchronous run has passed over
+            // in strides is looked at again, so that the scanners meet later and more pages move.
+            let moved = match (first, second) {
+                (CompactMode::Async, CompactMode::Async) => 11,
+                (CompactMode::Async, _) => 42,
+                _ => 3,
+            };
+            assert_eq!(report.moved, moved);
+            owner.check();
+            report
+        })
+    };
+    let same = run(CompactMode::SyncLight, CompactMode::SyncLight);
+    assert_eq!(same.outcome, CompactOutcome::PartialSkipped, "it began behind the first pageblock");
+    // Pageblocks 1 to 9; in 10 the scanners meet.
+    assert_eq!(same.migrate_scanned, 9 * 512);
+    // 170 pages of the last pageblock were free, 86 came from the one before, the last of them its page 256. The second
+    // run begins at its first page and takes pages 259, 262 and 265.
+    assert_eq!((same.free_scanned, same.free_isolated), (266, 3));
+    let other = run(CompactMode::Async, CompactMode::SyncLight);
+    assert_eq!(other.outcome, CompactOutcome::Complete, "the asynchronous position is none of its business");
+    assert_eq!(run(CompactMode::Async, CompactMode::Async).outcome, CompactOutcome::PartialSkipped);
+    assert_eq!(run(CompactMode::SyncLight, CompactMode::Async).outcome, CompactOutcome::PartialSkipped);
+}
+
+/// After a failure the next attempt is passed over, the one after it is made: 2^1 are considered.
+#[test]
+fn failures_defer() {
+    laid_out(8, every_other, |world| {
+        let attempt = |mode| world.compact(&movable(9), mode, &Immovable).outcome;
+        assert_eq!(attempt(CompactMode::Async), CompactOutcome::Complete);
+        assert_eq!(attempt(CompactMode::SyncLight), CompactOutcome::Complete, "an asynchronous failure does not count");
+        assert_eq!(attempt(CompactMode::SyncLight), CompactOutcome::Deferred);
+        assert_eq!(attempt(CompactMode::Sync), CompactOutcome::Complete, "the last resort is never deferred");
+        let passed_over = (0..).take_while(|_| attempt(CompactMode::SyncLight) == CompactOutcome::Deferred).count();
+        assert_eq!(passed_over, 3, "after two failures 2^2 are considered");
+        // Larger orders are deferred with it, smaller ones are not.
+        let smaller = world.compact(&movable(8), CompactMode::SyncLight, &Immovable);
+        assert_eq!(smaller.outcome, CompactOutcome::Success, "there are such blocks");
+        // What went on so long is forgotten: after 64 attempts that were passed over all is looked at anew.
+        for _ in 0..4 {
+            while world.compact(&movable(9), CompactMode::SyncLight, &Immovable).outcome == CompactOutcome::Deferred {}
+        }
+        let stats = world.zone_stats(0).compact_migrate_scanned;
+        let passed_over = (0..)
+            .take_while(|_| {
+                world.compact(&movable(9), CompactMode::SyncLight, &Immovable).outcome == CompactOutcome::Deferred
+            })
+            .count();
+        assert_eq!(passed_over, 63);
+        assert!(world.zone_stats(0).compact_migrate_scanned > stats, "skip bits are forgotten");
+    });
+}
+
+/// A block that was captured ends the deferral at once.
+#[test]
+fn success_ends_deferral() {
+    laid_out(8, every_other, |world| {
+        world.set_bounds(0, Bounds { batch: 63, high_min: 500, high_max: 500 }).expect("room");
+        let fails = || world.compact(&movable(9), CompactMode::SyncLight, &Immovable).outcome;
+        assert_eq!(fails(), CompactOutcome::Complete);
+        assert_eq!(fails(), CompactOutcome::Deferred);
+        let owner = owner_of(world, holes());
+        let report = world.compact(&movable(9), CompactMode::Sync, &owner);
+        assert!(report.captured.is_some());
+        assert_ne!(fails(), CompactOutcome::Deferred);
+    });
+}
+
+/// Without a place to move to it gives up: the last pages above the min mark are not taken.
+#[test]
+fn the_min_mark_is_kept() {
+    // 4 free pages in the first pageblock, 8 in the last one, none beside another.
+    let free = |n: u64| (n < 8 || (7 * 512..7 * 512 + 16).contains(&n)) && n.is_multiple_of(2);
+    laid_out(8, free, |world| {
+        // Order 1 is tried with more than 4 pages above the min mark; each taken page must leave more than one.
+        world.set_watermarks(0, Watermarks { min: 7, low: 7, high: 7 }, [0; 4]);
+        // What has moved waits in the pageset and is not free yet.
+        world.set_bounds(0, Bounds { batch: 63, high_min: 500, high_max: 500 }).expect("room");
+        let owner = owner_of(world, (32..512).rev());
+        let report = world.compact(&movable(1), CompactMode::SyncLight, &owner);
+        assert_eq!(report.outcome, CompactOutcome::Contended);
+        // 12, 11, 10, 9 are more than 7 + 1.
+        assert_eq!((report.free_isolated, report.moved, report.isolated), (4, 4, 32));
+        assert_eq!(report.failed, 28);
+        assert_eq!(world.zone_stats(0).nr_free_pages, 8);
+        owner.check();
+    });
+}
+
+/// For a request that does not wait: one sub-block after the other, each moved away whole or left alone.
+#[test]
+fn an_asynchronous_request_leaves_what_cannot_become_free() {
+    // Order 2. Sub-block 0 has a page that stays, the second moves.
+    let free = |n: u64| n == 0 || n >= 3 * 512 && n.is_multiple_of(2);
+    laid_out(4, free, |world| {
+        let owner = owner_of(world, [1, 2, 4, 5, 6, 7].into_iter());
+        let report = world.compact(&movable(2), CompactMode::Async, &owner);
+        assert_eq!(report.outcome, CompactOutcome::Success);
+        assert_eq!(owner.moved().iter().map(|moved| moved.0).collect::<Vec<_>>(), [4, 5, 6, 7].map(page));
+        // Pages 1 and 2 were isolated and put back at page 3.
+        assert_eq!((report.isolated, report.moved, report.failed), (6, 4, 2));
+        owner.check();
+    });
+    // Pageblocks of another type are left alone by it, and only by it.
+    laid_out(8, every_other, |world| {
+        world.set_pageblock_type(page(0), MigrateType::Unmovable).expect("ours");
+        let owner = owner_of(world, holes());
+        let report = world.compact(&movable(9), CompactMode::Async, &owner);
+        assert_eq!((report.outcome, report.isolated), (CompactOutcome::Complete, 0));
+        let report = world.compact(&movable(9), CompactMode::SyncLight, &owner);
+        assert_eq!((report.outcome, report.isolated), (CompactOutcome::Success, 256));
+    });
+}
+
+/// Pages move to movable pageblocks only; with the last resort to any, but never to an isolated one.
+#[test]
+fn destinations_by_type() {
+    use MigrateType::{Cma, HighAtomic, Isolate, Movable, Reclaimable, Unmovable};
+    for (migratetype, light, last_resort) in [
+        (Movable, true, true),
+        (Cma, true, true),
+        (Unmovable, false, true),
+        (Reclaimable, false, true),
+        (HighAtomic, false, true),
+        (Isolate, false, false),
+    ] {
+        for (mode, moves) in [(CompactMode::SyncLight, light), (CompactMode::Sync, last_resort)] {
+            let free = |n: u64| n < 512 && n.is_multiple_of(2) || n >= 3 * 512 && n.is_multiple_of(2);
+            laid_out(4, free, |world| {
+                for block in 1..4 {
+                    world.set_pageblock_type(page(block * 512), migratetype).expect("ours");
+                }
+                let owner = owner_of(world, (1..512).step_by(2));
+                let report = world.compact(&Request { cma: true, ..movable(1) }, mode, &owner);
+                assert_eq!(report.moved > 0, moves, "{migratetype:?}, {mode:?}: {report:?}");
+                owner.check();
+                for block in 1..4 {
+                    world.set_pageblock_type(page(block * 512), Movable).expect("ours");
+                }
+            });
+        }
+    }
+}
+
+/// Blocks above a single page move whole, to where they are aligned; those as large as wanted stay.
+#[test]
+fn larger_blocks_move_whole() {
+    one_zone(LINUX_6_18, 8 * PAGEBLOCK, 1, |world| {
+        world.set_watermarks(0, NO_MARKS, [0; 4]);
+        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        let owner = StampingOwner::new(world);
+        let all: Vec<Id> = (0..).map_while(|_| owner.alloc(&movable(3))).collect();
+        assert_eq!(all.len() as u64, 8 * PAGEBLOCK / 8);
+        // Every other block of the first half pageblock and of the last four pageblocks: 1152 pages.
+        for (id, block) in owner.blocks() {
+            let n = (block.pfn.0 - BASE) / 8;
+            if n < 32 && n.is_multiple_of(2) || n >= 256 && n % 2 == 1 {
+                assert!(owner.free(id));
+            }
+        }
+        assert_eq!(
+            world.compact_zone(0, Some(order(5)), CompactMode::SyncLight, &owner).outcome,
+            CompactOutcome::Success
+        );
+        let moved = owner.moved();
+        assert!(!moved.is_empty() && moved.iter().all(|moved| moved.2 == order(3)), "{moved:?}");
+        owner.check();
+        world.audit(0).expect("the books add up");
+        let report = world.compact_zone(0, Some(order(3)), CompactMode::SyncLight, &owner);
+        assert_eq!(report.outcome, CompactOutcome::Success, "there are such blocks");
+    });
+}
+
+/// A move that fails leaves its block where it is, whichever it is, and however it fails.
+#[test]
+fn every_single_move_may_fail() {
+    for error in [MoveError::Busy, MoveError::NoMemory] {
+        for nth in 0..40 {
+            laid_out(8, every_other, |world| {
+                let owner = owner_of(world, holes()).failing(|n| (n == nth).then_some(error));
+                let before = owner.blocks();
+                let report = world.compact(&movable(9), CompactMode::SyncLight, &owner);
+                owner.check();
+                assert_eq!(owner.pages(), 256);
+                let stayed: Vec<_> = {
+                    let now: HashSet<_> = owner.blocks().iter().map(|(id, block)| (*id, block.pfn)).collect();
+                    before.iter().filter(|(id, block)| now.contains(&(*id, block.pfn))).collect()
+                };
+                match error {
+                    MoveError::Busy => {
+                        assert_eq!((report.moved, report.failed), (255, 1), "{nth}: the others move");
+                        assert_eq!(report.outcome, CompactOutcome::Complete);
+                        assert_eq!(stayed.len(), 1);
+                    }
+                    MoveError::NoMemory => {
+                        let cluster = nth as u64 / 32 * 32 + 32;
+                        assert_eq!(report.outcome, CompactOutcome::Contended);
+                        assert_eq!((report.moved, report.failed), (nth as u64, cluster - nth as u64), "{nth}");
+                    }
+                }
+                assert_eq!(world.zone_stats(0).nr_free_pages, 1280);
+            });
+        }
+    }
+}
+
+/// The owner frees a block between the look and the isolation: single, in between, or to allocate it anew with another
+/// order or as it was.
+#[test]
+fn the_owner_frees_what_is_being_isolated() {
+    laid_out(8, every_other, |world| {
+        let inner = owner_of(world, holes());
+        // Its blocks, freed at the n-th look: every third.
+        struct Racing<'o, 'w, 'a>(&'o StampingOwner<'w, 'a, TestMachine>, Cell<usize>);
+        impl pageset::Owner for Racing<'_, '_, '_> {
+            fn isolate(&self, pfn: Pfn) -> Option<Order> {
+                self.1.set(self.1.get() + 1);
+                if self.1.get().is_multiple_of(3) {
+                    let id = self.0.at(pfn)?;
+                    assert!(self.0.free(id));
+                }
+                self.0.isolate(pfn)
+            }
+            fn move_block(&self, from: Pfn, to: Pfn, order: Order) -> Result<(), MoveError> {
+                self.0.move_block(from, to, order)
+            }
+            fn put_back(&self, pfn: Pfn, order: Order) {
+                self.0.put_back(pfn, order);
+            }
+        }
+        let report = world.compact(&movable(9), CompactMode::SyncLight, &Racing(&inner, Cell::new(0)));
+        assert_eq!(report.outcome, CompactOutcome::Success);
+        assert_eq!((report.moved, inner.pages()), (171, 171), "a third of 256 was freed");
+        inner.check();
+    });
+}
+
+/// An owner that says another order than the allocator knows is not believed: the block is put back.
+#[test]
+fn an_owner_that_is_wrong_about_the_order() {
+    struct Wrong<'o>(&'o Cell<usize>);
+    impl pageset::Owner for Wrong<'_> {
+        fn isolate(&self, _pfn: Pfn) -> Option<Order> {
+            Order::new(2)
+        }
+        fn move_block(&self, _from: Pfn, _to: Pfn, _order: Order) -> Result<(), MoveError> {
+            panic!("the block has another order")
+        }
+        fn put_back(&self, _pfn: Pfn, order: Order) {
+            assert_eq!(Some(order), Order::new(2));
+            self.0.set(self.0.get() + 1);
+        }
+    }
+    laid_out(8, every_other, |world| {
+        let put_back = Cell::new(0);
+        let report = world.compact(&movable(9), CompactMode::SyncLight, &Wrong(&put_back));
+        assert_eq!((report.outcome, report.isolated), (CompactOutcome::Complete, 0));
+        // Every page in use below the last pageblock.
+        assert_eq!(put_back.get(), 256 + 3 * 512 + 3 * 256);
+    });
+}
+
+/// The owner may use and free the new place as soon as it has moved there, and allocate in the middle of it.
+#[test]
+fn the_owner_frees_the_new_place_at_once() {
+    struct Hasty<'w, 'a>(&'w World<'a>, Cell<u64>);
+    impl pageset::Owner for Hasty<'_, '_> {
+        fn isolate(&self, pfn: Pfn) -> Option<Order> {
+            let n = pfn.0 - BASE;
+            (n < 512 && n % 2 == 1).then_some(Order::ZERO)
+        }
+        fn move_block(&self, _from: Pfn, to: Pfn, order: Order) -> Result<(), MoveError> {
+            self.0.free(to, order).expect("it is ours now");
+            if let Ok(pfn) = self.0.alloc(&movable(0)) {
+                self.0.free(pfn, Order::ZERO).expect("allocated");
+            }
+            self.1.set(self.1.get() + 1);
+            Ok(())
+        }
+        fn put_back(&self, _pfn: Pfn, _order: Order) {}
+    }
+    laid_out(8, every_other, |world| {
+        let owner = Hasty(world, Cell::new(0));
+        let report = world.compact(&movable(9), CompactMode::SyncLight, &owner);
+        assert_eq!((report.outcome, report.moved, owner.1.get()), (CompactOutcome::Success, 256, 256));
+        assert_eq!(world.zone_stats(0).nr_free_pages, 1280 + 256);
+    });
+}
+
+/// What waits for pages to move to it is neither free nor allocated: a free of it is refused.
+#[test]
+fn spare_pages_cannot_be_freed() {
+    struct Meddling<'w, 'a>(&'w World<'a>, Cell<u64>);
+    impl pageset::Owner for Meddling<'_, '_> {
+        fn isolate(&self, pfn: Pfn) -> Option<Order> {
+            let n = pfn.0 - BASE;
+            (n < 512 && n % 2 == 1).then_some(Order::ZERO)
+        }
+        fn move_block(&self, _from: Pfn, to: Pfn, _order: Order) -> Result<(), MoveError> {
+            if to.0.is_multiple_of(2) {
+                self.0.free(to.offset(1), Order::ZERO).expect_err("it is held for the next move");
+                self.1.set(self.1.get() + 1);
+            }
+            Ok(())
+        }
+        fn put_back(&self, _pfn: Pfn, _order: Order) {}
+    }
+    laid_out(8, every_other, |world| {
+        let owner = Meddling(world, Cell::new(0));
+        let report = world.compact(&movable(9), CompactMode::SyncLight, &owner);
+        assert_eq!((report.outcome, report.moved, owner.1.get()), (CompactOutcome::Success, 256, 128));
+    });
+}
+
+/// The background compacts for whoever comes: a failure drains the pagesets of all CPUs and defers.
+#[test]
+fn the_background_of_a_node() {
+    laid_out(8, every_other, |world| {
+        let background = |owner: &StampingOwner<'_, '_, TestMachine>| {
+            world.compact_node(NodeId(0), order(9), ZoneKind::Normal, owner).outcome
+        };
+        let nothing = owner_of(world, 0..0);
+        assert_eq!(background(&nothing), CompactOutcome::Complete);
+        assert_eq!(background(&nothing), CompactOutcome::Deferred);
+        let owner = owner_of(world, holes());
+        assert_eq!(world.compact_node(NodeId(1), order(9), ZoneKind::Normal, &owner), CompactReport::default());
+        assert_eq!(world.compact_node(NodeId(0), order(9), ZoneKind::Dma, &owner), CompactReport::default());
+        assert_eq!(world.compact(&movable(9), CompactMode::Sync, &owner).outcome, CompactOutcome::Success);
+        assert_eq!(world.zone_stats(0).compact_stall, 1, "the background keeps no request waiting");
+    });
+}
+
+/// Proactive compaction ends when little enough is fragmented.
+#[test]
+fn proactive_until_the_score_is_low_enough() {
+    laid_out(
+        8,
+        |n| n.is_multiple_of(2),
+        |world| {
+            let owner = owner_of(world, (1..8 * PAGEBLOCK).step_by(2));
+            assert_eq!(world.fragmentation_score(NodeId(0)), 100);
+            assert_eq!(world.fragmentation_score(NodeId(1)), 0);
+            let report = world.compact_proactively(NodeId(0), 60, &owner);
+            assert_eq!(report.outcome, CompactOutcome::Success);
+            // At least 60 % of the 2048 free pages are to be in blocks of order 9: three of four pageblocks.
+            assert_eq!(world.fragmentation_score(NodeId(0)), 25);
+            let all = world.compact_proactively(NodeId(0), 100, &owner);
+            assert_eq!(
+                (all.outcome, world.fragmentation_score(NodeId(0))),
+                (CompactOutcome::Complete, 0),
+                "the scanners met first"
+            );
+            owner.check();
+        },
+    );
+}
+
+thread_local! {
+    static BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A lock that another holds when it is tried, if the test says so.
+#[derive(Debug, Default)]
+struct SometimesBusy(SpinLock);
+
+impl RawLock for SometimesBusy {
+    fn lock(&self) {
+        self.0.lock();
+    }
+
+    fn try_lock(&self) -> bool {
+        !BUSY.get() && self.0.try_lock()
+    }
+
+    fn unlock(&self) {
+        self.0.unlock();
+    }
+}
+
+struct BusyMachine;
+
+impl Machine for BusyMachine {
+    type Lock = SometimesBusy;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(0)
+    }
+}
+
+/// A request that does not wait ends at the next pageblock when others want the lock; one that does goes on.
+#[test]
+fn a_busy_lock_ends_an_asynchronous_run() {
+    for (mode, outcome) in
+        [(CompactMode::Async, CompactOutcome::Contended), (CompactMode::SyncLight, CompactOutcome::Complete)]
+    {
+        let range = PageRange::new(Pfn(BASE), 8 * PAGEBLOCK);
+        let spec = ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] };
+        let zones = [spec];
+        let config = Config::new(&zones, &[NodeId(0)]);
+        let metadata = OwnedMetadata::new(&config).expect("memory");
+        let mut zones = metadata.zones();
+        let world = Allocator::new(BusyMachine, &config, metadata.lend(&mut zones)).expect("a good map");
+        world.set_watermarks(0, NO_MARKS, [0; 4]);
+        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        let owner = StampingOwner::new(&world);
+        while let Ok(pfn) = world.alloc(&movable(0)) {
+            let n = pfn.0 - BASE;
+            // In each pageblock one page stays, so nothing comes of it.
+            if n % PAGEBLOCK != 7 {
+                owner.adopt(pfn, Order::ZERO);
+            }
+        }
+        for n in (0..8 * PAGEBLOCK).filter(|n| n.is_multiple_of(3)) {
+            if let Some(id) = owner.at(page(n)) {
+                assert!(owner.free(id));
+            }
+        }
+        BUSY.set(true);
+        let report = world.compact_zone(0, Some(order(9)), mode, &owner);
+        BUSY.set(false);
+        assert_eq!(report.outcome, outcome, "{mode:?} {report:?}");
+        assert!(report.moved > 0, "what was begun is finished");
+        owner.check();
+        world.audit(0).expect("the books add up");
+    }
+}
+
+/// Every other page free, and an asynchronous run that looks at one page in 32 finds none of them: it must not say of the
+/// pageblocks that they are full, so that the run after it finds what there is.
+#[test]
+fn what_was_passed_over_in_strides_is_looked_at_again() {
+    laid_out(
+        12,
+        |n| n % 2 == 1,
+        |world| {
+            let owner = owner_of(world, (0..6 * PAGEBLOCK).filter(|n| n % 2 == 0));
+            let first = world.compact(&movable(9), CompactMode::Async, &owner);
+            assert_ne!(first.outcome, CompactOutcome::Success);
+            let second = world.compact(&movable(9), CompactMode::SyncLight, &owner);
+            assert_eq!(second.outcome, CompactOutcome::Success);
+            owner.check();
+        },
+    );
+}

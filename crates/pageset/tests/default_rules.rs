@@ -1,0 +1,113 @@
+//! What the default rules do better than those of Linux 6.18 that they are made from: each defect, and its absence.
+
+mod support;
+
+use pageset::tuning::presets::{LINUX_6_18, PAGESET};
+use pageset::tuning::{Bounds, Tuning, Watermarks};
+use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
+use support::{World, build, movable, one_zone};
+
+const BOTH: [Tuning; 2] = [LINUX_6_18, PAGESET];
+
+#[test]
+fn the_default_is_6_18_without_four_defects() {
+    let Tuning { below_high_by_pages, below_high_at_tick, expire_all, bulk_counts, .. } = Tuning::default();
+    assert!(below_high_by_pages && below_high_at_tick && expire_all && bulk_counts);
+    let as_was = Tuning {
+        below_high_by_pages: false,
+        below_high_at_tick: false,
+        expire_all: false,
+        bulk_counts: false,
+        ..PAGESET
+    };
+    assert_eq!((Tuning::default(), as_was), (PAGESET, LINUX_6_18));
+}
+
+/// Half of the zone free, in single pages: a request for a huge page finds none, and the zone is far above its marks.
+#[test]
+fn an_order_that_is_not_there_is_no_shortage_of_pages() {
+    let below_high = BOTH.map(|tuning| {
+        one_zone(tuning, 8192, 1, |world| {
+            world.set_bounds(0, Bounds::DISABLED).expect("room");
+            let mut pages = vec![];
+            while let Ok(pfn) = world.alloc(&Request { watermarks: false, ..movable(0) }) {
+                pages.push(pfn);
+            }
+            world.set_below_high(0, false);
+            pages.iter().step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
+            world.alloc(&movable(9)).expect_err("no huge page is free");
+            world.zone_stats(0).below_high
+        })
+    });
+    assert_eq!(below_high, [true, false]);
+}
+
+/// And a shortage of pages is one, whatever order finds it.
+#[test]
+fn a_shortage_is_seen_by_every_order() {
+    for (tuning, order) in BOTH.into_iter().flat_map(|tuning| [(tuning, 0), (tuning, 9)]) {
+        one_zone(tuning, 8192, 1, |world| {
+            world.set_watermarks(0, Watermarks { min: 10, low: 20, high: 8192 }, [0; ZoneKind::COUNT]);
+            world.alloc(&movable(order)).expect("there is enough above the low mark");
+            assert!(world.zone_stats(0).below_high, "order {order}");
+        });
+    }
+}
+
+/// A moment of shortage, and then nobody frees.
+#[test]
+fn a_tick_sees_that_the_shortage_is_over() {
+    let below_high = BOTH.map(|tuning| {
+        one_zone(tuning, 8192, 1, |world| {
+            world.set_below_high(0, true);
+            world.tick();
+            world.zone_stats(0).below_high
+        })
+    });
+    assert_eq!(below_high, [true, false]);
+    one_zone(PAGESET, 8192, 1, |world| {
+        world.set_watermarks(0, Watermarks { min: 10, low: 20, high: 8192 }, [0; ZoneKind::COUNT]);
+        world.set_below_high(0, true);
+        world.tick();
+        assert!(world.zone_stats(0).below_high, "it is not over");
+    });
+}
+
+/// 200 pages of another node, left alone.
+#[test]
+fn what_lies_idle_of_another_node_goes_back_whole() {
+    let ranges = [1, 2].map(|at| [PageRange::new(Pfn(at << 20), 1 << 18)]);
+    let zone = |node: usize| ZoneSpec {
+        node: NodeId(node as u32),
+        kind: ZoneKind::Normal,
+        span: ranges[node][0],
+        ranges: &ranges[node],
+    };
+    let left = BOTH.map(|tuning| {
+        let specs = [zone(0), zone(1)];
+        build(&Config { tuning, pageset_capacity: 4000, ..Config::new(&specs, &[NodeId(0), NodeId(1)]) }, |world| {
+            world.set_bounds(1, Bounds { batch: 63, high_min: 2000, high_max: 2000 }).expect("room");
+            let request = Request { node: Some(NodeId(1)), ..movable(0) };
+            let held: Vec<_> = (0..200).map(|_| world.alloc(&request).expect("memory")).collect();
+            held.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
+            let before = world.pageset_state(1, CpuId(0)).count;
+            while world.tick() {}
+            before - world.pageset_state(1, CpuId(0)).count
+        })
+    });
+    assert_eq!(left[0], 63);
+    assert!(left[1] >= 200);
+}
+
+/// A CPU that gets its pages in bulk and frees them one by one does not only free.
+#[test]
+fn bulk_allocations_end_frees_in_a_row() {
+    let freed = |world: &World<'_>| {
+        world.set_bounds(0, Bounds { batch: 63, high_min: 252, high_max: 252 }).expect("room");
+        let pages: Vec<_> = (0..100).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
+        pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        world.alloc_bulk(&movable(0), &mut [Pfn(0); 4]).expect("memory");
+        world.pageset_state(0, CpuId(0)).free_count
+    };
+    assert_eq!(BOTH.map(|tuning| one_zone(tuning, 8192, 1, freed)), [100, 100 >> 4]);
+}

@@ -1,0 +1,151 @@
+//! Drains by request: which pagesets each empties, and what it does while another runs. Specification 8.1.
+
+mod support;
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pageset::owned::OwnedMetadata;
+use pageset::{
+    Allocator, Config, CpuId, LockPath, Machine, NodeId, Order, PageRange, Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
+};
+use support::movable;
+
+thread_local! {
+    static CPU: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A machine that can hold up whoever drains zone 0, until someone waits for that.
+#[derive(Default)]
+struct HoldUp {
+    armed: AtomicBool,
+    held_up: AtomicBool,
+    go_on: AtomicBool,
+    waits: AtomicU32,
+}
+
+impl Machine for &HoldUp {
+    type Lock = SpinLock;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(CPU.get())
+    }
+
+    fn locking(&self, zone: usize, path: LockPath) {
+        if zone == 0 && path == LockPath::Drain && self.armed.swap(false, SeqCst) {
+            self.held_up.store(true, SeqCst);
+            let since = Instant::now();
+            // Not for ever, so that who should wait and does not is a failure.
+            while !self.go_on.load(SeqCst) && since.elapsed() < Duration::from_secs(20) {
+                thread::yield_now();
+            }
+        }
+    }
+
+    fn relax(&self) {
+        self.waits.fetch_add(1, SeqCst);
+        self.go_on.store(true, SeqCst);
+        thread::yield_now();
+    }
+}
+
+/// Two zones, two CPUs, pages of each zone in each pageset.
+fn world(test: impl FnOnce(&Allocator<'_, &HoldUp>, &HoldUp)) {
+    let ranges = [1, 2].map(|at| [PageRange::new(Pfn(at << 20), 1 << 14)]);
+    let zone = |node: usize| ZoneSpec {
+        node: NodeId(node as u32),
+        kind: ZoneKind::Normal,
+        span: ranges[node][0],
+        ranges: &ranges[node],
+    };
+    let specs = [zone(0), zone(1)];
+    let config = Config::new(&specs, &[NodeId(0), NodeId(1)]);
+    let metadata = OwnedMetadata::new(&config).expect("memory");
+    let mut zones = metadata.zones();
+    let machine = HoldUp::default();
+    let world = Allocator::new(&machine, &config, metadata.lend(&mut zones)).expect("a good map");
+    for cpu in [0, 1] {
+        CPU.set(cpu);
+        for node in [0, 1] {
+            let request = Request { node: Some(NodeId(node)), ..movable(0) };
+            let pfn = world.alloc(&request).expect("memory");
+            world.free(pfn, Order::ZERO).expect("was allocated");
+        }
+    }
+    CPU.set(0);
+    assert!(counts(&world).iter().flatten().all(|&kept| kept));
+    test(&world, &machine);
+}
+
+/// By zone and CPU whether a pageset holds pages.
+fn counts(world: &Allocator<'_, &HoldUp>) -> [[bool; 2]; 2] {
+    [0, 1].map(|zone| [0, 1].map(|cpu| world.pageset_state(zone, CpuId(cpu)).count > 0))
+}
+
+#[test]
+fn each_empties_what_it_says() {
+    world(|world, _| {
+        CPU.set(1);
+        world.drain_local(0);
+        assert_eq!(counts(world), [[true, false], [true, true]]);
+    });
+    world(|world, _| {
+        world.drain();
+        assert_eq!(counts(world), [[false, true], [false, true]]);
+    });
+    world(|world, _| {
+        world.drain_zone(1);
+        assert_eq!(counts(world), [[true, true], [false, false]]);
+    });
+    world(|world, machine| {
+        world.drain_all();
+        world.drain_all();
+        world.drain_zone(0);
+        assert_eq!(counts(world), [[false, false]; 2]);
+        assert_eq!(machine.waits.load(SeqCst), 0, "each has ended before the next");
+    });
+}
+
+#[test]
+fn a_drain_of_everything_gives_way_and_one_of_a_zone_waits() {
+    world(|world, machine| {
+        machine.armed.store(true, SeqCst);
+        thread::scope(|scope| {
+            let first = scope.spawn(|| world.drain_all());
+            while !machine.held_up.load(SeqCst) {
+                thread::yield_now();
+            }
+            world.drain_all();
+            assert_eq!(counts(world)[1], [true, true], "the second one left it to the first");
+            assert_eq!(machine.waits.load(SeqCst), 0);
+            // Waiting lets the first go on.
+            world.drain_zone(1);
+            let (waits, left) = (machine.waits.load(SeqCst), counts(world));
+            machine.go_on.store(true, SeqCst);
+            assert!(waits > 0);
+            assert_eq!(left, [[false, false]; 2], "the first has ended, and so has this one");
+            first.join().expect("it does not panic");
+        });
+    });
+}
+
+/// Disabling pagesets waits for a drain that runs, so that it has emptied them when it returns.
+#[test]
+fn a_disable_waits_for_a_drain() {
+    world(|world, machine| {
+        machine.armed.store(true, SeqCst);
+        thread::scope(|scope| {
+            scope.spawn(|| world.drain_all());
+            while !machine.held_up.load(SeqCst) {
+                thread::yield_now();
+            }
+            world.disable_pagesets(1);
+            let waits = machine.waits.load(SeqCst);
+            machine.go_on.store(true, SeqCst);
+            assert!(waits > 0);
+            assert_eq!(counts(world)[1], [false, false]);
+        });
+    });
+}

@@ -1,0 +1,132 @@
+//! Pages of another node's zone that lie idle in a pageset go back, a batch after three ticks. Specification 8.2.
+
+mod support;
+
+use pageset::tuning::presets::LINUX_6_18;
+use pageset::tuning::{Bounds, PRESETS, Tuning};
+use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
+use support::{World, build, movable};
+
+/// Two nodes with a zone and a CPU each, and a CPU of a node without memory. High stays where it is, so that nothing
+/// decays.
+fn world(tuning: Tuning, test: impl FnOnce(&World<'_>)) {
+    let ranges = [1, 2].map(|at| [PageRange::new(Pfn(at << 20), 1 << 18)]);
+    let zone = |node: usize| ZoneSpec {
+        node: NodeId(node as u32),
+        kind: ZoneKind::Normal,
+        span: ranges[node][0],
+        ranges: &ranges[node],
+    };
+    let specs = [zone(0), zone(1)];
+    let cpus = [0, 1, 2].map(NodeId);
+    build(&Config { tuning, pageset_capacity: 4000, ..Config::new(&specs, &cpus) }, |world| {
+        for zone in [0, 1] {
+            world.set_bounds(zone, Bounds { batch: 63, high_min: 2000, high_max: 2000 }).expect("room");
+        }
+        test(world);
+        for zone in [0, 1] {
+            world.audit(zone).expect("the books add up");
+        }
+    });
+}
+
+/// Brings `pages` pages of a node into the pageset of a CPU.
+fn cache(world: &World<'_>, cpu: u32, node: u32, pages: usize) {
+    world.machine().run_on(cpu);
+    let request = Request { node: Some(NodeId(node)), this_node_only: true, ..movable(0) };
+    let held: Vec<_> = (0..pages).map(|_| world.alloc(&request).expect("memory")).collect();
+    held.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("was allocated"));
+}
+
+fn count(world: &World<'_>, zone: usize, cpu: u32) -> u32 {
+    world.pageset_state(zone, CpuId(cpu)).count
+}
+
+#[test]
+fn a_batch_of_anothers_pages_goes_back_after_three_ticks() {
+    for preset in PRESETS.iter().filter(|preset| !preset.tuning.expire_all) {
+        world(preset.tuning, |world| {
+            cache(world, 0, 1, 200);
+            cache(world, 0, 0, 200);
+            let (before, own) = (count(world, 1, 0), count(world, 0, 0));
+            assert!(before >= 200 && own >= 200);
+            let tick = || (world.tick(), count(world, 1, 0));
+            assert_eq!(tick(), (true, before), "{}: the tick that sees the use", preset.name);
+            assert_eq!(tick(), (true, before), "{}", preset.name);
+            assert_eq!(tick(), (true, before - 63), "{}: due", preset.name);
+            // Once an idle period.
+            for _ in 0..5 {
+                assert_eq!(tick(), (false, before - 63), "{}", preset.name);
+            }
+            assert_eq!(count(world, 0, 0), own, "{}: its own node's stay", preset.name);
+            let stats = world.pageset_stats(1, CpuId(0));
+            assert_eq!((stats.drains, stats.drain_pages), (1, 63), "{}", preset.name);
+        });
+    }
+}
+
+#[test]
+fn each_use_begins_the_wait_anew() {
+    world(LINUX_6_18, |world| {
+        cache(world, 0, 1, 1);
+        let request = Request { node: Some(NodeId(1)), ..movable(0) };
+        // An allocation and a free count, each for itself.
+        assert!(world.tick() && world.tick());
+        let pfn = world.alloc(&request).expect("memory");
+        assert!(world.tick() && world.tick());
+        world.free(pfn, Order::ZERO).expect("was allocated");
+        assert!(world.tick() && world.tick());
+        assert_eq!(count(world, 1, 0), 63);
+        assert!(world.tick());
+        assert_eq!(count(world, 1, 0), 0);
+        assert!(!world.tick());
+        // Another's tick is not this CPU's.
+        cache(world, 0, 1, 1);
+        world.machine().run_on(1);
+        assert!((0..10).all(|_| !world.tick()), "it is CPU 1's own node");
+        assert_eq!(count(world, 1, 0), 63);
+    });
+}
+
+#[test]
+fn less_than_a_batch_goes_whole_and_nothing_means_no_ticks() {
+    world(LINUX_6_18, |world| {
+        cache(world, 0, 1, 40);
+        world.drain();
+        assert!(!world.tick(), "nothing is kept");
+        world.machine().run_on(1);
+        let pages: Vec<_> = (0..40).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
+        world.machine().run_on(0);
+        pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("was allocated"));
+        assert_eq!(count(world, 1, 0), 40);
+        let counts = [(); 4].map(|()| (world.tick_zone(1), count(world, 1, 0)));
+        assert_eq!(counts, [(true, 40), (true, 40), (true, 0), (false, 0)]);
+    });
+}
+
+/// To a CPU of a node without memory every zone is another's.
+#[test]
+fn a_node_without_memory_keeps_nothing_for_long() {
+    world(LINUX_6_18, |world| {
+        for node in [0, 1] {
+            cache(world, 2, node, 10);
+        }
+        assert_eq!([0, 1].map(|zone| count(world, zone, 2)), [63, 63]);
+        assert_eq!([(); 4].map(|()| world.tick()), [true, true, true, false]);
+        assert_eq!([0, 1].map(|zone| count(world, zone, 2)), [0, 0]);
+    });
+}
+
+/// Where high tunes itself, expiry comes on top of the decay, and each says when it has more to do.
+#[test]
+fn decay_and_expiry_share_a_tick() {
+    world(LINUX_6_18, |world| {
+        world.set_bounds(1, Bounds { batch: 63, high_min: 252, high_max: 2000 }).expect("room");
+        cache(world, 0, 1, 200);
+        // Specification 10.2, second case: count 441, high 693; ticks: 607 (0 drained), 532 (0), 466 (0), 408 (33).
+        let state = || (world.pageset_state(1, CpuId(0)).high, count(world, 1, 0));
+        assert_eq!(state(), (693, 441));
+        let ticks = [(); 4].map(|()| (world.tick(), state()));
+        assert_eq!(ticks, [(true, (607, 441)), (true, (532, 441)), (true, (466, 378)), (true, (408, 378))]);
+    });
+}

@@ -1,0 +1,288 @@
+//! Interleavings of callers with CPUs that go and come, pagesets that are disabled, changes by an administrator, and
+//! drains. The scheduler decides at every lock, every look at which CPU this is, every touch of shared memory and in
+//! every round of a wait. A failure prints the seed with the command that replays it.
+
+use std::cell::Cell;
+use std::env;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pageset::owned::OwnedMetadata;
+use pageset::tuning::{Bounds, PcpState, Preset};
+use pageset::{
+    Allocator, Block, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock,
+    Request, ZoneKind, ZoneSpec,
+};
+use shuttle::scheduler::RandomScheduler;
+use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use shuttle::{Runner, thread};
+
+const PAGES: u64 = 2048;
+const CPUS: u32 = 2;
+
+/// Where the scheduler may take another thread.
+fn point() {
+    shuttle::lazy_static! {
+        static ref PLACE: AtomicUsize = AtomicUsize::new(0);
+    }
+    PLACE.load(SeqCst);
+}
+
+/// A lock whose every use the scheduler sees. `LIES` plants a bug: it lets everyone in.
+#[derive(Default)]
+struct Watched<const LIES: bool>(AtomicBool);
+
+impl<const LIES: bool> fmt::Debug for Watched<LIES> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watched")
+    }
+}
+
+impl<const LIES: bool> RawLock for Watched<LIES> {
+    fn lock(&self) {
+        while !self.try_lock() {
+            thread::yield_now();
+        }
+    }
+
+    fn try_lock(&self) -> bool {
+        self.0.compare_exchange(false, true, SeqCst, SeqCst).is_ok() || LIES
+    }
+
+    fn unlock(&self) {
+        self.0.store(false, SeqCst);
+    }
+}
+
+shuttle::thread_local! {
+    static LOOKS: Cell<u32> = Cell::new(0);
+}
+
+/// The CPU is another one at each look, so that it changes within every call that looks twice.
+struct Restless<const LIES: bool>;
+
+impl<const LIES: bool> Machine for Restless<LIES> {
+    type Lock = Watched<LIES>;
+
+    fn cpu(&self) -> CpuId {
+        point();
+        LOOKS.with(|looks| {
+            looks.set(looks.get() + 1);
+            CpuId(looks.get() % CPUS)
+        })
+    }
+
+    fn touch(&self, _line: Line) {
+        point();
+    }
+
+    fn locking(&self, _zone: usize, _path: LockPath) {
+        point();
+    }
+
+    fn relax(&self) {
+        thread::yield_now();
+    }
+}
+
+type World<'a, const LIES: bool> = Allocator<'a, Restless<LIES>>;
+type Part<const LIES: bool> = fn(&World<'_, LIES>);
+
+const SMALL: Bounds = Bounds { batch: 2, high_min: 6, high_max: 6 };
+
+/// Takes and gives, in all ways that go through pagesets.
+fn caller<const LIES: bool>(world: &World<'_, LIES>) {
+    let movable = Request::new(Order::ZERO, MigrateType::Movable);
+    let mut pages = [Pfn(0); 5];
+    let got = world.alloc_bulk(&movable, &mut pages).expect("there is enough");
+    let large = Request::new(Order::new(1).expect("an order"), MigrateType::Movable);
+    let block = world.alloc(&large).expect("there is enough");
+    world.free_undrained(pages[0], Order::ZERO).expect("it was allocated");
+    world.free(block, large.order).expect("it was allocated");
+    let blocks: Vec<_> = pages[1..got].iter().map(|&pfn| Block { pfn, order: Order::ZERO }).collect();
+    world.free_bulk(&blocks).expect("they were allocated");
+}
+
+fn states<const LIES: bool>(world: &World<'_, LIES>) -> [PcpState; 2] {
+    [0, 1].map(|cpu| world.pageset_state(0, CpuId(cpu)))
+}
+
+/// Runs the parts at once on a zone whose pagesets hold pages, then checks the books and what `after` says.
+fn schedule<const LIES: bool>(preset: &Preset, parts: [Part<LIES>; 3], after: Part<LIES>) {
+    let ranges = [PageRange::new(Pfn(1 << 20), PAGES)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let config = Config { tuning: preset.tuning, pageset_capacity: 300, ..Config::new(&zones, &[NodeId(0); 2]) };
+    let metadata = OwnedMetadata::<Restless<LIES>>::new(&config).expect("memory");
+    let mut zones = metadata.zones();
+    let world = Allocator::new(Restless, &config, metadata.lend(&mut zones)).expect("a good map");
+    world.set_bounds(0, SMALL).expect("room");
+    caller(&world);
+    caller(&world);
+    thread::scope(|scope| {
+        for part in parts {
+            let world = &world;
+            scope.spawn(move || part(world));
+        }
+    });
+    let books = world.audit(0).expect("the books add up");
+    assert_eq!((books.in_use, books.free + books.cached), (0, PAGES));
+    after(&world);
+    world.drain_all();
+    world.audit(0).expect("the books add up");
+    assert_eq!(world.zone_stats(0).nr_free_pages, PAGES);
+}
+
+const PRESETS: [&str; 5] = ["linux-4.19", "linux-5.14", "linux-5.18", "linux-6.18", "linux-6.19"];
+const SCHEDULES: usize = 400;
+
+/// Explores schedules of all presets. `PAGESET_SCHEDULES` says how many of each.
+fn explore(test: &str, parts: [Part<false>; 3], after: Part<false>) {
+    let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+    let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let seed = number("SHUTTLE_RANDOM_SEED").unwrap_or_else(fresh);
+    let schedules = number("PAGESET_SCHEDULES").map_or(SCHEDULES, |schedules| schedules as usize);
+    for preset in PRESETS {
+        println!("{preset}: seed {seed}, {schedules} schedules");
+        let run = || run::<false>(preset, seed, schedules, parts, after);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+            eprintln!(
+                "replay with\nSHUTTLE_RANDOM_SEED={seed} PAGESET_SCHEDULES={schedules} \
+                 cargo test -p pageset --all-features --test hotplug_schedules {test}"
+            );
+            resume_unwind(panic);
+        }
+    }
+}
+
+fn run<const LIES: bool>(preset: &str, seed: u64, schedules: usize, parts: [Part<LIES>; 3], after: Part<LIES>) {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 18;
+    let preset = Preset::find(preset).expect("a preset");
+    let scheduler = RandomScheduler::new_from_seed(seed, schedules);
+    Runner::new(scheduler, config).run(move || schedule::<LIES>(preset, parts, after));
+}
+
+/// Two callers are in the middle of bulk calls while a CPU goes: nothing is left behind there.
+#[test]
+fn a_cpu_goes_in_the_middle_of_bulk_calls() {
+    explore(
+        "a_cpu_goes_in_the_middle_of_bulk_calls",
+        [caller, caller, |world| world.cpu_offline(CpuId(1)).expect("another is left")],
+        |world| assert_eq!(states(world)[1].count, 0, "late callers leave nothing"),
+    );
+}
+
+/// And it comes back at once: what is still there then is kept like any other page.
+#[test]
+fn a_cpu_goes_and_comes() {
+    explore(
+        "a_cpu_goes_and_comes",
+        [caller, caller, |world| {
+            world.cpu_offline(CpuId(1)).expect("another is left");
+            world.tick();
+            world.cpu_online(CpuId(1)).expect("it went");
+        }],
+        |world| assert!(states(world).iter().all(|state| state.high_max > 0)),
+    );
+}
+
+/// Frees race with a disable: those that it does not find in the pagesets go to the buddy.
+#[test]
+fn pagesets_are_disabled_under_callers() {
+    explore(
+        "pagesets_are_disabled_under_callers",
+        [caller, caller, |world| {
+            world.disable_pagesets(0);
+            let kept = |state: &PcpState| state.count;
+            // Callers in the middle of a call hold at most what they are about to take or to give on.
+            assert!(states(world).iter().map(kept).sum::<u32>() <= 4);
+        }],
+        |world| {
+            assert_eq!(states(world).map(|state| state.count), [0, 0]);
+            world.enable_pagesets(0).expect("disabled once");
+        },
+    );
+}
+
+/// Two disables at once, one of them taken back: both have left the pagesets empty, and they stay disabled.
+#[test]
+fn two_disable_and_one_enables() {
+    let disable: Part<false> = |world| world.disable_pagesets(0);
+    explore(
+        "two_disable_and_one_enables",
+        [disable, caller, |world| {
+            world.disable_pagesets(0);
+            world.enable_pagesets(0).expect("disabled");
+        }],
+        |world| {
+            assert!(states(world).iter().all(|state| (state.count, state.high_max, state.batch) == (0, 0, 1)));
+            world.enable_pagesets(0).expect("disabled once");
+            world.enable_pagesets(0).expect_err("not disabled");
+        },
+    );
+}
+
+/// Each of two disables at once has the pagesets empty when it returns, not only the first or the last.
+#[test]
+fn each_disable_drains() {
+    let disable: Part<false> = |world| {
+        world.disable_pagesets(0);
+        assert_eq!(states(world).map(|state| state.count), [0, 0]);
+    };
+    explore("each_disable_drains", [disable, disable, |world| world.drain_all()], |world| {
+        (0..2).for_each(|_| world.enable_pagesets(0).expect("disabled twice"));
+    });
+}
+
+/// Whoever returns from draining a zone has it empty, however many drain at once, where nobody brings pages.
+#[test]
+fn drains_at_once() {
+    let drain: Part<false> = |world| {
+        world.drain_zone(0);
+        assert_eq!(states(world).map(|state| state.count), [0, 0]);
+    };
+    explore("drains_at_once", [drain, drain, |world| world.drain_all()], |_| {});
+}
+
+/// Fraction, marks and bounds under callers, and a CPU that goes: the bounds are those of the last change.
+#[test]
+fn an_administrator_under_callers() {
+    explore(
+        "an_administrator_under_callers",
+        [
+            caller,
+            |world| world.cpu_offline(CpuId(0)).expect("another is left"),
+            |world| {
+                world.set_high_fraction(100).expect("allowed");
+                world.recompute();
+            },
+        ],
+        bounds_are_as_computed,
+    );
+}
+
+fn bounds_are_as_computed<const LIES: bool>(world: &World<'_, LIES>) {
+    let bounds = || states(world).map(|state| (state.batch, state.high_min, state.high_max));
+    let before = bounds();
+    world.recompute();
+    assert_eq!(before, bounds(), "an older change was the last to be written");
+}
+
+/// Without the lock of changes an older change could be written last: that is found, and the seed finds it again.
+#[test]
+fn changes_that_overtake_each_other_are_found() {
+    let parts: [Part<true>; 3] = [
+        |world| world.set_high_fraction(8).expect("allowed"),
+        |world| world.set_high_fraction(50).expect("allowed"),
+        |world| world.set_high_fraction(100).expect("allowed"),
+    ];
+    let found = |seed| {
+        let run = || run::<true>("linux-6.18", seed, 2000, parts, bounds_are_as_computed);
+        let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("an older change is written last");
+        panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()))
+    };
+    let message = found(1).expect("a message");
+    assert!(message.contains("an older change"), "{message}");
+    assert_eq!(found(1), Some(message));
+}

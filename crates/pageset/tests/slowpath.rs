@@ -1,0 +1,465 @@
+//! What stands behind a request that finds nothing: reclaim woken, the owner asked, pagesets drained, reserves given
+//! back, and the error at the end. Specification 1.7, 8.1.
+
+mod support;
+
+use std::cell::{Cell, RefCell};
+use std::sync::mpsc;
+use std::thread;
+
+use pageset::owned::OwnedMetadata;
+use pageset::shortage::Reason;
+use pageset::tuning::presets::*;
+use pageset::tuning::{Bounds, Tuning, Watermarks};
+use pageset::{
+    AllocError, Allocator, Config, CpuId, Line, Machine, MigrateType, MoveError, NodeId, Order, OutOfMemory, Owner,
+    PageRange, Pfn, Request, SpinLock, Urgency, Wait, ZoneKind, ZoneSpec,
+};
+use support::{World, build, movable, one_zone};
+
+const BASE: u64 = 1 << 20;
+
+fn order(order: u8) -> Order {
+    Order::new(order).expect("an order")
+}
+
+/// An owner that frees blocks, some at each call, and counts the calls.
+struct Giving<'w, 'a> {
+    world: &'w World<'a>,
+    blocks: RefCell<Vec<(Pfn, Order)>>,
+    at_once: usize,
+    calls: Cell<u32>,
+}
+
+impl<'w, 'a> Giving<'w, 'a> {
+    fn new(world: &'w World<'a>, blocks: Vec<(Pfn, Order)>, at_once: usize) -> Self {
+        Giving { world, blocks: RefCell::new(blocks), at_once, calls: Cell::new(0) }
+    }
+}
+
+impl Owner for Giving<'_, '_> {
+    fn isolate(&self, _pfn: Pfn) -> Option<Order> {
+        None
+    }
+
+    fn move_block(&self, _from: Pfn, _to: Pfn, _order: Order) -> Result<(), MoveError> {
+        Err(MoveError::Busy)
+    }
+
+    fn put_back(&self, _pfn: Pfn, _order: Order) {}
+
+    fn reclaim(&self, _request: &Request) -> u64 {
+        self.calls.set(self.calls.get() + 1);
+        let mut blocks = self.blocks.borrow_mut();
+        let from = blocks.len().saturating_sub(self.at_once);
+        let given = blocks.split_off(from);
+        given.into_iter().map(|(pfn, order)| self.world.free(pfn, order).map_or(0, |()| order.pages())).sum()
+    }
+}
+
+/// Takes everything in blocks of an order.
+fn exhaust(world: &World<'_>, of: u8) -> Vec<(Pfn, Order)> {
+    let request = Request { watermarks: false, ..movable(of) };
+    std::iter::from_fn(|| world.alloc(&request).ok()).map(|pfn| (pfn, order(of))).collect()
+}
+
+fn out_of_memory(result: Result<Pfn, AllocError>) -> OutOfMemory {
+    match result {
+        Err(AllocError::OutOfMemory(shortage)) => shortage,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A zone without marks whose pages are all in use as blocks of one order.
+fn full(of: u8, test: impl FnOnce(&World<'_>, Vec<(Pfn, Order)>)) {
+    one_zone(LINUX_6_18, 4096, 2, |world| {
+        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        let blocks = exhaust(world, of);
+        assert_eq!(blocks.len() as u64 * order(of).pages(), 4096);
+        test(world, blocks);
+        world.audit(0).expect("the books add up");
+    });
+}
+
+#[test]
+fn the_owner_is_asked_only_where_nothing_else_helps() {
+    one_zone(LINUX_6_18, 4096, 2, |world| {
+        let owner = Giving::new(world, vec![], 1);
+        world.set_watermarks(0, Watermarks { min: 100, low: 4096, high: 4096 }, [0; 4]);
+        world.alloc_with(&movable(4), &owner).expect("above the min mark");
+        assert_eq!(owner.calls.get(), 0);
+        world.set_watermarks(0, Watermarks { min: 4096, low: 4096, high: 4096 }, [0; 4]);
+        for wait in [Wait::Lock, Wait::Nothing] {
+            out_of_memory(world.alloc_with(&Request { wait, ..movable(4) }, &owner));
+        }
+        assert_eq!(owner.calls.get(), 0, "it cannot wait");
+        let wrong = Request::new(order(4), MigrateType::Isolate);
+        assert_eq!(world.alloc_with(&wrong, &owner), Err(AllocError::Migratetype(MigrateType::Isolate)));
+        assert_eq!(owner.calls.get(), 0, "nothing can help");
+        out_of_memory(world.alloc_with(&movable(4), &owner));
+        assert_eq!(owner.calls.get(), 1, "it gave nothing and is not asked again");
+    });
+}
+
+#[test]
+fn what_the_owner_frees_is_found() {
+    full(0, |world, blocks| {
+        // The page goes to this CPU's pageset, where no watermark sees it; draining makes it count.
+        let owner = Giving::new(world, blocks, 1);
+        let drains = world.zone_stats(0).pagesets.drains;
+        world.alloc_with(&movable(0), &owner).expect("one was given");
+        assert_eq!((owner.calls.get(), world.zone_stats(0).pagesets.drains), (1, drains + 1));
+    });
+    full(4, |world, blocks| {
+        let owner = Giving::new(world, blocks, 1);
+        let drains = world.zone_stats(0).pagesets.drains;
+        world.alloc_with(&movable(4), &owner).expect("one was given");
+        assert_eq!((owner.calls.get(), world.zone_stats(0).pagesets.drains), (1, drains), "nothing to drain");
+    });
+    full(0, |world, mut blocks| {
+        // Pages in another CPU's pageset are drained once the owner has given something, not before.
+        world.machine().run_on(1);
+        for _ in 0..50 {
+            let (pfn, order) = blocks.pop().expect("thousands");
+            world.free(pfn, order).expect("was allocated");
+        }
+        world.machine().run_on(0);
+        let last = blocks.pop().expect("thousands");
+        out_of_memory(world.alloc_with(&movable(0), &Giving::new(world, vec![], 1)));
+        assert_eq!(world.zone_stats(0).pagesets.count, 50);
+        world.alloc_with(&movable(0), &Giving::new(world, vec![last], 1)).expect("51 pages");
+        let stats = world.zone_stats(0);
+        assert_eq!(stats.nr_free_pages + stats.pagesets.count, 50);
+    });
+}
+
+#[test]
+fn retries_end() {
+    use Reason::{NoBlock, Watermark};
+    // Eight pages a call are less than a block of order 4.
+    for (of, calls, reason) in [(1, 16, NoBlock), (3, 16, NoBlock), (4, 1, Watermark), (9, 1, Watermark)] {
+        full(0, |world, blocks| {
+            // Every other page: they never merge.
+            let given = blocks.into_iter().step_by(2).collect();
+            let owner = Giving::new(world, given, 8);
+            let shortage = out_of_memory(world.alloc_with(&movable(of), &owner));
+            assert_eq!(owner.calls.get(), calls, "order {of}");
+            assert_eq!((shortage.reason, shortage.free_pages), (reason, u64::from(8 * calls)));
+            assert_eq!(shortage.free_blocks[0], 8 * calls);
+        });
+    }
+    full(0, |world, blocks| {
+        // Pages side by side, one a call: two make a block of order 1 if they are buddies.
+        let owner = Giving::new(world, blocks, 1);
+        world.alloc_with(&movable(1), &owner).expect("two buddies");
+        assert_eq!(owner.calls.get(), 2);
+    });
+}
+
+/// An owner that allocates and frees in its answer.
+struct Busy<'w, 'a>(Giving<'w, 'a>);
+
+impl Owner for Busy<'_, '_> {
+    fn isolate(&self, pfn: Pfn) -> Option<Order> {
+        self.0.isolate(pfn)
+    }
+
+    fn move_block(&self, from: Pfn, to: Pfn, order: Order) -> Result<(), MoveError> {
+        self.0.move_block(from, to, order)
+    }
+
+    fn put_back(&self, pfn: Pfn, order: Order) {
+        self.0.put_back(pfn, order);
+    }
+
+    fn reclaim(&self, request: &Request) -> u64 {
+        let own = Request { watermarks: false, ..*request };
+        if let Ok(page) = self.0.world.alloc(&own) {
+            self.0.world.free(page, own.order).expect("was allocated");
+        }
+        self.0.world.drain_all();
+        // On another CPU from now on.
+        self.0.world.machine().run_on(1);
+        self.0.reclaim(request)
+    }
+}
+
+#[test]
+fn the_owner_may_use_the_allocator() {
+    full(0, |world, blocks| {
+        let owner = Busy(Giving::new(world, blocks, 3));
+        world.alloc_with(&movable(0), &owner).expect("three were given");
+        let stats = world.zone_stats(0);
+        assert_eq!(stats.nr_free_pages + stats.pagesets.count, 2);
+    });
+}
+
+#[test]
+fn reserved_pageblocks_are_given_back_last_one_last() {
+    // Two reserved pageblocks and nothing else: a request that the owner helps with a page it cannot use.
+    let reserve = |world: &World<'_>| {
+        for nth in [0, 1] {
+            world.set_pageblock_type(Pfn(BASE + 512 * nth), MigrateType::HighAtomic).expect("ours");
+        }
+        exhaust(world, 0)
+    };
+    let state = |world: &World<'_>| {
+        let stats = world.zone_stats(0);
+        (stats.nr_reserved_highatomic, stats.nr_free_highatomic)
+    };
+    one_zone(LINUX_6_18, 4096, 2, |world| {
+        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        let mut blocks = reserve(world);
+        assert_eq!((state(world), blocks.len()), ((1024, 1024), 3072));
+        let request = Request::new(order(4), MigrateType::Unmovable);
+        let page = |blocks: &mut Vec<_>| vec![blocks.swap_remove(0), blocks.swap_remove(2)];
+        let owner = Giving::new(world, page(&mut blocks), 1);
+        let got = world.alloc_with(&request, &owner).expect("the first reserved pageblock");
+        assert_eq!((owner.calls.get(), state(world)), (1, (512, 512)));
+        assert_eq!(world.pageblock_type(got), Some(MigrateType::Unmovable), "the type that was wanted");
+        // The other 31 blocks of it, then the last pageblock, which is given by force: the owner has nothing more.
+        let owner = Giving::new(world, vec![], 1);
+        for _ in 1..32 {
+            world.alloc_with(&request, &owner).expect("of the same pageblock");
+        }
+        assert_eq!((owner.calls.get(), state(world)), (0, (512, 512)));
+        world.alloc_with(&request, &owner).expect("the last one");
+        assert_eq!((owner.calls.get(), state(world)), (1, (0, 0)));
+        while world.alloc(&request).is_ok() {}
+        out_of_memory(world.alloc_with(&request, &owner));
+        world.audit(0).expect("the books add up");
+    });
+    // One that cannot wait does not get that far.
+    one_zone(LINUX_6_18, 4096, 2, |world| {
+        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        let blocks = reserve(world);
+        let owner = Giving::new(world, blocks, 1);
+        out_of_memory(world.alloc_with(&Request { wait: Wait::Lock, ..movable(4) }, &owner));
+        assert_eq!((owner.calls.get(), state(world)), (0, (1024, 1024)));
+    });
+}
+
+/// DMA32 and NORMAL of one node, 4 pageblocks each.
+fn two_zones(test: impl FnOnce(&World<'_>)) {
+    let ranges = [[PageRange::new(Pfn(BASE), 2048)], [PageRange::new(Pfn(BASE + 2048), 2048)]];
+    let spec = |kind, ranges: &'static [PageRange]| ZoneSpec { node: NodeId(0), kind, span: ranges[0], ranges };
+    let leak = |ranges: [PageRange; 1]| -> &'static [PageRange] { Box::leak(Box::new(ranges)) };
+    let zones = [spec(ZoneKind::Dma32, leak(ranges[0])), spec(ZoneKind::Normal, leak(ranges[1]))];
+    build(&Config::new(&zones, &[NodeId(0)]), |world| {
+        (0..2).for_each(|zone| world.set_watermarks(zone, Watermarks::default(), [0; 4]));
+        test(world);
+        for zone in 0..2 {
+            world.audit(zone).expect("the books add up");
+        }
+    });
+}
+
+#[test]
+fn reclaim_is_told_of_zones_below_low() {
+    let marks = |low| Watermarks { min: 0, low, high: 2 * low };
+    two_zones(|world| {
+        world.alloc(&movable(4)).expect("memory");
+        assert_eq!(world.machine().woken(), [], "there is enough");
+        // NORMAL is short, DMA32 serves: the first attempt found something.
+        world.set_watermarks(1, marks(3000), [0; 4]);
+        let got = world.alloc(&movable(4)).expect("memory");
+        assert_eq!((world.zone_of(got), world.machine().woken()), (Some(0), vec![]));
+        world.set_watermarks(0, marks(3000), [0; 4]);
+        let both = [(1, order(4), ZoneKind::Movable), (0, order(4), ZoneKind::Movable)];
+        let got = world.alloc(&movable(4)).expect("above the min mark");
+        assert_eq!((world.zone_of(got), world.machine().woken()), (Some(1), both.to_vec()));
+        let low = Request { highest: ZoneKind::Dma32, ..movable(0) };
+        world.alloc(&low).expect("above the min mark");
+        assert_eq!(world.machine().woken(), [(0, Order::ZERO, ZoneKind::Dma32)], "only zones that it may use");
+        for silent in [Request { wakes_reclaim: false, ..movable(4) }, Request { wait: Wait::Nothing, ..movable(4) }] {
+            world.alloc(&silent).expect("above the min mark");
+            assert_eq!(world.machine().woken(), [], "{silent:?}");
+        }
+        world.set_watermarks(0, marks(0), [0; 4]);
+        exhaust(world, 10);
+        world.machine().woken();
+        out_of_memory(world.alloc(&movable(10)));
+        let both = [(1, Order::MAX, ZoneKind::Movable), (0, Order::MAX, ZoneKind::Movable)];
+        assert_eq!(world.machine().woken(), both, "and of a zone without such a block");
+    });
+}
+
+#[test]
+fn a_reclaimer_sees_where_it_is_needed() {
+    two_zones(|world| {
+        let balanced = |order, highest| world.is_balanced(NodeId(0), order, highest);
+        assert_eq!([0, 1].map(|zone| world.needs_reclaim(zone)), [false; 2]);
+        let high = |high| Watermarks { min: 0, low: 0, high };
+        world.set_watermarks(0, high(2047), [0; 4]);
+        assert_eq!([0, 1].map(|zone| world.needs_reclaim(zone)), [false; 2], "one page above the mark");
+        world.set_watermarks(0, high(2048), [0; 4]);
+        assert_eq!([0, 1].map(|zone| world.needs_reclaim(zone)), [true, false]);
+        // One zone that is well enough is enough.
+        assert!(balanced(Order::ZERO, ZoneKind::Movable) && !balanced(Order::ZERO, ZoneKind::Dma32));
+        assert!(balanced(Order::MAX, ZoneKind::Normal));
+        assert!(balanced(Order::ZERO, ZoneKind::Dma), "no such zone, nothing to do");
+        assert!(world.is_balanced(NodeId(7), Order::ZERO, ZoneKind::Movable));
+        exhaust(world, 10).iter().for_each(|&(pfn, of)| {
+            world.split(pfn, of, order(9)).expect("was allocated");
+            world.free_direct(pfn, order(9)).expect("was allocated");
+        });
+        assert!(!balanced(Order::MAX, ZoneKind::Normal) && balanced(order(9), ZoneKind::Normal));
+        // The reserve of the request that woke it counts.
+        world.set_watermarks(1, high(1000), [0, 0, 0, 24]);
+        assert!(balanced(Order::ZERO, ZoneKind::Normal) && !balanced(Order::ZERO, ZoneKind::Movable));
+    });
+}
+
+#[test]
+fn reclaim_is_active_up_to_a_zone() {
+    // A pageset of a zone under reclaim keeps four batches. Specification 4.11.
+    let kept = |world: &World<'_>, zone: usize| {
+        let request = Request { zone: Some(zone), ..movable(0) };
+        let pages: Vec<_> = (0..500).map(|_| world.alloc(&request).expect("memory")).collect();
+        pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("was allocated"));
+        let kept = world.zone_stats(zone).pagesets.count;
+        world.drain_all();
+        kept
+    };
+    two_zones(|world| {
+        for zone in [0, 1] {
+            world.set_bounds(zone, Bounds { batch: 10, high_min: 300, high_max: 300 }).expect("room");
+        }
+        let large = |world| [0, 1].map(|zone| kept(world, zone) > 100);
+        assert_eq!(large(world), [true; 2]);
+        world.set_node_reclaim_active(NodeId(0), ZoneKind::Dma32, true);
+        assert_eq!(large(world), [false, true]);
+        world.set_node_reclaim_active(NodeId(0), ZoneKind::Movable, true);
+        assert_eq!(large(world), [false; 2]);
+        world.set_node_reclaim_active(NodeId(1), ZoneKind::Movable, false);
+        assert_eq!(large(world), [false; 2], "another node");
+        world.set_node_reclaim_active(NodeId(0), ZoneKind::Movable, false);
+        assert_eq!(large(world), [true; 2]);
+    });
+}
+
+#[test]
+fn out_of_memory_says_where_and_why() {
+    two_zones(|world| {
+        let marks = |min| Watermarks { min, low: min, high: min };
+        // 2048 pages each; DMA32 lacks 952 pages of what it keeps, NORMAL 462, and 452 for a block of 10 more.
+        world.set_watermarks(0, marks(2900), [0, 0, 100, 100]);
+        world.set_watermarks(1, marks(2000), [0, 0, 0, 510]);
+        let shortage = out_of_memory(world.alloc(&movable(4)));
+        assert_eq!((shortage.order, shortage.migratetype), (order(4), MigrateType::Movable));
+        assert_eq!((shortage.zones, shortage.free_pages, shortage.cached_pages), (2, 4096, 0));
+        assert_eq!(shortage.free_blocks, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4]);
+        let nearest = shortage.nearest;
+        assert_eq!(shortage.reason, Reason::Watermark);
+        assert_eq!((nearest.zone, nearest.node, nearest.kind), (1, NodeId(0), ZoneKind::Normal));
+        assert_eq!((nearest.free, nearest.for_others, nearest.mark, nearest.reserve), (2048, 0, 2000, 510));
+        // Rights lower the mark: 1050 and 100 are enough here, 1950 are not.
+        let oom = Request { urgency: Urgency::OomVictim, ..movable(10) };
+        world.set_watermarks(0, marks(3900), [0, 0, 100, 100]);
+        let nearest = out_of_memory(world.alloc(&Request { zone: Some(0), ..oom })).nearest;
+        assert_eq!((nearest.mark, nearest.reserve), (1950, 100));
+        // Pages of others, and pages in pagesets.
+        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        let page = world.alloc(&Request { zone: Some(0), ..movable(0) }).expect("memory");
+        world.free(page, Order::ZERO).expect("was allocated");
+        let cached = world.zone_stats(0).pagesets.count;
+        for (nth, to) in [(1, MigrateType::Cma), (2, MigrateType::HighAtomic)] {
+            world.set_pageblock_type(Pfn(BASE + 512 * nth), to).expect("ours");
+        }
+        world.set_watermarks(0, marks(2000), [0; 4]);
+        let dma32 = Request { highest: ZoneKind::Dma32, ..Request::new(order(2), MigrateType::Unmovable) };
+        let shortage = out_of_memory(world.alloc(&dma32));
+        assert_eq!((shortage.zones, shortage.cached_pages, shortage.free_pages), (1, cached, 2048 - cached));
+        assert_eq!((shortage.nearest.free, shortage.nearest.for_others), (2048 - cached, 1024));
+        let pages: u64 = Order::all().map(|o| u64::from(shortage.free_blocks[o.index()]) * o.pages()).sum();
+        assert_eq!(pages, shortage.free_pages);
+        let text = AllocError::OutOfMemory(shortage).to_string();
+        let free = 2048 - cached;
+        assert!(
+            text.starts_with(&format!(
+                "no Unmovable block of order 2: zone DMA32 of node 0 has {free} pages free, 1024 of them for others only; \
+                 4 are needed above its min mark of 2000 and reserve of 0; zones tried: 1, pages free there: {free}, in \
+                 blocks of order 0 to 10: "
+            )) && text.ends_with(&format!("; {cached} more in pagesets")),
+            "{text}"
+        );
+        // Enough pages, but not in one block; and without marks.
+        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        let huge = Request { order: order(9), cma: true, ..dma32 };
+        let blocks: Vec<_> = std::iter::from_fn(|| world.alloc(&huge).ok()).collect();
+        for &block in &blocks[..2] {
+            world.split(block, order(9), order(8)).expect("was allocated");
+            world.free_direct(block, order(8)).expect("was allocated");
+        }
+        for watermarks in [true, false] {
+            let shortage = out_of_memory(world.alloc(&Request { watermarks, ..huge }));
+            assert_eq!(shortage.reason, Reason::NoBlock);
+            let text = AllocError::OutOfMemory(shortage).to_string();
+            assert!(text.contains("only; that is above its marks, but not in such a block; zones tried: 1"), "{text}");
+        }
+    });
+}
+
+thread_local! {
+    static CPU: Cell<u32> = const { Cell::new(0) };
+    /// Where this thread says that it holds a zone lock, and waits to go on.
+    static STOP: RefCell<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>> = const { RefCell::new(None) };
+}
+
+/// A machine on which a thread can be stopped with a zone lock held.
+struct Stopping;
+
+impl Machine for Stopping {
+    type Lock = SpinLock;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(CPU.get())
+    }
+
+    fn touch(&self, line: Line) {
+        if let (Line::Zone { .. }, Some((held, go_on))) = (line, STOP.take()) {
+            held.send(()).expect("somebody waits for it");
+            go_on.recv().expect("somebody says so");
+        }
+    }
+}
+
+#[test]
+fn one_that_waits_for_nothing_passes_busy_locks_by() {
+    let range = PageRange::new(Pfn(BASE), 4096);
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] }];
+    let config = Config { tuning: Tuning::default(), ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
+    let metadata = OwnedMetadata::<Stopping>::new(&config).expect("memory");
+    let mut zones = metadata.zones();
+    let world = Allocator::new(Stopping, &config, metadata.lend(&mut zones)).expect("a good map");
+    let nothing = |of| Request { wait: Wait::Nothing, ..movable(of) };
+    // With the locks free it gets what others get.
+    let free: Vec<_> = [0, 1, 4].map(|of| (world.alloc(&nothing(of)).expect("memory"), order(of))).into();
+    free.iter().for_each(|&(pfn, of)| world.free(pfn, of).expect("was allocated"));
+    let (held, is_held) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel();
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            CPU.set(1);
+            STOP.set(Some((held, goes_on)));
+            world.alloc(&movable(4))
+        });
+        is_held.recv().expect("the other thread is there");
+        // What this CPU's pageset holds is to be had; what would take the zone lock is not, of whatever order.
+        let cached = world.alloc(&nothing(0)).expect("in the pageset");
+        world.free_undrained(cached, Order::ZERO).expect("was allocated");
+        let before = world.zone_stats(0);
+        for of in [2, 4, 9, 10] {
+            let shortage = out_of_memory(world.alloc(&nothing(of)));
+            assert_eq!(shortage.reason, Reason::Busy, "order {of}");
+            assert!(AllocError::OutOfMemory(shortage).to_string().contains("but it was busy"));
+        }
+        assert_eq!(world.zone_stats(0), before, "nothing has changed");
+        go_on.send(()).expect("it waits");
+        other.join().expect("no panic").expect("memory");
+    });
+    for of in [2, 4, 9, 10] {
+        world.alloc(&nothing(of)).expect("the lock is free again");
+    }
+    world.audit(0).expect("the books add up");
+}

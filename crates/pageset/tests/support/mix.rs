@@ -1,0 +1,344 @@
+//! Operations carried out by many threads at once. What another thread does cannot be known, so each result that may be
+//! is taken; but no page is handed out twice, and a block in use can be freed.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pageset::tuning::{Bounds, Watermarks};
+use pageset::{
+    Allocator, Block, CpuId, Machine, MapError, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request,
+    WrongFree, ZoneKind,
+};
+
+use crate::ops::{Op, Wrong, request};
+
+/// Where the zone begins, a page frame number.
+pub const BASE: u64 = 1 << 20;
+/// Its pages from the start, two of the largest blocks.
+pub const PAGES: u64 = 2048;
+/// What may come online later.
+pub const HOLE: PageRange = PageRange::new(Pfn(BASE + PAGES), 1024);
+/// Pages that each pageset has room for.
+pub const CAPACITY: u32 = 64;
+/// More threads than CPUs, so that pagesets are found busy.
+pub const CPUS: u32 = 2;
+
+/// A result that depends on what the others do.
+fn either_way<T, E>(_: Result<T, E>) {}
+
+/// What the threads share: blocks on their way to another thread, and which pages somebody has.
+pub struct Shared {
+    mail: Mutex<Vec<Block>>,
+    held: Vec<AtomicBool>,
+}
+
+impl Shared {
+    pub fn new() -> Self {
+        let held = (0..PAGES + HOLE.pages).map(|_| AtomicBool::new(false)).collect();
+        Shared { mail: Mutex::new(vec![]), held }
+    }
+
+    pub fn mail(&self) -> MutexGuard<'_, Vec<Block>> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pages(&self, block: Block) -> &[AtomicBool] {
+        &self.held[(block.pfn.0 - BASE) as usize..][..block.order.pages() as usize]
+    }
+
+    /// Notes that nobody has a block, whoever had it.
+    pub fn let_go(&self, block: Block) {
+        self.pages(block).iter().for_each(|page| page.store(false, Relaxed));
+    }
+
+    fn hold(&self, block: Block, held: bool) {
+        for page in self.pages(block) {
+            assert_eq!(page.swap(held, Relaxed), !held, "{block:?}: a page was handed out twice");
+        }
+    }
+}
+
+/// Moves the blocks of one thread, and those in the mail: what is isolated is in nobody's hands until it is back.
+struct Mover<'m> {
+    shared: &'m Shared,
+    mine: RefCell<&'m mut Vec<Block>>,
+    /// What is isolated, and whether it came from the mail.
+    isolated: RefCell<Vec<(Block, bool)>>,
+    /// Moves fail now and then.
+    faults: u8,
+}
+
+impl Mover<'_> {
+    fn return_as(&self, from: Pfn, now: Pfn) {
+        let mut isolated = self.isolated.borrow_mut();
+        let at = isolated.iter().position(|(block, _)| block.pfn == from).expect("it is isolated");
+        let (block, from_mail) = isolated.swap_remove(at);
+        let block = Block { pfn: now, ..block };
+        if from_mail { self.shared.mail().push(block) } else { self.mine.borrow_mut().push(block) }
+    }
+}
+
+impl Owner for Mover<'_> {
+    fn isolate(&self, pfn: Pfn) -> Option<Order> {
+        let take = |blocks: &mut Vec<Block>| {
+            let at = blocks.iter().position(|block| block.pfn == pfn)?;
+            Some(blocks.swap_remove(at))
+        };
+        let mine = take(&mut self.mine.borrow_mut()).map(|block| (block, false));
+        let block = mine.or_else(|| Some((take(&mut self.shared.mail())?, true)))?;
+        self.isolated.borrow_mut().push(block);
+        Some(block.0.order)
+    }
+
+    fn move_block(&self, from: Pfn, to: Pfn, order: Order) -> Result<(), MoveError> {
+        match self.faults {
+            1 => return Err(MoveError::NoMemory),
+            n if n & 2 != 0 && from.0.is_multiple_of(3) => return Err(MoveError::Busy),
+            _ => {}
+        }
+        self.shared.hold(Block { pfn: from, order }, false);
+        self.shared.hold(Block { pfn: to, order }, true);
+        self.return_as(from, to);
+        Ok(())
+    }
+
+    fn put_back(&self, pfn: Pfn, _order: Order) {
+        self.return_as(pfn, pfn);
+    }
+}
+
+/// One thread and the blocks it has.
+pub struct Mix<'w, 'a, M: Machine> {
+    world: &'w Allocator<'a, M>,
+    shared: &'w Shared,
+    mine: Vec<Block>,
+}
+
+impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
+    pub fn new(world: &'w Allocator<'a, M>, shared: &'w Shared) -> Self {
+        Mix { world, shared, mine: vec![] }
+    }
+
+    /// Carries out one operation, with smaller numbers than it says: a few blocks make as many interleavings as many.
+    /// `run_on` is told which CPU what follows happens on.
+    pub fn step(&mut self, op: Op, run_on: impl Fn(CpuId)) {
+        let world = self.world;
+        match op {
+            Op::RunOn(cpu) => run_on(CpuId(u32::from(cpu) % CPUS)),
+            Op::Alloc { order, migratetype, rights, times, .. } => {
+                let request = request(order, migratetype, ZoneKind::Movable, rights);
+                for _ in 0..times.min(3) {
+                    self.alloc(&request);
+                }
+            }
+            // The mover moves blocks for a compaction; it has none to give up.
+            Op::AllocWith { order, migratetype, rights, .. } => {
+                let request = request(order, migratetype, ZoneKind::Movable, rights);
+                let got = world.alloc_with(&request, &self.mover(rights));
+                got.into_iter().for_each(|pfn| self.take(Block { pfn, order: request.order }));
+            }
+            Op::AllocBulk { migratetype, pages } => {
+                let mut got = [Pfn(0); 4];
+                let wanted = &mut got[..usize::from(pages) % 5];
+                let number = world.alloc_bulk(&Request::new(Order::ZERO, migratetype), wanted).unwrap_or(0);
+                got[..number].iter().for_each(|&pfn| self.take(Block { pfn, order: Order::ZERO }));
+            }
+            Op::Exhaust { order, migratetype } => {
+                let request = Request { watermarks: false, ..Request::new(self.order(order), migratetype) };
+                for _ in 0..8 {
+                    if !self.alloc(&request) {
+                        break;
+                    }
+                }
+            }
+            Op::Free { from, times, undrained } => {
+                let free = if undrained { Allocator::free_undrained } else { Allocator::free };
+                self.free_some(from, times, |block| free(world, block.pfn, block.order).expect("it is in use"));
+            }
+            Op::FreeDirect { from, times } => {
+                self.free_some(from, times, |b| world.free_direct(b.pfn, b.order).expect("it is in use"));
+            }
+            Op::FreeBulk { from, blocks } => {
+                let blocks: Vec<_> = (0..blocks % 5).filter_map(|_| self.give(from)).collect();
+                world.free_bulk(&blocks).expect("all are in use");
+            }
+            Op::Wrong(wrong, nth) => self.wrong(wrong, nth),
+            Op::Split { nth, to } => {
+                if let Some(at) = usize::from(nth).checked_rem(self.mine.len()) {
+                    let Block { pfn, order: from } = self.mine.swap_remove(at);
+                    // Not below order 5 from 10: a hundred blocks are enough.
+                    let to = self.order(from.get() - to.min(from.get()).min(5));
+                    world.split(pfn, from, to).expect("it is in use");
+                    let firsts = (0..from.pages()).step_by(to.pages() as usize);
+                    self.mine.extend(firsts.map(|i| Block { pfn: pfn.offset(i), order: to }));
+                }
+            }
+            Op::Tick => {
+                world.tick();
+            }
+            Op::Drain => world.drain(),
+            Op::DrainAll => world.drain_all(),
+            Op::DrainZone(_) => world.drain_zone(0),
+            // The last CPU stays, and each only goes or comes once; whoever is second gets an error.
+            Op::CpuOffline(cpu) => either_way(world.cpu_offline(CpuId(u32::from(cpu) % CPUS))),
+            Op::CpuOnline(cpu) => either_way(world.cpu_online(CpuId(u32::from(cpu) % CPUS))),
+            Op::DisablePagesets(_) => world.disable_pagesets(0),
+            Op::EnablePagesets(_) => either_way(world.enable_pagesets(0)),
+            Op::HighFraction(fraction) => either_way(world.set_high_fraction(fraction)),
+            Op::SetBounds { batch, high_min, high_max, .. } => {
+                let high_min = high_min % 12;
+                let bounds = Bounds { batch: 1 + batch % 4, high_min, high_max: high_min + high_max % 12 };
+                match world.set_bounds(0, bounds) {
+                    Ok(()) | Err(MapError::PagesetsDisabled { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            Op::MergeSkipped(_) => {
+                world.merge_skipped(0);
+            }
+            Op::Compact { order, migratetype, mode, faults } => {
+                let request = Request::new(self.order(order), migratetype);
+                if let Some(pfn) = world.compact(&request, mode, &self.mover(faults)).captured {
+                    self.take(Block { pfn, order: request.order });
+                }
+            }
+            Op::CompactZone { order, mode, faults, .. } => {
+                world.compact_zone(0, Order::new(order), mode, &self.mover(faults));
+            }
+            Op::CompactNode { order, proactive: false, faults, .. } => {
+                world.compact_node(NodeId(0), self.order(order), ZoneKind::Movable, &self.mover(faults));
+            }
+            Op::CompactNode { order, faults, .. } => {
+                world.compact_proactively(NodeId(0), 10 * order, &self.mover(faults));
+            }
+            Op::AllocRange { from, pages, migratetype, faults } => {
+                let start = u64::from(from) % (PAGES + HOLE.pages);
+                let range = PageRange::new(Pfn(BASE + start), 1 + u64::from(pages) % 600);
+                if world.alloc_range(range, migratetype, &self.mover(faults)).is_ok() {
+                    self.take_range(range);
+                }
+            }
+            Op::FreeRange { nth, .. } => {
+                if let Some(block) = self.give(nth) {
+                    world.free_range(PageRange::new(block.pfn, block.order.pages())).expect("it is in use");
+                }
+            }
+            Op::Offline { faults, .. } => either_way(world.offline(HOLE, &self.mover(faults))),
+            Op::BlockType { pageblock, migratetype } => {
+                let pfn = Pfn(BASE + u64::from(pageblock) % (PAGES / 512) * 512);
+                world.set_pageblock_type(pfn, migratetype).expect("ours");
+            }
+            Op::Online(_) => either_way(world.online(HOLE)),
+            Op::ReclaimActive { on, .. } => world.set_reclaim_active(0, on),
+            Op::BelowHigh { on, .. } => world.set_below_high(0, on),
+            Op::NodeReclaim { highest, on, .. } => world.set_node_reclaim_active(NodeId(0), highest, on),
+            Op::Marks { min, .. } => {
+                let min = u64::from(min) % 40 * (PAGES / 100);
+                world.set_watermarks(0, Watermarks { min, low: 2 * min, high: 3 * min }, [0; ZoneKind::COUNT]);
+            }
+            Op::DecayBoost { pages, .. } => {
+                world.decay_boost(0, pages.into());
+            }
+        }
+    }
+
+    /// Sends a block to the others, or takes one of theirs.
+    pub fn post(&mut self, send: bool) {
+        if send {
+            self.shared.mail().extend(self.mine.pop());
+        } else {
+            let theirs = self.shared.mail().pop();
+            self.mine.extend(theirs);
+        }
+    }
+
+    /// Frees all that this thread has.
+    pub fn finish(mut self) {
+        while let Some(block) = self.give(0) {
+            self.world.free(block.pfn, block.order).expect("it is in use");
+        }
+    }
+
+    fn mover(&mut self, faults: u8) -> Mover<'_> {
+        Mover {
+            shared: self.shared,
+            mine: RefCell::new(&mut self.mine),
+            isolated: RefCell::default(),
+            faults: faults & 3,
+        }
+    }
+
+    /// Notes the blocks of a range that was allocated: the largest that are aligned.
+    fn take_range(&mut self, range: PageRange) {
+        let mut pfn = range.start;
+        while pfn < range.end() {
+            let fits = |of: &Order| pfn.is_aligned(*of) && pfn.offset(of.pages()) <= range.end();
+            let order = Order::all().rev().find(fits).expect("order 0 fits");
+            self.take(Block { pfn, order });
+            pfn = pfn.offset(order.pages());
+        }
+    }
+
+    fn order(&self, order: u8) -> Order {
+        Order::new(order % Order::COUNT as u8).expect("in range")
+    }
+
+    fn alloc(&mut self, request: &Request) -> bool {
+        let got = self.world.alloc(request);
+        if let Ok(pfn) = got {
+            self.take(Block { pfn, order: request.order });
+        }
+        got.is_ok()
+    }
+
+    fn take(&mut self, block: Block) {
+        self.shared.hold(block, true);
+        self.mine.push(block);
+    }
+
+    /// Takes a block out of those in use, to be freed.
+    fn give(&mut self, from: u16) -> Option<Block> {
+        let at = usize::from(from).checked_rem(self.mine.len())?;
+        let block = self.mine.swap_remove(at);
+        self.shared.hold(block, false);
+        Some(block)
+    }
+
+    fn free_some(&mut self, from: u16, times: u8, free: impl Fn(Block)) {
+        (0..times.min(3)).filter_map(|_| self.give(from)).for_each(free);
+    }
+
+    /// Frees that are wrong whatever the others do.
+    fn wrong(&self, wrong: Wrong, nth: u16) {
+        let block = usize::from(nth).checked_rem(self.mine.len()).map(|at| self.mine[at]);
+        let (pfn, order) = match (wrong, block) {
+            (Wrong::AnotherOrder, Some(block)) => (block.pfn, self.order(u8::from(block.order == Order::ZERO))),
+            (Wrong::Tail, Some(block)) if block.order > Order::ZERO => (block.pfn.offset(1), Order::ZERO),
+            _ => (Pfn(u64::MAX), Order::ZERO),
+        };
+        let error = self.world.free(pfn, order).expect_err("a wrong free");
+        assert!(!matches!(error.reason, WrongFree::NotAllocated(_)), "{error}");
+    }
+}
+
+/// Everything back, after the threads have ended: the books add up, and all memory merges.
+pub fn check_end<M: Machine>(world: &Allocator<'_, M>, shared: &Shared) {
+    let left = std::mem::take(&mut *shared.mail());
+    let books = world.audit(0).expect("the books add up");
+    assert_eq!(books.in_use, left.iter().map(|block| block.order.pages()).sum::<u64>(), "pages in use");
+    world.free_bulk(&left).expect("they are in use");
+    (0..CPUS).for_each(|cpu| either_way(world.cpu_online(CpuId(cpu))));
+    while world.enable_pagesets(0).is_ok() {}
+    world.drain_all();
+    world.merge_skipped(0);
+    let managed = world.zone_stats(0).managed;
+    for pfn in (BASE..BASE + managed).step_by(512) {
+        world.set_pageblock_type(Pfn(pfn), MigrateType::Movable).expect("ours");
+    }
+    let books = world.audit(0).expect("the books add up");
+    assert_eq!((books.in_use, books.cached), (0, 0), "after everything was freed and drained");
+    let largest: u32 = MigrateType::ALL.iter().map(|&list| world.free_blocks(0, Order::MAX, list)).sum();
+    assert_eq!(u64::from(largest) * Order::MAX.pages(), managed, "all memory merges");
+}

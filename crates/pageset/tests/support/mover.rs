@@ -1,0 +1,277 @@
+//! The owner of a model's blocks: moves them, and does what an owner may do at the worst moment. And what the model
+//! knows of compaction and ranges.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+
+use pageset::{
+    Block, CompactReport, MigrateType, MoveError, Obstacle, Order, Owner, PageRange, Pfn, RangeError, Request,
+};
+
+use super::Model;
+use crate::support::World;
+
+/// What goes wrong meanwhile, as bits; the lowest three say how often, the others what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Faults(pub u8);
+
+impl Faults {
+    const KEEPS: u8 = 8;
+    const BUSY: u8 = 16;
+    const NO_MEMORY: u8 = 32;
+    const FREES: u8 = 64;
+    const ALLOCATES: u8 = 128;
+
+    /// Whether it happens at the n-th call.
+    fn now(self, fault: u8, n: u32) -> bool {
+        self.0 & fault != 0 && n.is_multiple_of(2 + 3 * u32::from(self.0 & 7))
+    }
+}
+
+/// All blocks of a model can be moved, but for what its faults say.
+pub struct Mover<'m, 'w> {
+    model: RefCell<&'m mut Model<'w>>,
+    /// Where in the model's list each block is.
+    places: RefCell<HashMap<Pfn, usize>>,
+    isolated: RefCell<HashSet<Pfn>>,
+    faults: Faults,
+    calls: Cell<u32>,
+    pub moved: Cell<u64>,
+}
+
+impl<'m, 'w> Mover<'m, 'w> {
+    pub fn new(model: &'m mut Model<'w>, faults: Faults) -> Self {
+        let places = model.live.iter().enumerate().map(|(at, block)| (block.pfn, at)).collect();
+        Mover {
+            model: RefCell::new(model),
+            places: RefCell::new(places),
+            isolated: RefCell::default(),
+            faults,
+            calls: Cell::new(0),
+            moved: Cell::new(0),
+        }
+    }
+
+    /// All that was isolated has moved or is back.
+    pub fn end(self) -> u64 {
+        assert!(self.isolated.borrow().is_empty(), "neither moved nor put back: {:?}", self.isolated);
+        self.moved.get()
+    }
+
+    fn now(&self, fault: u8) -> bool {
+        self.faults.now(fault, self.calls.get())
+    }
+
+    fn free(&self, pfn: Pfn) {
+        let mut model = self.model.borrow_mut();
+        let mut places = self.places.borrow_mut();
+        let at = places.remove(&pfn).expect("in use");
+        let block = model.drop_block(at as u16).expect("in use");
+        assert_eq!(block.pfn, pfn);
+        if let Some(last) = model.live.get(at) {
+            places.insert(last.pfn, at);
+        }
+        model.world.free(block.pfn, block.order).expect("it is in use");
+    }
+
+    fn alloc(&self) {
+        let mut model = self.model.borrow_mut();
+        if model.alloc(&Request::new(Order::ZERO, MigrateType::Movable)) {
+            let at = model.live.len() - 1;
+            self.places.borrow_mut().insert(model.live[at].pfn, at);
+        }
+    }
+}
+
+impl Owner for Mover<'_, '_> {
+    fn isolate(&self, pfn: Pfn) -> Option<Order> {
+        self.calls.set(self.calls.get() + 1);
+        let at = *self.places.borrow().get(&pfn)?;
+        if self.isolated.borrow().contains(&pfn) || self.now(Faults::KEEPS) {
+            return None;
+        }
+        if self.now(Faults::FREES) {
+            self.free(pfn);
+            return None;
+        }
+        self.isolated.borrow_mut().insert(pfn);
+        Some(self.model.borrow().live[at].order)
+    }
+
+    fn move_block(&self, from: Pfn, to: Pfn, order: Order) -> Result<(), MoveError> {
+        self.calls.set(self.calls.get() + 1);
+        if self.now(Faults::BUSY) {
+            return Err(MoveError::Busy);
+        }
+        if self.now(Faults::NO_MEMORY) {
+            return Err(MoveError::NoMemory);
+        }
+        assert!(self.isolated.borrow_mut().remove(&from), "{from} is not isolated");
+        {
+            let mut model = self.model.borrow_mut();
+            let at = self.places.borrow_mut().remove(&from).expect("in use");
+            assert_eq!(model.live[at].order, order);
+            model.relocate(at, to);
+            self.places.borrow_mut().insert(to, at);
+        }
+        self.moved.set(self.moved.get() + order.pages());
+        if self.now(Faults::ALLOCATES) {
+            self.alloc();
+        }
+        if self.now(Faults::FREES) {
+            self.free(to);
+        }
+        Ok(())
+    }
+
+    fn put_back(&self, pfn: Pfn, order: Order) {
+        assert!(self.isolated.borrow_mut().remove(&pfn), "{pfn} is not isolated");
+        let at = self.places.borrow()[&pfn];
+        assert_eq!(self.model.borrow().live[at].order, order);
+    }
+}
+
+impl<'w> Model<'w> {
+    /// Compacts in some way; what was reported is what happened and what the counters say.
+    pub(super) fn compact(
+        &mut self,
+        faults: u8,
+        compact: impl FnOnce(&World<'_>, &Mover<'_, '_>) -> CompactReport,
+    ) -> CompactReport {
+        let world = self.world;
+        let counters = || {
+            let mut sum = [0; 5];
+            for stats in (0..world.zone_count()).map(|zone| world.zone_stats(zone)) {
+                let of_zone = [
+                    stats.compact_migrate_scanned,
+                    stats.compact_free_scanned,
+                    stats.compact_isolated,
+                    stats.pgmigrate_success,
+                    stats.pgmigrate_fail,
+                ];
+                sum.iter_mut().zip(of_zone).for_each(|(sum, n)| *sum += n);
+            }
+            sum
+        };
+        let before = counters();
+        let mover = Mover::new(self, Faults(faults));
+        let report = compact(world, &mover);
+        assert_eq!(report.moved, mover.end());
+        assert_eq!(report.isolated, report.moved + report.failed);
+        let isolated = report.isolated + report.free_isolated;
+        let reported = [report.migrate_scanned, report.free_scanned, isolated, report.moved, report.failed];
+        counters().iter().zip(before).zip(reported).for_each(|((now, old), n)| assert_eq!(now - old, n, "{report:?}"));
+        for zone in 0..world.zone_count() {
+            world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
+        }
+        report
+    }
+
+    /// Notes that a block has moved.
+    fn relocate(&mut self, at: usize, to: Pfn) {
+        let Block { pfn: from, order } = self.live[at];
+        let [old, new] = [from, to].map(|pfn| self.world.zone_of(pfn).expect("a page of ours"));
+        assert!(self.world.zone_stats(new).kind <= self.world.zone_stats(old).kind, "{from} to {to}");
+        assert!(to.is_aligned(order), "{from} to {to}, order {order}");
+        self.held[from.0 as usize..][..order.pages() as usize].fill(false);
+        self.in_use[old] -= order.pages();
+        self.hold(Block { pfn: to, order });
+        self.live[at].pfn = to;
+    }
+
+    /// Some pages from one that is online on.
+    pub(super) fn pick_range(&self, from: u16, pages: u16) -> Option<PageRange> {
+        let all: u64 = self.online.iter().map(|range| range.pages).sum();
+        let mut nth = (u64::from(from) * 97).checked_rem(all)?;
+        let range = self.online.iter().find(|range| {
+            let here = nth < range.pages;
+            nth -= if here { 0 } else { range.pages };
+            here
+        })?;
+        Some(PageRange::new(range.start.offset(nth), 1 + u64::from(pages) % 1500))
+    }
+
+    /// Allocates a range or takes it off line; whether it did. Its pageblocks keep their types, and what is said to stand
+    /// in the way does.
+    pub(super) fn empty_range(
+        &mut self,
+        range: PageRange,
+        faults: u8,
+        empty: impl FnOnce(&World<'_>, &Mover<'_, '_>) -> Result<(), RangeError>,
+    ) -> bool {
+        let world = self.world;
+        // Others may be claimed for what moves.
+        let types = || -> Vec<_> {
+            let pageblocks = range.start.align_down(Order::PAGEBLOCK).0..range.end().0;
+            pageblocks.step_by(512).map(|pfn| world.pageblock_type(Pfn(pfn.max(range.start.0)))).collect()
+        };
+        let before = types();
+        let mover = Mover::new(self, Faults(faults));
+        let result = empty(world, &mover);
+        mover.end();
+        assert_eq!(types(), before, "{result:?}");
+        if let Err(RangeError { pfn, obstacle }) = result {
+            let is_online = |pfn: Pfn| self.online.iter().any(|range| pfn >= range.start && pfn < range.end());
+            let zone = world.zone_of(range.start);
+            match obstacle {
+                Obstacle::Offline => assert!(!is_online(pfn), "{pfn}"),
+                Obstacle::NotOurs => assert_ne!(world.zone_of(Pfn(range.end().0 - 1)), zone),
+                Obstacle::Isolated => assert_eq!(world.pageblock_type(pfn), Some(MigrateType::Isolate)),
+                Obstacle::InUse(_) | Obstacle::Move(..) | Obstacle::NoPlace(_) => {
+                    let block = self.live.iter().find(|block| block.pfn == pfn);
+                    let block = block.unwrap_or_else(|| panic!("{pfn} is not in use: {obstacle:?}"));
+                    assert!(pfn < range.end() && pfn.offset(block.order.pages()) > range.start);
+                    assert!(faults > 7 || matches!(obstacle, Obstacle::NoPlace(_)), "no fault, but {obstacle:?}");
+                }
+                // Nobody else is here.
+                other => panic!("{range:?}: {other:?}"),
+            }
+        }
+        for zone in 0..world.zone_count() {
+            // An offlined range is told to the model after this.
+            world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
+        }
+        result.is_ok()
+    }
+
+    /// Notes the blocks of an allocated range: the largest that are aligned.
+    pub(super) fn take_range(&mut self, range: PageRange) {
+        let mut at = range.start;
+        while at < range.end() {
+            let fits = |of: &Order| at.is_aligned(*of) && at.offset(of.pages()) <= range.end();
+            let block = Block { pfn: at, order: Order::all().rev().find(fits).expect("order 0 fits") };
+            self.hold(block);
+            self.live.push(block);
+            at = at.offset(block.order.pages());
+        }
+    }
+
+    pub(super) fn free_range(&mut self, nth: u16, blocks: u8) {
+        let Some(first) = usize::from(nth).checked_rem(self.live.len()).map(|at| self.live[at]) else { return };
+        let orders: HashMap<_, _> = self.live.iter().map(|block| (block.pfn, block.order)).collect();
+        let zone = self.world.zone_of(first.pfn);
+        let mut end = first.pfn;
+        for _ in 0..=blocks {
+            match orders.get(&end) {
+                Some(order) if self.world.zone_of(end) == zone => end = end.offset(order.pages()),
+                _ => break,
+            }
+        }
+        self.world.free_range(PageRange::new(first.pfn, end.0 - first.pfn.0)).expect("all are in use");
+        while let Some(at) = self.live.iter().position(|block| block.pfn >= first.pfn && block.pfn < end) {
+            self.drop_block(at as u16);
+        }
+    }
+
+    /// Notes that a range is off line.
+    pub(super) fn retire(&mut self, range: PageRange) {
+        assert!(!self.held[range.start.0 as usize..range.end().0 as usize].contains(&true), "{range:?} is in use");
+        let parts = |old: &PageRange| {
+            let before = (old.start.0, old.end().0.min(range.start.0));
+            let after = (old.start.0.max(range.end().0), old.end().0);
+            [before, after].into_iter().filter(|(start, end)| start < end).map(|(start, end)| super::range(start, end))
+        };
+        self.online = self.online.iter().flat_map(parts).collect();
+        self.holes.push(range);
+    }
+}
