@@ -92,7 +92,7 @@ typedef int32_t pageset_error;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// A pool. Known by its pointer only; 16 bytes of it stay for as long as the program runs, so that a use after its end
+// A pool. Known by its pointer only; 24 bytes stay for as long as the program runs, so that a use after its end
 // is seen.
 typedef struct pageset_pool pageset_pool;
 

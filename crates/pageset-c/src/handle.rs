@@ -2,13 +2,14 @@
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use pageset_host::PagePool;
 
 use crate::error::pageset_error::{PAGESET_ERR_IN_USE, PAGESET_ERR_NOT_A_POOL};
 use crate::error::{Failure, code, pageset_error};
 
-/// A pool. Known by its pointer only; 16 bytes of it stay for as long as the program runs, so that a use after its end
+/// A pool. Known by its pointer only; 24 bytes stay for as long as the program runs, so that a use after its end
 /// is seen.
 pub struct pageset_pool {
     magic: AtomicU64,
@@ -21,8 +22,12 @@ const MAGIC: u64 = u64::from_be_bytes(*b"pageset\x01");
 
 impl pageset_pool {
     pub(crate) fn new(pool: PagePool) -> *mut pageset_pool {
+        /// All that there ever were: kept, so that no tool takes them for lost.
+        static HANDLES: Mutex<Vec<&pageset_pool>> = Mutex::new(vec![]);
         let pool = AtomicPtr::new(Box::into_raw(Box::new(pool)));
-        Box::into_raw(Box::new(pageset_pool { magic: AtomicU64::new(MAGIC), pool }))
+        let handle: &pageset_pool = Box::leak(Box::new(pageset_pool { magic: AtomicU64::new(MAGIC), pool }));
+        HANDLES.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
+        ptr::from_ref(handle).cast_mut()
     }
 }
 

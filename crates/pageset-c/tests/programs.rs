@@ -1,6 +1,7 @@
 //! C and C++ programs built with the compilers of this machine, against the shared and the static library, and run.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -84,6 +85,38 @@ fn the_cpp_example_with_both_libraries() {
     }
 }
 
+/// What `install.sh` installs, found by pkg-config.
+#[test]
+fn an_installed_library_is_found_by_pkg_config() {
+    if !is_there("pkg-config") || !is_there("cc") {
+        return println!("SKIPPED an_installed_library_is_found_by_pkg_config: no pkg-config, or no cc");
+    }
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let prefix = folder.path();
+    for name in ["lib/pkgconfig", "include"] {
+        fs::create_dir_all(prefix.join(name)).expect("a folder");
+    }
+    fs::copy(library("so"), prefix.join("lib/libpageset_c.so")).expect("a copy");
+    fs::copy(crate_folder.join("include/pageset.h"), prefix.join("include/pageset.h")).expect("a copy");
+    let file = fs::read_to_string(crate_folder.join("pageset.pc.in")).expect("pageset.pc.in");
+    let file = file.replace("@prefix@", &prefix.display().to_string()).replace("@version@", env!("CARGO_PKG_VERSION"));
+    fs::write(prefix.join("lib/pkgconfig/pageset.pc"), file).expect("a file");
+    let ask = |what: &[&str]| {
+        let mut command = Command::new("pkg-config");
+        let out = run(command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args(what).arg("pageset"));
+        String::from_utf8_lossy(&out.stdout).trim().to_owned()
+    };
+    assert_eq!(ask(&["--modversion"]), env!("CARGO_PKG_VERSION"));
+    let flags = ask(&["--cflags", "--libs"]);
+    let program = prefix.join("program");
+    let mut command = Command::new("cc");
+    command.arg(crate_folder.join("examples/buffers.c")).args(flags.split_whitespace()).arg("-o").arg(&program);
+    run(&mut command);
+    let out = run(Command::new(program).env("LD_LIBRARY_PATH", prefix.join("lib")));
+    assert!(String::from_utf8_lossy(&out.stdout).starts_with("order 2 and 300 pages"), "{out:?}");
+}
+
 #[test]
 fn bad_use_from_c_is_refused() {
     let how = Build { compiler: "cc", source: "tests/bad_use.c", ending: "so", flags: STRICT_C };
@@ -108,8 +141,7 @@ fn bad_use_and_the_example_under_valgrind() {
         let folder = tempfile::tempdir().expect("a folder");
         let program = build(folder.path(), &Build { compiler: "cc", source, ending: "so", flags: STRICT_C });
         let mut command = Command::new("valgrind");
-        // The handle of a pool stays for good, and is referred to by nobody: it is not looked for.
-        command.args(["--error-exitcode=3", "--quiet", "--leak-check=no"]).arg(program);
+        command.args(["--error-exitcode=3", "--quiet", "--leak-check=full"]).arg(program);
         run(&mut command);
     }
 }
