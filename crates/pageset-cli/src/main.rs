@@ -3,6 +3,7 @@
 //! Each subcommand is a module `NAME_cmd` with its arguments (`Args`) and `run(Args) -> Result<Exit, Failure>`. It
 //! prints its result on standard output and progress and warnings on standard error; only this file ends the process.
 
+mod bench_cmd;
 mod columns;
 mod compare_cmd;
 mod error;
@@ -42,6 +43,7 @@ enum Command {
     Run(run_cmd::Args),
     Compare(compare_cmd::Args),
     Machine(machine_cmd::Args),
+    Bench(pageset_bench::Args),
 }
 
 fn run(command: Command) -> Result<Exit, Failure> {
@@ -52,6 +54,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Run(args) => run_cmd::run(args),
         Command::Compare(args) => compare_cmd::run(args),
         Command::Machine(args) => machine_cmd::run(args),
+        Command::Bench(args) => bench_cmd::run(&args),
     }
 }
 

@@ -58,6 +58,7 @@
 //! | `chunks` | the arrays of pagesets' lists |
 //! | [`tuning`] | every rule as data; how many pages move: numbers in, numbers out |
 //! | [`zone`] | a zone's metadata and lock |
+//! | `hold` | holds of a zone's lock |
 //! | `watermark`, `boost` | whether a zone has enough for a request; its marks higher for a while |
 //! | [`request`] | what callers ask for |
 //! | `buddy` | free lists, split, merge |
@@ -105,6 +106,7 @@ mod flags;
 mod flight;
 pub mod frame;
 mod highatomic;
+mod hold;
 mod hotplug;
 mod list;
 pub mod machine;

@@ -6,11 +6,11 @@ use super::CompactMode;
 use super::migrate_scanner::CLUSTER;
 use super::run::Run;
 use crate::frame::{Order, PAGEBLOCK, PageState, Tag, start_of};
+use crate::hold::ZoneGuard;
 use crate::list::{End, List};
 use crate::machine::{Line, LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::owner::Owner;
-use crate::pcp::ZoneGuard;
 use crate::zone::Zone;
 
 /// Free blocks that a run has taken and not yet used, by order. They are linked through their own pages' links, which

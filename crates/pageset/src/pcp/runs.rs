@@ -2,12 +2,13 @@
 //!
 //! Specification: `linux-page-allocator.md` 2.3, 2.5 "Batched free".
 
-use super::{Zone, word};
 use crate::attempt::Attempt;
 use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
 use crate::request::Request;
 use crate::tuning::Tuning;
+use crate::word;
+use crate::zone::Zone;
 
 impl<M: Machine> Zone<'_, M> {
     /// Takes pages of order 0 until `pages` is full or the list is empty. Ends after the first page where that took a

@@ -1,0 +1,73 @@
+//! `pageset-host`'s pool under the default rules: with orders, with checks of each free, with statistics.
+#![allow(unsafe_code, reason = "raw frees")]
+
+use std::ptr::{self, NonNull};
+
+use pageset_host::{GiveBack, Order, PAGE_BYTES, PagePool};
+
+use crate::pattern::{BATCH, Pattern};
+use crate::subject::{Entry, Pages};
+
+/// The name of the pool.
+pub const NAME: &str = "pageset";
+
+/// The pool.
+#[must_use]
+pub fn entry() -> Entry {
+    Entry { name: NAME, make: |pattern, threads| Pool::new(pattern, threads).map(|pool| Box::new(pool) as _) }
+}
+
+struct Pool {
+    pool: PagePool,
+    order: Order,
+}
+
+impl Pool {
+    fn new(pattern: Pattern, threads: usize) -> Option<Pool> {
+        let bytes = (pattern.pages(threads) * PAGE_BYTES) as u64;
+        let pool = PagePool::builder(bytes).give_back(GiveBack::OFF).build().ok()?;
+        Some(Pool { pool, order: Order::new(pattern.order())? })
+    }
+}
+
+/// The page at an address that `get` gave.
+fn at(address: u64) -> NonNull<u8> {
+    NonNull::new(ptr::without_provenance_mut(address as usize)).expect("an address")
+}
+
+impl Pages for Pool {
+    type Local = Vec<NonNull<u8>>;
+
+    fn local(&self, _thread: usize) -> Self::Local {
+        vec![NonNull::dangling(); BATCH]
+    }
+
+    #[inline(always)]
+    fn get(&self, _: &mut Self::Local) -> u64 {
+        self.pool.alloc(self.order).expect("the pool is larger than the pattern").addr().get() as u64
+    }
+
+    #[inline(always)]
+    fn put(&self, _: &mut Self::Local, page: u64) {
+        // SAFETY: nothing refers to what is in the pages.
+        unsafe { self.pool.free(at(page), self.order).expect("it was taken") };
+    }
+
+    fn get_many(&self, buffer: &mut Self::Local, pages: &mut [u64]) {
+        let buffer = &mut buffer[..pages.len()];
+        let got = self.pool.alloc_bulk(buffer).expect("the pool is larger than the pattern");
+        assert_eq!(got, pages.len());
+        for (page, start) in pages.iter_mut().zip(buffer) {
+            *page = start.addr().get() as u64;
+        }
+    }
+
+    fn put_many(&self, buffer: &mut Self::Local, pages: &[u64]) {
+        let buffer = &mut buffer[..pages.len()];
+        for (start, &page) in buffer.iter_mut().zip(pages) {
+            *start = at(page);
+        }
+        // SAFETY: nothing refers to what is in the pages.
+        unsafe { self.pool.free_bulk(buffer).expect("they were taken") };
+    }
+}

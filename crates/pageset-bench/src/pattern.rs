@@ -1,0 +1,101 @@
+//! The patterns, by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Pages that a thread holds in the patterns that hold some: 256 MiB, far beyond what caches hold.
+pub const HELD: usize = 65_536;
+/// Pages taken or given back in one go by the patterns that do so.
+pub const BATCH: usize = 512;
+/// All pages of the patterns that take half of what there is: 4 GiB.
+pub const HALF_OF: usize = 1 << 20;
+
+/// How pages are taken and given back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Pattern {
+    /// Take one page, give it back.
+    Hot,
+    /// Take 512, give them back in the same order.
+    Bulk,
+    /// Hold 65,536; give a random one back, take one.
+    Random,
+    /// Hold 65,536; give 512 scattered ones back, take 512.
+    Churn,
+    /// One CPU takes, another gives back; pages travel in batches of 64.
+    Remote,
+    /// As `Hot`, with 512 contiguous pages.
+    HotHuge,
+    /// One call takes so many pages, one gives them back.
+    Calls(usize),
+    /// Take half of 4 GiB, then give it back: what no cache hides.
+    Half,
+    /// As `Half`, in runs of 512 contiguous pages.
+    HalfHuge,
+}
+
+impl Pattern {
+    /// All of them, in the order of the table.
+    pub const ALL: [Pattern; 10] = [
+        Self::Hot,
+        Self::Bulk,
+        Self::Random,
+        Self::Churn,
+        Self::Remote,
+        Self::HotHuge,
+        Self::Calls(32),
+        Self::Calls(256),
+        Self::Half,
+        Self::HalfHuge,
+    ];
+
+    /// The order of its runs.
+    #[must_use]
+    pub const fn order(self) -> u8 {
+        match self {
+            Self::HotHuge | Self::HalfHuge => 9,
+            _ => 0,
+        }
+    }
+
+    /// Whether it takes that many threads.
+    #[must_use]
+    pub const fn takes(self, threads: usize) -> bool {
+        threads > 0 && (!matches!(self, Self::Remote) || threads == 2)
+    }
+
+    /// Pages that an allocator needs for it.
+    #[must_use]
+    pub const fn pages(self, threads: usize) -> usize {
+        match self {
+            Self::Half | Self::HalfHuge => HALF_OF,
+            _ => (2 * HELD * threads) << (self.order() / 9),
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hot => f.write_str("hot"),
+            Self::Bulk => f.write_str("bulk"),
+            Self::Random => f.write_str("random"),
+            Self::Churn => f.write_str("churn"),
+            Self::Remote => f.write_str("remote"),
+            Self::HotHuge => f.write_str("order-9"),
+            Self::Calls(pages) => write!(f, "calls-{pages}"),
+            Self::Half => f.write_str("half"),
+            Self::HalfHuge => f.write_str("half-9"),
+        }
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|pattern| pattern.to_string() == name).ok_or_else(|| {
+            let names: Vec<String> = Self::ALL.iter().map(Pattern::to_string).collect();
+            format!("no such pattern; allowed: {}", names.join(", "))
+        })
+    }
+}

@@ -1,0 +1,75 @@
+//! `pageset bench` as a user runs it. What is measured depends on the machine; what is printed does not.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn bench(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pageset")).arg("bench").args(args).output().expect("the command")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn json_has_every_sample_and_says_what_was_thrown_away() {
+    let patterns = "hot,bulk,random,churn,order-9,calls-32,half-9";
+    let out = bench(&["--patterns", patterns, "--threads", "1", "--rounds", "2", "--window-ms", "1", "--json"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let report: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!((&report["schema"], &report["window_ns"]), (&"pageset.bench/1".into(), &1_000_000.into()));
+    assert_eq!((&report["rounds"], &report["interrupted"]), (&2.into(), &false.into()));
+    let rows = report["rows"].as_array().expect("rows");
+    let mut thrown_away = 0;
+    for pattern in patterns.split(',') {
+        let of_pattern: Vec<&Value> = rows.iter().filter(|row| row["pattern"] == pattern).collect();
+        let names: Vec<&str> = of_pattern.iter().filter_map(|row| row["who"].as_str()).collect();
+        let no_floors = ["order-9", "half-9"].contains(&pattern);
+        let all = ["harness", "floor a", "floor b", "floor c", "floor d", "pageset"];
+        assert_eq!(names, if no_floors { vec!["harness", "pageset"] } else { all.to_vec() }, "{pattern}");
+        for row in of_pattern {
+            let samples = row["ns_per_pair"].as_array().expect("samples");
+            let discarded = row["discarded"].as_u64().expect("a count");
+            thrown_away += discarded;
+            assert_eq!(row["threads"], 1);
+            assert!(samples.len() <= 2 && samples.len() as u64 + discarded >= 2, "{row}");
+            assert!(samples.iter().all(|ns| ns.as_f64().is_some_and(|ns| ns > 0.0 && ns < 1e9)), "{row}");
+            if no_floors {
+                assert!(row["ratio_to_floor_b"].is_null(), "{row}");
+            } else if row["who"] == "floor b" && !samples.is_empty() {
+                assert_eq!(row["ratio_to_floor_b"], 1.0);
+            }
+        }
+    }
+    let said = text(&out.stderr);
+    assert_eq!(said.contains("were thrown away"), thrown_away > 0, "{said}");
+}
+
+#[test]
+fn the_table_has_a_row_for_each_and_floor_b_always() {
+    let out = bench(&["--patterns", "hot", "--who", "pageset", "--threads", "1", "--rounds", "1", "--window-ms", "1"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let table = text(&out.stdout);
+    let first_words: Vec<&str> = table.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(first_words, ["ns", "floor", "pageset", "In"], "{table}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_a_usage_error() {
+    for (args, said) in [
+        (
+            ["--who", "nobody"],
+            "nobody is called \"nobody\"; allowed: harness, floor a, floor b, floor c, floor d, pageset",
+        ),
+        (["--threads", "0"], "0 threads were asked for; allowed: 1 to "),
+        (["--threads", "65537"], "65537 threads were asked for; allowed: 1 to "),
+        (["--patterns", "hottest"], "no such pattern; allowed: hot, bulk, random, churn, remote, order-9, calls-32"),
+        (["--rounds", "0"], "0 is not in 1..=10000"),
+    ] {
+        let out = bench(&args);
+        assert_eq!(out.status.code(), Some(2), "{args:?}");
+        assert!(text(&out.stderr).contains(said), "{args:?}: {}", text(&out.stderr));
+        assert!(out.stdout.is_empty(), "{args:?}");
+    }
+}

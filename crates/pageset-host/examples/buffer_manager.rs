@@ -1,0 +1,152 @@
+//! A small buffer manager: blocks of a file in memory, of which the oldest goes when there is no room. The same
+//! program with its buffers from a pool and from the system allocator: throughput, and memory.
+//!
+//! `cargo run --release -p pageset-host --example buffer_manager`
+//!
+//! Each kind runs in a process of its own. The workload has three parts whose blocks have other sizes, as when a
+//! database scans an index, then large objects, then both: what one part frees the next has to be able to use.
+
+use std::collections::{HashMap, VecDeque};
+use std::error::Error;
+use std::ops::DerefMut;
+use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+use pageset_host::{PagePool, Pages, order_for};
+
+/// Bytes of buffers that the manager keeps.
+const KEPT: usize = 256 << 20;
+/// Locks of the manager; a block belongs to one by its number.
+const SHARDS: u64 = 16;
+const THREADS: u64 = 2;
+const LOOKUPS: u64 = 200_000;
+
+/// Where buffers come from.
+trait Source: Sync {
+    type Buffer: DerefMut<Target = [u8]> + Send;
+    /// A buffer that begins with `block`.
+    fn read(&self, block: &[u8]) -> Self::Buffer;
+    /// Told when the program has less to do.
+    fn idle(&self) {}
+}
+
+struct Heap;
+
+impl Source for Heap {
+    type Buffer = Vec<u8>;
+
+    fn read(&self, block: &[u8]) -> Vec<u8> {
+        block.to_vec()
+    }
+}
+
+struct Pool(PagePool);
+
+impl<'p> Source for &'p Pool {
+    type Buffer = Pages<&'p PagePool>;
+
+    fn read(&self, block: &[u8]) -> Self::Buffer {
+        let order = order_for(block.len()).expect("blocks have at most 4 MiB");
+        let pool: &'p Pool = self;
+        let mut buffer = pool.0.pages(order).expect("the pool is larger than what is kept");
+        buffer[..block.len()].copy_from_slice(block);
+        buffer
+    }
+
+    fn idle(&self) {
+        self.0.give_back(u64::MAX).expect("the system takes memory back");
+    }
+}
+
+/// Some blocks, and the order in which they came.
+struct Shard<B> {
+    blocks: HashMap<u64, B>,
+    order: VecDeque<u64>,
+    bytes: usize,
+}
+
+/// Looks a block up; on a miss reads it, and lets old ones go until there is room.
+fn look_up<S: Source>(source: &S, shard: &Mutex<Shard<S::Buffer>>, number: u64, block: &[u8]) -> u64 {
+    let mut shard = shard.lock().expect("no panic holds it");
+    if let Some(buffer) = shard.blocks.get(&number) {
+        return u64::from(buffer[0]);
+    }
+    while shard.bytes + block.len() > KEPT / SHARDS as usize {
+        let Some(oldest) = shard.order.pop_front() else { break };
+        shard.bytes -= shard.blocks.remove(&oldest).map_or(0, |buffer| buffer.len());
+    }
+    let buffer = source.read(block);
+    let first = u64::from(buffer[0]);
+    shard.bytes += buffer.len();
+    shard.order.push_back(number);
+    shard.blocks.insert(number, buffer);
+    first
+}
+
+/// Resident memory of this process, in MiB.
+fn resident() -> f64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: f64 = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(f64::NAN);
+    pages * rustix::param::page_size() as f64 / f64::from(1 << 20)
+}
+
+fn serve<S: Source>(name: &str, source: S) {
+    let file = vec![7_u8; 64 << 10];
+    let shards: Vec<_> =
+        (0..SHARDS).map(|_| Mutex::new(Shard { blocks: HashMap::new(), order: VecDeque::new(), bytes: 0 })).collect();
+    // Sizes of blocks in KiB, by number of the part.
+    let parts: [(&str, &[usize]); 3] = [("index", &[4]), ("objects", &[64]), ("both", &[4, 8, 16, 64])];
+    for (part, (what, sizes)) in parts.iter().enumerate() {
+        let start = Instant::now();
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (source, shards, file) = (&source, &shards, &file);
+                scope.spawn(move || {
+                    let mut random = thread + 1;
+                    let mut sum = 0;
+                    for _ in 0..LOOKUPS {
+                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                        // Four times as many blocks as there is room for.
+                        let number = (random >> 33) % (4 * KEPT / (sizes[sizes.len() / 2] << 10)) as u64;
+                        let block = &file[..sizes[number as usize % sizes.len()] << 10];
+                        sum += look_up(source, &shards[(number % SHARDS) as usize], number << 2 | part as u64, block);
+                    }
+                    assert!(sum > 0);
+                });
+            }
+        });
+        let rate = (THREADS * LOOKUPS) as f64 / start.elapsed().as_secs_f64() / 1000.0;
+        println!("{name:<8} {what:<8} {rate:>14.0} {:>14.0}", resident());
+    }
+    shards.iter().for_each(|shard| {
+        let mut shard = shard.lock().expect("no panic holds it");
+        shard.blocks.clear();
+        shard.order.clear();
+        shard.bytes = 0;
+    });
+    source.idle();
+    println!("{name:<8} {:<8} {:>14} {:>14.0}", "nothing", "", resident());
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    match std::env::args().nth(1).as_deref() {
+        Some("heap") => serve("heap", Heap),
+        Some("pool") => {
+            // Room for blocks that are being replaced, and for what the caches of CPUs hold.
+            let pool = Pool(PagePool::builder(KEPT as u64 * 5 / 4).build()?);
+            serve("pool", &pool);
+        }
+        _ => {
+            println!("{:<8} {:<8} {:>14} {:>14}", "buffers", "part", "1000 lookups/s", "resident MiB");
+            for kind in ["heap", "pool"] {
+                let ended = Command::new(std::env::current_exe()?).arg(kind).status()?;
+                if !ended.success() {
+                    return Err(format!("{kind}: {ended}").into());
+                }
+            }
+        }
+    }
+    Ok(())
+}

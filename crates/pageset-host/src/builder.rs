@@ -1,0 +1,258 @@
+//! What a pool is made from.
+
+use std::io;
+
+use pageset::tuning::sizes::WatermarkRule;
+use pageset::{Config, NodeId, PageRange, Pfn, Tuning, ZoneKind, ZoneSpec};
+
+use crate::error::BuildError;
+use crate::give_back::GiveBack;
+use crate::machine::Host;
+use crate::pool::{PAGE_BYTES, PagePool};
+use crate::sys::books::{Books, BooksError};
+use crate::sys::mapping::{Backing, Mapping};
+use crate::sys::numa::prefer_node;
+use crate::sys::sentinel::Sentinel;
+use crate::topology::Topology;
+
+/// A pool's share of a node is a multiple of this: the size of a huge page, and the unit in which memory goes back.
+pub(crate) const CHUNK_BYTES: usize = 2 << 20;
+/// The largest block, in bytes: memory that begins at a multiple of it has no smaller ones at its start.
+const LARGEST_BYTES: usize = PAGE_BYTES << pageset::Order::MAX.get();
+/// The most that a node's share may be, in bytes: page numbers of a zone have 32 bits, and some are kept.
+const MAX_NODE_BYTES: u64 = ((1 << 32) - (1 << 12)) * PAGE_BYTES as u64;
+
+/// Which pages the system backs a pool with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HugePages {
+    /// Pages of the system's base size only. Resident memory is what was touched, to the page.
+    None,
+    /// Huge pages where the system finds them (`MADV_HUGEPAGE`): a five-hundredth of the faults, fewer TLB misses.
+    /// Resident memory is what was touched rounded up to 2 MiB, which is also the unit in which it goes back. If unsure,
+    /// take this.
+    #[default]
+    Transparent,
+    /// Huge pages of 2 MiB that an administrator has set apart (`vm.nr_hugepages`), reserved when the pool is built.
+    Explicit,
+}
+
+/// What a child of a fork sees of the pool's memory. Its calls are refused either way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnFork {
+    /// A copy, as of all memory: buffers can be read there. Forking costs page tables and, afterwards, a copy of each
+    /// page that either process writes.
+    #[default]
+    Copy,
+    /// Nothing: touching it there ends the child. Forking costs nothing; right for programs that fork only to run
+    /// another program.
+    Absent,
+}
+
+/// Collects what a [`PagePool`] is made from; each setting has a default that suits most.
+#[derive(Clone, Debug)]
+pub struct PoolBuilder {
+    bytes: u64,
+    reserve_bytes: u64,
+    huge_pages: HugePages,
+    nodes: Option<Vec<NodeId>>,
+    prefault: bool,
+    tuning: Tuning,
+    on_fork: OnFork,
+    give_back: GiveBack,
+}
+
+impl PoolBuilder {
+    pub(crate) fn new(bytes: u64) -> PoolBuilder {
+        PoolBuilder {
+            bytes,
+            reserve_bytes: bytes,
+            huge_pages: HugePages::default(),
+            nodes: None,
+            prefault: false,
+            tuning: Tuning::default(),
+            on_fork: OnFork::default(),
+            give_back: GiveBack::default(),
+        }
+    }
+
+    /// Bytes of address space to set apart for [`PagePool::grow`]; by default none beyond the size. Costs address space,
+    /// and 12 bytes of it for each page.
+    #[must_use]
+    pub fn reserve(mut self, bytes: u64) -> Self {
+        self.reserve_bytes = bytes;
+        self
+    }
+
+    /// Which pages back it; by default [`HugePages::Transparent`].
+    #[must_use]
+    pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
+        self.huge_pages = huge_pages;
+        self
+    }
+
+    /// The nodes whose memory it has, in equal shares; by default all that have memory. A thread is served from its own
+    /// node while that has memory.
+    #[must_use]
+    pub fn nodes(mut self, nodes: &[NodeId]) -> Self {
+        self.nodes = Some(nodes.to_vec());
+        self
+    }
+
+    /// Whether all memory is there from the start, instead of coming as it is touched. Gain: no page fault later, and
+    /// no surprise. Cost: the time to clear it, and that it is resident; give-back is best off then. By default off.
+    #[must_use]
+    pub fn prefault(mut self, on: bool) -> Self {
+        self.prefault = on;
+        self
+    }
+
+    /// The rules by which caches fill, empty and size themselves; by default [`Tuning::default`].
+    #[must_use]
+    pub fn tuning(mut self, tuning: Tuning) -> Self {
+        self.tuning = tuning;
+        self
+    }
+
+    /// What a forked child sees; by default [`OnFork::Copy`].
+    #[must_use]
+    pub fn on_fork(mut self, on_fork: OnFork) -> Self {
+        self.on_fork = on_fork;
+        self
+    }
+
+    /// When free memory goes back to the system; see [`GiveBack`] for the default.
+    #[must_use]
+    pub fn give_back(mut self, policy: GiveBack) -> Self {
+        self.give_back = policy;
+        self
+    }
+
+    /// Builds the pool. Sizes are rounded up to 2 MiB for each node.
+    ///
+    /// # Errors
+    /// What cannot be had, and why; nothing is left behind then.
+    pub fn build(self) -> Result<PagePool, BuildError> {
+        let topology = Topology::of_this_machine();
+        let nodes = self.checked_nodes(&topology)?;
+        let sizes = Sizes::new(self.bytes, self.reserve_bytes, nodes.len())?;
+        if self.huge_pages == HugePages::Explicit && sizes.share < sizes.span {
+            return Err(BuildError::HugePagesCannotGrow);
+        }
+        let memory = self.memory(&sizes, nodes.len())?;
+        for (i, node) in nodes.iter().enumerate().filter(|_| topology.nodes.len() > 1) {
+            prefer_node(&memory, i * sizes.span, sizes.span, node.0).map_err(|error| BuildError::System {
+                what: "binding to a node",
+                bytes: sizes.span as u64,
+                help: "name nodes that are online and allowed to this process",
+                error,
+            })?;
+        }
+        let ranges: Vec<[PageRange; 1]> =
+            (0..nodes.len()).map(|i| [pages(memory.start() + i * sizes.span, sizes.share)]).collect();
+        let zones: Vec<ZoneSpec<'_>> = nodes
+            .iter()
+            .zip(&ranges)
+            .map(|(&node, ranges)| {
+                let span = PageRange::new(ranges[0].start, (sizes.span / PAGE_BYTES) as u64);
+                ZoneSpec { node, kind: ZoneKind::Normal, span, ranges }
+            })
+            .collect();
+        let config = Config {
+            distances: &topology.distances,
+            tuning: self.tuning,
+            watermarks: WATERMARKS,
+            cache_slice_pages: topology.cache_slice_bytes / PAGE_BYTES as u64,
+            ..Config::new(&zones, &topology.cpus)
+        };
+        // Distances speak of all nodes of the machine; those of a pool may be fewer.
+        let all_nodes = nodes.iter().chain(&topology.cpus).map(|node| node.0 as usize + 1).max().unwrap_or(1);
+        let config = if topology.distances.len() == all_nodes * all_nodes {
+            config
+        } else {
+            Config { distances: &[], ..config }
+        };
+        let books = Books::open(Host::new(topology.cpus.len() as u32), &config).map_err(|error| match error {
+            BooksError::Map(error) => BuildError::Rules(error),
+            BooksError::Memory { bytes, error } => no_space("reserving metadata", bytes, error),
+        })?;
+        let sentinel = Sentinel::new().map_err(|error| no_space("a page that forks wipe", PAGE_BYTES, error))?;
+        if self.prefault {
+            for i in 0..nodes.len() {
+                memory.populate(i * sizes.span, sizes.share).map_err(|error| no_memory(sizes.share, error))?;
+            }
+        }
+        Ok(PagePool::new(memory, books, sentinel, sizes.span, self.prefault, self.give_back))
+    }
+
+    fn checked_nodes(&self, topology: &Topology) -> Result<Vec<NodeId>, BuildError> {
+        let nodes = self.nodes.clone().unwrap_or_else(|| topology.nodes.clone());
+        let twice = nodes.iter().enumerate().any(|(i, node)| nodes[..i].contains(node));
+        let unknown = nodes.iter().any(|node| !topology.nodes.contains(node));
+        if nodes.is_empty() || twice || unknown { Err(BuildError::Nodes(nodes)) } else { Ok(nodes) }
+    }
+
+    fn memory(&self, sizes: &Sizes, nodes: usize) -> Result<Mapping, BuildError> {
+        let bytes = sizes.span * nodes;
+        let explicit = self.huge_pages == HugePages::Explicit;
+        let backing = if explicit { Backing::Hugetlb } else { Backing::Lazy };
+        let memory =
+            Mapping::reserve(bytes, if explicit { CHUNK_BYTES } else { LARGEST_BYTES }, backing).map_err(|error| {
+                if explicit {
+                    let help = "let an administrator raise vm.nr_hugepages, or take transparent huge pages";
+                    BuildError::System { what: "reserving huge pages", bytes: bytes as u64, help, error }
+                } else {
+                    no_space("reserving address space", bytes, error)
+                }
+            })?;
+        if !explicit {
+            // A kernel without transparent huge pages refuses both, and gives what was asked for as near as it can.
+            let _ = memory.set_huge(self.huge_pages == HugePages::Transparent);
+        }
+        if self.on_fork == OnFork::Absent {
+            memory.leave_out_of_forks().map_err(|error| no_space("leaving the pool out of forks", bytes, error))?;
+        }
+        Ok(memory)
+    }
+}
+
+/// A pool gives out all that it has: no minimum is kept. The marks above it, a thousandth and two, only say where
+/// caches begin to shrink.
+const WATERMARKS: WatermarkRule =
+    WatermarkRule { min_free_kbytes: Some(0), huge_pages: false, scale_factor: 10, boost_factor: 0 };
+
+/// The pages of some address space.
+pub(crate) fn pages(start: usize, bytes: usize) -> PageRange {
+    PageRange::new(Pfn((start / PAGE_BYTES) as u64), (bytes / PAGE_BYTES) as u64)
+}
+
+/// Bytes of each node.
+struct Sizes {
+    /// There from the start.
+    share: usize,
+    /// Address space.
+    span: usize,
+}
+
+impl Sizes {
+    fn new(bytes: u64, reserve_bytes: u64, nodes: usize) -> Result<Sizes, BuildError> {
+        let max_bytes = MAX_NODE_BYTES * nodes as u64;
+        if let Some(&bytes) = [bytes, reserve_bytes].iter().find(|&&bytes| bytes == 0 || bytes > max_bytes) {
+            return Err(BuildError::Size { bytes, max_bytes });
+        }
+        if reserve_bytes < bytes {
+            return Err(BuildError::Reserve { bytes, reserve_bytes });
+        }
+        let each = |bytes: u64| bytes.div_ceil(nodes as u64).next_multiple_of(CHUNK_BYTES as u64) as usize;
+        Ok(Sizes { share: each(bytes), span: each(reserve_bytes) })
+    }
+}
+
+fn no_space(what: &'static str, bytes: usize, error: io::Error) -> BuildError {
+    let help = "take a smaller pool, or raise the limits on address space (ulimit -v, vm.overcommit_memory)";
+    BuildError::System { what, bytes: bytes as u64, help, error }
+}
+
+pub(crate) fn no_memory(bytes: usize, error: io::Error) -> BuildError {
+    let help = "take a smaller pool, or leave prefault off";
+    BuildError::System { what: "having memory from the start", bytes: bytes as u64, help, error }
+}

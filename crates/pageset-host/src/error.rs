@@ -1,0 +1,165 @@
+//! What callers get instead of memory, or for a wrong free. Nothing has changed when one of these comes back.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use pageset::{MapError, NodeId, Order, PageState, WrongFree};
+
+use crate::pool::PAGE_BYTES;
+
+/// A pool that cannot be had.
+#[derive(Debug)]
+pub enum BuildError {
+    /// Its size is 0 or more than its nodes can have.
+    Size {
+        /// Bytes asked for.
+        bytes: u64,
+        /// The most that is allowed.
+        max_bytes: u64,
+    },
+    /// It is to grow to less than it begins with.
+    Reserve {
+        /// Bytes to begin with.
+        bytes: u64,
+        /// Bytes to grow to.
+        reserve_bytes: u64,
+    },
+    /// Explicit huge pages are reserved at once, so such a pool cannot grow.
+    HugePagesCannotGrow,
+    /// The same node was named twice, or none.
+    Nodes(Vec<NodeId>),
+    /// The rules do not go together, or ask for more than there is room for.
+    Rules(MapError),
+    /// The system refused.
+    System {
+        /// What was asked of it.
+        what: &'static str,
+        /// How many bytes it was asked for.
+        bytes: u64,
+        /// What would help.
+        help: &'static str,
+        /// What it said.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size { bytes, max_bytes } => {
+                write!(f, "a pool of {bytes} bytes cannot be had; allowed: 1 to {max_bytes}")
+            }
+            Self::Reserve { bytes, reserve_bytes } => {
+                write!(f, "the pool begins with {bytes} bytes but may grow to {reserve_bytes} only")
+            }
+            Self::HugePagesCannotGrow => {
+                f.write_str("a pool of explicit huge pages cannot grow: they are reserved at once")
+            }
+            Self::Nodes(nodes) => {
+                write!(f, "nodes {:?} were asked for; allowed: one or more, each once", numbers(nodes))
+            }
+            Self::Rules(error) => error.fmt(f),
+            Self::System { what, bytes, help, error } => write!(f, "{what} of {bytes} bytes failed: {error}; {help}"),
+        }
+    }
+}
+
+fn numbers(nodes: &[NodeId]) -> Vec<u32> {
+    nodes.iter().map(|node| node.0).collect()
+}
+
+impl Error for BuildError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::System { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// An allocation that could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AllocError {
+    /// No block of that size is free, even with all caches emptied.
+    OutOfMemory {
+        /// The order asked for.
+        order: Order,
+        /// Bytes that are free in smaller blocks.
+        free_bytes: u64,
+    },
+    /// The pool has nothing of that node.
+    Node(NodeId),
+    /// Only the types Unmovable, Movable and Reclaimable can be asked for.
+    Type(pageset::MigrateType),
+    /// This process is a child of the one whose pool this is.
+    Forked,
+}
+
+impl fmt::Display for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfMemory { order, free_bytes } => {
+                let bytes = order.pages() * PAGE_BYTES as u64;
+                write!(f, "no run of {bytes} bytes is free; {free_bytes} bytes are, in smaller runs")
+            }
+            Self::Node(node) => write!(f, "the pool has no memory of node {}", node.0),
+            Self::Type(migratetype) => {
+                write!(f, "runs of type {migratetype:?} cannot be asked for; allowed: Unmovable, Movable, Reclaimable")
+            }
+            Self::Forked => f.write_str("the pool belongs to the parent of this process"),
+        }
+    }
+}
+
+impl Error for AllocError {}
+
+/// A free that is wrong, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FreeError {
+    /// The address that was to be freed.
+    pub address: usize,
+    /// The order that was given.
+    pub order: Order,
+    /// What is wrong.
+    pub reason: FreeReason,
+    /// How many blocks of the same call had been freed by then: 0 but for bulk calls of more than 256.
+    pub freed: usize,
+}
+
+/// Why a free is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FreeReason {
+    /// The address is not the start of a page.
+    NotAPage,
+    /// The allocator says why. Its page numbers are addresses divided by [`PAGE_BYTES`].
+    Wrong(WrongFree),
+    /// This process is a child of the one whose pool this is.
+    Forked,
+}
+
+impl fmt::Display for FreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, order, reason, freed } = self;
+        write!(f, "{address:#x} cannot be freed as a run of order {order}: ")?;
+        match reason {
+            FreeReason::NotAPage => write!(f, "it is not a multiple of {PAGE_BYTES}")?,
+            FreeReason::Forked => f.write_str("the pool belongs to the parent of this process")?,
+            FreeReason::Wrong(WrongFree::NotOurs) => f.write_str("it is not in this pool")?,
+            FreeReason::Wrong(WrongFree::Misaligned) => f.write_str("no run of that order starts there")?,
+            FreeReason::Wrong(WrongFree::NotAllocated(PageState::Inside)) => {
+                f.write_str("the pool has not grown that far")?;
+            }
+            FreeReason::Wrong(WrongFree::NotAllocated(_)) => f.write_str("it is free already")?,
+            FreeReason::Wrong(WrongFree::WrongOrder(actual)) => write!(f, "the run there has order {actual}")?,
+            FreeReason::Wrong(WrongFree::Inside { head, order, state }) => {
+                let state = if *state == PageState::Allocated { "in use" } else { "free" };
+                let start = head.0 * PAGE_BYTES as u64;
+                write!(f, "it is inside the run of order {order} at {start:#x}, which is {state}")?;
+            }
+        }
+        if *freed > 0 { write!(f, " ({freed} runs before it have been freed)") } else { Ok(()) }
+    }
+}
+
+impl Error for FreeError {}

@@ -1,0 +1,306 @@
+//! The pool: raw calls for one block, for many pages, and growth.
+#![allow(unsafe_code, reason = "a raw free asks for a promise; nothing here needs one")]
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use pageset::audit::{Books as Balance, Inconsistency};
+use pageset::{AllocError as CoreAllocError, Allocator, Block, FreeError as CoreFreeError, MigrateType, NodeId, Order};
+use pageset::{Pfn, Request};
+
+use crate::builder::{self, CHUNK_BYTES, PoolBuilder};
+use crate::error::{AllocError, BuildError, FreeError, FreeReason};
+use crate::give_back::{GiveBack, Giver};
+use crate::machine::Host;
+use crate::sys::books::Books;
+use crate::sys::mapping::Mapping;
+use crate::sys::sentinel::Sentinel;
+
+/// A page, in bytes, whatever the system's own page size.
+pub const PAGE_BYTES: usize = 4096;
+
+/// The smallest order whose runs hold `bytes`; nothing above 4 MiB.
+#[must_use]
+pub const fn order_for(bytes: usize) -> Option<Order> {
+    if bytes > PAGE_BYTES << Order::MAX.get() {
+        return None;
+    }
+    let pages = bytes.div_ceil(PAGE_BYTES);
+    Order::new(if pages <= 1 { 0 } else { (pages - 1).ilog2() as u8 + 1 })
+}
+
+/// What a pool asks of the allocator. Its watermarks do not count: they would keep what a cache holds from the cache's
+/// own CPU once the free lists are empty.
+#[inline(always)]
+pub(crate) const fn request(order: Order, migratetype: MigrateType) -> Request {
+    Request { watermarks: false, ..Request::new(order, migratetype) }
+}
+
+/// How many pages a bulk call hands to the allocator at a time: 2 to 4 KiB of stack.
+const BULK: usize = 256;
+
+/// A pool of pages in this process. See the crate's documentation for threads, forks and panics.
+///
+/// Runs of pages are aligned to their size, up to 4 MiB. What is in them is what their last user left, or zeros.
+pub struct PagePool {
+    pub(crate) books: Books,
+    pub(crate) memory: Mapping,
+    sentinel: Sentinel,
+    /// Address space of each node, in bytes.
+    span: usize,
+    prefault: bool,
+    /// Bytes of each node that are there. Changed under `growing`.
+    share: AtomicUsize,
+    growing: Mutex<()>,
+    pub(crate) giver: Giver,
+    /// Failed allocations. Relaxed: a statistic.
+    pub(crate) failed: AtomicU64,
+}
+
+impl fmt::Debug for PagePool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.memory.start()..self.memory.start() + self.memory.bytes();
+        f.debug_struct("PagePool").field("memory", &format_args!("{bytes:#x?}")).finish_non_exhaustive()
+    }
+}
+
+impl PagePool {
+    /// Begins a pool of `bytes`, rounded up to 2 MiB for each node; up to 16 TiB a node.
+    #[must_use]
+    pub fn builder(bytes: u64) -> PoolBuilder {
+        PoolBuilder::new(bytes)
+    }
+
+    pub(crate) fn new(
+        memory: Mapping,
+        books: Books,
+        sentinel: Sentinel,
+        span: usize,
+        prefault: bool,
+        policy: GiveBack,
+    ) -> PagePool {
+        let managed = (books.allocator().zone_stats(0).managed) as usize * PAGE_BYTES;
+        let giver = Giver::new(policy, memory.bytes() / CHUNK_BYTES);
+        PagePool {
+            books,
+            memory,
+            sentinel,
+            span,
+            prefault,
+            share: AtomicUsize::new(managed),
+            growing: Mutex::new(()),
+            giver,
+            failed: AtomicU64::new(0),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn allocator(&self) -> &Allocator<'_, Host> {
+        self.books.allocator()
+    }
+
+    /// Whether this process is a child of the pool's.
+    #[inline(always)]
+    pub(crate) fn is_forked(&self) -> bool {
+        self.sentinel.is_in_child()
+    }
+
+    /// The memory of a block.
+    #[inline(always)]
+    fn run(&self, pfn: Pfn, order: Order) -> NonNull<[u8]> {
+        let start = self.memory.at(pfn.0 as usize * PAGE_BYTES);
+        NonNull::slice_from_raw_parts(start, PAGE_BYTES << order.get())
+    }
+
+    /// Takes a run of 2^`order` pages, from the caller's node while that has one. It is the caller's until
+    /// [`Self::free`]; holds no lock of the caller's CPU longer than that takes.
+    ///
+    /// # Errors
+    /// [`AllocError::OutOfMemory`] where no run of that size is free even with all caches emptied, and
+    /// [`AllocError::Forked`].
+    #[inline]
+    pub fn alloc(&self, order: Order) -> Result<NonNull<[u8]>, AllocError> {
+        self.alloc_for(&request(order, MigrateType::Movable))
+    }
+
+    /// As [`Self::alloc`], from one node only.
+    ///
+    /// # Errors
+    /// As there, and [`AllocError::Node`] where the pool has nothing of that node.
+    pub fn alloc_on(&self, node: NodeId, order: Order) -> Result<NonNull<[u8]>, AllocError> {
+        let any = request(order, MigrateType::Movable);
+        self.alloc_for(&Request { node: Some(node), this_node_only: true, ..any })
+    }
+
+    /// As [`Self::alloc`], beside runs of the same type: runs of one type fill whole 2 MiB blocks as far as can be, so
+    /// that those which live long (`Unmovable`) do not each keep another 2 MiB from being free. `alloc` takes
+    /// `Movable`, the type that all memory has at first; a pool where all runs live alike needs no other.
+    ///
+    /// # Errors
+    /// As there, and [`AllocError::Type`] for a type other than the first three.
+    #[inline]
+    pub fn alloc_typed(&self, order: Order, migratetype: MigrateType) -> Result<NonNull<[u8]>, AllocError> {
+        self.alloc_for(&request(order, migratetype))
+    }
+
+    #[inline]
+    fn alloc_for(&self, request: &Request) -> Result<NonNull<[u8]>, AllocError> {
+        if self.is_forked() {
+            return Err(AllocError::Forked);
+        }
+        match self.allocator().alloc(request) {
+            Ok(pfn) => Ok(self.run(pfn, request.order)),
+            Err(_) => self.alloc_slowly(request).map(|pfn| self.run(pfn, request.order)),
+        }
+    }
+
+    /// What is left where the caller's cache and the free lists have nothing: blocks that are just on their way back to
+    /// the system, and the caches of all CPUs.
+    #[cold]
+    fn alloc_slowly(&self, request: &Request) -> Result<Pfn, AllocError> {
+        let _no_scan = self.giver.hold_off();
+        self.allocator().drain_all();
+        self.allocator().alloc(request).map_err(|error| {
+            self.failed.fetch_add(1, Relaxed);
+            match error {
+                CoreAllocError::OutOfMemory(shortage) => {
+                    let pages = shortage.free_pages + shortage.cached_pages;
+                    AllocError::OutOfMemory { order: shortage.order, free_bytes: pages * PAGE_BYTES as u64 }
+                }
+                CoreAllocError::Node(node) => AllocError::Node(node),
+                CoreAllocError::Migratetype(migratetype) => AllocError::Type(migratetype),
+                CoreAllocError::BulkOrder(order) => AllocError::OutOfMemory { order, free_bytes: 0 },
+            }
+        })
+    }
+
+    /// Gives a run back, on any thread.
+    ///
+    /// # Safety
+    /// Nothing refers to the run any more, neither from this thread nor from another. A call that comes back with an
+    /// error has no such demand on the run that it did not free.
+    ///
+    /// # Errors
+    /// A wrong free, which has changed nothing: an address that is not the pool's, is free already, is not the start of
+    /// a run, or of one of another order. Two threads that free the same run at the same instant are not told apart.
+    #[inline]
+    pub unsafe fn free(&self, start: NonNull<u8>, order: Order) -> Result<(), FreeError> {
+        let address = start.addr().get();
+        if !address.is_multiple_of(PAGE_BYTES) || self.is_forked() {
+            return Err(self.not_looked_up(address, order));
+        }
+        self.allocator().free(Pfn((address / PAGE_BYTES) as u64), order).map_err(wrong_free)
+    }
+
+    #[cold]
+    fn not_looked_up(&self, address: usize, order: Order) -> FreeError {
+        let reason = if self.is_forked() { FreeReason::Forked } else { FreeReason::NotAPage };
+        FreeError { address, order, reason, freed: 0 }
+    }
+
+    /// Takes single pages, as many as can be had, into the front of `pages`; returns how many.
+    ///
+    /// # Errors
+    /// As [`Self::alloc`], when not even one was to be had.
+    pub fn alloc_bulk(&self, pages: &mut [NonNull<u8>]) -> Result<usize, AllocError> {
+        if self.is_forked() {
+            return Err(AllocError::Forked);
+        }
+        let request = request(Order::ZERO, MigrateType::Movable);
+        let mut pfns = [Pfn(0); BULK];
+        let mut got = 0;
+        while got < pages.len() {
+            let want = (pages.len() - got).min(BULK);
+            let came = match self.allocator().alloc_bulk(&request, &mut pfns[..want]) {
+                Ok(came) => came,
+                Err(_) => match self.alloc_slowly(&request) {
+                    Ok(pfn) => {
+                        pfns[0] = pfn;
+                        1
+                    }
+                    Err(error) if got == 0 => return Err(error),
+                    Err(_) => break,
+                },
+            };
+            for (page, pfn) in pages[got..].iter_mut().zip(&pfns[..came]) {
+                *page = self.memory.at(pfn.0 as usize * PAGE_BYTES);
+            }
+            got += came;
+        }
+        Ok(got)
+    }
+
+    /// Gives many single pages back. They are checked 256 at a time, each before any of those is freed.
+    ///
+    /// # Safety
+    /// As [`Self::free`], for each of them.
+    ///
+    /// # Errors
+    /// The first wrong one; [`FreeError::freed`] says how many before it have been freed, a multiple of 256.
+    pub unsafe fn free_bulk(&self, pages: &[NonNull<u8>]) -> Result<(), FreeError> {
+        let mut blocks = [Block::default(); BULK];
+        for (i, some) in pages.chunks(BULK).enumerate() {
+            let freed = i * BULK;
+            for (block, page) in blocks.iter_mut().zip(some) {
+                let address = page.addr().get();
+                if !address.is_multiple_of(PAGE_BYTES) || self.is_forked() {
+                    return Err(FreeError { freed, ..self.not_looked_up(address, Order::ZERO) });
+                }
+                *block = Block { pfn: Pfn((address / PAGE_BYTES) as u64), order: Order::ZERO };
+            }
+            let result = self.allocator().free_bulk(&blocks[..some.len()]);
+            result.map_err(|error| FreeError { freed, ..wrong_free(error) })?;
+        }
+        Ok(())
+    }
+
+    /// Brings more of the reserved address space into use, rounded up to 2 MiB for each node; returns the new size.
+    ///
+    /// # Errors
+    /// [`BuildError::Size`] where that is more than was reserved, and what the system refuses of a pool with prefault;
+    /// the size stays.
+    pub fn grow(&self, bytes: u64) -> Result<u64, BuildError> {
+        let _growing = self.growing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let nodes = self.memory.bytes() / self.span;
+        let share = self.share.load(Relaxed);
+        let room = ((self.span - share) * nodes) as u64;
+        if bytes == 0 || bytes > room {
+            return Err(BuildError::Size { bytes, max_bytes: room });
+        }
+        let more = bytes.div_ceil(nodes as u64).next_multiple_of(CHUNK_BYTES as u64) as usize;
+        for node in (0..nodes).filter(|_| self.prefault) {
+            let populated = self.memory.populate(node * self.span + share, more);
+            populated.map_err(|error| builder::no_memory(more, error))?;
+        }
+        for node in 0..nodes {
+            let range = builder::pages(self.memory.start() + node * self.span + share, more);
+            self.allocator().online(range).map_err(BuildError::Rules)?;
+        }
+        // Relaxed: only read under the same lock.
+        self.share.store(share + more, Relaxed);
+        Ok(((share + more) * nodes) as u64)
+    }
+
+    /// Empties the caches of all CPUs, so that what they hold merges into large blocks.
+    pub fn drain(&self) {
+        if !self.is_forked() {
+            self.allocator().drain_all();
+        }
+    }
+
+    /// Checks all books from end to end, node by node. Takes time in proportion to the pool.
+    ///
+    /// # Errors
+    /// The first thing that does not add up.
+    pub fn audit(&mut self) -> Result<Vec<Balance>, Inconsistency> {
+        (0..self.allocator().zone_count()).map(|zone| self.allocator().audit(zone)).collect()
+    }
+}
+
+#[cold]
+fn wrong_free(error: CoreFreeError) -> FreeError {
+    let CoreFreeError { pfn, order, reason } = error;
+    FreeError { address: pfn.0 as usize * PAGE_BYTES, order, reason: FreeReason::Wrong(reason), freed: 0 }
+}

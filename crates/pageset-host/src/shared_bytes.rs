@@ -1,0 +1,11 @@
+//! `bytes::Bytes` from a handle, without a copy: the run is freed with the last of them.
+
+use bytes::Bytes;
+
+use crate::pages::{PageOwner, Pages};
+
+impl<P: PageOwner + Send + 'static> From<Pages<P>> for Bytes {
+    fn from(pages: Pages<P>) -> Bytes {
+        Bytes::from_owner(pages)
+    }
+}

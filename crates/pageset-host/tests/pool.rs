@@ -1,0 +1,297 @@
+//! The pool as its callers see it: what they get, what they are refused, and that the books add up.
+
+use std::collections::HashSet;
+use std::num::NonZero;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use pageset_host::{AllocError, BuildError, FreeReason, HugePages, MigrateType, NodeId, Order, PAGE_BYTES, PagePool};
+use pageset_host::{Pages, order_for};
+
+const MIB: u64 = 1 << 20;
+
+fn order(order: u8) -> Order {
+    Order::new(order).expect("an order")
+}
+
+fn at_address(address: NonZero<usize>) -> NonNull<u8> {
+    NonNull::dangling().map_addr(|_| address)
+}
+
+fn pool(bytes: u64) -> PagePool {
+    PagePool::builder(bytes).build().expect("a pool")
+}
+
+#[test]
+fn orders_for_sizes() {
+    for (bytes, expected) in [
+        (0, Some(0)),
+        (1, Some(0)),
+        (4096, Some(0)),
+        (4097, Some(1)),
+        (8192, Some(1)),
+        (8193, Some(2)),
+        (4 << 20, Some(10)),
+        ((4 << 20) + 1, None),
+        (usize::MAX, None),
+    ] {
+        assert_eq!(order_for(bytes).map(Order::get), expected, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn a_run_is_aligned_writable_and_its_own() {
+    let pool = pool(32 * MIB);
+    let mut held = vec![];
+    for n in 0..=10 {
+        let mut pages = pool.pages(order(n)).expect("memory");
+        assert_eq!(pages.len(), PAGE_BYTES << n);
+        assert_eq!(pages.as_ptr() as usize % pages.len(), 0, "order {n}");
+        pages.fill(n);
+        held.push(pages);
+    }
+    assert_eq!(pool.stats().in_use_bytes, held.iter().map(|pages| pages.len() as u64).sum());
+    for (n, pages) in held.iter().enumerate() {
+        assert!(pages.iter().all(|&byte| byte == n as u8), "order {n} was written to by another");
+    }
+    drop(held);
+    assert_eq!(pool.stats().in_use_bytes, 0);
+    assert!(pool.pages(Order::ZERO).expect("memory").zeroed().iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn all_of_a_pool_can_be_had_and_not_a_page_more() {
+    let mut pool = pool(8 * MIB);
+    let total = 8 * MIB as usize / PAGE_BYTES;
+    let mut seen = HashSet::new();
+    while let Ok(page) = pool.alloc(Order::ZERO) {
+        assert!(seen.insert(page.addr()), "{page:?} twice");
+    }
+    assert_eq!(seen.len(), total);
+    assert_eq!(pool.alloc(Order::ZERO), Err(AllocError::OutOfMemory { order: Order::ZERO, free_bytes: 0 }));
+    assert_eq!(pool.stats().failed_allocs, 2);
+    let base = seen.iter().min().copied().expect("pages");
+    for address in seen {
+        let page = at_address(address);
+        // SAFETY: never referred to.
+        unsafe { pool.free(page, Order::ZERO).expect("was allocated") };
+    }
+    // What the caches hold is had by orders that they do not: they are emptied first.
+    let large: Vec<_> = (0..2).map(|_| pool.alloc(Order::MAX).expect("all pages are free again")).collect();
+    assert!(large.iter().any(|run| run.addr() == base));
+    let books = pool.audit().expect("the books add up");
+    assert_eq!(books[0].in_use, total as u64);
+}
+
+#[test]
+fn wrong_frees_say_what_is_wrong_and_change_nothing() {
+    // Caches of a pool of this size keep what the test frees.
+    let mut pool = pool(1024 * MIB);
+    // The first begins where 4 MiB do, the second does not.
+    let first = pool.alloc(order(2)).expect("memory").cast::<u8>();
+    let run = pool.alloc(order(2)).expect("memory").cast::<u8>();
+    #[repr(align(4096))]
+    struct Page([u8; PAGE_BYTES]);
+    let foreign = Box::new(Page([0; PAGE_BYTES]));
+    let foreign = NonNull::from(&foreign.0).cast::<u8>();
+    let at = |pages: usize| run.map_addr(|a| a.saturating_add(pages * PAGE_BYTES));
+    let start = run.addr();
+    let before = pool.stats();
+    for (address, n, text) in [
+        (run.map_addr(|a| a.saturating_add(8)), 2, "it is not a multiple of 4096".to_owned()),
+        (run, 1, "the run there has order 2".to_owned()),
+        (run, 10, "no run of that order starts there".to_owned()),
+        (at(1), 0, format!("it is inside the run of order 2 at {start:#x}, which is in use")),
+        (at(1), 2, "no run of that order starts there".to_owned()),
+        (foreign, 0, "it is not in this pool".to_owned()),
+        (at_address(NonZero::new(PAGE_BYTES).expect("one")), 0, "it is not in this pool".to_owned()),
+    ] {
+        // SAFETY: nothing is freed.
+        let error = unsafe { pool.free(address, order(n)) }.expect_err("a wrong free");
+        let text = format!("{:#x} cannot be freed as a run of order {n}: {text}", address.addr());
+        assert_eq!(error.to_string(), text);
+        assert_eq!(error.freed, 0);
+    }
+    assert_eq!(pool.stats(), before, "nothing has changed");
+    // SAFETY: ours, and not referred to.
+    [first, run].into_iter().for_each(|run| unsafe { pool.free(run, order(2)).expect("was allocated") });
+    // SAFETY: nothing is freed.
+    let error = unsafe { pool.free(run, order(2)) }.expect_err("a second free");
+    assert!(error.to_string().ends_with("it is free already"), "{error}");
+    assert!(matches!(error.reason, FreeReason::Wrong(_)));
+    pool.drain();
+    // SAFETY: nothing is freed.
+    let error = unsafe { pool.free(run, order(2)) }.expect_err("a second free, merged since");
+    assert!(error.to_string().ends_with("which is free"), "{error}");
+    pool.audit().expect("the books add up");
+}
+
+#[test]
+fn bulk_calls_take_what_there_is_and_check_before_they_free() {
+    let mut pool = pool(4 * MIB);
+    let mut pages = vec![NonNull::<u8>::dangling(); 2000];
+    assert_eq!(pool.alloc_bulk(&mut pages), Ok(1024), "all pages, and no more");
+    assert!(matches!(pool.alloc_bulk(&mut pages[1024..]), Err(AllocError::OutOfMemory { .. })));
+    assert_eq!(pool.alloc_bulk(&mut []), Ok(0));
+    pages.truncate(1024);
+    let distinct: HashSet<_> = pages.iter().map(|page| page.addr()).collect();
+    assert_eq!(distinct.len(), 1024);
+
+    // The page at 300 twice: the first 256 have gone, of the next 256 none has.
+    let twice = [&pages[..310], &pages[300..301], &pages[310..]].concat();
+    // SAFETY: not referred to.
+    let error = unsafe { pool.free_bulk(&twice) }.expect_err("one is there twice");
+    assert_eq!((error.address, error.freed), (pages[300].addr().get(), 256));
+    assert!(error.to_string().ends_with("it is free already (256 runs before it have been freed)"), "{error}");
+    assert_eq!(pool.stats().in_use_bytes, 4 * MIB - 256 * PAGE_BYTES as u64);
+    // SAFETY: not referred to.
+    unsafe { pool.free_bulk(&pages[256..]).expect("were allocated") };
+    assert_eq!(pool.stats().in_use_bytes, 0);
+    pool.audit().expect("the books add up");
+}
+
+#[test]
+fn handles_keep_the_pool_or_borrow_it() {
+    let pool = Arc::new(pool(4 * MIB));
+    let mut pages = pool.shared_pages(order(3)).expect("memory");
+    pages[7] = 7;
+    let weak = Arc::downgrade(&pool);
+    drop(pool);
+    let pages = std::thread::spawn(move || {
+        assert_eq!(pages[7], 7);
+        pages
+    })
+    .join()
+    .expect("no panic");
+    assert_eq!(pages.pool().stats().in_use_bytes, 8 * PAGE_BYTES as u64);
+    drop(pages);
+    assert!(weak.upgrade().is_none(), "the last handle took the pool with it");
+
+    let pool = PagePool::builder(4 * MIB).build().expect("a pool");
+    let raw = pool.pages(order(1)).expect("memory").into_raw();
+    assert_eq!(pool.stats().in_use_bytes, 8192);
+    // SAFETY: just taken out of its handle.
+    drop(unsafe { Pages::from_raw(&pool, raw.cast(), order(1)) });
+    assert_eq!(pool.stats().in_use_bytes, 0);
+}
+
+#[test]
+fn a_panic_frees_what_its_handles_have() {
+    let pool = Arc::new(pool(4 * MIB));
+    let theirs = Arc::clone(&pool);
+    let result = std::thread::spawn(move || {
+        let _pages = theirs.pages(order(4)).expect("memory");
+        panic!("on purpose");
+    })
+    .join();
+    assert!(result.is_err());
+    assert_eq!(pool.stats().in_use_bytes, 0);
+}
+
+#[test]
+fn a_pool_grows_into_its_reserve() {
+    let mut pool = PagePool::builder(2 * MIB).reserve(8 * MIB).build().expect("a pool");
+    let take_all = || std::iter::from_fn(|| pool.alloc(order(9)).ok()).count();
+    assert_eq!((take_all(), pool.stats().size_bytes), (1, 2 * MIB));
+    let zoneinfo = pool.zoneinfo().to_string();
+    let start = zoneinfo.lines().find_map(|line| line.trim().strip_prefix("start_pfn:")).expect("a start");
+    let start = start.trim().parse::<usize>().expect("a frame number") * PAGE_BYTES;
+    let reserved = at_address(NonZero::new(start + (4 << 20)).expect("an address"));
+    // SAFETY: nothing is freed.
+    let error = unsafe { pool.free(reserved, Order::ZERO) }.expect_err("not there yet");
+    assert!(error.to_string().ends_with("the pool has not grown that far"), "{error}");
+    assert_eq!(pool.grow(1).expect("room"), 4 * MIB, "rounded up");
+    assert_eq!(take_all(), 1);
+    let error = pool.grow(8 * MIB).expect_err("more than was reserved");
+    assert!(matches!(error, BuildError::Size { max_bytes, .. } if max_bytes == 4 * MIB), "{error}");
+    assert_eq!(pool.grow(4 * MIB).expect("room"), 8 * MIB);
+    assert_eq!((take_all(), pool.stats().size_bytes), (2, 8 * MIB));
+    assert!(pool.grow(1).is_err(), "full");
+    pool.audit().expect("the books add up");
+}
+
+#[test]
+fn nodes_and_types() {
+    let pool = pool(16 * MIB);
+    let node = pool.zones().next().expect("a zone").node;
+    let run = pool.alloc_on(node, Order::ZERO).expect("memory of a node that is there");
+    assert_eq!(pool.alloc_on(NodeId(77), Order::ZERO), Err(AllocError::Node(NodeId(77))));
+    let long = pool.alloc_typed(Order::ZERO, MigrateType::Unmovable).expect("memory");
+    assert_ne!(long.addr().get() >> 21, run.addr().get() >> 21, "types have 2 MiB blocks of their own");
+    assert_eq!(pool.alloc_typed(Order::ZERO, MigrateType::Cma), Err(AllocError::Type(MigrateType::Cma)));
+}
+
+#[test]
+fn pools_that_cannot_be_had() {
+    let size = |bytes| PagePool::builder(bytes).build().expect_err("cannot be had").to_string();
+    assert!(size(0).starts_with("a pool of 0 bytes cannot be had; allowed: 1 to "), "{}", size(0));
+    assert!(size(u64::MAX).starts_with("a pool of 18446744073709551615 bytes cannot be had"));
+    for (builder, text) in [
+        (PagePool::builder(8 * MIB).reserve(MIB), "the pool begins with 8388608 bytes but may grow to 1048576 only"),
+        (PagePool::builder(8 * MIB).nodes(&[]), "nodes [] were asked for; allowed: one or more, each once"),
+        (
+            PagePool::builder(8 * MIB).nodes(&[NodeId(0), NodeId(0)]),
+            "nodes [0, 0] were asked for; allowed: one or more, each once",
+        ),
+        (
+            PagePool::builder(8 * MIB).huge_pages(HugePages::Explicit).reserve(16 * MIB),
+            "a pool of explicit huge pages cannot grow: they are reserved at once",
+        ),
+    ] {
+        assert_eq!(builder.build().expect_err("cannot be had").to_string(), text);
+    }
+    let tuning = pageset_host::Tuning { batch_scale_max: 7, ..Default::default() };
+    let error = PagePool::builder(8 * MIB).tuning(tuning).build().expect_err("no such rules");
+    assert!(matches!(error, BuildError::Rules(_)), "{error}");
+}
+
+/// More huge pages than any machine has set apart.
+#[test]
+fn huge_pages_that_nobody_set_apart() {
+    let error = PagePool::builder(8 << 40).huge_pages(HugePages::Explicit).build().expect_err("8 TiB of huge pages");
+    assert!(error.to_string().starts_with("reserving huge pages of 8796093022208 bytes failed: "), "{error}");
+    assert!(error.to_string().contains("vm.nr_hugepages"), "{error}");
+}
+
+/// With huge pages set apart, a pool of them works like any other.
+#[test]
+fn explicit_huge_pages() {
+    let pool = match PagePool::builder(8 * MIB).huge_pages(HugePages::Explicit).build() {
+        Ok(pool) => pool,
+        Err(error) => return println!("SKIPPED explicit_huge_pages: {error}"),
+    };
+    let mut pages = pool.pages(Order::MAX).expect("memory");
+    pages.fill(1);
+    assert_eq!(pool.resident_bytes().expect("a count"), 4 * MIB);
+    drop(pages);
+    assert_eq!(pool.give_back(u64::MAX).expect("given back"), 4 * MIB);
+    assert_eq!(pool.resident_bytes().expect("a count"), 0);
+}
+
+/// The limit on address space is that of a process of its own.
+#[test]
+fn no_address_space() {
+    const CHILD: &str = "PAGESET_TEST_NO_ADDRESS_SPACE";
+    if std::env::var_os(CHILD).is_some() {
+        let error = PagePool::builder(64 << 30).build().expect_err("64 GiB in 1 GiB of address space");
+        println!("{error}");
+        // And a smaller one can be had all the same.
+        PagePool::builder(8 * MIB).build().expect("8 MiB");
+        return;
+    }
+    let exe = std::env::current_exe().expect("this test");
+    let command = format!("ulimit -v 1048576; exec '{}' --exact no_address_space --nocapture", exe.display());
+    let out = std::process::Command::new("sh").args(["-c", &command]).env(CHILD, "1").output().expect("a shell");
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{text}{}", String::from_utf8_lossy(&out.stderr));
+    assert!(text.contains("reserving address space of 68719476736 bytes failed: "), "{text}");
+    assert!(text.contains("ulimit -v"), "{text}");
+}
+
+#[test]
+fn prefaulted_memory_is_there_from_the_start() {
+    let pool = PagePool::builder(8 * MIB).reserve(16 * MIB).prefault(true).build().expect("a pool");
+    assert_eq!(pool.resident_bytes().expect("a count"), 8 * MIB);
+    pool.grow(2 * MIB).expect("room");
+    assert_eq!(pool.resident_bytes().expect("a count"), 10 * MIB);
+}
