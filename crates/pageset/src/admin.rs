@@ -153,7 +153,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zone.disabled.get() == 0 && self.rules.online.contains(cpu)
     }
 
-    /// Sets a zone's marks and reserves by hand, until the next time they are computed.
+    /// Sets a zone's marks and reserves by hand, until the next time they are computed. A boost of its marks ends. Marks that
+    /// nobody can pass are marks.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
     pub fn set_watermarks(&self, zone: usize, marks: Watermarks, reserve: [u64; ZoneKind::COUNT]) {
         let _changes = self.change();
         let zone = &self.zones[zone];
@@ -169,6 +173,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     ///
     /// # Errors
     /// An upper bound below the lower one, a batch of 0, either beyond the pagesets' room, or pagesets that are disabled.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
     pub fn set_bounds(&self, zone: usize, bounds: Bounds) -> Result<(), MapError> {
         let zone = &self.zones[zone];
         let capacity = zone.pagesets.first().map_or(0, |p| p.capacity());
@@ -191,6 +198,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// The state of one pageset.
+    ///
+    /// # Panics
+    /// There is no zone or no CPU of that number.
     #[must_use]
     pub fn pageset_state(&self, zone: usize, cpu: CpuId) -> PcpState {
         self.zones[zone].pagesets[cpu.0 as usize].state()
@@ -198,6 +208,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Gives a pageset a remembered state, as when a saved machine is restored. What it holds, its batch and its
     /// bounds stay. Values that no pageset can reach are brought down to the largest that it can.
+    ///
+    /// # Panics
+    /// There is no zone or no CPU of that number.
     pub fn restore_pageset(&self, zone: usize, cpu: CpuId, state: &PcpState) {
         // Held so that a pageset that may keep nothing is not told otherwise.
         let _changes = self.change();
@@ -217,6 +230,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Blocks on each list of a pageset. Waits for its lock.
+    ///
+    /// # Panics
+    /// There is no zone or no CPU of that number.
     #[must_use]
     pub fn pageset_lists(&self, zone: usize, cpu: CpuId) -> [u32; LISTS] {
         let zone = &self.zones[zone];
@@ -226,11 +242,17 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Says that reclaim works on a zone, or has ended. Specification 4.11.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
     pub fn set_reclaim_active(&self, zone: usize, on: bool) {
         self.zones[zone].set_reclaim_active(on);
     }
 
     /// Says whether an allocation found a zone below its high mark. Specification 4.8.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
     pub fn set_below_high(&self, zone: usize, on: bool) {
         self.zones[zone].set_below_high(on);
     }

@@ -131,7 +131,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         self.equal("the pages of CMA pageblocks", self.zone.cma_pages.get(), pages(MigrateType::Cma))
     }
 
-    /// A boost is in all three marks and within what it may reach.
+    /// A boost is in all three marks.
     fn boost(&self) -> Result<(), Inconsistency> {
         let (boost, marks) = (self.zone.boost.get(), self.zone.watermarks());
         for mark in [marks.min, marks.low, marks.high] {

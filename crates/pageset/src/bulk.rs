@@ -15,8 +15,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Takes single pages into `pages`, as many as can be had; returns how many.
     ///
     /// The same pages come as from as many calls of [`Self::alloc`], with the same refills; whether consecutive frees go
-    /// on counting as such is a rule ([`crate::Tuning::bulk_counts`]). A pageset's lock is held until its list is empty, at most for one batch that a refill brought;
-    /// the caller's CPU is looked up for each such run. Specification 2.3, step 2.
+    /// on counting as such is a rule ([`crate::Tuning::bulk_counts`]). A pageset's lock is held until its list is empty, at
+    /// most for one batch that a refill brought; the caller's CPU is looked up for each such run. Specification 2.3,
+    /// step 2.
     ///
     /// # Errors
     /// As [`Self::alloc`], when not even one page was to be had; an order above 0.

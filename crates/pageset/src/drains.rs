@@ -38,6 +38,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// As [`Self::tick`], for one zone by its number.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
     pub fn tick_zone(&self, zone: usize) -> bool {
         self.tick_on(&self.zones[zone], self.machine.cpu())
     }
@@ -57,6 +60,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Empties the caller's pageset of one zone, by its number: what a step of compaction does, so that what it freed can
     /// merge. Specification 8.1.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
     pub fn drain_local(&self, zone: usize) {
         self.zones[zone].drain_cpu(&self.machine, &self.tuning, self.machine.cpu());
     }
@@ -71,6 +77,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Empties all pagesets of one zone, by its number, each under its lock. Pages that come in meanwhile may stay. Waits
     /// until no other drain of all CPUs is under way. Specification 8.1.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
     pub fn drain_zone(&self, zone: usize) {
         let _draining = loop {
             match Draining::try_begin(&self.draining) {
@@ -91,6 +100,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     ///
     /// From the return of this call on, every block freed goes to the buddy in the same call, a call that was under way
     /// included, and a refill takes no more than the block that is asked for.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
     pub fn disable_pagesets(&self, zone: usize) {
         {
             let (zone, changes) = (&self.zones[zone], self.change());
@@ -105,6 +117,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     ///
     /// # Errors
     /// The zone's pagesets are not disabled.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
     pub fn enable_pagesets(&self, zone: usize) -> Result<(), HotplugError> {
         let zone = &self.zones[zone];
         let changes = self.change();

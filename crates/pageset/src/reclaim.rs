@@ -4,7 +4,10 @@
 //!
 //! 1. notes each zone's [`crate::stats::ZoneStats::watermark_boost`] and says [`Allocator::set_node_reclaim_active`];
 //! 2. gives pages back until [`Allocator::is_balanced`];
-//! 3. takes the noted boosts off with [`Allocator::decay_boost`] and says that it has ended.
+//! 3. takes the noted boosts off with [`Allocator::decay_boost`];
+//! 4. makes blocks of the order that it was woken for with [`Allocator::compact_node`], where it was one above 0;
+//! 5. calls [`Allocator::forget_skipped`], for what it gave back has changed where blocks can be had, and says that it has
+//!    ended.
 //!
 //! Specification: `linux-page-allocator.md` 1.6, 4.11 "RECLAIM_ACTIVE".
 
@@ -17,6 +20,9 @@ use crate::zone::{NodeId, Zone, ZoneKind};
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Whether a zone is not above its high mark, boost included: reclaim has something to do there. Looks without a lock.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
     #[must_use]
     pub fn needs_reclaim(&self, zone: usize) -> bool {
         let zone = &self.zones[zone];
@@ -40,6 +46,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Takes up to `pages` off a zone's watermark boost, once reclaim has worked for it; returns what is left of it.
     /// Holds the zone lock. Specification 1.6, "Watermark boost".
+    ///
+    /// # Panics
+    /// There is no zone of that number.
     pub fn decay_boost(&self, zone: usize, pages: u64) -> u64 {
         let zone = &self.zones[zone];
         let _guard = zone.lock(&self.machine, LockPath::Map);
@@ -47,7 +56,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// A node's zones that have memory, up to a kind.
-    fn zones_of(&self, node: NodeId, highest: ZoneKind) -> impl Iterator<Item = &'a Zone<'a, M>> {
+    pub(crate) fn zones_of(&self, node: NodeId, highest: ZoneKind) -> impl Iterator<Item = &'a Zone<'a, M>> {
         let here = move |zone: &&Zone<'a, M>| zone.node == node && zone.kind <= highest && zone.managed.get() > 0;
         self.zones.iter().filter(here)
     }

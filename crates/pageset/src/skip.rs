@@ -99,6 +99,9 @@ impl<M: Machine> Allocator<'_, M> {
     /// Merges the pages of a zone that were freed without merging, as [`Tuning::merge_skip`] lets them; returns how
     /// many pairs of pages were merged. A request above order 0 that finds nothing does this by itself. Takes time in
     /// proportion to the zone, the zone lock for a pageblock at a time. Specification 6.1.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
     pub fn merge_skipped(&self, zone: usize) -> u64 {
         self.zones[zone].merge_skipped(&self.machine, &self.tuning)
     }

@@ -137,6 +137,9 @@ impl ZoneStats {
 
 impl<M: Machine> Allocator<'_, M> {
     /// The counters of one pageset, as of some recent moment.
+    ///
+    /// # Panics
+    /// There is no zone or no CPU of that number.
     #[must_use]
     pub fn pageset_stats(&self, zone: usize, cpu: CpuId) -> PagesetStats {
         let pageset = &self.zones[zone].pagesets[cpu.0 as usize];
@@ -198,6 +201,9 @@ impl<M: Machine> Allocator<'_, M> {
     }
 
     /// Free blocks of a zone by order and migratetype, as `/proc/pagetypeinfo` counts them.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
     #[must_use]
     pub fn free_blocks(&self, zone: usize, order: Order, migratetype: MigrateType) -> u32 {
         self.zones[zone].blocks(order, migratetype)

@@ -93,8 +93,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// `order`. After a failure all pagesets of the zone are drained and it is deferred. Specification 7.6 "Background".
     pub fn compact_node(&self, node: NodeId, order: Order, highest: ZoneKind, owner: &impl Owner) -> CompactReport {
         let mut report = CompactReport::default();
-        let ours = |zone: &&Zone<'a, M>| zone.node == node && zone.kind <= highest && zone.managed.get() > 0;
-        for zone in self.zones.iter().filter(ours).filter(|_| order > Order::ZERO) {
+        for zone in self.zones_of(node, highest).filter(|_| order > Order::ZERO) {
             if zone.deferral.defers(order) {
                 report.outcome = report.outcome.max(CompactOutcome::Deferred);
                 continue;
@@ -118,7 +117,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub fn compact_proactively(&self, node: NodeId, proactiveness: u8, owner: &impl Owner) -> CompactReport {
         let mut report = CompactReport::default();
         let plan = Plan::everything(Some(proactive::target_score(proactiveness)));
-        for zone in self.zones.iter().filter(|zone| zone.node == node && zone.managed.get() > 0) {
+        for zone in self.zones_of(node, ZoneKind::Movable) {
             report.absorb(&Run::zone(self, zone, owner, plan));
         }
         report
