@@ -4,78 +4,28 @@
 //!
 //! That a missing wait is found is shown beside the protocol, in `flight`; that a lock which lets two in is, below.
 
-use std::cell::Cell;
-use std::env;
+#[path = "support/watched.rs"]
+mod watched;
+
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::{BatchRule, Bounds, Preset, Tuning};
 use pageset::{
-    Allocator, CompactMode, Config, CpuId, Immovable, Line, Machine, MigrateType, NodeId, Order, PageRange, Pfn,
-    RawLock, Request, ZoneKind, ZoneSpec,
+    Allocator, CompactMode, Config, CpuId, Immovable, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneKind,
+    ZoneSpec,
 };
 use shuttle::scheduler::RandomScheduler;
-use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use shuttle::{Runner, thread};
+use watched::{Scheduled, fault, run_on};
 
 const PAGES: u64 = 1024;
 const BATCH: u32 = 4;
 
-/// Where the scheduler may take another thread.
-fn point() {
-    shuttle::lazy_static! {
-        static ref PLACE: AtomicUsize = AtomicUsize::new(0);
-    }
-    PLACE.load(SeqCst);
-}
-
-/// A lock whose every use the scheduler sees. One that lies lets everyone in.
-#[derive(Debug, Default)]
-struct Watched<const LIES: bool>(AtomicBool);
-
-impl<const LIES: bool> RawLock for Watched<LIES> {
-    fn lock(&self) {
-        while !self.try_lock() {
-            thread::yield_now();
-        }
-    }
-
-    fn try_lock(&self) -> bool {
-        self.0.compare_exchange(false, true, SeqCst, SeqCst).is_ok() || LIES
-    }
-
-    fn unlock(&self) {
-        self.0.store(false, SeqCst);
-    }
-}
-
-shuttle::thread_local! {
-    static CPU: Cell<u32> = Cell::new(0);
-}
-
-struct Scheduled<const LIES: bool>;
-
-impl<const LIES: bool> Machine for Scheduled<LIES> {
-    type Lock = Watched<LIES>;
-
-    fn cpu(&self) -> CpuId {
-        CpuId(CPU.with(Cell::get))
-    }
-
-    fn touch(&self, _line: Line) {
-        point();
-    }
-
-    fn relax(&self) {
-        thread::yield_now();
-    }
-}
-
-type World<'a, const LIES: bool> = Allocator<'a, Scheduled<LIES>>;
+type World<'a, const FAULT: u8> = Allocator<'a, Scheduled<FAULT>>;
 
 /// Takes more pages than a cluster has, and puts them back on the free list.
-fn takes<const LIES: bool>(world: &World<'_, LIES>) {
+fn takes<const FAULT: u8>(world: &World<'_, FAULT>) {
     let mut pages = [Pfn(0); 6];
     for _ in 0..2 {
         let got = world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).expect("enough");
@@ -84,46 +34,46 @@ fn takes<const LIES: bool>(world: &World<'_, LIES>) {
 }
 
 /// Gives a pageblock another type and the first one back: its free pages change their lists.
-fn retypes<const LIES: bool>(world: &World<'_, LIES>) {
+fn retypes<const FAULT: u8>(world: &World<'_, FAULT>) {
     for migratetype in [MigrateType::Unmovable, MigrateType::Movable, MigrateType::Isolate, MigrateType::Movable] {
         world.set_pageblock_type(Pfn(0), migratetype).expect("ours");
     }
 }
 
-fn merges<const LIES: bool>(world: &World<'_, LIES>) {
+fn merges<const FAULT: u8>(world: &World<'_, FAULT>) {
     for _ in 0..2 {
         world.merge_skipped(0);
     }
 }
 
 /// Brings the buddy of the last single page, which a refill may have, and pages that merge with nothing.
-fn onlines<const LIES: bool>(world: &World<'_, LIES>) {
+fn onlines<const FAULT: u8>(world: &World<'_, FAULT>) {
     world.online(PageRange::new(Pfn(PAGES - 1), 1)).expect("a hole so far");
 }
 
 /// Drains batches of movable pages as clusters.
-fn drains<const LIES: bool>(world: &World<'_, LIES>) {
+fn drains<const FAULT: u8>(world: &World<'_, FAULT>) {
     let pages = [(); 5].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough"));
     pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("allocated"));
     world.drain_all();
 }
 
 /// Compacts in vain: the next request is deferred, and merging is put off until then.
-fn defers<const LIES: bool>(world: &World<'_, LIES>) {
+fn defers<const FAULT: u8>(world: &World<'_, FAULT>) {
     let request = Request::new(Order::PAGEBLOCK, MigrateType::Movable);
     for _ in 0..3 {
         world.compact(&request, CompactMode::SyncLight, &Immovable);
     }
 }
 
-type Act<const LIES: bool> = fn(&World<'_, LIES>);
+type Act<const FAULT: u8> = fn(&World<'_, FAULT>);
 
-const fn actors<const LIES: bool>() -> [(&'static str, Act<LIES>); 5] {
+const fn actors<const FAULT: u8>() -> [(&'static str, Act<FAULT>); 5] {
     [("retypes", retypes), ("merges", merges), ("onlines", onlines), ("drains", drains), ("defers", defers)]
 }
 
 /// One schedule: two threads that take pages, one that acts, then the books.
-fn schedule<const LIES: bool>(tuning: Tuning, act: Act<LIES>) {
+fn schedule<const FAULT: u8>(tuning: Tuning, act: Act<FAULT>) {
     let ranges = [PageRange::new(Pfn(0), PAGES - 1)];
     let zones =
         [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: PageRange::new(Pfn(0), PAGES), ranges: &ranges }];
@@ -132,18 +82,18 @@ fn schedule<const LIES: bool>(tuning: Tuning, act: Act<LIES>) {
     let config = Config { tuning, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0); 3]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Scheduled::<LIES>, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(Scheduled::<FAULT>, &config, metadata.lend(&mut zones)).expect("a good map");
     world.set_bounds(0, Bounds { batch: BATCH, high_min: 8, high_max: 8 }).expect("room");
     // Single pages on the free list; the one whose buddy is yet to come is at its head, so that each schedule has it.
     let singles = [(); 13].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough"));
     world.drain_all();
     singles.iter().rev().for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("allocated"));
-    let parts: [Act<LIES>; 3] = [takes, act, takes];
+    let parts: [Act<FAULT>; 3] = [takes, act, takes];
     thread::scope(|scope| {
         for (cpu, part) in (0..).zip(parts) {
             let world = &world;
             scope.spawn(move || {
-                CPU.with(|own| own.set(cpu));
+                run_on(CpuId(cpu));
                 part(world);
             });
         }
@@ -160,26 +110,18 @@ fn schedule<const LIES: bool>(tuning: Tuning, act: Act<LIES>) {
 /// Schedules of each actor under each set of rules, where the environment does not say.
 const SCHEDULES: usize = 1000;
 
-fn number(variable: &str) -> Option<u64> {
-    env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
-}
-
 /// Explores some schedules; where one fails, its panic.
-fn explore<const LIES: bool>(seed: u64, schedules: usize, tuning: Tuning, act: Act<LIES>) -> thread::Result<()> {
-    let mut config = shuttle::Config::new();
-    config.stack_size = 1 << 18;
-    let runner = Runner::new(RandomScheduler::new_from_seed(seed, schedules), config);
+fn explore<const FAULT: u8>(seed: u64, schedules: usize, tuning: Tuning, act: Act<FAULT>) -> thread::Result<()> {
+    let runner = Runner::new(RandomScheduler::new_from_seed(seed, schedules), watched::config());
     catch_unwind(AssertUnwindSafe(|| runner.run(move || schedule(tuning, act)))).map(drop)
 }
 
 #[test]
 fn every_schedule_keeps_the_books() {
-    let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
-    let seed = number("SHUTTLE_RANDOM_SEED").unwrap_or_else(fresh);
-    let schedules = number("PAGESET_SCHEDULES").map_or(SCHEDULES, |schedules| schedules as usize);
+    let (seed, schedules) = watched::seed_and_schedules(SCHEDULES);
     for preset in ["merge-skip", "clusters", "clusters-free"] {
         let tuning = Preset::find(preset).expect("a preset").tuning;
-        for (name, act) in actors::<false>() {
+        for (name, act) in actors::<{ fault::NONE }>() {
             println!("{preset}, {name}: seed {seed}, {schedules} schedules");
             if let Err(panic) = explore(seed, schedules, tuning, act) {
                 eprintln!(
@@ -196,7 +138,7 @@ fn every_schedule_keeps_the_books() {
 #[test]
 fn a_lock_that_lies_is_found() {
     let tuning = Preset::find("clusters-free").expect("a preset").tuning;
-    for (name, act) in actors::<true>() {
+    for (name, act) in actors::<{ fault::OPEN }>() {
         let found = (0..10).any(|seed| explore(seed, SCHEDULES, tuning, act).is_err());
         assert!(found, "{name}: 10,000 schedules have not found it");
     }

@@ -2,68 +2,34 @@
 //! drains. The scheduler decides at every lock, every look at which CPU this is, every touch of shared memory and in
 //! every round of a wait. A failure prints the seed with the command that replays it.
 
+#[path = "support/watched.rs"]
+mod watched;
+
 use std::cell::Cell;
-use std::env;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::{Bounds, PcpState, Preset};
 use pageset::{
-    Allocator, Block, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock,
-    Request, ZoneKind, ZoneSpec,
+    Allocator, Block, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request,
+    ZoneKind, ZoneSpec,
 };
 use shuttle::scheduler::RandomScheduler;
-use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use shuttle::{Runner, thread};
+use watched::{Watched, fault, point};
 
 const PAGES: u64 = 2048;
 const CPUS: u32 = 2;
-
-/// Where the scheduler may take another thread.
-fn point() {
-    shuttle::lazy_static! {
-        static ref PLACE: AtomicUsize = AtomicUsize::new(0);
-    }
-    PLACE.load(SeqCst);
-}
-
-/// A lock whose every use the scheduler sees. `LIES` plants a bug: it lets everyone in.
-#[derive(Default)]
-struct Watched<const LIES: bool>(AtomicBool);
-
-impl<const LIES: bool> fmt::Debug for Watched<LIES> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watched")
-    }
-}
-
-impl<const LIES: bool> RawLock for Watched<LIES> {
-    fn lock(&self) {
-        while !self.try_lock() {
-            thread::yield_now();
-        }
-    }
-
-    fn try_lock(&self) -> bool {
-        self.0.compare_exchange(false, true, SeqCst, SeqCst).is_ok() || LIES
-    }
-
-    fn unlock(&self) {
-        self.0.store(false, SeqCst);
-    }
-}
 
 shuttle::thread_local! {
     static LOOKS: Cell<u32> = Cell::new(0);
 }
 
 /// The CPU is another one at each look, so that it changes within every call that looks twice.
-struct Restless<const LIES: bool>;
+struct Restless<const FAULT: u8>;
 
-impl<const LIES: bool> Machine for Restless<LIES> {
-    type Lock = Watched<LIES>;
+impl<const FAULT: u8> Machine for Restless<FAULT> {
+    type Lock = Watched<FAULT>;
 
     fn cpu(&self) -> CpuId {
         point();
@@ -86,13 +52,13 @@ impl<const LIES: bool> Machine for Restless<LIES> {
     }
 }
 
-type World<'a, const LIES: bool> = Allocator<'a, Restless<LIES>>;
-type Part<const LIES: bool> = fn(&World<'_, LIES>);
+type World<'a, const FAULT: u8> = Allocator<'a, Restless<FAULT>>;
+type Part<const FAULT: u8> = fn(&World<'_, FAULT>);
 
 const SMALL: Bounds = Bounds { batch: 2, high_min: 6, high_max: 6 };
 
 /// Takes and gives, in all ways that go through pagesets.
-fn caller<const LIES: bool>(world: &World<'_, LIES>) {
+fn caller<const FAULT: u8>(world: &World<'_, FAULT>) {
     let movable = Request::new(Order::ZERO, MigrateType::Movable);
     let mut pages = [Pfn(0); 5];
     let got = world.alloc_bulk(&movable, &mut pages).expect("there is enough");
@@ -104,16 +70,16 @@ fn caller<const LIES: bool>(world: &World<'_, LIES>) {
     world.free_bulk(&blocks).expect("they were allocated");
 }
 
-fn states<const LIES: bool>(world: &World<'_, LIES>) -> [PcpState; 2] {
+fn states<const FAULT: u8>(world: &World<'_, FAULT>) -> [PcpState; 2] {
     [0, 1].map(|cpu| world.pageset_state(0, CpuId(cpu)))
 }
 
 /// Runs the parts at once on a zone whose pagesets hold pages, then checks the books and what `after` says.
-fn schedule<const LIES: bool>(preset: &Preset, parts: [Part<LIES>; 3], after: Part<LIES>) {
+fn schedule<const FAULT: u8>(preset: &Preset, parts: [Part<FAULT>; 3], after: Part<FAULT>) {
     let ranges = [PageRange::new(Pfn(1 << 20), PAGES)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let config = Config { tuning: preset.tuning, pageset_capacity: 300, ..Config::new(&zones, &[NodeId(0); 2]) };
-    let metadata = OwnedMetadata::<Restless<LIES>>::new(&config).expect("memory");
+    let metadata = OwnedMetadata::<Restless<FAULT>>::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = Allocator::new(Restless, &config, metadata.lend(&mut zones)).expect("a good map");
     world.set_bounds(0, SMALL).expect("room");
@@ -137,14 +103,11 @@ const PRESETS: [&str; 5] = ["linux-4.19", "linux-5.14", "linux-5.18", "linux-6.1
 const SCHEDULES: usize = 400;
 
 /// Explores schedules of all presets. `PAGESET_SCHEDULES` says how many of each.
-fn explore(test: &str, parts: [Part<false>; 3], after: Part<false>) {
-    let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
-    let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let seed = number("SHUTTLE_RANDOM_SEED").unwrap_or_else(fresh);
-    let schedules = number("PAGESET_SCHEDULES").map_or(SCHEDULES, |schedules| schedules as usize);
+fn explore(test: &str, parts: [Part<{ fault::NONE }>; 3], after: Part<{ fault::NONE }>) {
+    let (seed, schedules) = watched::seed_and_schedules(SCHEDULES);
     for preset in PRESETS {
         println!("{preset}: seed {seed}, {schedules} schedules");
-        let run = || run::<false>(preset, seed, schedules, parts, after);
+        let run = || run::<{ fault::NONE }>(preset, seed, schedules, parts, after);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
             eprintln!(
                 "replay with\nSHUTTLE_RANDOM_SEED={seed} PAGESET_SCHEDULES={schedules} \
@@ -155,12 +118,10 @@ fn explore(test: &str, parts: [Part<false>; 3], after: Part<false>) {
     }
 }
 
-fn run<const LIES: bool>(preset: &str, seed: u64, schedules: usize, parts: [Part<LIES>; 3], after: Part<LIES>) {
-    let mut config = shuttle::Config::new();
-    config.stack_size = 1 << 18;
+fn run<const FAULT: u8>(preset: &str, seed: u64, schedules: usize, parts: [Part<FAULT>; 3], after: Part<FAULT>) {
     let preset = Preset::find(preset).expect("a preset");
     let scheduler = RandomScheduler::new_from_seed(seed, schedules);
-    Runner::new(scheduler, config).run(move || schedule::<LIES>(preset, parts, after));
+    Runner::new(scheduler, watched::config()).run(move || schedule::<FAULT>(preset, parts, after));
 }
 
 /// Two callers are in the middle of bulk calls while a CPU goes: nothing is left behind there.
@@ -208,7 +169,7 @@ fn pagesets_are_disabled_under_callers() {
 /// Two disables at once, one of them taken back: both have left the pagesets empty, and they stay disabled.
 #[test]
 fn two_disable_and_one_enables() {
-    let disable: Part<false> = |world| world.disable_pagesets(0);
+    let disable: Part<{ fault::NONE }> = |world| world.disable_pagesets(0);
     explore(
         "two_disable_and_one_enables",
         [disable, caller, |world| {
@@ -226,7 +187,7 @@ fn two_disable_and_one_enables() {
 /// Each of two disables at once has the pagesets empty when it returns, not only the first or the last.
 #[test]
 fn each_disable_drains() {
-    let disable: Part<false> = |world| {
+    let disable: Part<{ fault::NONE }> = |world| {
         world.disable_pagesets(0);
         assert_eq!(states(world).map(|state| state.count), [0, 0]);
     };
@@ -238,7 +199,7 @@ fn each_disable_drains() {
 /// Whoever returns from draining a zone has it empty, however many drain at once, where nobody brings pages.
 #[test]
 fn drains_at_once() {
-    let drain: Part<false> = |world| {
+    let drain: Part<{ fault::NONE }> = |world| {
         world.drain_zone(0);
         assert_eq!(states(world).map(|state| state.count), [0, 0]);
     };
@@ -262,7 +223,7 @@ fn an_administrator_under_callers() {
     );
 }
 
-fn bounds_are_as_computed<const LIES: bool>(world: &World<'_, LIES>) {
+fn bounds_are_as_computed<const FAULT: u8>(world: &World<'_, FAULT>) {
     let bounds = || states(world).map(|state| (state.batch, state.high_min, state.high_max));
     let before = bounds();
     world.recompute();
@@ -272,13 +233,13 @@ fn bounds_are_as_computed<const LIES: bool>(world: &World<'_, LIES>) {
 /// Without the lock of changes an older change could be written last: that is found, and the seed finds it again.
 #[test]
 fn changes_that_overtake_each_other_are_found() {
-    let parts: [Part<true>; 3] = [
+    let parts: [Part<{ fault::OPEN }>; 3] = [
         |world| world.set_high_fraction(8).expect("allowed"),
         |world| world.set_high_fraction(50).expect("allowed"),
         |world| world.set_high_fraction(100).expect("allowed"),
     ];
     let found = |seed| {
-        let run = || run::<true>("linux-6.18", seed, 2000, parts, bounds_are_as_computed);
+        let run = || run::<{ fault::OPEN }>("linux-6.18", seed, 2000, parts, bounds_are_as_computed);
         let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("an older change is written last");
         panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()))
     };

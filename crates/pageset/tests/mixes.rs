@@ -13,24 +13,23 @@ mod decode;
 mod mix;
 #[path = "support/ops.rs"]
 mod ops;
+#[path = "support/watched.rs"]
+mod watched;
 
-use std::cell::Cell;
 use std::env;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use decode::RECORD;
 use mix::{BASE, CAPACITY, CPUS, HOLE, Mix, PAGES, Shared, check_end};
 use ops::Op;
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::{Bounds, Preset};
-use pageset::{Allocator, Config, CpuId, Line, LockPath, Machine, NodeId, PageRange, Pfn, RawLock, ZoneKind, ZoneSpec};
+use pageset::{Allocator, Config, CpuId, NodeId, PageRange, Pfn, ZoneKind, ZoneSpec};
 use shuttle::rand::{RngCore, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
-use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use shuttle::{Runner, thread};
+use watched::{Scheduled, fault, run_on};
 
 /// One thread more than there are CPUs.
 const THREADS: u32 = CPUS + 1;
@@ -42,88 +41,8 @@ const PRESETS: [&str; 8] =
 /// Schedules a preset and a scheduler.
 const SCHEDULES: usize = 1500;
 
-/// What is planted to be found.
-mod fault {
-    pub(crate) const NONE: u8 = 0;
-    /// A try succeeds on a lock that is held.
-    pub(crate) const LIES: u8 = 1;
-    /// A lock does not wait: it looks whether it is free, and then takes it.
-    pub(crate) const LOOKS_THEN_LOCKS: u8 = 2;
-    /// A thread frees what another sent, and only then takes it out of the mail.
-    pub(crate) const FREES_THEN_TAKES: u8 = 3;
-}
-
-/// Where the scheduler may take another thread.
-fn point() {
-    // Any access to one of its atomics is such a place.
-    shuttle::lazy_static! {
-        static ref PLACE: AtomicUsize = AtomicUsize::new(0);
-    }
-    PLACE.load(SeqCst);
-}
-
-/// A lock whose every use the scheduler sees.
-#[derive(Default)]
-struct Watched<const FAULT: u8>(AtomicBool);
-
-impl<const FAULT: u8> fmt::Debug for Watched<FAULT> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watched")
-    }
-}
-
-impl<const FAULT: u8> RawLock for Watched<FAULT> {
-    fn lock(&self) {
-        if FAULT == fault::LOOKS_THEN_LOCKS {
-            while self.0.load(SeqCst) {
-                thread::yield_now();
-            }
-            return self.0.store(true, SeqCst);
-        }
-        while self.0.compare_exchange(false, true, SeqCst, SeqCst).is_err() {
-            thread::yield_now();
-        }
-    }
-
-    fn try_lock(&self) -> bool {
-        self.0.compare_exchange(false, true, SeqCst, SeqCst).is_ok() || FAULT == fault::LIES
-    }
-
-    fn unlock(&self) {
-        self.0.store(false, SeqCst);
-    }
-}
-
-shuttle::thread_local! {
-    static CPU: Cell<u32> = Cell::new(0);
-}
-
-struct Scheduled<const FAULT: u8>;
-
-impl<const FAULT: u8> Machine for Scheduled<FAULT> {
-    type Lock = Watched<FAULT>;
-
-    fn cpu(&self) -> CpuId {
-        point();
-        CpuId(CPU.with(Cell::get))
-    }
-
-    fn touch(&self, _line: Line) {
-        point();
-    }
-
-    fn locking(&self, _zone: usize, _path: LockPath) {
-        point();
-    }
-
-    fn relax(&self) {
-        thread::yield_now();
-    }
-}
-
 /// One thread's part: operations that the scheduler's randomness chooses, so that a seed brings them back.
 fn part<const FAULT: u8>(world: &Allocator<'_, Scheduled<FAULT>>, shared: &Shared, thread: u32) {
-    let run_on = |cpu: CpuId| CPU.with(|at| at.set(cpu.0));
     run_on(CpuId(thread % CPUS));
     let mut mix = Mix::new(world, shared);
     for _ in 0..6 {
@@ -183,21 +102,15 @@ struct Search {
 
 impl Search {
     fn from_env(chooser: Chooser) -> Self {
-        let number = |variable: &str| env::var(variable).ok().map(|text| text.parse::<u64>().expect("a number"));
-        let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
-        Search {
-            chooser,
-            seed: number("SHUTTLE_RANDOM_SEED").unwrap_or_else(fresh),
-            schedules: number("PAGESET_SCHEDULES").map_or(SCHEDULES, |n| n as usize),
-        }
+        let (seed, schedules) = watched::seed_and_schedules(SCHEDULES);
+        Search { chooser, seed, schedules }
     }
 
     /// Explores schedules of one preset until one fails; what it says then.
     fn explore<const FAULT: u8>(self, preset: &'static str) -> Result<(), String> {
         let Self { chooser, seed, schedules } = self;
         println!("{preset}: {schedules} schedules, {chooser:?}, seed {seed}");
-        let mut config = shuttle::Config::new();
-        config.stack_size = 1 << 18;
+        let mut config = watched::config();
         // A schedule has some thousand; a planted bug may make a ring of a list.
         config.max_steps = shuttle::MaxSteps::FailAfter(200_000);
         let preset = Preset::find(preset).expect("a preset");

@@ -3,91 +3,32 @@
 //!
 //! A failure prints the seed with the command that replays it.
 
-use std::cell::RefCell;
-use std::env;
-use std::fmt;
+#[path = "support/watched.rs"]
+mod watched;
+
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::sizes::WatermarkRule;
 use pageset::tuning::{BatchRule, Bounds, Preset, Tuning, Watermarks};
 use pageset::{
-    Allocator, Block, Config, CpuId, Line, Machine, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn,
-    RawLock, Request, Urgency, Wait, ZoneKind, ZoneSpec,
+    Allocator, Block, Config, CpuId, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request, Urgency,
+    Wait, ZoneKind, ZoneSpec,
 };
 use shuttle::scheduler::RandomScheduler;
-use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use shuttle::{Runner, thread};
+use watched::{Scheduled, fault, run_on};
 
 const PAGES: u64 = 2048;
 const BASE: u64 = 1 << 20;
 
-/// Where the scheduler may take another thread.
-fn point() {
-    // Any access to one of its atomics is such a place.
-    shuttle::lazy_static! {
-        static ref PLACE: AtomicUsize = AtomicUsize::new(0);
-    }
-    PLACE.load(SeqCst);
-}
-
-/// A lock whose every use the scheduler sees. `LIES` plants a bug: a try succeeds on a lock that is held.
-#[derive(Default)]
-struct Watched<const LIES: bool>(AtomicBool);
-
-impl<const LIES: bool> fmt::Debug for Watched<LIES> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watched")
-    }
-}
-
-impl<const LIES: bool> RawLock for Watched<LIES> {
-    fn lock(&self) {
-        while self.0.compare_exchange(false, true, SeqCst, SeqCst).is_err() {
-            thread::yield_now();
-        }
-    }
-
-    fn try_lock(&self) -> bool {
-        self.0.compare_exchange(false, true, SeqCst, SeqCst).is_ok() || LIES
-    }
-
-    fn unlock(&self) {
-        self.0.store(false, SeqCst);
-    }
-}
-
-shuttle::thread_local! {
-    static CPU: RefCell<u32> = RefCell::new(0);
-}
-
-struct Scheduled<const LIES: bool>;
-
-impl<const LIES: bool> Machine for Scheduled<LIES> {
-    type Lock = Watched<LIES>;
-
-    fn cpu(&self) -> CpuId {
-        point();
-        CpuId(CPU.with(|cpu| *cpu.borrow()))
-    }
-
-    fn touch(&self, _line: Line) {
-        point();
-    }
-
-    fn relax(&self) {
-        thread::yield_now();
-    }
-}
-
 /// One thread's part: blocks of its own and from the others, on two CPUs that three threads share.
-fn part<const LIES: bool>(
-    world: &Allocator<'_, Scheduled<LIES>>,
+fn part<const FAULT: u8>(
+    world: &Allocator<'_, Scheduled<FAULT>>,
     thread: u32,
     mail: &shuttle::sync::Mutex<Vec<Block>>,
 ) {
-    CPU.with(|cpu| *cpu.borrow_mut() = thread % 2);
+    run_on(CpuId(thread % 2));
     let alloc = |order: u8, migratetype| {
         let order = Order::new(order).expect("an order");
         let pfn = world.alloc(&Request::new(order, migratetype)).expect("there is enough");
@@ -121,13 +62,13 @@ fn part<const LIES: bool>(
 
 /// One thread's part where memory is short: urgent blocks, pageblocks reserved and given back, marks boosted, and owners
 /// that give what they have.
-fn short<const LIES: bool>(
-    world: &Allocator<'_, Scheduled<LIES>>,
+fn short<const FAULT: u8>(
+    world: &Allocator<'_, Scheduled<FAULT>>,
     thread: u32,
     mail: &shuttle::sync::Mutex<Vec<Block>>,
 ) {
-    struct Giving<'w, 'a, const LIES: bool>(&'w Allocator<'a, Scheduled<LIES>>, &'w shuttle::sync::Mutex<Vec<Block>>);
-    impl<const LIES: bool> Owner for Giving<'_, '_, LIES> {
+    struct Giving<'w, 'a, const FAULT: u8>(&'w Allocator<'a, Scheduled<FAULT>>, &'w shuttle::sync::Mutex<Vec<Block>>);
+    impl<const FAULT: u8> Owner for Giving<'_, '_, FAULT> {
         fn isolate(&self, _pfn: Pfn) -> Option<Order> {
             None
         }
@@ -146,7 +87,7 @@ fn short<const LIES: bool>(
             })
         }
     }
-    CPU.with(|cpu| *cpu.borrow_mut() = thread % 2);
+    run_on(CpuId(thread % 2));
     let take = |order: u8, migratetype, wait| {
         let order = Order::new(order).expect("an order");
         let request = Request { urgency: Urgency::High, wait, ..Request::new(order, migratetype) };
@@ -166,10 +107,10 @@ fn short<const LIES: bool>(
 }
 
 /// One thread's part.
-type Part<const LIES: bool> = fn(&Allocator<'_, Scheduled<LIES>>, u32, &shuttle::sync::Mutex<Vec<Block>>);
+type Part<const FAULT: u8> = fn(&Allocator<'_, Scheduled<FAULT>>, u32, &shuttle::sync::Mutex<Vec<Block>>);
 
 /// One schedule: three threads, then the books.
-fn schedule<const LIES: bool>(preset: &Preset, part: Part<LIES>) {
+fn schedule<const FAULT: u8>(preset: &Preset, part: Part<FAULT>) {
     let ranges = [PageRange::new(Pfn(BASE), PAGES)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     // A zone as small as this would have no clusters.
@@ -177,7 +118,7 @@ fn schedule<const LIES: bool>(preset: &Preset, part: Part<LIES>) {
     let tuning = Tuning { batch, ..preset.tuning };
     let watermarks = WatermarkRule { boost_factor: WatermarkRule::KERNEL_BOOST_FACTOR, ..WatermarkRule::default() };
     let config = Config { tuning, watermarks, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
-    let metadata = OwnedMetadata::<Scheduled<LIES>>::new(&config).expect("memory");
+    let metadata = OwnedMetadata::<Scheduled<FAULT>>::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("a good map");
     // High enough that pages stay, low enough that they are drained now and then.
@@ -203,12 +144,11 @@ fn schedule<const LIES: bool>(preset: &Preset, part: Part<LIES>) {
 }
 
 /// Explores some schedules of a preset from a seed on.
-fn explore<const LIES: bool>(preset: &'static str, part: Part<LIES>, seed: u64, schedules: usize) {
+fn explore<const FAULT: u8>(preset: &'static str, part: Part<FAULT>, seed: u64, schedules: usize) {
     println!("{preset}: seed {seed}, {schedules} schedules");
-    let mut config = shuttle::Config::new();
-    config.stack_size = 1 << 18;
     let preset = Preset::find(preset).expect("a preset");
-    Runner::new(RandomScheduler::new_from_seed(seed, schedules), config).run(move || schedule::<LIES>(preset, part));
+    Runner::new(RandomScheduler::new_from_seed(seed, schedules), watched::config())
+        .run(move || schedule::<FAULT>(preset, part));
 }
 
 const PRESETS: [&str; 7] =
@@ -217,27 +157,26 @@ const SCHEDULES: usize = 600;
 
 #[test]
 fn every_schedule_keeps_the_books() {
-    let seed = env::var("SHUTTLE_RANDOM_SEED").map_or_else(|_| fresh_seed(), |text| text.parse().expect("a number"));
-    for (preset, part) in PRESETS.into_iter().flat_map(|preset| [(preset, part::<false> as Part<_>), (preset, short)]) {
-        let run = AssertUnwindSafe(|| explore::<false>(preset, part, seed, SCHEDULES));
+    let (seed, schedules) = watched::seed_and_schedules(SCHEDULES);
+    for (preset, part) in
+        PRESETS.into_iter().flat_map(|preset| [(preset, part::<{ fault::NONE }> as Part<_>), (preset, short)])
+    {
+        let run = AssertUnwindSafe(|| explore::<{ fault::NONE }>(preset, part, seed, schedules));
         if let Err(panic) = catch_unwind(run) {
             eprintln!(
-                "replay with\nSHUTTLE_RANDOM_SEED={seed} cargo test -p pageset --all-features --test schedules every"
+                "replay with\nSHUTTLE_RANDOM_SEED={seed} PAGESET_SCHEDULES={schedules} cargo test -p pageset \
+                 --all-features --test schedules every"
             );
             resume_unwind(panic);
         }
     }
 }
 
-fn fresh_seed() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64
-}
-
 /// A lock that lets two in is found, and the seed finds it again.
 #[test]
 fn a_lock_that_lies_is_found() {
     let found = |seed| {
-        let panic = catch_unwind(AssertUnwindSafe(|| explore::<true>("linux-6.18", part, seed, SCHEDULES)));
+        let panic = catch_unwind(AssertUnwindSafe(|| explore::<{ fault::LIES }>("linux-6.18", part, seed, SCHEDULES)));
         let panic = panic.expect_err("two threads in one pageset");
         panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()))
     };

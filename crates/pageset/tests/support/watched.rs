@@ -1,0 +1,123 @@
+//! What a scheduler of threads needs to see: every use of a lock, every look at which CPU this is, every touch of shared
+//! memory, every round of a wait. All shared words are atomics, so nothing else is needed.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
+
+use std::cell::Cell;
+use std::env;
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pageset::{CpuId, Line, LockPath, Machine, RawLock};
+use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use shuttle::thread;
+
+/// What is planted to be found.
+pub mod fault {
+    pub const NONE: u8 = 0;
+    /// A try succeeds on a lock that is held.
+    pub const LIES: u8 = 1;
+    /// A lock does not wait: it looks whether it is free, and then takes it.
+    pub const LOOKS_THEN_LOCKS: u8 = 2;
+    /// A lock lets everyone in.
+    pub const OPEN: u8 = 3;
+    /// A thread frees what another sent, and only then takes it out of the mail.
+    pub const FREES_THEN_TAKES: u8 = 4;
+}
+
+/// Where the scheduler may take another thread.
+pub fn point() {
+    // Any access to one of its atomics is such a place.
+    shuttle::lazy_static! {
+        static ref PLACE: AtomicUsize = AtomicUsize::new(0);
+    }
+    PLACE.load(SeqCst);
+}
+
+/// A lock whose every use the scheduler sees.
+#[derive(Default)]
+pub struct Watched<const FAULT: u8>(AtomicBool);
+
+impl<const FAULT: u8> fmt::Debug for Watched<FAULT> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watched")
+    }
+}
+
+impl<const FAULT: u8> Watched<FAULT> {
+    fn take(&self) -> bool {
+        self.0.compare_exchange(false, true, SeqCst, SeqCst).is_ok()
+    }
+}
+
+impl<const FAULT: u8> RawLock for Watched<FAULT> {
+    fn lock(&self) {
+        if FAULT == fault::LOOKS_THEN_LOCKS {
+            while self.0.load(SeqCst) {
+                thread::yield_now();
+            }
+            return self.0.store(true, SeqCst);
+        }
+        while !self.take() && FAULT != fault::OPEN {
+            thread::yield_now();
+        }
+    }
+
+    fn try_lock(&self) -> bool {
+        self.take() || FAULT == fault::LIES || FAULT == fault::OPEN
+    }
+
+    fn unlock(&self) {
+        self.0.store(false, SeqCst);
+    }
+}
+
+shuttle::thread_local! {
+    static CPU: Cell<u32> = Cell::new(0);
+}
+
+/// Puts the calling thread on a CPU.
+pub fn run_on(cpu: CpuId) {
+    CPU.with(|at| at.set(cpu.0));
+}
+
+/// A machine whose threads say which CPU they run on.
+pub struct Scheduled<const FAULT: u8>;
+
+impl<const FAULT: u8> Machine for Scheduled<FAULT> {
+    type Lock = Watched<FAULT>;
+
+    fn cpu(&self) -> CpuId {
+        point();
+        CpuId(CPU.with(Cell::get))
+    }
+
+    fn touch(&self, _line: Line) {
+        point();
+    }
+
+    fn locking(&self, _zone: usize, _path: LockPath) {
+        point();
+    }
+
+    fn relax(&self) {
+        thread::yield_now();
+    }
+}
+
+/// How the explorers run threads: their stacks are small, since there are thousands.
+pub fn config() -> shuttle::Config {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 18;
+    config
+}
+
+/// Where schedules begin, `SHUTTLE_RANDOM_SEED` or the time; and how many, `PAGESET_SCHEDULES` or `usual`.
+pub fn seed_and_schedules(usual: usize) -> (u64, usize) {
+    let number = |variable: &str| {
+        let text = env::var(variable).ok()?;
+        Some(text.parse::<u64>().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
+    };
+    let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+    let schedules = number("PAGESET_SCHEDULES").map_or(usual, |schedules| schedules as usize);
+    (number("SHUTTLE_RANDOM_SEED").unwrap_or_else(fresh), schedules)
+}
