@@ -13,6 +13,7 @@ mod replay_cmd;
 mod rules;
 mod run_cmd;
 mod sim;
+mod sweep_cmd;
 mod trace_cmd;
 
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ enum Command {
     Replay(replay_cmd::Args),
     Trace(trace_cmd::Args),
     Run(run_cmd::Args),
+    Sweep(sweep_cmd::Args),
     Compare(compare_cmd::Args),
     Machine(machine_cmd::Args),
 }
@@ -50,6 +52,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Replay(args) => replay_cmd::run(args),
         Command::Trace(args) => trace_cmd::run(args),
         Command::Run(args) => run_cmd::run(args),
+        Command::Sweep(args) => sweep_cmd::run(args),
         Command::Compare(args) => compare_cmd::run(args),
         Command::Machine(args) => machine_cmd::run(args),
     }
