@@ -6,6 +6,7 @@
 mod columns;
 mod compare_cmd;
 mod error;
+mod interleave_cmd;
 mod machine_cmd;
 mod output;
 mod record_cmd;
@@ -44,6 +45,7 @@ enum Command {
     Sweep(sweep_cmd::Args),
     Compare(compare_cmd::Args),
     Machine(machine_cmd::Args),
+    Interleave(interleave_cmd::Args),
 }
 
 fn run(command: Command) -> Result<Exit, Failure> {
@@ -55,6 +57,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Sweep(args) => sweep_cmd::run(args),
         Command::Compare(args) => compare_cmd::run(args),
         Command::Machine(args) => machine_cmd::run(args),
+        Command::Interleave(args) => interleave_cmd::run(args),
     }
 }
 
