@@ -7,6 +7,7 @@ mod bench_cmd;
 mod columns;
 mod compare_cmd;
 mod error;
+mod interleave_cmd;
 mod machine_cmd;
 mod output;
 mod record_cmd;
@@ -14,6 +15,7 @@ mod replay_cmd;
 mod rules;
 mod run_cmd;
 mod sim;
+mod sweep_cmd;
 mod trace_cmd;
 
 use std::process::ExitCode;
@@ -41,8 +43,10 @@ enum Command {
     Replay(replay_cmd::Args),
     Trace(trace_cmd::Args),
     Run(run_cmd::Args),
+    Sweep(sweep_cmd::Args),
     Compare(compare_cmd::Args),
     Machine(machine_cmd::Args),
+    Interleave(interleave_cmd::Args),
     Bench(pageset_bench::Args),
 }
 
@@ -52,8 +56,10 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Replay(args) => replay_cmd::run(args),
         Command::Trace(args) => trace_cmd::run(args),
         Command::Run(args) => run_cmd::run(args),
+        Command::Sweep(args) => sweep_cmd::run(args),
         Command::Compare(args) => compare_cmd::run(args),
         Command::Machine(args) => machine_cmd::run(args),
+        Command::Interleave(args) => interleave_cmd::run(args),
         Command::Bench(args) => bench_cmd::run(&args),
     }
 }

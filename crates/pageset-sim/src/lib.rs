@@ -42,11 +42,13 @@
 //! | [`os`] | address spaces and the LRU, above the allocator |
 //! | [`workload`] | what the tasks do |
 //! | [`run`], [`sweep`] | one run; many at once |
+//! | [`interleave`] | interleavings chosen at random, and what must hold under any |
 //! | [`calibrate`], [`compare`] | fitting costs to one published row; published tables beside simulated ones |
 
 pub mod calibrate;
 pub mod compare;
 pub mod engine;
+pub mod interleave;
 pub mod machine;
 pub mod os;
 pub mod run;

@@ -50,6 +50,7 @@ impl RawLock for SimLock {
                 engine.acquire(id, path);
                 return;
             }
+            engine.before_light_lock();
             while self.held.get() {
                 engine.relax();
             }
@@ -59,11 +60,12 @@ impl RawLock for SimLock {
 
     #[inline]
     fn try_lock(&self) -> bool {
-        if let Some(engine) = &self.engine
-            && let Some((id, path)) = engine.announced()
-        {
-            self.named.set(Some(id));
-            return engine.try_acquire(id, path);
+        if let Some(engine) = &self.engine {
+            if let Some((id, path)) = engine.announced() {
+                self.named.set(Some(id));
+                return engine.try_acquire(id, path);
+            }
+            engine.before_light_lock();
         }
         // A pageset's holder is its own CPU, or one that drains it for another: no queue.
         !self.held.replace(true)

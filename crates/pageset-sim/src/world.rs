@@ -31,7 +31,11 @@ impl MemoryMap {
     /// The map of a machine. The low zones of its first node are left out: nothing that is simulated asks for them.
     #[must_use]
     pub fn new(machine: &Machine) -> Self {
-        let node_pages = machine.node_pages();
+        Self::with_memory(machine, machine.node_pages())
+    }
+
+    /// The map of a machine that has so many pages on each node.
+    fn with_memory(machine: &Machine, node_pages: u64) -> Self {
         MemoryMap {
             nodes: machine.topology().sockets,
             node_pages,
@@ -144,7 +148,15 @@ impl SimMachine {
     /// # Errors
     /// The host has no memory for the state of all lines.
     pub fn new(engine: Rc<Engine>, machine: &Machine) -> Result<Self, NoMemory> {
-        let map = MemoryMap::new(machine);
+        Self::with_memory(engine, machine, machine.node_pages())
+    }
+
+    /// The same with so many pages on each node.
+    ///
+    /// # Errors
+    /// The host has no memory for the state of all lines.
+    pub(crate) fn with_memory(engine: Rc<Engine>, machine: &Machine, node_pages: u64) -> Result<Self, NoMemory> {
+        let map = MemoryMap::with_memory(machine, node_pages);
         let bytes = machine.model.descriptor_bytes.get();
         let cpus = machine.topology().cpus() as usize;
         let cluster_lines = (map.node_pages / 2).div_ceil(u64::from(CLUSTERS_A_LINE)) as usize;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 
 use super::cache::LineState;
-use super::{Engine, FIRST_LOCK, Socket, fiber};
+use super::{Engine, FIRST_LOCK, Mode, Plant, Socket, fiber};
 use crate::time::Time;
 
 /// The number of a lock of an engine.
@@ -121,12 +121,12 @@ impl Engine {
         if self.running().is_none() {
             return;
         }
-        self.sync();
+        self.before_lock();
         let lock = &self.locks[id.0 as usize];
         let waiter = Waiter { cpu: self.cpu(), path, since: self.now() };
         let mut lock = lock.borrow_mut();
         let around = lock.spec.around;
-        if lock.holder.is_none() {
+        if lock.holder.is_none() || self.strikes(Plant::ZoneLockShared) {
             self.take(&mut lock, &waiter);
         } else {
             lock.queue.push_back(waiter);
@@ -144,7 +144,7 @@ impl Engine {
         if self.running().is_none() {
             return true;
         }
-        self.sync();
+        self.before_lock();
         let mut lock = self.locks[id.0 as usize].borrow_mut();
         let free = lock.holder.is_none();
         if free {
@@ -156,7 +156,9 @@ impl Engine {
     /// A lock that nobody holds is had.
     fn take(&self, lock: &mut Lock, waiter: &Waiter) {
         lock.had(waiter, waiter.since);
-        self.touch(&lock.line, lock.spec.home);
+        if self.config.mode == Mode::Earliest {
+            self.touch(&lock.line, lock.spec.home);
+        }
         self.pass(self.config.atomic + lock.spec.around);
     }
 
@@ -166,7 +168,7 @@ impl Engine {
             return;
         }
         let mut lock = self.locks[id.0 as usize].borrow_mut();
-        if !lock.queue.is_empty() {
+        if !lock.queue.is_empty() && self.config.mode == Mode::Earliest {
             // The first waiter watches the line, which has to be got back from it to be written.
             let first = self.cpus[lock.queue[0].cpu as usize].core;
             self.caches.locate(first, &lock.line, || lock.spec.home, 1);
@@ -174,7 +176,9 @@ impl Engine {
         }
         self.here().line_permille.set(1000);
         let now = self.now();
-        if let Some(hold) = &lock.holder {
+        if let Some(hold) = &lock.holder
+            && self.config.mode == Mode::Earliest
+        {
             let (path, time) = (hold.path, now - hold.since);
             lock.stats.paths[path].hold += time;
             lock.stats.holds.saturating_record(time.whole_ns());
@@ -188,6 +192,9 @@ impl Engine {
         let mut lock = self.locks[id.0 as usize].borrow_mut();
         lock.holder = None;
         let Some(next) = lock.queue.pop_front() else { return };
+        if self.strikes(Plant::WaiterForgotten) {
+            return;
+        }
         let cpu = &self.cpus[next.cpu as usize];
         let handoff = self.caches.line_time(self.caches.locate(cpu.core, &lock.line, || lock.spec.home, 1));
         let now = time + self.lines.apply(handoff, &self.random);

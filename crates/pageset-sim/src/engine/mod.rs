@@ -7,6 +7,7 @@
 mod cache;
 mod earliest;
 mod fiber;
+mod interleave;
 mod jitter;
 mod lock;
 mod topology;
@@ -16,6 +17,7 @@ use std::io;
 
 pub use cache::{CacheCosts, LINE_BYTES, LineState, Source};
 pub(crate) use fiber::{Fibers, scope};
+pub use interleave::{Mode, Plant};
 pub(crate) use lock::histogram;
 pub use lock::{LockId, LockSpec, LockStats, PATHS, PathStats};
 pub use topology::{Core, Socket, Topology};
@@ -49,6 +51,8 @@ pub struct EngineConfig {
     pub line_cv: f64,
     /// What all chance comes from.
     pub seed: u64,
+    /// How the next CPU is chosen.
+    pub mode: Mode,
 }
 
 /// Slot 0 is the end of the present [`Engine::run`]; then come the locks' releases, then the CPUs.
@@ -237,6 +241,9 @@ impl Engine {
     #[inline(always)]
     pub fn touch_run(&self, line: &LineState, home: impl FnOnce() -> Socket, lines: u64) {
         let Some(cpu) = self.running() else { return };
+        if self.config.mode != Mode::Earliest {
+            return self.step();
+        }
         let source = self.caches.locate(cpu.core, line, home, lines);
         let time = self.caches.line_time(source);
         let time = if source > Source::L2 { self.outside(cpu, time) } else { time };
@@ -274,6 +281,11 @@ impl Engine {
             self.pass(ROUND);
             self.sync();
         }
+    }
+
+    /// The time of the CPU that is furthest.
+    pub(crate) fn latest(&self) -> Time {
+        self.cpus.iter().map(|cpu| cpu.clock.get()).max().unwrap_or_default()
     }
 
     /// Waits until this CPU is the earliest.

@@ -21,6 +21,7 @@ fn config() -> EngineConfig {
         work_cv: 0.0,
         line_cv: 0.0,
         seed: 0,
+        mode: Mode::Earliest,
     }
 }
 

@@ -15,7 +15,7 @@ pub use error::MachineError;
 pub use numbers::{Count, Kib, Ns, Share, Slowdown};
 pub use shipped::{SHIPPED, find};
 
-use crate::engine::{CacheCosts, EngineConfig, LINE_BYTES, Socket, Topology};
+use crate::engine::{CacheCosts, EngineConfig, LINE_BYTES, Mode, Socket, Topology};
 use crate::time::Time;
 
 /// CPUs that a machine may have: as many as a line's state can name, with room.
@@ -128,6 +128,17 @@ impl Machine {
         }
     }
 
+    /// A machine of so many sockets and cores, of one thread each, for runs in which time means nothing. Its other numbers
+    /// are those of the smallest shipped machine.
+    pub(crate) fn of_cpus(sockets: u32, cores_per_socket: u32) -> Option<Machine> {
+        let mut machine = find("lkp-sb02")?.ok()?;
+        let count = |n: u32| Count::try_from(i64::from(n)).ok();
+        machine.hardware.sockets = count(sockets)?;
+        machine.hardware.cores_per_socket = count(cores_per_socket)?;
+        machine.hardware.threads_per_core = count(1)?;
+        Some(machine)
+    }
+
     /// What does not go together: a key and what is allowed.
     fn wrong(&self) -> Option<(&'static str, String)> {
         let h = &self.hardware;
@@ -203,6 +214,7 @@ impl Machine {
             work_cv: m.work_cv.get(),
             line_cv: m.line_cv.get(),
             seed,
+            mode: Mode::Earliest,
         }
     }
 

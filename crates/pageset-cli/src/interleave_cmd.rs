@@ -1,0 +1,150 @@
+//! `pageset interleave`: interleavings of several CPUs chosen at random, and what must hold under any.
+
+use std::io::{self, Write as _};
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use pageset_sim::interleave::{self, Interleaving, MOST_CPUS, Tried, Violation};
+
+use crate::columns::{grouped, numbers, trimmed};
+use crate::error::{Exit, Failure};
+use crate::rules::Chosen;
+use crate::sim::progress::{Interrupt, Progress};
+
+/// Try interleavings of several CPUs at random, and check what must hold under any
+///
+/// Virtual CPUs allocate, free and drain blocks of all kinds in a small memory. At every lock, and wherever one touches
+/// memory that others write, another may run. No page may be handed out twice, no wait may be for ever, and the books must
+/// add up whenever all CPUs are between two operations. A failure is printed with the command that repeats it.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The sets of rules: presets by name, `all` for all of them, or rule files whose names end in .toml
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "pageset")]
+    rules: Vec<String>,
+
+    /// Change a rule of every named set, such as batch=63; may be given again and again
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+
+    /// Virtual CPUs, on two nodes
+    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CPUS)))]
+    cpus: u32,
+
+    /// How many interleavings to try under each set of rules
+    #[arg(long, value_name = "K", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: u64,
+
+    /// The seed of the first
+    #[arg(long, value_name = "SEED", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
+    seed: u64,
+
+    /// Operations of each CPU between two checks of the books
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    every: u32,
+
+    /// Checks of the books in each interleaving
+    #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    checks: u32,
+
+    /// Threads to try on [default: one a CPU of this host]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+}
+
+/// Runs `pageset interleave`.
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let sets = Chosen::parse(&args.rules, &args.settings, false)?.sets()?;
+    let heads = ["rules", "interleavings", "operations", "switches"];
+    let mut table = numbers(heads.into_iter(), 0..1);
+    let interrupt = Interrupt::install()?;
+    let progress = Progress::new(sets.len() * usize::try_from(args.seeds).unwrap_or(usize::MAX));
+    for (place, set) in sets.iter().enumerate() {
+        let of_seed = |seed| Interleaving {
+            tuning: set.tuning,
+            high_fraction: set.high_fraction.unwrap_or(0),
+            cpus: args.cpus,
+            rounds: args.checks,
+            operations: args.every,
+            seed,
+            plant: None,
+        };
+        let before = place * usize::try_from(args.seeds).unwrap_or(usize::MAX);
+        let outcome = try_all(&args, of_seed, || interrupt.keep_on(), |ended| progress.at(before + ended));
+        if let Some((seed, failure)) = outcome.first_failure {
+            drop(progress);
+            return Err(match failure {
+                interleave::Failure::Violation(violation) => violated(&args, place, &set.name, seed, &violation),
+                interleave::Failure::Run(error) => Failure::new(Exit::Usage, format!("{}: {error}", set.name)),
+            });
+        }
+        let Tried { operations, switches } = outcome.tried;
+        table.add_row([set.name.clone(), grouped(outcome.interleavings), grouped(operations), grouped(switches)]);
+    }
+    drop(progress);
+    io::stdout().write_all(trimmed(&table).as_bytes())?;
+    Ok(if interrupt.keep_on() { Exit::Done } else { Exit::Interrupted })
+}
+
+#[derive(Default)]
+struct Outcome {
+    interleavings: u64,
+    tried: Tried,
+    /// That of the lowest seed.
+    first_failure: Option<(u64, interleave::Failure)>,
+}
+
+/// Tries all seeds until one fails: seeds above it are left out, those below are tried to the end, so that the same one is
+/// found by any number of threads.
+fn try_all(
+    args: &Args,
+    of_seed: impl Fn(u64) -> Interleaving + Sync,
+    keep_on: impl Fn() -> bool + Sync,
+    done: impl Fn(usize) + Sync,
+) -> Outcome {
+    let workers = args.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let end = args.seed.saturating_add(args.seeds);
+    let (next, outcome) = (AtomicU64::new(args.seed), Mutex::new(Outcome::default()));
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    // Relaxed: hands out numbers; the outcome has a lock, and the scope joins the threads.
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end || !keep_on() {
+                        break;
+                    }
+                    let result = of_seed(seed).run();
+                    let Ok(mut outcome) = outcome.lock() else { break };
+                    match result {
+                        Ok(tried) => {
+                            outcome.interleavings += 1;
+                            outcome.tried.operations += tried.operations;
+                            outcome.tried.switches += tried.switches;
+                            done(outcome.interleavings as usize);
+                        }
+                        Err(failure) => {
+                            next.store(end, Ordering::Relaxed);
+                            if outcome.first_failure.as_ref().is_none_or(|(first, _)| seed < *first) {
+                                outcome.first_failure = Some((seed, failure));
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    outcome.into_inner().unwrap_or_default()
+}
+
+/// What is broken, and the command that shows it again.
+fn violated(args: &Args, place: usize, name: &str, seed: u64, violation: &Violation) -> Failure {
+    // `all` stands for many sets: then the set's own name leads to it.
+    let rules = args.rules.get(place).filter(|_| args.rules.iter().all(|rules| rules != "all"));
+    let mut command = format!("pageset interleave --rules {}", rules.map_or(name, String::as_str));
+    args.settings.iter().for_each(|setting| command += &format!(" --set {setting}"));
+    command += &format!(" --cpus {} --every {} --checks {}", args.cpus, args.every, args.checks);
+    command += &format!(" --seed {seed} --seeds 1");
+    Failure::new(Exit::Failed, format!("{name}, seed {seed}, {violation}")).help(format!("again: {command}"))
+}
