@@ -222,7 +222,7 @@ impl<'w> Model<'w> {
             }
             Op::AllocRange { from, pages, migratetype, faults } => {
                 let Some(range) = self.pick_range(from, pages) else { return };
-                if self.empty_range(range, faults, |world, mover| world.alloc_range(range, migratetype, mover)) {
+                if self.empty_range(range, false, faults, |world, mover| world.alloc_range(range, migratetype, mover)) {
                     self.take_range(range);
                 }
             }
@@ -231,7 +231,7 @@ impl<'w> Model<'w> {
                 let Some(range) = self.pick_range(from, pages) else { return };
                 // As it begins; what merges now may give a pageblock its neighbour's type.
                 self.world.drain_zone(self.world.zone_of(range.start).expect("online"));
-                if self.empty_range(range, faults, |world, mover| world.offline(range, mover)) {
+                if self.empty_range(range, true, faults, |world, mover| world.offline(range, mover)) {
                     self.retire(range);
                 }
             }

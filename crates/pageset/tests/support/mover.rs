@@ -191,25 +191,46 @@ impl<'w> Model<'w> {
         Some(PageRange::new(range.start.offset(nth), 1 + u64::from(pages) % 1500))
     }
 
-    /// Allocates a range or takes it off line; whether it did. Its pageblocks keep their types, and what is said to stand
+    /// Whether a pageblock has pages on line that are not in a range.
+    fn is_online_beside(&self, start: u64, range: PageRange) -> bool {
+        let beside = [(start, range.start.0), (range.end().0, start + 512)];
+        let in_block = |&(from, to): &(u64, u64)| (from.max(start), to.min(start + 512));
+        beside
+            .iter()
+            .map(in_block)
+            .any(|(from, to)| self.online.iter().any(|online| online.start.0.max(from) < online.end().0.min(to)))
+    }
+
+    /// Allocates a range or takes it off line (`leaves`); whether it did. Its pageblocks keep their types, and what is said to stand
     /// in the way does.
     pub(super) fn empty_range(
         &mut self,
         range: PageRange,
+        leaves: bool,
         faults: u8,
         empty: impl FnOnce(&World<'_>, &Mover<'_, '_>) -> Result<(), RangeError>,
     ) -> bool {
         let world = self.world;
         // Others may be claimed for what moves.
-        let types = || -> Vec<_> {
-            let pageblocks = range.start.align_down(Order::PAGEBLOCK).0..range.end().0;
-            pageblocks.step_by(512).map(|pfn| world.pageblock_type(Pfn(pfn.max(range.start.0)))).collect()
-        };
+        let pageblocks: Vec<_> = (range.start.align_down(Order::PAGEBLOCK).0..range.end().0).step_by(512).collect();
+        let types =
+            || -> Vec<_> { pageblocks.iter().map(|&pfn| world.pageblock_type(Pfn(pfn.max(range.start.0)))).collect() };
         let before = types();
         let mover = Mover::new(self, Faults(faults));
         let result = empty(world, &mover);
         mover.end();
-        assert_eq!(types(), before, "{result:?}");
+        let expected: Vec<_> = pageblocks
+            .iter()
+            .zip(before)
+            .map(|(&start, migratetype)| match migratetype {
+                // One of which nothing is left is reserved for nobody.
+                Some(MigrateType::HighAtomic) if leaves && result.is_ok() && !self.is_online_beside(start, range) => {
+                    Some(MigrateType::Movable)
+                }
+                other => other,
+            })
+            .collect();
+        assert_eq!(types(), expected, "{result:?}");
         if let Err(RangeError { pfn, obstacle }) = result {
             let is_online = |pfn: Pfn| self.online.iter().any(|range| pfn >= range.start && pfn < range.end());
             let zone = world.zone_of(range.start);
