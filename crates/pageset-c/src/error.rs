@@ -83,7 +83,8 @@ impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
         let code = match error {
             BuildError::System { .. } => PAGESET_ERR_SYSTEM,
-            BuildError::Nodes(_) => PAGESET_ERR_NO_NODE,
+            BuildError::Forked => PAGESET_ERR_FORKED,
+            BuildError::Nodes { .. } => PAGESET_ERR_NO_NODE,
             _ => PAGESET_ERR_ARGUMENT,
         };
         Failure(code, error.to_string())

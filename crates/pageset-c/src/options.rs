@@ -16,7 +16,8 @@ pub const PAGESET_HUGE_EXPLICIT: u32 = 2;
 
 /// A forked child sees a copy of the pages. The default.
 pub const PAGESET_FORK_COPY: u32 = 0;
-/// A forked child has no pages: touching them ends it. Forking is cheaper.
+/// A forked child has no pages: touching them ends it, or once it has mapped something else at those addresses, touches
+/// that. Forking is cheaper.
 pub const PAGESET_FORK_ABSENT: u32 = 1;
 
 /// What a pool is made from. To be filled in by pageset_options_init, then changed.
@@ -129,12 +130,15 @@ pub unsafe extern "C" fn pageset_pool_create(
     pool: *mut *mut pageset_pool,
 ) -> pageset_error {
     code(|| {
+        if !pool.is_null() {
+            // SAFETY: not NULL, so it can be written, says the caller.
+            unsafe { pool.write(std::ptr::null_mut()) };
+        }
         if options.is_null() || pool.is_null() {
             return Err(Failure::argument("options or pool is NULL"));
         }
         // SAFETY: neither is NULL, so they are what the caller says.
         unsafe {
-            pool.write(std::ptr::null_mut());
             pool.write(pageset_pool::new(builder(&*options)?.build()?));
         }
         Ok(())

@@ -75,7 +75,7 @@ int main(void) {
     EXPECT((int)pageset_alloc_bulk(pool, NULL, 0), 0, NULL);
     EXPECT(pageset_free_bulk(pool, NULL, 1, NULL), PAGESET_ERR_ARGUMENT, "pages is NULL");
     EXPECT(pageset_get_stats(pool, NULL), PAGESET_ERR_ARGUMENT, "stats is NULL");
-    EXPECT(pageset_grow(pool, 1), PAGESET_ERR_ARGUMENT, "allowed: 1 to 0");
+    EXPECT(pageset_grow(pool, 1), PAGESET_ERR_ARGUMENT, "no reserve is left");
 
     /* Wrong frees. */
     char *first = pageset_alloc(pool, 2), *run = pageset_alloc(pool, 2);

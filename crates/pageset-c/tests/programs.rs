@@ -8,9 +8,7 @@ use std::process::{Command, Output};
 /// Where cargo puts the libraries of this build: the folder above that of this test.
 fn libraries() -> PathBuf {
     let exe = env::current_exe().expect("this test");
-    let deps = exe.parent().expect("deps");
-    assert!(deps.join("libpageset_c.a").exists() || deps.parent().is_some());
-    deps.to_owned()
+    exe.parent().expect("deps").to_owned()
 }
 
 fn run(command: &mut Command) -> Output {

@@ -43,8 +43,8 @@ pub enum OnFork {
     /// page that either process writes.
     #[default]
     Copy,
-    /// Nothing: touching it there ends the child. Forking costs nothing; right for programs that fork only to run
-    /// another program.
+    /// Nothing: touching it there ends the child, or once the child has mapped something else at those addresses, touches
+    /// that. Forking costs nothing; right for programs that fork only to run another program.
     Absent,
 }
 
@@ -140,12 +140,17 @@ impl PoolBuilder {
         }
         let memory = self.memory(&sizes, nodes.len())?;
         for (i, node) in nodes.iter().enumerate().filter(|_| topology.nodes.len() > 1) {
-            prefer_node(&memory, i * sizes.span, sizes.span, node.0).map_err(|error| BuildError::System {
-                what: "binding to a node",
-                bytes: sizes.span as u64,
-                help: "name nodes that are online and allowed to this process",
-                error,
-            })?;
+            let bound = prefer_node(&memory, i * sizes.span, sizes.span, node.0);
+            // Where nobody asked for nodes, a container that forbids `mbind` (Docker's default profile does) has a pool
+            // all the same: its pages come from the nodes of the threads that touch them first.
+            if let (Some(_), Err(error)) = (&self.nodes, bound) {
+                return Err(BuildError::System {
+                    what: "binding to a node",
+                    bytes: sizes.span as u64,
+                    help: "name nodes that are online, or allow mbind (CAP_SYS_NICE in containers), or name none",
+                    error,
+                });
+            }
         }
         let ranges: Vec<[PageRange; 1]> =
             (0..nodes.len()).map(|i| [pages(memory.start() + i * sizes.span, sizes.share)]).collect();
@@ -188,14 +193,17 @@ impl PoolBuilder {
         let nodes = self.nodes.clone().unwrap_or_else(|| topology.nodes.clone());
         let twice = nodes.iter().enumerate().any(|(i, node)| nodes[..i].contains(node));
         let unknown = nodes.iter().any(|node| !topology.nodes.contains(node));
-        if nodes.is_empty() || twice || unknown { Err(BuildError::Nodes(nodes)) } else { Ok(nodes) }
+        if nodes.is_empty() || twice || unknown {
+            return Err(BuildError::Nodes { nodes, allowed: topology.nodes.clone() });
+        }
+        Ok(nodes)
     }
 
     fn memory(&self, sizes: &Sizes, nodes: usize) -> Result<Mapping, BuildError> {
         let bytes = sizes.span * nodes;
         let explicit = self.huge_pages == HugePages::Explicit;
         let backing = if explicit { Backing::Hugetlb } else { Backing::Lazy };
-        let memory =
+        let mut memory =
             Mapping::reserve(bytes, if explicit { CHUNK_BYTES } else { LARGEST_BYTES }, backing).map_err(|error| {
                 if explicit {
                     let help = "let an administrator raise vm.nr_hugepages, or take transparent huge pages";

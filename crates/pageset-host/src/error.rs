@@ -18,6 +18,15 @@ pub enum BuildError {
         /// The most that is allowed.
         max_bytes: u64,
     },
+    /// It cannot grow by that much.
+    Growth {
+        /// Bytes asked for.
+        bytes: u64,
+        /// What is left of the reserve.
+        max_bytes: u64,
+    },
+    /// This process is a child of the one whose pool this is.
+    Forked,
     /// It is to grow to less than it begins with.
     Reserve {
         /// Bytes to begin with.
@@ -27,8 +36,13 @@ pub enum BuildError {
     },
     /// Explicit huge pages are reserved at once, so such a pool cannot grow.
     HugePagesCannotGrow,
-    /// The same node was named twice, or none.
-    Nodes(Vec<NodeId>),
+    /// A node was named twice or has no memory for this process, or none was named.
+    Nodes {
+        /// Those that were named.
+        nodes: Vec<NodeId>,
+        /// Those that may be.
+        allowed: Vec<NodeId>,
+    },
     /// The rules do not go together, or ask for more than there is room for.
     Rules(MapError),
     /// The system refused.
@@ -50,14 +64,25 @@ impl fmt::Display for BuildError {
             Self::Size { bytes, max_bytes } => {
                 write!(f, "a pool of {bytes} bytes cannot be had; allowed: 1 to {max_bytes}")
             }
+            Self::Growth { bytes, max_bytes: 0 } => {
+                write!(f, "the pool cannot grow by {bytes} bytes: no reserve is left")
+            }
+            Self::Growth { bytes, max_bytes } => {
+                write!(
+                    f,
+                    "the pool cannot grow by {bytes} bytes; allowed: 1 to {max_bytes}, what is left of its reserve"
+                )
+            }
+            Self::Forked => f.write_str("the pool belongs to the parent of this process"),
             Self::Reserve { bytes, reserve_bytes } => {
                 write!(f, "the pool begins with {bytes} bytes but may grow to {reserve_bytes} only")
             }
             Self::HugePagesCannotGrow => {
                 f.write_str("a pool of explicit huge pages cannot grow: they are reserved at once")
             }
-            Self::Nodes(nodes) => {
-                write!(f, "nodes {:?} were asked for; allowed: one or more, each once", numbers(nodes))
+            Self::Nodes { nodes, allowed } => {
+                let (nodes, allowed) = (numbers(nodes), numbers(allowed));
+                write!(f, "nodes {nodes:?} were asked for; allowed: one or more of {allowed:?}, each once")
             }
             Self::Rules(error) => error.fmt(f),
             Self::System { what, bytes, help, error } => write!(f, "{what} of {bytes} bytes failed: {error}; {help}"),

@@ -50,8 +50,8 @@
 //! comes back when the pool runs out, or with a [`PagePool::tick`] on that CPU. A panic inside a caller unwinds through
 //! its handles, which free their pages; the pool itself holds no lock while it calls anything of the caller's.
 //!
-//! After a `fork` the pool belongs to the parent. In the child each call is refused with an error, and handles that
-//! are dropped there free nothing; whether the child sees a copy of the memory or none is [`OnFork`]'s to say.
+//! After a `fork` the pool belongs to the parent. In the child each call that takes or gives memory is refused with an
+//! error, and handles that are dropped there free nothing; whether the child sees a copy of the memory or none is [`OnFork`]'s to say.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 

@@ -66,6 +66,14 @@ impl fmt::Debug for PagePool {
     }
 }
 
+impl Drop for PagePool {
+    fn drop(&mut self) {
+        if self.is_forked() {
+            self.memory.end_in_child();
+        }
+    }
+}
+
 impl PagePool {
     /// Begins a pool of `bytes`, rounded up to 2 MiB for each node; up to 16 TiB a node.
     #[must_use]
@@ -152,17 +160,15 @@ impl PagePool {
         }
         match self.allocator().alloc(request) {
             Ok(pfn) => Ok(self.run(pfn, request.order)),
-            Err(_) => self.alloc_slowly(request).map(|pfn| self.run(pfn, request.order)),
+            Err(error) => self.alloc_slowly(request, error).map(|pfn| self.run(pfn, request.order)),
         }
     }
 
     /// What is left where the caller's cache and the free lists have nothing: blocks that are just on their way back to
     /// the system, and the caches of all CPUs.
     #[cold]
-    fn alloc_slowly(&self, request: &Request) -> Result<Pfn, AllocError> {
-        let _no_scan = self.giver.hold_off();
-        self.allocator().drain_all();
-        self.allocator().alloc(request).map_err(|error| {
+    fn alloc_slowly(&self, request: &Request, error: CoreAllocError) -> Result<Pfn, AllocError> {
+        self.alloc_after_drains(request, error).map_err(|error| {
             self.failed.fetch_add(1, Relaxed);
             match error {
                 CoreAllocError::OutOfMemory(shortage) => {
@@ -174,6 +180,19 @@ impl PagePool {
                 CoreAllocError::BulkOrder(order) => AllocError::OutOfMemory { order, free_bytes: 0 },
             }
         })
+    }
+
+    fn alloc_after_drains(&self, request: &Request, error: CoreAllocError) -> Result<Pfn, CoreAllocError> {
+        // A node or a type that is not there will not be there afterwards.
+        let CoreAllocError::OutOfMemory(_) = error else { return Err(error) };
+        let _no_scan = self.giver.hold_off();
+        // What a scan had taken is back: the caches may stay.
+        if let Ok(pfn) = self.allocator().alloc(request) {
+            return Ok(pfn);
+        }
+        // Not drain_all: it returns at once where somebody else drains, who may have passed some caches by already.
+        (0..self.allocator().zone_count()).for_each(|zone| self.allocator().drain_zone(zone));
+        self.allocator().alloc(request)
     }
 
     /// Gives a run back, on any thread.
@@ -215,12 +234,16 @@ impl PagePool {
             let want = (pages.len() - got).min(BULK);
             let came = match self.allocator().alloc_bulk(&request, &mut pfns[..want]) {
                 Ok(came) => came,
-                Err(_) => match self.alloc_slowly(&request) {
+                Err(error) if got == 0 => {
+                    pfns[0] = self.alloc_slowly(&request, error)?;
+                    1
+                }
+                // Some are no failure.
+                Err(error) => match self.alloc_after_drains(&request, error) {
                     Ok(pfn) => {
                         pfns[0] = pfn;
                         1
                     }
-                    Err(error) if got == 0 => return Err(error),
                     Err(_) => break,
                 },
             };
@@ -259,15 +282,18 @@ impl PagePool {
     /// Brings more of the reserved address space into use, rounded up to 2 MiB for each node; returns the new size.
     ///
     /// # Errors
-    /// [`BuildError::Size`] where that is more than was reserved, and what the system refuses of a pool with prefault;
-    /// the size stays.
+    /// [`BuildError::Growth`] where that is more than was reserved, [`BuildError::Forked`], and what the system refuses of a
+    /// pool with prefault; the size stays.
     pub fn grow(&self, bytes: u64) -> Result<u64, BuildError> {
+        if self.is_forked() {
+            return Err(BuildError::Forked);
+        }
         let _growing = self.growing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let nodes = self.memory.bytes() / self.span;
         let share = self.share.load(Relaxed);
         let room = ((self.span - share) * nodes) as u64;
         if bytes == 0 || bytes > room {
-            return Err(BuildError::Size { bytes, max_bytes: room });
+            return Err(BuildError::Growth { bytes, max_bytes: room });
         }
         let more = bytes.div_ceil(nodes as u64).next_multiple_of(CHUNK_BYTES as u64) as usize;
         for node in (0..nodes).filter(|_| self.prefault) {

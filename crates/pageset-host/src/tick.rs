@@ -25,7 +25,7 @@ impl PagePool {
         self.give_back_if_due().map(drop)
     }
 
-    /// Starts a thread that ticks for all CPUs that this thread may use, once each `interval`.
+    /// Starts a thread that ticks for all CPUs that this thread may use, once each `interval`, at least 1 ms.
     ///
     /// The thread goes to each CPU in turn, since a tick is for the CPU that it runs on. It ends with the pool, and with
     /// the value that is returned.
@@ -33,6 +33,7 @@ impl PagePool {
     /// # Errors
     /// No thread could be started.
     pub fn start_ticker(self: &Arc<Self>, interval: Duration) -> io::Result<Ticker> {
+        let interval = interval.max(Duration::from_millis(1));
         let stop = Arc::new(Stop::default());
         let (pool, stopped) = (Arc::downgrade(self), Arc::clone(&stop));
         let thread = thread::Builder::new()
@@ -44,7 +45,10 @@ impl PagePool {
 
 /// One round. False when the pool is gone.
 fn tick_everywhere(pool: &Weak<PagePool>) -> bool {
-    let Ok(allowed) = sched_getaffinity(None) else { return pool.upgrade().is_some_and(|pool| pool.tick().is_ok()) };
+    let Ok(allowed) = sched_getaffinity(None) else {
+        // More CPUs than a set has room for. What the system would not take back is tried again in the next round.
+        return pool.upgrade().map(|pool| pool.tick()).is_some();
+    };
     for cpu in (0..possible_cpus() as usize).filter(|&cpu| cpu < CpuSet::MAX_CPU && allowed.is_set(cpu)) {
         let Some(pool) = pool.upgrade() else { return false };
         let mut here = CpuSet::new();

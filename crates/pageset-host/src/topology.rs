@@ -19,7 +19,7 @@ const MAX_CPUS: u32 = 1 << 16;
 pub struct Topology {
     /// The node of each possible CPU, by its number; at least one CPU.
     pub cpus: Vec<NodeId>,
-    /// Nodes that have memory, by rising number; at least one.
+    /// Nodes that have memory which this process may have (`cpuset.mems`), by rising number; at least one.
     pub nodes: Vec<NodeId>,
     /// Distances between all nodes from 0 to the largest number, row by row; empty where there is one.
     pub distances: Vec<u8>,
@@ -43,14 +43,15 @@ impl Topology {
     /// What this machine is.
     #[must_use]
     pub fn of_this_machine() -> Topology {
-        Topology::read(Path::new("/sys/devices/system"), possible_cpus())
+        Topology::read(Path::new("/sys/devices/system"), possible_cpus(), allowed_nodes().as_deref())
     }
 
-    fn read(system: &Path, cpus: u32) -> Topology {
+    /// `allowed`: the nodes whose memory this process may have, where that is known.
+    fn read(system: &Path, cpus: u32, allowed: Option<&[u32]>) -> Topology {
         let node_dir = |node: u32| system.join(format!("node/node{node}"));
         let listed = |name: &str| read(&system.join("node").join(name)).and_then(|text| list(&text));
         let mut nodes = listed("has_memory").or_else(|| listed("online")).unwrap_or_default();
-        nodes.retain(|&node| node < MAX_NODES);
+        nodes.retain(|&node| node < MAX_NODES && allowed.is_none_or(|allowed| allowed.contains(&node)));
         if nodes.is_empty() {
             nodes.push(0);
         }
@@ -97,6 +98,12 @@ fn cache_slice(system: &Path) -> Option<u64> {
     last.max().map(|(_, bytes)| bytes)
 }
 
+/// Nodes that the process's cpuset lets it have memory of. Source: `proc(5)`, `Mems_allowed_list`.
+fn allowed_nodes() -> Option<Vec<u32>> {
+    let status = read(Path::new("/proc/self/status"))?;
+    list(status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"))?.trim())
+}
+
 fn read(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
@@ -137,7 +144,7 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
             fs::write(path, text).expect("a file");
         }
-        let topology = Topology::read(&root, cpus);
+        let topology = Topology::read(&root, cpus, None);
         let _ = fs::remove_dir_all(root);
         topology
     }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::num::NonZero;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pageset_host::{AllocError, BuildError, FreeReason, HugePages, MigrateType, NodeId, Order, PAGE_BYTES, PagePool};
 use pageset_host::{Pages, order_for};
@@ -203,7 +204,7 @@ fn a_pool_grows_into_its_reserve() {
     assert_eq!(pool.grow(1).expect("room"), 4 * MIB, "rounded up");
     assert_eq!(take_all(), 1);
     let error = pool.grow(8 * MIB).expect_err("more than was reserved");
-    assert!(matches!(error, BuildError::Size { max_bytes, .. } if max_bytes == 4 * MIB), "{error}");
+    assert!(matches!(error, BuildError::Growth { max_bytes, .. } if max_bytes == 4 * MIB), "{error}");
     assert_eq!(pool.grow(4 * MIB).expect("room"), 8 * MIB);
     assert_eq!((take_all(), pool.stats().size_bytes), (2, 8 * MIB));
     assert!(pool.grow(1).is_err(), "full");
@@ -228,17 +229,18 @@ fn pools_that_cannot_be_had() {
     assert!(size(u64::MAX).starts_with("a pool of 18446744073709551615 bytes cannot be had"));
     for (builder, text) in [
         (PagePool::builder(8 * MIB).reserve(MIB), "the pool begins with 8388608 bytes but may grow to 1048576 only"),
-        (PagePool::builder(8 * MIB).nodes(&[]), "nodes [] were asked for; allowed: one or more, each once"),
+        (PagePool::builder(8 * MIB).nodes(&[]), "nodes [] were asked for; allowed: one or more of ["),
         (
             PagePool::builder(8 * MIB).nodes(&[NodeId(0), NodeId(0)]),
-            "nodes [0, 0] were asked for; allowed: one or more, each once",
+            "nodes [0, 0] were asked for; allowed: one or more of [",
         ),
         (
             PagePool::builder(8 * MIB).huge_pages(HugePages::Explicit).reserve(16 * MIB),
             "a pool of explicit huge pages cannot grow: they are reserved at once",
         ),
     ] {
-        assert_eq!(builder.build().expect_err("cannot be had").to_string(), text);
+        let error = builder.build().expect_err("cannot be had").to_string();
+        assert!(error.starts_with(text), "{error}");
     }
     let tuning = pageset_host::Tuning { batch_scale_max: 7, ..Default::default() };
     let error = PagePool::builder(8 * MIB).tuning(tuning).build().expect_err("no such rules");
@@ -294,4 +296,53 @@ fn prefaulted_memory_is_there_from_the_start() {
     assert_eq!(pool.resident_bytes().expect("a count"), 8 * MIB);
     pool.grow(2 * MIB).expect("room");
     assert_eq!(pool.resident_bytes().expect("a count"), 10 * MIB);
+}
+
+/// What can never be had is refused at once: nobody's cache is emptied for it.
+#[test]
+fn a_node_that_is_not_there_costs_nobody_their_cache() {
+    let pool = pool(1024 * MIB);
+    let mut pages = [NonNull::dangling(); 200];
+    assert_eq!(pool.alloc_bulk(&mut pages), Ok(200));
+    // SAFETY: they were just handed out.
+    unsafe { pool.free_bulk(&pages).expect("ours") };
+    let before = pool.stats().cached_bytes;
+    assert!(before > 0);
+    assert_eq!(pool.alloc_on(NodeId(77), Order::ZERO), Err(AllocError::Node(NodeId(77))));
+    assert_eq!(pool.stats().cached_bytes, before);
+}
+
+#[test]
+fn a_bulk_call_that_gets_some_is_no_failure() {
+    let pool = pool(4 * MIB);
+    let mut pages = vec![NonNull::dangling(); 2000];
+    assert_eq!((pool.alloc_bulk(&mut pages), pool.stats().failed_allocs), (Ok(1024), 0));
+}
+
+/// One page is free, in a cache that others empty all the time: whoever asks for it gets it.
+#[test]
+fn the_last_page_is_found_while_others_drain() {
+    let pool = pool(4 * MIB);
+    let mut pages = vec![NonNull::dangling(); 1024];
+    assert_eq!(pool.alloc_bulk(&mut pages), Ok(1024));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    pool.drain()
+                }
+            });
+        }
+        for _ in 0..2000 {
+            let page = pages.pop().expect("one");
+            // SAFETY: it was handed out, and is not used again.
+            unsafe { pool.free(page, Order::ZERO).expect("ours") };
+            std::thread::yield_now();
+            let got = pool.alloc(Order::ZERO);
+            stop.store(got.is_err(), Relaxed);
+            pages.push(got.expect("a page is free").cast());
+        }
+        stop.store(true, Relaxed);
+    });
 }

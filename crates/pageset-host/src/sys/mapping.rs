@@ -20,6 +20,8 @@ pub(crate) enum Backing {
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
+    /// Children of forks do not have it.
+    absent_in_forks: bool,
 }
 
 // SAFETY: (1) the mapping belongs to the process, not to a thread; (2) this type reads and writes none of it.
@@ -42,7 +44,7 @@ impl Mapping {
         // with anything.
         let base = unsafe { mmap_anonymous(ptr::null_mut(), all, ProtFlags::READ | ProtFlags::WRITE, flags)? };
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let whole = Mapping { base, bytes: all };
+        let whole = Mapping { base, bytes: all, absent_in_forks: false };
         let front = base.addr().get().next_multiple_of(align) - base.addr().get();
         Ok(if slack == 0 { whole } else { whole.cut(front, bytes) })
     }
@@ -59,7 +61,7 @@ impl Mapping {
                 let _ = unsafe { munmap(start.as_ptr().cast(), len) };
             }
         }
-        Mapping { base, bytes }
+        Mapping { base, bytes, absent_in_forks: false }
     }
 
     /// The first address.
@@ -99,8 +101,18 @@ impl Mapping {
     }
 
     /// A child of a fork will not have the mapping. Changes nothing here.
-    pub(crate) fn leave_out_of_forks(&self) -> io::Result<()> {
-        self.advise(0, self.bytes, Advice::LinuxDontFork)
+    pub(crate) fn leave_out_of_forks(&mut self) -> io::Result<()> {
+        self.advise(0, self.bytes, Advice::LinuxDontFork)?;
+        self.absent_in_forks = true;
+        Ok(())
+    }
+
+    /// To be called in a child before the value ends there: what it was left out of is not its to unmap, for the child
+    /// may have something else at the same addresses by now.
+    pub(crate) fn end_in_child(&mut self) {
+        if self.absent_in_forks {
+            self.bytes = 0;
+        }
     }
 
     /// A child of a fork will find zeros. Changes nothing here.
@@ -139,6 +151,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
         // SAFETY: (1) the range is exactly what this value maps; (2) whoever hands out addresses in it promises that
         // they are not used after this value.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
