@@ -137,14 +137,31 @@ impl<M: Machine> Zone<'_, M> {
         migratetype: MigrateType,
         capture: Option<&Capture>,
     ) {
-        let put = capture.map_or(Put::ByChance, Put::OrCapture);
+        self.free_and_put(machine, tuning, page, order, migratetype, capture.map_or(Put::ByChance, Put::OrCapture));
+    }
+
+    /// As [`Self::free_block`], to the end of the list that is taken from last.
+    pub(crate) fn free_cold(&self, machine: &M, tuning: &Tuning, page: u32, order: Order, migratetype: MigrateType) {
+        self.free_and_put(machine, tuning, page, order, migratetype, Put::At(End::Tail));
+    }
+
+    fn free_and_put(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        page: u32,
+        order: Order,
+        migratetype: MigrateType,
+        put: Put<'_>,
+    ) {
         if order > Order::PAGEBLOCK && (tuning.type_at_drain || self.is_mixed(page)) {
             let half = Order::PAGEBLOCK.pages() as u32;
             for piece in [page, page + half] {
                 self.merge(machine, tuning, piece, Order::PAGEBLOCK, self.frames.block_type(piece), put);
             }
         } else if self.can_skip(tuning, order) {
-            self.add(machine, page, order, migratetype, End::Head);
+            let end = if let Put::At(end) = put { end } else { End::Head };
+            self.add(machine, page, order, migratetype, end);
             self.count_skips(order.pages());
         } else {
             self.merge(machine, tuning, page, order, migratetype, put);

@@ -119,6 +119,7 @@ pub mod owned;
 pub mod owner;
 mod pageblock;
 pub mod pcp;
+mod place;
 pub mod range;
 pub mod reclaim;
 pub mod request;

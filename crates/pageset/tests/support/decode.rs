@@ -129,6 +129,8 @@ const KINDS: &[(u8, Make)] = &[
     (4, |c| Op::AllocWith { order: c.order(), migratetype: c.migratetype(), rights: c.rights(), gives: c.byte() }),
     (2, |c| Op::AllocBulk { migratetype: c.migratetype(), pages: c.word() }),
     (2, |c| Op::FreeDirect { from: c.word(), times: c.times() }),
+    (3, |c| Op::AllocAt { from: c.word(), order: c.order() }),
+    (1, |c| Op::FreeCold { from: c.word(), times: c.times() }),
     (3, |c| Op::FreeBulk { from: c.word(), blocks: c.word() }),
     (1, |c| Op::Exhaust { order: c.order(), migratetype: c.migratetype() }),
     (2, |c| Op::Split { nth: c.word(), to: c.byte() % 11 }),

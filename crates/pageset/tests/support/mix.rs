@@ -160,6 +160,16 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             Op::FreeDirect { from, times } => {
                 self.free_some(from, times, |b| world.free_direct(b.pfn, b.order).expect("it is in use"));
             }
+            Op::FreeCold { from, times } => {
+                self.free_some(from, times, |b| world.free_cold(b.pfn, b.order).expect("it is in use"));
+            }
+            Op::AllocAt { from, order } => {
+                let order = self.order(order);
+                let pfn = Pfn(BASE + u64::from(from) % PAGES).align_down(order);
+                if world.alloc_at(pfn, order) {
+                    self.take(Block { pfn, order });
+                }
+            }
             Op::FreeBulk { from, blocks } => {
                 let blocks: Vec<_> = (0..blocks % 5).filter_map(|_| self.give(from)).collect();
                 world.free_bulk(&blocks).expect("all are in use");

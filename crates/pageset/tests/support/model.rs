@@ -121,6 +121,14 @@ impl<'w> Model<'w> {
                     }
                 }
             }
+            Op::FreeCold { from, times } => {
+                for _ in 0..times {
+                    if let Some(block) = self.drop_block(from) {
+                        self.world.free_cold(block.pfn, block.order).expect("it is in use");
+                    }
+                }
+            }
+            Op::AllocAt { from, order: of } => self.alloc_at(from, order(of)),
             Op::FreeBulk { from, blocks } => {
                 let blocks: Vec<_> = (0..blocks % 600).filter_map(|_| self.drop_block(from)).collect();
                 self.world.free_bulk(&blocks).expect("all are in use");
@@ -274,6 +282,23 @@ impl<'w> Model<'w> {
             }
         }
         self.check_counters();
+    }
+
+    /// Takes the block at a page, which can be had if all of it is in a free block of an ordinary type.
+    fn alloc_at(&mut self, from: u16, order: Order) {
+        let Some(range) = self.pick_range(from, 0) else { return };
+        let pfn = range.start.align_down(order);
+        let free = self.world.free_block_around(pfn);
+        let contains = free.is_some_and(|free| free.end() >= pfn.offset(order.pages()));
+        let block = Block { pfn, order };
+        if self.world.alloc_at(pfn, order) {
+            assert!(contains, "{block:?} was free as {free:?}");
+            self.hold(block);
+            self.live.push(block);
+        } else if contains {
+            let migratetype = self.world.pageblock_type(pfn).expect("ours");
+            assert!(!migratetype.is_ordinary(), "{block:?} was refused, in a pageblock of {migratetype:?}");
+        }
     }
 
     /// Notes the pages of a block as in use.

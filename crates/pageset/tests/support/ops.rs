@@ -65,12 +65,16 @@ pub enum Op {
     AllocWith { order: u8, migratetype: MigrateType, rights: u8, gives: u8 },
     /// Single pages at once.
     AllocBulk { migratetype: MigrateType, pages: u16 },
+    /// The block at some place, if it is free.
+    AllocAt { from: u16, order: u8 },
     /// All that is to be had.
     Exhaust { order: u8, migratetype: MigrateType },
     /// Blocks from the `from`-th in use on, one by one; `undrained` as by a caller that may have interrupted anything.
     Free { from: u16, times: u8, undrained: bool },
     /// The same past the pagesets.
     FreeDirect { from: u16, times: u8 },
+    /// The same, where they are wanted last.
+    FreeCold { from: u16, times: u8 },
     /// The same at once.
     FreeBulk { from: u16, blocks: u16 },
     /// Something that must be refused.

@@ -1,0 +1,95 @@
+//! Free blocks taken by where they are, and given back where they are wanted last.
+
+mod support;
+
+use pageset::tuning::presets::*;
+use pageset::tuning::{BatchRule, Bounds, Tuning};
+use pageset::{MigrateType, Order, PageRange, Pfn, Request};
+use support::{World, movable, one_zone};
+
+const BASE: u64 = 1 << 20;
+
+fn order(order: u8) -> Order {
+    Order::new(order).expect("an order")
+}
+
+fn page(n: u64) -> Pfn {
+    Pfn(BASE + n)
+}
+
+/// A zone whose pagesets keep nothing.
+fn bare(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>)) {
+    one_zone(tuning, pages, 1, |world| {
+        world.set_watermarks(0, Default::default(), [0; 4]);
+        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        test(world);
+        world.audit(0).expect("the books add up");
+    });
+}
+
+fn blocks(world: &World<'_>) -> Vec<(u8, u32)> {
+    let blocks = |of: Order| world.free_blocks(0, of, MigrateType::Movable);
+    Order::all().map(|of| (of.get(), blocks(of))).filter(|(_, blocks)| *blocks > 0).collect()
+}
+
+#[test]
+fn a_block_is_taken_out_of_the_middle_of_a_larger_one() {
+    bare(LINUX_6_18, 2048, |world| {
+        assert_eq!(world.free_block_around(page(700)), Some(PageRange::new(page(0), 1024)));
+        assert!(world.alloc_at(page(704), order(4)));
+        // 512 below it, then 128 and 32 and 16 beside it, 64 and 256 above.
+        assert_eq!(blocks(world), [(4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1)]);
+        assert_eq!(world.free_block_around(page(704)), None);
+        assert_eq!(world.free_block_around(page(720)), Some(PageRange::new(page(720), 16)));
+        assert!(!world.alloc_at(page(704), order(4)), "in use");
+        assert!(!world.alloc_at(page(640), order(7)), "a part of it is");
+        assert!(!world.alloc_at(page(1), order(1)) && !world.alloc_at(Pfn(1), Order::ZERO), "misaligned, not ours");
+        assert_eq!(world.zone_stats(0).pgalloc(), 16);
+        world.free(page(704), order(4)).expect("in use");
+        assert_eq!(blocks(world), [(10, 2)]);
+    });
+}
+
+/// What nobody but its own callers may have is not to be had by its place either.
+#[test]
+fn reserved_and_isolated_blocks_stay() {
+    for migratetype in [MigrateType::Cma, MigrateType::HighAtomic, MigrateType::Isolate] {
+        bare(LINUX_6_18, 2048, |world| {
+            world.set_pageblock_type(page(512), migratetype).expect("ours");
+            assert!(!world.alloc_at(page(512), Order::PAGEBLOCK), "{migratetype:?}");
+            assert!(world.alloc_at(page(0), Order::PAGEBLOCK));
+        });
+    }
+}
+
+/// Blocks that are given back cold are handed out after all others of their order.
+#[test]
+fn what_is_cold_is_handed_out_last() {
+    bare(LINUX_6_18, 8 * 1024, |world| {
+        for cold in [5, 3] {
+            assert!(world.alloc_at(page(1024 * cold), Order::MAX));
+            world.free_cold(page(1024 * cold), Order::MAX).expect("in use");
+        }
+        let got: Vec<_> = (0..8).map(|_| world.alloc(&movable(10)).expect("memory").0 - BASE).collect();
+        assert_eq!(got[6..], [5 * 1024, 3 * 1024]);
+        world.free_cold(page(0), Order::MAX).expect("in use");
+        world.free_cold(page(0), Order::MAX).expect_err("free");
+    });
+}
+
+/// A single page of a list with clusters, and one that was freed without merging.
+#[test]
+fn single_pages_under_clusters() {
+    bare(Tuning { batch: BatchRule::Fixed(4), ..CLUSTERS }, 2048, |world| {
+        let pages: Vec<_> = (0..64).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
+        pages.iter().for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("in use"));
+        let free = world.zone_stats(0).nr_free_pages;
+        let single = pages[7];
+        assert_eq!(world.free_block_around(single), Some(PageRange::new(single, 1)));
+        assert!(world.alloc_at(single, Order::ZERO));
+        assert_eq!(world.zone_stats(0).nr_free_pages, free - 1);
+        world.audit(0).expect("the books add up");
+        world.free_cold(single, Order::ZERO).expect("in use");
+        world.alloc(&Request::new(Order::PAGEBLOCK, MigrateType::Movable)).expect("all merges again");
+    });
+}
