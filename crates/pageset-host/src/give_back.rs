@@ -1,21 +1,19 @@
 //! Free memory that goes back to the system: large blocks that have stayed free.
 //!
-//! A scan takes all free blocks of 2 MiB and 4 MiB off the free lists, notes how long each has been free, gives those
-//! that have been for long enough back to the system, and frees all again. Whoever finds no memory meanwhile waits for
-//! the scan. What is counted is what the system says was resident, so nothing counts twice.
-//!
-//! This takes blocks the way any caller does, since the allocator has no way to walk free blocks; see the crate's
-//! README for what that costs.
+//! A scan looks which 2 MiB are free and for how many scans they have been. Those that have been for long enough it takes,
+//! one after the other, gives back to the system, and frees to the end of their list, so that memory which is resident is
+//! used first. Whoever finds no memory meanwhile waits for the one that the scan holds. What is counted is what the system
+//! says was resident, so nothing counts twice.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pageset::{Block, MigrateType, Order, Request};
+use pageset::{Order, Pfn};
 
 use crate::builder::CHUNK_BYTES;
-use crate::pool::{PAGE_BYTES, PagePool, request};
+use crate::pool::{PAGE_BYTES, PagePool};
 
 /// When free memory goes back to the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +23,8 @@ pub struct GiveBack {
     /// How many scans in a row must find a block free; 1 to 250, by default 5. More: memory that is wanted again within
     /// seconds stays. Fewer: it is back sooner. A block that was used and freed between two scans counts as free.
     pub after_scans: u8,
-    /// The most that one scan gives back, in bytes, rounded up to 2 MiB; by default 64 MiB, which takes 1 to 10 ms. 0
+    /// The most that one scan gives back, in bytes, rounded up to 2 MiB; by default 64 MiB, which takes 1 to 10 ms. To look
+    /// takes about 5 µs for each GiB of the pool, 50 the first time. 0
     /// gives nothing back but by [`PagePool::give_back`].
     pub bytes_per_scan: u64,
 }
@@ -54,6 +53,8 @@ const LOOK_AGAIN: usize = 16;
 pub(crate) struct Giver {
     policy: GiveBack,
     state: Mutex<State>,
+    /// Held while a scan has a block. Comes after `state`.
+    lent: Mutex<()>,
     /// Relaxed: statistics. Bytes that went back; bytes that scans have taken and freed again since the start; bytes
     /// that one holds now.
     pub(crate) given_bytes: AtomicU64,
@@ -75,6 +76,7 @@ impl Giver {
         Giver {
             policy,
             state: Mutex::new(state),
+            lent: Mutex::new(()),
             given_bytes: AtomicU64::new(0),
             scanned_bytes: AtomicU64::new(0),
             held_bytes: AtomicU64::new(0),
@@ -86,14 +88,10 @@ impl Giver {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the end of a scan, if one is under way, and lets none begin while the value lives.
+    /// Waits until no scan has a block, and lets none take one while the value lives.
     pub(crate) fn hold_off(&self) -> impl Drop + '_ {
-        self.lock()
+        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn bytes_of(order: Order) -> u64 {
-    order.pages() * PAGE_BYTES as u64
 }
 
 /// How a scan goes about.
@@ -120,10 +118,10 @@ impl PagePool {
         self.scan(&mut state, &Scan { after_scans, bytes: policy.bytes_per_scan })
     }
 
-    /// Gives free memory back to the system at once, up to `bytes` rounded up to 2 MiB: empties the caches of all CPUs, then gives back
-    /// blocks of 2 MiB and more, however short they have been free. Returns how many bytes were resident and went.
+    /// Gives free memory back to the system at once, up to `bytes` rounded up to 2 MiB: empties the caches of all CPUs, then
+    /// gives back blocks of 2 MiB, however short they have been free. Returns how many bytes were resident and went.
     ///
-    /// Whoever needs memory that is on its way waits meanwhile: 10 to 200 µs for each 2 MiB.
+    /// Whoever finds no memory meanwhile waits for one block: 10 to 200 µs.
     ///
     /// # Errors
     /// What the system said to a block that it would not take back; the blocks before it have gone.
@@ -137,68 +135,37 @@ impl PagePool {
 
     fn scan(&self, state: &mut State, scan: &Scan) -> io::Result<u64> {
         state.scans += 1;
-        let mut held = self.take_large_blocks();
-        self.count_ages(state, &held);
+        self.count_ages(state);
         let mut given = 0;
-        let mut result = Ok(());
-        // Coldest first: a free list is taken from at the end where blocks were put last.
-        for chunk in held.iter().rev().flat_map(|&block| self.chunks_of(block)) {
+        for chunk in 0..state.ages.len() {
             if given >= scan.bytes {
                 break;
             }
-            match self.give_chunk_back(state, chunk, scan.after_scans) {
-                Ok(bytes) => given += bytes,
-                error => {
-                    result = error.map(drop);
-                    break;
-                }
+            given += self.give_chunk_back(state, chunk, scan.after_scans)?;
+        }
+        Ok(given)
+    }
+
+    fn first_page(&self, chunk: usize) -> Pfn {
+        Pfn(((self.memory.start() + chunk * CHUNK_BYTES) / PAGE_BYTES) as u64)
+    }
+
+    fn count_ages(&self, state: &mut State) {
+        let mut chunk = 0;
+        while chunk < state.ages.len() {
+            let pfn = self.first_page(chunk);
+            let free = self.allocator().free_block_around(pfn).map_or(0, |block| block.end().0.saturating_sub(pfn.0));
+            let free = free as usize / (CHUNK_BYTES / PAGE_BYTES);
+            // A block reaches no further than the pool.
+            let ages = &mut state.ages[chunk..][..free.max(1)];
+            chunk += ages.len();
+            for age in ages {
+                *age = match *age {
+                    _ if free == 0 => 0,
+                    GIVEN => GIVEN,
+                    age => (age + 1).min(MAX_AGE),
+                };
             }
-        }
-        self.giver.given_bytes.fetch_add(given, Relaxed);
-        // In the order that makes the lists what they were.
-        while let Some(Block { pfn, order }) = held.pop() {
-            self.giver.held_bytes.fetch_sub(bytes_of(order), Relaxed);
-            self.giver.scanned_bytes.fetch_add(bytes_of(order), Relaxed);
-            let freed = self.allocator().free_direct(pfn, order);
-            debug_assert!(freed.is_ok(), "{freed:?}");
-        }
-        result.map(|()| given)
-    }
-
-    /// Takes all free blocks of 4 MiB, then of 2 MiB, those that were freed last first.
-    fn take_large_blocks(&self) -> Vec<Block> {
-        let mut held = vec![];
-        for zone in 0..self.allocator().zone_count() {
-            for order in [Order::MAX, Order::PAGEBLOCK] {
-                let request = Request { zone: Some(zone), ..request(order, MigrateType::Movable) };
-                // A block of 2 MiB may stay in a cache where the thread moves between two calls; a later scan finds it.
-                // Room first, so that nothing is lost where there is no memory for it.
-                while held.try_reserve(1).is_ok() {
-                    let Ok(pfn) = self.allocator().alloc(&request) else { break };
-                    self.giver.held_bytes.fetch_add(bytes_of(order), Relaxed);
-                    held.push(Block { pfn, order });
-                }
-            }
-        }
-        held
-    }
-
-    fn chunks_of(&self, block: Block) -> std::ops::Range<usize> {
-        let first = (block.pfn.0 as usize * PAGE_BYTES - self.memory.start()) / CHUNK_BYTES;
-        first..first + bytes_of(block.order) as usize / CHUNK_BYTES
-    }
-
-    fn count_ages(&self, state: &mut State, held: &[Block]) {
-        let mut free: Vec<usize> = held.iter().flat_map(|&block| self.chunks_of(block)).collect();
-        free.sort_unstable();
-        let mut free = free.into_iter().peekable();
-        for (chunk, age) in state.ages.iter_mut().enumerate() {
-            let is_free = free.next_if_eq(&chunk).is_some();
-            *age = match *age {
-                _ if !is_free => 0,
-                GIVEN => GIVEN,
-                age => (age + 1).min(MAX_AGE),
-            };
         }
     }
 
@@ -206,16 +173,34 @@ impl PagePool {
     fn give_chunk_back(&self, state: &mut State, chunk: usize, after_scans: u8) -> io::Result<u64> {
         let age = state.ages[chunk];
         let look_again = after_scans == 0 || (state.scans + chunk).is_multiple_of(LOOK_AGAIN);
-        if age < after_scans || age == GIVEN && !look_again {
+        if age == 0 || age < after_scans || age == GIVEN && !look_again {
             return Ok(0);
         }
         let offset = chunk * CHUNK_BYTES;
-        let resident = self.memory.resident(offset, CHUNK_BYTES)?;
-        if resident > 0 {
-            self.memory_back(offset)?;
+        // One that has not been given back may be swapped out, which does not count as resident.
+        if age == GIVEN && self.memory.resident(offset, CHUNK_BYTES)? == 0 {
+            return Ok(0);
         }
+        let _lent = self.giver.hold_off();
+        let (pfn, order, bytes) = (self.first_page(chunk), Order::PAGEBLOCK, CHUNK_BYTES as u64);
+        if !self.allocator().alloc_at(pfn, order) {
+            // Somebody has it, or a part of it.
+            state.ages[chunk] = 0;
+            return Ok(0);
+        }
+        self.giver.held_bytes.fetch_add(bytes, Relaxed);
+        let given = self.memory.resident(offset, CHUNK_BYTES).and_then(|resident| {
+            self.memory_back(offset)?;
+            Ok(resident)
+        });
+        self.giver.held_bytes.fetch_sub(bytes, Relaxed);
+        self.giver.scanned_bytes.fetch_add(bytes, Relaxed);
+        let freed = self.allocator().free_cold(pfn, order);
+        debug_assert!(freed.is_ok(), "{freed:?}");
+        let given = given?;
         state.ages[chunk] = GIVEN;
-        Ok(resident)
+        self.giver.given_bytes.fetch_add(given, Relaxed);
+        Ok(given)
     }
 
     #[allow(unsafe_code, reason = "only here is it known that the range is free")]
