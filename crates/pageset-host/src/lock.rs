@@ -13,7 +13,7 @@ use pageset::RawLock;
 use rustix::thread::sched_yield;
 
 /// Looks before the first yield, each with a pause. Holds take 1 to 20 µs (a refill or drain of some hundred pages),
-/// about this many pauses of 40 to 140 cycles. A guess within a factor of two; see the section on the lock in the crate's README.
+/// about this many pauses of 40 to 140 cycles. A guess within a factor of two; see "The lock" in the crate's README.
 const SPINS: u32 = 200;
 /// Yields before the first sleep: enough for each of some threads that wait on this CPU to have had it.
 const YIELDS: u32 = 16;
