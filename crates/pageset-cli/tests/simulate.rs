@@ -93,7 +93,7 @@ fn what_cannot_be_run_is_a_usage_error() {
         assert!(err.contains(message), "{more:?}: {err}");
     }
     let (_, err) = ends(2, &["run", "page_fault9", "--machine", "lkp-sb02"]);
-    assert!(err.contains("there is no workload page_fault9; allowed: page_fault1"), "{err}");
+    assert!(err.contains("there is no workload page_fault9 (did you mean page_fault1?)"), "{err}");
     let (_, err) = ends(2, &["run", "page_fault1", "--machine", "pdp-11"]);
     assert!(err.contains("there is no machine pdp-11; allowed: lkp-skl-4sp1, "), "{err}");
     let (_, err) = ends(2, &["run", "page_fault1", "--machine", "lkp-sb02", "--seconds=-1"]);
