@@ -93,7 +93,7 @@ fn what_cannot_be_run_is_a_usage_error() {
         assert!(err.contains(message), "{more:?}: {err}");
     }
     let (_, err) = ends(2, &["run", "page_fault9", "--machine", "lkp-sb02"]);
-    assert!(err.contains("there is no workload page_fault9; allowed: page_fault1"), "{err}");
+    assert!(err.contains("there is no workload page_fault9 (did you mean page_fault1?)"), "{err}");
     let (_, err) = ends(2, &["run", "page_fault1", "--machine", "pdp-11"]);
     assert!(err.contains("there is no machine pdp-11; allowed: lkp-skl-4sp1, "), "{err}");
     let (_, err) = ends(2, &["run", "page_fault1", "--machine", "lkp-sb02", "--seconds=-1"]);
@@ -121,7 +121,7 @@ fn a_machine_file_is_used_and_its_mistakes_are_found() {
 #[test]
 fn machines_are_listed_and_this_one_is_detected() {
     let (out, _) = ends(0, &["machine", "list"]);
-    assert_eq!(out.lines().count(), 10, "{out}");
+    assert_eq!(out.lines().count(), 14, "{out}");
     assert!(out.contains("lkp-skl-4sp1   192"), "{out}");
     if cfg!(target_os = "linux") {
         let folder = tempfile::tempdir().expect("a folder");

@@ -43,6 +43,12 @@ impl MemoryMap {
         }
     }
 
+    /// Nodes.
+    #[must_use]
+    pub const fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
     /// Each node's memory.
     #[must_use]
     pub fn ranges(&self) -> Vec<PageRange> {
@@ -130,6 +136,9 @@ pub struct SimMachine {
     /// Lines of a descriptor.
     descriptor_lines: u64,
     list_step: Time,
+    /// For each CPU, where refills fetch ahead: descriptors touched since it came to a zone's lock for one.
+    ahead: Box<[Cell<Option<u32>>]>,
+    prefetch_next: bool,
 }
 
 impl fmt::Debug for SimMachine {
@@ -174,6 +183,8 @@ impl SimMachine {
             sharing: (LINE_BYTES / bytes).max(1) as usize - 1,
             descriptor_lines: (bytes / LINE_BYTES).max(1),
             list_step: machine.model.list_step_ns.into(),
+            ahead: vec![Cell::new(None); cpus].into(),
+            prefetch_next: machine.model.prefetch_next,
             engine,
             map,
         })
@@ -205,6 +216,14 @@ impl SimMachine {
         }
     }
 
+    /// Whether a descriptor that is touched now was fetched ahead: that of each page of a refill but the first.
+    fn is_fetched_ahead(&self) -> bool {
+        let ahead = &self.ahead[self.engine.cpu() as usize];
+        let Some(touched) = ahead.get() else { return false };
+        ahead.set(Some(touched + 1));
+        touched > 0
+    }
+
     /// All of a page's data is written, as when it is cleared.
     pub fn write_page(&self, pfn: Pfn) {
         if let Some(book) = self.book(pfn) {
@@ -224,6 +243,7 @@ impl pageset::Machine for SimMachine {
     #[inline]
     fn touch(&self, line: Line) {
         match line {
+            Line::Page(_) if self.prefetch_next && self.is_fetched_ahead() => self.prefetch(line),
             Line::Page(pfn) => self.touch_page(pfn),
             Line::FreeList { zone, order, migratetype: _ } => {
                 self.engine.pass(self.list_step);
@@ -257,6 +277,9 @@ impl pageset::Machine for SimMachine {
     }
 
     fn locking(&self, zone: usize, path: LockPath) {
+        if self.prefetch_next {
+            self.ahead[self.engine.cpu() as usize].set((path == LockPath::Refill).then_some(0));
+        }
         self.engine.announce(LockId(zone as u32), path as usize);
     }
 

@@ -1,5 +1,6 @@
 //! `pageset compare`: a published table, and what the simulator makes of it.
 
+mod effects;
 mod report;
 
 use std::fs;
@@ -9,7 +10,7 @@ use std::path::Path;
 use pageset::Tuning;
 use pageset::tuning::BatchRule;
 use pageset::tuning::presets::LINUX_4_17;
-use pageset_sim::compare::{self, SHIPPED, Simulated, SweepRow, SweepTable};
+use pageset_sim::compare::{self, EffectTable, SHIPPED, Simulated, SweepRow, SweepTable};
 use pageset_sim::machine::Machine;
 use pageset_sim::run::{Outcome, Run, RunError};
 use pageset_sim::sweep::run_all;
@@ -24,12 +25,13 @@ use crate::sim::progress::{Interrupt, Progress};
 
 /// Compare a published table with what the simulator makes of it
 ///
-/// Runs what each row of the table describes, with the costs that each machine's base row (batch 31) was fitted to.
-/// Beside each error stand two baselines: doing nothing, which repeats the base row, and a line in 1/batch through the
-/// base row and the last.
+/// Runs what each row of the table describes, with the costs that each machine's base row of page_fault1 (batch 31) was
+/// fitted to. Beside each error stands that of doing nothing, which repeats the base; for the sweep of batches also that of
+/// a line in 1/batch through the base row and the last.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The table: page_fault1-batch-sweep.csv, which is built in, or a file of that form
+    /// The table: one that is built in, such as page_fault1-batch-sweep.csv, or a file of the same form; a name that is
+    /// none gets the list of those that are
     #[arg(value_name = "TABLE")]
     table: String,
 
@@ -37,7 +39,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     machine: Vec<String>,
 
-    /// Only the rows of these batches, and the base rows
+    /// Only the rows that have one of these words in a key column; for tables other than the sweep of batches
+    #[arg(long, value_name = "WORD,…", value_delimiter = ',')]
+    row: Vec<String>,
+
+    /// Only the rows of these batches, and the base rows; for the sweep of batches
     #[arg(long, value_name = "PAGES,…", value_delimiter = ',')]
     batch: Vec<u32>,
 
@@ -47,7 +53,18 @@ pub(crate) struct Args {
 
 /// Runs `pageset compare`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let rows = chosen(&args, read(&args.table)?)?;
+    let text = read(&args.table)?;
+    if EffectTable::is_one(&text) {
+        return effects::run(&args, &text);
+    }
+    if !args.row.is_empty() {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("--row: rows of {} are chosen by --machine, --batch", args.table),
+        ));
+    }
+    let table = SweepTable::parse(&args.table, &text).map_err(|error| Failure::new(Exit::Damaged, error))?;
+    let rows = chosen(&args, table)?;
     let mut machines: Vec<Machine> = Vec::new();
     for row in &rows {
         if machines.iter().all(|machine| machine.name != row.machine) {
@@ -93,17 +110,16 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 /// Reads a built-in table, or a file.
-fn read(name: &str) -> Result<SweepTable, Failure> {
+fn read(name: &str) -> Result<String, Failure> {
     let built_in = SHIPPED.iter().find(|(shipped, _)| *shipped == name).map(|(_, text)| (*text).to_owned());
-    let text = match built_in {
-        Some(text) if !Path::new(name).exists() => text,
+    match built_in {
+        Some(text) if !Path::new(name).exists() => Ok(text),
         _ => fs::read_to_string(name).map_err(|error| {
             let tables: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
             Failure::new(Exit::Damaged, format!("{name}: {error}"))
                 .help(format!("tables that are built in: {}", tables.join(", ")))
-        })?,
-    };
-    SweepTable::parse(name, &text).map_err(|error| Failure::new(Exit::Damaged, error))
+        }),
+    }
 }
 
 /// The rows asked for; each machine's base row is always among them.

@@ -23,7 +23,7 @@ use pageset_trace::replay::RuleSet;
 use self::file::RuleFile;
 pub(crate) use self::keys::described;
 pub(crate) use self::list::list;
-use self::nearest::suggestion;
+pub(crate) use self::nearest::suggestion;
 use self::settings::Settings;
 use crate::error::{Exit, Failure};
 

@@ -8,7 +8,7 @@ pub(super) fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> O
 }
 
 /// ` (did you mean NAME?)`, or nothing.
-pub(super) fn suggestion<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> String {
+pub(crate) fn suggestion<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> String {
     nearest(word, names).map_or_else(String::new, |name| format!(" (did you mean {name}?)"))
 }
 

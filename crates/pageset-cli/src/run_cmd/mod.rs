@@ -1,8 +1,10 @@
 //! `pageset run`: a workload on a simulated machine, under any rules.
 
+mod recording;
 mod report;
 
 use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 
 use pageset_sim::run::{Run, RunError};
 use pageset_sim::sweep::run_all;
@@ -10,9 +12,10 @@ use pageset_sim::workload::{WORKLOADS, Workload};
 use pageset_trace::replay::RuleSet;
 
 use self::report::{Report, Row};
+use crate::columns::{trimmed, wrapped};
 use crate::error::{Exit, Failure};
 use crate::output::Output;
-use crate::rules::Chosen;
+use crate::rules::{Chosen, suggestion};
 use crate::sim::machine;
 use crate::sim::options::Effort;
 use crate::sim::progress::{Interrupt, Progress};
@@ -27,6 +30,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     task: Task,
 
+    /// Print what the workloads are, a line each
+    #[arg(long, exclusive = true)]
+    list: bool,
+
     /// Change a rule of every named set, such as batch=63; may be given again and again
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
@@ -38,13 +45,18 @@ pub(crate) struct Args {
 /// What is run, and where.
 #[derive(clap::Args)]
 pub(crate) struct Task {
-    /// The workload: page_fault1 (map 128 MiB, write a byte in each page, unmap; each task a process)
-    #[arg(value_name = "WORKLOAD")]
-    workload: String,
+    /// The workload, by name, such as page_fault1; `pageset run --list` says what there is. `trace` runs the processes of a recording
+    #[arg(value_name = "WORKLOAD", required = true)]
+    workload: Option<String>,
+
+    /// The recording, for the workload `trace`: its processes are spread over the tasks, and run in copies where these are
+    /// more
+    #[arg(value_name = "FILE")]
+    recording: Option<PathBuf>,
 
     /// The machine, by name (see `pageset machine list`) or as a description whose name ends in .toml
-    #[arg(long, value_name = "NAME")]
-    machine: String,
+    #[arg(long, value_name = "NAME", required = true)]
+    machine: Option<String>,
 
     /// The sets of rules: presets by name, `all` for all of them, or rule files whose names end in .toml
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "pageset")]
@@ -62,8 +74,15 @@ impl Task {
     }
 }
 
+/// The workload that is read from a file.
+const TRACE: &str = "trace";
+
 /// Runs `pageset run`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    if args.list {
+        io::stdout().write_all(list().as_bytes())?;
+        return Ok(Exit::Done);
+    }
     let sets = Chosen::parse(&args.task.rules, &args.settings, false)?.sets()?;
     simulate(&args.task, &sets, &args.effort)
 }
@@ -73,8 +92,9 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 /// # Errors
 /// Usage, or what a run failed of.
 pub(crate) fn simulate(task: &Task, sets: &[RuleSet], effort: &Effort) -> Result<Exit, Failure> {
-    let workload = Workload::find(&task.workload).ok_or_else(|| unknown(&task.workload))?;
-    let machine = machine(&task.machine)?;
+    // Both are there: without --list they are required.
+    let workload = &workload(task.workload.as_deref().unwrap_or_default(), task.recording.as_deref())?;
+    let machine = machine(task.machine.as_deref().unwrap_or_default())?;
     let cpus = machine.topology().cpus();
     let tasks = if task.tasks.is_empty() { vec![cpus] } else { task.tasks.clone() };
     if let Some(&tasks) = tasks.iter().find(|&&tasks| tasks == 0 || tasks > cpus) {
@@ -127,7 +147,34 @@ pub(crate) fn simulate(task: &Task, sets: &[RuleSet], effort: &Effort) -> Result
     Ok(if interrupt.keep_on() { Exit::Done } else { Exit::Interrupted })
 }
 
+/// The workload of this name, or that of a recording.
+fn workload(name: &str, recording: Option<&Path>) -> Result<Workload, Failure> {
+    match (name, recording) {
+        (TRACE, Some(file)) => Ok(recording::workload(file)?),
+        (TRACE, None) => Err(Failure::new(Exit::Usage, "the workload trace needs a recording: trace FILE")),
+        (_, Some(file)) => {
+            Err(Failure::new(Exit::Usage, format!("{}: only the workload trace takes a recording", file.display())))
+        }
+        (name, None) => Workload::find(name).cloned().ok_or_else(|| unknown(name)),
+    }
+}
+
 fn unknown(name: &str) -> Failure {
-    let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
-    Failure::new(Exit::Usage, format!("there is no workload {name}; allowed: {}", names.join(", ")))
+    let names = || WORKLOADS.iter().map(|workload| workload.name).chain([TRACE]);
+    let message = format!("there is no workload {name}{}", suggestion(name, names()));
+    Failure::new(Exit::Usage, message).help("pageset run --list says what there is")
+}
+
+/// Each workload's name, what it does, and what is counted.
+fn list() -> String {
+    let mut table = wrapped(["workload", "what it does", "counted"].into_iter());
+    for workload in WORKLOADS {
+        let mut unit = workload.unit.to_owned();
+        if let Some(second) = workload.second_unit {
+            unit = format!("{unit}, {second}");
+        }
+        table.add_row([workload.name, workload.about, &unit]);
+    }
+    table.add_row([TRACE, "the processes of a recording, spread over the tasks", "calls"]);
+    trimmed(&table)
 }

@@ -41,15 +41,16 @@ impl Row {
         Spread::of(&self.outcomes.iter().map(|(_, outcome)| of(outcome)).collect::<Vec<_>>())
     }
 
-    /// How long allocations took, those of all seeds together: the half, 99 of 100, and all were at most so long, in ns.
-    fn alloc_ns(&self) -> Option<[u64; 3]> {
+    /// How long allocations took, those of all seeds together: the half, 99 of 100, 999 of 1000, and all were at
+    /// most so long, in ns.
+    fn alloc_ns(&self) -> Option<[u64; 4]> {
         let (first, rest) = self.outcomes.split_first()?;
         let mut all = first.1.alloc_times.clone();
         for (_, outcome) in rest {
             // All have the same bounds.
             let _ = all.add(&outcome.alloc_times);
         }
-        Some([all.value_at_quantile(0.5), all.value_at_quantile(0.99), all.max()])
+        Some([all.value_at_quantile(0.5), all.value_at_quantile(0.99), all.value_at_quantile(0.999), all.max()])
     }
 }
 
@@ -69,8 +70,20 @@ impl<'r> Report<'r> {
             workload.name, machine.name, machine.about, effort.seconds, effort.warm_up, effort.seeds
         );
         let unit = format!("{} a second", workload.unit);
-        let heads =
-            ["rules", "tasks", "seeds", &unit, "spread %", "zone lock %", "LRU lock %", "alloc p50 ns", "p99", "max"];
+        let mut heads = vec![
+            "rules",
+            "tasks",
+            "seeds",
+            &unit,
+            "spread %",
+            "zone lock %",
+            "LRU lock %",
+            "alloc p50 ns",
+            "p99",
+            "max",
+        ];
+        let second_unit = workload.second_unit.map(|unit| format!("{unit} a second"));
+        heads.extend(second_unit.as_deref());
         let mut table = numbers(heads.into_iter(), 0..1);
         for row in &self.rows {
             let mut cells = vec![row.rules.clone(), row.tasks.to_string(), row.outcomes.len().to_string()];
@@ -82,6 +95,8 @@ impl<'r> Report<'r> {
                     cells.push(format!("{:.1}", pct(Outcome::zone_pct)));
                     cells.push(format!("{:.1}", pct(Outcome::lru_pct)));
                     cells.extend(alloc.map(grouped));
+                    let second = row.spread(Outcome::second_score).filter(|_| workload.second_unit.is_some());
+                    cells.extend(second.map(|second| grouped(second.mean.round() as u64)));
                 }
                 _ => cells.push("not run".to_owned()),
             }
@@ -134,6 +149,7 @@ struct SpreadJson {
 struct AllocJson {
     p50: u64,
     p99: u64,
+    p999: u64,
     max: u64,
 }
 
@@ -142,7 +158,14 @@ struct AllocJson {
 struct Sample {
     seed: u64,
     operations: u64,
+    /// Those of the second kind, where the workload has one.
+    others: u64,
     score: f64,
+    /// Pages taken from zones and drained to them, and drains by frees of orders 1 to 3 with room in the pageset.
+    from_zone: u64,
+    drained: u64,
+    high_order_drains: u64,
+    cache_miss_pct: f64,
     zone_lock_pct: f64,
     lru_lock_pct: f64,
     zone_locks: Paths,
@@ -195,7 +218,12 @@ impl RowJson {
         };
         let sample = |(seed, outcome): &(u64, Outcome)| Sample {
             seed: *seed,
-            operations: outcome.operations,
+            operations: outcome.operations[0],
+            others: outcome.operations[1],
+            from_zone: outcome.moved.from_zone,
+            drained: outcome.moved.drained,
+            high_order_drains: outcome.moved.high_order_drains,
+            cache_miss_pct: outcome.cache_miss_pct(),
             score: outcome.score(),
             zone_lock_pct: outcome.zone_pct(),
             lru_lock_pct: outcome.lru_pct(),
@@ -208,7 +236,7 @@ impl RowJson {
             score: spread(Outcome::score),
             zone_lock_pct: spread(Outcome::zone_pct),
             lru_lock_pct: spread(Outcome::lru_pct),
-            alloc_ns: row.alloc_ns().map(|[p50, p99, max]| AllocJson { p50, p99, max }),
+            alloc_ns: row.alloc_ns().map(|[p50, p99, p999, max]| AllocJson { p50, p99, p999, max }),
             samples: row.outcomes.iter().map(sample).collect(),
         }
     }

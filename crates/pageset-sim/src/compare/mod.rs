@@ -3,10 +3,15 @@
 //! Every error stands beside two baselines: doing nothing, which repeats the base row, and a straight line through the
 //! base row and the last. A simulator is worth something where it beats both.
 
+mod effects;
 mod sweep_table;
 
 use std::fmt;
 
+pub use effects::{
+    Column, ComparedEffects, Effect, EffectRow, EffectTable, Experiment, Kind, Measure, NEAR_POINTS, SMALL_CHANGE_PCT,
+    Value, Verdict,
+};
 pub use sweep_table::{BASE_BATCH, SweepRow, SweepTable};
 
 use crate::statistics::Spread;
@@ -77,8 +82,13 @@ impl fmt::Display for TableError {
 impl std::error::Error for TableError {}
 
 /// The tables that come with the crate: names and texts.
-pub const SHIPPED: &[(&str, &str)] =
-    &[("page_fault1-batch-sweep.csv", include_str!("../../reference/page_fault1-batch-sweep.csv"))];
+pub const SHIPPED: &[(&str, &str)] = &[
+    ("page_fault1-batch-sweep.csv", include_str!("../../reference/page_fault1-batch-sweep.csv")),
+    ("batch-31-63-127.csv", include_str!("../../reference/batch-31-63-127.csv")),
+    ("merge-skip-and-clusters.csv", include_str!("../../reference/merge-skip-and-clusters.csv")),
+    ("pcp-autotune-patch-by-patch.csv", include_str!("../../reference/pcp-autotune-patch-by-patch.csv")),
+    ("single-pass-bulk-free.csv", include_str!("../../reference/single-pass-bulk-free.csv")),
+];
 
 /// Puts simulations beside a table's rows. `simulated` has one for each of `rows`, all of which are of machines whose base
 /// row is among them.

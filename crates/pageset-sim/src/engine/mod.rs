@@ -10,6 +10,7 @@ mod fiber;
 mod interleave;
 mod jitter;
 mod lock;
+mod sleep;
 mod topology;
 
 use std::cell::{Cell, RefCell};
@@ -68,6 +69,9 @@ struct Cpu {
     core: Core,
     /// Thousandths that lines from outside the core cost it, while it holds a lock that others wait for.
     line_permille: Cell<u64>,
+    /// Since when it sleeps, if it does; how long it has slept before.
+    asleep: Cell<Option<Time>>,
+    slept: Cell<Time>,
 }
 
 /// The virtual machine: clocks, caches, locks. One thread's, and used through shared references.
@@ -84,6 +88,8 @@ pub struct Engine {
     work: Variation,
     lines: Variation,
     current: Cell<u32>,
+    /// In whose name things are done while none runs.
+    acting: Cell<u32>,
     switches: Cell<u64>,
     announced: Cell<Option<(LockId, usize)>>,
 }
@@ -93,8 +99,13 @@ impl Engine {
     #[must_use]
     pub fn new(config: EngineConfig, locks: &[LockSpec]) -> Self {
         let topology = config.topology;
-        let cpu =
-            |cpu| Cpu { clock: Cell::new(Time::ZERO), core: topology.core_of(cpu), line_permille: Cell::new(1000) };
+        let cpu = |cpu| Cpu {
+            clock: Cell::new(Time::ZERO),
+            core: topology.core_of(cpu),
+            line_permille: Cell::new(1000),
+            asleep: Cell::new(None),
+            slept: Cell::new(Time::ZERO),
+        };
         Engine {
             order: Earliest::new(FIRST_LOCK + locks.len() + topology.cpus() as usize),
             cpus: (0..topology.cpus()).map(cpu).collect(),
@@ -105,6 +116,7 @@ impl Engine {
             work: Variation::new(config.work_cv),
             lines: Variation::new(config.line_cv),
             current: Cell::new(NOBODY),
+            acting: Cell::new(0),
             switches: Cell::new(0),
             announced: Cell::new(None),
             config,
@@ -116,11 +128,31 @@ impl Engine {
         &self.config
     }
 
-    /// The running CPU, or CPU 0 where none runs.
+    /// The running CPU; where none runs, the one that acts for it.
     #[inline]
     pub fn cpu(&self) -> u32 {
         let cpu = self.current.get();
-        if cpu == NOBODY { 0 } else { cpu }
+        if cpu == NOBODY { self.acting.get() } else { cpu }
+    }
+
+    /// Whether a CPU runs: virtual time has begun.
+    pub fn is_running(&self) -> bool {
+        self.running().is_some()
+    }
+
+    /// What is done while no CPU runs, is done in the name of this one. It costs nothing.
+    pub fn act_as<T>(&self, cpu: u32, act: impl FnOnce() -> T) -> T {
+        let before = self.acting.replace(cpu);
+        let done = act();
+        self.acting.set(before);
+        done
+    }
+
+    /// Lets those CPUs run that are behind in time.
+    pub fn yield_now(&self) {
+        if self.is_running() {
+            self.sync();
+        }
     }
 
     /// The running CPU's clock.
@@ -152,7 +184,6 @@ impl Engine {
 
     #[inline]
     fn here(&self) -> &Cpu {
-        // Work outside of a task is CPU 0's.
         &self.cpus[self.cpu() as usize]
     }
 

@@ -101,6 +101,10 @@ pub struct Model {
     pub lru_hold_ns: Ns,
     /// Work of unmapping one page outside of locks.
     pub unmap_page_ns: Ns,
+    /// Whether a refill fetches the descriptor of each next page of its list ahead, so well that it never waits for one but
+    /// the first: what prefetching them could bring at most. Off where the key is left out.
+    #[serde(default)]
+    pub prefetch_next: bool,
 }
 
 /// The costs that are fitted to one published row.
@@ -223,6 +227,13 @@ impl Machine {
     pub fn cache_slice_pages(&self) -> u64 {
         let topology = self.topology();
         self.hardware.llc_kib.get() / 4 / u64::from(topology.cores_per_socket * topology.threads_per_core)
+    }
+
+    /// The same over all levels of data: the form of the first posting. Specification: `linux-page-allocator.md` 4.2.
+    #[must_use]
+    pub fn cache_slice_of_all_levels(&self) -> u64 {
+        let of_core = (self.hardware.l1_kib.get() + self.hardware.l2_kib.get()) / 4;
+        self.cache_slice_pages() + of_core / u64::from(self.topology().threads_per_core)
     }
 }
 

@@ -8,7 +8,7 @@ macro_rules! shipped {
     };
 }
 
-/// Names and texts, the largest machine first.
+/// Names and texts: the machines of the batch tables, the largest first, then those of the other tables.
 pub const SHIPPED: &[(&str, &str)] = shipped![
     "lkp-skl-4sp1",
     "lkp-bdw-ex1",
@@ -19,6 +19,10 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
     "lkp-skl-d01",
     "lkp-hsw-d01",
     "lkp-sb02",
+    "spr-2s224",
+    "icx-2s128",
+    "csl-2s80",
+    "vm-8",
 ];
 
 /// The shipped machine of this name, if there is one.

@@ -9,6 +9,8 @@ pub struct Era {
     pub lru_batch: usize,
     /// Pages unlinked from the LRU under one hold of its lock.
     pub lru_release: usize,
+    /// Whether each memory control group has its own LRU lists and lock (5.11 on).
+    pub lru_by_group: bool,
 }
 
 impl Era {
@@ -16,11 +18,9 @@ impl Era {
     #[must_use]
     pub const fn of(tuning: &Tuning) -> Era {
         // Both sizes changed in 6.10, as did the moment at which a drained page's type is read.
-        if tuning.type_at_drain {
-            Era { lru_batch: 31, lru_release: 31 }
-        } else {
-            Era { lru_batch: 15, lru_release: 32 }
-        }
+        let (lru_batch, lru_release) = if tuning.type_at_drain { (31, 31) } else { (15, 32) };
+        // No preset lies between 5.11 and 5.14, when drains came to grow.
+        Era { lru_batch, lru_release, lru_by_group: tuning.scale_drain }
     }
 }
 

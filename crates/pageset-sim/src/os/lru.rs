@@ -1,4 +1,5 @@
-//! The LRU list of each node: a list through the descriptors of its pages, behind one lock.
+//! The LRU lists: lists through the descriptors of their pages, each behind its lock, one for each node and, in kernels
+//! that have it so, each memory control group.
 //!
 //! A new page waits in its CPU's batch; the lock is taken for a batch of them, and for as many of those that are freed.
 //! Specification: `linux-page-allocator.md` 5.
@@ -12,8 +13,9 @@ use crate::engine::{LineState, LockId, Socket};
 use crate::world::{MemoryMap, PageBook, SimMachine};
 
 #[derive(Debug)]
-struct NodeList {
+struct List {
     head: Cell<u32>,
+    tail: Cell<u32>,
     /// The line of the list's head, and that of the counters that a hold changes.
     lines: [LineState; 2],
 }
@@ -22,7 +24,9 @@ struct NodeList {
 pub(super) struct Lru {
     first_lock: LockId,
     map: MemoryMap,
-    nodes: Box<[NodeList]>,
+    nodes: u32,
+    groups: u32,
+    lists: Box<[List]>,
     batches: Box<[RefCell<Vec<Pfn>>]>,
 }
 
@@ -35,14 +39,22 @@ enum Path {
 
 impl Lru {
     /// Empty lists whose locks are those from `first_lock` on.
-    pub(super) fn new(machine: &SimMachine, first_lock: LockId, cpus: usize) -> Self {
-        let list = |_| NodeList { head: Cell::new(0), lines: Default::default() };
+    pub(super) fn new(machine: &SimMachine, first_lock: LockId, groups: u32, cpus: u32) -> Self {
+        let nodes = machine.map.nodes();
+        let list = |_| List { head: Cell::new(0), tail: Cell::new(0), lines: Default::default() };
         Lru {
             first_lock,
             map: machine.map,
-            nodes: (0..first_lock.0).map(list).collect(),
+            nodes,
+            groups,
+            lists: (0..nodes * groups).map(list).collect(),
             batches: (0..cpus).map(|_| RefCell::new(Vec::new())).collect(),
         }
+    }
+
+    /// The list of a node's pages that tasks of a CPU have charged to their group.
+    fn list_of(&self, cpu: u32, node: Socket) -> u32 {
+        (cpu % self.groups) * self.nodes + node.0
     }
 }
 
@@ -60,8 +72,13 @@ impl System<'_> {
         }
     }
 
+    /// Puts one page on the LRU, past the batch.
+    pub(super) fn lru_add_now(&self, pfn: Pfn) {
+        self.move_pages(&[pfn], Path::Add);
+    }
+
     /// Puts what waits in this CPU's batch on the LRU.
-    pub(super) fn lru_flush(&self) {
+    pub(crate) fn lru_flush(&self) {
         let mut batch = self.lru.batches[self.engine().cpu() as usize].borrow_mut();
         self.move_pages(&batch, Path::Add);
         batch.clear();
@@ -77,9 +94,10 @@ impl System<'_> {
         let (engine, map) = (self.engine(), &self.lru.map);
         for run in pages.chunk_by(|a, b| map.home(*a) == map.home(*b)) {
             let node = map.home(run[0]);
-            let lock = LockId(self.lru.first_lock.0 + node.0);
+            let number = self.lru.list_of(engine.cpu(), node);
+            let lock = LockId(self.lru.first_lock.0 + number);
             engine.acquire(lock, path as usize);
-            let list = &self.lru.nodes[node.0 as usize];
+            let list = &self.lru.lists[number as usize];
             list.lines.iter().for_each(|line| engine.touch(line, node));
             for &pfn in run {
                 engine.pass(self.costs.lru_page);
@@ -93,31 +111,62 @@ impl System<'_> {
         }
     }
 
-    fn link(&self, list: &NodeList, node: Socket, pfn: Pfn) {
+    fn link(&self, list: &List, node: Socket, pfn: Pfn) {
         let index = self.lru.map.index(pfn);
         let old = list.head.replace(index as u32 + 1);
         self.engine().touch(&list.lines[0], node);
         let book = self.machine().book_at(index);
         book.lru_next.set(old);
         book.lru_prev.set(0);
-        if let Some(first) = self.neighbour(old) {
-            first.lru_prev.set(index as u32 + 1);
+        match self.neighbour(old) {
+            Some(first) => first.lru_prev.set(index as u32 + 1),
+            None => list.tail.set(index as u32 + 1),
         }
     }
 
-    fn unlink(&self, list: &NodeList, node: Socket, pfn: Pfn) {
-        let book = self.machine().book_at(self.lru.map.index(pfn));
+    fn unlink(&self, list: &List, node: Socket, pfn: Pfn) {
+        let index = self.lru.map.index(pfn);
+        let book = self.machine().book_at(index);
         let (next, prev) = (book.lru_next.get(), book.lru_prev.get());
         match self.neighbour(prev) {
             Some(before) => before.lru_next.set(next),
             None => {
-                list.head.set(next);
+                self.own_list(list, |list| &list.head, index).set(next);
                 self.engine().touch(&list.lines[0], node);
             }
         }
-        if let Some(after) = self.neighbour(next) {
-            after.lru_prev.set(prev);
+        match self.neighbour(next) {
+            Some(after) => after.lru_prev.set(prev),
+            None => self.own_list(list, |list| &list.tail, index).set(prev),
         }
+    }
+
+    /// An end of the list that a page is on: mostly of the expected one; a page that another group's task allocated is on
+    /// that group's.
+    fn own_list<'l>(&'l self, expected: &'l List, end: fn(&List) -> &Cell<u32>, index: usize) -> &'l Cell<u32> {
+        let is_own = |list: &&List| end(list).get() == index as u32 + 1;
+        let own = std::iter::once(expected).chain(self.lru.lists.iter()).find(is_own);
+        end(own.unwrap_or(expected))
+    }
+
+    /// Takes up to so many of a node's oldest pages off the LRU of this CPU's group.
+    pub(super) fn lru_oldest(&self, node: Socket, pages: usize) -> Vec<Pfn> {
+        let engine = self.engine();
+        let number = self.lru.list_of(engine.cpu(), node);
+        let lock = LockId(self.lru.first_lock.0 + number);
+        engine.acquire(lock, Path::Delete as usize);
+        let list = &self.lru.lists[number as usize];
+        let mut oldest = Vec::with_capacity(pages);
+        while oldest.len() < pages {
+            let Some(index) = list.tail.get().checked_sub(1) else { break };
+            let pfn = self.lru.map.page(index as usize);
+            engine.pass(self.costs.lru_page);
+            self.machine().touch_page(pfn);
+            self.unlink(list, node, pfn);
+            oldest.push(pfn);
+        }
+        engine.release(lock);
+        oldest
     }
 
     /// The page at a place plus one, whose links are about to be written.

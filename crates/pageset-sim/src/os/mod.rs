@@ -2,27 +2,51 @@
 //!
 //! | module | what it does |
 //! | --- | --- |
+//! | `costs` | what its code costs |
 //! | `era` | sizes that kernels have changed over time |
-//! | `lru` | the LRU list of each node, behind its lock, and each CPU's batch in front |
-//! | `process` | an address space: faults, unmapping |
+//! | `pages` | blocks taken and given back, and what is counted of them |
+//! | `lru` | the LRU lists of each node, behind their locks, and each CPU's batch in front |
+//! | `semaphore` | what guards an address space |
+//! | `space`, `scattered` | address spaces: faults, unmapping |
+//! | `huge` | huge pages |
+//! | `movable` | memory that compaction can move |
+//! | `file` | files in the page cache |
+//! | `socket` | sockets, which carry pages from CPU to CPU |
+//! | `owner` | reclaim, for requests that find no memory |
+//! | `setting` | what a workload finds when virtual time begins |
 
+pub(crate) mod costs;
 mod era;
+mod file;
+mod huge;
 mod lru;
-mod process;
+mod movable;
+mod owner;
+mod pages;
+mod scattered;
+mod semaphore;
+mod setting;
+mod socket;
+mod space;
 
 use std::cell::{Cell, RefCell};
 
 use hdrhistogram::Histogram;
-use pageset::{AllocError, MigrateType, Order, Pfn, Request};
+use pageset::AllocError;
 
 pub use era::Era;
-pub use process::Process;
+pub use file::File;
+pub use pages::Moved;
+pub use scattered::Scattered;
+pub use socket::{Shape, Socket};
+pub use space::{Region, Space};
 
-use crate::engine::{Engine, LockId, LockSpec, histogram};
+use crate::engine::{Engine, LockId, LockSpec, Socket as EngineSocket, Source, histogram};
 use crate::machine::Machine;
 use crate::time::Time;
 use crate::world::{Allocator, SimMachine};
 use lru::Lru;
+use movable::Movable;
 
 /// An operating system on a simulated machine.
 #[derive(Debug)]
@@ -32,6 +56,21 @@ pub struct System<'w> {
     costs: Costs,
     lru: Lru,
     cpus: Box<[CpuState]>,
+    /// The next lock without an owner, and all those of objects.
+    next_object: Cell<u32>,
+    objects: std::ops::Range<u32>,
+    high_order_drains: Cell<u64>,
+    /// Whether requests may reclaim.
+    reclaims: Cell<bool>,
+    /// Whether they may compact.
+    compacts: Cell<bool>,
+    movable: Movable,
+    /// Requests for huge pages that were timed, and how long they took.
+    huge_requests: Cell<(u64, Time)>,
+    /// What had moved when the measurement began.
+    moved_before: Cell<Moved>,
+    /// Lines by source when it began.
+    lines_before: Cell<[u64; Source::COUNT]>,
     /// Whether what is seen now counts.
     measuring: Cell<bool>,
     alloc_times: RefCell<Histogram<u64>>,
@@ -50,28 +89,57 @@ struct Costs {
 struct CpuState {
     /// Operations of the workload since the measurement began.
     operations: Cell<u64>,
+    /// Those of its second kind, where it has two.
+    others: Cell<u64>,
     next_tick: Cell<Time>,
 }
 
 /// How often each CPU's pagesets decay. Specification: `linux-page-allocator.md` 8.2.
 const TICK: Time = Time::from_ps(1_000_000_000_000);
 
-/// The locks of a machine: those of its zones, which come first and have its nodes' numbers, then its LRUs'.
+/// What a workload needs of the system beside its zones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Needs {
+    /// Objects with a lock of their own: shared address spaces, files, sockets.
+    pub objects: u32,
+    /// Memory control groups that its tasks are spread over, at least 1; each has its own LRU in kernels that know such.
+    pub groups: u32,
+}
+
+impl Needs {
+    /// No objects, one group.
+    pub const NOTHING: Needs = Needs { objects: 0, groups: 1 };
+
+    /// LRU lists of each node.
+    fn lists(self, era: Era) -> u32 {
+        if era.lru_by_group { self.groups.max(1) } else { 1 }
+    }
+}
+
+/// The locks of a machine: those of its zones, which come first and have its nodes' numbers, then its LRUs', group by
+/// group, then those of objects.
 #[must_use]
-pub fn locks(machine: &Machine) -> Vec<LockSpec> {
+pub fn locks(machine: &Machine, era: Era, needs: Needs) -> Vec<LockSpec> {
     let with = |around: Time| machine.nodes().map(move |home| LockSpec { home, around });
-    with(machine.model.zone_hold_ns.into()).chain(with(machine.model.lru_hold_ns.into())).collect()
+    let mut locks: Vec<LockSpec> = with(machine.model.zone_hold_ns.into()).collect();
+    (0..needs.lists(era)).for_each(|_| locks.extend(with(machine.model.lru_hold_ns.into())));
+    let object = LockSpec { home: EngineSocket(0), around: Time::ZERO };
+    locks.extend((0..needs.objects).map(|_| object));
+    locks
 }
 
 impl<'w> System<'w> {
     /// A system above an allocator whose engine has the locks of [`locks`].
     #[must_use]
-    pub fn new(allocator: &'w Allocator<'w>, machine: &Machine) -> Self {
-        let cpus = machine.topology().cpus();
+    pub fn new(allocator: &'w Allocator<'w>, machine: &Machine, needs: Needs) -> Self {
+        let (cpus, nodes) = (machine.topology().cpus(), machine.topology().sockets);
         let era = Era::of(allocator.tuning());
+        let lists = needs.lists(era);
+        let first_object = nodes * (1 + lists);
         // CPUs do not tick in step.
         let first_tick = |cpu: u32| Time::from_ps(TICK.ps() * u64::from(cpu + 1) / u64::from(cpus));
-        let state = |cpu| CpuState { operations: Cell::new(0), next_tick: Cell::new(first_tick(cpu)) };
+        let state =
+            |cpu| CpuState { operations: Cell::new(0), others: Cell::new(0), next_tick: Cell::new(first_tick(cpu)) };
         System {
             allocator,
             era,
@@ -80,8 +148,17 @@ impl<'w> System<'w> {
                 unmap_page: machine.model.unmap_page_ns.into(),
                 lru_page: machine.calibrated.lru_page_ns.into(),
             },
-            lru: Lru::new(allocator.machine(), LockId(machine.topology().sockets), cpus as usize),
+            lru: Lru::new(allocator.machine(), LockId(nodes), lists, cpus),
             cpus: (0..cpus).map(state).collect(),
+            next_object: Cell::new(first_object),
+            objects: first_object..first_object + needs.objects,
+            high_order_drains: Cell::new(0),
+            reclaims: Cell::new(false),
+            compacts: Cell::new(false),
+            movable: Movable::default(),
+            huge_requests: Cell::default(),
+            moved_before: Cell::default(),
+            lines_before: Cell::default(),
             measuring: Cell::new(false),
             alloc_times: RefCell::new(histogram()),
             failure: Cell::new(None),
@@ -93,7 +170,7 @@ impl<'w> System<'w> {
         self.allocator.machine()
     }
 
-    fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         self.machine().engine()
     }
 
@@ -105,19 +182,63 @@ impl<'w> System<'w> {
     pub fn measure(&self) {
         self.measuring.set(true);
         self.engine().reset_locks();
-        self.cpus.iter().for_each(|cpu| cpu.operations.set(0));
+        self.moved_before.set(self.moved_so_far());
+        self.lines_before.set(self.engine().lines_by_source());
+        for cpu in &self.cpus {
+            cpu.operations.set(0);
+            cpu.others.set(0);
+        }
+    }
+
+    /// What has moved between pagesets and zones since the measurement began.
+    pub fn moved(&self) -> Moved {
+        self.moved_so_far().since(self.moved_before.get())
+    }
+
+    /// Lines found at each source since the measurement began.
+    pub fn lines(&self) -> [u64; Source::COUNT] {
+        let (now, before) = (self.engine().lines_by_source(), self.lines_before.get());
+        std::array::from_fn(|source| now[source] - before[source])
+    }
+
+    /// The lock of a new object.
+    ///
+    /// # Panics
+    /// The workload has said that it needs fewer.
+    pub(crate) fn new_lock(&self) -> LockId {
+        let lock = self.next_object.replace(self.next_object.get() + 1);
+        assert!(self.objects.contains(&lock), "a workload has more objects than it said");
+        LockId(lock)
+    }
+
+    /// The first lock that is neither a zone's nor an LRU's.
+    pub(crate) fn first_object(&self) -> u32 {
+        self.objects.start
     }
 
     /// One operation of the workload is done.
     #[inline]
     pub fn count(&self) {
-        let operations = &self.here().operations;
-        operations.set(operations.get() + 1);
+        self.count_many(1);
     }
 
-    /// Operations of each CPU since the measurement began.
-    pub fn operations(&self) -> impl Iterator<Item = u64> {
-        self.cpus.iter().map(|cpu| cpu.operations.get())
+    /// So many operations of the workload are done.
+    #[inline]
+    pub fn count_many(&self, n: u64) {
+        let operations = &self.here().operations;
+        operations.set(operations.get() + n);
+    }
+
+    /// So many operations of its second kind are done.
+    pub fn count_others(&self, n: u64) {
+        let others = &self.here().others;
+        others.set(others.get() + n);
+    }
+
+    /// Operations of all CPUs since the measurement began, and those of the second kind.
+    pub fn operations(&self) -> [u64; 2] {
+        let sum = |of: fn(&CpuState) -> &Cell<u64>| self.cpus.iter().map(|cpu| of(cpu).get()).sum();
+        [sum(|cpu| &cpu.operations), sum(|cpu| &cpu.others)]
     }
 
     /// Pages allocated and freed, from the start on.
@@ -143,21 +264,16 @@ impl<'w> System<'w> {
         }
     }
 
-    /// Takes a page, and notes how long that took.
-    #[inline]
-    fn alloc(&self, migratetype: MigrateType) -> Result<Pfn, AllocError> {
-        let begin = self.engine().now();
-        let pfn = self.allocator.alloc(&Request::new(Order::ZERO, migratetype))?;
-        if self.measuring.get() {
-            self.alloc_times.borrow_mut().saturating_record((self.engine().now() - begin).whole_ns());
-        }
-        Ok(pfn)
+    /// Lets those CPUs run that are behind in time, and does timer work: for tasks that take no lock for long.
+    pub(crate) fn yield_now(&self) {
+        self.engine().yield_now();
+        self.timers();
     }
 
     /// Timer work that has become due on this CPU.
     fn timers(&self) {
         let next = &self.here().next_tick;
-        if self.engine().now() >= next.get() {
+        if self.engine().is_running() && self.engine().now() >= next.get() {
             next.set(next.get() + TICK);
             self.allocator.tick();
         }

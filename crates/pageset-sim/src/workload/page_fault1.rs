@@ -1,23 +1,28 @@
-//! will-it-scale page_fault1, process mode. Specification: `linux-page-allocator.md` 5.
+//! will-it-scale page_fault1. Specification: `linux-page-allocator.md` 5.
 
 use pageset::AllocError;
 
-use crate::os::{Process, System};
+use crate::os::{Region, Space, System};
 
 /// Pages of the region: 128 MiB.
-const REGION_PAGES: u64 = 32_768;
+pub(super) const REGION_PAGES: u64 = 32_768;
 
 /// Maps a region, writes a byte in each of its pages, unmaps it, for ever.
-pub(super) fn task(system: &System<'_>) -> Result<(), AllocError> {
-    let mut process = Process::new();
+pub(super) fn task(system: &System<'_>, space: &Space, _number: u32) -> Result<(), AllocError> {
+    regions(system, space, REGION_PAGES)
+}
+
+/// The same with regions of another size.
+pub(super) fn regions(system: &System<'_>, space: &Space, region_pages: u64) -> Result<(), AllocError> {
+    let mut region = Region::new(space);
     // The first region is shorter, each task's by another length: they are not in step from the start.
-    let mut pages = 1 + system.machine().engine().random_below(REGION_PAGES);
+    let mut pages = 1 + system.engine().random_below(region_pages);
     loop {
         for _ in 0..pages {
-            process.fault(system)?;
+            region.fault(system)?;
             system.count();
         }
-        process.unmap(system)?;
-        pages = REGION_PAGES;
+        region.unmap(system)?;
+        pages = region_pages;
     }
 }

@@ -1,0 +1,116 @@
+//! The workloads of the simulator, recordings among them, and tables of effects, as a user runs them.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+/// Standard output of a command that must end with `code`, and its standard error.
+fn ends(code: i32, arguments: &[&str]) -> (String, String) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pageset"));
+    let output = command.current_dir(root).args(arguments).stdin(Stdio::null()).output().expect("it runs");
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
+    (out, err)
+}
+
+#[test]
+fn the_list_has_a_line_for_each_workload() {
+    let (out, err) = ends(0, &["run", "--list"]);
+    assert_eq!(err, "");
+    for name in ["page_fault1 ", "page_fault1-threads", "kbuild", "af-unix", "stress-highalloc-1ms", "trace "] {
+        assert!(out.lines().any(|line| line.trim_start().starts_with(name)), "{name}: {out}");
+    }
+}
+
+#[test]
+fn an_unknown_workload_gets_a_suggestion() {
+    let (_, err) = ends(2, &["run", "page_falt1", "--machine", "lkp-sb02"]);
+    assert!(err.contains("there is no workload page_falt1 (did you mean page_fault1?)"), "{err}");
+    assert!(err.contains("pageset run --list"), "{err}");
+    let (_, err) = ends(2, &["run", "quicksort", "--machine", "lkp-sb02"]);
+    assert!(err.contains("there is no workload quicksort\n"), "{err}");
+    ends(2, &["run"]);
+}
+
+#[test]
+fn a_recording_is_spread_over_the_tasks() {
+    let run = |tasks: &str| {
+        let trace = "traces/sock-q1.events.zst";
+        let arguments = ["run", "trace", trace, "--machine", "lkp-sb02", "--tasks", tasks, "--seeds", "1", "--json"];
+        serde_json::from_str::<Value>(&ends(0, &arguments).0).expect("JSON")["rows"][0]["samples"][0].clone()
+    };
+    let (one, two) = (run("1"), run("2"));
+    // The recording's own calls: see `pageset trace info`.
+    assert_eq!(one["operations"].as_u64(), Some(81_768 + 81_718));
+    assert_eq!(two["operations"], one["operations"]);
+    assert_ne!(two["from_zone"], one["from_zone"], "one CPU frees to itself, two free to each other");
+    let (_, err) = ends(2, &["run", "trace", "--machine", "lkp-sb02"]);
+    assert!(err.contains("the workload trace needs a recording: trace FILE"), "{err}");
+    let (_, err) = ends(2, &["run", "kbuild", "x.zst", "--machine", "lkp-sb02"]);
+    assert!(err.contains("x.zst: only the workload trace takes a recording"), "{err}");
+    ends(4, &["run", "trace", "Cargo.toml", "--machine", "lkp-sb02"]);
+}
+
+/// A comparison that takes a moment: three batches on the smallest machine.
+const SHORT: [&str; 12] = [
+    "compare",
+    "batch-31-63-127.csv",
+    "--machine",
+    "lkp-sb02",
+    "--row",
+    "page_fault2.processes",
+    "--seconds",
+    "0.02",
+    "--warm-up",
+    "0.01",
+    "--seeds",
+    "2",
+];
+
+#[test]
+fn a_table_of_effects_is_compared() {
+    let json = |jobs| {
+        let arguments: Vec<&str> = SHORT.into_iter().chain(["--json", "--jobs", jobs]).collect();
+        ends(0, &arguments).0
+    };
+    let text = json("1");
+    assert_eq!(text, json("3"), "no result depends on the number of threads");
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(json["schema"], "pageset.compare/1");
+    let rows = json["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 1);
+    let row = &rows[0];
+    assert_eq!(
+        (&row["workload"], &row["machine"]),
+        (&"will-it-scale.page_fault2.processes".into(), &"lkp-sb02".into())
+    );
+    assert_eq!(row["published"]["batch63"], 837_844.0);
+    assert_eq!(row["do_nothing"]["batch63"], 842_616.0);
+    assert_eq!(row["simulated"]["batch31"], 842_616.0, "the base is the table's");
+    let changed = row["simulated"]["batch63"].as_f64().expect("a number");
+    assert!(changed != 842_616.0 && (changed / 842_616.0 - 1.0).abs() < 0.1, "{changed}");
+}
+
+#[test]
+fn its_text_says_how_much_holds() {
+    let (out, err) = ends(0, &SHORT);
+    assert_eq!(err, "");
+    for words in ["batch63", "doing nothing", "changes above 3 %: 0 of 0 with the right sign"] {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+}
+
+#[test]
+fn rows_that_are_not_there_are_a_usage_error() {
+    let (_, err) = ends(2, &["compare", "single-pass-bulk-free.csv", "--row", "quicksort"]);
+    assert!(err.contains("quicksort: no row of single-pass-bulk-free.csv has it"), "{err}");
+    let (_, err) = ends(2, &["compare", "single-pass-bulk-free.csv", "--batch", "31"]);
+    assert!(err.contains("--batch: single-pass-bulk-free.csv has no rows of a batch"), "{err}");
+    let (_, err) = ends(2, &["compare", "page_fault1-batch-sweep.csv", "--row", "x"]);
+    assert!(err.contains("--row: rows of page_fault1-batch-sweep.csv are chosen by --machine, --batch"), "{err}");
+    let (_, err) = ends(4, &["compare", "quicksort.csv"]);
+    assert!(err.contains("pcp-autotune-patch-by-patch.csv"), "the tables that there are: {err}");
+}

@@ -1,0 +1,89 @@
+//! Merge skipping and clusters, the RFC of 2018: a line is one measure of an experiment, a column a state of the rules.
+
+use pageset::Tuning;
+use pageset::tuning::presets::{CLUSTERS, CLUSTERS_FREE, LINUX_4_17, MERGE_SKIP};
+
+use super::{Cells, Column, EffectRow, EffectTable, Experiment, Kind, Measure, Value, known};
+
+pub(super) const HEADER: &str = "experiment,metric,base,merge_skip,merge_skip_and_clusters";
+
+/// Columns, and the rules that they are of.
+const COLUMNS: [(&str, Tuning); 3] =
+    [("base", LINUX_4_17), ("merge_skip", MERGE_SKIP), ("merge_skip_and_clusters", CLUSTERS_FREE)];
+
+/// What a metric's words mean.
+const METRICS: &[(&str, Kind, Measure)] = &[
+    ("allocation path", Kind::Share, Measure::ZoneAllocPct),
+    ("free path", Kind::Share, Measure::ZoneFreePct),
+    ("lru lock contention", Kind::Share, Measure::LruPct),
+    ("zone lock contention", Kind::Share, Measure::ZonePct),
+    ("score change", Kind::Change, Measure::Score),
+    ("success rate", Kind::Share, Measure::SuccessPct),
+    ("ns per order-9 allocation", Kind::Amount, Measure::HugeNs),
+    ("order-0 score", Kind::Amount, Measure::Score),
+    ("THP score", Kind::Amount, Measure::SecondScore),
+    ("pct", Kind::Share, Measure::ClusterPct),
+];
+
+pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), String> {
+    let (word, metric) = (cells.word(0), cells.word(1));
+    let Some(&(_, kind, measure)) = METRICS.iter().find(|(words, ..)| metric.contains(words)) else {
+        let allowed: Vec<&str> = METRICS.iter().map(|(words, ..)| *words).collect();
+        return Err(format!("metric: {metric}; allowed: one that has the words {}", allowed.join(" or ")));
+    };
+    let (workload, tasks) = workload(word)?;
+    let workload = known(workload)?;
+    let machine = machine(word);
+    let mut experiment = |mut tuning: Tuning| {
+        if tuning == CLUSTERS_FREE && word.contains("without the free-path batch") {
+            tuning = CLUSTERS;
+        }
+        table.experiment(Experiment { workload, machine, tuning, tasks })
+    };
+    let to = experiment(LINUX_4_17);
+    let base = cells.number(2, "base")?;
+    let mut columns = Vec::new();
+    for (place, (name, tuning)) in COLUMNS.into_iter().enumerate() {
+        let published = cells.number(place + 2, name)?;
+        // A table that has nothing for a state in this experiment asks nothing of it.
+        if published.is_none() {
+            continue;
+        }
+        let of = experiment(tuning);
+        let value = match (kind, base) {
+            (Kind::Share, _) => Value::Of(measure, of),
+            (Kind::Change, _) => Value::ChangePct { measure, of, to },
+            (Kind::Amount, Some(base)) => Value::Ratio { measure, of, to, base },
+            (Kind::Amount, None) => Value::Of(measure, of),
+        };
+        columns.push(Column { name: name.to_owned(), kind, published, do_nothing: base, value });
+    }
+    let keys = vec![("experiment".to_owned(), word.to_owned()), ("metric".to_owned(), metric.to_owned())];
+    table.rows.push(EffectRow { keys, columns });
+    Ok(())
+}
+
+fn workload(word: &str) -> Result<(&'static str, Option<u32>), String> {
+    Ok(match () {
+        () if word.contains("THP") => ("thp-mix", None),
+        () if word.contains("page_fault1 thread") => ("page_fault1-threads", None),
+        () if word.contains("page_fault1") => ("page_fault1", None),
+        () if word.contains("parallel free") => ("parallel-free", None),
+        () if word.contains("stress-highalloc") && word.contains("100 ms") => ("stress-highalloc-100ms", None),
+        () if word.contains("stress-highalloc") => ("stress-highalloc-1ms", None),
+        () if word.contains("bulk frees") => ("kbuild", None),
+        () => {
+            let allowed = "page_fault1, parallel free, stress-highalloc, THP, bulk frees";
+            return Err(format!("experiment: {word}; allowed: one that has the words {allowed}"));
+        }
+    })
+}
+
+fn machine(word: &str) -> &'static str {
+    match () {
+        () if word.contains("4-socket") => "lkp-skl-4sp1",
+        () if word.contains("8 CPUs") => "vm-8",
+        // The mix's 112 tasks are as many as this machine has CPUs.
+        () => "lkp-skl-2sp2",
+    }
+}

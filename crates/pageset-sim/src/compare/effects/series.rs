@@ -1,0 +1,111 @@
+//! The auto-tuning series, patch by patch: a line is a workload under the first so many patches.
+//!
+//! The table's kernels are those of the first posting. Its text does not name the machines: they are from memory of the
+//! mails, and their costs are those of the Skylake server, which is the nearest that is calibrated.
+
+use pageset::Tuning;
+use pageset::tuning::presets::{LINUX_5_18, POSTED_3, POSTED_5, POSTED_7, POSTED_9, POSTED_10, SERIES_1};
+
+use super::{Cells, Column, EffectRow, EffectTable, Experiment, Kind, Measure, Value, known};
+
+pub(super) const HEADER: &str =
+    "workload,state,result_pct_of_base,zone_lock_pct,free_high_pct_of_base,alloc_zone_pct_of_base,cache_miss_rate_pct";
+
+/// A workload of the table: its name there, ours, its machine and tasks, and what its counters are relative to.
+struct Subject {
+    name: &'static str,
+    workload: &'static str,
+    machine: &'static str,
+    tasks: Option<u32>,
+    result: Measure,
+    high_order_drains: Measure,
+    from_zone: Measure,
+}
+
+const SUBJECTS: &[Subject] = &[
+    // A build is a fixed amount of work: its counters are those of the whole build.
+    Subject {
+        name: "kbuild-build-time",
+        workload: "kbuild",
+        machine: "spr-2s224",
+        tasks: None,
+        result: Measure::Time,
+        high_order_drains: Measure::HighOrderDrainsOfWork,
+        from_zone: Measure::FromZoneOfWork,
+    },
+    // These run for a fixed time.
+    Subject {
+        name: "netperf-sctp-stream-many-score",
+        workload: "sctp-stream-many",
+        machine: "icx-2s128",
+        tasks: None,
+        result: Measure::Score,
+        high_order_drains: Measure::HighOrderDrains,
+        from_zone: Measure::FromZone,
+    },
+    Subject {
+        name: "lmbench3-af-unix-score",
+        workload: "af-unix",
+        machine: "spr-2s224",
+        tasks: None,
+        result: Measure::Score,
+        high_order_drains: Measure::HighOrderDrains,
+        from_zone: Measure::FromZone,
+    },
+];
+
+/// The rules under the first so many patches. The second and the sixth change nothing by themselves.
+fn rules(state: &str) -> Option<Tuning> {
+    Some(match state {
+        "base" => LINUX_5_18,
+        "patch1" | "patch2" => SERIES_1,
+        "patch3" => POSTED_3,
+        "patch4" => Tuning { scale_cap: true, ..POSTED_3 },
+        "patch5" | "patch6" => POSTED_5,
+        "patch7" => POSTED_7,
+        "patch8" => Tuning { below_high: true, ..POSTED_7 },
+        "patch9" => POSTED_9,
+        "patch10" => POSTED_10,
+        _ => return None,
+    })
+}
+
+pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), String> {
+    let (word, state) = (cells.word(0), cells.word(1));
+    let Some(subject) = SUBJECTS.iter().find(|subject| subject.name == word) else {
+        let names: Vec<&str> = SUBJECTS.iter().map(|subject| subject.name).collect();
+        return Err(format!("workload: there is no workload {word}; allowed: {}", names.join(", ")));
+    };
+    let tuning = rules(state).ok_or_else(|| format!("state: {state}; allowed: base, patch1 to patch10"))?;
+    let workload = known(subject.workload)?;
+    let mut experiment =
+        |tuning| table.experiment(Experiment { workload, machine: subject.machine, tuning, tasks: subject.tasks });
+    let (of, to) = (experiment(tuning), experiment(LINUX_5_18));
+    // The base's own line, if the table has it.
+    let base = cells.all.iter().map(|(_, record)| record).find(|r| r.get(0) == Some(word) && r.get(1) == Some("base"));
+    let percent = |measure| Value::Ratio { measure, of, to, base: 100.0 };
+    let mut columns = Vec::new();
+    for (place, name, kind, value) in [
+        (2, "result_pct_of_base", Kind::Amount, percent(subject.result)),
+        (3, "zone_lock_pct", Kind::Share, Value::Of(Measure::ZonePct, of)),
+        (4, "free_high_pct_of_base", Kind::Amount, percent(subject.high_order_drains)),
+        (5, "alloc_zone_pct_of_base", Kind::Amount, percent(subject.from_zone)),
+        (6, "cache_miss_rate_pct", Kind::Share, Value::Of(Measure::MissPct, of)),
+    ] {
+        let published = cells.number(place, name)?;
+        let of_base = base.and_then(|record| record.get(place)).unwrap_or_default();
+        let do_nothing = super::number(of_base, name)?;
+        if published.is_some() || !is_missing_for_all(cells, word, place) {
+            columns.push(Column { name: name.to_owned(), kind, published, do_nothing, value });
+        }
+    }
+    let keys = vec![("workload".to_owned(), word.to_owned()), ("state".to_owned(), state.to_owned())];
+    table.rows.push(EffectRow { keys, columns });
+    Ok(())
+}
+
+/// Whether a column is empty in all lines of a workload: it was not measured.
+fn is_missing_for_all(cells: &Cells<'_>, workload: &str, place: usize) -> bool {
+    let same = cells.all.iter().map(|(_, record)| record).filter(|record| record.get(0) == Some(workload));
+    same.into_iter().all(|record| record.get(place).is_none_or(|cell| cell.trim().is_empty()))
+}

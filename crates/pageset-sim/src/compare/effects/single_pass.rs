@@ -1,0 +1,57 @@
+//! Bulk free in two passes and in one: a line is an experiment with so many tasks.
+//!
+//! Scores and times are in units of the published runs: a simulated one is the published one of two passes times what one
+//! pass changes.
+
+use pageset::Tuning;
+use pageset::tuning::BulkFree;
+use pageset::tuning::presets::LINUX_5_14;
+
+use super::{Cells, Column, EffectRow, EffectTable, Experiment, Kind, Measure, Value, known};
+
+pub(super) const HEADER: &str = "experiment,tasks,two_pass,single_pass";
+
+/// The kernel of the table in its two forms: 5.17, with nothing changed but the drain.
+const TWO_PASS: Tuning = LINUX_5_14;
+const SINGLE_PASS: Tuning = Tuning { bulk_free: BulkFree::SinglePass, ..LINUX_5_14 };
+
+pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), String> {
+    let (word, tasks) = (cells.word(0), cells.word(1));
+    let machine = match () {
+        () if word.contains("CascadeLake") => "csl-2s80",
+        () if word.contains("1-socket Skylake") => "lkp-skl-d01",
+        () if word.contains("2-socket Skylake") => "lkp-skl-2sp2",
+        () if word.contains("4-socket Skylake") => "lkp-skl-4sp1",
+        () => return Err(format!("experiment: {word}; allowed: one that names a CascadeLake or Skylake machine")),
+    };
+    let (workload, measure) = match () {
+        () if word.contains("page_fault1 processes") => ("page_fault1", Measure::Score),
+        () if word.contains("page_fault1 threads") => ("page_fault1-threads", Measure::Score),
+        () if word.contains("truncate") => ("truncate", Measure::Time),
+        () => return Err(format!("experiment: {word}; allowed: one of page_fault1 processes or threads, or truncate")),
+    };
+    let workload = known(workload)?;
+    let tasks = match tasks {
+        "" if workload == "truncate" => Some(1),
+        "" => None,
+        tasks => match tasks.parse() {
+            Ok(n) if n > 0 => Some(n),
+            _ => return Err(format!("tasks: {tasks}; allowed: from 1 up, or nothing")),
+        },
+    };
+    let mut experiment = |tuning| table.experiment(Experiment { workload, machine, tuning, tasks });
+    let (of, to) = (experiment(SINGLE_PASS), experiment(TWO_PASS));
+    let base = cells.number(2, "two_pass")?;
+    let unit = base.unwrap_or(100.0);
+    let column = |name: &str, published, of| Column {
+        name: name.to_owned(),
+        kind: Kind::Amount,
+        published,
+        do_nothing: base,
+        value: Value::Ratio { measure, of, to, base: unit },
+    };
+    let columns = vec![column("two_pass", base, to), column("single_pass", cells.number(3, "single_pass")?, of)];
+    let keys = vec![("experiment".to_owned(), word.to_owned()), ("tasks".to_owned(), cells.word(1).to_owned())];
+    table.rows.push(EffectRow { keys, columns });
+    Ok(())
+}

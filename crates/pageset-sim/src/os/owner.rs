@@ -1,0 +1,40 @@
+//! The owner of all pages: what the allocator's slow paths ask it for.
+
+use pageset::{MoveError, Order, Owner, Pfn, Request};
+
+use super::System;
+use super::costs::RECLAIM_PAGE;
+
+/// Pages that one round of reclaim takes off the LRU. Source: the kernel's SWAP_CLUSTER_MAX.
+const ROUND: usize = 32;
+
+impl Owner for System<'_> {
+    fn isolate(&self, pfn: Pfn) -> Option<Order> {
+        self.isolate_place(pfn)
+    }
+
+    fn move_block(&self, from: Pfn, to: Pfn, _order: Order) -> Result<(), MoveError> {
+        self.move_place(from, to)
+    }
+
+    fn put_back(&self, pfn: Pfn, _order: Order) {
+        self.lru_add_now(pfn);
+    }
+
+    fn reclaim(&self, _request: &Request) -> u64 {
+        if !self.reclaims.get() {
+            return 0;
+        }
+        let topology = self.engine().config().topology;
+        let node = topology.socket_of(topology.core_of(self.engine().cpu()));
+        self.lru_flush();
+        let pages = self.lru_oldest(node, ROUND);
+        for &page in &pages {
+            self.engine().work(RECLAIM_PAGE);
+            self.machine().touch_page(page);
+            self.lose_place(page);
+        }
+        self.free_pages(&pages);
+        pages.len() as u64
+    }
+}

@@ -1,0 +1,71 @@
+//! What a workload finds when virtual time begins.
+
+use pageset::{AllocError, MigrateType, NodeId, Order, Pfn, Request};
+
+use super::System;
+use crate::time::Time;
+
+impl System<'_> {
+    /// Nodes of the machine.
+    pub(crate) fn nodes(&self) -> u32 {
+        self.machine().map.nodes()
+    }
+
+    /// The first CPU of a node.
+    pub(crate) fn first_cpu(&self, node: u32) -> u32 {
+        node * self.engine().config().topology.cores_per_socket
+    }
+
+    /// Does something in the name of a CPU, before virtual time begins.
+    pub(crate) fn as_cpu<T>(&self, cpu: u32, act: impl FnOnce() -> T) -> T {
+        self.engine().act_as(cpu, act)
+    }
+
+    /// A page of anonymous memory, on the LRU.
+    pub(crate) fn new_page(&self) -> Result<Pfn, AllocError> {
+        let page = self.alloc(MigrateType::Movable)?;
+        self.lru_add(page);
+        Ok(page)
+    }
+
+    /// Gives the memory of the acting CPU's node to others for good, but for so many pages above its low watermark.
+    pub(crate) fn use_up(&self, but_for: u64) {
+        let cpu = self.engine().cpu();
+        let topology = self.engine().config().topology;
+        let node = NodeId(topology.socket_of(topology.core_of(cpu)).0);
+        let request =
+            Request { node: Some(node), this_node_only: true, ..Request::new(Order::MAX, MigrateType::Movable) };
+        let is_here = |zone: &usize| self.allocator.zone_stats(*zone).node == node;
+        let room = || -> u64 {
+            let zones = (0..self.allocator.zone_count()).filter(is_here).map(|zone| self.allocator.zone_stats(zone));
+            zones.map(|zone| zone.nr_free_pages.saturating_sub(zone.watermarks.low)).sum()
+        };
+        let blocks = room().saturating_sub(but_for) / Order::MAX.pages();
+        // A block that is not to be had leaves a little more to the workload.
+        for _ in 0..blocks {
+            let _ = self.allocator.alloc(&request);
+        }
+    }
+
+    /// Free pages of a node.
+    pub(crate) fn free_pages_of_node(&self, node: u32) -> u64 {
+        let zones = (0..self.allocator.zone_count()).map(|zone| self.allocator.zone_stats(zone));
+        zones.filter(|zone| zone.node == NodeId(node)).map(|zone| zone.nr_free_pages).sum()
+    }
+
+    /// The running task does nothing for a while.
+    pub(crate) fn rest(&self, time: Time) {
+        self.engine().rest(time);
+        self.timers();
+    }
+
+    /// From now on requests above order 0 that find no memory compact.
+    pub(crate) fn compact_for_requests(&self) {
+        self.compacts.set(true);
+    }
+
+    /// From now on requests that find no memory take that of the oldest pages on the LRU.
+    pub(crate) fn reclaim_for_requests(&self) {
+        self.reclaims.set(true);
+    }
+}

@@ -1,0 +1,28 @@
+//! vm-scalability anon-r-rand: anonymous memory, touched in random order.
+
+use pageset::AllocError;
+
+use crate::os::{Scattered, Space, System};
+use crate::time::Time;
+
+/// Pages of a task's region: 64 MiB. The test's is the machine's memory shared by the tasks, touched once.
+const REGION_PAGES: u64 = 16_384;
+/// Touches of a region before it is given back, for each of its pages: nearly all are there then.
+const ROUNDS: u64 = 4;
+/// User work of one access: a random number, and a miss of all caches. Unit: nanoseconds.
+const ACCESS: Time = Time::from_ps(100_000);
+
+/// Touches, for ever.
+pub(super) fn task(system: &System<'_>, space: &Space, _number: u32) -> Result<(), AllocError> {
+    let mut region = Scattered::new(space, REGION_PAGES as usize);
+    let mut touches = 1 + system.engine().random_below(ROUNDS * REGION_PAGES);
+    loop {
+        for _ in 0..touches {
+            system.engine().work(ACCESS);
+            region.touch(system, system.engine().random_below(REGION_PAGES) as usize)?;
+            system.count();
+        }
+        region.unmap(system)?;
+        touches = ROUNDS * REGION_PAGES;
+    }
+}

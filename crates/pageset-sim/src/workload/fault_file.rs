@@ -1,0 +1,45 @@
+//! will-it-scale page_fault2 and page_fault3: the region maps a file, for itself alone or shared.
+
+use pageset::AllocError;
+
+use super::page_fault1::REGION_PAGES;
+use crate::os::{File, Region, Space, System};
+
+/// Pages of the file: 32 MiB, which the region maps four times over. The test's own file is as large as the region; this
+/// one takes a quarter of the memory, and no core's cache holds it either.
+const FILE_PAGES: u64 = 8192;
+
+/// page_fault2: each page written becomes a copy of the file's.
+pub(super) fn private(system: &System<'_>, space: &Space, _number: u32) -> Result<(), AllocError> {
+    over_file(system, space, |region, file, place| match file.page(place) {
+        Some(page) => region.fault_copy(system, page),
+        None => Ok(()),
+    })
+}
+
+/// page_fault3: the file's own pages are mapped, nothing is allocated but page tables.
+pub(super) fn shared(system: &System<'_>, space: &Space, _number: u32) -> Result<(), AllocError> {
+    over_file(system, space, |region, file, place| match file.page(place) {
+        Some(page) => region.fault_shared(system, page),
+        None => Ok(()),
+    })
+}
+
+fn over_file<'s>(
+    system: &System<'_>,
+    space: &'s Space,
+    fault: impl Fn(&mut Region<'s>, &File, usize) -> Result<(), AllocError>,
+) -> Result<(), AllocError> {
+    let file = File::filled(system, FILE_PAGES)?;
+    let mut region = Region::new(space);
+    let mut pages = 1 + system.engine().random_below(REGION_PAGES);
+    loop {
+        region.map(system);
+        for place in 0..pages {
+            fault(&mut region, &file, (place % FILE_PAGES) as usize)?;
+            system.count();
+        }
+        region.unmap(system)?;
+        pages = REGION_PAGES;
+    }
+}

@@ -1,0 +1,117 @@
+//! All workloads by name.
+
+use super::{
+    Workload, anon_r_rand, compile, database, ebizzy, fault_file, highalloc, lru_file, malloc, page_fault1,
+    parallel_free, pigz, processes, read_write, streams, thp_mix, threads, truncate,
+};
+use crate::os::Needs;
+
+/// Needs of tasks that share an address space.
+const fn one_space(_tasks: u32) -> Needs {
+    Needs { objects: 1, ..Needs::NOTHING }
+}
+
+/// Needs of tasks with a file each.
+const fn a_file_each(tasks: u32) -> Needs {
+    Needs { objects: tasks, ..Needs::NOTHING }
+}
+
+/// Needs of tasks that share an address space and have a file each.
+const fn a_file_each_and_one_space(tasks: u32) -> Needs {
+    Needs { objects: tasks + 1, ..Needs::NOTHING }
+}
+
+/// All workloads. Those of will-it-scale come first, each task a process, or a thread where the name says so.
+pub const WORKLOADS: &[Workload] = &[
+    Workload::new("page_fault1", "map 128 MiB, write a byte in each page, unmap", "pages", |system, _| {
+        Ok(processes(system, page_fault1::task))
+    }),
+    Workload::new("page_fault1-threads", "the same in one address space", "pages", |system, tasks| {
+        Ok(threads(system, tasks, page_fault1::task))
+    })
+    .needing(one_space),
+    Workload::new("page_fault1-groups", "each process in a memory control group of its own", "pages", |system, _| {
+        Ok(processes(system, page_fault1::task))
+    })
+    .needing(|tasks| Needs { groups: tasks, ..Needs::NOTHING }),
+    Workload::new("page_fault2", "the same in a private mapping of a file: pages are copied", "pages", |system, _| {
+        Ok(processes(system, fault_file::private))
+    })
+    .needing(a_file_each),
+    Workload::new("page_fault2-threads", "the same in one address space", "pages", |system, tasks| {
+        Ok(threads(system, tasks, fault_file::private))
+    })
+    .needing(a_file_each_and_one_space),
+    Workload::new("page_fault3", "the same in a shared mapping: nothing is allocated", "pages", |system, _| {
+        Ok(processes(system, fault_file::shared))
+    })
+    .needing(a_file_each),
+    Workload::new("page_fault3-threads", "the same in one address space", "pages", |system, tasks| {
+        Ok(threads(system, tasks, fault_file::shared))
+    })
+    .needing(a_file_each_and_one_space),
+    Workload::new("malloc1", "map 128 MiB, write in the first page, unmap", "pairs", malloc::processes)
+        .needing(malloc::needs),
+    Workload::new("malloc1-threads", "the same in one address space", "pairs", malloc::threads).needing(malloc::needs),
+    Workload::new("malloc2", "take and give 1 KiB in user space", "pairs", |system, _| {
+        Ok(processes(system, malloc::user_space))
+    }),
+    Workload::new("malloc2-threads", "the same: nothing is shared", "pairs", |system, _| {
+        Ok(processes(system, malloc::user_space))
+    }),
+    Workload::new("read1", "read a file of 1 MiB in the page cache, 4 KiB a call", "calls", |system, _| {
+        Ok(processes(system, read_write::read))
+    })
+    .needing(a_file_each),
+    Workload::new("read1-threads", "the same: nothing is shared", "calls", |system, _| {
+        Ok(processes(system, read_write::read))
+    })
+    .needing(a_file_each),
+    Workload::new("write1", "write it", "calls", |system, _| Ok(processes(system, read_write::write)))
+        .needing(a_file_each),
+    Workload::new("write1-threads", "the same: nothing is shared", "calls", |system, _| {
+        Ok(processes(system, read_write::write))
+    })
+    .needing(a_file_each),
+    Workload::new("anon-r-rand", "touch anonymous memory in random order (vm-scalability)", "touches", |system, _| {
+        Ok(processes(system, anon_r_rand::task))
+    }),
+    Workload::new("anon-r-rand-mt", "the same in one address space", "touches", |system, tasks| {
+        Ok(threads(system, tasks, anon_r_rand::task))
+    })
+    .needing(one_space),
+    Workload::new("lru-file-mmap-read", "read mapped sparse files larger than memory", "pages", lru_file::in_order)
+        .needing(lru_file::needs),
+    Workload::new("lru-file-mmap-read-rand", "the same at random, all in memory", "pages", lru_file::at_random)
+        .needing(lru_file::needs),
+    Workload::new("ebizzy", "threads that search copies of chunks", "records", |system, tasks| {
+        Ok(threads(system, tasks, ebizzy::task))
+    })
+    .needing(one_space),
+    Workload::new("kbuild", "a compile farm: a compiler after the other on each CPU", "pages", |system, _| {
+        Ok(Box::new(|_| compile::task(system)))
+    })
+    .needing(|tasks| Needs { objects: 2 * tasks, groups: compile::GROUPS })
+    .cycling(compile::CYCLE),
+    Workload::new("sctp-stream-many", "netperf SCTP_STREAM_MANY: pairs of tasks", "messages", streams::sctp)
+        .needing(streams::needs),
+    Workload::new("af-unix", "lmbench's stream over AF_UNIX: pairs of tasks", "messages", streams::af_unix)
+        .needing(streams::needs),
+    Workload::new("tcp-stream", "netperf TCP_STREAM: pairs of tasks", "messages", streams::tcp).needing(streams::needs),
+    Workload::new("oltp", "a database under transactions (sysbench)", "transactions", database::set_up)
+        .needing(database::needs),
+    Workload::new("pigz", "threads that compress what comes through pipes", "KiB", pigz::set_up).needing(pigz::needs),
+    Workload::new("thp-mix", "page_fault1, one half with huge pages, memory broken up", "pages", thp_mix::set_up)
+        .counting("pages in huge ones")
+        .cycling(thp_mix::CYCLE),
+    Workload::new("stress-highalloc-100ms", "a huge page each 100 ms, compilers beside", "successes", highalloc::slow)
+        .counting("failures")
+        .once(),
+    Workload::new("stress-highalloc-1ms", "the same each millisecond", "successes", highalloc::fast)
+        .counting("failures")
+        .once(),
+    Workload::new("parallel-free", "free a huge region, each task a part", "pages", parallel_free::set_up).once(),
+    Workload::new("truncate", "truncate a sparse file of 1 GiB", "pages", truncate::set_up)
+        .needing(truncate::needs)
+        .once(),
+];

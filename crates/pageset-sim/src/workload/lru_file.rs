@@ -1,0 +1,72 @@
+//! vm-scalability lru-file-mmap-read: tasks read sparse files, larger than memory, through mappings, in order or at random.
+
+use pageset::AllocError;
+
+use super::Job;
+use crate::os::{File, Needs, Region, Space, System};
+use crate::time::Time;
+
+/// Free pages that each node begins with: 256 MiB. All other memory is in use by others, so that reclaim works from the
+/// first moment on, as it does on the real machine when the files have filled memory.
+const FREE_PAGES: u64 = 65_536;
+/// Pages that one fault maps: 64 KiB around it (fault-around).
+const AROUND: usize = 16;
+/// Reading one page's bytes. Unit: nanoseconds.
+const READ: Time = Time::from_ps(250_000);
+/// A task unmaps what lies behind it after so many pages: its region would else grow for ever.
+const WINDOW: usize = 4096;
+/// Pages of each task's file for the random form: 64 MiB, and all of it is in memory.
+const RANDOM_PAGES: u64 = 16_384;
+
+/// A file for each task.
+pub(super) fn needs(tasks: u32) -> Needs {
+    Needs { objects: tasks, ..Needs::NOTHING }
+}
+
+/// In order.
+pub(super) fn in_order<'s>(system: &'s System<'_>, tasks: u32) -> Result<Job<'s>, AllocError> {
+    system.reclaim_for_requests();
+    for node in 0..system.nodes() {
+        system.as_cpu(system.first_cpu(node), || system.use_up(FREE_PAGES));
+    }
+    let files: Vec<File> = (0..tasks).map(|_| File::new(system)).collect();
+    Ok(Box::new(move |task| {
+        let (file, space) = (&files[task as usize], Space::own());
+        let mut region = Region::new(&space);
+        loop {
+            let mut first = None;
+            for _ in 0..AROUND {
+                let page = file.stream(system)?;
+                first.get_or_insert(page);
+            }
+            if let Some(page) = first {
+                region.fault_shared(system, page)?;
+            }
+            system.engine().work(READ.times(AROUND as u64));
+            system.count_many(AROUND as u64);
+            if region.len() * AROUND >= WINDOW {
+                region.unmap(system)?;
+            }
+        }
+    }))
+}
+
+/// At random.
+pub(super) fn at_random<'s>(system: &'s System<'_>, tasks: u32) -> Result<Job<'s>, AllocError> {
+    let file = |task| system.as_cpu(task, || File::filled(system, RANDOM_PAGES));
+    let files = (0..tasks).map(file).collect::<Result<Vec<_>, _>>()?;
+    Ok(Box::new(move |task| {
+        let (file, space) = (&files[task as usize], Space::own());
+        let mut region = Region::new(&space);
+        loop {
+            for _ in 0..RANDOM_PAGES / AROUND as u64 {
+                if let Some(page) = file.page(system.engine().random_below(RANDOM_PAGES) as usize) {
+                    region.fault_shared(system, page)?;
+                    system.engine().work(READ);
+                    system.count();
+                }
+            }
+            region.unmap(system)?;
+        }
+    }))
+}

@@ -1,0 +1,62 @@
+//! Streams of messages between two tasks each: what one CPU allocates, the next one frees.
+//!
+//! Tasks 0 and 1 are a pair, 2 and 3, and so on. A task without a partner sends to itself.
+
+use pageset::{AllocError, Order};
+
+use super::Job;
+use crate::os::{Needs, Shape, Socket, System};
+use crate::time::Time;
+
+/// A socket for each pair.
+pub(super) fn needs(tasks: u32) -> Needs {
+    Needs { objects: tasks.div_ceil(2), ..Needs::NOTHING }
+}
+
+/// lmbench's stream over an AF_UNIX socket. A message of 64 KiB is cut in two; each half is one block of order 3 and a
+/// page for what does not fit into it. Five wait at most: the default buffer of 208 KiB, counted with overhead.
+const AF_UNIX: Shape = Shape { blocks: &[Order::COSTLY, Order::ZERO], kept: None, protocol: Time::ZERO, room: 5 };
+/// netperf SCTP_STREAM_MANY with messages of 10 KiB. Each is a chunk and the packet that carries it, both too large for a
+/// slab: two blocks of 16 KiB. The sender keeps the chunk until it is acknowledged. A buffer of 208 KiB holds 12.
+const SCTP: Shape = Shape { blocks: &[ORDER_2], kept: Some(ORDER_2), protocol: SCTP_PROTOCOL, room: 12 };
+/// What SCTP does for one such message on either side. Unit: nanoseconds. Reason: a pair of tasks on loopback carries some
+/// 3 to 4 Gbit a second.
+const SCTP_PROTOCOL: Time = Time::from_ps(9_000_000);
+/// netperf TCP_STREAM: the socket fills blocks of order 3, the receive window is some megabytes.
+const TCP: Shape = Shape { blocks: &[Order::COSTLY], kept: None, protocol: TCP_PROTOCOL, room: 64 };
+/// What TCP does for 32 KiB on either side. Unit: nanoseconds. Reason: a pair on loopback carries some 40 Gbit a second.
+const TCP_PROTOCOL: Time = Time::from_ps(2_500_000);
+/// 16 KiB.
+const ORDER_2: Order = match Order::new(2) {
+    Some(order) => order,
+    None => Order::ZERO,
+};
+
+pub(super) fn af_unix<'s>(system: &'s System<'_>, tasks: u32) -> Result<Job<'s>, AllocError> {
+    Ok(pairs(system, tasks, AF_UNIX))
+}
+
+pub(super) fn sctp<'s>(system: &'s System<'_>, tasks: u32) -> Result<Job<'s>, AllocError> {
+    Ok(pairs(system, tasks, SCTP))
+}
+
+pub(super) fn tcp<'s>(system: &'s System<'_>, tasks: u32) -> Result<Job<'s>, AllocError> {
+    Ok(pairs(system, tasks, TCP))
+}
+
+fn pairs<'s>(system: &'s System<'_>, tasks: u32, shape: Shape) -> Job<'s> {
+    let sockets: Vec<Socket> = (0..tasks.div_ceil(2)).map(|_| Socket::new(system, shape)).collect();
+    Box::new(move |task| {
+        let socket = &sockets[task as usize / 2];
+        let (sends, alone) = (task % 2 == 0, task % 2 == 0 && task + 1 == tasks);
+        loop {
+            if sends {
+                socket.send(system)?;
+            }
+            if !sends || alone {
+                socket.receive(system);
+                system.count();
+            }
+        }
+    })
+}

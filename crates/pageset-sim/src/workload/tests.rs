@@ -1,0 +1,217 @@
+use std::cell::{Cell, RefCell};
+
+use pageset::{MigrateType, Order};
+
+use super::*;
+use crate::machine::{self, Machine};
+use crate::os::{File, Region, Scattered, Shape, Socket};
+use crate::run::{Outcome, Run, RunError};
+use crate::time::Time;
+
+fn small() -> Machine {
+    machine::find("lkp-sb02").unwrap().unwrap()
+}
+
+fn run(machine: &Machine, workload: &Workload, tasks: u32, seed: u64) -> Result<Outcome, RunError> {
+    let tuning = pageset::tuning::presets::LINUX_4_17;
+    let (warm_up, time) = (Time::from_seconds(0.002), Time::from_seconds(0.004));
+    Run { workload, machine, tuning, high_fraction: 0, tasks, warm_up, time, seed }.run(|| true)
+}
+
+/// Runs tasks that end, with room for some objects.
+fn once(code: Code, tasks: u32) -> Outcome {
+    let workload = Workload::new("test", "", "", code).needing(|_| Needs { objects: 8, ..Needs::NOTHING }).once();
+    run(&small(), &workload, tasks, 1).unwrap()
+}
+
+#[test]
+fn all_workloads_make_progress_and_repeat_themselves() {
+    // Those that fill gigabytes first have tests of their own, as users run them.
+    let large = ["truncate", "thp-mix", "stress-highalloc-100ms", "stress-highalloc-1ms", "parallel-free"];
+    for workload in WORKLOADS.iter().filter(|workload| !large.contains(&workload.name)) {
+        let machine = small();
+        let outcome = run(&machine, workload, 4, 1).unwrap();
+        assert!(outcome.operations[0] > 0, "{}", workload.name);
+        let again = run(&machine, workload, 4, 1).unwrap();
+        assert_eq!((again.operations, again.moved), (outcome.operations, outcome.moved), "{}", workload.name);
+    }
+}
+
+#[test]
+fn names_are_different_and_fit_the_command_line() {
+    for (i, workload) in WORKLOADS.iter().enumerate() {
+        assert!(WORKLOADS[..i].iter().all(|other| other.name != workload.name), "{}", workload.name);
+        assert!(workload.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)), "{}", workload.name);
+    }
+}
+
+#[test]
+fn a_writer_of_an_address_space_is_alone() {
+    // Task 0 unmaps a region while the others fault: its unmapping takes its time, during which no fault ends.
+    let outcome = once(
+        |system, tasks| {
+            let space = Space::shared(system, tasks);
+            let unmapping = RefCell::new(None);
+            let faults = RefCell::new(Vec::new());
+            let left = Cell::new(tasks);
+            Ok(Box::new(move |task| {
+                let mut region = Region::new(&space);
+                for _ in 0..200 {
+                    region.fault(system)?;
+                    faults.borrow_mut().push((task, system.engine().now()));
+                }
+                if task == 0 {
+                    let begin = system.engine().now();
+                    region.unmap(system)?;
+                    *unmapping.borrow_mut() = Some((begin, system.engine().now()));
+                } else {
+                    for _ in 0..400 {
+                        region.fault(system)?;
+                        faults.borrow_mut().push((task, system.engine().now()));
+                    }
+                }
+                left.set(left.get() - 1);
+                if left.get() == 0 {
+                    let (begin, end) = unmapping.borrow().unwrap();
+                    // From when the writer has the semaphore until it gives it: inside of the call, but for its wait.
+                    let inside = |time: Time| begin + Time::from_ps(20_000_000) < time && time + Time::from_ps(1) < end;
+                    let mut between: Vec<Time> =
+                        faults.borrow().iter().map(|fault| fault.1).filter(|time| inside(*time)).collect();
+                    between.sort();
+                    assert!(between.len() < 4, "{begin:?} to {end:?}: {between:?}");
+                    assert!(faults.borrow().iter().any(|fault| fault.1 > end), "faults go on afterwards");
+                }
+                Ok(())
+            }))
+        },
+        3,
+    );
+    assert_eq!(outcome.moved.allocated, (200 + 1 + 1) + 2 * (600 + 2), "pages, page tables, a bundle");
+}
+
+#[test]
+fn messages_carry_pages_from_cpu_to_cpu() {
+    const SHAPE: Shape = Shape { blocks: &[Order::COSTLY, Order::ZERO], kept: None, protocol: Time::ZERO, room: 4 };
+    let outcome = once(
+        |system, _| {
+            let socket = Socket::new(system, SHAPE);
+            Ok(Box::new(move |task| {
+                for _ in 0..1000 {
+                    if task == 0 { socket.send(system)? } else { socket.receive(system) }
+                }
+                Ok(())
+            }))
+        },
+        2,
+    );
+    assert_eq!(outcome.moved.allocated, 9 * 1000);
+    // The sender's single pages all come from the zone, in batches of 31; blocks of order 3 are not cached by these rules.
+    assert_eq!(outcome.moved.from_zone, 1000_u64.div_ceil(31) * 31 + 8 * 1000);
+    assert!(outcome.busy < outcome.time + outcome.time, "one of the two waits now and then");
+}
+
+#[test]
+fn files_give_all_pages_back() {
+    let outcome = once(
+        |system, _| {
+            let before = system.free_pages_of_node(0);
+            let file = File::filled(system, 1000)?;
+            assert_eq!((file.len(), file.is_empty()), (1000, false));
+            Ok(Box::new(move |_| {
+                file.copy(system, 0);
+                file.truncate(system);
+                system.count_many(before - system.free_pages_of_node(0));
+                assert!(file.is_empty());
+                Ok(())
+            }))
+        },
+        1,
+    );
+    assert!(outcome.operations[0] <= 186, "what is missing lies in the pageset: {}", outcome.operations[0]);
+    assert_eq!(outcome.lru_locks[0].paths[1].holds, 1000_u64.div_ceil(15), "a hold of the LRU lock for each 15 pages");
+}
+
+#[test]
+fn scattered_regions_fault_once_a_page() {
+    let outcome = once(
+        |system, _| {
+            Ok(Box::new(move |_| {
+                let space = Space::own();
+                let mut region = Scattered::new(&space, 2000);
+                let places = [1999, 0, 7, 1999, 600, 7];
+                let faults = places.map(|place| region.touch(system, place));
+                assert_eq!(faults.map(Result::unwrap), [true, true, true, false, true, false]);
+                assert!(!region.touch(system, 2000)?, "outside of the region");
+                region.unmap(system)?;
+                assert!(region.touch(system, 0)?, "given back");
+                region.unmap(system)
+            }))
+        },
+        1,
+    );
+    // Five pages; page tables for the ranges of 0, 600 and 1999, then of 0.
+    assert_eq!(outcome.moved.allocated, 5 + 4);
+}
+
+#[test]
+fn sleep_does_not_count_as_time() {
+    let outcome = once(
+        |system, _| {
+            Ok(Box::new(move |task| {
+                if task == 0 {
+                    system.rest(Time::from_seconds(0.5));
+                }
+                system.engine().work(Time::from_seconds(0.001));
+                Ok(())
+            }))
+        },
+        2,
+    );
+    assert!(outcome.time >= Time::from_seconds(0.5), "{:?}", outcome.time);
+    let busy = outcome.busy.seconds();
+    assert!((0.0005..0.01).contains(&busy), "two tasks, about a millisecond each: {busy}");
+}
+
+#[test]
+fn memory_that_moves_keeps_its_place() {
+    once(
+        |system, _| {
+            system.track_places();
+            let place = system.new_place()?;
+            Ok(Box::new(move |_| {
+                let to = system.alloc(MigrateType::Movable)?;
+                let from = system.page_at(place).unwrap();
+                assert_eq!(system.isolate_place(from), Some(Order::ZERO));
+                system.move_place(from, to).unwrap();
+                assert_eq!(system.page_at(place), Some(to));
+                assert_eq!(system.isolate_place(from), None, "it belongs to nobody");
+                system.free_pages(&[from]);
+                system.free_place(place);
+                assert_eq!(system.page_at(place), None);
+                Ok(())
+            }))
+        },
+        1,
+    );
+}
+
+#[test]
+fn a_recording_runs_in_as_many_copies_as_there_are_tasks() {
+    let step = |block, call| Step { after: Time::from_ps(1_000_000), block, call };
+    let single = Call::Alloc { order: Order::ZERO, migratetype: MigrateType::Movable };
+    let recording = Recording {
+        processes: vec![
+            vec![step(0, single), step(2, Call::Free)],
+            // It frees what the other allocates: before, or after.
+            vec![step(0, Call::Free), step(1, single)],
+        ],
+        in_use: vec![(2, Order::COSTLY)],
+        blocks: 3,
+    };
+    let workload = Workload::recorded(recording);
+    for (tasks, calls, copies) in [(1, 4, 1), (2, 4, 1), (4, 8, 2)] {
+        let outcome = run(&small(), &workload, tasks, 1).unwrap();
+        assert_eq!(outcome.operations[0], calls, "{tasks} tasks");
+        assert_eq!(outcome.moved.allocated, 2 * copies, "{tasks} tasks");
+    }
+}

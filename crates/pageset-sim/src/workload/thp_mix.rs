@@ -1,0 +1,69 @@
+//! page_fault1 with single pages on one half of the CPUs and with huge pages on the other, after all memory was broken up.
+
+use pageset::{AllocError, Block, MigrateType, Order, Pfn};
+
+use super::{Job, page_fault1};
+use crate::os::{Region, Space, System};
+use crate::time::Time;
+
+/// Memory of a node that is broken up: 3 GiB, more than the regions of its CPUs need together. The rest is in use by
+/// others. The published run breaks all memory up; most of it is never asked for again.
+const BROKEN_PAGES: u64 = 3 << 18;
+/// Pages of a region: 32 MiB, a quarter of the test's, so that no more memory needs to be broken up.
+const REGION_PAGES: u64 = page_fault1::REGION_PAGES / 4;
+/// Huge pages of a region.
+const HUGE_PAGES: u64 = REGION_PAGES / 512;
+/// Some regions, and the first rounds of compaction.
+pub(super) const CYCLE: Time = Time::from_ps(1_000_000_000_000);
+
+/// Takes all memory page by page and gives it back in random order: where freed pages are merged at once, they become
+/// large blocks again.
+pub(super) fn set_up<'s>(system: &'s System<'_>, _tasks: u32) -> Result<Job<'s>, AllocError> {
+    for node in 0..system.nodes() {
+        system.as_cpu(system.first_cpu(node), || break_up(system));
+    }
+    system.compact_for_requests();
+    Ok(Box::new(
+        move |task| {
+            if task % 2 == 0 { page_fault1::regions(system, &Space::own(), REGION_PAGES) } else { huge(system) }
+        },
+    ))
+}
+
+fn break_up(system: &System<'_>) {
+    system.use_up(BROKEN_PAGES);
+    let mut pages: Vec<Pfn> = Vec::new();
+    while pages.len() < BROKEN_PAGES as usize
+        && let Ok(page) = system.alloc(MigrateType::Movable)
+    {
+        pages.push(page);
+    }
+    for last in (1..pages.len()).rev() {
+        pages.swap(last, system.engine().random_below(last as u64 + 1) as usize);
+    }
+    pages.chunks(510).for_each(|list| system.free_pages(list));
+}
+
+/// page_fault1 with huge pages: counted in single pages as the second kind. A huge page that is not to be had is faulted in
+/// page by page.
+fn huge(system: &System<'_>) -> Result<(), AllocError> {
+    let space = Space::own();
+    loop {
+        let (mut region, mut blocks) = (Region::new(&space), Vec::new());
+        for _ in 0..HUGE_PAGES {
+            match system.fault_huge() {
+                Ok(pfn) => blocks.push(Block { pfn, order: Order::PAGEBLOCK }),
+                Err(_) => {
+                    for _ in 0..Order::PAGEBLOCK.pages() {
+                        region.fault(system)?;
+                    }
+                }
+            }
+            system.count_others(Order::PAGEBLOCK.pages());
+        }
+        region.unmap(system)?;
+        for block in blocks {
+            system.unmap_huge(block);
+        }
+    }
+}
