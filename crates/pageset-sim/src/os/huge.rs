@@ -1,19 +1,24 @@
 //! Huge pages of anonymous memory.
 
-use pageset::{AllocError, Block, MigrateType, Order, Pfn};
+use pageset::{AllocError, Block, MigrateType, Order, Pfn, Request, Wait};
 
 use super::System;
 use crate::time::Time;
 
 impl System<'_> {
-    /// Writes to a huge page for the first time. It goes on the LRU by itself: large pages wait in no batch. Specification:
+    /// Writes to a huge page for the first time; none is made for it by compaction, which is how kernels are set (`defrag`
+    /// of transparent huge pages). It goes on the LRU by itself: large pages wait in no batch. Specification:
     /// `linux-page-allocator.md` 5.
     ///
     /// # Errors
     /// None is to be had.
     pub(crate) fn fault_huge(&self) -> Result<Pfn, AllocError> {
+        self.take_huge(Wait::Lock)
+    }
+
+    fn take_huge(&self, wait: Wait) -> Result<Pfn, AllocError> {
         self.engine().work(self.costs.fault);
-        let pfn = self.alloc_block(Order::PAGEBLOCK, MigrateType::Movable)?;
+        let pfn = self.request(&Request { wait, ..Request::new(Order::PAGEBLOCK, MigrateType::Movable) })?;
         for page in 0..Order::PAGEBLOCK.pages() {
             self.machine().write_page(pfn.offset(page));
         }
@@ -21,13 +26,13 @@ impl System<'_> {
         Ok(pfn)
     }
 
-    /// As [`Self::fault_huge`]; how long the request took is noted apart.
+    /// The same for a request that compacts and reclaims; how long it took is noted apart.
     ///
     /// # Errors
     /// None is to be had.
     pub(crate) fn fault_huge_slowly(&self) -> Result<Pfn, AllocError> {
         let begin = self.engine().now();
-        let taken = self.fault_huge();
+        let taken = self.take_huge(Wait::Memory);
         let (count, time) = self.huge_requests.get();
         self.huge_requests.set((count + 1, time + (self.engine().now() - begin)));
         taken

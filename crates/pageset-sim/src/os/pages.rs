@@ -46,12 +46,17 @@ impl System<'_> {
     /// There is no memory for it.
     #[inline]
     pub fn alloc_block(&self, order: Order, migratetype: MigrateType) -> Result<Pfn, AllocError> {
+        self.request(&Request::new(order, migratetype))
+    }
+
+    /// The same for any request.
+    #[inline]
+    pub(super) fn request(&self, request: &Request) -> Result<Pfn, AllocError> {
         let begin = self.engine().now();
-        let request = Request::new(order, migratetype);
         let pfn = if self.reclaims.get() || self.compacts.get() {
-            self.allocator.alloc_with(&request, self)?
+            self.allocator.alloc_with(request, self)?
         } else {
-            self.allocator.alloc(&request)?
+            self.allocator.alloc(request)?
         };
         if self.measuring.get() {
             self.alloc_times.borrow_mut().saturating_record((self.engine().now() - begin).whole_ns());

@@ -13,8 +13,8 @@ const BROKEN_PAGES: u64 = 3 << 18;
 const REGION_PAGES: u64 = page_fault1::REGION_PAGES / 4;
 /// Huge pages of a region.
 const HUGE_PAGES: u64 = REGION_PAGES / 512;
-/// Some regions, and the first rounds of compaction.
-pub(super) const CYCLE: Time = Time::from_ps(1_000_000_000_000);
+/// Some regions of each task.
+pub(super) const CYCLE: Time = Time::from_ps(300_000_000_000);
 
 /// Takes all memory page by page and gives it back in random order: where freed pages are merged at once, they become
 /// large blocks again.
@@ -22,7 +22,6 @@ pub(super) fn set_up<'s>(system: &'s System<'_>, _tasks: u32) -> Result<Job<'s>,
     for node in 0..system.nodes() {
         system.as_cpu(system.first_cpu(node), || break_up(system));
     }
-    system.compact_for_requests();
     Ok(Box::new(
         move |task| {
             if task % 2 == 0 { page_fault1::regions(system, &Space::own(), REGION_PAGES) } else { huge(system) }
