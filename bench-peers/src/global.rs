@@ -46,6 +46,7 @@ pub(crate) fn entries() -> Vec<Entry> {
     vec![
         heap!("mimalloc", mimalloc::MiMalloc),
         heap!("jemalloc", tikv_jemallocator::Jemalloc),
+        heap!("snmalloc", snmalloc_rs::SnMalloc),
         heap!("glibc", System),
     ]
 }

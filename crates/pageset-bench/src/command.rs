@@ -44,6 +44,10 @@ pub struct Args {
     /// Print JSON, with every sample
     #[arg(long)]
     pub json: bool,
+
+    /// Leave allocators from outside out, also where `pageset-bench-peers` is installed
+    #[arg(long)]
+    pub no_peers: bool,
 }
 
 /// A command line that cannot be done: what is wrong, and what is allowed.

@@ -5,7 +5,29 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn bench(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_pageset")).arg("bench").args(args).output().expect("the command")
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pageset"));
+    command.args(["bench", "--no-peers"]).args(args).output().expect("the command")
+}
+
+/// Allocators from outside take part where their program is in `PATH`, with the same arguments; else that is said.
+#[test]
+fn peers_are_run_where_they_are_found() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pageset"));
+        command.env("PATH", folder.path()).args(["bench", "--who", "floor b", "--patterns", "hot", "--threads", "1"]);
+        command.args(["--rounds", "1", "--window-ms", "1"]).output().expect("the command")
+    };
+    let without = run();
+    assert!(without.status.success());
+    assert!(text(&without.stderr).starts_with("note: no allocators from outside: pageset-bench-peers is neither"));
+    let program = folder.path().join("pageset-bench-peers");
+    std::fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 7\n").expect("a script");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    let with = run();
+    assert_eq!(with.status.code(), Some(7), "its exit code is ours");
+    assert_eq!(text(&with.stdout), "--who floor b --patterns hot --threads 1 --rounds 1 --window-ms 1\n");
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -13,7 +13,7 @@ use crate::sys::books::{Books, BooksError};
 use crate::sys::mapping::{Backing, Mapping};
 use crate::sys::numa::prefer_node;
 use crate::sys::sentinel::Sentinel;
-use crate::topology::Topology;
+use crate::topology::{Topology, online_cpus};
 
 /// A pool's share of a node is a multiple of this: the size of a huge page, and the unit in which memory goes back.
 pub(crate) const CHUNK_BYTES: usize = 2 << 20;
@@ -186,7 +186,11 @@ impl PoolBuilder {
                 memory.populate(i * sizes.span, sizes.share).map_err(|error| no_memory(sizes.share, error))?;
             }
         }
-        Ok(PagePool::new(memory, books, sentinel, sizes.span, self.prefault, self.give_back))
+        let pool = PagePool::new(memory, books, sentinel, sizes.span, self.prefault, self.give_back);
+        if let Some(online) = online_cpus() {
+            pool.follow_cpus(&online);
+        }
+        Ok(pool)
     }
 
     fn checked_nodes(&self, topology: &Topology) -> Result<Vec<NodeId>, BuildError> {

@@ -28,4 +28,9 @@ impl Machine for Host {
         // More CPUs than caches share them: the caches' locks make that harmless.
         CpuId(if cpu < self.cpus { cpu } else { cpu % self.cpus })
     }
+
+    #[inline(always)]
+    fn cpu_hint(&self) -> u32 {
+        self.number.hint()
+    }
 }

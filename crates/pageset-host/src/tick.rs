@@ -5,10 +5,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use pageset::{CpuId, Machine as _};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::pool::PagePool;
-use crate::topology::possible_cpus;
+use crate::topology::{online_cpus, possible_cpus};
 
 impl PagePool {
     /// To be called about once a second from each thread that uses the pool, where no [`Ticker`] runs: lets the cache of
@@ -21,8 +22,27 @@ impl PagePool {
         if self.is_forked() {
             return Ok(());
         }
+        let cpu = self.allocator().machine().cpu();
+        if !self.allocator().is_cpu_online(cpu) {
+            // It has come since the CPUs were last looked at. Another thread may have said so first.
+            let _ = self.allocator().cpu_online(cpu);
+        }
         self.allocator().tick();
         self.give_back_if_due().map(drop)
+    }
+
+    /// Has caches for the CPUs that are online, and no others: the pages of one that went away come back, and those that
+    /// are left may keep more each. `online` has some of the numbers below that of possible CPUs.
+    pub(crate) fn follow_cpus(&self, online: &[u32]) {
+        let allocator = self.allocator();
+        for cpu in (0..possible_cpus()).map(CpuId) {
+            // A refusal means that another thread was first, or that no CPU would be left.
+            let _ = match (online.contains(&cpu.0), allocator.is_cpu_online(cpu)) {
+                (true, false) => allocator.cpu_online(cpu),
+                (false, true) => allocator.cpu_offline(cpu),
+                _ => Ok(()),
+            };
+        }
     }
 
     /// Starts a thread that ticks for all CPUs that this thread may use, once each `interval`, at least 1 ms.
@@ -45,6 +65,9 @@ impl PagePool {
 
 /// One round. False when the pool is gone.
 fn tick_everywhere(pool: &Weak<PagePool>) -> bool {
+    if let (Some(pool), Some(online)) = (pool.upgrade(), online_cpus()) {
+        pool.follow_cpus(&online);
+    }
     let Ok(allowed) = sched_getaffinity(None) else {
         // More CPUs than a set has room for. What the system would not take back is tried again in the next round.
         return pool.upgrade().map(|pool| pool.tick()).is_some();
@@ -102,6 +125,39 @@ impl Drop for Ticker {
         if let Some(thread) = self.thread.take() {
             // It holds no lock and calls nothing that panics; were it to, there is nothing to add to its message.
             let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pageset::Order;
+
+    #[test]
+    fn a_cpu_that_goes_away_leaves_its_pages() {
+        let pool = PagePool::builder(64 << 20).build().expect("a pool");
+        let cpus: Vec<u32> = (0..possible_cpus()).collect();
+        let page = pool.alloc(Order::ZERO).expect("memory");
+        let cached = || pool.stats().cached_bytes;
+        assert!(cached() > 0, "a refill brought more than one page");
+        // Whichever CPU this was, its pages come back when the others are those that are online.
+        for cpu in cpus.iter().filter(|_| cpus.len() > 1) {
+            let others: Vec<u32> = cpus.iter().copied().filter(|other| other != cpu).collect();
+            pool.follow_cpus(&others);
+            assert!(!pool.allocator().is_cpu_online(CpuId(*cpu)));
+            pool.follow_cpus(&cpus);
+            assert!(pool.allocator().is_cpu_online(CpuId(*cpu)));
+        }
+        assert!(cpus.len() == 1 || cached() == 0, "{} bytes are still in caches", cached());
+        // The last one stays, whatever is said.
+        pool.follow_cpus(&[]);
+        assert_eq!(cpus.iter().filter(|cpu| pool.allocator().is_cpu_online(CpuId(**cpu))).count(), 1);
+        pool.follow_cpus(&cpus);
+        // SAFETY: it is ours, and nothing refers to it.
+        #[allow(unsafe_code, reason = "a raw free")]
+        unsafe {
+            pool.free(page.cast(), Order::ZERO).expect("it was taken");
         }
     }
 }

@@ -39,6 +39,11 @@ pub fn possible_cpus() -> u32 {
     })
 }
 
+/// The CPUs that are online now, rising; nothing where the system does not say.
+pub(crate) fn online_cpus() -> Option<Vec<u32>> {
+    read(Path::new("/sys/devices/system/cpu/online")).and_then(|text| list(&text))
+}
+
 impl Topology {
     /// What this machine is.
     #[must_use]

@@ -144,7 +144,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 Bounds::DISABLED
             };
             let _guard = pageset.lock();
-            pageset.set_bounds(bounds, self.tuning.auto_high, large_cache);
+            pageset.set_bounds(bounds, &self.tuning, large_cache);
         }
     }
 

@@ -7,6 +7,7 @@ use crate::config::{Config, MapError, Metadata, ZoneLayout};
 use crate::cpus::CpuSet;
 use crate::error::{AllocError, FreeError, WrongFree};
 use crate::frame::{Order, PageState, Pfn, Tag};
+use crate::hot::{self, LIST_TABLE};
 use crate::list::Links;
 use crate::machine::{Guard, LockPath, Machine};
 use crate::migrate::MigrateType;
@@ -28,6 +29,12 @@ pub struct Allocator<'a, M: Machine> {
     pub(crate) zonelists: &'a [AtomicU32],
     /// A row for each CPU: by [`ZoneKind`] the first zone that a request for at most that kind tries.
     pub(crate) first_zones: &'a [AtomicU32],
+    /// By [`ZoneKind`] the same zone where that is one for all CPUs.
+    pub(crate) fronts: [Option<&'a Zone<'a, M>>; ZoneKind::COUNT],
+    /// The zone that a freed block is first looked for in, if the fast path knows the rules.
+    pub(crate) home: Option<&'a Zone<'a, M>>,
+    /// See [`crate::hot`].
+    pub(crate) lists: [u8; LIST_TABLE],
     pub(crate) tuning: Tuning,
     pub(crate) rules: Rules<'a>,
     /// Held while something that sizes are computed from changes and they are computed anew, so that the last change is
@@ -105,11 +112,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
             cache_slice_pages: config.cache_slice_pages,
             fraction: AtomicU32::new(config.high_fraction),
         };
+        let zones: &'a [Zone<'a, M>] = metadata.zones;
+        let (fronts, home) = node::fronts(zones, first_zones, &config.tuning);
         let allocator = Allocator {
             machine,
-            zones: metadata.zones,
+            zones,
             zonelists,
             first_zones,
+            fronts,
+            home,
+            lists: hot::list_table(config.tuning.lists),
             tuning: config.tuning,
             rules,
             changes: M::Lock::default(),
@@ -161,6 +173,15 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// A request that cannot be had, or no memory above the marks.
     #[inline]
     pub fn alloc(&self, request: &Request) -> Result<Pfn, AllocError> {
+        match self.alloc_hot(request) {
+            Some(pfn) => Ok(pfn),
+            None => self.alloc_generally(request),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_generally(&self, request: &Request) -> Result<Pfn, AllocError> {
         let cpu = self.machine.cpu();
         if let Some(pfn) = self.take_first(request, cpu) {
             return Ok(pfn);
@@ -177,6 +198,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// apart: that would take an atomic exchange on each free.
     #[inline]
     pub fn free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        if self.free_hot(pfn, order) { Ok(()) } else { self.free_generally(pfn, order) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_generally(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         let (zone, page) = self.allocated(pfn, order)?;
         self.commit_free(zone, page, order, true);
         Ok(())

@@ -72,7 +72,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// The first wrong one; none has been freed then.
     pub fn free_bulk(&self, blocks: &[Block]) -> Result<(), FreeError> {
         for (i, block) in blocks.iter().enumerate() {
-            if let Err(error) = self.prepare_free(block.pfn, block.order) {
+            if !self.prepare_hot(block)
+                && let Err(error) = self.prepare_free(block.pfn, block.order)
+            {
                 for done in &blocks[..i] {
                     if let Some((zone, page)) = self.locate(done.pfn) {
                         zone.frames.set_tag(page, zone.frames.tag(page).with_state(PageState::Allocated));
@@ -96,12 +98,15 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Puts blocks into the pageset of a zone, as far as they are of that zone; returns how many.
-    fn commit_run(&self, zone: &Zone<'a, M>, blocks: &[Block]) -> usize {
-        let (machine, tuning) = (&self.machine, &self.tuning);
+    fn commit_run(&self, zone: &'a Zone<'a, M>, blocks: &[Block]) -> usize {
+        let (machine, tuning, cpu) = (&self.machine, &self.tuning, self.machine.cpu());
+        if let Some(given) = self.give_run_hot(zone, cpu, blocks) {
+            return given;
+        }
         let run = blocks.iter().take(tuning.free_run()).map_while(|block| {
             let page = zone.frames.page(block.pfn)?;
             Some((self.list_for(zone, page, block.order)?, page, block.order))
         });
-        zone.free_run(machine, tuning, machine.cpu(), run)
+        zone.free_run(machine, tuning, cpu, run)
     }
 }

@@ -86,15 +86,17 @@ impl Pool {
 
 /// One list: the positions of its newest and its oldest entry.
 #[derive(Debug)]
-#[repr(C, align(8))]
+#[repr(C, align(16))]
 pub(crate) struct Stack {
     top: AtomicU32,
+    /// Above this position a pop is one word; [`NONE`] for an empty list. The first of the newest chunk's entries.
+    floor: AtomicU32,
     bottom: AtomicU32,
 }
 
 impl Default for Stack {
     fn default() -> Self {
-        Stack { top: AtomicU32::new(NONE), bottom: AtomicU32::new(NONE) }
+        Stack { top: AtomicU32::new(NONE), floor: AtomicU32::new(NONE), bottom: AtomicU32::new(NONE) }
     }
 }
 
@@ -104,50 +106,84 @@ impl Stack {
         self.top.get() == NONE
     }
 
-    /// Puts a block on top. False when the pool has no room.
-    #[inline]
-    pub(crate) fn push(&self, words: &[AtomicU32], pool: &Pool, block: u32) -> bool {
-        let top = self.top.get();
-        let at = if place(top) == LAST {
-            let Some(at) = self.grow(words, pool, top) else { return false };
-            at
-        } else {
-            top + 1
-        };
-        words[at as usize].set(block);
+    /// Brings the floor to where it belongs, after the newest chunk or its oldest entry has become another.
+    fn settle(&self) {
+        let (top, bottom) = (self.top.get(), self.bottom.get());
+        self.floor.set(if top == NONE || chunk(top) == chunk(bottom) { bottom } else { chunk(top) + FIRST });
+    }
+
+    /// Puts a block on top where the newest chunk has room: false where it has not.
+    #[inline(always)]
+    pub(crate) fn push_within(&self, words: &[AtomicU32], block: u32) -> bool {
+        // The position after none, and that after the last of a chunk, begin a chunk.
+        let at = self.top.get().wrapping_add(1);
+        if place(at) == 0 {
+            return false;
+        }
+        let Some(word) = words.get(at as usize) else { return false };
+        word.set(block);
         self.top.set(at);
         true
     }
 
+    /// Puts a block on top. False when the pool has no room.
+    #[inline]
+    pub(crate) fn push(&self, words: &[AtomicU32], pool: &Pool, block: u32) -> bool {
+        self.push_within(words, block) || self.push_beyond(words, pool, block)
+    }
+
     #[cold]
-    fn grow(&self, words: &[AtomicU32], pool: &Pool, top: u32) -> Option<u32> {
-        let new = pool.take(words)?;
+    fn push_beyond(&self, words: &[AtomicU32], pool: &Pool, block: u32) -> bool {
+        let Some(new) = pool.take(words) else { return false };
+        let (top, at) = (self.top.get(), new + FIRST);
         if top == NONE {
-            self.bottom.set(new + FIRST);
+            self.bottom.set(at);
         } else {
             words[(chunk(top) + NEWER) as usize].set(new);
             words[(new + OLDER) as usize].set(chunk(top));
         }
-        Some(new + FIRST)
+        words[at as usize].set(block);
+        self.top.set(at);
+        self.floor.set(at);
+        true
+    }
+
+    /// Takes the newest block where it is not the last of its chunk.
+    #[inline(always)]
+    pub(crate) fn pop_within(&self, words: &[AtomicU32]) -> Option<u32> {
+        let top = self.top.get();
+        if top <= self.floor.get() {
+            return None;
+        }
+        let block = words.get(top as usize)?.get();
+        self.top.set(top - 1);
+        Some(block)
+    }
+
+    /// As many calls of [`Self::pop_within`] as give a block, at most `most`: what they would give, in reverse.
+    #[inline]
+    pub(crate) fn pop_run<'w>(&self, words: &'w [AtomicU32], most: usize) -> &'w [AtomicU32] {
+        let (top, floor) = (self.top.get(), self.floor.get());
+        let len = most.min(top.saturating_sub(floor) as usize);
+        let end = top.wrapping_add(1) as usize;
+        let Some(run) = end.checked_sub(len).and_then(|start| words.get(start..end)) else { return &[] };
+        self.top.set(top.wrapping_sub(len as u32));
+        run
     }
 
     /// Takes the newest block.
     #[inline]
     pub(crate) fn pop(&self, words: &[AtomicU32], pool: &Pool) -> Option<u32> {
-        let top = self.top.get();
-        // An empty list has the same, no position at both ends.
-        if place(top) == FIRST || top == self.bottom.get() {
-            return self.pop_last(words, pool, top);
-        }
-        self.top.set(top - 1);
-        Some(words[top as usize].get())
+        self.pop_within(words).or_else(|| self.pop_last(words, pool))
     }
 
     /// Takes the newest block where it is the last of its chunk, or there is none.
     #[cold]
-    fn pop_last(&self, words: &[AtomicU32], pool: &Pool, top: u32) -> Option<u32> {
+    fn pop_last(&self, words: &[AtomicU32], pool: &Pool) -> Option<u32> {
+        let top = self.top.get();
         let last = words.get(top as usize)?.get();
         self.shrink(words, pool, top);
+        self.settle();
         Some(last)
     }
 
@@ -163,32 +199,43 @@ impl Stack {
 
     /// Takes the oldest block.
     pub(crate) fn pop_oldest(&self, words: &[AtomicU32], pool: &Pool) -> Option<u32> {
-        let bottom = self.bottom.get();
-        if bottom == NONE {
-            return None;
-        }
-        if bottom == self.top.get() {
+        let oldest = words.get(self.bottom.get() as usize)?.get();
+        self.drop_oldest(words, pool, 1);
+        Some(oldest)
+    }
+
+    /// The blocks of the oldest chunk, from the oldest on: all of them where the list is no longer than that.
+    pub(crate) fn oldest<'w>(&self, words: &'w [AtomicU32]) -> &'w [AtomicU32] {
+        let (top, bottom) = (self.top.get(), self.bottom.get());
+        let end = if chunk(top) == chunk(bottom) { top } else { chunk(bottom) + LAST };
+        words.get(bottom as usize..end.wrapping_add(1) as usize).unwrap_or(&[])
+    }
+
+    /// Takes the oldest blocks, as many as [`Self::oldest`] has at most, and at least one.
+    pub(crate) fn drop_oldest(&self, words: &[AtomicU32], pool: &Pool, blocks: u32) {
+        let last = self.bottom.get() + (blocks - 1);
+        if last == self.top.get() {
             self.top.set(NONE);
             self.bottom.set(NONE);
-            pool.give(words, chunk(bottom));
-        } else if place(bottom) == LAST {
-            self.bottom.set(words[(chunk(bottom) + NEWER) as usize].get() + FIRST);
-            pool.give(words, chunk(bottom));
+            pool.give(words, chunk(last));
+        } else if place(last) == LAST {
+            self.bottom.set(words[(chunk(last) + NEWER) as usize].get() + FIRST);
+            pool.give(words, chunk(last));
         } else {
-            self.bottom.set(bottom + 1);
+            self.bottom.set(last + 1);
         }
-        Some(words[bottom as usize].get())
+        self.settle();
     }
 
     /// Puts blocks at the bottom one after the other, so that they come off the top in the order that `next` gives
     /// them if the list was empty; returns how many came.
-    pub(crate) fn fill(
-        &self,
-        words: &[AtomicU32],
-        pool: &Pool,
-        want: u32,
-        mut next: impl FnMut() -> Option<u32>,
-    ) -> u32 {
+    pub(crate) fn fill(&self, words: &[AtomicU32], pool: &Pool, want: u32, next: impl FnMut() -> Option<u32>) -> u32 {
+        let came = self.fill_down(words, pool, want, next);
+        self.settle();
+        came
+    }
+
+    fn fill_down(&self, words: &[AtomicU32], pool: &Pool, want: u32, mut next: impl FnMut() -> Option<u32>) -> u32 {
         for came in 0..want {
             let bottom = self.bottom.get();
             let in_chunk = bottom != NONE && place(bottom) != FIRST;
@@ -264,6 +311,8 @@ mod tests {
         Pop(usize),
         PopOldest(usize),
         Fill(usize, u32),
+        PopRun(usize, usize),
+        DropOldest(usize, u32),
     }
 
     fn op() -> impl Strategy<Value = Op> {
@@ -273,6 +322,8 @@ mod tests {
             (0..3_usize).prop_map(Op::Pop),
             (0..3_usize).prop_map(Op::PopOldest),
             (0..3_usize, 0..200_u32).prop_map(|(list, n)| Op::Fill(list, n)),
+            (0..3_usize, 0..80_usize).prop_map(|(list, n)| Op::PopRun(list, n)),
+            (0..3_usize, 1..80_u32).prop_map(|(list, n)| Op::DropOldest(list, n)),
         ]
     }
 
@@ -302,6 +353,25 @@ mod tests {
                         Op::Pop(list) => prop_assert_eq!(lists[list].pop(&words, &pool), models[list].pop_front()),
                         Op::PopOldest(list) => {
                             prop_assert_eq!(lists[list].pop_oldest(&words, &pool), models[list].pop_back());
+                        }
+                        Op::PopRun(list, n) => {
+                            let run = lists[list].pop_run(&words, n);
+                            prop_assert!(run.len() <= n);
+                            for page in run.iter().rev() {
+                                prop_assert_eq!(Some(page.get()), models[list].pop_front());
+                            }
+                        }
+                        Op::DropOldest(list, n) => {
+                            let oldest = lists[list].oldest(&words);
+                            prop_assert_eq!(oldest.is_empty(), models[list].is_empty());
+                            let n = n.min(oldest.len() as u32);
+                            let taken: Vec<_> = oldest[..n as usize].iter().map(|page| Some(page.get())).collect();
+                            if n > 0 {
+                                lists[list].drop_oldest(&words, &pool, n);
+                            }
+                            for page in taken {
+                                prop_assert_eq!(page, models[list].pop_back());
+                            }
                         }
                         Op::Fill(list, n) => {
                             let n = n.min(ROOM - held as u32);

@@ -13,6 +13,9 @@ pub(crate) const PLENTY: u8 = 4;
 /// The marks were boosted, and reclaim is to be told of it.
 pub(crate) const BOOSTED: u8 = 8;
 
+/// Not all pageblocks are MOVABLE.
+pub(crate) const MIXED: u8 = 16;
+
 /// The flags of one zone, a bit each.
 #[derive(Debug, Default)]
 pub(crate) struct Flags(AtomicU8);

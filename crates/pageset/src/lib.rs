@@ -67,6 +67,7 @@
 //! | `highatomic` | pageblocks kept for urgent requests |
 //! | `attempt` | one look at the zones: under which mark, with which rights |
 //! | [`pcp`] | pagesets: alloc, free, refill, drain |
+//! | `hot` | the fast path: a block taken or given where nothing else is to do |
 //! | [`config`], `node` | the memory map and its metadata; zonelists |
 //! | [`shortage`], [`error`] | what callers get instead of a page |
 //! | [`allocator`] | what callers call: alloc and free |
@@ -107,6 +108,7 @@ mod flight;
 pub mod frame;
 mod highatomic;
 mod hold;
+mod hot;
 mod hotplug;
 mod list;
 pub mod machine;

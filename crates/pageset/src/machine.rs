@@ -18,6 +18,13 @@ pub trait Machine {
     /// It may be out of date as soon as it returns: the pageset's lock makes that harmless.
     fn cpu(&self) -> CpuId;
 
+    /// As [`Self::cpu`] where that costs next to nothing, else any number that is no CPU's: the fast paths then leave the
+    /// call to those that ask [`Self::cpu`].
+    #[inline(always)]
+    fn cpu_hint(&self) -> u32 {
+        self.cpu().0
+    }
+
     /// Called where memory that other CPUs write is about to be touched. Does nothing in the real worlds and
     /// costs nothing there; a simulator charges its caller.
     #[inline(always)]
@@ -26,7 +33,8 @@ pub trait Machine {
     }
 
     /// Whether the machine wants to know of touches that are found out for its sake only: those of pages that a drain
-    /// picks, and whose buddies it fetches, before it takes the lock.
+    /// picks, and whose buddies it fetches, before it takes the lock. Blocks then come and go one by one, with all that
+    /// each touches, where otherwise a shorter way leads to the same.
     #[inline(always)]
     fn follows_picks(&self) -> bool {
         false

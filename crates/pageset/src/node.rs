@@ -5,8 +5,10 @@
 use core::sync::atomic::AtomicU32;
 
 use crate::config::Config;
+use crate::machine::Machine;
+use crate::tuning::Tuning;
 use crate::word::Held;
-use crate::zone::{NodeId, ZoneKind};
+use crate::zone::{NodeId, Zone, ZoneKind};
 
 /// Writes the zonelist of every node: nodes by rising distance, the local one first, ties to the nodes after us;
 /// within a node zones from the highest to the lowest. `lists` has a row of all zones for each node.
@@ -40,6 +42,24 @@ pub(crate) fn build_firsts(config: &Config<'_>, lists: &[AtomicU32], firsts: &[A
             word.set(first.unwrap_or(NO_ZONE));
         }
     }
+}
+
+/// What the fast path looks up by no more than the kind: the zone that all CPUs try first for it, where that is the same;
+/// and the zone that freed blocks are first looked for in. Nothing where the fast path does not know the rules.
+pub(crate) fn fronts<'a, M: Machine>(
+    zones: &'a [Zone<'a, M>],
+    firsts: &[AtomicU32],
+    tuning: &Tuning,
+) -> ([Option<&'a Zone<'a, M>>; ZoneKind::COUNT], Option<&'a Zone<'a, M>>) {
+    let front = |kind: ZoneKind| {
+        let mut of_cpus = firsts.chunks_exact(ZoneKind::COUNT).map(|row| row[kind.index()].get());
+        let first = of_cpus.next()?;
+        if of_cpus.all(|other| other == first) { zones.get(first as usize) } else { None }
+    };
+    if !tuning.has_fast_path() {
+        return Default::default();
+    }
+    (ZoneKind::ALL.map(front), zones.iter().max_by_key(|zone| zone.frames.spanned()))
 }
 
 /// Stands for no zone.

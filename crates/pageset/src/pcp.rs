@@ -11,11 +11,13 @@
 //! | `give` | one block given |
 //! | `runs` | many of both under one hold of the lock |
 //! | `drain`, `turns` | blocks that go to the buddy; the turns of round-robin drains |
+//! | `pieces` | blocks taken apart into single pages, and put together, at once |
 //! | `whole` | whole clusters between zone and pageset |
 
 mod drain;
 mod give;
 mod lists;
+mod pieces;
 mod runs;
 mod take;
 mod turns;
@@ -28,7 +30,7 @@ use crate::frame::CpuId;
 use crate::machine::{Guard, Line, Machine, RawLock};
 use crate::tuning::expiry::Expiry;
 use crate::tuning::state::{State, words};
-use crate::tuning::{Bounds, Decay, PcpState};
+use crate::tuning::{Bounds, Decay, PcpState, Tuning};
 use crate::word::Held;
 use crate::zone::Zone;
 
@@ -42,20 +44,24 @@ pub struct Pageset<L> {
     lock: L,
     /// [`PcpState::free_factor`] before patch 10.
     free_factor: AtomicU8,
-    alloc_factor: AtomicU8,
-    prev_high_order: AtomicBool,
+    pub(crate) alloc_factor: AtomicU8,
+    pub(crate) prev_high_order: AtomicBool,
     large_cache: AtomicBool,
-    count: AtomicU32,
+    pub(crate) count: AtomicU32,
     high: AtomicU32,
     high_min: AtomicU32,
     high_max: AtomicU32,
-    batch: AtomicU32,
-    free_count: AtomicU32,
+    pub(crate) batch: AtomicU32,
+    pub(crate) free_count: AtomicU32,
     count_min: AtomicU32,
+    /// Below this count a free drains nothing, and `high` stays, in a zone under no pressure: `high` within its bounds.
+    pub(crate) calm: AtomicU32,
+    /// Up to here `free_count` counts: the most that a drain moves.
+    pub(crate) most: AtomicU32,
     /// Pages taken back through this pageset. Those handed out follow from it: see [`Pageset::alloc_pages`].
     pub(crate) free_pages: AtomicU64,
 
-    lists: [Stack; LISTS],
+    lists: [Stack; LIST_PLACES],
 
     pub(crate) refills: AtomicU64,
     pub(crate) refill_pages: AtomicU64,
@@ -69,17 +75,21 @@ pub struct Pageset<L> {
 
     /// Pages that its lists have room for, together.
     capacity: AtomicU32,
-    pool: Pool,
+    pub(crate) pool: Pool,
 }
 
-// The layout that the fast path counts on: the state in the first line, no list head across two lines, all in 256
+/// Lists and places for more: a power of two, so that an index needs no test.
+const LIST_PLACES: usize = 16;
+const _: () = assert!(LISTS <= LIST_PLACES);
+
+// The layout that the fast path counts on: the state in the first line, no list head across two lines, all in 384
 // bytes. One call touches the first line and one list head's. (A model checker's lock is larger.)
 #[cfg(not(all(loom, test)))]
 const _: () = {
     use crate::machine::SpinLock;
-    assert!(size_of::<Pageset<SpinLock>>() <= 256);
+    assert!(size_of::<Pageset<SpinLock>>() <= 384);
     assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) <= 64);
-    assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) % 8 == 0);
+    assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) % 16 == 0);
     assert!(64 % size_of::<Stack>() == 0);
 };
 
@@ -134,14 +144,29 @@ impl<L: RawLock> Pageset<L> {
     }
 
     /// New bounds; `high` itself follows at once where nothing tunes it, else at its next use.
-    pub(crate) fn set_bounds(&self, bounds: Bounds, tunes: bool, large_cache: bool) {
+    pub(crate) fn set_bounds(&self, bounds: Bounds, tuning: &Tuning, large_cache: bool) {
         self.batch.set(bounds.batch);
         self.high_min.set(bounds.high_min);
         self.high_max.set(bounds.high_max);
         self.large_cache.set(large_cache);
-        if !tunes {
+        if !tuning.auto_high {
             self.high.set(bounds.high_min);
         }
+        self.most.set(bounds.batch << tuning.batch_scale_max);
+        self.note_calm();
+    }
+
+    /// Brings `calm` to where it belongs, after `high` or a bound may have moved; the lock is held.
+    pub(crate) fn note_calm(&self) {
+        let high = self.high.get();
+        let settled = self.high_min.get() <= high && high <= self.high_max.get();
+        self.calm.set(if settled { high } else { 0 });
+    }
+
+    /// A list by its number.
+    #[inline(always)]
+    pub(crate) fn list(&self, list: usize) -> &Stack {
+        &self.lists[list % LIST_PLACES]
     }
 
     #[inline]
@@ -171,6 +196,7 @@ impl<L: RawLock> Pageset<L> {
         self.free_factor.set(s.free_factor);
         self.alloc_factor.set(s.alloc_factor);
         self.prev_high_order.set(s.prev_high_order);
+        self.note_calm();
     }
 
     /// What the pages that lie idle since the last ticks ask for; the lock is held.

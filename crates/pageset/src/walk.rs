@@ -1,6 +1,7 @@
 //! One request on its way: which zones it tries, under which marks, through the pageset or past it.
 //!
-//! [`Allocator::take_first`] is the fast path, [`Allocator::walk`] what comes where that zone has not plenty. Specification:
+//! [`Allocator::take_first`] is what comes mostly where the fast path has not served, [`Allocator::walk`] what comes where
+//! that zone has not plenty. Specification:
 //! `linux-page-allocator.md` 1.7, 2.3, 4.8.
 
 use core::sync::atomic::AtomicU32;
@@ -17,7 +18,7 @@ use crate::request::Request;
 use crate::tuning::ListRule;
 use crate::watermark::{Mark, MarkTest};
 use crate::word::Held;
-use crate::zone::{NodeId, Zone, ZoneKind};
+use crate::zone::{NodeId, Zone};
 
 /// The zones that may serve a request, best first.
 #[derive(Debug)]
@@ -46,8 +47,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if request.node.is_some() || request.zone.is_some() || !request.migratetype.is_ordinary() {
             return None;
         }
-        let first = self.first_zones.get(cpu.0 as usize * ZoneKind::COUNT + request.highest.index())?.get();
-        let zone = self.zones.get(first as usize)?;
+        let zone = self.first_zone(cpu.0, request.highest)?;
         if !zone.has_plenty() || request.this_node_only && zone.node != self.rules.cpus[cpu.0 as usize] {
             return None;
         }

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use crate::cluster::Clusters;
 use crate::compact::defer::Deferral;
 use crate::compact::memory::Memory;
-use crate::flags::{BELOW_HIGH, BOOSTED, Flags, PLENTY, RECLAIM_ACTIVE};
+use crate::flags::{BELOW_HIGH, BOOSTED, Flags, MIXED, PLENTY, RECLAIM_ACTIVE};
 use crate::flight::InFlight;
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::list::{Links, List};
@@ -141,7 +141,7 @@ impl Frames<'_> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set_tag(&self, page: u32, tag: Tag) {
         self.tags[page as usize].set(tag.byte());
     }
@@ -187,6 +187,15 @@ impl Frames<'_> {
     }
 }
 
+/// What the pageblocks of a calm zone are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Calm {
+    /// All MOVABLE.
+    Alike,
+    /// Of several types.
+    Mixed,
+}
+
 /// A zone: what one lock protects.
 #[derive(Debug)]
 pub struct Zone<'a, M: Machine> {
@@ -212,6 +221,8 @@ pub struct Zone<'a, M: Machine> {
     /// Pages of HIGHATOMIC and of CMA pageblocks, holes included; changed by [`Zone::set_block_type`] only.
     pub(crate) reserved_highatomic: AtomicU64,
     pub(crate) cma_pages: AtomicU64,
+    /// Pageblocks of other types than MOVABLE; changed by [`Zone::set_block_type`] only.
+    other_blocks: AtomicU64,
     pub(crate) highatomic: HighAtomicRule,
     pub(crate) present: AtomicU64,
     pub(crate) managed: AtomicU64,
@@ -266,6 +277,7 @@ impl<M: Machine> Zone<'_, M> {
             free_highatomic: AtomicU64::new(0),
             reserved_highatomic: AtomicU64::new(0),
             cma_pages: AtomicU64::new(0),
+            other_blocks: AtomicU64::new(0),
             highatomic: HighAtomicRule::Free,
             present: AtomicU64::new(0),
             managed: AtomicU64::new(0),
@@ -334,6 +346,17 @@ impl<M: Machine> Zone<'_, M> {
         self.flags.get() & PLENTY != 0
     }
 
+    /// What the flags say of a zone that is under no pressure and has plenty; nothing of another.
+    #[inline(always)]
+    pub(crate) fn calm(&self) -> Option<Calm> {
+        const CALM_AND_MIXED: u8 = PLENTY | MIXED;
+        match self.flags.get() {
+            PLENTY => Some(Calm::Alike),
+            CALM_AND_MIXED => Some(Calm::Mixed),
+            _ => None,
+        }
+    }
+
     pub(crate) fn set_plenty(&self, on: bool) {
         self.flags.set(PLENTY, on);
     }
@@ -354,6 +377,11 @@ impl<M: Machine> Zone<'_, M> {
                 word::add(word, pages);
             }
         }
+        let is_other = |migratetype| u64::from(migratetype != MigrateType::Movable);
+        let others = self.other_blocks.get() + is_other(to) - is_other(self.frames.block_type(page));
+        self.other_blocks.set(others);
+        // Before the type: who sees the flag looks at the type.
+        self.flags.set(MIXED, others > 0);
         self.frames.set_block_type(page, to);
     }
 

@@ -32,26 +32,18 @@ impl CpuNumber {
     #[inline(always)]
     #[must_use]
     pub fn get(self) -> u32 {
-        #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
-        if let Some(offset) = self.offset {
-            let cpu: i32;
-            // SAFETY: (1) `offset` came from glibc, which registered the area of each of its threads before any of
-            // the thread's code ran, and keeps it until after the last; (2) the word is only read; (3) `fs` is the
-            // thread pointer on this target.
-            unsafe {
-                std::arch::asm!(
-                    "mov {cpu:e}, dword ptr fs:[{offset}]",
-                    cpu = out(reg) cpu,
-                    offset = in(reg) offset,
-                    options(nostack, preserves_flags, readonly)
-                );
-            }
+        match self.offset {
             // Negative where the kernel refused this thread's registration.
-            if cpu >= 0 {
-                return cpu as u32;
-            }
+            Some(offset) => u32::try_from(read(offset)).unwrap_or_else(|_| ask()),
+            None => ask(),
         }
-        ask()
+    }
+
+    /// As [`Self::get`], but a number that is no CPU's where the kernel refused this thread's registration.
+    #[inline(always)]
+    #[must_use]
+    pub fn hint(self) -> u32 {
+        self.offset.map_or_else(ask, |offset| read(offset) as u32)
     }
 
     /// Whether the number comes without a call.
@@ -59,6 +51,31 @@ impl CpuNumber {
     fn is_kept(self) -> bool {
         self.offset.is_some()
     }
+}
+
+/// The number that the kernel keeps for the calling thread.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[inline(always)]
+fn read(offset: isize) -> i32 {
+    let cpu: i32;
+    // SAFETY: (1) `offset` came from glibc, which registered the area of each of its threads before any of the thread's
+    // code ran, and keeps it until after the last; (2) the word is only read; (3) `fs` is the thread pointer on this
+    // target.
+    unsafe {
+        std::arch::asm!(
+            "mov {cpu:e}, dword ptr fs:[{offset}]",
+            cpu = out(reg) cpu,
+            offset = in(reg) offset,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    cpu
+}
+
+/// There is no offset to read at.
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+fn read(_offset: isize) -> i32 {
+    -1
 }
 
 #[cold]
@@ -102,7 +119,7 @@ mod tests {
             let mut one = CpuSet::new();
             one.set(cpu);
             sched_setaffinity(None, &one).expect("an allowed CPU");
-            assert_eq!(number.get(), cpu as u32);
+            assert_eq!((number.get(), number.hint()), (cpu as u32, cpu as u32));
             assert_eq!(CpuNumber { offset: None }.get(), cpu as u32, "sched_getcpu");
             seen += 1;
         }

@@ -5,7 +5,7 @@
 use super::turns::RoundRobin;
 use super::{LISTS, Pageset, order_of};
 use crate::compact::capture::Capture;
-use crate::frame::CpuId;
+use crate::frame::{CpuId, Order};
 use crate::machine::{Guard, Line, LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::tuning::{BulkFree, Tuning};
@@ -141,7 +141,13 @@ impl<M: Machine> Zone<'_, M> {
         let mut drained = 0;
         for list in (start..lists).chain(0..start) {
             while drained < wanted {
-                let Some(pages) = self.drain_one(machine, tuning, pcp, list, capture) else { break };
+                let together = if order_of(list) == Order::ZERO && capture.is_none() {
+                    self.drain_together(machine, tuning, pcp, list, wanted - drained)
+                } else {
+                    None
+                };
+                let pages = together.or_else(|| self.drain_one(machine, tuning, pcp, list, capture));
+                let Some(pages) = pages else { break };
                 drained += pages;
             }
         }
@@ -179,6 +185,7 @@ impl<M: Machine> Zone<'_, M> {
         let pcp = self.pageset(machine, cpu);
         let guard = pcp.lock();
         let decay = tuning.decay(&mut &*pcp);
+        pcp.note_calm();
         let _guard = self.drain_due(machine, tuning, pcp, guard, decay.drain, 0, || Some(pcp.lock()));
         let expired = pcp.expire(remote, tuning.expire_all);
         self.drain(machine, tuning, pcp, expired.drain, 0, None);

@@ -30,6 +30,7 @@ impl<M: Machine> Zone<'_, M> {
             return false;
         }
         let due = tuning.commit(&mut &*pcp, order, self.pressure());
+        pcp.note_calm();
         word::add(&pcp.free_pages, order.pages());
         // A pageset that may keep nothing is drained even for those who drain nothing else.
         if due == 0 || !drain && pcp.high_max.get() > 0 {

@@ -7,7 +7,7 @@ use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
 use crate::request::Request;
 use crate::tuning::Tuning;
-use crate::word;
+use crate::word::{self, Held};
 use crate::zone::Zone;
 
 impl<M: Machine> Zone<'_, M> {
@@ -35,14 +35,19 @@ impl<M: Machine> Zone<'_, M> {
             *slot = self.frames.pfn(page);
         };
         let mut got = 0;
-        for slot in pages.iter_mut() {
-            let Some(page) = pcp.lists[list].pop(self.arrays, &pcp.pool) else { break };
-            give(slot, page);
-            got += 1;
+        while let Some(rest) = pages.get_mut(got..).filter(|rest| !rest.is_empty()) {
+            let run = pcp.lists[list].pop_run(self.arrays, rest.len());
+            rest.iter_mut().zip(run.iter().rev()).for_each(|(slot, page)| give(slot, page.get()));
+            got += run.len();
+            if run.is_empty() {
+                let Some(page) = pcp.lists[list].pop(self.arrays, &pcp.pool) else { break };
+                give(&mut rest[0], page);
+                got += 1;
+            }
         }
         if tuning.bulk_counts {
             // The attempt that needs a refill counts as well.
-            (0..got.max(1)).for_each(|_| tuning.on_alloc(&mut &*pcp));
+            tuning.on_allocs(&mut &*pcp, got.max(1) as u32);
         }
         if got == 0
             && let Some(slot) = pages.first_mut()
@@ -74,6 +79,7 @@ impl<M: Machine> Zone<'_, M> {
             }
             done += 1;
             let due = tuning.commit(&mut &*pcp, order, self.pressure());
+            pcp.note_calm();
             word::add(&pcp.free_pages, order.pages());
             if due > 0 {
                 match self.drain_committed(machine, tuning, pcp, guard, due, list, cpu) {

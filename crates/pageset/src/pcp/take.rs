@@ -3,6 +3,7 @@
 //! Specification: `linux-page-allocator.md` 2.3, 2.4.
 
 use super::Pageset;
+use super::pieces::Pieces;
 use crate::attempt::Attempt;
 use crate::fallback::Mode;
 use crate::frame::{CpuId, PageState, Tag};
@@ -70,6 +71,7 @@ impl<M: Machine> Zone<'_, M> {
     ) -> Option<u32> {
         let wanted = attempt.wanted(self, request);
         let blocks = tuning.refill(&mut &*pcp, wanted.order, self.pressure()).0;
+        pcp.note_calm();
         // Lock order: pageset, then zone.
         let mut zone = Some(self.lock_for(machine, LockPath::Refill, request.wait)?);
         let cut = self.cut_clusters(machine, tuning, wanted, blocks, pcp.room());
@@ -84,12 +86,15 @@ impl<M: Machine> Zone<'_, M> {
             && let Some(_zone) = zone.or_else(|| self.lock_for(machine, LockPath::Refill, request.wait))
         {
             let mut mode = Mode::default();
+            let mut pieces = Pieces::default();
             taken += pcp.lists[list].fill(self.arrays, &pcp.pool, blocks - taken, || {
-                let page = self.take(machine, tuning, wanted, &mut mode)?;
+                let piece = pieces.next().or_else(|| self.cut_pieces(machine, wanted, &mut pieces));
+                let page = piece.or_else(|| self.take(machine, tuning, wanted, &mut mode))?;
                 let kind = self.remembered_type(tuning, page, wanted.migratetype);
                 self.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
                 Some(page)
             });
+            self.give_rest(machine, wanted, pieces);
         }
         let pages = u64::from(taken) * wanted.order.pages();
         pcp.count.set(pcp.count.get() + pages as u32);

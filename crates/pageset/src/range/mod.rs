@@ -225,7 +225,7 @@ fn largest_at(page: u32, end: u32) -> Order {
 }
 
 /// The largest blocks that make up the pages from `first` to `end`.
-fn largest_blocks(first: u32, end: u32) -> impl Iterator<Item = (u32, Order)> {
+pub(crate) fn largest_blocks(first: u32, end: u32) -> impl Iterator<Item = (u32, Order)> {
     let mut page = first;
     core::iter::from_fn(move || {
         let block = (page < end).then(|| (page, largest_at(page, end)))?;

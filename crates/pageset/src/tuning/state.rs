@@ -130,13 +130,20 @@ fn tunes(s: &impl State) -> bool {
 }
 
 impl Tuning {
-    /// An allocation begins: consecutive frees have ended. Not called for the bulk allocation of page arrays.
+    /// An allocation begins: consecutive frees have ended. Not called for the bulk allocation of page arrays, unless a rule
+    /// says so.
     #[inline]
     pub fn on_alloc(&self, s: &mut impl State) {
+        self.on_allocs(s, 1);
+    }
+
+    /// So many allocations begin, one after the other.
+    #[inline]
+    pub fn on_allocs(&self, s: &mut impl State, allocs: u32) {
         if self.free_count {
-            s.set_free_count(s.free_count() >> 1);
+            s.set_free_count(s.free_count() >> allocs.min(31));
         } else {
-            s.set_free_factor(s.free_factor() >> 1);
+            s.set_free_factor(s.free_factor() >> allocs.min(7));
         }
     }
 

@@ -1,6 +1,7 @@
 //! A small machine for tests: one zone, a CPU that the test chooses.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
 
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -30,8 +31,17 @@ impl TestMachine {
     }
 }
 
+thread_local! {
+    /// Whether the machines of this thread's tests follow each touch, so that no short way is taken.
+    pub static FOLLOWS: Cell<bool> = const { Cell::new(false) };
+}
+
 impl Machine for TestMachine {
     type Lock = SpinLock;
+
+    fn follows_picks(&self) -> bool {
+        FOLLOWS.get()
+    }
 
     fn cpu(&self) -> CpuId {
         CpuId(self.cpu.load(Relaxed))

@@ -257,7 +257,7 @@ impl Map {
         }
     }
 
-    fn cpus(self) -> &'static [NodeId] {
+    pub fn cpus(self) -> &'static [NodeId] {
         match self {
             Map::OneZone => &[NodeId(0), NodeId(0)],
             Map::TwoNodes => &[NodeId(0), NodeId(1), NodeId(0), NodeId(2)],

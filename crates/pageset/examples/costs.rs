@@ -1,0 +1,265 @@
+//! What each entry point costs, for `ci/costs.sh` to count under valgrind: instructions, and locks taken.
+//!
+//! `costs list` prints the names. `costs NAME` makes 64 calls that cost the same, each through a function of the name
+//! `subject_NAME`, which is what is counted, and prints how many locks each took.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use pageset::owned::OwnedMetadata;
+use pageset::tuning::Bounds;
+use pageset::{
+    Allocator, Block, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Request, SpinLock,
+    ZoneKind, ZoneSpec,
+};
+
+/// Calls that are counted. Fewer than a batch, so that none of the cheap ones meets a refill or a drain.
+const CALLS: usize = 48;
+/// Pages of a bulk call.
+const BULK: usize = 32;
+/// What a refill or a drain moves: the batch of a zone of this size.
+const BATCH: u32 = 63;
+
+/// Locks taken, each with one atomic exchange; there are no other atomic operations that write on these paths.
+static LOCKS: AtomicU64 = AtomicU64::new(0);
+
+/// The allocator's own lock. It counts with a load and a store, which are two instructions more than it has otherwise;
+/// the counting build of a figure is another than the one whose instructions are counted.
+#[derive(Debug, Default)]
+struct CountingLock(SpinLock);
+
+impl RawLock for CountingLock {
+    fn lock(&self) {
+        LOCKS.store(LOCKS.load(Relaxed) + 1, Relaxed);
+        self.0.lock();
+    }
+
+    fn try_lock(&self) -> bool {
+        LOCKS.store(LOCKS.load(Relaxed) + 1, Relaxed);
+        self.0.try_lock()
+    }
+
+    fn unlock(&self) {
+        self.0.unlock();
+    }
+}
+
+/// A machine whose CPU number is one load.
+struct OneCpu<L> {
+    number: AtomicU32,
+    lock: std::marker::PhantomData<L>,
+}
+
+impl<L: RawLock> Machine for OneCpu<L> {
+    type Lock = L;
+
+    #[inline(always)]
+    fn cpu(&self) -> CpuId {
+        CpuId(self.number.load(Relaxed))
+    }
+}
+
+type World<'a, L> = Allocator<'a, OneCpu<L>>;
+
+const SINGLE: Request = Request::new(Order::ZERO, MigrateType::Movable);
+
+fn order(order: u8) -> Order {
+    Order::new(order).expect("an order")
+}
+
+macro_rules! subjects {
+    ($($name:ident($world:ident, $($arg:ident: $type:ty),*) $body:block)*) => {
+        $(
+            #[inline(never)]
+            fn $name<L: RawLock>($world: &World<'_, L>, $($arg: $type),*) $body
+        )*
+    };
+}
+
+subjects! {
+    subject_harness(_world, page: &mut Pfn) { *page = black_box(*page); }
+    subject_alloc(world, page: &mut Pfn) { *page = world.alloc(&SINGLE).expect("memory"); }
+    subject_free(world, page: &mut Pfn) { world.free(*page, Order::ZERO).expect("was allocated"); }
+    subject_alloc_of(world, page: &mut Pfn, request: &Request) { *page = world.alloc(request).expect("memory"); }
+    subject_free_of(world, page: &mut Pfn, order: Order) { world.free(*page, order).expect("was allocated"); }
+    subject_alloc_bulk(world, pages: &mut [Pfn; BULK]) {
+        assert_eq!(world.alloc_bulk(&SINGLE, pages), Ok(BULK));
+    }
+    subject_free_bulk(world, blocks: &[Block; BULK]) { world.free_bulk(blocks).expect("were allocated"); }
+    subject_refill(world, page: &mut Pfn) { *page = world.alloc(&SINGLE).expect("memory"); }
+    subject_drain(world, page: &mut Pfn) { world.free(*page, Order::ZERO).expect("was allocated"); }
+    subject_free_direct(world, page: &mut Pfn) { world.free_direct(*page, Order::ZERO).expect("was allocated"); }
+}
+
+/// The entry points, and what each costs: its name, and how the calls are made.
+const NAMES: [&str; 13] = [
+    "harness",
+    "alloc",
+    "free",
+    "alloc-order-3",
+    "free-order-3",
+    "alloc-order-9",
+    "free-order-9",
+    "alloc-bulk-32",
+    "free-bulk-32",
+    "refill-63",
+    "drain-63",
+    "alloc-order-5",
+    "free-direct",
+];
+
+fn run<L: RawLock>(world: &World<'_, L>, name: &str, calls: usize) {
+    let mut pages = [Pfn(0); CALLS];
+    let pages = &mut pages[..calls];
+    let bounds = |high| Bounds { batch: BATCH, high_min: high, high_max: high };
+    // So large that nothing is drained; pages of all sizes are cached.
+    world.set_bounds(0, bounds(1 << 15)).expect("room");
+    let each_order = |order: u8| Request::new(self::order(order), MigrateType::Movable);
+    let with_order = |number: u8, pages: &mut [Pfn], allocs: bool| {
+        let (request, order) = (each_order(number), order(number));
+        // Twice: the first time fills the pageset.
+        for _ in 0..2 {
+            for page in pages.iter_mut() {
+                *page = world.alloc(&request).expect("memory");
+            }
+            pages.iter().for_each(|&page| world.free(page, order).expect("was allocated"));
+        }
+        LOCKS.store(0, Relaxed);
+        for page in pages.iter_mut() {
+            if allocs {
+                subject_alloc_of(world, page, &request)
+            } else {
+                *page = world.alloc(&request).expect("memory")
+            }
+        }
+        if !allocs {
+            LOCKS.store(0, Relaxed);
+            pages.iter_mut().for_each(|page| subject_free_of(world, page, order));
+        }
+    };
+    match name {
+        "harness" => pages.iter_mut().for_each(|page| subject_harness(world, page)),
+        "alloc" | "free" => {
+            for _ in 0..2 {
+                pages.iter_mut().for_each(|page| *page = world.alloc(&SINGLE).expect("memory"));
+                pages.iter().for_each(|&page| world.free(page, Order::ZERO).expect("was allocated"));
+            }
+            LOCKS.store(0, Relaxed);
+            if name == "alloc" {
+                pages.iter_mut().for_each(|page| subject_alloc(world, page));
+            } else {
+                pages.iter_mut().for_each(|page| *page = world.alloc(&SINGLE).expect("memory"));
+                LOCKS.store(0, Relaxed);
+                pages.iter_mut().for_each(|page| subject_free(world, page));
+            }
+        }
+        "alloc-order-3" => with_order(3, pages, true),
+        "free-order-3" => with_order(3, pages, false),
+        "alloc-order-5" => with_order(5, pages, true),
+        "alloc-order-9" => with_order(9, pages, true),
+        "free-order-9" => with_order(9, pages, false),
+        "alloc-bulk-32" | "free-bulk-32" => {
+            let mut locks = 0;
+            for round in 0..=calls {
+                let mut some = [Pfn(0); BULK];
+                LOCKS.store(0, Relaxed);
+                if name == "alloc-bulk-32" && round > 0 {
+                    subject_alloc_bulk(world, &mut some);
+                    locks += LOCKS.load(Relaxed);
+                } else {
+                    assert_eq!(world.alloc_bulk(&SINGLE, &mut some), Ok(BULK));
+                }
+                let blocks = some.map(|pfn| Block { pfn, order: Order::ZERO });
+                LOCKS.store(0, Relaxed);
+                if name == "free-bulk-32" && round > 0 {
+                    subject_free_bulk(world, &blocks);
+                    locks += LOCKS.load(Relaxed);
+                } else {
+                    world.free_bulk(&blocks).expect("were allocated");
+                }
+            }
+            LOCKS.store(locks, Relaxed);
+        }
+        "refill-63" => {
+            let mut locks = 0;
+            for page in pages {
+                world.drain();
+                // As after a pause: a refill takes one batch.
+                world.restore_pageset(0, CpuId(0), &Default::default());
+                LOCKS.store(0, Relaxed);
+                subject_refill(world, page);
+                locks += LOCKS.load(Relaxed);
+            }
+            LOCKS.store(locks, Relaxed);
+        }
+        "drain-63" => {
+            let mut locks = 0;
+            for page in pages {
+                // Room for one batch and what a refill brings; the next free drains one batch.
+                world.drain();
+                world.set_bounds(0, bounds(1 << 15)).expect("room");
+                world.restore_pageset(0, CpuId(0), &Default::default());
+                let mut held = [Pfn(0); 3 * BATCH as usize];
+                for page in &mut held {
+                    *page = world.alloc(&SINGLE).expect("memory");
+                }
+                world.drain();
+                for &page in &held[1..2 * BATCH as usize] {
+                    world.free(page, Order::ZERO).expect("was allocated");
+                }
+                world.set_bounds(0, bounds(2 * BATCH)).expect("room");
+                world.restore_pageset(
+                    0,
+                    CpuId(0),
+                    &pageset::tuning::PcpState { high: 2 * BATCH, ..Default::default() },
+                );
+                *page = held[0];
+                let before = world.pageset_stats(0, CpuId(0)).drain_pages;
+                LOCKS.store(0, Relaxed);
+                subject_drain(world, page);
+                locks += LOCKS.load(Relaxed);
+                assert_eq!(world.pageset_stats(0, CpuId(0)).drain_pages - before, u64::from(BATCH));
+                for &page in &held[2 * BATCH as usize..] {
+                    world.free(page, Order::ZERO).expect("was allocated");
+                }
+            }
+            LOCKS.store(locks, Relaxed);
+        }
+        "free-direct" => {
+            pages.iter_mut().for_each(|page| *page = world.alloc(&SINGLE).expect("memory"));
+            LOCKS.store(0, Relaxed);
+            pages.iter_mut().for_each(|page| subject_free_direct(world, page));
+        }
+        other => panic!("{other} is no entry point; allowed: {}", NAMES.join(", ")),
+    }
+}
+
+fn build<L: RawLock + 'static>(then: impl FnOnce(&World<'_, L>)) -> Result<(), Box<dyn std::error::Error>> {
+    let ranges = [PageRange::new(Pfn(0), 1 << 20)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let config = Config { pageset_capacity: 1 << 15, ..Config::new(&zones, &[NodeId(0)]) };
+    let metadata = OwnedMetadata::new(&config)?;
+    let mut zones = metadata.zones();
+    let machine = OneCpu { number: AtomicU32::new(0), lock: std::marker::PhantomData };
+    let world = Allocator::new(machine, &config, metadata.lend(&mut zones))?;
+    then(&world);
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    match std::env::args().nth(1).as_deref() {
+        Some("list") => NAMES.iter().for_each(|name| println!("{name}")),
+        // Counted by valgrind: with the lock as it is.
+        Some("run") => {
+            let name = std::env::args().nth(2).ok_or("a name")?;
+            build::<SpinLock>(|world| run(world, &name, CALLS))?;
+        }
+        Some("locks") => {
+            let name = std::env::args().nth(2).ok_or("a name")?;
+            build::<CountingLock>(|world| run(world, &name, CALLS))?;
+            println!("{} {}", CALLS, LOCKS.load(Relaxed));
+        }
+        _ => return Err("usage: costs list | costs run NAME | costs locks NAME".into()),
+    }
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! The fast path: a block taken from a pageset or given to one where that is all there is to do.
+//!
+//! What the general path asks of rules, marks and state is asked here of a few words that are kept for it: the zone's
+//! flags say that it has plenty and is under no pressure and whether its pageblocks are all alike; a list's floor and the
+//! ends of its chunks say that one word is read or written; the pageset's `calm` says that a free drains nothing and moves
+//! no bound. Where one of them says otherwise nothing has changed, and the general path does all of it.
+//! Specification: `linux-page-allocator.md` 2.3, 2.5, 4.11.
+
+use core::sync::atomic::AtomicU8;
+
+use crate::allocator::Allocator;
+use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
+use crate::machine::{Line, Machine, RawLock};
+use crate::migrate::MigrateType;
+use crate::pcp::Pageset;
+use crate::request::{Block, Request};
+use crate::tuning::{ListRule, Tuning};
+use crate::word::{self, Held};
+use crate::zone::{Calm, Zone, ZoneKind};
+
+/// Places in the table of lists: orders by types, in powers of two, so that an index needs no test.
+pub(crate) const LIST_TABLE: usize = 64;
+/// Stands for no list.
+const NO_LIST: u8 = u8::MAX;
+
+/// The list of each order and ordinary type under a rule.
+pub(crate) fn list_table(rule: ListRule) -> [u8; LIST_TABLE] {
+    let mut table = [NO_LIST; LIST_TABLE];
+    for order in Order::all() {
+        for migratetype in &MigrateType::ALL[..MigrateType::PCP_COUNT] {
+            if let Some(list) = rule.list(order, *migratetype) {
+                table[4 * order.index() + migratetype.index()] = list as u8;
+            }
+        }
+    }
+    table
+}
+
+impl Tuning {
+    /// Whether the fast path knows the rules: those of 6.7 and later. Others are followed on the general path only.
+    pub(crate) fn has_fast_path(&self) -> bool {
+        self.alloc_factor
+            && self.free_count
+            && self.drain_high_order
+            && !self.count_min
+            && !self.cma_skip
+            && self.lists != ListRule::OrderZero
+    }
+}
+
+impl<'a, M: Machine> Allocator<'a, M> {
+    /// Takes a block from the caller's pageset of the zone that the request tries first.
+    #[inline(always)]
+    pub(crate) fn alloc_hot(&self, request: &Request) -> Option<Pfn> {
+        let ordinary = request.node.is_none() && request.zone.is_none() && !request.this_node_only;
+        if !ordinary || !request.migratetype.is_ordinary() {
+            return None;
+        }
+        let cpu = self.machine.cpu_hint();
+        let zone = match self.fronts[request.highest.index()] {
+            Some(zone) => zone,
+            None if self.home.is_some() => self.first_zone(cpu, request.highest)?,
+            None => return None,
+        };
+        if !zone.has_plenty() {
+            return None;
+        }
+        let list = self.list_of(request.order, request.migratetype)?;
+        let pcp = self.hot_pageset(zone, cpu)?;
+        let page = {
+            let _guard = pcp.try_lock()?;
+            let page = pcp.take_hot(zone, list, request.order)?;
+            zone.frames.set_tag(page, Tag::new(PageState::Allocated, request.order, request.migratetype));
+            page
+        };
+        Some(zone.frames.pfn(page))
+    }
+
+    /// Gives an allocated block of this order to the caller's pageset; false where it is none, or more is to do.
+    #[inline(always)]
+    pub(crate) fn free_hot(&self, pfn: Pfn, order: Order) -> bool {
+        let Some((zone, page, tag)) = self.at_home(pfn) else { return false };
+        if !Tag::from_byte(tag.get()).is(PageState::Allocated, order) {
+            return false;
+        }
+        match zone.calm() {
+            Some(Calm::Alike) => self.give_hot(zone, page, tag, order, MigrateType::Movable),
+            Some(Calm::Mixed) => self.give_mixed(zone, page, tag, order),
+            None => false,
+        }
+    }
+
+    /// As the rest of [`Self::free_hot`], where the pageblock is to be asked for its type.
+    #[inline(never)]
+    fn give_mixed(&self, zone: &'a Zone<'a, M>, page: u32, tag: &AtomicU8, order: Order) -> bool {
+        let migratetype = zone.frames.block_type(page);
+        migratetype.is_ordinary() && self.give_hot(zone, page, tag, order, migratetype)
+    }
+
+    #[inline(always)]
+    fn give_hot(
+        &self,
+        zone: &'a Zone<'a, M>,
+        page: u32,
+        tag: &AtomicU8,
+        order: Order,
+        migratetype: MigrateType,
+    ) -> bool {
+        let given = || {
+            let list = self.list_of(order, migratetype)?;
+            let pcp = self.hot_pageset(zone, self.machine.cpu_hint())?;
+            let _guard = pcp.try_lock()?;
+            pcp.give_hot(zone, list, page, order)?;
+            tag.set(Tag::new(PageState::Cached, order, migratetype).byte());
+            Some(())
+        };
+        given().is_some()
+    }
+
+    /// Checks a free of a block as [`Self::prepare_free`] does, where it is right and in the zone that is looked at first;
+    /// false where that is not so.
+    #[inline(always)]
+    pub(crate) fn prepare_hot(&self, block: &Block) -> bool {
+        let Some((_, _, byte)) = self.at_home(block.pfn) else { return false };
+        let tag = Tag::from_byte(byte.get());
+        let right = tag.is(PageState::Allocated, block.order);
+        if right {
+            byte.set(tag.with_state(PageState::Cached).byte());
+        }
+        right
+    }
+
+    /// Puts single pages of a zone, whose tags are Cached, into its pageset of a CPU under one hold of the lock, as far as
+    /// that drains nothing; returns how many, which is none where another thread holds it. Nothing where the general path
+    /// has to do it.
+    pub(crate) fn give_run_hot(&self, zone: &'a Zone<'a, M>, cpu: CpuId, blocks: &[Block]) -> Option<usize> {
+        self.home.filter(|_| zone.calm() == Some(Calm::Alike))?;
+        blocks.first().filter(|block| block.order == Order::ZERO)?;
+        let pcp = self.pageset_by_hint(zone, cpu.0)?;
+        // A look ahead, so that a lock is not taken in vain.
+        if pcp.count() + 1 >= pcp.calm.get() {
+            return None;
+        }
+        self.machine.touch(Line::Pageset { zone: zone.index, cpu });
+        let Some(_guard) = pcp.try_lock() else { return Some(0) };
+        // After the last of them the count is still below.
+        let most = pcp.calm.get().saturating_sub(pcp.count() + 1).min(self.tuning.free_run() as u32);
+        let cached = Tag::new(PageState::Cached, Order::ZERO, MigrateType::Movable);
+        let list = pcp.list(MigrateType::Movable.index());
+        let mut given = 0;
+        for block in blocks.iter().take(most as usize).take_while(|block| block.order == Order::ZERO) {
+            let Some(page) = zone.frames.page(block.pfn) else { break };
+            if !list.push(zone.arrays, &pcp.pool, page) {
+                break;
+            }
+            zone.frames.set_tag(page, cached);
+            given += 1;
+        }
+        pcp.note_given(given);
+        if given > 0 { Some(given as usize) } else { None }
+    }
+
+    /// A page of the zone that is looked at first, and its tag; one outside that zone's span has the tag of an inside.
+    #[inline(always)]
+    fn at_home(&self, pfn: Pfn) -> Option<(&'a Zone<'a, M>, u32, &'a AtomicU8)> {
+        let zone = self.home?;
+        let page = pfn.0.wrapping_sub(zone.frames.base.0);
+        Some((zone, page as u32, zone.frames.tags.get(page as usize)?))
+    }
+
+    /// The list of blocks of this order and ordinary type: [`ListRule::list`], looked up.
+    #[inline(always)]
+    fn list_of(&self, order: Order, migratetype: MigrateType) -> Option<usize> {
+        if order == Order::ZERO {
+            return Some(migratetype.index());
+        }
+        let list = self.lists[(4 * order.index() + migratetype.index()) % self.lists.len()];
+        (list != NO_LIST).then_some(list as usize)
+    }
+
+    /// The pageset that is about to be tried.
+    #[inline(always)]
+    fn hot_pageset(&self, zone: &'a Zone<'a, M>, cpu: u32) -> Option<&'a Pageset<M::Lock>> {
+        let pcp = self.pageset_by_hint(zone, cpu)?;
+        self.machine.touch(Line::Pageset { zone: zone.index, cpu: CpuId(cpu) });
+        Some(pcp)
+    }
+
+    /// The pageset of a CPU, if there is such a CPU. A machine that follows each touch is served by the path that makes all
+    /// of them.
+    #[inline(always)]
+    fn pageset_by_hint(&self, zone: &'a Zone<'a, M>, cpu: u32) -> Option<&'a Pageset<M::Lock>> {
+        if self.machine.follows_picks() { None } else { zone.pagesets.get(cpu as usize) }
+    }
+
+    /// The zone that requests from a CPU for at most this kind try first.
+    #[inline]
+    pub(crate) fn first_zone(&self, cpu: u32, highest: ZoneKind) -> Option<&'a Zone<'a, M>> {
+        let first = self.first_zones.get(cpu as usize * ZoneKind::COUNT + highest.index())?.get();
+        self.zones.get(first as usize)
+    }
+}
+
+impl<L: RawLock> Pageset<L> {
+    /// Takes the newest block of a list where the list's chunk has another; the lock is held.
+    #[inline(always)]
+    fn take_hot<M: Machine>(&self, zone: &Zone<'_, M>, list: usize, order: Order) -> Option<u32> {
+        let page = self.list(list).pop_within(zone.arrays)?;
+        self.free_count.set(self.free_count.get() >> 1);
+        self.count.set(self.count.get() - order.pages() as u32);
+        Some(page)
+    }
+
+    /// Puts a block on a list where that drains nothing; the lock is held.
+    #[inline(always)]
+    fn give_hot<M: Machine>(&self, zone: &Zone<'_, M>, list: usize, page: u32, order: Order) -> Option<()> {
+        let pages = order.pages() as u32;
+        let (count, freed) = (self.count.get() + pages, self.free_count.get());
+        // Blocks of orders 1 to 3 empty the pageset after a batch of frees at the earliest.
+        let is_costly = order > Order::ZERO && order <= Order::COSTLY;
+        if count >= self.calm.get() || is_costly && freed >= self.batch.get() {
+            return None;
+        }
+        if !self.list(list).push_within(zone.arrays, page) {
+            return None;
+        }
+        self.count.set(count);
+        self.alloc_factor.set(self.alloc_factor.get() >> 1);
+        self.prev_high_order.set(is_costly);
+        self.free_count.set(if freed < self.most.get() { freed + pages } else { freed });
+        word::add(&self.free_pages, order.pages());
+        Some(())
+    }
+
+    /// Notes single pages that were given one after the other without a drain; the lock is held.
+    fn note_given(&self, pages: u32) {
+        if pages == 0 {
+            return;
+        }
+        let (freed, most) = (self.free_count.get(), self.most.get());
+        self.count.set(self.count.get() + pages);
+        self.alloc_factor.set(self.alloc_factor.get() >> pages.min(7));
+        self.prev_high_order.set(false);
+        self.free_count.set(if freed < most { (freed + pages).min(most) } else { freed });
+        word::add(&self.free_pages, pages.into());
+    }
+}

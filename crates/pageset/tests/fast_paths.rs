@@ -1,0 +1,111 @@
+//! The fast path and the short ways of refills and drains do what the general ways do: whatever happens, two allocators, one
+//! of which takes the general ways only, remain the same.
+
+mod support;
+
+#[path = "support/decode.rs"]
+mod decode;
+#[path = "support/ops.rs"]
+mod ops;
+
+use decode::RECORD;
+use ops::{Map, Op, Scenario};
+use pageset::tuning::PRESETS;
+use pageset::{Block, CpuId, MigrateType, Order, Pfn, Tuning};
+use proptest::prelude::*;
+use std::fmt::Write;
+use support::{FOLLOWS, World, movable, one_zone};
+
+/// All that can be seen of an allocator.
+fn state(world: &World<'_>, cpus: u32) -> String {
+    let mut text = String::new();
+    for zone in 0..world.zone_count() {
+        let _ = write!(text, "{:?}\n", world.zone_stats(zone));
+        for cpu in (0..cpus).map(CpuId) {
+            let (state, lists) = (world.pageset_state(zone, cpu), world.pageset_lists(zone, cpu));
+            let _ = write!(text, "{state:?} {lists:?} {:?}\n", world.pageset_stats(zone, cpu));
+        }
+        for order in Order::all() {
+            let blocks = MigrateType::ALL.map(|migratetype| world.free_blocks(zone, order, migratetype));
+            let _ = write!(text, "{blocks:?}");
+        }
+    }
+    text
+}
+
+/// The states after each operation.
+fn states(scenario: &Scenario, generally: bool) -> Vec<String> {
+    FOLLOWS.set(generally);
+    let mut states = vec![];
+    scenario.run_with(|world, _| states.push(state(world, scenario.map.cpus().len() as u32)));
+    FOLLOWS.set(false);
+    states
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Under any rules, on any map.
+    #[test]
+    fn any_sequence_ends_the_same(
+        // Mostly rules that have a fast path.
+        preset in prop_oneof![prop::sample::select(&PRESETS[22..]), prop::sample::select(PRESETS)],
+        map in prop::sample::select(&Map::ALL[..]),
+        records in prop::collection::vec(any::<[u8; RECORD]>(), 1..60),
+    ) {
+        let ops: Vec<_> = records.iter().map(|record| Op::decode(record)).collect();
+        let scenario = Scenario { preset: preset.name, map, ops };
+        let (fast, general) = (states(&scenario, false), states(&scenario, true));
+        for (i, (fast, general)) in fast.iter().zip(&general).enumerate() {
+            prop_assert!(fast == general, "after operation {i} of\n{scenario}\n{fast}\nbut generally\n{general}");
+        }
+    }
+}
+
+/// Pages as they come, and the state at the end: taken and freed in patterns that meet refills, whole and in pieces, and
+/// drains of pages in rising, in falling and in no order.
+fn pages(generally: bool) -> (Vec<Pfn>, String) {
+    FOLLOWS.set(generally);
+    let result = one_zone(Tuning::default(), 1 << 16, 2, |world| {
+        let mut seen = vec![];
+        let mut held: Vec<Pfn> = vec![];
+        let mut random = 1_u64;
+        for round in 0..60 {
+            world.machine().run_on(round % 2);
+            for _ in 0..500 + 37 * round {
+                held.extend(world.alloc(&movable(0)));
+            }
+            let mut bulk = [Pfn(0); 100];
+            let got = world.alloc_bulk(&movable(0), &mut bulk).expect("memory");
+            held.extend(&bulk[..got]);
+            seen.extend(&held);
+            match round % 5 {
+                0 => held.reverse(),
+                1 => held.sort_by_cached_key(|pfn| {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(pfn.0);
+                    random >> 33
+                }),
+                2 => held.sort(),
+                _ => {}
+            }
+            let keep = held.len() / 4;
+            let blocks: Vec<_> =
+                held.split_off(keep).into_iter().map(|pfn| Block { pfn, order: Order::ZERO }).collect();
+            let (single, together) = blocks.split_at(blocks.len() / 2);
+            single.iter().for_each(|block| world.free(block.pfn, block.order).expect("was allocated"));
+            world.free_bulk(together).expect("were allocated");
+        }
+        (seen, state(world, 2))
+    });
+    FOLLOWS.set(false);
+    result
+}
+
+#[test]
+fn the_same_pages_come_in_the_same_order() {
+    let (fast, general) = (pages(false), pages(true));
+    assert_eq!(fast.0.len(), general.0.len());
+    let differs = fast.0.iter().zip(&general.0).position(|(fast, general)| fast != general);
+    assert_eq!(differs, None);
+    assert_eq!(fast.1, general.1);
+}
