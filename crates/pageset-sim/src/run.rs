@@ -144,7 +144,7 @@ impl Run<'_> {
 
     fn measure(&self, engine: &Engine, system: &System<'_>, keep_on: &impl Fn() -> bool) -> Result<Outcome, RunError> {
         let end = self.warm_up + self.time;
-        self.share_caches(engine);
+        self.share_sockets(engine);
         engine::scope(|fibers| {
             for cpu in 0..self.tasks {
                 let task = self.workload.task;
@@ -161,13 +161,13 @@ impl Run<'_> {
         })
     }
 
-    /// Only cores with work share the last-level caches.
-    fn share_caches(&self, engine: &Engine) {
+    /// Only cores with work share the last-level caches and the power.
+    fn share_sockets(&self, engine: &Engine) {
         let topology = self.machine.topology();
         for socket in self.machine.nodes() {
             let busy = self.tasks.min(topology.cores());
             let first = socket.0 * topology.cores_per_socket;
-            engine.share_cache(socket, busy.saturating_sub(first).min(topology.cores_per_socket));
+            engine.share_socket(socket, busy.saturating_sub(first).min(topology.cores_per_socket));
         }
     }
 
