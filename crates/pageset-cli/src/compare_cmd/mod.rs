@@ -1,6 +1,7 @@
 //! `pageset compare`: a published table, and what the simulator makes of it.
 
 mod report;
+mod tasks;
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -9,7 +10,7 @@ use std::path::Path;
 use pageset::Tuning;
 use pageset::tuning::BatchRule;
 use pageset::tuning::presets::LINUX_4_17;
-use pageset_sim::compare::{self, SHIPPED, Simulated, SweepRow, SweepTable};
+use pageset_sim::compare::{self, SHIPPED, Simulated, SweepRow, SweepTable, TasksTable};
 use pageset_sim::machine::Machine;
 use pageset_sim::run::{Outcome, Run, RunError};
 use pageset_sim::sweep::run_all;
@@ -29,7 +30,7 @@ use crate::sim::progress::{Interrupt, Progress};
 /// base row and the last.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The table: page_fault1-batch-sweep.csv, which is built in, or a file of that form
+    /// The table: page_fault1-batch-sweep.csv or page_fault1-1-to-40-tasks.csv, which are built in, or a file of such a form
     #[arg(value_name = "TABLE")]
     table: String,
 
@@ -47,7 +48,12 @@ pub(crate) struct Args {
 
 /// Runs `pageset compare`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let rows = chosen(&args, read(&args.table)?)?;
+    let text = read(&args.table)?;
+    if TasksTable::is_one(&text) {
+        return tasks::run(&args, &text);
+    }
+    let table = SweepTable::parse(&args.table, &text).map_err(|error| Failure::new(Exit::Damaged, error))?;
+    let rows = chosen(&args, table)?;
     let mut machines: Vec<Machine> = Vec::new();
     for row in &rows {
         if machines.iter().all(|machine| machine.name != row.machine) {
@@ -93,17 +99,16 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 /// Reads a built-in table, or a file.
-fn read(name: &str) -> Result<SweepTable, Failure> {
+fn read(name: &str) -> Result<String, Failure> {
     let built_in = SHIPPED.iter().find(|(shipped, _)| *shipped == name).map(|(_, text)| (*text).to_owned());
-    let text = match built_in {
-        Some(text) if !Path::new(name).exists() => text,
+    match built_in {
+        Some(text) if !Path::new(name).exists() => Ok(text),
         _ => fs::read_to_string(name).map_err(|error| {
             let tables: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
             Failure::new(Exit::Damaged, format!("{name}: {error}"))
                 .help(format!("tables that are built in: {}", tables.join(", ")))
-        })?,
-    };
-    SweepTable::parse(name, &text).map_err(|error| Failure::new(Exit::Damaged, error))
+        }),
+    }
 }
 
 /// The rows asked for; each machine's base row is always among them.

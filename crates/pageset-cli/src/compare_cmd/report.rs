@@ -9,7 +9,7 @@ use crate::columns::{grouped, numbers, trimmed};
 use crate::sim::options::Effort;
 
 /// The schema of the JSON form.
-const SCHEMA: &str = "pageset.compare/1";
+pub(super) const SCHEMA: &str = "pageset.compare/1";
 
 /// Places in [`COLUMNS`].
 const SCORE: usize = 0;

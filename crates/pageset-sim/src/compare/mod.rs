@@ -4,10 +4,12 @@
 //! base row and the last. A simulator is worth something where it beats both.
 
 mod sweep_table;
+mod tasks_table;
 
 use std::fmt;
 
 pub use sweep_table::{BASE_BATCH, SweepRow, SweepTable};
+pub use tasks_table::{TASKS_COLUMNS, TASKS_MACHINE, TasksRow, TasksTable, baselines};
 
 use crate::statistics::Spread;
 
@@ -77,8 +79,10 @@ impl fmt::Display for TableError {
 impl std::error::Error for TableError {}
 
 /// The tables that come with the crate: names and texts.
-pub const SHIPPED: &[(&str, &str)] =
-    &[("page_fault1-batch-sweep.csv", include_str!("../../reference/page_fault1-batch-sweep.csv"))];
+pub const SHIPPED: &[(&str, &str)] = &[
+    ("page_fault1-batch-sweep.csv", include_str!("../../reference/page_fault1-batch-sweep.csv")),
+    ("page_fault1-1-to-40-tasks.csv", include_str!("../../reference/page_fault1-1-to-40-tasks.csv")),
+];
 
 /// Puts simulations beside a table's rows. `simulated` has one for each of `rows`, all of which are of machines whose base
 /// row is among them.
