@@ -5,6 +5,8 @@
 
 mod columns;
 mod error;
+mod explain_cmd;
+mod generate_cmd;
 mod output;
 mod record_cmd;
 mod replay_cmd;
@@ -13,7 +15,7 @@ mod trace_cmd;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 
 use crate::error::{Exit, Failure};
 
@@ -34,6 +36,9 @@ enum Command {
     Record(record_cmd::Args),
     Replay(replay_cmd::Args),
     Trace(trace_cmd::Args),
+    Explain(explain_cmd::Args),
+    #[command(hide = true)]
+    Generate(generate_cmd::Args),
 }
 
 fn run(command: Command) -> Result<Exit, Failure> {
@@ -41,6 +46,8 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Record(args) => record_cmd::run(args),
         Command::Replay(args) => replay_cmd::run(args),
         Command::Trace(args) => trace_cmd::run(args),
+        Command::Explain(args) => explain_cmd::run(args),
+        Command::Generate(args) => generate_cmd::run(args, Cli::command()),
     }
 }
 

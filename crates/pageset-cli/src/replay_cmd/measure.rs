@@ -25,7 +25,7 @@ pub(super) struct Report<'t> {
     /// level.
     pub(super) rows: Vec<Row>,
     /// What weakens every result.
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<warnings::Warning>,
 }
 
 /// Refills and drains in sums, and by pageset.
@@ -213,7 +213,7 @@ fn parts(moves: &Moves, kernel: &Moves, whose: impl Fn(&Move) -> Whose) -> Vec<P
 }
 
 /// By how much an amount differs from the kernel's, in percent; nothing where the kernel has none and it has some.
-pub(super) fn differs_pct(amount: u64, kernel: u64) -> Option<f64> {
+pub(crate) fn differs_pct(amount: u64, kernel: u64) -> Option<f64> {
     match (amount, kernel) {
         (0, 0) => Some(0.0),
         (_, 0) => None,

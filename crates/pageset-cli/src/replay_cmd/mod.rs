@@ -8,12 +8,12 @@
 //! | `check` | the limits of `--check` |
 //! | `table`, `json` | the result as text and as JSON |
 
-mod check;
+pub(crate) mod check;
 mod json;
-mod measure;
-mod progress;
+pub(crate) mod measure;
+pub(crate) mod progress;
 mod table;
-mod warnings;
+pub(crate) mod warnings;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -102,6 +102,12 @@ pub(crate) struct Args {
     /// List the presets and what each changes, with the rule files of --rules after them, and the keys of --set
     #[arg(long, conflicts_with_all = ["files", "settings", "cpu", "zone", "json", "check", "zoneinfo", "snapshots", "lossy"])]
     list_rules: bool,
+}
+
+/// What heads the columns of the tables.
+#[cfg(test)]
+pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
+    table::AMOUNTS.into_iter().chain(table::NEARNESS)
 }
 
 /// The levels on the command line.
