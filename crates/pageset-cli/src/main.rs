@@ -11,6 +11,7 @@ mod output;
 mod record_cmd;
 mod replay_cmd;
 mod rules;
+mod top_cmd;
 mod trace_cmd;
 
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ enum Command {
     Record(record_cmd::Args),
     Replay(replay_cmd::Args),
     Trace(trace_cmd::Args),
+    Top(top_cmd::Args),
     Explain(explain_cmd::Args),
     #[command(hide = true)]
     Generate(generate_cmd::Args),
@@ -46,6 +48,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Record(args) => record_cmd::run(args),
         Command::Replay(args) => replay_cmd::run(args),
         Command::Trace(args) => trace_cmd::run(args),
+        Command::Top(args) => top_cmd::run(args),
         Command::Explain(args) => explain_cmd::run(args),
         Command::Generate(args) => generate_cmd::run(args, Cli::command()),
     }

@@ -169,7 +169,7 @@ mod tests {
         let warnings = crate::replay_cmd::warnings::Name::ALL.iter().map(|name| name.text());
         let names = columns.chain(warnings).chain(crate::rules::keys()).map(str::to_owned);
         let mut seen = 0;
-        for name in names {
+        for name in names.chain(crate::top_cmd::names()) {
             assert!(!explained(&name).is_empty(), "{name} is printed and not explained");
             seen += 1;
         }

@@ -6,6 +6,10 @@ const fn column(name: &'static str, what: &'static str, bad: &'static str, todo:
     term(Kind::Column, name, what, bad, todo)
 }
 
+const fn metric(name: &'static str, what: &'static str, bad: &'static str, todo: &'static str) -> Term {
+    term(Kind::Metric, name, what, bad, todo)
+}
+
 #[rustfmt::skip] // One entry in three lines.
 pub(super) const TERMS: &[Term] = &[
     // `pageset replay`.
@@ -66,4 +70,48 @@ pub(super) const TERMS: &[Term] = &[
     column("held", "Pages in pagesets: free, but only to the CPU that holds them.",
         "A few percent of the zone on a machine short of memory, or nearly all on one CPU.",
         "See the pattern hoarding-cpu."),
+    // `pageset top`.
+    column("mark", "The lowest watermark that the zone's free pages are below; `ok` above them all.",
+        "Anything but ok for long: pagesets shrink at every free, and kswapd works.", "Free memory."),
+    column("free +-", "Change of the zone's free pages since the look before.", "", ""),
+    column("held +-", "Change of the pages in all pagesets of the zone since the look before.",
+        "Thousands up and down in step with the load: bursts.", "See the pattern exit-bursts."),
+    column("held %", "Pages in pagesets as a share of the zone.", "Some percent, on a machine short of memory.",
+        "A fraction of 100 or more bounds it; see `pageset explain high_fraction`."),
+    column("CPU", "The CPU's number.", "", ""),
+    column("count", "Pages that the CPU holds of the zone.",
+        "Near high_max on one CPU and near 0 on others: it hoards. Far below high_min under load: pages travel.",
+        "See the patterns hoarding-cpu and travelling-pages."),
+    column("count +-", "Change of count since the look before.", "", ""),
+    column("refill/s", "Pages that the CPU took from all zones under the zone lock, a second. Counted by the kernel; it takes root.",
+        "As many as the CPU allocates.", "As refill pages."),
+    column("drain/s", "Pages that the CPU gave back to all zones, a second.", "As many as the CPU frees.", "As drain pages."),
+    column("high-order drains/s", "Blocks of orders 1 to 3 given back, a second.",
+        "Thousands, on 5.18 to 6.15: each run of such frees empties the list.",
+        "A newer kernel; see `pageset explain high_threshold_616`."),
+    column("fallbacks/s", "Blocks taken from another migratetype's pageblocks, a second.", "As extfrag.", "As extfrag."),
+    metric("pgalloc", "Pages allocated, all zones (the sum of pgalloc_* in /proc/vmstat).", "", ""),
+    metric("pgfree", "Pages freed.", "", ""),
+    metric("pgfault", "Page faults, minor ones too.", "", ""),
+    metric("allocstall", "Direct reclaims begun: a process had to free memory before it got any.", "Any that repeat.", "Free memory."),
+    metric("pgscan_kswapd", "Pages that kswapd looked at.", "Growing all the time: the machine is short of memory.", "Free memory."),
+    metric("compact_stall", "Direct compactions: a process had to move pages to get a large block.", "Thousands a second.",
+        "Fewer requests for huge pages (transparent_hugepage/defrag), or vm.compaction_proactiveness up."),
+    metric("thp_fault_alloc", "Page faults served with a huge page.", "", ""),
+    metric("thp_fault_fallback", "Page faults that wanted a huge page and got small ones.", "More than thp_fault_alloc.", "As compact_stall."),
+    metric("pageset_zone_managed_pages", "Pages that the zone's allocator was given.", "", ""),
+    metric("pageset_zone_free_pages", "Pages on the zone's free lists, those in pagesets not counted.", "Below pageset_zone_high_pages.", "Free memory."),
+    metric("pageset_zone_min_pages", "The min watermark with its boost.", "", ""),
+    metric("pageset_zone_low_pages", "The low watermark with its boost.", "", ""),
+    metric("pageset_zone_high_pages", "The high watermark with its boost.", "", ""),
+    metric("pageset_zone_held_pages", "Pages in the pagesets of all CPUs.", "As held %.", "As held %."),
+    metric("pageset_zone_batch_pages", "Pages that an unscaled refill or drain moves.", "", ""),
+    metric("pageset_zone_high_min_pages", "Lower bound of each pageset's high; from 6.7 on.", "", ""),
+    metric("pageset_zone_high_max_pages", "Upper bound of each pageset's high; from 6.7 on.", "", ""),
+    metric("pageset_count_pages", "Pages that a CPU holds of a zone.", "As count.", "As count."),
+    metric("pageset_high_pages", "Pages that a CPU may keep of a zone before it drains.", "", ""),
+    metric("pageset_refill_pages", "Total of refill/s (OpenMetrics adds _total to its name).", "As refill/s.", "As refill/s."),
+    metric("pageset_drain_pages", "Total of drain/s.", "As drain/s.", "As drain/s."),
+    metric("pageset_high_order_drain_blocks", "Total of high-order drains/s.", "As high-order drains/s.", "As high-order drains/s."),
+    metric("pageset_fallback_blocks", "Total of fallbacks/s.", "As extfrag.", "As extfrag."),
 ];
