@@ -3,6 +3,7 @@
 //! Each subcommand is a module `NAME_cmd` with its arguments (`Args`) and `run(Args) -> Result<Exit, Failure>`. It
 //! prints its result on standard output and progress and warnings on standard error; only this file ends the process.
 
+mod advise_cmd;
 mod columns;
 mod error;
 mod explain_cmd;
@@ -37,6 +38,7 @@ enum Command {
     Record(record_cmd::Args),
     Replay(replay_cmd::Args),
     Trace(trace_cmd::Args),
+    Advise(advise_cmd::Args),
     Top(top_cmd::Args),
     Explain(explain_cmd::Args),
     #[command(hide = true)]
@@ -48,6 +50,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Record(args) => record_cmd::run(args),
         Command::Replay(args) => replay_cmd::run(args),
         Command::Trace(args) => trace_cmd::run(args),
+        Command::Advise(args) => advise_cmd::run(args),
         Command::Top(args) => top_cmd::run(args),
         Command::Explain(args) => explain_cmd::run(args),
         Command::Generate(args) => generate_cmd::run(args, Cli::command()),

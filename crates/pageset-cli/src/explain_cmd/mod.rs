@@ -165,7 +165,7 @@ mod tests {
     /// Each name that the command prints has an entry: what heads columns, rules, warnings.
     #[test]
     fn all_that_is_printed_is_explained() {
-        let columns = crate::replay_cmd::columns().chain(crate::trace_cmd::columns());
+        let columns = crate::replay_cmd::columns().chain(crate::trace_cmd::columns()).chain(crate::advise_cmd::names());
         let warnings = crate::replay_cmd::warnings::Name::ALL.iter().map(|name| name.text());
         let names = columns.chain(warnings).chain(crate::rules::keys()).map(str::to_owned);
         let mut seen = 0;

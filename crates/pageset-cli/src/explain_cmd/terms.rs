@@ -10,6 +10,10 @@ const fn metric(name: &'static str, what: &'static str, bad: &'static str, todo:
     term(Kind::Metric, name, what, bad, todo)
 }
 
+const fn pattern(name: &'static str, what: &'static str, bad: &'static str, todo: &'static str) -> Term {
+    term(Kind::Pattern, name, what, bad, todo)
+}
+
 #[rustfmt::skip] // One entry in three lines.
 pub(super) const TERMS: &[Term] = &[
     // `pageset replay`.
@@ -114,4 +118,23 @@ pub(super) const TERMS: &[Term] = &[
     metric("pageset_drain_pages", "Total of drain/s.", "As drain/s.", "As drain/s."),
     metric("pageset_high_order_drain_blocks", "Total of high-order drains/s.", "As high-order drains/s.", "As high-order drains/s."),
     metric("pageset_fallback_blocks", "Total of fallbacks/s.", "As extfrag.", "As extfrag."),
+    // `pageset advise`.
+    column("setting", "A value of vm.percpu_pagelist_high_fraction, or other kernels' rules; * is what was in force.", "", ""),
+    column("locks/s", "Holds of zone locks a second, over all CPUs.", "Above 1,000 a CPU, on machines with many CPUs.", "As locks/1000 ops."),
+    column("longest hold", "The largest single refill or drain, in pages: how long others may wait for the zone lock.",
+        "2016 (63 << 5), where one late allocation costs more than many slow ones.",
+        "A kernel built with a smaller CONFIG_PCP_BATCH_SCALE_MAX, or 6.19 and later."),
+    column("pages moved", "Pages that refills and drains moved between zones and pagesets.", "As refill pages.", "As refill pages."),
+    pattern("travelling-pages", "Pages are allocated on one CPU and freed on another, as in networking and pipelines: one CPU refills what the other drains.",
+        "Each page passes the zone twice, whatever the setting.",
+        "Put both ends on one CPU or one node, or reuse buffers; no value of a sysctl helps."),
+    pattern("exit-bursts", "More pages than one drain moves (2016) are freed in a row: a process exits, or a large mapping goes.",
+        "high follows too late, or decays before the next burst.",
+        "vm.watermark_scale_factor up, which raises high_min; or a fraction of 8 to 20, which switches auto-tuning off."),
+    pattern("high-order-churn", "Much of the traffic is in blocks of orders 1 to 3: socket buffers, slabs, kernel stacks.",
+        "On 5.18 to 6.15, where each run of such frees empties the list.",
+        "A newer kernel; see `pageset explain high_threshold_616`."),
+    pattern("hoarding-cpu", "One CPU holds most of the cached pages and does little of the traffic: it freed much once, and others cannot use it.",
+        "On a machine short of memory.",
+        "It decays by an eighth a second. A fraction of 100 or more bounds it, at the price of more refills."),
 ];
