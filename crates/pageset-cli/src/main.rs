@@ -11,6 +11,7 @@ mod generate_cmd;
 mod output;
 mod record_cmd;
 mod replay_cmd;
+mod report_cmd;
 mod rules;
 mod top_cmd;
 mod trace_cmd;
@@ -40,6 +41,7 @@ enum Command {
     Trace(trace_cmd::Args),
     Advise(advise_cmd::Args),
     Top(top_cmd::Args),
+    Report(report_cmd::Args),
     Explain(explain_cmd::Args),
     #[command(hide = true)]
     Generate(generate_cmd::Args),
@@ -52,6 +54,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Trace(args) => trace_cmd::run(args),
         Command::Advise(args) => advise_cmd::run(args),
         Command::Top(args) => top_cmd::run(args),
+        Command::Report(args) => report_cmd::run(args),
         Command::Explain(args) => explain_cmd::run(args),
         Command::Generate(args) => generate_cmd::run(args, Cli::command()),
     }
