@@ -77,7 +77,9 @@ pub(super) struct Row {
     pub(super) refills_near_pct: Option<f64>,
     /// The same of drains.
     pub(super) drains_near_pct: Option<f64>,
-    /// Everything else that it counted; its moves are gone.
+    /// Each refill and drain.
+    pub(super) moves: Moves,
+    /// Everything else that it counted; its moves are taken out.
     pub(super) outcome: Outcome,
     /// What weakens this result beside what weakens all.
     pub(super) warnings: Vec<warnings::Counted>,
@@ -133,6 +135,7 @@ impl<'t> Report<'t> {
                 refills_near_pct: near_pct(&kernel.refills, &moves.refills),
                 drains_near_pct: near_pct(&kernel.drains, &moves.drains),
                 warnings: warnings::of_run(&outcome, replay.notes()),
+                moves,
                 outcome,
             });
         }
