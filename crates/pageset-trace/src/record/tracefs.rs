@@ -127,7 +127,7 @@ fn no_permission(root: &Path) -> RecordError {
         "root without CAP_SYS_ADMIN, or a kernel locked down for confidentiality: record on the host, or boot with \
          lockdown=none"
     } else {
-        "run it as root: sudo pageset record …"
+        "run it as root, such as with sudo"
     };
     RecordError::Missing { what, help: help.into() }
 }
