@@ -3,24 +3,29 @@
 //! Each subcommand is a module `NAME_cmd` with its arguments (`Args`) and `run(Args) -> Result<Exit, Failure>`. It
 //! prints its result on standard output and progress and warnings on standard error; only this file ends the process.
 
+mod advise_cmd;
 mod bench_cmd;
 mod columns;
 mod compare_cmd;
 mod error;
+mod explain_cmd;
+mod generate_cmd;
 mod interleave_cmd;
 mod machine_cmd;
 mod output;
 mod record_cmd;
 mod replay_cmd;
+mod report_cmd;
 mod rules;
 mod run_cmd;
 mod sim;
 mod sweep_cmd;
+mod top_cmd;
 mod trace_cmd;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 
 use crate::error::{Exit, Failure};
 
@@ -48,6 +53,12 @@ enum Command {
     Machine(machine_cmd::Args),
     Interleave(interleave_cmd::Args),
     Bench(pageset_bench::Args),
+    Advise(advise_cmd::Args),
+    Top(top_cmd::Args),
+    Report(report_cmd::Args),
+    Explain(explain_cmd::Args),
+    #[command(hide = true)]
+    Generate(generate_cmd::Args),
 }
 
 fn run(command: Command) -> Result<Exit, Failure> {
@@ -61,6 +72,11 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Machine(args) => machine_cmd::run(args),
         Command::Interleave(args) => interleave_cmd::run(args),
         Command::Bench(args) => bench_cmd::run(&args),
+        Command::Advise(args) => advise_cmd::run(args),
+        Command::Top(args) => top_cmd::run(args),
+        Command::Report(args) => report_cmd::run(args),
+        Command::Explain(args) => explain_cmd::run(args),
+        Command::Generate(args) => generate_cmd::run(args, Cli::command()),
     }
 }
 

@@ -108,7 +108,8 @@ fn exit_of(summary: &Summary) -> Exit {
     }
 }
 
-fn failure(error: RecordError) -> Failure {
+/// How a recording that was not made ends the command.
+pub(crate) fn failure(error: RecordError) -> Failure {
     let exit = match error {
         RecordError::Missing { .. } | RecordError::Unknown(_) => Exit::Missing,
         RecordError::Command { .. } => Exit::Usage,

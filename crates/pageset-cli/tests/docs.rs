@@ -1,4 +1,4 @@
-//! What the documentation shows as the output of a replay is what a replay prints. With `PAGESET_DOCS=write` in the
+//! What the documentation shows as the output of a replay, or of `pageset explain`, is what that prints. With `PAGESET_DOCS=write` in the
 //! environment what differs is written anew; figures in the sentences around it are not.
 
 use std::env;
@@ -7,7 +7,10 @@ use std::path::Path;
 use std::process::Command;
 
 /// How the documentation calls the command.
-const CALLS: [&str; 2] = ["$ cargo run --release -p pageset-cli -- replay ", "$ pageset replay "];
+const CALLS: [&str; 2] = ["$ cargo run --release -p pageset-cli -- ", "$ pageset "];
+
+/// The subcommands whose output is the same everywhere.
+const SAME_EVERYWHERE: [&str; 2] = ["replay ", "explain "];
 
 /// The commands that are shown with their output.
 fn shown(text: &str) -> Vec<(&str, String)> {
@@ -16,6 +19,7 @@ fn shown(text: &str) -> Vec<(&str, String)> {
         .filter_map(|block| {
             let (command, output) = block.split_once('\n')?;
             let arguments = CALLS.iter().find_map(|call| command.strip_prefix(call))?;
+            SAME_EVERYWHERE.iter().find(|subcommand| arguments.starts_with(**subcommand))?;
             let is_output = !output.is_empty() && !output.starts_with('$');
             is_output.then(|| (arguments, output.to_owned()))
         })
@@ -27,22 +31,17 @@ fn outputs_are_as_shown() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let write = env::var("PAGESET_DOCS").is_ok_and(|value| value == "write");
     let mut seen = 0;
-    for file in ["README.md", "docs/replay.md", "docs/rule-sets.md"] {
+    for file in ["README.md", "docs/replay.md", "docs/rule-sets.md", "docs/watching.md"] {
         let text = fs::read_to_string(root.join(file)).unwrap();
         let mut anew = text.clone();
         for (arguments, output) in shown(&text) {
-            let mut replay = Command::new(env!("CARGO_BIN_EXE_pageset"));
-            replay.current_dir(&root).arg("replay").args(arguments.split(' '));
-            let printed = replay.output().unwrap();
-            assert!(
-                printed.status.success(),
-                "{file}: replay {arguments}: {}",
-                String::from_utf8_lossy(&printed.stderr)
-            );
+            let mut command = Command::new(env!("CARGO_BIN_EXE_pageset"));
+            let printed = command.current_dir(&root).args(arguments.split(' ')).output().unwrap();
+            assert!(printed.status.success(), "{file}: {arguments}: {}", String::from_utf8_lossy(&printed.stderr));
             let printed = String::from_utf8(printed.stdout).unwrap();
             assert!(
                 write || printed == output,
-                "{file} shows another output of `pageset replay {arguments}` (PAGESET_DOCS=write mends it); it is\n{printed}"
+                "{file} shows another output of `pageset {arguments}` (PAGESET_DOCS=write mends it); it is\n{printed}"
             );
             anew = anew.replace(&output, &printed);
             seen += 1;
@@ -51,7 +50,7 @@ fn outputs_are_as_shown() {
             fs::write(root.join(file), anew).unwrap();
         }
     }
-    assert_eq!(seen, 6, "outputs are shown that this test does not see, or fewer than there were");
+    assert_eq!(seen, 7, "outputs are shown that this test does not see, or fewer than there were");
 }
 
 #[test]

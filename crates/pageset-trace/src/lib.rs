@@ -10,6 +10,7 @@
 //! | [`snapshots`] | those texts as they were taken along |
 //! | [`text`], [`mod@file`] | the text form and our own |
 //! | [`record`] | a recording of this machine, made through tracefs |
+//! | [`live`] | what this machine's kernel does now, counted |
 //! | `perf` | a `perf.data`, its tracepoints read by the decoder of [`record`] |
 //! | [`trace`] | a recording of any form, opened by its content |
 //! | [`replay`] | a recording run through the allocator |
@@ -20,6 +21,7 @@ pub mod event;
 pub mod facts;
 pub mod file;
 pub mod limits;
+pub mod live;
 mod perf;
 pub mod procfs;
 pub mod record;

@@ -20,10 +20,10 @@ use support::{FOLLOWS, World, movable, one_zone};
 fn state(world: &World<'_>, cpus: u32) -> String {
     let mut text = String::new();
     for zone in 0..world.zone_count() {
-        let _ = write!(text, "{:?}\n", world.zone_stats(zone));
+        let _ = writeln!(text, "{:?}", world.zone_stats(zone));
         for cpu in (0..cpus).map(CpuId) {
             let (state, lists) = (world.pageset_state(zone, cpu), world.pageset_lists(zone, cpu));
-            let _ = write!(text, "{state:?} {lists:?} {:?}\n", world.pageset_stats(zone, cpu));
+            let _ = writeln!(text, "{state:?} {lists:?} {:?}", world.pageset_stats(zone, cpu));
         }
         for order in Order::all() {
             let blocks = MigrateType::ALL.map(|migratetype| world.free_blocks(zone, order, migratetype));

@@ -5,11 +5,11 @@ use pageset_trace::replay::Level;
 use super::measure::{Report, Row, differs_pct};
 
 /// How far refill pages, refills and drain pages may be off, in percent. Specification: `trace-replay.md` 1.
-const REFILL_PAGES_PCT: f64 = 2.0;
-const REFILLS_PCT: f64 = 5.0;
-const DRAIN_PAGES_PCT: f64 = 6.0;
+pub(crate) const REFILL_PAGES_PCT: f64 = 2.0;
+pub(crate) const REFILLS_PCT: f64 = 5.0;
+pub(crate) const DRAIN_PAGES_PCT: f64 = 6.0;
 /// Drain pages of the kernel from which they are judged. Specification: `trace-replay.md` 1.
-const DRAIN_PAGES_JUDGED: u64 = 5_000;
+pub(crate) const DRAIN_PAGES_JUDGED: u64 = 5_000;
 
 /// The limits of one set of rules.
 pub(super) struct Checked {

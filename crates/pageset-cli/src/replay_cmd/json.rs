@@ -27,7 +27,7 @@ pub(super) struct Document<'r> {
     /// Nothing unless it was asked for.
     check: Option<Check<'r>>,
     /// What weakens every result.
-    warnings: &'r [String],
+    warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -179,7 +179,7 @@ impl<'r> Document<'r> {
             kernel,
             rules: report.rows.iter().map(|row| rules(report, row)).collect(),
             check: checks.map(check),
-            warnings: &report.warnings,
+            warnings: report.warnings.iter().map(ToString::to_string).collect(),
         }
     }
 }
@@ -228,7 +228,7 @@ fn recording<'r>(report: &'r Report<'_>) -> Recording<'r> {
 
 fn rules<'r>(report: &'r Report<'_>, row: &'r Row) -> Rules<'r> {
     let (ours, kernel, outcome) = (&row.amounts.totals, &report.kernel.totals, &row.outcome);
-    let own = row.warnings.iter().map(ToString::to_string);
+    let own = row.warnings.iter().map(|counted| counted.warning("").to_string());
     Rules {
         name: &row.name,
         level: row.level.name(),
@@ -255,7 +255,7 @@ fn rules<'r>(report: &'r Report<'_>, row: &'r Row) -> Rules<'r> {
         high_fraction: row.high_fraction,
         cache_slice_pages: row.cache_slice_pages,
         pagesets: pagesets(report, &row.amounts),
-        warnings: report.warnings.iter().cloned().chain(own).collect(),
+        warnings: report.warnings.iter().map(ToString::to_string).chain(own).collect(),
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Report<'t> {
     /// level.
     pub(super) rows: Vec<Row>,
     /// What weakens every result.
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<warnings::Warning>,
 }
 
 /// Refills and drains in sums, and by pageset.
@@ -77,7 +77,9 @@ pub(super) struct Row {
     pub(super) refills_near_pct: Option<f64>,
     /// The same of drains.
     pub(super) drains_near_pct: Option<f64>,
-    /// Everything else that it counted; its moves are gone.
+    /// Each refill and drain.
+    pub(super) moves: Moves,
+    /// Everything else that it counted; its moves are taken out.
     pub(super) outcome: Outcome,
     /// What weakens this result beside what weakens all.
     pub(super) warnings: Vec<warnings::Counted>,
@@ -133,6 +135,7 @@ impl<'t> Report<'t> {
                 refills_near_pct: near_pct(&kernel.refills, &moves.refills),
                 drains_near_pct: near_pct(&kernel.drains, &moves.drains),
                 warnings: warnings::of_run(&outcome, replay.notes()),
+                moves,
                 outcome,
             });
         }
@@ -213,7 +216,7 @@ fn parts(moves: &Moves, kernel: &Moves, whose: impl Fn(&Move) -> Whose) -> Vec<P
 }
 
 /// By how much an amount differs from the kernel's, in percent; nothing where the kernel has none and it has some.
-pub(super) fn differs_pct(amount: u64, kernel: u64) -> Option<f64> {
+pub(crate) fn differs_pct(amount: u64, kernel: u64) -> Option<f64> {
     match (amount, kernel) {
         (0, 0) => Some(0.0),
         (_, 0) => None,

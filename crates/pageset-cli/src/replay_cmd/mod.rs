@@ -7,13 +7,15 @@
 //! | `measure` | replays a recording under each set |
 //! | `check` | the limits of `--check` |
 //! | `table`, `json` | the result as text and as JSON |
+//! | `timeline` | where in time it refilled and drained, for Perfetto |
 
-mod check;
+pub(crate) mod check;
 mod json;
-mod measure;
-mod progress;
+pub(crate) mod measure;
+pub(crate) mod progress;
 mod table;
-mod warnings;
+mod timeline;
+pub(crate) mod warnings;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -77,6 +79,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
+    /// Also write when the kernel and each replay refilled and drained, as a trace that ui.perfetto.dev opens
+    ///
+    /// For one recording. A track a CPU; the kernel's count and high are counters.
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
+
     /// End with exit code 1 unless every named set of rules does what the kernel did
     ///
     /// Refill pages within 2 %, refills within 5 %, drain pages within 6 % where the kernel drained 5,000 or more.
@@ -100,8 +108,14 @@ pub(crate) struct Args {
     lossy: bool,
 
     /// List the presets and what each changes, with the rule files of --rules after them, and the keys of --set
-    #[arg(long, conflicts_with_all = ["files", "settings", "cpu", "zone", "json", "check", "zoneinfo", "snapshots", "lossy"])]
+    #[arg(long, conflicts_with_all = ["files", "settings", "cpu", "zone", "json", "timeline", "check", "zoneinfo", "snapshots", "lossy"])]
     list_rules: bool,
+}
+
+/// What heads the columns of the tables.
+#[cfg(test)]
+pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
+    table::AMOUNTS.into_iter().chain(table::NEARNESS)
 }
 
 /// The levels on the command line.
@@ -128,13 +142,21 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         LevelName::Reconstructed => Level::Reconstructed,
     };
     let how = How { level, by_cpu: args.cpu, by_zone: args.zone };
+    if args.timeline.is_some() && args.files.len() > 1 {
+        return Err(Failure::new(Exit::Usage, "a timeline is of one recording").help("give one recording at a time"));
+    }
     let interrupt = Interrupt::install()?;
     // A file that cannot be opened is told before minutes are spent on another.
     let traces = args.files.iter().map(|file| open(file, &args)).collect::<Result<Vec<_>, _>>()?;
     let json_only = args.json.as_deref() == Some(Path::new("-"));
-    let (mut progress, mut passed, mut objects) = (Progress::new(), true, Vec::new());
+    let (mut progress, mut passed, mut objects, mut timeline) = (Progress::new(), true, Vec::new(), None);
     for (i, trace) in traces.iter().enumerate() {
         let report = Report::measure(trace, &chosen, &how, &mut progress)?;
+        if let Some(path) = &args.timeline {
+            let mut file = Output::create(path)?;
+            timeline::write(&report, &mut file)?;
+            timeline = Some(file);
+        }
         let checks = args.check.then(|| check::check(&report, args.near));
         let checked = checks.as_deref().unwrap_or_default();
         passed &= checked.iter().all(Checked::passed);
@@ -153,6 +175,9 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         for line in table::failures(&report, checked) {
             let _ = writeln!(io::stderr(), "{line}");
         }
+    }
+    if let Some(file) = timeline {
+        file.commit()?;
     }
     if let Some(path) = &args.json {
         let (written, interrupted) = interrupt.held_off(|| write_json(path, &objects));

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const STEP: u64 = 1 << 14;
 
 /// How far a command has come, on standard error. Nothing is shown where that is no terminal.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     bar: ProgressBar,
     begin: Instant,
     terminal: bool,
@@ -27,13 +27,13 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         Progress { bar, begin: Instant::now(), terminal: io::stderr().is_terminal(), shown: false, before: 0 }
     }
 
     /// The two passes over a recording begin.
-    pub(super) fn look_over(&mut self, trace: &Trace) {
+    pub(crate) fn look_over(&mut self, trace: &Trace) {
         self.before = 0;
         self.bar.set_message(format!("{}: looking it over", trace.name()));
         match trace.totals() {
@@ -44,7 +44,7 @@ impl Progress {
     }
 
     /// Replay number `i`, counted from 0, of `count`, under the rules of this name, begins.
-    pub(super) fn replay(&mut self, rules: &str, events: u64, i: u64, count: u64) {
+    pub(crate) fn replay(&mut self, rules: &str, events: u64, i: u64, count: u64) {
         self.before = i * events;
         self.bar.set_message(format!("{rules} ({} of {count})", i + 1));
         self.bar.set_position(self.before);
@@ -58,7 +58,7 @@ impl Progress {
 
     /// So many events of a pass have been read.
     #[inline]
-    pub(super) fn at(&mut self, events: u64) {
+    pub(crate) fn at(&mut self, events: u64) {
         if self.terminal && events.is_multiple_of(STEP) {
             self.tell(events);
         }
@@ -74,7 +74,7 @@ impl Progress {
     }
 
     /// A recording is done: nothing of the bar stays on the terminal.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.bar.finish_and_clear();
         *self = Progress::new();
     }
@@ -85,7 +85,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 /// Ctrl-C ends the command at once with exit code 130, but for the moments in which a file is put into its place.
-pub(super) struct Interrupt {
+pub(crate) struct Interrupt {
     at_once: Arc<AtomicBool>,
 }
 
@@ -94,7 +94,7 @@ impl Interrupt {
     ///
     /// # Errors
     /// Those of the operating system.
-    pub(super) fn install() -> io::Result<Self> {
+    pub(crate) fn install() -> io::Result<Self> {
         let at_once = Arc::new(AtomicBool::new(true));
         // In this order: the first signal of a moment that it may not end is remembered, the second ends it.
         signal_hook::flag::register_conditional_shutdown(SIGINT, Exit::Interrupted as i32, at_once.clone())?;
@@ -103,7 +103,7 @@ impl Interrupt {
     }
 
     /// Does something that the first Ctrl-C must not cut in two. Whether one came is the second value.
-    pub(super) fn held_off<T>(&self, work: impl FnOnce() -> T) -> (T, bool) {
+    pub(crate) fn held_off<T>(&self, work: impl FnOnce() -> T) -> (T, bool) {
         // Relaxed: the flag guards nothing but itself, and the handler runs in some thread of this process.
         self.at_once.store(false, Ordering::Relaxed);
         let result = work();

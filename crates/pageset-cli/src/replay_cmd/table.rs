@@ -7,7 +7,7 @@ use pageset_trace::replay::{Level, Totals};
 
 use super::check::{Checked, Limit, Verdict};
 use super::measure::{Amounts, Part, Report, Row, Whose, differs_pct};
-use super::warnings::Counted;
+use super::warnings::{Counted, Warning};
 use crate::columns::{grouped, numbers, trimmed};
 
 /// The whole report.
@@ -97,11 +97,17 @@ fn level_name(level: Level) -> String {
 
 const NONE: &str = "-";
 
+/// What heads the columns of the amounts.
+pub(super) const AMOUNTS: [&str; 9] =
+    ["rules", "level", "refills", "refill pages", "drains", "drain pages", "locks/1000 ops", "most held", "failed"];
+
+/// What heads the columns of the comparison with the kernel.
+pub(super) const NEARNESS: [&str; 8] =
+    ["rules", "level", "refills", "refill pages", "drains", "drain pages", "refills near", "drains near"];
+
 /// A row for the kernel and one for each set of rules, its parts below it.
 fn amounts(report: &Report<'_>) -> Table {
-    let heads =
-        ["rules", "level", "refills", "refill pages", "drains", "drain pages", "locks/1000 ops", "most held", "failed"];
-    let mut table = numbers(heads.into_iter(), 0..2);
+    let mut table = numbers(AMOUNTS.into_iter(), 0..2);
     let mut add = |name: String, level: String, totals: &Totals, rest: [String; 3]| {
         let totals = [totals.refills, totals.refill_pages, totals.drains, totals.drain_pages].map(grouped);
         table.add_row([name, level].into_iter().chain(totals).chain(rest).collect::<Vec<_>>());
@@ -125,8 +131,7 @@ fn amounts(report: &Report<'_>) -> Table {
 
 /// How near the kernel's own rules come to it, a row a level.
 fn nearness(report: &Report<'_>) -> Table {
-    let heads = ["rules", "level", "refills", "refill pages", "drains", "drain pages", "refills near", "drains near"];
-    let mut table = numbers(heads.into_iter(), 0..2);
+    let mut table = numbers(NEARNESS.into_iter(), 0..2);
     let kernel = &report.kernel;
     for row in report.rows.iter().filter(|row| row.is_kernel) {
         let whole = (row.refills_near_pct, row.drains_near_pct);
@@ -168,7 +173,7 @@ fn signed(pct: Option<f64>) -> String {
 }
 
 /// The recording's weaknesses, and once each those of single replays, with the worst of them.
-fn warnings(report: &Report<'_>) -> Vec<String> {
+fn warnings(report: &Report<'_>) -> Vec<Warning> {
     let mut all = report.warnings.clone();
     let mut of_runs: BTreeMap<&str, Vec<(&Row, &Counted)>> = BTreeMap::new();
     for row in &report.rows {
@@ -182,7 +187,7 @@ fn warnings(report: &Report<'_>) -> Vec<String> {
             0 => String::new(),
             others => format!("; fewer or as many under {others} other{}", if others == 1 { "" } else { "s" }),
         };
-        all.push(format!("{worst} ({}, {}{others})", row.name, level_name(row.level)));
+        all.push(worst.warning(&format!(" ({}, {}{others})", row.name, level_name(row.level))));
     }
     all
 }

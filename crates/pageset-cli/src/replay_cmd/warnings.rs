@@ -14,9 +14,86 @@ const FEW: u64 = 100;
 /// Unit: nanoseconds.
 const TICKS_EXPECTED_AFTER_NS: u64 = 2_000_000_000;
 
+/// The warnings by name, each with an entry in `pageset explain`.
+macro_rules! names {
+    ($($variant:ident = $name:literal),+ $(,)?) => {
+        /// Which warning it is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Name {
+            $(#[doc = $name] $variant),+
+        }
+
+        impl Name {
+            /// All of them.
+            #[cfg(test)]
+            pub(crate) const ALL: &[Name] = &[$(Name::$variant),+];
+
+            /// As it is printed, and asked for with `pageset explain`.
+            pub(crate) const fn text(self) -> &'static str {
+                match self {
+                    $(Name::$variant => $name),+
+                }
+            }
+        }
+    };
+}
+
+names! {
+    EventsLost = "events-lost",
+    LossUnknown = "loss-unknown",
+    BufferFull = "buffer-full",
+    KernelUnknown = "kernel-unknown",
+    CacheUnknown = "cache-unknown",
+    NodesUnknown = "nodes-unknown",
+    PageSize = "page-size",
+    NoMarkers = "no-markers",
+    OneSnapshot = "one-snapshot",
+    NoPagetypeinfo = "no-pagetypeinfo",
+    NearHighMark = "near-high-mark",
+    ZoneResized = "zone-resized",
+    Reclaim = "reclaim",
+    BulkAllocations = "bulk-allocations",
+    DirectAllocations = "direct-allocations",
+    DirectFrees = "direct-frees",
+    RemoteDrains = "remote-drains",
+    Fallbacks = "fallbacks",
+    ForeignPages = "foreign-pages",
+    UnseenChanges = "unseen-changes",
+    KernelFailures = "kernel-failures",
+    NoDecay = "no-decay",
+    FewSamples = "few-samples",
+    ReplayFailures = "replay-failures",
+    BelowMin = "below-min",
+    TakenTwice = "taken-twice",
+    NotMade = "not-made",
+    FreedUnseen = "freed-unseen",
+}
+
+/// What weakens a result, in one sentence.
+#[derive(Clone, Debug)]
+pub(super) struct Warning {
+    name: Name,
+    text: String,
+}
+
+impl Warning {
+    fn new(name: Name, text: impl Into<String>) -> Self {
+        Warning { name, text: text.into() }
+    }
+}
+
+/// The sentence, and the name to ask `pageset explain` for.
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} [{}]", self.text, self.name.text())
+    }
+}
+
 /// Something that happened, how often, and what that means.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
+    /// Which warning it is.
+    pub(super) name: Name,
     /// What happened.
     pub(super) what: &'static str,
     /// How often.
@@ -31,9 +108,16 @@ impl std::fmt::Display for Counted {
     }
 }
 
+impl Counted {
+    /// With its name, and `of`, which says of which replay it is told.
+    pub(super) fn warning(&self, of: &str) -> Warning {
+        Warning::new(self.name, format!("{self}{of}"))
+    }
+}
+
 /// Those that happened at all.
-fn counted(rows: impl IntoIterator<Item = (&'static str, u64, &'static str)>) -> impl Iterator<Item = Counted> {
-    rows.into_iter().map(|(what, count, why)| Counted { what, count, why }).filter(|row| row.count > 0)
+fn counted(rows: impl IntoIterator<Item = (Name, &'static str, u64, &'static str)>) -> impl Iterator<Item = Counted> {
+    rows.into_iter().map(|(name, what, count, why)| Counted { name, what, count, why }).filter(|row| row.count > 0)
 }
 
 /// The CPUs that lost events.
@@ -43,7 +127,7 @@ pub(super) fn lost_on(facts: &Facts) -> String {
 }
 
 /// What weakens every replay of a recording.
-pub(super) fn of_trace(trace: &Trace, replay: &Replay<'_>, level: Level, rows: &[Row]) -> Vec<String> {
+pub(super) fn of_trace(trace: &Trace, replay: &Replay<'_>, level: Level, rows: &[Row]) -> Vec<Warning> {
     let (facts, notes) = (trace.facts(), replay.notes());
     let mut all = Vec::new();
     all.extend(losses(facts));
@@ -55,86 +139,102 @@ pub(super) fn of_trace(trace: &Trace, replay: &Replay<'_>, level: Level, rows: &
     all
 }
 
-fn losses(facts: &Facts) -> Vec<String> {
+fn losses(facts: &Facts) -> Vec<Warning> {
     let mut all = Vec::new();
     if facts.lost_events() {
         let count = |f: fn(&Loss) -> u64| facts.loss.iter().map(f).fold(0, u64::saturating_add);
         let events = count(|l| l.overrun.saturating_add(l.commit_overrun).saturating_add(l.dropped));
         let pages = count(|l| l.missed_pages);
-        all.push(format!(
-            "events were lost on {} ({} counted, {} buffer pages with gaps), so the result is wrong by an unknown \
+        all.push(Warning::new(
+            Name::EventsLost,
+            format!(
+                "events were lost on {} ({} counted, {} buffer pages with gaps), so the result is wrong by an unknown \
              amount; record with a larger --buffer",
-            lost_on(facts),
-            grouped(events),
-            grouped(pages)
+                lost_on(facts),
+                grouped(events),
+                grouped(pages)
+            ),
         ));
     } else if facts.loss.is_empty() {
-        all.push("nothing tells whether events were lost; `pageset record` keeps the ring buffers' counts".to_owned());
+        all.push(Warning::new(
+            Name::LossUnknown,
+            "nothing tells whether events were lost; `pageset record` keeps the ring buffers' counts",
+        ));
     }
     if facts.after_full > 0 {
-        all.push(format!(
-            "a ring buffer was full, so the recording ends there and {} later events are not in it; record with a \
+        all.push(Warning::new(
+            Name::BufferFull,
+            format!(
+                "a ring buffer was full, so the recording ends there and {} later events are not in it; record with a \
              larger --buffer",
-            grouped(facts.after_full)
+                grouped(facts.after_full)
+            ),
         ));
     }
     all
 }
 
 /// The kernel, its nodes, and the snapshots.
-fn machine(trace: &Trace, replay: &Replay<'_>, rows: &[Row]) -> Vec<String> {
+fn machine(trace: &Trace, replay: &Replay<'_>, rows: &[Row]) -> Vec<Warning> {
     let (facts, setting, snapshots) = (trace.facts(), replay.setting(), trace.snapshots());
     let mut all = Vec::new();
     if !setting.kernel_known {
-        all.push(format!(
+        all.push(Warning::new(Name::KernelUnknown, format!(
             "the recording does not name its kernel; from the form of its zoneinfo it is taken to have the rules of {}",
             setting.kernel.name
-        ));
+        )));
     }
     if rows.iter().any(|row| row.tuning.cache_slice && row.cache_slice_pages.is_none()) {
-        all.push(
-            "cache sizes are not recorded; rules with cache_slice run as on a machine with small caches, and drain more \
+        all.push(Warning::new(Name::CacheUnknown, "cache sizes are not recorded; rules with cache_slice run as on a machine with small caches, and drain more \
              at frees of orders 1 to 3 (before 6.16) than one with large caches would; give --set cache_slice_pages=N, \
              the pages of the last-level cache divided by the CPUs that share it"
-                .to_owned(),
-        );
+                .to_owned(),));
     }
     if setting.cpus.iter().collect::<BTreeSet<_>>().len() > 1 {
-        all.push("which CPU is on which node is not recorded; they are taken to be dealt out in equal runs".to_owned());
+        all.push(Warning::new(
+            Name::NodesUnknown,
+            "which CPU is on which node is not recorded; they are taken to be dealt out in equal runs",
+        ));
     }
     let (page, block) = (Facts::DEFAULT_PAGE_SIZE, Facts::DEFAULT_PAGEBLOCK_ORDER);
     if (facts.page_size, facts.pageblock_order) != (page, block) {
-        all.push(format!(
-            "the machine has pages of {} bytes and pageblocks of order {}; they are replayed as {page} and {block}",
-            facts.page_size, facts.pageblock_order
+        all.push(Warning::new(
+            Name::PageSize,
+            format!(
+                "the machine has pages of {} bytes and pageblocks of order {}; they are replayed as {page} and {block}",
+                facts.page_size, facts.pageblock_order
+            ),
         ));
     }
     if replay.notes().markers == 0 {
-        all.push(
+        all.push(Warning::new(
+            Name::NoMarkers,
             "no marker says when the zoneinfo was read, so the replay starts with the first event; `pageset record` \
              sets markers"
                 .to_owned(),
-        );
+        ));
     }
     if snapshots.zoneinfo.len() < 2 {
-        all.push(
+        all.push(Warning::new(
+            Name::OneSnapshot,
             "there is only one zoneinfo, so watermarks and zone sizes are taken not to change; `pageset record` reads \
              it ten times a second"
                 .to_owned(),
-        );
+        ));
     }
     if snapshots.pagetypeinfo.is_empty() {
-        all.push(
+        all.push(Warning::new(
+            Name::NoPagetypeinfo,
             "there is no pagetypeinfo, so the migratetypes of the free memory are guessed; `pageset record` takes it \
              along"
                 .to_owned(),
-        );
+        ));
     }
     all
 }
 
 /// Zones near their high watermark, and zones that grew or shrank, while recording.
-fn marks(trace: &Trace) -> Vec<String> {
+fn marks(trace: &Trace) -> Vec<Warning> {
     let snapshots = trace.snapshots();
     let (Some((first, start)), Some((last, _))) = (snapshots.start(), snapshots.end()) else { return Vec::new() };
     let place = |tag: &String| snapshots.zoneinfo.iter().position(|(t, _)| t == tag).unwrap_or(0);
@@ -146,62 +246,89 @@ fn marks(trace: &Trace) -> Vec<String> {
         let name = format!("zone {} of node {}", section.name, section.node);
         let near = states().filter(|z| z.managed > 0 && z.free <= z.high.saturating_add(z.boost)).count();
         if near > 0 {
-            all.push(format!(
-                "{name} is at or below its high watermark in {near} of {} snapshots, where a replay can be off by \
+            all.push(Warning::new(
+                Name::NearHighMark,
+                format!(
+                    "{name} is at or below its high watermark in {near} of {} snapshots, where a replay can be off by \
                  tens of percent; record with more free memory",
-                within.len()
+                    within.len()
+                ),
             ));
         }
         let managed = || states().map(|z| z.managed);
         if let (Some(least), Some(most)) = (managed().min(), managed().max())
             && least != most
         {
-            all.push(format!("{name} had from {} to {} pages while recording", grouped(least), grouped(most)));
+            all.push(Warning::new(
+                Name::ZoneResized,
+                format!("{name} had from {} to {} pages while recording", grouped(least), grouped(most)),
+            ));
         }
     }
     all
 }
 
 /// What happened in the kernel and its events do not show, or a replay does not do.
-fn unseen(notes: &Notes, level: Level) -> impl Iterator<Item = String> {
+fn unseen(notes: &Notes, level: Level) -> impl Iterator<Item = Warning> {
     let bulk = match level {
         Level::Input => "they write no event, so the input shows them only when they are freed",
         Level::Reconstructed => "they write no event, so when they were is inferred",
     };
     let unknown_lists = "from which block depends on free lists that no event shows";
     let rows = [
-        ("events of reclaim", notes.reclaims, "what kswapd and direct reclaim did to the zones is not replayed"),
-        ("blocks taken in bulk", notes.bulk_allocs, bulk),
-        ("blocks of cached orders taken past a pageset", notes.direct_allocs, "it was busy, and no event says when"),
-        ("blocks of cached orders given back past a pageset", notes.direct_frees, "an interrupt met it busy"),
-        ("drains by another CPU than the pageset's", notes.remote_drains, "no event says why"),
-        ("blocks taken from another migratetype's pageblock", notes.fallbacks, unknown_lists),
-        ("pages outside all zones of the snapshots", notes.foreign, "they are left out"),
-        ("events that do not fit the kernel's lists", notes.surprises, "something happened that no event shows"),
-        ("allocations that failed in the kernel", notes.failed, "they are not replayed"),
+        (
+            Name::Reclaim,
+            "events of reclaim",
+            notes.reclaims,
+            "what kswapd and direct reclaim did to the zones is not replayed",
+        ),
+        (Name::BulkAllocations, "blocks taken in bulk", notes.bulk_allocs, bulk),
+        (
+            Name::DirectAllocations,
+            "blocks of cached orders taken past a pageset",
+            notes.direct_allocs,
+            "it was busy, and no event says when",
+        ),
+        (
+            Name::DirectFrees,
+            "blocks of cached orders given back past a pageset",
+            notes.direct_frees,
+            "an interrupt met it busy",
+        ),
+        (Name::RemoteDrains, "drains by another CPU than the pageset's", notes.remote_drains, "no event says why"),
+        (Name::Fallbacks, "blocks taken from another migratetype's pageblock", notes.fallbacks, unknown_lists),
+        (Name::ForeignPages, "pages outside all zones of the snapshots", notes.foreign, "they are left out"),
+        (
+            Name::UnseenChanges,
+            "events that do not fit the kernel's lists",
+            notes.surprises,
+            "something happened that no event shows",
+        ),
+        (Name::KernelFailures, "allocations that failed in the kernel", notes.failed, "they are not replayed"),
     ];
-    counted(rows).map(|row| row.to_string())
+    counted(rows).map(|row| row.warning(""))
 }
 
-fn ticks(replay: &Replay<'_>) -> Option<String> {
+fn ticks(replay: &Replay<'_>) -> Option<Warning> {
     let notes = replay.notes();
     let decays = replay.kernel_rules().tuning.auto_high;
     (decays && notes.ticks == 0 && notes.duration_ns >= TICKS_EXPECTED_AFTER_NS).then(|| {
-        "no run of the once-a-second decay was recorded, so drain pages can be off by up to 100 %; record the event \
-         workqueue_execute_start of vmstat_update, as `pageset record` does"
-            .to_owned()
+        Warning::new(Name::NoDecay, "no run of the once-a-second decay was recorded, so drain pages can be off by up to 100 %; record the event \
+         workqueue_execute_start of vmstat_update, as `pageset record` does")
     })
 }
 
 /// Too little to judge by.
-fn samples(replay: &Replay<'_>) -> Option<String> {
+fn samples(replay: &Replay<'_>) -> Option<Warning> {
     let totals = replay.kernel().totals(|_| true);
     let few = |count, refilled| match count {
         0 => Some(format!("never {refilled}")),
         _ => (count < FEW).then(|| format!("{refilled} only {count} times")),
     };
     let few: Vec<_> = [few(totals.refills, "refilled"), few(totals.drains, "drained")].into_iter().flatten().collect();
-    let sentence = |few| format!("the kernel {few}: a small sample, of which percentages say little");
+    let sentence = |few| {
+        Warning::new(Name::FewSamples, format!("the kernel {few}: a small sample, of which percentages say little"))
+    };
     (!few.is_empty()).then(|| sentence(few.join(" and ")))
 }
 
@@ -210,15 +337,27 @@ pub(super) fn of_run(outcome: &Outcome, notes: &Notes) -> Vec<Counted> {
     // The input shows bulk allocations only by the frees of their pages; those are told of the recording.
     let told = if outcome.level == Level::Input { notes.bulk_allocs } else { 0 };
     counted([
-        ("allocations that failed in the replay only", outcome.failed, "their frees are left out too"),
         (
+            Name::ReplayFailures,
+            "allocations that failed in the replay only",
+            outcome.failed,
+            "their frees are left out too",
+        ),
+        (
+            Name::BelowMin,
             "allocations made below the min watermark",
             outcome.below_min,
             "less memory is free in the replay than the kernel had",
         ),
-        ("blocks taken twice", outcome.lost_frees, "the free between is not recorded"),
-        ("operations that could not be made", outcome.refused_frees, "their pages or CPUs are not known"),
+        (Name::TakenTwice, "blocks taken twice", outcome.lost_frees, "the free between is not recorded"),
         (
+            Name::NotMade,
+            "operations that could not be made",
+            outcome.refused_frees,
+            "their pages or CPUs are not known",
+        ),
+        (
+            Name::FreedUnseen,
             "blocks freed that were never seen to be taken",
             outcome.unseen_allocs.saturating_sub(told),
             "they are taken just before",

@@ -316,7 +316,7 @@ pub(super) const EXCLUSIVE: [(&str, &str); 5] = [
 pub(super) const TOGETHER: [(&str, &str); 1] = [("high_min", "high_max")];
 
 /// The names of all keys.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     KEYS.iter().map(|key| key.name)
 }
 

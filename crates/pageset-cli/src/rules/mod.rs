@@ -21,9 +21,9 @@ use pageset::tuning::{PRESETS, Preset, Tuning};
 use pageset_trace::replay::RuleSet;
 
 use self::file::RuleFile;
-pub(crate) use self::keys::described;
+pub(crate) use self::keys::{described, names as keys};
 pub(crate) use self::list::list;
-pub(crate) use self::nearest::suggestion;
+pub(crate) use self::nearest::{nearest, suggestion};
 use self::settings::Settings;
 use crate::error::{Exit, Failure};
 

@@ -1,7 +1,7 @@
 //! What a word with a slip of the pen was meant to be.
 
 /// The one of `names` that `word` is a slip away from: an edit, and another for each five letters.
-pub(super) fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let slips = (word.chars().count() / 5).max(1);
     let distance = |name: &str| strsim::osa_distance(word, name);
     names.map(|name| (distance(name), name)).filter(|(d, _)| *d <= slips).min().map(|(_, name)| name)

@@ -58,8 +58,12 @@ struct Info {
 }
 
 /// The kinds of events, as they head the columns.
-const KINDS: [&str; 10] =
+pub(super) const KINDS: [&str; 10] =
     ["alloc", "failed", "free", "batched", "zone_locked", "drain", "extfrag", "decay", "reclaim", "marker"];
+
+/// What heads the columns of the zones.
+pub(super) const ZONE_HEADS: [&str; 12] =
+    ["node", "zone", "at", "managed", "free", "min", "low", "high", "batch", "high_min", "high_max", "held"];
 
 /// A kind's place in [`KINDS`].
 fn place(kind: &Kind) -> usize {
@@ -219,9 +223,7 @@ impl Info {
     }
 
     fn zones_table(&self) -> Table {
-        let heads =
-            ["node", "zone", "at", "managed", "free", "min", "low", "high", "batch", "high_min", "high_max", "held"];
-        let mut table = numbers(heads.into_iter(), 1..3);
+        let mut table = numbers(ZONE_HEADS.into_iter(), 1..3);
         for zone in &self.zones {
             let bound = |bound: Option<u64>| bound.map_or("-".to_owned(), grouped);
             table.add_row([

@@ -49,6 +49,12 @@ impl Input {
     }
 }
 
+/// What heads the columns of the tables.
+#[cfg(test)]
+pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
+    info::KINDS.into_iter().chain(info::ZONE_HEADS)
+}
+
 /// Runs `pageset trace`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     match args.command {

@@ -33,7 +33,7 @@ pub(super) fn available_bytes() -> Option<u64> {
 }
 
 /// The CPUs online now.
-pub(super) fn online_cpus() -> Vec<u32> {
+pub(crate) fn online_cpus() -> Vec<u32> {
     text("/sys/devices/system/cpu/online").map(|list| cpu_list(&list)).unwrap_or_default()
 }
 

@@ -24,7 +24,7 @@ pub mod decode;
 mod error;
 pub mod format;
 mod launch;
-mod machine;
+pub(crate) mod machine;
 pub mod merge;
 mod output;
 mod proctext;
@@ -35,7 +35,7 @@ mod setup;
 mod signals;
 mod snapshot;
 mod sysctl;
-mod tracefs;
+pub(crate) mod tracefs;
 
 pub use error::RecordError;
 pub use launch::{HOLD, hold};

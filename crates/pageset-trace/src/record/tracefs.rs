@@ -16,7 +16,7 @@ const PREFIX: &str = "pageset-";
 
 /// The mounted tracing file system.
 #[derive(Debug)]
-pub(super) struct Tracefs {
+pub(crate) struct Tracefs {
     root: PathBuf,
     /// Mounted by us, so to be unmounted.
     mounted: bool,
@@ -24,7 +24,7 @@ pub(super) struct Tracefs {
 
 impl Tracefs {
     /// Finds tracefs, mounting it when it is not mounted and that is allowed.
-    pub(super) fn find() -> Result<Self, RecordError> {
+    pub(crate) fn find() -> Result<Self, RecordError> {
         for place in PLACES {
             let root = PathBuf::from(place);
             match fs::metadata(root.join("instances")) {
@@ -56,9 +56,14 @@ impl Tracefs {
         }
     }
 
-    /// The folder of an event, or nothing where this kernel does not have it.
+    /// The folder of an event, which is not there where this kernel does not have it.
+    pub(crate) fn event(&self, system: &str, name: &str) -> PathBuf {
+        self.root.join("events").join(system).join(name)
+    }
+
+    /// Whether this kernel has an event.
     pub(super) fn has_event(&self, system: &str, name: &str) -> bool {
-        self.root.join("events").join(system).join(name).join("format").exists()
+        self.event(system, name).join("format").exists()
     }
 
     /// Instances that earlier runs left behind: names after [`PREFIX`], with whether they could be removed now.
@@ -122,7 +127,7 @@ fn no_permission(root: &Path) -> RecordError {
         "root without CAP_SYS_ADMIN, or a kernel locked down for confidentiality: record on the host, or boot with \
          lockdown=none"
     } else {
-        "run it as root: sudo pageset record …"
+        "run it as root, such as with sudo"
     };
     RecordError::Missing { what, help: help.into() }
 }

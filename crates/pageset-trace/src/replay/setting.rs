@@ -195,8 +195,9 @@ fn first_of(snapshots: &[(String, Zoneinfo)]) -> Option<usize> {
     (!snapshots.is_empty()).then_some(0)
 }
 
-/// The rules of a kernel release; without one, those that fit the form of its zoneinfo.
-fn kernel_of(release: Option<&str>, info: &Zoneinfo) -> (&'static Preset, bool) {
+/// The rules of a kernel release, and whether it was told; without one, those that fit the form of its zoneinfo.
+#[must_use]
+pub fn kernel_of(release: Option<&str>, info: &Zoneinfo) -> (&'static Preset, bool) {
     let version = release.and_then(|release| {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
         Some((numbers.next()??, numbers.next()??))

@@ -1,0 +1,152 @@
+//! The verdict: what to set, or nothing, from what replays measured. Numbers in, words out.
+
+use serde::Serialize;
+
+/// A change that does not halve the lock holds is not worth a setting that someone has to remember. A guess, as in
+/// `docs/tuning.md`.
+const WORTH: f64 = 0.5;
+/// Holds of zone locks, a second and CPU, below which no setting can be felt: with the longest known, 50 us for 2016
+/// pages, a twentieth of the time; with the usual one a thousandth. A guess.
+const FELT_PER_CPU_S: f64 = 1000.0;
+/// Settings that come so near to the best are as good: then none is better than any, for auto-tuning follows a load that
+/// changes; else the chosen is advised. A guess.
+const AS_GOOD: f64 = 1.1;
+
+/// What a replay under one setting measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Measured {
+    /// The sysctl's value, or the rules' name.
+    pub(super) setting: String,
+    /// `vm.percpu_pagelist_high_fraction`; null for other kernels' rules.
+    pub(super) high_fraction: Option<u32>,
+    /// Whether it is what was in force.
+    pub(super) in_force: bool,
+    pub(super) operations: u64,
+    pub(super) zone_lock_acquisitions: u64,
+    /// The largest single refill or drain.
+    pub(super) longest_hold_pages: u64,
+    /// By refills and drains.
+    pub(super) moved_pages: u64,
+    pub(super) held_pages_max: u64,
+    /// Allocations that failed or went below the min watermark.
+    pub(super) short: u64,
+}
+
+impl Measured {
+    /// Lock holds for 1000 allocations and frees.
+    pub(super) fn locks_per_1000(&self) -> f64 {
+        1000.0 * self.zone_lock_acquisitions as f64 / self.operations.max(1) as f64
+    }
+}
+
+/// How far the replay of the kernel's own rules may be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Trust {
+    Low,
+    Fair,
+    High,
+}
+
+impl Trust {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Trust::Low => "low",
+            Trust::Fair => "fair",
+            Trust::High => "high",
+        }
+    }
+}
+
+/// What is advised.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Verdict {
+    /// The value to set; null to change nothing.
+    pub(super) high_fraction: Option<u32>,
+    /// In one sentence.
+    pub(super) why: String,
+}
+
+/// Judges. `settings` are those that the recorded kernel can be set to, the one in force among them; the recording took
+/// `seconds` on `cpus` CPUs.
+pub(super) fn judge(settings: &[Measured], seconds: f64, cpus: usize) -> Verdict {
+    let nothing = |why: String| Verdict { high_fraction: None, why };
+    let Some(now) = settings.iter().find(|setting| setting.in_force) else {
+        return nothing("the setting in force is not among those replayed".to_owned());
+    };
+    let per_cpu_s = now.zone_lock_acquisitions as f64 / seconds.max(1e-9) / cpus.max(1) as f64;
+    if per_cpu_s < FELT_PER_CPU_S {
+        return nothing(format!(
+            "each CPU takes a zone lock {per_cpu_s:.0} times a second; below {FELT_PER_CPU_S:.0} no setting can be felt"
+        ));
+    }
+    // One that lacks memory where the present one does not is no choice.
+    let able = settings.iter().filter(|setting| setting.short <= now.short);
+    let Some(best) = able.clone().min_by_key(|setting| setting.zone_lock_acquisitions) else {
+        return nothing(String::new());
+    };
+    let limit = best.zone_lock_acquisitions as f64 * AS_GOOD;
+    let chosen = able
+        .filter(|setting| setting.zone_lock_acquisitions as f64 <= limit)
+        .min_by_key(|setting| (setting.high_fraction != Some(0), setting.held_pages_max, !setting.in_force))
+        .unwrap_or(best);
+    let left = chosen.zone_lock_acquisitions as f64 / now.zone_lock_acquisitions.max(1) as f64;
+    if chosen.in_force || left > WORTH {
+        return nothing(format!(
+            "no value takes the zone locks less than half as often; the best one takes them {:.0} % as often",
+            100.0 * best.zone_lock_acquisitions as f64 / now.zone_lock_acquisitions.max(1) as f64
+        ));
+    }
+    let why = format!(
+        "zone locks are taken {:.1} times for 1000 allocations and frees instead of {:.1}",
+        chosen.locks_per_1000(),
+        now.locks_per_1000()
+    );
+    Verdict { high_fraction: chosen.high_fraction, why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fraction, lock holds, pages held, shortages; the first is in force.
+    fn verdict(settings: &[(u32, u64, u64, u64)], seconds: f64) -> Option<u32> {
+        let measured = |(place, (fraction, locks, held, short)): (usize, &(u32, u64, u64, u64))| Measured {
+            setting: fraction.to_string(),
+            high_fraction: Some(*fraction),
+            in_force: place == 0,
+            operations: 1_000_000,
+            zone_lock_acquisitions: *locks,
+            longest_hold_pages: 63,
+            moved_pages: 0,
+            held_pages_max: *held,
+            short: *short,
+        };
+        let settings: Vec<Measured> = settings.iter().enumerate().map(measured).collect();
+        judge(&settings, seconds, 2).high_fraction
+    }
+
+    #[test]
+    fn verdicts() {
+        for (settings, seconds, advised) in [
+            // Halved and more: yes. Not halved: no.
+            (&[(0, 100_000, 10, 0), (8, 40_000, 20, 0)][..], 1.0, Some(8)),
+            (&[(0, 100_000, 10, 0), (8, 51_000, 20, 0)], 1.0, None),
+            // The same load in a minute: nothing that could be felt.
+            (&[(0, 100_000, 10, 0), (8, 40_000, 20, 0)], 60.0, None),
+            // As good and cheaper.
+            (&[(0, 100_000, 10, 0), (8, 40_000, 90, 0), (16, 43_000, 50, 0), (32, 46_000, 20, 0)], 1.0, Some(16)),
+            // Memory runs short.
+            (&[(0, 100_000, 10, 0), (8, 40_000, 90, 5), (16, 45_000, 50, 0)], 1.0, Some(16)),
+            // A fraction in force that should go.
+            (&[(100, 100_000, 10, 0), (0, 9_000, 50, 0), (8, 10_000, 90, 0)], 1.0, Some(0)),
+            // As good without any.
+            (&[(1000, 100_000, 10, 0), (0, 3_480, 47, 0), (8, 3_330, 63, 0), (50, 3_630, 43, 0)], 1.0, Some(0)),
+            // The setting in force is the best.
+            (&[(0, 100_000, 10, 0), (8, 100_000, 10, 0), (16, 200_000, 5, 0)], 1.0, None),
+            (&[], 1.0, None),
+        ] {
+            assert_eq!(verdict(settings, seconds), advised, "{settings:?}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! `pageset explain`: what a column, a number, a rule or a warning means, and what to do about it.
+//!
+//! | module | what it knows |
+//! | --- | --- |
+//! | `terms` | columns and numbers |
+//! | `warnings` | the warnings of a replay |
+//! | `rules` | the rules, as `docs/rules.md` has them |
+
+mod rules;
+mod terms;
+mod warnings;
+
+use std::io::{self, Write as _};
+
+use crate::error::{Exit, Failure};
+
+/// Say what a column, a number, a rule or a warning means, when it is bad, and what to do
+///
+/// The name is as it stands in an output: a column's head, a metric, a key of --set, or the word in brackets at the end
+/// of a warning. Without a name all of them are listed.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What to explain, such as `locks/1000 ops`, auto_high or few-samples
+    #[arg(value_name = "NAME")]
+    name: Vec<String>,
+}
+
+/// What kind of thing a name stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Column,
+    Metric,
+    Pattern,
+    Rule,
+    Warning,
+}
+
+impl Kind {
+    const ALL: [Kind; 5] = [Kind::Column, Kind::Metric, Kind::Pattern, Kind::Rule, Kind::Warning];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Kind::Column => "column",
+            Kind::Metric => "metric",
+            Kind::Pattern => "pattern",
+            Kind::Rule => "rule",
+            Kind::Warning => "warning",
+        }
+    }
+}
+
+/// One thing explained.
+struct Term {
+    kind: Kind,
+    name: &'static str,
+    /// What it is, with its unit.
+    what: &'static str,
+    /// When it is bad; nothing where it never is by itself.
+    bad: &'static str,
+    /// What to do then.
+    todo: &'static str,
+}
+
+/// A term's row in a table.
+const fn term(kind: Kind, name: &'static str, what: &'static str, bad: &'static str, todo: &'static str) -> Term {
+    Term { kind, name, what, bad, todo }
+}
+
+/// Columns of a screen that an explanation takes.
+const WIDTH: usize = 96;
+
+impl Term {
+    fn text(&self) -> String {
+        let mut text = format!("{} ({})\n", self.name, self.kind.name());
+        for (head, body) in [("", self.what), ("bad: ", self.bad), ("to do: ", self.todo)] {
+            if !body.is_empty() {
+                text += &wrapped(&format!("{head}{body}"));
+            }
+        }
+        text
+    }
+}
+
+/// A paragraph in lines that begin with two spaces.
+fn wrapped(paragraph: &str) -> String {
+    let (mut text, mut line) = (String::new(), String::from(" "));
+    for word in paragraph.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > WIDTH {
+            text += &line;
+            text.push('\n');
+            line = String::from(" ");
+        }
+        line.push(' ');
+        line += word;
+    }
+    text + &line + "\n"
+}
+
+fn terms() -> impl Iterator<Item = &'static Term> {
+    terms::TERMS.iter().chain(warnings::TERMS)
+}
+
+/// A name as it is compared: case and the difference between spaces, hyphens and underlines do not matter.
+fn folded(name: &str) -> String {
+    name.trim().trim_matches(['[', ']', '`']).to_lowercase().replace([' ', '-'], "_")
+}
+
+/// All that is known under a name; empty where nothing is.
+fn explained(name: &str) -> String {
+    let wanted = folded(name);
+    let mut parts: Vec<String> = terms().filter(|term| folded(term.name) == wanted).map(Term::text).collect();
+    parts.extend(rules::explained(&wanted));
+    // A warning may be given as it was printed.
+    if parts.is_empty() {
+        let quoted = |term: &&Term| name.contains(&format!("[{}]", term.name));
+        parts.extend(terms().filter(|term| term.kind == Kind::Warning).filter(quoted).map(Term::text));
+    }
+    parts.join("\n")
+}
+
+fn names() -> impl Iterator<Item = (Kind, &'static str)> {
+    terms().map(|term| (term.kind, term.name)).chain(crate::rules::keys().map(|key| (Kind::Rule, key)))
+}
+
+/// All names by kind.
+fn listed() -> String {
+    let mut text = String::new();
+    for kind in Kind::ALL {
+        let mut of_kind: Vec<&str> = names().filter(|(k, _)| *k == kind).map(|(_, name)| name).collect();
+        of_kind.dedup();
+        text += &format!(
+            "{}s\n{}",
+            kind.name(),
+            wrapped(&of_kind.join(", ").replace(' ', "\u{a0}").replace(",\u{a0}", ", "))
+        );
+    }
+    text.replace('\u{a0}', " ")
+}
+
+/// Runs `pageset explain`.
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    if args.name.is_empty() {
+        io::stdout().write_all(listed().as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    let name = args.name.join(" ");
+    let text = explained(&name);
+    if text.is_empty() {
+        let wanted = folded(&name);
+        let folded: Vec<(String, &str)> = names().map(|(_, name)| (folded(name), name)).collect();
+        let meant = crate::rules::nearest(&wanted, folded.iter().map(|(name, _)| name.as_str()));
+        let meant = meant.and_then(|meant| folded.iter().find(|(name, _)| name == meant)).map(|(_, name)| *name);
+        let meant = meant.map_or_else(String::new, |name| format!(" (did you mean {name}?)"));
+        return Err(Failure::new(Exit::Usage, format!("nothing is called {name}{meant}"))
+            .help("`pageset explain` without a name lists all of them"));
+    }
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each name that the command prints has an entry: what heads columns, rules, warnings.
+    #[test]
+    fn all_that_is_printed_is_explained() {
+        let columns = crate::replay_cmd::columns().chain(crate::trace_cmd::columns()).chain(crate::advise_cmd::names());
+        let warnings = crate::replay_cmd::warnings::Name::ALL.iter().map(|name| name.text());
+        let names = columns.chain(warnings).chain(crate::rules::keys()).map(str::to_owned);
+        let mut seen = 0;
+        for name in names.chain(crate::top_cmd::names()) {
+            assert!(!explained(&name).is_empty(), "{name} is printed and not explained");
+            seen += 1;
+        }
+        assert!(seen > 90, "{seen} names only");
+    }
+
+    #[test]
+    fn no_entry_is_there_twice_or_for_nothing() {
+        let warnings: Vec<_> = crate::replay_cmd::warnings::Name::ALL.iter().map(|name| name.text()).collect();
+        for term in terms() {
+            assert_eq!(terms().filter(|t| (t.kind, t.name) == (term.kind, term.name)).count(), 1, "{}", term.name);
+            assert!(term.what.ends_with('.'), "{}", term.name);
+            let is_warning = term.kind == Kind::Warning;
+            assert!(!is_warning || warnings.contains(&term.name), "{} is no warning", term.name);
+            assert!(!is_warning || !term.todo.is_empty(), "{}: what is to be done?", term.name);
+        }
+    }
+
+    #[test]
+    fn names_may_be_given_as_they_are_printed() {
+        for name in
+            ["locks/1000 ops", "LOCKS/1000-OPS", "[few-samples]", "warning: the kernel never drained [few-samples]"]
+        {
+            assert!(!explained(name).is_empty(), "{name}");
+        }
+        let high = explained("high");
+        assert!(high.contains("high (column)") && high.contains("high (rule)"), "{high}");
+        assert_eq!(explained("nothing like it"), "");
+    }
+
+    #[test]
+    fn lines_fit() {
+        for (_, name) in names() {
+            assert!(explained(name).lines().all(|line| line.chars().count() <= 120), "{name}");
+        }
+    }
+}

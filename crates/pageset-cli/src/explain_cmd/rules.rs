@@ -1,0 +1,21 @@
+//! The rules, one paragraph each, as `docs/rules.md` has them: said in one place only.
+
+use super::{Kind, folded, wrapped};
+
+const DOCUMENT: &str = include_str!("../../docs/rules.md");
+
+/// The rule of this name, folded, if there is one.
+pub(super) fn explained(wanted: &str) -> Option<String> {
+    let sections = DOCUMENT.split("\n### ").skip(1).filter_map(|section| section.split_once('\n'));
+    for (heading, body) in sections {
+        let keys: Vec<&str> = heading.split(", ").map(|key| key.trim_matches('`')).collect();
+        let Some(key) = keys.iter().find(|key| folded(key) == wanted) else { continue };
+        let body = body.split("\n## ").next().unwrap_or(body);
+        let mut text = format!("{key} ({})\n", Kind::Rule.name());
+        for point in body.split("\n- ").map(|point| point.trim().trim_start_matches("- ")).filter(|p| !p.is_empty()) {
+            text += &wrapped(&point.replace('`', ""));
+        }
+        return Some(text);
+    }
+    None
+}

@@ -1,0 +1,242 @@
+//! Charts laid out: numbers in, places of marks out. The template `chart.svg` writes them down.
+
+use serde::Serialize;
+
+/// A chart's data.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Chart {
+    /// A group of bars for each category, one of each series.
+    Bars { unit: &'static str, categories: Vec<String>, series: Vec<(String, Vec<f64>)> },
+    /// Lines over seconds.
+    Lines { unit: &'static str, series: Vec<Line> },
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Line {
+    pub(super) name: String,
+    /// A bound rather than a measurement.
+    pub(super) dashed: bool,
+    /// Seconds and values, by rising time.
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// A chart's marks, in the units of its view box.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Drawing {
+    width: u32,
+    height: u32,
+    left: f64,
+    right: f64,
+    bottom: f64,
+    unit: &'static str,
+    ticks: Vec<Text>,
+    labels: Vec<Text>,
+    bars: Vec<Bar>,
+    lines: Vec<Path>,
+    legend: Vec<Text>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Text {
+    x: f64,
+    y: f64,
+    text: String,
+    colour: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Bar {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+    colour: usize,
+    title: String,
+    value: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Path {
+    points: String,
+    colour: usize,
+    dashed: bool,
+    name: String,
+}
+
+const WIDTH: u32 = 800;
+const LEFT: f64 = 84.0;
+const RIGHT: f64 = 784.0;
+const TOP: f64 = 40.0;
+const BOTTOM: f64 = 300.0;
+/// Colours of the style sheet.
+pub(super) const COLOURS: usize = 8;
+/// Points of a line at most: two a column of pixels, the least and the most, so that no peak is lost.
+const COLUMNS: usize = 700;
+
+/// A round number at or above the largest value, and the step of the scale.
+fn scale(most: f64) -> (f64, f64) {
+    if most <= 0.0 || !most.is_finite() {
+        return (1.0, 1.0);
+    }
+    let raw = most / 4.0;
+    let power = 10_f64.powf(raw.log10().floor());
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|m| m * power).find(|step| *step >= raw).unwrap_or(raw);
+    ((most / step).ceil() * step, step)
+}
+
+/// A number as an axis or a table has it.
+pub(super) fn plain(value: f64) -> String {
+    if value.fract().abs() < 1e-9 && value.abs() < 1e15 {
+        let sign = if value < 0.0 { "-" } else { "" };
+        return format!("{sign}{}", crate::columns::grouped(value.abs() as u64));
+    }
+    if value.abs() < 10.0 { format!("{value:.2}") } else { format!("{value:.1}") }
+}
+
+fn round(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+/// Lays a chart out.
+pub(super) fn drawing(chart: &Chart) -> Drawing {
+    let values: Vec<f64> = match chart {
+        Chart::Bars { series, .. } => series.iter().flat_map(|(_, values)| values.iter().copied()).collect(),
+        Chart::Lines { series, .. } => series.iter().flat_map(|line| line.points.iter().map(|point| point.1)).collect(),
+    };
+    let (top, step) = scale(values.into_iter().fold(0.0, f64::max));
+    let y = |value: f64| round(BOTTOM - value / top * (BOTTOM - TOP));
+    let steps = (top / step).round() as usize;
+    let ticks =
+        (0..=steps).map(|i| i as f64 * step).map(|v| Text { x: LEFT - 8.0, y: y(v), text: plain(v), colour: 0 });
+    let (unit, names): (_, Vec<&String>) = match chart {
+        Chart::Bars { unit, series, .. } => (*unit, series.iter().map(|(name, _)| name).collect()),
+        Chart::Lines { unit, series } => (*unit, series.iter().map(|line| &line.name).collect()),
+    };
+    let mut drawing = Drawing {
+        width: WIDTH,
+        height: 0,
+        left: LEFT,
+        right: RIGHT,
+        bottom: BOTTOM,
+        unit,
+        ticks: ticks.collect(),
+        labels: Vec::new(),
+        bars: Vec::new(),
+        lines: Vec::new(),
+        legend: Vec::new(),
+    };
+    match chart {
+        Chart::Bars { categories, series, .. } => bars(&mut drawing, categories, series, &y),
+        Chart::Lines { series, .. } => lines(&mut drawing, series, &y),
+    }
+    // One series is named by the chart's title.
+    let mut below = BOTTOM + 40.0;
+    if names.len() > 1 {
+        for (i, name) in names.into_iter().enumerate() {
+            let x = LEFT + (i % 3) as f64 * 240.0;
+            below = BOTTOM + 52.0 + (i / 3) as f64 * 20.0;
+            drawing.legend.push(Text { x, y: below, text: name.clone(), colour: i % COLOURS });
+        }
+    }
+    drawing.height = (below + 16.0) as u32;
+    drawing
+}
+
+fn bars(drawing: &mut Drawing, categories: &[String], series: &[(String, Vec<f64>)], y: &dyn Fn(f64) -> f64) {
+    let group = (RIGHT - LEFT) / categories.len().max(1) as f64;
+    let width = group * 0.8 / series.len().max(1) as f64;
+    for (c, category) in categories.iter().enumerate() {
+        let middle = LEFT + (c as f64 + 0.5) * group;
+        // A long name is in the table below and in the bar's title.
+        let room = (group / 7.0).max(3.0) as usize;
+        let short = match category.chars().count() > room {
+            true => category.chars().take(room.saturating_sub(1)).chain(['…']).collect(),
+            false => category.clone(),
+        };
+        drawing.labels.push(Text { x: round(middle), y: BOTTOM + 20.0, text: short, colour: 0 });
+        for (s, (name, values)) in series.iter().enumerate() {
+            let Some(value) = values.get(c).copied() else { continue };
+            let x = middle - group * 0.4 + s as f64 * width;
+            let title = format!("{category}, {name}: {}", plain(value));
+            let (top, value) = (y(value), plain(value));
+            let (x, width) = (round(x), round(width * 0.94));
+            drawing.bars.push(Bar { x, y: top, width, height: round(BOTTOM - top), colour: s % COLOURS, title, value });
+        }
+    }
+}
+
+fn lines(drawing: &mut Drawing, series: &[Line], y: &dyn Fn(f64) -> f64) {
+    let times = || series.iter().flat_map(|line| line.points.iter().map(|point| point.0));
+    let (first, last) = (times().fold(f64::INFINITY, f64::min), times().fold(f64::NEG_INFINITY, f64::max));
+    if !first.is_finite() {
+        return;
+    }
+    let span = (last - first).max(1e-9);
+    let x = |time: f64| round(LEFT + (time - first) / span * (RIGHT - LEFT));
+    let (_, step) = scale(span);
+    for i in 0..=((span / step).floor() as usize) {
+        let time = i as f64 * step;
+        let label = Text { x: x(first + time), y: BOTTOM + 20.0, text: format!("{} s", plain(time)), colour: 0 };
+        drawing.labels.push(label);
+    }
+    for (i, line) in series.iter().enumerate() {
+        let points = thinned(&line.points);
+        let points: Vec<String> = points.iter().map(|(time, value)| format!("{},{}", x(*time), y(*value))).collect();
+        // A bound has the colour of what it bounds, which stands before it.
+        let colour = if line.dashed { i.saturating_sub(1) } else { i } % COLOURS;
+        drawing.lines.push(Path { points: points.join(" "), colour, dashed: line.dashed, name: line.name.clone() });
+    }
+}
+
+/// As many points as can be told apart: of each column the first least and the first most, in their order.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.len() <= 2 * COLUMNS {
+        return points.to_vec();
+    }
+    let mut kept = Vec::with_capacity(2 * COLUMNS);
+    for column in points.chunks(points.len().div_ceil(COLUMNS)) {
+        let by = |better: fn(f64, f64) -> bool| {
+            (1..column.len()).fold(0, |best, i| if better(column[i].1, column[best].1) { i } else { best })
+        };
+        let (least, most) = (by(|a, b| a < b), by(|a, b| a > b));
+        kept.push(column[least.min(most)]);
+        if least != most {
+            kept.push(column[least.max(most)]);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_are_round_and_hold_all() {
+        for (most, top) in
+            [(0.0, 1.0), (1.0, 1.0), (7.0, 8.0), (31.3, 40.0), (400.0, 400.0), (401.0, 600.0), (114_688.0, 150_000.0)]
+        {
+            assert_eq!(scale(most).0, top, "{most}");
+        }
+    }
+
+    #[test]
+    fn thinning_keeps_each_peak() {
+        let points: Vec<(f64, f64)> =
+            (0..10_000).map(|i| (f64::from(i), if i == 5003 { 99.0 } else { f64::from(i % 7) })).collect();
+        let kept = thinned(&points);
+        assert!(kept.len() <= 2 * COLUMNS && kept.contains(&(5003.0, 99.0)), "{}", kept.len());
+        assert!(kept.is_sorted_by(|a, b| a.0 < b.0));
+        assert_eq!(thinned(&points[..9]), &points[..9]);
+    }
+
+    #[test]
+    fn bars_stand_on_the_axis_and_are_as_high_as_they_should() {
+        let series = vec![("locks".to_owned(), vec![10.0, 40.0])];
+        let chart = Chart::Bars { unit: "", categories: vec!["a".into(), "b".into()], series };
+        let drawn = drawing(&chart);
+        let bars: Vec<(f64, f64)> = drawn.bars.iter().map(|bar| (bar.y + bar.height, bar.height)).collect();
+        assert_eq!(bars, [(BOTTOM, (BOTTOM - TOP) / 4.0), (BOTTOM, BOTTOM - TOP)]);
+    }
+}

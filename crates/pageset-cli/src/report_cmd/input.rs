@@ -1,0 +1,54 @@
+//! What is reported on, told by its content.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+
+use pageset_trace::Trace;
+use serde_json::Value;
+
+use super::{Report, json, recording};
+use crate::error::{Exit, Failure};
+
+/// The largest JSON that is read: a million lines of `pageset top` on a few CPUs. A guess. Unit: bytes.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Reads an input and makes its part of the report.
+///
+/// # Errors
+/// What is neither JSON of a schema that is known nor a recording.
+pub(super) fn read(path: &Path) -> Result<Report, Failure> {
+    let standard = path.as_os_str() == "-";
+    let damaged = |what: String| Failure::new(Exit::Damaged, format!("{}: {what}", path.display()));
+    if !standard && !is_json(path).map_err(|error| damaged(error.to_string()))? {
+        let trace = Trace::open(path)?;
+        return recording::report(&trace);
+    }
+    let mut text = String::new();
+    let read = match standard {
+        true => std::io::stdin().take(MAX_BYTES + 1).read_to_string(&mut text),
+        false => fs::File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text)),
+    };
+    read.map_err(|error| damaged(error.to_string()))?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(damaged(format!("the file is too large; allowed: {MAX_BYTES} bytes")));
+    }
+    // One value, an array of them, or a line each.
+    let mut values = Vec::new();
+    for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
+        match value.map_err(|error| damaged(error.to_string()))? {
+            Value::Array(several) => values.extend(several),
+            value => values.push(value),
+        }
+    }
+    json::report(&values).map_err(|what| {
+        damaged(what).help("give what --json of `pageset replay`, `advise` or `top` wrote, or a recording")
+    })
+}
+
+/// Whether a file begins as JSON does.
+fn is_json(path: &Path) -> std::io::Result<bool> {
+    let mut begin = Vec::new();
+    fs::File::open(path)?.take(64).read_to_end(&mut begin)?;
+    Ok(matches!(begin.iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'[')))
+}

@@ -1,0 +1,282 @@
+//! The sections of what other subcommands wrote with --json.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::draw::{COLOURS, Chart, Line, plain};
+use super::{Report, Section};
+
+/// Reports on values of one schema.
+///
+/// # Errors
+/// What is missing, or a schema that is not known.
+pub(super) fn report(values: &[Value]) -> Result<Report, String> {
+    let schema = values.first().and_then(|value| value["schema"].as_str()).ok_or("there is no `schema`")?;
+    if let Some(other) = values.iter().find(|value| value["schema"] != schema) {
+        return Err(format!("values of schema {schema} and {} in one file", other["schema"]));
+    }
+    match schema {
+        "pageset.replay/1" => values.iter().map(replay).reduce(joined).unwrap_or_else(|| Err("it is empty".to_owned())),
+        "pageset.advise/1" => values.iter().map(advise).reduce(joined).unwrap_or_else(|| Err("it is empty".to_owned())),
+        "pageset.top/1" => top(values),
+        other => Err(format!("the schema {other} is not known")),
+    }
+}
+
+fn joined(one: Result<Report, String>, other: Result<Report, String>) -> Result<Report, String> {
+    let (mut one, other) = (one?, other?);
+    one.facts.push(other.title);
+    one.facts.extend(other.facts);
+    one.sections.extend(other.sections);
+    Ok(one)
+}
+
+fn text<'v>(value: &'v Value, name: &str) -> Result<&'v str, String> {
+    value[name].as_str().ok_or_else(|| format!("there is no text `{name}`"))
+}
+
+fn number(value: &Value, name: &str) -> Result<f64, String> {
+    value[name].as_f64().ok_or_else(|| format!("there is no number `{name}`"))
+}
+
+fn list<'v>(value: &'v Value, name: &str) -> Result<&'v [Value], String> {
+    value[name].as_array().map(Vec::as_slice).ok_or_else(|| format!("there is no list `{name}`"))
+}
+
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// A chart of bars whose table has a row for each category.
+fn bars(
+    question: &str,
+    note: &str,
+    unit: &'static str,
+    categories: &[String],
+    series: Vec<(String, Vec<f64>)>,
+) -> Section {
+    let heads = std::iter::once(String::new()).chain(series.iter().map(|(name, _)| name.clone())).collect();
+    let row = |(i, category): (usize, &String)| {
+        let values = series.iter().map(|(_, values)| values.get(i).map_or("-".to_owned(), |value| plain(*value)));
+        std::iter::once(category.clone()).chain(values).collect()
+    };
+    let rows = categories.iter().enumerate().map(row).collect();
+    let (question, note) = (question.to_owned(), note.to_owned());
+    Section { question, note, chart: Some(Chart::Bars { unit, categories: categories.to_vec(), series }), heads, rows }
+}
+
+fn replay(value: &Value) -> Result<Report, String> {
+    let (trace, kernel, rules) = (&value["trace"], &value["kernel"], list(value, "rules")?);
+    let name = text(trace, "name")?;
+    let level = text(value, "level")?;
+    // Rows of unlike levels are never put side by side.
+    let rows: Vec<&Value> = rules.iter().filter(|row| row["level"] == level).collect();
+    let names = rows.iter().map(|row| Ok(text(row, "name")?.to_owned())).collect::<Result<Vec<_>, String>>()?;
+    let column = |of: &str| rows.iter().map(|row| number(row, of)).collect::<Result<Vec<_>, _>>();
+    let with_kernel = |of: &str| -> Result<Vec<f64>, String> {
+        Ok(std::iter::once(number(kernel, of)?).chain(column(of)?).collect())
+    };
+    let all: Vec<String> = std::iter::once("kernel, as recorded".to_owned()).chain(names.iter().cloned()).collect();
+    let warnings = value["warnings"].as_array().map(|all| all.iter().filter_map(Value::as_str).collect::<Vec<_>>());
+    let note = format!("Level: {level}.");
+    let mut sections = vec![
+        bars(
+            &format!("{name}: how often does each set of rules take the zone lock?"),
+            &note,
+            "holds of zone locks for 1000 allocations and frees",
+            &names,
+            vec![("locks/1000 ops".to_owned(), column("zone_lock_acquisitions_per_1000_operations")?)],
+        ),
+        bars(
+            &format!("{name}: how many pages do refills and drains move?"),
+            &note,
+            "pages",
+            &all,
+            vec![
+                ("refill pages".to_owned(), with_kernel("refill_pages")?),
+                ("drain pages".to_owned(), with_kernel("drain_pages")?),
+            ],
+        ),
+        bars(
+            &format!("{name}: in how many refills and drains?"),
+            &note,
+            "refills, drains",
+            &all,
+            vec![("refills".to_owned(), with_kernel("refills")?), ("drains".to_owned(), with_kernel("drains")?)],
+        ),
+        bars(
+            &format!("{name}: how many pages do all CPUs hold at most?"),
+            &note,
+            "pages",
+            &names,
+            vec![("most held".to_owned(), column("held_pages_max")?)],
+        ),
+    ];
+    let near = |row: &Value, name: &str| row[name].as_f64().map_or("-".to_owned(), |pct| format!("{pct:.2} %"));
+    let nearness = |row: &&Value| {
+        vec![
+            format!("{}, {}", row["name"].as_str().unwrap_or_default(), row["level"].as_str().unwrap_or_default()),
+            near(row, "refills_diff_pct"),
+            near(row, "refill_pages_diff_pct"),
+            near(row, "drain_pages_diff_pct"),
+            near(row, "refills_near_pct"),
+        ]
+    };
+    let own: Vec<&Value> = rules.iter().filter(|row| row["is_kernel"] == true).collect();
+    if !own.is_empty() {
+        sections.push(Section {
+            question: format!("{name}: how near do the kernel's own rules come to the kernel?"),
+            note: warnings.unwrap_or_default().join(" · "),
+            chart: None,
+            heads: strings(&["rules", "refills", "refill pages", "drain pages", "refills near"]),
+            rows: own.iter().map(nearness).collect(),
+        });
+    }
+    let facts = vec![format!(
+        "Kernel rules {}; {} CPUs; {} allocations and frees in {:.3} s.",
+        text(kernel, "rules")?,
+        plain(number(trace, "cpus")?),
+        plain(number(trace, "operations")?),
+        number(trace, "duration_ns")? / 1e9
+    )];
+    Ok(Report { title: format!("Replay of {name}"), facts, sections })
+}
+
+fn advise(value: &Value) -> Result<Report, String> {
+    let name = text(value, "trace")?;
+    let verdict = &value["verdict"];
+    let advice = match verdict["high_fraction"].as_u64() {
+        None => "Verdict: change nothing".to_owned(),
+        Some(fraction) => format!("Verdict: vm.percpu_pagelist_high_fraction = {fraction}"),
+    };
+    let rows: Vec<&Value> = list(value, "settings")?.iter().chain(list(value, "other_kernels")?).collect();
+    let label = |row: &&Value| {
+        let mark = if row["in_force"] == true { " (in force)" } else { "" };
+        Ok(format!("{}{mark}", text(row, "setting")?))
+    };
+    let names = rows.iter().map(label).collect::<Result<Vec<_>, String>>()?;
+    let per_1000 =
+        |row: &&Value| Ok(1000.0 * number(row, "zone_lock_acquisitions")? / number(row, "operations")?.max(1.0));
+    let locks = rows.iter().map(per_1000).collect::<Result<Vec<_>, String>>()?;
+    let column = |of: &str| rows.iter().map(|row| number(row, of)).collect::<Result<Vec<_>, _>>();
+    let sections = vec![
+        bars(
+            &format!("{name}: what would each setting gain?"),
+            "Numbers are values of vm.percpu_pagelist_high_fraction; names are the rules of other kernels.",
+            "holds of zone locks for 1000 allocations and frees",
+            &names,
+            vec![("locks/1000 ops".to_owned(), locks)],
+        ),
+        bars(
+            &format!("{name}: what would each setting cost?"),
+            "Pages that CPUs hold are free to nobody else.",
+            "pages",
+            &names,
+            vec![("most held".to_owned(), column("held_pages_max")?)],
+        ),
+    ];
+    let reasons = list(&value["sure"], "reasons")?.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("; ");
+    let facts = vec![
+        format!("{advice}: {}.", text(verdict, "why")?),
+        format!("How sure: {} ({reasons}).", text(&value["sure"], "trust")?),
+    ];
+    Ok(Report { title: format!("Advice on {name}"), facts, sections })
+}
+
+/// Values over time by what they belong to, in the order of their names.
+type Series = BTreeMap<String, Vec<(f64, f64)>>;
+
+/// A chart of lines; the busiest are drawn, the table has all.
+pub(super) fn lines(question: String, note: &str, unit: &'static str, series: Series, bounds: Series) -> Section {
+    let peak = |points: &[(f64, f64)]| points.iter().fold(0.0, |most: f64, point| most.max(point.1));
+    let mut busiest: Vec<&String> = series.keys().collect();
+    busiest.sort_by(|a, b| peak(&series[*b]).total_cmp(&peak(&series[*a])));
+    let most = if bounds.is_empty() { COLOURS } else { COLOURS / 2 };
+    let left_out = busiest.len().saturating_sub(most);
+    busiest.truncate(most);
+    let drawn = busiest.iter().flat_map(|name| {
+        let line = Line { name: (*name).clone(), dashed: false, points: series[*name].clone() };
+        let bound = bounds.get(*name).map(|points| Line {
+            name: format!("{name}, high"),
+            dashed: true,
+            points: points.clone(),
+        });
+        std::iter::once(line).chain(bound)
+    });
+    let chart = Chart::Lines { unit, series: drawn.collect() };
+    let mut rows = Vec::new();
+    for (name, points) in &series {
+        let bound = bounds.get(name);
+        for (i, (time, value)) in points.iter().enumerate() {
+            let mut row = vec![name.clone(), format!("{time:.3}"), plain(*value)];
+            row.extend(bound.map(|points| points.get(i).map_or("-".to_owned(), |point| plain(point.1))));
+            rows.push(row);
+        }
+    }
+    let mut heads = strings(&["", "seconds", unit]);
+    if !bounds.is_empty() {
+        heads.push("high".to_owned());
+    }
+    let note = match left_out {
+        0 => note.to_owned(),
+        _ => format!("{note} The {most} largest are drawn, {left_out} more are in the table."),
+    };
+    Section { question, note: note.trim().to_owned(), chart: Some(chart), heads, rows }
+}
+
+fn top(values: &[Value]) -> Result<Report, String> {
+    let time = |value: &Value| value["time_ns"].as_u64();
+    let begin = values.iter().filter_map(time).min();
+    let (mut held, mut counts, mut highs, mut refills, mut drains) =
+        <(Series, Series, Series, Series, Series)>::default();
+    for (place, value) in values.iter().enumerate() {
+        // Saved copies have no time; they are told by their number.
+        let at = time(value).zip(begin).map_or(place as f64, |(time, begin)| (time - begin) as f64 / 1e9);
+        for zone in list(value, "zones")? {
+            let name = format!("{} {}", number(zone, "node")?, text(zone, "zone")?);
+            held.entry(name.clone()).or_default().push((at, number(zone, "held")?));
+            for set in list(zone, "pagesets")? {
+                let name = format!("CPU {}, {name}", number(set, "cpu")?);
+                counts.entry(name.clone()).or_default().push((at, number(set, "count")?));
+                highs.entry(name).or_default().push((at, number(set, "high")?));
+            }
+        }
+        for traffic in value["traffic"].as_array().into_iter().flatten() {
+            let name = format!("CPU {}", number(traffic, "cpu")?);
+            let rate = |series: &mut Series, of: &str| {
+                if let Some(rate) = traffic[of].as_f64() {
+                    series.entry(name.clone()).or_default().push((at, rate));
+                }
+            };
+            rate(&mut refills, "refill_pages_per_s");
+            rate(&mut drains, "drain_pages_per_s");
+        }
+    }
+    let first = &values[0];
+    let mut sections = vec![
+        lines("How many pages do pagesets hold?".to_owned(), "", "pages", held, Series::new()),
+        lines(
+            "How full is each CPU's pageset, and how high may it get?".to_owned(),
+            "Dashed: high.",
+            "pages",
+            counts,
+            highs,
+        ),
+    ];
+    for (question, series) in
+        [("How many pages do refills take?", refills), ("How many pages do drains give back?", drains)]
+    {
+        if !series.is_empty() {
+            sections.push(lines(question.to_owned(), "", "pages/s", series, Series::new()));
+        }
+    }
+    let kernel = &first["kernel"];
+    let release = kernel["release"].as_str().unwrap_or("not known");
+    let facts = vec![format!(
+        "Kernel {release}, rules {}, auto-tuning {}.",
+        text(kernel, "rules")?,
+        text(kernel, "auto_tuning")?
+    )];
+    Ok(Report { title: format!("Pagesets over {} looks", values.len()), facts, sections })
+}

@@ -1,0 +1,146 @@
+//! One look at the machine, or at what was saved of one: texts of the kernel's, read and not yet judged.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use pageset_trace::live::{Counters, Traffic};
+use pageset_trace::procfs::Zoneinfo;
+
+use crate::error::{Exit, Failure};
+
+/// What was seen at one moment.
+pub(super) struct Look {
+    /// `live`, or the file's name.
+    pub(super) source: String,
+    /// When, where that is known.
+    pub(super) when: Option<When>,
+    pub(super) zoneinfo: Zoneinfo,
+    /// The counters of `/proc/vmstat` by name; empty where it cannot be had.
+    pub(super) vmstat: BTreeMap<String, u64>,
+    /// As `uname -r` tells it.
+    pub(super) release: Option<String>,
+    /// `vm.percpu_pagelist_high_fraction`.
+    pub(super) high_fraction: Option<u32>,
+    /// What each CPU has moved since counting began, where it is counted.
+    pub(super) traffic: Option<Vec<Traffic>>,
+    /// What could not be had, and why.
+    pub(super) missing: Vec<String>,
+}
+
+/// A moment by both clocks: one to tell people, one to divide by.
+#[derive(Clone, Copy)]
+pub(super) struct When {
+    pub(super) unix_ns: u64,
+    pub(super) instant: Instant,
+}
+
+/// Where the kernel's texts are.
+const ZONEINFO: &str = "/proc/zoneinfo";
+const VMSTAT: &str = "/proc/vmstat";
+const RELEASE: &str = "/proc/sys/kernel/osrelease";
+const HIGH_FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
+
+/// Looks at this machine again and again.
+pub(super) struct Machine {
+    counters: Option<Counters>,
+    /// Why refills and drains are not counted.
+    not_counted: Option<String>,
+}
+
+impl Machine {
+    /// Begins to count where that is allowed and asked for.
+    pub(super) fn new(count: bool) -> Self {
+        if !count {
+            return Machine { counters: None, not_counted: None };
+        }
+        match Counters::start() {
+            Ok(counters) => Machine { counters: Some(counters), not_counted: None },
+            Err(error) => {
+                let help = error.help().map(|help| format!("; {help}")).unwrap_or_default();
+                let why = format!("refills and drains are not counted: {error}{help}");
+                Machine { counters: None, not_counted: Some(why) }
+            }
+        }
+    }
+
+    /// Looks.
+    ///
+    /// # Errors
+    /// Without `/proc/zoneinfo` there is nothing to show.
+    pub(super) fn look(&mut self) -> Result<Look, Failure> {
+        let text = fs::read_to_string(ZONEINFO).map_err(|error| {
+            Failure::new(Exit::Missing, format!("{ZONEINFO} cannot be read: {error}"))
+                .help("mount /proc; in a container, one that does not hide it")
+        })?;
+        let zoneinfo = Zoneinfo::parse(&text).map_err(|error| {
+            Failure::new(Exit::Missing, format!("{ZONEINFO} of this kernel is not understood: {error}"))
+        })?;
+        // The time belongs to the counters of zoneinfo, which are read first.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let when = When { unix_ns: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX), instant: Instant::now() };
+        let mut missing: Vec<String> = self.not_counted.iter().cloned().collect();
+        let traffic = match self.counters.as_mut().map(Counters::read) {
+            Some(Ok(traffic)) => Some(traffic),
+            Some(Err(error)) => {
+                missing.push(format!("refills and drains are not counted: {error}"));
+                None
+            }
+            None => None,
+        };
+        missing.extend(self.counters.iter().flat_map(Counters::missing).cloned());
+        let vmstat = match fs::read_to_string(VMSTAT) {
+            Ok(text) => numbers(&text),
+            Err(error) => {
+                missing.push(format!("{VMSTAT} cannot be read: {error}"));
+                BTreeMap::new()
+            }
+        };
+        let high_fraction = fs::read_to_string(HIGH_FRACTION).ok().and_then(|text| text.trim().parse().ok());
+        if high_fraction.is_none() {
+            missing.push("vm.percpu_pagelist_high_fraction cannot be read (it is there from 5.14 on)".to_owned());
+        }
+        Ok(Look {
+            source: "live".to_owned(),
+            when: Some(when),
+            zoneinfo,
+            vmstat,
+            release: fs::read_to_string(RELEASE).ok().map(|text| text.trim().to_owned()),
+            high_fraction,
+            traffic,
+            missing,
+        })
+    }
+}
+
+/// A saved `/proc/zoneinfo`.
+///
+/// # Errors
+/// A file that cannot be read, or is something else.
+pub(super) fn saved(path: &Path) -> Result<Look, Failure> {
+    let name = path.display();
+    let text = fs::read_to_string(path).map_err(|error| Failure::new(Exit::Damaged, format!("{name}: {error}")))?;
+    let zoneinfo = Zoneinfo::parse(&text).map_err(|error| {
+        Failure::new(Exit::Damaged, format!("{name}: {error}")).help("give files that are copies of /proc/zoneinfo")
+    })?;
+    Ok(Look {
+        source: name.to_string(),
+        when: None,
+        zoneinfo,
+        vmstat: BTreeMap::new(),
+        release: None,
+        high_fraction: None,
+        traffic: None,
+        missing: Vec::new(),
+    })
+}
+
+/// `name value` lines.
+fn numbers(text: &str) -> BTreeMap<String, u64> {
+    let line = |line: &str| {
+        let (name, value) = line.split_once(' ')?;
+        Some((name.to_owned(), value.trim().parse().ok()?))
+    };
+    text.lines().filter_map(line).collect()
+}

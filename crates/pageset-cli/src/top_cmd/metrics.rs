@@ -1,0 +1,114 @@
+//! A look as OpenMetrics text: for a scrape, or a file that a collector reads.
+
+use std::fmt;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::view::{CpuTraffic, Pageset, View, Zone};
+
+type Labels = Vec<(&'static str, String)>;
+
+/// A metric's name without its unit, its help, and its value where there is one.
+type Of<T> = (&'static str, &'static str, fn(&T) -> Option<u64>);
+
+/// The metrics of zones.
+const OF_ZONES: &[Of<Zone>] = &[
+    ("pageset_zone_managed", "Pages that the zone's allocator was given", |zone| Some(zone.managed)),
+    ("pageset_zone_free", "Pages on the zone's free lists, those in pagesets not counted", |zone| Some(zone.free)),
+    ("pageset_zone_min", "Min watermark with its boost, below which only urgent requests are served", |zone| {
+        Some(zone.min)
+    }),
+    ("pageset_zone_low", "Low watermark with its boost, below which kswapd is woken", |zone| Some(zone.low)),
+    ("pageset_zone_high", "High watermark with its boost, at which kswapd stops", |zone| Some(zone.high)),
+    ("pageset_zone_held", "Pages in the pagesets of all CPUs", |zone| Some(zone.held)),
+    ("pageset_zone_batch", "Pages that an unscaled refill or drain moves", |zone| Some(zone.batch)),
+    ("pageset_zone_high_min", "Lower bound of each pageset's high; from Linux 6.7 on", |zone| zone.high_min),
+    ("pageset_zone_high_max", "Upper bound of each pageset's high; from Linux 6.7 on", |zone| zone.high_max),
+];
+
+/// The metrics of pagesets.
+const OF_PAGESETS: &[Of<Pageset>] = &[
+    ("pageset_count", "Pages that a CPU holds of a zone", |set| Some(set.count)),
+    ("pageset_high", "Pages that a CPU may keep of a zone before it drains", |set| Some(set.high)),
+];
+
+/// The metrics of CPUs, each after its unit.
+const OF_CPUS: &[(&str, Of<CpuTraffic>)] = &[
+    ("pages", ("pageset_refill", "Pages that a CPU took from zones under the zone lock", |t| Some(t.refill_pages))),
+    ("pages", ("pageset_drain", "Pages that a CPU gave back from pagesets to zones", |t| Some(t.drain_pages))),
+    (
+        "blocks",
+        ("pageset_high_order_drain", "Blocks of orders 1 to 3 among those given back", |t| Some(t.high_order_drains)),
+    ),
+    ("blocks", ("pageset_fallback", "Blocks taken from another migratetype's pageblocks", |t| Some(t.fallbacks))),
+];
+
+/// The names of all metrics, with their units, as they are asked for with `pageset explain`.
+#[cfg(test)]
+pub(super) fn names() -> impl Iterator<Item = String> {
+    let pages = OF_ZONES.iter().map(|m| m.0).chain(OF_PAGESETS.iter().map(|m| m.0)).map(|name| format!("{name}_pages"));
+    pages.chain(OF_CPUS.iter().map(|(unit, (name, ..))| format!("{name}_{unit}")))
+}
+
+/// The text, with the end mark that the form asks for.
+///
+/// # Errors
+/// None that is known; the encoder's own.
+pub(super) fn text(view: &View) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    let pages = || Unit::Other("pages".to_owned());
+    let of_zone = |zone: &Zone| -> Labels { vec![("node", zone.node.to_string()), ("zone", zone.zone.clone())] };
+    for (name, help, of) in OF_ZONES {
+        let family = Family::<Labels, Gauge>::default();
+        let mut any = false;
+        for zone in &view.zones {
+            if let Some(value) = of(zone) {
+                family.get_or_create(&of_zone(zone)).set(i64::try_from(value).unwrap_or(i64::MAX));
+                any = true;
+            }
+        }
+        if any {
+            registry.register_with_unit(*name, *help, pages(), family);
+        }
+    }
+    for (name, help, of) in OF_PAGESETS {
+        let family = Family::<Labels, Gauge>::default();
+        for zone in &view.zones {
+            for set in &zone.pagesets {
+                let mut labels = of_zone(zone);
+                labels.push(("cpu", set.cpu.to_string()));
+                family.get_or_create(&labels).set(i64::try_from(of(set).unwrap_or(0)).unwrap_or(i64::MAX));
+            }
+        }
+        registry.register_with_unit(*name, *help, pages(), family);
+    }
+    for (unit, (name, help, of)) in OF_CPUS {
+        let family = Family::<Labels, Counter>::default();
+        for traffic in view.traffic.iter().flatten() {
+            family.get_or_create(&vec![("cpu", traffic.cpu.to_string())]).inc_by(of(traffic).unwrap_or(0));
+        }
+        if view.traffic.is_some() {
+            registry.register_with_unit(*name, *help, Unit::Other((*unit).to_owned()), family);
+        }
+    }
+    let kernel = &view.kernel;
+    let labels: Labels = vec![
+        ("release", kernel.release.clone().unwrap_or_default()),
+        ("rules", kernel.rules.to_owned()),
+        ("auto_tuning", kernel.auto_tuning.name().to_owned()),
+        ("high_fraction", kernel.high_fraction.map(|fraction| fraction.to_string()).unwrap_or_default()),
+    ];
+    registry.register(
+        "pageset_kernel",
+        "The kernel, its rules for pagesets, and whether they size themselves",
+        Info::new(labels),
+    );
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}

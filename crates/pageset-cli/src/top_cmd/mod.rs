@@ -1,0 +1,288 @@
+//! `pageset top`: what the kernel's pagesets do now.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `look` | one look at the machine, or at what was saved of one |
+//! | `view` | what is shown of it, and of what changed; the JSON |
+//! | `plain`, `metrics` | the view as text and as OpenMetrics |
+//! | `listen` | metrics over HTTP on a loopback address |
+//! | `state`, `screen` | keys, and the view drawn on a terminal |
+
+mod listen;
+mod look;
+mod metrics;
+mod plain;
+mod screen;
+mod state;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use self::look::{Look, Machine};
+use self::state::{Action, State};
+use self::view::View;
+use crate::error::{Exit, Failure};
+use crate::output::Output;
+
+/// Watch the per-CPU pagesets of this machine: what they hold, how they size themselves, what they move
+///
+/// Any user sees zones, watermarks and pagesets; root also how many pages refills and drains move, which the kernel
+/// counts and nothing records. Nothing of the machine is changed. In a pipe a block of text is printed for each look.
+///
+/// Exit codes: 0 after q, --once or --count; 130 after Ctrl-C.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Seconds between looks
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    interval: Duration,
+
+    /// Look once (twice, one interval apart, where changes are shown) and end
+    #[arg(long, conflicts_with = "count")]
+    once: bool,
+
+    /// End after so many looks
+    #[arg(short = 'n', long, value_name = "LOOKS", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+
+    /// Text, also on a terminal
+    #[arg(long, conflicts_with_all = ["json", "openmetrics", "listen"])]
+    plain: bool,
+
+    /// A line of JSON for each look, of the schema pageset.top/1, in base units: ns, pages
+    #[arg(long, conflicts_with_all = ["openmetrics", "listen"])]
+    json: bool,
+
+    /// Write OpenMetrics text to a file, anew at each look; `-` is standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "listen")]
+    openmetrics: Option<PathBuf>,
+
+    /// Answer scrapes with OpenMetrics text, on a loopback address only
+    #[arg(long, value_name = "127.0.0.1:PORT", value_parser = listen::loopback)]
+    listen: Option<SocketAddr>,
+
+    /// Do not count refills and drains, even as root
+    #[arg(long)]
+    no_count: bool,
+
+    /// Show saved copies of /proc/zoneinfo, oldest first, instead of this machine
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["listen", "openmetrics", "once", "count", "no_count"])]
+    from: Vec<PathBuf>,
+}
+
+/// How long at most until a key, a signal or a scrape is seen.
+const STEP: Duration = Duration::from_millis(100);
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "seconds are from 0.1 to 86400".to_owned())
+}
+
+/// What heads the columns, and the names of the metrics.
+#[cfg(test)]
+pub(crate) fn names() -> impl Iterator<Item = String> {
+    let columns = plain::ZONES.into_iter().chain(plain::CPUS).map(str::to_owned);
+    columns.chain(metrics::names()).chain(view::SHOWN.into_iter().map(|name| name.trim_end_matches('_').to_owned()))
+}
+
+/// Whether a signal asks to end. They are taken over from their default actions.
+struct Ended(Arc<AtomicBool>);
+
+impl Ended {
+    fn install() -> io::Result<Ended> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // The second one ends the process at once, should it hang.
+            signal_hook::flag::register_conditional_shutdown(signal, Exit::Interrupted as i32, flag.clone())?;
+            signal_hook::flag::register(signal, flag.clone())?;
+        }
+        Ok(Ended(flag))
+    }
+
+    fn get(&self) -> bool {
+        // Relaxed: the flag guards nothing but itself.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Waits, but for a signal.
+    fn wait(&self, until: Instant) {
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            if self.get() {
+                return;
+            }
+            thread::sleep(left.min(STEP));
+        }
+    }
+}
+
+/// Runs `pageset top`.
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let ended = Ended::install()?;
+    let on_screen = !args.plain && !args.json && io::stdout().is_terminal() && args.openmetrics.is_none() && !args.once;
+    if !args.from.is_empty() {
+        let looks = args.from.iter().map(|path| look::saved(path)).collect::<Result<Vec<_>, _>>()?;
+        let before = std::iter::once(None).chain(looks.iter().map(Some));
+        let views: Vec<View> = looks.iter().zip(before).map(|(look, before)| View::new(look, before)).collect();
+        if on_screen {
+            return screen(&mut Saved(views), args.interval, None, &ended);
+        }
+        for view in &views {
+            print(view, &args)?;
+        }
+        return Ok(Exit::Done);
+    }
+    let mut machine = Machine::new(!args.no_count);
+    if let Some(address) = args.listen {
+        listen::serve(address, &mut machine, &|| ended.get())?;
+        return Ok(Exit::Interrupted);
+    }
+    if on_screen {
+        return screen(&mut Live { machine, before: None, view: None }, args.interval, args.count, &ended);
+    }
+    lines(&mut machine, &args, &ended)
+}
+
+/// Looks and prints, until it is enough.
+fn lines(machine: &mut Machine, args: &Args, ended: &Ended) -> Result<Exit, Failure> {
+    let mut before: Option<Look> = None;
+    let mut printed = 0;
+    loop {
+        let begin = Instant::now();
+        let look = machine.look()?;
+        // One look shows no change; metrics have totals only and need none.
+        if !(args.once && before.is_none() && args.openmetrics.is_none()) {
+            print(&View::new(&look, before.as_ref()), args)?;
+            printed += 1;
+        }
+        if args.once && printed == 1 || args.count == Some(printed) {
+            return Ok(Exit::Done);
+        }
+        before = Some(look);
+        ended.wait(begin + args.interval);
+        if ended.get() {
+            return Ok(Exit::Interrupted);
+        }
+    }
+}
+
+fn print(view: &View, args: &Args) -> Result<(), Failure> {
+    if let Some(path) = &args.openmetrics {
+        let text = metrics::text(view).map_err(io::Error::other)?;
+        let mut out = Output::create(Path::new(path))?;
+        out.write_all(text.as_bytes())?;
+        return Ok(out.commit()?);
+    }
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer(&mut out, view).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        writeln!(out, "{}", plain::text(view))?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Where the screen's views come from.
+trait Views {
+    /// Looks again.
+    fn refresh(&mut self) -> Result<(), Failure>;
+    /// The view to show; `page` is brought within what there is.
+    fn view(&self, page: &mut usize) -> &View;
+}
+
+/// This machine.
+struct Live {
+    machine: Machine,
+    before: Option<Look>,
+    view: Option<View>,
+}
+
+impl Views for Live {
+    fn refresh(&mut self) -> Result<(), Failure> {
+        let look = self.machine.look()?;
+        self.view = Some(View::new(&look, self.before.as_ref()));
+        self.before = Some(look);
+        Ok(())
+    }
+
+    fn view(&self, page: &mut usize) -> &View {
+        *page = 0;
+        self.view.as_ref().expect("the first look comes before the first view")
+    }
+}
+
+/// Saved looks.
+struct Saved(Vec<View>);
+
+impl Views for Saved {
+    fn refresh(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn view(&self, page: &mut usize) -> &View {
+        *page = (*page).min(self.0.len() - 1);
+        &self.0[*page]
+    }
+}
+
+/// Puts the terminal back, however the screen ends.
+struct Restore;
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+fn screen(views: &mut dyn Views, interval: Duration, count: Option<u64>, ended: &Ended) -> Result<Exit, Failure> {
+    views.refresh()?;
+    let mut terminal = ratatui::try_init()?;
+    let _restore = Restore;
+    let mut state = State::new();
+    let (mut next, mut looks, mut dirty) = (Instant::now() + interval, 1, true);
+    loop {
+        let view = views.view(&mut state.page);
+        if dirty {
+            terminal.draw(|frame| screen::draw(frame, view, &state))?;
+            dirty = false;
+        }
+        let wait = next.saturating_duration_since(Instant::now()).min(STEP);
+        let seen = if event::poll(wait)? { Some(event::read()?) } else { None };
+        dirty |= seen.is_some();
+        if let Some(Event::Key(key)) = seen
+            && key.kind == KeyEventKind::Press
+        {
+            if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+                return Ok(Exit::Interrupted);
+            }
+            let row = screen::per_line(&state, view, terminal.get_frame().area());
+            if state.key(key.code, view, row) == Action::Quit {
+                return Ok(Exit::Done);
+            }
+        }
+        if ended.get() {
+            return Ok(Exit::Interrupted);
+        }
+        if Instant::now() >= next {
+            if count == Some(looks) {
+                return Ok(Exit::Done);
+            }
+            next += interval;
+            if !state.frozen {
+                views.refresh()?;
+                dirty = true;
+            }
+            looks += 1;
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Text for pipes and logs: a block for each look.
+
+use super::view::{View, Zone};
+use crate::columns::{grouped, numbers, trimmed};
+
+/// What heads the columns of the zones.
+pub(super) const ZONES: [&str; 13] = [
+    "zone", "mark", "managed", "free", "free +-", "min", "low", "high", "held", "held +-", "held %", "high_min",
+    "high_max",
+];
+
+/// What heads the columns of the CPUs.
+pub(super) const CPUS: [&str; 10] =
+    ["CPU", "zone", "count", "count +-", "high", "batch", "refill/s", "drain/s", "high-order drains/s", "fallbacks/s"];
+
+const NONE: &str = "-";
+
+/// A number, or that there is none.
+pub(super) fn number(number: Option<u64>) -> String {
+    number.map_or(NONE.to_owned(), grouped)
+}
+
+/// A change with its sign.
+pub(super) fn signed(change: Option<i64>) -> String {
+    match change {
+        None => NONE.to_owned(),
+        Some(0) => "0".to_owned(),
+        Some(change) => format!("{}{}", if change < 0 { "-" } else { "+" }, grouped(change.unsigned_abs())),
+    }
+}
+
+/// A rate, in whole numbers.
+pub(super) fn rate(rate: Option<f64>) -> String {
+    rate.map_or(NONE.to_owned(), |rate| grouped(rate.round() as u64))
+}
+
+/// The kernel and its rules, in one line.
+pub(super) fn kernel_line(view: &View) -> String {
+    let kernel = &view.kernel;
+    let release = kernel.release.as_deref().unwrap_or("unknown kernel");
+    let guess = if kernel.known { "rules" } else { "taken to have rules" };
+    let fraction = kernel.high_fraction.filter(|fraction| *fraction > 0);
+    let fraction = fraction.map(|fraction| format!(" = {fraction}")).unwrap_or_default();
+    format!("{release}, {guess} {}, {}{fraction}", kernel.rules, kernel.auto_tuning.text())
+}
+
+/// All of it.
+pub(super) fn text(view: &View) -> String {
+    let mut text = format!("{}: {}\n", view.source, kernel_line(view));
+    if let Some(elapsed) = view.elapsed_ns {
+        text += &format!("changes of {:.3} s\n", elapsed as f64 / 1e9);
+    }
+    text += "\n";
+    let mut table = numbers(ZONES.into_iter(), 0..2);
+    for zone in &view.zones {
+        table.add_row([
+            zone.name(),
+            zone.mark().to_owned(),
+            grouped(zone.managed),
+            grouped(zone.free),
+            signed(zone.free_change),
+            grouped(zone.min),
+            grouped(zone.low),
+            grouped(zone.high),
+            grouped(zone.held),
+            signed(zone.held_change),
+            format!("{:.2}", zone.held_pct),
+            number(zone.high_min),
+            number(zone.high_max),
+        ]);
+    }
+    text += &trimmed(&table);
+    text += "\n";
+    text += &cpus(view);
+    let rates: Vec<String> = view
+        .vmstat
+        .iter()
+        .map(|counter| match counter.per_s {
+            Some(per_s) => format!("{} {}/s", counter.name, rate(Some(per_s))),
+            None => format!("{} {}", counter.name, grouped(counter.value)),
+        })
+        .collect();
+    if !rates.is_empty() {
+        text += &format!("\n{}\n", rates.join(", "));
+    }
+    for news in &view.news {
+        text += &format!("note: {news}\n");
+    }
+    for missing in &view.missing {
+        text += &format!("missing: {missing}\n");
+    }
+    text
+}
+
+/// A row for each pageset that holds or has moved pages; a CPU's traffic stands in its last.
+fn cpus(view: &View) -> String {
+    let mut table = numbers(CPUS.into_iter(), 1..2);
+    for zone in &view.zones {
+        for set in &zone.pagesets {
+            let moved = view.traffic_of(set.cpu).filter(|_| is_last(view, zone, set.cpu));
+            if set.count == 0 && set.change.unwrap_or(0) == 0 && moved.is_none() {
+                continue;
+            }
+            let moved =
+                |of: fn(&super::view::CpuTraffic) -> Option<f64>| moved.map_or(NONE.to_owned(), |t| rate(of(t)));
+            table.add_row([
+                set.cpu.to_string(),
+                zone.name(),
+                grouped(set.count),
+                signed(set.change),
+                grouped(set.high),
+                grouped(set.batch),
+                moved(|t| t.refill_pages_per_s),
+                moved(|t| t.drain_pages_per_s),
+                moved(|t| t.high_order_drains_per_s),
+                moved(|t| t.fallbacks_per_s),
+            ]);
+        }
+    }
+    trimmed(&table)
+}
+
+/// Whether it is the highest zone in which the CPU has a pageset: its traffic, which is of all zones, stands there.
+fn is_last(view: &View, zone: &Zone, cpu: u32) -> bool {
+    let has = |zone: &&Zone| zone.pagesets.iter().any(|set| set.cpu == cpu);
+    view.zones.iter().rfind(has).is_some_and(|last| (last.node, &last.zone) == (zone.node, &zone.zone))
+}

@@ -1,0 +1,195 @@
+//! A machine made up, and what is shown of it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use pageset_trace::live::Traffic;
+use pageset_trace::procfs::Zoneinfo;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::KeyCode;
+
+use super::look::{Look, When};
+use super::state::State;
+use super::view::{AutoTuning, View};
+use super::{metrics, plain, screen};
+
+/// A zoneinfo of a small and a large zone; `scale` moves the counts. Without bounds it is that of a kernel before 6.7.
+fn zoneinfo(cpus: u32, scale: u64, bounds: bool) -> Zoneinfo {
+    let mut text = String::new();
+    for (name, managed, start) in [("DMA", 3840, 1), ("Normal", 4_000_000, 1_048_576)] {
+        let free = managed / 2 + scale * 100;
+        let (min, low, high) = (managed / 256, managed / 205, managed / 170);
+        write!(
+            text,
+            "Node 0, zone {name:>8}\n  pages free     {free}\n        boost    0\n        min      {min}\n        low      {low}\n        \
+             high     {high}\n        spanned  {managed}\n        present  {managed}\n        managed  {managed}\n        cma      0\n        \
+             protection: (0, 0)\n  pagesets\n"
+        )
+        .unwrap();
+        for cpu in 0..cpus {
+            let high = if managed < 10_000 { 0 } else { 2000 };
+            let count = if high == 0 { 0 } else { (u64::from(cpu) * 37 + scale * 11 * u64::from(cpu)) % 2000 };
+            write!(
+                text,
+                "    cpu: {cpu}\n              count:    {count}\n              high:     {high}\n              batch:    63\n"
+            )
+            .unwrap();
+            if bounds {
+                write!(text, "              high_min: {}\n              high_max: {}\n", high / 2, high * 4).unwrap();
+            }
+        }
+        write!(text, "  node_unreclaimable:  0\n  start_pfn:           {start}\n").unwrap();
+    }
+    Zoneinfo::parse(&text).unwrap()
+}
+
+fn look(cpus: u32, scale: u64, at: Instant) -> Look {
+    let traffic = |cpu| Traffic {
+        cpu,
+        refill_pages: scale * 6300 * u64::from(cpu + 1),
+        drain_pages: scale * 4000,
+        high_order_drains: scale * 3,
+        fallbacks: scale,
+    };
+    Look {
+        source: "live".to_owned(),
+        when: Some(When { unix_ns: 1_700_000_000_000_000_000, instant: at + Duration::from_secs(2 * scale) }),
+        zoneinfo: zoneinfo(cpus, scale, true),
+        vmstat: BTreeMap::from([
+            ("pgalloc_dma".to_owned(), 7),
+            ("pgalloc_normal".to_owned(), 1_000_000 * scale),
+            ("pgfree".to_owned(), 900_000 * scale),
+        ]),
+        release: Some("6.18.0-test".to_owned()),
+        high_fraction: Some(0),
+        traffic: Some((0..cpus).map(traffic).collect()),
+        missing: Vec::new(),
+    }
+}
+
+/// What is shown of a machine with so many CPUs, two seconds after the look before.
+pub(super) fn view(cpus: u32) -> View {
+    let at = Instant::now();
+    View::new(&look(cpus, 2, at), Some(&look(cpus, 1, at)))
+}
+
+fn drawn(width: u16, height: u16, view: &View, state: &State) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| screen::draw(frame, view, state)).unwrap();
+    terminal.backend().to_string()
+}
+
+#[test]
+fn a_small_screen() {
+    insta::assert_snapshot!(drawn(80, 24, &view(4), &State::new()));
+}
+
+#[test]
+fn a_large_screen() {
+    let mut state = State::new();
+    state.key(KeyCode::Char('s'), &view(32), 1);
+    insta::assert_snapshot!(drawn(200, 50, &view(32), &state));
+}
+
+#[test]
+fn many_cpus_on_a_small_screen() {
+    let view = view(512);
+    let mut state = State::new();
+    state.key(KeyCode::End, &view, 1);
+    let map = drawn(80, 24, &view, &state);
+    insta::assert_snapshot!(map);
+    // Each CPU is in the map, seventy in a line; and as a list, those around the chosen one are.
+    let heads: Vec<&str> = map.lines().filter_map(|line| line.get(1..6)?.strip_suffix(' ')).map(str::trim).collect();
+    let heads: Vec<u32> = heads.iter().filter_map(|head| head.parse().ok()).collect();
+    assert_eq!(heads, [0, 70, 140, 210, 280, 350, 420, 490]);
+    state.key(KeyCode::Char('m'), &view, 70);
+    assert!(drawn(80, 24, &view, &state).contains(" 511 "), "the chosen one is in the list");
+}
+
+#[test]
+fn help_and_a_screen_too_small() {
+    let mut state = State::new();
+    state.key(KeyCode::Char('h'), &view(4), 1);
+    assert!(drawn(80, 24, &view(4), &state).contains("freeze what is shown"));
+    for (width, height) in [(1, 1), (10, 3), (20, 200), (300, 2)] {
+        drawn(width, height, &view(512), &State::new());
+        drawn(width, height, &view(512), &state);
+    }
+}
+
+#[test]
+fn text_for_pipes() {
+    insta::assert_snapshot!(plain::text(&view(2)));
+}
+
+#[test]
+fn changes_are_told_by_the_second() {
+    let view = view(2);
+    assert_eq!(view.elapsed_ns, Some(2_000_000_000));
+    let traffic = view.traffic_of(1).unwrap();
+    assert_eq!((traffic.refill_pages, traffic.refill_pages_per_s), (25_200, Some(6300.0)));
+    let pgalloc = &view.vmstat[0];
+    assert_eq!((pgalloc.name, pgalloc.value, pgalloc.per_s), ("pgalloc", 2_000_007, Some(500_000.0)));
+    assert_eq!(view.zones[1].free_change, Some(100));
+    assert_eq!(view.zones[1].pagesets[1].change, Some(11));
+}
+
+#[test]
+fn which_rules_are_in_force() {
+    let at = Instant::now();
+    let tuned = |change: &dyn Fn(&mut Look)| {
+        let mut look = look(2, 1, at);
+        change(&mut look);
+        let view = View::new(&look, None);
+        (view.kernel.rules, view.kernel.known, view.kernel.auto_tuning, view.missing.len())
+    };
+    let old = |look: &mut Look, release: &str| {
+        look.release = Some(release.to_owned());
+        look.zoneinfo = zoneinfo(2, 1, false);
+    };
+    for (found, expected) in [
+        (tuned(&|_| {}), ("linux-6.18", true, AutoTuning::On, 0)),
+        (tuned(&|look| look.high_fraction = Some(8)), ("linux-6.18", true, AutoTuning::OffByFraction, 0)),
+        (tuned(&|look| look.release = None), ("linux-6.18", false, AutoTuning::On, 0)),
+        // Old kernels print no bounds, which is said; a fraction there switches nothing off.
+        (tuned(&|look| old(look, "5.14.0-1.el9")), ("linux-5.14", true, AutoTuning::NotInKernel, 1)),
+        (tuned(&|look| old(look, "6.6.87")), ("linux-5.18", true, AutoTuning::NotInKernel, 1)),
+    ] {
+        assert_eq!(found, expected);
+    }
+    let mut fixed = look(2, 1, at);
+    fixed.high_fraction = None;
+    fixed.zoneinfo.zones.iter_mut().flat_map(|zone| &mut zone.pagesets).for_each(|set| set.high_min = set.high_max);
+    assert_eq!(View::new(&fixed, None).kernel.auto_tuning, AutoTuning::OffByBounds);
+}
+
+#[test]
+fn zones_and_cpus_that_come_and_go_are_told() {
+    let at = Instant::now();
+    let before = look(4, 1, at);
+    let mut now = look(3, 2, at);
+    now.zoneinfo.zones.remove(0);
+    let view = View::new(&now, Some(&before));
+    assert_eq!(view.news, ["zone DMA of node 0 is gone", "CPU 3 is gone"]);
+    let view = View::new(&before, Some(&now));
+    assert_eq!(view.news, ["zone DMA of node 0 appeared", "CPU 3 appeared"]);
+    // It has no rate, rather than a wrong one.
+    assert_eq!(view.traffic_of(3).unwrap().refill_pages_per_s, None);
+    assert_eq!(view.zones[1].pagesets[3].change, None);
+}
+
+#[test]
+fn metrics_have_units_and_help() {
+    let text = metrics::text(&view(2)).unwrap();
+    assert!(text.ends_with("# EOF\n"));
+    let families: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    assert_eq!(families.len(), metrics::names().count() + 1, "{text}");
+    for name in metrics::names() {
+        assert!(text.contains(&format!("# HELP {name} ")), "{name} has no help");
+        assert!(text.contains(&format!("# UNIT {name} ")), "{name} has no unit");
+    }
+    assert!(text.contains("pageset_refill_pages_total{cpu=\"1\"} 25200\n"), "{text}");
+    assert!(text.contains("pageset_count_pages{node=\"0\",zone=\"Normal\",cpu=\"1\"} 59\n"), "{text}");
+}
