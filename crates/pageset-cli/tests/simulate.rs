@@ -121,7 +121,6 @@ fn a_machine_file_is_used_and_its_mistakes_are_found() {
 #[test]
 fn machines_are_listed_and_this_one_is_detected() {
     let (out, _) = ends(0, &["machine", "list"]);
-    assert_eq!(out.lines().count(), 10, "{out}");
     assert!(out.contains("lkp-skl-4sp1   192"), "{out}");
     if cfg!(target_os = "linux") {
         let folder = tempfile::tempdir().expect("a folder");
@@ -167,6 +166,31 @@ fn a_comparison_has_published_simulated_and_baselines() {
     assert!(err.contains("--machine pdp-11: no row of page_fault1-batch-sweep.csv has it"), "{err}");
     let (_, err) = ends(4, &["compare", "no-such-table.csv"]);
     assert!(err.contains("no-such-table.csv: ") && err.contains("page_fault1-batch-sweep.csv"), "{err}");
+}
+
+#[test]
+fn a_comparison_over_numbers_of_tasks_has_errors_and_baselines() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("tasks.csv");
+    let name = file.to_str().expect("UTF-8");
+    let head = "kernel,tasks,processes_faults_per_s,processes_stddev,threads_faults_per_s,threads_stddev\n";
+    fs::write(&file, format!("{head}4.16-rc5,1,586305,747,587731,1766\n4.16-rc5,2,1131428,7396,1022890,7333\n"))
+        .expect("it is written");
+    let arguments = ["compare", name, "--seconds", "0.01", "--warm-up", "0.005", "--seeds", "1", "--json"];
+    let json: Value = serde_json::from_str(&ends(0, &arguments).0).expect("JSON");
+    assert_eq!(json["schema"], "pageset.compare/1");
+    let row = &json["rows"][1];
+    assert_eq!((&row["kernel"], &row["tasks"]), (&"4.16-rc5".into(), &2.into()));
+    let score = |of: &str| row[of]["processes_faults_per_s"].as_f64().expect("a number");
+    assert_eq!((score("published"), score("do_nothing")), (1_131_428.0, 586_305.0));
+    assert!(score("simulated") > 586_305.0);
+    let (out, _) = ends(0, &arguments[..arguments.len() - 1]);
+    assert!(out.contains("processes_faults_per_s: mean error"), "{out}");
+    let (_, err) = ends(2, &["compare", name, "--batch", "31"]);
+    assert!(err.contains("--batch"), "{err}");
+    fs::write(&file, format!("{head}4.16-rc5,41,586305,747,587731,1766\n")).expect("it is written");
+    let (_, err) = ends(4, &["compare", name]);
+    assert!(err.contains("line 2: tasks: 41; allowed: 1 to 40"), "{err}");
 }
 
 #[cfg(unix)]

@@ -161,7 +161,7 @@ impl Run<'_> {
     }
 
     fn measure(&self, engine: &Engine, system: &System<'_>, keep_on: &impl Fn() -> bool) -> Result<Outcome, RunError> {
-        self.share_caches(engine);
+        self.share_sockets(engine);
         let job = self.workload.set_up(system, self.tasks).map_err(RunError::Alloc)?;
         let job = &job;
         engine::scope(|fibers| {
@@ -188,13 +188,13 @@ impl Run<'_> {
         })
     }
 
-    /// Only cores with work share the last-level caches.
-    fn share_caches(&self, engine: &Engine) {
+    /// Only cores with work share the last-level caches and the power.
+    fn share_sockets(&self, engine: &Engine) {
         let topology = self.machine.topology();
         for socket in self.machine.nodes() {
             let busy = self.tasks.min(topology.cores());
             let first = socket.0 * topology.cores_per_socket;
-            engine.share_cache(socket, busy.saturating_sub(first).min(topology.cores_per_socket));
+            engine.share_socket(socket, busy.saturating_sub(first).min(topology.cores_per_socket));
         }
     }
 

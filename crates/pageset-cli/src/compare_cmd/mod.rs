@@ -2,6 +2,7 @@
 
 mod effects;
 mod report;
+mod tasks;
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -10,7 +11,7 @@ use std::path::Path;
 use pageset::Tuning;
 use pageset::tuning::BatchRule;
 use pageset::tuning::presets::LINUX_4_17;
-use pageset_sim::compare::{self, EffectTable, SHIPPED, Simulated, SweepRow, SweepTable};
+use pageset_sim::compare::{self, EffectTable, SHIPPED, Simulated, SweepRow, SweepTable, TasksTable};
 use pageset_sim::machine::Machine;
 use pageset_sim::run::{Outcome, Run, RunError};
 use pageset_sim::sweep::run_all;
@@ -62,6 +63,9 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             Exit::Usage,
             format!("--row: rows of {} are chosen by --machine, --batch", args.table),
         ));
+    }
+    if TasksTable::is_one(&text) {
+        return tasks::run(&args, &text);
     }
     let table = SweepTable::parse(&args.table, &text).map_err(|error| Failure::new(Exit::Damaged, error))?;
     let rows = chosen(&args, table)?;

@@ -5,6 +5,7 @@
 
 mod effects;
 mod sweep_table;
+mod tasks_table;
 
 use std::fmt;
 
@@ -13,6 +14,7 @@ pub use effects::{
     Value, Verdict,
 };
 pub use sweep_table::{BASE_BATCH, SweepRow, SweepTable};
+pub use tasks_table::{TASKS_COLUMNS, TASKS_MACHINE, TasksRow, TasksTable, baselines};
 
 use crate::statistics::Spread;
 
@@ -84,6 +86,7 @@ impl std::error::Error for TableError {}
 /// The tables that come with the crate: names and texts.
 pub const SHIPPED: &[(&str, &str)] = &[
     ("page_fault1-batch-sweep.csv", include_str!("../../reference/page_fault1-batch-sweep.csv")),
+    ("page_fault1-1-to-40-tasks.csv", include_str!("../../reference/page_fault1-1-to-40-tasks.csv")),
     ("batch-31-63-127.csv", include_str!("../../reference/batch-31-63-127.csv")),
     ("merge-skip-and-clusters.csv", include_str!("../../reference/merge-skip-and-clusters.csv")),
     ("pcp-autotune-patch-by-patch.csv", include_str!("../../reference/pcp-autotune-patch-by-patch.csv")),

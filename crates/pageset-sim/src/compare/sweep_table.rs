@@ -88,7 +88,7 @@ impl SweepTable {
 }
 
 /// What the reader says, with the column's name.
-fn reason(error: &csv::Error, headers: &csv::StringRecord) -> String {
+pub(super) fn reason(error: &csv::Error, headers: &csv::StringRecord) -> String {
     match error.kind() {
         csv::ErrorKind::Deserialize { err, .. } => {
             let column = err.field().and_then(|field| headers.get(field as usize)).unwrap_or("the row");

@@ -44,6 +44,8 @@ pub struct EngineConfig {
     pub atomic: Time,
     /// Work takes this many thousandths of its time while another thread of the core works as well.
     pub smt_permille: u64,
+    /// Work takes this many thousandths of its time where only one core of a socket has any: it runs at a higher clock.
+    pub turbo_permille: u64,
     /// A lock's holder pays this many thousandths more for lines from outside its core, for each CPU that waits.
     pub waiter_permille: u64,
     /// Coefficient of variation of work, 0 to 1.
@@ -80,6 +82,8 @@ pub struct Engine {
     config: EngineConfig,
     order: Earliest,
     cpus: Box<[Cpu]>,
+    /// Thousandths that work takes on each socket, by how many of its cores have some.
+    clocks: Box<[Cell<u64>]>,
     /// Threads of each core that work, rather than wait or have ended.
     working: Box<[Cell<u32>]>,
     locks: Box<[RefCell<Lock>]>,
@@ -109,6 +113,7 @@ impl Engine {
         Engine {
             order: Earliest::new(FIRST_LOCK + locks.len() + topology.cpus() as usize),
             cpus: (0..topology.cpus()).map(cpu).collect(),
+            clocks: vec![Cell::new(1000); topology.sockets as usize].into(),
             working: vec![Cell::new(0); topology.cores() as usize].into(),
             locks: locks.iter().map(|lock| RefCell::new(Lock::new(*lock))).collect(),
             caches: Caches::new(topology, config.cache),
@@ -214,9 +219,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Says how many cores of a socket have work, and so share its last-level cache.
-    pub fn share_cache(&self, socket: Socket, cores: u32) {
+    /// Says how many cores of a socket have work, and so share its last-level cache and its power: the fewer, the higher
+    /// their clock.
+    pub fn share_socket(&self, socket: Socket, cores: u32) {
         self.caches.share_llc(socket, cores);
+        let all = u64::from(self.config.topology.cores_per_socket);
+        let idle = all - u64::from(cores.max(1)).min(all);
+        let gain = (1000 - self.config.turbo_permille) * idle / (all - 1).max(1);
+        self.clocks[socket.0 as usize].set(1000 - gain);
     }
 
     /// Runs all CPUs until the earliest is at `end`, or all have ended; `keep_on` is asked now and then.
@@ -252,6 +262,7 @@ impl Engine {
         let cpu = self.here();
         let shared = self.working[cpu.core.0 as usize].get() > 1;
         let time = if shared { time.permille(self.config.smt_permille) } else { time };
+        let time = time.permille(self.clocks[self.config.topology.socket_of(cpu.core).0 as usize].get());
         cpu.clock.set(cpu.clock.get() + self.work.apply(time, &self.random));
     }
 

@@ -17,6 +17,7 @@ fn config() -> EngineConfig {
         cache: CacheCosts { l1_lines: 4, l2_lines: 200, llc_lines: 1000, line, page: line.map(|time| time.times(10)) },
         atomic: ns(5),
         smt_permille: 1600,
+        turbo_permille: 800,
         waiter_permille: 100,
         work_cv: 0.0,
         line_cv: 0.0,
@@ -222,4 +223,17 @@ fn a_run_ends_on_time_and_goes_on_from_there() {
         assert!((80..=100).contains(&rounds.get()), "{}", rounds.get());
         engine.run(fibers, Time::NEVER, || false);
     });
+}
+
+#[test]
+fn a_core_alone_on_its_socket_has_a_higher_clock() {
+    for (busy, takes) in [(1, 80), (2, 100), (9, 100)] {
+        let end = RefCell::new(Time::ZERO);
+        run(config(), &[0], |engine, _| {
+            engine.share_socket(HOME, busy);
+            engine.work(ns(100));
+            *end.borrow_mut() = engine.now();
+        });
+        assert_eq!(end.into_inner(), ns(takes), "{busy} cores have work");
+    }
 }

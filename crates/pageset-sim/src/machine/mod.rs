@@ -77,6 +77,9 @@ pub struct Hardware {
     pub clear_memory_ns: Ns,
     /// An atomic operation on a line of the own cache.
     pub atomic_ns: Ns,
+    /// How many times as fast one core of a socket is as all of them together: turbo. Without it clocks are the same.
+    #[serde(default = "Slowdown::none")]
+    pub turbo: Slowdown,
 }
 
 /// What the model assumes. None of it is fitted.
@@ -214,6 +217,7 @@ impl Machine {
             },
             atomic: h.atomic_ns.into(),
             smt_permille: m.smt_slowdown.permille(),
+            turbo_permille: 1_000_000 / h.turbo.permille(),
             waiter_permille: m.waiter_slowdown.permille(),
             work_cv: m.work_cv.get(),
             line_cv: m.line_cv.get(),

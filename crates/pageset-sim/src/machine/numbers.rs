@@ -125,6 +125,12 @@ impl TryFrom<f64> for Slowdown {
 }
 
 impl Slowdown {
+    /// As long as without.
+    #[must_use]
+    pub(crate) const fn none() -> Slowdown {
+        Slowdown(1.0)
+    }
+
     /// In thousandths.
     #[must_use]
     pub fn permille(self) -> u64 {

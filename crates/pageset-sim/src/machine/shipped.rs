@@ -15,6 +15,7 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
     "lkp-skl-2sp2",
     "lkp-bdw-ep2",
     "lkp-hsw-ep2",
+    "xeon-2s40",
     "lkp-wsm-ep2",
     "lkp-skl-d01",
     "lkp-hsw-d01",

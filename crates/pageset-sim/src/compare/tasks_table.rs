@@ -1,0 +1,176 @@
+//! The table of page_fault1 over numbers of tasks: a row is a kernel and a number of tasks, its columns faults a second of
+//! processes and of threads.
+
+use pageset::Tuning;
+use pageset::tuning::Preset;
+use serde::Deserialize;
+
+use super::TableError;
+
+/// The machine of the table: two sockets of ten cores. Its description says what is known of it.
+pub const TASKS_MACHINE: &str = "xeon-2s40";
+/// The columns that are compared, each with the workload that it is of.
+pub const TASKS_COLUMNS: [(&str, &str); 2] =
+    [("processes_faults_per_s", "page_fault1"), ("threads_faults_per_s", "page_fault1-threads")];
+
+const HEADERS: [&str; 6] =
+    ["kernel", "tasks", TASKS_COLUMNS[0].0, "processes_stddev", TASKS_COLUMNS[1].0, "threads_stddev"];
+
+/// One row.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TasksRow {
+    /// The kernel, in the table's words.
+    pub kernel: String,
+    /// Its rules.
+    pub tuning: Tuning,
+    /// How many tasks.
+    pub tasks: u32,
+    /// Faults a second, by column.
+    pub published: [f64; TASKS_COLUMNS.len()],
+}
+
+/// The table.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TasksTable {
+    /// Its rows, in order.
+    pub rows: Vec<TasksRow>,
+}
+
+#[derive(Deserialize)]
+struct Record {
+    kernel: String,
+    tasks: u32,
+    processes_faults_per_s: f64,
+    threads_faults_per_s: f64,
+}
+
+impl TasksTable {
+    /// Whether a text has the first line of such a table.
+    #[must_use]
+    pub fn is_one(text: &str) -> bool {
+        text.lines().next().is_some_and(|line| line.split(',').map(str::trim).eq(HEADERS))
+    }
+
+    /// Reads a table for a machine of so many CPUs; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// What is wrong in which line.
+    pub fn parse(file: &str, text: &str, cpus: u32) -> Result<TasksTable, TableError> {
+        let wrong = |line, what| TableError { file: file.to_owned(), line, what };
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let headers = reader.headers().map_err(|error| wrong(Some(1), error.to_string()))?.clone();
+        let mut rows: Vec<TasksRow> = Vec::new();
+        let mut record = csv::StringRecord::new();
+        loop {
+            let line = Some(reader.position().line());
+            match reader.read_record(&mut record) {
+                Ok(false) => break,
+                Ok(true) => {}
+                Err(error) => return Err(wrong(line, error.to_string())),
+            }
+            let read: Record = record
+                .deserialize(Some(&headers))
+                .map_err(|error| wrong(line, super::sweep_table::reason(&error, &headers)))?;
+            let row = TasksRow::new(read, cpus).map_err(|what| wrong(line, what))?;
+            if rows.iter().any(|other| other.kernel == row.kernel && other.tasks == row.tasks) {
+                return Err(wrong(line, format!("kernel {}, {} tasks: for the second time", row.kernel, row.tasks)));
+            }
+            rows.push(row);
+        }
+        if rows.is_empty() {
+            return Err(wrong(None, "no rows".to_owned()));
+        }
+        Ok(TasksTable { rows })
+    }
+}
+
+impl TasksRow {
+    fn new(record: Record, cpus: u32) -> Result<TasksRow, String> {
+        let Record { kernel, tasks, processes_faults_per_s, threads_faults_per_s } = record;
+        // A release candidate has its release's rules.
+        let release = kernel.split("-rc").next().unwrap_or_default();
+        let preset = Preset::find(&format!("linux-{release}"))
+            .ok_or_else(|| format!("kernel: there are no rules of {kernel}; allowed: as 4.16 or 4.16-rc5"))?;
+        if tasks == 0 || tasks > cpus {
+            return Err(format!("tasks: {tasks}; allowed: 1 to {cpus}, the CPUs of {TASKS_MACHINE}"));
+        }
+        let published = [processes_faults_per_s, threads_faults_per_s];
+        for ((column, _), faults) in TASKS_COLUMNS.iter().zip(published) {
+            if !(faults > 0.0 && faults.is_finite()) {
+                return Err(format!("{column}: {faults}; allowed: above 0"));
+            }
+        }
+        Ok(TasksRow { kernel, tuning: preset.tuning, tasks, published })
+    }
+}
+
+/// Baselines of a row among rows of one kernel: the row of fewest tasks again, and Amdahl's law through that row and the
+/// one of most tasks.
+#[must_use]
+pub fn baselines(rows: &[TasksRow], row: &TasksRow) -> [[f64; TASKS_COLUMNS.len()]; 2] {
+    let of_kernel = || rows.iter().filter(|other| other.kernel == row.kernel);
+    let first = of_kernel().min_by_key(|other| other.tasks).unwrap_or(row);
+    let last = of_kernel().max_by_key(|other| other.tasks).unwrap_or(row);
+    let amdahl = std::array::from_fn(|column| {
+        let (begin, end) = (first.published[column], last.published[column]);
+        let times = |tasks: u32| f64::from(tasks) / f64::from(first.tasks);
+        // How much of one more of the first row's load is lost to waiting.
+        let lost = if last.tasks == first.tasks {
+            0.0
+        } else {
+            (times(last.tasks) * begin / end - 1.0) / (times(last.tasks) - 1.0)
+        };
+        begin * times(row.tasks) / (1.0 + lost * (times(row.tasks) - 1.0))
+    });
+    [first.published, amdahl]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SHIPPED;
+    use super::*;
+
+    #[test]
+    fn the_shipped_table_is_whole() {
+        let (file, text) = SHIPPED.iter().find(|(name, _)| name.contains("1-to-40")).expect("it is shipped");
+        assert!(TasksTable::is_one(text));
+        let table = TasksTable::parse(file, text, 40).unwrap();
+        assert_eq!(table.rows.len(), 9);
+        let row = &table.rows[8];
+        assert_eq!((row.tasks, row.published), (40, [10_223_472.0, 2_670_421.0]));
+        assert_eq!(row.tuning, pageset::tuning::presets::LINUX_4_16);
+    }
+
+    #[test]
+    fn baselines_go_through_the_first_and_the_last_row() {
+        let row = |tasks, faults: f64| TasksRow {
+            kernel: "4.16".to_owned(),
+            tuning: Tuning::default(),
+            tasks,
+            published: [faults, 2.0 * faults],
+        };
+        let rows = [row(1, 100.0), row(2, 150.0), row(4, 200.0)];
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        let [nothing, amdahl] = baselines(&rows, &rows[2]);
+        assert_eq!(nothing, [100.0, 200.0]);
+        near(amdahl[0], 200.0);
+        // A third is lost to waiting: 2 / (1 + 1/3).
+        near(baselines(&rows, &rows[1])[1][1], 300.0);
+    }
+
+    #[test]
+    fn nonsense_names_the_line_and_the_column() {
+        let head = HEADERS.join(",");
+        for (rows, message) in [
+            ("4.16,0,1,0,1,0", "t.csv, line 2: tasks: 0; allowed: 1 to 40, the CPUs of xeon-2s40"),
+            ("4.16,x,1,0,1,0", "t.csv, line 2: tasks: invalid digit found in string"),
+            ("4.16,1,-1,0,1,0", "t.csv, line 2: processes_faults_per_s: -1; allowed: above 0"),
+            ("1.0,1,1,0,1,0", "t.csv, line 2: kernel: there are no rules of 1.0; allowed: as 4.16 or 4.16-rc5"),
+            ("4.16,1,1,0,1,0\n4.16,1,1,0,1,0", "t.csv, line 3: kernel 4.16, 1 tasks: for the second time"),
+            ("", "t.csv: no rows"),
+        ] {
+            let error = TasksTable::parse("t.csv", &format!("{head}\n{rows}\n"), 40).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}
