@@ -10,7 +10,7 @@ mod ops;
 
 use decode::RECORD;
 use ops::{Map, Op, Scenario};
-use pageset::tuning::PRESETS;
+use pageset::tuning::{Bounds, PRESETS, Preset};
 use pageset::{Block, CpuId, MigrateType, Order, Pfn, Tuning};
 use proptest::prelude::*;
 use std::fmt::Write;
@@ -108,4 +108,39 @@ fn the_same_pages_come_in_the_same_order() {
     let differs = fast.0.iter().zip(&general.0).position(|(fast, general)| fast != general);
     assert_eq!(differs, None);
     assert_eq!(fast.1, general.1);
+}
+
+/// States after each of some frees, and of the allocations that follow, with bounds that are soon met.
+fn around_high(preset: &Preset, order: u8, generally: bool) -> Vec<String> {
+    FOLLOWS.set(generally);
+    let states = one_zone(preset.tuning, 1 << 16, 1, |world| {
+        world
+            .set_bounds(0, Bounds { batch: 4, high_min: 8 << order, high_max: (40 << order).min(8000) })
+            .expect("room");
+        let blocks: Vec<_> = (0..48).map(|_| world.alloc(&movable(order)).expect("memory")).collect();
+        let freed = blocks.iter().map(|&pfn| {
+            world.free(pfn, Order::new(order).expect("an order")).expect("was allocated");
+            state(world, 1)
+        });
+        let mut states: Vec<_> = freed.collect();
+        states.extend((0..48).map(|_| {
+            world.alloc(&movable(order)).expect("memory");
+            state(world, 1)
+        }));
+        states
+    });
+    FOLLOWS.set(false);
+    states
+}
+
+/// The drain comes at the same free, not one later.
+#[test]
+fn drains_come_at_the_same_free() {
+    for preset in &PRESETS[22..] {
+        for order in [0, 1, 3, 9] {
+            let (fast, general) = (around_high(preset, order, false), around_high(preset, order, true));
+            let differs = fast.iter().zip(&general).position(|(fast, general)| fast != general);
+            assert_eq!(differs, None, "{}, order {order}", preset.name);
+        }
+    }
 }
