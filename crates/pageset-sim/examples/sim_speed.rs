@@ -1,6 +1,6 @@
 //! How fast the simulator is: page operations and lock events a second of one core.
 //!
-//! `cargo run --release -p pageset-sim --example speed [MACHINE [BATCH [SECONDS]]]`
+//! `cargo run --release -p pageset-sim --example sim_speed [MACHINE [BATCH [SECONDS]]]`
 
 use std::error::Error;
 use std::time::Instant;
