@@ -41,6 +41,7 @@ if [[ ${1:-} == --write ]]; then
     exit
 fi
 cat "$measured"
+[[ -f $golden ]] || { echo "error: there is no $golden to compare with; ci/costs.sh --write writes it" >&2 && exit 1; }
 grep -q "$compiler" "$golden" || { echo "SKIPPED the comparison: $golden is not from $compiler" && exit 0; }
 awk -v percent="$percent" -v least="$least" '
     /^#/ { next }
