@@ -130,6 +130,10 @@ fn figures(args: &Args, entries: &[Entry], cpus: &[usize]) -> Result<Vec<Figure>
         return Err(UsageError(format!("{wrong} threads were asked for; allowed: 1 to {allowed}, a CPU each")));
     }
     let patterns = if args.patterns.is_empty() { Pattern::ALL.to_vec() } else { args.patterns.clone() };
+    // Asked for by name, a pattern that no number of threads fits is a mistake; among all it is left out.
+    if let Some(pattern) = args.patterns.iter().find(|pattern| !threads.iter().any(|&n| pattern.takes(n))) {
+        return Err(UsageError(format!("pattern {pattern} does not take {threads:?} threads; allowed: --threads 2")));
+    }
     let wanted =
         |name: &str| args.who.is_empty() || name == crate::floors::FLOOR_B || args.who.iter().any(|who| who == name);
     let mut seen = HashMap::new();

@@ -94,4 +94,8 @@ fn what_cannot_be_measured_is_a_usage_error() {
         assert!(text(&out.stderr).contains(said), "{args:?}: {}", text(&out.stderr));
         assert!(out.stdout.is_empty(), "{args:?}");
     }
+    // One CPU hands pages to another.
+    let out = bench(&["--patterns", "remote", "--threads", "1"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("pattern remote does not take [1] threads; allowed: --threads 2"));
 }
