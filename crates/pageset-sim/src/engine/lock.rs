@@ -225,6 +225,11 @@ impl Engine {
         self.locks[id.0 as usize].borrow().stats.clone()
     }
 
+    /// How long all have waited for a lock, as [`Self::lock_stats`] has it.
+    pub(crate) fn lock_wait(&self, id: LockId) -> Time {
+        self.locks[id.0 as usize].borrow().stats.wait()
+    }
+
     /// Begins to account anew.
     pub fn reset_locks(&self) {
         self.locks.iter().for_each(|lock| lock.borrow_mut().stats = LockStats::new());

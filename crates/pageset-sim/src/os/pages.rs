@@ -20,6 +20,18 @@ pub struct Moved {
 }
 
 impl Moved {
+    /// So many times as much.
+    #[must_use]
+    pub const fn times(self, n: u64) -> Moved {
+        Moved {
+            allocated: n * self.allocated,
+            from_zone: n * self.from_zone,
+            drained: n * self.drained,
+            drained_as_clusters: n * self.drained_as_clusters,
+            high_order_drains: n * self.high_order_drains,
+        }
+    }
+
     /// What has been added since.
     #[must_use]
     pub const fn since(self, before: Moved) -> Moved {
