@@ -31,6 +31,12 @@ pub const fn order_for(bytes: usize) -> Option<Order> {
     Order::new(if pages <= 1 { 0 } else { (pages - 1).ilog2() as u8 + 1 })
 }
 
+/// The page that begins at an address.
+#[inline(always)]
+const fn page_at(address: usize) -> Pfn {
+    Pfn((address / PAGE_BYTES) as u64)
+}
+
 /// What a pool asks of the allocator. Its watermarks do not count: they would keep what a cache holds from the cache's
 /// own CPU once the free lists are empty.
 #[inline(always)]
@@ -128,9 +134,9 @@ impl PagePool {
     /// # Errors
     /// [`AllocError::OutOfMemory`] where no run of that size is free even with all caches emptied, and
     /// [`AllocError::Forked`].
-    #[inline]
+    #[inline(always)]
     pub fn alloc(&self, order: Order) -> Result<NonNull<[u8]>, AllocError> {
-        self.alloc_for(&request(order, MigrateType::Movable))
+        self.alloc_typed(order, MigrateType::Movable)
     }
 
     /// As [`Self::alloc`], from one node only.
@@ -139,7 +145,7 @@ impl PagePool {
     /// As there, and [`AllocError::Node`] where the pool has nothing of that node.
     pub fn alloc_on(&self, node: NodeId, order: Order) -> Result<NonNull<[u8]>, AllocError> {
         let any = request(order, MigrateType::Movable);
-        self.alloc_for(&Request { node: Some(node), this_node_only: true, ..any })
+        self.alloc_beyond(&Request { node: Some(node), this_node_only: true, ..any })
     }
 
     /// As [`Self::alloc`], beside runs of the same type: runs of one type fill whole 2 MiB blocks as far as can be, so
@@ -148,20 +154,23 @@ impl PagePool {
     ///
     /// # Errors
     /// As there, and [`AllocError::Type`] for a type other than the first three.
-    #[inline]
+    #[inline(always)]
     pub fn alloc_typed(&self, order: Order, migratetype: MigrateType) -> Result<NonNull<[u8]>, AllocError> {
-        self.alloc_for(&request(order, migratetype))
+        let hot = if self.is_forked() { None } else { self.allocator().alloc_hot(&request(order, migratetype)) };
+        match hot {
+            Some(pfn) => Ok(self.run(pfn, order)),
+            None => self.alloc_beyond(&request(order, migratetype)),
+        }
     }
 
-    #[inline]
-    fn alloc_for(&self, request: &Request) -> Result<NonNull<[u8]>, AllocError> {
+    #[cold]
+    #[inline(never)]
+    fn alloc_beyond(&self, request: &Request) -> Result<NonNull<[u8]>, AllocError> {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
-        match self.allocator().alloc(request) {
-            Ok(pfn) => Ok(self.run(pfn, request.order)),
-            Err(error) => self.alloc_slowly(request, error).map(|pfn| self.run(pfn, request.order)),
-        }
+        let pfn = self.allocator().alloc_generally(request).or_else(|error| self.alloc_slowly(request, error))?;
+        Ok(self.run(pfn, request.order))
     }
 
     /// What is left where the caller's cache and the free lists have nothing: blocks that are just on their way back to
@@ -204,13 +213,24 @@ impl PagePool {
     /// # Errors
     /// A wrong free, which has changed nothing: an address that is not the pool's, is free already, is not the start of
     /// a run, or of one of another order. Two threads that free the same run at the same instant are not told apart.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn free(&self, start: NonNull<u8>, order: Order) -> Result<(), FreeError> {
         let address = start.addr().get();
+        let looked_up = address.is_multiple_of(PAGE_BYTES) && !self.is_forked();
+        if looked_up && self.allocator().free_hot(page_at(address), order) {
+            Ok(())
+        } else {
+            self.free_beyond(address, order)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_beyond(&self, address: usize, order: Order) -> Result<(), FreeError> {
         if !address.is_multiple_of(PAGE_BYTES) || self.is_forked() {
             return Err(self.not_looked_up(address, order));
         }
-        self.allocator().free(Pfn((address / PAGE_BYTES) as u64), order).map_err(wrong_free)
+        self.allocator().free_generally(page_at(address), order).map_err(wrong_free)
     }
 
     #[cold]
@@ -271,7 +291,7 @@ impl PagePool {
                 if !address.is_multiple_of(PAGE_BYTES) || self.is_forked() {
                     return Err(FreeError { freed, ..self.not_looked_up(address, Order::ZERO) });
                 }
-                *block = Block { pfn: Pfn((address / PAGE_BYTES) as u64), order: Order::ZERO };
+                *block = Block { pfn: page_at(address), order: Order::ZERO };
             }
             let result = self.allocator().free_bulk(&blocks[..some.len()]);
             result.map_err(|error| FreeError { freed, ..wrong_free(error) })?;

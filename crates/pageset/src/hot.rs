@@ -49,9 +49,10 @@ impl Tuning {
 }
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Takes a block from the caller's pageset of the zone that the request tries first.
+    /// As [`Self::alloc`] where a block from the caller's pageset is all that it takes; else nothing has changed. For callers
+    /// that want this part inlined, and the rest behind a call.
     #[inline(always)]
-    pub(crate) fn alloc_hot(&self, request: &Request) -> Option<Pfn> {
+    pub fn alloc_hot(&self, request: &Request) -> Option<Pfn> {
         let ordinary = request.node.is_none() && request.zone.is_none() && !request.this_node_only;
         if !ordinary || !request.migratetype.is_ordinary() {
             return None;
@@ -68,7 +69,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let list = self.list_of(request.order, request.migratetype)?;
         let pcp = self.hot_pageset(zone, cpu)?;
         let page = {
-            let _guard = pcp.try_lock()?;
+            let _guard = pcp.try_lock(&self.machine, CpuId(cpu))?;
             let page = pcp.take_hot(zone, list, request.order)?;
             zone.frames.set_tag(page, Tag::new(PageState::Allocated, request.order, request.migratetype));
             page
@@ -76,9 +77,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Some(zone.frames.pfn(page))
     }
 
-    /// Gives an allocated block of this order to the caller's pageset; false where it is none, or more is to do.
+    /// As [`Self::free`] where the caller's pageset takes an allocated block of this order and no more is to do; false else,
+    /// also for a wrong free: nothing has changed.
     #[inline(always)]
-    pub(crate) fn free_hot(&self, pfn: Pfn, order: Order) -> bool {
+    #[must_use]
+    pub fn free_hot(&self, pfn: Pfn, order: Order) -> bool {
         let Some((zone, page, tag)) = self.at_home(pfn) else { return false };
         if !Tag::from_byte(tag.get()).is(PageState::Allocated, order) {
             return false;
@@ -106,15 +109,15 @@ impl<'a, M: Machine> Allocator<'a, M> {
         order: Order,
         migratetype: MigrateType,
     ) -> bool {
-        let given = || {
-            let list = self.list_of(order, migratetype)?;
-            let pcp = self.hot_pageset(zone, self.machine.cpu_hint())?;
-            let _guard = pcp.try_lock()?;
-            pcp.give_hot(zone, list, page, order)?;
+        let Some(list) = self.list_of(order, migratetype) else { return false };
+        let cpu = self.machine.cpu_hint();
+        let Some(pcp) = self.hot_pageset(zone, cpu) else { return false };
+        let Some(_guard) = pcp.try_lock(&self.machine, CpuId(cpu)) else { return false };
+        let given = pcp.give_hot(zone, list, page, order);
+        if given {
             tag.set(Tag::new(PageState::Cached, order, migratetype).byte());
-            Some(())
-        };
-        given().is_some()
+        }
+        given
     }
 
     /// Checks a free of a block as [`Self::prepare_free`] does, where it is right and in the zone that is looked at first;
@@ -142,7 +145,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return None;
         }
         self.machine.touch(Line::Pageset { zone: zone.index, cpu });
-        let Some(_guard) = pcp.try_lock() else { return Some(0) };
+        let Some(_guard) = pcp.try_lock(&self.machine, cpu) else { return Some(0) };
         // After the last of them the count is still below.
         let most = pcp.calm.get().saturating_sub(pcp.count() + 1).min(self.tuning.free_run() as u32);
         let cached = Tag::new(PageState::Cached, Order::ZERO, MigrateType::Movable);
@@ -213,23 +216,23 @@ impl<L: RawLock> Pageset<L> {
 
     /// Puts a block on a list where that drains nothing; the lock is held.
     #[inline(always)]
-    fn give_hot<M: Machine>(&self, zone: &Zone<'_, M>, list: usize, page: u32, order: Order) -> Option<()> {
+    fn give_hot<M: Machine>(&self, zone: &Zone<'_, M>, list: usize, page: u32, order: Order) -> bool {
         let pages = order.pages() as u32;
         let (count, freed) = (self.count.get() + pages, self.free_count.get());
         // Blocks of orders 1 to 3 empty the pageset after a batch of frees at the earliest.
         let is_costly = order > Order::ZERO && order <= Order::COSTLY;
         if count >= self.calm.get() || is_costly && freed >= self.batch.get() {
-            return None;
+            return false;
         }
         if !self.list(list).push_within(zone.arrays, page) {
-            return None;
+            return false;
         }
         self.count.set(count);
         self.alloc_factor.set(self.alloc_factor.get() >> 1);
         self.prev_high_order.set(is_costly);
         self.free_count.set(if freed < self.most.get() { freed + pages } else { freed });
         word::add(&self.free_pages, order.pages());
-        Some(())
+        true
     }
 
     /// Notes single pages that were given one after the other without a drain; the lock is held.

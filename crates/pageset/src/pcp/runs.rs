@@ -28,7 +28,7 @@ impl<M: Machine> Zone<'_, M> {
         pages: &mut [Pfn],
     ) -> Option<usize> {
         let pcp = self.pageset(machine, cpu);
-        let _guard = pcp.try_lock()?;
+        let _guard = pcp.try_lock(machine, cpu)?;
         let allocated = Tag::new(PageState::Allocated, Order::ZERO, request.migratetype);
         let give = |slot: &mut Pfn, page: u32| {
             self.frames.set_tag(page, allocated);
@@ -71,7 +71,7 @@ impl<M: Machine> Zone<'_, M> {
         blocks: impl Iterator<Item = (usize, u32, Order)>,
     ) -> usize {
         let pcp = self.pageset(machine, cpu);
-        let Some(mut guard) = pcp.try_lock() else { return 0 };
+        let Some(mut guard) = pcp.try_lock(machine, cpu) else { return 0 };
         let mut done = 0;
         for (list, page, order) in blocks {
             if !pcp.lists[list].push(self.arrays, &pcp.pool, page) {
