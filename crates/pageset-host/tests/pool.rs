@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pageset_host::{AllocError, BuildError, FreeReason, HugePages, MigrateType, NodeId, Order, PAGE_BYTES, PagePool};
 use pageset_host::{Pages, order_for};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 const MIB: u64 = 1 << 20;
 
@@ -344,5 +345,26 @@ fn the_last_page_is_found_while_others_drain() {
             pages.push(got.expect("a page is free").cast());
         }
         stop.store(true, Relaxed);
+    });
+}
+
+/// The tags of 64 neighbouring pages are one cache line, which CPUs that use the same page again and again must not share.
+#[test]
+fn the_first_pages_of_each_cpu_are_on_lines_of_their_own() {
+    let pool = pool(1024 * MIB);
+    std::thread::scope(|scope| {
+        let lines = scope.spawn(|| {
+            let allowed = sched_getaffinity(None).expect("own affinity");
+            let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).take(16).collect();
+            let line_of_first = |cpu: &usize| {
+                let mut one = CpuSet::new();
+                one.set(*cpu);
+                sched_setaffinity(None, &one).expect("an allowed CPU");
+                pool.pages(Order::ZERO).expect("memory").as_ptr() as usize / PAGE_BYTES / 64
+            };
+            let lines: HashSet<usize> = cpus.iter().map(line_of_first).collect();
+            assert_eq!(lines.len(), cpus.len());
+        });
+        lines.join().expect("no panic");
     });
 }
