@@ -76,38 +76,49 @@ const CORE_SHIFT: u32 = 48;
 #[derive(Debug)]
 pub(crate) struct Caches {
     costs: CacheCosts,
-    sockets: Box<[Socket]>,
-    /// What each core writes into the state of a line that it touches now: its number, and the lines it has brought in.
-    tags: Box<[Cell<u64>]>,
-    /// Lines of the last level that a core can count on, by socket.
-    llc_share: Box<[Cell<u64>]>,
+    cores: Box<[CoreCache]>,
     sources: [Cell<u64>; Source::COUNT],
+}
+
+/// What is known of a core's caches.
+#[derive(Debug)]
+struct CoreCache {
+    /// What it writes into the state of a line that it touches now: its number, and the lines it has brought in.
+    tag: Cell<u64>,
+    /// Lines of the last level and its own that it can count on.
+    llc_share: Cell<u64>,
+    socket: Socket,
 }
 
 impl Caches {
     pub(crate) fn new(topology: Topology, costs: CacheCosts) -> Self {
         Caches {
             costs,
-            sockets: (0..topology.cores()).map(|core| topology.socket_of(Core(core))).collect(),
-            tags: (0..topology.cores()).map(|core| Cell::new((u64::from(core) + 1) << CORE_SHIFT)).collect(),
-            llc_share: vec![Cell::new(costs.llc_lines); topology.sockets as usize].into(),
+            cores: (0..topology.cores())
+                .map(|core| CoreCache {
+                    tag: Cell::new((u64::from(core) + 1) << CORE_SHIFT),
+                    llc_share: Cell::new(costs.llc_lines.max(costs.l2_lines)),
+                    socket: topology.socket_of(Core(core)),
+                })
+                .collect(),
             sources: Default::default(),
         }
     }
 
     /// The last level of a socket is shared by this many busy cores.
     pub(crate) fn share_llc(&self, socket: Socket, cores: u32) {
-        self.llc_share[socket.0 as usize].set(self.costs.llc_lines / u64::from(cores.max(1)));
+        let share = (self.costs.llc_lines / u64::from(cores.max(1))).max(self.costs.l2_lines);
+        self.cores.iter().filter(|core| core.socket == socket).for_each(|core| core.llc_share.set(share));
     }
 
     /// What a core that does not run writes into the state of a line.
     pub(super) fn tag(&self, core: Core) -> u64 {
-        self.tags[core.0 as usize].get()
+        self.cores[core.0 as usize].tag.get()
     }
 
     /// A core does not run any more, and has this.
     pub(super) fn set_tag(&self, core: Core, tag: u64) {
-        self.tags[core.0 as usize].set(tag);
+        self.cores[core.0 as usize].tag.set(tag);
     }
 
     /// The running core touches lines: how long each takes if they are near.
@@ -169,10 +180,11 @@ impl Caches {
     /// A core brings lines in. What all cores have brought in is known.
     #[inline(always)]
     fn bring_to(&self, core: Core, line: &LineState, home: Socket, lines: u64) -> Source {
-        let source = self.locate_outside(core, line.0.get(), home);
-        let tag = &self.tags[core.0 as usize];
-        tag.set(tag.get() + lines);
-        line.0.set(tag.get());
+        let own = &self.cores[core.0 as usize];
+        let source = self.locate_outside(own.socket, line.0.get(), home);
+        let tag = own.tag.get() + lines;
+        own.tag.set(tag);
+        line.0.set(tag);
         self.count(source, lines);
         source
     }
@@ -195,18 +207,21 @@ impl Caches {
         self.costs.page[self.fetch(running, page, home, PAGE_LINES) as usize]
     }
 
-    /// Where a line is that is not in the core's own caches.
-    fn locate_outside(&self, core: Core, state: u64, home: Socket) -> Source {
-        let here = self.sockets[core.0 as usize];
+    /// Where a line is that is not in the core's own caches, seen from a core of this socket.
+    #[inline(always)]
+    fn locate_outside(&self, here: Socket, state: u64, home: Socket) -> Source {
         let memory = if home == here { Source::Memory } else { Source::RemoteMemory };
         let Some(holder) = (state >> CORE_SHIFT).checked_sub(1) else { return memory };
-        let there = self.sockets[holder as usize];
-        let age = self.tags[holder as usize].get() - state;
-        match () {
-            () if age >= self.llc_share[there.0 as usize].get().max(self.costs.l2_lines) => memory,
-            () if there != here => Source::RemoteTransfer,
-            () if age < self.costs.l2_lines => Source::Transfer,
-            () => Source::Llc,
+        let holder = &self.cores[holder as usize];
+        let age = holder.tag.get() - state;
+        if age >= holder.llc_share.get() {
+            memory
+        } else if holder.socket != here {
+            Source::RemoteTransfer
+        } else if age < self.costs.l2_lines {
+            Source::Transfer
+        } else {
+            Source::Llc
         }
     }
 
