@@ -133,6 +133,21 @@ fn machines_are_listed_and_this_one_is_detected() {
 }
 
 #[test]
+fn costs_are_fitted_to_a_row_or_to_two() {
+    let short = ["--most", "4", "--seconds", "0.004", "--warm-up", "0.002", "--seeds", "1"];
+    let calibrate = |name| ends(0, &[&["machine", "calibrate", name], &short[..]].concat()).0;
+    let out = calibrate("lkp-sb02");
+    assert!(out.starts_with("# Published: 4 tasks: score 1,744,495, zone lock 0.0 %, LRU lock 0.0 %.\n"), "{out}");
+    // The first row and the last give two costs; the third is that of the description.
+    let out = calibrate("xeon-2s40");
+    assert!(out.starts_with("# Published: 1 tasks: score 586,305; 40 tasks: score 10,223,472.\n"), "{out}");
+    assert!(out.contains("\n[calibrated]\nfault_ns = ") && out.contains("\ntransfer_ns = 14\n"), "{out}");
+    let short = ["machine", "calibrate", "vm-8"];
+    let (_, err) = ends(2, &short);
+    assert!(err.contains("page_fault1-batch-sweep.csv has no row of batch 31 of a machine vm-8"), "{err}");
+}
+
+#[test]
 fn a_comparison_has_published_simulated_and_baselines() {
     let arguments = [
         "compare",
