@@ -277,11 +277,11 @@ fn a_comparison_measures_no_longer_than_it_takes() {
         let times = ["--seconds", "0.08", "--warm-up", "0.005", "--seeds", "1"];
         ends(0, &[&fixed[..], &times, more].concat()).0
     };
-    // 100 % is known after four windows of eight.
+    // 100 % is known after four windows of ten.
     let (early, all) = (with(&["--precision", "100"]), with(&["--precision", "0"]));
     assert!(early.starts_with("page_fault1-batch-sweep.csv, at most 0.08 s after 0.005 s, until score and"), "{early}");
     assert!(all.starts_with("page_fault1-batch-sweep.csv, 0.08 s after 0.005 s, seeds 1 to 1\n"), "{all}");
-    assert_ne!(early.lines().last(), all.lines().last(), "half of the time has another score");
+    assert_ne!(early.lines().last(), all.lines().last(), "a part of the time has another score");
     assert_eq!(early, with(&["--precision", "100"]));
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     batch: Vec<u32>,
 
     /// Measure until score and contention are known so well, in percent and percentage points: the standard error of the
-    /// mean over all seeds. Mostly half of --seconds will do; 0 measures all of them
+    /// mean over all seeds. Four tenths of --seconds are the least; 0 measures all of them
     #[arg(long, value_name = "PCT", default_value = "0.3", value_parser = percent)]
     precision: f64,
 
