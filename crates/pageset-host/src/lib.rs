@@ -35,7 +35,8 @@
 //! | `machine` | CPU numbers and the lock, as the allocator asks for them |
 //! | [`error`] | what callers get instead of memory, or for a wrong free |
 //! | [`builder`] | what a pool is made from |
-//! | [`pool`] | raw calls: one block, many pages, growth |
+//! | [`pool`] | raw calls: one block, many pages |
+//! | `resize` | growth |
 //! | [`give_back`] | free memory that goes back to the system |
 //! | [`tick`] | what is due once a second, by a caller or a thread |
 //! | [`stats`] | how much is where |
@@ -65,6 +66,7 @@ pub mod lock;
 mod machine;
 pub mod pages;
 pub mod pool;
+mod resize;
 #[cfg(feature = "bytes")]
 mod shared_bytes;
 pub mod stats;
