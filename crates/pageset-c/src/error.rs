@@ -53,9 +53,9 @@ impl Failure {
 impl From<AllocError> for Failure {
     fn from(error: AllocError) -> Self {
         let code = match error {
-            AllocError::OutOfMemory { .. } => PAGESET_ERR_NO_MEMORY,
+            AllocError::OutOfMemory { .. } | AllocError::NoRange { .. } => PAGESET_ERR_NO_MEMORY,
             AllocError::Node(_) => PAGESET_ERR_NO_NODE,
-            AllocError::Type(_) => PAGESET_ERR_ARGUMENT,
+            AllocError::Type(_) | AllocError::Size { .. } => PAGESET_ERR_ARGUMENT,
             AllocError::Forked => PAGESET_ERR_FORKED,
         };
         Failure(code, error.to_string())
@@ -85,6 +85,7 @@ impl From<BuildError> for Failure {
             BuildError::System { .. } => PAGESET_ERR_SYSTEM,
             BuildError::Forked => PAGESET_ERR_FORKED,
             BuildError::Nodes { .. } => PAGESET_ERR_NO_NODE,
+            BuildError::InUse { .. } => PAGESET_ERR_IN_USE,
             _ => PAGESET_ERR_ARGUMENT,
         };
         Failure(code, error.to_string())

@@ -264,6 +264,10 @@ fn no_space(what: &'static str, bytes: usize, error: io::Error) -> BuildError {
     BuildError::System { what, bytes: bytes as u64, help, error }
 }
 
+/// What would help where the system does not take memory back.
+pub(crate) const NOT_BACK: &str = "locked memory (mlock, mlockall) does not go back, nor do huge pages that an \
+administrator has set apart before Linux 5.18: unlock it, or build the pool with GiveBack::OFF";
+
 pub(crate) fn no_memory(bytes: usize, error: io::Error) -> BuildError {
     let help = "take a smaller pool, or leave prefault off";
     BuildError::System { what: "having memory from the start", bytes: bytes as u64, help, error }

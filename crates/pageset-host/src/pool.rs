@@ -190,9 +190,14 @@ impl PagePool {
         if let Ok(pfn) = self.allocator().alloc(request) {
             return Ok(pfn);
         }
-        // Not drain_all: it returns at once where somebody else drains, who may have passed some caches by already.
-        (0..self.allocator().zone_count()).for_each(|zone| self.allocator().drain_zone(zone));
+        self.drain_each();
         self.allocator().alloc(request)
+    }
+
+    /// Empties all caches before it returns. Not drain_all: that returns at once where somebody else drains, who may have
+    /// passed some caches by already.
+    pub(crate) fn drain_each(&self) {
+        (0..self.allocator().zone_count()).for_each(|zone| self.allocator().drain_zone(zone));
     }
 
     /// Gives a run back, on any thread.
@@ -214,7 +219,7 @@ impl PagePool {
     }
 
     #[cold]
-    fn not_looked_up(&self, address: usize, order: Order) -> FreeError {
+    pub(crate) fn not_looked_up(&self, address: usize, order: Order) -> FreeError {
         let reason = if self.is_forked() { FreeReason::Forked } else { FreeReason::NotAPage };
         FreeError { address, order, reason, freed: 0 }
     }
@@ -279,6 +284,14 @@ impl PagePool {
         Ok(())
     }
 
+    /// The address space that all runs are in, the reserve included: for registering it with a device or with io_uring, as
+    /// the crate's README says. Nodes' parts follow each other, all of one length; of each, the front is in use. Reading
+    /// or writing there is for those who have the run.
+    #[must_use]
+    pub fn address_space(&self) -> NonNull<[u8]> {
+        NonNull::slice_from_raw_parts(self.memory.at(self.memory.start()), self.memory.bytes())
+    }
+
     /// Empties the caches of all CPUs, so that what they hold merges into large blocks.
     pub fn drain(&self) {
         if !self.is_forked() {
@@ -296,7 +309,7 @@ impl PagePool {
 }
 
 #[cold]
-fn wrong_free(error: CoreFreeError) -> FreeError {
+pub(crate) fn wrong_free(error: CoreFreeError) -> FreeError {
     let CoreFreeError { pfn, order, reason } = error;
     FreeError { address: pfn.0 as usize * PAGE_BYTES, order, reason: FreeReason::Wrong(reason), freed: 0 }
 }
