@@ -6,11 +6,11 @@
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use pageset::RawLock;
-use rustix::thread::sched_yield;
+use rustix::thread::{nanosleep, sched_yield};
+use rustix::time::Timespec;
 
 /// Looks before the first yield, each with a pause. Holds take 1 to 20 µs (a refill or drain of some hundred pages),
 /// about this many pauses of 40 to 140 cycles. A guess within a factor of two; see "The lock" in the crate's README.
@@ -40,7 +40,9 @@ impl HostLock {
                 0..SPINS => hint::spin_loop(),
                 _ if round < SPINS + YIELDS => sched_yield(),
                 _ => {
-                    thread::sleep(sleep);
+                    // The system call itself: the C library's would be a point where a thread may be cancelled, in the
+                    // middle of a call. That it was cut short does not matter.
+                    let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: i64::from(sleep.subsec_nanos()) });
                     sleep = (2 * sleep).min(SLEEPS.1);
                 }
             }
@@ -76,6 +78,7 @@ impl RawLock for HostLock {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::thread;
     use std::time::Instant;
 
     #[test]
