@@ -277,7 +277,9 @@ fn soak() {
     assert_eq!(stats.alloc_bytes, stats.free_total_bytes + KEPT, "seed {seed}");
     assert_eq!(stats.free_bytes + stats.cached_bytes + KEPT, stats.size_bytes, "seed {seed}");
     assert_eq!(pool.resident_bytes().expect("a count"), KEPT, "all that is free has gone back; seed {seed}");
-    assert!(after <= before + before / 100, "{after} bytes are resident, {before} were; seed {seed}");
+    // A sanitizer keeps shadows of what was ever touched.
+    let percent = number("PAGESET_SOAK_RESIDENT_PERCENT", 1);
+    assert!(after <= before + before / 100 * percent, "{after} bytes are resident, {before} were; seed {seed}");
     let seen = |which: fn(&Counts) -> &AtomicU64| which(&counts).load(Relaxed) > 0;
     assert!(seen(|counts| &counts.refused), "no pressure: {counts:?}");
     assert!(seen(|counts| &counts.grown) && seen(|counts| &counts.contiguous), "{counts:?}");
