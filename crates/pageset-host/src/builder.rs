@@ -2,7 +2,8 @@
 
 use std::io;
 
-use pageset::tuning::sizes::WatermarkRule;
+use pageset::tuning::BatchRule;
+use pageset::tuning::sizes::{WatermarkRule, zone_batch};
 use pageset::{Config, NodeId, PageRange, Pfn, Tuning, ZoneKind, ZoneSpec};
 
 use crate::error::BuildError;
@@ -56,7 +57,7 @@ pub struct PoolBuilder {
     huge_pages: HugePages,
     nodes: Option<Vec<NodeId>>,
     prefault: bool,
-    tuning: Tuning,
+    tuning: Option<Tuning>,
     on_fork: OnFork,
     give_back: GiveBack,
 }
@@ -69,7 +70,7 @@ impl PoolBuilder {
             huge_pages: HugePages::default(),
             nodes: None,
             prefault: false,
-            tuning: Tuning::default(),
+            tuning: None,
             on_fork: OnFork::default(),
             give_back: GiveBack::default(),
         }
@@ -106,10 +107,11 @@ impl PoolBuilder {
         self
     }
 
-    /// The rules by which caches fill, empty and size themselves; by default [`Tuning::default`].
+    /// The rules by which caches fill, empty and size themselves; by default [`Tuning::default`] with a batch that is a
+    /// power of two, where the kernel's is one less.
     #[must_use]
     pub fn tuning(mut self, tuning: Tuning) -> Self {
-        self.tuning = tuning;
+        self.tuning = Some(tuning);
         self
     }
 
@@ -164,7 +166,7 @@ impl PoolBuilder {
             .collect();
         let config = Config {
             distances: &topology.distances,
-            tuning: self.tuning,
+            tuning: self.tuning.unwrap_or_else(|| default_tuning(sizes.span)),
             watermarks: WATERMARKS,
             cache_slice_pages: topology.cache_slice_bytes / PAGE_BYTES as u64,
             ..Config::new(&zones, &topology.cpus)
@@ -231,6 +233,19 @@ impl PoolBuilder {
 /// caches begin to shrink.
 const WATERMARKS: WatermarkRule =
     WatermarkRule { min_free_kbytes: Some(0), huge_pages: false, scale_factor: 10, boost_factor: 0 };
+
+/// The default rules for a share of a node. The bookkeeping of 64 neighbouring pages is one cache line: batches of 64 from
+/// a fresh pool leave each CPU's pages on lines of its own, where batches of 63 make each CPU share one with the next.
+fn default_tuning(span: usize) -> Tuning {
+    let tuning = Tuning::default();
+    match tuning.batch {
+        BatchRule::FromZone { cap_kib } => {
+            let batch = zone_batch((span / PAGE_BYTES) as u64, cap_kib) + 1;
+            Tuning { batch: BatchRule::Fixed(batch), ..tuning }
+        }
+        BatchRule::Fixed(_) => tuning,
+    }
+}
 
 /// The pages of some address space.
 pub(crate) fn pages(start: usize, bytes: usize) -> PageRange {

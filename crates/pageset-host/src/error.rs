@@ -198,8 +198,6 @@ pub struct FreeError {
     pub order: Order,
     /// What is wrong.
     pub reason: FreeReason,
-    /// How many blocks of the same call had been freed by then: 0 but for bulk calls of more than 256.
-    pub freed: usize,
 }
 
 /// Why a free is wrong.
@@ -215,7 +213,7 @@ pub enum FreeReason {
 
 impl fmt::Display for FreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, order, reason, freed } = self;
+        let Self { address, order, reason } = self;
         write!(f, "{address:#x} cannot be freed as a run of order {order}: ")?;
         match reason {
             FreeReason::NotAPage => write!(f, "it is not a multiple of {PAGE_BYTES}")?,
@@ -233,7 +231,7 @@ impl fmt::Display for FreeError {
                 write!(f, "it is inside the run of order {order} at {start:#x}, which is {state}")?;
             }
         }
-        if *freed > 0 { write!(f, " ({freed} runs before it have been freed)") } else { Ok(()) }
+        Ok(())
     }
 }
 

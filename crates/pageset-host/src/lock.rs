@@ -5,12 +5,14 @@
 //! no wake-up: that would cost each unlock an atomic exchange, which is a third of an allocation, and holds are short.
 
 use std::hint;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pageset::RawLock;
 use rustix::thread::{nanosleep, sched_yield};
 use rustix::time::Timespec;
+
+use crate::sys::sequence::{Bytes, Sequences};
 
 /// Looks before the first yield, each with a pause. Holds take 1 to 20 µs (a refill or drain of some hundred pages),
 /// about this many pauses of 40 to 140 cycles. A guess within a factor of two; see "The lock" in the crate's README.
@@ -21,34 +23,45 @@ const YIELDS: u32 = 16;
 /// how late a waiter comes that may not yield to the holder because its priority is higher.
 const SLEEPS: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(1));
 
-/// One byte, no queue; a free lock is taken with one atomic exchange, and given back with a plain store.
+/// No queue; a free lock is taken with one atomic exchange, and given back with a plain store. A CPU's own threads may
+/// take it without the exchange, if those from afar say so before.
 #[derive(Debug, Default)]
-pub struct HostLock(AtomicBool);
+pub struct HostLock(Bytes);
 
 impl HostLock {
-    #[inline]
-    fn is_held(&self) -> bool {
-        // Relaxed: only waits; try_lock acquires.
-        self.0.load(Ordering::Relaxed)
+    /// Takes the lock if it is free and the caller runs on `cpu`, whose lock it is.
+    #[inline(always)]
+    pub(crate) fn try_lock_here(&self, sequences: Sequences, cpu: u32) -> bool {
+        sequences.set_here(&self.0, cpu)
     }
 
-    #[cold]
-    fn wait(&self) {
-        let mut sleep = SLEEPS.0;
-        for round in 0_u32.. {
-            match round {
-                0..SPINS => hint::spin_loop(),
-                _ if round < SPINS + YIELDS => sched_yield(),
-                _ => {
-                    // The system call itself: the C library's would be a point where a thread may be cancelled, in the
-                    // middle of a call. That it was cut short does not matter.
-                    let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: i64::from(sleep.subsec_nanos()) });
-                    sleep = (2 * sleep).min(SLEEPS.1);
-                }
+    /// Takes the lock of `cpu`, waiting for it, from there or elsewhere.
+    pub(crate) fn lock_afar(&self, sequences: Sequences, cpu: u32) {
+        self.lock();
+        sequences.interrupt(cpu);
+        // Acquire: pairs with the release in unlock. From the interruption on nobody sets it.
+        if self.0.here.load(Ordering::Acquire) {
+            wait(|| !self.0.here.load(Ordering::Acquire));
+        }
+    }
+}
+
+#[cold]
+fn wait(is_over: impl Fn() -> bool) {
+    let mut sleep = SLEEPS.0;
+    for round in 0_u32.. {
+        match round {
+            0..SPINS => hint::spin_loop(),
+            _ if round < SPINS + YIELDS => sched_yield(),
+            _ => {
+                // The system call itself: the C library's would be a point where a thread may be cancelled, in the
+                // middle of a call. That it was cut short does not matter.
+                let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: i64::from(sleep.subsec_nanos()) });
+                sleep = (2 * sleep).min(SLEEPS.1);
             }
-            if !self.is_held() && self.try_lock() {
-                return;
-            }
+        }
+        if is_over() {
+            return;
         }
     }
 }
@@ -57,20 +70,23 @@ impl RawLock for HostLock {
     #[inline]
     fn lock(&self) {
         if !self.try_lock() {
-            self.wait();
+            // Relaxed: only waits; try_lock acquires.
+            wait(|| !self.0.afar.load(Ordering::Relaxed) && self.try_lock());
         }
     }
 
     #[inline]
     fn try_lock(&self) -> bool {
         // Acquire: pairs with the release in unlock.
-        !self.0.swap(true, Ordering::Acquire)
+        !self.0.afar.swap(true, Ordering::Acquire)
     }
 
     #[inline]
     fn unlock(&self) {
-        // Release: pairs with the acquire in try_lock.
-        self.0.store(false, Ordering::Release);
+        // Who came from afar has it only while nobody is here. Release: pairs with the acquires above, and with the loads of
+        // sequences, which threads of the same CPU run one after the other.
+        let byte = if self.0.here.load(Ordering::Relaxed) { &self.0.here } else { &self.0.afar };
+        byte.store(false, Ordering::Release);
     }
 }
 
@@ -80,6 +96,8 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use std::thread;
     use std::time::Instant;
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
     #[test]
     fn one_holder_at_a_time() {
@@ -121,5 +139,100 @@ mod tests {
             let burnt = waiter.join().expect("no panic");
             assert!(burnt < held / 4, "a waiter burnt {burnt:?} of the {held:?} that it waited");
         });
+    }
+
+    /// One way to use a lock of sequences for a while, on a thread of its own.
+    #[derive(Clone, Copy)]
+    enum Use {
+        /// Takes it and gives it back, again and again.
+        Spins,
+        /// Wakes up in the midst of another's sequence, and lets that go on while it has the lock.
+        Sleeps,
+        /// Moves to another CPU and back between a look and the next.
+        Moves,
+        /// Comes from another CPU.
+        FromAfar,
+    }
+
+    /// Each use at once for a second: nobody ever has the lock while another has, and each has it at times.
+    fn one_at_a_time(uses: &[Use]) {
+        let Some(sequences) = Sequences::find() else {
+            println!("SKIPPED: no sequences here");
+            return;
+        };
+        let allowed = sched_getaffinity(None).expect("own affinity");
+        let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+        let (home, away) = (cpus[0], cpus[cpus.len() - 1]);
+        let (lock, inside, end) = &(HostLock::default(), AtomicU64::new(0), Instant::now() + Duration::from_secs(1));
+        let enter = |work: &dyn Fn()| {
+            if inside.fetch_add(1, Relaxed) > 0 {
+                // Not a panic of this thread: others would wait for a lock that is broken.
+                eprintln!("two have the lock at once");
+                std::process::exit(101);
+            }
+            work();
+            inside.fetch_sub(1, Relaxed);
+            lock.unlock();
+            1
+        };
+        let nap = || thread::sleep(Duration::from_micros(1));
+        let here = |work: &dyn Fn()| if lock.try_lock_here(sequences, home as u32) { enter(work) } else { 0 };
+        let once = |how| -> u64 {
+            match how {
+                Use::Spins => (0..1000).map(|_| here(&|| ())).sum(),
+                Use::Sleeps => {
+                    nap();
+                    here(&nap)
+                }
+                Use::Moves => {
+                    [away, home].into_iter().map(|cpu| (pin(cpu), (0..100).map(|_| here(&|| ())).sum::<u64>()).1).sum()
+                }
+                Use::FromAfar => {
+                    nap();
+                    lock.lock_afar(sequences, home as u32);
+                    enter(&|| ())
+                }
+            }
+        };
+        let times: Vec<u64> = thread::scope(|scope| {
+            let threads: Vec<_> = uses
+                .iter()
+                .map(|&how| {
+                    let once = &once;
+                    scope.spawn(move || {
+                        pin(if matches!(how, Use::FromAfar) { away } else { home });
+                        let mut times = 0;
+                        while Instant::now() < *end {
+                            times += once(how);
+                        }
+                        times
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("one at a time")).collect()
+        });
+        println!("times that each had the lock: {times:?}");
+        assert!(times.iter().all(|&times| times > 20), "each had it: {times:?}");
+    }
+
+    fn pin(cpu: usize) {
+        let mut one = CpuSet::new();
+        one.set(cpu);
+        sched_setaffinity(None, &one).expect("an allowed CPU");
+    }
+
+    #[test]
+    fn an_interrupted_sequence_takes_nothing() {
+        one_at_a_time(&[Use::Spins, Use::Sleeps]);
+    }
+
+    #[test]
+    fn a_thread_elsewhere_takes_nothing() {
+        one_at_a_time(&[Use::Spins, Use::Moves]);
+    }
+
+    #[test]
+    fn one_from_afar_keeps_others_out() {
+        one_at_a_time(&[Use::Spins, Use::FromAfar]);
     }
 }

@@ -1,9 +1,11 @@
 //! CPU numbers and the lock, as the allocator asks for them.
 
-use pageset::{CpuId, Machine};
+use pageset::{CpuId, Machine, RawLock};
 
 use crate::lock::HostLock;
 use crate::sys::cpu::CpuNumber;
+use crate::sys::sequence::Sequences;
+use crate::topology::possible_cpus;
 
 /// A process on Linux.
 #[derive(Clone, Copy, Debug)]
@@ -11,11 +13,14 @@ pub(crate) struct Host {
     number: CpuNumber,
     /// How many CPUs the pool has caches for; at least 1.
     cpus: u32,
+    /// Where each CPU has a cache of its own: how its threads take the cache's lock.
+    sequences: Option<Sequences>,
 }
 
 impl Host {
     pub(crate) fn new(cpus: u32) -> Host {
-        Host { number: CpuNumber::find(), cpus: cpus.max(1) }
+        let sequences = if cpus >= possible_cpus() { Sequences::find() } else { None };
+        Host { number: CpuNumber::find(), cpus: cpus.max(1), sequences }
     }
 }
 
@@ -32,5 +37,20 @@ impl Machine for Host {
     #[inline(always)]
     fn cpu_hint(&self) -> u32 {
         self.number.hint()
+    }
+
+    #[inline(always)]
+    fn try_lock_pageset(&self, lock: &HostLock, cpu: CpuId) -> bool {
+        match self.sequences {
+            Some(sequences) => lock.try_lock_here(sequences, cpu.0),
+            None => lock.try_lock(),
+        }
+    }
+
+    fn lock_pageset(&self, lock: &HostLock, cpu: CpuId) {
+        match self.sequences {
+            Some(sequences) => lock.lock_afar(sequences, cpu.0),
+            None => lock.lock(),
+        }
     }
 }

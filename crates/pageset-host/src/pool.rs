@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use pageset::audit::{Books as Balance, Inconsistency};
-use pageset::{AllocError as CoreAllocError, Allocator, Block, FreeError as CoreFreeError, MigrateType, NodeId, Order};
+use pageset::{AllocError as CoreAllocError, Allocator, FreeError as CoreFreeError, MigrateType, NodeId, Order};
 use pageset::{Pfn, Request};
 
 use crate::builder::{CHUNK_BYTES, PoolBuilder};
@@ -31,15 +31,18 @@ pub const fn order_for(bytes: usize) -> Option<Order> {
     Order::new(if pages <= 1 { 0 } else { (pages - 1).ilog2() as u8 + 1 })
 }
 
+/// The page that begins at an address.
+#[inline(always)]
+const fn page_at(address: usize) -> Pfn {
+    Pfn((address / PAGE_BYTES) as u64)
+}
+
 /// What a pool asks of the allocator. Its watermarks do not count: they would keep what a cache holds from the cache's
 /// own CPU once the free lists are empty.
 #[inline(always)]
 pub(crate) const fn request(order: Order, migratetype: MigrateType) -> Request {
     Request { watermarks: false, ..Request::new(order, migratetype) }
 }
-
-/// How many pages a bulk call hands to the allocator at a time: 2 to 4 KiB of stack.
-const BULK: usize = 256;
 
 /// A pool of pages in this process. See the crate's documentation for threads, forks and panics.
 ///
@@ -128,9 +131,9 @@ impl PagePool {
     /// # Errors
     /// [`AllocError::OutOfMemory`] where no run of that size is free even with all caches emptied, and
     /// [`AllocError::Forked`].
-    #[inline]
+    #[inline(always)]
     pub fn alloc(&self, order: Order) -> Result<NonNull<[u8]>, AllocError> {
-        self.alloc_for(&request(order, MigrateType::Movable))
+        self.alloc_typed(order, MigrateType::Movable)
     }
 
     /// As [`Self::alloc`], from one node only.
@@ -139,7 +142,7 @@ impl PagePool {
     /// As there, and [`AllocError::Node`] where the pool has nothing of that node.
     pub fn alloc_on(&self, node: NodeId, order: Order) -> Result<NonNull<[u8]>, AllocError> {
         let any = request(order, MigrateType::Movable);
-        self.alloc_for(&Request { node: Some(node), this_node_only: true, ..any })
+        self.alloc_beyond(&Request { node: Some(node), this_node_only: true, ..any })
     }
 
     /// As [`Self::alloc`], beside runs of the same type: runs of one type fill whole 2 MiB blocks as far as can be, so
@@ -148,20 +151,23 @@ impl PagePool {
     ///
     /// # Errors
     /// As there, and [`AllocError::Type`] for a type other than the first three.
-    #[inline]
+    #[inline(always)]
     pub fn alloc_typed(&self, order: Order, migratetype: MigrateType) -> Result<NonNull<[u8]>, AllocError> {
-        self.alloc_for(&request(order, migratetype))
+        let hot = if self.is_forked() { None } else { self.allocator().alloc_hot(&request(order, migratetype)) };
+        match hot {
+            Some(pfn) => Ok(self.run(pfn, order)),
+            None => self.alloc_beyond(&request(order, migratetype)),
+        }
     }
 
-    #[inline]
-    fn alloc_for(&self, request: &Request) -> Result<NonNull<[u8]>, AllocError> {
+    #[cold]
+    #[inline(never)]
+    fn alloc_beyond(&self, request: &Request) -> Result<NonNull<[u8]>, AllocError> {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
-        match self.allocator().alloc(request) {
-            Ok(pfn) => Ok(self.run(pfn, request.order)),
-            Err(error) => self.alloc_slowly(request, error).map(|pfn| self.run(pfn, request.order)),
-        }
+        let pfn = self.allocator().alloc_generally(request).or_else(|error| self.alloc_slowly(request, error))?;
+        Ok(self.run(pfn, request.order))
     }
 
     /// What is left where the caller's cache and the free lists have nothing: blocks that are just on their way back to
@@ -209,19 +215,30 @@ impl PagePool {
     /// # Errors
     /// A wrong free, which has changed nothing: an address that is not the pool's, is free already, is not the start of
     /// a run, or of one of another order. Two threads that free the same run at the same instant are not told apart.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn free(&self, start: NonNull<u8>, order: Order) -> Result<(), FreeError> {
         let address = start.addr().get();
+        let looked_up = address.is_multiple_of(PAGE_BYTES) && !self.is_forked();
+        if looked_up && self.allocator().free_hot(page_at(address), order) {
+            Ok(())
+        } else {
+            self.free_beyond(address, order)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_beyond(&self, address: usize, order: Order) -> Result<(), FreeError> {
         if !address.is_multiple_of(PAGE_BYTES) || self.is_forked() {
             return Err(self.not_looked_up(address, order));
         }
-        self.allocator().free(Pfn((address / PAGE_BYTES) as u64), order).map_err(wrong_free)
+        self.allocator().free_generally(page_at(address), order).map_err(wrong_free)
     }
 
     #[cold]
     pub(crate) fn not_looked_up(&self, address: usize, order: Order) -> FreeError {
         let reason = if self.is_forked() { FreeReason::Forked } else { FreeReason::NotAPage };
-        FreeError { address, order, reason, freed: 0 }
+        FreeError { address, order, reason }
     }
 
     /// Takes single pages, as many as can be had, into the front of `pages`; returns how many.
@@ -233,55 +250,50 @@ impl PagePool {
             return Err(AllocError::Forked);
         }
         let request = request(Order::ZERO, MigrateType::Movable);
-        let mut pfns = [Pfn(0); BULK];
+        let start_of = |pfn: Pfn| self.memory.at(pfn.0 as usize * PAGE_BYTES);
         let mut got = 0;
         while got < pages.len() {
-            let want = (pages.len() - got).min(BULK);
-            let came = match self.allocator().alloc_bulk(&request, &mut pfns[..want]) {
+            got += match self.allocator().alloc_pages(&request, &mut pages[got..], start_of) {
                 Ok(came) => came,
                 Err(error) if got == 0 => {
-                    pfns[0] = self.alloc_slowly(&request, error)?;
+                    pages[0] = start_of(self.alloc_slowly(&request, error)?);
                     1
                 }
                 // Some are no failure.
                 Err(error) => match self.alloc_after_drains(&request, error) {
                     Ok(pfn) => {
-                        pfns[0] = pfn;
+                        pages[got] = start_of(pfn);
                         1
                     }
                     Err(_) => break,
                 },
             };
-            for (page, pfn) in pages[got..].iter_mut().zip(&pfns[..came]) {
-                *page = self.memory.at(pfn.0 as usize * PAGE_BYTES);
-            }
-            got += came;
         }
         Ok(got)
     }
 
-    /// Gives many single pages back. They are checked 256 at a time, each before any of those is freed.
+    /// Gives many single pages back: all are checked before any of them is freed.
     ///
     /// # Safety
     /// As [`Self::free`], for each of them.
     ///
     /// # Errors
-    /// The first wrong one; [`FreeError::freed`] says how many before it have been freed, a multiple of 256.
+    /// The first that does not begin a page, else the first wrong one. None has been freed.
     pub unsafe fn free_bulk(&self, pages: &[NonNull<u8>]) -> Result<(), FreeError> {
-        let mut blocks = [Block::default(); BULK];
-        for (i, some) in pages.chunks(BULK).enumerate() {
-            let freed = i * BULK;
-            for (block, page) in blocks.iter_mut().zip(some) {
-                let address = page.addr().get();
-                if !address.is_multiple_of(PAGE_BYTES) || self.is_forked() {
-                    return Err(FreeError { freed, ..self.not_looked_up(address, Order::ZERO) });
-                }
-                *block = Block { pfn: Pfn((address / PAGE_BYTES) as u64), order: Order::ZERO };
-            }
-            let result = self.allocator().free_bulk(&blocks[..some.len()]);
-            result.map_err(|error| FreeError { freed, ..wrong_free(error) })?;
+        // All addresses in one: without a branch for each.
+        let all = pages.iter().fold(0, |all, page| all | page.addr().get());
+        if !all.is_multiple_of(PAGE_BYTES) || self.is_forked() {
+            return Err(self.first_not_looked_up(pages));
         }
-        Ok(())
+        self.allocator().free_pages(pages, |page| page_at(page.addr().get())).map_err(wrong_free)
+    }
+
+    /// What is wrong with the first page that does not begin one, or where none is, that this process is not the pool's.
+    #[cold]
+    fn first_not_looked_up(&self, pages: &[NonNull<u8>]) -> FreeError {
+        let mut addresses = pages.iter().map(|page| page.addr().get());
+        let wrong = addresses.find(|address| self.is_forked() || !address.is_multiple_of(PAGE_BYTES));
+        self.not_looked_up(wrong.unwrap_or(0), Order::ZERO)
     }
 
     /// The address space that all runs are in, the reserve included: for registering it with a device or with io_uring, as
@@ -311,5 +323,5 @@ impl PagePool {
 #[cold]
 pub(crate) fn wrong_free(error: CoreFreeError) -> FreeError {
     let CoreFreeError { pfn, order, reason } = error;
-    FreeError { address: pfn.0 as usize * PAGE_BYTES, order, reason: FreeReason::Wrong(reason), freed: 0 }
+    FreeError { address: pfn.0 as usize * PAGE_BYTES, order, reason: FreeReason::Wrong(reason) }
 }

@@ -6,8 +6,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use pageset_host::{AllocError, BuildError, HugePages, MigrateType, NodeId, Order, PAGE_BYTES, PagePool};
+use pageset_host::{AllocError, BuildError, FreeReason, HugePages, MigrateType, NodeId, Order, PAGE_BYTES, PagePool};
 use pageset_host::{Pages, order_for};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 const MIB: u64 = 1 << 20;
 
@@ -95,15 +96,19 @@ fn bulk_calls_take_what_there_is_and_check_before_they_free() {
     let distinct: HashSet<_> = pages.iter().map(|page| page.addr()).collect();
     assert_eq!(distinct.len(), 1024);
 
-    // The page at 300 twice: the first 256 have gone, of the next 256 none has.
+    // The page at 300 twice.
     let twice = [&pages[..310], &pages[300..301], &pages[310..]].concat();
     // SAFETY: not referred to.
     let error = unsafe { pool.free_bulk(&twice) }.expect_err("one is there twice");
-    assert_eq!((error.address, error.freed), (pages[300].addr().get(), 256));
-    assert!(error.to_string().ends_with("it is free already (256 runs before it have been freed)"), "{error}");
-    assert_eq!(pool.stats().in_use_bytes, 4 * MIB - 256 * PAGE_BYTES as u64);
+    assert_eq!(error.address, pages[300].addr().get());
+    assert!(error.to_string().ends_with("it is free already"), "{error}");
+    let askew = [&pages[..500], &[pages[0].map_addr(|page| page.saturating_add(8))]].concat();
     // SAFETY: not referred to.
-    unsafe { pool.free_bulk(&pages[256..]).expect("were allocated") };
+    let error = unsafe { pool.free_bulk(&askew) }.expect_err("one is not a page");
+    assert_eq!((error.address, error.reason), (pages[0].addr().get() + 8, FreeReason::NotAPage));
+    assert_eq!(pool.stats().in_use_bytes, 4 * MIB, "nothing has been freed");
+    // SAFETY: not referred to.
+    unsafe { pool.free_bulk(&pages).expect("were allocated") };
     assert_eq!(pool.stats().in_use_bytes, 0);
     pool.audit().expect("the books add up");
 }
@@ -246,5 +251,26 @@ fn the_last_page_is_found_while_others_drain() {
             pages.push(got.expect("a page is free").cast());
         }
         stop.store(true, Relaxed);
+    });
+}
+
+/// The tags of 64 neighbouring pages are one cache line, which CPUs that use the same page again and again must not share.
+#[test]
+fn the_first_pages_of_each_cpu_are_on_lines_of_their_own() {
+    let pool = pool(1024 * MIB);
+    std::thread::scope(|scope| {
+        let lines = scope.spawn(|| {
+            let allowed = sched_getaffinity(None).expect("own affinity");
+            let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).take(16).collect();
+            let line_of_first = |cpu: &usize| {
+                let mut one = CpuSet::new();
+                one.set(*cpu);
+                sched_setaffinity(None, &one).expect("an allowed CPU");
+                pool.pages(Order::ZERO).expect("memory").as_ptr() as usize / PAGE_BYTES / 64
+            };
+            let lines: HashSet<usize> = cpus.iter().map(line_of_first).collect();
+            assert_eq!(lines.len(), cpus.len());
+        });
+        lines.join().expect("no panic");
     });
 }

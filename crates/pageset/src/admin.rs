@@ -143,7 +143,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             } else {
                 Bounds::DISABLED
             };
-            let _guard = pageset.lock();
+            let _guard = pageset.lock(&self.machine, cpu);
             pageset.set_bounds(bounds, &self.tuning, large_cache);
         }
     }
@@ -216,7 +216,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let _changes = self.change();
         let keeps = self.keeps_pages(&self.zones[zone], cpu);
         let pageset = &self.zones[zone].pagesets[cpu.0 as usize];
-        let _guard = pageset.lock();
+        let _guard = pageset.lock(&self.machine, cpu);
         let scale = self.tuning.batch_scale_max;
         let most = pageset.batch() << scale;
         pageset.set_state(&PcpState {
@@ -237,7 +237,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub fn pageset_lists(&self, zone: usize, cpu: CpuId) -> [u32; LISTS] {
         let zone = &self.zones[zone];
         let pageset = &zone.pagesets[cpu.0 as usize];
-        let _guard = pageset.lock();
+        let _guard = pageset.lock(&self.machine, cpu);
         core::array::from_fn(|list| pageset.len(zone.arrays, list))
     }
 

@@ -179,9 +179,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
     }
 
+    /// As [`Self::alloc`], for a caller whom [`Self::alloc_hot`] gave nothing.
+    ///
+    /// # Errors
+    /// As there.
     #[cold]
     #[inline(never)]
-    fn alloc_generally(&self, request: &Request) -> Result<Pfn, AllocError> {
+    pub fn alloc_generally(&self, request: &Request) -> Result<Pfn, AllocError> {
         let cpu = self.machine.cpu();
         if let Some(pfn) = self.take_first(request, cpu) {
             return Ok(pfn);
@@ -201,9 +205,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if self.free_hot(pfn, order) { Ok(()) } else { self.free_generally(pfn, order) }
     }
 
+    /// As [`Self::free`], for a caller whose block [`Self::free_hot`] did not take.
+    ///
+    /// # Errors
+    /// As there.
     #[cold]
     #[inline(never)]
-    fn free_generally(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+    pub fn free_generally(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         let (zone, page) = self.allocated(pfn, order)?;
         self.commit_free(zone, page, order, true);
         Ok(())

@@ -22,14 +22,27 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Errors
     /// As [`Self::alloc`], when not even one page was to be had; an order above 0.
     pub fn alloc_bulk(&self, request: &Request, pages: &mut [Pfn]) -> Result<usize, AllocError> {
+        self.alloc_pages(request, pages, |pfn| pfn)
+    }
+
+    /// As [`Self::alloc_bulk`], for a caller that names pages in its own way; `name` makes that of each.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn alloc_pages<T>(
+        &self,
+        request: &Request,
+        pages: &mut [T],
+        name: impl Fn(Pfn) -> T,
+    ) -> Result<usize, AllocError> {
         if request.order > Order::ZERO {
             return Err(AllocError::BulkOrder(request.order));
         }
         let mut got = 0;
         while got < pages.len() {
             let cpu = self.machine.cpu();
-            match self.walk(request, cpu, |zone, attempt| self.take_run(zone, cpu, request, attempt, &mut pages[got..]))
-            {
+            let rest = &mut pages[got..];
+            match self.walk(request, cpu, |zone, attempt| self.take_run(zone, cpu, request, attempt, rest, &name)) {
                 Ok(run) => got += run,
                 Err(error) if got == 0 => return Err(error),
                 Err(_) => break,
@@ -39,17 +52,18 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Takes at least one page from a zone, through the pageset or past it; as [`Self::take`] for a run of pages.
-    fn take_run(
+    fn take_run<T>(
         &self,
         zone: &Zone<'a, M>,
         cpu: CpuId,
         request: &Request,
         attempt: Attempt,
-        pages: &mut [Pfn],
+        pages: &mut [T],
+        name: impl Fn(Pfn) -> T,
     ) -> Option<usize> {
         let (machine, tuning) = (&self.machine, &self.tuning);
         if let Some(list) = self.cached_list(request) {
-            match zone.alloc_run(machine, tuning, cpu, list, request, attempt, pages) {
+            match zone.alloc_run(machine, tuning, cpu, list, request, attempt, pages, &name) {
                 // Before 5.14 a refill that failed was the zone's answer. Specification 2.3.
                 Some(0) if tuning.lists == ListRule::OrderZero => return None,
                 Some(0) | None => {}
@@ -59,7 +73,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 }
             }
         }
-        *pages.first_mut()? = zone.frames.pfn(self.take_direct(zone, request, attempt)?);
+        *pages.first_mut()? = name(zone.frames.pfn(self.take_direct(zone, request, attempt)?));
         Some(1)
     }
 
@@ -71,42 +85,73 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Errors
     /// The first wrong one; none has been freed then.
     pub fn free_bulk(&self, blocks: &[Block]) -> Result<(), FreeError> {
-        for (i, block) in blocks.iter().enumerate() {
-            if !self.prepare_hot(block)
-                && let Err(error) = self.prepare_free(block.pfn, block.order)
-            {
-                for done in &blocks[..i] {
-                    if let Some((zone, page)) = self.locate(done.pfn) {
+        self.free_all(blocks, |block| *block)
+    }
+
+    /// As [`Self::free_bulk`], for single pages that the caller names in its own way; `pfn` says which each is.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn free_pages<T>(&self, pages: &[T], pfn: impl Fn(&T) -> Pfn) -> Result<(), FreeError> {
+        self.free_all(pages, |page| Block { pfn: pfn(page), order: Order::ZERO })
+    }
+
+    #[inline(always)]
+    fn free_all<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> Result<(), FreeError> {
+        let plain = self.prepare_plain(entries, &block);
+        if plain < entries.len() {
+            self.prepare_rest(entries, plain, &block)?;
+        }
+        let all_plain = plain == entries.len();
+        let mut rest = entries;
+        while !rest.is_empty() {
+            let given = if all_plain { self.give_run_hot(rest, &block) } else { None };
+            let done = match given.unwrap_or_else(|| self.commit_run(rest, &block)) {
+                0 => self.give_first_to_buddy(rest, &block),
+                run => run,
+            };
+            rest = &rest[done..];
+        }
+        Ok(())
+    }
+
+    /// Checks the blocks from the first on that is not plain and turns their tags to Cached.
+    #[cold]
+    fn prepare_rest<T>(&self, entries: &[T], plain: usize, block: impl Fn(&T) -> Block) -> Result<(), FreeError> {
+        for (i, entry) in entries.iter().enumerate().skip(plain) {
+            let Block { pfn, order } = block(entry);
+            if let Err(error) = self.prepare_free(pfn, order) {
+                for done in &entries[..i] {
+                    if let Some((zone, page)) = self.locate(block(done).pfn) {
                         zone.frames.set_tag(page, zone.frames.tag(page).with_state(PageState::Allocated));
                     }
                 }
                 return Err(error);
             }
         }
-        let mut rest = blocks;
-        while let Some(block) = rest.first() {
-            let mut done = 1;
-            if let Some((zone, page)) = self.locate(block.pfn) {
-                match self.commit_run(zone, rest) {
-                    0 => self.give_to_buddy(zone, page, block.order),
-                    run => done = run,
-                }
-            }
-            rest = &rest[done..];
-        }
         Ok(())
     }
 
-    /// Puts blocks into the pageset of a zone, as far as they are of that zone; returns how many.
-    fn commit_run(&self, zone: &'a Zone<'a, M>, blocks: &[Block]) -> usize {
-        let (machine, tuning, cpu) = (&self.machine, &self.tuning, self.machine.cpu());
-        if let Some(given) = self.give_run_hot(zone, cpu, blocks) {
-            return given;
-        }
-        let run = blocks.iter().take(tuning.free_run()).map_while(|block| {
-            let page = zone.frames.page(block.pfn)?;
-            Some((self.list_for(zone, page, block.order)?, page, block.order))
+    /// Puts checked blocks into the pageset of the first one's zone, as far as they are of that zone; returns how many.
+    #[inline(never)]
+    fn commit_run<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
+        let Some((zone, _)) = entries.first().and_then(|entry| self.locate(block(entry).pfn)) else { return 0 };
+        let run = entries.iter().take(self.tuning.free_run()).map_while(|entry| {
+            let Block { pfn, order } = block(entry);
+            let page = zone.frames.page(pfn)?;
+            Some((self.list_for(zone, page, order)?, page, order))
         });
-        zone.free_run(machine, tuning, cpu, run)
+        zone.free_run(&self.machine, &self.tuning, self.machine.cpu(), run)
+    }
+
+    /// Gives the first of some checked blocks to the buddy; returns that it was one.
+    #[cold]
+    fn give_first_to_buddy<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
+        let Some(Block { pfn, order }) = entries.first().map(block) else { return 0 };
+        if let Some((zone, page)) = self.locate(pfn) {
+            self.give_to_buddy(zone, page, order);
+        }
+        1
     }
 }

@@ -148,6 +148,30 @@ impl Stack {
         true
     }
 
+    /// Puts blocks on top, one after the other, until there is no more room; returns how many.
+    #[inline(always)]
+    pub(crate) fn push_all(&self, words: &[AtomicU32], pool: &Pool, mut blocks: impl Iterator<Item = u32>) -> u32 {
+        let mut pushed = 0;
+        loop {
+            let at = self.top.get().wrapping_add(1);
+            let start = at as usize;
+            // Where the newest chunk is full this is the beginning of another one, which is not ours.
+            let end = if place(at) == 0 { start } else { (chunk(at) + CHUNK) as usize };
+            let mut run = 0;
+            for (word, block) in words.get(start..end).unwrap_or(&[]).iter().zip(&mut blocks) {
+                word.set(block);
+                run += 1;
+            }
+            self.top.set(self.top.get().wrapping_add(run));
+            pushed += run;
+            let Some(block) = blocks.next() else { return pushed };
+            if !self.push_beyond(words, pool, block) {
+                return pushed;
+            }
+            pushed += 1;
+        }
+    }
+
     /// Takes the newest block where it is not the last of its chunk.
     #[inline(always)]
     pub(crate) fn pop_within(&self, words: &[AtomicU32]) -> Option<u32> {
@@ -308,6 +332,7 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     enum Op {
         Push(usize),
+        PushAll(usize, u32),
         Pop(usize),
         PopOldest(usize),
         Fill(usize, u32),
@@ -319,6 +344,7 @@ mod tests {
         prop_oneof![
             (0..3_usize).prop_map(Op::Push),
             (0..3_usize).prop_map(Op::Push),
+            (0..3_usize, 0..200_u32).prop_map(|(list, n)| Op::PushAll(list, n)),
             (0..3_usize).prop_map(Op::Pop),
             (0..3_usize).prop_map(Op::PopOldest),
             (0..3_usize, 0..200_u32).prop_map(|(list, n)| Op::Fill(list, n)),
@@ -350,6 +376,13 @@ mod tests {
                             models[list].push_front(number);
                         }
                         Op::Push(_) => {}
+                        Op::PushAll(list, n) => {
+                            let n = n.min(ROOM - held as u32);
+                            let pushed = lists[list].push_all(&words, &pool, number..number + n);
+                            prop_assert_eq!(pushed, n);
+                            (number..number + n).for_each(|page| models[list].push_front(page));
+                            number += n;
+                        }
                         Op::Pop(list) => prop_assert_eq!(lists[list].pop(&words, &pool), models[list].pop_front()),
                         Op::PopOldest(list) => {
                             prop_assert_eq!(lists[list].pop_oldest(&words, &pool), models[list].pop_back());
@@ -405,6 +438,7 @@ mod tests {
         assert_eq!(one.fill(&words, &pool, 1000, || next.next()), ENTRIES);
         assert_eq!(next.next(), Some(ENTRIES), "no block was asked for that had no place");
         assert!(!one.push(&words, &pool, 8));
+        assert_eq!(one.push_all(&words, &pool, 8..10), 0);
         assert_eq!(other.pop(&words, &pool), Some(7));
         assert!(one.push(&words, &pool, 8), "the chunk came back");
         assert_eq!(one.iter(&words).count() as u32, ENTRIES + 1);

@@ -20,6 +20,9 @@ use crate::zone::{Calm, Zone, ZoneKind};
 
 /// Places in the table of lists: orders by types, in powers of two, so that an index needs no test.
 pub(crate) const LIST_TABLE: usize = 64;
+/// The tag of a plain page that is allocated, and that of one in a pageset.
+const PLAIN: Tag = Tag::new(PageState::Allocated, Order::ZERO, MigrateType::Movable);
+const PLAIN_CACHED: Tag = Tag::new(PageState::Cached, Order::ZERO, MigrateType::Movable);
 /// Stands for no list.
 const NO_LIST: u8 = u8::MAX;
 
@@ -49,9 +52,10 @@ impl Tuning {
 }
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Takes a block from the caller's pageset of the zone that the request tries first.
+    /// As [`Self::alloc`] where a block from the caller's pageset is all that it takes; else nothing has changed. For callers
+    /// that want this part inlined, and the rest behind a call.
     #[inline(always)]
-    pub(crate) fn alloc_hot(&self, request: &Request) -> Option<Pfn> {
+    pub fn alloc_hot(&self, request: &Request) -> Option<Pfn> {
         let ordinary = request.node.is_none() && request.zone.is_none() && !request.this_node_only;
         if !ordinary || !request.migratetype.is_ordinary() {
             return None;
@@ -68,7 +72,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let list = self.list_of(request.order, request.migratetype)?;
         let pcp = self.hot_pageset(zone, cpu)?;
         let page = {
-            let _guard = pcp.try_lock()?;
+            let _guard = pcp.try_lock(&self.machine, CpuId(cpu))?;
             let page = pcp.take_hot(zone, list, request.order)?;
             zone.frames.set_tag(page, Tag::new(PageState::Allocated, request.order, request.migratetype));
             page
@@ -76,9 +80,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Some(zone.frames.pfn(page))
     }
 
-    /// Gives an allocated block of this order to the caller's pageset; false where it is none, or more is to do.
+    /// As [`Self::free`] where the caller's pageset takes an allocated block of this order and no more is to do; false else,
+    /// also for a wrong free: nothing has changed.
     #[inline(always)]
-    pub(crate) fn free_hot(&self, pfn: Pfn, order: Order) -> bool {
+    #[must_use]
+    pub fn free_hot(&self, pfn: Pfn, order: Order) -> bool {
         let Some((zone, page, tag)) = self.at_home(pfn) else { return false };
         if !Tag::from_byte(tag.get()).is(PageState::Allocated, order) {
             return false;
@@ -106,58 +112,56 @@ impl<'a, M: Machine> Allocator<'a, M> {
         order: Order,
         migratetype: MigrateType,
     ) -> bool {
-        let given = || {
-            let list = self.list_of(order, migratetype)?;
-            let pcp = self.hot_pageset(zone, self.machine.cpu_hint())?;
-            let _guard = pcp.try_lock()?;
-            pcp.give_hot(zone, list, page, order)?;
+        let Some(list) = self.list_of(order, migratetype) else { return false };
+        let cpu = self.machine.cpu_hint();
+        let Some(pcp) = self.hot_pageset(zone, cpu) else { return false };
+        let Some(_guard) = pcp.try_lock(&self.machine, CpuId(cpu)) else { return false };
+        let given = pcp.give_hot(zone, list, page, order);
+        if given {
             tag.set(Tag::new(PageState::Cached, order, migratetype).byte());
-            Some(())
-        };
-        given().is_some()
-    }
-
-    /// Checks a free of a block as [`Self::prepare_free`] does, where it is right and in the zone that is looked at first;
-    /// false where that is not so.
-    #[inline(always)]
-    pub(crate) fn prepare_hot(&self, block: &Block) -> bool {
-        let Some((_, _, byte)) = self.at_home(block.pfn) else { return false };
-        let tag = Tag::from_byte(byte.get());
-        let right = tag.is(PageState::Allocated, block.order);
-        if right {
-            byte.set(tag.with_state(PageState::Cached).byte());
         }
-        right
+        given
     }
 
-    /// Puts single pages of a zone, whose tags are Cached, into its pageset of a CPU under one hold of the lock, as far as
-    /// that drains nothing; returns how many, which is none where another thread holds it. Nothing where the general path
-    /// has to do it.
-    pub(crate) fn give_run_hot(&self, zone: &'a Zone<'a, M>, cpu: CpuId, blocks: &[Block]) -> Option<usize> {
-        self.home.filter(|_| zone.calm() == Some(Calm::Alike))?;
-        blocks.first().filter(|block| block.order == Order::ZERO)?;
-        let pcp = self.pageset_by_hint(zone, cpu.0)?;
+    /// Checks blocks from the first on and turns their tags to Cached, as long as each is plain: a single movable page that
+    /// is allocated, in the zone that is looked at first, whose pageblocks are all movable. Returns how many.
+    #[inline(always)]
+    pub(crate) fn prepare_plain<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
+        let Some(zone) = self.home.filter(|zone| zone.calm() == Some(Calm::Alike)) else { return 0 };
+        let (tags, base) = (zone.frames.tags, zone.frames.base.0);
+        let is_plain = |entry: &T| {
+            let Block { pfn, order } = block(entry);
+            let Some(tag) = tags.get(pfn.0.wrapping_sub(base) as usize) else { return false };
+            let is_plain = order == Order::ZERO && tag.get() == PLAIN.byte();
+            if is_plain {
+                tag.set(PLAIN_CACHED.byte());
+            }
+            is_plain
+        };
+        entries.iter().position(|entry| !is_plain(entry)).unwrap_or(entries.len())
+    }
+
+    /// Puts plain pages, whose tags are Cached, into the caller's pageset under one hold of its lock, as far as that drains
+    /// nothing; returns how many: none where another thread holds it. Nothing where the general path has to do it.
+    #[inline(always)]
+    pub(crate) fn give_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> Option<usize> {
+        let zone = self.home.filter(|zone| zone.calm() == Some(Calm::Alike))?;
+        let cpu = self.machine.cpu_hint();
+        let pcp = self.pageset_by_hint(zone, cpu)?;
         // A look ahead, so that a lock is not taken in vain.
         if pcp.count() + 1 >= pcp.calm.get() {
             return None;
         }
-        self.machine.touch(Line::Pageset { zone: zone.index, cpu });
-        let Some(_guard) = pcp.try_lock() else { return Some(0) };
+        self.machine.touch(Line::Pageset { zone: zone.index, cpu: CpuId(cpu) });
+        let Some(_guard) = pcp.try_lock(&self.machine, CpuId(cpu)) else { return Some(0) };
         // After the last of them the count is still below.
-        let most = pcp.calm.get().saturating_sub(pcp.count() + 1).min(self.tuning.free_run() as u32);
-        let cached = Tag::new(PageState::Cached, Order::ZERO, MigrateType::Movable);
-        let list = pcp.list(MigrateType::Movable.index());
-        let mut given = 0;
-        for block in blocks.iter().take(most as usize).take_while(|block| block.order == Order::ZERO) {
-            let Some(page) = zone.frames.page(block.pfn) else { break };
-            if !list.push(zone.arrays, &pcp.pool, page) {
-                break;
-            }
-            zone.frames.set_tag(page, cached);
-            given += 1;
-        }
+        let room = pcp.calm.get().saturating_sub(pcp.count() + 1) as usize;
+        let most = room.min(self.tuning.free_run()).min(entries.len());
+        let base = zone.frames.base.0;
+        let pages = entries[..most].iter().map(|entry| block(entry).pfn.0.wrapping_sub(base) as u32);
+        let given = pcp.list(MigrateType::Movable.index()).push_all(zone.arrays, &pcp.pool, pages);
         pcp.note_given(given);
-        if given > 0 { Some(given as usize) } else { None }
+        (given > 0).then_some(given as usize)
     }
 
     /// A page of the zone that is looked at first, and its tag; one outside that zone's span has the tag of an inside.
@@ -213,23 +217,23 @@ impl<L: RawLock> Pageset<L> {
 
     /// Puts a block on a list where that drains nothing; the lock is held.
     #[inline(always)]
-    fn give_hot<M: Machine>(&self, zone: &Zone<'_, M>, list: usize, page: u32, order: Order) -> Option<()> {
+    fn give_hot<M: Machine>(&self, zone: &Zone<'_, M>, list: usize, page: u32, order: Order) -> bool {
         let pages = order.pages() as u32;
         let (count, freed) = (self.count.get() + pages, self.free_count.get());
         // Blocks of orders 1 to 3 empty the pageset after a batch of frees at the earliest.
         let is_costly = order > Order::ZERO && order <= Order::COSTLY;
         if count >= self.calm.get() || is_costly && freed >= self.batch.get() {
-            return None;
+            return false;
         }
         if !self.list(list).push_within(zone.arrays, page) {
-            return None;
+            return false;
         }
         self.count.set(count);
         self.alloc_factor.set(self.alloc_factor.get() >> 1);
         self.prev_high_order.set(is_costly);
         self.free_count.set(if freed < self.most.get() { freed + pages } else { freed });
         word::add(&self.free_pages, order.pages());
-        Some(())
+        true
     }
 
     /// Notes single pages that were given one after the other without a drain; the lock is held.

@@ -25,6 +25,24 @@ pub trait Machine {
         self.cpu().0
     }
 
+    /// Takes the lock of `cpu`'s pageset if it is free, for a caller whom [`Self::cpu`] has just told that it runs there.
+    /// False also where that is no longer so.
+    ///
+    /// A machine that can tell whether a caller has been interrupted or moved needs no atomic exchange here: it takes the
+    /// lock in a few plain steps that begin anew after an interruption, and lets [`Self::lock_pageset`] pay for it.
+    #[inline(always)]
+    fn try_lock_pageset(&self, lock: &Self::Lock, cpu: CpuId) -> bool {
+        let _ = cpu;
+        lock.try_lock()
+    }
+
+    /// Takes the lock of `cpu`'s pageset from any CPU, waiting for it. Rare: ticks, drains and settings.
+    #[inline]
+    fn lock_pageset(&self, lock: &Self::Lock, cpu: CpuId) {
+        let _ = cpu;
+        lock.lock();
+    }
+
     /// Called where memory that other CPUs write is about to be touched. Does nothing in the real worlds and
     /// costs nothing there; a simulator charges its caller.
     #[inline(always)]
@@ -168,7 +186,7 @@ impl RawLock for SpinLock {
 
 /// Holds a lock until dropped.
 #[derive(Debug)]
-pub(crate) struct Guard<'l, L: RawLock>(&'l L);
+pub(crate) struct Guard<'l, L: RawLock>(pub(crate) &'l L);
 
 impl<'l, L: RawLock> Guard<'l, L> {
     #[inline]
@@ -179,8 +197,14 @@ impl<'l, L: RawLock> Guard<'l, L> {
 
     #[inline]
     pub(crate) fn try_lock(lock: &'l L) -> Option<Self> {
+        Guard::taken(lock, L::try_lock)
+    }
+
+    /// The lock, if `take` takes it.
+    #[inline(always)]
+    pub(crate) fn taken(lock: &'l L, take: impl FnOnce(&L) -> bool) -> Option<Self> {
         // Not then_some: it would make the guard either way, and dropping it would open another's lock.
-        lock.try_lock().then(|| Guard(lock))
+        take(lock).then(|| Guard(lock))
     }
 }
 

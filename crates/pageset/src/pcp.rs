@@ -105,12 +105,16 @@ pub(crate) const fn capacity_for(high: u32, batch: u32) -> u32 {
 }
 
 impl<L: RawLock> Pageset<L> {
-    pub(crate) fn try_lock(&self) -> Option<Guard<'_, L>> {
-        Guard::try_lock(&self.lock)
+    /// Its lock, if it is free, for a caller that takes itself to be on its CPU.
+    #[inline(always)]
+    pub(crate) fn try_lock<M: Machine<Lock = L>>(&self, machine: &M, cpu: CpuId) -> Option<Guard<'_, L>> {
+        Guard::taken(&self.lock, |lock| machine.try_lock_pageset(lock, cpu))
     }
 
-    pub(crate) fn lock(&self) -> Guard<'_, L> {
-        Guard::lock(&self.lock)
+    /// Its lock, waited for, from any CPU.
+    pub(crate) fn lock<M: Machine<Lock = L>>(&self, machine: &M, cpu: CpuId) -> Guard<'_, L> {
+        machine.lock_pageset(&self.lock, cpu);
+        Guard(&self.lock)
     }
 
     /// Pages held, as of some recent moment.

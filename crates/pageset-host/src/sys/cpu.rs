@@ -4,6 +4,7 @@
 //! thread pointer; the kernel writes the CPU number there whenever it moves the thread. One load is 1 to 2 ns cheaper
 //! than `sched_getcpu`. Elsewhere, under valgrind, and with `glibc.pthread.rseq=0`, `sched_getcpu` answers.
 
+use std::num::NonZeroIsize;
 use std::sync::OnceLock;
 
 use rustix::thread::sched_getcpu;
@@ -11,8 +12,9 @@ use rustix::thread::sched_getcpu;
 /// How a thread learns which CPU it runs on: from its own area where the C library keeps one, else by `sched_getcpu`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CpuNumber {
-    /// Where the number lies from the thread pointer, in bytes; nothing where the kernel does not keep it.
-    offset: Option<isize>,
+    /// Where the number lies from the thread pointer, in bytes; nothing where the kernel does not keep it. Not 0, where the
+    /// thread pointer points to itself.
+    offset: Option<NonZeroIsize>,
 }
 
 /// Where `cpu_id` is in `struct rseq`, in bytes. Source: `linux/rseq.h`, which is fixed for all time.
@@ -34,7 +36,7 @@ impl CpuNumber {
     pub fn get(self) -> u32 {
         match self.offset {
             // Negative where the kernel refused this thread's registration.
-            Some(offset) => u32::try_from(read(offset)).unwrap_or_else(|_| ask()),
+            Some(offset) => u32::try_from(read(offset.get())).unwrap_or_else(|_| ask()),
             None => ask(),
         }
     }
@@ -43,13 +45,12 @@ impl CpuNumber {
     #[inline(always)]
     #[must_use]
     pub fn hint(self) -> u32 {
-        self.offset.map_or_else(ask, |offset| read(offset) as u32)
+        self.offset.map_or_else(ask, |offset| read(offset.get()) as u32)
     }
 
-    /// Whether the number comes without a call.
-    #[cfg(test)]
-    fn is_kept(self) -> bool {
-        self.offset.is_some()
+    /// From the thread pointer to where the kernel keeps the number, in bytes; nothing where it does not.
+    pub(crate) fn offset(self) -> Option<NonZeroIsize> {
+        self.offset
     }
 }
 
@@ -84,7 +85,7 @@ fn ask() -> u32 {
 }
 
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
-fn rseq_offset() -> Option<isize> {
+fn rseq_offset() -> Option<NonZeroIsize> {
     // Looked up by name, so that a program built here also starts with a C library that has no such symbols.
     let find = |name: &std::ffi::CStr| {
         // SAFETY: (1) the name ends in a zero byte; (2) RTLD_DEFAULT is always allowed.
@@ -96,11 +97,11 @@ fn rseq_offset() -> Option<isize> {
     // (2) they are set before `main` and never change.
     let (offset, size) = unsafe { (*offset.cast::<isize>(), *size.cast::<u32>()) };
     // Size 0: the kernel has no rseq, or it is switched off.
-    (size > 0).then_some(offset + CPU_ID)
+    NonZeroIsize::new(offset + CPU_ID).filter(|_| size > 0)
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
-fn rseq_offset() -> Option<isize> {
+fn rseq_offset() -> Option<NonZeroIsize> {
     None
 }
 
@@ -112,7 +113,10 @@ mod tests {
     #[test]
     fn the_number_follows_the_thread() {
         let number = CpuNumber::find();
-        println!("{}", if number.is_kept() { "from rseq" } else { "SKIPPED rseq: the C library keeps no CPU numbers" });
+        println!(
+            "{}",
+            if number.offset().is_some() { "from rseq" } else { "SKIPPED rseq: the C library keeps no CPU numbers" }
+        );
         let allowed = sched_getaffinity(None).expect("own affinity");
         let mut seen = 0;
         for cpu in (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)) {

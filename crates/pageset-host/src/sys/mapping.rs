@@ -1,7 +1,6 @@
 //! Address space from the system: reserved, advised on, given back.
 
 use std::io;
-use std::num::NonZero;
 use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -44,6 +43,8 @@ impl Mapping {
         // with anything.
         let base = unsafe { mmap_anonymous(ptr::null_mut(), all, ProtFlags::READ | ProtFlags::WRITE, flags)? };
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // For `at`: an address alone is a pointer then, which saves each allocation the way from the start.
+        base.as_ptr().expose_provenance();
         let whole = Mapping { base, bytes: all, absent_in_forks: false };
         let front = base.addr().get().next_multiple_of(align) - base.addr().get();
         Ok(if slack == 0 { whole } else { whole.cut(front, bytes) })
@@ -75,10 +76,10 @@ impl Mapping {
     }
 
     /// A pointer to an address inside the mapping, with the right to all of it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at(&self, address: usize) -> NonNull<u8> {
         debug_assert!(address >= self.start() && address - self.start() < self.bytes);
-        self.base.map_addr(|base| NonZero::new(address).unwrap_or(base))
+        NonNull::new(ptr::with_exposed_provenance_mut(address)).unwrap_or(self.base)
     }
 
     /// Tells the system about part of the mapping. Of the advices that change contents only those are taken that the

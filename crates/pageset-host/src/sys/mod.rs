@@ -6,3 +6,4 @@ pub(crate) mod cpu;
 pub(crate) mod mapping;
 pub(crate) mod numa;
 pub(crate) mod sentinel;
+pub(crate) mod sequence;

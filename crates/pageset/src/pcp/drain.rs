@@ -183,10 +183,10 @@ impl<M: Machine> Zone<'_, M> {
     /// has more to do. Specification 4.7, 8.2.
     pub(crate) fn tick(&self, machine: &M, tuning: &Tuning, cpu: CpuId, remote: bool) -> bool {
         let pcp = self.pageset(machine, cpu);
-        let guard = pcp.lock();
+        let guard = pcp.lock(machine, cpu);
         let decay = tuning.decay(&mut &*pcp);
         pcp.note_calm();
-        let _guard = self.drain_due(machine, tuning, pcp, guard, decay.drain, 0, || Some(pcp.lock()));
+        let _guard = self.drain_due(machine, tuning, pcp, guard, decay.drain, 0, || Some(pcp.lock(machine, cpu)));
         let expired = pcp.expire(remote, tuning.expire_all);
         self.drain(machine, tuning, pcp, expired.drain, 0, None);
         tuning.end_tick(&mut &*pcp);
@@ -208,7 +208,7 @@ impl<M: Machine> Zone<'_, M> {
         }
         // A lock hold is bounded. Specification 8.1.
         loop {
-            let _guard = pcp.lock();
+            let _guard = pcp.lock(machine, cpu);
             self.drain(machine, tuning, pcp, pcp.batch.get().max(1) << tuning.batch_scale_max, 0, capture);
             if pcp.count() == 0 {
                 break;

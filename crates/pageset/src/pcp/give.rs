@@ -25,7 +25,7 @@ impl<M: Machine> Zone<'_, M> {
         drain: bool,
     ) -> bool {
         let pcp = self.pageset(machine, cpu);
-        let Some(guard) = pcp.try_lock() else { return false };
+        let Some(guard) = pcp.try_lock(machine, cpu) else { return false };
         if !pcp.lists[list].push(self.arrays, &pcp.pool, page) {
             return false;
         }
@@ -55,7 +55,7 @@ impl<M: Machine> Zone<'_, M> {
         cpu: CpuId,
     ) -> Option<Guard<'p, M::Lock>> {
         // Chunked: what is left is given up when another holds the pageset meanwhile, or this is another CPU by now.
-        let relock = || (machine.cpu() == cpu).then(|| pcp.try_lock()).flatten();
+        let relock = || (machine.cpu() == cpu).then(|| pcp.try_lock(machine, cpu)).flatten();
         let guard = self.drain_due(machine, tuning, pcp, guard, due, list, relock);
         self.clear_below_high();
         guard

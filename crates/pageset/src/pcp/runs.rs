@@ -17,7 +17,7 @@ impl<M: Machine> Zone<'_, M> {
     /// Returns how many there are: none where the zone had nothing to fill the list with. Nothing where another thread
     /// holds the pageset.
     #[expect(clippy::too_many_arguments, reason = "all of an allocation's inputs")]
-    pub(crate) fn alloc_run(
+    pub(crate) fn alloc_run<T>(
         &self,
         machine: &M,
         tuning: &Tuning,
@@ -25,14 +25,17 @@ impl<M: Machine> Zone<'_, M> {
         list: usize,
         request: &Request,
         attempt: Attempt,
-        pages: &mut [Pfn],
+        pages: &mut [T],
+        name: impl Fn(Pfn) -> T,
     ) -> Option<usize> {
         let pcp = self.pageset(machine, cpu);
-        let _guard = pcp.try_lock()?;
+        let _guard = pcp.try_lock(machine, cpu)?;
         let allocated = Tag::new(PageState::Allocated, Order::ZERO, request.migratetype);
-        let give = |slot: &mut Pfn, page: u32| {
-            self.frames.set_tag(page, allocated);
-            *slot = self.frames.pfn(page);
+        // A copy: the zone's own would be read again after each store.
+        let frames = self.frames;
+        let give = |slot: &mut T, page: u32| {
+            frames.set_tag(page, allocated);
+            *slot = name(frames.pfn(page));
         };
         let mut got = 0;
         while let Some(rest) = pages.get_mut(got..).filter(|rest| !rest.is_empty()) {
@@ -71,7 +74,7 @@ impl<M: Machine> Zone<'_, M> {
         blocks: impl Iterator<Item = (usize, u32, Order)>,
     ) -> usize {
         let pcp = self.pageset(machine, cpu);
-        let Some(mut guard) = pcp.try_lock() else { return 0 };
+        let Some(mut guard) = pcp.try_lock(machine, cpu) else { return 0 };
         let mut done = 0;
         for (list, page, order) in blocks {
             if !pcp.lists[list].push(self.arrays, &pcp.pool, page) {

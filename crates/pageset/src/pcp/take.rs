@@ -39,7 +39,7 @@ impl<M: Machine> Zone<'_, M> {
         attempt: Attempt,
     ) -> FromCache {
         let pcp = self.pageset(machine, cpu);
-        let Some(_guard) = pcp.try_lock() else {
+        let Some(_guard) = pcp.try_lock(machine, cpu) else {
             return FromCache::Busy;
         };
         let mut state = pcp;
