@@ -275,9 +275,22 @@ impl Sizes {
 }
 
 fn no_space(what: &'static str, bytes: usize, error: io::Error) -> BuildError {
-    let help = "take a smaller pool, or raise the limits on address space (ulimit -v, vm.overcommit_memory)";
+    let help = match error.raw_os_error() {
+        Some(libc::EAGAIN) => {
+            "this process locks all that it maps (mlockall with MCL_FUTURE), address space too: take a smaller pool, raise \
+             ulimit -l, or lock without MCL_FUTURE"
+        }
+        _ => {
+            "take a smaller pool, or raise the limits on address space (ulimit -v; vm.overcommit_memory 2 counts it as \
+             memory) or on mappings (vm.max_map_count)"
+        }
+    };
     BuildError::System { what, bytes: bytes as u64, help, error }
 }
+
+/// What would help where the system does not take memory back.
+pub(crate) const NOT_BACK: &str = "locked memory (mlock, mlockall) does not go back, nor do huge pages that an \
+administrator has set apart before Linux 5.18: unlock it, or build the pool with GiveBack::OFF";
 
 pub(crate) fn no_memory(bytes: usize, error: io::Error) -> BuildError {
     let help = "take a smaller pool, or leave prefault off";
