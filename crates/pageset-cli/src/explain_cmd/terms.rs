@@ -2,7 +2,7 @@
 
 use super::{Kind, Term, term};
 
-const fn column(name: &'static str, what: &'static str, bad: &'static str, todo: &'static str) -> Term {
+pub(super) const fn column(name: &'static str, what: &'static str, bad: &'static str, todo: &'static str) -> Term {
     term(Kind::Column, name, what, bad, todo)
 }
 
