@@ -183,6 +183,26 @@ mod tests {
         assert_eq!(std::hint::black_box(&memory).len(), bytes);
     }
 
+    #[test]
+    fn blocks_are_pages_by_their_order() {
+        let mut traffic = Traffic::default();
+        for order in ORDERS {
+            traffic.refilled(order, 1);
+            traffic.drained(order, 10);
+        }
+        let pages = 1 + 2 + 4 + 8 + 512;
+        assert_eq!((traffic.refill_pages, traffic.drain_pages), (pages, 10 * pages));
+        assert_eq!(traffic.high_order_drains, 30, "neither single pages nor pageblocks are of high orders");
+    }
+
+    #[test]
+    fn waits_stand_under_the_names_of_their_paths() {
+        let wait = |times| Wait { times, ns: 0 };
+        let waits = Waits { refill: wait(1), drain: wait(2), direct_alloc: wait(3), direct_free: wait(4) };
+        let named = waits.paths().map(|(name, wait)| (name, wait.times));
+        assert_eq!(named, [("refill", 1), ("drain", 2), ("direct_alloc", 3), ("direct_free", 4)]);
+    }
+
     /// As root: what is allocated and freed here is counted somewhere, in either way.
     #[test]
     fn pages_that_come_and_go_are_counted() {

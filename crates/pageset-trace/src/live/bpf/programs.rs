@@ -162,3 +162,30 @@ pub(super) fn wait_ends(map: i32, locks: &Range<u64>, paths: &[(Path, Range<u64>
     code.here(out).exit();
     code.done()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Call chains of contended locks as perf shows them on 6.18, the function that took the lock first.
+    #[test]
+    fn the_function_that_takes_the_lock_tells_the_path() {
+        let path = |function: &str| Path::ALL.into_iter().find(|path| path.functions().contains(&function));
+        for (function, expected) in [
+            ("__rmqueue_pcplist", Some(Path::Refill)),
+            ("free_pcppages_bulk", Some(Path::Drain)),
+            ("get_page_from_freelist", Some(Path::DirectAlloc)),
+            ("free_one_page", Some(Path::DirectFree)),
+            ("folio_lruvec_lock_irqsave", None),
+        ] {
+            assert_eq!(path(function), expected, "{function}");
+        }
+    }
+
+    #[test]
+    fn each_path_has_its_own_words() {
+        let words: Words = std::array::from_fn(|word| word as u64);
+        let waits = Path::ALL.map(|path| (path.wait(&words).times, path.wait(&words).ns));
+        assert_eq!(waits, [(40, 41), (42, 43), (44, 45), (46, 47)]);
+    }
+}
