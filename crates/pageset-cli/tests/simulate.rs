@@ -193,14 +193,14 @@ fn a_comparison_over_numbers_of_tasks_has_errors_and_baselines() {
     assert!(err.contains("line 2: tasks: 41; allowed: 1 to 40"), "{err}");
 }
 
+/// The JSON of a command that is interrupted after two seconds.
 #[cfg(unix)]
-#[test]
-fn ctrl_c_keeps_what_is_done() {
+fn interrupted(arguments: &[&str]) -> Value {
     use std::time::Duration;
 
     let child = Command::new(env!("CARGO_BIN_EXE_pageset"))
-        .args(["run", "page_fault1", "--machine", "lkp-sb02", "--tasks", "1", "--seeds", "1000", "--jobs", "1"])
-        .args(["--seconds", "0.02", "--warm-up", "0.005", "--json"])
+        .args(arguments)
+        .args(["--jobs", "1", "--json"])
         .stdout(Stdio::piped())
         .spawn()
         .expect("it runs");
@@ -209,7 +209,76 @@ fn ctrl_c_keeps_what_is_done() {
     assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130));
-    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_keeps_what_is_done() {
+    let times = ["--seconds", "0.02", "--warm-up", "0.005", "--seeds", "1000"];
+    let json = interrupted(&[&["run", "page_fault1", "--machine", "lkp-sb02", "--tasks", "1"], &times[..]].concat());
     let samples = json["rows"][0]["samples"].as_array().expect("samples").len();
     assert!((1..1000).contains(&samples), "{samples}");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_keeps_the_rows_of_a_comparison_that_are_done() {
+    // The first rows take a moment, the others of the same machine longer than anyone waits.
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("t.csv");
+    let name = file.to_str().expect("UTF-8");
+    let head = "machine,batch,score,change_pct,zone_contention_pct,lru_contention_pct,total_contention_pct\n";
+    let row = |batch: u32| format!("lkp-sb02,{batch},1744495,0,0,0,0\n");
+    let rows: String = std::iter::once(31).chain(1000..4000).map(row).collect();
+    fs::write(&file, format!("{head}{rows}")).expect("it is written");
+    let json = interrupted(&["compare", name, "--seconds", "0.02", "--warm-up", "0.005", "--seeds", "1"]);
+    let rows = json["rows"].as_array().expect("rows");
+    assert!((1..3001).contains(&rows.len()), "{}", rows.len());
+    assert_eq!(rows[0]["batch"], 31);
+    assert!(rows[0]["simulated"]["score"].as_f64().expect("a number") > 0.0);
+
+    // A table of effects: a column that was not run is left out, and a line without any.
+    let json = interrupted(&[
+        "compare",
+        "single-pass-bulk-free.csv",
+        "--row",
+        "truncate",
+        "--seconds",
+        "0.02",
+        "--warm-up",
+        "0.005",
+        "--seeds",
+        "1000",
+    ]);
+    let lines = json["rows"].as_array().expect("rows");
+    assert!(!lines.is_empty() && lines[0]["simulated"]["two_pass"].as_f64().expect("a number") > 0.0, "{json}");
+}
+
+#[test]
+fn a_comparison_measures_no_longer_than_it_takes() {
+    let with = |more: &[&str]| {
+        let fixed = ["compare", "page_fault1-batch-sweep.csv", "--machine", "lkp-sb02", "--batch", "31"];
+        let times = ["--seconds", "0.08", "--warm-up", "0.005", "--seeds", "1"];
+        ends(0, &[&fixed[..], &times, more].concat()).0
+    };
+    // 100 % is known after four windows of eight.
+    let (early, all) = (with(&["--precision", "100"]), with(&["--precision", "0"]));
+    assert!(early.starts_with("page_fault1-batch-sweep.csv, at most 0.08 s after 0.005 s, until score and"), "{early}");
+    assert!(all.starts_with("page_fault1-batch-sweep.csv, 0.08 s after 0.005 s, seeds 1 to 1\n"), "{all}");
+    assert_ne!(early.lines().last(), all.lines().last(), "half of the time has another score");
+    assert_eq!(early, with(&["--precision", "100"]));
+}
+
+#[test]
+fn an_unknown_table_hears_of_all_kinds() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("t.csv");
+    fs::write(&file, "a,b\n1,2\n").expect("it is written");
+    let (_, err) = ends(4, &["compare", file.to_str().expect("UTF-8")]);
+    for heading in
+        ["machine,batch,score,", "kernel,tasks,", "workload,machine,batch31", "workload,state,", "experiment,"]
+    {
+        assert!(err.lines().any(|line| line.trim().starts_with(heading)), "{heading}: {err}");
+    }
 }

@@ -1,6 +1,6 @@
 //! How fast the simulator is: page operations and lock events a second of one core.
 //!
-//! `cargo run --release -p pageset-sim --example sim_speed [MACHINE [BATCH [SECONDS]]]`
+//! `cargo run --release -p pageset-sim --example sim_speed [MACHINE [BATCH [SECONDS [one-node]]]]`
 
 use std::error::Error;
 use std::time::Instant;
@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let name = arguments.next().unwrap_or_else(|| "lkp-skl-4sp1".to_owned());
     let batch = arguments.next().map_or(Ok(31), |text| text.parse())?;
     let seconds = arguments.next().map_or(Ok(0.5), |text| text.parse())?;
+    let one_node = arguments.next().is_some_and(|word| word == "one-node");
     let machine = machine::find(&name).ok_or("no such machine")??;
     let run = Run {
         workload: Workload::find("page_fault1").ok_or("no such workload")?,
@@ -28,6 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         tasks: machine.topology().cpus(),
         warm_up: Time::from_seconds(0.2),
         time: Time::from_seconds(seconds),
+        precision_pct: None,
+        whole: !one_node,
         seed: 1,
     };
     let begin = Instant::now();

@@ -159,6 +159,8 @@ fn simulate(
         tasks: Machine::topology(machine).cpus(),
         warm_up: settings.warm_up,
         time: settings.time,
+        precision_pct: None,
+        whole: false,
         seed,
     };
     let runs: Vec<Run<'_>> =

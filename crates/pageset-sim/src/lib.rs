@@ -22,6 +22,8 @@
 //!     tasks: 4,
 //!     warm_up: Time::from_seconds(0.001),
 //!     time: Time::from_seconds(0.005),
+//!     precision_pct: None,
+//!     whole: true,
 //!     seed: 1,
 //! };
 //! let outcome = run.run(|| true)?;

@@ -209,7 +209,7 @@ impl SimMachine {
     }
 
     /// A touch of a page's descriptor.
-    #[inline]
+    #[inline(always)]
     pub fn touch_page(&self, pfn: Pfn) {
         if let Some(book) = self.pages.get(self.map.index(pfn) & !self.sharing) {
             self.engine.touch_run(&book.descriptor, || self.map.home(pfn), self.descriptor_lines);
@@ -240,7 +240,8 @@ impl pageset::Machine for SimMachine {
         CpuId(self.engine.cpu())
     }
 
-    #[inline]
+    // Each caller names the kind of its line: there is nothing to decide where this is part of it.
+    #[inline(always)]
     fn touch(&self, line: Line) {
         match line {
             Line::Page(_) if self.prefetch_next && self.is_fetched_ahead() => self.prefetch(line),

@@ -1,12 +1,11 @@
 //! Tables of effects: run what their lines name, and say what came out.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 
-use pageset_sim::compare::{ComparedEffects, Effect, EffectTable, Kind, NEAR_POINTS, SMALL_CHANGE_PCT, Verdict};
-use pageset_sim::machine::Machine;
-use pageset_sim::run::{Outcome, Run, RunError};
-use pageset_sim::sweep::run_all;
+use pageset_sim::compare::{
+    ComparedEffects, Effect, EffectTable, Experiment, Kind, NEAR_POINTS, SMALL_CHANGE_PCT, Verdict,
+};
+use pageset_sim::run::{Outcome, Run};
 use pageset_sim::workload::Workload;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -15,10 +14,8 @@ use super::Args;
 use super::report::SCHEMA;
 use crate::columns::{numbers, trimmed};
 use crate::error::{Exit, Failure};
-use crate::output::Output;
-use crate::sim::machine;
-use crate::sim::options::Effort;
-use crate::sim::progress::{Interrupt, Progress};
+use crate::sim::batch::Batch;
+use crate::sim::machines;
 
 /// Runs `pageset compare` for such a table.
 pub(super) fn run(args: &Args, text: &str) -> Result<Exit, Failure> {
@@ -36,77 +33,34 @@ pub(super) fn run(args: &Args, text: &str) -> Result<Exit, Failure> {
         let any = |words: &[String]| words.is_empty() || words.iter().any(|word| has(word, &row.keys));
         any(&args.machine) && any(&args.row)
     });
-    let interrupt = Interrupt::install()?;
-    let outcomes = simulate(&table, &args.effort, &interrupt)?;
-    let report = Report { table: &args.table, rows: table.compare(&outcomes), effort: &args.effort };
-    if !args.effort.json_only() {
-        io::stdout().write_all(report.text().as_bytes())?;
-    }
-    if let Some(path) = &args.effort.json {
-        let mut out = Output::create(path)?;
-        serde_json::to_writer_pretty(&mut out, &report.json()).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
-        out.commit()?;
-    }
-    Ok(if interrupt.keep_on() { Exit::Done } else { Exit::Interrupted })
-}
-
-/// Runs all experiments with all seeds; of each those that were run to their end.
-fn simulate(table: &EffectTable, effort: &Effort, interrupt: &Interrupt) -> Result<Vec<Vec<Outcome>>, Failure> {
-    let mut machines: Vec<Machine> = Vec::new();
-    for experiment in &table.experiments {
-        if machines.iter().all(|known| known.name != experiment.machine) {
-            machines.push(machine(experiment.machine)?);
-        }
-    }
-    let mut runs = Vec::new();
-    for experiment in &table.experiments {
-        let found = machines.iter().find(|known| known.name == experiment.machine);
-        let (Some(machine), Some(workload)) = (found, Workload::find(experiment.workload)) else {
-            return Err(Failure::new(Exit::Failed, format!("there is no {}", experiment.workload)));
-        };
-        let cpus = machine.topology().cpus();
-        runs.extend(effort.seeds().map(|seed| Run {
-            workload,
-            machine,
-            tuning: experiment.tuning,
-            high_fraction: 0,
-            // More tasks than CPUs take turns: to the allocator they are as many as CPUs.
-            tasks: experiment.tasks.unwrap_or(cpus).min(cpus),
-            warm_up: effort.warm_up().max(workload.cycle),
-            time: effort.time().max(workload.cycle),
-            seed,
-        }));
-    }
-    let progress = Progress::new(runs.len());
-    let outcomes = run_all(&runs, effort.workers(), || interrupt.keep_on(), |ended| progress.at(ended));
-    drop(progress);
-    let mut whole = vec![Vec::new(); table.experiments.len()];
-    for (place, outcome) in outcomes.into_iter().enumerate() {
-        let number = place / effort.seeds().count();
-        match outcome {
-            Ok(outcome) => whole[number].push(outcome),
-            Err(RunError::Interrupted) => {}
-            Err(error) => {
-                let experiment = &table.experiments[number];
-                let message = format!("{} on {}: {error}", experiment.workload, experiment.machine);
-                return Err(Failure::new(Exit::Failed, message));
-            }
-        }
-    }
-    Ok(whole)
+    let experiments = &table.experiments;
+    let machines = machines(experiments.iter().map(|experiment| experiment.machine))?;
+    let run_of = |experiment: &Experiment| {
+        let found = machines.get(experiment.machine).zip(Workload::find(experiment.workload));
+        let (machine, workload) =
+            found.ok_or_else(|| Failure::new(Exit::Failed, format!("there is no {}", experiment.workload)))?;
+        let run = args.run(workload, machine, experiment.tuning);
+        // More tasks than CPUs take turns: to the allocator they are as many as CPUs.
+        let tasks = experiment.tasks.unwrap_or(run.tasks).min(run.tasks);
+        Ok(Run { tasks, warm_up: run.warm_up.max(workload.cycle), time: run.time.max(workload.cycle), ..run })
+    };
+    let runs = experiments.iter().map(run_of).collect::<Result<Vec<_>, Failure>>()?;
+    let batch = Batch::begin(&args.effort)?;
+    let outcomes = batch.run(&runs, |n| format!("{} on {}", experiments[n].workload, experiments[n].machine))?;
+    let outcomes: Vec<Vec<Outcome>> =
+        outcomes.into_iter().map(|seeds| seeds.into_iter().map(|(_, outcome)| outcome).collect()).collect();
+    let report = Report { args, rows: table.compare(&outcomes) };
+    batch.give(|| report.text(), || report.json())
 }
 
 struct Report<'r> {
-    table: &'r str,
+    args: &'r Args,
     rows: Vec<ComparedEffects>,
-    effort: &'r Effort,
 }
 
 impl Report<'_> {
     fn text(&self) -> String {
-        let Effort { seconds, warm_up, seeds, .. } = self.effort;
-        let mut text = format!("{}, {seconds} s after {warm_up} s, seeds 1 to {seeds}\n", self.table);
+        let mut text = self.args.head();
         text += "p published, s simulated, change from the base: in percent, of shares in percentage points\n\n";
         let keys = self.rows.first().map_or(&[][..], |row| &row.keys[..]);
         let heads = ["column", "p", "s", "spread", "error", "doing nothing", "change p", "change s", ""];
@@ -147,10 +101,10 @@ impl Report<'_> {
         let rows = self.rows.iter().map(row_json).collect();
         Document {
             schema: SCHEMA,
-            table: self.table.to_owned(),
-            measured_ns: self.effort.time().whole_ns(),
-            warm_up_ns: self.effort.warm_up().whole_ns(),
-            seeds: self.effort.seeds().collect(),
+            table: self.args.table.clone(),
+            measured_ns: self.args.effort.time().whole_ns(),
+            warm_up_ns: self.args.effort.warm_up().whole_ns(),
+            seeds: self.args.effort.seeds().collect(),
             rows,
         }
     }

@@ -5,7 +5,6 @@ mod report;
 mod tasks;
 
 use std::fs;
-use std::io::{self, Write as _};
 use std::path::Path;
 
 use pageset::Tuning;
@@ -13,16 +12,14 @@ use pageset::tuning::BatchRule;
 use pageset::tuning::presets::LINUX_4_17;
 use pageset_sim::compare::{self, EffectTable, SHIPPED, Simulated, SweepRow, SweepTable, TasksTable};
 use pageset_sim::machine::Machine;
-use pageset_sim::run::{Outcome, Run, RunError};
-use pageset_sim::sweep::run_all;
+use pageset_sim::run::{Outcome, Run};
 use pageset_sim::workload::Workload;
 
 use self::report::Report;
 use crate::error::{Exit, Failure};
-use crate::output::Output;
-use crate::sim::machine;
+use crate::sim::batch::Batch;
+use crate::sim::machines;
 use crate::sim::options::Effort;
-use crate::sim::progress::{Interrupt, Progress};
 
 /// Compare a published table with what the simulator makes of it
 ///
@@ -48,6 +45,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PAGES,…", value_delimiter = ',')]
     batch: Vec<u32>,
 
+    /// Measure until score and contention are known so well, in percent and percentage points of standard error: mostly
+    /// half of --seconds will do; 0 measures all of them
+    #[arg(long, value_name = "PCT", default_value = "0.3", value_parser = percent)]
+    precision: f64,
+
+    /// Simulate all nodes, even where they are alike and share nothing, so that one would do
+    #[arg(long)]
+    whole: bool,
+
     #[command(flatten)]
     effort: Effort,
 }
@@ -69,48 +75,43 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     }
     let table = SweepTable::parse(&args.table, &text).map_err(|error| Failure::new(Exit::Damaged, error))?;
     let rows = chosen(&args, table)?;
-    let mut machines: Vec<Machine> = Vec::new();
-    for row in &rows {
-        if machines.iter().all(|machine| machine.name != row.machine) {
-            machines.push(machine(&row.machine)?);
-        }
-    }
+    let machines = machines(rows.iter().map(|row| row.machine.as_str()))?;
     let workload = Workload::find("page_fault1").ok_or_else(|| Failure::new(Exit::Failed, "no page_fault1"))?;
-    let effort = &args.effort;
-    let of_row = |row: &SweepRow| {
-        let machine = machines.iter().find(|machine| machine.name == row.machine);
+    let run_of = |row: &SweepRow| {
         // The kernel of the table: 4.17 but for its batch. High is six batches.
         let tuning = Tuning { batch: BatchRule::Fixed(row.batch), ..LINUX_4_17 };
-        let (warm_up, time) = (effort.warm_up(), effort.time());
-        let run = move |machine, seed| Run {
-            workload,
-            machine,
-            tuning,
-            high_fraction: 0,
-            tasks: Machine::topology(machine).cpus(),
-            warm_up,
-            time,
-            seed,
-        };
-        machine.into_iter().flat_map(move |machine| effort.seeds().map(move |seed| run(machine, seed)))
+        machines.get(row.machine.as_str()).map(|machine| args.run(workload, machine, tuning))
     };
-    let runs: Vec<Run<'_>> = rows.iter().flat_map(of_row).collect();
-    let interrupt = Interrupt::install()?;
-    let progress = Progress::new(runs.len());
-    let outcomes = run_all(&runs, args.effort.workers(), || interrupt.keep_on(), |ended| progress.at(ended));
-    drop(progress);
-    let (rows, simulated) = whole_rows(rows, outcomes, args.effort.seeds().count())?;
-    let report = Report::new(&args.table, compare::compare(&rows, &simulated), &args.effort);
-    if !args.effort.json_only() {
-        io::stdout().write_all(report.text().as_bytes())?;
+    let runs: Vec<Run<'_>> = rows.iter().filter_map(run_of).collect();
+    let batch = Batch::begin(&args.effort)?;
+    let outcomes = batch.run(&runs, |n| format!("{}, batch {}", rows[n].machine, rows[n].batch))?;
+    let (rows, simulated) = whole_rows(&rows, &outcomes, args.effort.seeds().count());
+    let report = Report::new(&args, compare::compare(&rows, &simulated));
+    batch.give(|| report.text(), || report.json())
+}
+
+impl Args {
+    /// A run for a row, on all CPUs.
+    fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning) -> Run<'m> {
+        let precision_pct = (self.precision > 0.0).then_some(self.precision);
+        Run { precision_pct, whole: self.whole, ..self.effort.run(workload, machine, tuning) }
     }
-    if let Some(path) = &args.effort.json {
-        let mut out = Output::create(path)?;
-        serde_json::to_writer_pretty(&mut out, &report.json()).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
-        out.commit()?;
+
+    /// What was run: the first line of a result.
+    fn head(&self) -> String {
+        let Effort { seconds, warm_up, seeds, .. } = self.effort;
+        let (most, until) = match self.precision {
+            0.0 => ("", String::new()),
+            precision => ("at most ", format!(", until score and contention were known to {precision} %")),
+        };
+        format!("{}, {most}{seconds} s after {warm_up} s{until}, seeds 1 to {seeds}\n", self.table)
     }
-    Ok(if interrupt.keep_on() { Exit::Done } else { Exit::Interrupted })
+}
+
+/// Percent, from 0 to 100.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|pct: &f64| (0.0..=100.0).contains(pct));
+    number.ok_or_else(|| "allowed: 0 to 100 percent".to_owned())
 }
 
 /// Reads a built-in table, or a file.
@@ -145,30 +146,10 @@ fn chosen(args: &Args, table: SweepTable) -> Result<Vec<SweepRow>, Failure> {
 }
 
 /// The rows all of whose seeds were run, if their base row was.
-fn whole_rows(
-    rows: Vec<SweepRow>,
-    outcomes: Vec<Result<Outcome, RunError>>,
-    seeds: usize,
-) -> Result<(Vec<SweepRow>, Vec<Simulated>), Failure> {
-    let mut outcomes = outcomes.into_iter();
-    let mut whole: Vec<(SweepRow, Simulated)> = Vec::new();
-    for row in rows {
-        let mut values = Vec::new();
-        for outcome in outcomes.by_ref().take(seeds) {
-            match outcome {
-                Ok(outcome) => values.push([outcome.score(), outcome.zone_pct(), outcome.lru_pct()]),
-                Err(RunError::Interrupted) => {}
-                Err(error) => {
-                    let message = format!("{}, batch {}: {error}", row.machine, row.batch);
-                    return Err(Failure::new(Exit::Failed, message));
-                }
-            }
-        }
-        if values.len() == seeds {
-            whole.push((row, Simulated(values)));
-        }
-    }
-    let has_base = |row: &SweepRow| whole.iter().any(|(base, _)| base.is_base_of(row));
-    let kept: Vec<bool> = whole.iter().map(|(row, _)| has_base(row)).collect();
-    Ok(whole.into_iter().zip(kept).filter(|(_, kept)| *kept).map(|(row, _)| row).unzip())
+fn whole_rows(rows: &[SweepRow], outcomes: &[Vec<(u64, Outcome)>], seeds: usize) -> (Vec<SweepRow>, Vec<Simulated>) {
+    let whole = || rows.iter().zip(outcomes).filter(|(_, outcomes)| outcomes.len() == seeds);
+    let has_base = |row: &SweepRow| whole().any(|(base, _)| base.is_base_of(row));
+    let values = |outcome: &Outcome| [outcome.score(), outcome.zone_pct(), outcome.lru_pct()];
+    let simulated = |seeds: &[(u64, Outcome)]| Simulated(seeds.iter().map(|(_, outcome)| values(outcome)).collect());
+    whole().filter(|(row, _)| has_base(row)).map(|(row, seeds)| (row.clone(), simulated(seeds))).unzip()
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use pageset_sim::compare::{COLUMNS, Compared, Errors, Values, errors};
 use serde::Serialize;
 
+use super::Args;
 use crate::columns::{grouped, numbers, trimmed};
-use crate::sim::options::Effort;
 
 /// The schema of the JSON form.
 pub(super) const SCHEMA: &str = "pageset.compare/1";
@@ -18,19 +18,17 @@ const ZONE: usize = 2;
 const LRU: usize = 3;
 
 pub(super) struct Report<'r> {
-    table: &'r str,
+    args: &'r Args,
     rows: Vec<Compared>,
-    effort: &'r Effort,
 }
 
 impl<'r> Report<'r> {
-    pub(super) fn new(table: &'r str, rows: Vec<Compared>, effort: &'r Effort) -> Self {
-        Report { table, rows, effort }
+    pub(super) fn new(args: &'r Args, rows: Vec<Compared>) -> Self {
+        Report { args, rows }
     }
 
     pub(super) fn text(&self) -> String {
-        let Effort { seconds, warm_up, seeds, .. } = self.effort;
-        let mut text = format!("{}, {seconds} s after {warm_up} s, seeds 1 to {seeds}\n", self.table);
+        let mut text = self.args.head();
         text += "p published, s simulated; change of the score from batch 31 and contention in percent\n\n";
         let heads = [
             "machine", "batch", "score p", "score s", "spread %", "change p", "change s", "zone p", "zone s", "LRU p",
@@ -75,10 +73,10 @@ impl<'r> Report<'r> {
         };
         Document {
             schema: SCHEMA,
-            table: self.table.to_owned(),
-            measured_ns: self.effort.time().whole_ns(),
-            warm_up_ns: self.effort.warm_up().whole_ns(),
-            seeds: self.effort.seeds().collect(),
+            table: self.args.table.clone(),
+            measured_ns: self.args.effort.time().whole_ns(),
+            warm_up_ns: self.args.effort.warm_up().whole_ns(),
+            seeds: self.args.effort.seeds().collect(),
             rows: self.rows.iter().map(row).collect(),
             mean_absolute_errors: errors(&self.rows).iter().map(error).collect(),
         }

@@ -1,11 +1,8 @@
 //! The table over numbers of tasks: processes and threads on one machine.
 
-use std::io::{self, Write as _};
-
 use pageset_sim::compare::{TASKS_COLUMNS, TASKS_MACHINE, TasksRow, TasksTable, baselines};
-use pageset_sim::run::{Run, RunError};
+use pageset_sim::run::{Outcome, Run};
 use pageset_sim::statistics::Spread;
-use pageset_sim::sweep::run_all;
 use pageset_sim::workload::Workload;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -14,9 +11,8 @@ use super::Args;
 use super::report::SCHEMA;
 use crate::columns::{grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
-use crate::output::Output;
+use crate::sim::batch::Batch;
 use crate::sim::machine;
-use crate::sim::progress::{Interrupt, Progress};
 
 /// One number of a row: what was published and simulated, and the baselines.
 struct Cell {
@@ -39,57 +35,25 @@ pub(super) fn run(args: &Args, text: &str) -> Result<Exit, Failure> {
     let columns = TASKS_COLUMNS.iter().enumerate();
     let workloads: Vec<(usize, _)> =
         columns.filter_map(|(column, (_, name))| Some((column, Workload::find(name)?))).collect();
-    let effort = &args.effort;
-    let mut runs = Vec::new();
-    for row in &table.rows {
-        for (_, workload) in &workloads {
-            runs.extend(effort.seeds().map(|seed| Run {
-                workload,
-                machine: &machine,
-                tuning: row.tuning,
-                high_fraction: 0,
-                tasks: row.tasks,
-                warm_up: effort.warm_up(),
-                time: effort.time(),
-                seed,
-            }));
-        }
-    }
-    let interrupt = Interrupt::install()?;
-    let progress = Progress::new(runs.len());
-    let outcomes = run_all(&runs, effort.workers(), || interrupt.keep_on(), |ended| progress.at(ended));
-    drop(progress);
-    let mut outcomes = outcomes.into_iter();
-    let mut rows: Vec<(&TasksRow, Vec<Cell>)> = Vec::new();
-    for row in &table.rows {
-        let [do_nothing, amdahl] = baselines(&table.rows, row);
-        let mut cells = Vec::new();
-        for (column, _) in &workloads {
-            let mut scores = Vec::new();
-            for outcome in outcomes.by_ref().take(effort.seeds().count()) {
-                match outcome {
-                    Ok(outcome) => scores.push(outcome.score()),
-                    Err(RunError::Interrupted) => {}
-                    Err(error) => return Err(Failure::new(Exit::Failed, format!("{} tasks: {error}", row.tasks))),
-                }
-            }
-            if let Some(simulated) = Spread::of(&scores) {
-                let (do_nothing, amdahl) = (do_nothing[*column], amdahl[*column]);
-                cells.push(Cell { column: *column, published: row.published[*column], simulated, do_nothing, amdahl });
-            }
-        }
-        rows.push((row, cells));
-    }
-    if !effort.json_only() {
-        io::stdout().write_all(report(args, &rows).as_bytes())?;
-    }
-    if let Some(path) = &effort.json {
-        let mut out = Output::create(path)?;
-        serde_json::to_writer_pretty(&mut out, &document(args, &rows)).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
-        out.commit()?;
-    }
-    Ok(if interrupt.keep_on() { Exit::Done } else { Exit::Interrupted })
+    let runs_of = |row: &TasksRow| {
+        let run = |workload| Run { tasks: row.tasks, ..args.run(workload, &machine, row.tuning) };
+        workloads.iter().map(|(_, workload)| run(workload)).collect::<Vec<_>>()
+    };
+    let runs: Vec<Run<'_>> = table.rows.iter().flat_map(runs_of).collect();
+    let batch = Batch::begin(&args.effort)?;
+    let outcomes = batch.run(&runs, |n| format!("{} tasks", runs[n].tasks))?;
+    let cell = |row, &(column, _): &(usize, &Workload), seeds: &Vec<(u64, Outcome)>| {
+        let simulated = Spread::of(&seeds.iter().map(|(_, outcome)| outcome.score()).collect::<Vec<_>>())?;
+        let [do_nothing, amdahl] = baselines(&table.rows, row).map(|baseline| baseline[column]);
+        Some(Cell { column, published: row.published[column], simulated, do_nothing, amdahl })
+    };
+    let cells_of = |(row, outcomes)| {
+        let cells = workloads.iter().zip(outcomes).filter_map(|(workload, seeds)| cell(row, workload, seeds));
+        (row, cells.collect())
+    };
+    let rows: Vec<(&TasksRow, Vec<Cell>)> =
+        table.rows.iter().zip(outcomes.chunks(workloads.len())).map(cells_of).collect();
+    batch.give(|| report(args, &rows), || document(args, &rows))
 }
 
 fn error_pct(of: f64, published: f64) -> f64 {
@@ -97,9 +61,10 @@ fn error_pct(of: f64, published: f64) -> f64 {
 }
 
 fn report(args: &Args, rows: &[(&TasksRow, Vec<Cell>)]) -> String {
-    let (seconds, warm_up, seeds) = (args.effort.seconds, args.effort.warm_up, args.effort.seeds);
-    let mut text = format!("{} on {TASKS_MACHINE}, {seconds} s after {warm_up} s, seeds 1 to {seeds}\n", args.table);
-    text += "errors in percent: simulated, doing nothing (the row of fewest tasks again), Amdahl's law\n\n";
+    let mut text = args.head();
+    text += &format!(
+        "on {TASKS_MACHINE}; errors in percent: simulated, doing nothing (the row of fewest tasks again), Amdahl's law\n\n"
+    );
     let heads = ["column", "kernel", "tasks", "published", "simulated", "spread %", "error", "nothing", "Amdahl"];
     let mut table = numbers(heads.into_iter(), 0..2);
     let mut summary = String::new();

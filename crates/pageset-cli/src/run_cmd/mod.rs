@@ -7,18 +7,16 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use pageset_sim::run::{Run, RunError};
-use pageset_sim::sweep::run_all;
 use pageset_sim::workload::{WORKLOADS, Workload};
 use pageset_trace::replay::RuleSet;
 
 use self::report::{Report, Row};
 use crate::columns::{trimmed, wrapped};
 use crate::error::{Exit, Failure};
-use crate::output::Output;
 use crate::rules::{Chosen, suggestion};
+use crate::sim::batch::Batch;
 use crate::sim::machine;
 use crate::sim::options::Effort;
-use crate::sim::progress::{Interrupt, Progress};
 
 /// Run a workload on a simulated machine under any rules
 ///
@@ -101,50 +99,20 @@ pub(crate) fn simulate(task: &Task, sets: &[RuleSet], effort: &Effort) -> Result
         let message = format!("--tasks {tasks}: {}", RunError::Tasks { tasks, cpus });
         return Err(Failure::new(Exit::Usage, message));
     }
-    let mut rows = Vec::new();
-    let mut runs = Vec::new();
-    for set in sets {
-        for &tasks in &tasks {
-            rows.push((set, tasks));
-            runs.extend(effort.seeds().map(|seed| Run {
-                workload,
-                machine: &machine,
-                tuning: set.tuning,
-                high_fraction: set.high_fraction.unwrap_or(0),
-                tasks,
-                warm_up: effort.warm_up(),
-                time: effort.time(),
-                seed,
-            }));
-        }
-    }
-    let interrupt = Interrupt::install()?;
-    let progress = Progress::new(runs.len());
-    let outcomes = run_all(&runs, effort.workers(), || interrupt.keep_on(), |ended| progress.at(ended));
-    drop(progress);
-    let mut outcomes = outcomes.into_iter();
+    let rows: Vec<(&RuleSet, u32)> = sets.iter().flat_map(|set| tasks.iter().map(move |&tasks| (set, tasks))).collect();
+    let run_of = |&(set, tasks): &(&RuleSet, u32)| Run {
+        high_fraction: set.high_fraction.unwrap_or(0),
+        tasks,
+        ..effort.run(workload, &machine, set.tuning)
+    };
+    let runs: Vec<Run<'_>> = rows.iter().map(run_of).collect();
+    let batch = Batch::begin(effort)?;
+    let outcomes = batch.run(&runs, |row| format!("{}, {} tasks", rows[row].0.name, rows[row].1))?;
     let mut report = Report::new(workload, &machine, effort);
-    for (set, tasks) in rows {
-        let mut row = Row::new(&set.name, tasks);
-        for (seed, outcome) in effort.seeds().zip(outcomes.by_ref()) {
-            match outcome {
-                Ok(outcome) => row.add(seed, outcome),
-                Err(RunError::Interrupted) => {}
-                Err(error) => return Err(Failure::new(Exit::Failed, format!("{}, {tasks} tasks: {error}", set.name))),
-            }
-        }
-        report.add(row);
+    for ((set, tasks), outcomes) in rows.into_iter().zip(outcomes) {
+        report.add(Row::new(&set.name, tasks, outcomes));
     }
-    if !effort.json_only() {
-        io::stdout().write_all(report.text().as_bytes())?;
-    }
-    if let Some(path) = &effort.json {
-        let mut out = Output::create(path)?;
-        serde_json::to_writer_pretty(&mut out, &report.json()).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
-        out.commit()?;
-    }
-    Ok(if interrupt.keep_on() { Exit::Done } else { Exit::Interrupted })
+    batch.give(|| report.text(), || report.json())
 }
 
 /// The workload of this name, or that of a recording.

@@ -29,12 +29,9 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(rules: &str, tasks: u32) -> Self {
-        Row { rules: rules.to_owned(), tasks, outcomes: Vec::new() }
-    }
-
-    pub(super) fn add(&mut self, seed: u64, outcome: Outcome) {
-        self.outcomes.push((seed, outcome));
+    /// One with its outcomes by seed.
+    pub(super) fn new(rules: &str, tasks: u32, outcomes: Vec<(u64, Outcome)>) -> Self {
+        Row { rules: rules.to_owned(), tasks, outcomes }
     }
 
     fn spread(&self, of: impl Fn(&Outcome) -> f64) -> Option<Spread> {
@@ -80,6 +77,7 @@ impl<'r> Report<'r> {
             "LRU lock %",
             "alloc p50 ns",
             "p99",
+            "p99.9",
             "max",
         ];
         let second_unit = workload.second_unit.map(|unit| format!("{unit} a second"));

@@ -4,7 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
 
+use pageset::Tuning;
+use pageset_sim::machine::Machine;
+use pageset_sim::run::Run;
 use pageset_sim::time::Time;
+use pageset_sim::workload::Workload;
 
 /// Virtual time that one run may take: what its clocks hold with room, and more than anyone waits for.
 const MOST_SECONDS: f64 = 100_000.0;
@@ -12,7 +16,7 @@ const MOST_SECONDS: f64 = 100_000.0;
 /// How long and how often each setting is simulated.
 #[derive(clap::Args)]
 pub(crate) struct Effort {
-    /// Virtual seconds that are measured
+    /// Virtual seconds that are measured; by `compare` at most
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
     pub(crate) seconds: f64,
 
@@ -40,6 +44,22 @@ impl Effort {
 
     pub(crate) fn warm_up(&self) -> Time {
         Time::from_seconds(self.warm_up)
+    }
+
+    /// A run of so long with the first seed, on all CPUs and all nodes.
+    pub(crate) fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning) -> Run<'m> {
+        Run {
+            workload,
+            machine,
+            tuning,
+            high_fraction: 0,
+            tasks: machine.topology().cpus(),
+            warm_up: self.warm_up(),
+            time: self.time(),
+            precision_pct: None,
+            whole: true,
+            seed: *self.seeds().start(),
+        }
     }
 
     pub(crate) fn seeds(&self) -> std::ops::RangeInclusive<u64> {

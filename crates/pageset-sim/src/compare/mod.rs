@@ -83,6 +83,21 @@ impl fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
+impl TableError {
+    /// The first line is none that is known.
+    fn unknown_kind(file: &str) -> Self {
+        let what = format!("a table of an unknown kind; its first line may be\n  {}", headings().join("\n  "));
+        TableError { file: file.to_owned(), line: Some(1), what }
+    }
+}
+
+/// The first lines of all kinds of tables.
+#[must_use]
+pub fn headings() -> Vec<String> {
+    let of_effects = EffectTable::HEADERS.into_iter().map(str::to_owned);
+    [SweepTable::heading(), TasksTable::heading()].into_iter().chain(of_effects).collect()
+}
+
 /// The tables that come with the crate: names and texts.
 pub const SHIPPED: &[(&str, &str)] = &[
     ("page_fault1-batch-sweep.csv", include_str!("../../reference/page_fault1-batch-sweep.csv")),

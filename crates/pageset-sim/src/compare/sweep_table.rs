@@ -48,6 +48,15 @@ struct Record {
 }
 
 impl SweepTable {
+    fn columns() -> impl Iterator<Item = &'static str> {
+        ["machine", "batch"].into_iter().chain(COLUMNS)
+    }
+
+    /// Its first line.
+    pub(super) fn heading() -> String {
+        Self::columns().collect::<Vec<_>>().join(",")
+    }
+
     /// Reads a table; `file` is its name in messages.
     ///
     /// # Errors
@@ -56,11 +65,8 @@ impl SweepTable {
         let wrong = |line, what| TableError { file: file.to_owned(), line, what };
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         let headers = reader.headers().map_err(|error| wrong(Some(1), error.to_string()))?.clone();
-        let expected = ["machine", "batch"].into_iter().chain(COLUMNS);
-        if !headers.iter().eq(expected.clone()) {
-            let expected = expected.collect::<Vec<_>>().join(",");
-            let what = format!("a table of an unknown kind; its first line may be: {expected}");
-            return Err(wrong(Some(1), what));
+        if !headers.iter().eq(Self::columns()) {
+            return Err(TableError::unknown_kind(file));
         }
         let mut rows: Vec<SweepRow> = Vec::new();
         let mut record = csv::StringRecord::new();
@@ -163,9 +169,11 @@ mod tests {
             "{error}"
         );
         let error = SweepTable::parse("t.csv", "a,b\n1,2\n").unwrap_err().to_string();
-        assert!(
-            error.starts_with("t.csv, line 1: a table of an unknown kind; its first line may be: machine,batch,"),
-            "{error}"
-        );
+        assert!(error.starts_with("t.csv, line 1: a table of an unknown kind; its first line may be\n"), "{error}");
+        // Those of all the tables that are shipped.
+        for (name, text) in SHIPPED {
+            let heading = text.lines().next().unwrap();
+            assert!(error.lines().any(|line| line.trim() == heading), "{name}: {error}");
+        }
     }
 }

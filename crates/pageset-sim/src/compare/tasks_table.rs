@@ -51,6 +51,11 @@ impl TasksTable {
         text.lines().next().is_some_and(|line| line.split(',').map(str::trim).eq(HEADERS))
     }
 
+    /// Its first line.
+    pub(super) fn heading() -> String {
+        HEADERS.join(",")
+    }
+
     /// Reads a table for a machine of so many CPUs; `file` is its name in messages.
     ///
     /// # Errors

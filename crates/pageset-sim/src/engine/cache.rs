@@ -7,6 +7,7 @@ use std::cell::Cell;
 
 use zerocopy::FromZeros;
 
+use crate::engine::running::Running;
 use crate::engine::topology::{Core, Socket, Topology};
 use crate::time::Time;
 
@@ -75,87 +76,152 @@ const CORE_SHIFT: u32 = 48;
 #[derive(Debug)]
 pub(crate) struct Caches {
     costs: CacheCosts,
-    sockets: Box<[Socket]>,
-    /// What each core writes into the state of a line that it touches now: its number, and the lines it has brought in.
-    tags: Box<[Cell<u64>]>,
-    /// Lines of the last level that a core can count on, by socket.
-    llc_share: Box<[Cell<u64>]>,
+    cores: Box<[CoreCache]>,
     sources: [Cell<u64>; Source::COUNT],
+}
+
+/// What is known of a core's caches.
+#[derive(Debug)]
+struct CoreCache {
+    /// What it writes into the state of a line that it touches now: its number, and the lines it has brought in.
+    tag: Cell<u64>,
+    /// Lines of the last level and its own that it can count on.
+    llc_share: Cell<u64>,
+    socket: Socket,
 }
 
 impl Caches {
     pub(crate) fn new(topology: Topology, costs: CacheCosts) -> Self {
         Caches {
             costs,
-            sockets: (0..topology.cores()).map(|core| topology.socket_of(Core(core))).collect(),
-            tags: (0..topology.cores()).map(|core| Cell::new((u64::from(core) + 1) << CORE_SHIFT)).collect(),
-            llc_share: vec![Cell::new(costs.llc_lines); topology.sockets as usize].into(),
+            cores: (0..topology.cores())
+                .map(|core| CoreCache {
+                    tag: Cell::new((u64::from(core) + 1) << CORE_SHIFT),
+                    llc_share: Cell::new(costs.llc_lines.max(costs.l2_lines)),
+                    socket: topology.socket_of(Core(core)),
+                })
+                .collect(),
             sources: Default::default(),
         }
     }
 
     /// The last level of a socket is shared by this many busy cores.
     pub(crate) fn share_llc(&self, socket: Socket, cores: u32) {
-        self.llc_share[socket.0 as usize].set(self.costs.llc_lines / u64::from(cores.max(1)));
+        let share = (self.costs.llc_lines / u64::from(cores.max(1))).max(self.costs.l2_lines);
+        self.cores.iter().filter(|core| core.socket == socket).for_each(|core| core.llc_share.set(share));
     }
 
-    /// Finds a line, or as many as move together, and makes the core their holder; `home` is the node of their memory.
+    /// What a core that does not run writes into the state of a line.
+    pub(super) fn tag(&self, core: Core) -> u64 {
+        self.cores[core.0 as usize].tag.get()
+    }
+
+    /// A core does not run any more, and has this.
+    pub(super) fn set_tag(&self, core: Core, tag: u64) {
+        self.cores[core.0 as usize].tag.set(tag);
+    }
+
+    /// The running core touches lines: how long each takes if they are near.
     #[inline(always)]
-    pub(crate) fn locate(&self, core: Core, line: &LineState, home: impl FnOnce() -> Socket, lines: u64) -> Source {
-        let tag = &self.tags[core.0 as usize];
-        let now = tag.get();
+    pub(super) fn near(&self, running: &Running, line: &LineState, lines: u64) -> Option<Time> {
+        self.younger(running, line, lines, running.near.get()).map(|source| self.line_time(source))
+    }
+
+    /// Where lines are that the core touched less than so many lines ago; it touches them again.
+    #[inline(always)]
+    fn younger(&self, running: &Running, line: &LineState, lines: u64, than: u64) -> Option<Source> {
+        let now = running.tag.get();
         // A line that another core held, or none, is further off than any cache is large.
         let age = now.wrapping_sub(line.0.get());
-        if age < self.costs.l2_lines {
+        (age < than).then(|| {
             line.0.set(now);
             let source = if age < self.costs.l1_lines { Source::L1 } else { Source::L2 };
             self.count(source, lines);
-            return source;
-        }
-        self.bring(core, line, home(), lines)
+            source
+        })
     }
 
-    /// The core brings lines in that are not in its own caches.
-    #[inline(never)]
-    fn bring(&self, core: Core, line: &LineState, home: Socket, lines: u64) -> Source {
-        let source = self.locate_outside(core, line.0.get(), home);
-        let tag = &self.tags[core.0 as usize];
-        tag.set(tag.get() + lines);
-        line.0.set(tag.get());
+    /// The running core finds lines wherever they are.
+    #[inline]
+    pub(super) fn fetch(&self, running: &Running, line: &LineState, home: Socket, lines: u64) -> Source {
+        let near = self.younger(running, line, lines, self.costs.l2_lines);
+        near.unwrap_or_else(|| self.bring(running, line, home, lines))
+    }
+
+    /// The running core brings lines in that are not in its own caches; `home` is the node of their memory.
+    #[inline]
+    pub(super) fn bring(&self, running: &Running, line: &LineState, home: Socket, lines: u64) -> Source {
+        self.set_tag(running.core.get(), running.tag.get());
+        let source = self.bring_to(running.core.get(), line, home, lines);
+        running.tag.set(line.0.get());
+        source
+    }
+
+    /// A core finds a line, whether it runs or not.
+    pub(super) fn locate(&self, running: &Running, core: Core, line: &LineState, home: Socket) -> Source {
+        if core == running.core.get() && running.on.get() {
+            return self.fetch(running, line, home, 1);
+        }
+        let (now, state) = (self.tag(core), line.0.get());
+        // Its own, and young: as in `younger`.
+        let age = now.wrapping_sub(state);
+        if age >= self.costs.l2_lines {
+            if running.on.get() {
+                self.set_tag(running.core.get(), running.tag.get());
+            }
+            return self.bring_to(core, line, home, 1);
+        }
+        line.0.set(now);
+        let source = if age < self.costs.l1_lines { Source::L1 } else { Source::L2 };
+        self.count(source, 1);
+        source
+    }
+
+    /// A core brings lines in. What all cores have brought in is known.
+    #[inline(always)]
+    fn bring_to(&self, core: Core, line: &LineState, home: Socket, lines: u64) -> Source {
+        let own = &self.cores[core.0 as usize];
+        let source = self.locate_outside(own.socket, line.0.get(), home);
+        let tag = own.tag.get() + lines;
+        own.tag.set(tag);
+        line.0.set(tag);
         self.count(source, lines);
         source
     }
 
-    #[inline]
+    #[inline(always)]
     fn count(&self, source: Source, lines: u64) {
         let count = &self.sources[source as usize];
         count.set(count.get() + lines);
     }
 
     /// The time that one line takes.
-    #[inline]
-    pub(crate) fn line_time(&self, source: Source) -> Time {
+    #[inline(always)]
+    pub(super) fn line_time(&self, source: Source) -> Time {
         self.costs.line[source as usize]
     }
 
-    /// As [`Self::locate`] for all lines of a page, which are written: how long that takes.
+    /// The running core touches all lines of a page, which are written: how long that takes.
     #[inline]
-    pub(crate) fn fetch_page(&self, core: Core, page: &LineState, home: Socket) -> Time {
-        self.costs.page[self.locate(core, page, || home, PAGE_LINES) as usize]
+    pub(super) fn fetch_page(&self, running: &Running, page: &LineState, home: Socket) -> Time {
+        self.costs.page[self.fetch(running, page, home, PAGE_LINES) as usize]
     }
 
-    /// Where a line is that is not in the core's own caches.
-    fn locate_outside(&self, core: Core, state: u64, home: Socket) -> Source {
-        let here = self.sockets[core.0 as usize];
+    /// Where a line is that is not in the core's own caches, seen from a core of this socket.
+    #[inline(always)]
+    fn locate_outside(&self, here: Socket, state: u64, home: Socket) -> Source {
         let memory = if home == here { Source::Memory } else { Source::RemoteMemory };
         let Some(holder) = (state >> CORE_SHIFT).checked_sub(1) else { return memory };
-        let there = self.sockets[holder as usize];
-        let age = self.tags[holder as usize].get() - state;
-        match () {
-            () if age >= self.llc_share[there.0 as usize].get().max(self.costs.l2_lines) => memory,
-            () if there != here => Source::RemoteTransfer,
-            () if age < self.costs.l2_lines => Source::Transfer,
-            () => Source::Llc,
+        let holder = &self.cores[holder as usize];
+        let age = holder.tag.get() - state;
+        if age >= holder.llc_share.get() {
+            memory
+        } else if holder.socket != here {
+            Source::RemoteTransfer
+        } else if age < self.costs.l2_lines {
+            Source::Transfer
+        } else {
+            Source::Llc
         }
     }
 

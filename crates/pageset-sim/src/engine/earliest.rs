@@ -39,7 +39,11 @@ impl Earliest {
         while node > 0 {
             let (left, right) = (self.winner(2 * node), self.winner(2 * node + 1));
             let right_first = self.times[right as usize].get() < self.times[left as usize].get();
-            self.winners[node].set(if right_first { right } else { left });
+            let winner = if right_first { right } else { left };
+            if self.winners[node].replace(winner) == winner && winner as usize != slot {
+                // Further up nobody sees a change.
+                break;
+            }
             node /= 2;
         }
     }

@@ -52,7 +52,7 @@ impl Engine {
     /// As [`Self::before_lock`] for a lock that costs no time by itself: nobody waits for it in a queue.
     #[inline]
     pub(crate) fn before_light_lock(&self) {
-        if self.config.mode != Mode::Earliest && self.running().is_some() {
+        if self.config.mode != Mode::Earliest && self.is_running() {
             self.step();
         }
     }

@@ -118,7 +118,7 @@ impl Lock {
 impl Engine {
     /// Takes a lock, after all that came before.
     pub fn acquire(&self, id: LockId, path: usize) {
-        if self.running().is_none() {
+        if !self.is_running() {
             return;
         }
         self.before_lock();
@@ -131,17 +131,17 @@ impl Engine {
         } else {
             lock.queue.push_back(waiter);
             drop(lock);
-            self.add_working(self.here().core, -1);
+            self.add_working(self.running.core.get(), -1);
             // The release before ours makes us due: see `released`.
             fiber::suspend();
-            self.add_working(self.here().core, 1);
+            self.add_working(self.running.core.get(), 1);
             self.pass(around);
         }
     }
 
     /// Takes a lock if nobody holds it.
     pub fn try_acquire(&self, id: LockId, path: usize) -> bool {
-        if self.running().is_none() {
+        if !self.is_running() {
             return true;
         }
         self.before_lock();
@@ -164,17 +164,17 @@ impl Engine {
 
     /// Gives a lock back. The caller runs ahead; others see the lock free when they have come to this time.
     pub fn release(&self, id: LockId) {
-        if self.running().is_none() {
+        if !self.is_running() {
             return;
         }
         let mut lock = self.locks[id.0 as usize].borrow_mut();
         if !lock.queue.is_empty() && self.config.mode == Mode::Earliest {
             // The first waiter watches the line, which has to be got back from it to be written.
             let first = self.cpus[lock.queue[0].cpu as usize].core;
-            self.caches.locate(first, &lock.line, || lock.spec.home, 1);
+            self.caches.locate(&self.running, first, &lock.line, lock.spec.home);
             self.touch(&lock.line, lock.spec.home);
         }
-        self.here().line_permille.set(1000);
+        self.running.line_permille.set(1000);
         let now = self.now();
         if let Some(hold) = &lock.holder
             && self.config.mode == Mode::Earliest
@@ -196,7 +196,8 @@ impl Engine {
             return;
         }
         let cpu = &self.cpus[next.cpu as usize];
-        let handoff = self.caches.line_time(self.caches.locate(cpu.core, &lock.line, || lock.spec.home, 1));
+        let source = self.caches.locate(&self.running, cpu.core, &lock.line, lock.spec.home);
+        let handoff = self.caches.line_time(source);
         let now = time + self.lines.apply(handoff, &self.random);
         lock.had(&next, now);
         cpu.line_permille.set(1000 + self.config.waiter_permille * lock.queue.len() as u64);
@@ -222,6 +223,11 @@ impl Engine {
     /// What went on at a lock since the engine was built or [`Self::reset_locks`].
     pub fn lock_stats(&self, id: LockId) -> LockStats {
         self.locks[id.0 as usize].borrow().stats.clone()
+    }
+
+    /// How long all have waited for a lock, as [`Self::lock_stats`] has it.
+    pub(crate) fn lock_wait(&self, id: LockId) -> Time {
+        self.locks[id.0 as usize].borrow().stats.wait()
     }
 
     /// Begins to account anew.

@@ -10,6 +10,7 @@ mod fiber;
 mod interleave;
 mod jitter;
 mod lock;
+mod running;
 mod sleep;
 mod topology;
 
@@ -27,6 +28,7 @@ use cache::Caches;
 use earliest::Earliest;
 use jitter::{Random, Variation};
 use lock::Lock;
+use running::{NOBODY, Running};
 
 use crate::time::Time;
 
@@ -62,9 +64,7 @@ pub struct EngineConfig {
 const END: usize = 0;
 const FIRST_LOCK: usize = 1;
 
-/// No CPU runs.
-const NOBODY: u32 = u32::MAX;
-
+/// What is known of a CPU; of the one that runs, [`Running`] knows better.
 #[derive(Debug)]
 struct Cpu {
     clock: Cell<Time>,
@@ -91,7 +91,7 @@ pub struct Engine {
     random: Random,
     work: Variation,
     lines: Variation,
-    current: Cell<u32>,
+    running: Running,
     /// In whose name things are done while none runs.
     acting: Cell<u32>,
     switches: Cell<u64>,
@@ -110,7 +110,7 @@ impl Engine {
             asleep: Cell::new(None),
             slept: Cell::new(Time::ZERO),
         };
-        Engine {
+        let engine = Engine {
             order: Earliest::new(FIRST_LOCK + locks.len() + topology.cpus() as usize),
             cpus: (0..topology.cpus()).map(cpu).collect(),
             clocks: vec![Cell::new(1000); topology.sockets as usize].into(),
@@ -120,12 +120,14 @@ impl Engine {
             random: Random::new(config.seed),
             work: Variation::new(config.work_cv),
             lines: Variation::new(config.line_cv),
-            current: Cell::new(NOBODY),
+            running: Running::new(),
             acting: Cell::new(0),
             switches: Cell::new(0),
             announced: Cell::new(None),
             config,
-        }
+        };
+        engine.enter(0, false);
+        engine
     }
 
     /// What it was built from.
@@ -133,23 +135,59 @@ impl Engine {
         &self.config
     }
 
+    /// A CPU goes on, or acts while none runs.
+    fn enter(&self, number: u32, on: bool) {
+        let (running, cpu) = (&self.running, &self.cpus[number as usize]);
+        running.on.set(on);
+        running.cpu.set(number);
+        running.core.set(cpu.core);
+        running.clock.set(cpu.clock.get());
+        running.tag.set(self.caches.tag(cpu.core));
+        // In other modes a touch is a step.
+        let near = on && self.config.mode == Mode::Earliest;
+        running.near.set(if near { self.config.cache.l2_lines } else { 0 });
+        running.line_permille.set(cpu.line_permille.get());
+        running.clock_permille.set(self.clocks[self.config.topology.socket_of(cpu.core).0 as usize].get());
+        self.look_at_sibling();
+    }
+
+    /// The CPU that runs or acts does so no more.
+    fn leave(&self) {
+        let running = &self.running;
+        let cpu = &self.cpus[running.cpu.replace(NOBODY) as usize];
+        running.on.set(false);
+        cpu.clock.set(running.clock.get());
+        cpu.line_permille.set(running.line_permille.get());
+        self.caches.set_tag(cpu.core, running.tag.get());
+    }
+
+    /// Whether the other thread of the running core works has changed, or may have.
+    fn look_at_sibling(&self) {
+        let shared = self.working[self.running.core.get().0 as usize].get() > 1;
+        self.running.smt_permille.set(if shared { self.config.smt_permille } else { 1000 });
+    }
+
     /// The running CPU; where none runs, the one that acts for it.
-    #[inline]
+    #[inline(always)]
     pub fn cpu(&self) -> u32 {
-        let cpu = self.current.get();
-        if cpu == NOBODY { self.acting.get() } else { cpu }
+        self.running.cpu.get()
     }
 
     /// Whether a CPU runs: virtual time has begun.
+    #[inline(always)]
     pub fn is_running(&self) -> bool {
-        self.running().is_some()
+        self.running.on.get()
     }
 
     /// What is done while no CPU runs, is done in the name of this one. It costs nothing.
     pub fn act_as<T>(&self, cpu: u32, act: impl FnOnce() -> T) -> T {
         let before = self.acting.replace(cpu);
+        self.leave();
+        self.enter(cpu, false);
         let done = act();
         self.acting.set(before);
+        self.leave();
+        self.enter(before, false);
         done
     }
 
@@ -161,9 +199,19 @@ impl Engine {
     }
 
     /// The running CPU's clock.
-    #[inline]
+    #[inline(always)]
     pub fn now(&self) -> Time {
-        self.here().clock.get()
+        self.running.clock.get()
+    }
+
+    /// A CPU's clock.
+    pub fn clock(&self, cpu: u32) -> Time {
+        if cpu == self.cpu() { self.now() } else { self.cpus[cpu as usize].clock.get() }
+    }
+
+    /// Sets the clock of a CPU that does not run.
+    fn set_clock(&self, cpu: u32, time: Time) {
+        if cpu == self.cpu() { self.running.clock.set(time) } else { self.cpus[cpu as usize].clock.set(time) }
     }
 
     /// A number below `n`, which is at least 1, from the seed.
@@ -179,17 +227,6 @@ impl Engine {
     /// Lines found at each [`Source`] so far.
     pub fn lines_by_source(&self) -> [u64; Source::COUNT] {
         self.caches.sources()
-    }
-
-    /// The running CPU; none while a world is built or torn down, when nothing costs time.
-    #[inline(always)]
-    fn running(&self) -> Option<&Cpu> {
-        self.cpus.get(self.current.get() as usize)
-    }
-
-    #[inline]
-    fn here(&self) -> &Cpu {
-        &self.cpus[self.cpu() as usize]
     }
 
     fn slot(&self, cpu: u32) -> usize {
@@ -213,7 +250,7 @@ impl Engine {
             task();
             self.add_working(core, -1);
         })?;
-        self.cpus[cpu as usize].clock.set(start);
+        self.set_clock(cpu, start);
         self.order.set(self.slot(cpu), start);
         self.add_working(core, 1);
         Ok(())
@@ -227,6 +264,9 @@ impl Engine {
         let idle = all - u64::from(cores.max(1)).min(all);
         let gain = (1000 - self.config.turbo_permille) * idle / (all - 1).max(1);
         self.clocks[socket.0 as usize].set(1000 - gain);
+        if self.config.topology.socket_of(self.running.core.get()) == socket {
+            self.running.clock_permille.set(1000 - gain);
+        }
     }
 
     /// Runs all CPUs until the earliest is at `end`, or all have ended; `keep_on` is asked now and then.
@@ -234,6 +274,7 @@ impl Engine {
         /// Switches between two questions: some milliseconds.
         const PATIENCE: u64 = 1 << 14;
         self.order.set(END, end);
+        self.leave();
         loop {
             let (time, slot) = self.order.first();
             if slot == END || time == Time::NEVER {
@@ -245,36 +286,34 @@ impl Engine {
             }
             self.order.set(slot, Time::NEVER);
             let cpu = slot - self.slot(0);
-            self.current.set(cpu as u32);
+            self.enter(cpu as u32, true);
             fibers.resume(cpu);
-            self.current.set(NOBODY);
+            self.leave();
             self.switches.set(self.switches.get() + 1);
             if self.switches.get().is_multiple_of(PATIENCE) && !keep_on() {
                 break;
             }
         }
         self.order.set(END, Time::NEVER);
+        self.enter(self.acting.get(), false);
     }
 
     /// Work that others do not see.
     #[inline]
     pub fn work(&self, time: Time) {
-        let cpu = self.here();
-        let shared = self.working[cpu.core.0 as usize].get() > 1;
-        let time = if shared { time.permille(self.config.smt_permille) } else { time };
-        let time = time.permille(self.clocks[self.config.topology.socket_of(cpu.core).0 as usize].get());
-        cpu.clock.set(cpu.clock.get() + self.work.apply(time, &self.random));
+        let running = &self.running;
+        let time = time.permille(running.smt_permille.get()).permille(running.clock_permille.get());
+        running.pass(self.work.apply(time, &self.random));
     }
 
     /// Time that passes whatever else goes on, without variation.
-    #[inline]
+    #[inline(always)]
     pub fn pass(&self, time: Time) {
-        let cpu = self.here();
-        cpu.clock.set(cpu.clock.get() + time);
+        self.running.pass(time);
     }
 
     /// A touch of a line whose memory is on `home`.
-    #[inline]
+    #[inline(always)]
     pub fn touch(&self, line: &LineState, home: Socket) {
         self.touch_run(line, || home, 1);
     }
@@ -282,44 +321,47 @@ impl Engine {
     /// A touch of some lines that are always touched together: the state is that of all.
     #[inline(always)]
     pub fn touch_run(&self, line: &LineState, home: impl FnOnce() -> Socket, lines: u64) {
-        let Some(cpu) = self.running() else { return };
+        match self.caches.near(&self.running, line, lines) {
+            Some(time) => self.running.pass(time.times(lines)),
+            None => self.touch_far(line, home(), lines),
+        }
+    }
+
+    /// A touch of lines that are not in the core's own caches.
+    #[inline(never)]
+    fn touch_far(&self, line: &LineState, home: Socket, lines: u64) {
+        let running = &self.running;
+        if !running.on.get() {
+            return;
+        }
         if self.config.mode != Mode::Earliest {
             return self.step();
         }
-        let source = self.caches.locate(cpu.core, line, home, lines);
-        let time = self.caches.line_time(source);
-        let time = if source > Source::L2 { self.outside(cpu, time) } else { time };
-        cpu.clock.set(cpu.clock.get() + if lines == 1 { time } else { time.times(lines) });
-    }
-
-    /// The time of a line from outside of the core.
-    #[inline(never)]
-    fn outside(&self, cpu: &Cpu, time: Time) -> Time {
-        let permille = cpu.line_permille.get();
-        self.lines.apply(if permille == 1000 { time } else { time.permille(permille) }, &self.random)
+        let time = self.caches.line_time(self.caches.bring(running, line, home, lines));
+        let permille = running.line_permille.get();
+        let time = if permille == 1000 { time } else { time.permille(permille) };
+        running.pass(self.lines.apply(time, &self.random).times(lines));
     }
 
     /// Lines fetched ahead of their use: they are the core's from now on, and nobody waits for them.
     #[inline]
     pub fn prefetch(&self, line: &LineState, home: Socket, lines: u64) {
-        if let Some(cpu) = self.running() {
-            self.caches.locate(cpu.core, line, || home, lines);
+        if self.is_running() {
+            self.caches.fetch(&self.running, line, home, lines);
         }
     }
 
     /// Writes a page whose memory is on `home`.
     #[inline]
     pub fn write_page(&self, page: &LineState, home: Socket) {
-        let cpu = self.here();
-        let time = self.caches.fetch_page(cpu.core, page, home);
-        self.work(time);
+        self.work(self.caches.fetch_page(&self.running, page, home));
     }
 
     /// Lets a little time pass, and others run: a round of waiting for something that is no lock.
     pub fn relax(&self) {
         /// Some rounds of a polling loop. A guess; waits are far longer.
         const ROUND: Time = Time::from_ps(100_000);
-        if self.running().is_some() {
+        if self.is_running() {
             self.pass(ROUND);
             self.sync();
         }
@@ -327,7 +369,7 @@ impl Engine {
 
     /// The time of the CPU that is furthest.
     pub(crate) fn latest(&self) -> Time {
-        self.cpus.iter().map(|cpu| cpu.clock.get()).max().unwrap_or_default()
+        (0..self.config.topology.cpus()).map(|cpu| self.clock(cpu)).max().unwrap_or_default()
     }
 
     /// Waits until this CPU is the earliest.
@@ -351,5 +393,6 @@ impl Engine {
     fn add_working(&self, core: Core, change: i32) {
         let working = &self.working[core.0 as usize];
         working.set(working.get().wrapping_add_signed(change));
+        self.look_at_sibling();
     }
 }

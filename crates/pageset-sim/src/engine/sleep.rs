@@ -7,36 +7,38 @@ impl Engine {
     /// The running CPU sleeps until [`Self::wake`]; the other thread of its core has the core to itself meanwhile. Whoever
     /// is to wake it must have been told under a lock before.
     pub fn sleep(&self) {
-        if let Some(cpu) = self.running() {
-            self.sleep_until(cpu.clock.get());
+        if self.is_running() {
+            self.sleep_until(self.now());
         }
     }
 
     /// Sleeps until whoever wakes this CPU has set its clock, which is at least `until` then.
     fn sleep_until(&self, until: Time) {
-        let cpu = self.here();
-        cpu.asleep.set(Some(cpu.clock.get()));
+        let cpu = &self.cpus[self.cpu() as usize];
+        cpu.asleep.set(Some(self.now()));
         self.add_working(cpu.core, -1);
         fiber::suspend();
         self.add_working(cpu.core, 1);
-        cpu.clock.set(cpu.clock.get().max(until));
+        self.running.clock.set(self.now().max(until));
         if let Some(since) = cpu.asleep.take() {
-            cpu.slept.set(cpu.slept.get() + (cpu.clock.get() - since));
+            cpu.slept.set(cpu.slept.get() + (self.now() - since));
         }
     }
 
     /// The running CPU sleeps for a while.
     pub fn rest(&self, time: Time) {
-        let Some(cpu) = self.running() else { return };
-        let until = cpu.clock.get() + time;
+        if !self.is_running() {
+            return;
+        }
+        let until = self.now() + time;
         self.order.set(self.slot(self.cpu()), until);
         self.sleep_until(until);
     }
 
     /// Wakes a CPU that sleeps; it goes on so long after the running CPU's present.
     pub fn wake(&self, cpu: u32, latency: Time) {
-        let at = self.now().max(self.cpus[cpu as usize].clock.get()) + latency;
-        self.cpus[cpu as usize].clock.set(at);
+        let at = self.now().max(self.clock(cpu)) + latency;
+        self.set_clock(cpu, at);
         self.order.set(self.slot(cpu), at);
     }
 
@@ -55,10 +57,5 @@ impl Engine {
                 cpu.asleep.set(Some(now));
             }
         }
-    }
-
-    /// A CPU's clock.
-    pub fn clock(&self, cpu: u32) -> Time {
-        self.cpus[cpu as usize].clock.get()
     }
 }

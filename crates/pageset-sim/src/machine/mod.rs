@@ -146,6 +146,19 @@ impl Machine {
         Some(machine)
     }
 
+    /// One node of this machine, as a machine; none where there is but one, or its memory is no whole number of GiB.
+    pub(crate) fn one_node(&self) -> Option<Machine> {
+        let sockets = self.hardware.sockets.get();
+        let gib = self.hardware.memory_gib.get();
+        if sockets == 1 || !gib.is_multiple_of(sockets) {
+            return None;
+        }
+        let mut machine = self.clone();
+        machine.hardware.sockets = Count::try_from(1).ok()?;
+        machine.hardware.memory_gib = Count::try_from((gib / sockets) as i64).ok()?;
+        Some(machine)
+    }
+
     /// What does not go together: a key and what is allowed.
     fn wrong(&self) -> Option<(&'static str, String)> {
         let h = &self.hardware;

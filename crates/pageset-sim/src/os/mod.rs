@@ -13,6 +13,7 @@
 //! | `file` | files in the page cache |
 //! | `socket` | sockets, which carry pages from CPU to CPU |
 //! | `owner` | reclaim, for requests that find no memory |
+//! | `times` | how long allocations took |
 //! | `setting` | what a workload finds when virtual time begins |
 
 pub(crate) mod costs;
@@ -28,8 +29,9 @@ mod semaphore;
 mod setting;
 mod socket;
 mod space;
+mod times;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
 use hdrhistogram::Histogram;
 use pageset::AllocError;
@@ -41,12 +43,13 @@ pub use scattered::Scattered;
 pub use socket::{Shape, Socket};
 pub use space::{Region, Space};
 
-use crate::engine::{Engine, LockId, LockSpec, Socket as EngineSocket, Source, histogram};
+use crate::engine::{Engine, LockId, LockSpec, Socket as EngineSocket, Source};
 use crate::machine::Machine;
 use crate::time::Time;
 use crate::world::{Allocator, SimMachine};
 use lru::Lru;
 use movable::Movable;
+use times::AllocTimes;
 
 /// An operating system on a simulated machine.
 #[derive(Debug)]
@@ -73,7 +76,7 @@ pub struct System<'w> {
     lines_before: Cell<[u64; Source::COUNT]>,
     /// Whether what is seen now counts.
     measuring: Cell<bool>,
-    alloc_times: RefCell<Histogram<u64>>,
+    alloc_times: AllocTimes,
     failure: Cell<Option<AllocError>>,
 }
 
@@ -160,7 +163,7 @@ impl<'w> System<'w> {
             moved_before: Cell::default(),
             lines_before: Cell::default(),
             measuring: Cell::new(false),
-            alloc_times: RefCell::new(histogram()),
+            alloc_times: AllocTimes::new(),
             failure: Cell::new(None),
         }
     }
@@ -249,7 +252,7 @@ impl<'w> System<'w> {
 
     /// How long allocations took, in nanoseconds, since the measurement began.
     pub fn alloc_times(&self) -> Histogram<u64> {
-        self.alloc_times.borrow().clone()
+        self.alloc_times.histogram()
     }
 
     /// Why a task has given up, if one has.

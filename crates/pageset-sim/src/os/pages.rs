@@ -20,6 +20,18 @@ pub struct Moved {
 }
 
 impl Moved {
+    /// So many times as much.
+    #[must_use]
+    pub const fn times(self, n: u64) -> Moved {
+        Moved {
+            allocated: n * self.allocated,
+            from_zone: n * self.from_zone,
+            drained: n * self.drained,
+            drained_as_clusters: n * self.drained_as_clusters,
+            high_order_drains: n * self.high_order_drains,
+        }
+    }
+
     /// What has been added since.
     #[must_use]
     pub const fn since(self, before: Moved) -> Moved {
@@ -59,7 +71,7 @@ impl System<'_> {
             self.allocator.alloc(request)?
         };
         if self.measuring.get() {
-            self.alloc_times.borrow_mut().saturating_record((self.engine().now() - begin).whole_ns());
+            self.alloc_times.add(self.engine().now() - begin);
         }
         Ok(pfn)
     }

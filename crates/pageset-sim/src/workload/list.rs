@@ -25,7 +25,8 @@ const fn a_file_each_and_one_space(tasks: u32) -> Needs {
 pub const WORKLOADS: &[Workload] = &[
     Workload::new("page_fault1", "map 128 MiB, write a byte in each page, unmap", "pages", |system, _| {
         Ok(processes(system, page_fault1::task))
-    }),
+    })
+    .apart(),
     Workload::new("page_fault1-threads", "the same in one address space", "pages", |system, tasks| {
         Ok(threads(system, tasks, page_fault1::task))
     })
@@ -33,11 +34,13 @@ pub const WORKLOADS: &[Workload] = &[
     Workload::new("page_fault1-groups", "each process in a memory control group of its own", "pages", |system, _| {
         Ok(processes(system, page_fault1::task))
     })
-    .needing(|tasks| Needs { groups: tasks, ..Needs::NOTHING }),
+    .needing(|tasks| Needs { groups: tasks, ..Needs::NOTHING })
+    .apart(),
     Workload::new("page_fault2", "the same in a private mapping of a file: pages are copied", "pages", |system, _| {
         Ok(processes(system, fault_file::private))
     })
-    .needing(a_file_each),
+    .needing(a_file_each)
+    .apart(),
     Workload::new("page_fault2-threads", "the same in one address space", "pages", |system, tasks| {
         Ok(threads(system, tasks, fault_file::private))
     })
@@ -45,7 +48,8 @@ pub const WORKLOADS: &[Workload] = &[
     Workload::new("page_fault3", "the same in a shared mapping: nothing is allocated", "pages", |system, _| {
         Ok(processes(system, fault_file::shared))
     })
-    .needing(a_file_each),
+    .needing(a_file_each)
+    .apart(),
     Workload::new("page_fault3-threads", "the same in one address space", "pages", |system, tasks| {
         Ok(threads(system, tasks, fault_file::shared))
     })
@@ -55,27 +59,34 @@ pub const WORKLOADS: &[Workload] = &[
     Workload::new("malloc1-threads", "the same in one address space", "pairs", malloc::threads).needing(malloc::needs),
     Workload::new("malloc2", "take and give 1 KiB in user space", "pairs", |system, _| {
         Ok(processes(system, malloc::user_space))
-    }),
+    })
+    .apart(),
     Workload::new("malloc2-threads", "the same: nothing is shared", "pairs", |system, _| {
         Ok(processes(system, malloc::user_space))
-    }),
+    })
+    .apart(),
     Workload::new("read1", "read a file of 1 MiB in the page cache, 4 KiB a call", "calls", |system, _| {
         Ok(processes(system, read_write::read))
     })
-    .needing(a_file_each),
+    .needing(a_file_each)
+    .apart(),
     Workload::new("read1-threads", "the same: nothing is shared", "calls", |system, _| {
         Ok(processes(system, read_write::read))
     })
-    .needing(a_file_each),
+    .needing(a_file_each)
+    .apart(),
     Workload::new("write1", "write it", "calls", |system, _| Ok(processes(system, read_write::write)))
-        .needing(a_file_each),
+        .needing(a_file_each)
+        .apart(),
     Workload::new("write1-threads", "the same: nothing is shared", "calls", |system, _| {
         Ok(processes(system, read_write::write))
     })
-    .needing(a_file_each),
+    .needing(a_file_each)
+    .apart(),
     Workload::new("anon-r-rand", "touch anonymous memory in random order (vm-scalability)", "touches", |system, _| {
         Ok(processes(system, anon_r_rand::task))
-    }),
+    })
+    .apart(),
     Workload::new("anon-r-rand-mt", "the same in one address space", "touches", |system, tasks| {
         Ok(threads(system, tasks, anon_r_rand::task))
     })

@@ -69,6 +69,8 @@ pub struct Workload {
     pub span: Span,
     /// Virtual time below which a run of it says little: its tasks do one thing for as long.
     pub cycle: Time,
+    /// Whether its tasks share nothing beside their node's memory and locks: those of one node know nothing of others.
+    pub apart: bool,
     needs: fn(u32) -> Needs,
     setup: Setup,
 }
@@ -84,7 +86,23 @@ impl Workload {
     const fn new(name: &'static str, about: &'static str, unit: &'static str, setup: Code) -> Self {
         let needs = |_| Needs::NOTHING;
         let setup = Setup::Code(setup);
-        Workload { name, about, unit, second_unit: None, span: Span::Steady, cycle: Time::ZERO, needs, setup }
+        Workload {
+            name,
+            about,
+            unit,
+            second_unit: None,
+            span: Span::Steady,
+            cycle: Time::ZERO,
+            apart: false,
+            needs,
+            setup,
+        }
+    }
+
+    /// Whose tasks share nothing beside their node.
+    const fn apart(mut self) -> Self {
+        self.apart = true;
+        self
     }
 
     /// With what it needs of the system.

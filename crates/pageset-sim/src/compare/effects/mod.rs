@@ -3,17 +3,31 @@
 //! A table's lines name experiments, which are run once each however many lines need them; a line's columns are measures
 //! of them, most relative to a base. Costs are those of the machines, fitted to none of these tables.
 
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `cells` | a table's cells, and the names in them |
+//! | `measure` | what is read off a simulation |
+//! | `verdict` | whether an effect came out |
+//! | `batches`, `merge_skip`, `series`, `single_pass` | the tables: what each of their words means |
+
 mod batches;
+mod cells;
+mod measure;
 mod merge_skip;
 mod series;
 mod single_pass;
+mod verdict;
 
 use pageset::Tuning;
+
+pub use measure::{Measure, Value};
+pub use verdict::{Effect, Kind, NEAR_POINTS, SMALL_CHANGE_PCT, Verdict};
 
 use super::TableError;
 use crate::run::Outcome;
 use crate::statistics::Spread;
-use crate::workload::Workload;
+use cells::{Cells, known, machine};
 
 /// One simulation, of all seeds.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,127 +40,6 @@ pub struct Experiment {
     pub tuning: Tuning,
     /// Tasks: as many as CPUs where none are given, never more.
     pub tasks: Option<u32>,
-}
-
-/// What is read off a simulation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Measure {
-    /// Operations a second.
-    Score,
-    /// Operations of the workload's second kind a second.
-    SecondScore,
-    /// Seconds for an operation.
-    Time,
-    /// How long a timed request for a huge page took, in ns.
-    HugeNs,
-    /// Waiting for zone locks, in percent of the time that tasks did not sleep.
-    ZonePct,
-    /// Of it, to fill pagesets.
-    ZoneAllocPct,
-    /// Of it, to drain them.
-    ZoneFreePct,
-    /// Waiting for LRU locks.
-    LruPct,
-    /// Drains by frees of orders 1 to 3, a second.
-    HighOrderDrains,
-    /// The same, for an operation.
-    HighOrderDrainsOfWork,
-    /// Pages taken from zones, a second.
-    FromZone,
-    /// The same, for an operation.
-    FromZoneOfWork,
-    /// Lines from memory among those from outside the core, in percent.
-    MissPct,
-    /// Pages drained as whole clusters among all that were drained, in percent.
-    ClusterPct,
-    /// Operations among those of both kinds, in percent: successes, where the second kind is failures.
-    SuccessPct,
-}
-
-impl Measure {
-    fn of(self, outcome: &Outcome) -> f64 {
-        let moved = outcome.moved;
-        let (work, seconds) = (outcome.operations[0] as f64, outcome.time.seconds());
-        match self {
-            Self::Score => outcome.score(),
-            Self::SecondScore => outcome.second_score(),
-            Self::Time => 1.0 / outcome.score(),
-            Self::HugeNs => outcome.huge_request_time.map_or(f64::NAN, |time| 1e9 * time.seconds()),
-            Self::ZonePct => outcome.zone_pct(),
-            Self::ZoneAllocPct => outcome.zone_path_pct(&[0]),
-            Self::ZoneFreePct => outcome.zone_path_pct(&[1]),
-            Self::LruPct => outcome.lru_pct(),
-            Self::HighOrderDrains => moved.high_order_drains as f64 / seconds,
-            Self::HighOrderDrainsOfWork => moved.high_order_drains as f64 / work,
-            Self::FromZone => moved.from_zone as f64 / seconds,
-            Self::FromZoneOfWork => moved.from_zone as f64 / work,
-            Self::MissPct => outcome.cache_miss_pct(),
-            Self::ClusterPct => 100.0 * moved.drained_as_clusters as f64 / moved.drained as f64,
-            Self::SuccessPct => 100.0 * work / (work + outcome.operations[1] as f64),
-        }
-    }
-}
-
-/// How a column's value comes of simulations; numbers are places in [`EffectTable::experiments`].
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Value {
-    /// A measure as it is.
-    Of(Measure, usize),
-    /// A measure relative to a base's, times what the base is in the table.
-    Ratio {
-        /// What is measured.
-        measure: Measure,
-        /// Where.
-        of: usize,
-        /// Relative to where.
-        to: usize,
-        /// The base in the table's unit.
-        base: f64,
-    },
-    /// How much larger a measure is than a base's, in percent.
-    ChangePct {
-        /// What is measured.
-        measure: Measure,
-        /// Where.
-        of: usize,
-        /// Relative to where.
-        to: usize,
-    },
-}
-
-impl Value {
-    fn eval(self, outcome: impl Fn(usize) -> f64) -> f64 {
-        match self {
-            Self::Of(_, of) => outcome(of),
-            Self::Ratio { of, to, base, .. } => base * outcome(of) / outcome(to),
-            Self::ChangePct { of, to, .. } => 100.0 * (outcome(of) / outcome(to) - 1.0),
-        }
-    }
-
-    const fn measure(self) -> Measure {
-        match self {
-            Self::Of(measure, _) | Self::Ratio { measure, .. } | Self::ChangePct { measure, .. } => measure,
-        }
-    }
-
-    /// The experiments that it needs.
-    fn needs(self) -> [usize; 2] {
-        match self {
-            Self::Of(_, of) => [of, of],
-            Self::Ratio { of, to, .. } | Self::ChangePct { of, to, .. } => [of, to],
-        }
-    }
-}
-
-/// What a column holds, and so how its error counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Something whose change relative to the base matters, and first of all its sign.
-    Amount,
-    /// Percent of some whole: errors are in percentage points.
-    Share,
-    /// A change in percent, relative to a base that is 0.
-    Change,
 }
 
 /// One column of a line.
@@ -182,15 +75,6 @@ pub struct EffectTable {
     pub rows: Vec<EffectRow>,
 }
 
-/// A column and what became of it.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Effect {
-    /// The column.
-    pub column: Column,
-    /// The mean over seeds and their deviation.
-    pub simulated: Spread,
-}
-
 /// A line and what became of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ComparedEffects {
@@ -220,10 +104,7 @@ impl EffectTable {
             merge_skip::HEADER => merge_skip::add,
             series::HEADER => series::add,
             single_pass::HEADER => single_pass::add,
-            _ => {
-                let what = format!("a table of an unknown kind; its first line may be: {}", Self::HEADERS.join(" or "));
-                return Err(TableError { file: file.to_owned(), line: Some(1), what });
-            }
+            _ => return Err(TableError::unknown_kind(file)),
         };
         let mut table = EffectTable::default();
         let mut lines = Vec::new();
@@ -293,95 +174,6 @@ impl EffectTable {
             }
         }
     }
-}
-
-/// What a comparison of one column says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// The sign of the change, or the share within ten points, is right.
-    Holds,
-    /// It is not.
-    Misses,
-    /// Nothing was published, or a change too small to have a sign.
-    Open,
-}
-
-/// A change up to this has no sign that could be right: the published runs vary by as much. In percent.
-pub const SMALL_CHANGE_PCT: f64 = 3.0;
-/// A share is right within so many percentage points.
-pub const NEAR_POINTS: f64 = 10.0;
-
-impl Effect {
-    /// The published change from the base: in percent, or in points for a share.
-    #[must_use]
-    pub fn published_change(&self) -> Option<f64> {
-        Some(self.change(self.column.published?, self.column.do_nothing?))
-    }
-
-    /// The simulated change from the base.
-    #[must_use]
-    pub fn simulated_change(&self) -> Option<f64> {
-        Some(self.change(self.simulated.mean, self.column.do_nothing?))
-    }
-
-    fn change(&self, value: f64, base: f64) -> f64 {
-        match self.column.kind {
-            Kind::Amount => 100.0 * (value / base - 1.0),
-            Kind::Share | Kind::Change => value - base,
-        }
-    }
-
-    /// Whether it came out: a share within [`NEAR_POINTS`], of a change above [`SMALL_CHANGE_PCT`] its sign.
-    #[must_use]
-    pub fn verdict(&self) -> Verdict {
-        let Some(published) = self.column.published else { return Verdict::Open };
-        let holds = match self.column.kind {
-            Kind::Share => (self.simulated.mean - published).abs() <= NEAR_POINTS,
-            Kind::Amount | Kind::Change => match (self.published_change(), self.simulated_change()) {
-                (Some(p), Some(s)) if p.abs() > SMALL_CHANGE_PCT => (p > 0.0) == (s > 0.0) && s != 0.0,
-                _ => return Verdict::Open,
-            },
-        };
-        if holds { Verdict::Holds } else { Verdict::Misses }
-    }
-}
-
-/// A line's cells, and all lines.
-struct Cells<'c> {
-    record: &'c csv::StringRecord,
-    all: &'c [(Option<u64>, csv::StringRecord)],
-}
-
-impl<'c> Cells<'c> {
-    fn word(&self, column: usize) -> &'c str {
-        self.record.get(column).unwrap_or_default().trim()
-    }
-
-    /// A number; `~0` is 0, and an empty cell none.
-    fn number(&self, column: usize, name: &str) -> Result<Option<f64>, String> {
-        number(self.word(column), name)
-    }
-}
-
-fn number(word: &str, name: &str) -> Result<Option<f64>, String> {
-    if word.is_empty() {
-        return Ok(None);
-    }
-    let number = word.trim_start_matches('~').parse().ok().filter(|number: &f64| number.is_finite());
-    number.map(Some).ok_or_else(|| format!("{name}: {word}; allowed: a number, or nothing"))
-}
-
-/// The workload of this name, which a table's own list of workloads names.
-fn known(name: &'static str) -> Result<&'static str, String> {
-    Workload::find(name).map(|workload| workload.name).ok_or_else(|| format!("there is no workload {name}"))
-}
-
-/// The shipped machine that a table's word begins with the name of.
-fn machine(word: &str) -> Result<&'static str, String> {
-    let names = || crate::machine::SHIPPED.iter().map(|(name, _)| *name);
-    names().find(|name| *name == word).ok_or_else(|| {
-        format!("machine: there is no machine {word}; allowed: {}", names().collect::<Vec<_>>().join(", "))
-    })
 }
 
 #[cfg(test)]

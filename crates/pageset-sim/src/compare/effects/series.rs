@@ -94,7 +94,7 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
     ] {
         let published = cells.number(place, name)?;
         let of_base = base.and_then(|record| record.get(place)).unwrap_or_default();
-        let do_nothing = super::number(of_base, name)?;
+        let do_nothing = super::cells::number(of_base, name)?;
         if published.is_some() || !is_missing_for_all(cells, word, place) {
             columns.push(Column { name: name.to_owned(), kind, published, do_nothing, value });
         }

@@ -1,5 +1,6 @@
 use super::super::SHIPPED;
 use super::*;
+use crate::workload::Workload;
 
 fn shipped(name: &str) -> &'static str {
     SHIPPED.iter().find(|(shipped, _)| *shipped == name).unwrap().1

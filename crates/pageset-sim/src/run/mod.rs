@@ -1,21 +1,26 @@
 //! One run: a workload on a machine under a set of rules.
 
+mod outcome;
+mod steady;
+
 use std::fmt;
 use std::io;
 use std::rc::Rc;
 
-use hdrhistogram::Histogram;
+pub use outcome::Outcome;
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::presets::LINUX_5_18;
+use pageset::tuning::sizes::WatermarkRule;
 use pageset::{AllocError, Config, MapError, NodeId, Tuning};
 
-use crate::engine::{self, Engine, LockId, LockStats, Source};
+use crate::engine::{self, Engine, LockId, LockStats};
 use crate::machine::Machine;
-use crate::os::{self, Era, Moved, System};
+use crate::os::{self, Era, System};
 use crate::sim_lock::built_on;
 use crate::time::Time;
 use crate::workload::{Span, Workload};
-use crate::world::{Allocator, NoMemory, SimMachine};
+use crate::world::{Allocator, MemoryMap, NoMemory, SimMachine};
+use steady::Windows;
 
 /// What is to be run. The same run has the same outcome, to the last digit.
 #[derive(Clone, Debug)]
@@ -32,41 +37,16 @@ pub struct Run<'m> {
     pub tasks: u32,
     /// Virtual time before the measurement begins.
     pub warm_up: Time,
-    /// Virtual time that is measured.
+    /// Virtual time that is measured, at most.
     pub time: Time,
+    /// The measurement ends sooner where all that it is for is known this well: the standard error of the score in percent
+    /// of it, and that of contention in percentage points. None: it never does.
+    pub precision_pct: Option<f64>,
+    /// Whether all nodes are simulated, even where one would do: where they are alike and share nothing, as those of a
+    /// workload whose tasks stay apart on a machine that is full of them.
+    pub whole: bool,
     /// What all chance comes from.
     pub seed: u64,
-}
-
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// Operations of all tasks, and those of the workload's second kind.
-    pub operations: [u64; 2],
-    /// Virtual time of the measurement.
-    pub time: Time,
-    /// Tasks.
-    pub tasks: u32,
-    /// Virtual time that the tasks did not sleep, all together.
-    pub busy: Time,
-    /// How long a request for a huge page took on average, where they were timed.
-    pub huge_request_time: Option<Time>,
-    /// Pages that moved between pagesets and zones in the measurement.
-    pub moved: Moved,
-    /// All zones' locks, one a node.
-    pub zone_locks: Vec<LockStats>,
-    /// All LRU locks: one a node, or as many for each memory control group.
-    pub lru_locks: Vec<LockStats>,
-    /// Allocations by their length in nanoseconds.
-    pub alloc_times: Histogram<u64>,
-    /// Lines found at each source in the measurement.
-    pub lines: [u64; Source::COUNT],
-    /// Pages allocated and freed, from the start of the run.
-    pub page_operations: u64,
-    /// Times a lock of the engine was taken in the measurement.
-    pub lock_events: u64,
-    /// Switches between CPUs, from the start of the run.
-    pub switches: u64,
 }
 
 /// Why there is no outcome.
@@ -128,6 +108,36 @@ impl Run<'_> {
         if self.tasks == 0 || self.tasks > cpus {
             return Err(RunError::Tasks { tasks: self.tasks, cpus });
         }
+        match self.one_node() {
+            Some((machine, nodes)) => {
+                let tasks = self.tasks / nodes;
+                let run = Run { machine: &machine, tasks, whole: true, ..self.clone() };
+                // The reserve is that of the whole machine: what follows from it is as there.
+                let reserve_kib = Some(self.reserve_kib() / u64::from(nodes));
+                Ok(run.simulate(reserve_kib, keep_on)?.times(nodes))
+            }
+            None => self.simulate(None, keep_on),
+        }
+    }
+
+    /// A machine of one of its nodes, and how many these are, where that one is as good as all.
+    fn one_node(&self) -> Option<(Machine, u32)> {
+        let topology = self.machine.topology();
+        let alike = self.tasks == topology.cpus() || self.tasks == topology.cores();
+        let one = self.machine.one_node().filter(|_| alike && self.workload.apart && !self.whole);
+        one.map(|machine| (machine, topology.sockets))
+    }
+
+    /// The reserve of the machine's whole memory.
+    fn reserve_kib(&self) -> u64 {
+        let map = MemoryMap::new(self.machine);
+        let pages = map.ranges().iter().map(|range| range.pages).sum();
+        WatermarkRule::default().reserve_kib(pages, u64::from(map.nodes()))
+    }
+
+    /// Simulates the whole machine; its reserve is the formula's if none is given.
+    fn simulate(&self, reserve_kib: Option<u64>, keep_on: impl Fn() -> bool) -> Result<Outcome, RunError> {
+        let cpus = self.machine.topology().cpus();
         let needs = self.workload.needs(self.tasks);
         let locks = os::locks(self.machine, Era::of(&self.tuning), needs);
         let engine = Rc::new(Engine::new(self.machine.engine_config(self.seed), &locks));
@@ -141,6 +151,7 @@ impl Run<'_> {
                 tuning: self.tuning,
                 high_fraction: self.high_fraction,
                 cache_slice_pages: self.cache_slice_pages(),
+                watermarks: WatermarkRule { min_free_kbytes: reserve_kib, ..WatermarkRule::default() },
                 ..Config::new(&zones, &nodes)
             };
             let metadata = OwnedMetadata::new(&config)?;
@@ -175,17 +186,39 @@ impl Run<'_> {
             engine.run(fibers, begin, keep_on);
             system.measure();
             engine.reset_sleep(begin);
-            let end = match self.workload.span {
-                Span::Steady => begin + self.time,
-                Span::Once => Time::NEVER,
+            let time = match self.workload.span {
+                Span::Steady => self.windows(engine, system, begin, |end| engine.run(fibers, end, keep_on)),
+                Span::Once => {
+                    engine.run(fibers, Time::NEVER, keep_on);
+                    (0..self.tasks).map(|cpu| engine.clock(cpu)).max().unwrap_or(Time::ZERO)
+                }
             };
-            engine.run(fibers, end, keep_on);
             match system.failure() {
                 Some(error) => Err(RunError::Alloc(error)),
                 None if !keep_on() => Err(RunError::Interrupted),
-                None => Ok(self.outcome(engine, system, begin)),
+                None => Ok(self.outcome(engine, system, begin, time)),
             }
         })
+    }
+
+    /// Runs to the end of one window after the other, until enough is known or the time is over; how long that was.
+    fn windows(&self, engine: &Engine, system: &System<'_>, begin: Time, mut run: impl FnMut(Time)) -> Time {
+        let Some(precision_pct) = self.precision_pct else {
+            run(begin + self.time);
+            return self.time;
+        };
+        let sockets = self.machine.topology().sockets;
+        let waited = |range: std::ops::Range<u32>| range.map(|id| engine.lock_wait(LockId(id))).sum::<Time>().seconds();
+        let mut windows = Windows::new(self.time, self.tasks);
+        loop {
+            let end = windows.next_end();
+            run(begin + end);
+            let done = system.operations()[0] as f64;
+            windows.add([done, waited(0..sockets), waited(sockets..system.first_object())]);
+            if end >= self.time || windows.are_enough(precision_pct) {
+                return end;
+            }
+        }
     }
 
     /// Only cores with work share the last-level caches and the power.
@@ -198,13 +231,8 @@ impl Run<'_> {
         }
     }
 
-    fn outcome(&self, engine: &Engine, system: &System<'_>, begin: Time) -> Outcome {
+    fn outcome(&self, engine: &Engine, system: &System<'_>, begin: Time, time: Time) -> Outcome {
         let sockets = self.machine.topology().sockets;
-        let clocks = || (0..self.tasks).map(|cpu| engine.clock(cpu));
-        let time = match self.workload.span {
-            Span::Steady => self.time,
-            Span::Once => clocks().max().unwrap_or(Time::ZERO),
-        };
         let busy_of = |cpu| {
             let end = if self.workload.span == Span::Once { engine.clock(cpu) } else { begin + time };
             end - begin - engine.slept(cpu, end)
@@ -212,6 +240,8 @@ impl Run<'_> {
         let stats = |range: std::ops::Range<u32>| range.map(|id| engine.lock_stats(LockId(id))).collect::<Vec<_>>();
         let (zone_locks, lru_locks) = (stats(0..sockets), stats(sockets..system.first_object()));
         Outcome {
+            nodes: sockets,
+            stands_for: 1,
             operations: system.operations(),
             time,
             busy: (0..self.tasks).map(busy_of).sum(),
@@ -229,51 +259,5 @@ impl Run<'_> {
     }
 }
 
-impl Outcome {
-    /// Operations a second, all tasks together.
-    #[must_use]
-    pub fn score(&self) -> f64 {
-        self.operations[0] as f64 / self.time.seconds()
-    }
-
-    /// Operations of the second kind a second, all tasks together.
-    #[must_use]
-    pub fn second_score(&self) -> f64 {
-        self.operations[1] as f64 / self.time.seconds()
-    }
-
-    /// Lines that came from memory, in percent of those that were in no cache of their core.
-    #[must_use]
-    pub fn cache_miss_pct(&self) -> f64 {
-        let sum = |sources: &[Source]| sources.iter().map(|source| self.lines[*source as usize]).sum::<u64>() as f64;
-        let missed = sum(&[Source::Memory, Source::RemoteMemory, Source::RemoteTransfer]);
-        100.0 * missed / (missed + sum(&[Source::Llc, Source::Transfer])).max(1.0)
-    }
-
-    /// Which share of the time that the tasks did not sleep went to waiting for some locks, in percent.
-    fn share_pct(&self, locks: &[LockStats]) -> f64 {
-        let waited: Time = locks.iter().map(LockStats::wait).sum();
-        100.0 * waited.seconds() / self.busy.seconds()
-    }
-
-    /// Waiting for zone locks on some paths, by their numbers in [`crate::engine::LockStats::paths`]; in percent of the time
-    /// that the tasks did not sleep.
-    #[must_use]
-    pub fn zone_path_pct(&self, paths: &[usize]) -> f64 {
-        let of_lock = |lock: &LockStats| paths.iter().map(|path| lock.paths[*path].wait).sum::<Time>();
-        let waited: Time = self.zone_locks.iter().map(of_lock).sum();
-        100.0 * waited.seconds() / self.busy.seconds()
-    }
-
-    /// Waiting for zone locks, in percent of the time that the tasks did not sleep.
-    #[must_use]
-    pub fn zone_pct(&self) -> f64 {
-        self.share_pct(&self.zone_locks)
-    }
-
-    /// Waiting for LRU locks, in percent of the time that the tasks did not sleep.
-    #[must_use]
-    pub fn lru_pct(&self) -> f64 {
-        self.share_pct(&self.lru_locks)
-    }
-}
+#[cfg(test)]
+mod tests;

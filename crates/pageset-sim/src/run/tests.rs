@@ -1,0 +1,101 @@
+//! One node for all, and measurements that end sooner.
+
+use pageset::tuning::presets::{LINUX_4_17, LINUX_5_18};
+
+use super::*;
+use crate::machine::find;
+
+fn machine() -> Machine {
+    find("lkp-wsm-ep2").unwrap().unwrap()
+}
+
+fn run<'m>(machine: &'m Machine, name: &str) -> Run<'m> {
+    Run {
+        workload: Workload::find(name).unwrap(),
+        machine,
+        tuning: LINUX_4_17,
+        high_fraction: 0,
+        tasks: machine.topology().cpus(),
+        warm_up: Time::from_seconds(0.02),
+        time: Time::from_seconds(0.08),
+        precision_pct: None,
+        whole: true,
+        seed: 1,
+    }
+}
+
+#[test]
+fn one_node_stands_for_two_that_are_alike() {
+    let machine = machine();
+    for tasks in [24, 12] {
+        let two = Run { tasks, ..run(&machine, "page_fault1") };
+        let one = Run { whole: false, ..two.clone() };
+        let (two, one) = (two.run(|| true).unwrap(), one.run(|| true).unwrap());
+        assert_eq!((two.nodes, two.stands_for, two.tasks), (2, 1, tasks));
+        assert_eq!((one.nodes, one.stands_for, one.tasks), (1, 2, tasks));
+        let share = one.score() / two.score();
+        assert!((0.97..1.03).contains(&share), "{tasks} tasks: {share}");
+        assert!((one.zone_pct() - two.zone_pct()).abs() < 2.0, "{} {}", one.zone_pct(), two.zone_pct());
+        let moved = one.moved.from_zone as f64 / two.moved.from_zone as f64;
+        assert!((0.9..1.1).contains(&moved), "{moved}");
+    }
+}
+
+#[test]
+fn all_nodes_are_simulated_where_they_are_not_alike() {
+    let machine = machine();
+    let nodes = |run: Run<'_>| run.one_node().map(|(_, nodes)| nodes);
+    let one = Run { whole: false, ..run(&machine, "page_fault1") };
+    assert_eq!(nodes(one.clone()), Some(2));
+    assert_eq!(nodes(Run { tasks: 23, ..one.clone() }), None, "a node has a task less");
+    assert_eq!(nodes(Run { whole: true, ..one }), None);
+    for shared in ["page_fault1-threads", "malloc1", "sctp-stream-many", "kbuild", "thp-mix"] {
+        assert_eq!(nodes(Run { whole: false, ..run(&machine, shared) }), None, "{shared}");
+    }
+    let desktop = find("lkp-skl-d01").unwrap().unwrap();
+    assert_eq!(nodes(Run { whole: false, ..run(&desktop, "page_fault1") }), None, "there is but one");
+}
+
+#[test]
+fn a_node_has_the_marks_that_it_has_in_the_whole_machine() {
+    let machine = machine();
+    let low = |machine: &Machine, reserve_kib| {
+        let sim = SimMachine::new(Rc::new(engine_of(machine)), machine).unwrap();
+        let ranges = sim.map.ranges();
+        let zones = sim.map.zones(&ranges);
+        let nodes = vec![NodeId(0); 1];
+        let config = Config {
+            tuning: LINUX_5_18,
+            watermarks: WatermarkRule { min_free_kbytes: reserve_kib, ..WatermarkRule::default() },
+            ..Config::new(&zones, &nodes)
+        };
+        let metadata = OwnedMetadata::new(&config).unwrap();
+        let mut zones = metadata.zones();
+        let allocator = Allocator::new(sim, &config, metadata.lend(&mut zones)).unwrap();
+        allocator.zone_stats(0).watermarks
+    };
+    let one = run(&machine, "page_fault1");
+    let (node, nodes) = Run { whole: false, ..one.clone() }.one_node().unwrap();
+    assert_eq!(low(&machine, None), low(&node, Some(one.reserve_kib() / u64::from(nodes))));
+}
+
+fn engine_of(machine: &Machine) -> Engine {
+    let locks = os::locks(machine, Era::of(&LINUX_5_18), crate::os::Needs::NOTHING);
+    Engine::new(machine.engine_config(1), &locks)
+}
+
+#[test]
+fn windows_change_nothing_but_the_end() {
+    let machine = machine();
+    let all = run(&machine, "page_fault1");
+    let never = Run { precision_pct: Some(0.0), ..all.clone() }.run(|| true).unwrap();
+    let at_once = Run { precision_pct: Some(100.0), ..all.clone() }.run(|| true).unwrap();
+    let half = Run { time: Time::from_seconds(0.04), ..all.clone() }.run(|| true).unwrap();
+    let all = all.run(|| true).unwrap();
+    let told = |outcome: &Outcome| {
+        let waits = outcome.zone_locks.iter().chain(&outcome.lru_locks).map(LockStats::wait).sum::<Time>();
+        (outcome.operations, outcome.moved, outcome.lines, outcome.time, outcome.busy, waits)
+    };
+    assert_eq!(told(&never), told(&all));
+    assert_eq!(told(&at_once), told(&half));
+}
