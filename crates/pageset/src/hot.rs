@@ -56,19 +56,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// that want this part inlined, and the rest behind a call.
     #[inline(always)]
     pub fn alloc_hot(&self, request: &Request) -> Option<Pfn> {
-        let ordinary = request.node.is_none() && request.zone.is_none() && !request.this_node_only;
-        if !ordinary || !request.migratetype.is_ordinary() {
-            return None;
-        }
         let cpu = self.machine.cpu_hint();
-        let zone = match self.fronts[request.highest.index()] {
-            Some(zone) => zone,
-            None if self.home.is_some() => self.first_zone(cpu, request.highest)?,
-            None => return None,
-        };
-        if !zone.has_plenty() {
-            return None;
-        }
+        let zone = self.front(request, cpu)?;
         let list = self.list_of(request.order, request.migratetype)?;
         let pcp = self.hot_pageset(zone, cpu)?;
         let page = {
@@ -78,6 +67,37 @@ impl<'a, M: Machine> Allocator<'a, M> {
             page
         };
         Some(zone.frames.pfn(page))
+    }
+
+    /// Takes single pages from the caller's pageset of the zone that the request tries first, as many as its list has; returns
+    /// how many. None where the general path has to do it.
+    #[inline(always)]
+    pub(crate) fn take_run_hot<T>(&self, request: &Request, pages: &mut [T], name: impl Fn(Pfn) -> T) -> usize {
+        let cpu = self.machine.cpu_hint();
+        let Some(zone) = self.front(request, cpu) else { return 0 };
+        let Some(pcp) = self.pageset_by_hint(zone, cpu) else { return 0 };
+        let list = request.migratetype.index();
+        if pcp.list(list).is_empty() {
+            return 0;
+        }
+        self.machine.touch(Line::Pageset { zone: zone.index, cpu: CpuId(cpu) });
+        let Some(_guard) = pcp.try_lock(&self.machine, CpuId(cpu)) else { return 0 };
+        zone.take_there(&self.tuning, pcp, list, request, pages, name)
+    }
+
+    /// The zone that a request from a CPU tries first, where that has plenty for it.
+    #[inline(always)]
+    fn front(&self, request: &Request, cpu: u32) -> Option<&'a Zone<'a, M>> {
+        let ordinary = request.node.is_none() && request.zone.is_none() && !request.this_node_only;
+        if !ordinary || !request.migratetype.is_ordinary() {
+            return None;
+        }
+        let zone = match self.fronts[request.highest.index()] {
+            Some(zone) => zone,
+            None if self.home.is_some() => self.first_zone(cpu, request.highest)?,
+            None => return None,
+        };
+        zone.has_plenty().then_some(zone)
     }
 
     /// As [`Self::free`] where the caller's pageset takes an allocated block of this order and no more is to do; false else,
