@@ -16,7 +16,7 @@ use crate::pcp::Pageset;
 use crate::request::{Block, Request};
 use crate::tuning::{ListRule, Tuning};
 use crate::word::{self, Held};
-use crate::zone::{Calm, Zone, ZoneKind};
+use crate::zone::{Zone, ZoneKind};
 
 /// Places in the table of lists: orders by types, in powers of two, so that an index needs no test.
 pub(crate) const LIST_TABLE: usize = 64;
@@ -109,10 +109,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if !Tag::from_byte(tag.get()).is(PageState::Allocated, order) {
             return false;
         }
-        match zone.calm() {
-            Some(Calm::Alike) => self.give_hot(zone, page, tag, order, MigrateType::Movable),
-            Some(Calm::Mixed) => self.give_mixed(zone, page, tag, order),
-            None => false,
+        if zone.is_calm() {
+            self.give_hot(zone, page, tag, order, MigrateType::Movable)
+        } else {
+            self.give_mixed(zone, page, tag, order)
         }
     }
 
@@ -120,7 +120,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline(never)]
     fn give_mixed(&self, zone: &'a Zone<'a, M>, page: u32, tag: &AtomicU8, order: Order) -> bool {
         let migratetype = zone.frames.block_type(page);
-        migratetype.is_ordinary() && self.give_hot(zone, page, tag, order, migratetype)
+        zone.is_calm_and_mixed() && migratetype.is_ordinary() && self.give_hot(zone, page, tag, order, migratetype)
     }
 
     #[inline(always)]
@@ -147,7 +147,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// is allocated, in the zone that is looked at first, whose pageblocks are all movable. Returns how many.
     #[inline(always)]
     pub(crate) fn prepare_plain<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
-        let Some(zone) = self.home.filter(|zone| zone.calm() == Some(Calm::Alike)) else { return 0 };
+        let Some(zone) = self.home.filter(|zone| zone.is_calm()) else { return 0 };
         let (tags, base) = (zone.frames.tags, zone.frames.base.0);
         let is_plain = |entry: &T| {
             let Block { pfn, order } = block(entry);
@@ -165,7 +165,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// nothing; returns how many: none where another thread holds it. Nothing where the general path has to do it.
     #[inline(always)]
     pub(crate) fn give_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> Option<usize> {
-        let zone = self.home.filter(|zone| zone.calm() == Some(Calm::Alike))?;
+        let zone = self.home.filter(|zone| zone.is_calm())?;
         let cpu = self.machine.cpu_hint();
         let pcp = self.pageset_by_hint(zone, cpu)?;
         // A look ahead, so that a lock is not taken in vain.

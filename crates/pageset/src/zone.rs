@@ -187,15 +187,6 @@ impl Frames<'_> {
     }
 }
 
-/// What the pageblocks of a calm zone are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Calm {
-    /// All MOVABLE.
-    Alike,
-    /// Of several types.
-    Mixed,
-}
-
 /// A zone: what one lock protects.
 #[derive(Debug)]
 pub struct Zone<'a, M: Machine> {
@@ -346,15 +337,15 @@ impl<M: Machine> Zone<'_, M> {
         self.flags.get() & PLENTY != 0
     }
 
-    /// What the flags say of a zone that is under no pressure and has plenty; nothing of another.
+    /// Whether the flags say that the zone is under no pressure, has plenty, and that its pageblocks are all MOVABLE.
     #[inline(always)]
-    pub(crate) fn calm(&self) -> Option<Calm> {
-        const CALM_AND_MIXED: u8 = PLENTY | MIXED;
-        match self.flags.get() {
-            PLENTY => Some(Calm::Alike),
-            CALM_AND_MIXED => Some(Calm::Mixed),
-            _ => None,
-        }
+    pub(crate) fn is_calm(&self) -> bool {
+        self.flags.get() == PLENTY
+    }
+
+    /// The same of a zone whose pageblocks are of several types.
+    pub(crate) fn is_calm_and_mixed(&self) -> bool {
+        self.flags.get() == PLENTY | MIXED
     }
 
     pub(crate) fn set_plenty(&self, on: bool) {
