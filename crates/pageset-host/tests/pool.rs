@@ -274,3 +274,43 @@ fn the_first_pages_of_each_cpu_are_on_lines_of_their_own() {
         lines.join().expect("no panic");
     });
 }
+
+/// Both kinds of locks: threads that allocate and free in all ways, while another ticks and drains.
+#[test]
+fn caches_with_and_without_restartable_sequences() {
+    for on in [true, false] {
+        let mut pool = PagePool::builder(256 * MIB).restartable_sequences(on).build().expect("a pool");
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..4)
+                .map(|thread| {
+                    let pool = &pool;
+                    scope.spawn(move || {
+                        let mut held = vec![];
+                        for round in 0..20_000_usize {
+                            let mut pages = pool.pages(order([0, 0, 0, 1, 3, 9][round % 6])).expect("memory");
+                            pages[0] = thread;
+                            held.push(pages);
+                            if held.len() > 20 {
+                                let gone = held.swap_remove(round * 7 % 20);
+                                assert_eq!(gone[0], thread, "another has it, too");
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let from_afar = scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    pool.tick().expect("the pool is this process's");
+                    pool.drain();
+                }
+            });
+            workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
+            done.store(true, Relaxed);
+            from_afar.join().expect("no panic");
+        });
+        pool.drain();
+        assert_eq!(pool.stats().in_use_bytes, 0, "{on}");
+        pool.audit().expect("the books add up");
+    }
+}
