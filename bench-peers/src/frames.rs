@@ -9,7 +9,7 @@ use frame_alloc::{
     CpuId, DepotAllocator, PageSize, PhysRange, PhysicalAllocator, Provenance, RegionInit, RegionedAllocator,
     SummaryBuddyAllocator,
 };
-use pageset_bench::{Entry, Pages, Pattern};
+use pageset_bench::{Built, Entry, Pages, Pattern, Refusal};
 use pageset_host::CpuNumber;
 
 /// A buddy system behind one lock.
@@ -84,13 +84,17 @@ unsafe impl Sync for Span {}
 
 impl Span {
     /// For a pattern: what it takes, and as much again for what caches hold and for books.
-    fn new(pattern: Pattern, threads: usize) -> Option<Span> {
+    fn new(pattern: Pattern, threads: usize) -> Result<Span, Refusal> {
         let bytes = (pattern.pages(threads) * 2 * 4096).next_multiple_of(REGIONS * LARGEST);
-        let layout = Layout::from_size_align(bytes, LARGEST).ok()?;
+        let failed = |text: String| Refusal::Failed(format!("{bytes} bytes of memory: {text}"));
+        let layout = Layout::from_size_align(bytes, LARGEST).map_err(|error| failed(error.to_string()))?;
         // SAFETY: the layout has a size.
         let start = unsafe { alloc(layout) };
+        if start.is_null() {
+            return Err(failed("the heap has none".to_owned()));
+        }
         start.expose_provenance();
-        (!start.is_null()).then_some(Span { start, layout })
+        Ok(Span { start, layout })
     }
 
     fn part(&self, part: usize, of: usize) -> PhysRange {
@@ -135,20 +139,20 @@ impl<A: PhysicalAllocator + Sync> Pages for Frames<A> {
     }
 }
 
-fn count(pattern: Pattern) -> Option<NonZeroUsize> {
-    NonZeroUsize::new(1 << pattern.order())
+fn count(pattern: Pattern) -> NonZeroUsize {
+    NonZeroUsize::new(1 << pattern.order()).unwrap_or(NonZeroUsize::MIN)
 }
 
-fn depot(pattern: Pattern, threads: usize) -> Option<Box<dyn pageset_bench::Subject>> {
+fn depot(pattern: Pattern, threads: usize) -> Built {
     let span = Span::new(pattern, threads)?;
     let frames: Box<Depot> = Box::new(DepotAllocator::new(FRAME, SummaryBuddyAllocator::new(FRAME)));
     let PhysRange { base, len } = span.part(0, 1);
     // SAFETY: the span is ours, mapped, aligned to the largest block, and nobody uses the allocator yet.
     unsafe { frames.init(base, len, &[span.part(0, 1)]) };
-    Some(Box::new(Frames { frames, count: count(pattern)?, _span: span }))
+    Ok(Box::new(Frames { frames, count: count(pattern), _span: span }))
 }
 
-fn regioned(pattern: Pattern, threads: usize) -> Option<Box<dyn pageset_bench::Subject>> {
+fn regioned(pattern: Pattern, threads: usize) -> Built {
     let span = Span::new(pattern, threads)?;
     let buddies = [const { SummaryBuddyAllocator::new(FRAME) }; REGIONS];
     let frames: Box<Regioned> = Box::new(RegionedAllocator::new(FRAME, buddies));
@@ -157,7 +161,7 @@ fn regioned(pattern: Pattern, threads: usize) -> Option<Box<dyn pageset_bench::S
         // SAFETY: as above; the parts do not overlap.
         unsafe { frames.init_at(region, base, len, &[span.part(region, REGIONS)]) };
     }
-    Some(Box::new(Frames { frames, count: count(pattern)?, _span: span }))
+    Ok(Box::new(Frames { frames, count: count(pattern), _span: span }))
 }
 
 pub(crate) fn entries() -> Vec<Entry> {
@@ -167,7 +171,7 @@ pub(crate) fn entries() -> Vec<Entry> {
             make: |pattern, threads| {
                 let frames = LockedFrameAllocator::new();
                 frames.lock().add_frame(0, pattern.pages(threads));
-                Some(Box::new(Buddy { frames, count: 1 << pattern.order() }))
+                Ok(Box::new(Buddy { frames, count: 1 << pattern.order() }))
             },
         },
         Entry { name: "frame-alloc depot", make: depot },

@@ -2,7 +2,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use pageset_bench::{Entry, Pages};
+use pageset_bench::{Entry, Pages, Refusal};
 
 /// Pages from an allocator for any size.
 struct Heap<A> {
@@ -36,7 +36,8 @@ macro_rules! heap {
             name: $name,
             make: |pattern, _| {
                 let bytes = 4096_usize << pattern.order();
-                Some(Box::new(Heap { heap: $heap, layout: Layout::from_size_align(bytes, bytes).ok()? }))
+                let layout = Layout::from_size_align(bytes, bytes).map_err(|error| Refusal::Failed(error.to_string()))?;
+                Ok(Box::new(Heap { heap: $heap, layout }))
             },
         }
     };

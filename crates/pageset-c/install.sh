@@ -1,13 +1,32 @@
 #!/bin/sh
-# Builds the libraries and installs them with the header and the pkg-config file below a prefix (/usr/local).
+# Installs the shared and the static library, the header and the pkg-config file below a prefix:
+#
+#   install.sh [PREFIX]        PREFIX is /usr/local where it is not given
+#
+# In the environment:
+#   DESTDIR        a folder that takes the place of /, for packages
+#   LIBDIR         where libraries go; PREFIX/lib where it is not given
+#   PAGESET_BUILT  a folder with both libraries, built already; without it they are built here, which takes cargo
 set -eu
 prefix=${1:-/usr/local}
-cd "$(dirname "$0")/../.."
-cargo build --locked --release -p pageset-c
-built=${CARGO_TARGET_DIR:-target}/release
-version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -1)
-install -d "$prefix/lib/pkgconfig" "$prefix/include"
-install -m 644 "$built/libpageset_c.a" "$prefix/lib"
-install -m 755 "$built/libpageset_c.so" "$prefix/lib"
-install -m 644 crates/pageset-c/include/pageset.h "$prefix/include"
-sed "s|@prefix@|$prefix|; s|@version@|$version|" crates/pageset-c/pageset.pc.in >"$prefix/lib/pkgconfig/pageset.pc"
+libdir=${LIBDIR:-$prefix/lib}
+to=${DESTDIR:-}
+cd "$(dirname "$0")"
+built=${PAGESET_BUILT:-}
+if [ -z "$built" ]; then
+    cargo build --locked --release -p pageset-c
+    built=${CARGO_TARGET_DIR:-../../target}/release
+fi
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' ../../Cargo.toml | head -1)
+soname=$(readelf -d "$built/libpageset_c.so" | sed -n 's/.*(SONAME).*\[\(.*\)\]$/\1/p')
+[ -n "$soname" ] || { echo "error: $built/libpageset_c.so has no SONAME" >&2 && exit 1; }
+
+install -d "$to$libdir/pkgconfig" "$to$prefix/include"
+install -m 644 "$built/libpageset_c.a" "$to$libdir/libpageset.a"
+install -m 755 "$built/libpageset_c.so" "$to$libdir/libpageset.so.$version"
+# What programs ask for when they run, and what the linker is asked for.
+ln -sf "libpageset.so.$version" "$to$libdir/$soname"
+ln -sf "$soname" "$to$libdir/libpageset.so"
+install -m 644 include/pageset.h "$to$prefix/include"
+sed "s|@prefix@|$prefix|; s|@libdir@|$libdir|; s|@version@|$version|" pageset.pc.in >"$to$libdir/pkgconfig/pageset.pc"
+chmod 644 "$to$libdir/pkgconfig/pageset.pc"

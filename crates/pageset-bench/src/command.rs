@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::pattern::Pattern;
 use crate::report::{MachineFacts, Report, Row, SCHEMA};
-use crate::sample::{Sample, allowed_cpus, sample};
-use crate::subject::{Entry, Subject};
+use crate::sample::{allowed_cpus, sample};
+use crate::subject::{Built, Entry, Refusal};
 
 /// Tries for each sample that is wanted, before it is given up. A guess: on a machine that is busy half of the time
 /// this many short windows have a quiet one among them.
@@ -65,11 +65,32 @@ impl std::error::Error for UsageError {}
 /// What a run has measured.
 pub type Outcome = Report;
 
-/// One figure to be measured.
+/// One figure to be measured. Its subject is built for each sample, and gone before the next is: one's memory does not
+/// weigh on the others.
 struct Figure {
     row: Row,
     pattern: Pattern,
-    subject: Box<dyn Subject>,
+    make: fn(Pattern, usize) -> Built,
+    is_offered: bool,
+}
+
+impl Figure {
+    /// Measures until a sample is kept or the tries are used up.
+    fn measure(&mut self, cpus: &[usize], window: Duration, stopped: impl Fn() -> bool) {
+        if !self.is_offered || self.row.failed.is_some() || stopped() {
+            return;
+        }
+        let subject = match (self.make)(self.pattern, self.row.threads) {
+            Ok(subject) => subject,
+            Err(Refusal::NotOffered) => return self.is_offered = false,
+            Err(Refusal::Failed(why)) => return self.row.failed = Some(why),
+        };
+        for _ in 0..TRIES {
+            if stopped() || self.row.take(sample(&*subject, self.pattern, &cpus[..self.row.threads], window)) {
+                break;
+            }
+        }
+    }
 }
 
 /// Measures. Ends early when `stop` turns true, with what there is by then. `progress` is told of each sample: how many
@@ -92,23 +113,12 @@ pub fn run(
     let mut done = 0;
     for _ in 0..args.rounds {
         for figure in &mut figures {
-            for _ in 0..TRIES {
-                if stopped() {
-                    break;
-                }
-                match sample(&*figure.subject, figure.pattern, &cpus[..figure.row.threads], window) {
-                    Sample::Kept(ns) => {
-                        figure.row.ns_per_pair.push(ns);
-                        break;
-                    }
-                    Sample::Stolen(_) => figure.row.discarded += 1,
-                }
-            }
+            figure.measure(&cpus, window, stopped);
             done += 1;
             progress(done, all);
         }
     }
-    let rows = figures.into_iter().map(|figure| figure.row).collect();
+    let rows = figures.into_iter().filter(|figure| figure.is_offered).map(|figure| figure.row).collect();
     let window_ns = window.as_nanos() as u64;
     let machine = machine(cpus.len());
     let mut report = Report { schema: SCHEMA, machine, window_ns, rounds: args.rounds, interrupted: stopped(), rows };
@@ -144,9 +154,8 @@ fn figures(args: &Args, entries: &[Entry], cpus: &[usize]) -> Result<Vec<Figure>
                 if seen.insert((pattern.to_string(), threads, entry.name), ()).is_some() {
                     continue;
                 }
-                if let Some(subject) = (entry.make)(pattern, threads) {
-                    figures.push(Figure { row: Row::new(entry.name, pattern, threads), pattern, subject });
-                }
+                let row = Row::new(entry.name, pattern, threads);
+                figures.push(Figure { row, pattern, make: entry.make, is_offered: true });
             }
         }
     }

@@ -7,7 +7,7 @@ use pageset_host::CpuNumber;
 use pageset_host::topology::possible_cpus;
 
 use crate::pattern::{HELD, Pattern};
-use crate::subject::{Entry, Pages, Subject};
+use crate::subject::{Built, Entry, Pages, Refusal};
 
 /// The name of the floor that others are compared with.
 pub const FLOOR_B: &str = "floor b";
@@ -20,19 +20,19 @@ fn fits(pattern: Pattern) -> bool {
     matches!(pattern, Pattern::Hot | Pattern::Bulk | Pattern::Random | Pattern::Churn | Pattern::Calls(_))
 }
 
-fn boxed<P: Pages + 'static>(subject: P, pattern: Pattern) -> Option<Box<dyn Subject>> {
-    fits(pattern).then(|| Box::new(subject) as Box<dyn Subject>)
+fn boxed<P: Pages + 'static>(pattern: Pattern, subject: impl FnOnce() -> P) -> Built {
+    if fits(pattern) { Ok(Box::new(subject())) } else { Err(Refusal::NotOffered) }
 }
 
 /// All floors, the lowest first.
 #[must_use]
 pub fn entries() -> Vec<Entry> {
     vec![
-        Entry { name: "harness", make: |_, _| Some(Box::new(Harness)) },
-        Entry { name: "floor a", make: |pattern, _| boxed(ThreadArray, pattern) },
-        Entry { name: FLOOR_B, make: |pattern, _| boxed(CpuArrays::new(), pattern) },
-        Entry { name: "floor c", make: |pattern, _| boxed(ThreadList, pattern) },
-        Entry { name: "floor d", make: |pattern, _| boxed(CpuLists::new(), pattern) },
+        Entry { name: "harness", make: |_, _| Ok(Box::new(Harness)) },
+        Entry { name: "floor a", make: |pattern, _| boxed(pattern, || ThreadArray) },
+        Entry { name: FLOOR_B, make: |pattern, _| boxed(pattern, CpuArrays::new) },
+        Entry { name: "floor c", make: |pattern, _| boxed(pattern, || ThreadList) },
+        Entry { name: "floor d", make: |pattern, _| boxed(pattern, CpuLists::new) },
     ]
 }
 
@@ -83,6 +83,16 @@ impl Pages for ThreadArray {
     fn put(&self, array: &mut Array, page: u64) {
         array.pages[array.len] = page as u32;
         array.len += 1;
+    }
+
+    fn get_many(&self, array: &mut Array, pages: &mut [u64]) {
+        array.len -= pages.len();
+        pages.iter_mut().zip(&array.pages[array.len..]).for_each(|(page, &found)| *page = u64::from(found));
+    }
+
+    fn put_many(&self, array: &mut Array, pages: &[u64]) {
+        array.pages[array.len..].iter_mut().zip(pages).for_each(|(place, &page)| *place = page as u32);
+        array.len += pages.len();
     }
 }
 
@@ -150,6 +160,26 @@ impl Pages for CpuArrays {
             let len = cpu.len.load(Ordering::Relaxed);
             cpu.pages[len as usize].store(page as u32, Ordering::Relaxed);
             cpu.len.store(len + 1, Ordering::Relaxed);
+        });
+    }
+
+    fn get_many(&self, (number, cpus): &mut Self::Local, pages: &mut [u64]) {
+        let cpu = &cpus[number.get() as usize];
+        cpu.lock.with(|| {
+            let len = cpu.len.load(Ordering::Relaxed) - pages.len() as u32;
+            cpu.len.store(len, Ordering::Relaxed);
+            let found = &cpu.pages[len as usize..];
+            pages.iter_mut().zip(found).for_each(|(page, found)| *page = u64::from(found.load(Ordering::Relaxed)));
+        });
+    }
+
+    fn put_many(&self, (number, cpus): &mut Self::Local, pages: &[u64]) {
+        let cpu = &cpus[number.get() as usize];
+        cpu.lock.with(|| {
+            let len = cpu.len.load(Ordering::Relaxed);
+            cpu.len.store(len + pages.len() as u32, Ordering::Relaxed);
+            let places = &cpu.pages[len as usize..];
+            places.iter().zip(pages).for_each(|(place, &page)| place.store(page as u32, Ordering::Relaxed));
         });
     }
 }

@@ -28,7 +28,7 @@ pub mod subject;
 
 pub use command::{Args, Outcome, UsageError, run};
 pub use pattern::Pattern;
-pub use subject::{Entry, Pages, Run, Subject};
+pub use subject::{Built, Entry, Pages, Refusal, Run, Subject};
 
 /// Those that every build can measure: the floors and the pool.
 #[must_use]

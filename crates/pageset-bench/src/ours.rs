@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use pageset_host::{GiveBack, Order, PAGE_BYTES, PagePool};
 
 use crate::pattern::{BATCH, Pattern};
-use crate::subject::{Entry, Pages};
+use crate::subject::{Entry, Pages, Refusal};
 
 /// The name of the pool.
 pub const NAME: &str = "pageset";
@@ -14,7 +14,7 @@ pub const NAME: &str = "pageset";
 /// The pool.
 #[must_use]
 pub fn entry() -> Entry {
-    Entry { name: NAME, make: |pattern, threads| Pool::new(pattern, threads).map(|pool| Box::new(pool) as _) }
+    Entry { name: NAME, make: |pattern, threads| Ok(Box::new(Pool::new(pattern, threads)?)) }
 }
 
 struct Pool {
@@ -23,10 +23,11 @@ struct Pool {
 }
 
 impl Pool {
-    fn new(pattern: Pattern, threads: usize) -> Option<Pool> {
+    fn new(pattern: Pattern, threads: usize) -> Result<Pool, Refusal> {
         let bytes = (pattern.pages(threads) * PAGE_BYTES) as u64;
-        let pool = PagePool::builder(bytes).give_back(GiveBack::OFF).build().ok()?;
-        Some(Pool { pool, order: Order::new(pattern.order())? })
+        let pool = PagePool::builder(bytes).give_back(GiveBack::OFF).build();
+        let pool = pool.map_err(|error| Refusal::Failed(error.to_string()))?;
+        Ok(Pool { pool, order: Order::new(pattern.order()).ok_or(Refusal::NotOffered)? })
     }
 }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::floors::FLOOR_B;
 use crate::pattern::Pattern;
+use crate::sample::Sample;
 
 /// The form of the JSON.
 pub const SCHEMA: &str = "pageset.bench/1";
@@ -50,16 +51,68 @@ pub struct Row {
     pub threads: usize,
     /// Every sample that was kept: ns of a page taken and given back, the mean of the threads.
     pub ns_per_pair: Vec<f64>,
-    /// Samples thrown away because a thread did not have its CPU.
+    /// Samples thrown away because a thread did not have its CPU: how many.
     pub discarded: u32,
+    /// And what they were.
+    pub discarded_samples: Vec<Discarded>,
+    /// Samples, kept ones and others, in which a thread could not be kept on its CPU.
+    pub not_pinned: u32,
+    /// Why it could not be built, where that is so.
+    pub failed: Option<String>,
     /// The median, beside floor b's of the same pattern and threads; nothing where that has none.
     pub ratio_to_floor_b: Option<f64>,
 }
 
+/// A sample that was thrown away.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Discarded {
+    /// What it came to.
+    pub ns_per_pair: f64,
+    /// The share of the time, 0 to 1, that the thread had its CPU which had it least.
+    pub cpu_share: f64,
+}
+
 impl Row {
     pub(crate) fn new(who: &'static str, pattern: Pattern, threads: usize) -> Row {
-        let pattern = pattern.to_string();
-        Row { who, pattern, threads, ns_per_pair: vec![], discarded: 0, ratio_to_floor_b: None }
+        Row {
+            who,
+            pattern: pattern.to_string(),
+            threads,
+            ns_per_pair: vec![],
+            discarded: 0,
+            discarded_samples: vec![],
+            not_pinned: 0,
+            failed: None,
+            ratio_to_floor_b: None,
+        }
+    }
+
+    /// Adds a sample where it belongs; whether it was kept.
+    pub(crate) fn take(&mut self, sample: Sample) -> bool {
+        self.not_pinned += u32::from(sample.not_pinned.is_some());
+        if sample.is_kept() {
+            self.ns_per_pair.push(sample.ns_per_pair);
+            return true;
+        }
+        let Sample { ns_per_pair, cpu_share, .. } = sample;
+        self.discarded += 1;
+        self.discarded_samples.push(Discarded { ns_per_pair, cpu_share });
+        false
+    }
+
+    /// Why it has no figure; nothing where it has one.
+    fn why_none(&self) -> Option<String> {
+        let figure = format!("{}, {} {}T", self.who, self.pattern, self.threads);
+        if let Some(why) = &self.failed {
+            return Some(format!("{figure}: could not be built: {why}"));
+        }
+        let shares = self.discarded_samples.iter().map(|sample| sample.cpu_share * 100.0);
+        let (least, most) =
+            shares.fold((100.0, 0.0), |(least, most): (f64, f64), share| (least.min(share), most.max(share)));
+        (self.ns_per_pair.is_empty() && self.discarded > 0).then(|| {
+            let had = format!("a thread had its CPU for {least:.0} to {most:.0} % of the time only");
+            format!("{figure}: none of {} samples kept: {had}", self.discarded)
+        })
     }
 
     /// The median of its samples, if it has any.
@@ -110,7 +163,7 @@ impl Report {
             let heads = some.iter().map(|(pattern, threads)| format!("{pattern} {threads}T"));
             table.load_preset(presets::NOTHING).set_header(std::iter::once("ns per pair".to_owned()).chain(heads));
             for &who in &names {
-                let cells = some.iter().map(|&column| cell(find(who, column)));
+                let cells = some.iter().map(|&column| find(who, column).map_or_else(|| "-".to_owned(), cell));
                 table.add_row(std::iter::once(who.to_owned()).chain(cells));
             }
             for column in table.column_iter_mut().skip(1) {
@@ -123,7 +176,7 @@ impl Report {
         }
         let _ = writeln!(
             text,
-            "In brackets: times floor b. Medians of up to {} samples of {} ms.",
+            "In brackets: times floor b. Medians of up to {} samples of {} ms. -: not offered.",
             self.rounds,
             self.window_ns / 1_000_000
         );
@@ -136,7 +189,13 @@ impl Report {
         let discarded: u32 = self.rows.iter().map(|row| row.discarded).sum();
         let kept: usize = self.rows.iter().map(|row| row.ns_per_pair.len()).sum();
         let short = self.rows.iter().filter(|row| row.ns_per_pair.len() < self.rounds as usize).count();
-        let mut lines = vec![];
+        let not_pinned: u32 = self.rows.iter().map(|row| row.not_pinned).sum();
+        let mut lines: Vec<String> = self.rows.iter().filter_map(Row::why_none).collect();
+        if not_pinned > 0 {
+            lines.push(format!(
+                "in {not_pinned} samples the system did not let a thread stay on its CPU: they are worth less"
+            ));
+        }
         if discarded > 0 {
             lines.push(format!(
                 "{discarded} of {} samples were thrown away: a thread had its CPU for less than 97 % of the time",
@@ -154,8 +213,10 @@ impl Report {
     }
 }
 
-fn cell(row: Option<&Row>) -> String {
-    let Some((row, ns)) = row.and_then(|row| Some((row, row.median()?))) else { return "-".to_owned() };
+fn cell(row: &Row) -> String {
+    let Some(ns) = row.median() else {
+        return if row.failed.is_some() { "failed".to_owned() } else { format!("0 of {}", row.discarded) };
+    };
     let ns = if ns < 99.95 { format!("{ns:.1}") } else { format!("{ns:.0}") };
     row.ratio_to_floor_b.map_or_else(|| ns.clone(), |ratio| format!("{ns} ({ratio:.2})"))
 }
@@ -170,10 +231,16 @@ mod tests {
 
     fn report() -> Report {
         let machine = MachineFacts { processor: "P".into(), kernel: "K".into(), cpus: 2 };
+        let mut stolen = row("x", Pattern::Bulk, &[]);
+        for (ns_per_pair, cpu_share) in [(9.0, 0.8), (7.0, 0.93)] {
+            assert!(!stolen.take(Sample { ns_per_pair, cpu_share, not_pinned: Some("no".into()) }));
+        }
         let rows = vec![
             row(FLOOR_B, Pattern::Hot, &[4.0, 2.0, 3.0]),
             Row { discarded: 2, ..row("x", Pattern::Hot, &[9.0, 6.0]) },
             row("x", Pattern::HotHuge, &[250.0]),
+            Row { failed: Some("no memory".into()), ..row("x", Pattern::Half, &[]) },
+            stolen,
         ];
         let mut report = Report { schema: SCHEMA, machine, window_ns: 5_000_000, rounds: 3, interrupted: false, rows };
         report.compare();
@@ -184,7 +251,8 @@ mod tests {
     fn medians_and_ratios() {
         let report = report();
         let ratios: Vec<_> = report.rows.iter().map(|row| (row.median(), row.ratio_to_floor_b)).collect();
-        assert_eq!(ratios, [(Some(3.0), Some(1.0)), (Some(7.5), Some(2.5)), (Some(250.0), None)]);
+        let none = (None, None);
+        assert_eq!(ratios, [(Some(3.0), Some(1.0)), (Some(7.5), Some(2.5)), (Some(250.0), None), none, none]);
         assert_eq!(row("x", Pattern::Hot, &[]).median(), None);
     }
 
@@ -193,15 +261,30 @@ mod tests {
         let report = report();
         let table = report.table();
         let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[0], ["ns", "per", "pair", "hot", "1T", "order-9", "1T"]);
-        assert_eq!(lines[1], ["floor", "b", "3.0", "(1.00)", "-"]);
-        assert_eq!(lines[2], ["x", "7.5", "(2.50)", "250"]);
+        assert_eq!(lines[0], ["ns", "per", "pair", "hot", "1T", "order-9", "1T", "half", "1T", "bulk", "1T"]);
+        assert_eq!(lines[1], ["floor", "b", "3.0", "(1.00)", "-", "-", "-"]);
+        assert_eq!(lines[2], ["x", "7.5", "(2.50)", "250", "failed", "0", "of", "2"]);
         assert_eq!(
             report.warnings(),
             [
-                "2 of 8 samples were thrown away: a thread had its CPU for less than 97 % of the time",
-                "2 of 3 figures have fewer than 3 samples; let nothing else run, or give more time with --window-ms"
+                "x, half 1T: could not be built: no memory",
+                "x, bulk 1T: none of 2 samples kept: a thread had its CPU for 80 to 93 % of the time only",
+                "in 2 samples the system did not let a thread stay on its CPU: they are worth less",
+                "4 of 10 samples were thrown away: a thread had its CPU for less than 97 % of the time",
+                "4 of 5 figures have fewer than 3 samples; let nothing else run, or give more time with --window-ms"
             ]
         );
+    }
+
+    #[test]
+    fn discarded_samples_are_in_the_json_with_their_values() {
+        let json = serde_json::to_value(report()).expect("JSON");
+        let row = &json["rows"][4];
+        assert_eq!((row["discarded"].as_u64(), row["not_pinned"].as_u64()), (Some(2), Some(2)));
+        let samples = serde_json::json!([
+            {"ns_per_pair": 9.0, "cpu_share": 0.8}, {"ns_per_pair": 7.0, "cpu_share": 0.93}
+        ]);
+        assert_eq!(row["discarded_samples"], samples);
+        assert_eq!(json["rows"][3]["failed"], "no memory");
     }
 }

@@ -11,17 +11,27 @@ use crate::pattern::Pattern;
 use crate::ring::Ring;
 use crate::subject::{Run, Subject};
 
-/// The share of the time that each thread must have had its CPU. Below it somebody else ran there, or the machine below
+/// The share of the time that each thread must have had its CPU. Below that somebody else ran there, or the machine below
 /// this one stole time, and what was measured is that.
-const SHARE: f64 = 0.97;
+pub const SHARE: f64 = 0.97;
 
 /// What came of one measurement.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Sample {
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sample {
     /// Nanoseconds of a pair, the mean over the threads.
-    Kept(f64),
-    /// A thread had its CPU for this share of the time only.
-    Stolen(f64),
+    pub ns_per_pair: f64,
+    /// The share of the time that each thread had its CPU: that of the thread which had least, up to 1.
+    pub cpu_share: f64,
+    /// What the system said to a thread that was to stay on its CPU, where it refused.
+    pub not_pinned: Option<String>,
+}
+
+impl Sample {
+    /// Whether each thread had its CPU.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.cpu_share >= SHARE
+    }
 }
 
 /// The CPUs that this process may use, lowest first.
@@ -43,7 +53,7 @@ fn cpu_time() -> Duration {
 pub fn sample(subject: &dyn Subject, pattern: Pattern, cpus: &[usize], window: Duration) -> Sample {
     let barrier = Barrier::new(cpus.len());
     let ring = Ring::new();
-    let results: Vec<(f64, f64)> = thread::scope(|scope| {
+    let results: Vec<Sample> = thread::scope(|scope| {
         let threads: Vec<_> = cpus
             .iter()
             .enumerate()
@@ -52,8 +62,7 @@ pub fn sample(subject: &dyn Subject, pattern: Pattern, cpus: &[usize], window: D
                 scope.spawn(move || {
                     let mut one = CpuSet::new();
                     one.set(cpu);
-                    // Where this is refused, the share of CPU time tells.
-                    let _ = sched_setaffinity(None, &one);
+                    let not_pinned = sched_setaffinity(None, &one).err().map(|error| error.to_string());
                     let start = std::sync::Mutex::new((Instant::now(), Duration::ZERO));
                     let ready = || {
                         barrier.wait();
@@ -67,15 +76,16 @@ pub fn sample(subject: &dyn Subject, pattern: Pattern, cpus: &[usize], window: D
                     let (now, cpu) = (Instant::now(), cpu_time());
                     let begin = *start.lock().expect("no panic holds it");
                     let share = (cpu - begin.1).as_secs_f64() / (now - begin.0).as_secs_f64();
-                    ((end - begin.0).as_secs_f64() * 1e9 / pairs as f64, share)
+                    let ns_per_pair = (end - begin.0).as_secs_f64() * 1e9 / pairs as f64;
+                    Sample { ns_per_pair, cpu_share: share.min(1.0), not_pinned }
                 })
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("a subject that does not panic")).collect()
     });
-    let share = results.iter().map(|(_, share)| *share).fold(f64::INFINITY, f64::min);
-    if share < SHARE {
-        return Sample::Stolen(share);
+    Sample {
+        ns_per_pair: results.iter().map(|thread| thread.ns_per_pair).sum::<f64>() / results.len() as f64,
+        cpu_share: results.iter().map(|thread| thread.cpu_share).fold(1.0, f64::min),
+        not_pinned: results.into_iter().find_map(|thread| thread.not_pinned),
     }
-    Sample::Kept(results.iter().map(|(ns, _)| ns).sum::<f64>() / results.len() as f64)
 }

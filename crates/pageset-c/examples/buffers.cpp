@@ -15,7 +15,7 @@ class Pool {
 public:
     explicit Pool(std::uint64_t bytes) {
         pageset_options options;
-        pageset_options_init(&options, bytes);
+        pageset_options_init(&options, sizeof options, bytes);
         if (pageset_pool_create(&options, &pool_) != PAGESET_OK) throw std::runtime_error(pageset_last_error());
     }
     Pool(const Pool &) = delete;
@@ -37,7 +37,7 @@ public:
 
     pageset_stats stats() const {
         pageset_stats stats;
-        pageset_get_stats(pool_, &stats);
+        pageset_get_stats(pool_, &stats, sizeof stats);
         return stats;
     }
 

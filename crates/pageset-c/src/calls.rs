@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 
 use pageset_host::{MigrateType, NodeId, Order, PAGE_BYTES, order_for};
 
-use crate::error::{Failure, code, guard, pageset_error};
+use crate::error::{Failure, code, guard, pageset_error, slow_code, slow_guard};
 use crate::handle::{pageset_pool, pool};
 
 /// The bytes of a page.
@@ -180,6 +180,43 @@ pub unsafe extern "C" fn pageset_free_bulk(
     result
 }
 
+/// Takes `bytes` in a row, of any size, rounded up to pages; they begin at a multiple of 2 MiB. For what lives long: looks
+/// at all of the pool if it must, about 5 us for each GiB, and empties the caches. To be freed with pageset_free_contig.
+///
+/// NULL on failure, and pageset_last_error() says why: so many are nowhere free in a row, 0 bytes, more than a node has,
+/// no pool, a forked child.
+///
+/// # Safety
+/// As pageset_alloc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pageset_alloc_contig(pool: *const pageset_pool, bytes: usize) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    let run = slow_guard(|| Ok(unsafe { self::pool(pool) }?.alloc_contig(bytes)?));
+    run.map_or(ptr::null_mut(), |run| run.cast().as_ptr())
+}
+
+/// Gives a run of pageset_alloc_contig back: `bytes` as they were asked for.
+///
+/// Errors as of pageset_free, for the first block in it that is wrong; nothing has changed then.
+///
+/// # Safety
+/// `pool` is NULL or came from pageset_pool_create; nothing refers to the run, and all of `bytes` is the caller's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pageset_free_contig(
+    pool: *const pageset_pool,
+    run: *mut c_void,
+    bytes: usize,
+) -> pageset_error {
+    slow_code(|| {
+        let start = NonNull::new(run.cast::<u8>()).ok_or_else(null_run)?;
+        let rounded = bytes.checked_next_multiple_of(PAGE_BYTES).filter(|&bytes| bytes > 0);
+        let rounded =
+            rounded.ok_or_else(|| Failure::argument(format!("bytes is {bytes}; allowed: as it was taken")))?;
+        // SAFETY: the caller's promises.
+        Ok(unsafe { self::pool(pool)?.free_contig(NonNull::slice_from_raw_parts(start, rounded)) }?)
+    })
+}
+
 /// Brings `bytes` more of the reserved address space into use, rounded up to 2 MiB for each node.
 ///
 /// PAGESET_ERR_ARGUMENT for 0 or more than was reserved, PAGESET_ERR_SYSTEM where the system refuses.
@@ -189,7 +226,21 @@ pub unsafe extern "C" fn pageset_free_bulk(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pageset_grow(pool: *const pageset_pool, bytes: u64) -> pageset_error {
     // SAFETY: the caller's promise.
-    code(|| Ok(unsafe { self::pool(pool) }?.grow(bytes).map(drop)?))
+    slow_code(|| Ok(unsafe { self::pool(pool) }?.grow(bytes).map(drop)?))
+}
+
+/// Takes memory out of use at the end of each node's share, `bytes` rounded up to 2 MiB for each node, and gives it back to
+/// the system; pageset_grow brings it into use again. Runs in use do not move. Who needs memory meanwhile waits for it.
+///
+/// PAGESET_ERR_ARGUMENT for 0 or where less than 2 MiB would be left of a node, PAGESET_ERR_IN_USE where a run is in the
+/// way (the text says how much could go), PAGESET_ERR_SYSTEM where the system does not take memory back. The size stays.
+///
+/// # Safety
+/// As pageset_alloc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pageset_shrink(pool: *const pageset_pool, bytes: u64) -> pageset_error {
+    // SAFETY: the caller's promise.
+    slow_code(|| Ok(unsafe { self::pool(pool) }?.shrink(bytes).map(drop)?))
 }
 
 /// To be called about once a second from each thread that uses the pool: lets the cache of its CPU shrink, and gives
@@ -202,7 +253,7 @@ pub unsafe extern "C" fn pageset_grow(pool: *const pageset_pool, bytes: u64) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pageset_tick(pool: *const pageset_pool) -> pageset_error {
     // SAFETY: the caller's promise.
-    code(|| Ok(unsafe { self::pool(pool) }?.tick()?))
+    slow_code(|| Ok(unsafe { self::pool(pool) }?.tick()?))
 }
 
 /// Empties the caches of all CPUs, so that what they hold merges into large runs.
@@ -211,7 +262,7 @@ pub unsafe extern "C" fn pageset_tick(pool: *const pageset_pool) -> pageset_erro
 /// As pageset_alloc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pageset_drain(pool: *const pageset_pool) -> pageset_error {
-    code(|| {
+    slow_code(|| {
         // SAFETY: the caller's promise.
         unsafe { self::pool(pool) }?.drain();
         Ok(())
@@ -227,7 +278,7 @@ pub unsafe extern "C" fn pageset_drain(pool: *const pageset_pool) -> pageset_err
 /// `pool` is as for pageset_alloc; `given` is NULL or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pageset_give_back(pool: *const pageset_pool, bytes: u64, given: *mut u64) -> pageset_error {
-    code(|| {
+    slow_code(|| {
         // SAFETY: the caller's promise.
         let gone = unsafe { self::pool(pool) }?.give_back(bytes)?;
         if !given.is_null() {

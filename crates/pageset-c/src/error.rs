@@ -1,7 +1,7 @@
 //! Error codes, and the text of the last error of each thread.
 
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pageset_host::{AllocError, BuildError, FreeError, FreeReason};
@@ -53,9 +53,9 @@ impl Failure {
 impl From<AllocError> for Failure {
     fn from(error: AllocError) -> Self {
         let code = match error {
-            AllocError::OutOfMemory { .. } => PAGESET_ERR_NO_MEMORY,
+            AllocError::OutOfMemory { .. } | AllocError::NoRange { .. } => PAGESET_ERR_NO_MEMORY,
             AllocError::Node(_) => PAGESET_ERR_NO_NODE,
-            AllocError::Type(_) => PAGESET_ERR_ARGUMENT,
+            AllocError::Type(_) | AllocError::Size { .. } => PAGESET_ERR_ARGUMENT,
             AllocError::Forked => PAGESET_ERR_FORKED,
         };
         Failure(code, error.to_string())
@@ -85,6 +85,7 @@ impl From<BuildError> for Failure {
             BuildError::System { .. } => PAGESET_ERR_SYSTEM,
             BuildError::Forked => PAGESET_ERR_FORKED,
             BuildError::Nodes { .. } => PAGESET_ERR_NO_NODE,
+            BuildError::InUse { .. } => PAGESET_ERR_IN_USE,
             _ => PAGESET_ERR_ARGUMENT,
         };
         Failure(code, error.to_string())
@@ -127,8 +128,49 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> pageset_error {
 }
 
 /// As [`guard`], for functions that return a code.
+#[inline(always)]
 pub(crate) fn code(work: impl FnOnce() -> Result<(), Failure>) -> pageset_error {
     guard(work).err().unwrap_or(PAGESET_OK)
+}
+
+unsafe extern "C" {
+    /// POSIX. The `libc` crate has it for other systems only.
+    fn pthread_setcancelstate(state: c_int, former: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE` of glibc and musl.
+const DISABLE: c_int = 1;
+
+/// A thread that cannot be cancelled until this is dropped.
+struct Uncancelled(c_int);
+
+impl Uncancelled {
+    fn new() -> Uncancelled {
+        let mut former = 0;
+        // SAFETY: an integer to be written; the call has no other effect than it says.
+        unsafe { pthread_setcancelstate(DISABLE, &raw mut former) };
+        Uncancelled(former)
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        // SAFETY: as above; a null pointer means that nobody asks.
+        unsafe { pthread_setcancelstate(self.0, std::ptr::null_mut()) };
+    }
+}
+
+/// As [`guard`], for functions that read files or make system calls through the C library: those are points where a
+/// thread may be cancelled, which must not happen in the middle of a call. Taking and giving pages have no such points,
+/// and need not pay for it.
+pub(crate) fn slow_guard<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, pageset_error> {
+    let _uncancelled = Uncancelled::new();
+    guard(work)
+}
+
+/// As [`code`], for functions that [`slow_guard`] is for.
+pub(crate) fn slow_code(work: impl FnOnce() -> Result<(), Failure>) -> pageset_error {
+    slow_guard(work).err().unwrap_or(PAGESET_OK)
 }
 
 /// The meaning of an error code in a few words, in English. Never NULL, also for numbers that are no code. The text

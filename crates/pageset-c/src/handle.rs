@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use pageset_host::PagePool;
 
 use crate::error::pageset_error::{PAGESET_ERR_IN_USE, PAGESET_ERR_NOT_A_POOL};
-use crate::error::{Failure, code, pageset_error};
+use crate::error::{Failure, pageset_error, slow_code};
 
 /// A pool. Known by its pointer only; 24 bytes stay for as long as the program runs, so that a use after its end
 /// is seen.
@@ -60,7 +60,7 @@ fn not_a_pool(handle: *const pageset_pool) -> Failure {
 }
 
 unsafe fn destroy(handle: *mut pageset_pool, with_pages: bool) -> pageset_error {
-    code(|| {
+    slow_code(|| {
         // SAFETY: the caller's promise.
         let found = unsafe { pool(handle)? };
         let in_use = found.stats().in_use_bytes;

@@ -2,6 +2,7 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
+//! | `sized` | structures that may grow: the program says how large it knows them |
 //! | `error` | codes, and the text of the last error of each thread |
 //! | `handle` | what a C program has for a pool, and how a destroyed one is known |
 //! | `options` | what a pool is made from |
@@ -19,3 +20,4 @@ pub mod counters;
 pub mod error;
 pub mod handle;
 pub mod options;
+mod sized;

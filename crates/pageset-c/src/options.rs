@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use pageset_host::{GiveBack, HugePages, NodeId, OnFork, PagePool, PoolBuilder};
 
-use crate::error::{Failure, code, pageset_error};
+use crate::error::{Failure, code, pageset_error, slow_code};
 use crate::handle::pageset_pool;
+use crate::sized::{read_sized, write_sized};
 
 /// Pages of the system's base size only.
 pub const PAGESET_HUGE_NONE: u32 = 0;
@@ -20,10 +21,13 @@ pub const PAGESET_FORK_COPY: u32 = 0;
 /// that. Forking is cheaper.
 pub const PAGESET_FORK_ABSENT: u32 = 1;
 
-/// What a pool is made from. To be filled in by pageset_options_init, then changed.
+/// What a pool is made from. To be filled in by pageset_options_init, then changed. Later versions may have more members,
+/// at its end: programs that were built before go on as they did.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct pageset_options {
+    /// `sizeof(pageset_options)`, as pageset_options_init was told.
+    pub size: usize,
     /// Bytes to begin with, 1 to 16 TiB for each node; rounded up to 2 MiB for each node.
     pub bytes: u64,
     /// Bytes that it may grow to, at least `bytes`; 0 for no more than that.
@@ -47,17 +51,18 @@ pub struct pageset_options {
     pub give_back_bytes_per_scan: u64,
 }
 
-/// Fills options in: a pool of `bytes`, and the default of everything else.
+/// Fills options in: a pool of `bytes`, and the default of everything else. `size` is `sizeof *options`.
 ///
-/// PAGESET_ERR_ARGUMENT where `options` is NULL.
+/// PAGESET_ERR_ARGUMENT where `options` is NULL or `size` is less than that of the first version.
 ///
 /// # Safety
-/// `options` is NULL or can be written.
+/// `options` is NULL or has `size` bytes that can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pageset_options_init(options: *mut pageset_options, bytes: u64) -> pageset_error {
+pub unsafe extern "C" fn pageset_options_init(options: *mut pageset_options, size: usize, bytes: u64) -> pageset_error {
     code(|| {
         let policy = GiveBack::default();
         let value = pageset_options {
+            size,
             bytes,
             reserve_bytes: 0,
             huge_pages: PAGESET_HUGE_TRANSPARENT,
@@ -72,9 +77,8 @@ pub unsafe extern "C" fn pageset_options_init(options: *mut pageset_options, byt
         if options.is_null() {
             return Err(Failure::argument("options is NULL"));
         }
-        // SAFETY: not NULL, so it can be written, says the caller.
-        unsafe { options.write(value) };
-        Ok(())
+        // SAFETY: not NULL, so it has `size` bytes, says the caller.
+        unsafe { write_sized(options, value, size, "options") }
     })
 }
 
@@ -119,7 +123,7 @@ unsafe fn builder(options: &pageset_options) -> Result<PoolBuilder, Failure> {
 
 /// Makes a pool and puts it into `*pool`; to be ended with pageset_pool_destroy.
 ///
-/// PAGESET_ERR_ARGUMENT for options that are NULL or out of range, PAGESET_ERR_NO_NODE for nodes that there are not,
+/// PAGESET_ERR_ARGUMENT for options that are NULL, out of range or of no known size, PAGESET_ERR_NO_NODE for nodes that there are not,
 /// PAGESET_ERR_SYSTEM where the system refuses; `*pool` is NULL then.
 ///
 /// # Safety
@@ -129,7 +133,7 @@ pub unsafe extern "C" fn pageset_pool_create(
     options: *const pageset_options,
     pool: *mut *mut pageset_pool,
 ) -> pageset_error {
-    code(|| {
+    slow_code(|| {
         if !pool.is_null() {
             // SAFETY: not NULL, so it can be written, says the caller.
             unsafe { pool.write(std::ptr::null_mut()) };
@@ -139,7 +143,8 @@ pub unsafe extern "C" fn pageset_pool_create(
         }
         // SAFETY: neither is NULL, so they are what the caller says.
         unsafe {
-            pool.write(pageset_pool::new(builder(&*options)?.build()?));
+            let options = read_sized(options, (*options).size, "options")?;
+            pool.write(pageset_pool::new(builder(&options)?.build()?));
         }
         Ok(())
     })

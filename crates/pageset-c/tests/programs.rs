@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use tempfile::TempDir;
+
 /// Where cargo puts the libraries of this build: the folder above that of this test.
 fn libraries() -> PathBuf {
     let exe = env::current_exe().expect("this test");
@@ -13,120 +15,166 @@ fn libraries() -> PathBuf {
 
 fn run(command: &mut Command) -> Output {
     let out = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(out.status.success(), "{command:?}: {}\n{}{}", out.status, text(&out.stdout), text(&out.stderr));
     out
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|out| out.status.success())
 }
 
-/// The library by this ending in the folder of this build's dependencies.
-fn library(ending: &str) -> PathBuf {
-    let found = libraries().join(format!("libpageset_c.{ending}"));
-    assert!(found.exists(), "{} was not built", found.display());
-    found
+/// What `install.sh` installs, in a folder that takes the place of `/`; it goes with this value.
+struct Installed {
+    root: TempDir,
+}
+
+/// Where everything goes below `/`.
+const PREFIX: &str = "/opt/pageset";
+
+impl Installed {
+    fn new() -> Installed {
+        let root = tempfile::tempdir().expect("a folder");
+        let mut command = Command::new("sh");
+        command.arg(crate_folder().join("install.sh")).arg(PREFIX);
+        run(command.env("DESTDIR", root.path()).env("PAGESET_BUILT", libraries()));
+        Installed { root }
+    }
+
+    fn folder(&self, name: &str) -> PathBuf {
+        self.root.path().join(&PREFIX[1..]).join(name)
+    }
+}
+
+fn crate_folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Link {
+    Shared,
+    Static,
 }
 
 struct Build<'b> {
     compiler: &'b str,
     source: &'b str,
-    ending: &'b str,
+    link: Link,
     flags: &'b [&'b str],
 }
 
-/// Builds a program and returns what is to be run.
-fn build(folder: &Path, how: &Build<'_>) -> PathBuf {
-    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = folder.join("program");
-    let library = library(how.ending);
-    let mut command = Command::new(how.compiler);
-    command.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-g"]).args(how.flags);
-    command.arg("-I").arg(crate_folder.join("include")).arg(crate_folder.join(how.source));
-    command.arg("-o").arg(&program).arg(&library).args(["-lpthread", "-ldl", "-lm"]);
-    command.arg(format!("-Wl,-rpath,{}", library.parent().expect("a folder").display()));
-    run(&mut command);
-    program
-}
-
-fn output(how: &Build<'_>) -> Option<String> {
-    if !is_there(how.compiler) {
-        println!("SKIPPED {}: no {}", how.source, how.compiler);
-        return None;
+impl Build<'_> {
+    /// Builds a program against what is installed, and returns what is to be run.
+    fn program(&self, installed: &Installed) -> PathBuf {
+        let (program, libraries) = (installed.root.path().join("program"), installed.folder("lib"));
+        let mut command = Command::new(self.compiler);
+        command.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-g"]).args(self.flags);
+        command.arg("-I").arg(installed.folder("include")).arg(crate_folder().join(self.source));
+        command.arg("-o").arg(&program).arg("-L").arg(&libraries);
+        match self.link {
+            Link::Shared => command.args(["-lpageset", &format!("-Wl,-rpath,{}", libraries.display())]),
+            Link::Static => command.args(["-l:libpageset.a", "-lpthread", "-ldl", "-lm"]),
+        };
+        run(&mut command);
+        program
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    let program = build(folder.path(), how);
-    Some(String::from_utf8_lossy(&run(&mut Command::new(program)).stdout).into_owned())
+
+    /// What the program prints; nothing where there is no such compiler.
+    fn output(&self) -> Option<String> {
+        if !is_there(self.compiler) {
+            println!("SKIPPED {}: no {}", self.source, self.compiler);
+            return None;
+        }
+        let installed = Installed::new();
+        let program = self.program(&installed);
+        Some(text(&run(&mut Command::new(program)).stdout))
+    }
 }
 
 const STRICT_C: &[&str] = &["-std=c11", "-D_POSIX_C_SOURCE=200809L"];
 
+const C_SAYS: &str = "order 2 and 300 pages: 1245184 bytes in use\n0 bytes in use, some went back to the system\n";
+const CPP_SAYS: &str = "0 bytes in use\na pool of 0 bytes cannot be had; allowed: 1 to ";
+
 #[test]
-fn the_c_example_with_both_libraries() {
-    for ending in ["so", "a"] {
-        let how = Build { compiler: "cc", source: "examples/buffers.c", ending, flags: STRICT_C };
-        let Some(text) = output(&how) else { return };
-        assert_eq!(
-            text, "order 2 and 300 pages: 1245184 bytes in use\n0 bytes in use, some went back to the system\n",
-            "{ending}"
-        );
+fn the_examples_with_both_libraries() {
+    for link in [Link::Shared, Link::Static] {
+        let c = Build { compiler: "cc", source: "examples/buffers.c", link, flags: STRICT_C };
+        assert!(c.output().is_none_or(|text| text == C_SAYS), "{link:?}");
+        let cpp = Build { compiler: "c++", source: "examples/buffers.cpp", link, flags: &["-std=c++17"] };
+        assert!(cpp.output().is_none_or(|text| text.starts_with(CPP_SAYS)), "{link:?}");
     }
 }
 
-#[test]
-fn the_cpp_example_with_both_libraries() {
-    for ending in ["so", "a"] {
-        let how = Build { compiler: "c++", source: "examples/buffers.cpp", ending, flags: &["-std=c++17"] };
-        let Some(text) = output(&how) else { return };
-        assert!(text.starts_with("0 bytes in use\na pool of 0 bytes cannot be had; allowed: 1 to "), "{text}");
-    }
-}
-
-/// What `install.sh` installs, found by pkg-config.
+/// Both examples, with what pkg-config says of an installation in another place than `/`: shared, and wholly static.
 #[test]
 fn an_installed_library_is_found_by_pkg_config() {
-    if !is_there("pkg-config") || !is_there("cc") {
-        return println!("SKIPPED an_installed_library_is_found_by_pkg_config: no pkg-config, or no cc");
+    if !is_there("pkg-config") || !is_there("cc") || !is_there("c++") {
+        return println!("SKIPPED an_installed_library_is_found_by_pkg_config: no pkg-config, cc or c++");
     }
-    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = tempfile::tempdir().expect("a folder");
-    let prefix = folder.path();
-    for name in ["lib/pkgconfig", "include"] {
-        fs::create_dir_all(prefix.join(name)).expect("a folder");
-    }
-    fs::copy(library("so"), prefix.join("lib/libpageset_c.so")).expect("a copy");
-    fs::copy(crate_folder.join("include/pageset.h"), prefix.join("include/pageset.h")).expect("a copy");
-    let file = fs::read_to_string(crate_folder.join("pageset.pc.in")).expect("pageset.pc.in");
-    let file = file.replace("@prefix@", &prefix.display().to_string()).replace("@version@", env!("CARGO_PKG_VERSION"));
-    fs::write(prefix.join("lib/pkgconfig/pageset.pc"), file).expect("a file");
+    let installed = Installed::new();
     let ask = |what: &[&str]| {
         let mut command = Command::new("pkg-config");
-        let out = run(command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args(what).arg("pageset"));
-        String::from_utf8_lossy(&out.stdout).trim().to_owned()
+        command.env("PKG_CONFIG_LIBDIR", installed.folder("lib/pkgconfig"));
+        command.env("PKG_CONFIG_SYSROOT_DIR", installed.root.path());
+        text(&run(command.args(what).arg("pageset")).stdout).trim().to_owned()
     };
     assert_eq!(ask(&["--modversion"]), env!("CARGO_PKG_VERSION"));
-    let flags = ask(&["--cflags", "--libs"]);
-    let program = prefix.join("program");
-    let mut command = Command::new("cc");
-    command.arg(crate_folder.join("examples/buffers.c")).args(flags.split_whitespace()).arg("-o").arg(&program);
-    run(&mut command);
-    let out = run(Command::new(program).env("LD_LIBRARY_PATH", prefix.join("lib")));
-    assert!(String::from_utf8_lossy(&out.stdout).starts_with("order 2 and 300 pages"), "{out:?}");
+    let file = fs::read_to_string(installed.folder("lib/pkgconfig/pageset.pc")).expect("a file");
+    assert!(file.starts_with(&format!("prefix={PREFIX}\nlibdir={PREFIX}/lib\n")), "{file}");
+    for (compiler, source, says) in [("cc", "buffers.c", C_SAYS), ("c++", "buffers.cpp", CPP_SAYS)] {
+        for wholly_static in [false, true] {
+            let flags = ask(if wholly_static { &["--static", "--cflags", "--libs"] } else { &["--cflags", "--libs"] });
+            let program = installed.root.path().join("program");
+            let mut command = Command::new(compiler);
+            command.arg(crate_folder().join("examples").join(source)).args(wholly_static.then_some("-static"));
+            run(command.args(flags.split_whitespace()).arg("-o").arg(&program));
+            let mut command = Command::new(program);
+            if !wholly_static {
+                command.env("LD_LIBRARY_PATH", installed.folder("lib"));
+            }
+            let out = text(&run(&mut command).stdout);
+            assert!(out.starts_with(says), "{source}, static: {wholly_static}: {out}");
+        }
+    }
+}
+
+/// The names by which the linker and programs find the library, and that it has no other symbols than its functions.
+#[test]
+fn the_shared_library_has_a_soname_and_only_its_functions() {
+    if !is_there("nm") || !is_there("readelf") {
+        return println!("SKIPPED the_shared_library_has_a_soname_and_only_its_functions: no nm or readelf");
+    }
+    let installed = Installed::new();
+    let linker = installed.folder("lib/libpageset.so");
+    let soname = fs::read_link(&linker).expect("a link");
+    assert_eq!(soname, Path::new("libpageset.so.0"));
+    let file = fs::read_link(installed.folder("lib").join(&soname)).expect("a link");
+    assert_eq!(file, Path::new(&format!("libpageset.so.{}", env!("CARGO_PKG_VERSION"))));
+    let dynamic = text(&run(Command::new("readelf").arg("-d").arg(&linker)).stdout);
+    assert!(dynamic.contains("Library soname: [libpageset.so.0]"), "{dynamic}");
+    let header = fs::read_to_string(crate_folder().join("include/pageset.h")).expect("the header");
+    let symbols = text(&run(Command::new("nm").args(["-D", "--defined-only"]).arg(&linker)).stdout);
+    for name in symbols.lines().filter_map(|line| line.split_whitespace().last()) {
+        assert!(header.contains(&format!("{name}(")), "{name} is in the library but not in the header");
+    }
 }
 
 #[test]
 fn bad_use_from_c_is_refused() {
-    let how = Build { compiler: "cc", source: "tests/bad_use.c", ending: "so", flags: STRICT_C };
-    let Some(text) = output(&how) else { return };
+    let how = Build { compiler: "cc", source: "tests/bad_use.c", link: Link::Shared, flags: STRICT_C };
+    let Some(text) = how.output() else { return };
     assert_eq!(text, "all refused as documented\n");
 }
 
 #[test]
 fn bad_use_from_c_under_address_sanitizer() {
     let flags = [STRICT_C, &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]].concat();
-    let how = Build { compiler: "cc", source: "tests/bad_use.c", ending: "a", flags: &flags };
-    let Some(text) = output(&how) else { return };
+    let how = Build { compiler: "cc", source: "tests/bad_use.c", link: Link::Static, flags: &flags };
+    let Some(text) = how.output() else { return };
     assert_eq!(text, "all refused as documented\n");
 }
 
@@ -136,10 +184,11 @@ fn bad_use_and_the_example_under_valgrind() {
         return println!("SKIPPED bad_use_and_the_example_under_valgrind: no valgrind, or no cc");
     }
     for source in ["tests/bad_use.c", "examples/buffers.c"] {
-        let folder = tempfile::tempdir().expect("a folder");
-        let program = build(folder.path(), &Build { compiler: "cc", source, ending: "so", flags: STRICT_C });
+        let installed = Installed::new();
+        let program = Build { compiler: "cc", source, link: Link::Shared, flags: STRICT_C }.program(&installed);
         let mut command = Command::new("valgrind");
         command.args(["--error-exitcode=3", "--quiet", "--leak-check=full"]).arg(program);
-        run(&mut command);
+        // Valgrind needs address space of its own.
+        run(command.env("PAGESET_NO_LIMITS", "1"));
     }
 }

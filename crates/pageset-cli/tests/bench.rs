@@ -54,6 +54,12 @@ fn json_has_every_sample_and_says_what_was_thrown_away() {
             let samples = row["ns_per_pair"].as_array().expect("samples");
             let discarded = row["discarded"].as_u64().expect("a count");
             thrown_away += discarded;
+            let values = row["discarded_samples"].as_array().expect("samples");
+            assert_eq!(values.len() as u64, discarded, "{row}");
+            let is_share =
+                |value: &Value| value["cpu_share"].as_f64().is_some_and(|share| (0.0..0.97).contains(&share));
+            assert!(values.iter().all(|value| is_share(value) && value["ns_per_pair"].is_f64()), "{row}");
+            assert!(row["failed"].is_null(), "{row}");
             assert_eq!(row["threads"], 1);
             assert!(samples.len() <= 2 && samples.len() as u64 + discarded >= 2, "{row}");
             assert!(samples.iter().all(|ns| ns.as_f64().is_some_and(|ns| ns > 0.0 && ns < 1e9)), "{row}");
@@ -75,6 +81,22 @@ fn the_table_has_a_row_for_each_and_floor_b_always() {
     let table = text(&out.stdout);
     let first_words: Vec<&str> = table.lines().filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(first_words, ["ns", "floor", "pageset", "In"], "{table}");
+}
+
+/// Half of 4 GiB in 2 GiB of address space: said beside the table, and in it.
+#[test]
+fn who_cannot_be_built_is_said() {
+    let pageset = env!("CARGO_BIN_EXE_pageset");
+    let args = "bench --no-peers --patterns half --who pageset --threads 1 --rounds 1 --window-ms 1";
+    let limited = format!("ulimit -v 2097152; exec '{pageset}' {args}");
+    let out = Command::new("sh").args(["-c", &limited]).output().expect("a shell");
+    let (table, said) = (text(&out.stdout), text(&out.stderr));
+    assert!(out.status.success(), "{said}");
+    assert!(
+        said.contains("warning: pageset, half 1T: could not be built: reserving address space of 4294967296 bytes"),
+        "{said}"
+    );
+    assert!(table.lines().any(|line| line.split_whitespace().eq(["pageset", "failed"])), "{table}");
 }
 
 #[test]

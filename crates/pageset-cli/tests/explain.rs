@@ -2,9 +2,11 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
 
-use support::{Small, ends};
+use serde_json::Value;
+use support::{Small, ends, json};
 
 #[test]
 fn a_warning_as_it_was_printed_is_explained() {
@@ -16,6 +18,77 @@ fn a_warning_as_it_was_printed_is_explained() {
         let (said, _) = ends(0, &[&"explain", &warning]);
         assert!(said.contains(" (warning)\n") && said.contains("to do: "), "{warning}: {said}");
     }
+}
+
+/// The names of all members, at any depth.
+fn members(value: &Value, names: &mut Vec<String>) {
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                names.push(name.clone());
+                members(value, names);
+            }
+        }
+        Value::Array(all) => all.iter().for_each(|value| members(value, names)),
+        _ => {}
+    }
+}
+
+/// What heads the columns of the tables in a text: lines whose next is a row, told by its numbers.
+fn headings(text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    // Columns are two spaces apart and more; a heading has single ones.
+    let cells =
+        |line: &str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect();
+    let table = |pair: &&[&str]| {
+        let (head, row): (Vec<String>, Vec<String>) = (cells(pair[0]), cells(pair[1]));
+        head.len() > 2
+            && row.len() > 2
+            && !head[1].starts_with(|c: char| c.is_ascii_digit())
+            && row[1..].iter().any(|cell| cell.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let heads = lines.windows(2).filter(table).map(|pair| cells(pair[0])).collect::<Vec<Vec<String>>>();
+    heads
+        .into_iter()
+        .filter(|head| head.iter().skip(1).all(|cell| !cell.starts_with(|c: char| c.is_ascii_digit())))
+        .flatten()
+        .collect()
+}
+
+/// What simulations and benchmarks print, as text and as JSON, has an entry for each name in it.
+#[test]
+fn headings_and_members_are_explained() {
+    let short = ["--seconds", "0.01", "--warm-up", "0.005", "--seeds", "2"];
+    let machine = ["--machine", "lkp-sb02"];
+    let bench = ["bench", "--no-peers", "--threads", "1", "--rounds", "1", "--window-ms", "1"];
+    let of = |words: &[&[&'static str]]| words.concat();
+    let commands = [
+        of(&[&["run", "page_fault1", "--tasks", "1,2"], &machine, &short]),
+        of(&[&["sweep", "page_fault1", "--tasks", "1", "--batch", "31,63"], &machine, &short]),
+        of(&[&["compare", "page_fault1-batch-sweep.csv", "--batch", "63,511"], &machine, &short]),
+        of(&[
+            &["compare", "page_fault1-1-to-40-tasks.csv"],
+            &["--seconds", "0.002", "--warm-up", "0.001", "--seeds", "1"],
+        ]),
+        of(&[&bench, &["--who", "floor b,pageset", "--patterns", "hot,churn"]]),
+    ];
+    let mut seen = BTreeSet::new();
+    for command in &commands {
+        let arguments = |more: &'static [&'static str]| command.iter().chain(more).copied().collect::<Vec<_>>();
+        let run = |arguments: Vec<&'static str>| {
+            let arguments: Vec<&dyn AsRef<std::path::Path>> = arguments.iter().map(|word| word as _).collect();
+            ends(0, &arguments).0
+        };
+        let mut names = headings(&run(arguments(&[])));
+        assert!(names.len() >= 3, "no table of {command:?}: {names:?}");
+        members(&json(&run(arguments(&["--json"]))), &mut names);
+        for name in names {
+            if seen.insert(name.clone()) {
+                ends(0, &[&"explain", &name]);
+            }
+        }
+    }
+    assert!(seen.len() > 80, "{} names only", seen.len());
 }
 
 #[test]

@@ -103,6 +103,219 @@ fn every_kind_of_input() {
     assert!(markdown.contains("\n| --- | ---: |\n"), "{markdown}");
 }
 
+/// A chart alone, as a reader of SVG sees it: bars as (title, height), whiskers as (top, bottom).
+struct Seen {
+    bars: Vec<(String, f64)>,
+    whiskers: Vec<(f64, f64)>,
+    labels: Vec<String>,
+}
+
+fn seen(path: &Path) -> Seen {
+    let text = fs::read_to_string(path).unwrap();
+    let svg = roxmltree::Document::parse(&text).unwrap();
+    let of = |tag: &'static str| svg.descendants().filter(move |node| node.has_tag_name(tag));
+    let number = |text: &str| text.parse::<f64>().unwrap();
+    let bar = |node: roxmltree::Node<'_, '_>| {
+        // Keys of the legend have no title.
+        let title = node.children().find(|child| child.has_tag_name("title"))?.text()?.to_owned();
+        Some((title, number(node.attribute("height").unwrap())))
+    };
+    let whisker = |node: roxmltree::Node<'_, '_>| {
+        // `M4 20h6m-3 0V80m-3 0h6`
+        let path = node.attribute("d").unwrap();
+        let top = path.split([' ', 'h']).nth(1).unwrap();
+        let bottom = path.split(['V', 'm']).nth(2).unwrap();
+        (number(top), number(bottom))
+    };
+    let label = |node: roxmltree::Node<'_, '_>| node.text().unwrap_or_default().to_owned();
+    let labels = of("text")
+        .filter(|node| node.attribute("text-anchor") == Some("middle") && node.attribute("class") == Some("tick"));
+    Seen {
+        bars: of("rect").filter_map(bar).collect(),
+        whiskers: of("path").map(whisker).collect(),
+        labels: labels.map(label).collect(),
+    }
+}
+
+/// Reports on what a command writes as JSON; the result is left in `result.json`, the page in `report.html`.
+fn reported(small: &Small, command: &[&'static str]) -> serde_json::Value {
+    let arguments: Vec<&dyn AsRef<Path>> = command.iter().map(|word| word as _).collect();
+    let (text, _) = ends(0, &arguments);
+    fs::write(small.at("result.json"), &text).unwrap();
+    ends(0, &[&"report", &small.at("result.json"), &"-o", &small.at("report.html"), &"--svg", &small.0.path()]);
+    json(&text)
+}
+
+const SHORT: [&str; 8] = ["--machine", "lkp-sb02", "--seconds", "0.02", "--warm-up", "0.005", "--seeds", "3"];
+
+fn short(words: &[&'static str]) -> Vec<&'static str> {
+    words.iter().chain(&SHORT).chain(&["--json"]).copied().collect()
+}
+
+/// Each bar is as high beside the others as its number, and each whisker as long as its deviation, to the tenth of a unit
+/// that both are rounded to.
+fn agree(seen: &Seen, spreads: &[(f64, f64)]) {
+    assert_eq!(seen.bars.len(), spreads.len());
+    let (most, height) = spreads
+        .iter()
+        .zip(&seen.bars)
+        .map(|(spread, bar)| (spread.0, bar.1))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .unwrap();
+    let unit = height / most;
+    for ((mean, _), (title, height)) in spreads.iter().zip(&seen.bars) {
+        assert!((mean * unit - height).abs() < 0.2, "{title}: {height}, not {}", mean * unit);
+    }
+    // A whisker ends at the axis.
+    let length = |(mean, deviation): &(f64, f64)| (deviation + mean.min(*deviation)) * unit;
+    let lengths: Vec<f64> = spreads.iter().filter(|spread| spread.1 > 0.0).map(length).collect();
+    assert_eq!(seen.whiskers.len(), lengths.len());
+    for (length, (top, bottom)) in lengths.iter().zip(&seen.whiskers) {
+        assert!((bottom - top - length).abs() < 0.3, "a whisker from {top} to {bottom}, not of {length}");
+    }
+}
+
+fn spread(value: &serde_json::Value) -> (f64, f64) {
+    (value["mean"].as_f64().unwrap(), value["deviation"].as_f64().unwrap())
+}
+
+#[test]
+fn a_run_is_drawn_against_its_tasks() {
+    let small = Small::new();
+    let result =
+        reported(&small, &short(&["run", "page_fault1", "--rules", "linux-4.17,linux-6.18", "--tasks", "1,4"]));
+    let chart = seen(&small.at("chart-1.svg"));
+    assert_eq!(chart.labels, ["1", "4"]);
+    // Groups by tasks, in each a bar for each set of rules; rows are the other way round.
+    let rows = result["rows"].as_array().unwrap();
+    let ordered = |tasks: u64| rows.iter().filter(move |row| row["tasks"] == tasks);
+    let spreads: Vec<(f64, f64)> = [1, 4].into_iter().flat_map(ordered).map(|row| spread(&row["score"])).collect();
+    agree(&chart, &spreads);
+    assert!(chart.bars[1].0.starts_with("1, linux-6.18: "), "{}", chart.bars[1].0);
+    let waits: Vec<(f64, f64)> =
+        [1, 4].into_iter().flat_map(ordered).map(|row| spread(&row["zone_lock_pct"])).collect();
+    assert!(waits[2].0 > 0.0, "nothing waits, so nothing is compared");
+    agree(&seen(&small.at("chart-2.svg")), &waits);
+}
+
+#[test]
+fn a_sweep_is_drawn_against_batch() {
+    let small = Small::new();
+    let command = short(&["sweep", "page_fault1", "--rules", "linux-4.17", "--batch", "127,31,63", "--tasks", "2"]);
+    let result = reported(&small, &command);
+    let chart = seen(&small.at("chart-1.svg"));
+    assert_eq!(chart.labels, ["31", "63", "127"]);
+    let of = |batch: u32| {
+        let rules = format!("linux-4.17 batch={batch}");
+        spread(&result["rows"].as_array().unwrap().iter().find(|row| row["rules"] == *rules).unwrap()["score"])
+    };
+    agree(&chart, &[31, 63, 127].map(of));
+    assert!(chart.bars.iter().all(|(title, _)| title.contains(", linux-4.17: ")), "{:?}", chart.bars);
+}
+
+#[test]
+fn a_comparison_is_drawn_beside_what_was_published() {
+    let small = Small::new();
+    let result = reported(&small, &short(&["compare", "page_fault1-batch-sweep.csv", "--batch", "63,511"]));
+    let rows = result["rows"].as_array().unwrap();
+    let place = ["score", "change_pct", "lru_contention_pct", "total_contention_pct", "zone_contention_pct"];
+    // Members come in the order of their names.
+    let number = 1 + {
+        let mut sorted = place;
+        sorted.sort_unstable();
+        sorted.iter().position(|name| *name == "zone_contention_pct").unwrap()
+    };
+    let chart = seen(&small.at(&format!("chart-{number}.svg")));
+    assert_eq!(chart.labels, ["31", "63", "511"]);
+    let value = |row: &serde_json::Value, of: &str| row[of]["zone_contention_pct"].as_f64().unwrap();
+    let spreads: Vec<(f64, f64)> = rows
+        .iter()
+        .flat_map(|row| [(value(row, "published"), 0.0), (value(row, "simulated"), value(row, "deviation"))])
+        .collect();
+    agree(&chart, &spreads);
+    assert!(chart.bars[2].0.starts_with("63, published: "), "{:?}", chart.bars);
+    let page = fs::read_to_string(small.at("report.html")).unwrap();
+    assert!(page.contains("zone contention in per cent?") && page.contains("beside those of doing nothing?"), "{page}");
+}
+
+#[test]
+fn a_benchmark_is_drawn_with_its_quartiles() {
+    let small = Small::new();
+    let result = reported(
+        &small,
+        &[
+            "bench",
+            "--no-peers",
+            "--who",
+            "floor b,pageset",
+            "--patterns",
+            "hot",
+            "--threads",
+            "1",
+            "--rounds",
+            "5",
+            "--window-ms",
+            "1",
+            "--json",
+        ],
+    );
+    let row = |row: &serde_json::Value| {
+        let mut samples: Vec<f64> =
+            row["ns_per_pair"].as_array().unwrap().iter().map(|ns| ns.as_f64().unwrap()).collect();
+        samples.sort_by(f64::total_cmp);
+        samples
+    };
+    let rows: Vec<Vec<f64>> = result["rows"].as_array().unwrap().iter().map(row).collect();
+    if rows.iter().any(|samples| samples.len() != 5) {
+        return println!("SKIPPED a_benchmark_is_drawn_with_its_quartiles: the machine is too busy for five samples");
+    }
+    let chart = seen(&small.at("chart-1.svg"));
+    // Of five samples the quartiles are the second and the fourth.
+    agree(
+        &Seen { whiskers: Vec::new(), ..seen(&small.at("chart-1.svg")) },
+        &rows.iter().map(|of| (of[2], 0.0)).collect::<Vec<_>>(),
+    );
+    let unit = chart.bars[0].1 / rows[0][2];
+    for (samples, (top, bottom)) in rows.iter().zip(&chart.whiskers) {
+        assert!(((samples[3] - samples[1]) * unit - (bottom - top)).abs() < 0.3, "{samples:?}: {top} to {bottom}");
+    }
+    assert_eq!(chart.whiskers.len(), rows.len());
+}
+
+/// As many looks as a day of them, ten seconds apart, has: the drawing stays small, and no peak is lost.
+#[test]
+fn ten_thousand_looks_are_drawn_with_few_points() {
+    let small = Small::new();
+    let (text, _) = ends(0, &[&"top", &"--json", &"-n", &"1", &"--no-count"]);
+    let look = json(&text);
+    let looks = (0..10_000_u64).map(|i| {
+        let mut look = look.clone();
+        look["time_ns"] = (1_700_000_000_000_000_000 + i * 10_000_000_000).into();
+        for zone in look["zones"].as_array_mut().unwrap() {
+            zone["held"] = (if i == 5003 { 77_777 } else { 1000 + i % 7 }).into();
+        }
+        look.to_string() + "\n"
+    });
+    fs::write(small.at("looks.json"), looks.collect::<String>()).unwrap();
+    ends(0, &[&"report", &small.at("looks.json"), &"-o", &small.at("report.html"), &"--svg", &small.0.path()]);
+    let text = fs::read_to_string(small.at("chart-1.svg")).unwrap();
+    let svg = roxmltree::Document::parse(&text).unwrap();
+    let lines: Vec<usize> = svg
+        .descendants()
+        .filter(|node| node.has_tag_name("polyline"))
+        .map(|node| node.attribute("points").unwrap().split(' ').count())
+        .collect();
+    assert!(!lines.is_empty() && lines.iter().all(|points| (600..=1400).contains(points)), "{lines:?}");
+    // The peak is at the top of the scale, to which everything else lies low.
+    let highest = |points: &str| {
+        points.split(' ').map(|p| p.split_once(',').unwrap().1.parse::<f64>().unwrap()).fold(f64::MAX, f64::min)
+    };
+    let line = svg.descendants().find(|node| node.has_tag_name("polyline")).unwrap().attribute("points").unwrap();
+    assert!(highest(line) < 60.0, "{}", highest(line));
+    let page = fs::read_to_string(small.at("report.html")).unwrap();
+    assert_eq!(page.matches(">77,777<").count(), look["zones"].as_array().unwrap().len(), "each is in the table");
+}
+
 #[test]
 fn what_is_no_result_is_refused() {
     let small = Small::new();
@@ -110,6 +323,16 @@ fn what_is_no_result_is_refused() {
         ("{}", "there is no `schema`"),
         ("{\"schema\": \"pageset.replay/9\"}", "the schema pageset.replay/9 is not known"),
         ("{\"schema\": \"pageset.replay/1\"}", "there is no list `rules`"),
+        ("{\"schema\": \"pageset.run/1\", \"workload\": \"w\", \"machine\": \"m\", \"rows\": []}", "there are no rows"),
+        (
+            "{\"schema\": \"pageset.run/1\", \"workload\": \"w\", \"machine\": \"m\", \"rows\": [{}]}",
+            "there is no text `rules`",
+        ),
+        (
+            "{\"schema\": \"pageset.compare/1\", \"table\": \"t\", \"rows\": [{}]}",
+            "a row has nothing that tells it from others",
+        ),
+        ("{\"schema\": \"pageset.bench/1\", \"machine\": {}, \"rows\": []}", "there are no rows"),
         ("{\"schema\": ", "EOF"),
         ("[]", "there is no `schema`"),
     ] {

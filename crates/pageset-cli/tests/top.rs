@@ -2,14 +2,16 @@
 
 mod support;
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{command, ends, json};
+use support::{command, ends, json, pageset};
 
 /// A process that does not outlive the test.
 struct Running(Child);
@@ -124,6 +126,138 @@ fn a_scrape_is_answered_and_a_signal_ends_it() {
     let pid = top.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(top.0.wait().unwrap().code(), Some(130));
+}
+
+/// What was asked for is what counts; where waits are not measured, that is said.
+#[test]
+fn counted_in_the_way_that_is_asked_for() {
+    for way in ["bpf", "perf"] {
+        let (text, _) = ends(0, &[&"top", &"--json", &"--once", &"-i", &"0.2", &"--count-by", &way]);
+        let view = json(&text);
+        let missing = view["missing"].to_string();
+        if view["counted_by"].is_null() {
+            assert!(missing.contains("refills and drains are not counted: "), "{missing}");
+            println!("SKIPPED counted_in_the_way_that_is_asked_for, {way}: {missing}");
+            continue;
+        }
+        assert_eq!(view["counted_by"], way);
+        for cpu in view["traffic"].as_array().unwrap() {
+            assert_eq!(
+                cpu["zone_lock_waits"].is_null(),
+                missing.contains("waits for zone locks are not measured: "),
+                "{cpu}: {missing}"
+            );
+        }
+    }
+    let (text, _) = ends(0, &[&"top", &"--json", &"--once", &"-i", &"0.1", &"--no-count"]);
+    let view = json(&text);
+    assert!(view["counted_by"].is_null() && view["traffic"].is_null(), "{view}");
+    ends(2, &[&"top", &"--no-count", &"--count-by", &"bpf"]);
+}
+
+/// The kernel's numbers of the programs that a process has put to tracepoints.
+fn programs(pid: u32) -> Vec<String> {
+    let files = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();
+    let texts = files.filter_map(|file| fs::read_to_string(file.unwrap().path()).ok());
+    texts
+        .filter_map(|text| Some(text.lines().find_map(|line| line.strip_prefix("prog_id:"))?.trim().to_owned()))
+        .collect()
+}
+
+/// However it ends, nothing of ours stays in the kernel: not even when it is killed.
+#[test]
+fn nothing_is_left_in_the_kernel() {
+    let skipped = |why: &str| println!("SKIPPED nothing_is_left_in_the_kernel: {why}");
+    let shown = |id: &str| Command::new("bpftool").args(["prog", "show", "id", id]).output();
+    if let Err(error) = shown("0") {
+        return skipped(&format!("bpftool: {error}"));
+    }
+    for signal in ["-INT", "-TERM", "-HUP", "-KILL"] {
+        let mut top = command(&[&"top", &"--json", &"-i", &"0.1", &"--count-by", &"bpf"]);
+        let mut top = Running(top.stdout(Stdio::piped()).spawn().unwrap());
+        // Open until the end: a pipe that nobody reads would end it too.
+        let mut looks = BufReader::new(top.0.stdout.take().unwrap());
+        let mut line = String::new();
+        looks.read_line(&mut line).unwrap();
+        if json(&line)["counted_by"].is_null() {
+            return skipped(&line);
+        }
+        let programs = programs(top.0.id());
+        assert!(programs.len() >= 3, "{programs:?}");
+        assert!(programs.iter().all(|id| shown(id).unwrap().status.success()), "{programs:?} are not there");
+        assert!(Command::new("kill").args([signal, &top.0.id().to_string()]).status().unwrap().success());
+        top.0.wait().unwrap();
+        // The kernel forgets them a moment later.
+        let begin = Instant::now();
+        while programs.iter().any(|id| shown(id).unwrap().status.success()) {
+            assert!(begin.elapsed() < Duration::from_secs(60), "after {signal} some of {programs:?} are left");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// What is added to a moment since 1970 to have it by the recordings' clock. Unit: nanoseconds.
+fn to_recording_ns() -> i64 {
+    let now = |clock| {
+        let now = rustix::time::clock_gettime(clock);
+        now.tv_sec * 1_000_000_000 + now.tv_nsec
+    };
+    now(rustix::time::ClockId::Monotonic) - now(rustix::time::ClockId::Realtime)
+}
+
+/// Pages that each CPU refilled and drained in a recording's text form, between two moments.
+fn recorded(text: &str, between: std::ops::Range<i64>) -> HashMap<u64, [u64; 2]> {
+    let mut pages: HashMap<u64, [u64; 2]> = HashMap::new();
+    let mut time: i64 = text.lines().find_map(|line| line.strip_prefix("#t0 ")).unwrap().trim().parse().unwrap();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<&str> = line.split(' ').collect();
+        time += words[0].parse::<i64>().unwrap();
+        let of = match words[3] {
+            "Z" => 0,
+            "D" => 1,
+            _ => continue,
+        };
+        let order: u32 = words[5].parse().unwrap();
+        if between.contains(&time) && [0, 1, 2, 3, 9].contains(&order) {
+            pages.entry(words[1].parse().unwrap()).or_default()[of] += 1 << order;
+        }
+    }
+    pages
+}
+
+/// A recording made at the same time tells of the same pages: within 2 % of what all CPUs moved, which is for what is
+/// moved between the moment of a look and its counters.
+#[test]
+fn what_is_counted_is_what_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (looks, recording) = (folder.path().join("looks"), folder.path().join("r.pstrace"));
+    let script = "\"$0\" top --json -i 0.3 -n 8 > \"$1\" & sleep 0.3; \
+                  head -c 900000000 /dev/zero | tail -c 800000000 > /dev/null; wait";
+    let program = Path::new(env!("CARGO_BIN_EXE_pageset"));
+    let output = pageset(&[&"record", &"-o", &recording, &"sh", &"-c", &script, &program, &looks]);
+    if output.status.code() == Some(3) {
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        return println!("SKIPPED what_is_counted_is_what_is_recorded: {why}");
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = fs::read_to_string(looks).unwrap();
+    let (first, last) = (json(text.lines().next().unwrap()), json(text.lines().last().unwrap()));
+    let at = |look: &serde_json::Value| look["time_ns"].as_i64().unwrap() + to_recording_ns();
+    let (events, _) = ends(0, &[&"trace", &"export", &recording]);
+    let recorded = recorded(&events, at(&first)..at(&last));
+    let all: u64 = recorded.values().flatten().sum();
+    assert!(all > 10_000, "only {all} pages moved");
+    for (then, now) in first["traffic"].as_array().unwrap().iter().zip(last["traffic"].as_array().unwrap()) {
+        for (place, name) in ["refill_pages", "drain_pages"].into_iter().enumerate() {
+            let counted = now[name].as_u64().unwrap() - then[name].as_u64().unwrap();
+            let recorded = recorded.get(&now["cpu"].as_u64().unwrap()).map_or(0, |pages| pages[place]);
+            assert!(
+                counted.abs_diff(recorded) * 50 <= all,
+                "CPU {}, {name}: {counted} counted, {recorded} recorded",
+                now["cpu"]
+            );
+        }
+    }
 }
 
 /// A terminal multiplexer's session, ended with the test.

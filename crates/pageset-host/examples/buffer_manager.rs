@@ -1,15 +1,16 @@
 //! A small buffer manager: blocks of a file in memory, of which the oldest goes when there is no room. The same
 //! program with its buffers from a pool and from the system allocator: throughput, and memory.
 //!
-//! `cargo run --release -p pageset-host --example buffer_manager`
+//! `cargo run --release -p pageset-host --example buffer_manager [RUNS]`
 //!
-//! Each kind runs in a process of its own. The workload has three parts whose blocks have other sizes, as when a
+//! Each kind runs in a process of its own, in turn, 5 times where no number is given; the table has medians. When there is
+//! nothing to do, either gives back what it can: the pool by `give_back`, glibc's heap by `malloc_trim`. The workload has three parts whose blocks have other sizes, as when a
 //! database scans an index, then large objects, then both: what one part frees the next has to be able to use.
 
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 use std::ops::DerefMut;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
@@ -23,6 +24,9 @@ const SHARDS: u64 = 16;
 const THREADS: u64 = 2;
 const LOOKUPS: u64 = 200_000;
 
+/// The parts of the workload, with sizes of blocks in KiB.
+const PARTS: [(&str, &[usize]); 3] = [("index", &[4]), ("objects", &[64]), ("both", &[4, 8, 16, 64])];
+
 /// Where buffers come from.
 trait Source: Sync {
     type Buffer: DerefMut<Target = [u8]> + Send;
@@ -32,6 +36,7 @@ trait Source: Sync {
     fn idle(&self) {}
 }
 
+/// The system's allocator.
 struct Heap;
 
 impl Source for Heap {
@@ -39,6 +44,12 @@ impl Source for Heap {
 
     fn read(&self, block: &[u8]) -> Vec<u8> {
         block.to_vec()
+    }
+
+    #[cfg(target_env = "gnu")]
+    fn idle(&self) {
+        // SAFETY: takes a number; what the heap's users have stays.
+        unsafe { libc::malloc_trim(0) };
     }
 }
 
@@ -92,13 +103,12 @@ fn resident() -> f64 {
     pages * rustix::param::page_size() as f64 / f64::from(1 << 20)
 }
 
-fn serve<S: Source>(name: &str, source: S) {
+/// Runs the workload; prints lookups a second and resident MiB after each part, a line each.
+fn serve<S: Source>(source: S) {
     let file = vec![7_u8; 64 << 10];
     let shards: Vec<_> =
         (0..SHARDS).map(|_| Mutex::new(Shard { blocks: HashMap::new(), order: VecDeque::new(), bytes: 0 })).collect();
-    // Sizes of blocks in KiB, by number of the part.
-    let parts: [(&str, &[usize]); 3] = [("index", &[4]), ("objects", &[64]), ("both", &[4, 8, 16, 64])];
-    for (part, (what, sizes)) in parts.iter().enumerate() {
+    for (part, (_, sizes)) in PARTS.iter().enumerate() {
         let start = Instant::now();
         thread::scope(|scope| {
             for thread in 0..THREADS {
@@ -117,8 +127,8 @@ fn serve<S: Source>(name: &str, source: S) {
                 });
             }
         });
-        let rate = (THREADS * LOOKUPS) as f64 / start.elapsed().as_secs_f64() / 1000.0;
-        println!("{name:<8} {what:<8} {rate:>14.0} {:>14.0}", resident());
+        let rate = (THREADS * LOOKUPS) as f64 / start.elapsed().as_secs_f64();
+        println!("{rate} {}", resident());
     }
     shards.iter().for_each(|shard| {
         let mut shard = shard.lock().expect("no panic holds it");
@@ -127,26 +137,59 @@ fn serve<S: Source>(name: &str, source: S) {
         shard.bytes = 0;
     });
     source.idle();
-    println!("{name:<8} {:<8} {:>14} {:>14.0}", "nothing", "", resident());
+    println!("0 {}", resident());
+}
+
+/// One run of a kind, in a process of its own: lookups a second and resident MiB after each part.
+fn run(kind: &str) -> Result<Vec<[f64; 2]>, Box<dyn Error>> {
+    let out = Command::new(std::env::current_exe()?).arg(kind).stderr(Stdio::inherit()).output()?;
+    if !out.status.success() {
+        return Err(format!("{kind}: {}", out.status).into());
+    }
+    let line = |line: &str| {
+        let (rate, resident) = line.split_once(' ').ok_or("two numbers a line")?;
+        Ok([rate.parse()?, resident.parse()?])
+    };
+    str::from_utf8(&out.stdout)?.lines().map(line).collect()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    match std::env::args().nth(1).as_deref() {
-        Some("heap") => serve("heap", Heap),
+    let runs = match std::env::args().nth(1).as_deref() {
+        Some("heap") => {
+            serve(Heap);
+            return Ok(());
+        }
         Some("pool") => {
             // Room for blocks that are being replaced, and for what the caches of CPUs hold.
             let pool = Pool(PagePool::builder(KEPT as u64 * 5 / 4).build()?);
-            serve("pool", &pool);
+            serve(&pool);
+            return Ok(());
         }
-        _ => {
-            println!("{:<8} {:<8} {:>14} {:>14}", "buffers", "part", "1000 lookups/s", "resident MiB");
-            for kind in ["heap", "pool"] {
-                let ended = Command::new(std::env::current_exe()?).arg(kind).status()?;
-                if !ended.success() {
-                    return Err(format!("{kind}: {ended}").into());
-                }
-            }
+        Some(runs) => {
+            runs.parse::<usize>().map_err(|error| format!("{runs}: {error}; usage: buffer_manager [RUNS]"))?.max(1)
         }
+        None => 5,
+    };
+    let (mut heap, mut pool) = (vec![], vec![]);
+    for _ in 0..runs {
+        heap.push(run("heap")?);
+        pool.push(run("pool")?);
     }
+    let of = |all: &[Vec<[f64; 2]>], part: usize, what: usize| median(all.iter().map(|run| run[part][what]).collect());
+    println!("| | lookups/s, heap | lookups/s, pool | resident MiB, heap | resident MiB, pool |");
+    println!("| --- | --: | --: | --: | --: |");
+    for (part, (what, _)) in PARTS.iter().enumerate() {
+        let [heap_rate, pool_rate] = [&heap, &pool].map(|all| of(all, part, 0) / 1000.0);
+        let [heap_mib, pool_mib] = [&heap, &pool].map(|all| of(all, part, 1));
+        println!("| {what} | {heap_rate:.0},000 | {pool_rate:.0},000 | {heap_mib:.0} | {pool_mib:.0} |");
+    }
+    let [heap_mib, pool_mib] = [&heap, &pool].map(|all| of(all, PARTS.len(), 1));
+    println!("| nothing to do | | | {heap_mib:.0} | {pool_mib:.0} |");
     Ok(())
 }

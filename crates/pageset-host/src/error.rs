@@ -25,6 +25,22 @@ pub enum BuildError {
         /// What is left of the reserve.
         max_bytes: u64,
     },
+    /// It cannot shrink by that much: something has to be left of each node.
+    Shrinking {
+        /// Bytes asked for.
+        bytes: u64,
+        /// The most that may go.
+        max_bytes: u64,
+    },
+    /// It cannot shrink by that much now: a run in use is in the way.
+    InUse {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Where the run begins, or the first of them.
+        address: usize,
+        /// What is free at the end, and could go.
+        max_bytes: u64,
+    },
     /// This process is a child of the one whose pool this is.
     Forked,
     /// It is to grow to less than it begins with.
@@ -73,6 +89,20 @@ impl fmt::Display for BuildError {
                     "the pool cannot grow by {bytes} bytes; allowed: 1 to {max_bytes}, what is left of its reserve"
                 )
             }
+            Self::Shrinking { bytes, max_bytes } => {
+                write!(f, "the pool cannot shrink by {bytes} bytes; allowed: ")?;
+                match max_bytes {
+                    0 => f.write_str("none, for 2097152 bytes stay of each node"),
+                    _ => write!(f, "1 to {max_bytes}, for 2097152 bytes stay of each node"),
+                }
+            }
+            Self::InUse { bytes, address, max_bytes } => {
+                let text = "the pool cannot shrink by";
+                write!(
+                    f,
+                    "{text} {bytes} bytes: the run at {address:#x} is in use; {max_bytes} bytes at its end are free"
+                )
+            }
             Self::Forked => f.write_str("the pool belongs to the parent of this process"),
             Self::Reserve { bytes, reserve_bytes } => {
                 write!(f, "the pool begins with {bytes} bytes but may grow to {reserve_bytes} only")
@@ -113,6 +143,20 @@ pub enum AllocError {
         /// Bytes that are free in smaller blocks.
         free_bytes: u64,
     },
+    /// No contiguous run has that size: it is 0, or more than a node has.
+    Size {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes that each node has now.
+        max_bytes: u64,
+    },
+    /// So many bytes are nowhere free in a row, even with all caches emptied.
+    NoRange {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes that are free in all.
+        free_bytes: u64,
+    },
     /// The pool has nothing of that node.
     Node(NodeId),
     /// Only the types Unmovable, Movable and Reclaimable can be asked for.
@@ -127,6 +171,12 @@ impl fmt::Display for AllocError {
             Self::OutOfMemory { order, free_bytes } => {
                 let bytes = order.pages() * PAGE_BYTES as u64;
                 write!(f, "no run of {bytes} bytes is free; {free_bytes} bytes are, in smaller runs")
+            }
+            Self::Size { bytes, max_bytes } => {
+                write!(f, "a contiguous run of {bytes} bytes cannot be had; allowed: 1 to {max_bytes}, a node's part")
+            }
+            Self::NoRange { bytes, free_bytes } => {
+                write!(f, "no {bytes} bytes in a row are free; {free_bytes} bytes are in all")
             }
             Self::Node(node) => write!(f, "the pool has no memory of node {}", node.0),
             Self::Type(migratetype) => {
@@ -171,7 +221,7 @@ impl fmt::Display for FreeError {
             FreeReason::Wrong(WrongFree::NotOurs) => f.write_str("it is not in this pool")?,
             FreeReason::Wrong(WrongFree::Misaligned) => f.write_str("no run of that order starts there")?,
             FreeReason::Wrong(WrongFree::NotAllocated(PageState::Inside)) => {
-                f.write_str("the pool has not grown that far")?;
+                f.write_str("the pool does not reach that far now")?;
             }
             FreeReason::Wrong(WrongFree::NotAllocated(_)) => f.write_str("it is free already")?,
             FreeReason::Wrong(WrongFree::WrongOrder(actual)) => write!(f, "the run there has order {actual}")?,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use pageset::{Order, Pfn};
 
-use crate::builder::CHUNK_BYTES;
+use crate::builder::{self, CHUNK_BYTES};
 use crate::pool::{PAGE_BYTES, PagePool};
 
 /// When free memory goes back to the system.
@@ -207,6 +207,8 @@ impl PagePool {
     fn memory_back(&self, offset: usize) -> io::Result<()> {
         // SAFETY: the range is inside a block that this scan has allocated, so nobody else has it, and the scan does
         // not look inside.
-        unsafe { self.memory.give_back(offset, CHUNK_BYTES) }
+        unsafe { self.memory.give_back(offset, CHUNK_BYTES) }.map_err(|error| {
+            io::Error::new(error.kind(), format!("giving memory back failed: {error}; {}", builder::NOT_BACK))
+        })
     }
 }

@@ -35,11 +35,13 @@
 //! | `machine` | CPU numbers and the lock, as the allocator asks for them |
 //! | [`error`] | what callers get instead of memory, or for a wrong free |
 //! | [`builder`] | what a pool is made from |
-//! | [`pool`] | raw calls: one block, many pages, growth |
+//! | [`pool`] | raw calls: one block, many pages |
+//! | `resize` | a pool that grows and shrinks |
 //! | [`give_back`] | free memory that goes back to the system |
 //! | [`tick`] | what is due once a second, by a caller or a thread |
 //! | [`stats`] | how much is where |
 //! | [`pages`] | handles that free on drop |
+//! | [`contig`] | contiguous runs of any size |
 //! | `api2`, `shared_bytes` | the traits of the ecosystem, each behind its feature |
 //!
 //! # Threads, CPUs, forks, panics
@@ -56,15 +58,22 @@
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!(
+    "pageset-host needs Linux and 64-bit addresses: a pool is address space that is set apart, up to 16 TiB"
+);
+
 #[cfg(feature = "allocator-api2")]
 mod api2;
 pub mod builder;
+pub mod contig;
 pub mod error;
 pub mod give_back;
 pub mod lock;
 mod machine;
 pub mod pages;
 pub mod pool;
+mod resize;
 #[cfg(feature = "bytes")]
 mod shared_bytes;
 pub mod stats;
@@ -74,6 +83,7 @@ pub mod tick;
 pub mod topology;
 
 pub use builder::{HugePages, OnFork, PoolBuilder};
+pub use contig::ContigPages;
 pub use error::{AllocError, BuildError, FreeError, FreeReason};
 pub use give_back::GiveBack;
 pub use pages::{PageOwner, Pages};

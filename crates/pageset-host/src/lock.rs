@@ -6,11 +6,11 @@
 
 use std::hint;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::Duration;
 
 use pageset::RawLock;
-use rustix::thread::sched_yield;
+use rustix::thread::{nanosleep, sched_yield};
+use rustix::time::Timespec;
 
 use crate::sys::sequence::{Bytes, Sequences};
 
@@ -54,7 +54,9 @@ fn wait(is_over: impl Fn() -> bool) {
             0..SPINS => hint::spin_loop(),
             _ if round < SPINS + YIELDS => sched_yield(),
             _ => {
-                thread::sleep(sleep);
+                // The system call itself: the C library's would be a point where a thread may be cancelled, in the
+                // middle of a call. That it was cut short does not matter.
+                let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: i64::from(sleep.subsec_nanos()) });
                 sleep = (2 * sleep).min(SLEEPS.1);
             }
         }
@@ -92,6 +94,7 @@ impl RawLock for HostLock {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::thread;
     use std::time::Instant;
 
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -18,8 +18,9 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(cpus: u32) -> Host {
-        let sequences = if cpus >= possible_cpus() { Sequences::find() } else { None };
+    /// Caches for so many CPUs; their locks without an exchange, if that is wanted and can be had.
+    pub(crate) fn new(cpus: u32, sequences: bool) -> Host {
+        let sequences = if sequences && cpus >= possible_cpus() { Sequences::find() } else { None };
         Host { number: CpuNumber::find(), cpus: cpus.max(1), sequences }
     }
 }

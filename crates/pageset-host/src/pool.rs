@@ -1,4 +1,4 @@
-//! The pool: raw calls for one block, for many pages, and growth.
+//! The pool: raw calls for one block and for many pages.
 #![allow(unsafe_code, reason = "a raw free asks for a promise; nothing here needs one")]
 
 use std::fmt;
@@ -10,8 +10,8 @@ use pageset::audit::{Books as Balance, Inconsistency};
 use pageset::{AllocError as CoreAllocError, Allocator, FreeError as CoreFreeError, MigrateType, NodeId, Order};
 use pageset::{Pfn, Request};
 
-use crate::builder::{self, CHUNK_BYTES, PoolBuilder};
-use crate::error::{AllocError, BuildError, FreeError, FreeReason};
+use crate::builder::{CHUNK_BYTES, PoolBuilder};
+use crate::error::{AllocError, FreeError, FreeReason};
 use crate::give_back::{GiveBack, Giver};
 use crate::machine::Host;
 use crate::sys::books::Books;
@@ -52,11 +52,11 @@ pub struct PagePool {
     pub(crate) memory: Mapping,
     sentinel: Sentinel,
     /// Address space of each node, in bytes.
-    span: usize,
-    prefault: bool,
-    /// Bytes of each node that are there. Changed under `growing`.
-    share: AtomicUsize,
-    growing: Mutex<()>,
+    pub(crate) span: usize,
+    pub(crate) prefault: bool,
+    /// Bytes of each node that are there. Changed under `resizing`.
+    pub(crate) share: AtomicUsize,
+    pub(crate) resizing: Mutex<()>,
     pub(crate) giver: Giver,
     /// Failed allocations. Relaxed: a statistic.
     pub(crate) failed: AtomicU64,
@@ -101,7 +101,7 @@ impl PagePool {
             span,
             prefault,
             share: AtomicUsize::new(managed),
-            growing: Mutex::new(()),
+            resizing: Mutex::new(()),
             giver,
             failed: AtomicU64::new(0),
         }
@@ -196,9 +196,14 @@ impl PagePool {
         if let Ok(pfn) = self.allocator().alloc(request) {
             return Ok(pfn);
         }
-        // Not drain_all: it returns at once where somebody else drains, who may have passed some caches by already.
-        (0..self.allocator().zone_count()).for_each(|zone| self.allocator().drain_zone(zone));
+        self.drain_each();
         self.allocator().alloc(request)
+    }
+
+    /// Empties all caches before it returns. Not drain_all: that returns at once where somebody else drains, who may have
+    /// passed some caches by already.
+    pub(crate) fn drain_each(&self) {
+        (0..self.allocator().zone_count()).for_each(|zone| self.allocator().drain_zone(zone));
     }
 
     /// Gives a run back, on any thread.
@@ -231,7 +236,7 @@ impl PagePool {
     }
 
     #[cold]
-    fn not_looked_up(&self, address: usize, order: Order) -> FreeError {
+    pub(crate) fn not_looked_up(&self, address: usize, order: Order) -> FreeError {
         let reason = if self.is_forked() { FreeReason::Forked } else { FreeReason::NotAPage };
         FreeError { address, order, reason }
     }
@@ -291,34 +296,12 @@ impl PagePool {
         self.not_looked_up(wrong.unwrap_or(0), Order::ZERO)
     }
 
-    /// Brings more of the reserved address space into use, rounded up to 2 MiB for each node; returns the new size.
-    ///
-    /// # Errors
-    /// [`BuildError::Growth`] where that is more than was reserved, [`BuildError::Forked`], and what the system refuses of a
-    /// pool with prefault; the size stays.
-    pub fn grow(&self, bytes: u64) -> Result<u64, BuildError> {
-        if self.is_forked() {
-            return Err(BuildError::Forked);
-        }
-        let _growing = self.growing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let nodes = self.memory.bytes() / self.span;
-        let share = self.share.load(Relaxed);
-        let room = ((self.span - share) * nodes) as u64;
-        if bytes == 0 || bytes > room {
-            return Err(BuildError::Growth { bytes, max_bytes: room });
-        }
-        let more = bytes.div_ceil(nodes as u64).next_multiple_of(CHUNK_BYTES as u64) as usize;
-        for node in (0..nodes).filter(|_| self.prefault) {
-            let populated = self.memory.populate(node * self.span + share, more);
-            populated.map_err(|error| builder::no_memory(more, error))?;
-        }
-        for node in 0..nodes {
-            let range = builder::pages(self.memory.start() + node * self.span + share, more);
-            self.allocator().online(range).map_err(BuildError::Rules)?;
-        }
-        // Relaxed: only read under the same lock.
-        self.share.store(share + more, Relaxed);
-        Ok(((share + more) * nodes) as u64)
+    /// The address space that all runs are in, the reserve included: for registering it with a device or with io_uring, as
+    /// the crate's README says. Nodes' parts follow each other, all of one length; of each, the front is in use. Reading
+    /// or writing there is for those who have the run.
+    #[must_use]
+    pub fn address_space(&self) -> NonNull<[u8]> {
+        NonNull::slice_from_raw_parts(self.memory.at(self.memory.start()), self.memory.bytes())
     }
 
     /// Empties the caches of all CPUs, so that what they hold merges into large blocks.
@@ -338,7 +321,7 @@ impl PagePool {
 }
 
 #[cold]
-fn wrong_free(error: CoreFreeError) -> FreeError {
+pub(crate) fn wrong_free(error: CoreFreeError) -> FreeError {
     let CoreFreeError { pfn, order, reason } = error;
     FreeError { address: pfn.0 as usize * PAGE_BYTES, order, reason: FreeReason::Wrong(reason) }
 }

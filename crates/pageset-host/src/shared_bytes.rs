@@ -2,10 +2,17 @@
 
 use bytes::Bytes;
 
+use crate::contig::ContigPages;
 use crate::pages::{PageOwner, Pages};
 
 impl<P: PageOwner + Send + 'static> From<Pages<P>> for Bytes {
     fn from(pages: Pages<P>) -> Bytes {
+        Bytes::from_owner(pages)
+    }
+}
+
+impl<P: PageOwner + Send + 'static> From<ContigPages<P>> for Bytes {
+    fn from(pages: ContigPages<P>) -> Bytes {
         Bytes::from_owner(pages)
     }
 }

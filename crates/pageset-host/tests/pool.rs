@@ -86,48 +86,6 @@ fn all_of_a_pool_can_be_had_and_not_a_page_more() {
 }
 
 #[test]
-fn wrong_frees_say_what_is_wrong_and_change_nothing() {
-    // Caches of a pool of this size keep what the test frees.
-    let mut pool = pool(1024 * MIB);
-    // The first begins where 4 MiB do, the second does not.
-    let first = pool.alloc(order(2)).expect("memory").cast::<u8>();
-    let run = pool.alloc(order(2)).expect("memory").cast::<u8>();
-    #[repr(align(4096))]
-    struct Page([u8; PAGE_BYTES]);
-    let foreign = Box::new(Page([0; PAGE_BYTES]));
-    let foreign = NonNull::from(&foreign.0).cast::<u8>();
-    let at = |pages: usize| run.map_addr(|a| a.saturating_add(pages * PAGE_BYTES));
-    let start = run.addr();
-    let before = pool.stats();
-    for (address, n, text) in [
-        (run.map_addr(|a| a.saturating_add(8)), 2, "it is not a multiple of 4096".to_owned()),
-        (run, 1, "the run there has order 2".to_owned()),
-        (run, 10, "no run of that order starts there".to_owned()),
-        (at(1), 0, format!("it is inside the run of order 2 at {start:#x}, which is in use")),
-        (at(1), 2, "no run of that order starts there".to_owned()),
-        (foreign, 0, "it is not in this pool".to_owned()),
-        (at_address(NonZero::new(PAGE_BYTES).expect("one")), 0, "it is not in this pool".to_owned()),
-    ] {
-        // SAFETY: nothing is freed.
-        let error = unsafe { pool.free(address, order(n)) }.expect_err("a wrong free");
-        let text = format!("{:#x} cannot be freed as a run of order {n}: {text}", address.addr());
-        assert_eq!(error.to_string(), text);
-    }
-    assert_eq!(pool.stats(), before, "nothing has changed");
-    // SAFETY: ours, and not referred to.
-    [first, run].into_iter().for_each(|run| unsafe { pool.free(run, order(2)).expect("was allocated") });
-    // SAFETY: nothing is freed.
-    let error = unsafe { pool.free(run, order(2)) }.expect_err("a second free");
-    assert!(error.to_string().ends_with("it is free already"), "{error}");
-    assert!(matches!(error.reason, FreeReason::Wrong(_)));
-    pool.drain();
-    // SAFETY: nothing is freed.
-    let error = unsafe { pool.free(run, order(2)) }.expect_err("a second free, merged since");
-    assert!(error.to_string().ends_with("which is free"), "{error}");
-    pool.audit().expect("the books add up");
-}
-
-#[test]
 fn bulk_calls_take_what_there_is_and_check_before_they_free() {
     let mut pool = pool(4 * MIB);
     let mut pages = vec![NonNull::<u8>::dangling(); 2000];
@@ -198,13 +156,11 @@ fn a_pool_grows_into_its_reserve() {
     let mut pool = PagePool::builder(2 * MIB).reserve(8 * MIB).build().expect("a pool");
     let take_all = || std::iter::from_fn(|| pool.alloc(order(9)).ok()).count();
     assert_eq!((take_all(), pool.stats().size_bytes), (1, 2 * MIB));
-    let zoneinfo = pool.zoneinfo().to_string();
-    let start = zoneinfo.lines().find_map(|line| line.trim().strip_prefix("start_pfn:")).expect("a start");
-    let start = start.trim().parse::<usize>().expect("a frame number") * PAGE_BYTES;
+    let start = pool.address_space().addr().get();
     let reserved = at_address(NonZero::new(start + (4 << 20)).expect("an address"));
     // SAFETY: nothing is freed.
     let error = unsafe { pool.free(reserved, Order::ZERO) }.expect_err("not there yet");
-    assert!(error.to_string().ends_with("the pool has not grown that far"), "{error}");
+    assert!(error.to_string().ends_with("the pool does not reach that far now"), "{error}");
     assert_eq!(pool.grow(1).expect("room"), 4 * MIB, "rounded up");
     assert_eq!(take_all(), 1);
     let error = pool.grow(8 * MIB).expect_err("more than was reserved");
@@ -226,39 +182,6 @@ fn nodes_and_types() {
     assert_eq!(pool.alloc_typed(Order::ZERO, MigrateType::Cma), Err(AllocError::Type(MigrateType::Cma)));
 }
 
-#[test]
-fn pools_that_cannot_be_had() {
-    let size = |bytes| PagePool::builder(bytes).build().expect_err("cannot be had").to_string();
-    assert!(size(0).starts_with("a pool of 0 bytes cannot be had; allowed: 1 to "), "{}", size(0));
-    assert!(size(u64::MAX).starts_with("a pool of 18446744073709551615 bytes cannot be had"));
-    for (builder, text) in [
-        (PagePool::builder(8 * MIB).reserve(MIB), "the pool begins with 8388608 bytes but may grow to 1048576 only"),
-        (PagePool::builder(8 * MIB).nodes(&[]), "nodes [] were asked for; allowed: one or more of ["),
-        (
-            PagePool::builder(8 * MIB).nodes(&[NodeId(0), NodeId(0)]),
-            "nodes [0, 0] were asked for; allowed: one or more of [",
-        ),
-        (
-            PagePool::builder(8 * MIB).huge_pages(HugePages::Explicit).reserve(16 * MIB),
-            "a pool of explicit huge pages cannot grow: they are reserved at once",
-        ),
-    ] {
-        let error = builder.build().expect_err("cannot be had").to_string();
-        assert!(error.starts_with(text), "{error}");
-    }
-    let tuning = pageset_host::Tuning { batch_scale_max: 7, ..Default::default() };
-    let error = PagePool::builder(8 * MIB).tuning(tuning).build().expect_err("no such rules");
-    assert!(matches!(error, BuildError::Rules(_)), "{error}");
-}
-
-/// More huge pages than any machine has set apart.
-#[test]
-fn huge_pages_that_nobody_set_apart() {
-    let error = PagePool::builder(8 << 40).huge_pages(HugePages::Explicit).build().expect_err("8 TiB of huge pages");
-    assert!(error.to_string().starts_with("reserving huge pages of 8796093022208 bytes failed: "), "{error}");
-    assert!(error.to_string().contains("vm.nr_hugepages"), "{error}");
-}
-
 /// With huge pages set apart, a pool of them works like any other.
 #[test]
 fn explicit_huge_pages() {
@@ -272,26 +195,6 @@ fn explicit_huge_pages() {
     drop(pages);
     assert_eq!(pool.give_back(u64::MAX).expect("given back"), 4 * MIB);
     assert_eq!(pool.resident_bytes().expect("a count"), 0);
-}
-
-/// The limit on address space is that of a process of its own.
-#[test]
-fn no_address_space() {
-    const CHILD: &str = "PAGESET_TEST_NO_ADDRESS_SPACE";
-    if std::env::var_os(CHILD).is_some() {
-        let error = PagePool::builder(64 << 30).build().expect_err("64 GiB in 1 GiB of address space");
-        println!("{error}");
-        // And a smaller one can be had all the same.
-        PagePool::builder(8 * MIB).build().expect("8 MiB");
-        return;
-    }
-    let exe = std::env::current_exe().expect("this test");
-    let command = format!("ulimit -v 1048576; exec '{}' --exact no_address_space --nocapture", exe.display());
-    let out = std::process::Command::new("sh").args(["-c", &command]).env(CHILD, "1").output().expect("a shell");
-    let text = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success(), "{text}{}", String::from_utf8_lossy(&out.stderr));
-    assert!(text.contains("reserving address space of 68719476736 bytes failed: "), "{text}");
-    assert!(text.contains("ulimit -v"), "{text}");
 }
 
 #[test]
@@ -370,4 +273,44 @@ fn the_first_pages_of_each_cpu_are_on_lines_of_their_own() {
         });
         lines.join().expect("no panic");
     });
+}
+
+/// Both kinds of locks: threads that allocate and free in all ways, while another ticks and drains.
+#[test]
+fn caches_with_and_without_restartable_sequences() {
+    for on in [true, false] {
+        let mut pool = PagePool::builder(256 * MIB).restartable_sequences(on).build().expect("a pool");
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..4)
+                .map(|thread| {
+                    let pool = &pool;
+                    scope.spawn(move || {
+                        let mut held = vec![];
+                        for round in 0..20_000_usize {
+                            let mut pages = pool.pages(order([0, 0, 0, 1, 3, 9][round % 6])).expect("memory");
+                            pages[0] = thread;
+                            held.push(pages);
+                            if held.len() > 20 {
+                                let gone = held.swap_remove(round * 7 % 20);
+                                assert_eq!(gone[0], thread, "another has it, too");
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let from_afar = scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    pool.tick().expect("the pool is this process's");
+                    pool.drain();
+                }
+            });
+            workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
+            done.store(true, Relaxed);
+            from_afar.join().expect("no panic");
+        });
+        pool.drain();
+        assert_eq!(pool.stats().in_use_bytes, 0, "{on}");
+        pool.audit().expect("the books add up");
+    }
 }

@@ -1,19 +1,28 @@
-//! Threads that start, move, block and die on one pool that is too small for them: no page twice, the books balance,
-//! and resident memory is back at the end.
+//! Threads that start, move, block and die on one pool that is too small for them, while it grows, shrinks and gives
+//! memory back: no page twice, the books balance, and the process's resident memory is back at the end.
 //!
-//! Runs for `PAGESET_SOAK_SECONDS` seconds, 3 if that is not set, with `PAGESET_SOAK_SEED`.
+//! A working set of 256 MiB lives through it all, with its owner's stamp on each page as everything has: what is
+//! resident is compared with what was at the start, and a page of it that somebody else wrote is found.
+//!
+//! Runs for `PAGESET_SOAK_SECONDS` seconds, 3 if that is not set, with `PAGESET_SOAK_SEED`; `ci/pool-soak.sh` runs it
+//! optimised, and longer.
 
 use std::env;
+use std::fs;
+use std::ops::DerefMut;
+use std::panic;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pageset_host::{GiveBack, HugePages, Order, PAGE_BYTES, PagePool, Pages};
+use pageset_host::{ContigPages, GiveBack, HugePages, Order, PAGE_BYTES, PagePool, Pages};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 const MIB: u64 = 1 << 20;
+/// Bytes of the working set.
+const KEPT: u64 = 256 * MIB;
 /// Threads at a time: four for each CPU of a small machine, so that holders of locks lose their CPUs.
 const THREADS: u64 = 8;
 
@@ -30,14 +39,16 @@ impl Random {
 }
 
 /// A run with its owner's stamp at both ends of each page.
-struct Stamped<'p> {
-    pages: Pages<&'p PagePool>,
+struct Stamped<B> {
+    pages: B,
     stamp: u64,
 }
 
-impl<'p> Stamped<'p> {
-    fn new(mut pages: Pages<&'p PagePool>, world: &World<'p>) -> Stamped<'p> {
-        let stamp = world.stamps.fetch_add(1, Relaxed);
+type Run<'p> = Stamped<Pages<&'p PagePool>>;
+
+impl<B: DerefMut<Target = [u8]>> Stamped<B> {
+    fn new(mut pages: B, stamps: &AtomicU64) -> Self {
+        let stamp = stamps.fetch_add(1, Relaxed);
         for page in pages.chunks_exact_mut(PAGE_BYTES) {
             page[..8].copy_from_slice(&stamp.to_ne_bytes());
             page[PAGE_BYTES - 8..].copy_from_slice(&stamp.to_ne_bytes());
@@ -56,34 +67,52 @@ impl<'p> Stamped<'p> {
     }
 }
 
+/// How often what happened. Relaxed: statistics.
+#[derive(Debug, Default)]
+struct Counts {
+    operations: AtomicU64,
+    threads: AtomicU64,
+    refused: AtomicU64,
+    grown: AtomicU64,
+    shrunk: AtomicU64,
+    contiguous: AtomicU64,
+    unwound: AtomicU64,
+}
+
+impl Counts {
+    fn add(&self, which: fn(&Self) -> &AtomicU64) {
+        which(self).fetch_add(1, Relaxed);
+    }
+}
+
 struct World<'p> {
     pool: &'p PagePool,
     seed: u64,
     end: Instant,
-    stamps: AtomicU64,
-    operations: AtomicU64,
-    refused: AtomicU64,
-    mail: Mutex<Vec<Stamped<'p>>>,
+    /// The next stamp, of all that there ever are.
+    stamps: &'p AtomicU64,
+    counts: Counts,
+    mail: Mutex<Vec<Run<'p>>>,
 }
 
 impl<'p> World<'p> {
-    fn mail(&self) -> std::sync::MutexGuard<'_, Vec<Stamped<'p>>> {
+    fn mail(&self) -> std::sync::MutexGuard<'_, Vec<Run<'p>>> {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One thread's life: some operations, then it dies, with what it has freed or left to others.
     fn life(&self, mut random: Random, cpus: &[usize]) {
-        let mut mine: Vec<Stamped<'p>> = vec![];
-        let free = |run: Stamped<'p>| run.check(self.seed);
+        let mut mine: Vec<Run<'p>> = vec![];
+        let free = |run: Run<'p>| run.check(self.seed);
         let operations = 200 + random.below(4000);
         for _ in 0..operations {
             match random.below(1000) {
                 0..480 => {
                     let order = [0, 0, 0, 0, 0, 1, 2, 3, 4, 7, 9, 10][random.below(12) as usize];
                     match self.pool.pages(Order::new(order).expect("an order")) {
-                        Ok(pages) => mine.push(Stamped::new(pages, self)),
+                        Ok(pages) => mine.push(Stamped::new(pages, self.stamps)),
                         Err(_) => {
-                            self.refused.fetch_add(1, Relaxed);
+                            self.counts.add(|counts| &counts.refused);
                             // Room for others.
                             mine.drain(..mine.len() / 2).for_each(free);
                         }
@@ -107,25 +136,41 @@ impl<'p> World<'p> {
                     };
                     theirs.into_iter().for_each(free);
                 }
-                980..985 => thread::sleep(Duration::from_micros(random.below(500))),
-                985..993 => {
+                980..984 => thread::sleep(Duration::from_micros(random.below(500))),
+                984 => thread::sleep(Duration::from_millis(random.below(20))),
+                985..991 => {
                     let mut one = CpuSet::new();
                     one.set(cpus[random.below(cpus.len() as u64) as usize]);
                     // A CPU that was taken away meanwhile: stays where it is.
                     let _ = sched_setaffinity(None, &one);
                 }
-                993..996 => self.pool.tick().expect("a tick"),
-                996 => drop(self.pool.give_back(4 * MIB).expect("given back")),
-                997 => self.pool.drain(),
-                998 => drop(self.pool.grow(2 * MIB)),
+                991 => self.contiguous(random.below(6 * MIB) as usize + 1),
+                992..994 => self.pool.tick().expect("a tick"),
+                994 => drop(self.pool.give_back(4 * MIB).expect("given back")),
+                995 => self.pool.drain(),
+                996 if self.pool.grow(random.below(4 * MIB) + 1).is_ok() => self.counts.add(|counts| &counts.grown),
+                997 if self.pool.shrink(random.below(4 * MIB) + 1).is_ok() => self.counts.add(|counts| &counts.shrunk),
+                998 if random.below(50) == 0 => {
+                    self.counts.add(|counts| &counts.unwound);
+                    // As a panic, but without its message: handles free what they have on the way.
+                    panic::resume_unwind(Box::new(Unwound));
+                }
                 _ => drop(self.pool.stats()),
             }
         }
-        self.operations.fetch_add(operations, Relaxed);
+        self.counts.operations.fetch_add(operations, Relaxed);
         if random.below(2) == 0 {
             self.mail().append(&mut mine);
         }
         mine.into_iter().for_each(free);
+    }
+
+    fn contiguous(&self, bytes: usize) {
+        let Ok(pages) = self.pool.contig_pages(bytes) else { return };
+        self.counts.add(|counts| &counts.contiguous);
+        let run: Stamped<ContigPages<&PagePool>> = Stamped::new(pages, self.stamps);
+        thread::yield_now();
+        run.check(self.seed);
     }
 
     fn bulk(&self, count: usize) {
@@ -149,72 +194,96 @@ fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: not a number")))
 }
 
-/// How many operations, how many of them refused, and how many threads.
-struct Done {
-    operations: u64,
-    refused: u64,
-    threads: u64,
-}
+/// How a thread ends that unwinds on purpose.
+struct Unwound;
 
-/// Lets threads live until the time is over, and frees what they have left.
-fn live(pool: &PagePool, seed: u64, time: Duration) -> Done {
-    let world = World {
-        pool,
-        seed,
-        end: Instant::now() + time,
-        stamps: AtomicU64::new(1),
-        operations: AtomicU64::new(0),
-        refused: AtomicU64::new(0),
-        mail: Mutex::new(vec![]),
-    };
+/// Lets threads live until the time is over, and frees what they have left. Says how it goes once a minute.
+fn live(pool: &PagePool, seed: u64, stamps: &AtomicU64, time: Duration) -> Counts {
+    let start = Instant::now();
+    let world = World { pool, seed, end: start + time, stamps, counts: Counts::default(), mail: Mutex::new(vec![]) };
     let allowed = sched_getaffinity(None).expect("own affinity");
     let cpus: Vec<_> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
-    let lives = AtomicU64::new(0);
     thread::scope(|scope| {
         for place in 0..THREADS {
-            let (world, cpus, lives) = (&world, &cpus, &lives);
+            let (world, cpus) = (&world, &cpus);
             scope.spawn(move || {
                 let mut generation = 0;
                 while Instant::now() < world.end {
                     generation += 1;
-                    lives.fetch_add(1, Relaxed);
+                    world.counts.add(|counts| &counts.threads);
                     let random = Random(world.seed.wrapping_mul(place * 1_000_003 + generation) | 1);
                     // A thread of its own, so that it ends.
-                    thread::scope(|inner| drop(inner.spawn(move || world.life(random, cpus))));
+                    let ended = thread::scope(|inner| inner.spawn(move || world.life(random, cpus)).join());
+                    match ended {
+                        Err(how) if !how.is::<Unwound>() => panic::resume_unwind(how),
+                        _ => {}
+                    }
                 }
             });
         }
+        while Instant::now() + MINUTE < world.end {
+            thread::sleep(MINUTE);
+            println!("{:>5} s: {} MiB resident, {:?}", start.elapsed().as_secs(), resident() / MIB, world.counts);
+        }
     });
-    world.mail().iter().for_each(|run| run.check(seed));
-    let (operations, refused) = (world.operations.load(Relaxed), world.refused.load(Relaxed));
-    Done { operations, refused, threads: lives.load(Relaxed) }
+    world.mail().drain(..).for_each(|run| run.check(seed));
+    world.counts
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Resident memory of this process in bytes.
+fn resident() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").expect("procfs");
+    let pages: u64 = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).expect("a number");
+    pages * rustix::param::page_size() as u64
+}
+
+/// Empties caches, gives all free memory back, and says what is resident then, of the process.
+fn settled(pool: &PagePool) -> u64 {
+    pool.give_back(u64::MAX).expect("given back");
+    resident()
 }
 
 #[test]
 fn soak() {
     let seconds = number("PAGESET_SOAK_SECONDS", 3);
     let seed = number("PAGESET_SOAK_SEED", 0x5eed) | 1;
-    println!(
-        "PAGESET_SOAK_SECONDS={seconds} PAGESET_SOAK_SEED={seed} cargo test --release -p pageset-host --test soak"
-    );
+    println!("PAGESET_SOAK_SECONDS={seconds} PAGESET_SOAK_SEED={seed} ci/pool-soak.sh");
     let policy = GiveBack { interval: Duration::from_millis(10), after_scans: 2, bytes_per_scan: 8 * MIB };
-    let builder = PagePool::builder(32 * MIB).reserve(64 * MIB).give_back(policy);
+    let builder = PagePool::builder(KEPT + 32 * MIB).reserve(KEPT + 64 * MIB).give_back(policy);
     let mut pool = builder.huge_pages(HugePages::None).build().expect("a pool");
-    let before = pool.resident_bytes().expect("a count");
-    let Done { operations, refused, threads } = live(&pool, seed, Duration::from_secs(seconds));
+    let stamps = AtomicU64::new(1);
+    let kept: Vec<_> =
+        (0..KEPT / (4 * MIB)).map(|_| Stamped::new(pool.pages(Order::MAX).expect("room"), &stamps)).collect();
+    // First a short one: what the C library and the harness keep of dead threads is there from then on.
+    live(&pool, seed ^ 2, &stamps, Duration::from_millis(1000.min(seconds * 200)));
+    let before = settled(&pool);
+
+    let counts = live(&pool, seed, &stamps, Duration::from_secs(seconds));
+    kept.iter().for_each(|run| run.check(seed));
+    let after = settled(&pool);
     let stats = pool.stats();
+    println!("{counts:?}");
     println!(
-        "{operations} operations by {threads} threads, {refused} refused; size {} MiB, {} MiB given back, {} lock holds",
+        "resident {:.2} MiB before, {:.2} MiB after; size {} MiB, {} MiB given back, {} lock holds",
+        before as f64 / MIB as f64,
+        after as f64 / MIB as f64,
         stats.size_bytes / MIB,
         stats.given_back_bytes / MIB,
         stats.lock_acquisitions
     );
-    assert_eq!(stats.in_use_bytes, 0, "seed {seed}");
-    assert_eq!(stats.alloc_bytes, stats.free_total_bytes, "seed {seed}");
-    assert_eq!(stats.free_bytes + stats.cached_bytes, stats.size_bytes, "seed {seed}");
-    pool.give_back(u64::MAX).expect("given back");
+    assert_eq!(stats.in_use_bytes, KEPT, "seed {seed}");
+    assert_eq!(stats.alloc_bytes, stats.free_total_bytes + KEPT, "seed {seed}");
+    assert_eq!(stats.free_bytes + stats.cached_bytes + KEPT, stats.size_bytes, "seed {seed}");
+    assert_eq!(pool.resident_bytes().expect("a count"), KEPT, "all that is free has gone back; seed {seed}");
+    // A sanitizer keeps shadows of what was ever touched.
+    let percent = number("PAGESET_SOAK_RESIDENT_PERCENT", 1);
+    assert!(after <= before + before / 100 * percent, "{after} bytes are resident, {before} were; seed {seed}");
+    let seen = |which: fn(&Counts) -> &AtomicU64| which(&counts).load(Relaxed) > 0;
+    assert!(seen(|counts| &counts.refused), "no pressure: {counts:?}");
+    assert!(seen(|counts| &counts.grown) && seen(|counts| &counts.contiguous), "{counts:?}");
+    drop(kept);
     pool.audit().expect("the books add up");
-    let after = pool.resident_bytes().expect("a count");
-    assert!(after <= before + stats.size_bytes / 100, "{after} bytes stay resident of {}", stats.size_bytes);
-    assert!(operations > 1000 && refused > 0, "{operations} operations, {refused} refused: no pressure");
+    assert_eq!(pool.stats().in_use_bytes, 0, "seed {seed}");
 }

@@ -10,11 +10,11 @@
 //! | [`snapshots`] | those texts as they were taken along |
 //! | [`text`], [`mod@file`] | the text form and our own |
 //! | [`record`] | a recording of this machine, made through tracefs |
-//! | [`live`] | what this machine's kernel does now, counted |
+//! | [`live`] | what this machine's kernel does now, counted; its module `bpf::sys` has the only unsafe code |
 //! | `perf` | a `perf.data`, its tracepoints read by the decoder of [`record`] |
 //! | [`trace`] | a recording of any form, opened by its content |
 //! | [`replay`] | a recording run through the allocator |
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod error;
 pub mod event;

@@ -40,8 +40,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let mut got = 0;
         while got < pages.len() {
-            let cpu = self.machine.cpu();
             let rest = &mut pages[got..];
+            let there = self.take_run_hot(request, rest, &name);
+            if there > 0 {
+                got += there;
+                continue;
+            }
+            let cpu = self.machine.cpu();
             match self.walk(request, cpu, |zone, attempt| self.take_run(zone, cpu, request, attempt, rest, &name)) {
                 Ok(run) => got += run,
                 Err(error) if got == 0 => return Err(error),

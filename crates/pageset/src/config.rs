@@ -334,7 +334,7 @@ impl Config<'_> {
             base,
             tags: pages as usize,
             types: (pages >> Order::PAGEBLOCK.get()) as usize,
-            links: 2 * (pages + (pages >> Order::MAX.get())) as usize,
+            links: 2 * (pages + (pages >> Order::PAGEBLOCK.get())) as usize,
             capacity,
             array: array as usize,
             clusters: if self.tuning.clusters { cluster::words(pages, descriptors) as usize } else { 0 },

@@ -16,7 +16,7 @@ use crate::pcp::Pageset;
 use crate::request::{Block, Request};
 use crate::tuning::{ListRule, Tuning};
 use crate::word::{self, Held};
-use crate::zone::{Calm, Zone, ZoneKind};
+use crate::zone::{Zone, ZoneKind};
 
 /// Places in the table of lists: orders by types, in powers of two, so that an index needs no test.
 pub(crate) const LIST_TABLE: usize = 64;
@@ -56,19 +56,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// that want this part inlined, and the rest behind a call.
     #[inline(always)]
     pub fn alloc_hot(&self, request: &Request) -> Option<Pfn> {
-        let ordinary = request.node.is_none() && request.zone.is_none() && !request.this_node_only;
-        if !ordinary || !request.migratetype.is_ordinary() {
-            return None;
-        }
         let cpu = self.machine.cpu_hint();
-        let zone = match self.fronts[request.highest.index()] {
-            Some(zone) => zone,
-            None if self.home.is_some() => self.first_zone(cpu, request.highest)?,
-            None => return None,
-        };
-        if !zone.has_plenty() {
-            return None;
-        }
+        let zone = self.front(request, cpu)?;
         let list = self.list_of(request.order, request.migratetype)?;
         let pcp = self.hot_pageset(zone, cpu)?;
         let page = {
@@ -80,6 +69,37 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Some(zone.frames.pfn(page))
     }
 
+    /// Takes single pages from the caller's pageset of the zone that the request tries first, as many as its list has; returns
+    /// how many. None where the general path has to do it.
+    #[inline(always)]
+    pub(crate) fn take_run_hot<T>(&self, request: &Request, pages: &mut [T], name: impl Fn(Pfn) -> T) -> usize {
+        let cpu = self.machine.cpu_hint();
+        let Some(zone) = self.front(request, cpu) else { return 0 };
+        let Some(pcp) = self.pageset_by_hint(zone, cpu) else { return 0 };
+        let list = request.migratetype.index();
+        if pcp.list(list).is_empty() {
+            return 0;
+        }
+        self.machine.touch(Line::Pageset { zone: zone.index, cpu: CpuId(cpu) });
+        let Some(_guard) = pcp.try_lock(&self.machine, CpuId(cpu)) else { return 0 };
+        zone.take_there(&self.tuning, pcp, list, request, pages, name)
+    }
+
+    /// The zone that a request from a CPU tries first, where that has plenty for it.
+    #[inline(always)]
+    fn front(&self, request: &Request, cpu: u32) -> Option<&'a Zone<'a, M>> {
+        let ordinary = request.node.is_none() && request.zone.is_none() && !request.this_node_only;
+        if !ordinary || !request.migratetype.is_ordinary() {
+            return None;
+        }
+        let zone = match self.fronts[request.highest.index()] {
+            Some(zone) => zone,
+            None if self.home.is_some() => self.first_zone(cpu, request.highest)?,
+            None => return None,
+        };
+        zone.has_plenty().then_some(zone)
+    }
+
     /// As [`Self::free`] where the caller's pageset takes an allocated block of this order and no more is to do; false else,
     /// also for a wrong free: nothing has changed.
     #[inline(always)]
@@ -89,10 +109,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if !Tag::from_byte(tag.get()).is(PageState::Allocated, order) {
             return false;
         }
-        match zone.calm() {
-            Some(Calm::Alike) => self.give_hot(zone, page, tag, order, MigrateType::Movable),
-            Some(Calm::Mixed) => self.give_mixed(zone, page, tag, order),
-            None => false,
+        if zone.is_calm() {
+            self.give_hot(zone, page, tag, order, MigrateType::Movable)
+        } else {
+            self.give_mixed(zone, page, tag, order)
         }
     }
 
@@ -100,7 +120,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline(never)]
     fn give_mixed(&self, zone: &'a Zone<'a, M>, page: u32, tag: &AtomicU8, order: Order) -> bool {
         let migratetype = zone.frames.block_type(page);
-        migratetype.is_ordinary() && self.give_hot(zone, page, tag, order, migratetype)
+        zone.is_calm_and_mixed() && migratetype.is_ordinary() && self.give_hot(zone, page, tag, order, migratetype)
     }
 
     #[inline(always)]
@@ -127,7 +147,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// is allocated, in the zone that is looked at first, whose pageblocks are all movable. Returns how many.
     #[inline(always)]
     pub(crate) fn prepare_plain<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
-        let Some(zone) = self.home.filter(|zone| zone.calm() == Some(Calm::Alike)) else { return 0 };
+        let Some(zone) = self.home.filter(|zone| zone.is_calm()) else { return 0 };
         let (tags, base) = (zone.frames.tags, zone.frames.base.0);
         let is_plain = |entry: &T| {
             let Block { pfn, order } = block(entry);
@@ -145,7 +165,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// nothing; returns how many: none where another thread holds it. Nothing where the general path has to do it.
     #[inline(always)]
     pub(crate) fn give_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> Option<usize> {
-        let zone = self.home.filter(|zone| zone.calm() == Some(Calm::Alike))?;
+        let zone = self.home.filter(|zone| zone.is_calm())?;
         let cpu = self.machine.cpu_hint();
         let pcp = self.pageset_by_hint(zone, cpu)?;
         // A look ahead, so that a lock is not taken in vain.

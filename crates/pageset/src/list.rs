@@ -1,6 +1,6 @@
 //! Free lists threaded through the links of pages: push at either end, remove.
 //!
-//! A *slot* numbers a pair of links: the block's first page, or for the largest blocks their own dense numbers
+//! A *slot* numbers a pair of links: the block's first page, or for pageblocks and larger their own dense numbers
 //! (see [`crate::zone::Frames::slot`]). All calls are made with the zone lock held.
 
 use core::sync::atomic::AtomicU32;

@@ -175,25 +175,16 @@ impl Frames<'_> {
         }
     }
 
-    /// The links of a block. Those of the largest blocks lie side by side after all others, so that bringing a
-    /// large range online touches few lines.
+    /// The links of a block. Those of pageblocks and larger blocks lie side by side after all others: bringing a large range
+    /// online touches few lines, and huge pages that come and go do not each have a page of links for themselves.
     pub(crate) fn slot(&self, page: u32, order: Order) -> u32 {
-        if order == Order::MAX { self.len() + (page >> Order::MAX.get()) } else { page }
+        if order >= Order::PAGEBLOCK { self.len() + (page >> Order::PAGEBLOCK.get()) } else { page }
     }
 
     /// The block of a slot on a list of `order`.
     pub(crate) fn page_of_slot(&self, slot: u32, order: Order) -> u32 {
-        if order == Order::MAX { (slot - self.len()) << Order::MAX.get() } else { slot }
+        if order >= Order::PAGEBLOCK { (slot - self.len()) << Order::PAGEBLOCK.get() } else { slot }
     }
-}
-
-/// What the pageblocks of a calm zone are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Calm {
-    /// All MOVABLE.
-    Alike,
-    /// Of several types.
-    Mixed,
 }
 
 /// A zone: what one lock protects.
@@ -346,15 +337,15 @@ impl<M: Machine> Zone<'_, M> {
         self.flags.get() & PLENTY != 0
     }
 
-    /// What the flags say of a zone that is under no pressure and has plenty; nothing of another.
+    /// Whether the flags say that the zone is under no pressure, has plenty, and that its pageblocks are all MOVABLE.
     #[inline(always)]
-    pub(crate) fn calm(&self) -> Option<Calm> {
-        const CALM_AND_MIXED: u8 = PLENTY | MIXED;
-        match self.flags.get() {
-            PLENTY => Some(Calm::Alike),
-            CALM_AND_MIXED => Some(Calm::Mixed),
-            _ => None,
-        }
+    pub(crate) fn is_calm(&self) -> bool {
+        self.flags.get() == PLENTY
+    }
+
+    /// The same of a zone whose pageblocks are of several types.
+    pub(crate) fn is_calm_and_mixed(&self) -> bool {
+        self.flags.get() == PLENTY | MIXED
     }
 
     pub(crate) fn set_plenty(&self, on: bool) {
@@ -366,11 +357,15 @@ impl<M: Machine> Zone<'_, M> {
     /// Gives a pageblock another type and keeps count of those that are reserved. Its free blocks stay
     /// where they are; the zone lock is held.
     pub(crate) fn set_block_type(&self, page: u32, to: MigrateType) {
+        let from = self.frames.block_type(page);
+        if from == to {
+            return;
+        }
         let pages = Order::PAGEBLOCK.pages();
         for (counted, word) in
             [(MigrateType::HighAtomic, &self.reserved_highatomic), (MigrateType::Cma, &self.cma_pages)]
         {
-            if self.frames.block_type(page) == counted {
+            if from == counted {
                 word::sub(word, pages);
             }
             if to == counted {
@@ -378,7 +373,7 @@ impl<M: Machine> Zone<'_, M> {
             }
         }
         let is_other = |migratetype| u64::from(migratetype != MigrateType::Movable);
-        let others = self.other_blocks.get() + is_other(to) - is_other(self.frames.block_type(page));
+        let others = self.other_blocks.get() + is_other(to) - is_other(from);
         self.other_blocks.set(others);
         // Before the type: who sees the flag looks at the type.
         self.flags.set(MIXED, others > 0);

@@ -3,10 +3,12 @@
 //! | module | what it knows |
 //! | --- | --- |
 //! | `terms` | columns and numbers |
+//! | `simulated` | those of simulations, comparisons and benchmarks, and the members of their JSON |
 //! | `warnings` | the warnings of a replay |
 //! | `rules` | the rules, as `docs/rules.md` has them |
 
 mod rules;
+mod simulated;
 mod terms;
 mod warnings;
 
@@ -97,7 +99,7 @@ fn wrapped(paragraph: &str) -> String {
 }
 
 fn terms() -> impl Iterator<Item = &'static Term> {
-    terms::TERMS.iter().chain(warnings::TERMS)
+    terms::TERMS.iter().chain(simulated::TERMS).chain(warnings::TERMS)
 }
 
 /// A name as it is compared: case and the difference between spaces, hyphens and underlines do not matter.
@@ -105,11 +107,30 @@ fn folded(name: &str) -> String {
     name.trim().trim_matches(['[', ']', '`']).to_lowercase().replace([' ', '-'], "_")
 }
 
+/// The name that a heading made of several stands under: `page faults a second`, `zone p`, `hot 2T`.
+fn general(wanted: &str) -> &str {
+    if wanted.ends_with("_a_second") {
+        return "a_second";
+    }
+    match wanted.rsplit_once('_') {
+        // A value published and the same simulated.
+        Some((of, "p" | "s")) => of,
+        Some((_, threads)) if threads.strip_suffix('t').is_some_and(|number| number.parse::<u32>().is_ok()) => {
+            "threads"
+        }
+        _ => wanted,
+    }
+}
+
 /// All that is known under a name; empty where nothing is.
 fn explained(name: &str) -> String {
     let wanted = folded(name);
-    let mut parts: Vec<String> = terms().filter(|term| folded(term.name) == wanted).map(Term::text).collect();
+    let of = |wanted: &str| terms().filter(|term| folded(term.name) == wanted).map(Term::text).collect::<Vec<_>>();
+    let mut parts = of(&wanted);
     parts.extend(rules::explained(&wanted));
+    if parts.is_empty() {
+        parts = of(general(&wanted));
+    }
     // A warning may be given as it was printed.
     if parts.is_empty() {
         let quoted = |term: &&Term| name.contains(&format!("[{}]", term.name));
@@ -198,6 +219,20 @@ mod tests {
         let high = explained("high");
         assert!(high.contains("high (column)") && high.contains("high (rule)"), "{high}");
         assert_eq!(explained("nothing like it"), "");
+    }
+
+    #[test]
+    fn headings_made_of_several_names() {
+        for (heading, name) in
+            [("page faults a second", "a second"), ("zone p", "zone"), ("hot 2T", "threads"), ("LRU s", "LRU")]
+        {
+            assert!(explained(heading).starts_with(&format!("{name} (column)\n")), "{heading}");
+        }
+        // Each workload's headings.
+        for workload in pageset_sim::workload::WORKLOADS {
+            assert!(!explained(&format!("{} a second", workload.unit)).is_empty(), "{}", workload.name);
+        }
+        assert_eq!(explained("hot xT") + &explained("p99 t"), "");
     }
 
     #[test]

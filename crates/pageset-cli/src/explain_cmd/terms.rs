@@ -2,7 +2,7 @@
 
 use super::{Kind, Term, term};
 
-const fn column(name: &'static str, what: &'static str, bad: &'static str, todo: &'static str) -> Term {
+pub(super) const fn column(name: &'static str, what: &'static str, bad: &'static str, todo: &'static str) -> Term {
     term(Kind::Column, name, what, bad, todo)
 }
 
@@ -94,6 +94,16 @@ pub(super) const TERMS: &[Term] = &[
         "Thousands, on 5.18 to 6.15: each run of such frees empties the list.",
         "A newer kernel; see `pageset explain high_threshold_616`."),
     column("fallbacks/s", "Blocks taken from another migratetype's pageblocks, a second.", "As extfrag.", "As extfrag."),
+    column("refill wait %", "Per cent of its time that the CPU spun for a zone lock in order to refill a pageset. Measured by programs at the kernel's events of contended locks (5.19 and later, as root). Where locks are not paravirtual the first to wait behind a holder makes no event, so on bare metal it is a lower bound.",
+        "Above a few per cent: the zone lock is a limit. A plain `0.00` with many CPUs busy is what pagesets are for.", "Fewer, larger refills: see `pageset advise`."),
+    column("drain wait %", "As refill wait %, in order to drain a pageset.", "As refill wait %.", "As refill wait %."),
+    column("direct alloc wait %", "As refill wait %, in order to take a block past the pagesets: orders that they do not cache, and reserves.",
+        "As refill wait %.", "Fewer large blocks: huge pages of a fixed pool, smaller buffers."),
+    column("direct free wait %", "As refill wait %, in order to give a block back past the pagesets.", "As refill wait %.", "As direct alloc wait %."),
+    column("waits/s", "How often the CPU waited for a zone lock, a second.", "As refill wait %.", "As refill wait %."),
+    column("wait %", "The sum of refill, drain, direct alloc and direct free wait %.", "As refill wait %.", "As refill wait %."),
+    metric("pageset_zone_lock_wait_seconds", "Time that a CPU spun for zone locks, by path: refill, drain, direct_alloc, direct_free (OpenMetrics adds _total).", "As refill wait %.", "As refill wait %."),
+    metric("pageset_zone_lock_waits", "How often it did.", "As refill wait %.", "As refill wait %."),
     metric("pgalloc", "Pages allocated, all zones (the sum of pgalloc_* in /proc/vmstat).", "", ""),
     metric("pgfree", "Pages freed.", "", ""),
     metric("pgfault", "Page faults, minor ones too.", "", ""),

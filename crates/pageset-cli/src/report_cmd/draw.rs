@@ -6,9 +6,40 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Chart {
     /// A group of bars for each category, one of each series.
-    Bars { unit: &'static str, categories: Vec<String>, series: Vec<(String, Vec<f64>)> },
+    Bars { unit: &'static str, categories: Vec<String>, series: Vec<Bars> },
     /// Lines over seconds.
     Lines { unit: &'static str, series: Vec<Line> },
+}
+
+/// Bars of one colour.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Bars {
+    pub(super) name: String,
+    /// A value for each category, where there is one.
+    pub(super) values: Vec<Option<f64>>,
+    /// For each value, between what it lies; empty where that is not known.
+    pub(super) whiskers: Vec<Option<(f64, f64)>>,
+}
+
+impl Bars {
+    /// Bars without whiskers.
+    pub(super) fn new(name: &str, values: Vec<f64>) -> Bars {
+        Bars { name: name.to_owned(), values: values.into_iter().map(Some).collect(), whiskers: Vec::new() }
+    }
+
+    /// A value with its whiskers, as a table has it.
+    pub(super) fn text(&self, place: usize) -> String {
+        let Some(value) = self.values.get(place).copied().flatten() else { return "-".to_owned() };
+        match self.whiskers.get(place).copied().flatten() {
+            Some((low, high)) if high > low => format!("{} ({} to {})", plain(value), plain(low), plain(high)),
+            _ => plain(value),
+        }
+    }
+
+    /// All that must have room.
+    fn extents(&self) -> impl Iterator<Item = f64> {
+        self.values.iter().flatten().copied().chain(self.whiskers.iter().flatten().map(|whisker| whisker.1))
+    }
 }
 
 /// One line.
@@ -33,6 +64,7 @@ pub(super) struct Drawing {
     ticks: Vec<Text>,
     labels: Vec<Text>,
     bars: Vec<Bar>,
+    whiskers: Vec<Whisker>,
     lines: Vec<Path>,
     legend: Vec<Text>,
 }
@@ -54,6 +86,13 @@ struct Bar {
     colour: usize,
     title: String,
     value: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Whisker {
+    x: f64,
+    top: f64,
+    bottom: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -101,7 +140,7 @@ fn round(value: f64) -> f64 {
 /// Lays a chart out.
 pub(super) fn drawing(chart: &Chart) -> Drawing {
     let values: Vec<f64> = match chart {
-        Chart::Bars { series, .. } => series.iter().flat_map(|(_, values)| values.iter().copied()).collect(),
+        Chart::Bars { series, .. } => series.iter().flat_map(Bars::extents).collect(),
         Chart::Lines { series, .. } => series.iter().flat_map(|line| line.points.iter().map(|point| point.1)).collect(),
     };
     let (top, step) = scale(values.into_iter().fold(0.0, f64::max));
@@ -110,7 +149,7 @@ pub(super) fn drawing(chart: &Chart) -> Drawing {
     let ticks =
         (0..=steps).map(|i| i as f64 * step).map(|v| Text { x: LEFT - 8.0, y: y(v), text: plain(v), colour: 0 });
     let (unit, names): (_, Vec<&String>) = match chart {
-        Chart::Bars { unit, series, .. } => (*unit, series.iter().map(|(name, _)| name).collect()),
+        Chart::Bars { unit, series, .. } => (*unit, series.iter().map(|bars| &bars.name).collect()),
         Chart::Lines { unit, series } => (*unit, series.iter().map(|line| &line.name).collect()),
     };
     let mut drawing = Drawing {
@@ -123,6 +162,7 @@ pub(super) fn drawing(chart: &Chart) -> Drawing {
         ticks: ticks.collect(),
         labels: Vec::new(),
         bars: Vec::new(),
+        whiskers: Vec::new(),
         lines: Vec::new(),
         legend: Vec::new(),
     };
@@ -143,7 +183,7 @@ pub(super) fn drawing(chart: &Chart) -> Drawing {
     drawing
 }
 
-fn bars(drawing: &mut Drawing, categories: &[String], series: &[(String, Vec<f64>)], y: &dyn Fn(f64) -> f64) {
+fn bars(drawing: &mut Drawing, categories: &[String], series: &[Bars], y: &dyn Fn(f64) -> f64) {
     let group = (RIGHT - LEFT) / categories.len().max(1) as f64;
     let width = group * 0.8 / series.len().max(1) as f64;
     for (c, category) in categories.iter().enumerate() {
@@ -155,13 +195,18 @@ fn bars(drawing: &mut Drawing, categories: &[String], series: &[(String, Vec<f64
             false => category.clone(),
         };
         drawing.labels.push(Text { x: round(middle), y: BOTTOM + 20.0, text: short, colour: 0 });
-        for (s, (name, values)) in series.iter().enumerate() {
-            let Some(value) = values.get(c).copied() else { continue };
+        for (s, bars) in series.iter().enumerate() {
+            let Some(value) = bars.values.get(c).copied().flatten() else { continue };
             let x = middle - group * 0.4 + s as f64 * width;
-            let title = format!("{category}, {name}: {}", plain(value));
-            let (top, value) = (y(value), plain(value));
+            let title = format!("{category}, {}: {}", bars.name, bars.text(c));
+            // Nothing stands below the axis: a value of less than nothing is in the table.
+            let (top, value) = (y(value.max(0.0)), plain(value));
             let (x, width) = (round(x), round(width * 0.94));
             drawing.bars.push(Bar { x, y: top, width, height: round(BOTTOM - top), colour: s % COLOURS, title, value });
+            if let Some((low, high)) = bars.whiskers.get(c).copied().flatten().filter(|(low, high)| high > low) {
+                let (top, bottom) = (y(high.max(0.0)), y(low.max(0.0)));
+                drawing.whiskers.push(Whisker { x: round(x + width / 2.0), top, bottom });
+            }
         }
     }
 }
@@ -233,10 +278,28 @@ mod tests {
 
     #[test]
     fn bars_stand_on_the_axis_and_are_as_high_as_they_should() {
-        let series = vec![("locks".to_owned(), vec![10.0, 40.0])];
+        let series = vec![Bars::new("locks", vec![10.0, 40.0])];
         let chart = Chart::Bars { unit: "", categories: vec!["a".into(), "b".into()], series };
         let drawn = drawing(&chart);
         let bars: Vec<(f64, f64)> = drawn.bars.iter().map(|bar| (bar.y + bar.height, bar.height)).collect();
         assert_eq!(bars, [(BOTTOM, (BOTTOM - TOP) / 4.0), (BOTTOM, BOTTOM - TOP)]);
+        assert!(drawn.whiskers.is_empty());
+    }
+
+    #[test]
+    fn whiskers_are_to_the_bars_scale_and_have_room() {
+        let bars = Bars {
+            name: "s".to_owned(),
+            values: vec![Some(20.0), None, Some(-5.0)],
+            whiskers: vec![Some((10.0, 40.0)), None, Some((-6.0, 10.0))],
+        };
+        assert_eq!([0, 1, 2].map(|place| bars.text(place)), ["20 (10 to 40)", "-", "-5 (-6 to 10)"]);
+        let categories = ["a", "b", "c"].map(str::to_owned).to_vec();
+        let drawn = drawing(&Chart::Bars { unit: "", categories, series: vec![bars] });
+        // 40 is the top: the whisker of the first bar begins there, at a quarter of the height it ends.
+        let span = BOTTOM - TOP;
+        let ends: Vec<(f64, f64)> = drawn.whiskers.iter().map(|whisker| (whisker.top, whisker.bottom)).collect();
+        assert_eq!(ends, [(TOP, BOTTOM - span / 4.0), (BOTTOM - span / 4.0, BOTTOM)]);
+        assert_eq!(drawn.bars.iter().map(|bar| bar.height).collect::<Vec<_>>(), [span / 2.0, 0.0]);
     }
 }

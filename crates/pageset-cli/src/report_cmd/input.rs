@@ -41,9 +41,8 @@ pub(super) fn read(path: &Path) -> Result<Report, Failure> {
             value => values.push(value),
         }
     }
-    json::report(&values).map_err(|what| {
-        damaged(what).help("give what --json of `pageset replay`, `advise` or `top` wrote, or a recording")
-    })
+    json::report(&values)
+        .map_err(|what| damaged(what).help("give what --json of a subcommand of pageset wrote, or a recording"))
 }
 
 /// Whether a file begins as JSON does.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::draw::{COLOURS, Chart, Line, plain};
-use super::{Report, Section};
+use super::draw::{Bars, COLOURS, Chart, Line, plain};
+use super::{Report, Section, bench, simulated};
 
 /// Reports on values of one schema.
 ///
@@ -17,11 +17,19 @@ pub(super) fn report(values: &[Value]) -> Result<Report, String> {
         return Err(format!("values of schema {schema} and {} in one file", other["schema"]));
     }
     match schema {
-        "pageset.replay/1" => values.iter().map(replay).reduce(joined).unwrap_or_else(|| Err("it is empty".to_owned())),
-        "pageset.advise/1" => values.iter().map(advise).reduce(joined).unwrap_or_else(|| Err("it is empty".to_owned())),
+        "pageset.replay/1" => each(values, replay),
+        "pageset.advise/1" => each(values, advise),
+        "pageset.run/1" => each(values, simulated::run),
+        "pageset.compare/1" => each(values, simulated::compare),
+        "pageset.bench/1" => each(values, bench::report),
         "pageset.top/1" => top(values),
         other => Err(format!("the schema {other} is not known")),
     }
+}
+
+/// One report of all values.
+fn each(values: &[Value], of: fn(&Value) -> Result<Report, String>) -> Result<Report, String> {
+    values.iter().map(of).reduce(joined).unwrap_or_else(|| Err("it is empty".to_owned()))
 }
 
 fn joined(one: Result<Report, String>, other: Result<Report, String>) -> Result<Report, String> {
@@ -32,34 +40,33 @@ fn joined(one: Result<Report, String>, other: Result<Report, String>) -> Result<
     Ok(one)
 }
 
-fn text<'v>(value: &'v Value, name: &str) -> Result<&'v str, String> {
+pub(super) fn text<'v>(value: &'v Value, name: &str) -> Result<&'v str, String> {
     value[name].as_str().ok_or_else(|| format!("there is no text `{name}`"))
 }
 
-fn number(value: &Value, name: &str) -> Result<f64, String> {
+pub(super) fn number(value: &Value, name: &str) -> Result<f64, String> {
     value[name].as_f64().ok_or_else(|| format!("there is no number `{name}`"))
 }
 
-fn list<'v>(value: &'v Value, name: &str) -> Result<&'v [Value], String> {
+pub(super) fn list<'v>(value: &'v Value, name: &str) -> Result<&'v [Value], String> {
     value[name].as_array().map(Vec::as_slice).ok_or_else(|| format!("there is no list `{name}`"))
 }
 
-fn strings(texts: &[&str]) -> Vec<String> {
+pub(super) fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
 /// A chart of bars whose table has a row for each category.
-fn bars(
+pub(super) fn bars(
     question: &str,
     note: &str,
     unit: &'static str,
     categories: &[String],
-    series: Vec<(String, Vec<f64>)>,
+    series: Vec<Bars>,
 ) -> Section {
-    let heads = std::iter::once(String::new()).chain(series.iter().map(|(name, _)| name.clone())).collect();
+    let heads = std::iter::once(String::new()).chain(series.iter().map(|bars| bars.name.clone())).collect();
     let row = |(i, category): (usize, &String)| {
-        let values = series.iter().map(|(_, values)| values.get(i).map_or("-".to_owned(), |value| plain(*value)));
-        std::iter::once(category.clone()).chain(values).collect()
+        std::iter::once(category.clone()).chain(series.iter().map(|bars| bars.text(i))).collect()
     };
     let rows = categories.iter().enumerate().map(row).collect();
     let (question, note) = (question.to_owned(), note.to_owned());
@@ -86,7 +93,7 @@ fn replay(value: &Value) -> Result<Report, String> {
             &note,
             "holds of zone locks for 1000 allocations and frees",
             &names,
-            vec![("locks/1000 ops".to_owned(), column("zone_lock_acquisitions_per_1000_operations")?)],
+            vec![Bars::new("locks/1000 ops", column("zone_lock_acquisitions_per_1000_operations")?)],
         ),
         bars(
             &format!("{name}: how many pages do refills and drains move?"),
@@ -94,8 +101,8 @@ fn replay(value: &Value) -> Result<Report, String> {
             "pages",
             &all,
             vec![
-                ("refill pages".to_owned(), with_kernel("refill_pages")?),
-                ("drain pages".to_owned(), with_kernel("drain_pages")?),
+                Bars::new("refill pages", with_kernel("refill_pages")?),
+                Bars::new("drain pages", with_kernel("drain_pages")?),
             ],
         ),
         bars(
@@ -103,14 +110,14 @@ fn replay(value: &Value) -> Result<Report, String> {
             &note,
             "refills, drains",
             &all,
-            vec![("refills".to_owned(), with_kernel("refills")?), ("drains".to_owned(), with_kernel("drains")?)],
+            vec![Bars::new("refills", with_kernel("refills")?), Bars::new("drains", with_kernel("drains")?)],
         ),
         bars(
             &format!("{name}: how many pages do all CPUs hold at most?"),
             &note,
             "pages",
             &names,
-            vec![("most held".to_owned(), column("held_pages_max")?)],
+            vec![Bars::new("most held", column("held_pages_max")?)],
         ),
     ];
     let near = |row: &Value, name: &str| row[name].as_f64().map_or("-".to_owned(), |pct| format!("{pct:.2} %"));
@@ -166,14 +173,14 @@ fn advise(value: &Value) -> Result<Report, String> {
             "Numbers are values of vm.percpu_pagelist_high_fraction; names are the rules of other kernels.",
             "holds of zone locks for 1000 allocations and frees",
             &names,
-            vec![("locks/1000 ops".to_owned(), locks)],
+            vec![Bars::new("locks/1000 ops", locks)],
         ),
         bars(
             &format!("{name}: what would each setting cost?"),
             "Pages that CPUs hold are free to nobody else.",
             "pages",
             &names,
-            vec![("most held".to_owned(), column("held_pages_max")?)],
+            vec![Bars::new("most held", column("held_pages_max")?)],
         ),
     ];
     let reasons = list(&value["sure"], "reasons")?.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("; ");

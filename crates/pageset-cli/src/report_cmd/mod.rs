@@ -3,15 +3,17 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `input` | what is reported on: JSON of ours by its schema, or a recording |
-//! | `json`, `recording` | the sections of each kind of input: a question, a chart, the data |
+//! | `json`, `simulated`, `bench`, `recording` | the sections of each kind of input: a question, a chart, the data |
 //! | `draw` | charts laid out |
 //! | `render` | sections as HTML, SVG and Markdown |
 
+mod bench;
 mod draw;
 mod input;
 mod json;
 mod recording;
 mod render;
+mod simulated;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,7 +24,7 @@ use crate::output::Output;
 
 /// Make a page to look at, of a result or a recording: one HTML file that needs nothing else
 ///
-/// INPUT is what --json of replay, advise or top wrote, or a recording. Each chart answers the question in its title and
+/// INPUT is what --json of replay, advise, top, run, sweep, compare or bench wrote, or a recording. Each chart answers the question in its title and
 /// has its data below it. The page asks no network for anything and runs no script; it is light or dark as the reader's
 /// system is, and can be printed.
 #[derive(clap::Args)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pageset_trace::replay::{Move, Replay};
 use pageset_trace::{Event, Kind, Trace};
 
-use super::draw::Chart;
+use super::draw::{Bars, Chart};
 use super::json::lines;
 use super::{Report, Section};
 use crate::columns::grouped;
@@ -91,7 +91,7 @@ fn sizes(refills: &[Move], drains: &[Move]) -> Section {
         chart: Some(Chart::Bars {
             unit: "refills, drains",
             categories,
-            series: vec![("refills".to_owned(), refilled), ("drains".to_owned(), drained)],
+            series: vec![Bars::new("refills", refilled), Bars::new("drains", drained)],
         }),
         heads: ["pages", "refills", "drains"].map(str::to_owned).to_vec(),
         rows,

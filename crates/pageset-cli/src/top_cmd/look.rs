@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use pageset_trace::live::{Counters, Traffic};
+use pageset_trace::live::{Counters, Traffic, Way};
 use pageset_trace::procfs::Zoneinfo;
 
 use crate::error::{Exit, Failure};
@@ -23,6 +23,8 @@ pub(super) struct Look {
     pub(super) release: Option<String>,
     /// `vm.percpu_pagelist_high_fraction`.
     pub(super) high_fraction: Option<u32>,
+    /// How refills and drains are counted, where they are.
+    pub(super) counted_by: Option<Way>,
     /// What each CPU has moved since counting began, where it is counted.
     pub(super) traffic: Option<Vec<Traffic>>,
     /// What could not be had, and why.
@@ -42,6 +44,14 @@ const VMSTAT: &str = "/proc/vmstat";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 const HIGH_FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 
+/// Whether refills and drains are counted.
+#[derive(Clone, Copy)]
+pub(super) enum Counting {
+    Off,
+    /// In one way, or in the cheaper that the kernel allows.
+    By(Option<Way>),
+}
+
 /// Looks at this machine again and again.
 pub(super) struct Machine {
     counters: Option<Counters>,
@@ -51,11 +61,11 @@ pub(super) struct Machine {
 
 impl Machine {
     /// Begins to count where that is allowed and asked for.
-    pub(super) fn new(count: bool) -> Self {
-        if !count {
+    pub(super) fn new(counting: Counting) -> Self {
+        let Counting::By(way) = counting else {
             return Machine { counters: None, not_counted: None };
-        }
-        match Counters::start() {
+        };
+        match Counters::start(way) {
             Ok(counters) => Machine { counters: Some(counters), not_counted: None },
             Err(error) => {
                 let help = error.help().map(|help| format!("; {help}")).unwrap_or_default();
@@ -108,6 +118,7 @@ impl Machine {
             vmstat,
             release: fs::read_to_string(RELEASE).ok().map(|text| text.trim().to_owned()),
             high_fraction,
+            counted_by: traffic.as_ref().and_then(|_| self.counters.as_ref().map(Counters::way)),
             traffic,
             missing,
         })
@@ -131,6 +142,7 @@ pub(super) fn saved(path: &Path) -> Result<Look, Failure> {
         vmstat: BTreeMap::new(),
         release: None,
         high_fraction: None,
+        counted_by: None,
         traffic: None,
         missing: Vec::new(),
     })

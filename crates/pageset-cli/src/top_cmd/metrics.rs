@@ -1,6 +1,7 @@
 //! A look as OpenMetrics text: for a scrape, or a file that a collector reads.
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -9,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::view::{CpuTraffic, Pageset, View, Zone};
+use super::view::{CpuTraffic, CpuWaits, Pageset, View, Zone};
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -48,11 +49,20 @@ const OF_CPUS: &[(&str, Of<CpuTraffic>)] = &[
     ("blocks", ("pageset_fallback", "Blocks taken from another migratetype's pageblocks", |t| Some(t.fallbacks))),
 ];
 
+/// The metrics of waits for zone locks: name, help.
+const WAITED: (&str, &str) =
+    ("pageset_zone_lock_wait", "Time that a CPU waited for zone locks, by what it wanted them for");
+const WAITS: (&str, &str) = ("pageset_zone_lock", "How often a CPU waited for a zone lock, by what it wanted it for");
+
+/// What zone locks are wanted for, as labels have it.
+const PATHS: [&str; 4] = ["refill", "drain", "direct_alloc", "direct_free"];
+
 /// The names of all metrics, with their units, as they are asked for with `pageset explain`.
 #[cfg(test)]
 pub(super) fn names() -> impl Iterator<Item = String> {
     let pages = OF_ZONES.iter().map(|m| m.0).chain(OF_PAGESETS.iter().map(|m| m.0)).map(|name| format!("{name}_pages"));
-    pages.chain(OF_CPUS.iter().map(|(unit, (name, ..))| format!("{name}_{unit}")))
+    let of_cpus = OF_CPUS.iter().map(|(unit, (name, ..))| format!("{name}_{unit}"));
+    pages.chain(of_cpus).chain([format!("{}_seconds", WAITED.0), format!("{}_waits", WAITS.0)])
 }
 
 /// The text, with the end mark that the form asks for.
@@ -96,6 +106,7 @@ pub(super) fn text(view: &View) -> Result<String, fmt::Error> {
             registry.register_with_unit(*name, *help, Unit::Other((*unit).to_owned()), family);
         }
     }
+    register_waits(&mut registry, view);
     let kernel = &view.kernel;
     let labels: Labels = vec![
         ("release", kernel.release.clone().unwrap_or_default()),
@@ -111,4 +122,28 @@ pub(super) fn text(view: &View) -> Result<String, fmt::Error> {
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
+}
+
+/// Adds the waits of the CPUs of which they are measured.
+fn register_waits(registry: &mut Registry, view: &View) {
+    let measured: Vec<(u32, &CpuWaits)> = view
+        .traffic
+        .iter()
+        .flatten()
+        .filter_map(|traffic| Some((traffic.cpu, traffic.zone_lock_waits.as_ref()?)))
+        .collect();
+    if measured.is_empty() {
+        return;
+    }
+    let waited = Family::<Labels, Counter<f64, AtomicU64>>::default();
+    let waits = Family::<Labels, Counter>::default();
+    for (cpu, of_cpu) in measured {
+        for (path, wait) in PATHS.into_iter().zip(of_cpu.paths()) {
+            let labels = vec![("cpu", cpu.to_string()), ("path", path.to_owned())];
+            waited.get_or_create(&labels).inc_by(wait.ns as f64 / 1e9);
+            waits.get_or_create(&labels).inc_by(wait.times);
+        }
+    }
+    registry.register_with_unit(WAITED.0, WAITED.1, Unit::Seconds, waited);
+    registry.register_with_unit(WAITS.0, WAITS.1, Unit::Other("waits".to_owned()), waits);
 }

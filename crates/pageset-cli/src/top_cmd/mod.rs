@@ -26,10 +26,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pageset_trace::live::Way;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use self::look::{Look, Machine};
+use self::look::{Counting, Look, Machine};
 use self::state::{Action, State};
 use self::view::View;
 use crate::error::{Exit, Failure};
@@ -75,9 +76,32 @@ pub(crate) struct Args {
     #[arg(long)]
     no_count: bool,
 
+    /// How the kernel counts refills and drains; by default bpf, and perf where bpf is not allowed. Only bpf measures waits
+    /// for zone locks
+    #[arg(long, value_name = "WAY", conflicts_with = "no_count")]
+    count_by: Option<CountBy>,
+
     /// Show saved copies of /proc/zoneinfo, oldest first, instead of this machine
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["listen", "openmetrics", "once", "count", "no_count"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["listen", "openmetrics", "once", "count", "no_count", "count_by"])]
     from: Vec<PathBuf>,
+}
+
+/// The ways of `--count-by`.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum CountBy {
+    /// Programs at the kernel's tracepoints
+    Bpf,
+    /// Counters of perf_event_open
+    Perf,
+}
+
+impl From<CountBy> for Way {
+    fn from(by: CountBy) -> Way {
+        match by {
+            CountBy::Bpf => Way::Bpf,
+            CountBy::Perf => Way::Perf,
+        }
+    }
 }
 
 /// How long at most until a key, a signal or a scrape is seen.
@@ -91,7 +115,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// What heads the columns, and the names of the metrics.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = String> {
-    let columns = plain::ZONES.into_iter().chain(plain::CPUS).map(str::to_owned);
+    let columns = plain::ZONES.into_iter().chain(plain::CPUS).chain(plain::WAITS).map(str::to_owned);
     columns.chain(metrics::names()).chain(view::SHOWN.into_iter().map(|name| name.trim_end_matches('_').to_owned()))
 }
 
@@ -141,7 +165,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Done);
     }
-    let mut machine = Machine::new(!args.no_count);
+    let counting = if args.no_count { Counting::Off } else { Counting::By(args.count_by.map(Way::from)) };
+    let mut machine = Machine::new(counting);
     if let Some(address) = args.listen {
         listen::serve(address, &mut machine, &|| ended.get())?;
         return Ok(Exit::Interrupted);

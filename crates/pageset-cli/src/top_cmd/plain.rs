@@ -13,6 +13,10 @@ pub(super) const ZONES: [&str; 13] = [
 pub(super) const CPUS: [&str; 10] =
     ["CPU", "zone", "count", "count +-", "high", "batch", "refill/s", "drain/s", "high-order drains/s", "fallbacks/s"];
 
+/// What heads the columns of waits for zone locks.
+pub(super) const WAITS: [&str; 6] =
+    ["CPU", "refill wait %", "drain wait %", "direct alloc wait %", "direct free wait %", "waits/s"];
+
 const NONE: &str = "-";
 
 /// A number, or that there is none.
@@ -32,6 +36,11 @@ pub(super) fn signed(change: Option<i64>) -> String {
 /// A rate, in whole numbers.
 pub(super) fn rate(rate: Option<f64>) -> String {
     rate.map_or(NONE.to_owned(), |rate| grouped(rate.round() as u64))
+}
+
+/// Per cent, to the hundredth.
+pub(super) fn percent(percent: Option<f64>) -> String {
+    percent.map_or(NONE.to_owned(), |percent| format!("{percent:.2}"))
 }
 
 /// The kernel and its rules, in one line.
@@ -72,6 +81,7 @@ pub(super) fn text(view: &View) -> String {
     text += &trimmed(&table);
     text += "\n";
     text += &cpus(view);
+    text += &waits(view);
     let rates: Vec<String> = view
         .vmstat
         .iter()
@@ -118,6 +128,29 @@ fn cpus(view: &View) -> String {
         }
     }
     trimmed(&table)
+}
+
+/// A row for each CPU that waited for a zone lock since the look before; nothing where that is not measured.
+fn waits(view: &View) -> String {
+    let mut table = numbers(WAITS.into_iter(), 0..0);
+    let (mut measured, mut waited) = (false, false);
+    for traffic in view.traffic.iter().flatten() {
+        let Some(waits) = &traffic.zone_lock_waits else { continue };
+        let Some(per_s) = waits.paths().iter().map(|path| path.per_s).sum::<Option<f64>>() else { continue };
+        measured = true;
+        if per_s > 0.0 {
+            waited = true;
+            let mut cells = vec![traffic.cpu.to_string()];
+            cells.extend(waits.paths().map(|path| percent(path.pct)));
+            cells.push(rate(Some(per_s)));
+            table.add_row(cells);
+        }
+    }
+    match (measured, waited) {
+        (false, _) => String::new(),
+        (true, false) => "\nno CPU waited for a zone lock\n".to_owned(),
+        (true, true) => format!("\n{}", trimmed(&table)),
+    }
 }
 
 /// Whether it is the highest zone in which the CPU has a pageset: its traffic, which is of all zones, stands there.

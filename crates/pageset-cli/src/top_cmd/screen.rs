@@ -6,15 +6,17 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Row, Table};
 
-use super::plain::{kernel_line, number, rate, signed};
+use super::plain::{kernel_line, number, percent, rate, signed};
 use super::state::State;
-use super::view::{Pageset, View, Zone};
+use super::view::{CpuWaits, Pageset, View, Zone};
 use crate::columns::grouped;
 
 /// From a pageset with nothing to one at its high, readable without colours.
 const RAMP: [char; 10] = ['·', '.', ':', '-', '=', '+', '*', '#', '%', '@'];
 /// What heads a line of the map. Unit: characters.
 const LABEL: u16 = 5;
+/// From this width on the list of CPUs has their waits. Unit: characters.
+const WIDE: u16 = 100;
 /// Lines of zones at most, so that CPUs are seen on a small screen.
 const ZONE_LINES: usize = 8;
 
@@ -41,7 +43,7 @@ fn colour(heat: usize) -> Style {
 /// CPUs in a line of the map at this width, where a list would not show all; 1 for a list.
 pub(super) fn per_line(state: &State, view: &View, area: Rect) -> usize {
     let cpus = view.zones.get(state.zone(view)).map_or(0, |zone| zone.pagesets.len());
-    let lines = usize::from(parts(view, area)[3].height).saturating_sub(1);
+    let lines = usize::from(parts(view, area).cpus.height).saturating_sub(1);
     if state.list || cpus <= lines {
         return 1;
     }
@@ -49,19 +51,32 @@ pub(super) fn per_line(state: &State, view: &View, area: Rect) -> usize {
     (usize::from(area.width.saturating_sub(LABEL)) / 10 * 10).max(1)
 }
 
-fn parts(view: &View, area: Rect) -> [Rect; 6] {
+/// The screen's parts, from top to bottom.
+struct Parts {
+    title: Rect,
+    zones: Rect,
+    heading: Rect,
+    waits: Rect,
+    cpus: Rect,
+    notes: Rect,
+    keys: Rect,
+}
+
+fn parts(view: &View, area: Rect) -> Parts {
     let zones = view.zones.len().min(ZONE_LINES) as u16 + 1;
+    let waits = u16::from(view.traffic.iter().flatten().any(|traffic| traffic.zone_lock_waits.is_some()));
     let notes = (view.missing.len() + view.news.len()).min(3) as u16;
-    let lines = [1, zones, 1, 0, notes, 1].map(Constraint::Length);
+    let lines = [1, zones, 1, waits, 0, notes, 1].map(Constraint::Length);
     let mut lines = lines;
-    lines[3] = Constraint::Fill(1);
-    Layout::vertical(lines).areas(area)
+    lines[4] = Constraint::Fill(1);
+    let [title, zones, heading, waits, cpus, notes, keys] = Layout::vertical(lines).areas(area);
+    Parts { title, zones, heading, waits, cpus, notes, keys }
 }
 
 /// Draws one view.
 pub(super) fn draw(frame: &mut Frame<'_>, view: &View, state: &State) {
     let area = frame.area();
-    let [title, zones, heading, cpus, notes, keys] = parts(view, area);
+    let Parts { title, zones, heading, waits, cpus, notes, keys } = parts(view, area);
     let frozen = if state.frozen { "  [frozen]" } else { "" };
     let bold = Style::new().add_modifier(Modifier::BOLD);
     frame.render_widget(Line::styled(format!("pageset {}: {}{frozen}", view.source, kernel_line(view)), bold), title);
@@ -69,6 +84,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View, state: &State) {
     let ordered = state.ordered(view);
     let chosen = state.chosen(&ordered);
     frame.render_widget(Line::styled(cpu_heading(view, state, &ordered, chosen), bold), heading);
+    frame.render_widget(Line::raw(wait_line(view, &ordered, chosen)), waits);
     let row = per_line(state, view, area);
     if row == 1 {
         frame.render_widget(cpu_list(view, state, &ordered, chosen, cpus), cpus);
@@ -153,6 +169,13 @@ fn cpu_heading(view: &View, state: &State, ordered: &[Pageset], chosen: usize) -
     text
 }
 
+/// How long the chosen CPU waited for zone locks, and for what.
+fn wait_line(view: &View, ordered: &[Pageset], chosen: usize) -> String {
+    let Some(waits) = ordered.get(chosen).and_then(|set| view.waits_of(set.cpu)) else { return String::new() };
+    let [refill, drain, alloc, free] = waits.paths().map(|path| percent(path.pct));
+    format!("zone-lock wait %: refill {refill}, drain {drain}, direct alloc {alloc}, direct free {free}")
+}
+
 /// A line a CPU: how full its pageset is, what changed, what it moved.
 fn cpu_list<'v>(view: &'v View, state: &State, ordered: &[Pageset], chosen: usize, area: Rect) -> Table<'v> {
     let lines = usize::from(area.height).saturating_sub(1);
@@ -161,7 +184,9 @@ fn cpu_list<'v>(view: &'v View, state: &State, ordered: &[Pageset], chosen: usiz
     let others: Vec<&Zone> =
         view.zones.iter().enumerate().filter(|(place, _)| *place != zone).map(|(_, z)| z).collect();
     // What the numbers leave, other zones' counts first.
-    let room = usize::from(area.width).saturating_sub(5 + 9 + 9 + 9 + 10 + 10 + 12);
+    let waits = area.width >= WIDE && ordered.iter().any(|set| view.waits_of(set.cpu).is_some());
+    let wait = if waits { 8 } else { 0 };
+    let room = usize::from(area.width).saturating_sub(5 + 9 + 9 + 9 + 10 + 10 + wait + 12);
     let others = &others[..others.len().min(room / 12)];
     let bar = (room - 12 * others.len() + 10).clamp(8, 60);
     let most = ordered.iter().map(|set| set.high.max(set.count)).max().unwrap_or(1).max(1);
@@ -173,7 +198,9 @@ fn cpu_list<'v>(view: &'v View, state: &State, ordered: &[Pageset], chosen: usiz
         head("high", 9),
         head("refill/s", 10),
         head("drain/s", 10),
+        head("wait %", 8),
     ];
+    heads.truncate(if waits { 7 } else { 6 });
     heads.push(format!("  {:<bar$}", "# held - high"));
     heads.extend(others.iter().map(|zone| head(&zone.name(), 12)));
     let rows = ordered.iter().enumerate().skip(first).take(lines).map(|(place, set)| {
@@ -185,11 +212,12 @@ fn cpu_list<'v>(view: &'v View, state: &State, ordered: &[Pageset], chosen: usiz
             head(&grouped(set.high), 9),
             head(&rate(traffic.and_then(|t| t.refill_pages_per_s)), 10),
             head(&rate(traffic.and_then(|t| t.drain_pages_per_s)), 10),
+            head(&percent(view.waits_of(set.cpu).and_then(CpuWaits::pct)), 8),
         ];
         let scaled = |pages: u64| (pages as f64 / most as f64 * bar as f64).round() as usize;
         let (held, high) = (scaled(set.count).min(bar), scaled(set.high).min(bar));
         let drawn = format!("  {}{}", "#".repeat(held), "-".repeat(high.saturating_sub(held)));
-        let mut cells: Vec<Span<'_>> = text.into_iter().map(Span::raw).collect();
+        let mut cells: Vec<Span<'_>> = text.into_iter().take(if waits { 7 } else { 6 }).map(Span::raw).collect();
         cells.push(Span::styled(format!("{drawn:<width$}", width = bar + 2), colour(heat(set))));
         for zone in others {
             let other = zone.pagesets.iter().find(|other| other.cpu == set.cpu);
@@ -199,7 +227,9 @@ fn cpu_list<'v>(view: &'v View, state: &State, ordered: &[Pageset], chosen: usiz
         let style = if place == chosen { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
         Row::new(cells).style(style)
     });
-    let mut widths: Vec<u16> = vec![5, 9, 9, 9, 10, 10, bar as u16 + 2];
+    let mut widths: Vec<u16> = vec![5, 9, 9, 9, 10, 10];
+    widths.extend(waits.then_some(8));
+    widths.push(bar as u16 + 2);
     widths.extend(others.iter().map(|_| 12));
     Table::new(rows, widths.into_iter().map(Constraint::Length).collect::<Vec<_>>())
         .header(Row::new(heads).style(Style::new().add_modifier(Modifier::UNDERLINED)))
@@ -231,7 +261,7 @@ const HELP: &str = "\
 q, Esc      quit
 z, Tab      next zone
 arrows      choose a CPU (also j k, PgUp PgDn, Home End)
-s           sort CPUs by number, count, change, refills
+s           sort CPUs by number, count, change, refills, waits
 space, f    freeze what is shown, and go on
 m           all CPUs as a map, or as a list
 n, p        next and previous of several saved files
@@ -240,6 +270,7 @@ mark        the lowest watermark that free pages are below
 held        pages in pagesets: free, but to one CPU only
 +-          change since the look before
 refill/s    pages taken from all zones a second (as root)
+wait %      of its time that a CPU spun for a zone lock (as root)
 
 `pageset explain NAME` says more of each. Any key goes back.";
 

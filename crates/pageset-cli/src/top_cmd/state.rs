@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::KeyCode;
 
-use super::view::{Pageset, View};
+use super::view::{CpuWaits, Pageset, View};
 
 /// What the CPUs are sorted by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,6 +11,7 @@ pub(super) enum Sort {
     Count,
     Change,
     Refills,
+    Waits,
 }
 
 impl Sort {
@@ -20,6 +21,7 @@ impl Sort {
             Sort::Count => "count",
             Sort::Change => "change",
             Sort::Refills => "refills",
+            Sort::Waits => "waits",
         }
     }
 
@@ -28,7 +30,8 @@ impl Sort {
             Sort::Cpu => Sort::Count,
             Sort::Count => Sort::Change,
             Sort::Change => Sort::Refills,
-            Sort::Refills => Sort::Cpu,
+            Sort::Refills => Sort::Waits,
+            Sort::Waits => Sort::Cpu,
         }
     }
 }
@@ -74,11 +77,13 @@ impl State {
         let Some(zone) = view.zones.get(self.zone(view)) else { return Vec::new() };
         let mut sets = zone.pagesets.clone();
         let refills = |set: &Pageset| view.traffic_of(set.cpu).and_then(|t| t.refill_pages_per_s).unwrap_or(0.0);
+        let waits = |set: &Pageset| view.waits_of(set.cpu).and_then(CpuWaits::pct).unwrap_or(0.0);
         match self.sort {
             Sort::Cpu => {}
             Sort::Count => sets.sort_by_key(|set| std::cmp::Reverse(set.count)),
             Sort::Change => sets.sort_by_key(|set| std::cmp::Reverse(set.change.unwrap_or(0).unsigned_abs())),
             Sort::Refills => sets.sort_by(|a, b| refills(b).total_cmp(&refills(a))),
+            Sort::Waits => sets.sort_by(|a, b| waits(b).total_cmp(&waits(a))),
         }
         sets
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use pageset_trace::live::Traffic;
+use pageset_trace::live::{Traffic, Wait, Waits, Way};
 use pageset_trace::procfs::Zoneinfo;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -45,14 +45,26 @@ fn zoneinfo(cpus: u32, scale: u64, bounds: bool) -> Zoneinfo {
     Zoneinfo::parse(&text).unwrap()
 }
 
-fn look(cpus: u32, scale: u64, at: Instant) -> Look {
-    let traffic = |cpu| Traffic {
+fn traffic(cpu: u32, scale: u64) -> Traffic {
+    // Waits stay below the time that there is.
+    let busy = u64::from(cpu % 50);
+    Traffic {
         cpu,
         refill_pages: scale * 6300 * u64::from(cpu + 1),
         drain_pages: scale * 4000,
         high_order_drains: scale * 3,
         fallbacks: scale,
-    };
+        waits: Some(Waits {
+            refill: Wait { times: 100 * scale * busy, ns: 15_000_000 * scale * busy },
+            drain: Wait { times: 10 * scale * busy, ns: 500_000 * scale * busy },
+            direct_alloc: Wait::default(),
+            direct_free: Wait { times: 7, ns: 7000 },
+        }),
+    }
+}
+
+fn look(cpus: u32, scale: u64, at: Instant) -> Look {
+    let traffic = |cpu| traffic(cpu, scale);
     Look {
         source: "live".to_owned(),
         when: Some(When { unix_ns: 1_700_000_000_000_000_000, instant: at + Duration::from_secs(2 * scale) }),
@@ -64,6 +76,7 @@ fn look(cpus: u32, scale: u64, at: Instant) -> Look {
         ]),
         release: Some("6.18.0-test".to_owned()),
         high_fraction: Some(0),
+        counted_by: Some(Way::Bpf),
         traffic: Some((0..cpus).map(traffic).collect()),
         missing: Vec::new(),
     }
@@ -137,6 +150,48 @@ fn changes_are_told_by_the_second() {
 }
 
 #[test]
+fn waits_are_told_by_what_the_lock_was_wanted_for() {
+    let view = view(2);
+    let waits = view.waits_of(1).unwrap();
+    // 15 ms of waits in 2 s.
+    assert_eq!((waits.refill.ns, waits.refill.pct, waits.refill.per_s), (30_000_000, Some(0.75), Some(50.0)));
+    assert_eq!((waits.drain.times, waits.drain.pct), (20, Some(0.025)));
+    assert_eq!((waits.direct_alloc.pct, waits.direct_free.pct), (Some(0.0), Some(0.0)));
+    assert_eq!(waits.pct(), Some(0.775));
+    let json = serde_json::to_value(&view).unwrap();
+    assert_eq!(json["counted_by"], "bpf");
+    assert_eq!(json["traffic"][1]["zone_lock_waits"]["drain"]["ns"], 1_000_000);
+}
+
+#[test]
+fn no_waits_are_told_apart_from_none_measured() {
+    let at = Instant::now();
+    let shown = |change: &dyn Fn(&mut Traffic)| {
+        let mut looks = [look(2, 2, at), look(2, 1, at)];
+        looks.iter_mut().flat_map(|look| look.traffic.as_mut().unwrap()).for_each(change);
+        let view = View::new(&looks[0], Some(&looks[1]));
+        (plain::text(&view), drawn(120, 24, &view, &State::new()), metrics::text(&view).unwrap())
+    };
+    let (text, screen, metrics) = shown(&|traffic| traffic.waits = Some(Waits::default()));
+    assert!(text.contains("\nno CPU waited for a zone lock\n"), "{text}");
+    assert!(screen.contains("zone-lock wait %: refill 0.00") && metrics.contains("pageset_zone_lock_wait"), "{screen}");
+    let (text, screen, metrics) = shown(&|traffic| traffic.waits = None);
+    for shown in [text, screen, metrics] {
+        assert!(!shown.contains("wait"), "{shown}");
+    }
+}
+
+/// A CPU is found by what it waited.
+#[test]
+fn sorted_by_waits() {
+    let view = view(60);
+    let mut state = State::new();
+    (0..4).for_each(|_| _ = state.key(KeyCode::Char('s'), &view, 1));
+    let order: Vec<u32> = state.ordered(&view).iter().take(3).map(|set| set.cpu).collect();
+    assert_eq!(order, [49, 48, 47]);
+}
+
+#[test]
 fn which_rules_are_in_force() {
     let at = Instant::now();
     let tuned = |change: &dyn Fn(&mut Look)| {
@@ -191,5 +246,7 @@ fn metrics_have_units_and_help() {
         assert!(text.contains(&format!("# UNIT {name} ")), "{name} has no unit");
     }
     assert!(text.contains("pageset_refill_pages_total{cpu=\"1\"} 25200\n"), "{text}");
+    assert!(text.contains("pageset_zone_lock_wait_seconds_total{cpu=\"1\",path=\"refill\"} 0.03\n"), "{text}");
+    assert!(text.contains("pageset_zone_lock_waits_total{cpu=\"1\",path=\"drain\"} 20\n"), "{text}");
     assert!(text.contains("pageset_count_pages{node=\"0\",zone=\"Normal\",cpu=\"1\"} 59\n"), "{text}");
 }

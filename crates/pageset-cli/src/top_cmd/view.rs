@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pageset_trace::live::{Wait, Waits, Way};
 use pageset_trace::procfs::{PagesetSection, ZoneSection};
 use pageset_trace::replay::setting::kernel_of;
 use serde::Serialize;
@@ -20,6 +21,8 @@ pub(super) struct View {
     pub(super) elapsed_ns: Option<u64>,
     pub(super) kernel: Kernel,
     pub(super) zones: Vec<Zone>,
+    /// `bpf` or `perf`; null where refills and drains are not counted.
+    pub(super) counted_by: Option<&'static str>,
     /// Null where it is not counted.
     pub(super) traffic: Option<Vec<CpuTraffic>>,
     /// Those of [`SHOWN`] that the kernel has.
@@ -140,6 +143,57 @@ pub(super) struct CpuTraffic {
     pub(super) drain_pages_per_s: Option<f64>,
     pub(super) high_order_drains_per_s: Option<f64>,
     pub(super) fallbacks_per_s: Option<f64>,
+    /// Null where it is not measured.
+    pub(super) zone_lock_waits: Option<CpuWaits>,
+}
+
+/// How long a CPU waited for zone locks since counting began, by what it wanted them for.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct CpuWaits {
+    pub(super) refill: PathWait,
+    pub(super) drain: PathWait,
+    pub(super) direct_alloc: PathWait,
+    pub(super) direct_free: PathWait,
+}
+
+impl CpuWaits {
+    fn new(now: &Waits, then: Option<&Waits>, seconds: Option<f64>) -> CpuWaits {
+        let path = |of: fn(&Waits) -> Wait| {
+            let (now, then) = (of(now), then.map(of));
+            PathWait {
+                times: now.times,
+                ns: now.ns,
+                per_s: per_s(now.times, then.map(|then| then.times), seconds),
+                pct: per_s(now.ns, then.map(|then| then.ns), seconds).map(|ns_per_s| ns_per_s / 1e7),
+            }
+        };
+        CpuWaits {
+            refill: path(|waits| waits.refill),
+            drain: path(|waits| waits.drain),
+            direct_alloc: path(|waits| waits.direct_alloc),
+            direct_free: path(|waits| waits.direct_free),
+        }
+    }
+
+    /// All of them, in the order of their columns.
+    pub(super) fn paths(&self) -> [PathWait; 4] {
+        [self.refill, self.drain, self.direct_alloc, self.direct_free]
+    }
+
+    /// Per cent of the time since the look before.
+    pub(super) fn pct(&self) -> Option<f64> {
+        self.paths().iter().map(|path| path.pct).sum()
+    }
+}
+
+/// Waits for zone locks of one kind.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct PathWait {
+    pub(super) times: u64,
+    pub(super) ns: u64,
+    pub(super) per_s: Option<f64>,
+    /// Of the time since the look before.
+    pub(super) pct: Option<f64>,
 }
 
 /// A counter of the whole machine.
@@ -183,6 +237,7 @@ impl View {
             elapsed_ns: elapsed.and_then(|elapsed| u64::try_from(elapsed.as_nanos()).ok()),
             kernel: Kernel::new(look, &zones),
             zones,
+            counted_by: look.counted_by.map(Way::name),
             traffic: traffic(look, before, seconds),
             vmstat: vmstat(look, before, seconds),
             news: before.map(|before| news(look, before)).unwrap_or_default(),
@@ -193,6 +248,11 @@ impl View {
     /// What a CPU has moved, where it is counted.
     pub(super) fn traffic_of(&self, cpu: u32) -> Option<&CpuTraffic> {
         self.traffic.as_ref()?.iter().find(|traffic| traffic.cpu == cpu)
+    }
+
+    /// How long a CPU has waited for zone locks, where it is measured.
+    pub(super) fn waits_of(&self, cpu: u32) -> Option<&CpuWaits> {
+        self.traffic_of(cpu)?.zone_lock_waits.as_ref()
     }
 }
 
@@ -278,6 +338,10 @@ fn traffic(look: &Look, before: Option<&Look>, seconds: Option<f64>) -> Option<V
             drain_pages_per_s: per_s(now.drain_pages, then.map(|then| then.drain_pages), seconds),
             high_order_drains_per_s: per_s(now.high_order_drains, then.map(|then| then.high_order_drains), seconds),
             fallbacks_per_s: per_s(now.fallbacks, then.map(|then| then.fallbacks), seconds),
+            zone_lock_waits: now
+                .waits
+                .as_ref()
+                .map(|waits| CpuWaits::new(waits, then.and_then(|then| then.waits.as_ref()), seconds)),
         }
     });
     Some(all.collect())

@@ -1,18 +1,19 @@
 //! What a live kernel does with its pagesets, counted and not recorded.
 //!
-//! The kernel counts tracepoints for us, one counter a CPU and order (`perf_event_open`); nothing is written to a ring
-//! buffer and nothing of the machine is changed, so there is nothing to put back however this process ends.
+//! | module | what it does |
+//! | --- | --- |
+//! | `bpf` | counts by programs of ours at the kernel's tracepoints, and times waits for the zone lock |
+//! | `perf` | counts by `perf_event_open`, where such programs may not run |
+//! | `kallsyms` | where the kernel's functions lie |
+//!
+//! Either way nothing is written to a ring buffer and nothing of the machine is changed: the kernel ends the counting when
+//! this process ends, however it does.
 
-use std::ffi::CString;
-use std::fs;
-use std::io;
-
-use perf_event_open::config::{Cpu, Opts, Proc};
-use perf_event_open::count::Counter;
-use perf_event_open::event::tp::Tracepoint;
+mod bpf;
+mod kallsyms;
+mod perf;
 
 use crate::record::RecordError;
-use crate::record::tracefs::Tracefs;
 
 /// What one CPU has done since counting began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,70 +29,130 @@ pub struct Traffic {
     pub high_order_drains: u64,
     /// Blocks taken from another migratetype's pageblocks: `mm_page_alloc_extfrag`.
     pub fallbacks: u64,
+    /// How long it waited for zone locks, where that is measured.
+    pub waits: Option<Waits>,
+}
+
+/// Waits for zone locks, by what the lock was wanted for. Locks got at once are not among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// To refill a pageset.
+    pub refill: Wait,
+    /// To drain a pageset.
+    pub drain: Wait,
+    /// To take a block past the pagesets.
+    pub direct_alloc: Wait,
+    /// To give a block back past the pagesets.
+    pub direct_free: Wait,
+}
+
+impl Waits {
+    /// All of them with their names, as outputs have them.
+    #[must_use]
+    pub fn paths(&self) -> [(&'static str, Wait); 4] {
+        [
+            ("refill", self.refill),
+            ("drain", self.drain),
+            ("direct_alloc", self.direct_alloc),
+            ("direct_free", self.direct_free),
+        ]
+    }
+}
+
+/// Waits of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wait {
+    /// How often.
+    pub times: u64,
+    /// How long, all together. Unit: nanoseconds.
+    pub ns: u64,
 }
 
 /// The orders that pagesets cache, on x86-64 with huge pages. Specification: `linux-page-allocator.md` 9.
 const ORDERS: [u32; 5] = [0, 1, 2, 3, 9];
 
-/// Where a counter's events are added.
-#[derive(Clone, Copy, Debug)]
-enum Sum {
-    Refill(u32),
-    Drain(u32),
-    Fallback,
+impl Traffic {
+    /// So many blocks of an order that pagesets cache were taken from the free lists.
+    fn refilled(&mut self, order: u32, blocks: u64) {
+        self.refill_pages += blocks << order;
+    }
+
+    /// So many blocks of an order that pagesets cache were given back.
+    fn drained(&mut self, order: u32, blocks: u64) {
+        self.drain_pages += blocks << order;
+        self.high_order_drains += if (1..=3).contains(&order) { blocks } else { 0 };
+    }
 }
 
-/// A tracepoint of the kernel's, its number, and whether counting by order was asked for.
-struct Source {
-    name: &'static str,
-    sums: &'static [Sum],
+/// How the kernel counts for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By programs of ours.
+    Bpf,
+    /// By `perf_event_open`.
+    Perf,
 }
 
-const SOURCES: [Source; 3] = [
-    Source {
-        name: "mm_page_alloc_zone_locked",
-        sums: &[Sum::Refill(0), Sum::Refill(1), Sum::Refill(2), Sum::Refill(3), Sum::Refill(9)],
-    },
-    Source {
-        name: "mm_page_pcpu_drain",
-        sums: &[Sum::Drain(0), Sum::Drain(1), Sum::Drain(2), Sum::Drain(3), Sum::Drain(9)],
-    },
-    Source { name: "mm_page_alloc_extfrag", sums: &[Sum::Fallback] },
-];
+impl Way {
+    /// As it is chosen and shown.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Way::Bpf => "bpf",
+            Way::Perf => "perf",
+        }
+    }
+}
+
+enum Kind {
+    Bpf(bpf::Counters),
+    Perf(perf::Counters),
+}
 
 /// The kernel's counters of every CPU. Dropping it ends the counting.
 pub struct Counters {
-    /// Names and numbers of the tracepoints that this kernel has.
-    ids: Vec<(u64, &'static [Sum])>,
-    cpus: Vec<(u32, Vec<(Sum, Counter)>)>,
-    /// What this kernel cannot count, and why that matters.
+    kind: Kind,
+    /// What is not counted, and why.
     missing: Vec<String>,
 }
 
 impl std::fmt::Debug for Counters {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Counters").field("cpus", &self.cpus.len()).field("missing", &self.missing).finish()
+        f.debug_struct("Counters").field("way", &self.way()).field("missing", &self.missing).finish()
     }
 }
 
 impl Counters {
-    /// Begins to count on all CPUs that are online.
+    /// Begins to count on all CPUs: the way that is asked for, else by programs, and where those may not run by
+    /// `perf_event_open`, which is said in [`Self::missing`].
     ///
     /// # Errors
     /// A privilege or a kernel feature that is missing, with what mends it.
-    pub fn start() -> Result<Counters, RecordError> {
-        let tracefs = Tracefs::find()?;
-        let (mut ids, mut missing) = (Vec::new(), Vec::new());
-        for source in &SOURCES {
-            let path = tracefs.event("kmem", source.name).join("id");
-            match fs::read_to_string(&path).ok().and_then(|id| id.trim().parse().ok()) {
-                Some(id) => ids.push((id, source.sums)),
-                None => missing.push(format!("the kernel has no event kmem:{}", source.name)),
-            }
+    pub fn start(way: Option<Way>) -> Result<Counters, RecordError> {
+        let by_perf = |refused: Option<RecordError>| {
+            let counters = perf::Counters::start()?;
+            let why = refused.map_or_else(|| "counting is by perf".to_owned(), |error| error.to_string());
+            let mut missing = vec![format!("waits for zone locks are not measured: {why}")];
+            missing.extend(counters.missing().iter().cloned());
+            Ok(Counters { kind: Kind::Perf(counters), missing })
+        };
+        if way == Some(Way::Perf) {
+            return by_perf(None);
         }
-        let mut counters = Counters { ids, cpus: Vec::new(), missing };
-        counters.follow_cpus()?;
-        Ok(counters)
+        match bpf::Counters::start() {
+            Ok((counters, missing)) => Ok(Counters { kind: Kind::Bpf(counters), missing }),
+            Err(error) if way == Some(Way::Bpf) => Err(error),
+            Err(error) => by_perf(Some(error)),
+        }
+    }
+
+    /// How it counts.
+    #[must_use]
+    pub fn way(&self) -> Way {
+        match self.kind {
+            Kind::Bpf(_) => Way::Bpf,
+            Kind::Perf(_) => Way::Perf,
+        }
     }
 
     /// What this kernel cannot count.
@@ -100,81 +161,16 @@ impl Counters {
         &self.missing
     }
 
-    /// Begins to count on CPUs that came on line, and forgets those that went.
-    fn follow_cpus(&mut self) -> Result<(), RecordError> {
-        let online = crate::record::machine::online_cpus();
-        self.cpus.retain(|(cpu, _)| online.contains(cpu));
-        for cpu in online {
-            if self.cpus.iter().any(|(known, _)| *known == cpu) {
-                continue;
-            }
-            match open(cpu, &self.ids) {
-                Ok(counters) => self.cpus.push((cpu, counters)),
-                // It went off line again at this moment.
-                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => {}
-                Err(error) => return Err(cannot_count(cpu, error)),
-            }
-        }
-        self.cpus.sort_by_key(|(cpu, _)| *cpu);
-        Ok(())
-    }
-
-    /// What each CPU has done since its counting began, in the order of their numbers. A CPU that came on line since
-    /// the last call counts from now on.
+    /// What each CPU that is on line has done since its counting began, in the order of their numbers. A CPU that came on
+    /// line since the last call counts from now on.
     ///
     /// # Errors
     /// Those of the operating system.
     pub fn read(&mut self) -> Result<Vec<Traffic>, RecordError> {
-        self.follow_cpus()?;
-        let mut all = Vec::with_capacity(self.cpus.len());
-        for (cpu, counters) in &self.cpus {
-            let mut traffic = Traffic { cpu: *cpu, ..Traffic::default() };
-            for (sum, counter) in counters {
-                let count = counter.stat().map_err(|error| cannot_count(*cpu, error))?.count;
-                match *sum {
-                    Sum::Refill(order) => traffic.refill_pages += count << order,
-                    Sum::Drain(order) => {
-                        traffic.drain_pages += count << order;
-                        traffic.high_order_drains += if (1..=3).contains(&order) { count } else { 0 };
-                    }
-                    Sum::Fallback => traffic.fallbacks += count,
-                }
-            }
-            all.push(traffic);
+        match &mut self.kind {
+            Kind::Bpf(counters) => counters.read(),
+            Kind::Perf(counters) => counters.read(),
         }
-        Ok(all)
-    }
-}
-
-/// The counters of one CPU, counting.
-fn open(cpu: u32, ids: &[(u64, &'static [Sum])]) -> io::Result<Vec<(Sum, Counter)>> {
-    let mut counters = Vec::new();
-    for (id, sums) in ids {
-        for sum in *sums {
-            let counter = Counter::new(Tracepoint { id: *id }, (Proc::ALL, Cpu(cpu)), Opts::default())?;
-            if let Sum::Refill(order) | Sum::Drain(order) = sum {
-                debug_assert!(ORDERS.contains(order), "an order that no pageset caches");
-                let filter = CString::new(format!("order == {order}"))?;
-                counter.with_ftrace_filter(&filter)?;
-            }
-            counter.enable()?;
-            counters.push((*sum, counter));
-        }
-    }
-    Ok(counters)
-}
-
-fn cannot_count(cpu: u32, error: io::Error) -> RecordError {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => RecordError::Missing {
-            what: "no permission to count the kernel's events".to_owned(),
-            help: "run as root, or with CAP_PERFMON and tracefs readable".to_owned(),
-        },
-        _ if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => RecordError::Missing {
-            what: "too many open files: counting takes 11 for each CPU".to_owned(),
-            help: "raise the limit: ulimit -n 65536".to_owned(),
-        },
-        _ => RecordError::Io { what: format!("count events of CPU {cpu}"), source: error, help: None },
     }
 }
 
@@ -182,34 +178,119 @@ fn cannot_count(cpu: u32, error: io::Error) -> RecordError {
 mod tests {
     use super::*;
 
+    fn touch(bytes: usize) {
+        let memory = vec![1_u8; bytes];
+        assert_eq!(std::hint::black_box(&memory).len(), bytes);
+    }
+
     #[test]
-    fn each_order_is_counted_once_a_source() {
-        for source in &SOURCES[..2] {
-            let orders: Vec<u32> = source
-                .sums
-                .iter()
-                .map(|sum| match sum {
-                    Sum::Refill(order) | Sum::Drain(order) => *order,
-                    Sum::Fallback => panic!("a fallback has no order"),
-                })
-                .collect();
-            assert_eq!(orders, ORDERS, "{}", source.name);
+    fn blocks_are_pages_by_their_order() {
+        let mut traffic = Traffic::default();
+        for order in ORDERS {
+            traffic.refilled(order, 1);
+            traffic.drained(order, 10);
+        }
+        let pages = 1 + 2 + 4 + 8 + 512;
+        assert_eq!((traffic.refill_pages, traffic.drain_pages), (pages, 10 * pages));
+        assert_eq!(traffic.high_order_drains, 30, "neither single pages nor pageblocks are of high orders");
+    }
+
+    #[test]
+    fn waits_stand_under_the_names_of_their_paths() {
+        let wait = |times| Wait { times, ns: 0 };
+        let waits = Waits { refill: wait(1), drain: wait(2), direct_alloc: wait(3), direct_free: wait(4) };
+        let named = waits.paths().map(|(name, wait)| (name, wait.times));
+        assert_eq!(named, [("refill", 1), ("drain", 2), ("direct_alloc", 3), ("direct_free", 4)]);
+    }
+
+    /// As root: what is allocated and freed here is counted somewhere, in either way.
+    #[test]
+    fn pages_that_come_and_go_are_counted() {
+        for way in [Way::Bpf, Way::Perf] {
+            let mut counters = match Counters::start(Some(way)) {
+                Ok(counters) => counters,
+                Err(error) => {
+                    println!("SKIPPED pages_that_come_and_go_are_counted by {}: {error}", way.name());
+                    continue;
+                }
+            };
+            assert_eq!(counters.way(), way);
+            let sum = |all: &[Traffic]| all.iter().map(|t| t.refill_pages).sum::<u64>();
+            let before = sum(&counters.read().unwrap());
+            // Far more than any list holds.
+            touch(1 << 30);
+            let after = sum(&counters.read().unwrap());
+            assert!(after - before > 10_000, "{}: {} pages", way.name(), after - before);
         }
     }
 
-    /// As root: what is allocated and freed here is counted somewhere.
+    /// As root: both ways see the same events. Each look at the programs' counters is between two at those of perf, so
+    /// what they say lies between.
     #[test]
-    fn pages_that_come_and_go_are_counted() {
-        let mut counters = match Counters::start() {
-            Ok(counters) => counters,
-            Err(error) => return println!("SKIPPED pages_that_come_and_go_are_counted: {error}"),
+    fn both_ways_agree() {
+        let (mut perf, mut bpf) = match (Counters::start(Some(Way::Perf)), Counters::start(Some(Way::Bpf))) {
+            (Ok(perf), Ok(bpf)) => (perf, bpf),
+            (Err(error), _) | (_, Err(error)) => return println!("SKIPPED both_ways_agree: {error}"),
         };
-        let sum = |all: &[Traffic]| all.iter().map(|t| t.refill_pages).sum::<u64>();
-        let before = sum(&counters.read().unwrap());
-        // Far more than any list holds: 1 GiB, touched and kept.
-        let memory = vec![1_u8; 1 << 30];
-        assert_eq!(std::hint::black_box(&memory).len(), 1 << 30);
-        let after = sum(&counters.read().unwrap());
-        assert!(after - before > 10_000, "{} pages", after - before);
+        type Of = (&'static str, fn(&Traffic) -> u64);
+        const OF: [Of; 3] = [
+            ("refill pages", |t| t.refill_pages),
+            ("drain pages", |t| t.drain_pages),
+            ("high-order drains", |t| t.high_order_drains),
+        ];
+        let mut looks = || [perf.read().unwrap(), bpf.read().unwrap(), perf.read().unwrap()];
+        let before = looks();
+        touch(1 << 30);
+        let after = looks();
+        for (place, cpu) in after[1].iter().map(|traffic| traffic.cpu).enumerate() {
+            for (name, of) in OF {
+                let at = |look: &[Traffic]| look.get(place).filter(|t| t.cpu == cpu).map_or(0, of);
+                let grown = at(&after[1]) - at(&before[1]);
+                let (least, most) = (at(&after[0]) - at(&before[2]), at(&after[2]) - at(&before[0]));
+                assert!((least..=most).contains(&grown), "CPU {cpu}, {name}: {grown}, by perf {least} to {most}");
+            }
+        }
+    }
+
+    /// Streams between CPUs, which refill on one and drain on the other.
+    fn stream(end: std::time::Instant) {
+        use std::io::{Read as _, Write as _};
+        let (mut to, mut from) = std::os::unix::net::UnixStream::pair().unwrap();
+        let writer = std::thread::spawn(move || {
+            let block = vec![1_u8; 1 << 16];
+            while std::time::Instant::now() < end && to.write_all(&block).is_ok() {}
+        });
+        let mut block = vec![0_u8; 1 << 16];
+        while from.read(&mut block).unwrap() > 0 {}
+        writer.join().unwrap();
+    }
+
+    /// As root, on a kernel that tells of waits: processors that want zone locks at the same time wait, and not for longer
+    /// than there was time.
+    #[test]
+    fn waits_for_zone_locks_are_measured() {
+        let skipped = |why: &str| println!("SKIPPED waits_for_zone_locks_are_measured: {why}");
+        let mut counters = match Counters::start(Some(Way::Bpf)) {
+            Ok(counters) => counters,
+            Err(error) => return skipped(&error.to_string()),
+        };
+        let cpus = counters.read().unwrap();
+        if cpus.len() < 2 || cpus[0].waits.is_none() {
+            return skipped(&format!("{} CPUs, {:?}", cpus.len(), counters.missing()));
+        }
+        let begin = std::time::Instant::now();
+        let (mut times, mut ns) = (0, 0);
+        while times == 0 {
+            assert!(begin.elapsed().as_secs() < 120, "nothing waited");
+            let end = std::time::Instant::now() + std::time::Duration::from_secs(1);
+            let streams: Vec<_> = (0..3).map(|_| std::thread::spawn(move || stream(end))).collect();
+            streams.into_iter().for_each(|stream| stream.join().unwrap());
+            let paths: Vec<_> = counters.read().unwrap().iter().flat_map(|cpu| cpu.waits.unwrap().paths()).collect();
+            // A stream's blocks all pass the pagesets.
+            let moved = || paths.iter().filter(|(name, _)| ["refill", "drain"].contains(name)).map(|(_, wait)| wait);
+            (times, ns) = (moved().map(|wait| wait.times).sum(), moved().map(|wait| wait.ns).sum());
+        }
+        let most = begin.elapsed().as_nanos() as u64 * cpus.len() as u64;
+        assert!((1..most).contains(&ns), "{times} waits of {ns} ns");
     }
 }

@@ -48,7 +48,7 @@ fn chosen(modes: &str) -> Option<String> {
 }
 
 /// `0-3,8` as numbers; what makes no sense is left out.
-fn cpu_list(list: &str) -> Vec<u32> {
+pub(crate) fn cpu_list(list: &str) -> Vec<u32> {
     list.trim()
         .split(',')
         .filter_map(|range| {

@@ -5,6 +5,7 @@
 use crate::attempt::Attempt;
 use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
+use crate::pcp::Pageset;
 use crate::request::Request;
 use crate::tuning::Tuning;
 use crate::word::{self, Held};
@@ -30,6 +31,33 @@ impl<M: Machine> Zone<'_, M> {
     ) -> Option<usize> {
         let pcp = self.pageset(machine, cpu);
         let _guard = pcp.try_lock(machine, cpu)?;
+        let got = self.take_there(tuning, pcp, list, request, pages, &name);
+        if got > 0 {
+            return Some(got);
+        }
+        if tuning.bulk_counts {
+            // The attempt that needs a refill counts as well.
+            tuning.on_allocs(&mut &*pcp, 1);
+        }
+        let Some(slot) = pages.first_mut() else { return Some(0) };
+        let Some(page) = self.refill(machine, tuning, pcp, list, request, attempt) else { return Some(0) };
+        self.frames.set_tag(page, Tag::new(PageState::Allocated, Order::ZERO, request.migratetype));
+        *slot = name(self.frames.pfn(page));
+        tuning.on_take(&mut &*pcp, 1);
+        Some(1)
+    }
+
+    /// Takes what a list of single pages has, until `pages` is full; returns how many. The pageset's lock is held.
+    #[inline(always)]
+    pub(crate) fn take_there<T>(
+        &self,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        list: usize,
+        request: &Request,
+        pages: &mut [T],
+        name: impl Fn(Pfn) -> T,
+    ) -> usize {
         let allocated = Tag::new(PageState::Allocated, Order::ZERO, request.migratetype);
         // A copy: the zone's own would be read again after each store.
         let frames = self.frames;
@@ -39,28 +67,22 @@ impl<M: Machine> Zone<'_, M> {
         };
         let mut got = 0;
         while let Some(rest) = pages.get_mut(got..).filter(|rest| !rest.is_empty()) {
-            let run = pcp.lists[list].pop_run(self.arrays, rest.len());
+            let run = pcp.list(list).pop_run(self.arrays, rest.len());
             rest.iter_mut().zip(run.iter().rev()).for_each(|(slot, page)| give(slot, page.get()));
             got += run.len();
             if run.is_empty() {
-                let Some(page) = pcp.lists[list].pop(self.arrays, &pcp.pool) else { break };
+                let Some(page) = pcp.list(list).pop(self.arrays, &pcp.pool) else { break };
                 give(&mut rest[0], page);
                 got += 1;
             }
         }
-        if tuning.bulk_counts {
-            // The attempt that needs a refill counts as well.
-            tuning.on_allocs(&mut &*pcp, got.max(1) as u32);
+        if got > 0 {
+            if tuning.bulk_counts {
+                tuning.on_allocs(&mut &*pcp, got as u32);
+            }
+            tuning.on_take(&mut &*pcp, got as u32);
         }
-        if got == 0
-            && let Some(slot) = pages.first_mut()
-            && let Some(page) = self.refill(machine, tuning, pcp, list, request, attempt)
-        {
-            give(slot, page);
-            got = 1;
-        }
-        tuning.on_take(&mut &*pcp, got as u32);
-        Some(got)
+        got
     }
 
     /// Puts blocks whose tags are Cached into a pageset, each with its list and order, and drains what is due after

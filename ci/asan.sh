@@ -1,0 +1,19 @@
+#!/bin/sh
+# The pool and the C interface under address sanitizer, the Rust code included: correct use, wrong use, and a short soak.
+# Needs a nightly toolchain; says so and does nothing where there is none.
+#
+# Left out: the test with a limit on address space, which leaves none for the sanitizer's own, and those of locked memory,
+# for under the sanitizer locking does nothing. C programs against an
+# uninstrumented library, with undefined behaviour checked too, are in the tests of pageset-c.
+set -eu
+cd "$(dirname "$0")/.."
+if ! cargo +nightly --version >/dev/null 2>&1; then
+    echo "address sanitizer: SKIPPED, no nightly toolchain (rustup toolchain install nightly)"
+    exit 0
+fi
+target=$(rustc -vV | sed -n 's/^host: //p')
+# A fault ends a forked child by its signal, as its test asks. Leaks: what forked children end with is not theirs to free.
+RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0:handle_segv=0 \
+    cargo +nightly test --locked --target "$target" -p pageset-host -p pageset-c --lib --all-features
+RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0:handle_segv=0 PAGESET_SOAK_RESIDENT_PERCENT=10 \
+    cargo +nightly test --locked --target "$target" -p pageset-host --all-features --tests -- --skip no_address_space --skip locked_memory

@@ -1,0 +1,19 @@
+#!/bin/sh
+# Wrong use of the pool from Rust under valgrind's memcheck: no report, nothing lost. C programs under valgrind are in the
+# tests of pageset-c. Says so and does nothing where there is no valgrind.
+#
+# Left out: tests whose limits on address space or locked memory leave none for valgrind.
+set -eu
+cd "$(dirname "$0")/.."
+if ! command -v valgrind >/dev/null; then
+    echo "memcheck: SKIPPED, no valgrind"
+    exit 0
+fi
+built=$(mktemp)
+trap 'rm -f "$built"' EXIT
+cargo test --locked -p pageset-host --test bad_use --test contig --test resize --no-run --message-format json >"$built"
+for program in $(sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$built"); do
+    valgrind --quiet --error-exitcode=3 --leak-check=full --show-leak-kinds=definite \
+        --errors-for-leak-kinds=definite "$program" \
+        --test-threads 1 --skip no_address_space --skip locked_memory --skip others_ --skip two_ranges
+done

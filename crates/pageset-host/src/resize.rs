@@ -1,0 +1,133 @@
+//! A pool that grows into its reserve, and shrinks.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pageset::{Immovable, PageRange, Pfn};
+
+use crate::builder::{self, CHUNK_BYTES};
+use crate::error::BuildError;
+use crate::pool::{PAGE_BYTES, PagePool};
+
+impl PagePool {
+    /// Brings more of the reserved address space into use, rounded up to 2 MiB for each node; returns the new size.
+    ///
+    /// # Errors
+    /// [`BuildError::Growth`] where that is more than was reserved, [`BuildError::Forked`], and what the system refuses of a
+    /// pool with prefault; the size stays.
+    pub fn grow(&self, bytes: u64) -> Result<u64, BuildError> {
+        if self.is_forked() {
+            return Err(BuildError::Forked);
+        }
+        let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
+        let nodes = self.nodes();
+        let share = self.share.load(Relaxed);
+        let room = ((self.span - share) * nodes) as u64;
+        if bytes == 0 || bytes > room {
+            return Err(BuildError::Growth { bytes, max_bytes: room });
+        }
+        let more = each_share(bytes, nodes);
+        for node in (0..nodes).filter(|_| self.prefault) {
+            let populated = self.memory.populate(node * self.span + share, more);
+            populated.map_err(|error| builder::no_memory(more, error))?;
+        }
+        for node in 0..nodes {
+            self.allocator().online(self.part(node, share, more)).map_err(BuildError::Rules)?;
+        }
+        // Relaxed: only read under the same lock, or as a hint.
+        self.share.store(share + more, Relaxed);
+        Ok(((share + more) * nodes) as u64)
+    }
+
+    /// Takes memory out of use at the end of each node's share, rounded up to 2 MiB for each node, and gives it back to
+    /// the system; returns the new size. [`Self::grow`] brings it into use again: the address space stays reserved.
+    ///
+    /// Runs in use do not move, so what is to go must be free. Empties the caches of the nodes' CPUs; whoever finds no
+    /// memory meanwhile waits for the outcome, which takes about 1 ms for each 64 MiB that are resident.
+    ///
+    /// # Errors
+    /// [`BuildError::Shrinking`] where less than that would be left of a node than 2 MiB, [`BuildError::InUse`] where a
+    /// run is in the way, which says how much could go; [`BuildError::System`] where the system does not take the
+    /// memory back, and [`BuildError::Forked`]. The size stays.
+    pub fn shrink(&self, bytes: u64) -> Result<u64, BuildError> {
+        if self.is_forked() {
+            return Err(BuildError::Forked);
+        }
+        let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
+        let nodes = self.nodes();
+        let share = self.share.load(Relaxed);
+        let room = ((share - CHUNK_BYTES) * nodes) as u64;
+        if bytes == 0 || bytes > room {
+            return Err(BuildError::Shrinking { bytes, max_bytes: room });
+        }
+        let less = each_share(bytes, nodes);
+        // While pageblocks are isolated others may find no memory, and wait for this.
+        let _no_scan = self.giver.hold_off();
+        let back = |nodes: usize| {
+            // What was just taken off line comes back as it was.
+            (0..nodes).try_for_each(|node| self.allocator().online(self.part(node, share - less, less)))
+        };
+        for node in 0..nodes {
+            let part = self.part(node, share - less, less);
+            if let Err(error) = self.allocator().offline(part, &Immovable) {
+                back(node).map_err(BuildError::Rules)?;
+                let address = error.pfn.0 as usize * PAGE_BYTES;
+                return Err(BuildError::InUse { bytes, address, max_bytes: self.free_at_end(share) });
+            }
+        }
+        for node in 0..nodes {
+            if let Err(error) = self.give_offline_back(node * self.span + share - less, less) {
+                back(nodes).map_err(BuildError::Rules)?;
+                return Err(BuildError::System {
+                    what: "giving memory back",
+                    bytes: less as u64,
+                    help: builder::NOT_BACK,
+                    error,
+                });
+            }
+        }
+        // Relaxed: as in grow.
+        self.share.store(share - less, Relaxed);
+        Ok(((share - less) * nodes) as u64)
+    }
+
+    /// How many nodes have a part of the memory.
+    pub(crate) fn nodes(&self) -> usize {
+        self.memory.bytes() / self.span
+    }
+
+    /// Pages of a node, by bytes from the start of its part.
+    pub(crate) fn part(&self, node: usize, from: usize, bytes: usize) -> PageRange {
+        builder::pages(self.memory.start() + node * self.span + from, bytes)
+    }
+
+    /// How much could be shrunk away now: what is free at the end of each node's share.
+    fn free_at_end(&self, share: usize) -> u64 {
+        self.drain_each();
+        let is_free =
+            |pfn: Pfn| self.allocator().free_block_around(pfn).is_some_and(|block| block.pages >= CHUNK_PAGES);
+        let free_chunks = |node| {
+            let chunks = (1..share / CHUNK_BYTES).rev();
+            chunks.take_while(|chunk| is_free(self.part(node, chunk * CHUNK_BYTES, CHUNK_BYTES).start)).count()
+        };
+        ((0..self.nodes()).map(free_chunks).min().unwrap_or(0) * CHUNK_BYTES * self.nodes()) as u64
+    }
+
+    #[allow(unsafe_code, reason = "only here is it known that the range is off line")]
+    fn give_offline_back(&self, offset: usize, bytes: usize) -> std::io::Result<()> {
+        let resident = self.memory.resident(offset, bytes)?;
+        // SAFETY: all of the range has just been taken off line, so nobody has a run in it, nor gets one before
+        // `resizing` is free again.
+        unsafe { self.memory.give_back(offset, bytes)? };
+        self.giver.given_bytes.fetch_add(resident, Relaxed);
+        Ok(())
+    }
+}
+
+/// Pages of [`CHUNK_BYTES`].
+const CHUNK_PAGES: u64 = (CHUNK_BYTES / PAGE_BYTES) as u64;
+
+/// Bytes of each node's share, rounded up to what it is a multiple of.
+fn each_share(bytes: u64, nodes: usize) -> usize {
+    bytes.div_ceil(nodes as u64).next_multiple_of(CHUNK_BYTES as u64) as usize
+}

@@ -1,0 +1,137 @@
+//! Counting by programs that the kernel runs at its tracepoints, each adding to the words of its CPU.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `sys` | the system call |
+//! | `code` | instructions, and programs put together from them |
+//! | `programs` | what is done at each tracepoint |
+//!
+//! The kernel keeps programs and counters as long as this process has them open, and no longer.
+
+mod code;
+mod programs;
+#[allow(unsafe_code, reason = "the lowest module, with numbered reasons at each block")]
+mod sys;
+
+use std::fs;
+use std::io;
+
+use self::programs::{DRAINS, FALLBACKS, Path, REFILLS};
+use self::sys::{Attached, Map, attach};
+use super::kallsyms::Symbols;
+use super::{ORDERS, Traffic, Waits};
+use crate::record::RecordError;
+use crate::record::machine::{cpu_list, online_cpus};
+
+/// CPUs that are counted, where the kernel does not say how many there can be: the most that x86-64 is built for.
+const MOST_CPUS: u32 = 8192;
+
+/// Counters and the programs that add to them.
+pub(super) struct Counters {
+    map: Map,
+    waits: bool,
+    _programs: Vec<Attached>,
+}
+
+/// CPUs that there can ever be.
+fn possible_cpus() -> u32 {
+    let list = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    cpu_list(&list).into_iter().max().map_or(MOST_CPUS, |last| last.saturating_add(1)).min(MOST_CPUS)
+}
+
+fn refused(what: &str) -> impl Fn(io::Error) -> RecordError {
+    move |error| match error.kind() {
+        io::ErrorKind::PermissionDenied => RecordError::Missing {
+            what: "no permission for programs in the kernel (bpf)".to_owned(),
+            help: "run as root, or with CAP_BPF and CAP_PERFMON".to_owned(),
+        },
+        _ => RecordError::Missing {
+            what: format!("the kernel refuses {what} (bpf): {error}"),
+            help: "a kernel built with CONFIG_BPF_SYSCALL=y and CONFIG_BPF_EVENTS=y takes it".to_owned(),
+        },
+    }
+}
+
+impl Counters {
+    /// Begins to count; with it comes what cannot be counted.
+    ///
+    /// # Errors
+    /// Where the kernel takes no programs of ours, or has no page events.
+    pub(super) fn start() -> Result<(Counters, Vec<String>), RecordError> {
+        let map = Map::new(possible_cpus()).map_err(refused("counters"))?;
+        let fd = map.fd();
+        let mut programs = Vec::new();
+        programs.push(
+            attach(c"mm_page_alloc_zone_locked", &programs::by_order(fd, REFILLS))
+                .map_err(refused("to count refills"))?,
+        );
+        programs
+            .push(attach(c"mm_page_pcpu_drain", &programs::by_order(fd, DRAINS)).map_err(refused("to count drains"))?);
+        programs.push(
+            attach(c"mm_page_alloc_extfrag", &programs::all(fd, FALLBACKS)).map_err(refused("to count fallbacks"))?,
+        );
+        let mut missing = Vec::new();
+        let waits = match time_waits(fd) {
+            Ok((timing, inlined)) => {
+                programs.extend(timing);
+                missing.extend(inlined);
+                true
+            }
+            Err(error) => {
+                missing.push(format!("waits for zone locks are not measured: {error}"));
+                false
+            }
+        };
+        Ok((Counters { map, waits, _programs: programs }, missing))
+    }
+
+    /// See [`super::Counters::read`].
+    pub(super) fn read(&self) -> Result<Vec<Traffic>, RecordError> {
+        let of_cpu = |cpu: u32| {
+            let words = self.map.get(cpu).map_err(|source| RecordError::Io {
+                what: format!("read what CPU {cpu} counted"),
+                source,
+                help: None,
+            })?;
+            let mut traffic = Traffic { cpu, fallbacks: words[FALLBACKS], ..Traffic::default() };
+            for order in ORDERS {
+                traffic.refilled(order, words[REFILLS + order as usize]);
+                traffic.drained(order, words[DRAINS + order as usize]);
+            }
+            traffic.waits = self.waits.then(|| Waits {
+                refill: Path::Refill.wait(&words),
+                drain: Path::Drain.wait(&words),
+                direct_alloc: Path::DirectAlloc.wait(&words),
+                direct_free: Path::DirectFree.wait(&words),
+            });
+            Ok(traffic)
+        };
+        online_cpus().into_iter().map(of_cpu).collect()
+    }
+}
+
+/// Begins to time waits; with it comes what cannot be told apart.
+fn time_waits(fd: i32) -> Result<(Vec<Attached>, Vec<String>), RecordError> {
+    let symbols = Symbols::read()?;
+    let no = |what: &str| RecordError::Unknown(format!("this kernel does not show {what}"));
+    let locks = symbols.locks().ok_or_else(|| no("where its locks' code lies"))?;
+    let (mut ranges, mut missing) = (Vec::new(), Vec::new());
+    for path in Path::ALL {
+        let before = ranges.len();
+        let of_path = path.functions().iter().flat_map(|name| symbols.function(name));
+        ranges.extend(of_path.map(|range| (path, range)));
+        if ranges.len() == before {
+            let names = path.functions().join(", ");
+            missing.push(format!("waits of one kind are not measured: the kernel has none of the functions {names}"));
+        }
+    }
+    let timing = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            no("events of waits for locks (lock:contention_begin and contention_end, there from 5.19 on)")
+        }
+        _ => refused("to time waits")(error),
+    };
+    let end = attach(c"contention_end", &programs::wait_ends(fd, &locks, &ranges)).map_err(timing)?;
+    let begin = attach(c"contention_begin", &programs::wait_begins(fd)).map_err(timing)?;
+    Ok((vec![end, begin], missing))
+}
