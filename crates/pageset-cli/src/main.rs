@@ -13,6 +13,7 @@ mod generate_cmd;
 mod interleave_cmd;
 mod machine_cmd;
 mod output;
+mod perfetto;
 mod record_cmd;
 mod replay_cmd;
 mod report_cmd;

@@ -45,7 +45,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     for settings in combinations(&axes) {
         sets.extend(Chosen::parse(args.task.rules(), &settings, false)?.sets()?);
     }
-    run_cmd::simulate(&args.task, &sets, &args.effort)
+    run_cmd::simulate(&args.task, &sets, &args.effort, None)
 }
 
 /// The settings that `key=a,b,c` stands for. What has no `=` is left as it is: reading it says what is wrong.

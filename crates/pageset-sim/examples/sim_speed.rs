@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         time: Time::from_seconds(seconds),
         precision_pct: None,
         whole: !one_node,
+        held: 0,
         seed: 1,
     };
     let begin = Instant::now();

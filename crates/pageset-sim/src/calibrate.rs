@@ -204,6 +204,7 @@ fn simulate(
         time: settings.time,
         precision_pct: None,
         whole: false,
+        held: 0,
         seed,
     };
     let mut runs = Vec::new();

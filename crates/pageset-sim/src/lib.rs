@@ -24,6 +24,7 @@
 //!     time: Time::from_seconds(0.005),
 //!     precision_pct: None,
 //!     whole: true,
+//!     held: 0,
 //!     seed: 1,
 //! };
 //! let outcome = run.run(|| true)?;

@@ -6,7 +6,7 @@
 //! last no time. Counters are the kernel's count and high, from the snapshots.
 
 use std::collections::HashMap;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use pageset_trace::replay::{Move, Moves};
 use pageset_trace::{Event, Kind, Trace};
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::measure::Report;
 use crate::error::Failure;
+use crate::perfetto::{Writer, micros};
 
 /// The kernel's number among the processes; the sets of rules follow.
 const KERNEL: usize = 1;
@@ -178,45 +179,5 @@ impl<'m> Kernel<'m> {
             }
         }
         Ok(())
-    }
-}
-
-/// Nanoseconds as the form wants them, none lost.
-fn micros(time_ns: u64) -> Value {
-    let text = format!("{}.{:03}", time_ns / 1000, time_ns % 1000);
-    text.parse().map_or(Value::Null, |number: serde_json::Number| Value::Number(number))
-}
-
-struct Writer<W: Write> {
-    out: BufWriter<W>,
-    any: bool,
-}
-
-impl<W: Write> Writer<W> {
-    fn new(out: W) -> io::Result<Self> {
-        let mut out = BufWriter::new(out);
-        out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n")?;
-        Ok(Writer { out, any: false })
-    }
-
-    fn event(&mut self, event: &Value) -> io::Result<()> {
-        if std::mem::replace(&mut self.any, true) {
-            self.out.write_all(b",\n")?;
-        }
-        Ok(serde_json::to_writer(&mut self.out, event)?)
-    }
-
-    fn name(&mut self, what: &str, process: usize, thread: Option<usize>, name: &str) -> io::Result<()> {
-        self.event(&json!({"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}))
-    }
-
-    fn slice(&mut self, process: usize, cpu: u32, name: &str, begin: u64, end: u64, args: &Value) -> io::Result<()> {
-        let (ts, dur) = (micros(begin), micros(end.saturating_sub(begin)));
-        self.event(&json!({"ph": "X", "name": name, "pid": process, "tid": cpu, "ts": ts, "dur": dur, "args": args}))
-    }
-
-    fn finish(mut self) -> Result<(), Failure> {
-        self.out.write_all(b"\n]}\n")?;
-        Ok(self.out.flush()?)
     }
 }

@@ -2,6 +2,7 @@
 
 mod recording;
 mod report;
+mod timeline;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use pageset_trace::replay::RuleSet;
 use self::report::{Report, Row};
 use crate::columns::{trimmed, wrapped};
 use crate::error::{Exit, Failure};
+use crate::output::Output;
 use crate::rules::{Chosen, suggestion};
 use crate::sim::batch::Batch;
 use crate::sim::machine;
@@ -35,6 +37,11 @@ pub(crate) struct Args {
     /// Change a rule of every named set, such as batch=63; may be given again and again
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
+
+    /// Also write the waits for locks and the holds of them, of the first seed, as a trace that Perfetto's viewer opens; a
+    /// million holds at most, so measure milliseconds; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
 
     #[command(flatten)]
     effort: Effort,
@@ -82,14 +89,19 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let sets = Chosen::parse(&args.task.rules, &args.settings, false)?.sets()?;
-    simulate(&args.task, &sets, &args.effort)
+    simulate(&args.task, &sets, &args.effort, args.timeline.as_deref())
 }
 
-/// Runs a task under each set of rules, and prints a row for each.
+/// Runs a task under each set of rules, and prints a row for each; a timeline goes to the file that is given.
 ///
 /// # Errors
 /// Usage, or what a run failed of.
-pub(crate) fn simulate(task: &Task, sets: &[RuleSet], effort: &Effort) -> Result<Exit, Failure> {
+pub(crate) fn simulate(
+    task: &Task,
+    sets: &[RuleSet],
+    effort: &Effort,
+    timeline: Option<&Path>,
+) -> Result<Exit, Failure> {
     // Both are there: without --list they are required.
     let workload = &workload(task.workload.as_deref().unwrap_or_default(), task.recording.as_deref())?;
     let machine = machine(task.machine.as_deref().unwrap_or_default())?;
@@ -100,9 +112,11 @@ pub(crate) fn simulate(task: &Task, sets: &[RuleSet], effort: &Effort) -> Result
         return Err(Failure::new(Exit::Usage, message));
     }
     let rows: Vec<(&RuleSet, u32)> = sets.iter().flat_map(|set| tasks.iter().map(move |&tasks| (set, tasks))).collect();
+    let held = if timeline.is_some() { timeline::MOST / rows.len().max(1) } else { 0 };
     let run_of = |&(set, tasks): &(&RuleSet, u32)| Run {
         high_fraction: set.high_fraction.unwrap_or(0),
         tasks,
+        held,
         ..effort.run(workload, &machine, set.tuning)
     };
     let runs: Vec<Run<'_>> = rows.iter().map(run_of).collect();
@@ -111,6 +125,15 @@ pub(crate) fn simulate(task: &Task, sets: &[RuleSet], effort: &Effort) -> Result
     let mut report = Report::new(workload, &machine, effort);
     for ((set, tasks), outcomes) in rows.into_iter().zip(outcomes) {
         report.add(Row::new(&set.name, tasks, outcomes));
+    }
+    if let Some(path) = timeline {
+        let mut out = Output::create(path)?;
+        timeline::write(report.rows(), &mut out)?;
+        out.commit()?;
+        let full = |row: &&Row| row.first().is_some_and(|(_, outcome)| outcome.held.len() == held);
+        if let Some(row) = report.rows().iter().find(full) {
+            eprintln!("note: the timeline has the first {held} holds of {}; there were more", row.rules());
+        }
     }
     batch.give(|| report.text(), || report.json())
 }

@@ -34,6 +34,19 @@ impl Row {
         Row { rules: rules.to_owned(), tasks, outcomes }
     }
 
+    pub(super) fn rules(&self) -> &str {
+        &self.rules
+    }
+
+    pub(super) fn tasks(&self) -> u32 {
+        self.tasks
+    }
+
+    /// Its first seed, if it was run.
+    pub(super) fn first(&self) -> Option<&(u64, Outcome)> {
+        self.outcomes.first()
+    }
+
     fn spread(&self, of: impl Fn(&Outcome) -> f64) -> Option<Spread> {
         Spread::of(&self.outcomes.iter().map(|(_, outcome)| of(outcome)).collect::<Vec<_>>())
     }
@@ -58,6 +71,10 @@ impl<'r> Report<'r> {
 
     pub(super) fn add(&mut self, row: Row) {
         self.rows.push(row);
+    }
+
+    pub(super) fn rows(&self) -> &[Row] {
+        &self.rows
     }
 
     pub(super) fn text(&self) -> String {

@@ -36,8 +36,13 @@ impl<'e> Batch<'e> {
         runs: &[Run<'_>],
         name: impl Fn(usize) -> String,
     ) -> Result<Vec<Vec<(u64, Outcome)>>, Failure> {
-        let of_run = |run| self.effort.seeds().map(move |seed| Run { seed, ..Run::clone(run) });
-        let seeded: Vec<Run<'_>> = runs.iter().flat_map(of_run).collect();
+        let mut seeded = Vec::new();
+        for run in runs {
+            // One seed's holds are enough to look at.
+            let held = |place| if place == 0 { run.held } else { 0 };
+            let seeds = self.effort.seeds().enumerate();
+            seeded.extend(seeds.map(|(place, seed)| Run { seed, held: held(place), ..run.clone() }));
+        }
         let progress = Progress::new(seeded.len());
         let keep_on = || self.interrupt.keep_on();
         let outcomes = run_all(&seeded, self.effort.workers(), keep_on, |ended| progress.at(ended));

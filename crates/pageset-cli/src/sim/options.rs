@@ -58,6 +58,7 @@ impl Effort {
             time: self.time(),
             precision_pct: None,
             whole: true,
+            held: 0,
             seed: *self.seeds().start(),
         }
     }

@@ -84,8 +84,27 @@ struct Waiter {
 
 #[derive(Debug)]
 struct Hold {
+    cpu: u32,
     path: usize,
+    asked: Time,
     since: Time,
+}
+
+/// One hold of a lock, from the first try to the release.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// Which lock.
+    pub lock: LockId,
+    /// On which CPU.
+    pub cpu: u32,
+    /// The way that it was come to.
+    pub path: usize,
+    /// When it was asked for.
+    pub asked: Time,
+    /// When it was had: later, where others held it.
+    pub had: Time,
+    /// When it was given back.
+    pub released: Time,
 }
 
 #[derive(Debug)]
@@ -111,7 +130,7 @@ impl Lock {
         path.wait += wait;
         path.contended += u64::from(wait > Time::ZERO);
         self.stats.waits.saturating_record(wait.whole_ns());
-        self.holder = Some(Hold { path: waiter.path, since: now });
+        self.holder = Some(Hold { cpu: waiter.cpu, path: waiter.path, asked: waiter.since, since: now });
     }
 }
 
@@ -180,10 +199,30 @@ impl Engine {
             && self.config.mode == Mode::Earliest
         {
             let (path, time) = (hold.path, now - hold.since);
+            self.log(id, hold, now);
             lock.stats.paths[path].hold += time;
             lock.stats.holds.saturating_record(time.whole_ns());
         }
         self.order.set(FIRST_LOCK + id.0 as usize, now);
+    }
+
+    /// From now on up to so many holds are kept, for [`Self::take_held`].
+    pub fn keep_held(&self, most: usize) {
+        self.held_room.set(most);
+    }
+
+    /// The holds that were kept, in the order of their ends on the host.
+    pub fn take_held(&self) -> Vec<Held> {
+        self.held_room.set(0);
+        self.held.take()
+    }
+
+    fn log(&self, lock: LockId, hold: &Hold, released: Time) {
+        if let Some(room) = self.held_room.get().checked_sub(1) {
+            self.held_room.set(room);
+            let Hold { cpu, path, asked, since: had } = *hold;
+            self.held.borrow_mut().push(Held { lock, cpu, path, asked, had, released });
+        }
     }
 
     /// The time of a release has come: the first in the queue has the lock once its line is there.

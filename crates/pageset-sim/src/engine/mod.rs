@@ -21,7 +21,7 @@ pub use cache::{CacheCosts, LINE_BYTES, LineState, Source};
 pub(crate) use fiber::{Fibers, scope};
 pub use interleave::{Mode, Plant};
 pub(crate) use lock::histogram;
-pub use lock::{LockId, LockSpec, LockStats, PATHS, PathStats};
+pub use lock::{Held, LockId, LockSpec, LockStats, PATHS, PathStats};
 pub use topology::{Core, Socket, Topology};
 
 use cache::Caches;
@@ -96,6 +96,9 @@ pub struct Engine {
     acting: Cell<u32>,
     switches: Cell<u64>,
     announced: Cell<Option<(LockId, usize)>>,
+    /// Holds that are kept, and how many more may be.
+    held: RefCell<Vec<Held>>,
+    held_room: Cell<usize>,
 }
 
 impl Engine {
@@ -124,6 +127,8 @@ impl Engine {
             acting: Cell::new(0),
             switches: Cell::new(0),
             announced: Cell::new(None),
+            held: RefCell::default(),
+            held_room: Cell::new(0),
             config,
         };
         engine.enter(0, false);

@@ -45,6 +45,8 @@ pub struct Run<'m> {
     /// Whether all nodes are simulated, even where one would do: where they are alike and share nothing, as those of a
     /// workload whose tasks stay apart on a machine that is full of them.
     pub whole: bool,
+    /// Holds of locks in the measurement that are kept in [`Outcome::held`], at most.
+    pub held: usize,
     /// What all chance comes from.
     pub seed: u64,
 }
@@ -185,6 +187,7 @@ impl Run<'_> {
             };
             engine.run(fibers, begin, keep_on);
             system.measure();
+            engine.keep_held(self.held);
             engine.reset_sleep(begin);
             let time = match self.workload.span {
                 Span::Steady => self.windows(engine, system, begin, |end| engine.run(fibers, end, keep_on)),
@@ -254,6 +257,7 @@ impl Run<'_> {
             alloc_times: system.alloc_times(),
             lines: system.lines(),
             page_operations: system.page_operations(),
+            held: engine.take_held(),
             switches: engine.switches(),
         }
     }

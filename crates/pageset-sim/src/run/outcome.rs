@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 
-use crate::engine::{LockStats, Source};
+use crate::engine::{Held, LockStats, Source};
 use crate::os::Moved;
 use crate::time::Time;
 
@@ -40,6 +40,8 @@ pub struct Outcome {
     pub lock_events: u64,
     /// Switches between CPUs, from the start of the run.
     pub switches: u64,
+    /// Holds of locks, as many as [`Run::held`](super::Run::held): zones' locks come first, then those of LRUs, then others.
+    pub held: Vec<Held>,
 }
 
 impl Outcome {

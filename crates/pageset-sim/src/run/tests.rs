@@ -20,6 +20,7 @@ fn run<'m>(machine: &'m Machine, name: &str) -> Run<'m> {
         time: Time::from_seconds(0.08),
         precision_pct: None,
         whole: true,
+        held: 0,
         seed: 1,
     }
 }

@@ -15,8 +15,20 @@ fn small() -> Machine {
 fn run(machine: &Machine, workload: &Workload, tasks: u32, seed: u64) -> Result<Outcome, RunError> {
     let tuning = pageset::tuning::presets::LINUX_4_17;
     let (warm_up, time) = (Time::from_seconds(0.002), Time::from_seconds(0.004));
-    Run { workload, machine, tuning, high_fraction: 0, tasks, warm_up, time, precision_pct: None, whole: true, seed }
-        .run(|| true)
+    Run {
+        workload,
+        machine,
+        tuning,
+        high_fraction: 0,
+        tasks,
+        warm_up,
+        time,
+        precision_pct: None,
+        whole: true,
+        held: 0,
+        seed,
+    }
+    .run(|| true)
 }
 
 /// Runs tasks that end, with room for some objects.

@@ -1,0 +1,61 @@
+//! Timelines in the JSON form that the viewer of Perfetto opens.
+
+use std::io::{self, BufWriter, Write};
+
+use serde_json::{Value, json};
+
+use crate::error::Failure;
+
+/// Nanoseconds as the form wants them, none lost.
+pub(crate) fn micros(time_ns: u64) -> Value {
+    let text = format!("{}.{:03}", time_ns / 1000, time_ns % 1000);
+    text.parse().map_or(Value::Null, |number: serde_json::Number| Value::Number(number))
+}
+
+/// A timeline that is written event by event.
+pub(crate) struct Writer<W: Write> {
+    out: BufWriter<W>,
+    any: bool,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a timeline.
+    pub(crate) fn new(out: W) -> io::Result<Self> {
+        let mut out = BufWriter::new(out);
+        out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n")?;
+        Ok(Writer { out, any: false })
+    }
+
+    /// Any event.
+    pub(crate) fn event(&mut self, event: &Value) -> io::Result<()> {
+        if std::mem::replace(&mut self.any, true) {
+            self.out.write_all(b",\n")?;
+        }
+        Ok(serde_json::to_writer(&mut self.out, event)?)
+    }
+
+    /// The name of a process, or of a track: the number of its thread.
+    pub(crate) fn name(&mut self, what: &str, process: usize, thread: Option<usize>, name: &str) -> io::Result<()> {
+        self.event(&json!({"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}))
+    }
+
+    /// Something on a CPU's track, from one time to another in nanoseconds.
+    pub(crate) fn slice(
+        &mut self,
+        process: usize,
+        cpu: u32,
+        name: &str,
+        begin: u64,
+        end: u64,
+        args: &Value,
+    ) -> io::Result<()> {
+        let (ts, dur) = (micros(begin), micros(end.saturating_sub(begin)));
+        self.event(&json!({"ph": "X", "name": name, "pid": process, "tid": cpu, "ts": ts, "dur": dur, "args": args}))
+    }
+
+    /// Ends it.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        self.out.write_all(b"\n]}\n")?;
+        Ok(self.out.flush()?)
+    }
+}

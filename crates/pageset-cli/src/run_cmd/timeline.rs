@@ -1,0 +1,68 @@
+//! `pageset run --timeline`: waits for locks and holds of them as a trace for Perfetto.
+//!
+//! A process for each row, a track a CPU, in virtual time. A wait lasts from the first try to when the lock was had, a hold
+//! from there to its release. Holds on one CPU may lie within each other.
+
+use std::io::{self, Write};
+
+use pageset_sim::engine::Held;
+use pageset_sim::run::Outcome;
+use serde_json::json;
+
+use super::report::Row;
+use crate::error::Failure;
+use crate::perfetto::Writer;
+
+/// Holds that are kept in all: some hundred megabytes of text.
+pub(super) const MOST: usize = 1_000_000;
+
+/// Ways to a zone's lock, in the order of `pageset::LockPath`.
+const ZONE_PATHS: [&str; 5] = ["fill", "drain", "direct allocation", "direct free", "map"];
+/// Ways to an LRU lock.
+const LRU_PATHS: [&str; 2] = ["add", "remove"];
+
+/// Writes the first seed of each row.
+///
+/// # Errors
+/// Those of writing.
+pub(super) fn write(rows: &[Row], out: impl Write) -> Result<(), Failure> {
+    let mut events = Writer::new(out)?;
+    for (number, row) in rows.iter().enumerate() {
+        let Some((seed, outcome)) = row.first() else { continue };
+        let process = number + 1;
+        events.name("process_name", process, None, &format!("{}, {} tasks, seed {seed}", row.rules(), row.tasks()))?;
+        let mut cpus: Vec<u32> = outcome.held.iter().map(|held| held.cpu).collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        for cpu in cpus {
+            events.name("thread_name", process, Some(cpu as usize), &format!("CPU {cpu}"))?;
+        }
+        for held in &outcome.held {
+            both(process, outcome, held, &mut events)?;
+        }
+    }
+    events.finish()
+}
+
+/// A wait, if there was one, and the hold.
+fn both(process: usize, outcome: &Outcome, held: &Held, events: &mut Writer<impl Write>) -> io::Result<()> {
+    let (lock, path, node) = named(outcome, held);
+    let args = json!({ "path": path, "node": node });
+    let [asked, had, released] = [held.asked, held.had, held.released].map(|time| time.whole_ns());
+    if had > asked {
+        events.slice(process, held.cpu, &format!("wait: {lock}"), asked, had, &args)?;
+    }
+    events.slice(process, held.cpu, lock, had, released, &args)
+}
+
+/// A lock, the way to it and its node, where it has such.
+fn named(outcome: &Outcome, held: &Held) -> (&'static str, &'static str, Option<usize>) {
+    let (zones, lrus) = (outcome.zone_locks.len(), outcome.lru_locks.len());
+    let number = held.lock.0 as usize;
+    let path = |paths: &[&'static str]| paths.get(held.path).copied().unwrap_or_default();
+    match number {
+        zone if zone < zones => ("zone lock", path(&ZONE_PATHS), Some(zone)),
+        lru if lru < zones + lrus => ("LRU lock", path(&LRU_PATHS), Some(lru % zones)),
+        _ => ("lock of an object", "", None),
+    }
+}
