@@ -51,12 +51,10 @@ impl Sequences {
         set_here(self.offset.get(), bytes, cpu)
     }
 
-    /// Returns when no sequence on `cpu` is still running that has not seen what the caller wrote before.
-    ///
-    /// # Panics
-    /// The kernel allowed this when the pool was built and refuses it now: a filter of system calls that came later.
-    pub(crate) fn interrupt(self, cpu: u32) {
-        assert!(interrupt(cpu), "membarrier is refused, which it was not when the pool was built");
+    /// Whether no sequence on `cpu` is still running that has not seen what the caller wrote before: false where the kernel
+    /// refuses to see to it.
+    pub(crate) fn interrupt(self, cpu: u32) -> bool {
+        interrupt(cpu)
     }
 }
 
@@ -70,12 +68,12 @@ fn interrupt(cpu: u32) -> bool {
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 #[inline(always)]
 fn set_here(offset: isize, bytes: &Bytes, cpu: u32) -> bool {
-    // SAFETY: (1) `offset` came from glibc, which keeps an area registered for each of its threads as long as the thread
-    // runs; (2) the sequence is described as the kernel wants it: the descriptor is aligned to 32 bytes and is taken out of
+    // SAFETY: (1) `offset` came from glibc, which keeps an area for each of its threads as long as the thread runs; one that
+    // the kernel refused to register holds no CPU's number, and the comparison fails; (2) the sequence is described as the kernel wants it: the descriptor is aligned to 32 bytes and is taken out of
     // the area before this code can be unloaded, the signature that glibc registers comes before the label for
     // interruptions, and that label is outside of the sequence; (3) the last instruction of the sequence is its only store
-    // to the bytes, so that given up it has done nothing; (4) both bytes are atomics, and nobody relies on the order of
-    // accesses within; (5) no stack is used, and no register is written that is not named.
+    // to the bytes, so that given up it has done nothing; (4) both bytes are atomics; loads acquire and stores
+    // release on this architecture; (5) no stack is used, and no register is written that is not named.
     unsafe {
         std::arch::asm!(
             // struct rseq_cs: version, flags, start, length, where to go on after an interruption.
