@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use pageset::Tuning;
 use pageset::tuning::BatchRule;
 use pageset::tuning::presets::LINUX_4_17;
-use pageset_sim::calibrate::{self, Fit, Settings, Target};
-use pageset_sim::compare::{BASE_BATCH, SHIPPED as TABLES, SweepTable};
+use pageset_sim::calibrate::{self, Cost, Fit, Goal, Settings, Target};
+use pageset_sim::compare::{BASE_BATCH, SHIPPED as TABLES, SweepTable, TASKS_MACHINE, TasksRow, TasksTable};
 use pageset_sim::machine::{Machine, SHIPPED, detect};
 use pageset_sim::run::RunError;
 use pageset_sim::workload::Workload;
@@ -43,10 +43,11 @@ enum Command {
         #[arg(short, long, value_name = "FILE", default_value = "-")]
         output: PathBuf,
     },
-    /// Fit a machine's three calibrated costs to one published row, and to nothing else
+    /// Fit a machine's calibrated costs to its published row, and to nothing else
     ///
-    /// The row is that of batch 31: score, zone lock and LRU lock contention. Prints the table [calibrated] for the
-    /// machine's description, and what the costs lead to.
+    /// The row is that of batch 31: score, zone lock and LRU lock contention give all three costs. For the machine of the
+    /// table over numbers of tasks it is the first row and the last: their scores of processes give fault_ns and
+    /// lru_page_ns. Prints the table [calibrated] for the machine's description, and what the costs lead to.
     Calibrate {
         /// The machine, by name or as a description whose name ends in .toml
         #[arg(value_name = "NAME")]
@@ -108,11 +109,10 @@ fn text_of(name: &str) -> Result<String, Failure> {
 
 fn fit(name: &str, most: u16, effort: &Effort) -> Result<Exit, Failure> {
     let machine = machine(name)?;
-    let target = target(&machine)?;
+    let goal = goal(&machine)?;
     let workload = Workload::find("page_fault1").ok_or_else(|| Failure::new(Exit::Failed, "no page_fault1"))?;
     let settings = Settings {
         workload,
-        tuning: Tuning { batch: BatchRule::Fixed(BASE_BATCH), ..LINUX_4_17 },
         warm_up: effort.warm_up(),
         time: effort.time(),
         seeds: effort.seeds().collect(),
@@ -121,45 +121,76 @@ fn fit(name: &str, most: u16, effort: &Effort) -> Result<Exit, Failure> {
     };
     let interrupt = Interrupt::install()?;
     let mut best = None;
-    let told = |fit: &Fit| {
-        best = Some(*fit);
-        let Target { score, zone_pct, lru_pct } = fit.simulated;
-        let _ = writeln!(io::stderr(), "score {score:.0}, zone lock {zone_pct:.1} %, LRU lock {lru_pct:.1} %");
+    let heard = |fit: &Fit| {
+        best = Some(fit.clone());
+        let _ = writeln!(io::stderr(), "{}", told(&fit.simulated));
     };
-    let exit = match calibrate::fit(&machine, &target, &settings, || interrupt.keep_on(), told) {
+    let exit = match calibrate::fit(&machine, &goal, &settings, || interrupt.keep_on(), heard) {
         Ok(_) => Exit::Done,
         Err(RunError::Interrupted) => Exit::Interrupted,
         Err(error) => return Err(Failure::new(Exit::Failed, error)),
     };
     if let Some(fit) = best {
-        io::stdout().write_all(text(&target, &fit).as_bytes())?;
+        io::stdout().write_all(text(&goal, &fit).as_bytes())?;
     }
     Ok(exit)
 }
 
-/// The published row of batch 31.
-fn target(machine: &Machine) -> Result<Target, Failure> {
-    let (file, text) = TABLES[0];
+/// The published rows that a machine is fitted to.
+fn goal(machine: &Machine) -> Result<Goal, Failure> {
+    if machine.name == TASKS_MACHINE { goal_of_tasks(machine) } else { goal_of_batches(machine) }
+}
+
+/// The row of batch 31.
+fn goal_of_batches(machine: &Machine) -> Result<Goal, Failure> {
+    let (file, text) = shipped("page_fault1-batch-sweep.csv")?;
     let table = SweepTable::parse(file, text).map_err(|error| Failure::new(Exit::Damaged, error))?;
     let row = table.rows.iter().find(|row| row.machine == machine.name && row.batch == BASE_BATCH);
     let [score, _, zone_pct, lru_pct, _] = row.map(|row| row.values).ok_or_else(|| {
         Failure::new(Exit::Usage, format!("{file} has no row of batch {BASE_BATCH} of a machine {}", machine.name))
     })?;
-    Ok(Target { score, zone_pct, lru_pct })
+    let row = Target { tasks: machine.topology().cpus(), score, contention_pct: Some([zone_pct, lru_pct]) };
+    let tuning = Tuning { batch: BatchRule::Fixed(BASE_BATCH), ..LINUX_4_17 };
+    Ok(Goal { rows: vec![row], costs: Cost::ALL.into(), tuning })
+}
+
+/// The rows of fewest and of most tasks.
+fn goal_of_tasks(machine: &Machine) -> Result<Goal, Failure> {
+    let (file, text) = shipped("page_fault1-1-to-40-tasks.csv")?;
+    let table = TasksTable::parse(file, text, machine.topology().cpus());
+    let rows = table.map_err(|error| Failure::new(Exit::Damaged, error))?.rows;
+    let ends = rows.iter().min_by_key(|row| row.tasks).zip(rows.iter().max_by_key(|row| row.tasks));
+    let (first, last) = ends.ok_or_else(|| Failure::new(Exit::Damaged, format!("{file} has no rows")))?;
+    let target = |row: &TasksRow| Target { tasks: row.tasks, score: row.published[0], contention_pct: None };
+    let costs = vec![Cost::Fault, Cost::LruPage];
+    Ok(Goal { rows: vec![target(first), target(last)], costs, tuning: first.tuning })
+}
+
+/// A table that is built in.
+fn shipped(name: &str) -> Result<(&'static str, &'static str), Failure> {
+    let found = TABLES.iter().find(|(shipped, _)| *shipped == name);
+    found.copied().ok_or_else(|| Failure::new(Exit::Failed, format!("there is no table {name}")))
+}
+
+/// Rows in words.
+fn told(rows: &[Target]) -> String {
+    let row = |row: &Target| {
+        let mut text = format!("{} tasks: score {}", row.tasks, grouped(row.score.round() as u64));
+        if let Some([zone_pct, lru_pct]) = row.contention_pct {
+            text += &format!(", zone lock {zone_pct:.1} %, LRU lock {lru_pct:.1} %");
+        }
+        text
+    };
+    rows.iter().map(row).collect::<Vec<_>>().join("; ")
 }
 
 /// The fitted table, and as comments how near it comes.
-fn text(target: &Target, fit: &Fit) -> String {
-    let (costs, simulated) = (&fit.costs, &fit.simulated);
+fn text(goal: &Goal, fit: &Fit) -> String {
+    let costs = &fit.costs;
     format!(
-        "# Published: score {}, zone lock {} %, LRU lock {} %. Simulated: {}, {:.1} %, {:.1} %.\n\
-         [calibrated]\nfault_ns = {}\ntransfer_ns = {}\nlru_page_ns = {}\n",
-        grouped(target.score as u64),
-        target.zone_pct,
-        target.lru_pct,
-        grouped(simulated.score.round() as u64),
-        simulated.zone_pct,
-        simulated.lru_pct,
+        "# Published: {}.\n# Simulated: {}.\n[calibrated]\nfault_ns = {}\ntransfer_ns = {}\nlru_page_ns = {}\n",
+        told(&goal.rows),
+        told(&fit.simulated),
         costs.fault_ns.get(),
         costs.transfer_ns.get(),
         costs.lru_page_ns.get(),

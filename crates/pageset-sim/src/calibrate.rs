@@ -1,38 +1,63 @@
-//! Fitting the three calibrated costs of a machine to one published row, and to nothing else.
+//! Fitting a machine's calibrated costs to published rows of page_fault1, and to nothing else.
 //!
-//! Three numbers are fitted to three: score, zone lock and LRU lock contention of page_fault1 with a batch of 31. The
-//! search is Levenberg and Marquardt's on the logarithms of the costs, with Broyden's updates of the slopes, so that most
-//! steps are one simulation.
+//! Up to three numbers are fitted to as many: to the score and both locks' contention of one row, or to the scores of two
+//! rows. The search is Levenberg and Marquardt's on the logarithms of the costs, with Broyden's updates of the slopes, so
+//! that most steps are one simulation.
 
 use std::num::NonZeroUsize;
 
 use pageset::Tuning;
 
 use crate::machine::{Calibrated, Machine, Ns};
-use crate::run::{Run, RunError};
+use crate::run::{Outcome, Run, RunError};
 use crate::statistics::Spread;
 use crate::sweep::run_all;
 use crate::time::Time;
 use crate::workload::Workload;
 
-/// What was published of one row.
+/// What was published of one row, or simulated.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Target {
+    /// Tasks.
+    pub tasks: u32,
     /// Operations a second.
     pub score: f64,
-    /// Zone lock contention in percent.
-    pub zone_pct: f64,
-    /// LRU lock contention in percent.
-    pub lru_pct: f64,
+    /// Zone lock and LRU lock contention in percent, where they are known.
+    pub contention_pct: Option<[f64; 2]>,
+}
+
+/// A calibrated cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cost {
+    /// [`Calibrated::fault_ns`].
+    Fault,
+    /// [`Calibrated::transfer_ns`].
+    Transfer,
+    /// [`Calibrated::lru_page_ns`].
+    LruPage,
+}
+
+impl Cost {
+    /// All of them.
+    pub const ALL: [Cost; COSTS] = [Cost::Fault, Cost::Transfer, Cost::LruPage];
+}
+
+/// What a fit is made to: as many numbers as there are costs to be found.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Goal {
+    /// The rows, one or two.
+    pub rows: Vec<Target>,
+    /// The costs that they tell; the others stay as they are.
+    pub costs: Vec<Cost>,
+    /// The rules of the rows.
+    pub tuning: Tuning,
 }
 
 /// How the fit is to be made.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The workload of the row, with all CPUs busy.
+    /// The workload of the rows.
     pub workload: &'static Workload,
-    /// The rules of the row.
-    pub tuning: Tuning,
     /// Virtual time before each measurement.
     pub warm_up: Time,
     /// Virtual time of each measurement.
@@ -46,12 +71,12 @@ pub struct Settings {
 }
 
 /// Where a fit has come.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Fit {
     /// The costs.
     pub costs: Calibrated,
-    /// What they lead to.
-    pub simulated: Target,
+    /// What they lead to, row by row.
+    pub simulated: Vec<Target>,
 }
 
 const COSTS: usize = 3;
@@ -65,15 +90,18 @@ const FIRST_STEP: f64 = 0.2;
 /// The largest step.
 const LARGEST_STEP: f64 = 0.6;
 
-impl Target {
-    /// How far a simulation is off, in units of what a fit should reach: half a percent of the score, half a percentage
-    /// point of contention.
-    fn residuals(&self, simulated: &Target) -> Vector {
-        [
-            200.0 * (simulated.score / self.score).ln(),
-            2.0 * (simulated.zone_pct - self.zone_pct),
-            2.0 * (simulated.lru_pct - self.lru_pct),
-        ]
+impl Goal {
+    /// How far a simulation is off, in units of what a fit should reach: half a percent of a score, half a percentage
+    /// point of contention. What no row tells is never off.
+    fn residuals(&self, simulated: &[Target]) -> Vector {
+        let score = |(row, sim): (&Target, &Target)| 200.0 * (sim.score / row.score).ln();
+        let shares = |(row, sim): (&Target, &Target)| {
+            let (published, simulated) = row.contention_pct.zip(sim.contention_pct)?;
+            Some((0..2).map(move |lock| 2.0 * (simulated[lock] - published[lock])))
+        };
+        let pairs = || self.rows.iter().zip(simulated);
+        let mut all = pairs().map(score).chain(pairs().filter_map(shares).flatten());
+        std::array::from_fn(|_| all.next().unwrap_or(0.0))
     }
 }
 
@@ -81,10 +109,23 @@ fn costs_of(logs: &Vector) -> Vector {
     std::array::from_fn(|i| logs[i].exp().clamp(RANGES[i].0, RANGES[i].1))
 }
 
-fn calibrated(values: &Vector) -> Calibrated {
+/// The costs that are to be found, and those that stay.
+fn calibrated(machine: &Machine, goal: &Goal, values: &Vector) -> Calibrated {
     // To a tenth of a nanosecond, as they are printed; in range, so that no number is refused.
-    let ns = |value: f64| Ns::try_from((10.0 * value).round() / 10.0).unwrap_or_else(|_| unreachable!("in range"));
-    Calibrated { fault_ns: ns(values[0]), transfer_ns: ns(values[1]), lru_page_ns: ns(values[2]) }
+    let ns = |cost: Cost, before: Ns| {
+        let value = (10.0 * values[cost as usize]).round() / 10.0;
+        if goal.costs.contains(&cost) {
+            Ns::try_from(value).unwrap_or_else(|_| unreachable!("in range"))
+        } else {
+            before
+        }
+    };
+    let before = machine.calibrated;
+    Calibrated {
+        fault_ns: ns(Cost::Fault, before.fault_ns),
+        transfer_ns: ns(Cost::Transfer, before.transfer_ns),
+        lru_page_ns: ns(Cost::LruPage, before.lru_page_ns),
+    }
 }
 
 fn size(residuals: &Vector) -> f64 {
@@ -97,34 +138,35 @@ fn size(residuals: &Vector) -> f64 {
 /// A simulation could not be run, or it was told to stop.
 pub fn fit(
     machine: &Machine,
-    target: &Target,
+    goal: &Goal,
     settings: &Settings,
     keep_on: impl Fn() -> bool + Sync,
     mut told: impl FnMut(&Fit),
 ) -> Result<Fit, RunError> {
-    let simulate = |points: &[Vector]| simulate(machine, settings, points, &keep_on);
+    let simulate = |points: &[Vector]| simulate(machine, goal, settings, points, &keep_on);
     let begin = machine.calibrated;
     let mut at: Vector = [begin.fault_ns, begin.transfer_ns, begin.lru_page_ns].map(|ns| ns.get().max(1.0).ln());
-    // The start, and a step along each cost.
+    // The start, and a step along each cost that is to be found.
     let mut points = vec![at];
-    points.extend((0..COSTS).map(|i| stepped(&at, i)));
-    let first = simulate(&points)?;
+    points.extend(goal.costs.iter().map(|cost| stepped(&at, *cost as usize)));
+    let mut first = simulate(&points)?.into_iter();
     let mut used = points.len();
-    let mut best = first[0];
+    let Some(mut best) = first.next() else { return Err(RunError::Interrupted) };
     told(&best);
-    let mut residuals = target.residuals(&best.simulated);
+    let mut residuals = goal.residuals(&best.simulated);
+    // Nothing follows from the others: no step is made along them.
     let mut slopes: Matrix = [[0.0; COSTS]; COSTS];
-    for (i, fit) in first[1..].iter().enumerate() {
-        let moved = target.residuals(&fit.simulated);
-        (0..COSTS).for_each(|row| slopes[row][i] = (moved[row] - residuals[row]) / FIRST_STEP);
+    for (cost, fit) in goal.costs.iter().zip(first) {
+        let moved = goal.residuals(&fit.simulated);
+        (0..COSTS).for_each(|row| slopes[row][*cost as usize] = (moved[row] - residuals[row]) / FIRST_STEP);
     }
     let mut damping = 0.1;
     while used < settings.most && residuals.iter().any(|r| r.abs() > 1.0) {
         let Some(step) = damped_step(&slopes, &residuals, damping) else { break };
         let next: Vector = std::array::from_fn(|i| at[i] + step[i].clamp(-LARGEST_STEP, LARGEST_STEP));
-        let fit = simulate(&[next])?[0];
+        let Some(fit) = simulate(&[next])?.pop() else { break };
         used += 1;
-        let moved = target.residuals(&fit.simulated);
+        let moved = goal.residuals(&fit.simulated);
         update(&mut slopes, &std::array::from_fn(|i| next[i] - at[i]), &residuals, &moved);
         if size(&moved) < size(&residuals) {
             (at, residuals, best) = (next, moved, fit);
@@ -145,35 +187,44 @@ fn stepped(at: &Vector, i: usize) -> Vector {
 
 fn simulate(
     machine: &Machine,
+    goal: &Goal,
     settings: &Settings,
     points: &[Vector],
     keep_on: &(impl Fn() -> bool + Sync),
 ) -> Result<Vec<Fit>, RunError> {
-    let machines: Vec<Machine> =
-        points.iter().map(|at| Machine { calibrated: calibrated(&costs_of(at)), ..machine.clone() }).collect();
-    let run = |machine, &seed: &u64| Run {
+    let with = |at| Machine { calibrated: calibrated(machine, goal, &costs_of(at)), ..machine.clone() };
+    let machines: Vec<Machine> = points.iter().map(with).collect();
+    let run = |machine, tasks, &seed: &u64| Run {
         workload: settings.workload,
         machine,
-        tuning: settings.tuning,
+        tuning: goal.tuning,
         high_fraction: 0,
-        tasks: Machine::topology(machine).cpus(),
+        tasks,
         warm_up: settings.warm_up,
         time: settings.time,
         precision_pct: None,
         whole: false,
         seed,
     };
-    let runs: Vec<Run<'_>> =
-        machines.iter().flat_map(|machine| settings.seeds.iter().map(move |seed| run(machine, seed))).collect();
+    let mut runs = Vec::new();
+    for machine in &machines {
+        for row in &goal.rows {
+            runs.extend(settings.seeds.iter().map(|seed| run(machine, row.tasks, seed)));
+        }
+    }
     let outcomes = run_all(&runs, settings.workers, keep_on, |_| {}).into_iter().collect::<Result<Vec<_>, _>>()?;
-    let mean = |values: Vec<f64>| Spread::of(&values).map_or(f64::NAN, |spread| spread.mean);
-    let fits = machines.iter().zip(outcomes.chunks(settings.seeds.len())).map(|(machine, outcomes)| Fit {
+    let mean = |outcomes: &[Outcome], of: fn(&Outcome) -> f64| {
+        Spread::of(&outcomes.iter().map(of).collect::<Vec<_>>()).map_or(f64::NAN, |spread| spread.mean)
+    };
+    let reached = |(row, outcomes): (&Target, &[Outcome])| Target {
+        tasks: row.tasks,
+        score: mean(outcomes, Outcome::score),
+        contention_pct: Some([mean(outcomes, Outcome::zone_pct), mean(outcomes, Outcome::lru_pct)]),
+    };
+    let seeds = settings.seeds.len();
+    let fits = machines.iter().zip(outcomes.chunks(seeds * goal.rows.len())).map(|(machine, outcomes)| Fit {
         costs: machine.calibrated,
-        simulated: Target {
-            score: mean(outcomes.iter().map(|outcome| outcome.score()).collect()),
-            zone_pct: mean(outcomes.iter().map(|outcome| outcome.zone_pct()).collect()),
-            lru_pct: mean(outcomes.iter().map(|outcome| outcome.lru_pct()).collect()),
-        },
+        simulated: goal.rows.iter().zip(outcomes.chunks(seeds)).map(reached).collect(),
     });
     Ok(fits.collect())
 }
@@ -228,6 +279,33 @@ mod tests {
             let reached: f64 = row.iter().zip(step).map(|(slope, step)| slope * step).sum();
             assert!((reached + residual).abs() < 1e-4, "{step:?}");
         }
+    }
+
+    #[test]
+    fn a_cost_that_no_row_tells_stays() {
+        // Two scores, fault and LRU costs: transfers have neither slopes nor a residual.
+        let slopes = [[2.0, 0.0, 1.0], [1.0, 0.0, 3.0], [0.0, 0.0, 0.0]];
+        let step = damped_step(&slopes, &[4.0, -3.0, 0.0], 0.0).unwrap();
+        assert_eq!(step[1], 0.0);
+        assert!(
+            (2.0 * step[0] + step[2] + 4.0).abs() < 1e-4 && (step[0] + 3.0 * step[2] - 3.0).abs() < 1e-4,
+            "{step:?}"
+        );
+
+        let target = |tasks, score| Target { tasks, score, contention_pct: None };
+        let goal = Goal {
+            rows: vec![target(1, 100.0), target(40, 1000.0)],
+            costs: vec![Cost::Fault, Cost::LruPage],
+            tuning: Tuning::default(),
+        };
+        let simulated = [target(1, 100.0), Target { contention_pct: Some([9.0, 9.0]), ..target(40, 1010.0) }];
+        let residuals = goal.residuals(&simulated);
+        assert_eq!((residuals[0], residuals[2]), (0.0, 0.0));
+        assert!((residuals[1] - 1.99).abs() < 0.01, "{residuals:?}");
+        let machine = crate::machine::find("xeon-2s40").unwrap().unwrap();
+        let costs = calibrated(&machine, &goal, &[1000.06, 1.0, 33.33]);
+        assert_eq!([costs.fault_ns, costs.lru_page_ns].map(Ns::get), [1000.1, 33.3]);
+        assert_eq!(costs.transfer_ns, machine.calibrated.transfer_ns);
     }
 
     #[test]

@@ -45,8 +45,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PAGES,…", value_delimiter = ',')]
     batch: Vec<u32>,
 
-    /// Measure until score and contention are known so well, in percent and percentage points of standard error: mostly
-    /// half of --seconds will do; 0 measures all of them
+    /// Measure until score and contention are known so well, in percent and percentage points: the standard error of the
+    /// mean over all seeds. Four tenths of --seconds are the least; 0 measures all of them
     #[arg(long, value_name = "PCT", default_value = "0.3", value_parser = percent)]
     precision: f64,
 
@@ -93,7 +93,9 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 impl Args {
     /// A run for a row, on all CPUs.
     fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning) -> Run<'m> {
-        let precision_pct = (self.precision > 0.0).then_some(self.precision);
+        // The result is the mean over the seeds: each of them may be off by more.
+        let each = self.precision * f64::from(self.effort.seeds).sqrt();
+        let precision_pct = (self.precision > 0.0).then_some(each);
         Run { precision_pct, whole: self.whole, ..self.effort.run(workload, machine, tuning) }
     }
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{COLUMNS, TableError, Values};
+use super::{COLUMNS, SHIPPED, TableError, Values};
 use crate::machine;
 
 /// The batch that all changes are relative to, and that costs are fitted to.
@@ -85,12 +85,31 @@ impl SweepTable {
             }
             rows.push(row);
         }
-        match rows.iter().find(|row| !rows.iter().any(|base| base.is_base_of(row))) {
-            Some(row) => Err(wrong(None, format!("machine {} has no row of batch {BASE_BATCH}", row.machine))),
-            None if rows.is_empty() => Err(wrong(None, "no rows".to_owned())),
-            None => Ok(SweepTable { rows }),
+        if rows.is_empty() {
+            return Err(wrong(None, "no rows".to_owned()));
         }
+        Self::with_base_rows(rows).map_err(|what| wrong(None, what))
     }
+
+    /// A table with a base row for each machine: one that it lacks is that of the shipped table.
+    fn with_base_rows(mut rows: Vec<SweepRow>) -> Result<SweepTable, String> {
+        while let Some(place) = rows.iter().position(|row| !rows.iter().any(|base| base.is_base_of(row))) {
+            let machine = &rows[place].machine;
+            let base = shipped_base(machine).ok_or_else(|| {
+                format!("machine {machine} has no row of batch {BASE_BATCH}, and the table that is built in has none")
+            })?;
+            rows.insert(place, base);
+        }
+        Ok(SweepTable { rows })
+    }
+}
+
+/// The shipped base row of a machine.
+fn shipped_base(machine: &str) -> Option<SweepRow> {
+    let (_, text) = SHIPPED.iter().find(|(name, _)| *name == "page_fault1-batch-sweep.csv")?;
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let rows = reader.deserialize().filter_map(|record| SweepRow::new(record.ok()?).ok());
+    rows.into_iter().find(|row| row.machine == machine && row.batch == BASE_BATCH)
 }
 
 /// What the reader says, with the column's name.
@@ -133,7 +152,6 @@ impl SweepRow {
 
 #[cfg(test)]
 mod tests {
-    use super::super::SHIPPED;
     use super::*;
 
     #[test]
@@ -146,6 +164,16 @@ mod tests {
     }
 
     #[test]
+    fn a_base_row_that_is_missing_is_the_shipped_one() {
+        let head = "machine,batch,score,change_pct,zone_contention_pct,lru_contention_pct,total_contention_pct\n";
+        let rows = "lkp-sb02,63,5,0,0,0,0\nlkp-skl-4sp1,31,7,0,0,0,0\nlkp-sb02,90,6,0,0,0,0\n";
+        let table = SweepTable::parse("t.csv", &format!("{head}{rows}")).unwrap();
+        let told: Vec<_> = table.rows.iter().map(|row| (row.machine.as_str(), row.batch, row.values[0])).collect();
+        let sb02 = |batch, score| ("lkp-sb02", batch, score);
+        assert_eq!(told, [sb02(31, 1_744_495.0), sb02(63, 5.0), ("lkp-skl-4sp1", 31, 7.0), sb02(90, 6.0)]);
+    }
+
+    #[test]
     fn nonsense_names_the_line_and_the_column() {
         let head = "machine,batch,score,change_pct,zone_contention_pct,lru_contention_pct,total_contention_pct\n";
         for (rows, message) in [
@@ -154,7 +182,10 @@ mod tests {
             ("lkp-sb02,31,-1,0,0,0,0\n", "t.csv, line 2: score: -1; allowed: above 0"),
             ("lkp-sb02,31,1,0,101,0,0\n", "t.csv, line 2: zone_contention_pct: 101; allowed: 0 to 100 %"),
             ("lkp-sb02,31,1,0,0,0,NaN\n", "t.csv, line 2: total_contention_pct: NaN; allowed: 0 to 100 %"),
-            ("lkp-sb02,63,1,0,0,0,0\n", "t.csv: machine lkp-sb02 has no row of batch 31"),
+            (
+                "vm-8,63,1,0,0,0,0\n",
+                "t.csv: machine vm-8 has no row of batch 31, and the table that is built in has none",
+            ),
             (
                 "lkp-sb02,31,1,0,0,0,0\nlkp-sb02,31,1,0,0,0,0\n",
                 "t.csv, line 3: machine lkp-sb02, batch 31: for the second time",

@@ -4,7 +4,7 @@ use crate::statistics::Spread;
 use crate::time::Time;
 
 /// Windows that a measurement is cut into.
-const MOST: u64 = 8;
+const MOST: u64 = 10;
 /// Windows before it may end. With fewer, a spread says little.
 const LEAST: usize = 4;
 /// What is looked at: operations, seconds of waiting for zone locks and for LRU locks.
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     fn of(rates: &[[f64; KINDS]]) -> Windows {
-        let mut windows = Windows::new(Time::from_seconds(8.0), 10);
+        let mut windows = Windows::new(Time::from_seconds(MOST as f64), 10);
         let mut sums = [0.0; KINDS];
         for rate in rates {
             sums = std::array::from_fn(|kind| sums[kind] + rate[kind]);
