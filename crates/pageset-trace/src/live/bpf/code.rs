@@ -110,6 +110,11 @@ impl Code {
         self.push(0x1f, to, from, 0, 0)
     }
 
+    /// `to *= from`.
+    pub(super) fn multiply(&mut self, to: R, from: R) -> &mut Self {
+        self.push(0x2f, to, from, 0, 0)
+    }
+
     /// `to &= bits`.
     pub(super) fn mask(&mut self, to: R, bits: i32) -> &mut Self {
         self.push(0x57, to, R(0), 0, bits)

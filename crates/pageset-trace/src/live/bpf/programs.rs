@@ -45,8 +45,9 @@ const ZONES_MET: usize = 4;
 const OTHERS_MET: usize = 8;
 /// How often a lock that was no zone's is passed over. A guess: a hundredth of a call chain for each.
 const PASSED_OVER: i32 = 100;
-/// Bits of a lock's address that differ little: locks are in structures of their own cache lines. A guess.
-const LINE_BITS: i32 = 6;
+/// Spreads addresses over the places: locks of the same kind of two CPUs or zones differ in high bits only. 2 to the 64th
+/// divided by the golden ratio (Knuth's multiplicative hash).
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A word's place in bytes.
 const fn offset(word: usize) -> i16 {
@@ -136,7 +137,8 @@ pub(super) fn all(map: i32, word: usize) -> Vec<Insn> {
 impl Code {
     /// `to` = R8, the element, moved on by the place that a lock has among `places` remembered.
     fn place(&mut self, to: R, lock: R, places: usize) -> &mut Self {
-        self.copy(to, lock).shift_right(to, LINE_BITS).mask(to, places as i32 - 1).shift_left(to, 3).add(to, R8)
+        self.set_wide(to, SPREAD).multiply(to, lock).shift_right(to, 64 - places.ilog2() as i32);
+        self.shift_left(to, 3).add(to, R8)
     }
 }
 
