@@ -180,8 +180,9 @@ pub unsafe extern "C" fn pageset_free_bulk(
     result
 }
 
-/// Takes `bytes` in a row, of any size, rounded up to pages; they begin at a multiple of 2 MiB. For what lives long: looks
-/// at all of the pool if it must, about 5 us for each GiB, and empties the caches. To be freed with pageset_free_contig.
+/// Takes `bytes` in a row, of any size, rounded up to pages; they begin at a multiple of 2 MiB. For what lives long: takes
+/// about a us for each MiB and empties the caches; where so many are not free in a row it looks at all of the pool, 10 to
+/// 130 us for each GiB. To be freed with pageset_free_contig.
 ///
 /// NULL on failure, and pageset_last_error() says why: so many are nowhere free in a row, 0 bytes, more than a node has,
 /// no pool, a forked child.

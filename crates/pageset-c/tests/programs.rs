@@ -170,6 +170,22 @@ fn bad_use_from_c_is_refused() {
     assert_eq!(text, "all refused as documented\n");
 }
 
+/// Whether the C library unloads it is that one's affair; the program goes on.
+#[test]
+fn a_program_goes_on_after_the_library() {
+    if !is_there("cc") {
+        return println!("SKIPPED a_program_goes_on_after_the_library: no cc");
+    }
+    let installed = Installed::new();
+    let program = installed.root.path().join("program");
+    let mut command = Command::new("cc");
+    command.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"]).arg(installed.folder("include"));
+    run(command.arg(crate_folder().join("tests/unload.c")).arg("-o").arg(&program).arg("-ldl"));
+    let out = text(&run(Command::new(program).arg(installed.folder("lib/libpageset.so"))).stdout);
+    assert!(["unloaded\n", "still loaded\n"].contains(&out.as_str()), "{out}");
+    println!("{out}");
+}
+
 #[test]
 fn bad_use_from_c_under_address_sanitizer() {
     let flags = [STRICT_C, &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]].concat();

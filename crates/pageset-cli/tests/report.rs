@@ -282,6 +282,58 @@ fn a_benchmark_is_drawn_with_its_quartiles() {
     assert_eq!(chart.whiskers.len(), rows.len());
 }
 
+#[test]
+fn advice_is_drawn_with_its_gains_and_costs() {
+    let small = Small::new();
+    let advice = small.at("advice.json");
+    ends(0, &[&"advise", &small.events(), &"--json", &advice]);
+    ends(0, &[&"report", &advice, &"-o", &small.at("report.html"), &"--svg", &small.0.path()]);
+    let advice = json(&fs::read_to_string(advice).unwrap());
+    let rows: Vec<&serde_json::Value> =
+        ["settings", "other_kernels"].iter().flat_map(|list| advice[list].as_array().unwrap()).collect();
+    let number = |row: &serde_json::Value, name: &str| row[name].as_f64().unwrap();
+    let locks = |row: &&serde_json::Value| (number(row, "zone_lock_acquisitions") / number(row, "operations"), 0.0);
+    let chart = seen(&small.at("chart-1.svg"));
+    agree(&chart, &rows.iter().map(locks).collect::<Vec<_>>());
+    // For a thousand operations: the title has three digits and more of it.
+    let first: f64 = chart.bars[0].0.rsplit_once(": ").unwrap().1.replace(',', "").parse().unwrap();
+    assert!((first / (1000.0 * locks(&rows[0]).0) - 1.0).abs() < 0.05, "{first}");
+    let held = rows.iter().map(|row| (number(row, "held_pages_max"), 0.0)).collect::<Vec<_>>();
+    agree(&seen(&small.at("chart-2.svg")), &held);
+}
+
+/// What a look says is what is drawn: refills, drains and waits of each CPU, the sum over what the lock was wanted for.
+#[test]
+fn looks_are_drawn_over_time() {
+    let small = Small::new();
+    let path = |pct: f64| serde_json::json!({ "times": 1, "ns": 1, "per_s": 1.0, "pct": pct });
+    let looks = (0..3_u64).map(|i| {
+        let waits = serde_json::json!({
+            "refill": path(i as f64), "drain": path(0.5), "direct_alloc": path(0.0), "direct_free": path(0.25)
+        });
+        let look = serde_json::json!({
+            "schema": "pageset.top/1",
+            "time_ns": 1_000_000_000 * (7 + i),
+            "kernel": { "release": "r", "rules": "linux-6.18", "auto_tuning": "on" },
+            "zones": [],
+            "traffic": [{
+                "cpu": 3, "refill_pages_per_s": 100 + i, "drain_pages_per_s": 200 + i, "zone_lock_waits": waits
+            }],
+        });
+        look.to_string() + "\n"
+    });
+    fs::write(small.at("looks.json"), looks.collect::<String>()).unwrap();
+    let (text, _) = ends(0, &[&"report", &"--markdown", &small.at("looks.json"), &"-o", &"-"]);
+    for (question, last) in [
+        ("How many pages do refills take?", "102"),
+        ("How many pages do drains give back?", "202"),
+        ("How much of its time does each CPU wait for zone locks?", "2.75"),
+    ] {
+        let section = text.split("## ").find(|section| section.starts_with(question)).unwrap();
+        assert!(section.contains(&format!("| CPU 3 | 2.000 | {last} |")), "{section}");
+    }
+}
+
 /// As many looks as a day of them, ten seconds apart, has: the drawing stays small, and no peak is lost.
 #[test]
 fn ten_thousand_looks_are_drawn_with_few_points() {
@@ -314,6 +366,9 @@ fn ten_thousand_looks_are_drawn_with_few_points() {
     assert!(highest(line) < 60.0, "{}", highest(line));
     let page = fs::read_to_string(small.at("report.html")).unwrap();
     assert_eq!(page.matches(">77,777<").count(), look["zones"].as_array().unwrap().len(), "each is in the table");
+    // In parts that are laid out when they are looked at, each with its heading.
+    assert!(page.matches("<div class=\"part\"><table>").count() >= 10_000 / 200, "one table of all rows");
+    assert_eq!(page.matches("<table>").count(), page.matches("<thead>").count());
 }
 
 #[test]

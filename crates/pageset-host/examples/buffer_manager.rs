@@ -13,9 +13,10 @@ use std::ops::DerefMut;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pageset_host::{PagePool, Pages, order_for};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Bytes of buffers that the manager keeps.
 const KEPT: usize = 256 << 20;
@@ -103,13 +104,13 @@ fn resident() -> f64 {
     pages * rustix::param::page_size() as f64 / f64::from(1 << 20)
 }
 
-/// Runs the workload; prints lookups a second and resident MiB after each part, a line each.
+/// Runs the workload; prints lookups a second, µs of CPU time a lookup, and resident MiB after each part, a line each.
 fn serve<S: Source>(source: S) {
     let file = vec![7_u8; 64 << 10];
     let shards: Vec<_> =
         (0..SHARDS).map(|_| Mutex::new(Shard { blocks: HashMap::new(), order: VecDeque::new(), bytes: 0 })).collect();
     for (part, (_, sizes)) in PARTS.iter().enumerate() {
-        let start = Instant::now();
+        let (start, cpu) = (Instant::now(), cpu_time());
         thread::scope(|scope| {
             for thread in 0..THREADS {
                 let (source, shards, file) = (&source, &shards, &file);
@@ -127,8 +128,9 @@ fn serve<S: Source>(source: S) {
                 });
             }
         });
-        let rate = (THREADS * LOOKUPS) as f64 / start.elapsed().as_secs_f64();
-        println!("{rate} {}", resident());
+        let lookups = (THREADS * LOOKUPS) as f64;
+        let cpu_us = (cpu_time() - cpu).as_secs_f64() * 1e6 / lookups;
+        println!("{} {cpu_us} {}", lookups / start.elapsed().as_secs_f64(), resident());
     }
     shards.iter().for_each(|shard| {
         let mut shard = shard.lock().expect("no panic holds it");
@@ -137,18 +139,24 @@ fn serve<S: Source>(source: S) {
         shard.bytes = 0;
     });
     source.idle();
-    println!("0 {}", resident());
+    println!("0 0 {}", resident());
 }
 
-/// One run of a kind, in a process of its own: lookups a second and resident MiB after each part.
-fn run(kind: &str) -> Result<Vec<[f64; 2]>, Box<dyn Error>> {
+/// CPU time of this process.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// One run of a kind, in a process of its own: what [`serve`] prints of each part.
+fn run(kind: &str) -> Result<Vec<[f64; 3]>, Box<dyn Error>> {
     let out = Command::new(std::env::current_exe()?).arg(kind).stderr(Stdio::inherit()).output()?;
     if !out.status.success() {
         return Err(format!("{kind}: {}", out.status).into());
     }
     let line = |line: &str| {
-        let (rate, resident) = line.split_once(' ').ok_or("two numbers a line")?;
-        Ok([rate.parse()?, resident.parse()?])
+        let numbers: Vec<f64> = line.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+        Ok(numbers.try_into().map_err(|_| "three numbers a line")?)
     };
     str::from_utf8(&out.stdout)?.lines().map(line).collect()
 }
@@ -181,15 +189,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         heap.push(run("heap")?);
         pool.push(run("pool")?);
     }
-    let of = |all: &[Vec<[f64; 2]>], part: usize, what: usize| median(all.iter().map(|run| run[part][what]).collect());
-    println!("| | lookups/s, heap | lookups/s, pool | resident MiB, heap | resident MiB, pool |");
-    println!("| --- | --: | --: | --: | --: |");
+    let of = |all: &[Vec<[f64; 3]>], part: usize, what: usize| median(all.iter().map(|run| run[part][what]).collect());
+    let both = |part: usize, what: usize| [of(&heap, part, what), of(&pool, part, what)];
+    println!("| part | lookups/s | with the pool | CPU µs/lookup | with the pool | resident MiB | with the pool |");
+    println!("| --- | --: | --: | --: | --: | --: | --: |");
     for (part, (what, _)) in PARTS.iter().enumerate() {
-        let [heap_rate, pool_rate] = [&heap, &pool].map(|all| of(all, part, 0) / 1000.0);
-        let [heap_mib, pool_mib] = [&heap, &pool].map(|all| of(all, part, 1));
-        println!("| {what} | {heap_rate:.0},000 | {pool_rate:.0},000 | {heap_mib:.0} | {pool_mib:.0} |");
+        let ([heap, pool], [heap_us, pool_us], [heap_mib, pool_mib]) = (both(part, 0), both(part, 1), both(part, 2));
+        println!("| {what} | {heap:.0} | {pool:.0} | {heap_us:.2} | {pool_us:.2} | {heap_mib:.0} | {pool_mib:.0} |");
     }
-    let [heap_mib, pool_mib] = [&heap, &pool].map(|all| of(all, PARTS.len(), 1));
-    println!("| nothing to do | | | {heap_mib:.0} | {pool_mib:.0} |");
+    let [heap_mib, pool_mib] = both(PARTS.len(), 2);
+    println!("| nothing to do | | | | | {heap_mib:.0} | {pool_mib:.0} |");
     Ok(())
 }

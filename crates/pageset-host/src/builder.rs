@@ -20,8 +20,8 @@ use crate::topology::{Topology, online_cpus};
 pub(crate) const CHUNK_BYTES: usize = 2 << 20;
 /// The largest block, in bytes: memory that begins at a multiple of it has no smaller ones at its start.
 const LARGEST_BYTES: usize = PAGE_BYTES << pageset::Order::MAX.get();
-/// The most that a node's share may be, in bytes: page numbers of a zone have 32 bits, and some are kept.
-const MAX_NODE_BYTES: u64 = ((1 << 32) - (1 << 12)) * PAGE_BYTES as u64;
+/// The most that a node's share may be, in bytes: links of pages and of pageblocks have numbers of 32 bits together.
+const MAX_NODE_BYTES: u64 = ((1 << 32) - (1 << 23)) * PAGE_BYTES as u64;
 
 /// Which pages the system backs a pool with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -24,9 +24,9 @@ impl PagePool {
     /// Takes `bytes` in a row, rounded up to pages, that begin at a multiple of 2 MiB: from the first node that has as
     /// many. They are the caller's until [`Self::free_contig`].
     ///
-    /// Takes time in proportion to the pool where it is full, about 5 µs for each GiB, and empties all caches; whoever
-    /// finds no memory meanwhile waits for the outcome. Runs of up to 4 MiB are had by [`Self::alloc`] a thousand times
-    /// faster.
+    /// Takes about a µs for each MiB that is had, with all caches emptied; where so many are not free in a row, 10 to 130
+    /// µs for each GiB of the pool to find that out. Whoever finds no memory meanwhile waits for the outcome. Runs of
+    /// up to 4 MiB are better had by [`Self::alloc`], which leaves caches alone.
     ///
     /// # Errors
     /// [`AllocError::Size`] for 0 bytes or more than a node has, [`AllocError::NoRange`] where so many are nowhere free

@@ -47,7 +47,8 @@
 //! # Threads, CPUs, forks, panics
 //!
 //! Every call may be made by any thread at any time. A thread that is moved to another CPU in the middle of a call
-//! finishes it on the cache of the CPU where it began; a cache that is busy is passed by. No thread owns anything in the
+//! finishes it on the cache whose lock it has, or passes by the one whose lock it does not have yet; so is a cache that
+//! is busy. A child of `vfork` that has not yet run its program makes no calls. No thread owns anything in the
 //! pool, so a thread that ends leaves nothing behind; what the cache of a CPU holds that no thread runs on any more
 //! comes back when the pool runs out, or with a [`PagePool::tick`] on that CPU. There are caches for the CPUs that are
 //! online; a [`Ticker`] looks which those are, so that the pages of one that is taken away come back. A panic inside a caller unwinds through

@@ -2,7 +2,7 @@
 //!
 //! With more threads than CPUs the holder may be off its CPU for milliseconds, and a waiter that spins keeps it there.
 //! So a waiter looks a while, gives its CPU to others a few times, then sleeps for short times that double. There is
-//! no wake-up: that would cost each unlock an atomic exchange, which is a third of an allocation, and holds are short.
+//! no wake-up: that would cost each unlock an atomic exchange, which is half of an allocation, and holds are short.
 
 use std::hint;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use rustix::time::Timespec;
 use crate::sys::sequence::{Bytes, Sequences};
 
 /// Looks before the first yield, each with a pause. Holds take 1 to 20 µs (a refill or drain of some hundred pages),
-/// about this many pauses of 40 to 140 cycles. A guess within a factor of two; see "The lock" in the crate's README.
+/// about this many pauses of 40 to 140 cycles. A guess within a factor of two; see "The locks" in the crate's README.
 const SPINS: u32 = 200;
 /// Yields before the first sleep: enough for each of some threads that wait on this CPU to have had it.
 const YIELDS: u32 = 16;
@@ -36,9 +36,16 @@ impl HostLock {
     }
 
     /// Takes the lock of `cpu`, waiting for it, from there or elsewhere.
+    ///
+    /// # Panics
+    /// The kernel allowed this when the pool was built and refuses it now: a filter of system calls that came later.
     pub(crate) fn lock_afar(&self, sequences: Sequences, cpu: u32) {
         self.lock();
-        sequences.interrupt(cpu);
+        if !sequences.interrupt(cpu) {
+            // Given back before the panic, for whoever tries next: the byte is ours, whether somebody is here or not.
+            self.0.afar.store(false, Ordering::Release);
+            panic!("membarrier is refused, which it was not when the pool was built");
+        }
         // Acquire: pairs with the release in unlock. From the interruption on nobody sets it.
         if self.0.here.load(Ordering::Acquire) {
             wait(|| !self.0.here.load(Ordering::Acquire));
@@ -84,7 +91,7 @@ impl RawLock for HostLock {
     #[inline]
     fn unlock(&self) {
         // Who came from afar has it only while nobody is here. Release: pairs with the acquires above, and with the loads of
-        // sequences, which threads of the same CPU run one after the other.
+        // sequences, each of which acquires on the only architecture that has them.
         let byte = if self.0.here.load(Ordering::Relaxed) { &self.0.here } else { &self.0.afar };
         byte.store(false, Ordering::Release);
     }

@@ -15,8 +15,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Takes single pages into `pages`, as many as can be had; returns how many.
     ///
     /// The same pages come as from as many calls of [`Self::alloc`], with the same refills; whether consecutive frees go
-    /// on counting as such is a rule ([`crate::Tuning::bulk_counts`]). A pageset's lock is held until its list is empty, at
-    /// most for one batch that a refill brought; the caller's CPU is looked up for each such run. Specification 2.3,
+    /// on counting as such is a rule ([`crate::Tuning::bulk_counts`]). A pageset's lock is held until its list is empty, for
+    /// as many pages as the list has; the caller's CPU is looked up for each such run. Specification 2.3,
     /// step 2.
     ///
     /// # Errors
@@ -93,7 +93,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.free_all(blocks, |block| *block)
     }
 
-    /// As [`Self::free_bulk`], for single pages that the caller names in its own way; `pfn` says which each is.
+    /// As [`Self::free_bulk`], for single pages that the caller names in its own way; `pfn` says which each is, and says the same
+    /// each time that it is asked.
     ///
     /// # Errors
     /// As there.

@@ -206,7 +206,7 @@ impl fmt::Display for MapError {
             Self::TooLarge { start, pages } => {
                 write!(
                     f,
-                    "the span of {pages} pages at {start} is too large; allowed: below 2^32 pages, frames below 2^52"
+                    "the span of {pages} pages at {start} is too large; allowed: up to 2^32 - 2^23 pages, frames below 2^52"
                 )
             }
             Self::DuplicateZone { zone } => write!(f, "zone {zone} is the second of its kind in its node"),
@@ -268,6 +268,11 @@ pub struct Metadata<'a, M: Machine> {
     pub zones: &'a mut [Zone<'a, M>],
 }
 
+/// The most that a zone may span, in pages: links have numbers of 32 bits, one a page and one a pageblock, and one number
+/// stands for none. A little is left for what the span does not begin and end with whole blocks.
+const MAX_SPAN: u64 = (1 << 32) - (1 << 23);
+const _: () = assert!((MAX_SPAN + 2 * Order::MAX.pages()) / 512 * 513 < u32::MAX as u64);
+
 /// One zone's shares of the metadata, in elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ZoneLayout {
@@ -325,16 +330,17 @@ impl Config<'_> {
         let array = pcp::array_words(capacity);
         let batch = self.tuning.bounds(self.zone_size(zone), 0).batch;
         let descriptors = cluster::descriptors(zone.span.pages, batch);
-        // A zone's array memory is addressed in 32 bits; so are its pages.
+        let slots = pages + (pages >> Order::PAGEBLOCK.get());
+        // A zone's array memory is addressed in 32 bits.
         let arrays = array.checked_mul(self.cpus.len() as u64);
-        if pages > u64::from(u32::MAX) - largest || arrays.is_none_or(|all| all > u64::from(u32::MAX)) {
+        if zone.span.pages > MAX_SPAN || arrays.is_none_or(|all| all > u64::from(u32::MAX)) {
             return Err(too_large);
         }
         Ok(ZoneLayout {
             base,
             tags: pages as usize,
             types: (pages >> Order::PAGEBLOCK.get()) as usize,
-            links: 2 * (pages + (pages >> Order::PAGEBLOCK.get())) as usize,
+            links: 2 * slots as usize,
             capacity,
             array: array as usize,
             clusters: if self.tuning.clusters { cluster::words(pages, descriptors) as usize } else { 0 },

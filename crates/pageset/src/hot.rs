@@ -70,7 +70,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Takes single pages from the caller's pageset of the zone that the request tries first, as many as its list has; returns
-    /// how many. None where the general path has to do it.
+    /// how many: 0 where the general path has to do it.
     #[inline(always)]
     pub(crate) fn take_run_hot<T>(&self, request: &Request, pages: &mut [T], name: impl Fn(Pfn) -> T) -> usize {
         let cpu = self.machine.cpu_hint();
@@ -151,7 +151,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let (tags, base) = (zone.frames.tags, zone.frames.base.0);
         let is_plain = |entry: &T| {
             let Block { pfn, order } = block(entry);
-            let Some(tag) = tags.get(pfn.0.wrapping_sub(base) as usize) else { return false };
+            let page = usize::try_from(pfn.0.wrapping_sub(base));
+            let Some(tag) = page.ok().and_then(|page| tags.get(page)) else { return false };
             let is_plain = order == Order::ZERO && tag.get() == PLAIN.byte();
             if is_plain {
                 tag.set(PLAIN_CACHED.byte());
@@ -189,7 +190,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     fn at_home(&self, pfn: Pfn) -> Option<(&'a Zone<'a, M>, u32, &'a AtomicU8)> {
         let zone = self.home?;
         let page = pfn.0.wrapping_sub(zone.frames.base.0);
-        Some((zone, page as u32, zone.frames.tags.get(page as usize)?))
+        Some((zone, page as u32, zone.frames.tags.get(usize::try_from(page).ok()?)?))
     }
 
     /// The list of blocks of this order and ordinary type: [`ListRule::list`], looked up.

@@ -26,10 +26,11 @@ pub trait Machine {
     }
 
     /// Takes the lock of `cpu`'s pageset if it is free, for a caller whom [`Self::cpu`] has just told that it runs there.
-    /// False also where that is no longer so.
+    /// False also where that is no longer so. The lock's own `unlock` gives it back; nothing else ever takes it but this and
+    /// [`Self::lock_pageset`].
     ///
     /// A machine that can tell whether a caller has been interrupted or moved needs no atomic exchange here: it takes the
-    /// lock in a few plain steps that begin anew after an interruption, and lets [`Self::lock_pageset`] pay for it.
+    /// lock in a few plain steps that fail after an interruption, and lets [`Self::lock_pageset`] pay for it.
     #[inline(always)]
     fn try_lock_pageset(&self, lock: &Self::Lock, cpu: CpuId) -> bool {
         let _ = cpu;

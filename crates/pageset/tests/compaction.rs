@@ -4,78 +4,22 @@
 
 mod support;
 
+#[path = "support/layouts.rs"]
+mod layouts;
 #[path = "support/owner.rs"]
 mod owner;
 
+use layouts::{BASE, NO_MARKS, PAGEBLOCK, cost, every_other, holes, laid_out, order, owner_of, page};
 use owner::{Id, StampingOwner};
 use pageset::owned::OwnedMetadata;
-use pageset::tuning::presets::{CLUSTERS_FREE, LINUX_6_18, MERGE_SKIP};
+use pageset::tuning::presets::{CLUSTERS_FREE, LINUX_6_18};
 use pageset::tuning::{Bounds, Watermarks};
 use pageset::{
-    Allocator, CompactMode, CompactOutcome, CompactReport, Config, CpuId, Immovable, Machine, MigrateType, MoveError,
-    NodeId, Order, Owner, PageRange, Pfn, RawLock, Request, SpinLock, ZoneKind, ZoneSpec,
+    Allocator, CompactMode, CompactOutcome, CompactReport, Config, CpuId, Immovable, Machine, MigrateType, NodeId,
+    Order, PageRange, Pfn, RawLock, Request, SpinLock, ZoneKind, ZoneSpec,
 };
 use std::cell::Cell;
-use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use support::{TestMachine, World, movable, one_zone};
-
-const BASE: u64 = 1 << 20;
-const PAGEBLOCK: u64 = 512;
-
-fn order(order: u8) -> Order {
-    Order::new(order).expect("an order")
-}
-
-fn page(n: u64) -> Pfn {
-    Pfn(BASE + n)
-}
-
-const NO_MARKS: Watermarks = Watermarks { min: 0, low: 0, high: 0 };
-
-/// A zone of some pageblocks without marks, whose pagesets keep nothing, all of it allocated as movable single pages;
-/// those that `free` says are free again.
-fn laid_out<R>(pageblocks: u64, free: impl Fn(u64) -> bool, test: impl FnOnce(&World<'_>) -> R) -> R {
-    one_zone(LINUX_6_18, pageblocks * PAGEBLOCK, 1, |world| {
-        world.set_watermarks(0, NO_MARKS, [0; 4]);
-        world.set_bounds(0, Bounds::DISABLED).expect("room");
-        for _ in 0..pageblocks * PAGEBLOCK {
-            world.alloc(&movable(0)).expect("a page");
-        }
-        for n in (0..pageblocks * PAGEBLOCK).filter(|&n| free(n)) {
-            world.free(page(n), Order::ZERO).expect("allocated");
-        }
-        let result = test(world);
-        world.audit(0).expect("the books add up");
-        result
-    })
-}
-
-/// Eight pageblocks. In the first every other page is free, in the last four the upper halves are. 1280 pages, enough
-/// to compact for order 9: twice the block beside the low mark.
-fn every_other(n: u64) -> bool {
-    match n / PAGEBLOCK {
-        0 => n.is_multiple_of(2),
-        4.. => n % PAGEBLOCK >= 256,
-        _ => false,
-    }
-}
-
-fn owner_of<'w, 'a>(world: &'w World<'a>, pages: impl Iterator<Item = u64>) -> StampingOwner<'w, 'a, TestMachine> {
-    let owner = StampingOwner::new(world);
-    for n in pages {
-        owner.adopt(page(n), Order::ZERO);
-    }
-    owner
-}
-
-fn holes() -> impl Iterator<Item = u64> {
-    (1..PAGEBLOCK).step_by(2)
-}
-
-fn cost(report: &CompactReport) -> [u64; 6] {
-    [report.migrate_scanned, report.free_scanned, report.isolated, report.free_isolated, report.moved, report.failed]
-}
+use support::{TestMachine, movable, one_zone};
 
 /// One pageblock with a hole beside each page becomes free. Eight clusters of 32 pages are isolated in 64 looks each. The
 /// free scanner looks at 256 pages in use and then finds 256 free in one block, enough for all.
@@ -389,147 +333,6 @@ fn larger_blocks_move_whole() {
     });
 }
 
-/// A move that fails leaves its block where it is, whichever it is, and however it fails.
-#[test]
-fn every_single_move_may_fail() {
-    for error in [MoveError::Busy, MoveError::NoMemory] {
-        for nth in 0..40 {
-            laid_out(8, every_other, |world| {
-                let owner = owner_of(world, holes()).failing(|n| (n == nth).then_some(error));
-                let before = owner.blocks();
-                let report = world.compact(&movable(9), CompactMode::SyncLight, &owner);
-                owner.check();
-                assert_eq!(owner.pages(), 256);
-                let stayed: Vec<_> = {
-                    let now: HashSet<_> = owner.blocks().iter().map(|(id, block)| (*id, block.pfn)).collect();
-                    before.iter().filter(|(id, block)| now.contains(&(*id, block.pfn))).collect()
-                };
-                match error {
-                    MoveError::Busy => {
-                        assert_eq!((report.moved, report.failed), (255, 1), "{nth}: the others move");
-                        assert_eq!(report.outcome, CompactOutcome::Complete);
-                        assert_eq!(stayed.len(), 1);
-                    }
-                    MoveError::NoMemory => {
-                        let cluster = nth as u64 / 32 * 32 + 32;
-                        assert_eq!(report.outcome, CompactOutcome::Contended);
-                        assert_eq!((report.moved, report.failed), (nth as u64, cluster - nth as u64), "{nth}");
-                    }
-                }
-                assert_eq!(world.zone_stats(0).nr_free_pages, 1280);
-            });
-        }
-    }
-}
-
-/// The owner frees a block between the look and the isolation: single, in between, or to allocate it anew with another
-/// order or as it was.
-#[test]
-fn the_owner_frees_what_is_being_isolated() {
-    laid_out(8, every_other, |world| {
-        let inner = owner_of(world, holes());
-        // Its blocks, freed at the n-th look: every third.
-        struct Racing<'o, 'w, 'a>(&'o StampingOwner<'w, 'a, TestMachine>, Cell<usize>);
-        impl pageset::Owner for Racing<'_, '_, '_> {
-            fn isolate(&self, pfn: Pfn) -> Option<Order> {
-                self.1.set(self.1.get() + 1);
-                if self.1.get().is_multiple_of(3) {
-                    let id = self.0.at(pfn)?;
-                    assert!(self.0.free(id));
-                }
-                self.0.isolate(pfn)
-            }
-            fn move_block(&self, from: Pfn, to: Pfn, order: Order) -> Result<(), MoveError> {
-                self.0.move_block(from, to, order)
-            }
-            fn put_back(&self, pfn: Pfn, order: Order) {
-                self.0.put_back(pfn, order);
-            }
-        }
-        let report = world.compact(&movable(9), CompactMode::SyncLight, &Racing(&inner, Cell::new(0)));
-        assert_eq!(report.outcome, CompactOutcome::Success);
-        assert_eq!((report.moved, inner.pages()), (171, 171), "a third of 256 was freed");
-        inner.check();
-    });
-}
-
-/// An owner that says another order than the allocator knows is not believed: the block is put back.
-#[test]
-fn an_owner_that_is_wrong_about_the_order() {
-    struct Wrong<'o>(&'o Cell<usize>);
-    impl pageset::Owner for Wrong<'_> {
-        fn isolate(&self, _pfn: Pfn) -> Option<Order> {
-            Order::new(2)
-        }
-        fn move_block(&self, _from: Pfn, _to: Pfn, _order: Order) -> Result<(), MoveError> {
-            panic!("the block has another order")
-        }
-        fn put_back(&self, _pfn: Pfn, order: Order) {
-            assert_eq!(Some(order), Order::new(2));
-            self.0.set(self.0.get() + 1);
-        }
-    }
-    laid_out(8, every_other, |world| {
-        let put_back = Cell::new(0);
-        let report = world.compact(&movable(9), CompactMode::SyncLight, &Wrong(&put_back));
-        assert_eq!((report.outcome, report.isolated), (CompactOutcome::Complete, 0));
-        // Every page in use below the last pageblock.
-        assert_eq!(put_back.get(), 256 + 3 * 512 + 3 * 256);
-    });
-}
-
-/// The owner may use and free the new place as soon as it has moved there, and allocate in the middle of it.
-#[test]
-fn the_owner_frees_the_new_place_at_once() {
-    struct Hasty<'w, 'a>(&'w World<'a>, Cell<u64>);
-    impl pageset::Owner for Hasty<'_, '_> {
-        fn isolate(&self, pfn: Pfn) -> Option<Order> {
-            let n = pfn.0 - BASE;
-            (n < 512 && n % 2 == 1).then_some(Order::ZERO)
-        }
-        fn move_block(&self, _from: Pfn, to: Pfn, order: Order) -> Result<(), MoveError> {
-            self.0.free(to, order).expect("it is ours now");
-            if let Ok(pfn) = self.0.alloc(&movable(0)) {
-                self.0.free(pfn, Order::ZERO).expect("allocated");
-            }
-            self.1.set(self.1.get() + 1);
-            Ok(())
-        }
-        fn put_back(&self, _pfn: Pfn, _order: Order) {}
-    }
-    laid_out(8, every_other, |world| {
-        let owner = Hasty(world, Cell::new(0));
-        let report = world.compact(&movable(9), CompactMode::SyncLight, &owner);
-        assert_eq!((report.outcome, report.moved, owner.1.get()), (CompactOutcome::Success, 256, 256));
-        assert_eq!(world.zone_stats(0).nr_free_pages, 1280 + 256);
-    });
-}
-
-/// What waits for pages to move to it is neither free nor allocated: a free of it is refused.
-#[test]
-fn spare_pages_cannot_be_freed() {
-    struct Meddling<'w, 'a>(&'w World<'a>, Cell<u64>);
-    impl pageset::Owner for Meddling<'_, '_> {
-        fn isolate(&self, pfn: Pfn) -> Option<Order> {
-            let n = pfn.0 - BASE;
-            (n < 512 && n % 2 == 1).then_some(Order::ZERO)
-        }
-        fn move_block(&self, _from: Pfn, to: Pfn, _order: Order) -> Result<(), MoveError> {
-            if to.0.is_multiple_of(2) {
-                self.0.free(to.offset(1), Order::ZERO).expect_err("it is held for the next move");
-                self.1.set(self.1.get() + 1);
-            }
-            Ok(())
-        }
-        fn put_back(&self, _pfn: Pfn, _order: Order) {}
-    }
-    laid_out(8, every_other, |world| {
-        let owner = Meddling(world, Cell::new(0));
-        let report = world.compact(&movable(9), CompactMode::SyncLight, &owner);
-        assert_eq!((report.outcome, report.moved, owner.1.get()), (CompactOutcome::Success, 256, 128));
-    });
-}
-
 /// The background compacts for whoever comes: a failure drains the pagesets of all CPUs and defers.
 #[test]
 fn the_background_of_a_node() {
@@ -696,56 +499,6 @@ fn a_zone_compacted_as_a_last_resort_is_looked_at_whole() {
             assert_eq!(report.outcome, CompactOutcome::Success, "{report:?}");
         },
     );
-}
-
-/// An owner that panics when the n-th block is to be moved.
-struct Panics(Cell<u32>);
-
-impl Owner for Panics {
-    fn isolate(&self, _pfn: Pfn) -> Option<Order> {
-        Some(Order::ZERO)
-    }
-
-    fn move_block(&self, _from: Pfn, _to: Pfn, _order: Order) -> Result<(), MoveError> {
-        self.0.set(self.0.get().checked_sub(1).expect("planned"));
-        Ok(())
-    }
-
-    fn put_back(&self, _pfn: Pfn, _order: Order) {}
-}
-
-/// What was picked for pages to move to goes back; the block that the owner was given stays in use. Afterwards the zone
-/// compacts, merges and puts off merging as before.
-#[test]
-fn an_owner_that_panics_loses_nothing() {
-    laid_out(8, every_other, |world| {
-        for moves in [0, 1, 40, 200] {
-            let before = world.zone_stats(0);
-            let compact = || world.compact_zone(0, Some(order(9)), CompactMode::Sync, &Panics(Cell::new(moves)));
-            catch_unwind(AssertUnwindSafe(compact)).expect_err("planned");
-            let after = world.zone_stats(0);
-            let in_use = |stats: &pageset::stats::ZoneStats| stats.pgalloc() - stats.pgfree();
-            assert_eq!(
-                (before.nr_free_pages - after.nr_free_pages, in_use(&after) - in_use(&before)),
-                (1, 1),
-                "{moves}"
-            );
-            world.audit(0).expect("the books add up");
-        }
-    });
-    // Merging goes on being put off: the run's claim to merging ended with it.
-    one_zone(MERGE_SKIP, 8 * PAGEBLOCK, 1, |world| {
-        world.set_watermarks(0, NO_MARKS, [0; 4]);
-        world.set_bounds(0, Bounds::DISABLED).expect("room");
-        let pages: Vec<_> = std::iter::from_fn(|| world.alloc(&movable(0)).ok()).collect();
-        pages.iter().skip(2).step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("allocated"));
-        let compact = || world.compact_zone(0, None, CompactMode::Sync, &Panics(Cell::new(3)));
-        catch_unwind(AssertUnwindSafe(compact)).expect_err("planned");
-        let before = world.zone_stats(0).merge_skips;
-        world.free(pages[7 * 512 + 101], Order::ZERO).expect("has not moved");
-        assert_eq!(world.zone_stats(0).merge_skips, before + 1);
-        world.audit(0).expect("the books add up");
-    });
 }
 
 /// The pageset that holds exactly a batch when the run drains it: freed as a cluster, its pages would be nobody's block.

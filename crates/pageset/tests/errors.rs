@@ -13,6 +13,9 @@ use support::{TestMachine, movable, one_zone};
 
 const BASE: u64 = 1 << 20;
 
+/// Pages of the largest span of a zone.
+const LARGEST_SPAN: u64 = (1 << 32) - (1 << 23);
+
 fn order(order: u8) -> Order {
     Order::new(order).expect("an order")
 }
@@ -58,15 +61,23 @@ fn maps_that_cannot_be_had() {
     let message = "the boundary at 0xfa0 is not a multiple of 2097152 bytes";
     check(&[normal(range(0, 4000), &[]), next], cpu, error, message);
     check(&[next, normal(range(0, 4000), &[])], cpu, error, message);
-    for (start, pages) in
-        [(0, 1 << 32), (0, (1 << 32) - 1), (1 << 52, 1), (u64::MAX, 1), ((1 << 52) - 1, 2), (0, u64::MAX)]
-    {
+    for (start, pages) in [
+        (0, 1 << 32),
+        (0, (1 << 32) - 1),
+        (0, LARGEST_SPAN + 1),
+        (1 << 52, 1),
+        (u64::MAX, 1),
+        ((1 << 52) - 1, 2),
+        (0, u64::MAX),
+    ] {
         let error = MapError::TooLarge { start: Pfn(start), pages };
         let message = format!(
-            "the span of {pages} pages at {start:#x} is too large; allowed: below 2^32 pages, frames below 2^52"
+            "the span of {pages} pages at {start:#x} is too large; allowed: up to 2^32 - 2^23 pages, frames below 2^52"
         );
         check(&[normal(range(start, pages), &[])], cpu, error, &message);
     }
+    let largest = [normal(range(0, LARGEST_SPAN), &[])];
+    assert!(Config::new(&largest, cpu).metadata_size().is_ok());
     let second = normal(range(8192, 4096), &[]);
     let message = "zone 1 is the second of its kind in its node";
     check(&[normal(span, &[]), second], cpu, MapError::DuplicateZone { zone: 1 }, message);

@@ -86,6 +86,8 @@ struct Bar {
     colour: usize,
     title: String,
     value: String,
+    /// Where the value stands: above the bar and its whisker.
+    value_y: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -126,9 +128,10 @@ fn scale(most: f64) -> (f64, f64) {
 
 /// A number as an axis or a table has it.
 pub(super) fn plain(value: f64) -> String {
-    if value.fract().abs() < 1e-9 && value.abs() < 1e15 {
+    // From a thousand on a fraction tells nothing.
+    if (value.fract().abs() < 1e-9 || value.abs() >= 1000.0) && value.abs() < 1e15 {
         let sign = if value < 0.0 { "-" } else { "" };
-        return format!("{sign}{}", crate::columns::grouped(value.abs() as u64));
+        return format!("{sign}{}", crate::columns::grouped(value.abs().round() as u64));
     }
     if value.abs() < 10.0 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
@@ -202,9 +205,12 @@ fn bars(drawing: &mut Drawing, categories: &[String], series: &[Bars], y: &dyn F
             // Nothing stands below the axis: a value of less than nothing is in the table.
             let (top, value) = (y(value.max(0.0)), plain(value));
             let (x, width) = (round(x), round(width * 0.94));
-            drawing.bars.push(Bar { x, y: top, width, height: round(BOTTOM - top), colour: s % COLOURS, title, value });
-            if let Some((low, high)) = bars.whiskers.get(c).copied().flatten().filter(|(low, high)| high > low) {
-                let (top, bottom) = (y(high.max(0.0)), y(low.max(0.0)));
+            let whisker = bars.whiskers.get(c).copied().flatten().filter(|(low, high)| high > low);
+            let ends = whisker.map(|(low, high)| (y(high.max(0.0)), y(low.max(0.0))));
+            let value_y = round(ends.map_or(top, |ends| ends.0.min(top)) - 5.0);
+            let (height, colour) = (round(BOTTOM - top), s % COLOURS);
+            drawing.bars.push(Bar { x, y: top, width, height, colour, title, value, value_y });
+            if let Some((top, bottom)) = ends {
                 drawing.whiskers.push(Whisker { x: round(x + width / 2.0), top, bottom });
             }
         }
@@ -263,6 +269,20 @@ mod tests {
             [(0.0, 1.0), (1.0, 1.0), (7.0, 8.0), (31.3, 40.0), (400.0, 400.0), (401.0, 600.0), (114_688.0, 150_000.0)]
         {
             assert_eq!(scale(most).0, top, "{most}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_as_many_digits_as_tell() {
+        for (number, text) in [
+            (0.0, "0"),
+            (0.126, "0.13"),
+            (12.34, "12.3"),
+            (999.94, "999.9"),
+            (1_842_326.7, "1,842,327"),
+            (-1500.5, "-1,501"),
+        ] {
+            assert_eq!(plain(number), text);
         }
     }
 

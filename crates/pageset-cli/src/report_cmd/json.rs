@@ -69,7 +69,9 @@ pub(super) fn bars(
         std::iter::once(category.clone()).chain(series.iter().map(|bars| bars.text(i))).collect()
     };
     let rows = categories.iter().enumerate().map(row).collect();
-    let (question, note) = (question.to_owned(), note.to_owned());
+    let below = series.iter().flat_map(|bars| bars.values.iter().flatten()).any(|value| *value < 0.0);
+    let below = if below { " Values below 0 are in the table alone." } else { "" };
+    let (question, note) = (question.to_owned(), format!("{note}{below}").trim().to_owned());
     Section { question, note, chart: Some(Chart::Bars { unit, categories: categories.to_vec(), series }), heads, rows }
 }
 
@@ -235,8 +237,8 @@ pub(super) fn lines(question: String, note: &str, unit: &'static str, series: Se
 fn top(values: &[Value]) -> Result<Report, String> {
     let time = |value: &Value| value["time_ns"].as_u64();
     let begin = values.iter().filter_map(time).min();
-    let (mut held, mut counts, mut highs, mut refills, mut drains) =
-        <(Series, Series, Series, Series, Series)>::default();
+    let (mut held, mut counts, mut highs) = <(Series, Series, Series)>::default();
+    let (mut refills, mut drains, mut waits) = <(Series, Series, Series)>::default();
     for (place, value) in values.iter().enumerate() {
         // Saved copies have no time; they are told by their number.
         let at = time(value).zip(begin).map_or(place as f64, |(time, begin)| (time - begin) as f64 / 1e9);
@@ -258,6 +260,12 @@ fn top(values: &[Value]) -> Result<Report, String> {
             };
             rate(&mut refills, "refill_pages_per_s");
             rate(&mut drains, "drain_pages_per_s");
+            let paths = traffic["zone_lock_waits"].as_object().into_iter().flatten();
+            // Nothing in the first look, where nothing is measured, and where there is no member for it.
+            let pct: Option<f64> = paths.map(|(_, path)| path["pct"].as_f64()).sum();
+            if let Some(pct) = pct.filter(|_| traffic["zone_lock_waits"].is_object()) {
+                waits.entry(name.clone()).or_default().push((at, pct));
+            }
         }
     }
     let first = &values[0];
@@ -271,11 +279,13 @@ fn top(values: &[Value]) -> Result<Report, String> {
             highs,
         ),
     ];
-    for (question, series) in
-        [("How many pages do refills take?", refills), ("How many pages do drains give back?", drains)]
-    {
+    for (question, unit, series) in [
+        ("How many pages do refills take?", "pages/s", refills),
+        ("How many pages do drains give back?", "pages/s", drains),
+        ("How much of its time does each CPU wait for zone locks?", "per cent", waits),
+    ] {
         if !series.is_empty() {
-            sections.push(lines(question.to_owned(), "", "pages/s", series, Series::new()));
+            sections.push(lines(question.to_owned(), "", unit, series, Series::new()));
         }
     }
     let kernel = &first["kernel"];

@@ -97,3 +97,20 @@ fn sizes(refills: &[Move], drains: &[Move]) -> Section {
         rows,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pageset::CpuId;
+
+    use super::*;
+
+    #[test]
+    fn sizes_are_counted_in_classes() {
+        let moves = |all: &[u32]| -> Vec<Move> {
+            all.iter().map(|pages| Move { place: 0, zone: 0, cpu: CpuId(0), pages: *pages }).collect()
+        };
+        let section = sizes(&moves(&[1, 2, 3, 4, 63, 63]), &moves(&[8]));
+        let rows: Vec<String> = section.rows.iter().map(|row| row.join(" ")).collect();
+        assert_eq!(rows, ["1 1 0", "2–3 2 0", "4–7 1 0", "8–15 0 1", "16–31 0 0", "32–63 2 0"]);
+    }
+}

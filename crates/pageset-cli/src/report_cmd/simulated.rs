@@ -198,7 +198,7 @@ fn axis(row: &Value) -> Result<(Vec<(String, String)>, usize), String> {
 
 /// A column's name, for people.
 fn spoken(column: &str) -> String {
-    let column = column.replace('_', " ");
+    let column = column.replace('_', " ").replace("lru ", "LRU ");
     column.strip_suffix(" pct").map_or(column.clone(), |of| format!("{of} in per cent"))
 }
 

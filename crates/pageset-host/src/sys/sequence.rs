@@ -51,12 +51,10 @@ impl Sequences {
         set_here(self.offset.get(), bytes, cpu)
     }
 
-    /// Returns when no sequence on `cpu` is still running that has not seen what the caller wrote before.
-    ///
-    /// # Panics
-    /// The kernel allowed this when the pool was built and refuses it now: a filter of system calls that came later.
-    pub(crate) fn interrupt(self, cpu: u32) {
-        assert!(interrupt(cpu), "membarrier is refused, which it was not when the pool was built");
+    /// Whether no sequence on `cpu` is still running that has not seen what the caller wrote before: false where the kernel
+    /// refuses to see to it.
+    pub(crate) fn interrupt(self, cpu: u32) -> bool {
+        interrupt(cpu)
     }
 }
 
@@ -70,12 +68,12 @@ fn interrupt(cpu: u32) -> bool {
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 #[inline(always)]
 fn set_here(offset: isize, bytes: &Bytes, cpu: u32) -> bool {
-    // SAFETY: (1) `offset` came from glibc, which keeps an area registered for each of its threads as long as the thread
-    // runs; (2) the sequence is described as the kernel wants it: the descriptor is aligned to 32 bytes and lies in
-    // memory that stays, the signature that glibc registers comes before the label for interruptions, and that label is
-    // outside of the sequence; (3) the last instruction of the sequence is its only store to them, so that given up it
-    // has done nothing; (4) both bytes are atomics, and nobody relies on the order of accesses within; (5) no stack is used, so that the red zone
-    // stays; no register is written that is not named.
+    // SAFETY: (1) `offset` came from glibc, which keeps an area for each of its threads as long as the thread runs; one that
+    // the kernel refused to register holds no CPU's number, and the comparison fails; (2) the sequence is described as the kernel wants it: the descriptor is aligned to 32 bytes and is taken out of
+    // the area before this code can be unloaded, the signature that glibc registers comes before the label for
+    // interruptions, and that label is outside of the sequence; (3) the last instruction of the sequence is its only store
+    // to the bytes, so that given up it has done nothing; (4) both bytes are atomics; loads acquire and stores
+    // release on this architecture; (5) no stack is used, and no register is written that is not named.
     unsafe {
         std::arch::asm!(
             // struct rseq_cs: version, flags, start, length, where to go on after an interruption.
@@ -90,6 +88,7 @@ fn set_here(offset: isize, bytes: &Bytes, cpu: u32) -> bool {
             ".byte 0x0f, 0xb9, 0x3d",
             ".long 0x53053053",
             "8:",
+            "mov qword ptr fs:[{offset} + 4], 0",
             "jmp {failed}",
             ".popsection",
             // rseq.rseq_cs, the word after rseq.cpu_id.
@@ -97,14 +96,17 @@ fn set_here(offset: isize, bytes: &Bytes, cpu: u32) -> bool {
             "mov qword ptr fs:[{offset} + 4], {descriptor}",
             "6:",
             "cmp dword ptr fs:[{offset}], {cpu:e}",
-            "jne {failed}",
+            "jne 8b",
             // Each byte alone: a wider load would wait for the last unlock's store to leave the store buffer.
             "cmp byte ptr [{here}], 0",
-            "jne {failed}",
+            "jne 8b",
             "cmp byte ptr [{afar}], 0",
-            "jne {failed}",
+            "jne 8b",
             "mov byte ptr [{here}], 1",
             "7:",
+            // The kernel reads the descriptor whenever it interrupts the thread: none may be left of a library that is
+            // unloaded.
+            "mov qword ptr fs:[{offset} + 4], 0",
             descriptor = out(reg) _,
             offset = in(reg) offset,
             cpu = in(reg) cpu,

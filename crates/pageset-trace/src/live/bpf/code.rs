@@ -110,6 +110,21 @@ impl Code {
         self.push(0x1f, to, from, 0, 0)
     }
 
+    /// `to *= from`.
+    pub(super) fn multiply(&mut self, to: R, from: R) -> &mut Self {
+        self.push(0x2f, to, from, 0, 0)
+    }
+
+    /// `to &= bits`.
+    pub(super) fn mask(&mut self, to: R, bits: i32) -> &mut Self {
+        self.push(0x57, to, R(0), 0, bits)
+    }
+
+    /// `to >>= bits`, without a sign.
+    pub(super) fn shift_right(&mut self, to: R, bits: i32) -> &mut Self {
+        self.push(0x77, to, R(0), 0, bits)
+    }
+
     /// `to <<= bits`.
     pub(super) fn shift_left(&mut self, to: R, bits: i32) -> &mut Self {
         self.push(0x67, to, R(0), 0, bits)

@@ -131,7 +131,7 @@ fn time_waits(fd: i32) -> Result<(Vec<Attached>, Vec<String>), RecordError> {
         }
         _ => refused("to time waits")(error),
     };
-    let end = attach(c"contention_end", &programs::wait_ends(fd, &locks, &ranges)).map_err(timing)?;
-    let begin = attach(c"contention_begin", &programs::wait_begins(fd)).map_err(timing)?;
+    let end = attach(c"contention_end", &programs::wait_ends(fd)).map_err(timing)?;
+    let begin = attach(c"contention_begin", &programs::wait_begins(fd, &locks, &ranges)).map_err(timing)?;
     Ok((vec![end, begin], missing))
 }

@@ -7,8 +7,14 @@
 //! | 0 to 15 | blocks taken from the free lists, by order |
 //! | 16 to 31 | blocks that pagesets gave back, by order |
 //! | 32 | blocks taken from another migratetype's pageblocks |
-//! | 33, 34 | the spin lock that is waited for, and since when |
+//! | 33 to 35 | the zone lock that is waited for, since when, and the number of its [`Path`] |
+//! | 36 to 39 | zone locks met lately |
 //! | 40 to 47 | for each [`Path`], how often and how long a zone lock was waited for |
+//! | 48 to 63 | other locks met lately, and how often each is still passed over |
+//!
+//! What a lock is wanted for is found from the call chain, before the wait: a call chain takes microseconds to read, which
+//! are not to be spent with the lock held. Nor are they for locks that are none of zones, which are many more: such a lock is
+//! remembered, and looked at again after [`PASSED_OVER`] times, for a zone lock may be wanted for what is no [`Path`].
 //!
 //! The zone lock is taken with interrupts off, and the page events come under it, so no other program of ours runs on the
 //! CPU between reading a word and writing it.
@@ -27,8 +33,21 @@ pub(super) const DRAINS: usize = REFILLS + ORDERS;
 pub(super) const FALLBACKS: usize = DRAINS + ORDERS;
 const LOCK: usize = FALLBACKS + 1;
 const SINCE: usize = LOCK + 1;
-const WAITS: usize = 40;
-const _: () = assert!(SINCE < WAITS && WAITS + 2 * Path::ALL.len() <= WORDS);
+const PATH: usize = SINCE + 1;
+const ZONES: usize = PATH + 1;
+const WAITS: usize = ZONES + ZONES_MET;
+const OTHERS: usize = WAITS + 2 * Path::ALL.len();
+const PASSES: usize = OTHERS + OTHERS_MET;
+const _: () = assert!(PASSES + OTHERS_MET == WORDS);
+
+/// Locks remembered, a power of two each: the zones of a node, and as many others as there is room for.
+const ZONES_MET: usize = 4;
+const OTHERS_MET: usize = 8;
+/// How often a lock that was no zone's is passed over. A guess: a hundredth of a call chain for each.
+const PASSED_OVER: i32 = 100;
+/// Spreads addresses over the places: locks of the same kind of two CPUs or zones differ in high bits only. 2 to the 64th
+/// divided by the golden ratio (Knuth's multiplicative hash).
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A word's place in bytes.
 const fn offset(word: usize) -> i16 {
@@ -115,28 +134,26 @@ pub(super) fn all(map: i32, word: usize) -> Vec<Insn> {
     code.done()
 }
 
-/// Notes that a spin lock is waited for. A wait of an interrupt on top of another's forgets the latter, which was for no
-/// zone lock, for those are taken with interrupts off.
-pub(super) fn wait_begins(map: i32) -> Vec<Insn> {
-    let mut code = Code::default();
-    let out = code.label();
-    code.load(R6, R1, offset(0)).load(R7, R1, offset(1)).narrow(R7).jump_if(R7, When::NotEqual, SPIN, out);
-    code.element(map, out).copy(R8, R0).call(Helper::KtimeGetNs);
-    code.store(R8, offset(SINCE), R0).store(R8, offset(LOCK), R6).here(out).exit();
-    code.done()
+impl Code {
+    /// `to` = R8, the element, moved on by the place that a lock has among `places` remembered.
+    fn place(&mut self, to: R, lock: R, places: usize) -> &mut Self {
+        self.set_wide(to, SPREAD).multiply(to, lock).shift_right(to, 64 - places.ilog2() as i32);
+        self.shift_left(to, 3).add(to, R8)
+    }
 }
 
-/// Adds the wait that ends to its path, if the function that took the lock is one of `paths`; `locks` is where the
-/// functions that take spin locks for others lie.
-pub(super) fn wait_ends(map: i32, locks: &Range<u64>, paths: &[(Path, Range<u64>)]) -> Vec<Insn> {
+/// Notes that a zone lock is waited for, if the function that takes it is one of `paths`; `locks` is where the functions
+/// that take spin locks for others lie.
+pub(super) fn wait_begins(map: i32, locks: &Range<u64>, paths: &[(Path, Range<u64>)]) -> Vec<Insn> {
     let mut code = Code::default();
-    let (out, taker) = (code.label(), code.label());
-    code.copy(R6, R1).load(R7, R1, offset(0)).element(map, out).copy(R8, R0);
-    code.load(R1, R8, offset(LOCK)).jump_if(R1, When::NotEqual, R7, out);
-    code.set(R1, 0).store(R8, offset(LOCK), R1);
-    // R9 = how long it was.
-    code.call(Helper::KtimeGetNs).load(R9, R8, offset(SINCE)).subtract(R0, R9).copy(R9, R0);
-    code.copy(R1, R6).copy(R2, END).add_number(R2, STACK.into());
+    let [out, walk, taker, found] = [(); 4].map(|()| code.label());
+    code.copy(R9, R1).load(R6, R1, offset(0)).load(R7, R1, offset(1));
+    code.narrow(R7).jump_if(R7, When::NotEqual, SPIN, out).element(map, out).copy(R8, R0);
+    // R6 = the lock, R7 = its place among others.
+    code.place(R7, R6, OTHERS_MET).load(R1, R7, offset(OTHERS)).jump_if(R1, When::NotEqual, R6, walk);
+    code.load(R1, R7, offset(PASSES)).jump_if(R1, When::Equal, 0, walk);
+    code.add_number(R1, -1).store(R7, offset(PASSES), R1).jump(out);
+    code.here(walk).copy(R1, R9).copy(R2, END).add_number(R2, STACK.into());
     code.set(R3, i32::from(8 * FRAMES)).set(R4, 0).call(Helper::GetStack);
     // R0 = bytes of the call chain, R1 = whether a function of locks was among them, R2 = an address to go back to.
     code.jump_if(R0, When::SignedLessEqual, 0, out).set(R1, 0);
@@ -146,7 +163,7 @@ pub(super) fn wait_ends(map: i32, locks: &Range<u64>, paths: &[(Path, Range<u64>
         code.set_wide(R3, locks.start).jump_if(R2, When::Less, R3, other);
         code.set_wide(R3, locks.end).jump_if(R2, When::Greater, R3, other);
         code.set(R1, 1).jump(next);
-        // The first function after those of locks is the one that took it.
+        // The first function after those of locks is the one that takes it.
         code.here(other).jump_if(R1, When::NotEqual, 0, taker).here(next);
     }
     code.jump(out).here(taker);
@@ -155,10 +172,29 @@ pub(super) fn wait_ends(map: i32, locks: &Range<u64>, paths: &[(Path, Range<u64>
         // The address is after the call: never the first of the function, and the next one's first after a last call.
         code.set_wide(R3, range.start).jump_if(R2, When::LessEqual, R3, other);
         code.set_wide(R3, range.end).jump_if(R2, When::Greater, R3, other);
-        let times = WAITS + 2 * *path as usize;
-        code.copy(R0, R8).count(times).load(R1, R8, offset(times + 1)).add(R1, R9).store(R8, offset(times + 1), R1);
-        code.jump(out).here(other);
+        code.set(R9, *path as i32).jump(found).here(other);
     }
+    code.place(R1, R6, ZONES_MET).load(R2, R1, offset(ZONES)).jump_if(R2, When::Equal, R6, out);
+    code.store(R7, offset(OTHERS), R6).set(R1, PASSED_OVER).store(R7, offset(PASSES), R1).jump(out);
+    code.here(found).place(R1, R6, ZONES_MET).store(R1, offset(ZONES), R6);
+    // The next wait for it looks at its call chain.
+    code.set(R1, 0).store(R7, offset(PASSES), R1).call(Helper::KtimeGetNs);
+    code.store(R8, offset(SINCE), R0).store(R8, offset(PATH), R9).store(R8, offset(LOCK), R6);
+    code.here(out).exit();
+    code.done()
+}
+
+/// Adds the wait that ends to its path.
+pub(super) fn wait_ends(map: i32) -> Vec<Insn> {
+    let mut code = Code::default();
+    let out = code.label();
+    code.load(R7, R1, offset(0)).element(map, out).copy(R8, R0);
+    code.load(R1, R8, offset(LOCK)).jump_if(R1, When::NotEqual, R7, out);
+    code.set(R1, 0).store(R8, offset(LOCK), R1).call(Helper::KtimeGetNs);
+    // R9 = how long it was, R0 = the element moved on by the path's words.
+    code.load(R1, R8, offset(SINCE)).copy(R9, R0).subtract(R9, R1);
+    code.load(R1, R8, offset(PATH)).mask(R1, Path::ALL.len() as i32 - 1).shift_left(R1, 4).copy(R0, R8).add(R0, R1);
+    code.count(WAITS).load(R1, R0, offset(WAITS + 1)).add(R1, R9).store(R0, offset(WAITS + 1), R1);
     code.here(out).exit();
     code.done()
 }

@@ -1,0 +1,66 @@
+//! Small zones whose every page is known, for compaction by hand.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
+
+use pageset::tuning::presets::LINUX_6_18;
+use pageset::tuning::{Bounds, Watermarks};
+use pageset::{CompactReport, Order, Pfn};
+
+use crate::owner::StampingOwner;
+use crate::support::{TestMachine, World, movable, one_zone};
+
+pub const BASE: u64 = 1 << 20;
+pub const PAGEBLOCK: u64 = 512;
+
+pub fn order(order: u8) -> Order {
+    Order::new(order).expect("an order")
+}
+
+pub fn page(n: u64) -> Pfn {
+    Pfn(BASE + n)
+}
+
+pub const NO_MARKS: Watermarks = Watermarks { min: 0, low: 0, high: 0 };
+
+/// A zone of some pageblocks without marks, whose pagesets keep nothing, all of it allocated as movable single pages;
+/// those that `free` says are free again.
+pub fn laid_out<R>(pageblocks: u64, free: impl Fn(u64) -> bool, test: impl FnOnce(&World<'_>) -> R) -> R {
+    one_zone(LINUX_6_18, pageblocks * PAGEBLOCK, 1, |world| {
+        world.set_watermarks(0, NO_MARKS, [0; 4]);
+        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        for _ in 0..pageblocks * PAGEBLOCK {
+            world.alloc(&movable(0)).expect("a page");
+        }
+        for n in (0..pageblocks * PAGEBLOCK).filter(|&n| free(n)) {
+            world.free(page(n), Order::ZERO).expect("allocated");
+        }
+        let result = test(world);
+        world.audit(0).expect("the books add up");
+        result
+    })
+}
+
+/// Eight pageblocks. In the first every other page is free, in the last four the upper halves are. 1280 pages, enough
+/// to compact for order 9: twice the block beside the low mark.
+pub fn every_other(n: u64) -> bool {
+    match n / PAGEBLOCK {
+        0 => n.is_multiple_of(2),
+        4.. => n % PAGEBLOCK >= 256,
+        _ => false,
+    }
+}
+
+pub fn owner_of<'w, 'a>(world: &'w World<'a>, pages: impl Iterator<Item = u64>) -> StampingOwner<'w, 'a, TestMachine> {
+    let owner = StampingOwner::new(world);
+    for n in pages {
+        owner.adopt(page(n), Order::ZERO);
+    }
+    owner
+}
+
+pub fn holes() -> impl Iterator<Item = u64> {
+    (1..PAGEBLOCK).step_by(2)
+}
+
+pub fn cost(report: &CompactReport) -> [u64; 6] {
+    [report.migrate_scanned, report.free_scanned, report.isolated, report.free_isolated, report.moved, report.failed]
+}
