@@ -85,31 +85,50 @@ impl Pool {
 }
 
 /// One list: the positions of its newest and its oldest entry.
+///
+/// The newest chunk stays with the list when its last entry has been taken: a list that loses and gains one entry again
+/// and again takes no way but the shortest, wherever that entry is.
 #[derive(Debug)]
 #[repr(C, align(16))]
 pub(crate) struct Stack {
+    /// The newest entry, or the position before the entries of a newest chunk that has none; [`NONE`] without a chunk.
     top: AtomicU32,
-    /// Above this position a pop is one word; [`NONE`] for an empty list. The first of the newest chunk's entries.
+    /// Above this position a pop is one word: the position before the newest chunk's oldest entry.
     floor: AtomicU32,
+    /// The oldest entry; of an empty list the position after `top`.
     bottom: AtomicU32,
 }
 
 impl Default for Stack {
     fn default() -> Self {
-        Stack { top: AtomicU32::new(NONE), floor: AtomicU32::new(NONE), bottom: AtomicU32::new(NONE) }
+        Stack { top: AtomicU32::new(NONE), floor: AtomicU32::new(NONE), bottom: AtomicU32::new(NONE.wrapping_add(1)) }
     }
 }
 
 impl Stack {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.top.get() == NONE
+        self.end() == self.bottom.get()
+    }
+
+    /// The position after the newest entry.
+    #[inline]
+    fn end(&self) -> u32 {
+        self.top.get().wrapping_add(1)
+    }
+
+    /// Without entries and without a chunk.
+    fn clear(&self) {
+        self.top.set(NONE);
+        self.bottom.set(NONE.wrapping_add(1));
+        self.floor.set(NONE);
     }
 
     /// Brings the floor to where it belongs, after the newest chunk or its oldest entry has become another.
     fn settle(&self) {
         let (top, bottom) = (self.top.get(), self.bottom.get());
-        self.floor.set(if top == NONE || chunk(top) == chunk(bottom) { bottom } else { chunk(top) + FIRST });
+        let oldest_in_chunk = if chunk(top) == chunk(bottom) { bottom } else { chunk(top) + FIRST };
+        self.floor.set(if top == NONE { NONE } else { oldest_in_chunk - 1 });
     }
 
     /// Puts a block on top where the newest chunk has room: false where it has not.
@@ -144,7 +163,7 @@ impl Stack {
         }
         words[at as usize].set(block);
         self.top.set(at);
-        self.floor.set(at);
+        self.floor.set(at - 1);
         true
     }
 
@@ -172,7 +191,7 @@ impl Stack {
         }
     }
 
-    /// Takes the newest block where it is not the last of its chunk.
+    /// Takes the newest block where the newest chunk has one.
     #[inline(always)]
     pub(crate) fn pop_within(&self, words: &[AtomicU32]) -> Option<u32> {
         let top = self.top.get();
@@ -198,32 +217,25 @@ impl Stack {
     /// Takes the newest block.
     #[inline]
     pub(crate) fn pop(&self, words: &[AtomicU32], pool: &Pool) -> Option<u32> {
-        self.pop_within(words).or_else(|| self.pop_last(words, pool))
+        self.pop_within(words).or_else(|| self.pop_older(words, pool))
     }
 
-    /// Takes the newest block where it is the last of its chunk, or there is none.
+    /// Takes the newest block where the newest chunk has none: it goes back to the pool if there is an older one.
     #[cold]
-    fn pop_last(&self, words: &[AtomicU32], pool: &Pool) -> Option<u32> {
-        let top = self.top.get();
-        let last = words.get(top as usize)?.get();
-        self.shrink(words, pool, top);
-        self.settle();
-        Some(last)
-    }
-
-    fn shrink(&self, words: &[AtomicU32], pool: &Pool, top: u32) {
-        if top == self.bottom.get() {
-            self.top.set(NONE);
-            self.bottom.set(NONE);
-        } else {
-            self.top.set(words[(chunk(top) + OLDER) as usize].get() + LAST);
+    fn pop_older(&self, words: &[AtomicU32], pool: &Pool) -> Option<u32> {
+        if self.is_empty() {
+            return None;
         }
-        pool.give(words, chunk(top));
+        let emptied = chunk(self.top.get());
+        self.top.set(words[(emptied + OLDER) as usize].get() + LAST);
+        self.settle();
+        pool.give(words, emptied);
+        self.pop_within(words)
     }
 
     /// Takes the oldest block.
     pub(crate) fn pop_oldest(&self, words: &[AtomicU32], pool: &Pool) -> Option<u32> {
-        let oldest = words.get(self.bottom.get() as usize)?.get();
+        let oldest = self.oldest(words).first()?.get();
         self.drop_oldest(words, pool, 1);
         Some(oldest)
     }
@@ -231,18 +243,22 @@ impl Stack {
     /// The blocks of the oldest chunk, from the oldest on: all of them where the list is no longer than that.
     pub(crate) fn oldest<'w>(&self, words: &'w [AtomicU32]) -> &'w [AtomicU32] {
         let (top, bottom) = (self.top.get(), self.bottom.get());
+        if self.is_empty() {
+            return &[];
+        }
         let end = if chunk(top) == chunk(bottom) { top } else { chunk(bottom) + LAST };
-        words.get(bottom as usize..end.wrapping_add(1) as usize).unwrap_or(&[])
+        words.get(bottom as usize..end as usize + 1).unwrap_or(&[])
     }
 
     /// Takes the oldest blocks, as many as [`Self::oldest`] has at most, and at least one.
     pub(crate) fn drop_oldest(&self, words: &[AtomicU32], pool: &Pool, blocks: u32) {
         let last = self.bottom.get() + (blocks - 1);
         if last == self.top.get() {
-            self.top.set(NONE);
-            self.bottom.set(NONE);
+            self.clear();
             pool.give(words, chunk(last));
-        } else if place(last) == LAST {
+            return;
+        }
+        if place(last) == LAST {
             self.bottom.set(words[(chunk(last) + NEWER) as usize].get() + FIRST);
             pool.give(words, chunk(last));
         } else {
@@ -254,6 +270,11 @@ impl Stack {
     /// Puts blocks at the bottom one after the other, so that they come off the top in the order that `next` gives
     /// them if the list was empty; returns how many came.
     pub(crate) fn fill(&self, words: &[AtomicU32], pool: &Pool, want: u32, next: impl FnMut() -> Option<u32>) -> u32 {
+        if self.is_empty() && self.top.get() != NONE {
+            // There is room for one chunk's entries above and below: from its end on all of it is below.
+            pool.give(words, chunk(self.top.get()));
+            self.clear();
+        }
         let came = self.fill_down(words, pool, want, next);
         self.settle();
         came
@@ -262,7 +283,7 @@ impl Stack {
     fn fill_down(&self, words: &[AtomicU32], pool: &Pool, want: u32, mut next: impl FnMut() -> Option<u32>) -> u32 {
         for came in 0..want {
             let bottom = self.bottom.get();
-            let in_chunk = bottom != NONE && place(bottom) != FIRST;
+            let in_chunk = self.top.get() != NONE && place(bottom) != FIRST;
             if !in_chunk && !pool.has_room() {
                 return came;
             }
@@ -278,7 +299,7 @@ impl Stack {
     fn grow_down(&self, words: &[AtomicU32], pool: &Pool, bottom: u32) -> u32 {
         // There is room: the only caller has looked.
         let new = pool.take(words).unwrap_or(0);
-        if bottom == NONE {
+        if self.top.get() == NONE {
             self.top.set(new + LAST);
         } else {
             words[(chunk(bottom) + OLDER) as usize].set(new);
@@ -289,15 +310,14 @@ impl Stack {
 
     /// Its entries from the oldest on.
     pub(crate) fn iter<'w>(&self, words: &'w [AtomicU32]) -> impl Iterator<Item = u32> + use<'w> {
-        let (top, mut at) = (self.top.get(), self.bottom.get());
+        let (top, end, mut at) = (self.top.get(), self.end(), self.bottom.get());
         core::iter::from_fn(move || {
-            if at == NONE {
+            if at == end {
                 return None;
             }
             let block = words[at as usize].get();
             at = match at {
-                _ if at == top => NONE,
-                _ if place(at) == LAST => words[(chunk(at) + NEWER) as usize].get() + FIRST,
+                _ if at != top && place(at) == LAST => words[(chunk(at) + NEWER) as usize].get() + FIRST,
                 _ => at + 1,
             };
             Some(block)
@@ -307,7 +327,7 @@ impl Stack {
     /// How many entries it has; looks at each chunk.
     pub(crate) fn len(&self, words: &[AtomicU32]) -> u32 {
         let (top, mut at) = (self.top.get(), self.bottom.get());
-        if at == NONE {
+        if self.is_empty() {
             return 0;
         }
         let before = place(at);
@@ -439,8 +459,25 @@ mod tests {
         assert_eq!(next.next(), Some(ENTRIES), "no block was asked for that had no place");
         assert!(!one.push(&words, &pool, 8));
         assert_eq!(one.push_all(&words, &pool, 8..10), 0);
-        assert_eq!(other.pop(&words, &pool), Some(7));
+        assert_eq!(other.pop_oldest(&words, &pool), Some(7));
         assert!(one.push(&words, &pool, 8), "the chunk came back");
         assert_eq!(one.iter(&words).count() as u32, ENTRIES + 1);
+    }
+
+    /// However many a list has, one that comes and goes again and again takes the shortest way.
+    #[test]
+    fn one_that_comes_and_goes_stays_within_a_chunk() {
+        let words: Vec<AtomicU32> = (0..words(300, 1)).map(|_| AtomicU32::new(0)).collect();
+        let (pool, list) = (Pool::default(), Stack::default());
+        pool.place(0, words.len() as u32);
+        for block in 0..300 {
+            assert!(list.push(&words, &pool, block));
+            assert_eq!(list.pop(&words, &pool), Some(block));
+            for _ in 0..2 {
+                assert!(list.push_within(&words, block), "push on {block}");
+                assert_eq!(list.pop_within(&words), Some(block), "pop of {block}");
+            }
+            assert!(list.push(&words, &pool, block));
+        }
     }
 }
