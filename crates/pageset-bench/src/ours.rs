@@ -14,20 +14,28 @@ pub const NAME: &str = "pageset";
 /// The pool.
 #[must_use]
 pub fn entry() -> Entry {
-    Entry { name: NAME, make: |pattern, threads| Ok(Box::new(Pool::new(pattern, threads)?)) }
+    Entry {
+        name: NAME,
+        make: |pattern, threads| match pattern.order() {
+            0 => Ok(Box::new(Pool::<0>::new(pattern, threads)?)),
+            _ => Ok(Box::new(Pool::<9>::new(pattern, threads)?)),
+        },
+    }
 }
 
-struct Pool {
+/// Callers name the order where they call, as most programs do: the compiler knows it.
+struct Pool<const ORDER: u8> {
     pool: PagePool,
-    order: Order,
 }
 
-impl Pool {
-    fn new(pattern: Pattern, threads: usize) -> Result<Pool, Refusal> {
+impl<const ORDER: u8> Pool<ORDER> {
+    const ORDER: Order = Order::new(ORDER).expect("an order");
+
+    fn new(pattern: Pattern, threads: usize) -> Result<Self, Refusal> {
         let bytes = (pattern.pages(threads) * PAGE_BYTES) as u64;
         let pool = PagePool::builder(bytes).give_back(GiveBack::OFF).build();
         let pool = pool.map_err(|error| Refusal::Failed(error.to_string()))?;
-        Ok(Pool { pool, order: Order::new(pattern.order()).ok_or(Refusal::NotOffered)? })
+        Ok(Pool { pool })
     }
 }
 
@@ -36,7 +44,7 @@ fn at(address: u64) -> NonNull<u8> {
     NonNull::new(ptr::without_provenance_mut(address as usize)).expect("an address")
 }
 
-impl Pages for Pool {
+impl<const ORDER: u8> Pages for Pool<ORDER> {
     type Local = Vec<NonNull<u8>>;
 
     fn local(&self, _thread: usize) -> Self::Local {
@@ -45,13 +53,13 @@ impl Pages for Pool {
 
     #[inline(always)]
     fn get(&self, _: &mut Self::Local) -> u64 {
-        self.pool.alloc(self.order).expect("the pool is larger than the pattern").addr().get() as u64
+        self.pool.alloc(Self::ORDER).expect("the pool is larger than the pattern").addr().get() as u64
     }
 
     #[inline(always)]
     fn put(&self, _: &mut Self::Local, page: u64) {
         // SAFETY: nothing refers to what is in the pages.
-        unsafe { self.pool.free(at(page), self.order).expect("it was taken") };
+        unsafe { self.pool.free(at(page), Self::ORDER).expect("it was taken") };
     }
 
     fn get_many(&self, buffer: &mut Self::Local, pages: &mut [u64]) {
