@@ -61,7 +61,7 @@ impl Measure {
     }
 }
 
-/// How a column's value comes of simulations; numbers are places in [`EffectTable::experiments`].
+/// How a column's value comes of simulations; numbers are places in [`super::EffectTable::experiments`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value {
     /// A measure as it is.
