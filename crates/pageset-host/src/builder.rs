@@ -189,14 +189,13 @@ impl PoolBuilder {
         } else {
             Config { distances: &[], ..config }
         };
-        let books =
-            Books::open(Host::new(topology.cpus.len() as u32, self.sequences), &config).map_err(
-                |error| match error {
-                    BooksError::Map(error) => BuildError::Rules(error),
-                    BooksError::Memory { bytes, error } => no_space("reserving metadata", bytes, error),
-                },
-            )?;
-        let sentinel = Sentinel::new().map_err(|error| no_space("a page that forks wipe", PAGE_BYTES, error))?;
+        let host = Host::new(topology.cpus.len() as u32, self.sequences);
+        let books = Books::open(host, &config).map_err(|error| match error {
+            BooksError::Map(error) => BuildError::Rules(error),
+            BooksError::Memory { bytes, error } => no_space("reserving metadata", bytes, error),
+        })?;
+        let sentinel =
+            Sentinel::new(host.sequences()).map_err(|error| no_space("a page that forks wipe", PAGE_BYTES, error))?;
         if self.prefault {
             for i in 0..nodes.len() {
                 memory.populate(i * sizes.span, sizes.share).map_err(|error| no_memory(sizes.share, error))?;

@@ -35,6 +35,13 @@ impl HostLock {
         sequences.set_here(&self.0, cpu)
     }
 
+    /// Gives back what [`Self::try_lock_here`] took.
+    #[inline(always)]
+    pub(crate) fn unlock_here(&self) {
+        // Release: as in unlock.
+        self.0.here.store(false, Ordering::Release);
+    }
+
     /// Takes the lock of `cpu`, waiting for it, from there or elsewhere.
     ///
     /// # Panics

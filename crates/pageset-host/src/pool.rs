@@ -13,7 +13,7 @@ use pageset::{Pfn, Request};
 use crate::builder::{CHUNK_BYTES, PoolBuilder};
 use crate::error::{AllocError, FreeError, FreeReason};
 use crate::give_back::{GiveBack, Giver};
-use crate::machine::Host;
+use crate::machine::{Here, Host};
 use crate::sys::books::Books;
 use crate::sys::mapping::Mapping;
 use crate::sys::sentinel::Sentinel;
@@ -112,6 +112,12 @@ impl PagePool {
         self.books.allocator()
     }
 
+    /// Where the caller is, if it runs sequences: not in a child of the pool's process.
+    #[inline(always)]
+    fn here(&self) -> Option<Here> {
+        self.sentinel.sequences().map(Here::of)
+    }
+
     /// Whether this process is a child of the pool's.
     #[inline(always)]
     pub(crate) fn is_forked(&self) -> bool {
@@ -153,7 +159,7 @@ impl PagePool {
     /// As there, and [`AllocError::Type`] for a type other than the first three.
     #[inline(always)]
     pub fn alloc_typed(&self, order: Order, migratetype: MigrateType) -> Result<NonNull<[u8]>, AllocError> {
-        let hot = if self.is_forked() { None } else { self.allocator().alloc_hot(&request(order, migratetype)) };
+        let hot = self.here().and_then(|here| self.allocator().alloc_hot(&request(order, migratetype), here));
         match hot {
             Some(pfn) => Ok(self.run(pfn, order)),
             None => self.alloc_beyond(&request(order, migratetype)),
@@ -166,7 +172,12 @@ impl PagePool {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
-        let pfn = self.allocator().alloc_generally(request).or_else(|error| self.alloc_slowly(request, error))?;
+        // Without sequences nothing has been tried yet.
+        let came = match self.here() {
+            Some(_) => self.allocator().alloc_generally(request),
+            None => self.allocator().alloc(request),
+        };
+        let pfn = came.or_else(|error| self.alloc_slowly(request, error))?;
         Ok(self.run(pfn, request.order))
     }
 
@@ -218,11 +229,10 @@ impl PagePool {
     #[inline(always)]
     pub unsafe fn free(&self, start: NonNull<u8>, order: Order) -> Result<(), FreeError> {
         let address = start.addr().get();
-        let looked_up = address.is_multiple_of(PAGE_BYTES) && !self.is_forked();
-        if looked_up && self.allocator().free_hot(page_at(address), order) {
-            Ok(())
-        } else {
-            self.free_beyond(address, order)
+        let here = if address.is_multiple_of(PAGE_BYTES) { self.here() } else { None };
+        match here {
+            Some(here) if self.allocator().free_hot(page_at(address), order, here) => Ok(()),
+            _ => self.free_beyond(address, order),
         }
     }
 
@@ -232,7 +242,12 @@ impl PagePool {
         if !address.is_multiple_of(PAGE_BYTES) || self.is_forked() {
             return Err(self.not_looked_up(address, order));
         }
-        self.allocator().free_generally(page_at(address), order).map_err(wrong_free)
+        // As in alloc_beyond.
+        let freed = match self.here() {
+            Some(_) => self.allocator().free_generally(page_at(address), order),
+            None => self.allocator().free(page_at(address), order),
+        };
+        freed.map_err(wrong_free)
     }
 
     #[cold]
