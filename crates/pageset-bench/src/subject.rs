@@ -20,14 +20,12 @@ pub trait Pages: Sync {
     /// Gives a page back.
     fn put(&self, local: &mut Self::Local, page: u64);
 
-    /// Takes as many pages as there is room for, in one call where it has one.
-    fn get_many(&self, local: &mut Self::Local, pages: &mut [u64]) {
+    /// Takes as many pages as there is room for and gives them back, each in one call where it has one. `pages` is for those
+    /// that name pages by numbers.
+    #[inline(always)]
+    fn take_and_give(&self, local: &mut Self::Local, pages: &mut [u64]) {
         pages.iter_mut().for_each(|page| *page = self.get(local));
-    }
-
-    /// Gives pages back, in one call where it has one.
-    fn put_many(&self, local: &mut Self::Local, pages: &[u64]) {
-        pages.iter().for_each(|&page| self.put(local, page));
+        black_box(&*pages).iter().for_each(|&page| self.put(local, page));
     }
 }
 
@@ -135,8 +133,7 @@ impl<P: Pages> Subject for P {
                 let calls = CLOCK_PAGES.div_ceil(count);
                 until(run, calls * count, || {
                     for _ in 0..calls {
-                        self.get_many(local, &mut pages);
-                        self.put_many(local, black_box(&pages));
+                        self.take_and_give(local, &mut pages);
                     }
                 })
             }
