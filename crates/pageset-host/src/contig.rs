@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use pageset::{Immovable, MigrateType, NodeId, Order, PageRange, Pfn};
 
 use crate::builder::{self, CHUNK_BYTES};
-use crate::error::{AllocError, FreeError};
+use crate::error::{AllocError, FreeError, FreeReason};
 use crate::pages::PageOwner;
 use crate::pool::{PAGE_BYTES, PagePool, wrong_free};
 
@@ -124,7 +124,8 @@ impl PagePool {
         let (address, bytes) = (run.cast::<u8>().addr().get(), run.len());
         if !(address | bytes).is_multiple_of(PAGE_BYTES) || self.is_forked() {
             let wrong = if address.is_multiple_of(PAGE_BYTES) { address + bytes } else { address };
-            return Err(self.not_looked_up(wrong, Order::ZERO));
+            let reason = if self.is_forked() { FreeReason::Forked } else { FreeReason::NotAPage };
+            return Err(FreeError { address: wrong, order: Order::ZERO, reason });
         }
         self.allocator().free_range(builder::pages(address, bytes)).map_err(wrong_free)
     }

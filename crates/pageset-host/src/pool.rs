@@ -31,10 +31,16 @@ pub const fn order_for(bytes: usize) -> Option<Order> {
     Order::new(if pages <= 1 { 0 } else { (pages - 1).ilog2() as u8 + 1 })
 }
 
-/// The page that begins at an address.
+/// The page that begins at an address. The bits below a page go to the top, so that an address where none begins is far
+/// outside of any pool: one test finds both.
 #[inline(always)]
 const fn page_at(address: usize) -> Pfn {
-    Pfn((address / PAGE_BYTES) as u64)
+    Pfn(address.rotate_right(PAGE_BYTES.ilog2()) as u64)
+}
+
+/// The address that [`page_at`] was given.
+const fn address_of(pfn: Pfn) -> usize {
+    (pfn.0 as usize).rotate_left(PAGE_BYTES.ilog2())
 }
 
 /// What a pool asks of the allocator. Its watermarks do not count: they would keep what a cache holds from the cache's
@@ -229,8 +235,7 @@ impl PagePool {
     #[inline(always)]
     pub unsafe fn free(&self, start: NonNull<u8>, order: Order) -> Result<(), FreeError> {
         let address = start.addr().get();
-        let here = if address.is_multiple_of(PAGE_BYTES) { self.here() } else { None };
-        match here {
+        match self.here() {
             Some(here) if self.allocator().free_hot(page_at(address), order, here) => Ok(()),
             _ => self.free_beyond(address, order),
         }
@@ -239,8 +244,8 @@ impl PagePool {
     #[cold]
     #[inline(never)]
     fn free_beyond(&self, address: usize, order: Order) -> Result<(), FreeError> {
-        if !address.is_multiple_of(PAGE_BYTES) || self.is_forked() {
-            return Err(self.not_looked_up(address, order));
+        if self.is_forked() {
+            return Err(FreeError { address, order, reason: FreeReason::Forked });
         }
         // As in alloc_beyond.
         let freed = match self.here() {
@@ -248,12 +253,6 @@ impl PagePool {
             None => self.allocator().free(page_at(address), order),
         };
         freed.map_err(wrong_free)
-    }
-
-    #[cold]
-    pub(crate) fn not_looked_up(&self, address: usize, order: Order) -> FreeError {
-        let reason = if self.is_forked() { FreeReason::Forked } else { FreeReason::NotAPage };
-        FreeError { address, order, reason }
     }
 
     /// Takes single pages, as many as can be had, into the front of `pages`; returns how many.
@@ -293,22 +292,13 @@ impl PagePool {
     /// As [`Self::free`], for each of them.
     ///
     /// # Errors
-    /// The first that does not begin a page, else the first wrong one. None has been freed.
+    /// The first wrong one. None has been freed.
     pub unsafe fn free_bulk(&self, pages: &[NonNull<u8>]) -> Result<(), FreeError> {
-        // All addresses in one: without a branch for each.
-        let all = pages.iter().fold(0, |all, page| all | page.addr().get());
-        if !all.is_multiple_of(PAGE_BYTES) || self.is_forked() {
-            return Err(self.first_not_looked_up(pages));
+        if self.is_forked() {
+            let address = pages.first().map_or(0, |page| page.addr().get());
+            return Err(FreeError { address, order: Order::ZERO, reason: FreeReason::Forked });
         }
         self.allocator().free_pages(pages, |page| page_at(page.addr().get())).map_err(wrong_free)
-    }
-
-    /// What is wrong with the first page that does not begin one, or where none is, that this process is not the pool's.
-    #[cold]
-    fn first_not_looked_up(&self, pages: &[NonNull<u8>]) -> FreeError {
-        let mut addresses = pages.iter().map(|page| page.addr().get());
-        let wrong = addresses.find(|address| self.is_forked() || !address.is_multiple_of(PAGE_BYTES));
-        self.not_looked_up(wrong.unwrap_or(0), Order::ZERO)
     }
 
     /// The address space that all runs are in, the reserve included: for registering it with a device or with io_uring, as
@@ -338,5 +328,7 @@ impl PagePool {
 #[cold]
 pub(crate) fn wrong_free(error: CoreFreeError) -> FreeError {
     let CoreFreeError { pfn, order, reason } = error;
-    FreeError { address: pfn.0 as usize * PAGE_BYTES, order, reason: FreeReason::Wrong(reason) }
+    let address = address_of(pfn);
+    let is_page = address.is_multiple_of(PAGE_BYTES);
+    FreeError { address, order, reason: if is_page { FreeReason::Wrong(reason) } else { FreeReason::NotAPage } }
 }

@@ -84,7 +84,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Gives many blocks back: all are checked first, then freed in order, so that none comes back to a pageset before
     /// all have been seen. Consecutive blocks of a zone share a hold of the pageset's lock, up to
-    /// [`crate::Tuning::free_run`]; where it is busy, one block goes to the buddy and the next tries again. The caller's
+    /// [`crate::Tuning::free_run`] or [`crate::Tuning::calm_run`]; where it is busy, one block goes to the buddy and the next tries again. The caller's
     /// CPU is looked up for each hold. Specification 2.5, "Batched free".
     ///
     /// # Errors

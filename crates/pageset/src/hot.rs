@@ -178,19 +178,17 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let cpu = self.machine.cpu_hint();
         let pcp = self.pageset_by_hint(zone, cpu)?;
         // A look ahead, so that a lock is not taken in vain.
-        if pcp.count() + 1 >= pcp.calm.get() {
+        if pcp.calm_room() <= 1 {
             return None;
         }
         self.machine.touch(Line::Pageset { zone: zone.index, cpu: CpuId(cpu) });
         let Some(_guard) = pcp.try_lock(&self.machine, CpuId(cpu)) else { return Some(0) };
-        // After the last of them the count is still below.
-        let room = pcp.calm.get().saturating_sub(pcp.count() + 1) as usize;
-        let most = room.min(self.tuning.free_run()).min(entries.len());
+        let most = pcp.calm_room().saturating_sub(1).min(self.tuning.calm_run()).min(entries.len());
         let base = zone.frames.base.0;
-        let pages = entries[..most].iter().map(|entry| block(entry).pfn.0.wrapping_sub(base) as u32);
-        let given = pcp.list(MigrateType::Movable.index()).push_all(zone.arrays, &pcp.pool, pages);
-        pcp.note_given(given);
-        (given > 0).then_some(given as usize)
+        let page = |entry: &T| block(entry).pfn.0.wrapping_sub(base) as u32;
+        let given = pcp.list(MigrateType::Movable.index()).push_all(zone.arrays, &pcp.pool, &entries[..most], page);
+        pcp.note_given(given as u32);
+        (given > 0).then_some(given)
     }
 
     /// A page of the zone that is looked at first, and its tag; one outside that zone's span has the tag of an inside.
@@ -235,6 +233,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
 }
 
 impl<L: RawLock> Pageset<L> {
+    /// Single pages that come before a drain is due, the one that makes it due included; nothing where `calm` is 0.
+    #[inline(always)]
+    fn calm_room(&self) -> usize {
+        self.calm.get().saturating_sub(self.count.get()) as usize
+    }
+
     /// Takes the newest block of a list where the list's chunk has another; the lock is held.
     #[inline(always)]
     fn take_hot<M: Machine>(&self, zone: &Zone<'_, M>, list: usize, order: Order) -> Option<u32> {
