@@ -5,15 +5,33 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A thread's clocks at one moment.
+/// What the kernel has counted of a thread.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
-    at: Instant,
-    cpu: Duration,
+pub(crate) struct Counts {
     /// How long it has waited for a CPU, ready to run; nothing where the kernel does not count that.
     waited: Option<Duration>,
     /// How often it has given its CPU up because it waited for something.
     sleeps: u64,
+}
+
+impl Counts {
+    /// The calling thread's. Takes some microseconds.
+    pub(crate) fn now() -> Counts {
+        Counts { waited: waited(), sleeps: sleeps() }
+    }
+
+    /// A thread's clocks now, with counts of a moment ago: a look before the time that is measured.
+    pub(crate) fn look(self) -> Look {
+        Look { at: Instant::now(), cpu: cpu_time(), counts: self }
+    }
+}
+
+/// A thread's clocks and counts at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    at: Instant,
+    cpu: Duration,
+    counts: Counts,
 }
 
 /// What the time between two looks went into.
@@ -27,17 +45,10 @@ pub(crate) struct Spent {
 }
 
 impl Look {
-    /// The calling thread's, before the time that is measured: the clocks come last, since the rest takes some microseconds.
-    pub(crate) fn before() -> Look {
-        let (waited, sleeps) = (waited(), sleeps());
-        let cpu = cpu_time();
-        Look { at: Instant::now(), cpu, waited, sleeps }
-    }
-
-    /// The same after it: the clocks come first.
+    /// The calling thread's, after the time that is measured: the clocks come first.
     pub(crate) fn after() -> Look {
         let at = Instant::now();
-        Look { at, cpu: cpu_time(), waited: waited(), sleeps: sleeps() }
+        Look { at, cpu: cpu_time(), counts: Counts::now() }
     }
 
     /// When it was.
@@ -45,15 +56,19 @@ impl Look {
         self.at
     }
 
-    /// A thread that never slept was kept off its CPU for all the time that it did not run. Of one that did, the kernel's
-    /// count is believed, which does not know of time that the machine below stole; where there is no count, none of
-    /// it was sleep.
+    /// A thread that never slept was kept off its CPU for all the time that it did not run, and for what the kernel counted
+    /// between its counts and its clocks. Of one that did sleep, the kernel's count is believed, which does not know of time that
+    /// the machine below stole; where there is no count, none of it was sleep.
     pub(crate) fn since(&self, begin: &Look) -> Spent {
         let wall = self.at - begin.at;
         let off = wall.saturating_sub(self.cpu.saturating_sub(begin.cpu));
-        let waited = self.waited.zip(begin.waited).map(|(now, then)| now.saturating_sub(then));
-        let kept_off = waited.filter(|_| self.sleeps > begin.sleeps).map_or(off, |waited| waited.min(off));
-        Spent { wall, kept_off, asleep: off - kept_off }
+        let waited = self.counts.waited.zip(begin.counts.waited).map(|(now, then)| now.saturating_sub(then));
+        let kept_off = match waited {
+            Some(waited) if self.counts.sleeps > begin.counts.sleeps => waited,
+            Some(waited) => waited.max(off),
+            None => off,
+        };
+        Spent { wall, kept_off, asleep: off.saturating_sub(kept_off) }
     }
 }
 
@@ -81,7 +96,7 @@ mod tests {
 
     fn look(ms: [u64; 2], waited: Option<u64>, sleeps: u64, start: Instant) -> Look {
         let [at, cpu] = ms.map(Duration::from_millis);
-        Look { at: start + at, cpu, waited: waited.map(Duration::from_millis), sleeps }
+        Look { at: start + at, cpu, counts: Counts { waited: waited.map(Duration::from_millis), sleeps } }
     }
 
     #[test]
@@ -96,17 +111,22 @@ mod tests {
         assert_eq!(spent(look([20, 12], Some(6), 7, start)), [20, 8, 0], "stolen, though the kernel saw 1 ms of it");
         assert_eq!(spent(look([20, 12], Some(6), 8, start)), [20, 1, 7], "it slept");
         assert_eq!(spent(look([20, 12], None, 8, start)), [20, 8, 0], "nobody counted");
+        assert_eq!(
+            spent(look([20, 20], Some(8), 7, start)),
+            [20, 3, 0],
+            "it lost its CPU just before its clocks were read"
+        );
     }
 
     #[test]
     fn a_sleep_is_seen_and_work_is_none() {
-        let begin = Look::before();
+        let begin = Counts::now().look();
         std::thread::sleep(Duration::from_millis(30));
         let slept = Look::after().since(&begin);
         if waited().is_some() {
             assert!(slept.asleep >= Duration::from_millis(20), "{slept:?}");
         }
-        let begin = Look::before();
+        let begin = Counts::now().look();
         while begin.at().elapsed() < Duration::from_millis(5) {}
         assert_eq!(Look::after().since(&begin).asleep, Duration::ZERO);
     }

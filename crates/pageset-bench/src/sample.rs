@@ -1,13 +1,14 @@
 //! One measurement: threads on CPUs of their own, started together, and whether they had their CPUs.
 
 use std::cell::Cell;
-use std::sync::Barrier;
+use std::hint;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::look::{Look, Spent};
+use crate::look::{Counts, Look, Spent};
 use crate::pattern::Pattern;
 use crate::ring::Ring;
 use crate::subject::{Run, Subject};
@@ -45,27 +46,44 @@ pub fn allowed_cpus() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect()
 }
 
+/// Where threads wait for each other, awake: one that slept here would begin when the system gets round to it, and another
+/// that works with it has measured its absence until then.
+#[derive(Default)]
+struct Gate(AtomicUsize);
+
+impl Gate {
+    fn wait_for(&self, threads: usize) {
+        // Relaxed: what threads share was shared before they started.
+        self.0.fetch_add(1, Ordering::Relaxed);
+        while self.0.load(Ordering::Relaxed) < threads {
+            hint::spin_loop();
+        }
+    }
+}
+
 /// Measures once: `cpus` has a CPU for each thread.
 ///
 /// # Panics
 /// When a thread of the subject does.
 pub fn sample(subject: &dyn Subject, pattern: Pattern, cpus: &[usize], window: Duration) -> Sample {
-    let barrier = Barrier::new(cpus.len());
+    let (arrived, counted) = (Gate::default(), Gate::default());
     let ring = Ring::new();
     let results: Vec<Sample> = thread::scope(|scope| {
         let threads: Vec<_> = cpus
             .iter()
             .enumerate()
             .map(|(thread, &cpu)| {
-                let (barrier, ring) = (&barrier, &ring);
+                let (arrived, counted, ring) = (&arrived, &counted, &ring);
                 scope.spawn(move || {
                     let mut one = CpuSet::new();
                     one.set(cpu);
                     let not_pinned = sched_setaffinity(None, &one).err().map(|error| error.to_string());
                     let (begin, end) = (Cell::new(None), Cell::new(None));
                     let ready = || {
-                        barrier.wait();
-                        let look = Look::before();
+                        arrived.wait_for(cpus.len());
+                        let counts = Counts::now();
+                        counted.wait_for(cpus.len());
+                        let look = counts.look();
                         begin.set(Some(look));
                         look.at() + window
                     };
