@@ -65,7 +65,8 @@ impl HostLock {
 
 #[cold]
 fn wait(is_over: impl Fn() -> bool) {
-    let (start, mut sleep) = (Instant::now(), SLEEPS.0);
+    // Most waits are over before the clock is worth a look.
+    let (mut start, mut sleep) = (None, SLEEPS.0);
     loop {
         for _ in 0..LOOKS {
             hint::spin_loop();
@@ -73,7 +74,7 @@ fn wait(is_over: impl Fn() -> bool) {
                 return;
             }
         }
-        let waited = start.elapsed();
+        let waited = start.get_or_insert_with(Instant::now).elapsed();
         if waited >= YIELDING {
             // The system call itself: the C library's would be a point where a thread may be cancelled, in the
             // middle of a call. That it was cut short does not matter.
