@@ -260,11 +260,20 @@ impl PagePool {
     /// # Errors
     /// As [`Self::alloc`], when not even one was to be had.
     pub fn alloc_bulk(&self, pages: &mut [NonNull<u8>]) -> Result<usize, AllocError> {
+        self.alloc_bulk_as(pages, |start| start)
+    }
+
+    /// As [`Self::alloc_bulk`], for a caller that keeps pages in its own way; `name` makes that of each page's start.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn alloc_bulk_as<T>(&self, pages: &mut [T], name: impl Fn(NonNull<u8>) -> T) -> Result<usize, AllocError> {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
         let request = request(Order::ZERO, MigrateType::Movable);
-        let start_of = |pfn: Pfn| self.memory.at(pfn.0 as usize * PAGE_BYTES);
+        let start_of = |pfn: Pfn| name(self.memory.at(pfn.0 as usize * PAGE_BYTES));
         let mut got = 0;
         while got < pages.len() {
             got += match self.allocator().alloc_pages(&request, &mut pages[got..], start_of) {
@@ -294,11 +303,25 @@ impl PagePool {
     /// # Errors
     /// The first wrong one. None has been freed.
     pub unsafe fn free_bulk(&self, pages: &[NonNull<u8>]) -> Result<(), FreeError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.free_bulk_as(pages, |page| page.addr().get()) }
+    }
+
+    /// As [`Self::free_bulk`], for a caller that keeps pages in its own way; `address` says where each begins, and says the same
+    /// each time that it is asked.
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub unsafe fn free_bulk_as<T>(&self, pages: &[T], address: impl Fn(&T) -> usize) -> Result<(), FreeError> {
         if self.is_forked() {
-            let address = pages.first().map_or(0, |page| page.addr().get());
+            let address = pages.first().map_or(0, address);
             return Err(FreeError { address, order: Order::ZERO, reason: FreeReason::Forked });
         }
-        self.allocator().free_pages(pages, |page| page_at(page.addr().get())).map_err(wrong_free)
+        self.allocator().free_pages(pages, |page| page_at(address(page))).map_err(wrong_free)
     }
 
     /// The address space that all runs are in, the reserve included: for registering it with a device or with io_uring, as
