@@ -21,8 +21,8 @@ use crate::pages::PageOwner;
 use crate::pool::{PAGE_BYTES, PagePool, wrong_free};
 
 impl PagePool {
-    /// Takes `bytes` in a row, rounded up to pages, that begin at a multiple of 2 MiB: from the first node that has as
-    /// many. They are the caller's until [`Self::free_contig`].
+    /// Takes `bytes` in a row, rounded up to pages, that begin at a multiple of 2 MiB: from the caller's node,
+    /// or the nearest that has as many. They are the caller's until [`Self::free_contig`].
     ///
     /// Takes about a µs for each MiB that is had, with all caches emptied; where so many are not free in a row, 10 to 130
     /// µs for each GiB of the pool to find that out. Whoever finds no memory meanwhile waits for the outcome. Runs of
@@ -63,8 +63,8 @@ impl PagePool {
         let rounded = bytes.next_multiple_of(PAGE_BYTES);
         // While pageblocks are isolated others may find no memory, and wait for this; and no scan stands in its way.
         let _no_scan = self.giver.hold_off();
-        let find =
-            || (0..self.nodes()).filter(|&node| wanted(node)).find_map(|node| self.take_contig(node, share, rounded));
+        let nodes = || self.allocator().zones_from_here().filter(|&node| wanted(node));
+        let find = || nodes().find_map(|node| self.take_contig(node, share, rounded));
         let found = find().or_else(|| {
             // What caches hold keeps blocks from merging.
             self.drain_each();
