@@ -125,7 +125,7 @@ impl Row {
         let asleep = median(&self.asleep).filter(|&asleep| asleep > 1.0 - SHARE)?;
         let Self { who, pattern, threads, .. } = self;
         Some(format!(
-            "{who}, {pattern} {threads}T: a thread slept {:.0} % of the time, as it waited for others",
+            "{who}, {pattern} {threads}T: a thread slept {:.0} % of the time, waiting for others or for what they had",
             asleep * 100.0
         ))
     }
@@ -296,7 +296,7 @@ mod tests {
             [
                 "x, half 1T: could not be built: no memory",
                 "x, bulk 1T: none of 2 samples kept: a thread had its CPU for 80 to 93 % of the time only",
-                "x, half-9 1T: a thread slept 10 % of the time, as it waited for others",
+                "x, half-9 1T: a thread slept 10 % of the time, waiting for others or for what they had",
                 "in 2 samples the system did not let a thread stay on its CPU: they are worth less",
                 "4 of 13 samples were thrown away: a thread had its CPU for less than 97 % of the time",
                 "4 of 6 figures have fewer than 3 samples; let nothing else run, or give more time with --window-ms"

@@ -51,12 +51,26 @@ pub fn allowed_cpus() -> Vec<usize> {
 #[derive(Default)]
 struct Gate(AtomicUsize);
 
+/// More than any number of threads: opens a gate for good.
+const OPEN: usize = usize::MAX / 2;
+
 impl Gate {
     fn wait_for(&self, threads: usize) {
         // Relaxed: what threads share was shared before they started.
         self.0.fetch_add(1, Ordering::Relaxed);
         while self.0.load(Ordering::Relaxed) < threads {
             hint::spin_loop();
+        }
+    }
+}
+
+/// Opens the gates when its thread panics, which else the others would wait for.
+struct OpenInPanic<'g>([&'g Gate; 2]);
+
+impl Drop for OpenInPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.iter().for_each(|gate| gate.0.store(OPEN, Ordering::Relaxed));
         }
     }
 }
@@ -75,6 +89,7 @@ pub fn sample(subject: &dyn Subject, pattern: Pattern, cpus: &[usize], window: D
             .map(|(thread, &cpu)| {
                 let (arrived, counted, ring) = (&arrived, &counted, &ring);
                 scope.spawn(move || {
+                    let _open = OpenInPanic([arrived, counted]);
                     let mut one = CpuSet::new();
                     one.set(cpu);
                     let not_pinned = sched_setaffinity(None, &one).err().map(|error| error.to_string());

@@ -184,14 +184,17 @@ impl<P: Pages> Remote for P {
     fn remote(&self, run: &Run<'_>, local: &mut Self::Local) -> u64 {
         let mut pages = [0; TOGETHER];
         if run.thread == 0 {
-            let result = until(run, ROUND * TOGETHER, || {
+            // Closed before anything is looked at: the other one's time ends with that.
+            let over = || {
+                run.ring.close();
+                (run.over)();
+            };
+            return until(&Run { over: &over, ..*run }, ROUND * TOGETHER, || {
                 for _ in 0..ROUND {
                     pages.iter_mut().for_each(|page| *page = self.get(local));
                     run.ring.send(&pages);
                 }
             });
-            run.ring.close();
-            return result;
         }
         (run.ready)();
         let mut done = 0;
