@@ -1,7 +1,7 @@
 //! The lock of zones and pagesets in a process: spins, then yields, then sleeps.
 //!
 //! With more threads than CPUs the holder may be off its CPU for milliseconds, and a waiter that spins keeps it there.
-//! So a waiter looks a while, gives its CPU to others a few times, then sleeps for short times that double. There is
+//! So a waiter looks a while, gives its CPU to others for a while, then sleeps for short times that double. There is
 //! no wake-up: that would cost each unlock an atomic exchange, which is half of an allocation, and holds are short.
 
 use std::hint;
@@ -17,7 +17,7 @@ use crate::sys::sequence::{Bytes, Sequences};
 /// How long a waiter looks before its first yield. Most holds take 1 to 20 µs: a refill or drain of some hundred pages. A guess
 /// within a factor of two; see "The locks" in the crate's README.
 const LOOKING: Duration = Duration::from_micros(20);
-/// And how long before it first sleeps. The longest hold under the default rules is a drain of 2,048 scattered pages that
+/// And how long before it first sleeps. The longest drain under the default rules is one of 2,048 scattered pages that
 /// merge one by one: 800,000 instructions, some 300 µs. A waiter that slept meanwhile would come late by as much again.
 const YIELDING: Duration = Duration::from_micros(500);
 /// Looks, each with a pause of 40 to 140 cycles, between two of the clock, which is as dear as some of them.

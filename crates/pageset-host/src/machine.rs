@@ -23,9 +23,7 @@ impl Host {
         let sequences = if sequences && cpus >= possible_cpus() { Sequences::find() } else { None };
         Host { number: CpuNumber::find(), cpus: cpus.max(1), sequences }
     }
-}
 
-impl Host {
     /// How threads take the locks of their CPUs' caches without an exchange, where they do.
     pub(crate) fn sequences(&self) -> Option<Sequences> {
         self.sequences

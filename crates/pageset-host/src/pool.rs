@@ -263,10 +263,12 @@ impl PagePool {
         self.alloc_bulk_as(pages, |start| start)
     }
 
-    /// As [`Self::alloc_bulk`], for a caller that keeps pages in its own way; `name` makes that of each page's start.
+    /// As [`Self::alloc_bulk`], for a caller that keeps pages in its own way; `name` makes that of each page's start. For the
+    /// C library: what it gives must not panic nor call the pool, whose lock is held, and what is in the slots needs no drop.
     ///
     /// # Errors
     /// As there.
+    #[doc(hidden)]
     #[inline]
     pub fn alloc_bulk_as<T>(&self, pages: &mut [T], name: impl Fn(NonNull<u8>) -> T) -> Result<usize, AllocError> {
         if self.is_forked() {
@@ -307,14 +309,16 @@ impl PagePool {
         unsafe { self.free_bulk_as(pages, |page| page.addr().get()) }
     }
 
-    /// As [`Self::free_bulk`], for a caller that keeps pages in its own way; `address` says where each begins, and says the same
-    /// each time that it is asked.
+    /// As [`Self::free_bulk`], for a caller that keeps pages in its own way; `address` says where each begins. For the C
+    /// library.
     ///
     /// # Safety
-    /// As there.
+    /// As there. `address` says the same each time that it is asked, does not panic and does not call the pool, whose lock is
+    /// held.
     ///
     /// # Errors
     /// As there.
+    #[doc(hidden)]
     #[inline]
     pub unsafe fn free_bulk_as<T>(&self, pages: &[T], address: impl Fn(&T) -> usize) -> Result<(), FreeError> {
         if self.is_forked() {

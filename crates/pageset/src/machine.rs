@@ -26,8 +26,8 @@ pub trait Machine {
     }
 
     /// Takes the lock of `cpu`'s pageset if it is free, for a caller whom [`Self::cpu`] has just told that it runs there.
-    /// False also where that is no longer so. The lock's own `unlock` gives it back; nothing else ever takes it but this and
-    /// [`Self::lock_pageset`].
+    /// False also where that is no longer so. The lock's own `unlock` gives it back; nothing else ever takes it but this,
+    /// [`Self::lock_pageset`] and a [`Spot`], all of which agree on who has it.
     ///
     /// A machine that can tell whether a caller has been interrupted or moved needs no atomic exchange here: it takes the
     /// lock in a few plain steps that fail after an interruption, and lets [`Self::lock_pageset`] pay for it.

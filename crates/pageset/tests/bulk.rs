@@ -373,7 +373,7 @@ fn what_no_pageset_keeps_goes_past_it() {
     }
 }
 
-/// Wherever the wrong one is: at the start, at a border of the list's chunks, at the end.
+/// Wherever the wrong one is, and whether it is free, somebody else's or there twice.
 #[test]
 fn one_wrong_block_keeps_all_from_being_freed() {
     let seen = |world: &Allocator<'_, &Counting>| {
@@ -384,13 +384,21 @@ fn one_wrong_block_keeps_all_from_being_freed() {
         let mut pages = [Pfn(0); 200];
         assert_eq!(world.alloc_bulk(&movable(0), &mut pages), Ok(200));
         let mut blocks = pages.map(single);
+        let free = world.alloc(&movable(0)).expect("memory");
+        world.free(free, Order::ZERO).expect("in use");
         let before = seen(world);
-        for at in (0..70).chain([199]) {
-            let twice = blocks[(at + 50) % 200];
-            let right = std::mem::replace(&mut blocks[at], twice);
-            let error = world.free_bulk(&blocks).expect_err("one is freed twice");
-            assert_eq!((error.pfn, error.reason), (twice.pfn, WrongFree::NotAllocated(PageState::Cached)), "at {at}");
-            assert_eq!(seen(world), before, "at {at}");
+        for at in 0..200 {
+            let right = blocks[at];
+            for (wrong, reason) in [
+                (single(free), WrongFree::NotAllocated(PageState::Cached)),
+                (single(Pfn(3)), WrongFree::NotOurs),
+                (blocks[(at + 50) % 200], WrongFree::NotAllocated(PageState::Cached)),
+            ] {
+                blocks[at] = wrong;
+                let error = world.free_bulk(&blocks).expect_err("one is wrong");
+                assert_eq!((error.pfn, error.reason), (wrong.pfn, reason), "at {at}");
+                assert_eq!(seen(world), before, "at {at}");
+            }
             blocks[at] = right;
         }
         world.free_bulk(&blocks).expect("all are in use");

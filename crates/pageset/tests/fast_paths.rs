@@ -132,9 +132,13 @@ fn blocks(order: u8, generally: bool) -> (Vec<Pfn>, String) {
                 _ => {}
             }
             for pfn in held.iter().skip(round % 5).take(40) {
+                // Both of most pairs of one type, of some pairs not.
                 let pageblock = (pfn.0 >> 9) as usize;
+                let differs = (pageblock.wrapping_mul(2_654_435_761) >> 7).is_multiple_of(4);
                 let types = [MigrateType::Unmovable, MigrateType::Reclaimable, MigrateType::Movable];
-                world.set_pageblock_type(Pfn(pfn.0 & !511), types[(pageblock + pageblock / 4) % 3]).expect("ours");
+                world
+                    .set_pageblock_type(Pfn(pfn.0 & !511), types[(pageblock / 2 + usize::from(differs)) % 3])
+                    .expect("ours");
             }
             held.drain(held.len() / 4..).for_each(|pfn| world.free(pfn, freed_as).expect("was allocated"));
         }

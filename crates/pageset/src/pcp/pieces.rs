@@ -37,7 +37,7 @@ impl Iterator for Pieces {
 }
 
 impl<M: Machine> Zone<'_, M> {
-    /// Whether single pages may come and go in whole blocks: nobody follows each, and nothing is kept for each.
+    /// Whether blocks of a pageset may come and go in whole blocks: nobody follows each, and nothing is kept for each.
     fn takes_short_ways(&self, machine: &M) -> bool {
         !machine.follows_picks() && !self.clusters.exist()
     }
