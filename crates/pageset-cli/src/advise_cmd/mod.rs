@@ -21,7 +21,7 @@ use pageset_trace::{Facts, Trace};
 use serde::Serialize;
 
 use self::patterns::Patterns;
-use self::verdict::{Measured, Trust, Verdict, judge};
+use self::verdict::{Basis, Measured, Trust, Verdict, felt, judge, per_cpu_s};
 use crate::error::{Exit, Failure};
 use crate::output::Output;
 use crate::replay_cmd::check::{DRAIN_PAGES_JUDGED, DRAIN_PAGES_PCT, REFILL_PAGES_PCT, REFILLS_PCT};
@@ -65,12 +65,38 @@ struct Advice<'t> {
     /// All pages of the zones, to weigh what pagesets hold.
     managed_pages: u64,
     verdict: Verdict,
+    /// What the setting gains, in a sentence; null where nothing is to be changed.
+    gain: Option<String>,
+    /// What it costs.
+    price: Option<String>,
     sure: Sure,
+    /// Pages free in blocks of orders 9 and 10, where the recording tells.
+    high_orders: HighOrderPages,
     /// Under what this kernel can be set to.
     settings: Vec<Measured>,
     /// Under the rules of other kernels.
     other_kernels: Vec<Measured>,
     patterns: Patterns,
+    /// Of the patterns those that rule the load.
+    named_patterns: Vec<Named>,
+}
+
+/// A pattern that rules the load.
+#[derive(Serialize)]
+struct Named {
+    name: &'static str,
+    seen: String,
+}
+
+/// How near the replay of what was in force comes to what the kernel kept free in large blocks.
+#[derive(Serialize)]
+struct HighOrderPages {
+    /// Where the recording begins.
+    begin_pages: Option<u64>,
+    /// Where it ends: what the kernel had.
+    kernel_end_pages: Option<u64>,
+    /// And the replay.
+    replay_end_pages: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -171,12 +197,12 @@ impl<'t> Advice<'t> {
                 replay.run(rules, Level::Reconstructed, &mut |events| progress.at(events)).map_err(failure)?;
             Ok((measured(rules, &outcome), outcome))
         };
-        let (mut settings, mut sure) = (Vec::new(), Sure { trust: Trust::Low, reasons: Vec::new() });
+        let (mut settings, mut in_force_did) = (Vec::new(), None);
         for (fraction, rules) in &offered {
             let (measured, outcome) = measure(rules)?;
             let now = *fraction == in_force;
             if now {
-                sure = trusted(facts, &replay, &outcome);
+                in_force_did = Some(outcome);
             }
             settings.push(Measured { high_fraction: Some(*fraction), in_force: now, ..measured });
         }
@@ -184,6 +210,15 @@ impl<'t> Advice<'t> {
         progress.clear();
         let setting = replay.setting();
         let cpus = setting.cpus.len();
+        let managed_pages = setting.zones.iter().map(|zone| zone.start.managed).sum();
+        let verdict = judge(&settings, notes.duration_ns as f64 / 1e9, cpus);
+        let sure = match &in_force_did {
+            Some(outcome) => trusted(facts, &replay, outcome, verdict.basis),
+            None => Sure { trust: Trust::Low, reasons: Vec::new() },
+        };
+        let seen = in_force_did.and_then(|outcome| outcome.high_orders);
+        let chosen = table::chosen(&settings, &verdict);
+        let named = patterns.named().into_iter().map(|(name, seen)| Named { name, seen });
         Ok(Advice {
             schema: "pageset.advise/1",
             trace: trace.name(),
@@ -196,11 +231,19 @@ impl<'t> Advice<'t> {
             duration_ns: notes.duration_ns,
             operations: notes.operations,
             cpus,
-            managed_pages: setting.zones.iter().map(|zone| zone.start.managed).sum(),
-            verdict: judge(&settings, notes.duration_ns as f64 / 1e9, cpus),
+            managed_pages,
+            gain: chosen.map(|(now, then)| table::gain(now, then)),
+            price: chosen.map(|(now, then)| table::price(now, then, managed_pages)),
+            verdict,
             sure,
+            high_orders: HighOrderPages {
+                begin_pages: seen.map(|seen| seen.begin),
+                kernel_end_pages: replay.kernel_high_orders_end(),
+                replay_end_pages: seen.map(|seen| seen.end),
+            },
             settings,
             other_kernels,
+            named_patterns: named.collect(),
             patterns,
         })
     }
@@ -250,13 +293,22 @@ fn measured(rules: &RuleSet, outcome: &Outcome) -> Measured {
         longest_hold_pages: moves().max().unwrap_or(0),
         moved_pages: moves().sum(),
         held_pages_max: outcome.held_pages_max,
+        high_order_pages_min: outcome.high_orders.map(|seen| seen.least),
         short: outcome.failed + outcome.below_min,
     }
 }
 
-/// How near the replay of what was in force comes to what the kernel did.
-fn trusted(facts: &Facts, replay: &Replay<'_>, outcome: &Outcome) -> Sure {
+/// How near the replay of what was in force comes to what the kernel did. What speaks against it comes first.
+fn trusted(facts: &Facts, replay: &Replay<'_>, outcome: &Outcome, basis: Basis) -> Sure {
     let (kernel, ours) = (replay.kernel().totals(|_| true), outcome.moves.totals(|_| true));
+    let seconds = replay.notes().duration_ns as f64 / 1e9;
+    let kernel_per_cpu_s = per_cpu_s(kernel.refills + kernel.drains, seconds, replay.setting().cpus.len());
+    // That nothing can be felt is what the kernel itself shows; no replay has to be trusted for it.
+    if basis == Basis::NotFelt && !felt(kernel_per_cpu_s) && !facts.lost_events() {
+        let seen =
+            format!("that is what the kernel did: {kernel_per_cpu_s:.0} refills and drains a second on each CPU");
+        return Sure { trust: Trust::High, reasons: vec![seen] };
+    }
     let mut reasons = Vec::new();
     let mut trust = Trust::High;
     let mut least = |other: Trust| trust = trust.min(other);
@@ -274,9 +326,7 @@ fn trusted(facts: &Facts, replay: &Replay<'_>, outcome: &Outcome) -> Sure {
             least(if pct.abs() > FAR_OFF_PCT { Trust::Low } else { Trust::Fair });
         }
     }
-    if reasons.is_empty() {
-        reasons.push("under the setting in force the replay moves what the kernel moved".to_owned());
-    }
+    let near = reasons.is_empty();
     if kernel.refills + kernel.drains < FEW {
         reasons.push(format!("the kernel refilled and drained only {} times", kernel.refills + kernel.drains));
         least(Trust::Low);
@@ -293,6 +343,10 @@ fn trusted(facts: &Facts, replay: &Replay<'_>, outcome: &Outcome) -> Sure {
     if !replay.setting().kernel_known {
         reasons.push("the recording does not name its kernel".to_owned());
         least(Trust::Fair);
+    }
+    if near {
+        let but = if reasons.is_empty() { "" } else { "but " };
+        reasons.push(format!("{but}under the setting in force the replay moves what the kernel moved"));
     }
     Sure { trust, reasons }
 }
