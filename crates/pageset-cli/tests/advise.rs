@@ -29,8 +29,21 @@ fn a_stream_between_cpus_is_told_that_nothing_helps() {
     assert_eq!(in_force.iter().filter(|now| **now).count(), 1);
     // What was in force is replayed as `pageset replay` does it.
     let (replayed, _) = ends(0, &[&"replay", &small.events(), &"--json", &"-"]);
-    let replayed = &json(&replayed)["rules"][0]["zone_lock_acquisitions"];
-    assert_eq!(&settings[0]["zone_lock_acquisitions"], replayed);
+    let replayed = &json(&replayed)["rules"][0];
+    assert_eq!(settings[0]["zone_lock_acquisitions"], replayed["zone_lock_acquisitions"]);
+    let number = |of: &serde_json::Value, name: &str| of[name].as_u64().unwrap();
+    let moved = number(replayed, "refill_pages") + number(replayed, "drain_pages");
+    assert_eq!(number(&settings[0], "moved_pages"), moved);
+    let longest = number(&settings[0], "longest_hold_pages");
+    assert!(
+        (moved / (number(replayed, "refills") + number(replayed, "drains"))..=4032).contains(&longest),
+        "{longest}"
+    );
+    // The text has the same, and locks for a second.
+    let per_s = number(&settings[0], "zone_lock_acquisitions") as f64 / (number(&advice, "duration_ns") as f64 / 1e9);
+    let row: Vec<&str> = line("0 *").split_ascii_whitespace().collect();
+    let shown: Vec<u64> = row[1..4].iter().map(|word| word.replace(',', "").parse().unwrap()).collect();
+    assert_eq!(shown, [per_s.round() as u64, longest, moved]);
     let others: Vec<&str> =
         advice["other_kernels"].as_array().unwrap().iter().map(|row| row["setting"].as_str().unwrap()).collect();
     assert_eq!(others, ["linux-4.19", "linux-5.18", "linux-6.7"]);

@@ -317,6 +317,20 @@ fn advice_is_drawn_with_its_gains_and_costs() {
     assert!(!text.contains("huge pages"), "half of a chart: {text}");
 }
 
+/// The kernel's snapshots stand at the times when they were read.
+#[test]
+fn a_recording_is_drawn_over_its_time() {
+    let small = Small::new();
+    let (text, _) = ends(0, &[&"report", &"--markdown", &small.events(), &"-o", &"-"]);
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(" | ").collect()).collect();
+    let of_cpu = rows.iter().filter(|row| row[0] == "| CPU 0, 0 Normal");
+    let seconds: Vec<f64> = of_cpu.map(|row| row[1].parse().unwrap()).collect();
+    // Three before, some between, three after; of a recording cut short less time is left.
+    assert!(seconds.len() > 5 && seconds.is_sorted(), "{seconds:?}");
+    let (first, last) = (seconds[0], *seconds.last().unwrap());
+    assert!(first < 0.05 && (0.1..0.6).contains(&last), "{seconds:?}");
+}
+
 /// What a look says is what is drawn: refills, drains and waits of each CPU, the sum over what the lock was wanted for.
 #[test]
 fn looks_are_drawn_over_time() {
@@ -330,7 +344,9 @@ fn looks_are_drawn_over_time() {
             "schema": "pageset.top/1",
             "time_ns": 1_000_000_000 * (7 + i),
             "kernel": { "release": "r", "rules": "linux-6.18", "auto_tuning": "on" },
-            "zones": [],
+            "zones": [{ "node": 0, "zone": "Normal", "held": 40 + i, "held_change": 1, "pagesets": [
+                { "cpu": 3, "count": 40 + i, "high": 500 + i }, { "cpu": 4, "count": 0, "high": 300 }
+            ] }],
             "traffic": [{ "cpu": 1, "refill_pages_per_s": 50 * i, "drain_pages_per_s": 0.0 }, {
                 "cpu": 3, "refill_pages_per_s": 100 + i, "drain_pages_per_s": 200 + i, "zone_lock_waits": waits
             }],
@@ -348,9 +364,17 @@ fn looks_are_drawn_over_time() {
         let lines = svg.descendants().filter(|node| node.has_tag_name("polyline")).count();
         (named.map(name).collect::<Vec<_>>(), lines)
     });
+    // A bound is dashed, and has its pageset's colour.
+    let text = fs::read_to_string(small.at("chart-2.svg")).unwrap();
+    let svg = roxmltree::Document::parse(&text).unwrap();
+    let lines = svg.descendants().filter(|node| node.has_tag_name("polyline"));
+    assert_eq!(lines.filter_map(|line| line.attribute("class")).collect::<Vec<_>>(), ["line0", "line0 dashed"]);
     assert_eq!(legends[0], (vec!["CPU 1".to_owned(), "CPU 3".to_owned()], 2));
     assert_eq!(legends[1], (vec!["CPU 3".to_owned()], 1));
     let (text, _) = ends(0, &[&"report", &"--markdown", &small.at("looks.json"), &"-o", &"-"]);
+    assert!(text.contains("\n| 0 Normal | 2.000 | 42 |\n"), "{text}");
+    assert!(text.contains("\n| CPU 3, 0 Normal | 2.000 | 42 | 502 |\n"), "{text}");
+    assert!(text.contains("\n| CPU 4, 0 Normal | 2.000 | 0 | 300 |\n"), "{text}");
     for (question, last) in [
         ("How many pages do refills take?", "102"),
         ("How many pages do drains give back?", "202"),

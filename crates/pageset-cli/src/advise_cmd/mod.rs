@@ -3,11 +3,13 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `patterns` | what kind of traffic it is, from one pass over the recording |
+//! | `trust` | how sure that is, from how near the replay comes to the kernel |
 //! | `verdict` | what to set, or nothing, from what replays measured |
 //! | `table` | the advice as text |
 
 mod patterns;
 mod table;
+mod trust;
 mod verdict;
 
 use std::io::{self, Write as _};
@@ -15,17 +17,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pageset::tuning::{PRESETS, Tuning};
+use pageset_trace::Trace;
 use pageset_trace::record::{self, Destination, HOLD, Options};
 use pageset_trace::replay::{Level, Outcome, Replay, ReplayError, RuleSet};
-use pageset_trace::{Facts, Trace};
 use serde::Serialize;
 
 use self::patterns::Patterns;
-use self::verdict::{Basis, Measured, Trust, Verdict, felt, judge, per_cpu_s};
+use self::trust::{Seen, Sure, Trust};
+use self::verdict::{Measured, Verdict, judge};
 use crate::error::{Exit, Failure};
 use crate::output::Output;
-use crate::replay_cmd::check::{DRAIN_PAGES_JUDGED, DRAIN_PAGES_PCT, REFILL_PAGES_PCT, REFILLS_PCT};
-use crate::replay_cmd::measure::differs_pct;
 use crate::replay_cmd::progress::{Interrupt, Progress};
 
 /// Say whether another setting of this kernel's would serve a load better, what it gains and what it costs
@@ -107,22 +108,10 @@ struct Kernel<'t> {
     high_fraction: u32,
 }
 
-/// How far it may be trusted.
-#[derive(Serialize)]
-struct Sure {
-    trust: Trust,
-    reasons: Vec<String>,
-}
-
 /// The fractions that are tried: none, the least that is allowed, and what folklore uses.
 const FRACTIONS: [u32; 7] = [0, 8, 12, 16, 25, 50, 100];
 /// Other kernels: the ends of each era. The recorded kernel's own is left out.
 const OTHERS: [&str; 4] = ["linux-4.19", "linux-5.18", "linux-6.7", "linux-6.18"];
-/// Refills and drains below which a recording says little. A guess: one of them is 1 %.
-const FEW: u64 = 100;
-/// A replay that is further off than this says little of other rules. A guess. Unit: percent.
-const FAR_OFF_PCT: f64 = 20.0;
-
 /// Runs `pageset advise`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let folder;
@@ -211,9 +200,19 @@ impl<'t> Advice<'t> {
         let setting = replay.setting();
         let cpus = setting.cpus.len();
         let managed_pages = setting.zones.iter().map(|zone| zone.start.managed).sum();
-        let verdict = judge(&settings, notes.duration_ns as f64 / 1e9, cpus);
+        let seconds = notes.duration_ns as f64 / 1e9;
+        let verdict = judge(&settings, seconds, cpus);
         let sure = match &in_force_did {
-            Some(outcome) => trusted(facts, &replay, outcome, verdict.basis),
+            Some(outcome) => trust::judge(&Seen {
+                kernel: replay.kernel().totals(|_| true),
+                replay: outcome.moves.totals(|_| true),
+                basis: verdict.basis,
+                seconds,
+                cpus,
+                lost_events: facts.lost_events(),
+                near_mark: outcome.near_mark,
+                kernel_known: setting.kernel_known,
+            }),
             None => Sure { trust: Trust::Low, reasons: Vec::new() },
         };
         let seen = in_force_did.and_then(|outcome| outcome.high_orders);
@@ -296,57 +295,4 @@ fn measured(rules: &RuleSet, outcome: &Outcome) -> Measured {
         high_order_pages_min: outcome.high_orders.map(|seen| seen.least),
         short: outcome.failed + outcome.below_min,
     }
-}
-
-/// How near the replay of what was in force comes to what the kernel did. What speaks against it comes first.
-fn trusted(facts: &Facts, replay: &Replay<'_>, outcome: &Outcome, basis: Basis) -> Sure {
-    let (kernel, ours) = (replay.kernel().totals(|_| true), outcome.moves.totals(|_| true));
-    let seconds = replay.notes().duration_ns as f64 / 1e9;
-    let kernel_per_cpu_s = per_cpu_s(kernel.refills + kernel.drains, seconds, replay.setting().cpus.len());
-    // That nothing can be felt is what the kernel itself shows; no replay has to be trusted for it.
-    if basis == Basis::NotFelt && !felt(kernel_per_cpu_s) && !facts.lost_events() {
-        let seen =
-            format!("that is what the kernel did: {kernel_per_cpu_s:.0} refills and drains a second on each CPU");
-        return Sure { trust: Trust::High, reasons: vec![seen] };
-    }
-    let mut reasons = Vec::new();
-    let mut trust = Trust::High;
-    let mut least = |other: Trust| trust = trust.min(other);
-    let drained = kernel.drain_pages >= DRAIN_PAGES_JUDGED;
-    for (what, ours, kernel, limit, judged) in [
-        ("refill pages", ours.refill_pages, kernel.refill_pages, REFILL_PAGES_PCT, true),
-        ("refills", ours.refills, kernel.refills, REFILLS_PCT, true),
-        ("drain pages", ours.drain_pages, kernel.drain_pages, DRAIN_PAGES_PCT, drained),
-    ] {
-        let Some(pct) = differs_pct(ours, kernel).filter(|_| judged) else { continue };
-        if pct.abs() > limit {
-            reasons.push(format!(
-                "under the setting in force the replay's {what} differ from the kernel's by {pct:+.1} %"
-            ));
-            least(if pct.abs() > FAR_OFF_PCT { Trust::Low } else { Trust::Fair });
-        }
-    }
-    let near = reasons.is_empty();
-    if kernel.refills + kernel.drains < FEW {
-        reasons.push(format!("the kernel refilled and drained only {} times", kernel.refills + kernel.drains));
-        least(Trust::Low);
-    }
-    if facts.lost_events() {
-        reasons.push("events were lost".to_owned());
-        least(Trust::Low);
-    }
-    if outcome.near_mark {
-        reasons
-            .push("a zone was at its high watermark, where pagesets shrink for reasons that no event shows".to_owned());
-        least(Trust::Fair);
-    }
-    if !replay.setting().kernel_known {
-        reasons.push("the recording does not name its kernel".to_owned());
-        least(Trust::Fair);
-    }
-    if near {
-        let but = if reasons.is_empty() { "" } else { "but " };
-        reasons.push(format!("{but}under the setting in force the replay moves what the kernel moved"));
-    }
-    Sure { trust, reasons }
 }

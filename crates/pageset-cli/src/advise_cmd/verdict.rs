@@ -42,25 +42,6 @@ impl Measured {
     }
 }
 
-/// How far the replay of the kernel's own rules may be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Trust {
-    Low,
-    Fair,
-    High,
-}
-
-impl Trust {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Trust::Low => "low",
-            Trust::Fair => "fair",
-            Trust::High => "high",
-        }
-    }
-}
-
 /// What a verdict rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
