@@ -8,6 +8,7 @@ use pageset::{CpuId, Line, LockPath, NodeId, Order, PageRange, Pfn, ZoneKind, Zo
 use zerocopy::FromZeros;
 
 use crate::engine::{Engine, LINE_BYTES, LineState, LockId, Socket};
+use crate::huge_pages;
 use crate::machine::Machine;
 use crate::sim_lock::SimLock;
 use crate::time::Time;
@@ -151,6 +152,13 @@ impl fmt::Debug for SimMachine {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoMemory;
 
+/// A table of zeros, on huge pages where it is large and the host has them.
+fn table<T: FromZeros>(len: usize) -> Result<Vec<T>, NoMemory> {
+    let table = T::new_vec_zeroed(len).map_err(|_| NoMemory)?;
+    huge_pages::ask_for(&table);
+    Ok(table)
+}
+
 impl SimMachine {
     /// The world of a machine on an engine whose first locks are those of its nodes' zones.
     ///
@@ -174,12 +182,12 @@ impl SimMachine {
                 counters: LineState::default(),
                 areas: Default::default(),
                 pagesets: (0..cpus).map(|_| LineState::default()).collect(),
-                clusters: LineState::new_vec_zeroed(cluster_lines).map_err(|_| NoMemory)?,
+                clusters: table(cluster_lines)?,
             })
         };
         Ok(SimMachine {
             zones: (0..map.nodes).map(zone).collect::<Result<_, NoMemory>>()?,
-            pages: PageBook::new_vec_zeroed(map.span()).map_err(|_| NoMemory)?,
+            pages: table(map.span())?,
             sharing: (LINE_BYTES / bytes).max(1) as usize - 1,
             descriptor_lines: (bytes / LINE_BYTES).max(1),
             list_step: machine.model.list_step_ns.into(),
