@@ -43,7 +43,7 @@ impl Engine {
         self.sync();
     }
 
-    /// A lock is about to be taken or tried: where others act in between counts in every mode.
+    /// A lock is about to be tried: where others act in between counts in every mode.
     #[inline]
     pub(super) fn before_lock(&self) {
         if self.config.mode == Mode::Earliest { self.sync() } else { self.step() }
