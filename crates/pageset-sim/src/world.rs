@@ -276,6 +276,12 @@ impl pageset::Machine for SimMachine {
     }
 
     #[inline]
+    fn splits_at_once(&self) -> bool {
+        // Nobody else runs between two touches, unless each of them is a step.
+        self.engine.runs_by_time()
+    }
+
+    #[inline]
     fn prefetch(&self, line: Line) {
         // Nothing but descriptors is fetched ahead.
         if let Line::Page(pfn) = line

@@ -73,7 +73,8 @@ impl<M: Machine> Zone<'_, M> {
     fn probe_picks(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, wanted: u32) {
         let mut turns = RoundRobin::new(tuning);
         let mut lists: [_; LISTS] = core::array::from_fn(|list| pcp.blocks(self.arrays, list));
-        let mut oldest = lists.each_mut().map(Iterator::next);
+        let used = tuning.lists.count();
+        let mut oldest: [_; LISTS] = core::array::from_fn(|list| if list < used { lists[list].next() } else { None });
         let (mut picked, mut blocks) = (0, 0);
         while picked < wanted {
             let list = turns.next(wanted - picked, |list| oldest[list].is_none());
