@@ -132,8 +132,8 @@ pub struct SimMachine {
     pub(crate) map: MemoryMap,
     zones: Box<[ZoneLines]>,
     pages: Vec<PageBook>,
-    /// The pages whose descriptors share a line, as a mask of their numbers.
-    sharing: usize,
+    /// What is left of a page's place as that of the first page whose descriptor shares its line: a mask.
+    first_sharing: usize,
     /// Lines of a descriptor.
     descriptor_lines: u64,
     list_step: Time,
@@ -188,7 +188,7 @@ impl SimMachine {
         Ok(SimMachine {
             zones: (0..map.nodes).map(zone).collect::<Result<_, NoMemory>>()?,
             pages: table(map.span())?,
-            sharing: (LINE_BYTES / bytes).max(1) as usize - 1,
+            first_sharing: !((LINE_BYTES / bytes).max(1) as usize - 1),
             descriptor_lines: (bytes / LINE_BYTES).max(1),
             list_step: machine.model.list_step_ns.into(),
             ahead: vec![Cell::new(None); cpus].into(),
@@ -219,7 +219,7 @@ impl SimMachine {
     /// A touch of a page's descriptor.
     #[inline(always)]
     pub fn touch_page(&self, pfn: Pfn) {
-        if let Some(book) = self.pages.get(self.map.index(pfn) & !self.sharing) {
+        if let Some(book) = self.pages.get(self.map.index(pfn) & self.first_sharing) {
             self.engine.touch_run(&book.descriptor, || self.map.home(pfn), self.descriptor_lines);
         }
     }
@@ -255,9 +255,8 @@ impl pageset::Machine for SimMachine {
             Line::Page(_) if self.prefetch_next && self.is_fetched_ahead() => self.prefetch(line),
             Line::Page(pfn) => self.touch_page(pfn),
             Line::FreeList { zone, order, migratetype: _ } => {
-                self.engine.pass(self.list_step);
                 let area = &self.zones[zone].areas[usize::from(order)];
-                self.engine.touch_run(area, || Socket(zone as u32), AREA_LINES);
+                self.engine.work_on(self.list_step, area, || Socket(zone as u32), AREA_LINES);
             }
             Line::Cluster { zone, number } => {
                 if let Some(line) = self.zones[zone].clusters.get((number / CLUSTERS_A_LINE) as usize) {
@@ -285,7 +284,7 @@ impl pageset::Machine for SimMachine {
     fn prefetch(&self, line: Line) {
         // Nothing but descriptors is fetched ahead.
         if let Line::Page(pfn) = line
-            && let Some(book) = self.pages.get(self.map.index(pfn) & !self.sharing)
+            && let Some(book) = self.pages.get(self.map.index(pfn) & self.first_sharing)
         {
             self.engine.prefetch(&book.descriptor, self.map.home(pfn), self.descriptor_lines);
         }

@@ -334,6 +334,18 @@ impl Engine {
         }
     }
 
+    /// Some instructions, then a touch of lines as [`Self::touch_run`].
+    #[inline(always)]
+    pub fn work_on(&self, time: Time, line: &LineState, home: impl FnOnce() -> Socket, lines: u64) {
+        match self.caches.near(&self.running, line, lines) {
+            Some(near) => self.running.pass(time + near.times(lines)),
+            None => {
+                self.running.pass(time);
+                self.touch_far(line, home(), lines);
+            }
+        }
+    }
+
     /// A touch of lines that are not in the core's own caches.
     #[inline(never)]
     fn touch_far(&self, line: &LineState, home: Socket, lines: u64) {
