@@ -41,6 +41,7 @@
 //! | [`time`], [`statistics`] | virtual time; means over seeds |
 //! | [`engine`] | virtual CPUs, locks, caches |
 //! | [`machine`] | descriptions of machines |
+//! | `huge_pages` | how the host keeps large tables |
 //! | `sim_lock`, [`world`] | what the allocator is given: its lock, its machine |
 //! | [`os`] | address spaces and the LRU, above the allocator |
 //! | [`workload`] | what the tasks do |
@@ -51,6 +52,7 @@
 pub mod calibrate;
 pub mod compare;
 pub mod engine;
+mod huge_pages;
 pub mod interleave;
 pub mod machine;
 pub mod os;

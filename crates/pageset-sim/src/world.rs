@@ -8,6 +8,7 @@ use pageset::{CpuId, Line, LockPath, NodeId, Order, PageRange, Pfn, ZoneKind, Zo
 use zerocopy::FromZeros;
 
 use crate::engine::{Engine, LINE_BYTES, LineState, LockId, Socket};
+use crate::huge_pages;
 use crate::machine::Machine;
 use crate::sim_lock::SimLock;
 use crate::time::Time;
@@ -131,8 +132,8 @@ pub struct SimMachine {
     pub(crate) map: MemoryMap,
     zones: Box<[ZoneLines]>,
     pages: Vec<PageBook>,
-    /// The pages whose descriptors share a line, as a mask of their numbers.
-    sharing: usize,
+    /// What is left of a page's place as that of the first page whose descriptor shares its line: a mask.
+    first_sharing: usize,
     /// Lines of a descriptor.
     descriptor_lines: u64,
     list_step: Time,
@@ -150,6 +151,13 @@ impl fmt::Debug for SimMachine {
 /// There is not enough memory for a simulated machine's books.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoMemory;
+
+/// A table of zeros, on huge pages where it is large and the host has them.
+fn table<T: FromZeros>(len: usize) -> Result<Vec<T>, NoMemory> {
+    let table = T::new_vec_zeroed(len).map_err(|_| NoMemory)?;
+    huge_pages::ask_for(&table);
+    Ok(table)
+}
 
 impl SimMachine {
     /// The world of a machine on an engine whose first locks are those of its nodes' zones.
@@ -174,13 +182,13 @@ impl SimMachine {
                 counters: LineState::default(),
                 areas: Default::default(),
                 pagesets: (0..cpus).map(|_| LineState::default()).collect(),
-                clusters: LineState::new_vec_zeroed(cluster_lines).map_err(|_| NoMemory)?,
+                clusters: table(cluster_lines)?,
             })
         };
         Ok(SimMachine {
             zones: (0..map.nodes).map(zone).collect::<Result<_, NoMemory>>()?,
-            pages: PageBook::new_vec_zeroed(map.span()).map_err(|_| NoMemory)?,
-            sharing: (LINE_BYTES / bytes).max(1) as usize - 1,
+            pages: table(map.span())?,
+            first_sharing: !((LINE_BYTES / bytes).max(1) as usize - 1),
             descriptor_lines: (bytes / LINE_BYTES).max(1),
             list_step: machine.model.list_step_ns.into(),
             ahead: vec![Cell::new(None); cpus].into(),
@@ -211,7 +219,7 @@ impl SimMachine {
     /// A touch of a page's descriptor.
     #[inline(always)]
     pub fn touch_page(&self, pfn: Pfn) {
-        if let Some(book) = self.pages.get(self.map.index(pfn) & !self.sharing) {
+        if let Some(book) = self.pages.get(self.map.index(pfn) & self.first_sharing) {
             self.engine.touch_run(&book.descriptor, || self.map.home(pfn), self.descriptor_lines);
         }
     }
@@ -247,9 +255,8 @@ impl pageset::Machine for SimMachine {
             Line::Page(_) if self.prefetch_next && self.is_fetched_ahead() => self.prefetch(line),
             Line::Page(pfn) => self.touch_page(pfn),
             Line::FreeList { zone, order, migratetype: _ } => {
-                self.engine.pass(self.list_step);
                 let area = &self.zones[zone].areas[usize::from(order)];
-                self.engine.touch_run(area, || Socket(zone as u32), AREA_LINES);
+                self.engine.work_on(self.list_step, area, || Socket(zone as u32), AREA_LINES);
             }
             Line::Cluster { zone, number } => {
                 if let Some(line) = self.zones[zone].clusters.get((number / CLUSTERS_A_LINE) as usize) {
@@ -268,10 +275,16 @@ impl pageset::Machine for SimMachine {
     }
 
     #[inline]
+    fn splits_at_once(&self) -> bool {
+        // Nobody else runs between two touches, unless each of them is a step.
+        self.engine.runs_by_time()
+    }
+
+    #[inline]
     fn prefetch(&self, line: Line) {
         // Nothing but descriptors is fetched ahead.
         if let Line::Page(pfn) = line
-            && let Some(book) = self.pages.get(self.map.index(pfn) & !self.sharing)
+            && let Some(book) = self.pages.get(self.map.index(pfn) & self.first_sharing)
         {
             self.engine.prefetch(&book.descriptor, self.map.home(pfn), self.descriptor_lines);
         }

@@ -212,7 +212,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[cold]
     #[inline(never)]
     pub fn free_generally(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.allocated(pfn, order)?;
+        let (zone, page, _) = self.allocated(pfn, order)?;
         self.commit_free(zone, page, order, true);
         Ok(())
     }
@@ -252,7 +252,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Where an allocated block of this order begins.
     #[inline]
-    fn allocated(&self, pfn: Pfn, order: Order) -> Result<(&'a Zone<'a, M>, u32), FreeError> {
+    fn allocated(&self, pfn: Pfn, order: Order) -> Result<(&'a Zone<'a, M>, u32, Tag), FreeError> {
         let Some((zone, page)) = self.locate(pfn) else {
             return Err(FreeError { pfn, order, reason: WrongFree::NotOurs });
         };
@@ -261,14 +261,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if !tag.is(PageState::Allocated, order) {
             return Err(FreeError { pfn, order, reason: why_wrong(zone, pfn, page, order) });
         }
-        Ok((zone, page))
+        Ok((zone, page, tag))
     }
 
     /// Checks a free and turns the block's tag to Cached, so that a second free of it is seen.
     #[inline]
     pub(crate) fn prepare_free(&self, pfn: Pfn, order: Order) -> Result<(&'a Zone<'a, M>, u32), FreeError> {
-        let (zone, page) = self.allocated(pfn, order)?;
-        zone.frames.set_tag(page, zone.frames.tag(page).with_state(PageState::Cached));
+        let (zone, page, tag) = self.allocated(pfn, order)?;
+        zone.frames.set_tag(page, tag.with_state(PageState::Cached));
         Ok((zone, page))
     }
 
@@ -308,11 +308,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Errors
     /// As for freeing it, and when `to` is larger than `order`.
     pub fn split(&self, pfn: Pfn, order: Order, to: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.allocated(pfn, order)?;
+        let (zone, page, tag) = self.allocated(pfn, order)?;
         if to > order {
             return Err(FreeError { pfn, order: to, reason: WrongFree::WrongOrder(order) });
         }
-        let kind = zone.frames.tag(page).kind().unwrap_or(MigrateType::Movable);
+        let kind = tag.kind().unwrap_or(MigrateType::Movable);
         // From the end, so that one who looks meanwhile finds each page in a block.
         for at in (page..page + order.pages() as u32).step_by(to.pages() as usize).rev() {
             zone.frames.set_tag(at, Tag::new(PageState::Allocated, to, kind));

@@ -35,6 +35,12 @@ impl<M: Machine> Zone<'_, M> {
     /// Puts a free block on the list of `list`.
     pub(crate) fn add(&self, machine: &M, page: u32, order: Order, list: MigrateType, end: End) {
         self.touch_list(machine, page, order, list);
+        self.put(machine, page, order, list, end);
+    }
+
+    /// As [`Self::add`] where the machine knows of the list and of the page already.
+    #[inline]
+    pub(crate) fn put(&self, machine: &M, page: u32, order: Order, list: MigrateType, end: End) {
         self.frames.set_free(page, order, list);
         let (links, free_list) = (self.frames.links, self.list(order, list));
         if self.has_clusters(order, list) {
@@ -91,7 +97,9 @@ impl<M: Machine> Zone<'_, M> {
         self.frames.tag(page).kind().unwrap_or_else(|| self.frames.block_type(page))
     }
 
-    fn touch_list(&self, machine: &M, page: u32, order: Order, list: MigrateType) {
+    /// Tells of a list and of a block that enters or leaves it. Inlined: elsewhere than in a simulator it is nothing.
+    #[inline(always)]
+    pub(crate) fn touch_list(&self, machine: &M, page: u32, order: Order, list: MigrateType) {
         machine.touch(Line::FreeList { zone: self.index, order: order.get(), migratetype: list as u8 });
         machine.touch(Line::Page(self.frames.pfn(page)));
     }
@@ -193,11 +201,17 @@ impl<M: Machine> Zone<'_, M> {
             }
             let buddy = page ^ order.pages() as u32;
             machine.touch(Line::Page(self.frames.pfn(buddy)));
-            // It may look free and be on its way to a pageset.
-            if order == Order::ZERO && self.is_free(buddy, order) {
-                self.wait_for_refills(machine);
+            if !self.is_free(buddy, order) {
+                break;
             }
-            if !self.is_free(buddy, order) || !self.may_merge(buddy, order, migratetype) {
+            if order == Order::ZERO {
+                // It may look free and be on its way to a pageset.
+                self.wait_for_refills(machine);
+                if !self.is_free(buddy, order) {
+                    break;
+                }
+            }
+            if !self.may_merge(buddy, order, migratetype) {
                 break;
             }
             self.remove(machine, buddy, order);

@@ -59,6 +59,13 @@ pub trait Machine {
         false
     }
 
+    /// Whether such a machine lets a refill take a block apart at once all the same. It is told of all touches of splitting
+    /// the block page by page, in their order; but a look at the free lists between two of them does not find the halves.
+    #[inline(always)]
+    fn splits_at_once(&self) -> bool {
+        !self.follows_picks()
+    }
+
     /// As [`Self::touch`], for a line that is only fetched ahead of its use: nobody waits for it.
     #[inline(always)]
     fn prefetch(&self, line: Line) {

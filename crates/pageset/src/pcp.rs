@@ -254,6 +254,7 @@ macro_rules! state_in_pageset {
 words!(state_in_pageset);
 
 impl<M: Machine> Zone<'_, M> {
+    #[inline(always)]
     fn pageset(&self, machine: &M, cpu: CpuId) -> &Pageset<M::Lock> {
         machine.touch(Line::Pageset { zone: self.index, cpu });
         &self.pagesets[cpu.0 as usize]

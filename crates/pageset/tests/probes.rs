@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use pageset::owned::OwnedMetadata;
-use pageset::tuning::presets::{LINUX_4_16, LINUX_4_17};
+use pageset::tuning::presets::{LINUX_4_16, LINUX_4_17, LINUX_6_7};
 use pageset::tuning::{BatchRule, Tuning};
 use pageset::{
     Allocator, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock,
@@ -22,6 +22,9 @@ enum Told {
 struct Recorder {
     on: Cell<bool>,
     told: RefCell<Vec<Told>>,
+    /// Whether blocks may be taken apart at once.
+    at_once: Cell<bool>,
+    lines: RefCell<Vec<Line>>,
 }
 
 impl Recorder {
@@ -50,10 +53,17 @@ impl Machine for Recorder {
         if let Line::Page(pfn) = line {
             self.note(Told::Page(pfn.0));
         }
+        if self.on.get() {
+            self.lines.borrow_mut().push(line);
+        }
     }
 
     fn follows_picks(&self) -> bool {
         true
+    }
+
+    fn splits_at_once(&self) -> bool {
+        self.at_once.get()
     }
 
     fn prefetch(&self, line: Line) {
@@ -113,5 +123,57 @@ fn two_passes_touch_what_they_pick_before_the_lock() {
             let lock = told.iter().position(|told| *told == Told::Locking(LockPath::Drain)).unwrap();
             assert_eq!(&told[..lock], before);
         });
+    }
+}
+
+/// All lines that a mixture of refills and drains touches, and how many free blocks each order has after each round.
+fn lines(tuning: Tuning, batch: u32, at_once: bool) -> (Vec<Line>, Vec<u64>) {
+    let range = PageRange::new(Pfn(BASE), 1 << 13);
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] }];
+    let tuning = Tuning { batch: BatchRule::Fixed(batch), ..tuning };
+    let config = Config { tuning, ..Config::new(&zones, &[NodeId(0)]) };
+    let metadata = OwnedMetadata::new(&config).unwrap();
+    let mut zones = metadata.zones();
+    let world = Allocator::new(Recorder::default(), &config, metadata.lend(&mut zones)).unwrap();
+    world.set_watermarks(0, Default::default(), [0; 4]);
+    world.machine().at_once.set(at_once);
+    world.machine().on.set(true);
+    let (mut held, mut blocks) = (Vec::new(), Vec::new());
+    for round in 0..12 {
+        for i in 0..100 + 97 * round {
+            // Some of another type, so that a pageblock is taken over.
+            let migratetype = if i % 50 == 7 { MigrateType::Unmovable } else { MigrateType::Movable };
+            // And some larger ones, which some rules cache.
+            let order = if i % 23 == 5 { 3 } else { 9 * u8::from(i % 211 == 3) };
+            let order = Order::new(order).unwrap();
+            held.extend(world.alloc(&Request::new(order, migratetype)).map(|pfn| (pfn, order)));
+        }
+        // Every third stays: what is free is in pieces.
+        let (mut stay, mut number) = (Vec::new(), 0);
+        for (pfn, order) in held.drain(..) {
+            number += 1;
+            if number % 3 == 0 && order == Order::ZERO {
+                stay.push((pfn, order))
+            } else {
+                world.free(pfn, order).unwrap()
+            }
+        }
+        held = stay;
+        blocks.extend(Order::all().map(|order| {
+            MigrateType::ALL.iter().map(|&migratetype| u64::from(world.free_blocks(0, order, migratetype))).sum::<u64>()
+        }));
+    }
+    (world.machine().lines.take(), blocks)
+}
+
+#[test]
+fn a_block_taken_apart_at_once_touches_what_splitting_touches() {
+    for (tuning, batch) in [(LINUX_4_16, 31), (LINUX_4_17, 31), (LINUX_4_17, 7), (LINUX_4_17, 300), (LINUX_6_7, 63)] {
+        let (at_once, page_by_page) = (lines(tuning, batch, true), lines(tuning, batch, false));
+        assert_eq!(at_once.1, page_by_page.1, "free blocks, batch {batch}");
+        assert!(page_by_page.0.len() > 10_000, "{} lines", page_by_page.0.len());
+        let first = at_once.0.iter().zip(&page_by_page.0).position(|(one, other)| one != other);
+        assert_eq!(first, None, "the first line that differs, batch {batch}");
+        assert_eq!(at_once.0.len(), page_by_page.0.len(), "batch {batch}");
     }
 }

@@ -151,9 +151,13 @@ impl Caches {
     /// The running core brings lines in that are not in its own caches; `home` is the node of their memory.
     #[inline]
     pub(super) fn bring(&self, running: &Running, line: &LineState, home: Socket, lines: u64) -> Source {
-        self.set_tag(running.core.get(), running.tag.get());
-        let source = self.bring_to(running.core.get(), line, home, lines);
-        running.tag.set(line.0.get());
+        let (own, tag) = (&self.cores[running.core.get().0 as usize], running.tag.get());
+        // The line may be its own, of long ago.
+        own.tag.set(tag);
+        let source = self.locate_outside(own.socket, line.0.get(), home);
+        running.tag.set(tag + lines);
+        line.0.set(tag + lines);
+        self.count(source, lines);
         source
     }
 

@@ -8,51 +8,49 @@ use crate::time::Time;
 /// the lower number is first.
 #[derive(Debug)]
 pub(crate) struct Earliest {
-    times: Box<[Cell<Time>]>,
-    /// The winner of each pair, the root at 1. The leaves are not stored: node `leaves + slot` is `slot`.
-    winners: Box<[Cell<u32>]>,
+    /// The least key of each pair, the root at 1; the slots' own follow from `leaves` on. Keys rather than slots, so that
+    /// no step of a walk waits for what the one before has read.
+    keys: Box<[Cell<Key>]>,
     leaves: usize,
+}
+
+/// A time, and below it a slot: of two keys the lesser is due first.
+type Key = u128;
+/// Bits of the slot.
+const SLOT_BITS: u32 = 64;
+
+fn key(time: Time, slot: usize) -> Key {
+    Key::from(time.ps()) << SLOT_BITS | slot as Key
 }
 
 impl Earliest {
     /// Slots that are all never due.
     pub(crate) fn new(slots: usize) -> Self {
         let leaves = slots.next_power_of_two().max(2);
-        let times = vec![Cell::new(Time::NEVER); leaves].into();
-        let order = Earliest { times, winners: vec![Cell::new(0); leaves].into(), leaves };
-        for node in (1..leaves).rev() {
-            order.winners[node].set(order.winner(2 * node));
-        }
+        let order = Earliest { keys: vec![Cell::new(Key::MAX); 2 * leaves].into(), leaves };
+        (0..leaves).for_each(|slot| order.set(slot, Time::NEVER));
         order
-    }
-
-    /// The slot that won at a node.
-    fn winner(&self, node: usize) -> u32 {
-        if node >= self.leaves { (node - self.leaves) as u32 } else { self.winners[node].get() }
     }
 
     /// Sets when a slot is due.
     #[inline]
     pub(crate) fn set(&self, slot: usize, time: Time) {
-        self.times[slot].set(time);
-        let mut node = (self.leaves + slot) / 2;
-        while node > 0 {
-            let (left, right) = (self.winner(2 * node), self.winner(2 * node + 1));
-            let right_first = self.times[right as usize].get() < self.times[left as usize].get();
-            let winner = if right_first { right } else { left };
-            if self.winners[node].replace(winner) == winner && winner as usize != slot {
-                // Further up nobody sees a change.
-                break;
-            }
+        let mut node = self.leaves + slot;
+        let mut least = key(time, slot);
+        self.keys[node].set(least);
+        // To the root even where nobody further up sees a change: the end of the walk can be foretold then.
+        while node > 1 {
+            least = least.min(self.keys[node ^ 1].get());
             node /= 2;
+            self.keys[node].set(least);
         }
     }
 
     /// The first slot and when it is due.
     #[inline]
     pub(crate) fn first(&self) -> (Time, usize) {
-        let slot = self.winners[1].get() as usize;
-        (self.times[slot].get(), slot)
+        let first = self.keys[1].get();
+        (Time::from_ps((first >> SLOT_BITS) as u64), first as u64 as usize)
     }
 }
 

@@ -35,6 +35,12 @@ const LONG: u64 = 1 << 12;
 const ONE_IN: u64 = 16;
 
 impl Engine {
+    /// Whether the earliest runs: a CPU then does all between two locks at once, seen by the others.
+    #[inline]
+    pub(crate) fn runs_by_time(&self) -> bool {
+        self.config.mode == Mode::Earliest
+    }
+
     /// One step of the interleaving: it takes a random time, and whoever is then the earliest goes on.
     #[cold]
     pub(super) fn step(&self) {
@@ -43,7 +49,7 @@ impl Engine {
         self.sync();
     }
 
-    /// A lock is about to be taken or tried: where others act in between counts in every mode.
+    /// A lock is about to be tried: where others act in between counts in every mode.
     #[inline]
     pub(super) fn before_lock(&self) {
         if self.config.mode == Mode::Earliest { self.sync() } else { self.step() }

@@ -90,6 +90,15 @@ struct Hold {
     since: Time,
 }
 
+/// What a CPU finds at a lock when it is its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    /// It looks for itself.
+    Here,
+    /// It was held; the CPU has queued, and has it by now.
+    Queued,
+}
+
 /// One hold of a lock, from the first try to the release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Held {
@@ -140,22 +149,64 @@ impl Engine {
         if !self.is_running() {
             return;
         }
-        self.before_lock();
+        if self.come_to(id, path) == Turn::Queued {
+            return self.go_on_with(id);
+        }
         let lock = &self.locks[id.0 as usize];
         let waiter = Waiter { cpu: self.cpu(), path, since: self.now() };
         let mut lock = lock.borrow_mut();
-        let around = lock.spec.around;
         if lock.holder.is_none() || self.strikes(Plant::ZoneLockShared) {
             self.take(&mut lock, &waiter);
         } else {
-            lock.queue.push_back(waiter);
+            self.queue_up(&mut lock, waiter);
             drop(lock);
-            self.add_working(self.running.core.get(), -1);
             // The release before ours makes us due: see `released`.
             fiber::suspend();
-            self.add_working(self.running.core.get(), 1);
-            self.pass(around);
+            self.go_on_with(id);
         }
+    }
+
+    /// Waits until this CPU is the earliest, for a lock: it goes on where that is free then. Where it is held the CPU queues
+    /// without running for that, and goes on when it has the lock.
+    fn come_to(&self, id: LockId, path: usize) -> Turn {
+        if self.config.mode != Mode::Earliest {
+            self.step();
+            return Turn::Here;
+        }
+        if self.is_first() {
+            return Turn::Here;
+        }
+        let coming = &self.cpus[self.cpu() as usize].coming;
+        coming.set(Some((id, path)));
+        self.order.set(self.slot(self.cpu()), self.now());
+        fiber::suspend();
+        if coming.take().is_some() { Turn::Here } else { Turn::Queued }
+    }
+
+    /// A CPU that waits for its turn is the earliest: whether it has come to a lock that is held, and now queues.
+    pub(super) fn queues_up(&self, cpu: u32, time: Time) -> bool {
+        let coming = &self.cpus[cpu as usize].coming;
+        let Some((id, path)) = coming.get() else { return false };
+        let mut lock = self.locks[id.0 as usize].borrow_mut();
+        let held = lock.holder.is_some();
+        if held {
+            coming.set(None);
+            self.order.set(self.slot(cpu), Time::NEVER);
+            self.queue_up(&mut lock, Waiter { cpu, path, since: time });
+        }
+        held
+    }
+
+    /// Whoever waits leaves its core to the other thread.
+    fn queue_up(&self, lock: &mut Lock, waiter: Waiter) {
+        self.add_working(self.cpus[waiter.cpu as usize].core, -1);
+        lock.queue.push_back(waiter);
+    }
+
+    /// The running CPU has a lock after a wait.
+    fn go_on_with(&self, id: LockId) {
+        self.add_working(self.running.core.get(), 1);
+        self.pass(self.locks[id.0 as usize].borrow().spec.around);
     }
 
     /// Takes a lock if nobody holds it.

@@ -71,6 +71,8 @@ struct Cpu {
     core: Core,
     /// Thousandths that lines from outside the core cost it, while it holds a lock that others wait for.
     line_permille: Cell<u64>,
+    /// The lock that it has come to, and the path, until it is the earliest and finds it free or held.
+    coming: Cell<Option<(LockId, usize)>>,
     /// Since when it sleeps, if it does; how long it has slept before.
     asleep: Cell<Option<Time>>,
     slept: Cell<Time>,
@@ -110,6 +112,7 @@ impl Engine {
             clock: Cell::new(Time::ZERO),
             core: topology.core_of(cpu),
             line_permille: Cell::new(1000),
+            coming: Cell::new(None),
             asleep: Cell::new(None),
             slept: Cell::new(Time::ZERO),
         };
@@ -285,8 +288,7 @@ impl Engine {
             if slot == END || time == Time::NEVER {
                 break;
             }
-            if slot < self.slot(0) {
-                self.released(LockId((slot - FIRST_LOCK) as u32), time);
+            if self.passes(slot, time) {
                 continue;
             }
             self.order.set(slot, Time::NEVER);
@@ -329,6 +331,18 @@ impl Engine {
         match self.caches.near(&self.running, line, lines) {
             Some(time) => self.running.pass(time.times(lines)),
             None => self.touch_far(line, home(), lines),
+        }
+    }
+
+    /// Some instructions, then a touch of lines as [`Self::touch_run`].
+    #[inline(always)]
+    pub fn work_on(&self, time: Time, line: &LineState, home: impl FnOnce() -> Socket, lines: u64) {
+        match self.caches.near(&self.running, line, lines) {
+            Some(near) => self.running.pass(time + near.times(lines)),
+            None => {
+                self.running.pass(time);
+                self.touch_far(line, home(), lines);
+            }
         }
     }
 
@@ -379,20 +393,33 @@ impl Engine {
 
     /// Waits until this CPU is the earliest.
     fn sync(&self) {
-        let slot = self.slot(self.cpu());
-        let now = self.now();
+        if !self.is_first() {
+            self.order.set(self.slot(self.cpu()), self.now());
+            fiber::suspend();
+        }
+    }
+
+    /// Whether the running CPU is the earliest, once all has come to pass that was due before it and needs no CPU to run.
+    fn is_first(&self) -> bool {
+        let own = (self.now(), self.slot(self.cpu()));
         loop {
             let (time, first) = self.order.first();
-            if (now, slot) < (time, first) {
-                return;
+            if own < (time, first) {
+                return true;
             }
-            if first == END || first >= self.slot(0) {
-                break;
+            if first == END || !self.passes(first, time) {
+                return false;
             }
-            self.released(LockId((first - FIRST_LOCK) as u32), time);
         }
-        self.order.set(slot, now);
-        fiber::suspend();
+    }
+
+    /// Has come to pass what is due in a slot other than [`END`]; false where it takes a CPU to run.
+    fn passes(&self, slot: usize, time: Time) -> bool {
+        match slot.checked_sub(self.slot(0)) {
+            None => self.released(LockId((slot - FIRST_LOCK) as u32), time),
+            Some(cpu) => return self.queues_up(cpu as u32, time),
+        }
+        true
     }
 
     fn add_working(&self, core: Core, change: i32) {

@@ -14,6 +14,7 @@ use pageset::tuning::sizes::WatermarkRule;
 use pageset::{AllocError, Config, MapError, NodeId, Tuning};
 
 use crate::engine::{self, Engine, LockId, LockStats};
+use crate::huge_pages;
 use crate::machine::Machine;
 use crate::os::{self, Era, System};
 use crate::sim_lock::built_on;
@@ -158,7 +159,10 @@ impl Run<'_> {
             };
             let metadata = OwnedMetadata::new(&config)?;
             let mut zones = metadata.zones();
-            let allocator = Allocator::new(sim, &config, metadata.lend(&mut zones))?;
+            let metadata = metadata.lend(&mut zones);
+            huge_pages::ask_for(metadata.tags);
+            huge_pages::ask_for(metadata.words);
+            let allocator = Allocator::new(sim, &config, metadata)?;
             let system = System::new(&allocator, self.machine, needs);
             self.measure(&engine, &system, &keep_on)
         })

@@ -73,7 +73,8 @@ impl<M: Machine> Zone<'_, M> {
     fn probe_picks(&self, machine: &M, tuning: &Tuning, pcp: &Pageset<M::Lock>, wanted: u32) {
         let mut turns = RoundRobin::new(tuning);
         let mut lists: [_; LISTS] = core::array::from_fn(|list| pcp.blocks(self.arrays, list));
-        let mut oldest = lists.each_mut().map(Iterator::next);
+        let used = tuning.lists.count();
+        let mut oldest: [_; LISTS] = core::array::from_fn(|list| if list < used { lists[list].next() } else { None });
         let (mut picked, mut blocks) = (0, 0);
         while picked < wanted {
             let list = turns.next(wanted - picked, |list| oldest[list].is_none());
@@ -119,8 +120,11 @@ impl<M: Machine> Zone<'_, M> {
         wanted: u32,
         capture: Option<&Capture>,
     ) -> u32 {
+        let mut drained = match self.only_list(tuning, pcp) {
+            Some(list) => self.drain_list(machine, tuning, pcp, list, wanted, capture),
+            None => 0,
+        };
         let mut turns = RoundRobin::new(tuning);
-        let mut drained = 0;
         while drained < wanted {
             let list = turns.next(wanted - drained, |list| pcp.lists[list].is_empty());
             drained += self.drain_one(machine, tuning, pcp, list, capture).unwrap_or(0);
@@ -150,6 +154,40 @@ impl<M: Machine> Zone<'_, M> {
                 let pages = together.or_else(|| self.drain_one(machine, tuning, pcp, list, capture));
                 let Some(pages) = pages else { break };
                 drained += pages;
+            }
+        }
+        drained
+    }
+
+    /// The list of single pages that has all blocks of a pageset, if one has: all turns are its own.
+    fn only_list(&self, tuning: &Tuning, pcp: &Pageset<M::Lock>) -> Option<usize> {
+        let mut filled = (0..tuning.lists.count()).filter(|&list| !pcp.lists[list].is_empty());
+        filled.next().filter(|&list| order_of(list) == Order::ZERO && filled.next().is_none())
+    }
+
+    /// Moves the oldest single pages of a list, `wanted` if it has as many; returns how many.
+    fn drain_list(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        list: usize,
+        wanted: u32,
+        capture: Option<&Capture>,
+    ) -> u32 {
+        let mut drained = 0;
+        while drained < wanted {
+            let oldest = pcp.lists[list].oldest(self.arrays);
+            let run = &oldest[..oldest.len().min((wanted - drained) as usize)];
+            if run.is_empty() {
+                break;
+            }
+            // They are still there to be read: whoever would use their places needs the pageset's lock.
+            pcp.lists[list].drop_oldest(self.arrays, &pcp.pool, run.len() as u32);
+            drained += run.len() as u32;
+            for page in run.iter().map(Held::get) {
+                let migratetype = self.drained_type(tuning, page);
+                self.free_or_capture(machine, tuning, page, Order::ZERO, migratetype, capture);
             }
         }
         drained

@@ -37,8 +37,13 @@ impl Iterator for Pieces {
 }
 
 impl<M: Machine> Zone<'_, M> {
-    /// Whether blocks of a pageset may come and go in whole blocks: nobody follows each, and nothing is kept for each.
-    fn takes_short_ways(&self, machine: &M) -> bool {
+    /// Whether a pageset's blocks may come in larger ones: nothing is kept for each.
+    fn takes_pieces(&self, machine: &M) -> bool {
+        machine.splits_at_once() && !self.clusters.exist()
+    }
+
+    /// Whether they may go in larger ones: also, nobody follows each.
+    fn gives_blocks(&self, machine: &M) -> bool {
         !machine.follows_picks() && !self.clusters.exist()
     }
 
@@ -46,7 +51,7 @@ impl<M: Machine> Zone<'_, M> {
     /// of that type are empty, so that the pieces come in the order in which splitting would bring them. Nothing where other
     /// types come into it. The zone lock is held.
     pub(super) fn cut_pieces(&self, machine: &M, wanted: Wanted, pieces: &mut Pieces) -> Option<u32> {
-        if !self.takes_short_ways(machine) || self.free_cma.get() > 0 {
+        if !self.takes_pieces(machine) || self.free_cma.get() > 0 {
             return None;
         }
         let list = |order: Order| &self.areas[order.index()][wanted.migratetype.index()];
@@ -54,14 +59,41 @@ impl<M: Machine> Zone<'_, M> {
         let (order, slot) = orders.find_map(|order| Some((order, list(order).first()?)))?;
         let page = self.frames.page_of_slot(slot, order);
         self.remove(machine, page, order);
+        self.touch_halves(machine, page, order, wanted);
         *pieces = Pieces { next: page, end: page + order.pages() as u32, step: wanted.order.pages() as u32 };
         pieces.next()
+    }
+
+    /// The next piece of a block that is taken apart. The zone lock is held.
+    #[inline]
+    pub(super) fn next_piece(&self, machine: &M, wanted: Wanted, pieces: &mut Pieces) -> Option<u32> {
+        let page = pieces.next()?;
+        if machine.follows_picks() {
+            // Of the halves that splitting would have left the smallest begins here, alone on its list.
+            let order = Order::new(page.trailing_zeros() as u8).unwrap_or(Order::MAX);
+            self.touch_list(machine, page, order, wanted.migratetype);
+            self.touch_halves(machine, page, order, wanted);
+        }
+        Some(page)
+    }
+
+    /// Tells of the halves that splitting a block would put on their lists, which are empty.
+    fn touch_halves(&self, machine: &M, page: u32, order: Order, wanted: Wanted) {
+        if machine.follows_picks() {
+            for half in Order::all().take(order.index()).skip(wanted.order.index()).rev() {
+                self.touch_list(machine, page + half.pages() as u32, half, wanted.migratetype);
+            }
+        }
     }
 
     /// Gives back what a refill did not need: the halves that splitting would have left. The zone lock is held.
     pub(super) fn give_rest(&self, machine: &M, wanted: Wanted, rest: Pieces) {
         for (page, order) in largest_blocks(rest.next, rest.end) {
-            self.add(machine, page, order, wanted.migratetype, End::Head);
+            if machine.follows_picks() {
+                self.put(machine, page, order, wanted.migratetype, End::Head);
+            } else {
+                self.add(machine, page, order, wanted.migratetype, End::Head);
+            }
         }
     }
 
@@ -75,7 +107,7 @@ impl<M: Machine> Zone<'_, M> {
         list: usize,
         most: u32,
     ) -> Option<u32> {
-        if !tuning.type_at_drain || tuning.merge_skip || !self.takes_short_ways(machine) {
+        if !tuning.type_at_drain || tuning.merge_skip || !self.gives_blocks(machine) {
             return None;
         }
         let oldest = pcp.list(list).oldest(self.arrays);
@@ -101,7 +133,7 @@ impl<M: Machine> Zone<'_, M> {
         let [first, second, ..] = pcp.list(list).oldest(self.arrays) else { return None };
         let (first, second) = (first.get(), second.get());
         // Before 6.10 each goes where its own tag says.
-        if second != first ^ half || most < pages || !tuning.type_at_drain || !self.takes_short_ways(machine) {
+        if second != first ^ half || most < pages || !tuning.type_at_drain || !self.gives_blocks(machine) {
             return None;
         }
         let migratetype = self.frames.block_type(first);

@@ -88,7 +88,9 @@ impl<M: Machine> Zone<'_, M> {
             let mut mode = Mode::default();
             let mut pieces = Pieces::default();
             taken += pcp.lists[list].fill(self.arrays, &pcp.pool, blocks - taken, || {
-                let piece = pieces.next().or_else(|| self.cut_pieces(machine, wanted, &mut pieces));
+                let piece = self
+                    .next_piece(machine, wanted, &mut pieces)
+                    .or_else(|| self.cut_pieces(machine, wanted, &mut pieces));
                 let page = piece.or_else(|| self.take(machine, tuning, wanted, &mut mode))?;
                 let kind = self.remembered_type(tuning, page, wanted.migratetype);
                 self.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
