@@ -4,6 +4,7 @@
 //! base row and the last. A simulator is worth something where it beats both.
 
 mod effects;
+mod records;
 mod sweep_table;
 mod tasks_table;
 

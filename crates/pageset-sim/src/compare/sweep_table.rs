@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{COLUMNS, SHIPPED, TableError, Values};
+use super::{COLUMNS, SHIPPED, TableError, Values, records};
 use crate::machine;
 
 /// The batch that all changes are relative to, and that costs are fitted to.
@@ -62,33 +62,9 @@ impl SweepTable {
     /// # Errors
     /// What is wrong in which line.
     pub fn parse(file: &str, text: &str) -> Result<SweepTable, TableError> {
-        let wrong = |line, what| TableError { file: file.to_owned(), line, what };
-        let mut reader = csv::Reader::from_reader(text.as_bytes());
-        let headers = reader.headers().map_err(|error| wrong(Some(1), error.to_string()))?.clone();
-        if !headers.iter().eq(Self::columns()) {
-            return Err(TableError::unknown_kind(file));
-        }
-        let mut rows: Vec<SweepRow> = Vec::new();
-        let mut record = csv::StringRecord::new();
-        loop {
-            let line = Some(reader.position().line());
-            match reader.read_record(&mut record) {
-                Ok(false) => break,
-                Ok(true) => {}
-                Err(error) => return Err(wrong(line, error.to_string())),
-            }
-            let read: Record =
-                record.deserialize(Some(&headers)).map_err(|error| wrong(line, reason(&error, &headers)))?;
-            let row = SweepRow::new(read).map_err(|what| wrong(line, what))?;
-            if rows.iter().any(|other| other.machine == row.machine && other.batch == row.batch) {
-                return Err(wrong(line, format!("machine {}, batch {}: for the second time", row.machine, row.batch)));
-            }
-            rows.push(row);
-        }
-        if rows.is_empty() {
-            return Err(wrong(None, "no rows".to_owned()));
-        }
-        Self::with_base_rows(rows).map_err(|what| wrong(None, what))
+        let key = |row: &SweepRow| format!("machine {}, batch {}", row.machine, row.batch);
+        let rows = records::read(file, text, Self::columns(), SweepRow::new, key)?;
+        Self::with_base_rows(rows).map_err(|what| TableError { file: file.to_owned(), line: None, what })
     }
 
     /// A table with a base row for each machine: one that it lacks is that of the shipped table.
@@ -110,17 +86,6 @@ fn shipped_base(machine: &str) -> Option<SweepRow> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let rows = reader.deserialize().filter_map(|record| SweepRow::new(record.ok()?).ok());
     rows.into_iter().find(|row| row.machine == machine && row.batch == BASE_BATCH)
-}
-
-/// What the reader says, with the column's name.
-pub(super) fn reason(error: &csv::Error, headers: &csv::StringRecord) -> String {
-    match error.kind() {
-        csv::ErrorKind::Deserialize { err, .. } => {
-            let column = err.field().and_then(|field| headers.get(field as usize)).unwrap_or("the row");
-            format!("{column}: {}", err.kind())
-        }
-        _ => error.to_string(),
-    }
 }
 
 impl SweepRow {

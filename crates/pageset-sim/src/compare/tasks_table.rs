@@ -5,7 +5,7 @@ use pageset::Tuning;
 use pageset::tuning::Preset;
 use serde::Deserialize;
 
-use super::TableError;
+use super::{TableError, records};
 
 /// The machine of the table: two sockets of ten cores. Its description says what is known of it.
 pub const TASKS_MACHINE: &str = "xeon-2s40";
@@ -61,30 +61,8 @@ impl TasksTable {
     /// # Errors
     /// What is wrong in which line.
     pub fn parse(file: &str, text: &str, cpus: u32) -> Result<TasksTable, TableError> {
-        let wrong = |line, what| TableError { file: file.to_owned(), line, what };
-        let mut reader = csv::Reader::from_reader(text.as_bytes());
-        let headers = reader.headers().map_err(|error| wrong(Some(1), error.to_string()))?.clone();
-        let mut rows: Vec<TasksRow> = Vec::new();
-        let mut record = csv::StringRecord::new();
-        loop {
-            let line = Some(reader.position().line());
-            match reader.read_record(&mut record) {
-                Ok(false) => break,
-                Ok(true) => {}
-                Err(error) => return Err(wrong(line, error.to_string())),
-            }
-            let read: Record = record
-                .deserialize(Some(&headers))
-                .map_err(|error| wrong(line, super::sweep_table::reason(&error, &headers)))?;
-            let row = TasksRow::new(read, cpus).map_err(|what| wrong(line, what))?;
-            if rows.iter().any(|other| other.kernel == row.kernel && other.tasks == row.tasks) {
-                return Err(wrong(line, format!("kernel {}, {} tasks: for the second time", row.kernel, row.tasks)));
-            }
-            rows.push(row);
-        }
-        if rows.is_empty() {
-            return Err(wrong(None, "no rows".to_owned()));
-        }
+        let key = |row: &TasksRow| format!("kernel {}, {} tasks", row.kernel, row.tasks);
+        let rows = records::read(file, text, HEADERS.into_iter(), |record| TasksRow::new(record, cpus), key)?;
         Ok(TasksTable { rows })
     }
 }
