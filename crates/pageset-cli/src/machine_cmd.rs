@@ -17,7 +17,7 @@ use crate::columns::{grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
 use crate::output::Output;
 use crate::sim::machine;
-use crate::sim::options::Effort;
+use crate::sim::options::Beside;
 use crate::sim::progress::Interrupt;
 
 /// List, show, detect and calibrate simulated machines
@@ -58,7 +58,7 @@ enum Command {
         most: u16,
 
         #[command(flatten)]
-        effort: Effort,
+        beside: Beside,
     },
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             out.write_all(text.as_bytes())?;
             out.commit()?;
         }
-        Command::Calibrate { machine: name, most, effort } => return fit(&name, most, &effort),
+        Command::Calibrate { machine: name, most, beside } => return fit(&name, most, &beside),
     }
     Ok(Exit::Done)
 }
@@ -107,17 +107,15 @@ fn text_of(name: &str) -> Result<String, Failure> {
     }
 }
 
-fn fit(name: &str, most: u16, effort: &Effort) -> Result<Exit, Failure> {
+fn fit(name: &str, most: u16, beside: &Beside) -> Result<Exit, Failure> {
     let machine = machine(name)?;
     let goal = goal(&machine)?;
     let workload = Workload::find("page_fault1").ok_or_else(|| Failure::new(Exit::Failed, "no page_fault1"))?;
     let settings = Settings {
-        workload,
-        warm_up: effort.warm_up(),
-        time: effort.time(),
-        seeds: effort.seeds().collect(),
+        run: &|machine, tuning| beside.run(workload, machine, tuning),
+        seeds: beside.effort.seeds().collect(),
         most: usize::from(most),
-        workers: effort.workers(),
+        workers: beside.effort.workers(),
     };
     let interrupt = Interrupt::install()?;
     let mut best = None;
@@ -131,7 +129,7 @@ fn fit(name: &str, most: u16, effort: &Effort) -> Result<Exit, Failure> {
         Err(error) => return Err(Failure::new(Exit::Failed, error)),
     };
     if let Some(fit) = best {
-        io::stdout().write_all(text(&goal, &fit).as_bytes())?;
+        io::stdout().write_all(text(&goal, beside, &fit).as_bytes())?;
     }
     Ok(exit)
 }
@@ -185,11 +183,12 @@ fn told(rows: &[Target]) -> String {
 }
 
 /// The fitted table, and as comments how near it comes.
-fn text(goal: &Goal, fit: &Fit) -> String {
+fn text(goal: &Goal, beside: &Beside, fit: &Fit) -> String {
     let costs = &fit.costs;
     format!(
-        "# Published: {}.\n# Simulated: {}.\n[calibrated]\nfault_ns = {}\ntransfer_ns = {}\nlru_page_ns = {}\n",
+        "# Published: {}.\n# Simulated, {}: {}.\n[calibrated]\nfault_ns = {}\ntransfer_ns = {}\nlru_page_ns = {}\n",
         told(&goal.rows),
+        beside.told(),
         told(&fit.simulated),
         costs.fault_ns.get(),
         costs.transfer_ns.get(),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Standard output of a command that must end with `code`, and its standard error.
 fn ends(code: i32, arguments: &[&str]) -> (String, String) {
@@ -180,6 +180,21 @@ fn costs_are_fitted_to_a_row_or_to_two() {
 }
 
 #[test]
+fn a_fit_simulates_its_row_as_a_comparison_does() {
+    // Enough windows for an early end, at which either would measure something else without --precision.
+    let times = ["--seconds", "0.04", "--warm-up", "0.005", "--seeds", "2", "--precision", "30"];
+    let (_, err) = ends(0, &[&["machine", "calibrate", "lkp-sb02", "--most", "4"], &times[..]].concat());
+    let table = ["compare", "page_fault1-batch-sweep.csv", "--machine", "lkp-sb02", "--batch", "31", "--json"];
+    let json: Value = serde_json::from_str(&ends(0, &[&table, &times[..]].concat()).0).expect("JSON");
+    let score = json["rows"][0]["simulated"]["score"].as_f64().expect("a score");
+    // The fit begins at the costs of the description.
+    let first = err.lines().next().expect("a line").replace(',', "");
+    assert!(first.starts_with(&format!("4 tasks: score {score:.0} ")), "{first}, not {score}");
+    let measured = json["rows"][0]["simulations"][0]["measured_ns"].as_array().expect("times");
+    assert!(measured.iter().all(|ns| ns.as_u64() < Some(40_000_000)), "not early: {measured:?}");
+}
+
+#[test]
 fn a_comparison_has_published_simulated_and_baselines() {
     let arguments = [
         "compare",
@@ -194,6 +209,8 @@ fn a_comparison_has_published_simulated_and_baselines() {
         "0.005",
         "--seeds",
         "1",
+        "--precision",
+        "0",
         "--json",
     ];
     let json: Value = serde_json::from_str(&ends(0, &arguments).0).expect("JSON");
@@ -206,6 +223,11 @@ fn a_comparison_has_published_simulated_and_baselines() {
     assert_eq!(row["do_nothing"]["score"], 1_744_495.0);
     assert!(row["simulated"]["zone_contention_pct"].as_f64().expect("a number") >= 0.0);
     assert_eq!(rows[0]["simulated"]["change_pct"], 0.0);
+    let simulations = json!([{
+        "machine": "lkp-sb02", "workload": "page_fault1", "tasks": 4, "seeds": [1], "measured_ns": [20_000_000],
+        "one_node_for_all": false,
+    }]);
+    assert_eq!(row["simulations"], simulations);
 
     let (out, _) = ends(0, &arguments[..arguments.len() - 1]);
     assert!(out.contains("Mean absolute error"), "{out}");
@@ -231,6 +253,10 @@ fn a_comparison_over_numbers_of_tasks_has_errors_and_baselines() {
     let score = |of: &str| row[of]["processes_faults_per_s"].as_f64().expect("a number");
     assert_eq!((score("published"), score("do_nothing")), (1_131_428.0, 586_305.0));
     assert!(score("simulated") > 586_305.0);
+    let simulations = row["simulations"].as_array().expect("simulations");
+    let told: Vec<_> = simulations.iter().map(|one| (&one["workload"], &one["tasks"])).collect();
+    let two = json!(2);
+    assert_eq!(told, [(&json!("page_fault1"), &two), (&json!("page_fault1-threads"), &two)]);
     let (out, _) = ends(0, &arguments[..arguments.len() - 1]);
     assert!(out.contains("processes_faults_per_s: mean error"), "{out}");
     let (_, err) = ends(2, &["compare", name, "--batch", "31"]);

@@ -92,6 +92,10 @@ fn a_table_of_effects_is_compared() {
     assert_eq!(row["simulated"]["batch31"], 842_616.0, "the base is the table's");
     let changed = row["simulated"]["batch63"].as_f64().expect("a number");
     assert!(changed != 842_616.0 && (changed / 842_616.0 - 1.0).abs() < 0.1, "{changed}");
+    // A run for each batch.
+    let simulations = row["simulations"].as_array().expect("simulations");
+    assert_eq!(simulations.len(), 3);
+    assert!(simulations.iter().all(|one| one["workload"] == "page_fault2" && one["one_node_for_all"] == false));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! rows. The search is Levenberg and Marquardt's on the logarithms of the costs, with Broyden's updates of the slopes, so
 //! that most steps are one simulation.
 
+use std::fmt;
 use std::num::NonZeroUsize;
 
 use pageset::Tuning;
@@ -12,8 +13,6 @@ use crate::machine::{Calibrated, Machine, Ns};
 use crate::run::{Outcome, Run, RunError};
 use crate::statistics::Spread;
 use crate::sweep::run_all;
-use crate::time::Time;
-use crate::workload::Workload;
 
 /// What was published of one row, or simulated.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -53,21 +52,26 @@ pub struct Goal {
     pub tuning: Tuning,
 }
 
+/// How a machine is simulated under some rules.
+pub type HowToRun<'s> = &'s dyn for<'m> Fn(&'m Machine, Tuning) -> Run<'m>;
+
 /// How the fit is to be made.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The workload of the rows.
-    pub workload: &'static Workload,
-    /// Virtual time before each measurement.
-    pub warm_up: Time,
-    /// Virtual time of each measurement.
-    pub time: Time,
+#[derive(Clone)]
+pub struct Settings<'s> {
+    /// How a row is simulated, but for its tasks and its seed. As in a comparison, or the fit is one of something else.
+    pub run: HowToRun<'s>,
     /// Each simulation is run with these seeds.
     pub seeds: Vec<u64>,
     /// Simulations at most.
     pub most: usize,
     /// Threads to run them on.
     pub workers: NonZeroUsize,
+}
+
+impl fmt::Debug for Settings<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("seeds", &self.seeds).field("most", &self.most).finish_non_exhaustive()
+    }
 }
 
 /// Where a fit has come.
@@ -139,7 +143,7 @@ fn size(residuals: &Vector) -> f64 {
 pub fn fit(
     machine: &Machine,
     goal: &Goal,
-    settings: &Settings,
+    settings: &Settings<'_>,
     keep_on: impl Fn() -> bool + Sync,
     mut told: impl FnMut(&Fit),
 ) -> Result<Fit, RunError> {
@@ -188,29 +192,17 @@ fn stepped(at: &Vector, i: usize) -> Vector {
 fn simulate(
     machine: &Machine,
     goal: &Goal,
-    settings: &Settings,
+    settings: &Settings<'_>,
     points: &[Vector],
     keep_on: &(impl Fn() -> bool + Sync),
 ) -> Result<Vec<Fit>, RunError> {
     let with = |at| Machine { calibrated: calibrated(machine, goal, &costs_of(at)), ..machine.clone() };
     let machines: Vec<Machine> = points.iter().map(with).collect();
-    let run = |machine, tasks, &seed: &u64| Run {
-        workload: settings.workload,
-        machine,
-        tuning: goal.tuning,
-        high_fraction: 0,
-        tasks,
-        warm_up: settings.warm_up,
-        time: settings.time,
-        precision_pct: None,
-        whole: false,
-        held: 0,
-        seed,
-    };
     let mut runs = Vec::new();
     for machine in &machines {
         for row in &goal.rows {
-            runs.extend(settings.seeds.iter().map(|seed| run(machine, row.tasks, seed)));
+            let run = (settings.run)(machine, goal.tuning);
+            runs.extend(settings.seeds.iter().map(|&seed| Run { tasks: row.tasks, seed, ..run.clone() }));
         }
     }
     let outcomes = run_all(&runs, settings.workers, keep_on, |_| {}).into_iter().collect::<Result<Vec<_>, _>>()?;

@@ -8,10 +8,10 @@ use pageset_sim::compare::{
 use pageset_sim::run::{Outcome, Run};
 use pageset_sim::workload::Workload;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Args;
-use super::report::SCHEMA;
+use super::report::{SCHEMA, Simulation};
 use crate::columns::{numbers, trimmed};
 use crate::error::{Exit, Failure};
 use crate::sim::batch::Batch;
@@ -39,23 +39,26 @@ pub(super) fn run(args: &Args, text: &str) -> Result<Exit, Failure> {
         let found = machines.get(experiment.machine).zip(Workload::find(experiment.workload));
         let (machine, workload) =
             found.ok_or_else(|| Failure::new(Exit::Failed, format!("there is no {}", experiment.workload)))?;
-        let run = args.run(workload, machine, experiment.tuning);
+        let run = args.beside.run(workload, machine, experiment.tuning);
         // More tasks than CPUs take turns: to the allocator they are as many as CPUs.
         let tasks = experiment.tasks.unwrap_or(run.tasks).min(run.tasks);
         Ok(Run { tasks, warm_up: run.warm_up.max(workload.cycle), time: run.time.max(workload.cycle), ..run })
     };
     let runs = experiments.iter().map(run_of).collect::<Result<Vec<_>, Failure>>()?;
-    let batch = Batch::begin(&args.effort)?;
+    let batch = Batch::begin(&args.beside.effort)?;
     let outcomes = batch.run(&runs, |n| format!("{} on {}", experiments[n].workload, experiments[n].machine))?;
+    let simulations = runs.iter().zip(&outcomes).map(Simulation::of).collect();
     let outcomes: Vec<Vec<Outcome>> =
         outcomes.into_iter().map(|seeds| seeds.into_iter().map(|(_, outcome)| outcome).collect()).collect();
-    let report = Report { args, rows: table.compare(&outcomes) };
+    let report = Report { args, rows: table.compare(&outcomes), simulations };
     batch.give(|| report.text(), || report.json())
 }
 
 struct Report<'r> {
     args: &'r Args,
     rows: Vec<ComparedEffects>,
+    /// By experiment.
+    simulations: Vec<Simulation>,
 }
 
 impl Report<'_> {
@@ -98,15 +101,32 @@ impl Report<'_> {
     }
 
     fn json(&self) -> impl Serialize + use<> {
-        let rows = self.rows.iter().map(row_json).collect();
+        let rows = self.rows.iter().map(|row| self.row_json(row)).collect();
         Document {
             schema: SCHEMA,
             table: self.args.table.clone(),
-            measured_ns: self.args.effort.time().whole_ns(),
-            warm_up_ns: self.args.effort.warm_up().whole_ns(),
-            seeds: self.args.effort.seeds().collect(),
+            measured_ns: self.args.beside.effort.time().whole_ns(),
+            warm_up_ns: self.args.beside.effort.warm_up().whole_ns(),
+            seeds: self.args.beside.effort.seeds().collect(),
             rows,
         }
+    }
+
+    fn row_json(&self, row: &ComparedEffects) -> Map<String, Value> {
+        let mut json = Map::new();
+        for (name, key) in &row.keys {
+            json.insert(name.clone(), key.clone().into());
+        }
+        let columns = |of: &dyn Fn(&Effect) -> Option<f64>| -> Map<String, Value> {
+            row.effects.iter().filter_map(|effect| Some((effect.column.name.clone(), of(effect)?.into()))).collect()
+        };
+        json.insert("published".to_owned(), columns(&|effect| effect.column.published).into());
+        json.insert("simulated".to_owned(), columns(&|effect| Some(effect.simulated.mean)).into());
+        json.insert("deviation".to_owned(), columns(&|effect| Some(effect.simulated.deviation)).into());
+        json.insert("do_nothing".to_owned(), columns(&|effect| effect.column.do_nothing).into());
+        let simulations = row.experiments.iter().map(|&number| &self.simulations[number]);
+        json.insert("simulations".to_owned(), simulations.map(|simulation| json!(simulation)).collect());
+        json
     }
 }
 
@@ -138,21 +158,6 @@ fn number(value: f64) -> String {
         size if size >= 10.0 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
     }
-}
-
-fn row_json(row: &ComparedEffects) -> Map<String, Value> {
-    let mut json = Map::new();
-    for (name, key) in &row.keys {
-        json.insert(name.clone(), key.clone().into());
-    }
-    let columns = |of: &dyn Fn(&Effect) -> Option<f64>| -> Map<String, Value> {
-        row.effects.iter().filter_map(|effect| Some((effect.column.name.clone(), of(effect)?.into()))).collect()
-    };
-    json.insert("published".to_owned(), columns(&|effect| effect.column.published).into());
-    json.insert("simulated".to_owned(), columns(&|effect| Some(effect.simulated.mean)).into());
-    json.insert("deviation".to_owned(), columns(&|effect| Some(effect.simulated.deviation)).into());
-    json.insert("do_nothing".to_owned(), columns(&|effect| effect.column.do_nothing).into());
-    json
 }
 
 #[derive(Serialize)]

@@ -11,15 +11,14 @@ use pageset::Tuning;
 use pageset::tuning::BatchRule;
 use pageset::tuning::presets::LINUX_4_17;
 use pageset_sim::compare::{self, EffectTable, SHIPPED, Simulated, SweepRow, SweepTable, TasksTable};
-use pageset_sim::machine::Machine;
 use pageset_sim::run::{Outcome, Run};
 use pageset_sim::workload::Workload;
 
-use self::report::Report;
+use self::report::{Report, Simulation};
 use crate::error::{Exit, Failure};
 use crate::sim::batch::Batch;
 use crate::sim::machines;
-use crate::sim::options::Effort;
+use crate::sim::options::Beside;
 
 /// Compare a published table with what the simulator makes of it
 ///
@@ -45,17 +44,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PAGES,…", value_delimiter = ',')]
     batch: Vec<u32>,
 
-    /// Measure until score and contention are known so well, in percent and percentage points: the standard error of the
-    /// mean over all seeds. Four tenths of --seconds are the least; 0 measures all of them
-    #[arg(long, value_name = "PCT", default_value = "0.3", value_parser = percent)]
-    precision: f64,
-
-    /// Simulate all nodes, even where they are alike and share nothing, so that one would do
-    #[arg(long)]
-    whole: bool,
-
     #[command(flatten)]
-    effort: Effort,
+    beside: Beside,
 }
 
 /// Runs `pageset compare`.
@@ -80,40 +70,24 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let run_of = |row: &SweepRow| {
         // The kernel of the table: 4.17 but for its batch. High is six batches.
         let tuning = Tuning { batch: BatchRule::Fixed(row.batch), ..LINUX_4_17 };
-        machines.get(row.machine.as_str()).map(|machine| args.run(workload, machine, tuning))
+        machines.get(row.machine.as_str()).map(|machine| args.beside.run(workload, machine, tuning))
     };
     let runs: Vec<Run<'_>> = rows.iter().filter_map(run_of).collect();
-    let batch = Batch::begin(&args.effort)?;
+    let batch = Batch::begin(&args.beside.effort)?;
     let outcomes = batch.run(&runs, |n| format!("{}, batch {}", rows[n].machine, rows[n].batch))?;
-    let (rows, simulated) = whole_rows(&rows, &outcomes, args.effort.seeds().count());
-    let report = Report::new(&args, compare::compare(&rows, &simulated));
+    let whole = whole_rows(&rows, &outcomes, args.beside.effort.seeds().count());
+    let (rows, simulated): (Vec<_>, Vec<_>) =
+        whole.iter().map(|&place| (rows[place].clone(), simulated(&outcomes[place]))).unzip();
+    let simulations = whole.iter().map(|&place| Simulation::of((&runs[place], &outcomes[place])));
+    let report = Report::new(&args, compare::compare(&rows, &simulated).into_iter().zip(simulations).collect());
     batch.give(|| report.text(), || report.json())
 }
 
 impl Args {
-    /// A run for a row, on all CPUs.
-    fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning) -> Run<'m> {
-        // The result is the mean over the seeds: each of them may be off by more.
-        let each = self.precision * f64::from(self.effort.seeds).sqrt();
-        let precision_pct = (self.precision > 0.0).then_some(each);
-        Run { precision_pct, whole: self.whole, ..self.effort.run(workload, machine, tuning) }
-    }
-
     /// What was run: the first line of a result.
     fn head(&self) -> String {
-        let Effort { seconds, warm_up, seeds, .. } = self.effort;
-        let (most, until) = match self.precision {
-            0.0 => ("", String::new()),
-            precision => ("at most ", format!(", until score and contention were known to {precision} %")),
-        };
-        format!("{}, {most}{seconds} s after {warm_up} s{until}, seeds 1 to {seeds}\n", self.table)
+        format!("{}, {}\n", self.table, self.beside.told())
     }
-}
-
-/// Percent, from 0 to 100.
-fn percent(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|pct: &f64| (0.0..=100.0).contains(pct));
-    number.ok_or_else(|| "allowed: 0 to 100 percent".to_owned())
 }
 
 /// Reads a built-in table, or a file.
@@ -147,11 +121,14 @@ fn chosen(args: &Args, table: SweepTable) -> Result<Vec<SweepRow>, Failure> {
     Ok(table.rows.into_iter().filter(wanted).collect())
 }
 
-/// The rows all of whose seeds were run, if their base row was.
-fn whole_rows(rows: &[SweepRow], outcomes: &[Vec<(u64, Outcome)>], seeds: usize) -> (Vec<SweepRow>, Vec<Simulated>) {
-    let whole = || rows.iter().zip(outcomes).filter(|(_, outcomes)| outcomes.len() == seeds);
-    let has_base = |row: &SweepRow| whole().any(|(base, _)| base.is_base_of(row));
+/// The places of the rows all of whose seeds were run, if their base row was.
+fn whole_rows(rows: &[SweepRow], outcomes: &[Vec<(u64, Outcome)>], seeds: usize) -> Vec<usize> {
+    let is_whole = |place: &usize| outcomes[*place].len() == seeds;
+    let has_base = |place: &usize| (0..rows.len()).any(|base| is_whole(&base) && rows[base].is_base_of(&rows[*place]));
+    (0..rows.len()).filter(|place| is_whole(place) && has_base(place)).collect()
+}
+
+fn simulated(seeds: &[(u64, Outcome)]) -> Simulated {
     let values = |outcome: &Outcome| [outcome.score(), outcome.zone_pct(), outcome.lru_pct()];
-    let simulated = |seeds: &[(u64, Outcome)]| Simulated(seeds.iter().map(|(_, outcome)| values(outcome)).collect());
-    whole().filter(|(row, _)| has_base(row)).map(|(row, seeds)| (row.clone(), simulated(seeds))).unzip()
+    Simulated(seeds.iter().map(|(_, outcome)| values(outcome)).collect())
 }

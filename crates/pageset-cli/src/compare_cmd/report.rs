@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use pageset_sim::compare::{COLUMNS, Compared, Errors, Values, errors};
+use pageset_sim::run::{Outcome, Run};
 use serde::Serialize;
 
 use super::Args;
@@ -17,13 +18,40 @@ const CHANGE: usize = 1;
 const ZONE: usize = 2;
 const LRU: usize = 3;
 
+/// What was simulated for a row: member `simulations`.
+#[derive(Clone, Serialize)]
+pub(super) struct Simulation {
+    machine: String,
+    workload: &'static str,
+    tasks: u32,
+    seeds: Vec<u64>,
+    /// Of each seed.
+    measured_ns: Vec<u64>,
+    /// Whether all nodes' figures are those of one that was simulated.
+    one_node_for_all: bool,
+}
+
+impl Simulation {
+    /// A run and its outcomes by seed.
+    pub(super) fn of((run, seeds): (&Run<'_>, &Vec<(u64, Outcome)>)) -> Self {
+        Simulation {
+            machine: run.machine.name.clone(),
+            workload: run.workload.name,
+            tasks: run.tasks,
+            seeds: seeds.iter().map(|(seed, _)| *seed).collect(),
+            measured_ns: seeds.iter().map(|(_, outcome)| outcome.time.whole_ns()).collect(),
+            one_node_for_all: seeds.iter().any(|(_, outcome)| outcome.stands_for > 1),
+        }
+    }
+}
+
 pub(super) struct Report<'r> {
     args: &'r Args,
-    rows: Vec<Compared>,
+    rows: Vec<(Compared, Simulation)>,
 }
 
 impl<'r> Report<'r> {
-    pub(super) fn new(args: &'r Args, rows: Vec<Compared>) -> Self {
+    pub(super) fn new(args: &'r Args, rows: Vec<(Compared, Simulation)>) -> Self {
         Report { args, rows }
     }
 
@@ -35,7 +63,7 @@ impl<'r> Report<'r> {
             "LRU s",
         ];
         let mut table = numbers(heads.into_iter(), 0..1);
-        for row in &self.rows {
+        for (row, _) in &self.rows {
             let (p, s) = (&row.published, &row.simulated);
             let mut cells = vec![row.machine.clone(), row.batch.to_string()];
             cells.extend([p[SCORE], s[SCORE]].map(|score| grouped(score.round() as u64)));
@@ -45,7 +73,7 @@ impl<'r> Report<'r> {
             table.add_row(cells);
         }
         text += &trimmed(&table);
-        let errors = errors(&self.rows);
+        let errors = self.errors();
         if !errors.is_empty() {
             text += "\nMean absolute error over the other rows, in percentage points: simulated, doing nothing, line in 1/batch\n\n";
             text += &trimmed(&error_table(&errors));
@@ -53,9 +81,13 @@ impl<'r> Report<'r> {
         text
     }
 
+    fn errors(&self) -> Vec<Errors> {
+        errors(&self.rows.iter().map(|(row, _)| row.clone()).collect::<Vec<_>>())
+    }
+
     pub(super) fn json(&self) -> impl Serialize + use<> {
         let columns = |values: &Values| COLUMNS.iter().zip(values).map(|(name, value)| (*name, *value)).collect();
-        let row = |row: &Compared| RowJson {
+        let row = |(row, simulation): &(Compared, Simulation)| RowJson {
             machine: row.machine.clone(),
             batch: row.batch,
             published: columns(&row.published),
@@ -63,6 +95,7 @@ impl<'r> Report<'r> {
             deviation: columns(&row.deviation),
             do_nothing: columns(&row.do_nothing),
             line: columns(&row.line),
+            simulations: [simulation.clone()],
         };
         let error = |error: &Errors| ErrorJson {
             machine: error.machine.clone(),
@@ -74,11 +107,11 @@ impl<'r> Report<'r> {
         Document {
             schema: SCHEMA,
             table: self.args.table.clone(),
-            measured_ns: self.args.effort.time().whole_ns(),
-            warm_up_ns: self.args.effort.warm_up().whole_ns(),
-            seeds: self.args.effort.seeds().collect(),
+            measured_ns: self.args.beside.effort.time().whole_ns(),
+            warm_up_ns: self.args.beside.effort.warm_up().whole_ns(),
+            seeds: self.args.beside.effort.seeds().collect(),
             rows: self.rows.iter().map(row).collect(),
-            mean_absolute_errors: errors(&self.rows).iter().map(error).collect(),
+            mean_absolute_errors: self.errors().iter().map(error).collect(),
         }
     }
 }
@@ -119,6 +152,7 @@ struct RowJson {
     deviation: Columns,
     do_nothing: Columns,
     line: Columns,
+    simulations: [Simulation; 1],
 }
 
 #[derive(Serialize)]

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Args;
-use super::report::SCHEMA;
+use super::report::{SCHEMA, Simulation};
 use crate::columns::{grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
 use crate::sim::batch::Batch;
@@ -21,6 +21,13 @@ struct Cell {
     simulated: Spread,
     do_nothing: f64,
     amdahl: f64,
+}
+
+/// A row, and what became of it.
+struct Row<'t> {
+    row: &'t TasksRow,
+    cells: Vec<Cell>,
+    simulations: Vec<Simulation>,
 }
 
 /// Runs `pageset compare` for such a table.
@@ -36,23 +43,25 @@ pub(super) fn run(args: &Args, text: &str) -> Result<Exit, Failure> {
     let workloads: Vec<(usize, _)> =
         columns.filter_map(|(column, (_, name))| Some((column, Workload::find(name)?))).collect();
     let runs_of = |row: &TasksRow| {
-        let run = |workload| Run { tasks: row.tasks, ..args.run(workload, &machine, row.tuning) };
+        let run = |workload| Run { tasks: row.tasks, ..args.beside.run(workload, &machine, row.tuning) };
         workloads.iter().map(|(_, workload)| run(workload)).collect::<Vec<_>>()
     };
     let runs: Vec<Run<'_>> = table.rows.iter().flat_map(runs_of).collect();
-    let batch = Batch::begin(&args.effort)?;
+    let batch = Batch::begin(&args.beside.effort)?;
     let outcomes = batch.run(&runs, |n| format!("{} tasks", runs[n].tasks))?;
     let cell = |row, &(column, _): &(usize, &Workload), seeds: &Vec<(u64, Outcome)>| {
         let simulated = Spread::of(&seeds.iter().map(|(_, outcome)| outcome.score()).collect::<Vec<_>>())?;
         let [do_nothing, amdahl] = baselines(&table.rows, row).map(|baseline| baseline[column]);
         Some(Cell { column, published: row.published[column], simulated, do_nothing, amdahl })
     };
-    let cells_of = |(row, outcomes)| {
+    let row_of = |(number, row)| {
+        let first = number * workloads.len();
+        let of_row = first..first + workloads.len();
+        let (runs, outcomes) = (&runs[of_row.clone()], &outcomes[of_row]);
         let cells = workloads.iter().zip(outcomes).filter_map(|(workload, seeds)| cell(row, workload, seeds));
-        (row, cells.collect())
+        Row { row, cells: cells.collect(), simulations: runs.iter().zip(outcomes).map(Simulation::of).collect() }
     };
-    let rows: Vec<(&TasksRow, Vec<Cell>)> =
-        table.rows.iter().zip(outcomes.chunks(workloads.len())).map(cells_of).collect();
+    let rows: Vec<Row<'_>> = table.rows.iter().enumerate().map(row_of).collect();
     batch.give(|| report(args, &rows), || document(args, &rows))
 }
 
@@ -60,7 +69,7 @@ fn error_pct(of: f64, published: f64) -> f64 {
     100.0 * (of / published - 1.0)
 }
 
-fn report(args: &Args, rows: &[(&TasksRow, Vec<Cell>)]) -> String {
+fn report(args: &Args, rows: &[Row<'_>]) -> String {
     let mut text = args.head();
     text += &format!(
         "on {TASKS_MACHINE}; errors in percent: simulated, doing nothing (the row of fewest tasks again), Amdahl's law\n\n"
@@ -70,7 +79,7 @@ fn report(args: &Args, rows: &[(&TasksRow, Vec<Cell>)]) -> String {
     let mut summary = String::new();
     for (column, (name, _)) in TASKS_COLUMNS.iter().enumerate() {
         let mut errors = Vec::new();
-        for (row, cell) in rows.iter().flat_map(|(row, cells)| cells.iter().map(move |cell| (row, cell))) {
+        for (row, cell) in rows.iter().flat_map(|Row { row, cells, .. }| cells.iter().map(move |cell| (row, cell))) {
             if cell.column != column {
                 continue;
             }
@@ -97,8 +106,8 @@ fn report(args: &Args, rows: &[(&TasksRow, Vec<Cell>)]) -> String {
     text + "\n" + &summary
 }
 
-fn document(args: &Args, rows: &[(&TasksRow, Vec<Cell>)]) -> impl Serialize + use<> {
-    let row = |(row, cells): &(&TasksRow, Vec<Cell>)| {
+fn document(args: &Args, rows: &[Row<'_>]) -> impl Serialize + use<> {
+    let row = |Row { row, cells, simulations }: &Row<'_>| {
         let columns = |of: fn(&Cell) -> f64| -> Map<String, Value> {
             cells.iter().map(|cell| (TASKS_COLUMNS[cell.column].0.to_owned(), of(cell).into())).collect()
         };
@@ -110,14 +119,15 @@ fn document(args: &Args, rows: &[(&TasksRow, Vec<Cell>)]) -> impl Serialize + us
             "deviation": columns(|cell| cell.simulated.deviation),
             "do_nothing": columns(|cell| cell.do_nothing),
             "amdahl": columns(|cell| cell.amdahl),
+            "simulations": simulations,
         })
     };
     json!({
         "schema": SCHEMA,
         "table": args.table,
-        "measured_ns": args.effort.time().whole_ns(),
-        "warm_up_ns": args.effort.warm_up().whole_ns(),
-        "seeds": args.effort.seeds().collect::<Vec<_>>(),
+        "measured_ns": args.beside.effort.time().whole_ns(),
+        "warm_up_ns": args.beside.effort.warm_up().whole_ns(),
+        "seeds": args.beside.effort.seeds().collect::<Vec<_>>(),
         "rows": rows.iter().map(row).collect::<Vec<_>>(),
     })
 }

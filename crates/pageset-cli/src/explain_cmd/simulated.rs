@@ -53,6 +53,8 @@ pub(super) const TERMS: &[Term] = &[
     column("wait_ns", "Waiting for it, all CPUs together. Unit: nanoseconds.", "As zone lock %.", "As zone lock %."),
     column("hold_ns", "Holding it. Unit: nanoseconds.", "", ""),
     // `pageset compare`.
+    column("simulations", "What was simulated for a row: machine, workload, tasks, seeds, and by seed the time that was measured.", "", ""),
+    column("one_node_for_all", "Whether one node was simulated and stands for all, which are alike and share nothing.", "", "`--whole` simulates all nodes."),
     column("table", "The table compared with.", "", ""),
     column("column", "The table's column, or its metric, that a row is about.", "", ""),
     column("kernel", "The kernel that the table's authors measured on.", "", ""),

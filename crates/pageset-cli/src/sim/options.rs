@@ -13,19 +13,27 @@ use pageset_sim::workload::Workload;
 /// Virtual time that one run may take: what its clocks hold with room, and more than anyone waits for.
 const MOST_SECONDS: f64 = 100_000.0;
 
+/// Virtual seconds that are measured, virtual seconds before, and seeds, where nobody says otherwise. Costs of the shipped
+/// machines are fitted with these, and the accuracy that `docs/accuracy.md` tells was measured with these.
+const SECONDS: f64 = 0.8;
+const WARM_UP: f64 = 0.4;
+const SEEDS: u32 = 2;
+/// How well figures that stand beside published ones are known, in percent: published scores vary by 0.3 to 0.5 %.
+const PRECISION_PCT: f64 = 0.3;
+
 /// How long and how often each setting is simulated.
 #[derive(clap::Args)]
 pub(crate) struct Effort {
-    /// Virtual seconds that are measured; by `compare` at most
-    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
+    /// Virtual seconds that are measured; at most, where there is --precision
+    #[arg(long, value_name = "S", default_value_t = SECONDS, value_parser = seconds)]
     pub(crate) seconds: f64,
 
     /// Virtual seconds before the measurement begins
-    #[arg(long, value_name = "S", default_value = "0.5", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value_t = WARM_UP, value_parser = seconds)]
     pub(crate) warm_up: f64,
 
     /// How many seeds each setting is run with, from 1 up; the table has their mean and spread
-    #[arg(long, value_name = "K", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "K", default_value_t = SEEDS, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) seeds: u32,
 
     /// Threads to simulate on [default: one a CPU of this host]; no result depends on it
@@ -75,6 +83,49 @@ impl Effort {
     pub(crate) fn json_only(&self) -> bool {
         self.json.as_deref().is_some_and(|path| path.as_os_str() == "-")
     }
+}
+
+/// How settings are simulated whose figures stand beside published ones: tables, and the rows that costs are fitted to. Both
+/// are run by [`Beside::run`], so that a fit's figures are those that `compare` shows.
+#[derive(clap::Args)]
+pub(crate) struct Beside {
+    /// Measure until score and contention are known so well, in percent and percentage points: the standard error of the
+    /// mean over all seeds. Four tenths of --seconds are the least; 0 measures all of them
+    #[arg(long, value_name = "PCT", default_value_t = PRECISION_PCT, value_parser = percent)]
+    precision: f64,
+
+    /// Simulate all nodes, even where they are alike and share nothing, so that one would do
+    #[arg(long)]
+    whole: bool,
+
+    #[command(flatten)]
+    pub(crate) effort: Effort,
+}
+
+impl Beside {
+    /// A run with the first seed, on all CPUs.
+    pub(crate) fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning) -> Run<'m> {
+        // The result is the mean over the seeds: each of them may be off by more.
+        let each = self.precision * f64::from(self.effort.seeds).sqrt();
+        let precision_pct = (self.precision > 0.0).then_some(each);
+        Run { precision_pct, whole: self.whole, ..self.effort.run(workload, machine, tuning) }
+    }
+
+    /// What is done, in words.
+    pub(crate) fn told(&self) -> String {
+        let Effort { seconds, warm_up, seeds, .. } = self.effort;
+        let (most, until) = match self.precision {
+            0.0 => ("", String::new()),
+            precision => ("at most ", format!(", until score and contention were known to {precision} %")),
+        };
+        format!("{most}{seconds} s after {warm_up} s{until}, seeds 1 to {seeds}")
+    }
+}
+
+/// Percent, from 0 to 100.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|pct: &f64| (0.0..=100.0).contains(pct));
+    number.ok_or_else(|| "allowed: 0 to 100 percent".to_owned())
 }
 
 /// A length of virtual time, above 0.

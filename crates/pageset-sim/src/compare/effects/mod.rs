@@ -19,6 +19,8 @@ mod series;
 mod single_pass;
 mod verdict;
 
+use std::collections::BTreeSet;
+
 use pageset::Tuning;
 
 pub use measure::{Measure, Value};
@@ -82,6 +84,8 @@ pub struct ComparedEffects {
     pub keys: Vec<(String, String)>,
     /// Its other columns, those that were simulated.
     pub effects: Vec<Effect>,
+    /// The experiments that these are of: places in [`EffectTable::experiments`].
+    pub experiments: Vec<usize>,
 }
 
 impl EffectTable {
@@ -157,9 +161,10 @@ impl EffectTable {
             let simulated = Spread::of(&(0..seeds).map(of_seed).collect::<Vec<_>>())?;
             Some(Effect { column: column.clone(), simulated })
         };
-        let rows = self.rows.iter().map(|row| ComparedEffects {
-            keys: row.keys.clone(),
-            effects: row.columns.iter().filter_map(effect).collect(),
+        let rows = self.rows.iter().map(|row| {
+            let effects: Vec<Effect> = row.columns.iter().filter_map(effect).collect();
+            let experiments: BTreeSet<usize> = effects.iter().flat_map(|effect| effect.column.value.needs()).collect();
+            ComparedEffects { keys: row.keys.clone(), effects, experiments: experiments.into_iter().collect() }
         });
         rows.filter(|row| !row.effects.is_empty()).collect()
     }
