@@ -3,6 +3,8 @@
 //! `cargo run --release --manifest-path bench-peers/Cargo.toml -- --json`; the arguments are those of `pageset bench`.
 //! What a peer does not offer it is not measured in: orders, frees on another thread, calls for many pages.
 
+#[cfg(dpdk)]
+mod dpdk;
 mod frames;
 mod global;
 
@@ -23,6 +25,8 @@ fn main() -> ExitCode {
     let mut entries = pageset_bench::entries();
     entries.extend(frames::entries());
     entries.extend(global::entries());
+    #[cfg(dpdk)]
+    entries.extend(dpdk::entries());
     let report = match pageset_bench::run(&args, &entries, &AtomicBool::new(false), |_, _| {}) {
         Ok(report) => report,
         Err(error) => {

@@ -1,5 +1,6 @@
 //! The least that a cache of pages can cost: no orders, no checks, no statistics, nothing behind the cache.
 
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -85,12 +86,11 @@ impl Pages for ThreadArray {
         array.len += 1;
     }
 
-    fn get_many(&self, array: &mut Array, pages: &mut [u64]) {
+    #[inline(always)]
+    fn take_and_give(&self, array: &mut Array, pages: &mut [u64]) {
         array.len -= pages.len();
         pages.iter_mut().zip(&array.pages[array.len..]).for_each(|(page, &found)| *page = u64::from(found));
-    }
-
-    fn put_many(&self, array: &mut Array, pages: &[u64]) {
+        let pages = black_box(&*pages);
         array.pages[array.len..].iter_mut().zip(pages).for_each(|(place, &page)| *place = page as u32);
         array.len += pages.len();
     }
@@ -163,7 +163,8 @@ impl Pages for CpuArrays {
         });
     }
 
-    fn get_many(&self, (number, cpus): &mut Self::Local, pages: &mut [u64]) {
+    #[inline(always)]
+    fn take_and_give(&self, (number, cpus): &mut Self::Local, pages: &mut [u64]) {
         let cpu = &cpus[number.get() as usize];
         cpu.lock.with(|| {
             let len = cpu.len.load(Ordering::Relaxed) - pages.len() as u32;
@@ -171,9 +172,7 @@ impl Pages for CpuArrays {
             let found = &cpu.pages[len as usize..];
             pages.iter_mut().zip(found).for_each(|(page, found)| *page = u64::from(found.load(Ordering::Relaxed)));
         });
-    }
-
-    fn put_many(&self, (number, cpus): &mut Self::Local, pages: &[u64]) {
+        let pages = black_box(&*pages);
         let cpu = &cpus[number.get() as usize];
         cpu.lock.with(|| {
             let len = cpu.len.load(Ordering::Relaxed);

@@ -19,6 +19,7 @@
 
 pub mod command;
 pub mod floors;
+mod look;
 pub mod ours;
 pub mod pattern;
 pub mod report;

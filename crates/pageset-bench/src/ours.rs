@@ -1,6 +1,7 @@
 //! `pageset-host`'s pool under the default rules: with orders, with checks of each free, with statistics.
 #![allow(unsafe_code, reason = "raw frees")]
 
+use std::hint::black_box;
 use std::ptr::{self, NonNull};
 
 use pageset_host::{GiveBack, Order, PAGE_BYTES, PagePool};
@@ -62,21 +63,12 @@ impl<const ORDER: u8> Pages for Pool<ORDER> {
         unsafe { self.pool.free(at(page), Self::ORDER).expect("it was taken") };
     }
 
-    fn get_many(&self, buffer: &mut Self::Local, pages: &mut [u64]) {
+    #[inline(always)]
+    fn take_and_give(&self, buffer: &mut Self::Local, pages: &mut [u64]) {
         let buffer = &mut buffer[..pages.len()];
         let got = self.pool.alloc_bulk(buffer).expect("the pool is larger than the pattern");
         assert_eq!(got, pages.len());
-        for (page, start) in pages.iter_mut().zip(buffer) {
-            *page = start.addr().get() as u64;
-        }
-    }
-
-    fn put_many(&self, buffer: &mut Self::Local, pages: &[u64]) {
-        let buffer = &mut buffer[..pages.len()];
-        for (start, &page) in buffer.iter_mut().zip(pages) {
-            *start = at(page);
-        }
         // SAFETY: nothing refers to what is in the pages.
-        unsafe { self.pool.free_bulk(buffer).expect("they were taken") };
+        unsafe { self.pool.free_bulk(black_box(buffer)).expect("they were taken") };
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::floors::FLOOR_B;
 use crate::pattern::Pattern;
-use crate::sample::Sample;
+use crate::sample::{SHARE, Sample};
 
 /// The form of the JSON.
 pub const SCHEMA: &str = "pageset.bench/1";
@@ -51,6 +51,9 @@ pub struct Row {
     pub threads: usize,
     /// Every sample that was kept: ns of a page taken and given back, the mean of the threads.
     pub ns_per_pair: Vec<f64>,
+    /// Of each that was kept, the share of the time, 0 to 1, that the thread slept of its own accord which slept most. Sleep
+    /// is part of what a pair takes.
+    pub asleep: Vec<f64>,
     /// Samples thrown away because a thread did not have its CPU: how many.
     pub discarded: u32,
     /// And what they were.
@@ -79,6 +82,7 @@ impl Row {
             pattern: pattern.to_string(),
             threads,
             ns_per_pair: vec![],
+            asleep: vec![],
             discarded: 0,
             discarded_samples: vec![],
             not_pinned: 0,
@@ -92,6 +96,7 @@ impl Row {
         self.not_pinned += u32::from(sample.not_pinned.is_some());
         if sample.is_kept() {
             self.ns_per_pair.push(sample.ns_per_pair);
+            self.asleep.push(sample.asleep);
             return true;
         }
         let Sample { ns_per_pair, cpu_share, .. } = sample;
@@ -115,14 +120,28 @@ impl Row {
         })
     }
 
+    /// That its threads slept for a good part of the time, where they did.
+    fn sleep(&self) -> Option<String> {
+        let asleep = median(&self.asleep).filter(|&asleep| asleep > 1.0 - SHARE)?;
+        let Self { who, pattern, threads, .. } = self;
+        Some(format!(
+            "{who}, {pattern} {threads}T: a thread slept {:.0} % of the time, waiting for others or for what they had",
+            asleep * 100.0
+        ))
+    }
+
     /// The median of its samples, if it has any.
     #[must_use]
     pub fn median(&self) -> Option<f64> {
-        let mut samples = self.ns_per_pair.clone();
-        samples.sort_by(f64::total_cmp);
-        let (low, high) = (samples.get(samples.len().checked_sub(1)? / 2)?, samples.get(samples.len() / 2)?);
-        Some(f64::midpoint(*low, *high))
+        median(&self.ns_per_pair)
     }
+}
+
+fn median(samples: &[f64]) -> Option<f64> {
+    let mut samples = samples.to_vec();
+    samples.sort_by(f64::total_cmp);
+    let (low, high) = (samples.get(samples.len().checked_sub(1)? / 2)?, samples.get(samples.len() / 2)?);
+    Some(f64::midpoint(*low, *high))
 }
 
 impl Report {
@@ -191,6 +210,7 @@ impl Report {
         let short = self.rows.iter().filter(|row| row.ns_per_pair.len() < self.rounds as usize).count();
         let not_pinned: u32 = self.rows.iter().map(|row| row.not_pinned).sum();
         let mut lines: Vec<String> = self.rows.iter().filter_map(Row::why_none).collect();
+        lines.extend(self.rows.iter().filter_map(Row::sleep));
         if not_pinned > 0 {
             lines.push(format!(
                 "in {not_pinned} samples the system did not let a thread stay on its CPU: they are worth less"
@@ -233,7 +253,11 @@ mod tests {
         let machine = MachineFacts { processor: "P".into(), kernel: "K".into(), cpus: 2 };
         let mut stolen = row("x", Pattern::Bulk, &[]);
         for (ns_per_pair, cpu_share) in [(9.0, 0.8), (7.0, 0.93)] {
-            assert!(!stolen.take(Sample { ns_per_pair, cpu_share, not_pinned: Some("no".into()) }));
+            assert!(!stolen.take(Sample { ns_per_pair, cpu_share, asleep: 0.0, not_pinned: Some("no".into()) }));
+        }
+        let mut sleeper = row("x", Pattern::HalfHuge, &[]);
+        for asleep in [0.1, 0.0, 0.25] {
+            assert!(sleeper.take(Sample { ns_per_pair: 300.0, cpu_share: 1.0, asleep, not_pinned: None }));
         }
         let rows = vec![
             row(FLOOR_B, Pattern::Hot, &[4.0, 2.0, 3.0]),
@@ -241,6 +265,7 @@ mod tests {
             row("x", Pattern::HotHuge, &[250.0]),
             Row { failed: Some("no memory".into()), ..row("x", Pattern::Half, &[]) },
             stolen,
+            sleeper,
         ];
         let mut report = Report { schema: SCHEMA, machine, window_ns: 5_000_000, rounds: 3, interrupted: false, rows };
         report.compare();
@@ -252,7 +277,8 @@ mod tests {
         let report = report();
         let ratios: Vec<_> = report.rows.iter().map(|row| (row.median(), row.ratio_to_floor_b)).collect();
         let none = (None, None);
-        assert_eq!(ratios, [(Some(3.0), Some(1.0)), (Some(7.5), Some(2.5)), (Some(250.0), None), none, none]);
+        let sleeper = (Some(300.0), None);
+        assert_eq!(ratios, [(Some(3.0), Some(1.0)), (Some(7.5), Some(2.5)), (Some(250.0), None), none, none, sleeper]);
         assert_eq!(row("x", Pattern::Hot, &[]).median(), None);
     }
 
@@ -261,17 +287,19 @@ mod tests {
         let report = report();
         let table = report.table();
         let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[0], ["ns", "per", "pair", "hot", "1T", "order-9", "1T", "half", "1T", "bulk", "1T"]);
-        assert_eq!(lines[1], ["floor", "b", "3.0", "(1.00)", "-", "-", "-"]);
-        assert_eq!(lines[2], ["x", "7.5", "(2.50)", "250", "failed", "0", "of", "2"]);
+        let columns = ["hot", "1T", "order-9", "1T", "half", "1T", "bulk", "1T", "half-9", "1T"];
+        assert_eq!(lines[0], [&["ns", "per", "pair"][..], &columns].concat());
+        assert_eq!(lines[1], ["floor", "b", "3.0", "(1.00)", "-", "-", "-", "-"]);
+        assert_eq!(lines[2], ["x", "7.5", "(2.50)", "250", "failed", "0", "of", "2", "300"]);
         assert_eq!(
             report.warnings(),
             [
                 "x, half 1T: could not be built: no memory",
                 "x, bulk 1T: none of 2 samples kept: a thread had its CPU for 80 to 93 % of the time only",
+                "x, half-9 1T: a thread slept 10 % of the time, waiting for others or for what they had",
                 "in 2 samples the system did not let a thread stay on its CPU: they are worth less",
-                "4 of 10 samples were thrown away: a thread had its CPU for less than 97 % of the time",
-                "4 of 5 figures have fewer than 3 samples; let nothing else run, or give more time with --window-ms"
+                "4 of 13 samples were thrown away: a thread had its CPU for less than 97 % of the time",
+                "4 of 6 figures have fewer than 3 samples; let nothing else run, or give more time with --window-ms"
             ]
         );
     }

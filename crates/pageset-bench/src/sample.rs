@@ -1,18 +1,20 @@
 //! One measurement: threads on CPUs of their own, started together, and whether they had their CPUs.
 
-use std::sync::Barrier;
+use std::cell::Cell;
+use std::hint;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
 
+use crate::look::{Counts, Look, Spent};
 use crate::pattern::Pattern;
 use crate::ring::Ring;
 use crate::subject::{Run, Subject};
 
-/// The share of the time that each thread must have had its CPU. Below that somebody else ran there, or the machine below
-/// this one stole time, and what was measured is that.
+/// The share of the time that each thread must have had its CPU, but for what it slept of its own accord. Below that somebody
+/// else ran there, or the machine below this one stole time, and what was measured is that.
 pub const SHARE: f64 = 0.97;
 
 /// What came of one measurement.
@@ -20,8 +22,11 @@ pub const SHARE: f64 = 0.97;
 pub struct Sample {
     /// Nanoseconds of a pair, the mean over the threads.
     pub ns_per_pair: f64,
-    /// The share of the time that each thread had its CPU: that of the thread which had least, up to 1.
+    /// The share of the time, up to 1, that nobody kept its CPU from a thread: that of the thread which had least.
     pub cpu_share: f64,
+    /// The share of the time that a thread slept of its own accord, as one does that waits for a lock: that of the thread which
+    /// slept most. It is part of what is measured.
+    pub asleep: f64,
     /// What the system said to a thread that was to stay on its CPU, where it refused.
     pub not_pinned: Option<String>,
 }
@@ -41,9 +46,33 @@ pub fn allowed_cpus() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect()
 }
 
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+/// Where threads wait for each other, awake: one that slept here would begin when the system gets round to it, and another
+/// that works with it has measured its absence until then.
+#[derive(Default)]
+struct Gate(AtomicUsize);
+
+/// More than any number of threads: opens a gate for good.
+const OPEN: usize = usize::MAX / 2;
+
+impl Gate {
+    fn wait_for(&self, threads: usize) {
+        // Relaxed: what threads share was shared before they started.
+        self.0.fetch_add(1, Ordering::Relaxed);
+        while self.0.load(Ordering::Relaxed) < threads {
+            hint::spin_loop();
+        }
+    }
+}
+
+/// Opens the gates when its thread panics, which else the others would wait for.
+struct OpenInPanic<'g>([&'g Gate; 2]);
+
+impl Drop for OpenInPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.iter().for_each(|gate| gate.0.store(OPEN, Ordering::Relaxed));
+        }
+    }
 }
 
 /// Measures once: `cpus` has a CPU for each thread.
@@ -51,33 +80,42 @@ fn cpu_time() -> Duration {
 /// # Panics
 /// When a thread of the subject does.
 pub fn sample(subject: &dyn Subject, pattern: Pattern, cpus: &[usize], window: Duration) -> Sample {
-    let barrier = Barrier::new(cpus.len());
+    let (arrived, counted) = (Gate::default(), Gate::default());
     let ring = Ring::new();
     let results: Vec<Sample> = thread::scope(|scope| {
         let threads: Vec<_> = cpus
             .iter()
             .enumerate()
             .map(|(thread, &cpu)| {
-                let (barrier, ring) = (&barrier, &ring);
+                let (arrived, counted, ring) = (&arrived, &counted, &ring);
                 scope.spawn(move || {
+                    let _open = OpenInPanic([arrived, counted]);
                     let mut one = CpuSet::new();
                     one.set(cpu);
                     let not_pinned = sched_setaffinity(None, &one).err().map(|error| error.to_string());
-                    let start = std::sync::Mutex::new((Instant::now(), Duration::ZERO));
+                    let (begin, end) = (Cell::new(None), Cell::new(None));
                     let ready = || {
-                        barrier.wait();
-                        let begin = (Instant::now(), cpu_time());
-                        *start.lock().expect("no panic holds it") = begin;
-                        begin.0 + window
+                        arrived.wait_for(cpus.len());
+                        let counts = Counts::now();
+                        counted.wait_for(cpus.len());
+                        let look = counts.look();
+                        begin.set(Some(look));
+                        look.at() + window
                     };
-                    let run = Run { thread, threads: cpus.len(), pattern, ready: &ready, ring };
-                    let (pairs, end) = subject.work(&run);
-                    // What was given back after the end takes CPU time too: the share is of all of it.
-                    let (now, cpu) = (Instant::now(), cpu_time());
-                    let begin = *start.lock().expect("no panic holds it");
-                    let share = (cpu - begin.1).as_secs_f64() / (now - begin.0).as_secs_f64();
-                    let ns_per_pair = (end - begin.0).as_secs_f64() * 1e9 / pairs as f64;
-                    Sample { ns_per_pair, cpu_share: share.min(1.0), not_pinned }
+                    let over = || end.set(Some(Look::after()));
+                    let run = Run { thread, threads: cpus.len(), pattern, ready: &ready, over: &over, ring };
+                    let pairs = subject.work(&run);
+                    let (Some(begin), Some(end)) = (begin.get(), end.get()) else {
+                        panic!("{pattern}: a thread did not say when it was ready, or when it was over");
+                    };
+                    let Spent { wall, kept_off, asleep } = end.since(&begin);
+                    let share = |time: Duration| time.as_secs_f64() / wall.as_secs_f64();
+                    Sample {
+                        ns_per_pair: wall.as_secs_f64() * 1e9 / pairs as f64,
+                        cpu_share: 1.0 - share(kept_off).min(1.0),
+                        asleep: share(asleep),
+                        not_pinned,
+                    }
                 })
             })
             .collect();
@@ -86,6 +124,7 @@ pub fn sample(subject: &dyn Subject, pattern: Pattern, cpus: &[usize], window: D
     Sample {
         ns_per_pair: results.iter().map(|thread| thread.ns_per_pair).sum::<f64>() / results.len() as f64,
         cpu_share: results.iter().map(|thread| thread.cpu_share).fold(1.0, f64::min),
+        asleep: results.iter().map(|thread| thread.asleep).fold(0.0, f64::max),
         not_pinned: results.into_iter().find_map(|thread| thread.not_pinned),
     }
 }

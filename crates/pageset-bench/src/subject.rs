@@ -20,14 +20,12 @@ pub trait Pages: Sync {
     /// Gives a page back.
     fn put(&self, local: &mut Self::Local, page: u64);
 
-    /// Takes as many pages as there is room for, in one call where it has one.
-    fn get_many(&self, local: &mut Self::Local, pages: &mut [u64]) {
+    /// Takes as many pages as there is room for and gives them back, each in one call where it has one. `pages` is for those
+    /// that name pages by numbers.
+    #[inline(always)]
+    fn take_and_give(&self, local: &mut Self::Local, pages: &mut [u64]) {
         pages.iter_mut().for_each(|page| *page = self.get(local));
-    }
-
-    /// Gives pages back, in one call where it has one.
-    fn put_many(&self, local: &mut Self::Local, pages: &[u64]) {
-        pages.iter().for_each(|&page| self.put(local, page));
+        black_box(&*pages).iter().for_each(|&page| self.put(local, page));
     }
 }
 
@@ -60,15 +58,17 @@ pub struct Run<'r> {
     /// What it is to do.
     pub pattern: Pattern,
     /// Called when everything is prepared; returns when to stop.
-    pub ready: &'r (dyn Fn() -> Instant + Sync),
+    pub ready: &'r dyn Fn() -> Instant,
+    /// Called when the last pair is done, before anything else is given back.
+    pub over: &'r dyn Fn(),
     pub(crate) ring: &'r Ring,
 }
 
 /// Something that runs patterns.
 pub trait Subject: Sync {
-    /// Runs a thread's part: prepares, says that it is ready, works until the time is over, and returns how many pages
-    /// it took and gave back, and when it ended. What it holds then it gives back.
-    fn work(&self, run: &Run<'_>) -> (u64, Instant);
+    /// Runs a thread's part: prepares, says that it is ready, works until the time is over, says so, and returns how many
+    /// pages it took and gave back until then. What it holds then it gives back.
+    fn work(&self, run: &Run<'_>) -> u64;
 }
 
 /// Numbers that do not repeat soon: the multiplier is Knuth's.
@@ -86,7 +86,7 @@ impl Scatter {
 const STRIDE: usize = 40_503;
 
 impl<P: Pages> Subject for P {
-    fn work(&self, run: &Run<'_>) -> (u64, Instant) {
+    fn work(&self, run: &Run<'_>) -> u64 {
         let mut local = self.local(run.thread);
         let local = &mut local;
         match run.pattern {
@@ -135,8 +135,7 @@ impl<P: Pages> Subject for P {
                 let calls = CLOCK_PAGES.div_ceil(count);
                 until(run, calls * count, || {
                     for _ in 0..calls {
-                        self.get_many(local, &mut pages);
-                        self.put_many(local, black_box(&pages));
+                        self.take_and_give(local, &mut pages);
                     }
                 })
             }
@@ -159,7 +158,7 @@ impl<P: Pages> Subject for P {
 const CLOCK_PAGES: usize = 8192;
 
 /// Works in pieces of `pairs` until the time is over.
-fn until(run: &Run<'_>, pairs: usize, mut piece: impl FnMut()) -> (u64, Instant) {
+fn until(run: &Run<'_>, pairs: usize, mut piece: impl FnMut()) -> u64 {
     // Once for the caches.
     piece();
     let end = (run.ready)();
@@ -167,9 +166,9 @@ fn until(run: &Run<'_>, pairs: usize, mut piece: impl FnMut()) -> (u64, Instant)
     loop {
         piece();
         done += pairs as u64;
-        let now = Instant::now();
-        if now >= end {
-            return (done, now);
+        if Instant::now() >= end {
+            (run.over)();
+            return done;
         }
     }
 }
@@ -178,21 +177,24 @@ fn until(run: &Run<'_>, pairs: usize, mut piece: impl FnMut()) -> (u64, Instant)
 const ROUND: usize = 8;
 
 trait Remote: Pages {
-    fn remote(&self, run: &Run<'_>, local: &mut Self::Local) -> (u64, Instant);
+    fn remote(&self, run: &Run<'_>, local: &mut Self::Local) -> u64;
 }
 
 impl<P: Pages> Remote for P {
-    fn remote(&self, run: &Run<'_>, local: &mut Self::Local) -> (u64, Instant) {
+    fn remote(&self, run: &Run<'_>, local: &mut Self::Local) -> u64 {
         let mut pages = [0; TOGETHER];
         if run.thread == 0 {
-            let result = until(run, ROUND * TOGETHER, || {
+            // Closed before anything is looked at: the other one's time ends with that.
+            let over = || {
+                run.ring.close();
+                (run.over)();
+            };
+            return until(&Run { over: &over, ..*run }, ROUND * TOGETHER, || {
                 for _ in 0..ROUND {
                     pages.iter_mut().for_each(|page| *page = self.get(local));
                     run.ring.send(&pages);
                 }
             });
-            run.ring.close();
-            return result;
         }
         (run.ready)();
         let mut done = 0;
@@ -200,6 +202,7 @@ impl<P: Pages> Remote for P {
             pages.iter().for_each(|&page| self.put(local, page));
             done += TOGETHER as u64;
         }
-        (done, Instant::now())
+        (run.over)();
+        done
     }
 }

@@ -33,7 +33,7 @@ int main(void) {
 
     if (pageset_free(pool, buffer, 0) != PAGESET_ERR_WRONG_ORDER) return failed("a wrong order was not seen");
     if (pageset_free(pool, buffer, order) != PAGESET_OK) return failed("pageset_free");
-    if (pageset_free_bulk(pool, pages, got, NULL) != PAGESET_OK) return failed("pageset_free_bulk");
+    if (pageset_free_bulk(pool, pages, got) != PAGESET_OK) return failed("pageset_free_bulk");
 
     uint64_t given;
     if (pageset_give_back(pool, UINT64_MAX, &given) != PAGESET_OK) return failed("pageset_give_back");

@@ -244,15 +244,13 @@ size_t pageset_alloc_bulk(const struct pageset_pool *pool,
                           void **pages,
                           size_t count);
 
-// Gives `count` single pages back. They are checked 256 at a time, each before any of those is freed. Where one is
-// wrong, its error is returned, as by pageset_free; `*freed`, which may be NULL, is how many have been freed.
+// Gives `count` single pages back. All are checked before any is freed: where one is wrong its error is returned, as by
+// pageset_free, and none has been freed.
 //
-// Asked of the caller: `pool` is as for pageset_alloc; `pages` is NULL or has `count` pointers, which nothing refers to; `freed` is NULL or
-// can be written.
+// Asked of the caller: `pool` is as for pageset_alloc; `pages` is NULL or has `count` pointers, which nothing refers to.
 pageset_error pageset_free_bulk(const struct pageset_pool *pool,
                                 void *const *pages,
-                                size_t count,
-                                size_t *freed);
+                                size_t count);
 
 // Takes `bytes` in a row, of any size, rounded up to pages; they begin at a multiple of 2 MiB. For what lives long: takes
 // about a us for each MiB and empties the caches; where so many are not free in a row it looks at all of the pool, 10 to

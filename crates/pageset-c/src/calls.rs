@@ -1,7 +1,9 @@
 //! The functions on pages.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
+use std::slice;
 
 use pageset_host::{MigrateType, NodeId, Order, PAGE_BYTES, order_for};
 
@@ -116,68 +118,42 @@ pub unsafe extern "C" fn pageset_alloc_bulk(pool: *const pageset_pool, pages: *m
         }
         // SAFETY: the caller's promise.
         let pool = unsafe { self::pool(pool)? };
-        let mut buffer = [NonNull::dangling(); 256];
-        let mut got = 0;
-        while got < count {
-            let want = (count - got).min(buffer.len());
-            match pool.alloc_bulk(&mut buffer[..want]) {
-                Ok(came) => {
-                    for (i, page) in buffer[..came].iter().enumerate() {
-                        // SAFETY: got + i is below count, for which there is room, says the caller.
-                        unsafe { pages.add(got + i).write(page.as_ptr().cast()) };
-                    }
-                    got += came;
-                    if came < want {
-                        break;
-                    }
-                }
-                Err(error) if got == 0 => return Err(error.into()),
-                Err(_) => break,
-            }
+        if count == 0 {
+            return Ok(0);
         }
-        Ok(got)
+        // SAFETY: (1) there is room for as many, says the caller; (2) what is there need not be initialised.
+        let pages = unsafe { slice::from_raw_parts_mut(pages.cast::<MaybeUninit<*mut c_void>>(), count) };
+        Ok(pool.alloc_bulk_as(pages, |start| MaybeUninit::new(start.as_ptr().cast()))?)
     })
     .unwrap_or(0)
 }
 
-/// Gives `count` single pages back. They are checked 256 at a time, each before any of those is freed. Where one is
-/// wrong, its error is returned, as by pageset_free; `*freed`, which may be NULL, is how many have been freed.
+/// Gives `count` single pages back. All are checked before any is freed: where one is wrong its error is returned, as by
+/// pageset_free, and none has been freed.
 ///
 /// # Safety
-/// `pool` is as for pageset_alloc; `pages` is NULL or has `count` pointers, which nothing refers to; `freed` is NULL or
-/// can be written.
+/// `pool` is as for pageset_alloc; `pages` is NULL or has `count` pointers, which nothing refers to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pageset_free_bulk(
     pool: *const pageset_pool,
     pages: *const *mut c_void,
     count: usize,
-    freed: *mut usize,
 ) -> pageset_error {
-    let mut done = 0;
-    let result = code(|| {
+    code(|| {
         if pages.is_null() && count > 0 {
             return Err(Failure::argument("pages is NULL"));
         }
         // SAFETY: the caller's promise.
         let pool = unsafe { self::pool(pool)? };
-        let mut buffer = [NonNull::dangling(); 256];
-        while done < count {
-            let some = (count - done).min(buffer.len());
-            for (i, page) in buffer[..some].iter_mut().enumerate() {
-                // SAFETY: done + i is below count, and there are as many, says the caller.
-                *page = NonNull::new(unsafe { *pages.add(done + i) }.cast()).ok_or_else(null_run)?;
-            }
-            // SAFETY: nothing refers to them, says the caller.
-            unsafe { pool.free_bulk(&buffer[..some]) }?;
-            done += some;
+        if count == 0 {
+            return Ok(());
         }
-        Ok(())
-    });
-    if !freed.is_null() {
-        // SAFETY: can be written, says the caller.
-        unsafe { freed.write(done) };
-    }
-    result
+        // SAFETY: there are as many, says the caller.
+        let pages = unsafe { slice::from_raw_parts(pages, count) };
+        // SAFETY: nothing refers to them, says the caller.
+        let freed = unsafe { pool.free_bulk_as(pages, |page| page.addr()) };
+        freed.map_err(|error| if error.address == 0 { null_run() } else { error.into() })
+    })
 }
 
 /// Takes `bytes` in a row, of any size, rounded up to pages; they begin at a multiple of 2 MiB. For what lives long: takes

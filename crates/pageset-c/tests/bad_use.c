@@ -64,7 +64,6 @@ static void *cancelled(void *done) {
     pageset_options options;
     pageset_pool *pool;
     void *pages[300];
-    size_t freed;
     uint64_t given;
     char text[256];
     pthread_cancel(pthread_self());
@@ -75,7 +74,7 @@ static void *cancelled(void *done) {
     EXPECT(pageset_free(pool, run, 2), PAGESET_ERR_WRONG_ORDER, NULL);
     EXPECT(pageset_free(pool, run, 3), PAGESET_OK, NULL);
     EXPECT((int)pageset_alloc_bulk(pool, pages, 300), 300, NULL);
-    EXPECT(pageset_free_bulk(pool, pages, 300, &freed), PAGESET_OK, NULL);
+    EXPECT(pageset_free_bulk(pool, pages, 300), PAGESET_OK, NULL);
     run = pageset_alloc_contig(pool, 5 << 20);
     EXPECT(pageset_free_contig(pool, run, 5 << 20), PAGESET_OK, NULL);
     REFUSED(pageset_alloc_contig(pool, 9 << 20), "allowed: 1 to 8388608");
@@ -167,7 +166,7 @@ int main(void) {
     REFUSED(pageset_alloc_on(pool, 999, 0), "no memory of node 999");
     REFUSED(pageset_alloc_bulk(pool, NULL, 1), "pages is NULL");
     EXPECT((int)pageset_alloc_bulk(pool, NULL, 0), 0, NULL);
-    EXPECT(pageset_free_bulk(pool, NULL, 1, NULL), PAGESET_ERR_ARGUMENT, "pages is NULL");
+    EXPECT(pageset_free_bulk(pool, NULL, 1), PAGESET_ERR_ARGUMENT, "pages is NULL");
     EXPECT(pageset_get_stats(pool, NULL, sizeof(pageset_stats)), PAGESET_ERR_ARGUMENT, "stats is NULL");
     EXPECT(pageset_grow(pool, 1), PAGESET_ERR_ARGUMENT, "no reserve is left");
 
@@ -213,13 +212,14 @@ int main(void) {
 
     /* A bulk with one page twice: nothing of it is freed. */
     void *pages[20];
-    size_t freed = 99;
     EXPECT((int)pageset_alloc_bulk(pool, pages, 19), 19, NULL);
     pages[19] = pages[3];
-    EXPECT(pageset_free_bulk(pool, pages, 20, &freed), PAGESET_ERR_DOUBLE_FREE, "it is free already");
-    EXPECT((int)freed, 0, NULL);
-    EXPECT(pageset_free_bulk(pool, pages, 19, &freed), PAGESET_OK, NULL);
-    EXPECT((int)freed, 19, NULL);
+    EXPECT(pageset_free_bulk(pool, pages, 20), PAGESET_ERR_DOUBLE_FREE, "it is free already");
+    pages[19] = NULL;
+    EXPECT(pageset_free_bulk(pool, pages, 20), PAGESET_ERR_FOREIGN, "NULL cannot be freed");
+    pages[19] = (char *)pages[3] + 1;
+    EXPECT(pageset_free_bulk(pool, pages, 20), PAGESET_ERR_UNALIGNED, "is not a multiple of 4096");
+    EXPECT(pageset_free_bulk(pool, pages, 19), PAGESET_OK, NULL);
 
     /* A forked child is refused everything. */
     pid_t child = fork();

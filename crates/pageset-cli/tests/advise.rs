@@ -29,14 +29,77 @@ fn a_stream_between_cpus_is_told_that_nothing_helps() {
     assert_eq!(in_force.iter().filter(|now| **now).count(), 1);
     // What was in force is replayed as `pageset replay` does it.
     let (replayed, _) = ends(0, &[&"replay", &small.events(), &"--json", &"-"]);
-    let replayed = &json(&replayed)["rules"][0]["zone_lock_acquisitions"];
-    assert_eq!(&settings[0]["zone_lock_acquisitions"], replayed);
+    let replayed = &json(&replayed)["rules"][0];
+    assert_eq!(settings[0]["zone_lock_acquisitions"], replayed["zone_lock_acquisitions"]);
+    let number = |of: &serde_json::Value, name: &str| of[name].as_u64().unwrap();
+    let moved = number(replayed, "refill_pages") + number(replayed, "drain_pages");
+    assert_eq!(number(&settings[0], "moved_pages"), moved);
+    let longest = number(&settings[0], "longest_hold_pages");
+    assert!(
+        (moved / (number(replayed, "refills") + number(replayed, "drains"))..=4032).contains(&longest),
+        "{longest}"
+    );
+    // The text has the same, and locks for a second.
+    let per_s = number(&settings[0], "zone_lock_acquisitions") as f64 / (number(&advice, "duration_ns") as f64 / 1e9);
+    let row: Vec<&str> = line("0 *").split_ascii_whitespace().collect();
+    let shown: Vec<u64> = row[1..4].iter().map(|word| word.replace(',', "").parse().unwrap()).collect();
+    assert_eq!(shown, [per_s.round() as u64, longest, moved]);
     let others: Vec<&str> =
         advice["other_kernels"].as_array().unwrap().iter().map(|row| row["setting"].as_str().unwrap()).collect();
     assert_eq!(others, ["linux-4.19", "linux-5.18", "linux-6.7"]);
+    // That nothing helps a stream is no matter of how seldom locks are taken, so it rests on the replay.
+    assert_eq!((&advice["verdict"]["basis"], &advice["sure"]["trust"]), (&"no-gain".into(), &"fair".into()));
+    let reasons = advice["sure"]["reasons"].as_array().unwrap();
+    assert_eq!(reasons[0], "the recording does not name its kernel", "what speaks against it comes first");
+    assert!(reasons.last().unwrap().as_str().unwrap().starts_with("but "), "{reasons:?}");
     // Before 6.16 such traffic took the lock ten times as often, and that can be seen.
     let locks = |row: &serde_json::Value| row["zone_lock_acquisitions"].as_u64().unwrap();
     assert!(locks(&advice["other_kernels"][1]) > 5 * locks(&settings[0]), "{advice}");
+}
+
+/// Room for huge pages under each setting, where the recording tells in what blocks memory was free.
+#[test]
+fn high_orders_are_counted_where_the_recording_has_them() {
+    let column = |small: &Small| -> (String, Vec<serde_json::Value>, serde_json::Value) {
+        let file = small.at("advice.json");
+        let (text, _) = ends(0, &[&"advise", &small.events(), &"--json", &file]);
+        let advice = json(&fs::read_to_string(&file).unwrap());
+        let rows = advice["settings"].as_array().unwrap().iter().map(|row| row["high_order_pages_min"].clone());
+        (text, rows.collect(), advice["high_orders"].clone())
+    };
+    let (text, rows, all) = column(&Small::new());
+    assert!(text.contains("huge pages free"), "{text}");
+    let pages = |value: &serde_json::Value| value.as_u64().unwrap();
+    let begin = pages(&all["begin_pages"]);
+    assert!(rows.iter().all(|row| pages(row) <= begin && pages(row).is_multiple_of(512)), "{begin}: {rows:?}");
+    // The kernel's own, from buddyinfo: what the recording has in orders 9 and 10 at its end.
+    let snapshots = support::unpacked(&support::trace("sock-q1.snap.zst"));
+    let last = snapshots.split("=== ").find(|section| section.starts_with("buddyinfo.1")).unwrap();
+    let counts = last.lines().skip(1).filter(|line| line.starts_with("Node"));
+    let high = |line: &str| -> u64 {
+        let words: Vec<u64> = line.split_ascii_whitespace().skip(4).map(|word| word.parse().unwrap()).collect();
+        512 * words[9] + 1024 * words[10]
+    };
+    assert_eq!(pages(&all["kernel_end_pages"]), counts.map(high).sum::<u64>());
+    // A replay of what was in force has about as many.
+    let (kernel, replay) = (pages(&all["kernel_end_pages"]) as f64, pages(&all["replay_end_pages"]) as f64);
+    assert!((replay / kernel - 1.0).abs() < 0.05, "{replay} pages, the kernel {kernel}");
+    // Without pagetypeinfo nobody knows.
+    let without = |text: &mut String| *text = text.replace("=== pagetypeinfo", "=== other");
+    let (text, rows, all) = column(&Small::with(|_| {}, without));
+    assert!(rows.iter().all(serde_json::Value::is_null) && all["begin_pages"].is_null(), "{rows:?} {all}");
+    assert!(text.lines().any(|line| line.trim().starts_with("0 *") && line.ends_with('-')), "{text}");
+}
+
+/// Where the kernel itself takes its locks seldom, no replay has to be trusted to say so.
+#[test]
+fn nothing_that_can_be_felt_is_sure() {
+    let (text, _) = ends(0, &[&"advise", &support::fixture("compile-q1"), &"--json", &"-"]);
+    let advice = json(&text);
+    assert_eq!((&advice["verdict"]["basis"], &advice["sure"]["trust"]), (&"not-felt".into(), &"high".into()));
+    assert!(advice["gain"].is_null() && advice["price"].is_null(), "{advice}");
+    let reason = advice["sure"]["reasons"][0].as_str().unwrap();
+    assert!(reason.starts_with("that is what the kernel did: ") && reason.contains(" on each CPU"), "{reason}");
 }
 
 #[test]

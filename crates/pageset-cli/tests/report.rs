@@ -300,6 +300,35 @@ fn advice_is_drawn_with_its_gains_and_costs() {
     assert!((first / (1000.0 * locks(&rows[0]).0) - 1.0).abs() < 0.05, "{first}");
     let held = rows.iter().map(|row| (number(row, "held_pages_max"), 0.0)).collect::<Vec<_>>();
     agree(&seen(&small.at("chart-2.svg")), &held);
+    let huge = rows.iter().map(|row| (number(row, "high_order_pages_min") / 512.0, 0.0)).collect::<Vec<_>>();
+    agree(&seen(&small.at("chart-3.svg")), &huge);
+    // The patterns are said, and of a change what it gains and costs.
+    let page = fs::read_to_string(small.at("report.html")).unwrap();
+    assert!(page.contains("Pattern travelling-pages: 100 % of the pages"), "{page}");
+    assert!(!page.contains("Price: "), "{page}");
+    let mut changed = advice.clone();
+    changed["verdict"] = serde_json::json!({ "high_fraction": 8, "why": "it is better" });
+    (changed["gain"], changed["price"]) = ("fewer locks".into(), "more pages".into());
+    changed["settings"][0]["high_order_pages_min"] = serde_json::Value::Null;
+    fs::write(small.at("changed.json"), changed.to_string()).unwrap();
+    let (text, _) = ends(0, &[&"report", &"--markdown", &small.at("changed.json"), &"-o", &"-"]);
+    assert!(text.contains("\nGain: fewer locks.\n") && text.contains("\nPrice: more pages.\n"), "{text}");
+    assert!(text.contains("percpu_pagelist_high_fraction = 8: it is better."), "{text}");
+    assert!(!text.contains("huge pages"), "half of a chart: {text}");
+}
+
+/// The kernel's snapshots stand at the times when they were read.
+#[test]
+fn a_recording_is_drawn_over_its_time() {
+    let small = Small::new();
+    let (text, _) = ends(0, &[&"report", &"--markdown", &small.events(), &"-o", &"-"]);
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(" | ").collect()).collect();
+    let of_cpu = rows.iter().filter(|row| row[0] == "| CPU 0, 0 Normal");
+    let seconds: Vec<f64> = of_cpu.map(|row| row[1].parse().unwrap()).collect();
+    // Three before, some between, three after; of a recording cut short less time is left.
+    assert!(seconds.len() > 5 && seconds.is_sorted(), "{seconds:?}");
+    let (first, last) = (seconds[0], *seconds.last().unwrap());
+    assert!(first < 0.05 && (0.1..0.6).contains(&last), "{seconds:?}");
 }
 
 /// What a look says is what is drawn: refills, drains and waits of each CPU, the sum over what the lock was wanted for.
@@ -315,15 +344,37 @@ fn looks_are_drawn_over_time() {
             "schema": "pageset.top/1",
             "time_ns": 1_000_000_000 * (7 + i),
             "kernel": { "release": "r", "rules": "linux-6.18", "auto_tuning": "on" },
-            "zones": [],
-            "traffic": [{
+            "zones": [{ "node": 0, "zone": "Normal", "held": 40 + i, "held_change": 1, "pagesets": [
+                { "cpu": 3, "count": 40 + i, "high": 500 + i }, { "cpu": 4, "count": 0, "high": 300 }
+            ] }],
+            "traffic": [{ "cpu": 1, "refill_pages_per_s": 50 * i, "drain_pages_per_s": 0.0 }, {
                 "cpu": 3, "refill_pages_per_s": 100 + i, "drain_pages_per_s": 200 + i, "zone_lock_waits": waits
             }],
         });
         look.to_string() + "\n"
     });
     fs::write(small.at("looks.json"), looks.collect::<String>()).unwrap();
+    // The busiest does not take another's colour, and a line that is nowhere above 0 is in the table alone.
+    ends(0, &[&"report", &small.at("looks.json"), &"-o", &small.at("page.html"), &"--svg", &small.0.path()]);
+    let legends = ["chart-3.svg", "chart-4.svg"].map(|file| {
+        let text = fs::read_to_string(small.at(file)).unwrap();
+        let svg = roxmltree::Document::parse(&text).unwrap();
+        let named = svg.descendants().filter(|node| node.attribute("class") == Some("name"));
+        let name = |node: roxmltree::Node<'_, '_>| node.text().unwrap().to_owned();
+        let lines = svg.descendants().filter(|node| node.has_tag_name("polyline")).count();
+        (named.map(name).collect::<Vec<_>>(), lines)
+    });
+    // A bound is dashed, and has its pageset's colour.
+    let text = fs::read_to_string(small.at("chart-2.svg")).unwrap();
+    let svg = roxmltree::Document::parse(&text).unwrap();
+    let lines = svg.descendants().filter(|node| node.has_tag_name("polyline"));
+    assert_eq!(lines.filter_map(|line| line.attribute("class")).collect::<Vec<_>>(), ["line0", "line0 dashed"]);
+    assert_eq!(legends[0], (vec!["CPU 1".to_owned(), "CPU 3".to_owned()], 2));
+    assert_eq!(legends[1], (vec!["CPU 3".to_owned()], 1));
     let (text, _) = ends(0, &[&"report", &"--markdown", &small.at("looks.json"), &"-o", &"-"]);
+    assert!(text.contains("\n| 0 Normal | 2.000 | 42 |\n"), "{text}");
+    assert!(text.contains("\n| CPU 3, 0 Normal | 2.000 | 42 | 502 |\n"), "{text}");
+    assert!(text.contains("\n| CPU 4, 0 Normal | 2.000 | 0 | 300 |\n"), "{text}");
     for (question, last) in [
         ("How many pages do refills take?", "102"),
         ("How many pages do drains give back?", "202"),

@@ -155,6 +155,28 @@ fn counted_in_the_way_that_is_asked_for() {
     ends(2, &[&"top", &"--no-count", &"--count-by", &"bpf"]);
 }
 
+/// In a container that has no sysfs each CPU is counted all the same.
+#[test]
+fn without_sysfs_each_cpu_is_counted() {
+    let script = "mount -t tmpfs none /sys && test ! -e /sys/devices && exec \"$0\" top --json --once -i 0.1";
+    let mut unshare = Command::new("unshare");
+    let output = unshare.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_pageset")]).output();
+    let skipped = |why: &str| println!("SKIPPED without_sysfs_each_cpu_is_counted: {why}");
+    let output = match output {
+        Ok(output) if output.status.success() => output,
+        Ok(output) => return skipped(&String::from_utf8_lossy(&output.stderr)),
+        Err(error) => return skipped(&format!("unshare: {error}")),
+    };
+    let view = json(&String::from_utf8(output.stdout).unwrap());
+    if view["counted_by"].is_null() {
+        return skipped(&view["missing"].to_string());
+    }
+    let cpus = |list: &serde_json::Value| -> Vec<u64> {
+        list.as_array().unwrap().iter().map(|of| of["cpu"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(cpus(&view["traffic"]), cpus(&view["zones"][0]["pagesets"]), "{view}");
+}
+
 /// The kernel's numbers of the programs that a process has put to tracepoints.
 fn programs(pid: u32) -> Vec<String> {
     let files = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();

@@ -133,7 +133,7 @@ impl PoolBuilder {
 
     /// Whether threads take the lock of a CPU's cache as a restartable sequence, without an atomic exchange; by default they
     /// do where the system lets them. Off is for programs that forbid themselves `membarrier` later. Cost: an allocation
-    /// and its free take two exchanges more, 2 to 8 ns each.
+    /// and its free take two exchanges more, 2 to 8 ns each, and all of it is behind a call.
     #[must_use]
     pub fn restartable_sequences(mut self, on: bool) -> Self {
         self.sequences = on;
@@ -189,14 +189,13 @@ impl PoolBuilder {
         } else {
             Config { distances: &[], ..config }
         };
-        let books =
-            Books::open(Host::new(topology.cpus.len() as u32, self.sequences), &config).map_err(
-                |error| match error {
-                    BooksError::Map(error) => BuildError::Rules(error),
-                    BooksError::Memory { bytes, error } => no_space("reserving metadata", bytes, error),
-                },
-            )?;
-        let sentinel = Sentinel::new().map_err(|error| no_space("a page that forks wipe", PAGE_BYTES, error))?;
+        let host = Host::new(topology.cpus.len() as u32, self.sequences);
+        let books = Books::open(host, &config).map_err(|error| match error {
+            BooksError::Map(error) => BuildError::Rules(error),
+            BooksError::Memory { bytes, error } => no_space("reserving metadata", bytes, error),
+        })?;
+        let sentinel =
+            Sentinel::new(host.sequences()).map_err(|error| no_space("a page that forks wipe", PAGE_BYTES, error))?;
         if self.prefault {
             for i in 0..nodes.len() {
                 memory.populate(i * sizes.span, sizes.share).map_err(|error| no_memory(sizes.share, error))?;

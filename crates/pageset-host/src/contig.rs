@@ -16,13 +16,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use pageset::{Immovable, MigrateType, NodeId, Order, PageRange, Pfn};
 
 use crate::builder::{self, CHUNK_BYTES};
-use crate::error::{AllocError, FreeError};
+use crate::error::{AllocError, FreeError, FreeReason};
 use crate::pages::PageOwner;
 use crate::pool::{PAGE_BYTES, PagePool, wrong_free};
 
 impl PagePool {
-    /// Takes `bytes` in a row, rounded up to pages, that begin at a multiple of 2 MiB: from the first node that has as
-    /// many. They are the caller's until [`Self::free_contig`].
+    /// Takes `bytes` in a row, rounded up to pages, that begin at a multiple of 2 MiB: from the caller's node,
+    /// or the nearest that has as many. They are the caller's until [`Self::free_contig`].
     ///
     /// Takes about a µs for each MiB that is had, with all caches emptied; where so many are not free in a row, 10 to 130
     /// µs for each GiB of the pool to find that out. Whoever finds no memory meanwhile waits for the outcome. Runs of
@@ -63,8 +63,8 @@ impl PagePool {
         let rounded = bytes.next_multiple_of(PAGE_BYTES);
         // While pageblocks are isolated others may find no memory, and wait for this; and no scan stands in its way.
         let _no_scan = self.giver.hold_off();
-        let find =
-            || (0..self.nodes()).filter(|&node| wanted(node)).find_map(|node| self.take_contig(node, share, rounded));
+        let nodes = || self.allocator().zones_from_here().filter(|&node| wanted(node));
+        let find = || nodes().find_map(|node| self.take_contig(node, share, rounded));
         let found = find().or_else(|| {
             // What caches hold keeps blocks from merging.
             self.drain_each();
@@ -124,7 +124,8 @@ impl PagePool {
         let (address, bytes) = (run.cast::<u8>().addr().get(), run.len());
         if !(address | bytes).is_multiple_of(PAGE_BYTES) || self.is_forked() {
             let wrong = if address.is_multiple_of(PAGE_BYTES) { address + bytes } else { address };
-            return Err(self.not_looked_up(wrong, Order::ZERO));
+            let reason = if self.is_forked() { FreeReason::Forked } else { FreeReason::NotAPage };
+            return Err(FreeError { address: wrong, order: Order::ZERO, reason });
         }
         self.allocator().free_range(builder::pages(address, bytes)).map_err(wrong_free)
     }

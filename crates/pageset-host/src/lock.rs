@@ -1,12 +1,12 @@
 //! The lock of zones and pagesets in a process: spins, then yields, then sleeps.
 //!
 //! With more threads than CPUs the holder may be off its CPU for milliseconds, and a waiter that spins keeps it there.
-//! So a waiter looks a while, gives its CPU to others a few times, then sleeps for short times that double. There is
+//! So a waiter looks a while, gives its CPU to others for a while, then sleeps for short times that double. There is
 //! no wake-up: that would cost each unlock an atomic exchange, which is half of an allocation, and holds are short.
 
 use std::hint;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pageset::RawLock;
 use rustix::thread::{nanosleep, sched_yield};
@@ -14,11 +14,14 @@ use rustix::time::Timespec;
 
 use crate::sys::sequence::{Bytes, Sequences};
 
-/// Looks before the first yield, each with a pause. Holds take 1 to 20 µs (a refill or drain of some hundred pages),
-/// about this many pauses of 40 to 140 cycles. A guess within a factor of two; see "The locks" in the crate's README.
-const SPINS: u32 = 200;
-/// Yields before the first sleep: enough for each of some threads that wait on this CPU to have had it.
-const YIELDS: u32 = 16;
+/// How long a waiter looks before its first yield. Most holds take 1 to 20 µs: a refill or drain of some hundred pages. A guess
+/// within a factor of two; see "The locks" in the crate's README.
+const LOOKING: Duration = Duration::from_micros(20);
+/// And how long before it first sleeps. The longest drain under the default rules is one of 2,048 scattered pages that
+/// merge one by one: 800,000 instructions, some 300 µs. A waiter that slept meanwhile would come late by as much again.
+const YIELDING: Duration = Duration::from_micros(500);
+/// Looks, each with a pause of 40 to 140 cycles, between two of the clock, which is as dear as some of them.
+const LOOKS: u32 = 16;
 /// The first and the longest sleep. The shortest that a timer of the system gives is about 50 µs; the longest bounds
 /// how late a waiter comes that may not yield to the holder because its priority is higher.
 const SLEEPS: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(1));
@@ -33,6 +36,13 @@ impl HostLock {
     #[inline(always)]
     pub(crate) fn try_lock_here(&self, sequences: Sequences, cpu: u32) -> bool {
         sequences.set_here(&self.0, cpu)
+    }
+
+    /// Gives back what [`Self::try_lock_here`] took.
+    #[inline(always)]
+    pub(crate) fn unlock_here(&self) {
+        // Release: as in unlock.
+        self.0.here.store(false, Ordering::Release);
     }
 
     /// Takes the lock of `cpu`, waiting for it, from there or elsewhere.
@@ -55,20 +65,23 @@ impl HostLock {
 
 #[cold]
 fn wait(is_over: impl Fn() -> bool) {
-    let mut sleep = SLEEPS.0;
-    for round in 0_u32.. {
-        match round {
-            0..SPINS => hint::spin_loop(),
-            _ if round < SPINS + YIELDS => sched_yield(),
-            _ => {
-                // The system call itself: the C library's would be a point where a thread may be cancelled, in the
-                // middle of a call. That it was cut short does not matter.
-                let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: i64::from(sleep.subsec_nanos()) });
-                sleep = (2 * sleep).min(SLEEPS.1);
+    // Most waits are over before the clock is worth a look.
+    let (mut start, mut sleep) = (None, SLEEPS.0);
+    loop {
+        for _ in 0..LOOKS {
+            hint::spin_loop();
+            if is_over() {
+                return;
             }
         }
-        if is_over() {
-            return;
+        let waited = start.get_or_insert_with(Instant::now).elapsed();
+        if waited >= YIELDING {
+            // The system call itself: the C library's would be a point where a thread may be cancelled, in the
+            // middle of a call. That it was cut short does not matter.
+            let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: i64::from(sleep.subsec_nanos()) });
+            sleep = (2 * sleep).min(SLEEPS.1);
+        } else if waited >= LOOKING {
+            sched_yield();
         }
     }
 }
@@ -102,7 +115,6 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use std::thread;
-    use std::time::Instant;
 
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 

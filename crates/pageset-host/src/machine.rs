@@ -1,6 +1,6 @@
 //! CPU numbers and the lock, as the allocator asks for them.
 
-use pageset::{CpuId, Machine, RawLock};
+use pageset::{CpuId, Machine, RawLock, Spot};
 
 use crate::lock::HostLock;
 use crate::sys::cpu::CpuNumber;
@@ -22,6 +22,42 @@ impl Host {
     pub(crate) fn new(cpus: u32, sequences: bool) -> Host {
         let sequences = if sequences && cpus >= possible_cpus() { Sequences::find() } else { None };
         Host { number: CpuNumber::find(), cpus: cpus.max(1), sequences }
+    }
+
+    /// How threads take the locks of their CPUs' caches without an exchange, where they do.
+    pub(crate) fn sequences(&self) -> Option<Sequences> {
+        self.sequences
+    }
+}
+
+/// Where a thread is that runs sequences: the short way of [`Host`], with nothing left to ask but the CPU's number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Here {
+    sequences: Sequences,
+    cpu: u32,
+}
+
+impl Here {
+    #[inline(always)]
+    pub(crate) fn of(sequences: Sequences) -> Here {
+        Here { sequences, cpu: sequences.cpu() }
+    }
+}
+
+impl Spot<HostLock> for Here {
+    #[inline(always)]
+    fn cpu(self) -> u32 {
+        self.cpu
+    }
+
+    #[inline(always)]
+    fn try_lock(self, lock: &HostLock) -> bool {
+        lock.try_lock_here(self.sequences, self.cpu)
+    }
+
+    #[inline(always)]
+    fn unlock(self, lock: &HostLock) {
+        lock.unlock_here();
     }
 }
 

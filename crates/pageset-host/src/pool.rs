@@ -13,7 +13,7 @@ use pageset::{Pfn, Request};
 use crate::builder::{CHUNK_BYTES, PoolBuilder};
 use crate::error::{AllocError, FreeError, FreeReason};
 use crate::give_back::{GiveBack, Giver};
-use crate::machine::Host;
+use crate::machine::{Here, Host};
 use crate::sys::books::Books;
 use crate::sys::mapping::Mapping;
 use crate::sys::sentinel::Sentinel;
@@ -31,10 +31,16 @@ pub const fn order_for(bytes: usize) -> Option<Order> {
     Order::new(if pages <= 1 { 0 } else { (pages - 1).ilog2() as u8 + 1 })
 }
 
-/// The page that begins at an address.
+/// The page that begins at an address. The bits below a page go to the top, so that an address where none begins is far
+/// outside of any pool: one test finds both.
 #[inline(always)]
 const fn page_at(address: usize) -> Pfn {
-    Pfn((address / PAGE_BYTES) as u64)
+    Pfn(address.rotate_right(PAGE_BYTES.ilog2()) as u64)
+}
+
+/// The address that [`page_at`] was given.
+const fn address_of(pfn: Pfn) -> usize {
+    (pfn.0 as usize).rotate_left(PAGE_BYTES.ilog2())
 }
 
 /// What a pool asks of the allocator. Its watermarks do not count: they would keep what a cache holds from the cache's
@@ -112,6 +118,12 @@ impl PagePool {
         self.books.allocator()
     }
 
+    /// Where the caller is, if it runs sequences: not in a child of the pool's process.
+    #[inline(always)]
+    fn here(&self) -> Option<Here> {
+        self.sentinel.sequences().map(Here::of)
+    }
+
     /// Whether this process is a child of the pool's.
     #[inline(always)]
     pub(crate) fn is_forked(&self) -> bool {
@@ -153,7 +165,7 @@ impl PagePool {
     /// As there, and [`AllocError::Type`] for a type other than the first three.
     #[inline(always)]
     pub fn alloc_typed(&self, order: Order, migratetype: MigrateType) -> Result<NonNull<[u8]>, AllocError> {
-        let hot = if self.is_forked() { None } else { self.allocator().alloc_hot(&request(order, migratetype)) };
+        let hot = self.here().and_then(|here| self.allocator().alloc_hot(&request(order, migratetype), here));
         match hot {
             Some(pfn) => Ok(self.run(pfn, order)),
             None => self.alloc_beyond(&request(order, migratetype)),
@@ -166,7 +178,12 @@ impl PagePool {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
-        let pfn = self.allocator().alloc_generally(request).or_else(|error| self.alloc_slowly(request, error))?;
+        // Without sequences nothing has been tried yet.
+        let came = match self.here() {
+            Some(_) => self.allocator().alloc_generally(request),
+            None => self.allocator().alloc(request),
+        };
+        let pfn = came.or_else(|error| self.alloc_slowly(request, error))?;
         Ok(self.run(pfn, request.order))
     }
 
@@ -218,27 +235,24 @@ impl PagePool {
     #[inline(always)]
     pub unsafe fn free(&self, start: NonNull<u8>, order: Order) -> Result<(), FreeError> {
         let address = start.addr().get();
-        let looked_up = address.is_multiple_of(PAGE_BYTES) && !self.is_forked();
-        if looked_up && self.allocator().free_hot(page_at(address), order) {
-            Ok(())
-        } else {
-            self.free_beyond(address, order)
+        match self.here() {
+            Some(here) if self.allocator().free_hot(page_at(address), order, here) => Ok(()),
+            _ => self.free_beyond(address, order),
         }
     }
 
     #[cold]
     #[inline(never)]
     fn free_beyond(&self, address: usize, order: Order) -> Result<(), FreeError> {
-        if !address.is_multiple_of(PAGE_BYTES) || self.is_forked() {
-            return Err(self.not_looked_up(address, order));
+        if self.is_forked() {
+            return Err(FreeError { address, order, reason: FreeReason::Forked });
         }
-        self.allocator().free_generally(page_at(address), order).map_err(wrong_free)
-    }
-
-    #[cold]
-    pub(crate) fn not_looked_up(&self, address: usize, order: Order) -> FreeError {
-        let reason = if self.is_forked() { FreeReason::Forked } else { FreeReason::NotAPage };
-        FreeError { address, order, reason }
+        // As in alloc_beyond.
+        let freed = match self.here() {
+            Some(_) => self.allocator().free_generally(page_at(address), order),
+            None => self.allocator().free(page_at(address), order),
+        };
+        freed.map_err(wrong_free)
     }
 
     /// Takes single pages, as many as can be had, into the front of `pages`; returns how many.
@@ -246,11 +260,22 @@ impl PagePool {
     /// # Errors
     /// As [`Self::alloc`], when not even one was to be had.
     pub fn alloc_bulk(&self, pages: &mut [NonNull<u8>]) -> Result<usize, AllocError> {
+        self.alloc_bulk_as(pages, |start| start)
+    }
+
+    /// As [`Self::alloc_bulk`], for a caller that keeps pages in its own way; `name` makes that of each page's start. For the
+    /// C library: what it gives must not panic nor call the pool, whose lock is held, and what is in the slots needs no drop.
+    ///
+    /// # Errors
+    /// As there.
+    #[doc(hidden)]
+    #[inline]
+    pub fn alloc_bulk_as<T>(&self, pages: &mut [T], name: impl Fn(NonNull<u8>) -> T) -> Result<usize, AllocError> {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
         let request = request(Order::ZERO, MigrateType::Movable);
-        let start_of = |pfn: Pfn| self.memory.at(pfn.0 as usize * PAGE_BYTES);
+        let start_of = |pfn: Pfn| name(self.memory.at(pfn.0 as usize * PAGE_BYTES));
         let mut got = 0;
         while got < pages.len() {
             got += match self.allocator().alloc_pages(&request, &mut pages[got..], start_of) {
@@ -278,22 +303,29 @@ impl PagePool {
     /// As [`Self::free`], for each of them.
     ///
     /// # Errors
-    /// The first that does not begin a page, else the first wrong one. None has been freed.
+    /// The first wrong one. None has been freed.
     pub unsafe fn free_bulk(&self, pages: &[NonNull<u8>]) -> Result<(), FreeError> {
-        // All addresses in one: without a branch for each.
-        let all = pages.iter().fold(0, |all, page| all | page.addr().get());
-        if !all.is_multiple_of(PAGE_BYTES) || self.is_forked() {
-            return Err(self.first_not_looked_up(pages));
-        }
-        self.allocator().free_pages(pages, |page| page_at(page.addr().get())).map_err(wrong_free)
+        // SAFETY: the caller's promise.
+        unsafe { self.free_bulk_as(pages, |page| page.addr().get()) }
     }
 
-    /// What is wrong with the first page that does not begin one, or where none is, that this process is not the pool's.
-    #[cold]
-    fn first_not_looked_up(&self, pages: &[NonNull<u8>]) -> FreeError {
-        let mut addresses = pages.iter().map(|page| page.addr().get());
-        let wrong = addresses.find(|address| self.is_forked() || !address.is_multiple_of(PAGE_BYTES));
-        self.not_looked_up(wrong.unwrap_or(0), Order::ZERO)
+    /// As [`Self::free_bulk`], for a caller that keeps pages in its own way; `address` says where each begins. For the C
+    /// library.
+    ///
+    /// # Safety
+    /// As there. `address` says the same each time that it is asked, does not panic and does not call the pool, whose lock is
+    /// held.
+    ///
+    /// # Errors
+    /// As there.
+    #[doc(hidden)]
+    #[inline]
+    pub unsafe fn free_bulk_as<T>(&self, pages: &[T], address: impl Fn(&T) -> usize) -> Result<(), FreeError> {
+        if self.is_forked() {
+            let address = pages.first().map_or(0, address);
+            return Err(FreeError { address, order: Order::ZERO, reason: FreeReason::Forked });
+        }
+        self.allocator().free_pages(pages, |page| page_at(address(page))).map_err(wrong_free)
     }
 
     /// The address space that all runs are in, the reserve included: for registering it with a device or with io_uring, as
@@ -323,5 +355,7 @@ impl PagePool {
 #[cold]
 pub(crate) fn wrong_free(error: CoreFreeError) -> FreeError {
     let CoreFreeError { pfn, order, reason } = error;
-    FreeError { address: pfn.0 as usize * PAGE_BYTES, order, reason: FreeReason::Wrong(reason) }
+    let address = address_of(pfn);
+    let is_page = address.is_multiple_of(PAGE_BYTES);
+    FreeError { address, order, reason: if is_page { FreeReason::Wrong(reason) } else { FreeReason::NotAPage } }
 }

@@ -9,7 +9,7 @@ use crate::error::{AllocError, FreeError, WrongFree};
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::hot::{self, LIST_TABLE};
 use crate::list::Links;
-use crate::machine::{Guard, LockPath, Machine};
+use crate::machine::{Guard, Hint, LockPath, Machine};
 use crate::migrate::MigrateType;
 use crate::node;
 use crate::request::Request;
@@ -173,7 +173,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// A request that cannot be had, or no memory above the marks.
     #[inline]
     pub fn alloc(&self, request: &Request) -> Result<Pfn, AllocError> {
-        match self.alloc_hot(request) {
+        match self.alloc_hot(request, Hint::of(&self.machine)) {
             Some(pfn) => Ok(pfn),
             None => self.alloc_generally(request),
         }
@@ -202,7 +202,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// apart: that would take an atomic exchange on each free.
     #[inline]
     pub fn free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        if self.free_hot(pfn, order) { Ok(()) } else { self.free_generally(pfn, order) }
+        if self.free_hot(pfn, order, Hint::of(&self.machine)) { Ok(()) } else { self.free_generally(pfn, order) }
     }
 
     /// As [`Self::free`], for a caller whose block [`Self::free_hot`] did not take.

@@ -153,6 +153,11 @@ impl<M: Machine> Zone<'_, M> {
         self.free_and_put(machine, tuning, page, order, migratetype, Put::At(End::Tail));
     }
 
+    /// Frees a block of the largest order whose pageblocks are both of this type: as freeing one after the other does.
+    pub(crate) fn put_whole(&self, machine: &M, tuning: &Tuning, page: u32, migratetype: MigrateType) {
+        self.merge(machine, tuning, page, Order::MAX, migratetype, Put::ByChance);
+    }
+
     fn free_and_put(
         &self,
         machine: &M,

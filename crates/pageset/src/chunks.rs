@@ -167,28 +167,41 @@ impl Stack {
         true
     }
 
-    /// Puts blocks on top, one after the other, until there is no more room; returns how many.
+    /// Puts a block for each of some entries on top, one after the other, until there is no more room; returns how many.
     #[inline(always)]
-    pub(crate) fn push_all(&self, words: &[AtomicU32], pool: &Pool, mut blocks: impl Iterator<Item = u32>) -> u32 {
-        let mut pushed = 0;
-        loop {
-            let at = self.top.get().wrapping_add(1);
-            let start = at as usize;
-            // Where the newest chunk is full this is the beginning of another one, which is not ours.
-            let end = if place(at) == 0 { start } else { (chunk(at) + CHUNK) as usize };
-            let mut run = 0;
-            for (word, block) in words.get(start..end).unwrap_or(&[]).iter().zip(&mut blocks) {
-                word.set(block);
-                run += 1;
+    pub(crate) fn push_all<T>(
+        &self,
+        words: &[AtomicU32],
+        pool: &Pool,
+        entries: &[T],
+        block: impl Fn(&T) -> u32,
+    ) -> usize {
+        let mut rest = entries;
+        while let [first, others @ ..] = rest {
+            let places = self.places(words);
+            if places.is_empty() {
+                if !self.push_beyond(words, pool, block(first)) {
+                    break;
+                }
+                rest = others;
+                continue;
             }
-            self.top.set(self.top.get().wrapping_add(run));
-            pushed += run;
-            let Some(block) = blocks.next() else { return pushed };
-            if !self.push_beyond(words, pool, block) {
-                return pushed;
-            }
-            pushed += 1;
+            let (now, later) = rest.split_at(places.len().min(rest.len()));
+            places.iter().zip(now).for_each(|(place, entry)| place.set(block(entry)));
+            self.top.set(self.top.get().wrapping_add(now.len() as u32));
+            rest = later;
         }
+        entries.len() - rest.len()
+    }
+
+    /// The places of the newest chunk that are free, from the one after the newest entry on.
+    #[inline(always)]
+    fn places<'w>(&self, words: &'w [AtomicU32]) -> &'w [AtomicU32] {
+        let at = self.top.get().wrapping_add(1);
+        let start = at as usize;
+        // Where the newest chunk is full this is the beginning of another one, which is not ours.
+        let end = if place(at) == 0 { start } else { (chunk(at) + CHUNK) as usize };
+        words.get(start..end).unwrap_or(&[])
     }
 
     /// Takes the newest block where the newest chunk has one.
@@ -398,9 +411,9 @@ mod tests {
                         Op::Push(_) => {}
                         Op::PushAll(list, n) => {
                             let n = n.min(ROOM - held as u32);
-                            let pushed = lists[list].push_all(&words, &pool, number..number + n);
-                            prop_assert_eq!(pushed, n);
-                            (number..number + n).for_each(|page| models[list].push_front(page));
+                            let pages: Vec<_> = (number..number + n).collect();
+                            prop_assert_eq!(lists[list].push_all(&words, &pool, &pages, |page| *page), pages.len());
+                            pages.iter().for_each(|&page| models[list].push_front(page));
                             number += n;
                         }
                         Op::Pop(list) => prop_assert_eq!(lists[list].pop(&words, &pool), models[list].pop_front()),
@@ -458,7 +471,7 @@ mod tests {
         assert_eq!(one.fill(&words, &pool, 1000, || next.next()), ENTRIES);
         assert_eq!(next.next(), Some(ENTRIES), "no block was asked for that had no place");
         assert!(!one.push(&words, &pool, 8));
-        assert_eq!(one.push_all(&words, &pool, 8..10), 0);
+        assert_eq!(one.push_all(&words, &pool, &[8, 9], |page| *page), 0);
         assert_eq!(other.pop_oldest(&words, &pool), Some(7));
         assert!(one.push(&words, &pool, 8), "the chunk came back");
         assert_eq!(one.iter(&words).count() as u32, ENTRIES + 1);

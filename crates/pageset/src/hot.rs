@@ -10,7 +10,7 @@ use core::sync::atomic::AtomicU8;
 
 use crate::allocator::Allocator;
 use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
-use crate::machine::{Line, Machine, RawLock};
+use crate::machine::{Line, Machine, RawLock, Spot};
 use crate::migrate::MigrateType;
 use crate::pcp::Pageset;
 use crate::request::{Block, Request};
@@ -52,16 +52,15 @@ impl Tuning {
 }
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// As [`Self::alloc`] where a block from the caller's pageset is all that it takes; else nothing has changed. For callers
-    /// that want this part inlined, and the rest behind a call.
+    /// As [`Self::alloc`] where a block from the pageset of the caller's spot is all that it takes; else nothing has changed. For
+    /// callers that want this part inlined, and the rest behind a call.
     #[inline(always)]
-    pub fn alloc_hot(&self, request: &Request) -> Option<Pfn> {
-        let cpu = self.machine.cpu_hint();
-        let zone = self.front(request, cpu)?;
+    pub fn alloc_hot(&self, request: &Request, spot: impl Spot<M::Lock>) -> Option<Pfn> {
+        let zone = self.front(request, spot.cpu())?;
         let list = self.list_of(request.order, request.migratetype)?;
-        let pcp = self.hot_pageset(zone, cpu)?;
+        let pcp = self.hot_pageset(zone, spot.cpu())?;
         let page = {
-            let _guard = pcp.try_lock(&self.machine, CpuId(cpu))?;
+            let _guard = pcp.try_lock_at(spot)?;
             let page = pcp.take_hot(zone, list, request.order)?;
             zone.frames.set_tag(page, Tag::new(PageState::Allocated, request.order, request.migratetype));
             page
@@ -100,27 +99,36 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zone.has_plenty().then_some(zone)
     }
 
-    /// As [`Self::free`] where the caller's pageset takes an allocated block of this order and no more is to do; false else,
-    /// also for a wrong free: nothing has changed.
+    /// As [`Self::free`] where the pageset of the caller's spot takes an allocated block of this order and no more is to do;
+    /// false else, also for a wrong free: nothing has changed.
     #[inline(always)]
     #[must_use]
-    pub fn free_hot(&self, pfn: Pfn, order: Order) -> bool {
+    pub fn free_hot(&self, pfn: Pfn, order: Order, spot: impl Spot<M::Lock>) -> bool {
         let Some((zone, page, tag)) = self.at_home(pfn) else { return false };
         if !Tag::from_byte(tag.get()).is(PageState::Allocated, order) {
             return false;
         }
         if zone.is_calm() {
-            self.give_hot(zone, page, tag, order, MigrateType::Movable)
+            self.give_hot(zone, page, tag, order, MigrateType::Movable, spot)
         } else {
-            self.give_mixed(zone, page, tag, order)
+            self.give_mixed(zone, page, tag, order, spot)
         }
     }
 
     /// As the rest of [`Self::free_hot`], where the pageblock is to be asked for its type.
     #[inline(never)]
-    fn give_mixed(&self, zone: &'a Zone<'a, M>, page: u32, tag: &AtomicU8, order: Order) -> bool {
+    fn give_mixed(
+        &self,
+        zone: &'a Zone<'a, M>,
+        page: u32,
+        tag: &AtomicU8,
+        order: Order,
+        spot: impl Spot<M::Lock>,
+    ) -> bool {
         let migratetype = zone.frames.block_type(page);
-        zone.is_calm_and_mixed() && migratetype.is_ordinary() && self.give_hot(zone, page, tag, order, migratetype)
+        zone.is_calm_and_mixed()
+            && migratetype.is_ordinary()
+            && self.give_hot(zone, page, tag, order, migratetype, spot)
     }
 
     #[inline(always)]
@@ -131,11 +139,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
         tag: &AtomicU8,
         order: Order,
         migratetype: MigrateType,
+        spot: impl Spot<M::Lock>,
     ) -> bool {
         let Some(list) = self.list_of(order, migratetype) else { return false };
-        let cpu = self.machine.cpu_hint();
-        let Some(pcp) = self.hot_pageset(zone, cpu) else { return false };
-        let Some(_guard) = pcp.try_lock(&self.machine, CpuId(cpu)) else { return false };
+        let Some(pcp) = self.hot_pageset(zone, spot.cpu()) else { return false };
+        let Some(_guard) = pcp.try_lock_at(spot) else { return false };
         let given = pcp.give_hot(zone, list, page, order);
         if given {
             tag.set(Tag::new(PageState::Cached, order, migratetype).byte());
@@ -170,19 +178,17 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let cpu = self.machine.cpu_hint();
         let pcp = self.pageset_by_hint(zone, cpu)?;
         // A look ahead, so that a lock is not taken in vain.
-        if pcp.count() + 1 >= pcp.calm.get() {
+        if pcp.calm_room() <= 1 {
             return None;
         }
         self.machine.touch(Line::Pageset { zone: zone.index, cpu: CpuId(cpu) });
         let Some(_guard) = pcp.try_lock(&self.machine, CpuId(cpu)) else { return Some(0) };
-        // After the last of them the count is still below.
-        let room = pcp.calm.get().saturating_sub(pcp.count() + 1) as usize;
-        let most = room.min(self.tuning.free_run()).min(entries.len());
+        let most = pcp.calm_room().saturating_sub(1).min(self.tuning.calm_run()).min(entries.len());
         let base = zone.frames.base.0;
-        let pages = entries[..most].iter().map(|entry| block(entry).pfn.0.wrapping_sub(base) as u32);
-        let given = pcp.list(MigrateType::Movable.index()).push_all(zone.arrays, &pcp.pool, pages);
-        pcp.note_given(given);
-        (given > 0).then_some(given as usize)
+        let page = |entry: &T| block(entry).pfn.0.wrapping_sub(base) as u32;
+        let given = pcp.list(MigrateType::Movable.index()).push_all(zone.arrays, &pcp.pool, &entries[..most], page);
+        pcp.note_given(given as u32);
+        (given > 0).then_some(given)
     }
 
     /// A page of the zone that is looked at first, and its tag; one outside that zone's span has the tag of an inside.
@@ -227,6 +233,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
 }
 
 impl<L: RawLock> Pageset<L> {
+    /// Single pages that come before a drain is due, the one that makes it due included; nothing where `calm` is 0.
+    #[inline(always)]
+    fn calm_room(&self) -> usize {
+        self.calm.get().saturating_sub(self.count.get()) as usize
+    }
+
     /// Takes the newest block of a list where the list's chunk has another; the lock is held.
     #[inline(always)]
     fn take_hot<M: Machine>(&self, zone: &Zone<'_, M>, list: usize, order: Order) -> Option<u32> {

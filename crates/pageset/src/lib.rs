@@ -141,7 +141,7 @@ pub use compact::{CompactMode, CompactOutcome, CompactReport};
 pub use config::{Config, MapError, Metadata, MetadataSize, PageRange, ZoneSpec};
 pub use error::{AllocError, FreeError, HotplugError, WrongFree};
 pub use frame::{CpuId, Order, PageState, Pfn};
-pub use machine::{Line, LockPath, Machine, RawLock, SpinLock};
+pub use machine::{Line, LockPath, Machine, RawLock, SpinLock, Spot};
 pub use migrate::MigrateType;
 pub use owner::{Immovable, MoveError, Owner};
 pub use range::{Obstacle, RangeError};

@@ -27,7 +27,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 use crate::chunks::{self, Pool, Stack};
 use crate::frame::CpuId;
-use crate::machine::{Guard, Line, Machine, RawLock};
+use crate::machine::{Guard, Line, Machine, RawLock, Spot, SpotGuard};
 use crate::tuning::expiry::Expiry;
 use crate::tuning::state::{State, words};
 use crate::tuning::{Bounds, Decay, PcpState, Tuning};
@@ -109,6 +109,12 @@ impl<L: RawLock> Pageset<L> {
     #[inline(always)]
     pub(crate) fn try_lock<M: Machine<Lock = L>>(&self, machine: &M, cpu: CpuId) -> Option<Guard<'_, L>> {
         Guard::taken(&self.lock, |lock| machine.try_lock_pageset(lock, cpu))
+    }
+
+    /// Its lock, if it is free, for a caller at a spot.
+    #[inline(always)]
+    pub(crate) fn try_lock_at<S: Spot<L>>(&self, spot: S) -> Option<SpotGuard<'_, L, S>> {
+        SpotGuard::try_lock(&self.lock, spot)
     }
 
     /// Its lock, waited for, from any CPU.

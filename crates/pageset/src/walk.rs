@@ -81,6 +81,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if list.zones().next().is_none() { Err(AllocError::Node(node)) } else { Ok(list) }
     }
 
+    /// The zones in the order in which requests from the caller's CPU try them, by their numbers in the map: those of its own
+    /// node first. Specification 1.7.
+    pub fn zones_from_here(&self) -> impl Iterator<Item = usize> {
+        let node = self.rules.cpus[self.machine.cpu().0 as usize];
+        let row = self.zonelists.chunks_exact(self.zones.len()).nth(node.0 as usize);
+        row.unwrap_or_default().iter().map(|zone| zone.get() as usize)
+    }
+
     /// At the low marks: types stay apart as long as the preferred node has another zone for that, then they may mix.
     /// Specification 1.6, "No-fragment flag".
     fn first_attempt<T>(

@@ -9,8 +9,8 @@ use pageset::stats::ZoneStats;
 use pageset::tuning::presets::*;
 use pageset::tuning::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
 use pageset::{
-    AllocError, Allocator, Block, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn,
-    RawLock, Request, SpinLock, ZoneKind, ZoneSpec,
+    AllocError, Allocator, Block, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange,
+    PageState, Pfn, RawLock, Request, SpinLock, WrongFree, ZoneKind, ZoneSpec,
 };
 use proptest::prelude::*;
 use support::{World, build, movable, one_zone};
@@ -204,9 +204,9 @@ fn a_hold_of_the_pageset_serves_a_run() {
         assert_eq!(holds(&mut pages), 5, "126, 1 and 62, 1 and 10");
     });
     // 32 blocks a hold, 31 from 6.10 on. Specification 9.
-    for (tuning, run) in
-        [(LINUX_4_19, 32), (LINUX_5_18, 32), (LINUX_6_7, 32), (LINUX_6_16, 31), (LINUX_6_18, 31), (LINUX_6_19, 31)]
-    {
+    let kernels =
+        [(LINUX_4_19, 32), (LINUX_5_18, 32), (LINUX_6_7, 32), (LINUX_6_16, 31), (LINUX_6_18, 31), (LINUX_6_19, 31)];
+    for (tuning, run) in kernels.into_iter().chain([(PAGESET, 512)]) {
         counting(tuning, 1, |world, machine| {
             world.set_bounds(0, Bounds { batch: 63, high_min: 4000, high_max: 4000 }).expect("room");
             let mut pages = [Pfn(0); 248];
@@ -371,4 +371,36 @@ fn what_no_pageset_keeps_goes_past_it() {
             world.audit(0).expect("the books add up");
         });
     }
+}
+
+/// Wherever the wrong one is, and whether it is free, somebody else's or there twice.
+#[test]
+fn one_wrong_block_keeps_all_from_being_freed() {
+    let seen = |world: &Allocator<'_, &Counting>| {
+        (world.pageset_state(0, CpuId(0)), world.pageset_lists(0, CpuId(0)), world.zone_stats(0))
+    };
+    counting(PAGESET, 1, |world, _| {
+        world.set_bounds(0, Bounds { batch: 63, high_min: 4000, high_max: 4000 }).expect("room");
+        let mut pages = [Pfn(0); 200];
+        assert_eq!(world.alloc_bulk(&movable(0), &mut pages), Ok(200));
+        let mut blocks = pages.map(single);
+        let free = world.alloc(&movable(0)).expect("memory");
+        world.free(free, Order::ZERO).expect("in use");
+        let before = seen(world);
+        for at in 0..200 {
+            let right = blocks[at];
+            for (wrong, reason) in [
+                (single(free), WrongFree::NotAllocated(PageState::Cached)),
+                (single(Pfn(3)), WrongFree::NotOurs),
+                (blocks[(at + 50) % 200], WrongFree::NotAllocated(PageState::Cached)),
+            ] {
+                blocks[at] = wrong;
+                let error = world.free_bulk(&blocks).expect_err("one is wrong");
+                assert_eq!((error.pfn, error.reason), (wrong.pfn, reason), "at {at}");
+                assert_eq!(seen(world), before, "at {at}");
+            }
+            blocks[at] = right;
+        }
+        world.free_bulk(&blocks).expect("all are in use");
+    });
 }

@@ -110,6 +110,54 @@ fn the_same_pages_come_in_the_same_order() {
     assert_eq!(fast.1, general.1);
 }
 
+/// As [`pages`], with blocks of any cached order: those that are taken apart for a refill, and pairs of pageblocks that are
+/// put together by a drain, among them pairs of two types.
+fn blocks(order: u8, generally: bool) -> (Vec<Pfn>, String) {
+    FOLLOWS.set(generally);
+    let result = one_zone(Tuning::default(), 1 << 17, 2, |world| {
+        let freed_as = Order::new(order).expect("an order");
+        let (mut seen, mut held, mut random) = (vec![], vec![], 1_u64);
+        for round in 0..40_usize {
+            world.machine().run_on(round as u32 % 2);
+            let some = (0..(120 >> (order / 3)) + round % 5).filter_map(|_| world.alloc(&movable(order)).ok());
+            held.extend(some);
+            seen.extend(&held);
+            match round % 4 {
+                0 => held.reverse(),
+                1 => held.sort_by_cached_key(|pfn: &Pfn| {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(pfn.0);
+                    random >> 33
+                }),
+                2 => held.sort(),
+                _ => {}
+            }
+            for pfn in held.iter().skip(round % 5).take(40) {
+                // Both of most pairs of one type, of some pairs not.
+                let pageblock = (pfn.0 >> 9) as usize;
+                let differs = (pageblock.wrapping_mul(2_654_435_761) >> 7).is_multiple_of(4);
+                let types = [MigrateType::Unmovable, MigrateType::Reclaimable, MigrateType::Movable];
+                world
+                    .set_pageblock_type(Pfn(pfn.0 & !511), types[(pageblock / 2 + usize::from(differs)) % 3])
+                    .expect("ours");
+            }
+            held.drain(held.len() / 4..).for_each(|pfn| world.free(pfn, freed_as).expect("was allocated"));
+        }
+        (seen, state(world, 2))
+    });
+    FOLLOWS.set(false);
+    result
+}
+
+#[test]
+fn blocks_of_every_cached_order_come_in_the_same_order() {
+    for order in [0, 1, 2, 3, 9] {
+        let (fast, general) = (blocks(order, false), blocks(order, true));
+        let differs = fast.0.iter().zip(&general.0).position(|(fast, general)| fast != general);
+        assert_eq!((differs, fast.0.len()), (None, general.0.len()), "order {order}");
+        assert_eq!(fast.1, general.1, "order {order}");
+    }
+}
+
 /// States after each of some frees, and of the allocations that follow, with bounds that are soon met.
 fn around_high(preset: &Preset, order: u8, generally: bool) -> Vec<String> {
     FOLLOWS.set(generally);

@@ -143,13 +143,20 @@ fn lines(tuning: Tuning, batch: u32, at_once: bool) -> (Vec<Line>, Vec<u64>) {
         for i in 0..100 + 97 * round {
             // Some of another type, so that a pageblock is taken over.
             let migratetype = if i % 50 == 7 { MigrateType::Unmovable } else { MigrateType::Movable };
-            held.push(world.alloc(&Request::new(Order::ZERO, migratetype)).unwrap());
+            // And some larger ones, which some rules cache.
+            let order = if i % 23 == 5 { 3 } else { 9 * u8::from(i % 211 == 3) };
+            let order = Order::new(order).unwrap();
+            held.extend(world.alloc(&Request::new(order, migratetype)).map(|pfn| (pfn, order)));
         }
         // Every third stays: what is free is in pieces.
         let (mut stay, mut number) = (Vec::new(), 0);
-        for pfn in held.drain(..) {
+        for (pfn, order) in held.drain(..) {
             number += 1;
-            if number % 3 == 0 { stay.push(pfn) } else { world.free(pfn, Order::ZERO).unwrap() }
+            if number % 3 == 0 && order == Order::ZERO {
+                stay.push((pfn, order))
+            } else {
+                world.free(pfn, order).unwrap()
+            }
         }
         held = stay;
         blocks.extend(Order::all().map(|order| {

@@ -121,6 +121,9 @@ fn zonelists() {
     for (name, cpu, distances, request, expected) in rows {
         build(&Config { distances, ..Config::new(&zones, &cpus) }, |world| {
             world.machine().run_on(cpu);
+            if request == any {
+                assert_eq!(world.zones_from_here().collect::<Vec<_>>(), expected, "{name}");
+            }
             assert_eq!(serving_order(world, &request), expected, "{name}");
         });
     }

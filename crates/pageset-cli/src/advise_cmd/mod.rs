@@ -3,11 +3,13 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `patterns` | what kind of traffic it is, from one pass over the recording |
+//! | `trust` | how sure that is, from how near the replay comes to the kernel |
 //! | `verdict` | what to set, or nothing, from what replays measured |
 //! | `table` | the advice as text |
 
 mod patterns;
 mod table;
+mod trust;
 mod verdict;
 
 use std::io::{self, Write as _};
@@ -15,17 +17,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pageset::tuning::{PRESETS, Tuning};
+use pageset_trace::Trace;
 use pageset_trace::record::{self, Destination, HOLD, Options};
 use pageset_trace::replay::{Level, Outcome, Replay, ReplayError, RuleSet};
-use pageset_trace::{Facts, Trace};
 use serde::Serialize;
 
 use self::patterns::Patterns;
-use self::verdict::{Measured, Trust, Verdict, judge};
+use self::trust::{Seen, Sure, Trust};
+use self::verdict::{Measured, Verdict, judge};
 use crate::error::{Exit, Failure};
 use crate::output::Output;
-use crate::replay_cmd::check::{DRAIN_PAGES_JUDGED, DRAIN_PAGES_PCT, REFILL_PAGES_PCT, REFILLS_PCT};
-use crate::replay_cmd::measure::differs_pct;
 use crate::replay_cmd::progress::{Interrupt, Progress};
 
 /// Say whether another setting of this kernel's would serve a load better, what it gains and what it costs
@@ -65,12 +66,38 @@ struct Advice<'t> {
     /// All pages of the zones, to weigh what pagesets hold.
     managed_pages: u64,
     verdict: Verdict,
+    /// What the setting gains, in a sentence; null where nothing is to be changed.
+    gain: Option<String>,
+    /// What it costs.
+    price: Option<String>,
     sure: Sure,
+    /// Pages free in blocks of orders 9 and 10, where the recording tells.
+    high_orders: HighOrderPages,
     /// Under what this kernel can be set to.
     settings: Vec<Measured>,
     /// Under the rules of other kernels.
     other_kernels: Vec<Measured>,
     patterns: Patterns,
+    /// Of the patterns those that rule the load.
+    named_patterns: Vec<Named>,
+}
+
+/// A pattern that rules the load.
+#[derive(Serialize)]
+struct Named {
+    name: &'static str,
+    seen: String,
+}
+
+/// How near the replay of what was in force comes to what the kernel kept free in large blocks.
+#[derive(Serialize)]
+struct HighOrderPages {
+    /// Where the recording begins.
+    begin_pages: Option<u64>,
+    /// Where it ends: what the kernel had.
+    kernel_end_pages: Option<u64>,
+    /// And the replay.
+    replay_end_pages: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -81,22 +108,10 @@ struct Kernel<'t> {
     high_fraction: u32,
 }
 
-/// How far it may be trusted.
-#[derive(Serialize)]
-struct Sure {
-    trust: Trust,
-    reasons: Vec<String>,
-}
-
 /// The fractions that are tried: none, the least that is allowed, and what folklore uses.
 const FRACTIONS: [u32; 7] = [0, 8, 12, 16, 25, 50, 100];
 /// Other kernels: the ends of each era. The recorded kernel's own is left out.
 const OTHERS: [&str; 4] = ["linux-4.19", "linux-5.18", "linux-6.7", "linux-6.18"];
-/// Refills and drains below which a recording says little. A guess: one of them is 1 %.
-const FEW: u64 = 100;
-/// A replay that is further off than this says little of other rules. A guess. Unit: percent.
-const FAR_OFF_PCT: f64 = 20.0;
-
 /// Runs `pageset advise`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let folder;
@@ -171,12 +186,12 @@ impl<'t> Advice<'t> {
                 replay.run(rules, Level::Reconstructed, &mut |events| progress.at(events)).map_err(failure)?;
             Ok((measured(rules, &outcome), outcome))
         };
-        let (mut settings, mut sure) = (Vec::new(), Sure { trust: Trust::Low, reasons: Vec::new() });
+        let (mut settings, mut in_force_did) = (Vec::new(), None);
         for (fraction, rules) in &offered {
             let (measured, outcome) = measure(rules)?;
             let now = *fraction == in_force;
             if now {
-                sure = trusted(facts, &replay, &outcome);
+                in_force_did = Some(outcome);
             }
             settings.push(Measured { high_fraction: Some(*fraction), in_force: now, ..measured });
         }
@@ -184,6 +199,25 @@ impl<'t> Advice<'t> {
         progress.clear();
         let setting = replay.setting();
         let cpus = setting.cpus.len();
+        let managed_pages = setting.zones.iter().map(|zone| zone.start.managed).sum();
+        let seconds = notes.duration_ns as f64 / 1e9;
+        let verdict = judge(&settings, seconds, cpus);
+        let sure = match &in_force_did {
+            Some(outcome) => trust::judge(&Seen {
+                kernel: replay.kernel().totals(|_| true),
+                replay: outcome.moves.totals(|_| true),
+                basis: verdict.basis,
+                seconds,
+                cpus,
+                lost_events: facts.lost_events(),
+                near_mark: outcome.near_mark,
+                kernel_known: setting.kernel_known,
+            }),
+            None => Sure { trust: Trust::Low, reasons: Vec::new() },
+        };
+        let seen = in_force_did.and_then(|outcome| outcome.high_orders);
+        let chosen = table::chosen(&settings, &verdict);
+        let named = patterns.named().into_iter().map(|(name, seen)| Named { name, seen });
         Ok(Advice {
             schema: "pageset.advise/1",
             trace: trace.name(),
@@ -196,11 +230,19 @@ impl<'t> Advice<'t> {
             duration_ns: notes.duration_ns,
             operations: notes.operations,
             cpus,
-            managed_pages: setting.zones.iter().map(|zone| zone.start.managed).sum(),
-            verdict: judge(&settings, notes.duration_ns as f64 / 1e9, cpus),
+            managed_pages,
+            gain: chosen.map(|(now, then)| table::gain(now, then)),
+            price: chosen.map(|(now, then)| table::price(now, then, managed_pages)),
+            verdict,
             sure,
+            high_orders: HighOrderPages {
+                begin_pages: seen.map(|seen| seen.begin),
+                kernel_end_pages: replay.kernel_high_orders_end(),
+                replay_end_pages: seen.map(|seen| seen.end),
+            },
             settings,
             other_kernels,
+            named_patterns: named.collect(),
             patterns,
         })
     }
@@ -250,49 +292,7 @@ fn measured(rules: &RuleSet, outcome: &Outcome) -> Measured {
         longest_hold_pages: moves().max().unwrap_or(0),
         moved_pages: moves().sum(),
         held_pages_max: outcome.held_pages_max,
+        high_order_pages_min: outcome.high_orders.map(|seen| seen.least),
         short: outcome.failed + outcome.below_min,
     }
-}
-
-/// How near the replay of what was in force comes to what the kernel did.
-fn trusted(facts: &Facts, replay: &Replay<'_>, outcome: &Outcome) -> Sure {
-    let (kernel, ours) = (replay.kernel().totals(|_| true), outcome.moves.totals(|_| true));
-    let mut reasons = Vec::new();
-    let mut trust = Trust::High;
-    let mut least = |other: Trust| trust = trust.min(other);
-    let drained = kernel.drain_pages >= DRAIN_PAGES_JUDGED;
-    for (what, ours, kernel, limit, judged) in [
-        ("refill pages", ours.refill_pages, kernel.refill_pages, REFILL_PAGES_PCT, true),
-        ("refills", ours.refills, kernel.refills, REFILLS_PCT, true),
-        ("drain pages", ours.drain_pages, kernel.drain_pages, DRAIN_PAGES_PCT, drained),
-    ] {
-        let Some(pct) = differs_pct(ours, kernel).filter(|_| judged) else { continue };
-        if pct.abs() > limit {
-            reasons.push(format!(
-                "under the setting in force the replay's {what} differ from the kernel's by {pct:+.1} %"
-            ));
-            least(if pct.abs() > FAR_OFF_PCT { Trust::Low } else { Trust::Fair });
-        }
-    }
-    if reasons.is_empty() {
-        reasons.push("under the setting in force the replay moves what the kernel moved".to_owned());
-    }
-    if kernel.refills + kernel.drains < FEW {
-        reasons.push(format!("the kernel refilled and drained only {} times", kernel.refills + kernel.drains));
-        least(Trust::Low);
-    }
-    if facts.lost_events() {
-        reasons.push("events were lost".to_owned());
-        least(Trust::Low);
-    }
-    if outcome.near_mark {
-        reasons
-            .push("a zone was at its high watermark, where pagesets shrink for reasons that no event shows".to_owned());
-        least(Trust::Fair);
-    }
-    if !replay.setting().kernel_known {
-        reasons.push("the recording does not name its kernel".to_owned());
-        least(Trust::Fair);
-    }
-    Sure { trust, reasons }
 }

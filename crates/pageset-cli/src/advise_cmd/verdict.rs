@@ -28,6 +28,9 @@ pub(super) struct Measured {
     /// By refills and drains.
     pub(super) moved_pages: u64,
     pub(super) held_pages_max: u64,
+    /// Pages free in blocks of orders 9 and 10 when they were fewest; null where the recording does not tell in what
+    /// blocks memory was free.
+    pub(super) high_order_pages_min: Option<u64>,
     /// Allocations that failed or went below the min watermark.
     pub(super) short: u64,
 }
@@ -39,28 +42,22 @@ impl Measured {
     }
 }
 
-/// How far the replay of the kernel's own rules may be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+/// What a verdict rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Trust {
-    Low,
-    Fair,
-    High,
-}
-
-impl Trust {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Trust::Low => "low",
-            Trust::Fair => "fair",
-            Trust::High => "high",
-        }
-    }
+pub(super) enum Basis {
+    /// Zone locks are taken so seldom that no setting can be felt.
+    NotFelt,
+    /// No setting gains enough.
+    NoGain,
+    /// One does.
+    Gain,
 }
 
 /// What is advised.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
+    pub(super) basis: Basis,
     /// The value to set; null to change nothing.
     pub(super) high_fraction: Option<u32>,
     /// In one sentence.
@@ -70,15 +67,16 @@ pub(super) struct Verdict {
 /// Judges. `settings` are those that the recorded kernel can be set to, the one in force among them; the recording took
 /// `seconds` on `cpus` CPUs.
 pub(super) fn judge(settings: &[Measured], seconds: f64, cpus: usize) -> Verdict {
-    let nothing = |why: String| Verdict { high_fraction: None, why };
+    let nothing = |why: String| Verdict { basis: Basis::NoGain, high_fraction: None, why };
     let Some(now) = settings.iter().find(|setting| setting.in_force) else {
         return nothing("the setting in force is not among those replayed".to_owned());
     };
-    let per_cpu_s = now.zone_lock_acquisitions as f64 / seconds.max(1e-9) / cpus.max(1) as f64;
-    if per_cpu_s < FELT_PER_CPU_S {
-        return nothing(format!(
+    let per_cpu_s = per_cpu_s(now.zone_lock_acquisitions, seconds, cpus);
+    if !felt(per_cpu_s) {
+        let why = format!(
             "each CPU takes a zone lock {per_cpu_s:.0} times a second; below {FELT_PER_CPU_S:.0} no setting can be felt"
-        ));
+        );
+        return Verdict { basis: Basis::NotFelt, high_fraction: None, why };
     }
     // One that lacks memory where the present one does not is no choice.
     let able = settings.iter().filter(|setting| setting.short <= now.short);
@@ -102,7 +100,17 @@ pub(super) fn judge(settings: &[Measured], seconds: f64, cpus: usize) -> Verdict
         chosen.locks_per_1000(),
         now.locks_per_1000()
     );
-    Verdict { high_fraction: chosen.high_fraction, why }
+    Verdict { basis: Basis::Gain, high_fraction: chosen.high_fraction, why }
+}
+
+/// So many in so long on so many CPUs, for each of them in a second.
+pub(super) fn per_cpu_s(times: u64, seconds: f64, cpus: usize) -> f64 {
+    times as f64 / seconds.max(1e-9) / cpus.max(1) as f64
+}
+
+/// Whether so many holds of zone locks, a second and CPU, can be felt.
+pub(super) fn felt(per_cpu_s: f64) -> bool {
+    per_cpu_s >= FELT_PER_CPU_S
 }
 
 #[cfg(test)]
@@ -120,6 +128,7 @@ mod tests {
             longest_hold_pages: 63,
             moved_pages: 0,
             held_pages_max: *held,
+            high_order_pages_min: None,
             short: *short,
         };
         let settings: Vec<Measured> = settings.iter().enumerate().map(measured).collect();

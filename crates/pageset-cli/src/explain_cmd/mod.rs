@@ -35,10 +35,11 @@ enum Kind {
     Pattern,
     Rule,
     Warning,
+    Word,
 }
 
 impl Kind {
-    const ALL: [Kind; 5] = [Kind::Column, Kind::Metric, Kind::Pattern, Kind::Rule, Kind::Warning];
+    const ALL: [Kind; 6] = [Kind::Column, Kind::Metric, Kind::Pattern, Kind::Rule, Kind::Warning, Kind::Word];
 
     const fn name(self) -> &'static str {
         match self {
@@ -47,6 +48,7 @@ impl Kind {
             Kind::Pattern => "pattern",
             Kind::Rule => "rule",
             Kind::Warning => "warning",
+            Kind::Word => "word",
         }
     }
 }

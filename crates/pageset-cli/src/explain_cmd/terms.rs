@@ -10,6 +10,10 @@ const fn metric(name: &'static str, what: &'static str, bad: &'static str, todo:
     term(Kind::Metric, name, what, bad, todo)
 }
 
+const fn word(name: &'static str, what: &'static str, bad: &'static str, todo: &'static str) -> Term {
+    term(Kind::Word, name, what, bad, todo)
+}
+
 const fn pattern(name: &'static str, what: &'static str, bad: &'static str, todo: &'static str) -> Term {
     term(Kind::Pattern, name, what, bad, todo)
 }
@@ -135,6 +139,8 @@ pub(super) const TERMS: &[Term] = &[
         "2016 (63 << 5), where one late allocation costs more than many slow ones.",
         "A kernel built with a smaller CONFIG_PCP_BATCH_SCALE_MAX, or 6.19 and later."),
     column("pages moved", "Pages that refills and drains moved between zones and pagesets.", "As refill pages.", "As refill pages."),
+    column("huge pages free", "Huge pages that the zones' free lists had room for when they had the least: free blocks of order 9, those of order 10 counted as two. A replay sees only memory that was free or is freed in the recording, so compare the rows with each other. `-` where the recording does not tell in what blocks memory was free.",
+        "Far fewer than under the setting in force, where huge pages matter.", "A larger fraction, or none: smaller pagesets break up fewer large blocks."),
     pattern("travelling-pages", "Pages are allocated on one CPU and freed on another, as in networking and pipelines: one CPU refills what the other drains.",
         "Each page passes the zone twice, whatever the setting.",
         "Put both ends on one CPU or one node, or reuse buffers; no value of a sysctl helps."),
@@ -147,4 +153,20 @@ pub(super) const TERMS: &[Term] = &[
     pattern("hoarding-cpu", "One CPU holds most of the cached pages and does little of the traffic: it freed much once, and others cannot use it.",
         "On a machine short of memory.",
         "It decays by an eighth a second. A fraction of 100 or more bounds it, at the price of more refills."),
+    // What outputs and entries take for known.
+    word("pageset", "A CPU's own stock of free pages of a zone (per-CPU pageset, PCP): allocations take from it and frees give to it without the zone lock.", "", ""),
+    word("pcp", "As pageset.", "", ""),
+    word("zone lock", "The lock that guards a zone's free lists. Each refill, each drain and each block that passes the pagesets by takes it once.",
+        "CPUs that wait for it do nothing else: see wait %.", "See `pageset advise`."),
+    word("refill", "A pageset that is empty fetches pages from its zone, many for one hold of the zone lock.", "", ""),
+    word("auto-tuning", "From 6.7 on each pageset's high moves by itself between high_min and high_max: up at refills and drains, down in pauses and when memory is short. `pageset top` says whether it is on.",
+        "Off although nobody wanted it so: vm.percpu_pagelist_high_fraction is not 0.",
+        "sysctl vm.percpu_pagelist_high_fraction=0; see docs/tuning.md for loads that it does not suit."),
+    word("vm.percpu_pagelist_high_fraction", "The sysctl (5.14 and later) that fixes high at zone / fraction / CPUs; from 6.7 on any value but 0 switches auto-tuning off.", "",
+        "0 if unsure, on 6.7 and later. `pageset advise` says what another value would gain and cost."),
+    word("watermark", "A mark of a zone's free pages: min, low and high. Below low kswapd is woken, below high pagesets shrink at every free, below min only urgent allocations are served.",
+        "Free pages below any of them for long.", "Free memory."),
+    word("order", "The size of a block: 2 to the power of it, in pages. Pagesets hold orders 0 to 3 and 9, which is a huge page.", "", ""),
+    word("migratetype", "What a block is used for, by whether it can be moved: unmovable, movable, reclaimable. Free lists and pagesets keep them apart.", "", ""),
+    word("pageblock", "The 512 pages (2 MiB) that have one migratetype together, as large as a huge page.", "", ""),
 ];

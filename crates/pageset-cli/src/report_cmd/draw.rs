@@ -129,11 +129,32 @@ fn scale(most: f64) -> (f64, f64) {
 /// A number as an axis or a table has it.
 pub(super) fn plain(value: f64) -> String {
     // From a thousand on a fraction tells nothing.
-    if (value.fract().abs() < 1e-9 || value.abs() >= 1000.0) && value.abs() < 1e15 {
-        let sign = if value < 0.0 { "-" } else { "" };
+    if ((value - value.round()).abs() < 1e-9 || value.abs() >= 1000.0) && value.abs() < 1e15 {
+        let sign = if value <= -0.5 { "-" } else { "" };
         return format!("{sign}{}", crate::columns::grouped(value.abs().round() as u64));
     }
-    if value.abs() < 10.0 { format!("{value:.2}") } else { format!("{value:.1}") }
+    match value.abs() {
+        // Two digits that tell, however small it is.
+        small if small < 0.1 => {
+            let places = (1 - small.log10().floor() as i32).clamp(2, 12) as usize;
+            format!("{value:.places$}").trim_end_matches('0').to_owned()
+        }
+        small if small < 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.1}"),
+    }
+}
+
+/// A number of a scale, with the digits that its step has.
+fn tick(value: f64, step: f64) -> String {
+    let whole = |places: &usize| {
+        let scaled = step * 10_f64.powi(*places as i32);
+        (scaled - scaled.round()).abs() < 1e-6 * scaled
+    };
+    match (0..12).find(whole) {
+        Some(0) | None => plain(value),
+        Some(_) if value == 0.0 => plain(value),
+        Some(places) => format!("{value:.places$}"),
+    }
 }
 
 fn round(value: f64) -> f64 {
@@ -150,10 +171,18 @@ pub(super) fn drawing(chart: &Chart) -> Drawing {
     let y = |value: f64| round(BOTTOM - value / top * (BOTTOM - TOP));
     let steps = (top / step).round() as usize;
     let ticks =
-        (0..=steps).map(|i| i as f64 * step).map(|v| Text { x: LEFT - 8.0, y: y(v), text: plain(v), colour: 0 });
-    let (unit, names): (_, Vec<&String>) = match chart {
-        Chart::Bars { unit, series, .. } => (*unit, series.iter().map(|bars| &bars.name).collect()),
-        Chart::Lines { unit, series } => (*unit, series.iter().map(|line| &line.name).collect()),
+        (0..=steps).map(|i| i as f64 * step).map(|v| Text { x: LEFT - 8.0, y: y(v), text: tick(v, step), colour: 0 });
+    // A bound has the colour of what it bounds, and no name of its own.
+    let (unit, named): (_, Vec<(&String, usize)>) = match chart {
+        // One series of bars is named by the chart's title.
+        Chart::Bars { unit, series, .. } if series.len() < 2 => (*unit, Vec::new()),
+        Chart::Bars { unit, series, .. } => {
+            (*unit, series.iter().enumerate().map(|(i, bars)| (&bars.name, i % COLOURS)).collect())
+        }
+        Chart::Lines { unit, series } => {
+            let solid = series.iter().enumerate().filter(|(_, line)| !line.dashed);
+            (*unit, solid.map(|(i, line)| (&line.name, colour(series, i))).collect())
+        }
     };
     let mut drawing = Drawing {
         width: WIDTH,
@@ -173,31 +202,41 @@ pub(super) fn drawing(chart: &Chart) -> Drawing {
         Chart::Bars { categories, series, .. } => bars(&mut drawing, categories, series, &y),
         Chart::Lines { series, .. } => lines(&mut drawing, series, &y),
     }
-    // One series is named by the chart's title.
-    let mut below = BOTTOM + 40.0;
-    if names.len() > 1 {
-        for (i, name) in names.into_iter().enumerate() {
-            let x = LEFT + (i % 3) as f64 * 240.0;
-            below = BOTTOM + 52.0 + (i / 3) as f64 * 20.0;
-            drawing.legend.push(Text { x, y: below, text: name.clone(), colour: i % COLOURS });
-        }
+    let labels = drawing.labels.iter().map(|label| label.y).fold(BOTTOM + 20.0, f64::max);
+    let mut below = labels + 20.0;
+    for (i, (name, colour)) in named.into_iter().enumerate() {
+        let x = LEFT + (i % 3) as f64 * 240.0;
+        below = labels + 32.0 + (i / 3) as f64 * 20.0;
+        drawing.legend.push(Text { x, y: below, text: name.clone(), colour });
     }
     drawing.height = (below + 16.0) as u32;
     drawing
 }
 
+/// A line's colour; a bound has that of what it bounds, which stands before it.
+fn colour(series: &[Line], place: usize) -> usize {
+    let solid = series[..=place].iter().filter(|line| !line.dashed).count();
+    solid.saturating_sub(1) % COLOURS
+}
+
+/// What a character of a label takes at most, with what lies between two labels. Units of the view box.
+const LETTER: f64 = 7.5;
+
 fn bars(drawing: &mut Drawing, categories: &[String], series: &[Bars], y: &dyn Fn(f64) -> f64) {
     let group = (RIGHT - LEFT) / categories.len().max(1) as f64;
     let width = group * 0.8 / series.len().max(1) as f64;
+    // Labels that would touch stand in two rows. One that is still too long is in the table below and in the bar's title.
+    let longest = categories.iter().map(|category| category.chars().count()).max().unwrap_or(0);
+    let rows = if longest as f64 * LETTER > group { 2 } else { 1 };
     for (c, category) in categories.iter().enumerate() {
         let middle = LEFT + (c as f64 + 0.5) * group;
-        // A long name is in the table below and in the bar's title.
-        let room = (group / 7.0).max(3.0) as usize;
+        let room = (rows as f64 * group / LETTER).max(3.0) as usize;
         let short = match category.chars().count() > room {
             true => category.chars().take(room.saturating_sub(1)).chain(['…']).collect(),
             false => category.clone(),
         };
-        drawing.labels.push(Text { x: round(middle), y: BOTTOM + 20.0, text: short, colour: 0 });
+        let y_label = BOTTOM + 20.0 + (c % rows) as f64 * 16.0;
+        drawing.labels.push(Text { x: round(middle), y: y_label, text: short, colour: 0 });
         for (s, bars) in series.iter().enumerate() {
             let Some(value) = bars.values.get(c).copied().flatten() else { continue };
             let x = middle - group * 0.4 + s as f64 * width;
@@ -228,14 +267,13 @@ fn lines(drawing: &mut Drawing, series: &[Line], y: &dyn Fn(f64) -> f64) {
     let (_, step) = scale(span);
     for i in 0..=((span / step).floor() as usize) {
         let time = i as f64 * step;
-        let label = Text { x: x(first + time), y: BOTTOM + 20.0, text: format!("{} s", plain(time)), colour: 0 };
+        let label = Text { x: x(first + time), y: BOTTOM + 20.0, text: format!("{} s", tick(time, step)), colour: 0 };
         drawing.labels.push(label);
     }
     for (i, line) in series.iter().enumerate() {
         let points = thinned(&line.points);
         let points: Vec<String> = points.iter().map(|(time, value)| format!("{},{}", x(*time), y(*value))).collect();
-        // A bound has the colour of what it bounds, which stands before it.
-        let colour = if line.dashed { i.saturating_sub(1) } else { i } % COLOURS;
+        let colour = colour(series, i);
         drawing.lines.push(Path { points: points.join(" "), colour, dashed: line.dashed, name: line.name.clone() });
     }
 }
@@ -281,8 +319,55 @@ mod tests {
             (999.94, "999.9"),
             (1_842_326.7, "1,842,327"),
             (-1500.5, "-1,501"),
+            (-1e-17, "0"),
+            (0.00456, "0.0046"),
+            (-0.02, "-0.02"),
+            (0.000_000_031, "0.000000031"),
         ] {
             assert_eq!(plain(number), text);
+        }
+        for (most, texts) in [
+            (0.0093, ["0", "0.0025", "0.0050", "0.0075", "0.0100"]),
+            (0.04, ["0", "0.01", "0.02", "0.03", "0.04"]),
+            (9.0, ["0", "2.5", "5.0", "7.5", "10.0"]),
+            (7777.0, ["0", "2,000", "4,000", "6,000", "8,000"]),
+        ] {
+            let step = scale(most).1;
+            assert_eq!([0, 1, 2, 3, 4].map(|i| tick(f64::from(i) * step, step)), texts, "{most}");
+        }
+    }
+
+    #[test]
+    fn a_legend_has_the_colours_of_its_lines() {
+        let line = |name: &str, dashed| Line { name: name.to_owned(), dashed, points: vec![(0.0, 1.0), (1.0, 2.0)] };
+        let series = vec![line("a", false), line("a, high", true), line("b", false), line("b, high", true)];
+        let drawn = drawing(&Chart::Lines { unit: "", series });
+        let named: Vec<(&str, usize)> = drawn.legend.iter().map(|name| (name.text.as_str(), name.colour)).collect();
+        assert_eq!(named, [("a", 0), ("b", 1)]);
+        assert_eq!(drawn.lines.iter().map(|line| line.colour).collect::<Vec<_>>(), [0, 0, 1, 1]);
+        // One line has a name as well: the title does not say whose it is.
+        let drawn = drawing(&Chart::Lines { unit: "", series: vec![line("only", false)] });
+        assert_eq!(drawn.legend.len(), 1);
+    }
+
+    #[test]
+    fn labels_do_not_touch() {
+        for (count, name) in [(10, "linux-4.19"), (11, "1024–2047"), (3, "31"), (24, "a name that is far too long")] {
+            let categories = vec![name.to_owned(); count];
+            let series = vec![Bars::new("", vec![1.0; count])];
+            let drawn = drawing(&Chart::Bars { unit: "", categories, series });
+            let mut ends: Vec<(f64, f64)> = Vec::new();
+            for label in &drawn.labels {
+                let half = label.text.chars().count() as f64 * 7.0 / 2.0;
+                let row = ends.iter_mut().find(|(y, _)| *y == label.y);
+                match row {
+                    Some((_, end)) => {
+                        assert!(*end < label.x - half, "{name}: {} at {}", label.text, label.x);
+                        *end = label.x + half;
+                    }
+                    None => ends.push((label.y, label.x + half)),
+                }
+            }
         }
     }
 

@@ -152,6 +152,9 @@ fn replay(value: &Value) -> Result<Report, String> {
     Ok(Report { title: format!("Replay of {name}"), facts, sections })
 }
 
+/// Pages of a huge page. Specification: `linux-page-allocator.md` 1.4.
+const HUGE_PAGES: f64 = 512.0;
+
 fn advise(value: &Value) -> Result<Report, String> {
     let name = text(value, "trace")?;
     let verdict = &value["verdict"];
@@ -161,7 +164,7 @@ fn advise(value: &Value) -> Result<Report, String> {
     };
     let rows: Vec<&Value> = list(value, "settings")?.iter().chain(list(value, "other_kernels")?).collect();
     let label = |row: &&Value| {
-        let mark = if row["in_force"] == true { " (in force)" } else { "" };
+        let mark = if row["in_force"] == true { ", in force" } else { "" };
         Ok(format!("{}{mark}", text(row, "setting")?))
     };
     let names = rows.iter().map(label).collect::<Result<Vec<_>, String>>()?;
@@ -169,7 +172,7 @@ fn advise(value: &Value) -> Result<Report, String> {
         |row: &&Value| Ok(1000.0 * number(row, "zone_lock_acquisitions")? / number(row, "operations")?.max(1.0));
     let locks = rows.iter().map(per_1000).collect::<Result<Vec<_>, String>>()?;
     let column = |of: &str| rows.iter().map(|row| number(row, of)).collect::<Result<Vec<_>, _>>();
-    let sections = vec![
+    let mut sections = vec![
         bars(
             &format!("{name}: what would each setting gain?"),
             "Numbers are values of vm.percpu_pagelist_high_fraction; names are the rules of other kernels.",
@@ -178,18 +181,34 @@ fn advise(value: &Value) -> Result<Report, String> {
             vec![Bars::new("locks/1000 ops", locks)],
         ),
         bars(
-            &format!("{name}: what would each setting cost?"),
+            &format!("{name}: how many pages would each setting keep from others?"),
             "Pages that CPUs hold are free to nobody else.",
             "pages",
             &names,
             vec![Bars::new("most held", column("held_pages_max")?)],
         ),
     ];
+    let huge =
+        rows.iter().map(|row| Some(row["high_order_pages_min"].as_f64()? / HUGE_PAGES)).collect::<Option<Vec<_>>>();
+    if let Some(huge) = huge {
+        sections.push(bars(
+            &format!("{name}: how many huge pages would each setting leave room for?"),
+            "Free blocks of orders 9 and 10 when there were fewest. Memory that stays in use throughout is not replayed, so \
+             compare the bars with each other.",
+            "huge pages",
+            &names,
+            vec![Bars::new("huge pages free", huge)],
+        ));
+    }
     let reasons = list(&value["sure"], "reasons")?.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("; ");
-    let facts = vec![
-        format!("{advice}: {}.", text(verdict, "why")?),
-        format!("How sure: {} ({reasons}).", text(&value["sure"], "trust")?),
-    ];
+    let mut facts = vec![format!("{advice}: {}.", text(verdict, "why")?)];
+    for (head, member) in [("Gain", "gain"), ("Price", "price")] {
+        facts.extend(value[member].as_str().map(|said| format!("{head}: {said}.")));
+    }
+    facts.push(format!("How sure: {} ({reasons}).", text(&value["sure"], "trust")?));
+    for pattern in value["named_patterns"].as_array().into_iter().flatten() {
+        facts.push(format!("Pattern {}: {}.", text(pattern, "name")?, text(pattern, "seen")?));
+    }
     Ok(Report { title: format!("Advice on {name}"), facts, sections })
 }
 
@@ -202,8 +221,13 @@ pub(super) fn lines(question: String, note: &str, unit: &'static str, series: Se
     let mut busiest: Vec<&String> = series.keys().collect();
     busiest.sort_by(|a, b| peak(&series[*b]).total_cmp(&peak(&series[*a])));
     let most = if bounds.is_empty() { COLOURS } else { COLOURS / 2 };
-    let left_out = busiest.len().saturating_sub(most);
+    let all = busiest.len();
     busiest.truncate(most);
+    // A line on the axis says nothing, but where there is no other.
+    let used = busiest.iter().filter(|name| peak(&series[**name]) > 0.0).count();
+    busiest.truncate(used.max(1));
+    // By their names, so that charts of the same CPUs have the same colours.
+    busiest.sort();
     let drawn = busiest.iter().flat_map(|name| {
         let line = Line { name: (*name).clone(), dashed: false, points: series[*name].clone() };
         let bound = bounds.get(*name).map(|points| Line {
@@ -227,9 +251,12 @@ pub(super) fn lines(question: String, note: &str, unit: &'static str, series: Se
     if !bounds.is_empty() {
         heads.push("high".to_owned());
     }
-    let note = match left_out {
-        0 => note.to_owned(),
-        _ => format!("{note} The {most} largest are drawn, {left_out} more are in the table."),
+    let note = match (busiest.len(), used) {
+        (drawn, _) if drawn == all => note.to_owned(),
+        (drawn, used) if drawn == used && used < most => {
+            format!("{note} Those that were never above 0 are in the table alone.")
+        }
+        (drawn, _) => format!("{note} The {drawn} highest are drawn; the table has all {all}."),
     };
     Section { question, note: note.trim().to_owned(), chart: Some(chart), heads, rows }
 }

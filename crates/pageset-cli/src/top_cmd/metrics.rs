@@ -121,7 +121,43 @@ pub(super) fn text(view: &View) -> Result<String, fmt::Error> {
     );
     let mut text = String::new();
     encode(&mut text, &registry)?;
-    Ok(text)
+    Ok(in_order(&text))
+}
+
+/// The samples of each metric by their labels, numbers by their size: two looks can then be compared line by line. The
+/// encoder keeps them in a hash map.
+fn in_order(text: &str) -> String {
+    let is_head = |line: &&str| line.starts_with('#');
+    let mut ordered = String::new();
+    let mut lines = text.lines().peekable();
+    while lines.peek().is_some() {
+        let heads: Vec<&str> = std::iter::from_fn(|| lines.next_if(is_head)).collect();
+        let mut samples: Vec<&str> = std::iter::from_fn(|| lines.next_if(|line| !is_head(line))).collect();
+        samples.sort_by_cached_key(|sample| with_long_numbers(sample));
+        for line in heads.into_iter().chain(samples) {
+            ordered.push_str(line);
+            ordered.push('\n');
+        }
+    }
+    ordered
+}
+
+/// A line whose numbers are as long as the longest, so that the order of letters is theirs.
+fn with_long_numbers(line: &str) -> String {
+    let of_digits = |a: &u8, b: &u8| a.is_ascii_digit() == b.is_ascii_digit();
+    let parts = line.as_bytes().chunk_by(of_digits).map(String::from_utf8_lossy);
+    parts
+        .map(|part| if part.starts_with(|c: char| c.is_ascii_digit()) { format!("{part:0>20}") } else { part.into() })
+        .collect()
+}
+
+#[test]
+fn samples_come_in_the_order_of_their_labels() {
+    let text =
+        "# HELP b x\n# TYPE b gauge\nb{cpu=\"10\"} 1\nb{cpu=\"9\"} 2\nb{cpu=\"0\"} 30\n# TYPE a gauge\na 1\n# EOF\n";
+    let ordered =
+        "# HELP b x\n# TYPE b gauge\nb{cpu=\"0\"} 30\nb{cpu=\"9\"} 2\nb{cpu=\"10\"} 1\n# TYPE a gauge\na 1\n# EOF\n";
+    assert_eq!(in_order(text), ordered);
 }
 
 /// Adds the waits of the CPUs of which they are measured.

@@ -1,5 +1,7 @@
 //! Text for pipes and logs: a block for each look.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use super::view::{View, Zone};
 use crate::columns::{grouped, numbers, trimmed};
 
@@ -56,8 +58,11 @@ pub(super) fn kernel_line(view: &View) -> String {
 /// All of it.
 pub(super) fn text(view: &View) -> String {
     let mut text = format!("{}: {}\n", view.source, kernel_line(view));
-    if let Some(elapsed) = view.elapsed_ns {
-        text += &format!("changes of {:.3} s\n", elapsed as f64 / 1e9);
+    let at = view.time_ns.map(|ns| httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_nanos(ns)));
+    let changes = view.elapsed_ns.map(|elapsed| format!("changes of {:.3} s", elapsed as f64 / 1e9));
+    let line: Vec<String> = at.into_iter().chain(changes).collect();
+    if !line.is_empty() {
+        text += &format!("{}\n", line.join(", "));
     }
     text += "\n";
     let mut table = numbers(ZONES.into_iter(), 0..2);

@@ -181,8 +181,10 @@ fn cpu_list<'v>(view: &'v View, state: &State, ordered: &[Pageset], chosen: usiz
     let lines = usize::from(area.height).saturating_sub(1);
     let first = (chosen + 1).saturating_sub(lines);
     let zone = state.zone(view);
-    let others: Vec<&Zone> =
+    let mut others: Vec<&Zone> =
         view.zones.iter().enumerate().filter(|(place, _)| *place != zone).map(|(_, z)| z).collect();
+    // Where there is not room for all, for those of which pagesets may hold most.
+    others.sort_by_key(|zone| std::cmp::Reverse(zone.managed));
     // What the numbers leave, other zones' counts first.
     let waits = area.width >= WIDE && ordered.iter().any(|set| view.waits_of(set.cpu).is_some());
     let wait = if waits { 8 } else { 0 };

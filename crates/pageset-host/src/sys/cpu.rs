@@ -57,7 +57,7 @@ impl CpuNumber {
 /// The number that the kernel keeps for the calling thread.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 #[inline(always)]
-fn read(offset: isize) -> i32 {
+pub(super) fn read(offset: isize) -> i32 {
     let cpu: i32;
     // SAFETY: (1) `offset` came from glibc, which registered the area of each of its threads before any of the thread's
     // code ran, and keeps it until after the last; (2) the word is only read; (3) `fs` is the thread pointer on this
@@ -75,7 +75,7 @@ fn read(offset: isize) -> i32 {
 
 /// There is no offset to read at.
 #[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
-fn read(_offset: isize) -> i32 {
+pub(super) fn read(_offset: isize) -> i32 {
     -1
 }
 

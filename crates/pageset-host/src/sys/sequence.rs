@@ -9,6 +9,7 @@
 //! The technique is that of Paul Turner's and Andrew Hunter's restartable sequences, as in TCMalloc's per-CPU mode. The
 //! layout of `struct rseq` and `struct rseq_cs` is the kernel's published interface, `linux/rseq.h`.
 
+use std::mem::offset_of;
 use std::num::NonZeroIsize;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
@@ -43,6 +44,23 @@ impl Sequences {
             membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq).ok()?;
             Some(Sequences { offset }).filter(|_| interrupt(0))
         })
+    }
+
+    /// As a word: 0 for none.
+    pub(super) fn word(found: Option<Sequences>) -> isize {
+        found.map_or(0, |found| found.offset.get())
+    }
+
+    /// Of [`Self::word`], given in this process.
+    #[inline(always)]
+    pub(super) fn from_word(word: isize) -> Option<Sequences> {
+        NonZeroIsize::new(word).map(|offset| Sequences { offset })
+    }
+
+    /// The CPU that the caller runs on; a number that is no CPU's where the kernel refused the thread's registration.
+    #[inline(always)]
+    pub(crate) fn cpu(self) -> u32 {
+        super::cpu::read(self.offset.get()) as u32
     }
 
     /// Sets `here` if both are false and the caller runs on `cpu`; false else, and where it was interrupted meanwhile.
@@ -98,11 +116,11 @@ fn set_here(offset: isize, bytes: &Bytes, cpu: u32) -> bool {
             "cmp dword ptr fs:[{offset}], {cpu:e}",
             "jne 8b",
             // Each byte alone: a wider load would wait for the last unlock's store to leave the store buffer.
-            "cmp byte ptr [{here}], 0",
+            "cmp byte ptr [{bytes} + {here}], 0",
             "jne 8b",
-            "cmp byte ptr [{afar}], 0",
+            "cmp byte ptr [{bytes} + {afar}], 0",
             "jne 8b",
-            "mov byte ptr [{here}], 1",
+            "mov byte ptr [{bytes} + {here}], 1",
             "7:",
             // The kernel reads the descriptor whenever it interrupts the thread: none may be left of a library that is
             // unloaded.
@@ -110,8 +128,9 @@ fn set_here(offset: isize, bytes: &Bytes, cpu: u32) -> bool {
             descriptor = out(reg) _,
             offset = in(reg) offset,
             cpu = in(reg) cpu,
-            here = in(reg) bytes.here.as_ptr(),
-            afar = in(reg) bytes.afar.as_ptr(),
+            bytes = in(reg) bytes,
+            here = const offset_of!(Bytes, here),
+            afar = const offset_of!(Bytes, afar),
             failed = label { return false },
             options(nostack)
         );

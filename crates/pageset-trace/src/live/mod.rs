@@ -265,6 +265,18 @@ mod tests {
         writer.join().unwrap();
     }
 
+    /// Asks for a list in a buffer of 64 KiB, for which the kernel takes a block of order 4 and gives it back at once: both
+    /// pass the pagesets by, so each takes the zone lock.
+    fn pass_pagesets_by(end: std::time::Instant) {
+        let mut list = vec![0_u8; 1 << 16];
+        while std::time::Instant::now() < end {
+            for _ in 0..1000 {
+                // Where the file system has no such lists the block is taken all the same.
+                let _ = rustix::fs::listxattr(".", &mut list);
+            }
+        }
+    }
+
     /// As root, on a kernel that tells of waits: processors that want zone locks at the same time wait, and not for longer
     /// than there was time.
     #[test]
@@ -279,18 +291,31 @@ mod tests {
             return skipped(&format!("{} CPUs, {:?}", cpus.len(), counters.missing()));
         }
         let begin = std::time::Instant::now();
-        let (mut times, mut ns) = (0, 0);
-        while times == 0 {
-            assert!(begin.elapsed().as_secs() < 120, "nothing waited");
-            let end = std::time::Instant::now() + std::time::Duration::from_secs(1);
-            let streams: Vec<_> = (0..3).map(|_| std::thread::spawn(move || stream(end))).collect();
-            streams.into_iter().for_each(|stream| stream.join().unwrap());
-            let paths: Vec<_> = counters.read().unwrap().iter().flat_map(|cpu| cpu.waits.unwrap().paths()).collect();
-            // A stream's blocks all pass the pagesets.
-            let moved = || paths.iter().filter(|(name, _)| ["refill", "drain"].contains(name)).map(|(_, wait)| wait);
-            (times, ns) = (moved().map(|wait| wait.times).sum(), moved().map(|wait| wait.ns).sum());
+        let waited = |counters: &mut Counters, of: [&str; 2]| {
+            let all: Vec<_> = counters.read().unwrap().iter().flat_map(|cpu| cpu.waits.unwrap().paths()).collect();
+            let wanted = || all.iter().filter(|(name, _)| of.contains(name)).map(|(_, wait)| wait);
+            (wanted().map(|wait| wait.times).sum::<u64>(), wanted().map(|wait| wait.ns).sum::<u64>())
+        };
+        type Load = fn(std::time::Instant);
+        const LOADS: [(Load, [&str; 2]); 2] =
+            [(pass_pagesets_by, ["direct_alloc", "direct_free"]), (stream, ["refill", "drain"])];
+        for (load, of) in LOADS {
+            let (mut times, mut ns, mut rounds) = (0, 0, 0);
+            while times == 0 && rounds < 30 {
+                rounds += 1;
+                let end = std::time::Instant::now() + std::time::Duration::from_secs(1);
+                let loads: Vec<_> = (0..3).map(|_| std::thread::spawn(move || load(end))).collect();
+                loads.into_iter().for_each(|load| load.join().unwrap());
+                (times, ns) = waited(&mut counters, of);
+            }
+            let most = begin.elapsed().as_nanos() as u64 * cpus.len() as u64;
+            assert!(ns < most && (ns == 0) == (times == 0), "{of:?}: {times} waits of {ns} ns in {most}");
+            // Blocks that pass the pagesets by take the lock some hundred thousand times a second on each CPU. A stream
+            // takes it a few thousand times, which on a machine with nothing else to do may never meet.
+            assert!(times > 0 || of[0] == "refill", "{of:?}: nothing waited in {rounds} s");
+            if times == 0 {
+                skipped(&format!("no stream waited for a zone lock in {rounds} s, so waits of {of:?} were not seen"));
+            }
         }
-        let most = begin.elapsed().as_nanos() as u64 * cpus.len() as u64;
-        assert!((1..most).contains(&ns), "{times} waits of {ns} ns");
     }
 }

@@ -32,9 +32,16 @@ pub(super) fn available_bytes() -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The CPUs online now.
+/// The CPUs online now: as sysfs has them, and in a container without it as `/proc/stat` does.
 pub(crate) fn online_cpus() -> Vec<u32> {
-    text("/sys/devices/system/cpu/online").map(|list| cpu_list(&list)).unwrap_or_default()
+    let shown = text("/sys/devices/system/cpu/online").map(|list| cpu_list(&list)).filter(|cpus| !cpus.is_empty());
+    shown.or_else(|| Some(cpus_of_stat(&text("/proc/stat")?))).unwrap_or_default()
+}
+
+/// The CPUs that `/proc/stat` has a line for, which are those online.
+fn cpus_of_stat(stat: &str) -> Vec<u32> {
+    let words = stat.lines().filter_map(|line| line.split_ascii_whitespace().next());
+    words.filter_map(|word| word.strip_prefix("cpu")?.parse().ok()).collect()
 }
 
 fn text(path: &str) -> Option<String> {
@@ -109,6 +116,7 @@ mod tests {
         assert_eq!(cpu_list("0-2,5\n"), [0, 1, 2, 5]);
         assert_eq!(cpu_list("0"), [0]);
         assert_eq!(cpu_list("\n"), [0; 0]);
+        assert_eq!(cpus_of_stat("cpu  9 1\ncpu0 4 1\ncpu2 5 0\nintr 7\ncpufreq 1\n"), [0, 2]);
         assert_eq!(chosen("always [madvise] never").as_deref(), Some("madvise"));
         assert_eq!(chosen("nothing"), None);
         assert_eq!(size("36608K"), Some(36608 << 10));
@@ -120,6 +128,7 @@ mod tests {
 
     #[test]
     fn this_machine() {
+        assert_eq!(cpus_of_stat(&text("/proc/stat").unwrap()), online_cpus());
         let facts = facts(vec!["true".into()], "mono", "Page block order: 9\n");
         assert!(facts.cpus >= 1);
         assert!(facts.page_size.is_power_of_two());

@@ -10,12 +10,14 @@
 //! | `kernel_lists` | the kernel's own pagesets, page by page |
 //! | `balance` | what the snapshots say the pagesets held, against the events |
 //! | `free_pass`, `list_pass`, [`survey`] | a first look: what the kernel moved, and what no event shows |
+//! | `high_orders` | free memory in large blocks |
 //! | `world` | an allocator whose memory is arranged as the kernel's was |
 //! | `run` | one replay under one set of rules |
 
 mod balance;
 mod blocks;
 mod free_pass;
+mod high_orders;
 mod kernel_lists;
 mod list_pass;
 pub mod moves;
@@ -28,6 +30,7 @@ use std::fmt;
 
 use pageset::{MapError, Tuning};
 
+pub use high_orders::HighOrders;
 pub use moves::{Move, Moves, Totals, near_pct};
 pub use setting::Setting;
 pub use survey::Notes;
@@ -104,6 +107,8 @@ pub struct Outcome {
     pub refused_frees: u64,
     /// Whether a snapshot had a zone at or below its high mark.
     pub near_mark: bool,
+    /// What stayed free in large blocks; nothing where the recording does not tell in what blocks memory was free.
+    pub high_orders: Option<HighOrders>,
 }
 
 impl Outcome {
@@ -121,6 +126,7 @@ impl Outcome {
             lost_frees: 0,
             refused_frees: 0,
             near_mark: false,
+            high_orders: None,
         }
     }
 }
@@ -198,6 +204,13 @@ impl<'t> Replay<'t> {
     #[must_use]
     pub fn kernel(&self) -> &Moves {
         &self.survey.kernel
+    }
+
+    /// Pages that the kernel had on free lists in blocks of orders 9 and 10 at the end, where the recording tells.
+    #[must_use]
+    pub fn kernel_high_orders_end(&self) -> Option<u64> {
+        let infos = &self.trace.snapshots().buddyinfo;
+        infos.get(1..)?.last().map(|(_, info)| high_orders::of_kernel(info))
     }
 
     /// The rules that the recorded kernel had.

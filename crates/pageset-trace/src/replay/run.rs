@@ -12,6 +12,7 @@ use pageset::{
 };
 
 use super::blocks::{BlockMap, Freed};
+use super::high_orders::{self, HighOrders};
 use super::list_pass::ordinary;
 use super::moves::Move;
 use super::setting::{Setting, State, ZoneState};
@@ -137,6 +138,9 @@ impl Plan<'_> {
             if state == State::Inside {
                 run.event(index as u64, &event);
             }
+            if (index as u64).is_multiple_of(high_orders::LOOK_EVERY) {
+                run.look_at_high_orders();
+            }
             progress(index as u64);
         }
         Ok(run.finish())
@@ -223,6 +227,14 @@ impl<'r, 'a> Run<'r, 'a> {
         self.held = self.pagesets().map(|(zone, cpu)| self.count(zone, cpu)).sum();
         self.outcome.held_pages_max = self.held;
         self.own_locks = self.locks();
+        let known = self.plan.setting.free_blocks_known;
+        self.outcome.high_orders = known.then(|| HighOrders::new(high_orders::of_world(self.world)));
+    }
+
+    fn look_at_high_orders(&mut self) {
+        if let Some(seen) = &mut self.outcome.high_orders {
+            seen.look(high_orders::of_world(self.world));
+        }
     }
 
     fn pagesets(&self) -> impl Iterator<Item = (usize, CpuId)> + use<> {
@@ -426,9 +438,11 @@ impl<'r, 'a> Run<'r, 'a> {
             self.outcome.near_mark |= state.free <= state.watermarks.high;
         }
         self.own_locks += self.locks() - locks;
+        self.look_at_high_orders();
     }
 
     fn finish(mut self) -> Outcome {
+        self.look_at_high_orders();
         self.outcome.zone_lock_acquisitions = self.locks() - self.own_locks;
         self.outcome
     }

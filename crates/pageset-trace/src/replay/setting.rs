@@ -70,6 +70,8 @@ pub struct Setting {
     pub zones: Vec<ZoneSetting>,
     /// The node of each CPU.
     pub cpus: Vec<NodeId>,
+    /// Whether the recording tells in what blocks memory was free: it has pagetypeinfo.
+    pub(super) free_blocks_known: bool,
     /// The rules that the recorded kernel had.
     pub kernel: &'static Preset,
     /// Whether that was told by the recording, not guessed from the snapshots' form.
@@ -126,6 +128,7 @@ impl Setting {
             cpus: nodes,
             kernel,
             kernel_known,
+            free_blocks_known: types.is_some(),
             cache_slice_pages: cache_slice_pages(trace),
             high_fraction: facts.high_fraction.unwrap_or(0),
             batch_scale_max: facts.batch_scale_max,

@@ -145,10 +145,11 @@ impl<M: Machine> Zone<'_, M> {
         let mut drained = 0;
         for list in (start..lists).chain(0..start) {
             while drained < wanted {
-                let together = if order_of(list) == Order::ZERO && capture.is_none() {
-                    self.drain_together(machine, tuning, pcp, list, wanted - drained)
-                } else {
-                    None
+                let together = match order_of(list) {
+                    _ if capture.is_some() => None,
+                    Order::ZERO => self.drain_together(machine, tuning, pcp, list, wanted - drained),
+                    Order::PAGEBLOCK => self.drain_pair(machine, tuning, pcp, list, wanted - drained),
+                    _ => None,
                 };
                 let pages = together.or_else(|| self.drain_one(machine, tuning, pcp, list, capture));
                 let Some(pages) = pages else { break };

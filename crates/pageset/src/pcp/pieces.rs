@@ -1,6 +1,6 @@
-//! Blocks taken apart into single pages at once, and single pages put together to blocks at once.
+//! Blocks taken apart at once into those that a pageset holds, and those put together to blocks at once.
 //!
-//! What comes of it is what comes of splitting and merging page by page: the same pages in the same order, the same blocks
+//! What comes of it is what comes of splitting and merging one by one: the same pages in the same order, the same blocks
 //! in the same places of the same lists. On the way no block enters a list only to leave it again.
 //! Specification: `linux-page-allocator.md` 1.5, 2.4, 3.3.
 
@@ -11,17 +11,17 @@ use crate::fallback::Wanted;
 use crate::frame::{Order, Tag};
 use crate::list::End;
 use crate::machine::Machine;
-use crate::migrate::MigrateType;
 use crate::range::largest_blocks;
 use crate::tuning::Tuning;
 use crate::word::Held;
 use crate::zone::Zone;
 
-/// What is left of a block that a refill takes apart: pages that are on no list.
+/// What is left of a block that a refill takes apart: pages that are on no list, in pieces of `step`.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     next: u32,
     end: u32,
+    step: u32,
 }
 
 impl Iterator for Pieces {
@@ -30,43 +30,41 @@ impl Iterator for Pieces {
     #[inline]
     fn next(&mut self) -> Option<u32> {
         (self.next < self.end).then(|| {
-            self.next += 1;
-            self.next - 1
+            self.next += self.step;
+            self.next - self.step
         })
     }
 }
 
 impl<M: Machine> Zone<'_, M> {
-    /// Whether single pages may come in whole blocks: nothing is kept for each.
+    /// Whether a pageset's blocks may come in larger ones: nothing is kept for each.
     fn takes_pieces(&self, machine: &M) -> bool {
         machine.splits_at_once() && !self.clusters.exist()
     }
 
-    /// Whether they may go in whole blocks: also, nobody follows each.
+    /// Whether they may go in larger ones: also, nobody follows each.
     fn gives_blocks(&self, machine: &M) -> bool {
         !machine.follows_picks() && !self.clusters.exist()
     }
 
-    /// Takes the smallest block of the wanted type, for its pages one after the other; returns the first. The smaller lists
-    /// of that type are empty, so that the pages come in the order in which splitting would bring them. Nothing where
-    /// single pages are to be had as they are, or other types come into it. The zone lock is held.
+    /// Takes the smallest block of the wanted type, for its pieces one after the other; returns the first. The smaller lists
+    /// of that type are empty, so that the pieces come in the order in which splitting would bring them. Nothing where other
+    /// types come into it. The zone lock is held.
     pub(super) fn cut_pieces(&self, machine: &M, wanted: Wanted, pieces: &mut Pieces) -> Option<u32> {
-        if wanted.order > Order::ZERO || !self.takes_pieces(machine) || self.free_cma.get() > 0 {
+        if !self.takes_pieces(machine) || self.free_cma.get() > 0 {
             return None;
         }
         let list = |order: Order| &self.areas[order.index()][wanted.migratetype.index()];
-        if list(Order::ZERO).first().is_some() {
-            return None;
-        }
-        let (order, slot) = Order::all().find_map(|order| Some((order, list(order).first()?)))?;
+        let mut orders = Order::all().skip(wanted.order.index());
+        let (order, slot) = orders.find_map(|order| Some((order, list(order).first()?)))?;
         let page = self.frames.page_of_slot(slot, order);
         self.remove(machine, page, order);
-        self.touch_halves(machine, page, order, wanted.migratetype);
-        *pieces = Pieces { next: page, end: page + order.pages() as u32 };
+        self.touch_halves(machine, page, order, wanted);
+        *pieces = Pieces { next: page, end: page + order.pages() as u32, step: wanted.order.pages() as u32 };
         pieces.next()
     }
 
-    /// The next page of a block that is taken apart. The zone lock is held.
+    /// The next piece of a block that is taken apart. The zone lock is held.
     #[inline]
     pub(super) fn next_piece(&self, machine: &M, wanted: Wanted, pieces: &mut Pieces) -> Option<u32> {
         let page = pieces.next()?;
@@ -74,16 +72,16 @@ impl<M: Machine> Zone<'_, M> {
             // Of the halves that splitting would have left the smallest begins here, alone on its list.
             let order = Order::new(page.trailing_zeros() as u8).unwrap_or(Order::MAX);
             self.touch_list(machine, page, order, wanted.migratetype);
-            self.touch_halves(machine, page, order, wanted.migratetype);
+            self.touch_halves(machine, page, order, wanted);
         }
         Some(page)
     }
 
     /// Tells of the halves that splitting a block would put on their lists, which are empty.
-    fn touch_halves(&self, machine: &M, page: u32, order: Order, list: MigrateType) {
+    fn touch_halves(&self, machine: &M, page: u32, order: Order, wanted: Wanted) {
         if machine.follows_picks() {
-            for half in Order::all().take(order.index()).rev() {
-                self.touch_list(machine, page + half.pages() as u32, half, list);
+            for half in Order::all().take(order.index()).skip(wanted.order.index()).rev() {
+                self.touch_list(machine, page + half.pages() as u32, half, wanted.migratetype);
             }
         }
     }
@@ -118,6 +116,33 @@ impl<M: Machine> Zone<'_, M> {
         pcp.list(list).drop_oldest(self.arrays, &pcp.pool, pages);
         (page..page + pages).for_each(|at| self.frames.set_tag(at, Tag::INSIDE));
         self.free_block(machine, tuning, page, order, self.frames.block_type(page));
+        Some(pages)
+    }
+
+    /// Drains the oldest two pageblocks of a list that make up the largest block, as that block, where `most` pages are
+    /// that many; returns how many. None where they do not, or are not of one type. The locks of pageset and zone are held.
+    pub(super) fn drain_pair(
+        &self,
+        machine: &M,
+        tuning: &Tuning,
+        pcp: &Pageset<M::Lock>,
+        list: usize,
+        most: u32,
+    ) -> Option<u32> {
+        let (half, pages) = (Order::PAGEBLOCK.pages() as u32, Order::MAX.pages() as u32);
+        let [first, second, ..] = pcp.list(list).oldest(self.arrays) else { return None };
+        let (first, second) = (first.get(), second.get());
+        // Before 6.10 each goes where its own tag says.
+        if second != first ^ half || most < pages || !tuning.type_at_drain || !self.gives_blocks(machine) {
+            return None;
+        }
+        let migratetype = self.frames.block_type(first);
+        if migratetype != self.frames.block_type(second) {
+            return None;
+        }
+        pcp.list(list).drop_oldest(self.arrays, &pcp.pool, 2);
+        self.frames.set_tag(first.max(second), Tag::INSIDE);
+        self.put_whole(machine, tuning, first.min(second), migratetype);
         Some(pages)
     }
 }

@@ -68,19 +68,19 @@ impl<M: Machine> Zone<'_, M> {
         let mut got = 0;
         while let Some(rest) = pages.get_mut(got..).filter(|rest| !rest.is_empty()) {
             let run = pcp.list(list).pop_run(self.arrays, rest.len());
+            // Before the caller's code has its turn, which may panic.
+            tuning.on_take(&mut &*pcp, run.len() as u32);
             rest.iter_mut().zip(run.iter().rev()).for_each(|(slot, page)| give(slot, page.get()));
             got += run.len();
             if run.is_empty() {
                 let Some(page) = pcp.list(list).pop(self.arrays, &pcp.pool) else { break };
+                tuning.on_take(&mut &*pcp, 1);
                 give(&mut rest[0], page);
                 got += 1;
             }
         }
-        if got > 0 {
-            if tuning.bulk_counts {
-                tuning.on_allocs(&mut &*pcp, got as u32);
-            }
-            tuning.on_take(&mut &*pcp, got as u32);
+        if got > 0 && tuning.bulk_counts {
+            tuning.on_allocs(&mut &*pcp, got as u32);
         }
         got
     }

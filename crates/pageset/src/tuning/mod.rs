@@ -186,6 +186,9 @@ pub struct Tuning {
     /// Whether a bulk allocation ends frees in a row as any other does. In the kernels it does not, and a CPU that frees
     /// pages one by one and takes them in bulk drains as if it only freed. This project's; 2.3, step 2.
     pub bulk_counts: bool,
+    /// Whether a bulk free that drains nothing puts up to 512 blocks into a pageset under one hold of its lock: a
+    /// microsecond. In the kernels 31 or 32 do, which is what their callers gather. This project's; 9.
+    pub long_runs: bool,
     /// The decay of patch 7.
     pub decay: DecayRule,
     /// Batches grow to at most `batch << batch_scale_max` pages; 0 to 6, the kernel's default is 5. Specification 9.
@@ -280,12 +283,19 @@ impl Tuning {
 }
 
 impl Tuning {
-    /// Blocks of a batched free that go into a pageset under one hold of its lock. No rule of its own, since it moves no
-    /// page: 32 until 6.9, then 31, which came in the release that came to read types again at the drain. Source:
-    /// specification 9.
+    /// Blocks of a batched free that go into a pageset under one hold of its lock where one of them may drain. No rule of its
+    /// own, since it moves no page: 32 until 6.9, then 31, which came in the release that came to read types again at the
+    /// drain. Source: specification 9.
     #[must_use]
     pub const fn free_run(&self) -> usize {
         if self.type_at_drain { 31 } else { 32 }
+    }
+
+    /// The same where none drains: [`Self::long_runs`].
+    #[must_use]
+    pub const fn calm_run(&self) -> usize {
+        // A ns or two each. A guess at what nobody minds who waits.
+        if self.long_runs { 512 } else { self.free_run() }
     }
 }
 
