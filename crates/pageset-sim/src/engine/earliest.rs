@@ -38,11 +38,13 @@ impl Earliest {
         let mut node = self.leaves + slot;
         let mut least = key(time, slot);
         self.keys[node].set(least);
-        // To the root even where nobody further up sees a change: the end of the walk can be foretold then.
         while node > 1 {
             least = least.min(self.keys[node ^ 1].get());
             node /= 2;
-            self.keys[node].set(least);
+            if self.keys[node].replace(least) == least {
+                // Further up nobody sees a change.
+                break;
+            }
         }
     }
 

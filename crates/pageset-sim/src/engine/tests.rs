@@ -87,6 +87,19 @@ fn the_queue_is_first_come_first_served_and_slows_the_holder() {
 }
 
 #[test]
+fn who_comes_to_a_held_lock_does_not_run_for_it() {
+    let engine = run(config(), &[0, 1, 2], |engine, _| {
+        engine.work(ns(100));
+        engine.acquire(LOCK, 0);
+        engine.work(ns(1000));
+        engine.release(LOCK);
+    });
+    assert_eq!(engine.lock_stats(LOCK).paths[0].contended, 2);
+    // Each comes to the lock ahead of the others and stops, and runs again once it has the lock.
+    assert_eq!(engine.switches(), 3 * 2);
+}
+
+#[test]
 fn threads_of_a_core_slow_each_other_while_both_work() {
     let end = RefCell::new(Vec::new());
     // CPUs 0 and 4 share a core; CPU 4 starts once 0 has done half.
