@@ -31,6 +31,11 @@ pub(crate) fn trimmed(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
+/// A standard deviation between seeds in percent of their mean; of one seed there is none.
+pub(crate) fn spread_pct(deviation: f64, mean: f64) -> String {
+    if deviation > 0.0 { format!("{:.2}", 100.0 * deviation / mean) } else { "-".to_owned() }
+}
+
 /// A number with a comma between each three digits.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -55,4 +60,9 @@ mod tests {
             assert_eq!(grouped(number), text);
         }
     }
+}
+
+#[test]
+fn one_seed_has_no_spread() {
+    assert_eq!((spread_pct(1.0, 50.0).as_str(), spread_pct(0.0, 50.0).as_str()), ("2.00", "-"));
 }

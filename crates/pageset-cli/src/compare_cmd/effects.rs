@@ -142,7 +142,7 @@ fn cells_of(effect: &Effect) -> [String; 8] {
     [
         value(published),
         number(simulated),
-        number(effect.simulated.deviation),
+        value(Some(effect.simulated.deviation).filter(|&deviation| deviation > 0.0)),
         value(published.map(|published| simulated - published)),
         value(effect.column.do_nothing.zip(published).map(|(base, published)| base - published)),
         change(effect.published_change()),

@@ -7,7 +7,7 @@ use pageset_sim::run::{Outcome, Run};
 use serde::Serialize;
 
 use super::Args;
-use crate::columns::{grouped, numbers, trimmed};
+use crate::columns::{grouped, numbers, spread_pct, trimmed};
 
 /// The schema of the JSON form.
 pub(super) const SCHEMA: &str = "pageset.compare/1";
@@ -67,7 +67,7 @@ impl<'r> Report<'r> {
             let (p, s) = (&row.published, &row.simulated);
             let mut cells = vec![row.machine.clone(), row.batch.to_string()];
             cells.extend([p[SCORE], s[SCORE]].map(|score| grouped(score.round() as u64)));
-            cells.push(format!("{:.2}", 100.0 * row.deviation[SCORE] / s[SCORE]));
+            cells.push(spread_pct(row.deviation[SCORE], s[SCORE]));
             cells.extend([p[CHANGE], s[CHANGE]].map(|change| format!("{change:+.2}")));
             cells.extend([p[ZONE], s[ZONE], p[LRU], s[LRU]].map(|pct| format!("{pct:.1}")));
             table.add_row(cells);

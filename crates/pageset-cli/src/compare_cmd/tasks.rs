@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::Args;
 use super::report::{SCHEMA, Simulation};
-use crate::columns::{grouped, numbers, trimmed};
+use crate::columns::{grouped, numbers, spread_pct, trimmed};
 use crate::error::{Exit, Failure};
 use crate::sim::batch::Batch;
 use crate::sim::machine;
@@ -86,7 +86,7 @@ fn report(args: &Args, rows: &[Row<'_>]) -> String {
             let three = [cell.simulated.mean, cell.do_nothing, cell.amdahl].map(|of| error_pct(of, cell.published));
             let mut line = vec![(*name).to_owned(), row.kernel.clone(), row.tasks.to_string()];
             line.extend([cell.published, cell.simulated.mean].map(|score| grouped(score.round() as u64)));
-            line.push(format!("{:.2}", 100.0 * cell.simulated.deviation / cell.simulated.mean));
+            line.push(spread_pct(cell.simulated.deviation, cell.simulated.mean));
             line.extend(three.map(|error| format!("{error:+.1}")));
             table.add_row(line);
             errors.push(three.map(f64::abs));

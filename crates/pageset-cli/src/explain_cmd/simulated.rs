@@ -16,7 +16,7 @@ pub(super) const TERMS: &[Term] = &[
     column("warm_up_ns", "Simulated time before it, which is not measured. Unit: nanoseconds.", "", ""),
     column("mean", "The mean over the seeds.", "", ""),
     column("deviation", "One standard deviation between the seeds.", "As spread %.", "As spread %."),
-    column("spread %", "One standard deviation between the seeds, in per cent of the mean.",
+    column("spread %", "One standard deviation between the seeds, in per cent of the mean; `-` of one seed, which has none.",
         "More than the differences that are looked at.", "More --seeds, or more --seconds."),
     // `pageset run` and `sweep`.
     column("a second", "Operations of the workload that all tasks did in a second of simulated time: page faults, requests, messages; the heading says which. `score` in JSON.",

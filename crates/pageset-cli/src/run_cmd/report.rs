@@ -7,7 +7,7 @@ use pageset_sim::statistics::Spread;
 use pageset_sim::workload::Workload;
 use serde::Serialize;
 
-use crate::columns::{grouped, numbers, trimmed};
+use crate::columns::{grouped, numbers, spread_pct, trimmed};
 use crate::sim::options::Effort;
 
 /// The schema of the JSON form.
@@ -105,7 +105,7 @@ impl<'r> Report<'r> {
             match (row.spread(Outcome::score), row.alloc_ns()) {
                 (Some(score), Some(alloc)) => {
                     cells.push(grouped(score.mean.round() as u64));
-                    cells.push(format!("{:.2}", 100.0 * score.deviation / score.mean));
+                    cells.push(spread_pct(score.deviation, score.mean));
                     let pct = |of: fn(&Outcome) -> f64| row.spread(of).map_or(0.0, |spread| spread.mean);
                     cells.push(format!("{:.1}", pct(Outcome::zone_pct)));
                     cells.push(format!("{:.1}", pct(Outcome::lru_pct)));
