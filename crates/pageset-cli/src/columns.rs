@@ -51,7 +51,7 @@ pub(crate) fn grouped(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::grouped;
+    use super::{grouped, spread_pct};
 
     #[test]
     fn digits_in_threes() {
@@ -60,9 +60,9 @@ mod tests {
             assert_eq!(grouped(number), text);
         }
     }
-}
 
-#[test]
-fn one_seed_has_no_spread() {
-    assert_eq!((spread_pct(1.0, 50.0).as_str(), spread_pct(0.0, 50.0).as_str()), ("2.00", "-"));
+    #[test]
+    fn one_seed_has_no_spread() {
+        assert_eq!((spread_pct(1.0, 50.0).as_str(), spread_pct(0.0, 50.0).as_str()), ("2.00", "-"));
+    }
 }
