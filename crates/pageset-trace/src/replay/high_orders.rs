@@ -12,7 +12,7 @@ use crate::procfs::BuddyInfo;
 pub struct HighOrders {
     /// Where the replay begins.
     pub begin: u64,
-    /// The least of those looked at: each snapshot, and each [`LOOK_EVERY`]th event.
+    /// The least of those looked at: each snapshot, and each so many events (`LOOK_EVERY`).
     pub least: u64,
     /// Where it ends.
     pub end: u64,
