@@ -77,13 +77,13 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The second number of `schedstat`, in nanoseconds; the first is time on a CPU, 0 only where the kernel counts nothing.
-/// Source: the kernel's documentation of scheduler statistics.
+/// The second number of `schedstat`, in nanoseconds; the third is how often the thread has come to a CPU, 0 only where the
+/// kernel counts nothing. Source: the kernel's documentation of scheduler statistics.
 fn waited() -> Option<Duration> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let mut numbers = text.split_whitespace().map_while(|number| number.parse().ok());
-    let (ran, waited): (u64, u64) = (numbers.next()?, numbers.next()?);
-    (ran > 0).then(|| Duration::from_nanos(waited))
+    let (_, waited, times): (u64, u64, u64) = (numbers.next()?, numbers.next()?, numbers.next()?);
+    (times > 0).then(|| Duration::from_nanos(waited))
 }
 
 /// Nothing is as good as never.
