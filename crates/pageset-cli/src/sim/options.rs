@@ -26,11 +26,11 @@ const PRECISION_PCT: f64 = 0.0;
 #[derive(clap::Args)]
 pub(crate) struct Effort {
     /// Virtual seconds that are measured; at most, where there is --precision
-    #[arg(long, value_name = "S", default_value_t = SECONDS, value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value_t = SECONDS, allow_negative_numbers = true, value_parser = seconds)]
     pub(crate) seconds: f64,
 
     /// Virtual seconds before the measurement begins
-    #[arg(long, value_name = "S", default_value_t = WARM_UP, value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value_t = WARM_UP, allow_negative_numbers = true, value_parser = seconds)]
     pub(crate) warm_up: f64,
 
     /// How many seeds each setting is run with, from 1 up; the table has their mean and spread
@@ -92,7 +92,7 @@ impl Effort {
 pub(crate) struct Beside {
     /// Measure until score and contention are known so well, in percent and percentage points: the standard error of the
     /// mean over all seeds. Four tenths of --seconds are the least; 0 measures all of them
-    #[arg(long, value_name = "PCT", default_value_t = PRECISION_PCT, value_parser = percent)]
+    #[arg(long, value_name = "PCT", default_value_t = PRECISION_PCT, allow_negative_numbers = true, value_parser = percent)]
     precision: f64,
 
     /// Simulate all nodes, even where they are alike and share nothing, so that one would do
