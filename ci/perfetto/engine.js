@@ -23,6 +23,7 @@ function reader(buffer) {
     let at = 0;
     const next = () => {
         for (let value = 0n, shift = 0n; ; shift += 7n) {
+            if (at >= buffer.length) throw new Error('an answer is cut off');
             const byte = buffer[at++];
             value |= BigInt(byte & 127) << shift;
             if (byte < 128) return value;
@@ -91,28 +92,29 @@ exports.ask = (engine, trace, queries) => new Promise((resolve, reject) => {
         for (const [, rpc] of fields(Buffer.from(data))) for (const [id, result] of fields(rpc)) {
             if (id === FIELD.FATAL) reject(new Error(result.toString()));
             if (id !== FIELD.QUERY_RESULT) continue;
+            let last = false;
             for (const [part, content] of fields(result)) {
                 if (part === 1) names.push(content.toString());
-                if (part === 2 && content.length) reject(new Error(content.toString()));
-                if (part !== 3 || !cells(content, values)) continue;
-                const width = names.length;
-                answers.push(Array.from({length: values.length / width}, (_, row) =>
-                    Object.fromEntries(names.map((name, column) => [name, values[row * width + column]]))));
-                [names, values] = [[], []];
-                if (answers.length === queries.length) resolve(answers);
+                if (part === 2 && content.length) return reject(new Error(content.toString()));
+                if (part === 3) last = cells(content, values) || last;
             }
+            if (!last) continue;
+            const width = names.length;
+            answers.push(Array.from({length: values.length / width}, (_, row) =>
+                Object.fromEntries(names.map((name, column) => [name, values[row * width + column]]))));
+            [names, values] = [[], []];
+            if (answers.length === queries.length) resolve(answers);
         }
     };
     let seq = 0;
     const call = (method, ...more) => port.postMessage(new Uint8Array(
         bytes(FIELD.RPC, Buffer.concat([number(FIELD.SEQ, seq++), number(FIELD.REQUEST, method), ...more]))));
-    // The module says nothing to its port when it is ready.
-    setTimeout(() => {
+    {
         const data = fs.readFileSync(trace);
         for (let at = 0; at < data.length; at += CHUNK_BYTES) {
             call(METHOD.APPEND, bytes(FIELD.DATA, data.subarray(at, at + CHUNK_BYTES)));
         }
         call(METHOD.FINALIZE);
         queries.forEach((sql) => call(METHOD.QUERY, bytes(FIELD.QUERY_ARGS, bytes(1, Buffer.from(sql)))));
-    }, 2000);
+    }
 });

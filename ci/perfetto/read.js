@@ -40,8 +40,11 @@ ask(engine, timeline, [LOST, SLICES, COUNTERS]).then(([lost, slices, counters]) 
     } else {
         const row = json.rows[0], sample = row.samples[0];
         const process = `${row.rules}, ${row.tasks} tasks, seed ${sample.seed}`;
-        for (const [slice, path, locks, way] of [['zone lock', 'fill', 'zone_locks', 'alloc'], ['zone lock', 'drain', 'zone_locks', 'free'],
-            ['LRU lock', 'add', 'lru_locks', 'alloc'], ['LRU lock', 'remove', 'lru_locks', 'free']]) {
+        const ways = [
+            ['zone lock', 'fill', 'zone_locks', 'alloc'], ['zone lock', 'drain', 'zone_locks', 'free'],
+            ['LRU lock', 'add', 'lru_locks', 'alloc'], ['LRU lock', 'remove', 'lru_locks', 'free'],
+        ];
+        for (const [slice, path, locks, way] of ways) {
             const counted = sample[locks][way], {count, ns} = of(process, slice, path);
             // The measurement's ends cut one hold a CPU at most.
             check(`holds of the ${slice}, ${path}`, true, count > 100 && Math.abs(count - counted.holds) <= row.tasks);

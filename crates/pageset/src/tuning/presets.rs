@@ -155,7 +155,6 @@ pub const PAGESET: Tuning = Tuning {
     expire_all: true,
     bulk_counts: true,
     long_runs: true,
-    double_blocks: true,
     ..LINUX_6_18
 };
 

@@ -31,7 +31,7 @@ pub struct PcpState {
     pub count_min: u32,
     /// Exponent of the next drain (before patch 10).
     pub free_factor: u8,
-    /// Exponent of the next refill of single pages.
+    /// Exponent of the next refill: of single pages, or by [`Tuning::double_blocks`] of any order.
     pub alloc_factor: u8,
     /// Whether the last free was of order 1 to 3.
     pub prev_high_order: bool,
@@ -162,25 +162,20 @@ impl Tuning {
         if s.high() < s.batch() {
             return Blocks(1);
         }
-        let scaled = if order == Order::ZERO { s.batch() << s.alloc_factor() } else { s.batch() };
+        let grows = order == Order::ZERO || self.double_blocks;
+        let scaled = if grows { s.batch() << s.alloc_factor() } else { s.batch() };
         let stopped = if self.below_high { pressure.below_high } else { pressure.reclaim_active };
         if self.auto_high && tunes(s) && !stopped {
             s.set_high((s.high() + scaled).min(s.high_max()));
         }
-        // Many blocks are much memory: none is taken ahead from a zone that is short of it.
-        if order > Order::ZERO && (!self.double_blocks || stopped) {
+        if !grows {
             return blocks(scaled, order);
         }
         let cap = s.high().saturating_sub(s.count()).saturating_sub(s.batch()).max(s.batch());
-        let (want, most) = if order == Order::ZERO {
-            (scaled, cap)
-        } else {
-            (blocks(s.batch(), order).0 << s.alloc_factor(), blocks(cap, order).0)
-        };
-        if want <= most && s.alloc_factor() < self.batch_scale_max {
+        if scaled <= cap && s.alloc_factor() < self.batch_scale_max {
             s.set_alloc_factor(s.alloc_factor() + 1);
         }
-        Blocks(want.min(most))
+        Blocks((scaled.min(cap) >> order.get()).max(blocks(s.batch(), order).0))
     }
 
     /// Pages left a list for an allocation.

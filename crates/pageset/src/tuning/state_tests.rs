@@ -187,32 +187,32 @@ fn refills_grow_with_patch_5() {
 
 #[test]
 fn refills_of_blocks_double_where_a_rule_says_so() {
-    // Rules, order, count, high, exponent before; blocks, exponent after. 4.5, and this project's `double_blocks`.
-    for (tuning, o, count, high, before, blocks, after) in [
-        (LINUX_6_18, 9, 0, 100_000, 3, 2, 3),
-        (PAGESET, 9, 0, 100_000, 0, 2, 1),
-        (PAGESET, 9, 0, 100_000, 3, 16, 4),
-        // The exponent stops at its cap, and so do the blocks.
-        (PAGESET, 9, 0, 100_000, 5, 64, 5),
-        // 20 huge pages are room less a batch; what is more than the room leaves the exponent.
-        (PAGESET, 9, 0, 21 * 512, 3, 16, 4),
-        (PAGESET, 9, 0, 21 * 512, 4, 20, 4),
-        // No room: what the kernels take.
-        (PAGESET, 9, 5000, 5000, 0, 2, 1),
-        (PAGESET, 9, 5000, 5000, 3, 2, 3),
-        (PAGESET, 3, 0, 100_000, 0, 7, 1),
-        (PAGESET, 3, 0, 100_000, 2, 28, 3),
+    // Rules, order, batch, count, high, exponent before; blocks, exponent after. 4.5, and this project's `double_blocks`.
+    const DOUBLE: Tuning = Tuning { double_blocks: true, ..LINUX_6_18 };
+    for (tuning, o, batch, count, high, before, blocks, after) in [
+        (LINUX_6_18, 3, 63, 0, 100_000, 3, 7, 3),
+        (DOUBLE, 3, 63, 0, 100_000, 0, 7, 1),
+        (DOUBLE, 3, 63, 0, 100_000, 3, 63, 4),
+        // The exponent stops at its cap, and so do the pages: 2016, as of single ones.
+        (DOUBLE, 3, 63, 0, 100_000, 5, 252, 5),
+        (DOUBLE, 9, 63, 0, 100_000, 5, 3, 5),
+        // Less than a batch of pages: as many as in the kernels.
+        (DOUBLE, 9, 63, 0, 100_000, 0, 2, 1),
+        // High less a batch is room for 200 pages; what would be more leaves the exponent.
+        (DOUBLE, 3, 63, 0, 263, 1, 15, 2),
+        (DOUBLE, 3, 63, 0, 263, 2, 25, 2),
+        (DOUBLE, 3, 63, 5000, 5000, 3, 7, 3),
+        // A pageset that takes one block at a time goes on doing so where a second would be more than it asks for.
+        (DOUBLE, 9, 1, 0, 240, 0, 1, 1),
+        (DOUBLE, 9, 1, 0, 240, 5, 1, 5),
+        (DOUBLE, 3, 1, 0, 240, 5, 4, 5),
         // And single pages as without it.
-        (PAGESET, 0, 0, 100_000, 2, 252, 3),
+        (DOUBLE, 0, 63, 0, 100_000, 2, 252, 3),
     ] {
-        let mut s = PcpState { alloc_factor: before, ..fixed(count, high) };
+        let mut s = PcpState { alloc_factor: before, batch, ..fixed(count, high) };
         let got = tuning.refill(&mut s, order(o), CALM);
-        assert_eq!((got, s.alloc_factor), (Blocks(blocks), after), "order {o}, {count} of {high}, exponent {before}");
-    }
-    // A zone that is short of memory gives no more than in the kernels; single pages as there.
-    for (o, blocks, after) in [(9, 2, 3), (3, 7, 3), (0, 504, 4)] {
-        let mut s = PcpState { alloc_factor: 3, ..fixed(0, 100_000) };
-        assert_eq!((PAGESET.refill(&mut s, order(o), BELOW), s.alloc_factor), (Blocks(blocks), after), "order {o}");
+        let case = (o, batch, count, high, before);
+        assert_eq!((got, s.alloc_factor), (Blocks(blocks), after), "{case:?}");
     }
 }
 

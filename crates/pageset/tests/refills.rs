@@ -1,0 +1,22 @@
+//! How many blocks come with one hold of the zone's lock.
+
+mod support;
+
+use pageset::tuning::presets::LINUX_6_18;
+use pageset::tuning::{Bounds, Tuning};
+use pageset::{CpuId, Order};
+use support::{World, movable, one_zone};
+
+/// Blocks of order 3 in a row: in the kernels each seven take the zone's lock; doubled, 7 + 15 + 31 + 63 are four refills.
+#[test]
+fn blocks_in_a_row_come_in_ever_larger_lots() {
+    let refills = |world: &World<'_>| {
+        world.set_bounds(0, Bounds { batch: 63, high_min: 16_000, high_max: 16_000 }).expect("room");
+        let blocks: Vec<_> = (0..112).map(|_| world.alloc(&movable(3)).expect("memory")).collect();
+        let refills = world.pageset_stats(0, CpuId(0)).refills;
+        blocks.into_iter().for_each(|pfn| world.free(pfn, Order::COSTLY).expect("in use"));
+        refills
+    };
+    let both = [false, true].map(|double_blocks| Tuning { double_blocks, ..LINUX_6_18 });
+    assert_eq!(both.map(|tuning| one_zone(tuning, 1 << 17, 1, refills)), [16, 4]);
+}
