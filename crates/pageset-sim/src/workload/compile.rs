@@ -2,6 +2,7 @@
 
 use pageset::{AllocError, Block, MigrateType, Order};
 
+use super::Length;
 use crate::os::{File, Region, Space, System, costs};
 use crate::time::Time;
 
@@ -15,7 +16,7 @@ const PAGES: (u64, u64) = (3_000, 15_000);
 /// second.
 const COMPUTE: Time = Time::from_ps(40_000_000);
 /// A largest compiler's time, and some more: pages that are given back come in crowds.
-pub(super) const CYCLE: Time = Time::from_ps(1_500_000_000_000);
+pub(super) const LENGTH: Length = Length::ms(1500, 1500);
 /// Pages of sources and headers that are read for each page faulted in: they are in the page cache.
 const READ_EVERY: u64 = 8;
 /// Pages of the files that all read: 4 MiB of headers.

@@ -13,6 +13,11 @@ fn small() -> Machine {
 }
 
 fn run(machine: &Machine, workload: &Workload, tasks: u32, seed: u64) -> Result<Outcome, RunError> {
+    run_of(machine, workload, tasks, seed).run(|| true)
+}
+
+/// A short run.
+fn run_of<'m>(machine: &'m Machine, workload: &'m Workload, tasks: u32, seed: u64) -> Run<'m> {
     let tuning = pageset::tuning::presets::LINUX_4_17;
     let (warm_up, time) = (Time::from_seconds(0.002), Time::from_seconds(0.004));
     Run {
@@ -28,7 +33,6 @@ fn run(machine: &Machine, workload: &Workload, tasks: u32, seed: u64) -> Result<
         held: 0,
         seed,
     }
-    .run(|| true)
 }
 
 /// Runs tasks that end, with room for some objects.
@@ -227,4 +231,13 @@ fn a_recording_runs_in_as_many_copies_as_there_are_tasks() {
         assert_eq!(outcome.operations[0], calls, "{tasks} tasks");
         assert_eq!(outcome.moved.allocated, 2 * copies, "{tasks} tasks");
     }
+}
+
+#[test]
+fn workloads_are_simulated_for_as_long_as_they_need() {
+    let length = |name| Workload::find(name).unwrap().length;
+    // What costs are fitted with.
+    assert_eq!(length("page_fault1"), Length::ms(500, 1500));
+    assert!(length("read1").time < length("page_fault1").time, "nothing comes and goes there");
+    assert!(WORKLOADS.iter().all(|workload| workload.length.time > Time::ZERO));
 }
