@@ -234,6 +234,42 @@ fn a_recording_runs_in_as_many_copies_as_there_are_tasks() {
 }
 
 #[test]
+fn a_job_of_a_build_gives_all_back_and_starts_six_programs() {
+    const PAGES: u64 = 3000;
+    let outcome = once(
+        |system, _| {
+            let space: &'static Space = Box::leak(Box::new(Space::own()));
+            let desk = compile::Desk::new(system, space)?;
+            let before = system.free_pages_of_node(0);
+            Ok(Box::new(move |_| {
+                compile::job(system, &desk, PAGES)?;
+                let missing = before - system.free_pages_of_node(0);
+                assert!(missing <= 186, "what is missing lies in the pageset: {missing}");
+                Ok(())
+            }))
+        },
+        1,
+    );
+    // The compiler, its driver, the assembler, and three small programs, as recorded.
+    let faults = PAGES + 252 + PAGES / 11 + 3 * 67;
+    assert_eq!(outcome.operations[0], faults);
+    // Beside them: two blocks of each program, page tables, bundles of the unmapping, one page of the object file for 64.
+    let tables: u64 = [PAGES, 252, PAGES / 11, 67, 67, 67].iter().map(|pages| pages.div_ceil(512)).sum();
+    let others = outcome.moved.allocated - faults - 6 * (2 + 4) - tables - (PAGES - 600_u64).div_ceil(64);
+    assert!((6..=12).contains(&others), "a bundle for each 510 pages: {others}");
+}
+
+#[test]
+fn a_builder_takes_pages_as_fast_as_a_recorded_one() {
+    let workload = Workload::find("kbuild").unwrap();
+    let machine = small();
+    let (warm_up, time) = (Time::from_seconds(0.5), Time::from_seconds(1.0));
+    let outcome = Run { warm_up, time, ..run_of(&machine, workload, 1, 1) }.run(|| true).unwrap();
+    // `traces/compile-q1`: 51,600 pages a second of a CPU's work; its compilers alone, which are smaller, 34,700.
+    assert!((30_000.0..52_000.0).contains(&outcome.score()), "{}", outcome.score());
+}
+
+#[test]
 fn workloads_are_simulated_for_as_long_as_they_need() {
     let length = |name| Workload::find(name).unwrap().length;
     // What costs are fitted with.
