@@ -108,7 +108,8 @@ fn a_writer_of_an_address_space_is_alone() {
 
 #[test]
 fn messages_carry_pages_from_cpu_to_cpu() {
-    const SHAPE: Shape = Shape { blocks: &[Order::COSTLY, Order::ZERO], kept: None, protocol: Time::ZERO, room: 4 };
+    const BLOCKS: &[Order] = &[Order::COSTLY, Order::ZERO];
+    const SHAPE: Shape = Shape { blocks: BLOCKS, kept: None, protocol: Time::ZERO, room: 4 };
     let outcome = once(
         |system, _| {
             let socket = Socket::new(system, SHAPE);
@@ -267,6 +268,51 @@ fn a_builder_takes_pages_as_fast_as_a_recorded_one() {
     let outcome = Run { warm_up, time, ..run_of(&machine, workload, 1, 1) }.run(|| true).unwrap();
     // `traces/compile-q1`: 51,600 pages a second of a CPU's work; its compilers alone, which are smaller, 34,700.
     assert!((30_000.0..52_000.0).contains(&outcome.score()), "{}", outcome.score());
+}
+
+#[test]
+fn who_sleeps_and_who_wakes_pay_for_it() {
+    const MESSAGES: u64 = 1000;
+    const SHAPE: Shape = Shape { blocks: &[], kept: None, protocol: Time::ZERO, room: 1 };
+    let busy = |tasks| {
+        let outcome = once(
+            |system, tasks| {
+                let socket = Socket::new(system, SHAPE);
+                Ok(Box::new(move |task| {
+                    for _ in 0..MESSAGES {
+                        if task == 0 {
+                            socket.send(system)?;
+                        }
+                        if task == 1 || tasks == 1 {
+                            socket.receive(system);
+                        }
+                    }
+                    Ok(())
+                }))
+            },
+            tasks,
+        );
+        outcome.busy.seconds() * 1e9 / MESSAGES as f64
+    };
+    let (alone, paired) = (busy(1), busy(2));
+    // Room for one: at each message one of the two sleeps, 1.5 us, and the other wakes it, 1 us.
+    assert!((2000.0..6000.0).contains(&(paired - alone)), "{alone} ns a message alone, {paired} of two");
+}
+
+#[test]
+fn a_write_to_a_stream_is_a_block_of_each_order() {
+    let outcome = run(&small(), Workload::find("af-unix").unwrap(), 2, 1).unwrap();
+    let pages = outcome.moved.allocated as f64 / outcome.operations[0] as f64;
+    assert!((14.5..15.5).contains(&pages), "8, 4, 2 and 1: {pages}");
+}
+
+#[test]
+fn a_busy_pair_of_sctp_carries_three_to_four_gbit() {
+    let machine = small();
+    let cpus = machine.topology().cpus();
+    let outcome = run(&machine, Workload::find("sctp-stream-many").unwrap(), cpus, 1).unwrap();
+    let gbit = outcome.score() / f64::from(cpus / 2) * 10.0 * 1024.0 * 8.0 / 1e9;
+    assert!((3.0..4.0).contains(&gbit), "{gbit}");
 }
 
 #[test]
