@@ -254,9 +254,9 @@ fn a_job_of_a_build_gives_all_back_and_starts_six_programs() {
     // The compiler, its driver, the assembler, and three small programs, as recorded.
     let faults = PAGES + 252 + PAGES / 11 + 3 * 67;
     assert_eq!(outcome.operations[0], faults);
-    // Beside them: two blocks of each program, page tables, bundles of the unmapping, one page of the object file for 64.
+    // Beside them: a stack and a directory of each program, the compiler's regions, page tables, bundles of the unmapping, one page of the object file for 64.
     let tables: u64 = [PAGES, 252, PAGES / 11, 67, 67, 67].iter().map(|pages| pages.div_ceil(512)).sum();
-    let others = outcome.moved.allocated - faults - 6 * (2 + 4) - tables - (PAGES - 600_u64).div_ceil(64);
+    let others = outcome.moved.allocated - faults - 6 * (4 + 2) - 2 - tables - (PAGES - 600_u64).div_ceil(64);
     assert!((6..=12).contains(&others), "a bundle for each 510 pages: {others}");
 }
 
