@@ -122,6 +122,7 @@ fn what_is_simulated_otherwise_than_the_table_says_is_told() {
     let json: Value = serde_json::from_str(&ends(0, &[&short[..], &["--json"]].concat()).0).expect("JSON");
     assert_eq!(json["notes"], json!([note]));
     assert_eq!(json["rows"][0]["simulations"][0]["tasks"], 80);
+    ends(0, &["explain", "notes"]);
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl Args {
     fn head<'s>(&self, simulations: impl Iterator<Item = &'s Simulation>) -> String {
         let mut lengths = simulations.map(|simulation| simulation.length);
         let first = lengths.next();
-        let same = first.filter(|first| lengths.all(|length| length == *first));
+        let same = first.filter(|first| lengths.all(|length| length == *first)).flatten();
         format!("{}, {}\n", self.table, self.beside.told(same))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pageset_sim::compare::{COLUMNS, Compared, Errors, Values, errors};
 use pageset_sim::run::{Outcome, Run};
 use pageset_sim::time::Time;
-use pageset_sim::workload::Length;
+use pageset_sim::workload::{Length, Span};
 use serde::Serialize;
 
 use super::Args;
@@ -27,9 +27,9 @@ pub(super) struct Simulation {
     workload: &'static str,
     tasks: u32,
     seeds: Vec<u64>,
-    /// As it was asked for; what was measured of a workload that ends by itself may be less, or more.
+    /// None for a workload that ends by itself.
     #[serde(skip)]
-    pub(super) length: Length,
+    pub(super) length: Option<Length>,
     warm_up_ns: u64,
     /// Of each seed.
     measured_ns: Vec<u64>,
@@ -40,13 +40,15 @@ pub(super) struct Simulation {
 impl Simulation {
     /// A run and its outcomes by seed.
     pub(super) fn of((run, seeds): (&Run<'_>, &Vec<(u64, Outcome)>)) -> Self {
+        let steady = run.workload.span == Span::Steady;
+        let length = steady.then_some(Length { warm_up: run.warm_up, time: run.time });
         Simulation {
             machine: run.machine.name.clone(),
             workload: run.workload.name,
             tasks: run.tasks,
             seeds: seeds.iter().map(|(seed, _)| *seed).collect(),
-            length: Length { warm_up: run.warm_up, time: run.time },
-            warm_up_ns: run.warm_up.whole_ns(),
+            length,
+            warm_up_ns: length.map_or(0, |length| length.warm_up.whole_ns()),
             measured_ns: seeds.iter().map(|(_, outcome)| outcome.time.whole_ns()).collect(),
             one_node_for_all: seeds.iter().any(|(_, outcome)| outcome.stands_for > 1),
         }
@@ -56,7 +58,7 @@ impl Simulation {
 /// The longest of some simulations: what a document says of all.
 pub(super) fn longest<'s>(simulations: impl Iterator<Item = &'s Simulation>) -> Length {
     let none = Length { warm_up: Time::ZERO, time: Time::ZERO };
-    simulations.fold(none, |longest, Simulation { length, .. }| Length {
+    simulations.filter_map(|simulation| simulation.length).fold(none, |longest, length| Length {
         warm_up: longest.warm_up.max(length.warm_up),
         time: longest.time.max(length.time),
     })
