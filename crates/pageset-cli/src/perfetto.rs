@@ -12,6 +12,15 @@ pub(crate) fn micros(time_ns: u64) -> Value {
     text.parse().map_or(Value::Null, |number: serde_json::Number| Value::Number(number))
 }
 
+/// CPUs that a process has room for. The kernel's most is 8192.
+const CPUS: usize = 1 << 16;
+
+/// The thread that stands for a CPU's track: another one for each, and none with the number of a process. To Perfetto such a
+/// thread is that process's first, and so is thread 0: tracks would become one, and slices that overlap there be dropped.
+fn thread(process: usize, cpu: u32) -> usize {
+    process * CPUS + cpu as usize
+}
+
 /// A timeline that is written event by event.
 pub(crate) struct Writer<W: Write> {
     out: BufWriter<W>,
@@ -34,9 +43,16 @@ impl<W: Write> Writer<W> {
         Ok(serde_json::to_writer(&mut self.out, event)?)
     }
 
-    /// The name of a process, or of a track: the number of its thread.
-    pub(crate) fn name(&mut self, what: &str, process: usize, thread: Option<usize>, name: &str) -> io::Result<()> {
-        self.event(&json!({"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}))
+    /// Names a process.
+    pub(crate) fn process(&mut self, process: usize, name: &str) -> io::Result<()> {
+        self.event(&json!({"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}))
+    }
+
+    /// Names a CPU's track.
+    pub(crate) fn track(&mut self, process: usize, cpu: u32) -> io::Result<()> {
+        let name = format!("CPU {cpu}");
+        let tid = thread(process, cpu);
+        self.event(&json!({"ph": "M", "name": "thread_name", "pid": process, "tid": tid, "args": {"name": name}}))
     }
 
     /// Something on a CPU's track, from one time to another in nanoseconds.
@@ -50,7 +66,8 @@ impl<W: Write> Writer<W> {
         args: &Value,
     ) -> io::Result<()> {
         let (ts, dur) = (micros(begin), micros(end.saturating_sub(begin)));
-        self.event(&json!({"ph": "X", "name": name, "pid": process, "tid": cpu, "ts": ts, "dur": dur, "args": args}))
+        let tid = thread(process, cpu);
+        self.event(&json!({"ph": "X", "name": name, "pid": process, "tid": tid, "ts": ts, "dur": dur, "args": args}))
     }
 
     /// Ends it.

@@ -91,6 +91,25 @@ fn headings_and_members_are_explained() {
     assert!(seen.len() > 80, "{} names only", seen.len());
 }
 
+/// And so has each member of the JSON of a replay, a check, a look and an advice.
+#[test]
+fn members_of_what_is_measured_are_explained() {
+    let small = Small::new();
+    let (events, replay, advice) = (small.events(), small.at("replay.json"), small.at("advice.json"));
+    ends(0, &[&"replay", &events, &"--check", &"--json", &replay]);
+    ends(0, &[&"advise", &events, &"--json", &advice]);
+    let read = |file| json(&fs::read_to_string(file).unwrap());
+    let (looks, _) = ends(0, &[&"top", &"--once", &"--interval", &"0.1", &"--json"]);
+    let look = json(looks.lines().next().unwrap());
+    let mut names = Vec::new();
+    [read(replay), read(advice), look].iter().for_each(|value| members(value, &mut names));
+    let names: BTreeSet<&String> = names.iter().collect();
+    assert!(names.len() > 150, "{} names only", names.len());
+    for name in names {
+        ends(0, &[&"explain", name]);
+    }
+}
+
 #[test]
 fn a_name_that_is_none_is_an_error_with_what_was_meant() {
     let (out, error) = ends(2, &[&"explain", &"most hled"]);

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use serde_json::Value;
@@ -36,6 +36,15 @@ fn slices_nest_and_add_up_to_the_table() {
         assert_eq!(pages(processes[name.as_str()], "refill"), row(rules, "refills"), "{name}");
         assert_eq!(pages(processes[name.as_str()], "drain"), row(rules, "drains"), "{name}");
     }
+    // Perfetto takes thread 0 and one with the number of a process for that process's first; `ci/perfetto.sh` asks it.
+    let is_process = |tid: &Value| *tid == 0 || processes.values().any(|pid| *pid == tid);
+    assert!(events.iter().all(|event| !is_process(&event["tid"])));
+    let owners: HashSet<_> = of("X").map(|event| (event["tid"].as_u64(), event["pid"].as_u64())).collect();
+    assert_eq!(
+        owners.len(),
+        owners.iter().map(|(tid, _)| tid).collect::<HashSet<_>>().len(),
+        "a thread of two processes"
+    );
     // On one track no slice begins in another and ends after it; some of the kernel's last.
     let mut tracks: HashMap<(u64, u64), Vec<(f64, f64)>> = HashMap::new();
     for event in of("X") {

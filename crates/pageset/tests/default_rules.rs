@@ -1,4 +1,5 @@
-//! What the default rules do better than those of Linux 6.18 that they are made from: four defects, and their absence.
+//! What the default rules do better than those of Linux 6.18 that they are made from: four defects and
+//! two habits, and their absence.
 
 mod support;
 
@@ -10,15 +11,17 @@ use support::{World, build, movable, one_zone};
 const BOTH: [Tuning; 2] = [LINUX_6_18, PAGESET];
 
 #[test]
-fn the_default_is_6_18_but_for_five_rules() {
-    let Tuning { below_high_by_pages, below_high_at_tick, expire_all, bulk_counts, long_runs, .. } = Tuning::default();
-    assert!(below_high_by_pages && below_high_at_tick && expire_all && bulk_counts && long_runs);
+fn the_default_is_6_18_but_for_six_rules() {
+    let Tuning { below_high_by_pages, below_high_at_tick, expire_all, bulk_counts, long_runs, double_blocks, .. } =
+        Tuning::default();
+    assert!(below_high_by_pages && below_high_at_tick && expire_all && bulk_counts && long_runs && double_blocks);
     let as_was = Tuning {
         below_high_by_pages: false,
         below_high_at_tick: false,
         expire_all: false,
         bulk_counts: false,
         long_runs: false,
+        double_blocks: false,
         ..PAGESET
     };
     assert_eq!((Tuning::default(), as_was), (PAGESET, LINUX_6_18));
@@ -111,4 +114,17 @@ fn bulk_allocations_end_frees_in_a_row() {
         world.pageset_state(0, CpuId(0)).free_count
     };
     assert_eq!(BOTH.map(|tuning| one_zone(tuning, 8192, 1, freed)), [100, 100 >> 4]);
+}
+
+/// 30 huge pages in a row: under 6.18 each two take the zone's lock; doubled, 2 + 4 + 8 + 16 are four refills.
+#[test]
+fn huge_pages_in_a_row_come_in_ever_larger_lots() {
+    let refills = |world: &World<'_>| {
+        world.set_bounds(0, Bounds { batch: 63, high_min: 16_000, high_max: 16_000 }).expect("room");
+        let pages: Vec<_> = (0..30).map(|_| world.alloc(&movable(9)).expect("memory")).collect();
+        let refills = world.pageset_stats(0, CpuId(0)).refills;
+        pages.into_iter().for_each(|pfn| world.free(pfn, Order::PAGEBLOCK).expect("in use"));
+        refills
+    };
+    assert_eq!(BOTH.map(|tuning| one_zone(tuning, 1 << 17, 1, refills)), [15, 4]);
 }

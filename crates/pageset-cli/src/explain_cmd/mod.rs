@@ -4,9 +4,11 @@
 //! | --- | --- |
 //! | `terms` | columns and numbers |
 //! | `simulated` | those of simulations, comparisons and benchmarks, and the members of their JSON |
+//! | `members` | members of the JSON of recordings, replays, `top` and `advise` that are no columns |
 //! | `warnings` | the warnings of a replay |
 //! | `rules` | the rules, as `docs/rules.md` has them |
 
+mod members;
 mod rules;
 mod simulated;
 mod terms;
@@ -101,7 +103,7 @@ fn wrapped(paragraph: &str) -> String {
 }
 
 fn terms() -> impl Iterator<Item = &'static Term> {
-    terms::TERMS.iter().chain(simulated::TERMS).chain(warnings::TERMS)
+    terms::TERMS.iter().chain(simulated::TERMS).chain(members::TERMS).chain(warnings::TERMS)
 }
 
 /// A name as it is compared: case and the difference between spaces, hyphens and underlines do not matter.

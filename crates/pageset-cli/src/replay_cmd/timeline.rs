@@ -25,15 +25,15 @@ const KERNEL: usize = 1;
 /// Those of writing; a recording whose file has changed meanwhile.
 pub(super) fn write(report: &Report<'_>, out: impl Write) -> Result<(), Failure> {
     let mut events = Writer::new(out)?;
-    events.name("process_name", KERNEL, None, "kernel, as recorded")?;
+    events.process(KERNEL, "kernel, as recorded")?;
     for (i, row) in report.rows.iter().enumerate() {
-        events.name("process_name", KERNEL + 1 + i, None, &format!("{}, {}", row.name, row.level.name()))?;
+        events.process(KERNEL + 1 + i, &format!("{}, {}", row.name, row.level.name()))?;
         for cpu in 0..report.setting().cpus.len() {
-            events.name("thread_name", KERNEL + 1 + i, Some(cpu), &format!("CPU {cpu}"))?;
+            events.track(KERNEL + 1 + i, cpu as u32)?;
         }
     }
     for cpu in 0..report.setting().cpus.len() {
-        events.name("thread_name", KERNEL, Some(cpu), &format!("CPU {cpu}"))?;
+        events.track(KERNEL, cpu as u32)?;
     }
     let mut kernel = Kernel::new(report);
     let mut replays: Vec<Pending<'_>> = report.rows.iter().map(|row| Pending::new(&row.moves)).collect();

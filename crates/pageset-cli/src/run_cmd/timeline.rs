@@ -30,12 +30,12 @@ pub(super) fn write(rows: &[Row], out: impl Write) -> Result<(), Failure> {
     for (number, row) in rows.iter().enumerate() {
         let Some((seed, outcome)) = row.first() else { continue };
         let process = number + 1;
-        events.name("process_name", process, None, &format!("{}, {} tasks, seed {seed}", row.rules(), row.tasks()))?;
+        events.process(process, &format!("{}, {} tasks, seed {seed}", row.rules(), row.tasks()))?;
         let mut cpus: Vec<u32> = outcome.held.iter().map(|held| held.cpu).collect();
         cpus.sort_unstable();
         cpus.dedup();
         for cpu in cpus {
-            events.name("thread_name", process, Some(cpu as usize), &format!("CPU {cpu}"))?;
+            events.track(process, cpu)?;
         }
         for held in &outcome.held {
             both(process, outcome, held, &mut events)?;

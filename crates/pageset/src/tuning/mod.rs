@@ -189,6 +189,9 @@ pub struct Tuning {
     /// Whether a bulk free that drains nothing puts up to 512 blocks into a pageset under one hold of its lock: a
     /// microsecond. In the kernels 31 or 32 do, which is what their callers gather. This project's; 9.
     pub long_runs: bool,
+    /// Whether refills of blocks double as those of single pages do, while nothing is freed: 2, 4, 8 huge pages and so on.
+    /// In the kernels only single pages' do, so that each two huge pages take the zone's lock. This project's; 4.5.
+    pub double_blocks: bool,
     /// The decay of patch 7.
     pub decay: DecayRule,
     /// Batches grow to at most `batch << batch_scale_max` pages; 0 to 6, the kernel's default is 5. Specification 9.
@@ -252,6 +255,7 @@ impl Tuning {
             needs(self.free_count, "free_count", self.scale_cap, "scale_cap"),
             needs(self.shrink_by_count, "shrink_by_count", self.free_count, "free_count"),
             needs(self.high_threshold_616, "high_threshold_616", self.free_count, "free_count"),
+            needs(self.double_blocks, "double_blocks", self.alloc_factor, "alloc_factor"),
         ];
         let mut i = 0;
         while i < rules.len() {

@@ -51,6 +51,7 @@ pub const LINUX_4_16: Tuning = Tuning {
     expire_all: false,
     bulk_counts: false,
     long_runs: false,
+    double_blocks: false,
     decay: DecayRule::Eighth,
     // The kernel's default. Specification 9.
     batch_scale_max: 5,
@@ -154,6 +155,7 @@ pub const PAGESET: Tuning = Tuning {
     expire_all: true,
     bulk_counts: true,
     long_runs: true,
+    double_blocks: true,
     ..LINUX_6_18
 };
 

@@ -167,14 +167,19 @@ impl Tuning {
         if self.auto_high && tunes(s) && !stopped {
             s.set_high((s.high() + scaled).min(s.high_max()));
         }
-        if order > Order::ZERO {
+        if order > Order::ZERO && !self.double_blocks {
             return blocks(scaled, order);
         }
         let cap = s.high().saturating_sub(s.count()).saturating_sub(s.batch()).max(s.batch());
-        if scaled <= cap && s.alloc_factor() < self.batch_scale_max {
+        let (want, most) = if order == Order::ZERO {
+            (scaled, cap)
+        } else {
+            (blocks(s.batch(), order).0 << s.alloc_factor(), blocks(cap, order).0)
+        };
+        if want <= most && s.alloc_factor() < self.batch_scale_max {
             s.set_alloc_factor(s.alloc_factor() + 1);
         }
-        blocks(scaled.min(cap), order)
+        Blocks(want.min(most))
     }
 
     /// Pages left a list for an allocation.

@@ -186,6 +186,32 @@ fn refills_grow_with_patch_5() {
 }
 
 #[test]
+fn refills_of_blocks_double_where_a_rule_says_so() {
+    // Rules, order, count, high, exponent before; blocks, exponent after. 4.5, and this project's `double_blocks`.
+    for (tuning, o, count, high, before, blocks, after) in [
+        (LINUX_6_18, 9, 0, 100_000, 3, 2, 3),
+        (PAGESET, 9, 0, 100_000, 0, 2, 1),
+        (PAGESET, 9, 0, 100_000, 3, 16, 4),
+        // The exponent stops at its cap, and so do the blocks.
+        (PAGESET, 9, 0, 100_000, 5, 64, 5),
+        // 20 huge pages are room less a batch; what is more than the room leaves the exponent.
+        (PAGESET, 9, 0, 21 * 512, 3, 16, 4),
+        (PAGESET, 9, 0, 21 * 512, 4, 20, 4),
+        // No room: what the kernels take.
+        (PAGESET, 9, 5000, 5000, 0, 2, 1),
+        (PAGESET, 9, 5000, 5000, 3, 2, 3),
+        (PAGESET, 3, 0, 100_000, 0, 7, 1),
+        (PAGESET, 3, 0, 100_000, 2, 28, 3),
+        // And single pages as without it.
+        (PAGESET, 0, 0, 100_000, 2, 252, 3),
+    ] {
+        let mut s = PcpState { alloc_factor: before, ..fixed(count, high) };
+        let got = tuning.refill(&mut s, order(o), CALM);
+        assert_eq!((got, s.alloc_factor), (Blocks(blocks), after), "order {o}, {count} of {high}, exponent {before}");
+    }
+}
+
+#[test]
 fn refills_raise_high_with_patch_7() {
     // (rules, pressure, count, high, alloc_factor, order) -> (blocks, high, alloc_factor). 4.7, 4.8.
     let rows = [

