@@ -271,6 +271,17 @@ fn a_builder_takes_pages_as_fast_as_a_recorded_one() {
 }
 
 #[test]
+fn a_page_is_to_be_had_while_reclaim_gives_some() {
+    let machine = machine::find("lkp-hsw-ep2").unwrap().unwrap();
+    let workload = Workload::find("lru-file-mmap-read").unwrap();
+    let run = run_of(&machine, workload, machine.topology().cpus(), 1);
+    let batch = pageset::tuning::BatchRule::Fixed(127);
+    let tuning = pageset::Tuning { batch, ..run.tuning };
+    let outcome = Run { tuning, time: Time::from_seconds(0.1), ..run }.run(|| true).unwrap();
+    assert!(outcome.operations[0] > 2 << 18, "reclaim has begun on both nodes: {}", outcome.operations[0]);
+}
+
+#[test]
 fn who_sleeps_and_who_wakes_pay_for_it() {
     const MESSAGES: u64 = 1000;
     const SHAPE: Shape = Shape { blocks: &[], kept: None, protocol: Time::ZERO, room: 1 };
