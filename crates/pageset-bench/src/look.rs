@@ -57,8 +57,8 @@ impl Look {
     }
 
     /// A thread that never slept was kept off its CPU for all the time that it did not run, and for what the kernel counted
-    /// between its counts and its clocks. Of one that did sleep, the kernel's count is believed, which does not know of time that
-    /// the machine below stole; where there is no count, none of it was sleep.
+    /// between its counts and its clocks. Of one that did sleep, the kernel's count is believed, which does not know of
+    /// time that the machine below stole; where there is no count, none of it was sleep.
     pub(crate) fn since(&self, begin: &Look) -> Spent {
         let wall = self.at - begin.at;
         let off = wall.saturating_sub(self.cpu.saturating_sub(begin.cpu));

@@ -24,8 +24,8 @@ pub struct Sample {
     pub ns_per_pair: f64,
     /// The share of the time, up to 1, that nobody kept its CPU from a thread: that of the thread which had least.
     pub cpu_share: f64,
-    /// The share of the time that a thread slept of its own accord, as one does that waits for a lock: that of the thread which
-    /// slept most. It is part of what is measured.
+    /// The share of the time that a thread slept of its own accord, as one does that waits for a lock: that of the
+    /// thread which slept most. It is part of what is measured.
     pub asleep: f64,
     /// What the system said to a thread that was to stay on its CPU, where it refused.
     pub not_pinned: Option<String>,

@@ -194,8 +194,8 @@ pageset_error pageset_options_init(struct pageset_options *options,
 
 // Makes a pool and puts it into `*pool`; to be ended with pageset_pool_destroy.
 //
-// PAGESET_ERR_ARGUMENT for options that are NULL, out of range or of no known size, PAGESET_ERR_NO_NODE for nodes that there are not,
-// PAGESET_ERR_SYSTEM where the system refuses; `*pool` is NULL then.
+// PAGESET_ERR_ARGUMENT for options that are NULL, out of range or of no known size, PAGESET_ERR_NO_NODE for nodes that
+// there are not, PAGESET_ERR_SYSTEM where the system refuses; `*pool` is NULL then.
 //
 // Asked of the caller: `options` is NULL or was filled in by pageset_options_init; `pool` is NULL or can be written.
 pageset_error pageset_pool_create(const struct pageset_options *options,

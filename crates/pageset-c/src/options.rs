@@ -123,8 +123,8 @@ unsafe fn builder(options: &pageset_options) -> Result<PoolBuilder, Failure> {
 
 /// Makes a pool and puts it into `*pool`; to be ended with pageset_pool_destroy.
 ///
-/// PAGESET_ERR_ARGUMENT for options that are NULL, out of range or of no known size, PAGESET_ERR_NO_NODE for nodes that there are not,
-/// PAGESET_ERR_SYSTEM where the system refuses; `*pool` is NULL then.
+/// PAGESET_ERR_ARGUMENT for options that are NULL, out of range or of no known size, PAGESET_ERR_NO_NODE for nodes that
+/// there are not, PAGESET_ERR_SYSTEM where the system refuses; `*pool` is NULL then.
 ///
 /// # Safety
 /// `options` is NULL or was filled in by pageset_options_init; `pool` is NULL or can be written.

@@ -1,5 +1,5 @@
-//! What the documentation shows as the output of a replay, or of `pageset explain`, is what that prints. With `PAGESET_DOCS=write` in the
-//! environment what differs is written anew; figures in the sentences around it are not.
+//! What the documentation shows as the output of a replay, or of `pageset explain`, is what that prints. With
+//! `PAGESET_DOCS=write` in the environment what differs is written anew; figures in the sentences around it are not.
 
 use std::env;
 use std::fs;

@@ -4,8 +4,9 @@
 //! `cargo run --release -p pageset-host --example buffer_manager [RUNS]`
 //!
 //! Each kind runs in a process of its own, in turn, 5 times where no number is given; the table has medians. When there is
-//! nothing to do, either gives back what it can: the pool by `give_back`, glibc's heap by `malloc_trim`. The workload has three parts whose blocks have other sizes, as when a
-//! database scans an index, then large objects, then both: what one part frees the next has to be able to use.
+//! nothing to do, either gives back what it can: the pool by `give_back`, glibc's heap by `malloc_trim`. The workload
+//! has three parts whose blocks have other sizes, as when a database scans an index, then large objects, then both:
+//! what one part frees the next has to be able to use.
 
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;

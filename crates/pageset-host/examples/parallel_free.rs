@@ -1,7 +1,7 @@
 //! All pages of a large pool freed at once by some threads, each its own part: pages a second, and how that grows with the
-//! threads. Metadata only: the pages are never touched, so a pool of 512 GiB takes 1.2 GiB of memory. `had CPU` is the share of
-//! the time that the thread had its CPU which had it least: a row below 97 % says more of other programs than of the pool, and of it only `CPU ns/page`
-//! counts, which leaves out what others took.
+//! threads. Metadata only: the pages are never touched, so a pool of 512 GiB takes 1.2 GiB of memory. `had CPU` is the
+//! share of the time that the thread had its CPU which had it least: a row below 97 % says more of other programs than
+//! of the pool, and of it only `CPU ns/page` counts, which leaves out what others took.
 //!
 //! `cargo run --release -p pageset-host --example parallel_free -- [GIB] [THREADS...]`, by default `512 1 2`
 

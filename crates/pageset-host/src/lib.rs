@@ -51,11 +51,13 @@
 //! is busy. A child of `vfork` that has not yet run its program makes no calls. No thread owns anything in the
 //! pool, so a thread that ends leaves nothing behind; what the cache of a CPU holds that no thread runs on any more
 //! comes back when the pool runs out, or with a [`PagePool::tick`] on that CPU. There are caches for the CPUs that are
-//! online; a [`Ticker`] looks which those are, so that the pages of one that is taken away come back. A panic inside a caller unwinds through
-//! its handles, which free their pages; the pool itself holds no lock while it calls anything of the caller's.
+//! online; a [`Ticker`] looks which those are, so that the pages of one that is taken away come back. A panic inside a
+//! caller unwinds through its handles, which free their pages; the pool itself holds no lock while it calls anything of
+//! the caller's.
 //!
 //! After a `fork` the pool belongs to the parent. In the child each call that takes or gives memory is refused with an
-//! error, and handles that are dropped there free nothing; whether the child sees a copy of the memory or none is [`OnFork`]'s to say.
+//! error, and handles that are dropped there free nothing; whether the child sees a copy of the memory or none is
+//! [`OnFork`]'s to say.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 

@@ -14,8 +14,8 @@ use rustix::time::Timespec;
 
 use crate::sys::sequence::{Bytes, Sequences};
 
-/// How long a waiter looks before its first yield. Most holds take 1 to 20 µs: a refill or drain of some hundred pages. A guess
-/// within a factor of two; see "The locks" in the crate's README.
+/// How long a waiter looks before its first yield. Most holds take 1 to 20 µs: a refill or drain of some hundred pages.
+/// A guess within a factor of two; see "The locks" in the crate's README.
 const LOOKING: Duration = Duration::from_micros(20);
 /// And how long before it first sleeps. The longest drain under the default rules is one of 2,048 scattered pages that
 /// merge one by one: 800,000 instructions, some 300 µs. A waiter that slept meanwhile would come late by as much again.

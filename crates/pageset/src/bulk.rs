@@ -86,8 +86,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Gives many blocks back: all are checked first, then freed in order, so that none comes back to a pageset before
     /// all have been seen. Consecutive blocks of a zone share a hold of the pageset's lock, up to
-    /// [`crate::Tuning::free_run`] or [`crate::Tuning::calm_run`]; where it is busy, one block goes to the buddy and the next tries again. The caller's
-    /// CPU is looked up for each hold. Specification 2.5, "Batched free".
+    /// [`crate::Tuning::free_run`] or [`crate::Tuning::calm_run`]; where it is busy, one block goes to the buddy and
+    /// the next tries again. The caller's CPU is looked up for each hold. Specification 2.5, "Batched free".
     ///
     /// # Errors
     /// The first wrong one; none has been freed then.
@@ -95,9 +95,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.free_all(blocks, |block| *block)
     }
 
-    /// As [`Self::free_bulk`], for single pages that the caller names in its own way; `pfn` says which each is. It says the same
-    /// each time that it is asked, for what was checked is not checked again; it runs with the pageset's lock held, where it
-    /// may not call the allocator, and does not panic.
+    /// As [`Self::free_bulk`], for single pages that the caller names in its own way; `pfn` says which each is. It says
+    /// the same each time that it is asked, for what was checked is not checked again; it runs with the pageset's lock
+    /// held, where it may not call the allocator, and does not panic.
     ///
     /// # Errors
     /// As there.

@@ -52,8 +52,8 @@ impl Tuning {
 }
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// As [`Self::alloc`] where a block from the pageset of the caller's spot is all that it takes; else nothing has changed. For
-    /// callers that want this part inlined, and the rest behind a call.
+    /// As [`Self::alloc`] where a block from the pageset of the caller's spot is all that it takes; else nothing has
+    /// changed. For callers that want this part inlined, and the rest behind a call.
     #[inline(always)]
     pub fn alloc_hot(&self, request: &Request, spot: impl Spot<M::Lock>) -> Option<Pfn> {
         let zone = self.front(request, spot.cpu())?;
@@ -68,8 +68,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Some(zone.frames.pfn(page))
     }
 
-    /// Takes single pages from the caller's pageset of the zone that the request tries first, as many as its list has; returns
-    /// how many: 0 where the general path has to do it.
+    /// Takes single pages from the caller's pageset of the zone that the request tries first, as many as its list has;
+    /// returns how many: 0 where the general path has to do it.
     #[inline(always)]
     pub(crate) fn take_run_hot<T>(&self, request: &Request, pages: &mut [T], name: impl Fn(Pfn) -> T) -> usize {
         let cpu = self.machine.cpu_hint();

@@ -10,7 +10,8 @@ use crate::request::Request;
 ///
 /// Called without any of the allocator's locks, so each call may allocate and free; what it was told may have changed by
 /// the time it acts, and every call may refuse. A call that panics ends what it was called for: blocks that were isolated
-/// stay so, and a block that it was to move to stays in use; nothing else is lost. Specification: `linux-page-allocator.md` 7, "Callback contract".
+/// stay so, and a block that it was to move to stays in use; nothing else is lost. Specification:
+/// `linux-page-allocator.md` 7, "Callback contract".
 pub trait Owner {
     /// Takes a block out of use until [`Self::move_block`] or [`Self::put_back`]: the order of the allocated block that
     /// begins at `pfn`, or nothing where it cannot be moved now or begins elsewhere.

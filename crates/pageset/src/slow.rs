@@ -1,8 +1,8 @@
 //! The slow path: what stands behind a request that no zone serves at its low mark.
 //!
 //! Reclaim is woken, the min marks are tried with the request's rights; then, for a caller that may wait for memory and
-//! brings its owner, memory is compacted and reclaimed, pagesets drained, reserved pageblocks given back; then it is out of memory.
-//! Specification: `linux-page-allocator.md` 1.6, 1.7, 8.1.
+//! brings its owner, memory is compacted and reclaimed, pagesets drained, reserved pageblocks given back; then it is
+//! out of memory. Specification: `linux-page-allocator.md` 1.6, 1.7, 8.1.
 
 use crate::allocator::Allocator;
 use crate::attempt::Attempt;

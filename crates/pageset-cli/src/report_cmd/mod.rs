@@ -24,9 +24,9 @@ use crate::output::Output;
 
 /// Make a page to look at, of a result or a recording: one HTML file that needs nothing else
 ///
-/// INPUT is what --json of replay, advise, top, run, sweep, compare or bench wrote, or a recording. Each chart answers the question in its title and
-/// has its data below it. The page asks no network for anything and runs no script; it is light or dark as the reader's
-/// system is, and can be printed.
+/// INPUT is what --json of replay, advise, top, run, sweep, compare or bench wrote, or a recording. Each chart answers
+/// the question in its title and has its data below it. The page asks no network for anything and runs no script; it is
+/// light or dark as the reader's system is, and can be printed.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What to report on; `-` is standard input, for JSON

@@ -50,7 +50,8 @@ pub(crate) struct Args {
 /// What is run, and where.
 #[derive(clap::Args)]
 pub(crate) struct Task {
-    /// The workload, by name, such as page_fault1; `pageset run --list` says what there is. `trace` runs the processes of a recording
+    /// The workload, by name, such as page_fault1; `pageset run --list` says what there is. `trace` runs the processes
+    /// of a recording
     #[arg(value_name = "WORKLOAD", required = true)]
     workload: Option<String>,
 

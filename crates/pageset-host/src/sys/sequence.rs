@@ -88,10 +88,11 @@ fn interrupt(cpu: u32) -> bool {
 fn set_here(offset: isize, bytes: &Bytes, cpu: u32) -> bool {
     // SAFETY: (1) `offset` came from glibc, which keeps an area for each of its threads as long as the thread runs; one that
     // the kernel refused to register holds no CPU's number, and the comparison fails; (2) the sequence is described as the
-    // kernel wants it: the descriptor is aligned to 32 bytes and is taken out of the area before this code can be unloaded, the signature that glibc registers comes before the label for
-    // interruptions, and that label is outside of the sequence; (3) the last instruction of the sequence is its only store
-    // to the bytes, so that given up it has done nothing; (4) both bytes are atomics; loads acquire and stores
-    // release on this architecture; (5) no stack is used, and no register is written that is not named.
+    // kernel wants it: the descriptor is aligned to 32 bytes and is taken out of the area before this code can be
+    // unloaded, the signature that glibc registers comes before the label for interruptions, and that label is outside
+    // of the sequence; (3) the last instruction of the sequence is its only store to the bytes, so that given up it has
+    // done nothing; (4) both bytes are atomics; loads acquire and stores release on this architecture; (5) no stack is
+    // used, and no register is written that is not named.
     unsafe {
         std::arch::asm!(
             // struct rseq_cs: version, flags, start, length, where to go on after an interruption.

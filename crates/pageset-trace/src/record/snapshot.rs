@@ -12,7 +12,8 @@ use super::proctext::{ProcText, room};
 const ROOM: usize = 16 << 20;
 /// Room in snapshots where zoneinfo is large: a minute of 10 a second.
 const ROOM_SNAPSHOTS: usize = 600;
-/// The most room, in bytes, half of what a recording may hold: a machine so large that a minute does not fit reads less often towards the end.
+/// The most room, in bytes, half of what a recording may hold: a machine so large that a minute does not fit reads less
+/// often towards the end.
 const MAX_ROOM: usize = 128 << 20;
 
 /// The text of one snapshot.

@@ -189,8 +189,9 @@ pub struct Tuning {
     /// Whether a bulk free that drains nothing puts up to 512 blocks into a pageset under one hold of its lock: a
     /// microsecond. In the kernels 31 or 32 do, which is what their callers gather. This project's; 9.
     pub long_runs: bool,
-    /// Whether refills of blocks double as those of single pages do, while nothing is freed: 2, 4, 8 huge pages and so on.
-    /// In the kernels only single pages' do, so that each two huge pages take the zone's lock. This project's; 4.5.
+    /// Whether refills of blocks double as those of single pages do, while nothing is freed and the zone is not short of
+    /// memory: 2, 4, 8 huge pages and so on. In the kernels only single pages' do, so that each two huge pages take the
+    /// zone's lock. This project's; 4.5.
     pub double_blocks: bool,
     /// The decay of patch 7.
     pub decay: DecayRule,

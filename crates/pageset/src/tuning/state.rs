@@ -167,7 +167,8 @@ impl Tuning {
         if self.auto_high && tunes(s) && !stopped {
             s.set_high((s.high() + scaled).min(s.high_max()));
         }
-        if order > Order::ZERO && !self.double_blocks {
+        // Many blocks are much memory: none is taken ahead from a zone that is short of it.
+        if order > Order::ZERO && (!self.double_blocks || stopped) {
             return blocks(scaled, order);
         }
         let cap = s.high().saturating_sub(s.count()).saturating_sub(s.batch()).max(s.batch());

@@ -209,6 +209,11 @@ fn refills_of_blocks_double_where_a_rule_says_so() {
         let got = tuning.refill(&mut s, order(o), CALM);
         assert_eq!((got, s.alloc_factor), (Blocks(blocks), after), "order {o}, {count} of {high}, exponent {before}");
     }
+    // A zone that is short of memory gives no more than in the kernels; single pages as there.
+    for (o, blocks, after) in [(9, 2, 3), (3, 7, 3), (0, 504, 4)] {
+        let mut s = PcpState { alloc_factor: 3, ..fixed(0, 100_000) };
+        assert_eq!((PAGESET.refill(&mut s, order(o), BELOW), s.alloc_factor), (Blocks(blocks), after), "order {o}");
+    }
 }
 
 #[test]

@@ -201,8 +201,8 @@ impl<'w> Model<'w> {
             .any(|(from, to)| self.online.iter().any(|online| online.start.0.max(from) < online.end().0.min(to)))
     }
 
-    /// Allocates a range or takes it off line (`leaves`); whether it did. Its pageblocks keep their types, and what is said to stand
-    /// in the way does.
+    /// Allocates a range or takes it off line (`leaves`); whether it did. Its pageblocks keep their types, and what is
+    /// said to stand in the way does.
     pub(super) fn empty_range(
         &mut self,
         range: PageRange,
