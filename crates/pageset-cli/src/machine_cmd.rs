@@ -129,7 +129,7 @@ fn fit(name: &str, most: u16, beside: &Beside) -> Result<Exit, Failure> {
         Err(error) => return Err(Failure::new(Exit::Failed, error)),
     };
     if let Some(fit) = best {
-        io::stdout().write_all(text(&goal, beside, &fit).as_bytes())?;
+        io::stdout().write_all(text(&goal, beside, workload, &fit).as_bytes())?;
     }
     Ok(exit)
 }
@@ -183,12 +183,12 @@ fn told(rows: &[Target]) -> String {
 }
 
 /// The fitted table, and as comments how near it comes.
-fn text(goal: &Goal, beside: &Beside, fit: &Fit) -> String {
+fn text(goal: &Goal, beside: &Beside, workload: &Workload, fit: &Fit) -> String {
     let costs = &fit.costs;
     format!(
         "# Published: {}.\n# Simulated, {}: {}.\n[calibrated]\nfault_ns = {}\ntransfer_ns = {}\nlru_page_ns = {}\n",
         told(&goal.rows),
-        beside.told(),
+        beside.told(Some(beside.effort.length(workload))),
         told(&fit.simulated),
         costs.fault_ns.get(),
         costs.transfer_ns.get(),

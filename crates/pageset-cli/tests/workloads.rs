@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Standard output of a command that must end with `code`, and its standard error.
 fn ends(code: i32, arguments: &[&str]) -> (String, String) {
@@ -96,6 +96,33 @@ fn a_table_of_effects_is_compared() {
     let simulations = row["simulations"].as_array().expect("simulations");
     assert_eq!(simulations.len(), 3);
     assert!(simulations.iter().all(|one| one["workload"] == "page_fault2" && one["one_node_for_all"] == false));
+}
+
+#[test]
+fn a_row_is_simulated_for_as_long_as_its_workload_needs() {
+    let measured = |times: &[&str]| {
+        let table = ["compare", "batch-31-63-127.csv", "--machine", "lkp-sb02", "--row", "malloc1.processes", "--json"];
+        let json: Value = serde_json::from_str(&ends(0, &[&table[..], times].concat()).0).expect("JSON");
+        let simulation = &json["rows"][0]["simulations"][0];
+        assert_eq!(simulation["measured_ns"][0], json["measured_ns"]);
+        (simulation["warm_up_ns"].as_u64(), json["measured_ns"].as_u64())
+    };
+    // Rounds of microseconds.
+    assert_eq!(measured(&[]), (Some(20_000_000), Some(100_000_000)));
+    assert_eq!(measured(&["--seconds", "0.002"]), (Some(20_000_000), Some(2_000_000)));
+    assert_eq!(measured(&["--seconds", "0.002", "--warm-up", "0.001"]), (Some(1_000_000), Some(2_000_000)));
+}
+
+#[test]
+fn what_is_simulated_otherwise_than_the_table_says_is_told() {
+    let short = ["compare", "single-pass-bulk-free.csv", "--row", "110", "--seconds", "0.001", "--warm-up", "0.001"];
+    let note = "2-socket CascadeLake, 80 CPUs: page_fault1 processes, 110 tasks: simulated as 80, one on each CPU";
+    let (out, _) = ends(0, &short);
+    assert!(out.contains(note), "{out}");
+    let json: Value = serde_json::from_str(&ends(0, &[&short[..], &["--json"]].concat()).0).expect("JSON");
+    assert_eq!(json["notes"], json!([note]));
+    assert_eq!(json["rows"][0]["simulations"][0]["tasks"], 80);
+    ends(0, &["explain", "notes"]);
 }
 
 #[test]

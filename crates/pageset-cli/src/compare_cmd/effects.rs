@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Args;
-use super::report::{SCHEMA, Simulation};
+use super::report::{SCHEMA, Simulation, longest};
 use crate::columns::{numbers, trimmed};
 use crate::error::{Exit, Failure};
 use crate::sim::batch::Batch;
@@ -40,18 +40,35 @@ pub(super) fn run(args: &Args, text: &str) -> Result<Exit, Failure> {
         let (machine, workload) =
             found.ok_or_else(|| Failure::new(Exit::Failed, format!("there is no {}", experiment.workload)))?;
         let run = args.beside.run(workload, machine, experiment.tuning);
-        // More tasks than CPUs take turns: to the allocator they are as many as CPUs.
-        let tasks = experiment.tasks.unwrap_or(run.tasks).min(run.tasks);
-        Ok(Run { tasks, warm_up: run.warm_up.max(workload.cycle), time: run.time.max(workload.cycle), ..run })
+        let tasks = experiment.tasks.unwrap_or(run.tasks);
+        Ok(Run { tasks, ..run })
     };
     let runs = experiments.iter().map(run_of).collect::<Result<Vec<_>, Failure>>()?;
     let batch = Batch::begin(&args.beside.effort)?;
-    let outcomes = batch.run(&runs, |n| format!("{} on {}", experiments[n].workload, experiments[n].machine))?;
+    // One that fails costs its own rows, and not a table that took an hour.
+    let mut notes: Vec<String> = table.rows.iter().filter_map(|row| row.note.clone()).collect();
+    let failed =
+        |number: usize, error| format!("{} on {}: {error}", runs[number].workload.name, runs[number].machine.name);
+    let keep = |(number, outcomes): (usize, Result<Vec<_>, _>)| {
+        outcomes.unwrap_or_else(|error| {
+            notes.push(format!("not simulated: {}", failed(number, error)));
+            Vec::new()
+        })
+    };
+    let outcomes: Vec<Vec<(u64, Outcome)>> = batch.run_each(&runs).into_iter().enumerate().map(keep).collect();
     let simulations = runs.iter().zip(&outcomes).map(Simulation::of).collect();
     let outcomes: Vec<Vec<Outcome>> =
         outcomes.into_iter().map(|seeds| seeds.into_iter().map(|(_, outcome)| outcome).collect()).collect();
-    let report = Report { args, rows: table.compare(&outcomes), simulations };
+    let rows = table.compare(&outcomes);
+    let missing = table.rows.iter().filter(|row| rows.iter().all(|compared| compared.keys != row.keys));
+    notes.extend(missing.map(|row| format!("nothing to show for {}", words(&row.keys))));
+    let report = Report { args, rows, simulations, notes };
     batch.give(|| report.text(), || report.json())
+}
+
+/// A row's key columns in words.
+fn words(keys: &[(String, String)]) -> String {
+    keys.iter().map(|(_, key)| key.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 struct Report<'r> {
@@ -59,11 +76,13 @@ struct Report<'r> {
     rows: Vec<ComparedEffects>,
     /// By experiment.
     simulations: Vec<Simulation>,
+    /// What was simulated otherwise than the table says, or not at all.
+    notes: Vec<String>,
 }
 
 impl Report<'_> {
     fn text(&self) -> String {
-        let mut text = self.args.head();
+        let mut text = self.args.head(self.simulations.iter());
         text += "p published, s simulated, change from the base: in percent, of shares in percentage points\n\n";
         let keys = self.rows.first().map_or(&[][..], |row| &row.keys[..]);
         let heads = ["column", "p", "s", "spread", "error", "doing nothing", "change p", "change s", ""];
@@ -79,6 +98,9 @@ impl Report<'_> {
         }
         text += &trimmed(&table);
         let _ = write!(text, "\n{}", self.summary());
+        for note in &self.notes {
+            let _ = writeln!(text, "{note}");
+        }
         text
     }
 
@@ -102,13 +124,15 @@ impl Report<'_> {
 
     fn json(&self) -> impl Serialize + use<> {
         let rows = self.rows.iter().map(|row| self.row_json(row)).collect();
+        let length = longest(self.simulations.iter());
         Document {
             schema: SCHEMA,
             table: self.args.table.clone(),
-            measured_ns: self.args.beside.effort.time().whole_ns(),
-            warm_up_ns: self.args.beside.effort.warm_up().whole_ns(),
+            measured_ns: length.time.whole_ns(),
+            warm_up_ns: length.warm_up.whole_ns(),
             seeds: self.args.beside.effort.seeds().collect(),
             rows,
+            notes: self.notes.clone(),
         }
     }
 
@@ -168,4 +192,5 @@ struct Document {
     warm_up_ns: u64,
     seeds: Vec<u64>,
     rows: Vec<Map<String, Value>>,
+    notes: Vec<String>,
 }

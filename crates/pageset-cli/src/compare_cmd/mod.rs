@@ -85,8 +85,11 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 
 impl Args {
     /// What was run: the first line of a result.
-    fn head(&self) -> String {
-        format!("{}, {}\n", self.table, self.beside.told())
+    fn head<'s>(&self, simulations: impl Iterator<Item = &'s Simulation>) -> String {
+        let mut lengths = simulations.map(|simulation| simulation.length);
+        let first = lengths.next();
+        let same = first.filter(|first| lengths.all(|length| length == *first)).flatten();
+        format!("{}, {}\n", self.table, self.beside.told(same))
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use pageset_sim::compare::{COLUMNS, Compared, Errors, Values, errors};
 use pageset_sim::run::{Outcome, Run};
+use pageset_sim::time::Time;
+use pageset_sim::workload::{Length, Span};
 use serde::Serialize;
 
 use super::Args;
@@ -25,6 +27,10 @@ pub(super) struct Simulation {
     workload: &'static str,
     tasks: u32,
     seeds: Vec<u64>,
+    /// None for a workload that ends by itself.
+    #[serde(skip)]
+    pub(super) length: Option<Length>,
+    warm_up_ns: u64,
     /// Of each seed.
     measured_ns: Vec<u64>,
     /// Whether all nodes' figures are those of one that was simulated.
@@ -34,15 +40,28 @@ pub(super) struct Simulation {
 impl Simulation {
     /// A run and its outcomes by seed.
     pub(super) fn of((run, seeds): (&Run<'_>, &Vec<(u64, Outcome)>)) -> Self {
+        let steady = run.workload.span == Span::Steady;
+        let length = steady.then_some(Length { warm_up: run.warm_up, time: run.time });
         Simulation {
             machine: run.machine.name.clone(),
             workload: run.workload.name,
             tasks: run.tasks,
             seeds: seeds.iter().map(|(seed, _)| *seed).collect(),
+            length,
+            warm_up_ns: length.map_or(0, |length| length.warm_up.whole_ns()),
             measured_ns: seeds.iter().map(|(_, outcome)| outcome.time.whole_ns()).collect(),
             one_node_for_all: seeds.iter().any(|(_, outcome)| outcome.stands_for > 1),
         }
     }
+}
+
+/// The longest of some simulations: what a document says of all.
+pub(super) fn longest<'s>(simulations: impl Iterator<Item = &'s Simulation>) -> Length {
+    let none = Length { warm_up: Time::ZERO, time: Time::ZERO };
+    simulations.filter_map(|simulation| simulation.length).fold(none, |longest, length| Length {
+        warm_up: longest.warm_up.max(length.warm_up),
+        time: longest.time.max(length.time),
+    })
 }
 
 pub(super) struct Report<'r> {
@@ -56,7 +75,7 @@ impl<'r> Report<'r> {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut text = self.args.head();
+        let mut text = self.args.head(self.rows.iter().map(|(_, simulation)| simulation));
         text += "p published, s simulated; change of the score from batch 31 and contention in percent\n\n";
         let heads = [
             "machine", "batch", "score p", "score s", "spread %", "change p", "change s", "zone p", "zone s", "LRU p",
@@ -104,11 +123,12 @@ impl<'r> Report<'r> {
             do_nothing: columns(&error.do_nothing),
             line: columns(&error.line),
         };
+        let length = longest(self.rows.iter().map(|(_, simulation)| simulation));
         Document {
             schema: SCHEMA,
             table: self.args.table.clone(),
-            measured_ns: self.args.beside.effort.time().whole_ns(),
-            warm_up_ns: self.args.beside.effort.warm_up().whole_ns(),
+            measured_ns: length.time.whole_ns(),
+            warm_up_ns: length.warm_up.whole_ns(),
             seeds: self.args.beside.effort.seeds().collect(),
             rows: self.rows.iter().map(row).collect(),
             mean_absolute_errors: self.errors().iter().map(error).collect(),

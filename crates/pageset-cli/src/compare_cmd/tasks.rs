@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Args;
-use super::report::{SCHEMA, Simulation};
+use super::report::{SCHEMA, Simulation, longest};
 use crate::columns::{grouped, numbers, spread_pct, trimmed};
 use crate::error::{Exit, Failure};
 use crate::sim::batch::Batch;
@@ -70,7 +70,7 @@ fn error_pct(of: f64, published: f64) -> f64 {
 }
 
 fn report(args: &Args, rows: &[Row<'_>]) -> String {
-    let mut text = args.head();
+    let mut text = args.head(rows.iter().flat_map(|row| &row.simulations));
     text += &format!(
         "on {TASKS_MACHINE}; errors in percent: simulated, doing nothing (the row of fewest tasks again), Amdahl's law\n\n"
     );
@@ -122,11 +122,12 @@ fn document(args: &Args, rows: &[Row<'_>]) -> impl Serialize + use<> {
             "simulations": simulations,
         })
     };
+    let length = longest(rows.iter().flat_map(|row| &row.simulations));
     json!({
         "schema": SCHEMA,
         "table": args.table,
-        "measured_ns": args.beside.effort.time().whole_ns(),
-        "warm_up_ns": args.beside.effort.warm_up().whole_ns(),
+        "measured_ns": length.time.whole_ns(),
+        "warm_up_ns": length.warm_up.whole_ns(),
         "seeds": args.beside.effort.seeds().collect::<Vec<_>>(),
         "rows": rows.iter().map(row).collect::<Vec<_>>(),
     })

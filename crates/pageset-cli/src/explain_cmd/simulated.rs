@@ -54,6 +54,7 @@ pub(super) const TERMS: &[Term] = &[
     column("hold_ns", "Holding it. Unit: nanoseconds.", "", ""),
     // `pageset compare`.
     column("simulations", "What was simulated for a row: machine, workload, tasks, seeds, and by seed the time that was measured.", "", ""),
+    column("notes", "What of a table was simulated otherwise than it says, or not at all, and why.", "", ""),
     column("one_node_for_all", "Whether one node was simulated and stands for all, which are alike and share nothing.", "", "`--whole` simulates all nodes."),
     column("table", "The table compared with.", "", ""),
     column("column", "The table's column, or its metric, that a row is about.", "", ""),

@@ -4,7 +4,7 @@ use pageset_sim::engine::{LockStats, PathStats};
 use pageset_sim::machine::Machine;
 use pageset_sim::run::Outcome;
 use pageset_sim::statistics::Spread;
-use pageset_sim::workload::Workload;
+use pageset_sim::workload::{Length, Workload};
 use serde::Serialize;
 
 use crate::columns::{grouped, numbers, spread_pct, trimmed};
@@ -79,9 +79,15 @@ impl<'r> Report<'r> {
 
     pub(super) fn text(&self) -> String {
         let Report { workload, machine, effort, .. } = self;
+        let Length { warm_up, time } = effort.length(workload);
         let mut text = format!(
             "{} on {} ({}), {} s after {} s, seeds 1 to {}\n\n",
-            workload.name, machine.name, machine.about, effort.seconds, effort.warm_up, effort.seeds
+            workload.name,
+            machine.name,
+            machine.about,
+            time.seconds(),
+            warm_up.seconds(),
+            effort.seeds
         );
         let unit = format!("{} a second", workload.unit);
         let mut heads = vec![
@@ -122,12 +128,13 @@ impl<'r> Report<'r> {
     }
 
     pub(super) fn json(&self) -> impl Serialize + use<> {
+        let Length { warm_up, time } = self.effort.length(self.workload);
         Document {
             schema: SCHEMA,
             workload: self.workload.name.to_owned(),
             machine: self.machine.name.clone(),
-            measured_ns: self.effort.time().whole_ns(),
-            warm_up_ns: self.effort.warm_up().whole_ns(),
+            measured_ns: time.whole_ns(),
+            warm_up_ns: warm_up.whole_ns(),
             rows: self.rows.iter().map(RowJson::new).collect(),
         }
     }

@@ -36,6 +36,13 @@ impl<'e> Batch<'e> {
         runs: &[Run<'_>],
         name: impl Fn(usize) -> String,
     ) -> Result<Vec<Vec<(u64, Outcome)>>, Failure> {
+        let failed = |(number, error)| Failure::new(Exit::Failed, format!("{}: {error}", name(number)));
+        let kept = self.run_each(runs).into_iter().enumerate();
+        kept.map(|(number, kept)| kept.map_err(|error| failed((number, error)))).collect()
+    }
+
+    /// The same where one run's failure is not that of the others.
+    pub(crate) fn run_each(&self, runs: &[Run<'_>]) -> Vec<Result<Vec<(u64, Outcome)>, RunError>> {
         let mut seeded = Vec::new();
         for run in runs {
             // One seed's holds are enough to look at.
@@ -48,16 +55,16 @@ impl<'e> Batch<'e> {
         let outcomes = run_all(&seeded, self.effort.workers(), keep_on, |ended| progress.at(ended));
         drop(progress);
         let seeds = self.effort.seeds().count();
-        let mut kept = vec![Vec::new(); runs.len()];
+        let mut kept: Vec<Result<Vec<_>, RunError>> = runs.iter().map(|_| Ok(Vec::new())).collect();
         for (place, outcome) in outcomes.into_iter().enumerate() {
-            let number = place / seeds;
-            match outcome {
-                Ok(outcome) => kept[number].push((seeded[place].seed, outcome)),
-                Err(RunError::Interrupted) => {}
-                Err(error) => return Err(Failure::new(Exit::Failed, format!("{}: {error}", name(number)))),
+            let kept = &mut kept[place / seeds];
+            match (kept.as_mut(), outcome) {
+                (Ok(kept), Ok(outcome)) => kept.push((seeded[place].seed, outcome)),
+                (Err(_), _) | (Ok(_), Err(RunError::Interrupted)) => {}
+                (Ok(_), Err(error)) => *kept = Err(error),
             }
         }
-        Ok(kept)
+        kept
     }
 
     /// Prints the result as it was asked for, and says how the command ends.
@@ -79,5 +86,34 @@ impl<'e> Batch<'e> {
             out.commit()?;
         }
         Ok(if self.interrupt.keep_on() { Exit::Done } else { Exit::Interrupted })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use pageset::tuning::presets::LINUX_4_17;
+    use pageset_sim::machine;
+    use pageset_sim::workload::Workload;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        effort: Effort,
+    }
+
+    #[test]
+    fn one_run_that_fails_costs_no_other() {
+        let effort = Line::parse_from(["", "--seconds", "0.001", "--warm-up", "0.001", "--seeds", "2"]).effort;
+        let machine = machine::find("lkp-sb02").unwrap().unwrap();
+        let good = effort.run(Workload::find("malloc1").unwrap(), &machine, LINUX_4_17);
+        let bad = Run { tasks: 1000, ..good.clone() };
+        let batch = Batch::begin(&effort).unwrap();
+        let kept = batch.run_each(&[good.clone(), bad.clone(), good.clone()]);
+        assert_eq!(kept.iter().map(|kept| kept.as_ref().map_or(0, Vec::len)).collect::<Vec<_>>(), [2, 0, 2]);
+        let whole = batch.run(&[good, bad], |number| format!("run {number}"));
+        assert!(whole.unwrap_err().to_string().starts_with("error: run 1: 1000 tasks on 4 CPUs"));
     }
 }

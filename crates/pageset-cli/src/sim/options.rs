@@ -8,15 +8,13 @@ use pageset::Tuning;
 use pageset_sim::machine::Machine;
 use pageset_sim::run::Run;
 use pageset_sim::time::Time;
-use pageset_sim::workload::Workload;
+use pageset_sim::workload::{Length, Workload};
 
 /// Virtual time that one run may take: what its clocks hold with room, and more than anyone waits for.
 const MOST_SECONDS: f64 = 100_000.0;
 
-/// Virtual seconds that are measured, virtual seconds before, and seeds, where nobody says otherwise. Costs of the shipped
-/// machines are fitted with these, and the accuracy that `docs/accuracy.md` tells was measured with these.
-const SECONDS: f64 = 1.5;
-const WARM_UP: f64 = 0.5;
+/// Seeds, where nobody says otherwise. Costs of the shipped machines are fitted with this, and the accuracy that
+/// `docs/accuracy.md` tells was measured with it; how long is the workload's own, see [`Length`].
 const SEEDS: u32 = 1;
 /// How well figures that stand beside published ones are to be known, in percent: all that is asked for is measured, as when
 /// costs were fitted.
@@ -25,13 +23,14 @@ const PRECISION_PCT: f64 = 0.0;
 /// How long and how often each setting is simulated.
 #[derive(clap::Args)]
 pub(crate) struct Effort {
-    /// Virtual seconds that are measured; at most, where there is --precision
-    #[arg(long, value_name = "S", default_value_t = SECONDS, allow_negative_numbers = true, value_parser = seconds)]
-    pub(crate) seconds: f64,
+    /// Virtual seconds that are measured; at most, where there is --precision [default: as long as the workload needs,
+    /// 1.5 for page_fault1]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds)]
+    seconds: Option<f64>,
 
-    /// Virtual seconds before the measurement begins
-    #[arg(long, value_name = "S", default_value_t = WARM_UP, allow_negative_numbers = true, value_parser = seconds)]
-    pub(crate) warm_up: f64,
+    /// Virtual seconds before the measurement begins [default: as long as the workload needs, 0.5 for page_fault1]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds)]
+    warm_up: Option<f64>,
 
     /// How many seeds each setting is run with, from 1 up; the table has their mean and spread
     #[arg(long, value_name = "K", default_value_t = SEEDS, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -47,24 +46,26 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    pub(crate) fn time(&self) -> Time {
-        Time::from_seconds(self.seconds)
+    /// How long a workload is simulated: as asked, or as it needs.
+    pub(crate) fn length(&self, workload: &Workload) -> Length {
+        let Length { warm_up, time } = workload.length;
+        Length {
+            warm_up: self.warm_up.map_or(warm_up, Time::from_seconds),
+            time: self.seconds.map_or(time, Time::from_seconds),
+        }
     }
 
-    pub(crate) fn warm_up(&self) -> Time {
-        Time::from_seconds(self.warm_up)
-    }
-
-    /// A run of so long with the first seed, on all CPUs and all nodes.
+    /// A run with the first seed, on all CPUs and all nodes.
     pub(crate) fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning) -> Run<'m> {
+        let Length { warm_up, time } = self.length(workload);
         Run {
             workload,
             machine,
             tuning,
             high_fraction: 0,
             tasks: machine.topology().cpus(),
-            warm_up: self.warm_up(),
-            time: self.time(),
+            warm_up,
+            time,
             precision_pct: None,
             whole: true,
             held: 0,
@@ -112,14 +113,17 @@ impl Beside {
         Run { precision_pct, whole: self.whole, ..self.effort.run(workload, machine, tuning) }
     }
 
-    /// What is done, in words.
-    pub(crate) fn told(&self) -> String {
-        let Effort { seconds, warm_up, seeds, .. } = self.effort;
+    /// What is done, in words; of many workloads each may have its own length.
+    pub(crate) fn told(&self, length: Option<Length>) -> String {
         let (most, until) = match self.precision {
             0.0 => ("", String::new()),
             precision => ("at most ", format!(", until score and contention were known to {precision} %")),
         };
-        format!("{most}{seconds} s after {warm_up} s{until}, seeds 1 to {seeds}")
+        let length = match length {
+            Some(Length { warm_up, time }) => format!("{} s after {} s", time.seconds(), warm_up.seconds()),
+            None => "as long as each workload needs".to_owned(),
+        };
+        format!("{most}{length}{until}, seeds 1 to {}", self.effort.seeds)
     }
 }
 

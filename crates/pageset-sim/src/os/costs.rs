@@ -28,6 +28,10 @@ pub(super) const MIGRATE_PAGE: Time = ns(1000);
 pub(super) const MESSAGE: Time = ns(700);
 /// From the wake-up of a task that sleeps to its first instruction: an interrupt, a switch.
 pub(super) const WAKE: Time = ns(2000);
+/// What whoever wakes a task pays: its run queue's lock, which lies with another CPU, and the interrupt.
+pub(super) const WAKE_OTHER: Time = ns(1000);
+/// What a task pays that goes to sleep and is woken: two switches, to the idle task and back.
+pub(super) const SLEEP: Time = ns(1500);
 /// Telling the other CPUs of an address space to forget mappings: the interrupts and the wait for the last.
 pub(super) const FLUSH: Time = ns(1500);
 /// The same, for each of these CPUs.

@@ -65,6 +65,8 @@ pub struct System<'w> {
     high_order_drains: Cell<u64>,
     /// Whether requests may reclaim.
     reclaims: Cell<bool>,
+    /// Pages that reclaim has given back since the start.
+    reclaimed: Cell<u64>,
     /// Whether they may compact.
     compacts: Cell<bool>,
     movable: Movable,
@@ -157,6 +159,7 @@ impl<'w> System<'w> {
             objects: first_object..first_object + needs.objects,
             high_order_drains: Cell::new(0),
             reclaims: Cell::new(false),
+            reclaimed: Cell::new(0),
             compacts: Cell::new(false),
             movable: Movable::default(),
             huge_requests: Cell::default(),

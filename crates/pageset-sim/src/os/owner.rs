@@ -1,12 +1,28 @@
 //! The owner of all pages: what the allocator's slow paths ask it for.
 
-use pageset::{MoveError, Order, Owner, Pfn, Request};
+use pageset::{AllocError, MoveError, Order, Owner, Pfn, Request};
 
 use super::System;
 use super::costs::RECLAIM_PAGE;
 
 /// Pages that one round of reclaim takes off the LRU. Source: the kernel's SWAP_CLUSTER_MAX.
 const ROUND: usize = 32;
+
+impl System<'_> {
+    /// Goes on with a request for a single page while reclaim gives pages back, however often other CPUs are quicker to take
+    /// them, as kernels do. The allocator itself asks its owner 16 times.
+    pub(super) fn alloc_patiently(&self, request: &Request) -> Result<Pfn, AllocError> {
+        loop {
+            let before = self.reclaimed.get();
+            match self.allocator.alloc_with(request, self) {
+                Err(AllocError::OutOfMemory(_)) if request.order == Order::ZERO && self.reclaimed.get() > before => {
+                    self.engine().relax();
+                }
+                other => return other,
+            }
+        }
+    }
+}
 
 impl Owner for System<'_> {
     fn isolate(&self, pfn: Pfn) -> Option<Order> {
@@ -35,6 +51,7 @@ impl Owner for System<'_> {
             self.lose_place(page);
         }
         self.free_pages(&pages);
+        self.reclaimed.set(self.reclaimed.get() + pages.len() as u64);
         pages.len() as u64
     }
 }

@@ -66,7 +66,7 @@ impl System<'_> {
     pub(super) fn request(&self, request: &Request) -> Result<Pfn, AllocError> {
         let begin = self.engine().now();
         let pfn = if self.reclaims.get() || self.compacts.get() {
-            self.allocator.alloc_with(request, self)?
+            self.alloc_patiently(request)?
         } else {
             self.allocator.alloc(request)?
         };

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use pageset::{AllocError, Block, MigrateType, Order};
 
 use super::System;
-use super::costs::{COPY_PAGE, MESSAGE, SYSCALL, WAKE};
+use super::costs::{COPY_PAGE, MESSAGE, SLEEP, SYSCALL, WAKE, WAKE_OTHER};
 use crate::engine::LockId;
 use crate::time::Time;
 
@@ -66,20 +66,20 @@ impl Socket {
             engine.acquire(self.lock, 0);
             let mut queue = self.queue.borrow_mut();
             let room = queue.messages.len() < self.shape.room;
+            let mut woken = None;
             if room {
                 queue.messages.push_back(std::mem::take(&mut message));
-                if let Some(receiver) = queue.receiver_sleeps.take() {
-                    engine.wake(receiver, WAKE);
-                }
+                woken = queue.receiver_sleeps.take();
             } else {
                 queue.sender_sleeps = Some(engine.cpu());
             }
             drop(queue);
             engine.release(self.lock);
+            wake(system, woken);
             if room {
                 return Ok(());
             }
-            engine.sleep();
+            sleep(system);
         }
     }
 
@@ -105,19 +105,19 @@ impl Socket {
             engine.acquire(self.lock, 0);
             let mut queue = self.queue.borrow_mut();
             let message = queue.messages.pop_front();
+            let mut woken = None;
             if message.is_none() {
                 queue.receiver_sleeps = Some(engine.cpu());
-            } else if queue.messages.len() <= self.shape.room / 2
-                && let Some(sender) = queue.sender_sleeps.take()
-            {
+            } else if queue.messages.len() <= self.shape.room / 2 {
                 // Half of the room is free: it is not woken for each message.
-                engine.wake(sender, WAKE);
+                woken = queue.sender_sleeps.take();
             }
             drop(queue);
             engine.release(self.lock);
+            wake(system, woken);
             match message {
                 Some(message) => break message,
-                None => engine.sleep(),
+                None => sleep(system),
             }
         };
         for &block in &message {
@@ -127,6 +127,20 @@ impl Socket {
             system.free_block(block);
         }
     }
+}
+
+/// Wakes a task, if it is to be woken.
+fn wake(system: &System<'_>, task: Option<u32>) {
+    if let Some(cpu) = task {
+        system.engine().work(WAKE_OTHER);
+        system.engine().wake(cpu, WAKE);
+    }
+}
+
+/// Sleeps until woken.
+fn sleep(system: &System<'_>) {
+    system.engine().sleep();
+    system.engine().work(SLEEP);
 }
 
 /// The data of a block is copied, in or out.

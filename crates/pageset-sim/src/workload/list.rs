@@ -1,7 +1,7 @@
 //! All workloads by name.
 
 use super::{
-    Workload, anon_r_rand, compile, database, ebizzy, fault_file, highalloc, lru_file, malloc, page_fault1,
+    Length, Workload, anon_r_rand, compile, database, ebizzy, fault_file, highalloc, lru_file, malloc, page_fault1,
     parallel_free, pigz, processes, read_write, streams, thp_mix, threads, truncate,
 };
 use crate::os::Needs;
@@ -49,40 +49,51 @@ pub const WORKLOADS: &[Workload] = &[
         Ok(processes(system, fault_file::shared))
     })
     .needing(a_file_each)
-    .apart(),
+    .apart()
+    .lasting(Length::MAPPINGS),
     Workload::new("page_fault3-threads", "the same in one address space", "pages", |system, tasks| {
         Ok(threads(system, tasks, fault_file::shared))
     })
-    .needing(a_file_each_and_one_space),
+    .needing(a_file_each_and_one_space)
+    .lasting(Length::MAPPINGS),
     Workload::new("malloc1", "map 128 MiB, write in the first page, unmap", "pairs", malloc::processes)
-        .needing(malloc::needs),
-    Workload::new("malloc1-threads", "the same in one address space", "pairs", malloc::threads).needing(malloc::needs),
+        .needing(malloc::needs)
+        .lasting(Length::ROUNDS),
+    Workload::new("malloc1-threads", "the same in one address space", "pairs", malloc::threads)
+        .needing(malloc::needs)
+        .lasting(Length::ROUNDS),
     Workload::new("malloc2", "take and give 1 KiB in user space", "pairs", |system, _| {
         Ok(processes(system, malloc::user_space))
     })
-    .apart(),
+    .apart()
+    .lasting(Length::ROUNDS),
     Workload::new("malloc2-threads", "the same: nothing is shared", "pairs", |system, _| {
         Ok(processes(system, malloc::user_space))
     })
-    .apart(),
+    .apart()
+    .lasting(Length::ROUNDS),
     Workload::new("read1", "read a file of 1 MiB in the page cache, 4 KiB a call", "calls", |system, _| {
         Ok(processes(system, read_write::read))
     })
     .needing(a_file_each)
-    .apart(),
+    .apart()
+    .lasting(Length::ROUNDS),
     Workload::new("read1-threads", "the same: nothing is shared", "calls", |system, _| {
         Ok(processes(system, read_write::read))
     })
     .needing(a_file_each)
-    .apart(),
+    .apart()
+    .lasting(Length::ROUNDS),
     Workload::new("write1", "write it", "calls", |system, _| Ok(processes(system, read_write::write)))
         .needing(a_file_each)
-        .apart(),
+        .apart()
+        .lasting(Length::ROUNDS),
     Workload::new("write1-threads", "the same: nothing is shared", "calls", |system, _| {
         Ok(processes(system, read_write::write))
     })
     .needing(a_file_each)
-    .apart(),
+    .apart()
+    .lasting(Length::ROUNDS),
     Workload::new("anon-r-rand", "touch anonymous memory in random order (vm-scalability)", "touches", |system, _| {
         Ok(processes(system, anon_r_rand::task))
     })
@@ -92,29 +103,39 @@ pub const WORKLOADS: &[Workload] = &[
     })
     .needing(one_space),
     Workload::new("lru-file-mmap-read", "read mapped sparse files larger than memory", "pages", lru_file::in_order)
-        .needing(lru_file::needs),
+        .needing(lru_file::needs)
+        .lasting(Length::LONG_ROUNDS),
     Workload::new("lru-file-mmap-read-rand", "the same at random, all in memory", "pages", lru_file::at_random)
-        .needing(lru_file::needs),
+        .needing(lru_file::needs)
+        .lasting(Length::LONG_ROUNDS),
     Workload::new("ebizzy", "threads that search copies of chunks", "records", |system, tasks| {
         Ok(threads(system, tasks, ebizzy::task))
     })
-    .needing(one_space),
+    .needing(one_space)
+    .lasting(Length::LONG_ROUNDS),
     Workload::new("kbuild", "a compile farm: a compiler after the other on each CPU", "pages", |system, _| {
         Ok(Box::new(|_| compile::task(system)))
     })
     .needing(|tasks| Needs { objects: 2 * tasks, groups: compile::GROUPS })
-    .cycling(compile::CYCLE),
+    .lasting(compile::LENGTH),
     Workload::new("sctp-stream-many", "netperf SCTP_STREAM_MANY: pairs of tasks", "messages", streams::sctp)
-        .needing(streams::needs),
+        .needing(streams::needs)
+        .lasting(Length::MESSAGES),
     Workload::new("af-unix", "lmbench's stream over AF_UNIX: pairs of tasks", "messages", streams::af_unix)
-        .needing(streams::needs),
-    Workload::new("tcp-stream", "netperf TCP_STREAM: pairs of tasks", "messages", streams::tcp).needing(streams::needs),
+        .needing(streams::needs)
+        .lasting(Length::MESSAGES),
+    Workload::new("tcp-stream", "netperf TCP_STREAM: pairs of tasks", "messages", streams::tcp)
+        .needing(streams::needs)
+        .lasting(Length::ROUNDS),
     Workload::new("oltp", "a database under transactions (sysbench)", "transactions", database::set_up)
-        .needing(database::needs),
-    Workload::new("pigz", "threads that compress what comes through pipes", "KiB", pigz::set_up).needing(pigz::needs),
+        .needing(database::needs)
+        .lasting(Length::LONG_ROUNDS),
+    Workload::new("pigz", "threads that compress what comes through pipes", "KiB", pigz::set_up)
+        .needing(pigz::needs)
+        .lasting(Length::LONG_ROUNDS),
     Workload::new("thp-mix", "page_fault1, one half with huge pages, memory broken up", "pages", thp_mix::set_up)
         .counting("pages in huge ones")
-        .cycling(thp_mix::CYCLE),
+        .lasting(thp_mix::LENGTH),
     Workload::new("stress-highalloc-100ms", "a huge page each 100 ms, compilers beside", "successes", highalloc::slow)
         .counting("failures")
         .once(),

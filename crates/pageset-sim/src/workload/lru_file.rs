@@ -6,9 +6,10 @@ use super::Job;
 use crate::os::{File, Needs, Region, Space, System};
 use crate::time::Time;
 
-/// Free pages that each node begins with: 256 MiB. All other memory is in use by others, so that reclaim works from the
-/// first moment on, as it does on the real machine when the files have filled memory.
-const FREE_PAGES: u64 = 65_536;
+/// Free pages that each node begins with: 1 GiB, used up within the warm-up. All other memory is in use by others, so that
+/// reclaim works from then on, as it does on the real machine when the files have filled memory. It is more than the
+/// pagesets of 192 CPUs can hold under a batch of 127, which are 146,304: else nothing would be left to reclaim.
+const FREE_PAGES: u64 = 1 << 18;
 /// Pages that one fault maps: 64 KiB around it (fault-around).
 const AROUND: usize = 16;
 /// Reading one page's bytes. Unit: nanoseconds.

@@ -9,6 +9,7 @@ mod database;
 mod ebizzy;
 mod fault_file;
 mod highalloc;
+mod length;
 mod list;
 mod lru_file;
 mod malloc;
@@ -26,11 +27,11 @@ use std::sync::Arc;
 
 use pageset::AllocError;
 
+pub use length::Length;
 pub use list::WORKLOADS;
 pub use recorded::{Call, Recording, Step};
 
 use crate::os::{Needs, Space, System};
-use crate::time::Time;
 
 /// What each task runs, by its number, which is also its CPU's.
 pub type Job<'s> = Box<dyn Fn(u32) -> Result<(), AllocError> + 's>;
@@ -67,8 +68,8 @@ pub struct Workload {
     pub second_unit: Option<&'static str>,
     /// When it ends.
     pub span: Span,
-    /// Virtual time below which a run of it says little: its tasks do one thing for as long.
-    pub cycle: Time,
+    /// How long it is simulated where nobody says otherwise; below that a run of it says little.
+    pub length: Length,
     /// Whether its tasks share nothing beside their node's memory and locks: those of one node know nothing of others.
     pub apart: bool,
     needs: fn(u32) -> Needs,
@@ -92,7 +93,7 @@ impl Workload {
             unit,
             second_unit: None,
             span: Span::Steady,
-            cycle: Time::ZERO,
+            length: Length::REGIONS,
             apart: false,
             needs,
             setup,
@@ -117,9 +118,9 @@ impl Workload {
         self
     }
 
-    /// With the time below which a run says little.
-    const fn cycling(mut self, cycle: Time) -> Self {
-        self.cycle = cycle;
+    /// Simulated for another time than regions of 128 MiB need.
+    const fn lasting(mut self, length: Length) -> Self {
+        self.length = length;
         self
     }
 

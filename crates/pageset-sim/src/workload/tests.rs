@@ -13,6 +13,11 @@ fn small() -> Machine {
 }
 
 fn run(machine: &Machine, workload: &Workload, tasks: u32, seed: u64) -> Result<Outcome, RunError> {
+    run_of(machine, workload, tasks, seed).run(|| true)
+}
+
+/// A short run.
+fn run_of<'m>(machine: &'m Machine, workload: &'m Workload, tasks: u32, seed: u64) -> Run<'m> {
     let tuning = pageset::tuning::presets::LINUX_4_17;
     let (warm_up, time) = (Time::from_seconds(0.002), Time::from_seconds(0.004));
     Run {
@@ -28,7 +33,6 @@ fn run(machine: &Machine, workload: &Workload, tasks: u32, seed: u64) -> Result<
         held: 0,
         seed,
     }
-    .run(|| true)
 }
 
 /// Runs tasks that end, with room for some objects.
@@ -104,7 +108,8 @@ fn a_writer_of_an_address_space_is_alone() {
 
 #[test]
 fn messages_carry_pages_from_cpu_to_cpu() {
-    const SHAPE: Shape = Shape { blocks: &[Order::COSTLY, Order::ZERO], kept: None, protocol: Time::ZERO, room: 4 };
+    const BLOCKS: &[Order] = &[Order::COSTLY, Order::ZERO];
+    const SHAPE: Shape = Shape { blocks: BLOCKS, kept: None, protocol: Time::ZERO, room: 4 };
     let outcome = once(
         |system, _| {
             let socket = Socket::new(system, SHAPE);
@@ -227,4 +232,105 @@ fn a_recording_runs_in_as_many_copies_as_there_are_tasks() {
         assert_eq!(outcome.operations[0], calls, "{tasks} tasks");
         assert_eq!(outcome.moved.allocated, 2 * copies, "{tasks} tasks");
     }
+}
+
+#[test]
+fn a_job_of_a_build_gives_all_back_and_starts_six_programs() {
+    const PAGES: u64 = 3000;
+    let outcome = once(
+        |system, _| {
+            let space: &'static Space = Box::leak(Box::new(Space::own()));
+            let desk = compile::Desk::new(system, space)?;
+            let before = system.free_pages_of_node(0);
+            Ok(Box::new(move |_| {
+                compile::job(system, &desk, PAGES)?;
+                let missing = before - system.free_pages_of_node(0);
+                assert!(missing <= 186, "what is missing lies in the pageset: {missing}");
+                Ok(())
+            }))
+        },
+        1,
+    );
+    // The compiler, its driver, the assembler, and three small programs, as recorded.
+    let faults = PAGES + 252 + PAGES / 11 + 3 * 67;
+    assert_eq!(outcome.operations[0], faults);
+    // Beside them: a stack and a directory of each program, the compiler's regions, page tables, bundles of the unmapping, one page of the object file for 64.
+    let tables: u64 = [PAGES, 252, PAGES / 11, 67, 67, 67].iter().map(|pages| pages.div_ceil(512)).sum();
+    let others = outcome.moved.allocated - faults - 6 * (4 + 2) - 2 - tables - (PAGES - 600_u64).div_ceil(64);
+    assert!((6..=12).contains(&others), "a bundle for each 510 pages: {others}");
+}
+
+#[test]
+fn a_builder_takes_pages_as_fast_as_a_recorded_one() {
+    let workload = Workload::find("kbuild").unwrap();
+    let machine = small();
+    let (warm_up, time) = (Time::from_seconds(0.5), Time::from_seconds(1.0));
+    let outcome = Run { warm_up, time, ..run_of(&machine, workload, 1, 1) }.run(|| true).unwrap();
+    // `traces/compile-q1`: 51,600 pages a second of a CPU's work; its compilers alone, which are smaller, 34,700.
+    assert!((30_000.0..52_000.0).contains(&outcome.score()), "{}", outcome.score());
+}
+
+#[test]
+fn a_page_is_to_be_had_while_reclaim_gives_some() {
+    let machine = machine::find("lkp-hsw-ep2").unwrap().unwrap();
+    let workload = Workload::find("lru-file-mmap-read").unwrap();
+    let run = run_of(&machine, workload, machine.topology().cpus(), 1);
+    let batch = pageset::tuning::BatchRule::Fixed(127);
+    let tuning = pageset::Tuning { batch, ..run.tuning };
+    let outcome = Run { tuning, time: Time::from_seconds(0.1), ..run }.run(|| true).unwrap();
+    assert!(outcome.operations[0] > 2 << 18, "reclaim has begun on both nodes: {}", outcome.operations[0]);
+}
+
+#[test]
+fn who_sleeps_and_who_wakes_pay_for_it() {
+    const MESSAGES: u64 = 1000;
+    const SHAPE: Shape = Shape { blocks: &[], kept: None, protocol: Time::ZERO, room: 1 };
+    let busy = |tasks| {
+        let outcome = once(
+            |system, tasks| {
+                let socket = Socket::new(system, SHAPE);
+                Ok(Box::new(move |task| {
+                    for _ in 0..MESSAGES {
+                        if task == 0 {
+                            socket.send(system)?;
+                        }
+                        if task == 1 || tasks == 1 {
+                            socket.receive(system);
+                        }
+                    }
+                    Ok(())
+                }))
+            },
+            tasks,
+        );
+        outcome.busy.seconds() * 1e9 / MESSAGES as f64
+    };
+    let (alone, paired) = (busy(1), busy(2));
+    // Room for one: at each message one of the two sleeps, 1.5 us, and the other wakes it, 1 us.
+    assert!((2000.0..6000.0).contains(&(paired - alone)), "{alone} ns a message alone, {paired} of two");
+}
+
+#[test]
+fn a_write_to_a_stream_is_a_block_of_each_order() {
+    let outcome = run(&small(), Workload::find("af-unix").unwrap(), 2, 1).unwrap();
+    let pages = outcome.moved.allocated as f64 / outcome.operations[0] as f64;
+    assert!((14.5..15.5).contains(&pages), "8, 4, 2 and 1: {pages}");
+}
+
+#[test]
+fn a_busy_pair_of_sctp_carries_three_to_four_gbit() {
+    let machine = small();
+    let cpus = machine.topology().cpus();
+    let outcome = run(&machine, Workload::find("sctp-stream-many").unwrap(), cpus, 1).unwrap();
+    let gbit = outcome.score() / f64::from(cpus / 2) * 10.0 * 1024.0 * 8.0 / 1e9;
+    assert!((3.0..4.0).contains(&gbit), "{gbit}");
+}
+
+#[test]
+fn workloads_are_simulated_for_as_long_as_they_need() {
+    let length = |name| Workload::find(name).unwrap().length;
+    // What costs are fitted with.
+    assert_eq!(length("page_fault1"), Length::ms(500, 1500));
+    assert!(length("read1").time < length("page_fault1").time, "nothing comes and goes there");
+    assert!(WORKLOADS.iter().all(|workload| workload.length.time > Time::ZERO));
 }

@@ -2,9 +2,8 @@
 
 use pageset::{AllocError, Block, MigrateType, Order, Pfn};
 
-use super::{Job, page_fault1};
+use super::{Job, Length, page_fault1};
 use crate::os::{Region, Space, System};
-use crate::time::Time;
 
 /// Memory of a node that is broken up: 3 GiB, more than the regions of its CPUs need together. The rest is in use by
 /// others. The published run breaks all memory up; most of it is never asked for again.
@@ -13,8 +12,8 @@ const BROKEN_PAGES: u64 = 3 << 18;
 const REGION_PAGES: u64 = page_fault1::REGION_PAGES / 4;
 /// Huge pages of a region.
 const HUGE_PAGES: u64 = REGION_PAGES / 512;
-/// Some regions of each task.
-pub(super) const CYCLE: Time = Time::from_ps(300_000_000_000);
+/// Some regions of each task before and while it is measured.
+pub(super) const LENGTH: Length = Length::ms(300, 600);
 
 /// Takes all memory page by page and gives it back in random order: where freed pages are merged at once, they become
 /// large blocks again.

@@ -68,6 +68,6 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
         });
     }
     let keys = vec![("workload".to_owned(), word.to_owned()), ("machine".to_owned(), on.to_owned())];
-    table.rows.push(EffectRow { keys, columns });
+    table.rows.push(EffectRow { keys, columns, note: None });
     Ok(())
 }

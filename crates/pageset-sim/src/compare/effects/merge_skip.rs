@@ -59,7 +59,7 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
         columns.push(Column { name: name.to_owned(), kind, published, do_nothing: base, value });
     }
     let keys = vec![("experiment".to_owned(), word.to_owned()), ("metric".to_owned(), metric.to_owned())];
-    table.rows.push(EffectRow { keys, columns });
+    table.rows.push(EffectRow { keys, columns, note: None });
     Ok(())
 }
 

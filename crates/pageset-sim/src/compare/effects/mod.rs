@@ -40,7 +40,7 @@ pub struct Experiment {
     pub machine: &'static str,
     /// The rules.
     pub tuning: Tuning,
-    /// Tasks: as many as CPUs where none are given, never more.
+    /// Tasks, at most as many as CPUs; these where none are given.
     pub tasks: Option<u32>,
 }
 
@@ -66,6 +66,8 @@ pub struct EffectRow {
     pub keys: Vec<(String, String)>,
     /// Its other columns.
     pub columns: Vec<Column>,
+    /// What is simulated otherwise than the table says.
+    pub note: Option<String>,
 }
 
 /// A table of effects, and what has to be simulated for it.

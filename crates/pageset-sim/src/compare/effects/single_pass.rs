@@ -15,6 +15,11 @@ pub(super) const HEADER: &str = "experiment,tasks,two_pass,single_pass";
 const TWO_PASS: Tuning = LINUX_5_14;
 const SINGLE_PASS: Tuning = Tuning { bulk_free: BulkFree::SinglePass, ..LINUX_5_14 };
 
+/// CPUs of a shipped machine.
+fn cpus(machine: &str) -> Option<u32> {
+    crate::machine::find(machine)?.ok().map(|machine| machine.topology().cpus())
+}
+
 pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), String> {
     let (word, tasks) = (cells.word(0), cells.word(1));
     let machine = match () {
@@ -39,6 +44,10 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
             _ => return Err(format!("tasks: {tasks}; allowed: from 1 up, or nothing")),
         },
     };
+    // More tasks than CPUs take turns: to the allocator they are as many as CPUs.
+    let most = tasks.and_then(|tasks| cpus(machine).filter(|&cpus| tasks > cpus));
+    let note = most.map(|cpus| format!("{word}, {} tasks: simulated as {cpus}, one on each CPU", cells.word(1)));
+    let tasks = most.or(tasks);
     let mut experiment = |tuning| table.experiment(Experiment { workload, machine, tuning, tasks });
     let (of, to) = (experiment(SINGLE_PASS), experiment(TWO_PASS));
     let base = cells.number(2, "two_pass")?;
@@ -52,6 +61,6 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
     };
     let columns = vec![column("two_pass", base, to), column("single_pass", cells.number(3, "single_pass")?, of)];
     let keys = vec![("experiment".to_owned(), word.to_owned()), ("tasks".to_owned(), cells.word(1).to_owned())];
-    table.rows.push(EffectRow { keys, columns });
+    table.rows.push(EffectRow { keys, columns, note });
     Ok(())
 }
