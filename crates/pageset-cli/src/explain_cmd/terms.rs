@@ -21,7 +21,7 @@ const fn pattern(name: &'static str, what: &'static str, bad: &'static str, todo
 #[rustfmt::skip] // One entry in three lines.
 pub(super) const TERMS: &[Term] = &[
     // `pageset replay`.
-    column("rules", "The name of the set of rules that a row was replayed under. `kernel, as recorded` is what the kernel itself did.", "", ""),
+    column("rules", "The name of the set of rules that a row was replayed under; in the JSON of a replay a member for each such row. `kernel, as recorded` is what the kernel itself did.", "", ""),
     column("level", "What the replay might use: `input only` is what the machine was asked for; `reconstructed` also what the kernel's refills and drains reveal of unseen state.",
         "", "Never compare rows of unlike levels."),
     column("refills", "How often a pageset was empty and fetched pages from its zone: one hold of the zone lock each, unless rules say otherwise.",
