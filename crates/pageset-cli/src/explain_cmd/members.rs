@@ -122,7 +122,7 @@ pub(super) const TERMS: &[Term] = &[
     column("value", "A counter's value since the machine was started.", "", ""),
     column("vmstat", "Counters of /proc/vmstat that have to do with pages.", "", ""),
     column("news", "What has changed since the look before beside numbers, such as a zone that is gone.", "", ""),
-    column("missing", "What this kernel or this user's rights do not let be seen, and why.", "", "As each entry says."),
+    column("missing", "What this kernel or this user's rights do not let be seen, and why.", "", "Each entry says what would let it be seen."),
     // `pageset advise`.
     column("managed_pages", "Pages of all zones.", "", ""),
     column("basis", "What the verdict rests on: `not-felt` (locks are taken too seldom for any setting to be felt), `no-gain` or `gain`.", "", ""),

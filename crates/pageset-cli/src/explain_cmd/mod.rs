@@ -213,6 +213,26 @@ mod tests {
         }
     }
 
+    /// What an entry refers to has one: `As refills near.`, `As the warning not-made.`
+    #[test]
+    fn references_lead_somewhere() {
+        let mut seen = 0;
+        for term in terms() {
+            for text in [term.what, term.bad, term.todo] {
+                let Some(name) = text.strip_prefix("As ").and_then(|rest| rest.strip_suffix('.')) else { continue };
+                let kinds = ["the warnings ", "the warning ", "the pattern ", "the rule "];
+                let name = kinds.iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name);
+                // A sentence, and `As there.`, which is the reference before it.
+                if name == "there" || name.starts_with("many ") || name.contains([',', ':', ';']) {
+                    continue;
+                }
+                assert!(!explained(name).is_empty(), "{}: as {name}", term.name);
+                seen += 1;
+            }
+        }
+        assert!(seen > 60, "{seen} references only");
+    }
+
     #[test]
     fn names_may_be_given_as_they_are_printed() {
         for name in
