@@ -113,6 +113,18 @@ fn interleavings_are_tried_under_each_set_of_rules() {
 }
 
 #[test]
+fn a_negative_time_or_precision_is_told_what_is_allowed() {
+    for (flag, message) in [
+        ("--seconds", "virtual time is from 0.000001 to 100000 seconds"),
+        ("--warm-up", "virtual time is from 0.000001 to 100000 seconds"),
+        ("--precision", "allowed: 0 to 100 percent"),
+    ] {
+        let (_, err) = ends(2, &["compare", "page_fault1-batch-sweep.csv", flag, "-1"]);
+        assert!(err.contains(flag) && err.contains(message), "{flag}: {err}");
+    }
+}
+
+#[test]
 fn what_cannot_be_run_is_a_usage_error() {
     for (more, message) in [
         (&["--tasks", "5"][..], "--tasks 5: 5 tasks on 4 CPUs; allowed: 1 to 4"),
