@@ -58,6 +58,8 @@ pub struct CacheCosts {
     pub l2_lines: u64,
     /// Lines of a socket's last level.
     pub llc_lines: u64,
+    /// Lines outlive pages of data in the last level by so many times, at least 1.
+    pub llc_reuse_factor: u64,
     /// One line.
     pub line: [Time; Source::COUNT],
     /// Writing a whole page.
@@ -154,7 +156,7 @@ impl Caches {
         let (own, tag) = (&self.cores[running.core.get().0 as usize], running.tag.get());
         // The line may be its own, of long ago.
         own.tag.set(tag);
-        let source = self.locate_outside(own.socket, line.0.get(), home);
+        let source = self.locate_outside(own.socket, line.0.get(), home, lines);
         running.tag.set(tag + lines);
         line.0.set(tag + lines);
         self.count(source, lines);
@@ -185,7 +187,7 @@ impl Caches {
     #[inline(always)]
     fn bring_to(&self, core: Core, line: &LineState, home: Socket, lines: u64) -> Source {
         let own = &self.cores[core.0 as usize];
-        let source = self.locate_outside(own.socket, line.0.get(), home);
+        let source = self.locate_outside(own.socket, line.0.get(), home, lines);
         let tag = own.tag.get() + lines;
         own.tag.set(tag);
         line.0.set(tag);
@@ -211,14 +213,16 @@ impl Caches {
         self.costs.page[self.fetch(running, page, home, PAGE_LINES) as usize]
     }
 
-    /// Where a line is that is not in the core's own caches, seen from a core of this socket.
+    /// Where lines are that are not in the core's own caches, seen from a core of this socket.
     #[inline(always)]
-    fn locate_outside(&self, here: Socket, state: u64, home: Socket) -> Source {
+    fn locate_outside(&self, here: Socket, state: u64, home: Socket, lines: u64) -> Source {
         let memory = if home == here { Source::Memory } else { Source::RemoteMemory };
         let Some(holder) = (state >> CORE_SHIFT).checked_sub(1) else { return memory };
         let holder = &self.cores[holder as usize];
         let age = holder.tag.get() - state;
-        if age >= holder.llc_share.get() {
+        // Pages of data stream through; nearly all that a core brings in are such.
+        let times = if lines < PAGE_LINES { self.costs.llc_reuse_factor } else { 1 };
+        if age >= times * holder.llc_share.get() {
             memory
         } else if holder.socket != here {
             Source::RemoteTransfer

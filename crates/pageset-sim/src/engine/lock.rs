@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 
 use super::cache::LineState;
+use super::jitter::Factor;
 use super::{Engine, FIRST_LOCK, Mode, Plant, Socket, fiber};
 use crate::time::Time;
 
@@ -230,6 +231,7 @@ impl Engine {
             self.touch(&lock.line, lock.spec.home);
         }
         self.pass(self.config.atomic + lock.spec.around);
+        self.running.begin_hold(self.holds.draw(&self.random));
     }
 
     /// Gives a lock back. The caller runs ahead; others see the lock free when they have come to this time.
@@ -244,7 +246,8 @@ impl Engine {
             self.caches.locate(&self.running, first, &lock.line, lock.spec.home);
             self.touch(&lock.line, lock.spec.home);
         }
-        self.running.line_permille.set(1000);
+        self.running.settle();
+        self.running.hold.set(Factor::ONE);
         let now = self.now();
         if let Some(hold) = &lock.holder
             && self.config.mode == Mode::Earliest
@@ -290,8 +293,9 @@ impl Engine {
         let handoff = self.caches.line_time(source);
         let now = time + self.lines.apply(handoff, &self.random);
         lock.had(&next, now);
-        cpu.line_permille.set(1000 + self.config.waiter_permille * lock.queue.len() as u64);
         cpu.clock.set(now);
+        cpu.hold.set(self.holds.draw(&self.random));
+        cpu.settled.set(now);
         self.order.set(self.slot(next.cpu), now);
     }
 

@@ -26,7 +26,7 @@ pub use topology::{Core, Socket, Topology};
 
 use cache::Caches;
 use earliest::Earliest;
-use jitter::{Random, Variation};
+use jitter::{Factor, Random, Variation};
 use lock::Lock;
 use running::{NOBODY, Running};
 
@@ -48,12 +48,12 @@ pub struct EngineConfig {
     pub smt_permille: u64,
     /// Work takes this many thousandths of its time where only one core of a socket has any: it runs at a higher clock.
     pub turbo_permille: u64,
-    /// A lock's holder pays this many thousandths more for lines from outside its core, for each CPU that waits.
-    pub waiter_permille: u64,
     /// Coefficient of variation of work, 0 to 1.
     pub work_cv: f64,
     /// Coefficient of variation of the times of lines from outside the core, 0 to 1.
     pub line_cv: f64,
+    /// Coefficient of variation of each hold of a lock as a whole, 0 to 1.
+    pub hold_cv: f64,
     /// What all chance comes from.
     pub seed: u64,
     /// How the next CPU is chosen.
@@ -69,8 +69,9 @@ const FIRST_LOCK: usize = 1;
 struct Cpu {
     clock: Cell<Time>,
     core: Core,
-    /// Thousandths that lines from outside the core cost it, while it holds a lock that others wait for.
-    line_permille: Cell<u64>,
+    /// As [`Running::hold`] and [`Running::settled`].
+    hold: Cell<Factor>,
+    settled: Cell<Time>,
     /// The lock that it has come to, and the path, until it is the earliest and finds it free or held.
     coming: Cell<Option<(LockId, usize)>>,
     /// Since when it sleeps, if it does; how long it has slept before.
@@ -93,6 +94,7 @@ pub struct Engine {
     random: Random,
     work: Variation,
     lines: Variation,
+    holds: Variation,
     running: Running,
     /// In whose name things are done while none runs.
     acting: Cell<u32>,
@@ -111,7 +113,8 @@ impl Engine {
         let cpu = |cpu| Cpu {
             clock: Cell::new(Time::ZERO),
             core: topology.core_of(cpu),
-            line_permille: Cell::new(1000),
+            hold: Cell::new(Factor::ONE),
+            settled: Cell::new(Time::ZERO),
             coming: Cell::new(None),
             asleep: Cell::new(None),
             slept: Cell::new(Time::ZERO),
@@ -124,8 +127,9 @@ impl Engine {
             locks: locks.iter().map(|lock| RefCell::new(Lock::new(*lock))).collect(),
             caches: Caches::new(topology, config.cache),
             random: Random::new(config.seed),
-            work: Variation::new(config.work_cv),
-            lines: Variation::new(config.line_cv),
+            work: Variation::exponential(config.work_cv),
+            lines: Variation::exponential(config.line_cv),
+            holds: Variation::lognormal(config.hold_cv),
             running: Running::new(),
             acting: Cell::new(0),
             switches: Cell::new(0),
@@ -154,7 +158,8 @@ impl Engine {
         // In other modes a touch is a step.
         let near = on && self.config.mode == Mode::Earliest;
         running.near.set(if near { self.config.cache.l2_lines } else { 0 });
-        running.line_permille.set(cpu.line_permille.get());
+        running.hold.set(cpu.hold.get());
+        running.settled.set(cpu.settled.get());
         running.clock_permille.set(self.clocks[self.config.topology.socket_of(cpu.core).0 as usize].get());
         self.look_at_sibling();
     }
@@ -165,7 +170,8 @@ impl Engine {
         let cpu = &self.cpus[running.cpu.replace(NOBODY) as usize];
         running.on.set(false);
         cpu.clock.set(running.clock.get());
-        cpu.line_permille.set(running.line_permille.get());
+        cpu.hold.set(running.hold.get());
+        cpu.settled.set(running.settled.get());
         self.caches.set_tag(cpu.core, running.tag.get());
     }
 
@@ -357,8 +363,6 @@ impl Engine {
             return self.step();
         }
         let time = self.caches.line_time(self.caches.bring(running, line, home, lines));
-        let permille = running.line_permille.get();
-        let time = if permille == 1000 { time } else { time.permille(permille) };
         running.pass(self.lines.apply(time, &self.random).times(lines));
     }
 
@@ -401,6 +405,7 @@ impl Engine {
 
     /// Whether the running CPU is the earliest, once all has come to pass that was due before it and needs no CPU to run.
     fn is_first(&self) -> bool {
+        self.running.settle();
         let own = (self.now(), self.slot(self.cpu()));
         loop {
             let (time, first) = self.order.first();

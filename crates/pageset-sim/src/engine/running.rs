@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 
+use super::jitter::Factor;
 use super::topology::Core;
 use crate::time::Time;
 
@@ -24,8 +25,9 @@ pub(super) struct Running {
     /// A line that the core touched when it had brought in fewer lines less than this is in its own caches. No line is
     /// where touches cost nothing, or more than time.
     pub(super) near: Cell<u64>,
-    /// Thousandths that lines from outside the core cost, while a lock is held that others wait for.
-    pub(super) line_permille: Cell<u64>,
+    /// How many times as long as on average its present hold of a lock takes, and up to when that is in the clock.
+    pub(super) hold: Cell<Factor>,
+    pub(super) settled: Cell<Time>,
     /// Thousandths that work takes for the core's other thread, and for its clock.
     pub(super) smt_permille: Cell<u64>,
     pub(super) clock_permille: Cell<u64>,
@@ -41,7 +43,8 @@ impl Running {
             clock: Cell::new(Time::ZERO),
             tag: Cell::new(0),
             near: Cell::new(0),
-            line_permille: Cell::new(1000),
+            hold: Cell::new(Factor::ONE),
+            settled: Cell::new(Time::ZERO),
             smt_permille: Cell::new(1000),
             clock_permille: Cell::new(1000),
         }
@@ -51,5 +54,24 @@ impl Running {
     #[inline(always)]
     pub(super) fn pass(&self, time: Time) {
         self.clock.set(self.clock.get() + time);
+    }
+
+    /// A hold of a lock begins, which takes so many times as long as on average.
+    #[inline]
+    pub(super) fn begin_hold(&self, factor: Factor) {
+        self.hold.set(factor);
+        self.settled.set(self.clock.get());
+    }
+
+    /// Others are about to see the clock: what has passed of a hold takes as long as it does this time. Until then nobody
+    /// knows, so that all that the hold does varies together, at no cost for each touch.
+    #[inline]
+    pub(super) fn settle(&self) {
+        let factor = self.hold.get();
+        if factor != Factor::ONE {
+            let since = self.settled.get();
+            self.clock.set(since + factor.of(self.clock.get() - since));
+            self.settled.set(self.clock.get());
+        }
     }
 }

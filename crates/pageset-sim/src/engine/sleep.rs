@@ -14,6 +14,7 @@ impl Engine {
 
     /// Sleeps until whoever wakes this CPU has set its clock, which is at least `until` then.
     fn sleep_until(&self, until: Time) {
+        self.running.settle();
         let cpu = &self.cpus[self.cpu() as usize];
         cpu.asleep.set(Some(self.now()));
         self.add_working(cpu.core, -1);
@@ -37,6 +38,7 @@ impl Engine {
 
     /// Wakes a CPU that sleeps; it goes on so long after the running CPU's present.
     pub fn wake(&self, cpu: u32, latency: Time) {
+        self.running.settle();
         let at = self.now().max(self.clock(cpu)) + latency;
         self.set_clock(cpu, at);
         self.order.set(self.slot(cpu), at);

@@ -14,13 +14,20 @@ fn config() -> EngineConfig {
     let line = [1, 4, 20, 50, 80, 120, 150].map(ns);
     EngineConfig {
         topology: Topology { sockets: 2, cores_per_socket: 2, threads_per_core: 2 },
-        cache: CacheCosts { l1_lines: 4, l2_lines: 200, llc_lines: 1000, line, page: line.map(|time| time.times(10)) },
+        cache: CacheCosts {
+            l1_lines: 4,
+            l2_lines: 200,
+            llc_lines: 1000,
+            llc_reuse_factor: 1,
+            line,
+            page: line.map(|time| time.times(10)),
+        },
         atomic: ns(5),
         smt_permille: 1600,
         turbo_permille: 800,
-        waiter_permille: 100,
         work_cv: 0.0,
         line_cv: 0.0,
+        hold_cv: 0.0,
         seed: 0,
         mode: Mode::Earliest,
     }
@@ -62,7 +69,7 @@ fn two_cpus_on_one_lock() {
 }
 
 #[test]
-fn the_queue_is_first_come_first_served_and_slows_the_holder() {
+fn the_queue_is_first_come_first_served_and_its_first_slows_the_release() {
     let had = RefCell::new(Vec::new());
     let line = LineState::default();
     run(config(), &[0, 30, 20, 10], |engine, cpu| {
@@ -77,11 +84,11 @@ fn the_queue_is_first_come_first_served_and_slows_the_holder() {
         (0, ns(85)),
         // Released at 1165; on the other socket.
         (3, ns(1165 + 120)),
-        // The holder has two behind it: lines cost a fifth more. 1000, the line 144, and the lock's line to be written,
-        // from a core of its own socket, 60. Then 50 to hand it over.
-        (2, ns(1285 + 1000 + 144 + 60 + 50)),
-        // One behind: a tenth more. 1000, the line from the same socket 55, the lock's from the other socket 132; 120.
-        (1, ns(2539 + 1000 + 55 + 132 + 120)),
+        // 1000, the line 120, and the lock's line to be written, which the first of the queue watches, from a core of the
+        // same socket, 50. Then 50 to hand it over.
+        (2, ns(1285 + 1000 + 120 + 50 + 50)),
+        // 1000, the line from the same socket 50, the lock's from the other socket 120; 120.
+        (1, ns(2505 + 1000 + 50 + 120 + 120)),
     ];
     assert_eq!(had.into_inner(), expected);
 }
@@ -167,6 +174,27 @@ fn a_line_costs_by_who_held_it_and_what_that_core_brought_in_since() {
 }
 
 #[test]
+fn lines_outlive_data_that_stream_through_the_last_level() {
+    for (llc_reuse_factor, expected) in [(1, [80, 800]), (2, [20, 800]), (10, [20, 800])] {
+        let cache = CacheCosts { llc_reuse_factor, ..config().cache };
+        let (line, pages): (LineState, Vec<LineState>) =
+            (LineState::default(), (0..25).map(|_| LineState::default()).collect());
+        let costs = RefCell::new([0; 2]);
+        run(EngineConfig { cache, ..config() }, &[0], |engine, _| {
+            engine.touch(&line, HOME);
+            // 1600 lines: more than the last level has.
+            pages.iter().for_each(|page| engine.write_page(page, HOME));
+            let begin = engine.now();
+            engine.touch(&line, HOME);
+            let middle = engine.now();
+            engine.write_page(&pages[0], HOME);
+            *costs.borrow_mut() = [middle - begin, engine.now() - middle].map(Time::whole_ns);
+        });
+        assert_eq!(costs.into_inner(), expected, "factor {llc_reuse_factor}");
+    }
+}
+
+#[test]
 fn nothing_costs_time_outside_of_tasks() {
     let engine = Engine::new(config(), &SPECS);
     let line = LineState::default();
@@ -181,7 +209,7 @@ fn nothing_costs_time_outside_of_tasks() {
 fn random_program(seed: u64) -> Vec<(u32, Time, Time)> {
     let log = RefCell::new(Vec::new());
     let line = LineState::default();
-    run(EngineConfig { work_cv: 0.5, line_cv: 0.5, seed, ..config() }, &[0; 8], |engine, cpu| {
+    run(EngineConfig { work_cv: 0.5, line_cv: 0.5, hold_cv: 1.0, seed, ..config() }, &[0; 8], |engine, cpu| {
         for _ in 0..200 {
             engine.work(ns(300 + engine.random_below(3000)));
             engine.acquire(LOCK, 0);
@@ -193,6 +221,65 @@ fn random_program(seed: u64) -> Vec<(u32, Time, Time)> {
         }
     });
     log.into_inner()
+}
+
+/// Holds of equal work in ns, each followed by as much work outside, which does not vary: by CPUs that never meet, or by
+/// several that always wait for each other.
+fn equal_holds(hold_cv: f64, cpus: usize) -> Vec<f64> {
+    const HOLDS: usize = 10_000;
+    let log = RefCell::new(Vec::new());
+    run(EngineConfig { hold_cv, ..config() }, &vec![0; cpus], |engine, _| {
+        for _ in 0..HOLDS / cpus {
+            engine.acquire(LOCK, 0);
+            let from = engine.now();
+            // Many small pieces.
+            (0..100).for_each(|_| engine.pass(ns(10)));
+            engine.release(LOCK);
+            log.borrow_mut().push((engine.now() - from).ps() as f64 / 1000.0);
+            let outside = engine.now();
+            engine.pass(ns(1000));
+            engine.yield_now();
+            assert_eq!(engine.now() - outside, ns(1000));
+        }
+    });
+    log.into_inner()
+}
+
+#[test]
+fn holds_vary_as_a_whole() {
+    for cpus in [1, 4] {
+        assert!(equal_holds(0.0, cpus).iter().all(|hold| (1000.0..1200.0).contains(hold)), "{cpus} CPUs");
+        let holds = equal_holds(1.0, cpus);
+        let mean = holds.iter().sum::<f64>() / holds.len() as f64;
+        let deviation = (holds.iter().map(|hold| (hold - mean).powi(2)).sum::<f64>() / holds.len() as f64).sqrt();
+        // Waited for, they have the lock's line to write as well.
+        assert!((970.0..1150.0).contains(&mean), "mean {mean} of {cpus} CPUs");
+        assert!((0.9..1.1).contains(&(deviation / mean)), "deviation {deviation} of {cpus} CPUs");
+    }
+}
+
+#[test]
+fn a_hold_that_is_seen_in_between_varies_all_the_same() {
+    let log = RefCell::new(Vec::new());
+    run(EngineConfig { hold_cv: 1.0, ..config() }, &[0, 0], |engine, cpu| {
+        for _ in 0..100 {
+            if cpu == 0 {
+                engine.acquire(LOCK, 0);
+                let from = engine.now();
+                engine.pass(ns(1000));
+                engine.yield_now();
+                let middle = engine.now();
+                engine.pass(ns(1000));
+                engine.release(LOCK);
+                log.borrow_mut().push([middle - from, engine.now() - middle].map(Time::ps));
+            }
+            engine.pass(ns(10));
+            engine.yield_now();
+        }
+    });
+    let halves = log.into_inner();
+    assert!(halves.iter().all(|[first, second]| first == second), "{halves:?}");
+    assert!(halves.iter().any(|[first, _]| *first < 800_000) && halves.iter().any(|[first, _]| *first > 1_200_000));
 }
 
 #[test]

@@ -88,12 +88,16 @@ pub struct Hardware {
 pub struct Model {
     /// Work takes so many times as long while the other thread of the core works.
     pub smt_slowdown: Slowdown,
-    /// Each waiter makes the lines that the holder fetches so much slower, as a share.
-    pub waiter_slowdown: Share,
+    /// Lines that are touched again outlive data that stream through the last level by so many times.
+    #[serde(default = "Count::one")]
+    pub llc_reuse_factor: Count,
     /// Coefficient of variation of work.
     pub work_cv: Share,
     /// Coefficient of variation of line latencies outside of the core.
     pub line_cv: Share,
+    /// Coefficient of variation of each hold of a lock as a whole: all that happens under it varies together.
+    #[serde(default = "Share::none")]
+    pub hold_cv: Share,
     /// Bytes of a page's descriptor: a power of two from 16 to 256.
     pub descriptor_bytes: Count,
     /// Instructions around a hold of a zone lock.
@@ -225,15 +229,16 @@ impl Machine {
                 l1_lines: lines(h.l1_kib),
                 l2_lines: lines(h.l2_kib),
                 llc_lines: lines(h.llc_kib),
+                llc_reuse_factor: m.llc_reuse_factor.get(),
                 line: line.map(Time::from),
                 page: page.map(Time::from),
             },
             atomic: h.atomic_ns.into(),
             smt_permille: m.smt_slowdown.permille(),
             turbo_permille: 1_000_000 / h.turbo.permille(),
-            waiter_permille: m.waiter_slowdown.permille(),
             work_cv: m.work_cv.get(),
             line_cv: m.line_cv.get(),
+            hold_cv: m.hold_cv.get(),
             seed,
             mode: Mode::Earliest,
         }

@@ -67,6 +67,11 @@ impl TryFrom<i64> for Count {
 }
 
 impl Count {
+    /// One.
+    pub(super) const fn one() -> Self {
+        Count(1)
+    }
+
     /// The value.
     #[must_use]
     pub const fn get(self) -> u64 {
@@ -103,6 +108,12 @@ impl TryFrom<f64> for Share {
 }
 
 impl Share {
+    /// Nothing.
+    #[must_use]
+    pub(crate) const fn none() -> Share {
+        Share(0.0)
+    }
+
     /// The value.
     #[must_use]
     pub const fn get(self) -> f64 {
