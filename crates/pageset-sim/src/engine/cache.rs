@@ -222,7 +222,7 @@ impl Caches {
         let age = holder.tag.get() - state;
         // Pages of data stream through; nearly all that a core brings in are such.
         let times = if lines < PAGE_LINES { self.costs.llc_reuse_factor } else { 1 };
-        if age >= times * holder.llc_share.get() {
+        if age >= times.saturating_mul(holder.llc_share.get()) {
             memory
         } else if holder.socket != here {
             Source::RemoteTransfer

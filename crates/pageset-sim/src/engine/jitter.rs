@@ -127,7 +127,9 @@ mod tests {
             let mean = times.iter().sum::<f64>() / times.len() as f64;
             let deviation = (times.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / times.len() as f64).sqrt();
             assert!((mean - 1000.0).abs() < 10.0, "mean {mean} with cv {cv}");
-            assert!((deviation / 1000.0 - cv).abs() < 0.05, "deviation {deviation} with cv {cv}");
+            // The tail of the widest ends at the last quantile.
+            let near = if cv < 1.0 { 0.01 } else { 0.03 };
+            assert!((deviation / 1000.0 - cv).abs() < near, "deviation {deviation} with cv {cv}");
         }
     }
 

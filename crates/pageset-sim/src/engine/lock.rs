@@ -145,7 +145,7 @@ impl Lock {
 }
 
 impl Engine {
-    /// Takes a lock, after all that came before.
+    /// Takes a lock, after all that came before. Holds do not nest: how long one takes is known for one at a time.
     pub fn acquire(&self, id: LockId, path: usize) {
         if !self.is_running() {
             return;

@@ -212,7 +212,7 @@ impl Engine {
         }
     }
 
-    /// The running CPU's clock.
+    /// The running CPU's clock. Under a hold of a lock it is provisional: how long that takes is known at its end.
     #[inline(always)]
     pub fn now(&self) -> Time {
         self.running.clock.get()

@@ -175,14 +175,15 @@ fn a_line_costs_by_who_held_it_and_what_that_core_brought_in_since() {
 
 #[test]
 fn lines_outlive_data_that_stream_through_the_last_level() {
-    for (llc_reuse_factor, expected) in [(1, [80, 800]), (2, [20, 800]), (10, [20, 800])] {
+    // 25 pages are 1600 lines, more than the last level has; 40 are more than twice as many.
+    let cases = [(1, 25, [80, 800]), (2, 25, [20, 800]), (2, 40, [80, 800]), (10, 40, [20, 800])];
+    for (llc_reuse_factor, streamed, expected) in cases {
         let cache = CacheCosts { llc_reuse_factor, ..config().cache };
         let (line, pages): (LineState, Vec<LineState>) =
-            (LineState::default(), (0..25).map(|_| LineState::default()).collect());
+            (LineState::default(), (0..streamed).map(|_| LineState::default()).collect());
         let costs = RefCell::new([0; 2]);
         run(EngineConfig { cache, ..config() }, &[0], |engine, _| {
             engine.touch(&line, HOME);
-            // 1600 lines: more than the last level has.
             pages.iter().for_each(|page| engine.write_page(page, HOME));
             let begin = engine.now();
             engine.touch(&line, HOME);
@@ -190,7 +191,7 @@ fn lines_outlive_data_that_stream_through_the_last_level() {
             engine.write_page(&pages[0], HOME);
             *costs.borrow_mut() = [middle - begin, engine.now() - middle].map(Time::whole_ns);
         });
-        assert_eq!(costs.into_inner(), expected, "factor {llc_reuse_factor}");
+        assert_eq!(costs.into_inner(), expected, "factor {llc_reuse_factor}, {streamed} pages");
     }
 }
 

@@ -88,14 +88,16 @@ pub struct Hardware {
 pub struct Model {
     /// Work takes so many times as long while the other thread of the core works.
     pub smt_slowdown: Slowdown,
-    /// Lines that are touched again outlive data that stream through the last level by so many times.
+    /// Lines that are touched again outlive data that stream through the last level by so many times. 1
+    /// where left out.
     #[serde(default = "Count::one")]
     pub llc_reuse_factor: Count,
     /// Coefficient of variation of work.
     pub work_cv: Share,
     /// Coefficient of variation of line latencies outside of the core.
     pub line_cv: Share,
-    /// Coefficient of variation of each hold of a lock as a whole: all that happens under it varies together.
+    /// Coefficient of variation of each hold of a lock as a whole: all that happens under it varies together, but for the
+    /// lock's own line where nobody held it. 0 where left out.
     #[serde(default = "Share::none")]
     pub hold_cv: Share,
     /// Bytes of a page's descriptor: a power of two from 16 to 256.
