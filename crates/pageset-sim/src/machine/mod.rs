@@ -88,8 +88,8 @@ pub struct Hardware {
 pub struct Model {
     /// Work takes so many times as long while the other thread of the core works.
     pub smt_slowdown: Slowdown,
-    /// Lines that are touched again outlive data that stream through the last level by so many times. 1
-    /// where left out.
+    /// Lines that are touched again outlive data that stream through the last level by so many times. 1 where left
+    /// out.
     #[serde(default = "Count::one")]
     pub llc_reuse_factor: Count,
     /// Coefficient of variation of work.
