@@ -227,11 +227,11 @@ impl Engine {
     /// A lock that nobody holds is had.
     fn take(&self, lock: &mut Lock, waiter: &Waiter) {
         lock.had(waiter, waiter.since);
+        self.running.begin_hold(self.holds.draw(&self.random));
         if self.config.mode == Mode::Earliest {
             self.touch(&lock.line, lock.spec.home);
         }
         self.pass(self.config.atomic + lock.spec.around);
-        self.running.begin_hold(self.holds.draw(&self.random));
     }
 
     /// Gives a lock back. The caller runs ahead; others see the lock free when they have come to this time.

@@ -96,8 +96,8 @@ pub struct Model {
     pub work_cv: Share,
     /// Coefficient of variation of line latencies outside of the core.
     pub line_cv: Share,
-    /// Coefficient of variation of each hold of a lock as a whole: all that happens under it varies together, but for the
-    /// lock's own line where nobody held it. 0 where left out.
+    /// Coefficient of variation of each hold of a lock as a whole: all that happens under it varies together. 0 where left
+    /// out.
     #[serde(default = "Share::none")]
     pub hold_cv: Share,
     /// Bytes of a page's descriptor: a power of two from 16 to 256.
@@ -124,7 +124,7 @@ pub struct Calibrated {
     pub fault_ns: Ns,
     /// A line that another core of the socket has written, under load.
     pub transfer_ns: Ns,
-    /// Instructions of one page put on or taken off the LRU.
+    /// Instructions of one page put on or taken off the LRU, but for the locked operations of joining it.
     pub lru_page_ns: Ns,
 }
 

@@ -18,6 +18,10 @@ pub(super) const LOOKUP: Time = ns(60);
 pub(super) const CACHE_PAGE: Time = ns(40);
 /// A page cut off its file: locked, checked for mappings, unaccounted, unlocked.
 pub(super) const TRUNCATE_PAGE: Time = ns(80);
+/// Locked operations that a page takes to join the LRU beside what both ways take: others may look at it while its flags are
+/// set, and each such operation waits for the stores before it. Whoever takes a page off was the last to know of it. A
+/// guess, chosen with rows of the tables in sight: `docs/accuracy.md` has what others give.
+pub(super) const LRU_JOIN_ATOMICS: u64 = 5;
 /// A page taken off all page tables that map it, and off its file, by reclaim.
 pub(super) const RECLAIM_PAGE: Time = ns(300);
 /// Copying 4 KiB to or from a user's buffer, beside fetching them: 13 GB a second, as one core copies in its caches.

@@ -99,8 +99,12 @@ impl System<'_> {
             engine.acquire(lock, path as usize);
             let list = &self.lru.lists[number as usize];
             list.lines.iter().for_each(|line| engine.touch(line, node));
+            let each = match path {
+                Path::Add => self.costs.lru_page + self.costs.lru_join,
+                Path::Delete => self.costs.lru_page,
+            };
             for &pfn in run {
-                engine.pass(self.costs.lru_page);
+                engine.pass(each);
                 self.machine().touch_page(pfn);
                 match path {
                     Path::Add => self.link(list, node, pfn),

@@ -47,6 +47,7 @@ use crate::engine::{Engine, LockId, LockSpec, Socket as EngineSocket, Source};
 use crate::machine::Machine;
 use crate::time::Time;
 use crate::world::{Allocator, SimMachine};
+use costs::LRU_JOIN_ATOMICS;
 use lru::Lru;
 use movable::Movable;
 use times::AllocTimes;
@@ -88,6 +89,8 @@ struct Costs {
     fault: Time,
     unmap_page: Time,
     lru_page: Time,
+    /// What a page that joins the LRU costs beside.
+    lru_join: Time,
 }
 
 #[derive(Debug)]
@@ -152,6 +155,7 @@ impl<'w> System<'w> {
                 fault: machine.calibrated.fault_ns.into(),
                 unmap_page: machine.model.unmap_page_ns.into(),
                 lru_page: machine.calibrated.lru_page_ns.into(),
+                lru_join: allocator.machine().engine().config().atomic.times(LRU_JOIN_ATOMICS),
             },
             lru: Lru::new(allocator.machine(), LockId(nodes), lists, cpus),
             cpus: (0..cpus).map(state).collect(),

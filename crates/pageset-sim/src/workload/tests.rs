@@ -4,7 +4,7 @@ use pageset::{MigrateType, Order};
 
 use super::*;
 use crate::machine::{self, Machine};
-use crate::os::{File, Region, Scattered, Shape, Socket};
+use crate::os::{File, Region, Scattered, Shape, Socket, Space};
 use crate::run::{Outcome, Run, RunError};
 use crate::time::Time;
 
@@ -308,6 +308,31 @@ fn who_sleeps_and_who_wakes_pay_for_it() {
     let (alone, paired) = (busy(1), busy(2));
     // Room for one: at each message one of the two sleeps, 1.5 us, and the other wakes it, 1 us.
     assert!((2000.0..6000.0).contains(&(paired - alone)), "{alone} ns a message alone, {paired} of two");
+}
+
+#[test]
+fn joining_the_lru_takes_five_locked_operations_a_page_more_than_leaving_it() {
+    const PAGES: u64 = 480;
+    let mut machine = small();
+    let ns = |ns: f64| machine::Ns::try_from(ns).unwrap();
+    let h = &mut machine.hardware;
+    (h.l1_ns, h.l2_ns, h.llc_ns, h.memory_ns, h.atomic_ns) = (ns(0.0), ns(0.0), ns(0.0), ns(0.0), ns(6.0));
+    (machine.calibrated.lru_page_ns, machine.model.lru_hold_ns) = (ns(10.0), ns(30.0));
+    machine.model.hold_cv = machine::Share::try_from(0.0).unwrap();
+    let code: Code = |system, _| {
+        Ok(Box::new(move |_| {
+            let space = Space::own();
+            let mut region = Region::new(&space);
+            (0..PAGES).try_for_each(|_| region.fault(system))?;
+            region.unmap(system)
+        }))
+    };
+    let workload = Workload::new("test", "", "", code).once();
+    let [added, deleted, ..] = run(&machine, &workload, 1, 1).unwrap().lru_locks[0].paths;
+    // Batches of 15; bundles of 8 and of the rest, 32 a hold.
+    assert_eq!((added.holds, deleted.holds), (32, 16));
+    assert_eq!(added.hold, Time::from_ns((32 * 36 + PAGES * (10 + 5 * 6)) as f64));
+    assert_eq!(deleted.hold, Time::from_ns((16 * 36 + PAGES * 10) as f64));
 }
 
 #[test]
