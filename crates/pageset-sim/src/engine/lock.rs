@@ -236,11 +236,20 @@ impl Engine {
 
     /// Gives a lock back. The caller runs ahead; others see the lock free when they have come to this time.
     pub fn release(&self, id: LockId) {
+        self.give_back(id, true);
+    }
+
+    /// Ends an operation on a word that is no lock: each waits for the line until it is there, and nobody watches it.
+    pub fn release_word(&self, id: LockId) {
+        self.give_back(id, false);
+    }
+
+    fn give_back(&self, id: LockId, watched: bool) {
         if !self.is_running() {
             return;
         }
         let mut lock = self.locks[id.0 as usize].borrow_mut();
-        if !lock.queue.is_empty() && self.config.mode == Mode::Earliest {
+        if watched && !lock.queue.is_empty() && self.config.mode == Mode::Earliest {
             // The first waiter watches the line, which has to be got back from it to be written.
             let first = self.cpus[lock.queue[0].cpu as usize].core;
             self.caches.locate(&self.running, first, &lock.line, lock.spec.home);

@@ -94,6 +94,20 @@ fn the_queue_is_first_come_first_served_and_its_first_slows_the_release() {
 }
 
 #[test]
+fn a_word_goes_from_one_to_the_next_and_nobody_watches_it() {
+    let had = RefCell::new(Vec::new());
+    run(config(), &[0, 30, 20, 10], |engine, cpu| {
+        engine.acquire(LOCK, 0);
+        had.borrow_mut().push((cpu, engine.now()));
+        engine.work(ns(1000));
+        engine.release_word(LOCK);
+    });
+    // From memory, and the operation; then to the other socket, from there to a core beside, and back.
+    let expected = [(0, 85), (3, 1085 + 120), (2, 2205 + 50), (1, 3255 + 120)];
+    assert_eq!(had.into_inner(), expected.map(|(cpu, at)| (cpu, ns(at))));
+}
+
+#[test]
 fn who_comes_to_a_held_lock_does_not_run_for_it() {
     let engine = run(config(), &[0, 1, 2], |engine, _| {
         engine.work(ns(100));

@@ -21,7 +21,8 @@ struct State {
     queue: VecDeque<Waiter>,
 }
 
-/// The semaphore. Its word is one line that every taker writes: a lock of the engine, held for that write.
+/// The semaphore. Its word is one line that every taker writes: a lock of the engine, held for that write, which nobody
+/// watches.
 #[derive(Debug)]
 pub(super) struct Semaphore {
     word: LockId,
@@ -54,7 +55,7 @@ impl Semaphore {
             state.queue.push_back(Waiter { cpu: engine.cpu(), writes });
         }
         drop(state);
-        engine.release(self.word);
+        engine.release_word(self.word);
         if !free {
             // Whoever wakes us has granted it.
             engine.sleep();
@@ -80,7 +81,7 @@ impl Semaphore {
             engine.wake(next.cpu, WAKE);
         }
         drop(state);
-        engine.release(self.word);
+        engine.release_word(self.word);
     }
 }
 
