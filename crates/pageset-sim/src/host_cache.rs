@@ -3,7 +3,7 @@
 //! What is known of a simulated page is seldom in it: a task comes back to its pages after all others have been
 //! through theirs. Where a list says which pages come next, the host can fetch what is known of them meanwhile.
 
-/// Asks the host to bring what is here into its cache, and waits for nothing. It may not: nothing but time depends on it.
+/// Asks the host to bring what is here into its cache, and waits for nothing. It need not: only time depends on it.
 #[inline(always)]
 pub(crate) fn fetch<T>(here: &T) {
     #[cfg(target_arch = "x86_64")]
