@@ -319,6 +319,12 @@ impl pageset::Machine for SimMachine {
         }
     }
 
+    #[inline]
+    fn expect<T>(&self, page: Pfn, word: &T) {
+        host_cache::fetch(word);
+        self.fetch_books([&page]);
+    }
+
     fn locking(&self, zone: usize, path: LockPath) {
         if self.prefetch_next {
             self.ahead[self.engine.cpu() as usize].set((path == LockPath::Refill).then_some(0));
