@@ -115,7 +115,7 @@ struct ZoneLines {
 }
 
 /// So many pages before a book is used the host begins to fetch it: it takes about as long as what is done with these.
-const AHEAD: usize = 8;
+const AHEAD: usize = 16;
 
 /// What is known of a page: the lines of its descriptor and of its data, and its neighbours on the LRU.
 #[derive(Debug, FromZeros)]
