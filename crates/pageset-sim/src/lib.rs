@@ -41,7 +41,7 @@
 //! | [`time`], [`statistics`] | virtual time; means over seeds |
 //! | [`engine`] | virtual CPUs, locks, caches |
 //! | [`machine`] | descriptions of machines |
-//! | `huge_pages` | how the host keeps large tables |
+//! | `huge_pages`, `host_cache` | how the host keeps large tables, and fetches from them |
 //! | `sim_lock`, [`world`] | what the allocator is given: its lock, its machine |
 //! | [`os`] | address spaces and the LRU, above the allocator |
 //! | [`workload`] | what the tasks do |
@@ -52,6 +52,7 @@
 pub mod calibrate;
 pub mod compare;
 pub mod engine;
+mod host_cache;
 mod huge_pages;
 pub mod interleave;
 pub mod machine;

@@ -8,6 +8,7 @@ use pageset::{CpuId, Line, LockPath, NodeId, Order, PageRange, Pfn, ZoneKind, Zo
 use zerocopy::FromZeros;
 
 use crate::engine::{Engine, LINE_BYTES, LineState, LockId, Socket};
+use crate::host_cache;
 use crate::huge_pages;
 use crate::machine::Machine;
 use crate::sim_lock::SimLock;
@@ -113,6 +114,9 @@ struct ZoneLines {
     clusters: Vec<LineState>,
 }
 
+/// So many pages before a book is used the host begins to fetch it: it takes about as long as what is done with these.
+const AHEAD: usize = 16;
+
 /// What is known of a page: the lines of its descriptor and of its data, and its neighbours on the LRU.
 #[derive(Debug, FromZeros)]
 #[repr(C)]
@@ -216,6 +220,31 @@ impl SimMachine {
         &self.pages[index]
     }
 
+    /// Pages one after the other, for each of which the host fetches the book of one further on.
+    #[inline]
+    pub(crate) fn fetching<'p>(&'p self, pages: &'p [Pfn]) -> impl Iterator<Item = Pfn> + 'p {
+        pages.iter().enumerate().map(|(i, &pfn)| {
+            self.fetch_books(pages.get(i + AHEAD));
+            pfn
+        })
+    }
+
+    /// The host fetches the books of pages.
+    #[inline]
+    pub(crate) fn fetch_books<'p>(&self, pages: impl IntoIterator<Item = &'p Pfn>) {
+        pages.into_iter().filter_map(|&pfn| self.book(pfn)).for_each(host_cache::fetch);
+    }
+
+    /// And those of their neighbours on the LRU, once their own have come.
+    pub(crate) fn fetch_neighbours(&self, pages: &[Pfn]) {
+        for book in pages.iter().filter_map(|&pfn| self.book(pfn)) {
+            for neighbour in [&book.lru_next, &book.lru_prev] {
+                let place = (neighbour.get() as usize).checked_sub(1);
+                place.and_then(|place| self.pages.get(place)).into_iter().for_each(host_cache::fetch);
+            }
+        }
+    }
+
     /// A touch of a page's descriptor.
     #[inline(always)]
     pub fn touch_page(&self, pfn: Pfn) {
@@ -288,6 +317,12 @@ impl pageset::Machine for SimMachine {
         {
             self.engine.prefetch(&book.descriptor, self.map.home(pfn), self.descriptor_lines);
         }
+    }
+
+    #[inline]
+    fn expect<T>(&self, page: Pfn, word: &T) {
+        host_cache::fetch(word);
+        self.fetch_books([&page]);
     }
 
     fn locking(&self, zone: usize, path: LockPath) {

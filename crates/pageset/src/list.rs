@@ -42,6 +42,11 @@ impl Links<'_> {
         &self.0[2 * slot as usize]
     }
 
+    /// Both of a slot; nothing where there is no such slot.
+    pub(crate) fn pair(&self, slot: u32) -> &[AtomicU32] {
+        self.0.get(2 * slot as usize..).and_then(|rest| rest.get(..2)).unwrap_or_default()
+    }
+
     fn prev(&self, slot: u32) -> &AtomicU32 {
         &self.0[2 * slot as usize + 1]
     }

@@ -72,6 +72,14 @@ pub trait Machine {
         let _ = line;
     }
 
+    /// Called some steps before a page is looked at, with a word that is kept for it: time for a simulator to have both the
+    /// word and what it keeps for the page itself brought into the cache of the machine that it runs on. Only those are
+    /// told that follow picks.
+    #[inline(always)]
+    fn expect<T>(&self, page: Pfn, word: &T) {
+        let _ = (page, word);
+    }
+
     /// Called just before a zone's lock is taken. Does nothing in the real worlds; a simulator accounts the waiting
     /// to the path.
     #[inline(always)]

@@ -10,10 +10,11 @@
 //! | `take` | one block taken, and refills |
 //! | `give` | one block given |
 //! | `runs` | many of both under one hold of the lock |
-//! | `drain`, `turns` | blocks that go to the buddy; the turns of round-robin drains |
+//! | `drain`, `turns`, `ahead` | blocks that go to the buddy; the turns of round-robin drains; what these will look at |
 //! | `pieces` | blocks taken apart into single pages, and put together, at once |
 //! | `whole` | whole clusters between zone and pageset |
 
+mod ahead;
 mod drain;
 mod give;
 mod lists;

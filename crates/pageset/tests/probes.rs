@@ -1,6 +1,7 @@
 //! Which lines a machine is told of, and when: what a simulator charges.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::presets::{LINUX_4_16, LINUX_4_17, LINUX_6_7};
@@ -25,6 +26,7 @@ struct Recorder {
     /// Whether blocks may be taken apart at once.
     at_once: Cell<bool>,
     lines: RefCell<Vec<Line>>,
+    expected: RefCell<BTreeSet<u64>>,
 }
 
 impl Recorder {
@@ -70,6 +72,10 @@ impl Machine for Recorder {
         if let Line::Page(pfn) = line {
             self.note(Told::Fetched(pfn.0));
         }
+    }
+
+    fn expect<T>(&self, page: Pfn, _word: &T) {
+        self.expected.borrow_mut().insert(page.0);
     }
 
     fn locking(&self, _zone: usize, path: LockPath) {
@@ -122,6 +128,22 @@ fn two_passes_touch_what_they_pick_before_the_lock() {
             let told = world.machine().during(|| world.drain());
             let lock = told.iter().position(|told| *told == Told::Locking(LockPath::Drain)).unwrap();
             assert_eq!(&told[..lock], before);
+        });
+    }
+}
+
+#[test]
+fn a_drain_tells_ahead_of_what_it_touches() {
+    for tuning in [LINUX_4_16, LINUX_4_17, LINUX_6_7] {
+        two_free_of_four(tuning, |world| {
+            let told = world.machine().during(|| {
+                world.free(Pfn(BASE + 2), Order::ZERO).unwrap();
+                world.drain();
+            });
+            let pages: BTreeSet<_> =
+                told.iter().filter_map(|told| if let Told::Page(page) = told { Some(*page) } else { None }).collect();
+            assert_eq!(pages, [0, 1, 2, 3, 4].map(|page| BASE + page).into());
+            assert!(world.machine().expected.borrow().is_superset(&pages));
         });
     }
 }

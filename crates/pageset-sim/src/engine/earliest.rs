@@ -1,17 +1,19 @@
-//! Which of a fixed number of slots is due first: a tournament of their times.
+//! Which of a fixed number of slots is due first: a row of those that are due at all, in order.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use crate::time::Time;
 
-/// A time for each slot. Finding the first is one look, changing a time one walk to the root. Of equal times the slot with
-/// the lower number is first.
+/// When each slot is due. Of equal times the slot with the lower number is first.
+///
+/// Where locks are fought for most slots are not due, being those of CPUs that wait in a queue; and what becomes due
+/// mostly does so soon: few in the row make way for it.
 #[derive(Debug)]
 pub(crate) struct Earliest {
-    /// The least key of each pair, the root at 1; the slots' own follow from `leaves` on. Keys rather than slots, so that
-    /// no step of a walk waits for what the one before has read.
-    keys: Box<[Cell<Key>]>,
-    leaves: usize,
+    /// The keys of the slots that are due, the first last.
+    row: RefCell<Vec<Key>>,
+    /// When each slot is due.
+    times: Box<[Cell<Time>]>,
 }
 
 /// A time, and below it a slot: of two keys the lesser is due first.
@@ -23,37 +25,62 @@ fn key(time: Time, slot: usize) -> Key {
     Key::from(time.ps()) << SLOT_BITS | slot as Key
 }
 
+/// So many of the first are asked one by one whether they make way: mostly the place is among them. Beyond, it is
+/// searched for by halves, and all that follow are moved at once: a row of a thousand CPUs is as long.
+const NEAR: usize = 16;
+
 impl Earliest {
     /// Slots that are all never due.
     pub(crate) fn new(slots: usize) -> Self {
-        let leaves = slots.next_power_of_two().max(2);
-        let order = Earliest { keys: vec![Cell::new(Key::MAX); 2 * leaves].into(), leaves };
-        (0..leaves).for_each(|slot| order.set(slot, Time::NEVER));
-        order
+        Earliest { row: RefCell::new(Vec::with_capacity(slots)), times: vec![Cell::new(Time::NEVER); slots].into() }
     }
 
     /// Sets when a slot is due.
     #[inline]
     pub(crate) fn set(&self, slot: usize, time: Time) {
-        let mut node = self.leaves + slot;
-        let mut least = key(time, slot);
-        self.keys[node].set(least);
-        while node > 1 {
-            least = least.min(self.keys[node ^ 1].get());
-            node /= 2;
-            if self.keys[node].replace(least) == least {
-                // Further up nobody sees a change.
-                break;
-            }
+        let before = self.times[slot].replace(time);
+        let mut row = self.row.borrow_mut();
+        if before != Time::NEVER {
+            take_out(&mut row, key(before, slot));
+        }
+        if time != Time::NEVER {
+            put_in(&mut row, key(time, slot));
         }
     }
 
-    /// The first slot and when it is due.
+    /// The first slot and when it is due; slot 0 where none ever is.
     #[inline]
     pub(crate) fn first(&self) -> (Time, usize) {
-        let first = self.keys[1].get();
-        (Time::from_ps((first >> SLOT_BITS) as u64), first as u64 as usize)
+        match self.row.borrow().last() {
+            None => (Time::NEVER, 0),
+            Some(first) => (Time::from_ps((first >> SLOT_BITS) as u64), *first as u64 as usize),
+        }
     }
+}
+
+#[inline]
+fn take_out(row: &mut Vec<Key>, key: Key) {
+    if row.last() == Some(&key) {
+        row.pop();
+    } else {
+        row.remove(row.partition_point(|other| *other > key));
+    }
+}
+
+#[inline]
+fn put_in(row: &mut Vec<Key>, key: Key) {
+    let mut at = row.len();
+    row.push(key);
+    let far = at.saturating_sub(NEAR);
+    while at > far && row[at - 1] < key {
+        row[at] = row[at - 1];
+        at -= 1;
+    }
+    if at == far {
+        at = row[..far].partition_point(|other| *other > key);
+        row.copy_within(at..far, at + 1);
+    }
+    row[at] = key;
 }
 
 #[cfg(test)]
@@ -64,7 +91,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_is_the_least(slots in 1..40_usize, sets in prop::collection::vec((0..40_usize, 0..6_u64), 0..200)) {
+        fn the_first_is_the_least(slots in 1..80_usize, sets in prop::collection::vec((0..80_usize, 0..6_u64), 0..300)) {
             let order = Earliest::new(slots);
             let mut model = vec![Time::NEVER; slots];
             prop_assert_eq!(order.first(), (Time::NEVER, 0));

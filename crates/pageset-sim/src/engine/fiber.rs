@@ -1,4 +1,5 @@
-//! Stackful coroutines that any function they call can suspend: with advice on memory the only unsafe code of this crate.
+//! Stackful coroutines that any function they call can suspend: with advice to the host, on memory and its cache, the
+//! only unsafe code of this crate.
 //!
 //! The allocator takes a lock deep inside ordinary code, which knows no coroutine. So the running fiber is kept in a
 //! thread-local variable, and [`suspend`] stops whichever that is.

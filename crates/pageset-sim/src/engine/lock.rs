@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 
 use super::cache::LineState;
 use super::jitter::Factor;
+use super::lengths::Lengths;
 use super::{Engine, FIRST_LOCK, Mode, Plant, Socket, fiber};
 use crate::time::Time;
 
@@ -49,20 +50,21 @@ pub struct LockStats {
     pub holds: Histogram<u64>,
 }
 
-/// Nanoseconds that a histogram reaches: ten seconds, far more than any wait.
-const MOST_NS: u64 = 10_000_000_000;
+/// The same while it goes on.
+#[derive(Debug)]
+struct Account {
+    paths: [PathStats; PATHS],
+    waits: Lengths,
+    holds: Lengths,
+}
 
-/// A histogram of times in nanoseconds, exact to 1 %.
-pub(crate) fn histogram() -> Histogram<u64> {
-    // Two digits and these bounds are valid; the fallback is one that grows.
-    Histogram::new_with_bounds(1, MOST_NS, 2).unwrap_or_else(|_| unreachable!("the bounds are valid"))
+impl Account {
+    fn new() -> Self {
+        Account { paths: Default::default(), waits: Lengths::new(), holds: Lengths::new() }
+    }
 }
 
 impl LockStats {
-    fn new() -> Self {
-        LockStats { paths: Default::default(), waits: histogram(), holds: histogram() }
-    }
-
     /// All waiting.
     #[must_use]
     pub fn wait(&self) -> Time {
@@ -123,13 +125,13 @@ pub(super) struct Lock {
     line: LineState,
     holder: Option<Hold>,
     queue: VecDeque<Waiter>,
-    stats: LockStats,
+    stats: Account,
 }
 
 impl Lock {
     pub(super) fn new(spec: LockSpec) -> Self {
         let (line, queue) = (LineState::default(), VecDeque::new());
-        Lock { spec, line, holder: None, queue, stats: LockStats::new() }
+        Lock { spec, line, holder: None, queue, stats: Account::new() }
     }
 
     /// The lock is had after a wait.
@@ -139,7 +141,7 @@ impl Lock {
         let wait = now - waiter.since;
         path.wait += wait;
         path.contended += u64::from(wait > Time::ZERO);
-        self.stats.waits.saturating_record(wait.whole_ns());
+        self.stats.waits.add(wait);
         self.holder = Some(Hold { cpu: waiter.cpu, path: waiter.path, asked: waiter.since, since: now });
     }
 }
@@ -264,7 +266,7 @@ impl Engine {
             let (path, time) = (hold.path, now - hold.since);
             self.log(id, hold, now);
             lock.stats.paths[path].hold += time;
-            lock.stats.holds.saturating_record(time.whole_ns());
+            lock.stats.holds.add(time);
         }
         self.order.set(FIRST_LOCK + id.0 as usize, now);
     }
@@ -325,16 +327,18 @@ impl Engine {
 
     /// What went on at a lock since the engine was built or [`Self::reset_locks`].
     pub fn lock_stats(&self, id: LockId) -> LockStats {
-        self.locks[id.0 as usize].borrow().stats.clone()
+        let lock = self.locks[id.0 as usize].borrow();
+        let Account { paths, waits, holds } = &lock.stats;
+        LockStats { paths: *paths, waits: waits.histogram(), holds: holds.histogram() }
     }
 
     /// How long all have waited for a lock, as [`Self::lock_stats`] has it.
     pub(crate) fn lock_wait(&self, id: LockId) -> Time {
-        self.locks[id.0 as usize].borrow().stats.wait()
+        self.locks[id.0 as usize].borrow().stats.paths.iter().map(|path| path.wait).sum()
     }
 
     /// Begins to account anew.
     pub fn reset_locks(&self) {
-        self.locks.iter().for_each(|lock| lock.borrow_mut().stats = LockStats::new());
+        self.locks.iter().for_each(|lock| lock.borrow_mut().stats = Account::new());
     }
 }

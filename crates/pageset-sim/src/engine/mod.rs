@@ -9,6 +9,7 @@ mod earliest;
 mod fiber;
 mod interleave;
 mod jitter;
+mod lengths;
 mod lock;
 mod running;
 mod sleep;
@@ -20,7 +21,7 @@ use std::io;
 pub use cache::{CacheCosts, LINE_BYTES, LineState, Source};
 pub(crate) use fiber::{Fibers, scope};
 pub use interleave::{Mode, Plant};
-pub(crate) use lock::histogram;
+pub(crate) use lengths::Lengths;
 pub use lock::{Held, LockId, LockSpec, LockStats, PATHS, PathStats};
 pub use topology::{Core, Socket, Topology};
 

@@ -86,7 +86,14 @@ impl System<'_> {
 
     /// Takes pages off the LRU, so many a hold of its lock.
     pub(super) fn lru_delete(&self, pages: &[Pfn]) {
-        pages.chunks(self.era.lru_release).for_each(|chunk| self.move_pages(chunk, Path::Delete));
+        let mut chunks = pages.chunks(self.era.lru_release);
+        let mut next = chunks.next();
+        while let Some(chunk) = next {
+            next = chunks.next();
+            // They have come when this hold ends, which is the time for their neighbours.
+            self.machine().fetch_books(next.into_iter().flatten());
+            self.move_pages(chunk, Path::Delete);
+        }
     }
 
     /// Moves pages under one hold of the lock for each run of pages of one node.
@@ -99,6 +106,9 @@ impl System<'_> {
             engine.acquire(lock, path as usize);
             let list = &self.lru.lists[number as usize];
             list.lines.iter().for_each(|line| engine.touch(line, node));
+            if path == Path::Delete {
+                self.machine().fetch_neighbours(run);
+            }
             let each = match path {
                 Path::Add => self.costs.lru_page + self.costs.lru_join,
                 Path::Delete => self.costs.lru_page,

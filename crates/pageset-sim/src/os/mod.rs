@@ -13,7 +13,6 @@
 //! | `file` | files in the page cache |
 //! | `socket` | sockets, which carry pages from CPU to CPU |
 //! | `owner` | reclaim, for requests that find no memory |
-//! | `times` | how long allocations took |
 //! | `setting` | what a workload finds when virtual time begins |
 
 pub(crate) mod costs;
@@ -29,7 +28,6 @@ mod semaphore;
 mod setting;
 mod socket;
 mod space;
-mod times;
 
 use std::cell::Cell;
 
@@ -43,14 +41,13 @@ pub use scattered::Scattered;
 pub use socket::{Shape, Socket};
 pub use space::{Region, Space};
 
-use crate::engine::{Engine, LockId, LockSpec, Socket as EngineSocket, Source};
+use crate::engine::{Engine, Lengths, LockId, LockSpec, Socket as EngineSocket, Source};
 use crate::machine::Machine;
 use crate::time::Time;
 use crate::world::{Allocator, SimMachine};
 use costs::LRU_JOIN_ATOMICS;
 use lru::Lru;
 use movable::Movable;
-use times::AllocTimes;
 
 /// An operating system on a simulated machine.
 #[derive(Debug)]
@@ -79,7 +76,7 @@ pub struct System<'w> {
     lines_before: Cell<[u64; Source::COUNT]>,
     /// Whether what is seen now counts.
     measuring: Cell<bool>,
-    alloc_times: AllocTimes,
+    alloc_times: Lengths,
     failure: Cell<Option<AllocError>>,
 }
 
@@ -170,7 +167,7 @@ impl<'w> System<'w> {
             moved_before: Cell::default(),
             lines_before: Cell::default(),
             measuring: Cell::new(false),
-            alloc_times: AllocTimes::new(),
+            alloc_times: Lengths::new(),
             failure: Cell::new(None),
         }
     }

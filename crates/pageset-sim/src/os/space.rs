@@ -203,7 +203,7 @@ impl<'s> Region<'s> {
 
 /// Clears the page-table entries of some pages.
 fn zap(system: &System<'_>, pages: &[Pfn]) {
-    pages.iter().for_each(|&page| system.unmap_page(page));
+    system.machine().fetching(pages).for_each(|page| system.unmap_page(page));
 }
 
 impl System<'_> {

@@ -98,6 +98,7 @@ impl<M: Machine> Zone<'_, M> {
         start: usize,
         capture: Option<&Capture>,
     ) -> u32 {
+        self.expect_picks(machine, pcp, wanted);
         if tuning.bulk_free == BulkFree::TwoPass && machine.follows_picks() {
             self.probe_picks(machine, tuning, pcp, wanted);
         }
@@ -144,6 +145,9 @@ impl<M: Machine> Zone<'_, M> {
         let lists = tuning.lists.count();
         let mut drained = 0;
         for list in (start..lists).chain(0..start) {
+            if machine.follows_picks() && order_of(list) == Order::ZERO {
+                drained += self.drain_list(machine, tuning, pcp, list, wanted.saturating_sub(drained), capture);
+            }
             while drained < wanted {
                 let together = match order_of(list) {
                     _ if capture.is_some() => None,
@@ -185,7 +189,7 @@ impl<M: Machine> Zone<'_, M> {
             // They are still there to be read: whoever would use their places needs the pageset's lock.
             pcp.lists[list].drop_oldest(self.arrays, &pcp.pool, run.len() as u32);
             drained += run.len() as u32;
-            for page in run.iter().map(Held::get) {
+            for page in self.expecting(machine, run) {
                 let migratetype = self.drained_type(tuning, page);
                 self.free_or_capture(machine, tuning, page, Order::ZERO, migratetype, capture);
             }
