@@ -235,7 +235,8 @@ fn a_comparison_is_drawn_beside_what_was_published() {
     agree(&chart, &spreads);
     assert!(chart.bars[2].0.starts_with("63, published: "), "{:?}", chart.bars);
     let page = fs::read_to_string(small.at("report.html")).unwrap();
-    assert!(page.contains("zone contention in per cent?") && page.contains("beside those of doing nothing?"), "{page}");
+    let question = "lkp-sb02: how near does the simulation come to the published zone contention in per cent?";
+    assert!(page.contains(question) && page.contains("beside those of doing nothing?"), "{page}");
 }
 
 #[test]

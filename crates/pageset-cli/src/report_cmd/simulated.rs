@@ -183,14 +183,13 @@ pub(super) fn run(value: &Value) -> Result<Report, String> {
     Ok(Report { title: format!("{workload} on {machine}"), facts, sections })
 }
 
-/// Members of a row of `pageset compare` that hold a value for each column; all others tell the row from others.
-const COLUMNS: [&str; 6] = ["published", "simulated", "deviation", "do_nothing", "line", "amdahl"];
-
-/// A row's own names by their keys, and which of them the bars stand along: a number where there is one, else the last.
+/// A row's own names by their keys: words and numbers, all else holds a value for each column or says how it was simulated.
+/// And which of them the bars stand along: a number where there is one, else the last.
 fn axis(row: &Value) -> Result<(Vec<(String, String)>, usize), String> {
     let members = row.as_object().ok_or("a row is no object")?;
     let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let own: Vec<(&String, &Value)> = members.iter().filter(|(key, _)| !COLUMNS.contains(&key.as_str())).collect();
+    let own: Vec<(&String, &Value)> =
+        members.iter().filter(|(_, value)| value.is_string() || value.is_number()).collect();
     let place = own.iter().position(|(_, value)| value.is_number()).or(own.len().checked_sub(1));
     let place = place.ok_or("a row has nothing that tells it from others")?;
     Ok((own.into_iter().map(|(key, value)| (key.clone(), shown(value))).collect(), place))
