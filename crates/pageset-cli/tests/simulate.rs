@@ -185,7 +185,7 @@ fn costs_are_fitted_to_a_row_or_to_two() {
     // The first row and the last give two costs; the third is that of the description.
     let out = calibrate("xeon-2s40");
     assert!(out.starts_with("# Published: 1 tasks: score 586,305; 40 tasks: score 10,223,472.\n"), "{out}");
-    assert!(out.contains("\n[calibrated]\nfault_ns = ") && out.contains("\ntransfer_ns = 14\n"), "{out}");
+    assert!(out.contains("\n[calibrated]\nfault_ns = ") && out.contains("\ntransfer_ns = 30\n"), "{out}");
     let short = ["machine", "calibrate", "vm-8"];
     let (_, err) = ends(2, &short);
     assert!(err.contains("page_fault1-batch-sweep.csv has no row of batch 31 of a machine vm-8"), "{err}");
@@ -243,6 +243,10 @@ fn a_comparison_has_published_simulated_and_baselines() {
 
     let (out, _) = ends(0, &arguments[..arguments.len() - 1]);
     assert!(out.contains("Mean absolute error"), "{out}");
+    let table = ["compare", "page_fault1-batch-sweep.csv", "--machine", "lkp-sb02", "--batch", "31", "--json"];
+    let short = ["--seconds", "0.004", "--warm-up", "0.002"];
+    let json: Value = serde_json::from_str(&ends(0, &[&table[..], &short].concat()).0).expect("JSON");
+    assert_eq!(json["seeds"], json!([1, 2, 3]), "unless asked for otherwise, as costs are fitted");
     let (_, err) = ends(2, &["compare", "page_fault1-batch-sweep.csv", "--machine", "pdp-11"]);
     assert!(err.contains("--machine pdp-11: no row of page_fault1-batch-sweep.csv has it"), "{err}");
     let (_, err) = ends(4, &["compare", "no-such-table.csv"]);

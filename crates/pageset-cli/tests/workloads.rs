@@ -121,6 +121,7 @@ fn what_is_simulated_otherwise_than_the_table_says_is_told() {
     assert!(out.contains(note), "{out}");
     let json: Value = serde_json::from_str(&ends(0, &[&short[..], &["--json"]].concat()).0).expect("JSON");
     assert_eq!(json["notes"], json!([note]));
+    assert_eq!(json["seeds"], json!([1]), "unless asked for otherwise");
     assert_eq!(json["rows"][0]["simulations"][0]["tasks"], 80);
     ends(0, &["explain", "notes"]);
 }

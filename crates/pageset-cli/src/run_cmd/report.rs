@@ -87,7 +87,7 @@ impl<'r> Report<'r> {
             machine.about,
             time.seconds(),
             warm_up.seconds(),
-            effort.seeds
+            effort.last_seed()
         );
         let unit = format!("{} a second", workload.unit);
         let mut heads = vec![
