@@ -20,6 +20,15 @@ use crate::error::{AllocError, FreeError, FreeReason};
 use crate::pages::PageOwner;
 use crate::pool::{PAGE_BYTES, PagePool, wrong_free};
 
+/// How a page is looked at that may be free.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Quickly: where others merge blocks a free page may seem not to be.
+    WithoutLock,
+    /// Where it seems not to be free, once more with the zone's lock.
+    Twice,
+}
+
 impl PagePool {
     /// Takes `bytes` in a row, rounded up to pages, that begin at a multiple of 2 MiB: from the caller's node,
     /// or the nearest that has as many. They are the caller's until [`Self::free_contig`].
@@ -64,11 +73,11 @@ impl PagePool {
         // While pageblocks are isolated others may find no memory, and wait for this; and no scan stands in its way.
         let _no_scan = self.giver.hold_off();
         let nodes = || self.allocator().zones_from_here().filter(|&node| wanted(node));
-        let find = || nodes().find_map(|node| self.take_contig(node, share, rounded));
-        let found = find().or_else(|| {
+        let find = |look: Look| nodes().find_map(|node| self.take_contig(node, share, rounded, look));
+        let found = find(Look::WithoutLock).or_else(|| {
             // What caches hold keeps blocks from merging.
             self.drain_each();
-            find()
+            find(Look::Twice)
         });
         found.map(|start| NonNull::slice_from_raw_parts(self.memory.at(start), rounded)).ok_or_else(|| {
             self.failed.fetch_add(1, Relaxed);
@@ -78,13 +87,13 @@ impl PagePool {
     }
 
     /// Takes the first range of a node's share that is free, by trying; the address of its start.
-    fn take_contig(&self, node: usize, share: usize, bytes: usize) -> Option<usize> {
+    fn take_contig(&self, node: usize, share: usize, bytes: usize, look: Look) -> Option<usize> {
         let start = self.memory.start() + node * self.span;
         let end = start + share;
         let mut at = start;
         while at <= end - bytes {
             let range = builder::pages(at, bytes);
-            let taken = match self.first_not_free(range) {
+            let taken = match self.first_not_free(range, look) {
                 None => {
                     self.allocator().alloc_range(range, MigrateType::Movable, &Immovable).map_err(|error| error.pfn)
                 }
@@ -99,11 +108,15 @@ impl PagePool {
         None
     }
 
-    /// The first page of a range that is in no free block, by a look without a lock.
-    fn first_not_free(&self, range: PageRange) -> Option<Pfn> {
+    /// The first page of a range that is in no free block.
+    fn first_not_free(&self, range: PageRange, look: Look) -> Option<Pfn> {
+        let around = |pfn| {
+            let seen = self.allocator().free_block_around(pfn);
+            seen.or_else(|| (look == Look::Twice).then(|| self.allocator().settled_free_block_around(pfn)).flatten())
+        };
         let mut pfn = range.start;
         while pfn < range.end() {
-            match self.allocator().free_block_around(pfn) {
+            match around(pfn) {
                 Some(block) if block.end() > pfn => pfn = block.end(),
                 _ => return Some(pfn),
             }

@@ -28,6 +28,15 @@ impl<M: Machine> Allocator<'_, M> {
         }
     }
 
+    /// As [`Self::free_block_around`], when nobody is taking, splitting or merging blocks of the zone: a block that is
+    /// being merged is on no list for a moment. Holds the zone lock.
+    #[must_use]
+    pub fn settled_free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
+        let (zone, _) = self.locate(pfn)?;
+        let _guard = zone.lock(&self.machine, LockPath::DirectAlloc);
+        self.free_block_around(pfn)
+    }
+
     /// Takes a block of `order` that begins at `pfn`, whoever it is meant for, if all of it lies in one free block of an
     /// ordinary type; false, with nothing changed, if not. What is left of that block stays free. Heeds no marks. Holds the
     /// zone lock.

@@ -41,6 +41,9 @@ fn a_block_is_taken_out_of_the_middle_of_a_larger_one() {
         assert_eq!(blocks(world), [(4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1)]);
         assert_eq!(world.free_block_around(page(704)), None);
         assert_eq!(world.free_block_around(page(720)), Some(PageRange::new(page(720), 16)));
+        for at in [700, 704, 720] {
+            assert_eq!(world.settled_free_block_around(page(at)), world.free_block_around(page(at)), "{at}");
+        }
         assert!(!world.alloc_at(page(704), order(4)), "in use");
         assert!(!world.alloc_at(page(640), order(7)), "a part of it is");
         assert!(!world.alloc_at(page(1), order(1)) && !world.alloc_at(Pfn(1), Order::ZERO), "misaligned, not ours");
