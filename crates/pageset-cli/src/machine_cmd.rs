@@ -73,7 +73,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             out.write_all(text.as_bytes())?;
             out.commit()?;
         }
-        Command::Calibrate { machine: name, most, beside } => return fit(&name, most, &beside.of_page_fault1()),
+        Command::Calibrate { machine: name, most, beside } => return fit(&name, most, &beside.with_seeds_of_fits()),
     }
     Ok(Exit::Done)
 }

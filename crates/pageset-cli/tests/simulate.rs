@@ -247,6 +247,8 @@ fn a_comparison_has_published_simulated_and_baselines() {
     let short = ["--seconds", "0.004", "--warm-up", "0.002"];
     let json: Value = serde_json::from_str(&ends(0, &[&table[..], &short].concat()).0).expect("JSON");
     assert_eq!(json["seeds"], json!([1, 2, 3]), "unless asked for otherwise, as costs are fitted");
+    let (out, _) = ends(0, &[&["machine", "calibrate", "lkp-sb02", "--most", "4"], &short[..]].concat());
+    assert!(out.contains(", seeds 1 to 3: "), "{out}");
     let (_, err) = ends(2, &["compare", "page_fault1-batch-sweep.csv", "--machine", "pdp-11"]);
     assert!(err.contains("--machine pdp-11: no row of page_fault1-batch-sweep.csv has it"), "{err}");
     let (_, err) = ends(4, &["compare", "no-such-table.csv"]);

@@ -179,7 +179,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
     }
 
-    /// As [`Self::alloc`], for a caller whom [`Self::alloc_hot`] gave nothing.
+    /// As [`Self::alloc`], for a caller whom [`Self::alloc_hot`] gave nothing, or would give nothing.
     ///
     /// # Errors
     /// As there.

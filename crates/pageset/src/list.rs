@@ -42,7 +42,7 @@ impl Links<'_> {
         &self.0[2 * slot as usize]
     }
 
-    /// Both of a slot; nothing where there is no such slot.
+    /// Both of a slot; nothing where there is no such slot. Needs no lock: it reads neither.
     pub(crate) fn pair(&self, slot: u32) -> &[AtomicU32] {
         self.0.get(2 * slot as usize..).and_then(|rest| rest.get(..2)).unwrap_or_default()
     }

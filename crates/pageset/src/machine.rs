@@ -72,9 +72,10 @@ pub trait Machine {
         let _ = line;
     }
 
-    /// Called some steps before a page is looked at, with a word that is kept for it: time for a simulator to have both the
-    /// word and what it keeps for the page itself brought into the cache of the machine that it runs on. Only those are
-    /// told that follow picks.
+    /// Called some steps before a page may be looked at, with a word of the allocator's that is kept for it: time for a
+    /// simulator to have both that word and what it keeps for the page itself brought into the cache of the machine that
+    /// it runs on. Only those are told that follow picks. With or without the zone's lock; a page may be told of more
+    /// than once, may be none of the zone's, and need not be looked at in the end.
     #[inline(always)]
     fn expect<T>(&self, page: Pfn, word: &T) {
         let _ = (page, word);

@@ -60,7 +60,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             format!("--row: rows of {} are chosen by --machine, --batch", args.table),
         ));
     }
-    let args = Args { beside: args.beside.of_page_fault1(), ..args };
+    let args = Args { beside: args.beside.with_seeds_of_fits(), ..args };
     if TasksTable::is_one(&text) {
         return tasks::run(&args, &text);
     }

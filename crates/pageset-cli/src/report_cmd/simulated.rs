@@ -183,8 +183,8 @@ pub(super) fn run(value: &Value) -> Result<Report, String> {
     Ok(Report { title: format!("{workload} on {machine}"), facts, sections })
 }
 
-/// A row's own names by their keys: words and numbers, all else holds a value for each column or says how it was simulated.
-/// And which of them the bars stand along: a number where there is one, else the last.
+/// A row's own names by their keys: words and numbers, all else holds a value for each column or says how it was
+/// simulated. And which of them the bars stand along: a number where there is one, else the last.
 fn axis(row: &Value) -> Result<(Vec<(String, String)>, usize), String> {
     let members = row.as_object().ok_or("a row is no object")?;
     let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

@@ -15,10 +15,10 @@ const MOST_SECONDS: f64 = 100_000.0;
 
 /// Seeds, where nobody says otherwise; how long a run is, is the workload's own, see [`Length`].
 const SEEDS: u32 = 1;
-/// Seeds for page_fault1 beside published rows, where nobody says otherwise: one seed's score of batch 31, which all changes
-/// are counted from, is up to 1.5 % off the mean of three. Costs of the shipped machines are fitted with as many, and the
-/// accuracy that `docs/accuracy.md` tells was measured with them.
-const SEEDS_BESIDE: u32 = 3;
+/// Seeds for the rows that costs are fitted to and for the tables that have them, where nobody says otherwise: one seed's
+/// score of batch 31, which all changes are counted from, is up to 1.5 % off the mean of three (lkp-hsw-ep2, see
+/// `docs/accuracy.md`). Costs of the shipped machines are fitted with as many.
+const SEEDS_OF_FITS: u32 = 3;
 /// How well figures that stand beside published ones are to be known, in percent: all that is asked for is measured, as when
 /// costs were fitted.
 const PRECISION_PCT: f64 = 0.0;
@@ -35,8 +35,8 @@ pub(crate) struct Effort {
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds)]
     warm_up: Option<f64>,
 
-    /// How many seeds each setting is run with, from 1 up; the table has their mean and spread [default: 1; for page_fault1
-    /// beside published rows 3]
+    /// How many seeds each setting is run with, from 1 up; the table has their mean and spread [default: 1; for
+    /// calibrate, and compare with page_fault1 over batches or over tasks, 3]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
 
@@ -113,9 +113,9 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// What is simulated is page_fault1, beside its published rows.
-    pub(crate) fn of_page_fault1(mut self) -> Self {
-        self.effort.seeds.get_or_insert(SEEDS_BESIDE);
+    /// With as many seeds as costs are fitted with, unless asked for otherwise.
+    pub(crate) fn with_seeds_of_fits(mut self) -> Self {
+        self.effort.seeds.get_or_insert(SEEDS_OF_FITS);
         self
     }
 

@@ -25,8 +25,9 @@ fn key(time: Time, slot: usize) -> Key {
     Key::from(time.ps()) << SLOT_BITS | slot as Key
 }
 
-/// So many of the first are asked one by one whether they make way: mostly the place is among them. Beyond, it is
-/// searched for by halves, and all that follow are moved at once: a row of a thousand CPUs is as long.
+/// So many of the first are asked one by one whether they make way: mostly the place is among them. A guess. Beyond, it
+/// is searched for by halves, and all that follow are moved at once: where a thousand CPUs come to no lock, the row is
+/// that long. (A tournament took two thirds of the time there, and 1.04 to 1.3 times as much where locks are fought for.)
 const NEAR: usize = 16;
 
 impl Earliest {

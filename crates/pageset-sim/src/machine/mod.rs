@@ -96,8 +96,8 @@ pub struct Model {
     pub work_cv: Share,
     /// Coefficient of variation of line latencies outside of the core.
     pub line_cv: Share,
-    /// Coefficient of variation of each hold of a lock as a whole: all that happens under it varies together. 0 where left
-    /// out.
+    /// Coefficient of variation of each hold of a lock as a whole: all that happens under it varies together. 0 where
+    /// left out.
     #[serde(default = "Share::none")]
     pub hold_cv: Share,
     /// Bytes of a page's descriptor: a power of two from 16 to 256.

@@ -1,6 +1,7 @@
 //! What the operating system's own code costs, on every machine. Nanoseconds of a core of about 2.5 GHz, counted from the
 //! work that is stated; none is fitted to a result. All are guesses to within a factor of two. Costs of a fault, of an
-//! unmapping and of the LRU are the machine's: see its description.
+//! unmapping and of the LRU are the machine's: see its description. One is a count, for the operations of which each
+//! machine has its own time.
 
 use crate::time::Time;
 
@@ -18,9 +19,10 @@ pub(super) const LOOKUP: Time = ns(60);
 pub(super) const CACHE_PAGE: Time = ns(40);
 /// A page cut off its file: locked, checked for mappings, unaccounted, unlocked.
 pub(super) const TRUNCATE_PAGE: Time = ns(80);
-/// Locked operations that a page takes to join the LRU beside what both ways take: others may look at it while its flags are
-/// set, and each such operation waits for the stores before it. Whoever takes a page off was the last to know of it. A
-/// guess, chosen with rows of the tables in sight: `docs/accuracy.md` has what others give.
+/// Locked operations that a page takes to join the LRU beside what both ways take: others may look at it while its
+/// flags are set, and each such operation waits for the stores before it. Whoever drops its last reference was the last to
+/// know of it; isolation is charged alike, though others know of the page. A guess, chosen with rows of the tables in
+/// sight: `docs/accuracy.md` has what others give.
 pub(super) const LRU_JOIN_ATOMICS: u64 = 5;
 /// A page taken off all page tables that map it, and off its file, by reclaim.
 pub(super) const RECLAIM_PAGE: Time = ns(300);

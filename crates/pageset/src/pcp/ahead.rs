@@ -16,7 +16,8 @@ const SIDES: usize = 4;
 const ORDERS: usize = 4;
 
 impl<M: Machine> Zone<'_, M> {
-    /// Tells of the single pages that a drain is about to pick, and of their buddies. The zone lock need not be held.
+    /// Tells of the first single pages that a drain is about to pick, those that lie together, and of their buddies. The
+    /// zone lock need not be held.
     #[inline(always)]
     pub(super) fn expect_picks(&self, machine: &M, pcp: &Pageset<M::Lock>, wanted: u32) {
         if machine.follows_picks() {
