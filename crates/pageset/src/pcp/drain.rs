@@ -145,6 +145,7 @@ impl<M: Machine> Zone<'_, M> {
         let lists = tuning.lists.count();
         let mut drained = 0;
         for list in (start..lists).chain(0..start) {
+            // Who follows each page has it one by one, and is told ahead of a run of them; others take blocks at once.
             if machine.follows_picks() && order_of(list) == Order::ZERO {
                 drained += self.drain_list(machine, tuning, pcp, list, wanted.saturating_sub(drained), capture);
             }
