@@ -248,7 +248,7 @@ fn a_comparison_has_published_simulated_and_baselines() {
     let json: Value = serde_json::from_str(&ends(0, &[&table[..], &short].concat()).0).expect("JSON");
     assert_eq!(json["seeds"], json!([1, 2, 3]), "unless asked for otherwise, as costs are fitted");
     let (out, _) = ends(0, &[&["machine", "calibrate", "lkp-sb02", "--most", "4"], &short[..]].concat());
-    assert!(out.contains(", seeds 1 to 3: "), "{out}");
+    assert!(out.contains(", seeds 1 to 3: ") && out.contains("\n# Standard errors, of the row and of "), "{out}");
     let (_, err) = ends(2, &["compare", "page_fault1-batch-sweep.csv", "--machine", "pdp-11"]);
     assert!(err.contains("--machine pdp-11: no row of page_fault1-batch-sweep.csv has it"), "{err}");
     let (_, err) = ends(4, &["compare", "no-such-table.csv"]);
@@ -306,7 +306,8 @@ fn interrupted(arguments: &[&str]) -> Value {
 #[cfg(unix)]
 #[test]
 fn ctrl_c_keeps_what_is_done() {
-    let times = ["--seconds", "0.02", "--warm-up", "0.005", "--seeds", "1000"];
+    // One takes some hundredths of a second, a debug build's some tenths: all would take longer than two seconds.
+    let times = ["--seconds", "0.2", "--warm-up", "0.005", "--seeds", "1000"];
     let json = interrupted(&[&["run", "page_fault1", "--machine", "lkp-sb02", "--tasks", "1"], &times[..]].concat());
     let samples = json["rows"][0]["samples"].as_array().expect("samples").len();
     assert!((1..1000).contains(&samples), "{samples}");
