@@ -1,8 +1,9 @@
 //! Fitting a machine's calibrated costs to published rows of page_fault1, and to nothing else.
 //!
 //! Up to three numbers are fitted to as many: to the score and both locks' contention of one row, or to the scores of two
-//! rows. The search is Levenberg and Marquardt's on the logarithms of the costs, with Broyden's updates of the slopes, so
-//! that most steps are one simulation.
+//! rows. Where nobody waits, a row tells nothing about the costs of locks: two of them are also held to a guess, as strongly
+//! as it is known, so that the most likely costs are found. The search is Levenberg and Marquardt's on the logarithms of the
+//! costs, with Broyden's updates of the slopes, so that most steps are one simulation.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -79,33 +80,67 @@ impl fmt::Debug for Settings<'_> {
 pub struct Fit {
     /// The costs.
     pub costs: Calibrated,
+    /// Standard error of each cost in the order of [`Cost::ALL`], relative to it, from slopes at these costs; zero for one
+    /// that was not to be found. Known of the last fit only.
+    pub errors: Option<[f64; COSTS]>,
     /// What they lead to, row by row.
     pub simulated: Vec<Target>,
 }
 
 const COSTS: usize = 3;
+/// One for each cost, in the order of [`Cost::ALL`].
 type Vector = [f64; COSTS];
-type Matrix = [Vector; COSTS];
+/// What the rows tell, then what is guessed of each cost.
+const RESIDUALS: usize = ROW_RESIDUALS + COSTS;
+const ROW_RESIDUALS: usize = 3;
+/// How far a simulation is off, in standard errors.
+type Residuals = [f64; RESIDUALS];
+/// What each residual gains when the logarithm of a cost does.
+type Slopes = [Vector; RESIDUALS];
 
 /// Ranges of the costs in ns, far wider than any machine: a search must end somewhere.
 const RANGES: [(f64, f64); COSTS] = [(50.0, 20_000.0), (5.0, 1000.0), (1.0, 1000.0)];
+/// What is thought of each cost before its machine's row is seen: a value in ns, and by how much it may be off, as a
+/// standard error of its logarithm. The values are the geometric means of the four machines whose rows tell both costs, with
+/// contention of 7 points and more of either lock (lkp-skl-4sp1, lkp-bdw-ex1, lkp-bdw-ep2, lkp-hsw-ep2): these came to 64
+/// to 113 and to 41 to 45 ns, where clocks alone differ by a tenth. Nothing is thought of a fault, which every score tells.
+const GUESSES: [Option<(f64, f64)>; COSTS] = [None, Some((85.0, 0.3)), Some((43.0, 0.1))];
+/// Standard error of a published score, relative to it. Specification: `simulation.md`, "How to judge accuracy honestly":
+/// 0.3 to 0.5 % a run.
+const SCORE_ERROR: f64 = 0.005;
+/// Standard error of published contention, in percentage points: whole points are published.
+const POINTS_ERROR: f64 = 0.5;
 /// The first step in each logarithm: well above the noise of a run.
 const FIRST_STEP: f64 = 0.2;
 /// The largest step.
 const LARGEST_STEP: f64 = 0.6;
+/// A search ends where no cost is to move by more: less than what seeds make of it.
+const LAST_STEP: f64 = 0.01;
 
 impl Goal {
-    /// How far a simulation is off, in units of what a fit should reach: half a percent of a score, half a percentage
-    /// point of contention. What no row tells is never off.
-    fn residuals(&self, simulated: &[Target]) -> Vector {
-        let score = |(row, sim): (&Target, &Target)| 200.0 * (sim.score / row.score).ln();
+    /// How far a simulation is off with these logarithms of costs. What no row tells, and no guess, is never off.
+    fn residuals(&self, simulated: &[Target], logs: &Vector) -> Residuals {
+        let score = |(row, sim): (&Target, &Target)| (sim.score / row.score).ln() / SCORE_ERROR;
         let shares = |(row, sim): (&Target, &Target)| {
             let (published, simulated) = row.contention_pct.zip(sim.contention_pct)?;
-            Some((0..2).map(move |lock| 2.0 * (simulated[lock] - published[lock])))
+            Some((0..2).map(move |lock| (simulated[lock] - published[lock]) / POINTS_ERROR))
         };
         let pairs = || self.rows.iter().zip(simulated);
-        let mut all = pairs().map(score).chain(pairs().filter_map(shares).flatten());
-        std::array::from_fn(|_| all.next().unwrap_or(0.0))
+        let mut rows = pairs().map(score).chain(pairs().filter_map(shares).flatten());
+        let mut all = [0.0; RESIDUALS];
+        all[..ROW_RESIDUALS].fill_with(|| rows.next().unwrap_or(0.0));
+        for (cost, guess, error) in self.guesses() {
+            all[ROW_RESIDUALS + cost] = (logs[cost] - guess.ln()) / error;
+        }
+        all
+    }
+
+    /// What is thought of the costs that are to be found: which, the value, its error.
+    fn guesses(&self) -> impl Iterator<Item = (usize, f64, f64)> {
+        self.costs.iter().filter_map(|&cost| {
+            let (value, error) = GUESSES[cost as usize]?;
+            Some((cost as usize, value, error))
+        })
     }
 }
 
@@ -132,7 +167,7 @@ fn calibrated(machine: &Machine, goal: &Goal, values: &Vector) -> Calibrated {
     }
 }
 
-fn size(residuals: &Vector) -> f64 {
+fn size(residuals: &Residuals) -> f64 {
     residuals.iter().map(|r| r * r).sum()
 }
 
@@ -150,36 +185,45 @@ pub fn fit(
     let simulate = |points: &[Vector]| simulate(machine, goal, settings, points, &keep_on);
     let begin = machine.calibrated;
     let mut at: Vector = [begin.fault_ns, begin.transfer_ns, begin.lru_page_ns].map(|ns| ns.get().max(1.0).ln());
-    // The start, and a step along each cost that is to be found.
-    let mut points = vec![at];
-    points.extend(goal.costs.iter().map(|cost| stepped(&at, *cost as usize)));
-    let mut first = simulate(&points)?.into_iter();
-    let mut used = points.len();
-    let Some(mut best) = first.next() else { return Err(RunError::Interrupted) };
+    let Some(mut best) = simulate(&[at])?.pop() else { return Err(RunError::Interrupted) };
     told(&best);
-    let mut residuals = goal.residuals(&best.simulated);
-    // Nothing follows from the others: no step is made along them.
-    let mut slopes: Matrix = [[0.0; COSTS]; COSTS];
-    for (cost, fit) in goal.costs.iter().zip(first) {
-        let moved = goal.residuals(&fit.simulated);
-        (0..COSTS).for_each(|row| slopes[row][*cost as usize] = (moved[row] - residuals[row]) / FIRST_STEP);
-    }
-    let mut damping = 0.1;
-    while used < settings.most && residuals.iter().any(|r| r.abs() > 1.0) {
+    let mut residuals = goal.residuals(&best.simulated, &at);
+    // A step along each cost that is to be found. Nothing follows from the others: no step is made along them.
+    let slopes_at = |at: &Vector, residuals: &Residuals| {
+        let points: Vec<Vector> = goal.costs.iter().map(|cost| stepped(at, *cost as usize)).collect();
+        let mut slopes: Slopes = [[0.0; COSTS]; RESIDUALS];
+        for ((cost, point), fit) in goal.costs.iter().zip(&points).zip(simulate(&points)?) {
+            let moved = goal.residuals(&fit.simulated, point);
+            (0..RESIDUALS).for_each(|row| slopes[row][*cost as usize] = (moved[row] - residuals[row]) / FIRST_STEP);
+        }
+        Ok::<_, RunError>(slopes)
+    };
+    let mut slopes = slopes_at(&at, &residuals)?;
+    let mut used = 1 + goal.costs.len();
+    let (mut damping, mut moves) = (0.1, false);
+    while used < settings.most {
         let Some(step) = damped_step(&slopes, &residuals, damping) else { break };
+        if step.iter().all(|step| step.abs() < LAST_STEP) {
+            break;
+        }
         let next: Vector = std::array::from_fn(|i| at[i] + step[i].clamp(-LARGEST_STEP, LARGEST_STEP));
         let Some(fit) = simulate(&[next])?.pop() else { break };
         used += 1;
-        let moved = goal.residuals(&fit.simulated);
+        let moved = goal.residuals(&fit.simulated, &next);
         update(&mut slopes, &std::array::from_fn(|i| next[i] - at[i]), &residuals, &moved);
         if size(&moved) < size(&residuals) {
             (at, residuals, best) = (next, moved, fit);
-            damping /= 4.0;
+            (damping, moves) = (damping / 4.0, true);
             told(&best);
         } else {
             damping *= 6.0;
         }
     }
+    // What steps of the search have made of the slopes is no measure of errors.
+    if moves {
+        slopes = slopes_at(&at, &residuals)?;
+    }
+    best.errors = Some(errors(&slopes));
     Ok(best)
 }
 
@@ -217,21 +261,42 @@ fn simulate(
     let seeds = settings.seeds.len();
     let fits = machines.iter().zip(outcomes.chunks(seeds * goal.rows.len())).map(|(machine, outcomes)| Fit {
         costs: machine.calibrated,
+        errors: None,
         simulated: goal.rows.iter().zip(outcomes.chunks(seeds)).map(reached).collect(),
     });
     Ok(fits.collect())
 }
 
 /// Solves `(JᵀJ + damping diag(JᵀJ)) step = -Jᵀr`.
-fn damped_step(slopes: &Matrix, residuals: &Vector, damping: f64) -> Option<Vector> {
-    let mut system = [[0.0; COSTS + 1]; COSTS];
-    for i in 0..COSTS {
-        for j in 0..COSTS {
-            system[i][j] = (0..COSTS).map(|row| slopes[row][i] * slopes[row][j]).sum();
-        }
-        system[i][i] = system[i][i] * (1.0 + damping) + 1e-9;
-        system[i][COSTS] = -(0..COSTS).map(|row| slopes[row][i] * residuals[row]).sum::<f64>();
-    }
+fn damped_step(slopes: &Slopes, residuals: &Residuals, damping: f64) -> Option<Vector> {
+    let mut normal = normal(slopes);
+    (0..COSTS).for_each(|i| normal[i][i] = normal[i][i] * (1.0 + damping) + 1e-9);
+    let down = std::array::from_fn(|i| -slopes.iter().zip(residuals).map(|(row, r)| row[i] * r).sum::<f64>());
+    solve(normal, down)
+}
+
+/// Standard errors of the logarithms: roots of the diagonal of `(JᵀJ)⁻¹`.
+fn errors(slopes: &Slopes) -> Vector {
+    // A cost that nothing depends on was not to be found.
+    let normal = normal(slopes);
+    let found: Vector = std::array::from_fn(|i| f64::from(u8::from(normal[i][i] > 0.0)));
+    let mut regular = normal;
+    (0..COSTS).for_each(|i| regular[i][i] += 1.0 - found[i]);
+    std::array::from_fn(|i| {
+        let unit = std::array::from_fn(|j| if i == j { found[i] } else { 0.0 });
+        solve(regular, unit).map_or(f64::NAN, |column| column[i].sqrt())
+    })
+}
+
+/// `JᵀJ`.
+fn normal(slopes: &Slopes) -> [Vector; COSTS] {
+    std::array::from_fn(|i| std::array::from_fn(|j| slopes.iter().map(|row| row[i] * row[j]).sum()))
+}
+
+/// Solves `matrix x = right` with the largest pivots.
+fn solve(matrix: [Vector; COSTS], right: Vector) -> Option<Vector> {
+    let mut system: [[f64; COSTS + 1]; COSTS] =
+        std::array::from_fn(|i| std::array::from_fn(|j| if j < COSTS { matrix[i][j] } else { right[i] }));
     for i in 0..COSTS {
         let pivot = (i..COSTS).max_by(|a, b| system[*a][i].abs().total_cmp(&system[*b][i].abs()))?;
         system.swap(i, pivot);
@@ -248,12 +313,12 @@ fn damped_step(slopes: &Matrix, residuals: &Vector, damping: f64) -> Option<Vect
 }
 
 /// Broyden's update: the slopes agree with the last step.
-fn update(slopes: &mut Matrix, step: &Vector, before: &Vector, after: &Vector) {
+fn update(slopes: &mut Slopes, step: &Vector, before: &Residuals, after: &Residuals) {
     let length: f64 = step.iter().map(|s| s * s).sum();
     if length < 1e-12 {
         return;
     }
-    for row in 0..COSTS {
+    for row in 0..RESIDUALS {
         let expected: f64 = (0..COSTS).map(|i| slopes[row][i] * step[i]).sum();
         let off = after[row] - before[row] - expected;
         (0..COSTS).for_each(|i| slopes[row][i] += off * step[i] / length);
@@ -264,10 +329,12 @@ fn update(slopes: &mut Matrix, step: &Vector, before: &Vector, after: &Vector) {
 mod tests {
     use super::*;
 
+    const NONE: Vector = [0.0; COSTS];
+
     #[test]
     fn a_step_solves_a_linear_problem() {
-        let slopes = [[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [1.0, 0.0, 4.0]];
-        let step = damped_step(&slopes, &[3.0, -2.0, 5.0], 0.0).unwrap();
+        let slopes = [[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [1.0, 0.0, 4.0], NONE, NONE, NONE];
+        let step = damped_step(&slopes, &[3.0, -2.0, 5.0, 0.0, 0.0, 0.0], 0.0).unwrap();
         for (row, residual) in slopes.iter().zip([3.0, -2.0, 5.0]) {
             let reached: f64 = row.iter().zip(step).map(|(slope, step)| slope * step).sum();
             assert!((reached + residual).abs() < 1e-4, "{step:?}");
@@ -277,8 +344,8 @@ mod tests {
     #[test]
     fn a_cost_that_no_row_tells_stays() {
         // Two scores, fault and LRU costs: transfers have neither slopes nor a residual.
-        let slopes = [[2.0, 0.0, 1.0], [1.0, 0.0, 3.0], [0.0, 0.0, 0.0]];
-        let step = damped_step(&slopes, &[4.0, -3.0, 0.0], 0.0).unwrap();
+        let slopes = [[2.0, 0.0, 1.0], [1.0, 0.0, 3.0], NONE, NONE, NONE, NONE];
+        let step = damped_step(&slopes, &[4.0, -3.0, 0.0, 0.0, 0.0, 0.0], 0.0).unwrap();
         assert_eq!(step[1], 0.0);
         assert!(
             (2.0 * step[0] + step[2] + 4.0).abs() < 1e-4 && (step[0] + 3.0 * step[2] - 3.0).abs() < 1e-4,
@@ -292,9 +359,11 @@ mod tests {
             tuning: Tuning::default(),
         };
         let simulated = [target(1, 100.0), Target { contention_pct: Some([9.0, 9.0]), ..target(40, 1010.0) }];
-        let residuals = goal.residuals(&simulated);
+        let residuals = goal.residuals(&simulated, &[1.0, 1.0, 43_f64.ln() + 0.3]);
         assert_eq!((residuals[0], residuals[2]), (0.0, 0.0));
         assert!((residuals[1] - 1.99).abs() < 0.01, "{residuals:?}");
+        assert_eq!(residuals[3..5], [0.0, 0.0], "no guess of a fault, nor of a cost that is not to be found");
+        assert!((residuals[5] - 2.0).abs() < 1e-9, "{residuals:?}");
         let machine = crate::machine::find("xeon-2s40").unwrap().unwrap();
         let costs = calibrated(&machine, &goal, &[1000.06, 1.0, 33.33]);
         assert_eq!([costs.fault_ns, costs.lru_page_ns].map(Ns::get), [1000.1, 33.3]);
@@ -302,11 +371,28 @@ mod tests {
     }
 
     #[test]
+    fn a_row_without_contention_leaves_the_guesses_and_says_so() {
+        // Only the score depends on anything, and on the first cost alone; guesses are off by one error and by two.
+        let slopes = [[200.0, 0.0, 0.0], NONE, NONE, NONE, [0.0, 1.0 / 0.3, 0.0], [0.0, 0.0, 1.0 / 0.15]];
+        let step = damped_step(&slopes, &[10.0, 0.0, 0.0, 0.0, 1.0, -2.0], 0.0).unwrap();
+        for (step, expected) in step.iter().zip([-0.05, -0.3, 0.3]) {
+            assert!((step - expected).abs() < 1e-6, "{step} instead of {expected}");
+        }
+        for (error, expected) in errors(&slopes).iter().zip([0.005, 0.3, 0.15]) {
+            assert!((error - expected).abs() < 1e-6, "{error} instead of {expected}");
+        }
+        // A lock that is waited for tells its cost by far better than the guess.
+        let told = [slopes[0], [0.0, 0.0, 50.0], NONE, NONE, slopes[4], slopes[5]];
+        assert!(errors(&told)[2] < 0.02);
+    }
+
+    #[test]
     fn slopes_follow_what_a_step_did() {
-        let mut slopes = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
-        let (step, before, after) = ([0.5, -0.2, 0.1], [1.0, 2.0, 3.0], [2.0, 1.0, 3.5]);
+        let mut slopes: Slopes =
+            std::array::from_fn(|row| std::array::from_fn(|cost| f64::from(u8::from(row == cost))));
+        let (step, before, after) = ([0.5, -0.2, 0.1], [1.0, 2.0, 3.0, 0.0, 0.0, 0.0], [2.0, 1.0, 3.5, 0.5, 0.0, -1.0]);
         update(&mut slopes, &step, &before, &after);
-        for row in 0..COSTS {
+        for row in 0..RESIDUALS {
             let told: f64 = (0..COSTS).map(|i| slopes[row][i] * step[i]).sum();
             assert!((told - (after[row] - before[row])).abs() < 1e-12);
         }
