@@ -3,6 +3,7 @@
 use pageset::{AllocError, MigrateType, NodeId, Order, Pfn, Request};
 
 use super::System;
+use super::era::GATHER_PAGE;
 use crate::time::Time;
 
 impl System<'_> {
@@ -45,6 +46,23 @@ impl System<'_> {
         for _ in 0..blocks {
             let _ = self.allocator.alloc(&request);
         }
+    }
+
+    /// Breaks up so many free pages of the acting CPU's node, or all that there are: takes them one by one and gives them
+    /// back in random order, but for some in a hundred that others keep for good. Where freed pages are merged at once, they
+    /// become large blocks again only if all are given back.
+    pub(crate) fn break_up(&self, pages: u64, kept_pct: usize) {
+        let mut taken: Vec<Pfn> = Vec::new();
+        while taken.len() < pages as usize
+            && let Ok(page) = self.alloc(MigrateType::Movable)
+        {
+            taken.push(page);
+        }
+        for last in (1..taken.len()).rev() {
+            taken.swap(last, self.engine().random_below(last as u64 + 1) as usize);
+        }
+        let given_back = &taken[taken.len() * kept_pct / 100..];
+        given_back.chunks(GATHER_PAGE).for_each(|list| self.free_pages(list));
     }
 
     /// Free pages of a node.

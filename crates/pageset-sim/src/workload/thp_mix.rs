@@ -1,6 +1,6 @@
 //! page_fault1 with single pages on one half of the CPUs and with huge pages on the other, after all memory was broken up.
 
-use pageset::{AllocError, Block, MigrateType, Order, Pfn};
+use pageset::{AllocError, Block, Order};
 
 use super::{Job, Length, page_fault1};
 use crate::os::{Region, Space, System};
@@ -19,27 +19,16 @@ pub(super) const LENGTH: Length = Length::ms(300, 600);
 /// large blocks again.
 pub(super) fn set_up<'s>(system: &'s System<'_>, _tasks: u32) -> Result<Job<'s>, AllocError> {
     for node in 0..system.nodes() {
-        system.as_cpu(system.first_cpu(node), || break_up(system));
+        system.as_cpu(system.first_cpu(node), || {
+            system.use_up(BROKEN_PAGES);
+            system.break_up(BROKEN_PAGES, 0);
+        });
     }
     Ok(Box::new(
         move |task| {
             if task % 2 == 0 { page_fault1::regions(system, &Space::own(), REGION_PAGES) } else { huge(system) }
         },
     ))
-}
-
-fn break_up(system: &System<'_>) {
-    system.use_up(BROKEN_PAGES);
-    let mut pages: Vec<Pfn> = Vec::new();
-    while pages.len() < BROKEN_PAGES as usize
-        && let Ok(page) = system.alloc(MigrateType::Movable)
-    {
-        pages.push(page);
-    }
-    for last in (1..pages.len()).rev() {
-        pages.swap(last, system.engine().random_below(last as u64 + 1) as usize);
-    }
-    pages.chunks(510).for_each(|list| system.free_pages(list));
 }
 
 /// page_fault1 with huge pages: counted in single pages as the second kind. A huge page that is not to be had is faulted in
