@@ -320,6 +320,14 @@ impl Engine {
         running.pass(self.work.apply(time, &self.random));
     }
 
+    /// Work that brings so many lines of its own into the core's caches. How long they take is part of the work.
+    pub fn work_through(&self, time: Time, lines: u64) {
+        self.work(time);
+        if self.is_running() {
+            self.running.tag.set(self.running.tag.get() + lines);
+        }
+    }
+
     /// Time that passes whatever else goes on, without variation.
     #[inline(always)]
     pub fn pass(&self, time: Time) {

@@ -94,6 +94,23 @@ fn the_queue_is_first_come_first_served_and_its_first_slows_the_release() {
 }
 
 #[test]
+fn a_programs_own_data_takes_the_place_of_lines() {
+    let line = LineState::default();
+    let times = RefCell::new(Vec::new());
+    run(config(), &[0], |engine, _| {
+        for lines in [0, 3, 4, 199, 200, 1000] {
+            engine.work_through(ns(1000), lines);
+            let before = engine.now();
+            engine.touch(&line, HOME);
+            times.borrow_mut().push(engine.now() - before);
+        }
+        assert_eq!(engine.now(), ns(6000 + 80 + 1 + 4 + 4 + 20 + 80), "the lines themselves are part of the work");
+    });
+    // From memory at first; then after as many lines as each cache holds, less one, and as many.
+    assert_eq!(times.into_inner(), [80, 1, 4, 4, 20, 80].map(ns));
+}
+
+#[test]
 fn a_word_goes_from_one_to_the_next_and_nobody_watches_it() {
     let had = RefCell::new(Vec::new());
     run(config(), &[0, 30, 20, 10], |engine, cpu| {
