@@ -71,6 +71,13 @@ impl System<'_> {
         zones.filter(|zone| zone.node == NodeId(node)).map(|zone| zone.nr_free_pages).sum()
     }
 
+    /// Free movable blocks of an order, of all nodes.
+    #[cfg(test)]
+    pub(crate) fn free_blocks(&self, order: Order) -> u32 {
+        let zones = 0..self.allocator.zone_count();
+        zones.map(|zone| self.allocator.free_blocks(zone, order, MigrateType::Movable)).sum()
+    }
+
     /// The running task does nothing for a while.
     pub(crate) fn rest(&self, time: Time) {
         self.engine().rest(time);

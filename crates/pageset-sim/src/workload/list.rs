@@ -113,11 +113,9 @@ pub const WORKLOADS: &[Workload] = &[
     })
     .needing(one_space)
     .lasting(Length::LONG_ROUNDS),
-    Workload::new("kbuild", "a compile farm: a compiler after the other on each CPU", "pages", |system, _| {
-        Ok(Box::new(|_| compile::task(system)))
-    })
-    .needing(|tasks| Needs { objects: 2 * tasks, groups: compile::GROUPS })
-    .lasting(compile::LENGTH),
+    Workload::new("kbuild", "a compile farm: a compiler after the other on each CPU", "pages", compile::set_up)
+        .needing(|tasks| Needs { objects: 2 * tasks, groups: compile::GROUPS })
+        .lasting(compile::LENGTH),
     Workload::new("sctp-stream-many", "netperf SCTP_STREAM_MANY: pairs of tasks", "messages", streams::sctp)
         .needing(streams::needs)
         .lasting(Length::MESSAGES),

@@ -19,7 +19,7 @@ fn run(machine: &Machine, workload: &Workload, tasks: u32, seed: u64) -> Result<
 /// A short run.
 fn run_of<'m>(machine: &'m Machine, workload: &'m Workload, tasks: u32, seed: u64) -> Run<'m> {
     let tuning = pageset::tuning::presets::LINUX_4_17;
-    let (warm_up, time) = (Time::from_seconds(0.002), Time::from_seconds(0.004));
+    let (warm_up, time) = (Time::from_seconds(0.004), Time::from_seconds(0.008));
     Run {
         workload,
         machine,
@@ -232,6 +232,25 @@ fn a_recording_runs_in_as_many_copies_as_there_are_tasks() {
         assert_eq!(outcome.operations[0], calls, "{tasks} tasks");
         assert_eq!(outcome.moved.allocated, 2 * copies, "{tasks} tasks");
     }
+}
+
+#[test]
+fn broken_memory_grows_together_only_if_all_is_given_back() {
+    fn breaking<'s, const KEPT_PCT: usize>(system: &'s System<'_>, _tasks: u32) -> Result<Job<'s>, AllocError> {
+        const BROKEN: u64 = 1 << 15;
+        system.as_cpu(0, || system.use_up(BROKEN));
+        let before = system.free_pages_of_node(0);
+        system.as_cpu(0, || system.break_up(BROKEN, KEPT_PCT));
+        let (missing, kept) = (before - system.free_pages_of_node(0), BROKEN * KEPT_PCT as u64 / 100);
+        assert!((kept..=kept + 186).contains(&missing), "{missing}: what is kept, and what lies in the pageset");
+        // Two thirds are free, and a third of their buddies are not: more than a fifth of all.
+        let alone = system.free_blocks(Order::ZERO);
+        let expected = if KEPT_PCT == 0 { 0..187 } else { BROKEN as u32 / 5..BROKEN as u32 / 4 };
+        assert!(expected.contains(&alone), "{alone} are alone when {KEPT_PCT} % are kept");
+        Ok(Box::new(|_| Ok(())))
+    }
+    once(breaking::<0>, 1);
+    once(breaking::<33>, 1);
 }
 
 #[test]
