@@ -13,7 +13,9 @@ impl System<'_> {
     /// # Errors
     /// None is to be had.
     pub(crate) fn fault_huge(&self) -> Result<Pfn, AllocError> {
-        self.take_huge(Wait::Lock)
+        let pfn = self.take_huge(Wait::Lock)?;
+        self.lru_add_now(pfn);
+        Ok(pfn)
     }
 
     fn take_huge(&self, wait: Wait) -> Result<Pfn, AllocError> {
@@ -22,11 +24,11 @@ impl System<'_> {
         for page in 0..Order::PAGEBLOCK.pages() {
             self.machine().write_page(pfn.offset(page));
         }
-        self.lru_add_now(pfn);
         Ok(pfn)
     }
 
-    /// The same for a request that compacts and reclaims; how long it took is noted apart.
+    /// The same for a request that compacts and reclaims, of a block that is kept: it is on no LRU, where reclaim would find
+    /// it. How long it took is noted apart.
     ///
     /// # Errors
     /// None is to be had.

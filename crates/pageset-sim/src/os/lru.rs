@@ -84,21 +84,23 @@ impl System<'_> {
         batch.clear();
     }
 
-    /// Takes pages off the LRU, so many a hold of its lock.
-    pub(super) fn lru_delete(&self, pages: &[Pfn]) {
+    /// Takes pages off the LRU, so many a hold of its lock. Returns how many were on it: who takes a page off has it.
+    pub(super) fn lru_delete(&self, pages: &[Pfn]) -> usize {
         let mut chunks = pages.chunks(self.era.lru_release);
-        let mut next = chunks.next();
+        let (mut next, mut taken) = (chunks.next(), 0);
         while let Some(chunk) = next {
             next = chunks.next();
             // They have come when this hold ends, which is the time for their neighbours.
             self.machine().fetch_books(next.into_iter().flatten());
-            self.move_pages(chunk, Path::Delete);
+            taken += self.move_pages(chunk, Path::Delete);
         }
+        taken
     }
 
-    /// Moves pages under one hold of the lock for each run of pages of one node.
-    fn move_pages(&self, pages: &[Pfn], path: Path) {
+    /// Moves pages under one hold of the lock for each run of pages of one node. Returns how many there were to move.
+    fn move_pages(&self, pages: &[Pfn], path: Path) -> usize {
         let (engine, map) = (self.engine(), &self.lru.map);
+        let mut moved = 0;
         for run in pages.chunk_by(|a, b| map.home(*a) == map.home(*b)) {
             let node = map.home(run[0]);
             let number = self.lru.list_of(engine.cpu(), node);
@@ -116,16 +118,18 @@ impl System<'_> {
             for &pfn in run {
                 engine.pass(each);
                 self.machine().touch_page(pfn);
-                match path {
+                let there = match path {
                     Path::Add => self.link(list, node, pfn),
                     Path::Delete => self.unlink(list, node, pfn),
-                }
+                };
+                moved += usize::from(there);
             }
             engine.release(lock);
         }
+        moved
     }
 
-    fn link(&self, list: &List, node: Socket, pfn: Pfn) {
+    fn link(&self, list: &List, node: Socket, pfn: Pfn) -> bool {
         let index = self.lru.map.index(pfn);
         let old = list.head.replace(index as u32 + 1);
         self.engine().touch(&list.lines[0], node);
@@ -136,12 +140,18 @@ impl System<'_> {
             Some(first) => first.lru_prev.set(index as u32 + 1),
             None => list.tail.set(index as u32 + 1),
         }
+        true
     }
 
-    fn unlink(&self, list: &List, node: Socket, pfn: Pfn) {
+    /// Takes a page off its list. False if it is on none: another CPU was quicker.
+    fn unlink(&self, list: &List, node: Socket, pfn: Pfn) -> bool {
         let index = self.lru.map.index(pfn);
         let book = self.machine().book_at(index);
-        let (next, prev) = (book.lru_next.get(), book.lru_prev.get());
+        let (next, prev) = (book.lru_next.replace(0), book.lru_prev.replace(0));
+        let is_alone = |list: &List| list.head.get() == index as u32 + 1;
+        if next == 0 && prev == 0 && !self.lru.lists.iter().any(is_alone) {
+            return false;
+        }
         match self.neighbour(prev) {
             Some(before) => before.lru_next.set(next),
             None => {
@@ -153,6 +163,7 @@ impl System<'_> {
             Some(after) => after.lru_prev.set(prev),
             None => self.own_list(list, |list| &list.tail, index).set(prev),
         }
+        true
     }
 
     /// An end of the list that a page is on: mostly of the expected one; a page that another group's task allocated is on

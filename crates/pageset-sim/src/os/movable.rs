@@ -1,4 +1,7 @@
 //! Memory whose pages compaction can move: a page knows its place, and the place its page.
+//!
+//! A page's owner may free it, compaction may hold it and reclaim may take it at the same time. Who takes it off the LRU has
+//! it: the others leave it to them. A page without a place has been given up by its owner.
 
 use std::cell::RefCell;
 
@@ -31,7 +34,6 @@ impl System<'_> {
         let page = self.alloc(MigrateType::Movable)?;
         self.machine().touch_page(page);
         self.machine().write_page(page);
-        self.lru_add_now(page);
         let place = self.movable.free.borrow_mut().pop().unwrap_or_else(|| {
             let mut pages = self.movable.pages.borrow_mut();
             pages.push(None);
@@ -39,6 +41,7 @@ impl System<'_> {
         });
         self.movable.pages.borrow_mut()[place as usize] = Some(page);
         self.set_place(page, place + 1);
+        self.lru_add_now(page);
         Ok(place)
     }
 
@@ -47,16 +50,31 @@ impl System<'_> {
         let page = self.movable.pages.borrow_mut()[place as usize].take();
         if let Some(page) = page {
             self.set_place(page, 0);
-            self.unmap_page(page);
-            self.release(&[page]);
             self.movable.free.borrow_mut().push(place);
+            self.unmap_page(page);
+            self.free_from_lru(page);
+        }
+    }
+
+    /// Frees a page that has no place any more, unless somebody else has taken it off the LRU and will.
+    fn free_from_lru(&self, page: Pfn) {
+        if self.lru_delete(&[page]) > 0 {
+            self.free_pages(&[page]);
+        }
+    }
+
+    /// Puts a page that compaction held on the LRU; frees it if its owner has given it up meanwhile.
+    pub(crate) fn put_back_place(&self, page: Pfn) {
+        self.lru_add_now(page);
+        if self.place_of(page).is_none() {
+            self.free_from_lru(page);
         }
     }
 
     /// The page at a place.
     #[cfg(test)]
-    pub(crate) fn page_at(&self, place: u32) -> Option<Pfn> {
-        self.movable.pages.borrow()[place as usize]
+    pub(crate) fn page_of(&self, place: u32) -> Option<Pfn> {
+        self.movable.pages.borrow().get(place as usize).copied().flatten()
     }
 
     fn set_place(&self, page: Pfn, place: u32) {
@@ -72,8 +90,7 @@ impl System<'_> {
     /// Takes a page off the LRU to be moved, if it is one that can be.
     pub(crate) fn isolate_place(&self, page: Pfn) -> Option<Order> {
         self.place_of(page)?;
-        self.lru_delete(&[page]);
-        Some(Order::ZERO)
+        (self.lru_delete(&[page]) > 0).then_some(Order::ZERO)
     }
 
     /// Copies a page and lets its place know.
@@ -86,7 +103,7 @@ impl System<'_> {
         self.set_place(from, 0);
         self.set_place(to, place + 1);
         self.movable.pages.borrow_mut()[place as usize] = Some(to);
-        self.lru_add_now(to);
+        self.put_back_place(to);
         Ok(())
     }
 

@@ -34,7 +34,7 @@ impl Owner for System<'_> {
     }
 
     fn put_back(&self, pfn: Pfn, _order: Order) {
-        self.lru_add_now(pfn);
+        self.put_back_place(pfn);
     }
 
     fn reclaim(&self, _request: &Request) -> u64 {
