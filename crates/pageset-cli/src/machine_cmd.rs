@@ -55,7 +55,7 @@ enum Command {
         #[arg(value_name = "NAME")]
         machine: String,
 
-        /// Simulations at most, but for three that give the errors
+        /// Simulations at most, but for up to three that give the errors
         #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u16).range(4..))]
         most: u16,
 

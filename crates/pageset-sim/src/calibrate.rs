@@ -1,7 +1,7 @@
-//! Fitting a machine's calibrated costs to published rows of page_fault1, and to nothing else.
+//! Fitting a machine's calibrated costs to published rows of page_fault1, and to guesses as far as these do not tell them.
 //!
-//! Up to three numbers are fitted to as many: to the score and both locks' contention of one row, or to the scores of two
-//! rows. Where nobody waits, a row tells nothing about the costs of locks: two of them are also held to a guess, as strongly
+//! Up to three numbers are fitted to the score and both locks' contention of one row, or to the scores of two rows. Where
+//! nobody waits, a row tells nothing about the costs of locks: two of them are also held to a guess, as strongly
 //! as it is known, so that the most likely costs are found. The search is Levenberg and Marquardt's on the logarithms of the
 //! costs, with Broyden's updates of the slopes, so that most steps are one simulation.
 
@@ -42,7 +42,7 @@ impl Cost {
     pub const ALL: [Cost; COSTS] = [Cost::Fault, Cost::Transfer, Cost::LruPage];
 }
 
-/// What a fit is made to: as many numbers as there are costs to be found.
+/// What a fit is made to, beside the guesses.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Goal {
     /// The rows, one or two.
@@ -80,8 +80,8 @@ impl fmt::Debug for Settings<'_> {
 pub struct Fit {
     /// The costs.
     pub costs: Calibrated,
-    /// Standard error of each cost in the order of [`Cost::ALL`], relative to it, from slopes at these costs; zero for one
-    /// that was not to be found. Known of the last fit only.
+    /// Standard error of each cost in the order of [`Cost::ALL`], relative to it, from slopes over the next fifth of it; zero
+    /// for one that was not to be found, no number where rows and guesses do not tell. Known of the last fit only.
     pub errors: Option<[f64; COSTS]>,
     /// What they lead to, row by row.
     pub simulated: Vec<Target>,
@@ -103,14 +103,16 @@ const RANGES: [(f64, f64); COSTS] = [(50.0, 20_000.0), (5.0, 1000.0), (1.0, 1000
 /// What is thought of each cost before its machine's row is seen: a value in ns, and by how much it may be off, as a
 /// standard error of its logarithm. The values are the geometric means of the four machines whose rows tell both costs, with
 /// contention of 7 points and more of either lock (lkp-skl-4sp1, lkp-bdw-ex1, lkp-bdw-ep2, lkp-hsw-ep2): these came to 64
-/// to 113 and to 41 to 45 ns, where clocks alone differ by a tenth. Nothing is thought of a fault, which every score tells.
+/// to 113 and to 41 to 45 ns; a tenth is what their clocks differ by. Nothing is thought of a fault, which every score tells.
 const GUESSES: [Option<(f64, f64)>; COSTS] = [None, Some((85.0, 0.3)), Some((43.0, 0.1))];
 /// Standard error of a published score, relative to it. Specification: `simulation.md`, "How to judge accuracy honestly":
 /// 0.3 to 0.5 % a run.
 const SCORE_ERROR: f64 = 0.005;
 /// Standard error of published contention, in percentage points: whole points are published.
 const POINTS_ERROR: f64 = 0.5;
-/// The first step in each logarithm: well above the noise of a run.
+/// How far a search first keeps to what each cost does by itself, relative to what all do together.
+const FIRST_DAMPING: f64 = 0.1;
+/// The step along each logarithm that slopes are measured with: well above the noise of a run.
 const FIRST_STEP: f64 = 0.2;
 /// The largest step.
 const LARGEST_STEP: f64 = 0.6;
@@ -200,27 +202,33 @@ pub fn fit(
     };
     let mut slopes = slopes_at(&at, &residuals)?;
     let mut used = 1 + goal.costs.len();
-    let (mut damping, mut moves) = (0.1, false);
+    // Whether the slopes are those at this place, or what steps of the search have made of them.
+    let (mut damping, mut measured) = (FIRST_DAMPING, true);
     while used < settings.most {
         let Some(step) = damped_step(&slopes, &residuals, damping) else { break };
         if step.iter().all(|step| step.abs() < LAST_STEP) {
-            break;
+            if measured {
+                break;
+            }
+            (slopes, damping, measured) = (slopes_at(&at, &residuals)?, FIRST_DAMPING, true);
+            used += goal.costs.len();
+            continue;
         }
         let next: Vector = std::array::from_fn(|i| at[i] + step[i].clamp(-LARGEST_STEP, LARGEST_STEP));
         let Some(fit) = simulate(&[next])?.pop() else { break };
         used += 1;
         let moved = goal.residuals(&fit.simulated, &next);
+        measured = false;
         update(&mut slopes, &std::array::from_fn(|i| next[i] - at[i]), &residuals, &moved);
         if size(&moved) < size(&residuals) {
             (at, residuals, best) = (next, moved, fit);
-            (damping, moves) = (damping / 4.0, true);
+            damping /= 4.0;
             told(&best);
         } else {
             damping *= 6.0;
         }
     }
-    // What steps of the search have made of the slopes is no measure of errors.
-    if moves {
+    if !measured {
         slopes = slopes_at(&at, &residuals)?;
     }
     best.errors = Some(errors(&slopes));

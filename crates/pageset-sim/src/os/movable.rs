@@ -1,7 +1,8 @@
 //! Memory whose pages compaction can move: a page knows its place, and the place its page.
 //!
 //! A page's owner may free it, compaction may hold it and reclaim may take it at the same time. Who takes it off the LRU has
-//! it: the others leave it to them. A page without a place has been given up by its owner.
+//! it: the others leave it to them. A page without a place has been given up by its owner. This rests on there being one LRU
+//! list a node, whose lock is first come, first served, and on all that such a workload has on it having places.
 
 use std::cell::RefCell;
 

@@ -48,9 +48,9 @@ impl System<'_> {
         }
     }
 
-    /// Breaks up so many free pages of the acting CPU's node, or all that there are: takes them one by one and gives them
-    /// back in random order, but for some in a hundred that others keep for good. Where freed pages are merged at once, they
-    /// become large blocks again only if all are given back.
+    /// Breaks up so many free pages, of the acting CPU's node as long as it has some: takes them one by one and gives them
+    /// back in random order, but for `kept_pct` in a hundred, 0 to 100, that others keep for good. Where freed pages are
+    /// merged at once, they become large blocks again only if all are given back.
     pub(crate) fn break_up(&self, pages: u64, kept_pct: usize) {
         let mut taken: Vec<Pfn> = Vec::new();
         while taken.len() < pages as usize

@@ -63,9 +63,10 @@ const fn us(us: u64) -> Time {
     Time::from_ps(us * 1_000_000)
 }
 
-/// Lines that a program brings into its core's second level while it computes: so many a microsecond, beside the pages that
-/// it takes. Four sources of zstd, compiled by gcc 12 with -O2 under cachegrind with a last level of 2 MiB, had 166 to 554
-/// misses a fault and 26 to 103 us between two of them, which is 4 to 8; the 64 of the page itself are not in these.
+/// Lines that a program brings into its core's second level in so much work, beside the 64 of each page that it takes. Four
+/// sources of zstd, compiled by gcc 12 with -O2 under cachegrind with a last level of 2 MiB, had 166 to 554 misses a fault
+/// with the page's own, and computed for 26 to 103 us between two: 4 to 8 others a microsecond. That small programs have as
+/// many is a guess.
 fn lines_of(compute: Time) -> u64 {
     const LINES_A_US: u64 = 5;
     LINES_A_US * compute.ps() / us(1).ps()
