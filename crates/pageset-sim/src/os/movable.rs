@@ -49,9 +49,9 @@ impl System<'_> {
     /// Gives the page at a place back, wherever it is now.
     pub(crate) fn free_place(&self, place: u32) {
         let page = self.movable.pages.borrow_mut()[place as usize].take();
+        self.movable.free.borrow_mut().push(place);
         if let Some(page) = page {
             self.set_place(page, 0);
-            self.movable.free.borrow_mut().push(place);
             self.unmap_page(page);
             self.free_from_lru(page);
         }
@@ -108,12 +108,11 @@ impl System<'_> {
         Ok(())
     }
 
-    /// Forgets the page at some place, which reclaim takes.
-    pub(super) fn lose_place(&self, page: Pfn) {
+    /// Forgets the page at some place, which reclaim takes. The place stays its owner's, who has not given it back.
+    pub(crate) fn lose_place(&self, page: Pfn) {
         if let Some(place) = self.place_of(page) {
             self.set_place(page, 0);
             self.movable.pages.borrow_mut()[place as usize] = None;
-            self.movable.free.borrow_mut().push(place);
         }
     }
 }

@@ -206,6 +206,13 @@ fn memory_that_moves_keeps_its_place() {
                 system.free_pages(&[from]);
                 system.free_place(place);
                 assert_eq!(system.page_of(place), None);
+
+                // Reclaim takes a page, not its owner's place: nobody else comes to have it.
+                let lost = system.new_place()?;
+                system.lose_place(system.page_of(lost).unwrap());
+                let others = system.new_place()?;
+                system.free_place(lost);
+                assert!(system.page_of(others).is_some(), "a place of two owners");
                 Ok(())
             }))
         },
