@@ -242,6 +242,34 @@ fn buddyinfo_that_is_wrong() {
     assert!(BuddyInfo::parse("").is_err() && BuddyInfo::parse("Node 0, zone DMA\n").is_err());
 }
 
+/// The kernel prints the whole text once for each node with memory, and the headers alone for a node without.
+#[test]
+fn pagetypeinfo_of_several_nodes() {
+    let head = "Page block order: 9\nPages per block:  512\n\n";
+    let counts = "Free pages count per migrate type at order       0      1 \n";
+    let blocks = "\nNumber of blocks type     Unmovable      Movable \n";
+    let node = |node: u32, zone: &str, free: u64| {
+        format!(
+            "{head}{counts}Node    {node}, zone {zone:>8}, type    Unmovable {free:6} {:6} \n\
+             Node    {node}, zone {zone:>8}, type      Movable {:6} {:6} \n{blocks}Node {node}, zone {zone:>8} {:12} {:12} \n",
+            free + 1,
+            free + 2,
+            free + 3,
+            free + 4,
+            free + 5
+        )
+    };
+    let text = format!("{}{head}{counts}{blocks}{}", node(0, "DMA32", 10), node(2, "Normal", 20));
+    let info = PageTypeInfo::parse(&text).unwrap();
+    let zones: Vec<_> =
+        info.zones.iter().map(|z| (z.node, z.zone.as_str(), z.free[1][0].count, z.pageblocks[1])).collect();
+    assert_eq!(zones, [(0, "DMA32", 12, 15), (2, "Normal", 22, 25)]);
+    assert_eq!(info.types, ["Unmovable", "Movable"]);
+    // A node whose text lacks a part is still an error.
+    let cut = text.replacen("Node 2, zone   Normal", "Node 3, zone   Normal", 1);
+    assert!(PageTypeInfo::parse(&cut).unwrap_err().what.contains("node 3, zone Normal has no free counts"));
+}
+
 #[test]
 fn pagetypeinfo_that_is_wrong() {
     let good = "\

@@ -42,8 +42,8 @@ impl PageTypeInfo {
     ///
     /// # Errors
     ///
-    /// A missing or repeated header, a count that is no number or too large, rows that do not fit the headers, a zone
-    /// of one table that is not in the other, a text that ends early.
+    /// A missing header, headers of two nodes that disagree, a count that is no number or too large, rows that do not
+    /// fit the headers, a zone of one table that is not in the other, a text that ends early.
     pub fn parse(text: &str) -> Result<PageTypeInfo, ParseError> {
         let mut reader = Reader::default();
         let mut at = 0;
@@ -118,6 +118,8 @@ impl Reader {
                 }
             }
             self.orders = orders.split_ascii_whitespace().count();
+            // The kernel prints both tables once for each node with memory.
+            self.table = Table::Free;
         } else if let Some(types) = line.strip_prefix("Number of blocks type") {
             self.table = Table::Pageblocks;
             let types: Vec<&str> = types.split_ascii_whitespace().collect();
