@@ -14,6 +14,8 @@ use crate::limits::MAX_CPUS;
 pub struct Facts {
     /// `uname -r`.
     pub kernel_release: Option<String>,
+    /// `uname -v`: some distributions tell the update of the stable series only here.
+    pub kernel_version: Option<String>,
     /// CPUs online while recording; 0 when nothing tells.
     pub cpus: u32,
     /// Bytes in a page: a power of two.
@@ -111,6 +113,7 @@ impl Default for Facts {
     fn default() -> Self {
         Facts {
             kernel_release: None,
+            kernel_version: None,
             cpus: 0,
             page_size: Self::DEFAULT_PAGE_SIZE,
             pageblock_order: Self::DEFAULT_PAGEBLOCK_ORDER,

@@ -103,7 +103,7 @@ impl Request {
     /// Whether it passes the pageset by with `cma_skip`: CMA pages wait there among the movable ones, and it may not
     /// have one. Specification 2.3.
     pub(crate) const fn skips_for_cma(&self) -> bool {
-        self.order.get() == 0 && matches!(self.migratetype, MigrateType::Movable) && !self.cma
+        matches!(self.migratetype, MigrateType::Movable) && !self.cma
     }
 
     pub(crate) const fn mark_test(&self, rights: Rights) -> MarkTest {

@@ -58,7 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-type Picture = (Vec<ZoneStats>, Vec<(PcpState, [u32; 14])>, Vec<u32>);
+type Picture = (Vec<ZoneStats>, Vec<(PcpState, [u32; pageset::pcp::LISTS])>, Vec<u32>);
 
 fn picture(world: &World<'_>) -> Picture {
     let zones = || 0..world.zone_count();

@@ -51,7 +51,7 @@ fn stats(world: &World<'_>) -> PagesetStats {
     world.pageset_stats(0, CpuId(0))
 }
 
-fn lists(world: &World<'_>) -> [u32; 14] {
+fn lists(world: &World<'_>) -> [u32; pageset::pcp::LISTS] {
     world.pageset_lists(0, CpuId(0))
 }
 

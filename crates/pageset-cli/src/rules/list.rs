@@ -62,7 +62,7 @@ mod tests {
         let at = |name: &str| all.iter().position(|rules| rules.name == name).unwrap();
         for (name, like, differs) in [
             ("linux-4.17", "linux-4.16", "bulk_free=two-pass"),
-            ("linux-5.18", "linux-5.14", "bulk_free=single-pass cma_skip=off merge_by_type=on drain_high_order=on"),
+            ("linux-5.18", "linux-5.14", "bulk_free=single-pass drain_high_order=on"),
             // Not the one just above it.
             ("posted-5", "series-5", "cache_slice_batches=4"),
             ("linux-6.7", "series-8", "free_count=on"),

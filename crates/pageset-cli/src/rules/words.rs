@@ -48,7 +48,8 @@ words! {
         "order-zero" = OrderZero,
         "to-costly" = ToCostly,
         "huge-shared" = HugeShared,
-        "huge-by-mobility" = HugeByMobility
+        "huge-by-mobility" = HugeByMobility,
+        "huge-by-type" = HugeByType
     }
     BulkFree { "pick-locked" = PickLocked, "two-pass" = TwoPass, "single-pass" = SinglePass, "chunked" = Chunked }
     FallbackRule { "steal" = Steal, "steal-in-place" = StealInPlace, "claim-then-steal" = ClaimThenSteal }

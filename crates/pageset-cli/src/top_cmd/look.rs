@@ -21,6 +21,8 @@ pub(super) struct Look {
     pub(super) vmstat: BTreeMap<String, u64>,
     /// As `uname -r` tells it.
     pub(super) release: Option<String>,
+    /// `uname -v`.
+    pub(super) version: Option<String>,
     /// `vm.percpu_pagelist_high_fraction`.
     pub(super) high_fraction: Option<u32>,
     /// How refills and drains are counted, where they are.
@@ -42,6 +44,7 @@ pub(super) struct When {
 const ZONEINFO: &str = "/proc/zoneinfo";
 const VMSTAT: &str = "/proc/vmstat";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
+const VERSION: &str = "/proc/sys/kernel/version";
 const HIGH_FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 
 /// Whether refills and drains are counted.
@@ -117,6 +120,7 @@ impl Machine {
             zoneinfo,
             vmstat,
             release: fs::read_to_string(RELEASE).ok().map(|text| text.trim().to_owned()),
+            version: fs::read_to_string(VERSION).ok().map(|text| text.trim().to_owned()),
             high_fraction,
             counted_by: traffic.as_ref().and_then(|_| self.counters.as_ref().map(Counters::way)),
             traffic,
@@ -141,6 +145,7 @@ pub(super) fn saved(path: &Path) -> Result<Look, Failure> {
         zoneinfo,
         vmstat: BTreeMap::new(),
         release: None,
+        version: None,
         high_fraction: None,
         counted_by: None,
         traffic: None,

@@ -258,7 +258,7 @@ impl View {
 
 impl Kernel {
     fn new(look: &Look, zones: &[Zone]) -> Kernel {
-        let (preset, known) = kernel_of(look.release.as_deref(), &look.zoneinfo);
+        let (preset, known) = kernel_of(look.release.as_deref(), look.version.as_deref(), &look.zoneinfo);
         let mut bounds = zones.iter().filter_map(|zone| zone.high_min.zip(zone.high_max)).peekable();
         let auto_tuning = if bounds.peek().is_none() {
             AutoTuning::NotInKernel

@@ -11,6 +11,7 @@ pub(super) fn facts(command: Vec<String>, clock: &str, pagetypeinfo: &str) -> Fa
     let cpus = online_cpus();
     Facts {
         kernel_release: text("/proc/sys/kernel/osrelease"),
+        kernel_version: text("/proc/sys/kernel/version"),
         cpus: u32::try_from(cpus.len()).unwrap_or(u32::MAX),
         page_size: u32::try_from(rustix::param::page_size()).unwrap_or(Facts::DEFAULT_PAGE_SIZE),
         pageblock_order: pageblock_order(pagetypeinfo).unwrap_or(Facts::DEFAULT_PAGEBLOCK_ORDER),

@@ -380,11 +380,11 @@ pub(super) fn ordinary(migratetype: u8) -> MigrateType {
     }
 }
 
-/// A type whose blocks wait on this list.
+/// A type whose blocks wait on this list. The shared lists of huge pages have several; the first is returned.
 pub(super) fn list_type(list: usize) -> MigrateType {
-    match (list, list % 3) {
-        (12, _) | (0..12, 0) => MigrateType::Unmovable,
-        (0..12, 2) => MigrateType::Reclaimable,
+    match list % 3 {
+        0 => MigrateType::Unmovable,
+        2 => MigrateType::Reclaimable,
         _ => MigrateType::Movable,
     }
 }

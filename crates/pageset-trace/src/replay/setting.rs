@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pageset::tuning::{Bounds, Preset, Tuning, Watermarks};
+use pageset::tuning::{Bounds, Preset, Release, Tuning, Watermarks};
 use pageset::{NodeId, Order, Pfn, ZoneKind};
 
 use crate::error::TraceError;
@@ -120,7 +120,7 @@ impl Setting {
         let nodes = nodes_of_cpus(start, cpus);
         let states = |info: &Zoneinfo| zones.iter().map(|z| later_state(z, info)).collect::<Vec<_>>();
         let facts = trace.facts();
-        let (kernel, kernel_known) = kernel_of(facts.kernel_release.as_deref(), start);
+        let (kernel, kernel_known) = kernel_of(facts.kernel_release.as_deref(), facts.kernel_version.as_deref(), start);
         Ok(Setting {
             first: Some(snapshots[first].0.clone()),
             last,
@@ -198,18 +198,28 @@ fn first_of(snapshots: &[(String, Zoneinfo)]) -> Option<usize> {
     (!snapshots.is_empty()).then_some(0)
 }
 
-/// The rules of a kernel release, and whether it was told; without one, those that fit the form of its zoneinfo.
+/// The rules of a kernel by its `uname -r` and `uname -v`, and whether the release was told; without one, those that fit
+/// the form of its zoneinfo.
 #[must_use]
-pub fn kernel_of(release: Option<&str>, info: &Zoneinfo) -> (&'static Preset, bool) {
-    let version = release.and_then(|release| {
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
-        Some((numbers.next()??, numbers.next()??))
-    });
+pub fn kernel_of(release: Option<&str>, version: Option<&str>, info: &Zoneinfo) -> (&'static Preset, bool) {
     let has_bounds = info.zones.iter().flat_map(|z| &z.pagesets).any(|p| p.high_max.is_some());
     // Without a release: the kernel that the specification was checked against, or the last without bounds.
-    let guess = if has_bounds { (6, 18) } else { (6, 6) };
-    let (major, minor) = version.unwrap_or(guess);
-    (Preset::of_release(major, minor), version.is_some())
+    let guess = if has_bounds { Release::newest(6, 18) } else { Release::newest(6, 6) };
+    let told = release.and_then(|release| release_of(release, version.unwrap_or("")));
+    (Preset::of_release(told.unwrap_or(guess)), told.is_some())
+}
+
+/// The release that a kernel calls itself. Distributions that number their builds (`6.1.0-56-amd64`) tell the update in
+/// `uname -v` only (`#1 SMP Debian 6.1.192-1`); where that is not known, it is taken to be the newest.
+fn release_of(release: &str, version: &str) -> Option<Release> {
+    let told = Release::parse(release)?;
+    let is_build_number = told.update == Some(0) && release.contains(".0-");
+    if !is_build_number {
+        return Some(told);
+    }
+    let words = version.split(|c: char| c.is_ascii_whitespace() || c == '(');
+    let same = |found: &Release| (found.major, found.minor) == (told.major, told.minor) && found.update.is_some();
+    Some(words.filter_map(Release::parse).find(same).unwrap_or(Release::newest(told.major, told.minor)))
 }
 
 fn zone<'i>(
@@ -321,6 +331,24 @@ mod tests {
     fn counts_beyond_reason_do_not_overflow() {
         let pagesets = vec![PagesetSnapshot { count: u64::MAX, high: 0 }; 2];
         assert_eq!(ZoneState { free: 7, pagesets, ..ZoneState::default() }.unused(), u64::MAX);
+    }
+
+    #[test]
+    fn a_build_number_is_no_update() {
+        for (release, version, expected) in [
+            ("6.18.15+deb13-amd64", "#1 SMP", Some(Release::update(6, 18, 15))),
+            (
+                "6.1.0-56-amd64",
+                "#1 SMP PREEMPT_DYNAMIC Debian 6.1.192-1 (2026-10-01)",
+                Some(Release::update(6, 1, 192)),
+            ),
+            ("6.1.0-56-amd64", "#1 SMP", Some(Release::newest(6, 1))),
+            ("6.1.0-56-amd64", "#1 SMP Debian 5.10.3-1", Some(Release::newest(6, 1))),
+            ("6.1.0", "", Some(Release::update(6, 1, 0))),
+            ("custom", "", None),
+        ] {
+            assert_eq!(release_of(release, version), expected, "{release}, {version}");
+        }
     }
 
     #[test]

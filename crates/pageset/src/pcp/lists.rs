@@ -6,8 +6,9 @@ use crate::frame::Order;
 use crate::migrate::MigrateType;
 use crate::tuning::ListRule;
 
-/// Lists of a pageset: three types for each of orders 0 to 3, two for huge pages. Specification 2.1.
-pub const LISTS: usize = 14;
+/// Lists of a pageset, at most: three types for each of orders 0 to 3, three for huge pages. Specification 2.1 and
+/// `kernels-2026.md` 3.6.
+pub const LISTS: usize = 15;
 const FIRST_HUGE_LIST: usize = 12;
 
 impl ListRule {
@@ -32,6 +33,7 @@ impl ListRule {
             Self::HugeByMobility if order == Order::PAGEBLOCK => {
                 Some(FIRST_HUGE_LIST + usize::from(migratetype == MigrateType::Movable))
             }
+            Self::HugeByType if order == Order::PAGEBLOCK => Some(FIRST_HUGE_LIST + kind.index()),
             _ => None,
         }
     }
@@ -44,6 +46,7 @@ impl ListRule {
             Self::ToCostly => 12,
             Self::HugeShared => 13,
             Self::HugeByMobility => 14,
+            Self::HugeByType => LISTS,
         }
     }
 }

@@ -10,7 +10,7 @@ pub mod state;
 
 use core::fmt;
 
-pub use presets::{PRESETS, Preset};
+pub use presets::{PRESETS, Preset, Release};
 pub use sizes::{Bounds, Watermarks};
 pub use state::{Decay, PcpState, Pressure, State};
 
@@ -50,10 +50,13 @@ pub enum ListRule {
     OrderZero,
     /// Orders 0 to 3: 12 lists (5.14 on without huge pages).
     ToCostly,
-    /// Orders 0 to 3, and one list for huge pages: 13 lists (5.14 to 6.10).
+    /// Orders 0 to 3, and one list for huge pages: 13 lists (6.0 to 6.9).
     HugeShared,
-    /// Orders 0 to 3, and huge pages in two lists, movable apart: 14 lists (6.11 on).
+    /// Orders 0 to 3, and huge pages in two lists, movable apart: 14 lists (6.10 on, and stable series from 6.1.97,
+    /// 6.6.37 and 6.9.8).
     HugeByMobility,
+    /// Orders 0 to 3, and huge pages in a list for each type: 15 lists (5.14 to 5.19).
+    HugeByType,
 }
 
 /// How a drain moves pages to the buddy. Specification 3.
@@ -86,8 +89,7 @@ pub enum FallbackRule {
 /// How many pageblocks are kept for urgent requests above order 0, and how they count. Specification 1.3, 1.6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HighAtomicRule {
-    /// To a hundredth of the zone and one pageblock; all of them are off limits to others, free or not (before 6.13 or
-    /// so).
+    /// To a hundredth of the zone and one pageblock; all of them are off limits to others, free or not (before 6.12).
     Reserved,
     /// To a hundredth of the zone in whole pageblocks, none where that is less than one; only what is free of them
     /// counts as off limits. The two changes came at different times; no preset lies between.
@@ -121,8 +123,8 @@ pub struct Tuning {
     /// Whether free blocks that change their type go to the tail of their new lists (5.10 on), or to the head.
     /// Specification 1.6.
     pub fallback_tail: bool,
-    /// Whether single movable pages that may not come from CMA pageblocks are taken past the pageset (5.9 to 5.17,
-    /// kernels with CMA). Specification 2.3.
+    /// Whether movable blocks that may not come from CMA pageblocks are taken past the pageset (5.9 to 6.6, kernels with
+    /// CMA). Specification 2.3 and `kernels-2026.md` 3.6.
     pub cma_skip: bool,
     /// Whether a request that prefers the NORMAL zone takes a lower zone rather than another type's pageblock, as long as
     /// it can (5.0 on). Specification 1.6, "No-fragment flag".
@@ -130,7 +132,7 @@ pub struct Tuning {
     /// What is kept for urgent requests.
     pub highatomic: HighAtomicRule,
     /// Whether a block that merges with one of another ordinary type, from a pageblock upwards, brings that
-    /// pageblock to its own type (5.18 on).
+    /// pageblock to its own type (6.10 on). `kernels-2026.md` 3.6.
     pub merge_by_type: bool,
     /// Whether a drained page's type is read again at the drain (6.10 on), instead of remembered from the free.
     pub type_at_drain: bool,

@@ -83,23 +83,26 @@ pub const LINUX_5_10: Tuning = Tuning { fallback_tail: true, ..LINUX_5_9 };
 /// E4, 5.14 to 5.17: high from the low watermark, orders 1 to 3 and huge pages cached, drains that grow.
 pub const LINUX_5_14: Tuning = Tuning {
     high: HighRule::FromLowWatermark,
-    lists: ListRule::HugeShared,
+    lists: ListRule::HugeByType,
     scale_drain: true,
     reclaim_limit: true,
     ..LINUX_5_10
 };
 
-/// E5, 5.18 to 6.6: one pass under the lock, everything drained at a free of orders 1 to 3 after others.
-pub const LINUX_5_18: Tuning = Tuning {
-    bulk_free: BulkFree::SinglePass,
-    drain_high_order: true,
-    merge_by_type: true,
-    cma_skip: false,
-    ..LINUX_5_14
-};
+/// E5, 5.18 and 5.19: one pass under the lock, everything drained at a free of orders 1 to 3 after others.
+pub const LINUX_5_18: Tuning = Tuning { bulk_free: BulkFree::SinglePass, drain_high_order: true, ..LINUX_5_14 };
+
+/// 6.0 to 6.6, of E5: all huge pages share one list. Stable series: to 6.1.96 and 6.6.36.
+pub const LINUX_6_0: Tuning = Tuning { lists: ListRule::HugeShared, ..LINUX_5_18 };
+
+/// 6.1.97 to 6.1.103 and 6.6.37 on: movable huge pages have a list of their own. `kernels-2026.md` 2.3.
+pub const LINUX_6_1_97: Tuning = Tuning { lists: ListRule::HugeByMobility, ..LINUX_6_0 };
+
+/// 6.1.104 on: patch 4 of the series alone. `kernels-2026.md` 3.1 and 3.2, proved on recordings of 6.1.192.
+pub const LINUX_6_1_104: Tuning = Tuning { scale_cap: true, ..LINUX_6_1_97 };
 
 /// The series of 2023 on top of E5, patch by patch, each as it was merged. Specification 4.1 to 4.10.
-pub const SERIES_1: Tuning = Tuning { prev_high_order: true, ..LINUX_5_18 };
+pub const SERIES_1: Tuning = Tuning { prev_high_order: true, cma_skip: false, ..LINUX_6_0 };
 /// Patches 1 to 3.
 pub const SERIES_3: Tuning = Tuning { cache_slice: true, ..SERIES_1 };
 /// Patches 1 to 4.
@@ -129,15 +132,21 @@ pub const POSTED_10: Tuning = Tuning { free_count: true, shrink_by_count: true, 
 /// E6, 6.7 to 6.9: the series as merged.
 pub const LINUX_6_7: Tuning = Tuning { free_count: true, ..SERIES_8 };
 
-/// 6.10: lists and pageblocks agree on a page's type.
-pub const LINUX_6_10: Tuning = Tuning { type_at_drain: true, fallback: FallbackRule::StealInPlace, ..LINUX_6_7 };
+/// 6.9.8 on: movable huge pages have a list of their own.
+pub const LINUX_6_9_8: Tuning = Tuning { lists: ListRule::HugeByMobility, ..LINUX_6_7 };
 
-/// 6.11 to 6.14: movable huge pages have a list of their own.
-pub const LINUX_6_11: Tuning = Tuning { lists: ListRule::HugeByMobility, ..LINUX_6_10 };
+/// 6.10: lists and pageblocks agree on a page's type, and a merge keeps them so.
+pub const LINUX_6_10: Tuning =
+    Tuning { type_at_drain: true, fallback: FallbackRule::StealInPlace, merge_by_type: true, ..LINUX_6_9_8 };
 
-/// 6.15: claiming before stealing; pageblocks kept for urgent requests count by what is free of them (since 6.13 or so).
-pub const LINUX_6_15: Tuning =
-    Tuning { fallback: FallbackRule::ClaimThenSteal, highatomic: HighAtomicRule::Free, ..LINUX_6_11 };
+/// 6.11: as 6.10.
+pub const LINUX_6_11: Tuning = LINUX_6_10;
+
+/// 6.12 to 6.14: pageblocks kept for urgent requests count by what is free of them. `kernels-2026.md` 2.1.
+pub const LINUX_6_12: Tuning = Tuning { highatomic: HighAtomicRule::Free, ..LINUX_6_11 };
+
+/// 6.15, and 6.12.29 on: claiming before stealing.
+pub const LINUX_6_15: Tuning = Tuning { fallback: FallbackRule::ClaimThenSteal, ..LINUX_6_12 };
 
 /// 6.16 and 6.17: a higher threshold for high-order draining.
 pub const LINUX_6_16: Tuning = Tuning { high_threshold_616: true, ..LINUX_6_15 };
@@ -162,7 +171,8 @@ const fn preset(name: &'static str, about: &'static str, tuning: Tuning) -> Pres
     Preset { name, about, tuning }
 }
 
-/// All presets, oldest first. A name `linux-A.B` is that of the first release with these rules.
+/// All presets, oldest first. A name `linux-A.B` or `linux-A.B.0` is that of the first release with these rules. A name
+/// `linux-A.B.C` is that of the first update of the stable series A.B that has them; it says nothing of other series.
 pub const PRESETS: &[Preset] = &[
     preset("linux-4.16", "to 4.16: batch 31, high 186, order 0", LINUX_4_16),
     preset("linux-4.17", "4.17-4.18: bulk free in two passes", LINUX_4_17),
@@ -174,8 +184,12 @@ pub const PRESETS: &[Preset] = &[
     preset("linux-5.9", "5.9: with CMA, some movable pages pass the lists by", LINUX_5_9),
     preset("linux-5.10", "5.10-5.13: stolen blocks go to the tails of lists", LINUX_5_10),
     preset("linux-5.14", "5.14-5.17: high from the low watermark, orders 0-3 and 9", LINUX_5_14),
-    preset("linux-5.18", "5.18-6.6: single-pass bulk free", LINUX_5_18),
-    preset("series-1", "5.18 with patch 1: two high-order frees before a drain", SERIES_1),
+    preset("linux-5.18", "5.18-5.19: single-pass bulk free", LINUX_5_18),
+    preset("linux-6.0", "6.0-6.1.96, 6.2-6.6.36: huge pages share one list", LINUX_6_0),
+    preset("linux-6.1.97", "6.1.97-6.1.103: movable huge pages apart", LINUX_6_1_97),
+    preset("linux-6.1.104", "6.1.104 on: batch scale capped", LINUX_6_1_104),
+    preset("linux-6.6.37", "6.6.37 on: as 6.1.97", LINUX_6_1_97),
+    preset("series-1", "6.0 with patch 1: two high-order frees before a drain", SERIES_1),
     preset("series-3", "and patch 3: cache slice", SERIES_3),
     preset("series-4", "and patch 4: batch scale capped", SERIES_4),
     preset("series-5", "and patch 5: refills that grow", SERIES_5),
@@ -187,9 +201,12 @@ pub const PRESETS: &[Preset] = &[
     preset("posted-7", "patches 1 to 7 as first posted", POSTED_7),
     preset("posted-9", "patches 1 to 9 as first posted", POSTED_9),
     preset("posted-10", "all ten patches as first posted", POSTED_10),
-    preset("linux-6.7", "6.7-6.9: the series as merged", LINUX_6_7),
+    preset("linux-6.7", "6.7-6.9.7: the series as merged", LINUX_6_7),
+    preset("linux-6.9.8", "6.9.8 on: movable huge pages apart", LINUX_6_9_8),
     preset("linux-6.10", "6.10: lists and pageblocks agree on types", LINUX_6_10),
-    preset("linux-6.11", "6.11-6.14: movable huge pages apart", LINUX_6_11),
+    preset("linux-6.11", "6.11: as 6.10", LINUX_6_11),
+    preset("linux-6.12.0", "6.12-6.12.28, 6.13-6.14: free highatomic blocks count", LINUX_6_12),
+    preset("linux-6.12.29", "6.12.29 on: as 6.15", LINUX_6_15),
     preset("linux-6.15", "6.15: pageblocks are claimed before blocks are stolen", LINUX_6_15),
     preset("linux-6.16", "6.16-6.17: higher threshold for high-order drains", LINUX_6_16),
     preset("linux-6.18", "6.18: as 6.16", LINUX_6_18),
@@ -197,25 +214,73 @@ pub const PRESETS: &[Preset] = &[
     preset("pageset", "this project's default: 6.18 without four of its defects", PAGESET),
 ];
 
-impl Preset {
-    /// The preset of this name.
+/// A kernel release, such as 6.1.192.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Release {
+    /// The first number.
+    pub major: u32,
+    /// The second.
+    pub minor: u32,
+    /// The update of the stable series; nothing stands for the newest.
+    pub update: Option<u32>,
+}
+
+impl Release {
+    /// The newest update of a series.
     #[must_use]
-    pub fn find(name: &str) -> Option<&'static Preset> {
-        PRESETS.iter().find(|p| p.name == name)
+    pub const fn newest(major: u32, minor: u32) -> Self {
+        Release { major, minor, update: None }
     }
 
-    /// The rules that the kernels of a release had, such as 6 and 12 for 6.12; of those before 4.16, and of those to
-    /// come, the nearest that is known. Updates of a release may have brought over rules of later ones.
+    /// One update of a series.
     #[must_use]
-    pub fn of_release(major: u32, minor: u32) -> &'static Preset {
-        let since = |preset: &&Preset| preset.first_release().is_some_and(|since| since <= (major, minor));
-        PRESETS.iter().rev().find(since).unwrap_or(&PRESETS[0])
+    pub const fn update(major: u32, minor: u32, update: u32) -> Self {
+        Release { major, minor, update: Some(update) }
+    }
+
+    /// Reads `A.B` or `A.B.C` at the start of a text; what follows must not be a digit or a point.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Release> {
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let mut numbers = text.get(..end)?.split('.').map(|number| number.parse::<u32>().ok());
+        let (major, minor) = (numbers.next()??, numbers.next()??);
+        let update = match numbers.next() {
+            None => None,
+            Some(update) => Some(update?),
+        };
+        Some(Release { major, minor, update })
+    }
+}
+
+impl Preset {
+    /// The preset of this name; for any other name `linux-A.B` or `linux-A.B.C`, that of the release.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Preset> {
+        let exact = || PRESETS.iter().find(|p| p.name == name);
+        let release = name.strip_prefix("linux-").and_then(|number| Some((Release::parse(number)?, number)));
+        let of_release = release.filter(|(_, number)| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
+        exact().or_else(|| of_release.map(|(release, _)| Self::of_release(release)))
+    }
+
+    /// The rules that the kernels of a release had: those of its stable series where that is known to differ by this
+    /// update, else those of the mainline. Of kernels before 4.16 and of those to come, the nearest that is known.
+    #[must_use]
+    pub fn of_release(release: Release) -> &'static Preset {
+        let is_of = |preset: &&Preset| {
+            preset.first_release().is_some_and(|since| match since.update {
+                None | Some(0) => (since.major, since.minor) <= (release.major, release.minor),
+                Some(update) => {
+                    (since.major, since.minor) == (release.major, release.minor)
+                        && release.update.is_none_or(|recorded| recorded >= update)
+                }
+            })
+        };
+        PRESETS.iter().rev().find(is_of).unwrap_or(&PRESETS[0])
     }
 
     /// The release whose name it has.
-    fn first_release(&self) -> Option<(u32, u32)> {
-        let (major, minor) = self.name.strip_prefix("linux-")?.split_once('.')?;
-        Some((major.parse().ok()?, minor.parse().ok()?))
+    fn first_release(&self) -> Option<Release> {
+        Release::parse(self.name.strip_prefix("linux-")?)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::ops::{CAPACITY, Wrong, order, range};
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Picture {
     zones: Vec<ZoneStats>,
-    pagesets: Vec<(PcpState, [u32; 14])>,
+    pagesets: Vec<(PcpState, [u32; pageset::pcp::LISTS])>,
     free: Vec<u32>,
 }
 
