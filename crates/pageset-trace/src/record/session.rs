@@ -143,7 +143,7 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     }
 
     note(Note::Phase(Phase::Writing));
-    let mut facts = machine::facts(words(&options.command), &prepared.clock, &before[1]);
+    let mut facts = machine::facts(words(&options.command), &prepared.clock, &before[0], &before[1]);
     facts.lists_emptied = options.empty_lists;
     let rings = Rings::read(&instance)?;
     facts.loss = rings.loss();
