@@ -12,14 +12,16 @@
 //! | [`mod@format`] | the kernel's descriptions of its records |
 //! | [`ring`] | one page of a ring buffer |
 //! | [`decode`] | one record |
+//! | `bulk` | one bulk allocation from two records |
 //! | [`merge`] | the events of all CPUs by time |
-//! | `tracefs`, `sysctl` | what is changed on the machine, and how it is put back |
+//! | `owner`, `tracefs`, `sysctl`, `probes` | what is changed on the machine, and how it is put back |
 //! | `setup` | which events, which clock, how large the buffers |
 //! | `machine`, `proctext`, `snapshot` | what is written down beside the events |
 //! | `signals`, `launch`, `output` | being interrupted, the command, the file |
 //! | `readout` | reading the ring buffers out into the file |
 //! | `session` | one recording from begin to end |
 
+mod bulk;
 pub mod decode;
 mod error;
 pub mod format;
@@ -27,6 +29,8 @@ mod launch;
 pub(crate) mod machine;
 pub mod merge;
 mod output;
+mod owner;
+mod probes;
 mod proctext;
 mod readout;
 pub mod ring;

@@ -11,6 +11,7 @@ use signal_hook::consts::SIGTERM;
 use super::error::RecordError;
 use super::launch::{self, Running};
 use super::output::{Destination, Output};
+use super::probes::{self, Probes};
 use super::proctext::OuterTexts;
 use super::readout::{Recording, Rings};
 use super::setup;
@@ -114,9 +115,12 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     let output = Output::open(&options.output)?;
 
     note(Note::Phase(Phase::Preparing));
+    // Before the instance, so that they are dropped after it.
+    let probes = Probes::create(&tracefs, &mut |warning| note(Note::Warning(warning)));
     let instance = Instance::create(&tracefs, &sysctl::name_suffix())?;
     let buffer_bytes = options.buffer_bytes.unwrap_or_else(setup::default_buffer_bytes);
-    let prepared = setup::prepare(&tracefs, &instance, buffer_bytes, &mut |warning| note(Note::Warning(warning)))?;
+    let warn = &mut |warning: &str| note(Note::Warning(warning));
+    let prepared = setup::prepare(&tracefs, &instance, probes.as_ref(), buffer_bytes, warn)?;
     let mut command = Running::start(&options.launcher, &options.command, stdout_for(&options.output)?)?;
     let mut snapshots = Snapshots::new(&instance.path("trace_marker"))?;
     snapshots.warm_up()?;
@@ -144,6 +148,7 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
 
     note(Note::Phase(Phase::Writing));
     let mut facts = machine::facts(words(&options.command), &prepared.clock, &before[0], &before[1]);
+    facts.sources.clone_from(&prepared.sources);
     facts.lists_emptied = options.empty_lists;
     let rings = Rings::read(&instance)?;
     facts.loss = rings.loss();
@@ -171,6 +176,14 @@ fn clean_up_after_others(tracefs: &Tracefs, note: &mut dyn FnMut(Note<'_>)) -> R
             Err(error) => note(Note::Warning(&format!(
                 "the tracing instance pageset-{suffix} of a killed recording cannot be removed: {error}"
             ))),
+        }
+    }
+    for group in probes::stale(tracefs) {
+        match probes::remove_stale(tracefs, &group) {
+            Ok(()) => note(Note::Warning(&format!("removed the probes {group} of a killed recording"))),
+            Err(error) => {
+                note(Note::Warning(&format!("the probes {group} of a killed recording cannot be removed: {error}")));
+            }
         }
     }
     Ok(())
