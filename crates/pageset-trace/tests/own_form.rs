@@ -373,7 +373,7 @@ fn any_kind() -> impl Strategy<Value = Kind> {
             }
         }),
         (0u32..=1 << 20, any::<u32>(), any::<u32>(), -1i32..65_536).prop_map(|(asked, part, gfp, node)| {
-            Kind::BulkAlloc { asked, taken: (u64::from(asked) * u64::from(part) >> 32) as u32, gfp, node }
+            Kind::BulkAlloc { asked, taken: ((u64::from(asked) * u64::from(part)) >> 32) as u32, gfp, node }
         }),
         Just(Kind::VmstatWork),
         Just(Kind::KswapdWake),

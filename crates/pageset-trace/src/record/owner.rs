@@ -36,7 +36,12 @@ impl Stat {
 impl Owner {
     /// This process.
     pub(super) fn this() -> Owner {
-        Owner { pid: std::process::id(), start: Stat::of("self").map(|stat| stat.start) }
+        Owner::any(std::process::id())
+    }
+
+    /// The process that has this number now, whatever it is.
+    pub(super) fn any(pid: u32) -> Owner {
+        Owner { pid, start: Stat::of(&pid.to_string()).map(|stat| stat.start) }
     }
 
     /// The name's part for this owner, with `separator` between its numbers.
@@ -100,7 +105,7 @@ mod tests {
         // Not waited for, so that it stays as a zombie.
         let mut child = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap();
         let pid = child.id();
-        let owner = Owner { pid, start: Stat::of(&pid.to_string()).map(|stat| stat.start) };
+        let owner = Owner::any(pid);
         assert!(owner.is_alive());
         child.kill().unwrap();
         while Stat::of(&pid.to_string()).unwrap().state != 'Z' {

@@ -11,14 +11,14 @@ use signal_hook::consts::SIGTERM;
 use super::error::RecordError;
 use super::launch::{self, Running};
 use super::output::{Destination, Output};
-use super::probes::{self, Probes};
+use super::probes::Probes;
 use super::proctext::OuterTexts;
 use super::readout::{Recording, Rings};
 use super::setup;
 use super::signals::{Signal, Signals};
 use super::snapshot::Snapshots;
 use super::tracefs::{Instance, Tracefs};
-use super::{machine, sysctl};
+use super::{leftovers, machine, sysctl};
 use crate::facts::Loss;
 
 /// Time between two snapshots. Source: `trace-replay.md` 3 i and 4.
@@ -111,7 +111,7 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
 
     let tracefs = Tracefs::find()?;
     setup::require_events(&tracefs)?;
-    clean_up_after_others(&tracefs, note)?;
+    leftovers::clean_up_in(&tracefs, &mut |warning| note(Note::Warning(warning)));
     let output = Output::open(&options.output)?;
 
     note(Note::Phase(Phase::Preparing));
@@ -159,34 +159,6 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
         note(Note::Warning(&format!("{error}; the next recording will try again")));
     }
     Ok(Summary { status, interrupted: interrupted.map(|signal| signal.number), ..written })
-}
-
-/// Removes what a killed recording left on this machine.
-fn clean_up_after_others(tracefs: &Tracefs, note: &mut dyn FnMut(Note<'_>)) -> Result<(), RecordError> {
-    for (suffix, removed) in tracefs.remove_stale() {
-        if let Some(old) = sysctl::restore_after(&suffix)? {
-            note(Note::Warning(&format!(
-                "a recording that was killed had left vm.percpu_pagelist_high_fraction changed; it is {old} again"
-            )));
-        }
-        match removed {
-            Ok(()) => {
-                note(Note::Warning(&format!("removed the tracing instance pageset-{suffix} of a killed recording")))
-            }
-            Err(error) => note(Note::Warning(&format!(
-                "the tracing instance pageset-{suffix} of a killed recording cannot be removed: {error}"
-            ))),
-        }
-    }
-    for group in probes::stale(tracefs) {
-        match probes::remove_stale(tracefs, &group) {
-            Ok(()) => note(Note::Warning(&format!("removed the probes {group} of a killed recording"))),
-            Err(error) => {
-                note(Note::Warning(&format!("the probes {group} of a killed recording cannot be removed: {error}")));
-            }
-        }
-    }
-    Ok(())
 }
 
 fn stdout_for(destination: &Destination) -> Result<Stdio, RecordError> {

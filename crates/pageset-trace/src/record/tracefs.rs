@@ -72,22 +72,22 @@ impl Tracefs {
         self.event(system, name).join("format").exists()
     }
 
-    /// Instances that earlier runs left behind: names after [`PREFIX`], with whether they could be removed now.
-    ///
-    /// An instance that anybody has open, as every living owner does, is not removed by the kernel.
-    pub(super) fn remove_stale(&self) -> Vec<(String, io::Result<()>)> {
+    /// The tracing file system where it is mounted already and open to this user.
+    pub(super) fn mounted() -> Option<Self> {
+        let place = PLACES.into_iter().map(PathBuf::from).find(|root| root.join("instances").exists());
+        place.map(|root| Tracefs { root, mounted: false })
+    }
+
+    /// Whether this user sees the instances.
+    pub(super) fn can_list(&self) -> bool {
+        fs::read_dir(self.root.join("instances")).is_ok()
+    }
+
+    /// The instances of recordings, each with its owner.
+    pub(super) fn instances(&self) -> Vec<(Owner, String)> {
         let Ok(instances) = fs::read_dir(self.root.join("instances")) else { return Vec::new() };
         let names = instances.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        names
-            .filter_map(|name| {
-                let rest = name.strip_prefix(PREFIX)?;
-                if Owner::parse(rest, '-')?.0.is_alive() {
-                    return None;
-                }
-                let removed = fs::remove_dir(self.root.join("instances").join(&name));
-                Some((rest.to_owned(), removed))
-            })
-            .collect()
+        names.filter_map(|name| Some((Owner::parse(name.strip_prefix(PREFIX)?, '-')?.0, name))).collect()
     }
 }
 
