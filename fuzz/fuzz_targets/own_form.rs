@@ -22,6 +22,7 @@ fn seed(zoneinfo: &[u8]) -> Vec<u8> {
         Kind::FreeBatched { pfn },
         Kind::ZoneLocked { pfn, order, migratetype: 2, percpu_refill: true },
         Kind::Drain { pfn, order, migratetype: 4 },
+        Kind::BulkAlloc { asked: 4, taken: 4, gfp: 0xcc0, node: -1 },
         Kind::VmstatWork,
     ];
     for (number, kind) in (0..).zip(kinds) {

@@ -85,7 +85,9 @@ fn main() -> ExitCode {
     if let Some(code) = record_cmd::become_command() {
         return ExitCode::from(code);
     }
-    match run(Cli::parse().command) {
+    let command = Cli::parse().command;
+    pageset_trace::record::clean_up(&mut |warning| eprintln!("warning: {warning}"));
+    match run(command) {
         Ok(exit) => exit.into(),
         Err(failure) if failure.is_broken_pipe() => Exit::Done.into(),
         Err(failure) => {

@@ -247,6 +247,43 @@ fn what_a_killed_recording_left_is_removed_by_the_next() {
 }
 
 #[test]
+fn what_a_zombie_left_is_removed_by_any_command() {
+    let test = "what_a_zombie_left_is_removed_by_any_command";
+    if !may_trace(test) {
+        return;
+    }
+    let folder = Folder::new("zombie");
+    let mut child = start_sleeper(&folder.file());
+    let pid = child.id();
+    send("-KILL", pid);
+    // Not waited for: the process stays as a zombie.
+    let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    while !state().contains(") Z ") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(instances_of(pid).len(), 1);
+    let mut info = Command::new(env!("CARGO_BIN_EXE_pageset"));
+    let output = info.args(["trace", "info", "/nonexistent"]).output().unwrap();
+    // Another test's command may have been faster.
+    assert_eq!(instances_of(pid), Vec::<PathBuf>::new(), "{}", stderr(&output));
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_recording_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if !may_trace("a_recording_is_for_its_owner_alone") {
+        return;
+    }
+    let folder = Folder::new("mode");
+    fs::write(folder.file(), "old").unwrap();
+    fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o666)).unwrap();
+    let output = run(&["--buffer", "1M"], &folder.file(), &["true"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(fs::metadata(folder.file()).unwrap().permissions().mode() & 0o7777, 0o600);
+}
+
+#[test]
 fn a_full_disk_is_said() {
     if !may_trace("a_full_disk_is_said") {
         return;

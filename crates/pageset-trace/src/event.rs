@@ -94,6 +94,19 @@ pub enum Kind {
         /// Whether the pageblock is now of the type asked for.
         change_ownership: bool,
     },
+    /// A bulk allocation of single pages ended (`U`). The kernel has no tracepoint for it: a probe of the recorder wrote
+    /// it, and a recording without [`Facts::sources`](crate::Facts::sources) has none.
+    BulkAlloc {
+        /// Pages that the caller wanted to have in the end. Pages that it had before the call count as well.
+        asked: u32,
+        /// Pages that came out of this CPU's pageset and that no [`Kind::Alloc`] shows. An upper bound: where the
+        /// caller had pages before the call, the kernel counts them, and so does this number.
+        taken: u32,
+        /// The request's flags as the kernel's bits.
+        gfp: u32,
+        /// The preferred node; -1 when the caller named none.
+        node: i32,
+    },
     /// `workqueue_execute_start` of `vmstat_update` (`V`): the once-a-second decay ran on this CPU.
     VmstatWork,
     /// `mm_vmscan_kswapd_wake` (`K`).
@@ -109,9 +122,16 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether this is input of a replay: an allocation, a free, or the timer work.
+    /// Whether this is input of a replay: an allocation, a bulk allocation, a free, or the timer work.
     #[must_use]
     pub fn is_input(&self) -> bool {
-        matches!(self, Self::Alloc { .. } | Self::Free { .. } | Self::FreeBatched { .. } | Self::VmstatWork)
+        matches!(
+            self,
+            Self::Alloc { .. }
+                | Self::BulkAlloc { .. }
+                | Self::Free { .. }
+                | Self::FreeBatched { .. }
+                | Self::VmstatWork
+        )
     }
 }

@@ -3,7 +3,7 @@
 use pageset::Order;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::MAX_CPUS;
+use crate::limits::{MAX_CPUS, MAX_NODES};
 
 /// The machine, the kernel and the circumstances of a recording.
 ///
@@ -26,6 +26,8 @@ pub struct Facts {
     pub thp_enabled: Option<String>,
     /// Memory nodes with zones; 0 when nothing tells.
     pub nodes: u32,
+    /// The memory node of each CPU, by CPU number; empty when not recorded.
+    pub cpu_nodes: Vec<u32>,
     /// The last-level cache of each CPU, as far as known.
     pub caches: Vec<CpuCache>,
     /// `CONFIG_PCP_BATCH_SCALE_MAX`, 0 to 6, where the kernel's configuration could be read.
@@ -36,6 +38,13 @@ pub struct Facts {
     pub command: Vec<String>,
     /// The trace clock: `mono`, `local`, … or `unknown`.
     pub clock: String,
+    /// Processes of the recorder itself: their events are not the workload's.
+    pub recorder_pids: Vec<u32>,
+    /// Optional sources of events that were on, such as `kprobe:alloc_pages_bulk_noprof`. Without such a source there
+    /// are no [`Kind::BulkAlloc`](crate::Kind::BulkAlloc) events.
+    pub sources: Vec<String>,
+    /// The highest order that the recorded kernel's buddy keeps; nothing when not recorded.
+    pub highest_order: Option<u8>,
     /// Whether the pagesets were emptied before recording (`trace-replay.md` 4).
     pub lists_emptied: bool,
     /// What was lost, one entry a CPU; no entry where nothing is known.
@@ -95,6 +104,10 @@ impl Facts {
         if self.pageblock_order > most {
             return Err((format!("pageblocks of order {}", self.pageblock_order), format!("orders from 0 to {most}")));
         }
+        if self.cpu_nodes.len() > MAX_CPUS as usize || self.cpu_nodes.iter().any(|&node| node >= MAX_NODES) {
+            let allowed = format!("nodes below {MAX_NODES} for at most {MAX_CPUS} CPUs");
+            return Err(("CPUs of nodes that no machine has".to_owned(), allowed));
+        }
         let cpus = self.caches.iter().map(|cache| cache.cpu).chain(self.loss.iter().map(|loss| loss.cpu));
         if self.cpus > MAX_CPUS || cpus.max().is_some_and(|cpu| cpu >= MAX_CPUS) {
             return Err(("too many CPUs".to_owned(), format!("{MAX_CPUS} CPUs, numbered from 0")));
@@ -119,11 +132,15 @@ impl Default for Facts {
             pageblock_order: Self::DEFAULT_PAGEBLOCK_ORDER,
             thp_enabled: None,
             nodes: 0,
+            cpu_nodes: Vec::new(),
             caches: Vec::new(),
             batch_scale_max: None,
             high_fraction: None,
             command: Vec::new(),
             clock: "unknown".to_owned(),
+            recorder_pids: Vec::new(),
+            sources: Vec::new(),
+            highest_order: None,
             lists_emptied: false,
             loss: Vec::new(),
             after_full: 0,

@@ -9,6 +9,13 @@ use crate::event::Kind;
 /// the future needs.
 pub const MAX_CPUS: u32 = 1 << 16;
 
+/// Node numbers are below this: 64 times the most that the kernel can be configured for. A guess at what the future
+/// needs.
+pub const MAX_NODES: u32 = 1 << 16;
+
+/// Pages of one bulk allocation, at most: 4 GiB in pages of 4 KiB. The largest known caller asks for some thousands.
+pub const MAX_BULK: u32 = 1 << 20;
+
 /// Page frame numbers are below this: 64 bits of physical address in pages of 4 KiB.
 pub const MAX_PFN: u64 = 1 << 52;
 
@@ -18,6 +25,8 @@ pub const MAX_TAG: usize = 64;
 pub(crate) const CPU_ALLOWED: &str = "a CPU number below 65536";
 pub(crate) const PFN_ALLOWED: &str = "a page frame number below 2^52, in hexadecimal";
 pub(crate) const ORDER_ALLOWED: &str = "an order from 0 to 10";
+pub(crate) const NODE_ALLOWED: &str = "-1, or a node number below 65536";
+pub(crate) const BULK_ALLOWED: &str = "at most 1048576 pages, and no more taken than asked";
 pub(crate) const TAG_ALLOWED: &str = "1 to 64 visible ASCII characters";
 
 pub(crate) fn cpu(number: u64) -> Option<CpuId> {
@@ -38,6 +47,12 @@ pub(crate) fn check(kind: &Kind) -> Result<(), (&'static str, String, &'static s
     match kind {
         Kind::SnapshotBegin(text) | Kind::SnapshotEnd(text) if tag(text.as_bytes()).is_none() => {
             Err(("tag", format!("{text:?}"), TAG_ALLOWED))
+        }
+        Kind::BulkAlloc { asked, taken, .. } if *asked > MAX_BULK || taken > asked => {
+            Err(("bulk allocation", format!("of {taken} pages out of {asked}"), BULK_ALLOWED))
+        }
+        Kind::BulkAlloc { node, .. } if *node < -1 || i64::from(*node) >= i64::from(MAX_NODES) => {
+            Err(("node", node.to_string(), NODE_ALLOWED))
         }
         Kind::Alloc { pfn: Some(page), .. }
         | Kind::Free { pfn: page, .. }

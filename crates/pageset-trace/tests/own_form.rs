@@ -80,6 +80,8 @@ fn sample() -> Content {
             fallback_migratetype: 4,
             change_ownership: true,
         },
+        Kind::BulkAlloc { asked: 1 << 20, taken: 0, gfp: u32::MAX, node: 65_535 },
+        Kind::BulkAlloc { asked: 4, taken: 4, gfp: 0xcc0, node: -1 },
         Kind::VmstatWork,
         Kind::KswapdWake,
         Kind::KswapdSleep,
@@ -205,13 +207,17 @@ fn a_writer_that_was_not_finished_leaves_a_damaged_file() {
 #[test]
 fn other_versions_and_other_files() {
     let mut bytes = written(&Facts::default(), &[], []);
-    bytes[8] = 2;
-    let crc = crc32fast::hash(&bytes[..12]);
-    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
-    let error = read(&bytes).unwrap_err();
+    let mut set_version = |version| {
+        bytes[8] = version;
+        let crc = crc32fast::hash(&bytes[..12]);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        bytes.clone()
+    };
+    assert_eq!(read(&set_version(1)).unwrap().0, Facts::default(), "a file of version 1");
+    let error = read(&set_version(3)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(
-        error.to_string().contains("version 2 of the recording's form is not known; allowed: version 1"),
+        error.to_string().contains("version 3 of the recording's form is not known; allowed: versions 1 to 2"),
         "{error}"
     );
 
@@ -334,6 +340,7 @@ fn facts_that_no_machine_has() {
         (Facts { page_size: 4095, ..Facts::default() }, "pages of 4095 bytes"),
         (Facts { pageblock_order: 11, ..Facts::default() }, "pageblocks of order 11; allowed: orders from 0 to 10"),
         (Facts { cpus: 65_537, ..Facts::default() }, "too many CPUs"),
+        (Facts { cpu_nodes: vec![0, 65_536], ..Facts::default() }, "CPUs of nodes that no machine has"),
         (Facts { loss: loss(65_536), ..Facts::default() }, "too many CPUs"),
     ];
     for (facts, what) in rows {
@@ -364,6 +371,9 @@ fn any_kind() -> impl Strategy<Value = Kind> {
                 fallback_migratetype: fm,
                 change_ownership: own,
             }
+        }),
+        (0u32..=1 << 20, any::<u32>(), any::<u32>(), -1i32..65_536).prop_map(|(asked, part, gfp, node)| {
+            Kind::BulkAlloc { asked, taken: ((u64::from(asked) * u64::from(part)) >> 32) as u32, gfp, node }
         }),
         Just(Kind::VmstatWork),
         Just(Kind::KswapdWake),

@@ -45,7 +45,8 @@ fn read(text: &[u8]) -> Result<Vec<pageset_trace::Event>, TraceError> {
 fn every_kind_of_event_is_written_as_it_was_read() {
     let text = b"#pcptrace 1\n#t0 5\n0 0 1p A 1f 3 1 140dca\n0 65535 4294967295s A - 10 255 ffffffff\n1 2 0h F 0 9\n\
         7 0 3n B fffffffffffff\n0 0 1p Z 20 0 2 1\n0 0 1p Z 20 0 2 0\n9 0 1p D 20 0 2\n0 0 1p X 20 0 10 2 1 1\n\
-        0 0 1p X 20 0 10 2 1 0\n0 0 0p V\n0 0 0p K\n0 0 0p k\n0 0 0p R\n0 0 0p M ZB init0\n0 0 0p M ZE init0\n";
+        0 0 1p X 20 0 10 2 1 0\n0 0 1p U 64 60 cc0 -1\n\
+        0 0 1s U 1048576 0 cc0 65535\n0 0 0p V\n0 0 0p K\n0 0 0p k\n0 0 0p R\n0 0 0p M ZB init0\n0 0 0p M ZE init0\n";
     let mut writer = TextWriter::new(Vec::new());
     for event in read(text).unwrap() {
         writer.event(&event).unwrap();
@@ -74,6 +75,11 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
         ("0 0 1p ", "no kind"),
         ("0 0 1p Q 1", "kind `Q` is not allowed; allowed: A, F, B"),
         ("0 0 1p AA 1", "kind `AA`"),
+        ("0 0 1p U 4 5 cc0 0", "taken `5` is not allowed; allowed: at most 1048576 pages"),
+        ("0 0 1p U 1048577 5 cc0 0", "asked `1048577`"),
+        ("0 0 1p U 4 4 cc0 -2", "node `-2` is not allowed; allowed: -1, or a node number below 65536"),
+        ("0 0 1p U 4 4 cc0 65536", "node `65536`"),
+        ("0 0 1p U 4 4 cc0", "no node"),
         ("0 0 1p V 1", "`1` follows the last argument"),
         ("0 0 1p V ", "follows the last argument"),
         ("0  0 1p V", "no CPU"),

@@ -58,8 +58,8 @@ struct Info {
 }
 
 /// The kinds of events, as they head the columns.
-pub(super) const KINDS: [&str; 10] =
-    ["alloc", "failed", "free", "batched", "zone_locked", "drain", "extfrag", "decay", "reclaim", "marker"];
+pub(super) const KINDS: [&str; 11] =
+    ["alloc", "failed", "free", "batched", "zone_locked", "drain", "extfrag", "decay", "reclaim", "marker", "bulk"];
 
 /// What heads the columns of the zones.
 pub(super) const ZONE_HEADS: [&str; 12] =
@@ -78,12 +78,14 @@ fn place(kind: &Kind) -> usize {
         Kind::VmstatWork => 7,
         Kind::KswapdWake | Kind::KswapdSleep | Kind::DirectReclaim => 8,
         Kind::SnapshotBegin(_) | Kind::SnapshotEnd(_) => 9,
+        Kind::BulkAlloc { .. } => 10,
     }
 }
 
 /// What the columns mean.
 const LEGEND: &str = "zone_locked: blocks taken from the free lists; drain: blocks that pagesets gave back to them;\n\
-    decay: runs of the once-a-second work; reclaim: kswapd woken or asleep, direct reclaim begun";
+    decay: runs of the once-a-second work; reclaim: kswapd woken or asleep, direct reclaim begun;\n\
+    bulk: bulk allocations, each of several pages";
 
 fn by_name<S: serde::Serializer>(counts: &BTreeMap<u32, [u64; KINDS.len()]>, serializer: S) -> Result<S::Ok, S::Error> {
     let named = counts.iter().map(|(cpu, counts)| {

@@ -140,6 +140,7 @@ impl Decoder {
         const FAILED: u8 = number(b'a');
         const BEGIN: u8 = number(b'b');
         const END: u8 = number(b'e');
+        const U: u8 = number(b'U');
         Some(match kind {
             A | FAILED => Kind::Alloc {
                 pfn: if kind == A { Some(self.pfn(raw)?) } else { None },
@@ -164,6 +165,7 @@ impl Decoder {
                 fallback_migratetype: self.args.byte(raw)?,
                 change_ownership: self.flag(raw)?,
             },
+            U => self.bulk_alloc(raw)?,
             V => Kind::VmstatWork,
             WAKE => Kind::KswapdWake,
             SLEEP => Kind::KswapdSleep,
@@ -172,6 +174,14 @@ impl Decoder {
             END => Kind::SnapshotEnd(self.tag(raw)?),
             _ => return None,
         })
+    }
+
+    fn bulk_alloc(&mut self, raw: &[u8]) -> Option<Kind> {
+        let mut number = || u32::try_from(self.args.varint(raw)?).ok();
+        let (asked, taken, gfp) = (number()?, number()?, number()?);
+        let node = i32::try_from(self.args.varint(raw)?).ok()? - 1;
+        let kind = Kind::BulkAlloc { asked, taken, gfp, node };
+        limits::check(&kind).is_ok().then_some(kind)
     }
 
     #[inline]

@@ -108,6 +108,13 @@ impl Encoder {
                 args.extend_from_slice(&[fallback_migratetype, change_ownership.into()]);
                 (b'X', Some(pfn))
             }
+            Kind::BulkAlloc { asked, taken, gfp, node } => {
+                for value in [asked, taken, gfp] {
+                    varint::put(args, value.into());
+                }
+                varint::put(args, (i64::from(node) + 1).cast_unsigned()); // -1 and up, as was checked
+                (b'U', None)
+            }
             Kind::VmstatWork => (b'V', None),
             Kind::KswapdWake => (b'K', None),
             Kind::KswapdSleep => (b'k', None),

@@ -1,13 +1,13 @@
 //! Our own form of a recording: one file, compressed, with everything inside.
 //!
-//! # The format, version 1
+//! # The format, version 2
 //!
 //! All numbers are little-endian. A file is a header, then sections without gaps, then nothing:
 //!
 //! | bytes | header |
 //! | --- | --- |
 //! | 8 | `89 70 73 74 72 61 63 65`: the byte 0x89 and `pstrace` |
-//! | 4 | version: 1 |
+//! | 4 | version: 2 |
 //! | 4 | CRC-32 of the 12 bytes before |
 //!
 //! | bytes | section |
@@ -36,6 +36,9 @@
 //!   the CPU is 0, and each CPU's process 0 and context `p`: a section is read without those before it.
 //! * `ENDS`: [`Totals`] as JSON.
 //!
+//! Version 1 is the same without events of the kind `U` (bulk allocation), and is read as well. A reader of version 1
+//! refuses a file of version 2 by its header.
+//!
 //! A varint has seven bits a byte, lowest first, bit 7 set in all but the last.
 //!
 //! Limits, so that a hostile file cannot make its reader allocate much: see the constants. Memory for reading is one
@@ -58,15 +61,18 @@ pub use writer::Writer;
 /// How a file starts. The first byte is no text, so that the file is not taken for one.
 pub(crate) const MAGIC: &[u8; 8] = b"\x89pstrace";
 
-/// The version that is read and written.
-pub(crate) const VERSION: u32 = 1;
+/// The version that is written.
+pub(crate) const VERSION: u32 = 2;
+
+/// The oldest version that is read.
+pub(crate) const OLDEST_VERSION: u32 = 1;
 
 /// The name of files in this form ends so.
 pub const SUFFIX: &str = ".pstrace";
 
 /// The kinds of events by their number in a head byte, as the letters of the text form; `a` is a failed allocation, `b`
 /// and `e` are the beginning and the end of a snapshot.
-pub const LETTERS: &[u8; 13] = b"AFBZDXVKkRabe";
+pub const LETTERS: &[u8; 14] = b"AFBZDXVKkRabeU";
 
 /// Events in an `EVTS` section, at most.
 pub const MAX_SECTION_EVENTS: u32 = 32 << 10;

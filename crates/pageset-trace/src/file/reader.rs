@@ -4,7 +4,7 @@ use std::io::{BufReader, Read, Seek};
 
 use super::decode::Decoder;
 use super::section::{HEADER_BYTES, Header, SectionKind, Unpacker};
-use super::{MAGIC, Totals, VERSION};
+use super::{MAGIC, OLDEST_VERSION, Totals, VERSION};
 use crate::error::{Place, TraceError};
 use crate::event::Event;
 use crate::facts::Facts;
@@ -89,9 +89,9 @@ fn file_header(source: &Source) -> Result<(), TraceError> {
         let what = "the checksum of the file's header is wrong";
         return Err(TraceError::damaged(Place::Byte(0), what).allowed("the bytes that were written"));
     }
-    if word(8) != VERSION {
+    if !(OLDEST_VERSION..=VERSION).contains(&word(8)) {
         let what = format!("version {} of the recording's form is not known", word(8));
-        return Err(TraceError::unsupported(what).allowed(format!("version {VERSION}")));
+        return Err(TraceError::unsupported(what).allowed(format!("versions {OLDEST_VERSION} to {VERSION}")));
     }
     Ok(())
 }

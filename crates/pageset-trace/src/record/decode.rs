@@ -54,6 +54,39 @@ pub(super) const TRACEPOINTS: [Tracepoint; 9] = {
     ]
 };
 
+/// The events of our probes at the begin and at the end of a bulk allocation.
+pub(super) const BULK_BEGIN: &str = "bulk_begin";
+pub(super) const BULK_END: &str = "bulk_end";
+
+/// What a bulk allocation was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BulkRequest {
+    pub(super) asked: u32,
+    pub(super) gfp: u32,
+    pub(super) node: i32,
+}
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// An event of its own.
+    Event(Kind),
+    /// A bulk allocation begins.
+    BulkBegin(BulkRequest),
+    /// The innermost bulk allocation of this process ends; the array has `got` pages now.
+    BulkEnd { got: u32 },
+}
+
+/// A record: an [`Event`], or half of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) time_ns: u64,
+    pub(super) cpu: CpuId,
+    pub(super) pid: u32,
+    pub(super) context: Context,
+    pub(super) what: What,
+}
+
 /// How to read the fields of one event.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
@@ -65,6 +98,8 @@ enum Shape {
     ExtFrag { pfn: Field, orders: [Field; 2], migratetypes: [Field; 2], change_ownership: Field },
     Plain(fn() -> Kind),
     Marker { text: Field },
+    BulkBegin { asked: Field, gfp: Field, node: Field },
+    BulkEnd { got: Field },
 }
 
 impl Shape {
@@ -99,11 +134,27 @@ impl Shape {
             "mm_vmscan_kswapd_sleep" => Shape::Plain(|| Kind::KswapdSleep),
             "mm_vmscan_direct_reclaim_begin" => Shape::Plain(|| Kind::DirectReclaim),
             "print" => Shape::Marker { text: field("buf")? },
+            BULK_BEGIN => Shape::BulkBegin { asked: field("asked")?, gfp: field("gfp")?, node: field("node")? },
+            BULK_END => Shape::BulkEnd { got: field("got")? },
             _ => return Ok(None),
         }))
     }
 
-    fn read(&self, record: &[u8]) -> Option<Kind> {
+    fn read(&self, record: &[u8]) -> Option<What> {
+        Some(match *self {
+            Shape::BulkBegin { asked, gfp, node } => {
+                let asked = u32::try_from(asked.read(record)?).ok().filter(|&asked| asked <= limits::MAX_BULK)?;
+                let node = node.read(record)?.cast_signed();
+                // The kernel takes any negative number for no node.
+                let node = i32::try_from(node.max(-1)).ok().filter(|&node| node < limits::MAX_NODES as i32)?;
+                What::BulkBegin(BulkRequest { asked, gfp: gfp.read(record)? as u32, node })
+            }
+            Shape::BulkEnd { got } => What::BulkEnd { got: u32::try_from(got.read(record)?).ok()? },
+            _ => What::Event(self.read_event(record)?),
+        })
+    }
+
+    fn read_event(&self, record: &[u8]) -> Option<Kind> {
         let pfn = |field: Field| field.read(record).filter(|&pfn| !field.is_all_ones(pfn)).and_then(limits::pfn);
         let order = |field: Field| u8::try_from(field.read(record)?).ok().and_then(Order::new);
         let migratetype = |field: Field| u8::try_from(field.read(record)?).ok();
@@ -139,6 +190,7 @@ impl Shape {
             },
             Shape::Plain(kind) => kind(),
             Shape::Marker { text } => marker(record.get(text.offset..)?)?,
+            Shape::BulkBegin { .. } | Shape::BulkEnd { .. } => return None,
         })
     }
 }
@@ -194,9 +246,19 @@ impl Decoder {
         self.shapes.binary_search_by_key(&id, |&(id, _)| id).is_ok()
     }
 
-    /// The event in `record`, or nothing when it is none of a recording's events or its values are out of range.
+    /// The event in `record`, or nothing when it is none of a recording's events or its values are out of range. Half of
+    /// an event, as a probe writes it, is none.
     #[must_use]
     pub fn decode(&self, time_ns: u64, cpu: CpuId, record: &[u8]) -> Option<Event> {
+        let Record { pid, context, what, .. } = self.record(time_ns, cpu, record)?;
+        match what {
+            What::Event(kind) => Some(Event { time_ns, cpu, pid, context, kind }),
+            _ => None,
+        }
+    }
+
+    /// As [`Decoder::decode`], with the halves of events.
+    pub(super) fn record(&self, time_ns: u64, cpu: CpuId, record: &[u8]) -> Option<Record> {
         let id = u16::try_from(self.kind.read(record)?).ok()?;
         let shape = &self.shapes[self.shapes.binary_search_by_key(&id, |&(id, _)| id).ok()?].1;
         let flags = self.flags.read(record)?;
@@ -210,6 +272,6 @@ impl Decoder {
             Context::Process
         };
         let pid = self.pid.read(record)? as u32;
-        Some(Event { time_ns, cpu, pid, context, kind: shape.read(record)? })
+        Some(Record { time_ns, cpu, pid, context, what: shape.read(record)? })
     }
 }

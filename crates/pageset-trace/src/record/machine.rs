@@ -5,9 +5,11 @@ use std::io::Read as _;
 use std::path::Path;
 
 use crate::facts::{CpuCache, Facts};
+use crate::limits::MAX_CPUS;
 
-/// The facts that can be read before recording. What cannot be read is left out.
-pub(super) fn facts(command: Vec<String>, clock: &str, pagetypeinfo: &str) -> Facts {
+/// The facts that can be read before recording. What cannot be read is left out. `buddyinfo` and `pagetypeinfo` are
+/// the texts of `/proc`.
+pub(super) fn facts(command: Vec<String>, clock: &str, buddyinfo: &str, pagetypeinfo: &str) -> Facts {
     let cpus = online_cpus();
     Facts {
         kernel_release: text("/proc/sys/kernel/osrelease"),
@@ -17,11 +19,14 @@ pub(super) fn facts(command: Vec<String>, clock: &str, pagetypeinfo: &str) -> Fa
         pageblock_order: pageblock_order(pagetypeinfo).unwrap_or(Facts::DEFAULT_PAGEBLOCK_ORDER),
         thp_enabled: text("/sys/kernel/mm/transparent_hugepage/enabled").and_then(|modes| chosen(&modes)),
         nodes: nodes(),
+        cpu_nodes: cpu_nodes(),
         caches: cpus.iter().filter_map(|&cpu| last_level_cache(cpu)).collect(),
         batch_scale_max: batch_scale_max(),
         high_fraction: super::sysctl::high_fraction(),
         command,
         clock: clock.to_owned(),
+        recorder_pids: vec![std::process::id()],
+        highest_order: highest_order(buddyinfo),
         ..Facts::default()
     }
 }
@@ -77,6 +82,37 @@ fn nodes() -> u32 {
     list.and_then(|count| u32::try_from(count).ok()).filter(|&count| count > 0).unwrap_or(1)
 }
 
+/// The node of each CPU, by CPU number. A CPU that no node names is on node 0; empty where the kernel shows no nodes.
+fn cpu_nodes() -> Vec<u32> {
+    let Ok(folder) = fs::read_dir("/sys/devices/system/node") else { return Vec::new() };
+    let nodes = folder.flatten().filter_map(|entry| {
+        let node = entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()?;
+        Some((node, cpu_list(&text(entry.path().join("cpulist").to_str()?)?)))
+    });
+    nodes_by_cpu(nodes)
+}
+
+fn nodes_by_cpu(nodes: impl IntoIterator<Item = (u32, Vec<u32>)>) -> Vec<u32> {
+    let mut by_cpu = Vec::new();
+    for (node, cpus) in nodes {
+        for cpu in cpus.into_iter().filter(|&cpu| cpu < MAX_CPUS) {
+            let cpu = cpu as usize;
+            if by_cpu.len() <= cpu {
+                by_cpu.resize(cpu + 1, 0);
+            }
+            by_cpu[cpu] = node;
+        }
+    }
+    by_cpu
+}
+
+/// The highest order that the buddy keeps: `Node 0, zone DMA` is followed by a count for each order.
+fn highest_order(buddyinfo: &str) -> Option<u8> {
+    let (_, zone) = buddyinfo.lines().next()?.split_once("zone")?;
+    let orders = zone.split_ascii_whitespace().skip(1).count();
+    u8::try_from(orders.checked_sub(1)?).ok()
+}
+
 /// The highest cache level of `cpu` that holds data.
 fn last_level_cache(cpu: u32) -> Option<CpuCache> {
     let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cache");
@@ -125,15 +161,25 @@ mod tests {
         assert_eq!(size("x"), None);
         assert_eq!(pageblock_order("Page block order: 9\nPages per block:  512\n"), Some(9));
         assert_eq!(pageblock_order(""), None);
+        let buddyinfo =
+            "Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      2 \n";
+        assert_eq!(highest_order(buddyinfo), Some(10));
+        assert_eq!(highest_order(""), None);
+        assert_eq!(nodes_by_cpu([(1, vec![2, 3]), (0, vec![0])]), [0, 0, 1, 1]);
+        assert_eq!(nodes_by_cpu([(0, vec![u32::MAX])]), [0; 0]);
     }
 
     #[test]
     fn this_machine() {
         assert_eq!(cpus_of_stat(&text("/proc/stat").unwrap()), online_cpus());
-        let facts = facts(vec!["true".into()], "mono", "Page block order: 9\n");
+        let buddyinfo = fs::read_to_string("/proc/buddyinfo").unwrap();
+        let facts = facts(vec!["true".into()], "mono", &buddyinfo, "Page block order: 9\n");
         assert!(facts.cpus >= 1);
         assert!(facts.page_size.is_power_of_two());
         assert!(facts.nodes >= 1);
+        assert!(facts.highest_order.is_some());
+        assert!(facts.cpu_nodes.is_empty() || facts.cpu_nodes.len() >= facts.cpus as usize);
+        assert_eq!(facts.recorder_pids, [std::process::id()]);
         assert!(facts.caches.iter().all(|cache| cache.bytes > 0 && cache.sharers > 0));
         assert!(available_bytes().unwrap() > 0);
     }

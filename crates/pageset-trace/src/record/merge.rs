@@ -7,7 +7,8 @@ use std::io::{self, Read, Seek as _, Write as _};
 
 use pageset::CpuId;
 
-use super::decode::Decoder;
+use super::bulk::Pairing;
+use super::decode::{Decoder, Record};
 use super::format::PageLayout;
 use super::ring::Cursor;
 use crate::event::Event;
@@ -63,8 +64,8 @@ struct CpuStream<R> {
     cursor: Option<Cursor>,
     missed_pages: u64,
     time_ns: u64,
-    /// The next event.
-    head: Option<Event>,
+    /// The next record.
+    head: Option<Record>,
 }
 
 /// Counts of what a merge has seen.
@@ -74,6 +75,8 @@ pub struct MergeCounts {
     pub raw_bytes: u64,
     /// Records that were none of a recording's events, or whose values were out of range.
     pub skipped: u64,
+    /// Bulk allocations of which only the begin or only the end was recorded.
+    pub unpaired: u64,
 }
 
 /// Merges the ring buffers of several CPUs, each given as a reader that returns one page a call, as `trace_pipe_raw`.
@@ -86,6 +89,7 @@ pub struct Merge<R> {
     streams: Vec<CpuStream<R>>,
     /// The times of the streams' heads.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
+    pairing: Pairing,
     counts: MergeCounts,
 }
 
@@ -102,7 +106,8 @@ impl<R: Read> Merge<R> {
         sources: impl IntoIterator<Item = (CpuId, R)>,
     ) -> io::Result<Self> {
         let counts = MergeCounts::default();
-        let mut merge = Merge { layout, decoder, end_ns, streams: Vec::new(), heads: BinaryHeap::new(), counts };
+        let (streams, heads, pairing) = (Vec::new(), BinaryHeap::new(), Pairing::default());
+        let mut merge = Merge { layout, decoder, end_ns, streams, heads, pairing, counts };
         for (cpu, source) in sources {
             let page = Vec::new();
             merge.streams.push(CpuStream { cpu, source, page, cursor: None, missed_pages: 0, time_ns: 0, head: None });
@@ -117,23 +122,24 @@ impl<R: Read> Merge<R> {
     ///
     /// When a page cannot be read or makes no sense; the error says which CPU's.
     pub fn next_event(&mut self) -> io::Result<Option<Event>> {
-        match self.heads.pop() {
-            Some(Reverse((time_ns, index))) if time_ns < self.end_ns => {
-                let event = self.streams[index].head.take();
-                self.advance(index)?;
-                Ok(event)
-            }
-            _ => {
+        while let Some(Reverse((time_ns, index))) = self.heads.pop() {
+            if time_ns >= self.end_ns {
                 self.heads.clear();
-                Ok(None)
+                break;
+            }
+            let record = self.streams[index].head.take();
+            self.advance(index)?;
+            if let Some(event) = record.and_then(|record| self.pairing.event(record)) {
+                return Ok(Some(event));
             }
         }
+        Ok(None)
     }
 
     /// What has been seen so far.
     #[must_use]
     pub fn counts(&self) -> MergeCounts {
-        self.counts
+        MergeCounts { unpaired: self.pairing.unpaired(), ..self.counts }
     }
 
     /// Pages so far that the kernel marked as missing events before them, in the order of the sources.
@@ -149,10 +155,10 @@ impl<R: Read> Merge<R> {
                 while let Some((time_ns, data)) = cursor.next(&stream.page).map_err(damaged(stream.cpu))? {
                     // Only a fault of the clock would go backwards; the order written is the truth.
                     stream.time_ns = stream.time_ns.max(time_ns);
-                    match self.decoder.decode(stream.time_ns, stream.cpu, &stream.page[data]) {
-                        Some(event) => {
-                            self.heads.push(Reverse((event.time_ns, index)));
-                            stream.head = Some(event);
+                    match self.decoder.record(stream.time_ns, stream.cpu, &stream.page[data]) {
+                        Some(record) => {
+                            self.heads.push(Reverse((record.time_ns, index)));
+                            stream.head = Some(record);
                             return Ok(());
                         }
                         None => self.counts.skipped += 1,

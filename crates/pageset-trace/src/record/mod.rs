@@ -12,21 +12,27 @@
 //! | [`mod@format`] | the kernel's descriptions of its records |
 //! | [`ring`] | one page of a ring buffer |
 //! | [`decode`] | one record |
+//! | `bulk` | one bulk allocation from two records |
 //! | [`merge`] | the events of all CPUs by time |
-//! | `tracefs`, `sysctl` | what is changed on the machine, and how it is put back |
+//! | `owner`, `tracefs`, `sysctl`, `probes` | what is changed on the machine, and how it is put back |
+//! | `leftovers` | what a killed recording left, and how it is put back |
 //! | `setup` | which events, which clock, how large the buffers |
 //! | `machine`, `proctext`, `snapshot` | what is written down beside the events |
 //! | `signals`, `launch`, `output` | being interrupted, the command, the file |
 //! | `readout` | reading the ring buffers out into the file |
 //! | `session` | one recording from begin to end |
 
+mod bulk;
 pub mod decode;
 mod error;
 pub mod format;
 mod launch;
+mod leftovers;
 pub(crate) mod machine;
 pub mod merge;
 mod output;
+mod owner;
+mod probes;
 mod proctext;
 mod readout;
 pub mod ring;
@@ -39,6 +45,7 @@ pub(crate) mod tracefs;
 
 pub use error::RecordError;
 pub use launch::{HOLD, hold};
+pub use leftovers::clean_up;
 pub use output::Destination;
 pub use session::{Note, Options, Phase, Summary, record};
 pub use setup::default_buffer_bytes;

@@ -2,9 +2,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::error::RecordError;
+
+/// The permissions of a recording: its owner's alone. Page frame numbers help an attacker of this machine.
+const MODE: u32 = 0o600;
 
 /// Where to write the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +55,9 @@ impl Output {
         let file_name = path.file_name().ok_or_else(|| failed(io::ErrorKind::IsADirectory.into()))?;
         let partial = format!(".{}.{}.part", file_name.to_string_lossy(), std::process::id());
         let partial = path.with_file_name(partial);
-        let file = File::create(&partial).map_err(failed)?;
+        // A killed run may have left one, of any permissions.
+        let _ = fs::remove_file(&partial);
+        let file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&partial).map_err(failed)?;
         Ok(Output { sink: Sink::Replace { file, partial, path }, name, bytes: 0 })
     }
 
@@ -121,6 +127,8 @@ impl Drop for Output {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -129,6 +137,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("a.pstrace");
         fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let destination = Destination::File(path.clone());
 
         let mut output = Output::open(&destination).unwrap();
@@ -141,6 +150,7 @@ mod tests {
         assert_eq!(output.bytes(), 3);
         output.commit().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600, "readable by others");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "a partial file was left");
         fs::remove_dir_all(&folder).unwrap();
     }

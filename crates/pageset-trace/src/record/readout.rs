@@ -182,6 +182,12 @@ impl Recording {
         if counts.skipped > 0 {
             note(Note::Warning(&format!("{} records could not be read and were left out", counts.skipped)));
         }
+        if counts.unpaired > 0 {
+            note(Note::Warning(&format!(
+                "{} bulk allocations began before the recording or ended after it and were left out",
+                counts.unpaired
+            )));
+        }
     }
 
     /// Whether an event is to be written: a marker is only together with its snapshot.

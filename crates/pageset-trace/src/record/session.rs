@@ -11,13 +11,14 @@ use signal_hook::consts::SIGTERM;
 use super::error::RecordError;
 use super::launch::{self, Running};
 use super::output::{Destination, Output};
+use super::probes::Probes;
 use super::proctext::OuterTexts;
 use super::readout::{Recording, Rings};
 use super::setup;
 use super::signals::{Signal, Signals};
 use super::snapshot::Snapshots;
 use super::tracefs::{Instance, Tracefs};
-use super::{machine, sysctl};
+use super::{leftovers, machine, sysctl};
 use crate::facts::Loss;
 
 /// Time between two snapshots. Source: `trace-replay.md` 3 i and 4.
@@ -110,13 +111,16 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
 
     let tracefs = Tracefs::find()?;
     setup::require_events(&tracefs)?;
-    clean_up_after_others(&tracefs, note)?;
+    leftovers::clean_up_in(&tracefs, &mut |warning| note(Note::Warning(warning)));
     let output = Output::open(&options.output)?;
 
     note(Note::Phase(Phase::Preparing));
+    // Before the instance, so that they are dropped after it.
+    let probes = Probes::create(&tracefs, &mut |warning| note(Note::Warning(warning)));
     let instance = Instance::create(&tracefs, &sysctl::name_suffix())?;
     let buffer_bytes = options.buffer_bytes.unwrap_or_else(setup::default_buffer_bytes);
-    let prepared = setup::prepare(&tracefs, &instance, buffer_bytes, &mut |warning| note(Note::Warning(warning)))?;
+    let warn = &mut |warning: &str| note(Note::Warning(warning));
+    let prepared = setup::prepare(&tracefs, &instance, probes.as_ref(), buffer_bytes, warn)?;
     let mut command = Running::start(&options.launcher, &options.command, stdout_for(&options.output)?)?;
     let mut snapshots = Snapshots::new(&instance.path("trace_marker"))?;
     snapshots.warm_up()?;
@@ -143,7 +147,8 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     }
 
     note(Note::Phase(Phase::Writing));
-    let mut facts = machine::facts(words(&options.command), &prepared.clock, &before[1]);
+    let mut facts = machine::facts(words(&options.command), &prepared.clock, &before[0], &before[1]);
+    facts.sources.clone_from(&prepared.sources);
     facts.lists_emptied = options.empty_lists;
     let rings = Rings::read(&instance)?;
     facts.loss = rings.loss();
@@ -154,26 +159,6 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
         note(Note::Warning(&format!("{error}; the next recording will try again")));
     }
     Ok(Summary { status, interrupted: interrupted.map(|signal| signal.number), ..written })
-}
-
-/// Removes what a killed recording left on this machine.
-fn clean_up_after_others(tracefs: &Tracefs, note: &mut dyn FnMut(Note<'_>)) -> Result<(), RecordError> {
-    for (suffix, removed) in tracefs.remove_stale() {
-        if let Some(old) = sysctl::restore_after(&suffix)? {
-            note(Note::Warning(&format!(
-                "a recording that was killed had left vm.percpu_pagelist_high_fraction changed; it is {old} again"
-            )));
-        }
-        match removed {
-            Ok(()) => {
-                note(Note::Warning(&format!("removed the tracing instance pageset-{suffix} of a killed recording")))
-            }
-            Err(error) => note(Note::Warning(&format!(
-                "the tracing instance pageset-{suffix} of a killed recording cannot be removed: {error}"
-            ))),
-        }
-    }
-    Ok(())
 }
 
 fn stdout_for(destination: &Destination) -> Result<Stdio, RecordError> {

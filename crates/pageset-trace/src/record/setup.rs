@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 
-use super::decode::{Decoder, TRACEPOINTS, VMSTAT_WORK};
+use super::decode::{BULK_BEGIN, BULK_END, Decoder, TRACEPOINTS, VMSTAT_WORK};
 use super::error::RecordError;
 use super::format::{Format, FormatError, PageLayout};
 use super::machine;
+use super::probes::{Probes, WITHOUT};
 use super::tracefs::{Instance, Tracefs};
 
 /// The clock that is the same on all CPUs and that user space can read as well.
@@ -43,6 +44,8 @@ pub(super) struct Prepared {
     pub(super) layout: PageLayout,
     pub(super) decoder: Decoder,
     pub(super) clock: String,
+    /// The optional sources of events that are on.
+    pub(super) sources: Vec<String>,
 }
 
 /// Fails when this kernel lacks an event without which there is no recording.
@@ -63,6 +66,7 @@ pub(super) fn require_events(tracefs: &Tracefs) -> Result<(), RecordError> {
 pub(super) fn prepare(
     tracefs: &Tracefs,
     instance: &Instance,
+    probes: Option<&Probes>,
     buffer_bytes: u64,
     warn: &mut dyn FnMut(&str),
 ) -> Result<Prepared, RecordError> {
@@ -98,9 +102,28 @@ pub(super) fn prepare(
         instance.write(&format!("events/{}/{}/enable", VMSTAT_WORK.system, VMSTAT_WORK.name), "1")?;
     }
 
+    let mut sources = Vec::new();
+    if let Some(probes) = probes {
+        match enable_probes(instance, probes) {
+            Ok(read) => {
+                formats.extend(read);
+                sources.push(probes.source());
+            }
+            Err(error) => warn(&format!("{error}: {WITHOUT}")),
+        }
+    }
+
     check_record_headers(&instance.read("events/header_event")?).map_err(unknown)?;
     let layout = PageLayout::parse(&instance.read("events/header_page")?).map_err(unknown)?;
-    Ok(Prepared { layout, decoder: Decoder::new(&formats).map_err(unknown)?, clock })
+    Ok(Prepared { layout, decoder: Decoder::new(&formats).map_err(unknown)?, clock, sources })
+}
+
+/// Enables the probes in the instance: both, or none.
+fn enable_probes(instance: &Instance, probes: &Probes) -> Result<Vec<Format>, RecordError> {
+    let formats = [BULK_BEGIN, BULK_END].map(|event| read_format(instance, probes.group(), event));
+    let formats = formats.into_iter().collect::<Result<_, _>>()?;
+    instance.write(&format!("events/{}/enable", probes.group()), "1")?;
+    Ok(formats)
 }
 
 fn unknown(error: FormatError) -> RecordError {

@@ -1,6 +1,7 @@
 //! Emptying the pagesets before recording, and putting the sysctl that this takes back.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +18,9 @@ const DECAYS: u32 = 70;
 /// hundred CPUs take about a second, as a guess.
 const OTHERS_TAKE: Duration = Duration::from_secs(5);
 
+/// What the sysctl is called.
+pub(super) const NAME: &str = "vm.percpu_pagelist_high_fraction";
+
 const HIGH_FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 const STAT_REFRESH: &str = "/proc/sys/vm/stat_refresh";
 
@@ -25,20 +29,22 @@ pub(super) fn high_fraction() -> Option<u32> {
     fs::read_to_string(HIGH_FRACTION).ok()?.trim().parse().ok()
 }
 
-/// Puts the value back that a killed run recorded in its instance's name, when the one in force is that run's.
-/// Returns the value that was put back.
-pub(super) fn restore_after(stale_suffix: &str) -> Result<Option<u32>, RecordError> {
-    let old = stale_suffix.rsplit_once("-hf").and_then(|(_, old)| old.parse::<u32>().ok());
-    match (old, high_fraction()) {
-        (Some(old), Some(EMPTYING)) => {
-            set(Path::new(HIGH_FRACTION), old)?;
-            Ok(Some(old))
-        }
-        _ => Ok(None),
-    }
+/// Whether the value in force is that of a run that empties the lists, or was killed meanwhile.
+pub(super) fn is_emptying() -> bool {
+    high_fraction() == Some(EMPTYING)
 }
 
-/// What an instance's name has to say so that [`restore_after`] can work.
+/// The old value, from the name of an instance.
+pub(super) fn old_value(instance: &str) -> Option<u32> {
+    instance.rsplit_once("-hf")?.1.parse().ok()
+}
+
+/// Puts the value of a killed run back.
+pub(super) fn put_back(old: u32) -> io::Result<()> {
+    fs::write(HIGH_FRACTION, old.to_string())
+}
+
+/// What an instance's name has to say so that [`old_value`] finds it.
 pub(super) fn name_suffix() -> String {
     match high_fraction() {
         Some(fraction) if fraction != EMPTYING => format!("hf{fraction}"),
@@ -109,7 +115,7 @@ pub(super) fn empty_lists(mut interrupted: impl FnMut() -> bool) -> Result<(), R
         let path = Path::new(STAT_REFRESH);
         // A read that reports an odd counter still ran the decay.
         if let Err(error) = fs::read(path)
-            && error.kind() != std::io::ErrorKind::InvalidInput
+            && error.kind() != io::ErrorKind::InvalidInput
         {
             return Err(RecordError::on("read", path)(error));
         }

@@ -7,11 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use super::error::RecordError;
+use super::owner::Owner;
 
 /// Where tracefs is mounted, the present place first.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// What our instances are called: this, the owner's pid, and what [`super::sysctl`] has to know.
+/// What our instances are called: this, the owner, and what [`super::sysctl`] has to know.
 const PREFIX: &str = "pageset-";
 
 /// The mounted tracing file system.
@@ -56,6 +57,11 @@ impl Tracefs {
         }
     }
 
+    /// A file of the whole tracing file system.
+    pub(super) fn path(&self, file: &str) -> PathBuf {
+        self.root.join(file)
+    }
+
     /// The folder of an event, which is not there where this kernel does not have it.
     pub(crate) fn event(&self, system: &str, name: &str) -> PathBuf {
         self.root.join("events").join(system).join(name)
@@ -66,23 +72,22 @@ impl Tracefs {
         self.event(system, name).join("format").exists()
     }
 
-    /// Instances that earlier runs left behind: names after [`PREFIX`], with whether they could be removed now.
-    ///
-    /// An instance that anybody has open, as every living owner does, is not removed by the kernel.
-    pub(super) fn remove_stale(&self) -> Vec<(String, io::Result<()>)> {
+    /// The tracing file system where it is mounted already and open to this user.
+    pub(super) fn mounted() -> Option<Self> {
+        let place = PLACES.into_iter().map(PathBuf::from).find(|root| root.join("instances").exists());
+        place.map(|root| Tracefs { root, mounted: false })
+    }
+
+    /// Whether this user sees the instances.
+    pub(super) fn can_list(&self) -> bool {
+        fs::read_dir(self.root.join("instances")).is_ok()
+    }
+
+    /// The instances of recordings, each with its owner.
+    pub(super) fn instances(&self) -> Vec<(Owner, String)> {
         let Ok(instances) = fs::read_dir(self.root.join("instances")) else { return Vec::new() };
         let names = instances.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        names
-            .filter_map(|name| {
-                let rest = name.strip_prefix(PREFIX)?;
-                let owner: u32 = rest.split('-').next()?.parse().ok()?;
-                if is_ours(owner) {
-                    return None;
-                }
-                let removed = fs::remove_dir(self.root.join("instances").join(&name));
-                Some((rest.to_owned(), removed))
-            })
-            .collect()
+        names.filter_map(|name| Some((Owner::parse(name.strip_prefix(PREFIX)?, '-')?.0, name))).collect()
     }
 }
 
@@ -115,12 +120,6 @@ fn read_in_one(path: &Path) -> io::Result<String> {
     String::from_utf8(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Whether process `pid` lives and runs this program: then its instance is not stale, even if it is not open yet.
-fn is_ours(pid: u32) -> bool {
-    let comm = |process: &str| fs::read_to_string(format!("/proc/{process}/comm")).ok();
-    comm(&pid.to_string()).is_some_and(|name| Some(name) == comm("self"))
-}
-
 fn no_permission(root: &Path) -> RecordError {
     let what = format!("no permission to trace: {} is closed to this user", root.display());
     let help = if rustix::process::geteuid().is_root() {
@@ -142,9 +141,9 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// Creates the instance `pageset-PID-SUFFIX`, with tracing off.
+    /// Creates the instance `pageset-PID-START-SUFFIX`, with tracing off; START is the process's start time.
     pub(super) fn create(tracefs: &Tracefs, suffix: &str) -> Result<Self, RecordError> {
-        let name = format!("{PREFIX}{}-{suffix}", std::process::id());
+        let name = format!("{PREFIX}{}-{suffix}", Owner::this().name('-'));
         let path = tracefs.root.join("instances").join(name);
         fs::create_dir(&path).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => no_permission(&tracefs.root),

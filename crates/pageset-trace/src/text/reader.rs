@@ -9,7 +9,10 @@ use super::fields::{Fields, Wrong, decimal, lossy, wrong};
 use super::{MAGIC, VERSION};
 use crate::error::{Place, TraceError};
 use crate::event::{Context, Event, Kind};
-use crate::limits::{self, CPU_ALLOWED, MAX_CPUS, MAX_PFN, ORDER_ALLOWED, PFN_ALLOWED, TAG_ALLOWED};
+use crate::limits::{
+    self, BULK_ALLOWED, CPU_ALLOWED, MAX_BULK, MAX_CPUS, MAX_NODES, MAX_PFN, NODE_ALLOWED, ORDER_ALLOWED, PFN_ALLOWED,
+    TAG_ALLOWED,
+};
 
 /// Bytes read at a time.
 const BUFFER: usize = 256 << 10;
@@ -162,8 +165,7 @@ fn parse(line: &[u8], before: u64) -> Result<Event, Wrong> {
                 fields.word();
             }
             let (order, migratetype) = (order(&mut fields)?, migratetype(&mut fields)?);
-            let gfp = fields.hex("gfp", u64::from(u32::MAX), "the flags of the request, 32 bits in hexadecimal")?;
-            Kind::Alloc { pfn: pfn.map(Pfn), order, migratetype, gfp: gfp as u32 }
+            Kind::Alloc { pfn: pfn.map(Pfn), order, migratetype, gfp: gfp(&mut fields)? }
         }
         b'F' => Kind::Free { pfn: pfn(&mut fields)?, order: order(&mut fields)? },
         b'B' => Kind::FreeBatched { pfn: pfn(&mut fields)? },
@@ -184,12 +186,13 @@ fn parse(line: &[u8], before: u64) -> Result<Event, Wrong> {
             fallback_migratetype: migratetype(&mut fields)?,
             change_ownership: flag(&mut fields, "change_ownership")?,
         },
+        b'U' => bulk_alloc(&mut fields)?,
         b'V' => Kind::VmstatWork,
         b'K' => Kind::KswapdWake,
         b'k' => Kind::KswapdSleep,
         b'R' => Kind::DirectReclaim,
         b'M' => marker(&mut fields)?,
-        _ => return Err(wrong("kind", Fields::new(before_letter).word(), "A, F, B, Z, D, X, V, K, k, R or M")),
+        _ => return Err(wrong("kind", Fields::new(before_letter).word(), "A, F, B, Z, D, X, U, V, K, k, R or M")),
     };
     fields.end()?;
     Ok(Event { time_ns, cpu: pageset::CpuId(cpu), pid, context, kind })
@@ -211,6 +214,26 @@ fn order(fields: &mut Fields<'_>) -> Result<Order, Wrong> {
 #[inline]
 fn migratetype(fields: &mut Fields<'_>) -> Result<u8, Wrong> {
     fields.decimal("migratetype", 255, "a migratetype from 0 to 255").map(|number| number as u8)
+}
+
+#[inline]
+fn gfp(fields: &mut Fields<'_>) -> Result<u32, Wrong> {
+    let allowed = "the flags of the request, 32 bits in hexadecimal";
+    fields.hex("gfp", u64::from(u32::MAX), allowed).map(|gfp| gfp as u32)
+}
+
+fn bulk_alloc(fields: &mut Fields<'_>) -> Result<Kind, Wrong> {
+    let asked = fields.decimal("asked", u64::from(MAX_BULK), BULK_ALLOWED)?;
+    let taken = fields.decimal("taken", asked, BULK_ALLOWED)?;
+    let gfp = gfp(fields)?;
+    let none = fields.rest() == b"-1";
+    let node = if none {
+        fields.word();
+        -1
+    } else {
+        fields.decimal("node", u64::from(MAX_NODES - 1), NODE_ALLOWED)? as i32
+    };
+    Ok(Kind::BulkAlloc { asked: asked as u32, taken: taken as u32, gfp, node })
 }
 
 #[inline]

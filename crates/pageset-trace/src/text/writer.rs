@@ -137,6 +137,16 @@ fn line(out: &mut Vec<u8>, step: u64, event: &Event) {
             numbers(out, &[alloc_order.get(), fallback_order.get(), *alloc_migratetype, *fallback_migratetype]);
             numbers(out, &[(*change_ownership).into()]);
         }
+        Kind::BulkAlloc { asked, taken, gfp, node } => {
+            out.extend_from_slice(b" U ");
+            decimal(out, u64::from(*asked));
+            out.push(b' ');
+            decimal(out, u64::from(*taken));
+            out.push(b' ');
+            hex(out, u64::from(*gfp));
+            out.extend_from_slice(if *node < 0 { b" -" } else { b" " });
+            decimal(out, node.unsigned_abs().into());
+        }
         Kind::VmstatWork => out.extend_from_slice(b" V"),
         Kind::KswapdWake => out.extend_from_slice(b" K"),
         Kind::KswapdSleep => out.extend_from_slice(b" k"),
