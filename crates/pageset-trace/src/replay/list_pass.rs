@@ -14,7 +14,8 @@ use super::free_pass::FreeNotes;
 use super::kernel_lists::{KernelLists, ListId, Unseen};
 use super::moves::{Move, Moves};
 use super::setting::{Setting, State};
-use super::survey::{Earlier, Notes, Shown, Taken};
+use super::start_state::{Histories, Step};
+use super::survey::{DrainRequest, Earlier, Notes, Shown, Taken};
 use crate::event::{Context, Event, Kind};
 
 /// Blocks taken from a free list one after the other: a refill, or a single allocation.
@@ -39,6 +40,8 @@ struct OpenDrain {
     /// Whose pageset it was.
     owner: CpuId,
     moved: Move,
+    /// Its first event.
+    event: u64,
 }
 
 /// Per CPU: runs can be cut by interrupts, which have runs of their own.
@@ -48,6 +51,8 @@ struct CpuRuns {
     drain: Option<OpenDrain>,
     /// The place of the last event that was not a drain: what caused one.
     cause: u64,
+    /// The process of the last free or timer work: what else drains, was asked to by somebody else.
+    freed_by: Option<u32>,
 }
 
 /// What the pass finds out.
@@ -58,6 +63,10 @@ pub(super) struct Found {
     pub(super) earlier: Vec<Earlier>,
     pub(super) taken: Vec<Taken>,
     pub(super) factors: HashMap<(usize, CpuId), (u64, u8)>,
+    pub(super) histories: Histories,
+    pub(super) drain_requests: Vec<DrainRequest>,
+    /// The events of drains of no more than three batches. Reclaim leaves four batches and drains three.
+    pub(super) small_drains: Vec<u64>,
 }
 
 /// The pass.
@@ -100,6 +109,9 @@ impl<'s> ListPass<'s> {
                 earlier: Vec::new(),
                 taken: Vec::new(),
                 factors: HashMap::new(),
+                histories: Histories::default(),
+                drain_requests: Vec::new(),
+                small_drains: Vec::new(),
             },
         }
     }
@@ -122,6 +134,9 @@ impl<'s> ListPass<'s> {
         if !matches!(event.kind, Kind::Drain { .. }) {
             self.close_drain(cpu);
             self.cpus[cpu.0 as usize].cause = self.place;
+        }
+        if matches!(event.kind, Kind::Free { .. } | Kind::FreeBatched { .. } | Kind::VmstatWork) {
+            self.cpus[cpu.0 as usize].freed_by = Some(event.pid);
         }
         match event.kind {
             Kind::ZoneLocked { pfn, order, migratetype, .. } => {
@@ -186,7 +201,20 @@ impl<'s> ListPass<'s> {
                     self.commit(notes, index, event.cpu, pfn, order, migratetype);
                 }
             }
-            Kind::Drain { pfn, order, migratetype } => self.drained(notes, event.cpu, pfn, order, migratetype),
+            Kind::Drain { pfn, order, migratetype } => {
+                self.drained(notes, index, event, (pfn, order, migratetype));
+            }
+            Kind::VmstatWork if self.began => {
+                for zone in 0..self.setting.zones.len() {
+                    self.found.histories.step(zone, event.cpu, Step::Tick { drained: 0 });
+                }
+            }
+            // Reclaim changes what the state machine does, and its begin and end are seen late.
+            Kind::KswapdWake if self.began => {
+                for zone in 0..self.setting.zones.len() {
+                    (0..self.cpus.len()).for_each(|cpu| self.found.histories.close(zone, CpuId(cpu as u32)));
+                }
+            }
             _ => {}
         }
     }
@@ -245,7 +273,9 @@ impl<'s> ListPass<'s> {
             self.found.lists.pop_unseen(id, first, run.event);
         }
         if self.began {
-            let pages = run.blocks.len() as u32 * run.order.pages() as u32;
+            let refill = run.blocks.len() as u32;
+            self.found.histories.step(run.zone, cpu, Step::Alloc { order: run.order, refill });
+            let pages = refill * run.order.pages() as u32;
             self.found.kernel.refills.push(Move { place: run.place, zone: run.zone as u32, cpu, pages });
             self.note_factor(&run, cpu);
             if shown.is_some() {
@@ -276,6 +306,9 @@ impl<'s> ListPass<'s> {
         let id = self.found.lists.id(zone, cpu, list);
         self.found.lists.pop(id, pfn, index);
         self.balance.add(zone, cpu, -(order.pages() as i64));
+        if self.began {
+            self.found.histories.step(zone, cpu, Step::Alloc { order, refill: 0 });
+        }
     }
 
     fn freed(&mut self, index: u64, pfn: Pfn, order: Order, number: usize) {
@@ -295,9 +328,13 @@ impl<'s> ListPass<'s> {
         let id = self.found.lists.id(zone, cpu, list);
         self.found.lists.push(id, pfn, index);
         self.balance.add(zone, cpu, order.pages() as i64);
+        if self.began {
+            self.found.histories.step(zone, cpu, Step::Free { order, drained: 0 });
+        }
     }
 
-    fn drained(&mut self, notes: &mut Notes, cpu: CpuId, pfn: Pfn, order: Order, migratetype: u8) {
+    fn drained(&mut self, notes: &mut Notes, index: u64, event: &Event, block: (Pfn, Order, u8)) {
+        let (cpu, (pfn, order, migratetype)) = (event.cpu, block);
         let Some(zone) = self.zone_of(notes, pfn) else { return };
         let Some(list) = self.tuning.lists.list(order, ordinary(migratetype)) else { return };
         let id = self.found.lists.id(zone, cpu, list);
@@ -305,6 +342,11 @@ impl<'s> ListPass<'s> {
         let (_, owner, _) = self.found.lists.parts(from);
         let pages = order.pages() as u32;
         self.balance.add(zone, owner, -i64::from(pages));
+        let requested = owner != cpu || self.cpus[cpu.0 as usize].freed_by.is_some_and(|pid| pid != event.pid);
+        match requested {
+            false => self.found.histories.drained(zone, owner, pages),
+            true => self.found.histories.close(zone, owner),
+        }
         let runs = &mut self.cpus[cpu.0 as usize];
         match &mut runs.drain {
             Some(open) if (open.zone, open.owner) == (zone, owner) => open.moved.pages += pages,
@@ -312,7 +354,10 @@ impl<'s> ListPass<'s> {
                 let place = runs.cause;
                 self.close_drain(cpu);
                 let moved = Move { place, zone: zone as u32, cpu: owner, pages };
-                self.cpus[cpu.0 as usize].drain = Some(OpenDrain { zone, owner, moved });
+                self.cpus[cpu.0 as usize].drain = Some(OpenDrain { zone, owner, moved, event: index });
+                if requested && self.began {
+                    self.found.drain_requests.push(DrainRequest { event: index, zone, cpu: owner });
+                }
                 notes.remote_drains += u64::from(self.began && owner != cpu);
             }
         }
@@ -323,6 +368,9 @@ impl<'s> ListPass<'s> {
             && self.began
         {
             self.found.kernel.drains.push(open.moved);
+            if open.moved.pages <= 3 * self.setting.zones[open.zone].start.bounds.batch {
+                self.found.small_drains.push(open.event);
+            }
         }
     }
 
@@ -365,6 +413,9 @@ impl<'s> ListPass<'s> {
             taken.extend((0..pages).map(|_| page));
         }
         notes.surprises = lists.surprises;
+        self.found.small_drains.sort_unstable();
+        self.found.drain_requests.sort_by_key(|request| request.event);
+        let Found { taken, .. } = &mut self.found;
         // Stable: what was found out in order at one event stays in order.
         taken.sort_by_key(|t| t.event);
         self.found

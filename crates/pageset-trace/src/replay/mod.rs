@@ -9,29 +9,38 @@
 //! | [`setting`] | the recorded machine, from its snapshots |
 //! | `kernel_lists` | the kernel's own pagesets, page by page |
 //! | `balance` | what the snapshots say the pagesets held, against the events |
+//! | `start_state` | the counters of each pageset at the start |
+//! | `reclaim` | when reclaim was active |
 //! | `free_pass`, `list_pass`, [`survey`] | a first look: what the kernel moved, and what no event shows |
 //! | `high_orders` | free memory in large blocks |
 //! | `world` | an allocator whose memory is arranged as the kernel's was |
 //! | `run` | one replay under one set of rules |
+//! | [`agreement`] | whether it did what the kernel did |
+//! | [`identify`] | which kernel's rules did |
 
+pub mod agreement;
 mod balance;
 mod blocks;
 mod free_pass;
 mod high_orders;
+pub mod identify;
 mod kernel_lists;
 mod list_pass;
 pub mod moves;
+mod reclaim;
 mod run;
 pub mod setting;
+mod start_state;
 pub mod survey;
 mod world;
 
 use std::fmt;
 
+use pageset::tuning::Preset;
 use pageset::{MapError, Tuning};
 
 pub use high_orders::HighOrders;
-pub use moves::{Move, Moves, Totals, near_pct};
+pub use moves::{Move, Moves, Near, Totals, near};
 pub use setting::Setting;
 pub use survey::Notes;
 
@@ -42,9 +51,12 @@ use survey::Survey;
 /// How much of the recording a replay may use. Never mixed in one result. Specification: `trace-replay.md` 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Allocations, frees, the timer work, and the first snapshot.
+    /// The events that a pageset answers to (allocations, bulk allocations, frees, the timer work, reclaim, requests to
+    /// drain it), and its state at the start: the first snapshot, and the counters and list lengths that no snapshot
+    /// prints, inferred from the first moves. [`Borrowed`] counts what of that the kernel's own moves tell.
     Input,
-    /// Also what the kernel's refills and drains reveal of the state that the input does not show.
+    /// Also what the kernel's refills and drains reveal later on: allocations without an event, frees that met a busy
+    /// pageset, the moment of each refill, the zones' free memory in later snapshots.
     Reconstructed,
 }
 
@@ -80,6 +92,27 @@ impl RuleSet {
     }
 }
 
+/// What a replay took from the kernel's own refills, drains and later snapshots, rather than from its input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Borrowed {
+    /// Pagesets whose list lengths at the start were inferred from the blocks that the kernel took from them later;
+    /// zoneinfo prints their sum. Both levels.
+    pub start_lists: u64,
+    /// Pagesets whose counters at the start were inferred from the kernel's first refills and drains. Both levels.
+    pub start_counters: u64,
+    /// Drains that compaction, a range or hot-plug asked for: seen by the kernel's drains that no free or timer caused.
+    /// Both levels.
+    pub drain_requests: u64,
+    /// Allocations without an event that the kernel's lists show. Reconstructed only.
+    pub inferred_allocs: u64,
+    /// Allocations moved to the refill that they caused. Reconstructed only.
+    pub moved_allocs: u64,
+    /// Frees taken to have met a busy pageset. Reconstructed only.
+    pub direct_frees: u64,
+    /// Snapshots after the first whose marks and free memory were used. Reconstructed only.
+    pub snapshots: u64,
+}
+
 /// What a replay did.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -107,6 +140,8 @@ pub struct Outcome {
     pub refused_frees: u64,
     /// Whether a snapshot had a zone at or below its high mark.
     pub near_mark: bool,
+    /// What it took from the kernel's own outcome.
+    pub borrowed: Borrowed,
     /// What stayed free in large blocks; nothing where the recording does not tell in what blocks memory was free.
     pub high_orders: Option<HighOrders>,
 }
@@ -126,6 +161,7 @@ impl Outcome {
             lost_frees: 0,
             refused_frees: 0,
             near_mark: false,
+            borrowed: Borrowed::default(),
             high_orders: None,
         }
     }
@@ -178,7 +214,22 @@ impl<'t> Replay<'t> {
     /// # Errors
     /// A recording that is damaged, or without the snapshots that a replay begins from.
     pub fn prepare(trace: &'t Trace, progress: &mut dyn FnMut(u64)) -> Result<Self, TraceError> {
-        let mut setting = Setting::new(trace)?;
+        Self::look_over(trace, Setting::new(trace)?, progress)
+    }
+
+    /// As [`Self::prepare`], with the recorded kernel taken to have these rules, whatever its release says.
+    ///
+    /// # Errors
+    /// Those of [`Self::prepare`].
+    pub fn prepare_as(
+        trace: &'t Trace,
+        kernel: &'static Preset,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Self, TraceError> {
+        Self::look_over(trace, Setting { kernel, ..Setting::new(trace)? }, progress)
+    }
+
+    fn look_over(trace: &'t Trace, mut setting: Setting, progress: &mut dyn FnMut(u64)) -> Result<Self, TraceError> {
         let mut survey = Survey::new(trace, &setting, progress)?;
         if survey.notes.replayed == 0 && survey.notes.events > 0 && survey.notes.markers == 0 {
             // A recording without markers, such as a perf.data, is replayed from its first event on.
@@ -217,6 +268,12 @@ impl<'t> Replay<'t> {
     #[must_use]
     pub fn kernel_rules(&self) -> RuleSet {
         RuleSet::new(self.setting.kernel.name, self.setting.kernel_tuning())
+    }
+
+    /// A preset's rules with what the recorded kernel's configuration changes.
+    #[must_use]
+    pub fn tuning_of(&self, preset: &Preset) -> Tuning {
+        self.setting.tuning_of(preset)
     }
 
     /// Replays it once. `progress` is told how many events have been read.

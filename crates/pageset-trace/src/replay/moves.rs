@@ -1,9 +1,12 @@
 //! Refills and drains, of the kernel or of a replay, and how near one's are to the other's.
 
+use std::collections::HashMap;
+
 use pageset::CpuId;
 
-/// A refill or drain within this many input events of the other's counts as near. Specification: `trace-replay.md` 1.
-const NEAR_EVENTS: u64 = 512;
+/// A refill or drain farther than this from the other's is never near. Specification: `trace-replay.md` 1. Unit: input
+/// events.
+const NEAR_EVENTS_MAX: u64 = 512;
 
 /// Pages that moved between a pageset and the buddy in one go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,32 +56,81 @@ impl Moves {
     }
 }
 
-/// Which share of the kernel's moves the replay does near the same place on the same pageset, in percent; each of
-/// the replay's counts once. Nothing where the kernel has none.
+/// How much of what the kernel moved the replay moved near the same place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Near {
+    /// The share of the kernel's moves that the replay makes near the same place on the same pageset, in percent; each
+    /// of the replay's counts once.
+    pub pct: f64,
+    /// The same share if the replay made as many moves at places drawn by chance.
+    pub chance_pct: f64,
+}
+
+/// How near the replay's moves are to the kernel's in a recording of so many input events; nothing where the kernel has
+/// none. Near is a tenth of the mean distance between the kernel's moves on that pageset, at most 512 events.
 #[must_use]
-pub fn near_pct(kernel: &[Move], replay: &[Move]) -> Option<f64> {
+pub fn near(kernel: &[Move], replay: &[Move], places: u64) -> Option<Near> {
     if kernel.is_empty() {
         return None;
     }
-    let key = |m: &Move| (m.zone, m.cpu, m.place);
+    let windows = Windows::new(kernel);
+    let mut replayed: HashMap<(u32, CpuId), u32> = HashMap::new();
+    replay.iter().for_each(|r| *replayed.entry((r.zone, r.cpu)).or_default() += 1);
+    let by_chance = |k: &Move| {
+        let share = ((2 * windows.of(k) + 1) as f64 / places.max(1) as f64).min(1.0);
+        1.0 - (1.0 - share).powf(f64::from(replayed.get(&(k.zone, k.cpu)).copied().unwrap_or(0)))
+    };
+    let share = |sum: f64| 100.0 * sum / kernel.len() as f64;
+    Some(Near {
+        pct: share(near_pairs(kernel, replay).count() as f64),
+        chance_pct: share(kernel.iter().map(by_chance).sum()),
+    })
+}
+
+/// The kernel's moves that the replay makes near the same place, each with the replay's; each counts once.
+pub(super) fn near_pairs<'m>(kernel: &'m [Move], replay: &'m [Move]) -> impl Iterator<Item = (Move, Move)> {
+    let windows = Windows::new(kernel);
     let sorted = |moves: &[Move]| {
         let mut moves = moves.to_vec();
-        moves.sort_by_key(key);
+        moves.sort_by_key(|m: &Move| (m.zone, m.cpu, m.place));
         moves
     };
     let (kernel, replay) = (sorted(kernel), sorted(replay));
-    let (mut near, mut next) = (0, 0);
-    for k in &kernel {
-        let too_early = |r: &Move| (r.zone, r.cpu) < (k.zone, k.cpu) || same(r, k) && r.place + NEAR_EVENTS < k.place;
+    let mut next = 0;
+    kernel.into_iter().filter_map(move |k| {
+        let window = windows.of(&k);
+        let too_early = |r: &Move| (r.zone, r.cpu) < (k.zone, k.cpu) || same(r, &k) && r.place + window < k.place;
         while replay.get(next).is_some_and(too_early) {
             next += 1;
         }
-        if replay.get(next).is_some_and(|r| same(r, k) && r.place <= k.place + NEAR_EVENTS) {
-            near += 1;
-            next += 1;
+        let found = *replay.get(next).filter(|r| same(r, &k) && r.place <= k.place + window)?;
+        next += 1;
+        Some((k, found))
+    })
+}
+
+/// How far a move may be from the kernel's to be near it, by pageset. Unit: input events.
+struct Windows {
+    of: HashMap<(u32, CpuId), u64>,
+}
+
+impl Windows {
+    fn new(kernel: &[Move]) -> Self {
+        let mut spans: HashMap<(u32, CpuId), (u64, u64, u64)> = HashMap::new();
+        for m in kernel {
+            let (first, last, count) = spans.entry((m.zone, m.cpu)).or_insert((m.place, m.place, 0));
+            (*first, *last, *count) = ((*first).min(m.place), (*last).max(m.place), *count + 1);
         }
+        let window = |(first, last, count): (u64, u64, u64)| match count {
+            0 | 1 => NEAR_EVENTS_MAX,
+            _ => ((last - first) / (count - 1) / 10).min(NEAR_EVENTS_MAX),
+        };
+        Windows { of: spans.into_iter().map(|(pageset, span)| (pageset, window(span))).collect() }
     }
-    Some(100.0 * f64::from(near) / kernel.len() as f64)
+
+    fn of(&self, m: &Move) -> u64 {
+        self.of.get(&(m.zone, m.cpu)).copied().unwrap_or(NEAR_EVENTS_MAX)
+    }
 }
 
 fn same(a: &Move, b: &Move) -> bool {
@@ -93,15 +145,35 @@ mod tests {
         places.iter().map(|&place| Move { place, zone: 0, cpu: CpuId(cpu), pages: 63 }).collect()
     }
 
+    fn pct(kernel: &[Move], replay: &[Move]) -> Option<f64> {
+        near(kernel, replay, 100_000).map(|near| near.pct)
+    }
+
     #[test]
     fn each_counts_once_and_on_its_own_pageset() {
-        assert_eq!(near_pct(&[], &at(&[1], 0)), None);
-        assert_eq!(near_pct(&at(&[1000, 2000], 0), &at(&[1000, 2000], 0)), Some(100.0));
-        assert_eq!(near_pct(&at(&[1000, 2000], 0), &at(&[1000, 2000], 1)), Some(0.0));
-        assert_eq!(near_pct(&at(&[1000, 1001], 0), &at(&[1000], 0)), Some(50.0));
-        assert_eq!(near_pct(&at(&[1000], 0), &at(&[487], 0)), Some(0.0));
-        assert_eq!(near_pct(&at(&[1000], 0), &at(&[488], 0)), Some(100.0));
-        assert_eq!(near_pct(&at(&[1000], 0), &at(&[1512], 0)), Some(100.0));
-        assert_eq!(near_pct(&at(&[1000], 0), &at(&[1513], 0)), Some(0.0));
+        assert_eq!(pct(&[], &at(&[1], 0)), None);
+        assert_eq!(pct(&at(&[1000, 2000], 0), &at(&[1000, 2000], 0)), Some(100.0));
+        assert_eq!(pct(&at(&[1000, 2000], 0), &at(&[1000, 2000], 1)), Some(0.0));
+        assert_eq!(pct(&at(&[1000, 1001], 0), &at(&[1000], 0)), Some(50.0));
+    }
+
+    #[test]
+    fn near_is_a_tenth_of_the_distance_between_refills() {
+        // Every 1000 events: within 100 of them.
+        assert_eq!(pct(&at(&[1000, 2000], 0), &at(&[900, 2100], 0)), Some(100.0));
+        assert_eq!(pct(&at(&[1000, 2000], 0), &at(&[899, 2101], 0)), Some(0.0));
+        // One alone, or few: within 512.
+        assert_eq!(pct(&at(&[1000], 0), &at(&[488], 0)), Some(100.0));
+        assert_eq!(pct(&at(&[1000], 0), &at(&[487], 0)), Some(0.0));
+        assert_eq!(pct(&at(&[10_000, 90_000], 0), &at(&[10_512, 90_513], 0)), Some(50.0));
+    }
+
+    #[test]
+    fn chance_is_told_beside() {
+        // Every 33 events, as on an AF_UNIX stream: a window of 3 events, of which chance meets a sixth.
+        let kernel: Vec<u64> = (0..1000).map(|i| 33 * i).collect();
+        let near = near(&at(&kernel, 0), &at(&kernel, 0), 33_000).unwrap();
+        assert_eq!(near.pct, 100.0);
+        assert!((17.0..21.0).contains(&near.chance_pct), "{near:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! One replay: the recording's allocations and frees through the allocator under one set of rules.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::iter::Peekable;
 use std::slice;
 
@@ -8,15 +8,18 @@ use pageset::owned::OwnedMetadata;
 use pageset::tuning::sizes::ZoneSize;
 use pageset::tuning::{Bounds, PcpState, Tuning};
 use pageset::{
-    AllocError, Allocator, CpuId, MigrateType, Order, PageRange, Pfn, Request, Urgency, Wait, ZoneKind, ZoneSpec,
+    AllocError, Allocator, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait, ZoneKind,
+    ZoneSpec,
 };
 
 use super::blocks::{BlockMap, Freed};
 use super::high_orders::{self, HighOrders};
 use super::list_pass::ordinary;
 use super::moves::Move;
-use super::setting::{Setting, State, ZoneState};
-use super::survey::{Survey, Taken};
+use super::reclaim::Change;
+use super::setting::{PagesetSnapshot, Setting, State, ZoneState};
+use super::start_state::Shown;
+use super::survey::{DrainRequest, Survey, Taken};
 use super::world::{self, Placed, Plans, ReplayMachine, World};
 use super::{Level, Outcome, ReplayError, RuleSet};
 use crate::event::{Event, Kind};
@@ -27,6 +30,7 @@ const GFP_DMA: u32 = 0x01;
 const GFP_HIGHMEM: u32 = 0x02;
 const GFP_DMA32: u32 = 0x04;
 const GFP_MOVABLE: u32 = 0x08;
+const GFP_RECLAIMABLE: u32 = 0x10;
 const GFP_HIGH: u32 = 0x20;
 const GFP_DIRECT_RECLAIM: u32 = 0x400;
 
@@ -49,6 +53,15 @@ fn highest_zone(gfp: u32) -> ZoneKind {
     }
 }
 
+/// The migratetype that a request's flags ask for.
+fn migratetype_of(gfp: u32) -> MigrateType {
+    match (gfp & GFP_MOVABLE != 0, gfp & GFP_RECLAIMABLE != 0) {
+        (true, _) => MigrateType::Movable,
+        (false, true) => MigrateType::Reclaimable,
+        (false, false) => MigrateType::Unmovable,
+    }
+}
+
 /// What a run is made of.
 pub(super) struct Plan<'r> {
     pub(super) trace: &'r Trace,
@@ -68,9 +81,17 @@ impl Plan<'_> {
         self.tuning() == self.setting.kernel_tuning() && self.rules.high_fraction.is_none()
     }
 
+    /// Whether batch and high follow from a zone's size as on the recorded kernel.
+    fn has_kernel_sizes(&self) -> bool {
+        let sizes = |tuning: &Tuning| (tuning.batch, tuning.high, tuning.auto_high);
+        sizes(&self.tuning()) == sizes(&self.setting.kernel_tuning()) && self.rules.high_fraction.is_none()
+    }
+
     /// Batch and the bounds of high of a zone in this state.
     fn bounds(&self, zone: usize, state: &ZoneState) -> Bounds {
-        if self.is_kernel() {
+        // Kernels from 6.7 to 6.13 tune high within bounds that they do not print: `kernels-2026.md` 3.4.
+        let shown = state.bounds_shown || !self.tuning().auto_high;
+        if shown && self.has_kernel_sizes() {
             return state.bounds;
         }
         let node = self.setting.zones[zone].node;
@@ -81,17 +102,21 @@ impl Plan<'_> {
         self.tuning().bounds(size, fraction)
     }
 
+    /// The counters of a pageset at the start, and whether the kernel's first refills and drains told them.
+    fn start(&self, zone: usize, cpu: usize, snapshot: PagesetSnapshot) -> (PcpState, bool) {
+        let bounds = self.bounds(zone, &self.setting.zones[zone].start);
+        let slice = self.rules.cache_slice_pages.or(self.setting.cache_slice_pages).unwrap_or(0);
+        let large_cache = self.tuning().large_cache(slice, bounds.batch);
+        let shown = Shown { snapshot, bounds, large_cache };
+        self.survey.histories.start(zone, CpuId(cpu as u32), &self.tuning(), shown)
+    }
+
     /// Runs it. `progress` is told how many events have been read.
     pub(super) fn run(&self, progress: &mut dyn FnMut(u64)) -> Result<Outcome, ReplayError> {
         let setting = self.setting;
         let reconstructed = self.level == Level::Reconstructed;
-        let by_count: Vec<Vec<_>>;
-        let (earlier, initial) = if reconstructed {
-            (&self.survey.earlier, &self.survey.initial)
-        } else {
-            by_count = counts_only(setting);
-            (&self.survey.earlier_by_input, &by_count)
-        };
+        let earlier = if reconstructed { &self.survey.earlier } else { &self.survey.earlier_by_input };
+        let initial = &self.survey.initial;
         let plans = Plans::new(setting, earlier, initial);
         let states = || {
             std::iter::once(setting.zones.iter().map(|z| &z.start).collect::<Vec<_>>())
@@ -147,20 +172,6 @@ impl Plan<'_> {
     }
 }
 
-/// Without the kernel's events, what a pageset held is taken to be single movable pages.
-fn counts_only(setting: &Setting) -> Vec<Vec<[u64; pageset::pcp::LISTS]>> {
-    let of = |count: u64| {
-        let mut lists = [0; pageset::pcp::LISTS];
-        lists[1] = count;
-        lists
-    };
-    let cpus = setting.cpus.len();
-    let zone = |z: &super::setting::ZoneSetting| {
-        (0..cpus).map(|cpu| of(z.start.pagesets.get(cpu).map_or(0, |p| p.count))).collect()
-    };
-    setting.zones.iter().map(zone).collect()
-}
-
 /// A block of the replayed machine: its first page, which fits 32 bits there.
 type Replayed = u32;
 
@@ -171,6 +182,12 @@ struct Run<'r, 'a> {
     blocks: BlockMap<Replayed>,
     /// The survey's early or unseen allocations that are still to come.
     taken: Peekable<slice::Iter<'r, Taken>>,
+    /// Drains that something other than a free or the timer work asked for.
+    requests: Peekable<slice::Iter<'r, DrainRequest>>,
+    /// When reclaim becomes active and ends.
+    reclaim: Peekable<slice::Iter<'r, Change>>,
+    /// Pages of bulk allocations, by zone: the oldest first.
+    bulk: Vec<VecDeque<Pfn>>,
     /// Events whose allocations have been made already.
     done: HashSet<u64>,
     /// How many frees and how many input events have come, those before the window included.
@@ -192,12 +209,17 @@ impl<'r, 'a> Run<'r, 'a> {
         for block in placed {
             blocks.insert(block.recorded, block.order, block.replayed.0 as Replayed);
         }
-        let taken = if plan.level == Level::Reconstructed { plan.survey.taken.as_slice() } else { &[] };
+        let reconstructed = plan.level == Level::Reconstructed;
+        let taken = if reconstructed { plan.survey.taken.as_slice() } else { &[] };
+        let reclaim = if reconstructed { &plan.survey.reclaim } else { &plan.survey.reclaim_by_input };
         Run {
             plan,
             world,
             blocks,
             taken: taken.iter().peekable(),
+            requests: plan.survey.drain_requests.iter().peekable(),
+            reclaim: reclaim.iter().peekable(),
+            bulk: vec![VecDeque::new(); plan.setting.zones.len()],
             done: HashSet::new(),
             free: plan.survey.frees.before_window(),
             place: plan.survey.frees.places_before_window(),
@@ -214,16 +236,14 @@ impl<'r, 'a> Run<'r, 'a> {
         for (zone, z) in self.plan.setting.zones.iter().enumerate() {
             self.set_parameters(zone, &z.start);
             for (cpu, snapshot) in z.start.pagesets.iter().enumerate() {
-                let cpu = CpuId(cpu as u32);
-                let high = if self.plan.is_kernel() || self.plan.tuning().auto_high {
-                    snapshot.high
-                } else {
-                    u64::from(self.world.pageset_state(zone, cpu).high)
-                };
-                self.world.restore_pageset(zone, cpu, &world::shown_state(high));
+                let (state, told) = self.plan.start(zone, cpu, *snapshot);
+                self.world.restore_pageset(zone, CpuId(cpu as u32), &state);
+                self.outcome.borrowed.start_counters += u64::from(told);
             }
             self.world.set_below_high(zone, z.start.free <= z.start.watermarks.high);
         }
+        self.outcome.borrowed.start_lists =
+            self.plan.survey.initial.iter().flatten().filter(|lists| lists.iter().any(|n| *n > 0)).count() as u64;
         self.held = self.pagesets().map(|(zone, cpu)| self.count(zone, cpu)).sum();
         self.outcome.held_pages_max = self.held;
         self.own_locks = self.locks();
@@ -257,6 +277,13 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     fn event(&mut self, index: u64, event: &Event) {
+        while let Some(change) = self.reclaim.next_if(|change| change.event <= index) {
+            self.set_reclaim(change);
+        }
+        while let Some(request) = self.requests.next_if(|request| request.event <= index) {
+            self.outcome.borrowed.drain_requests += 1;
+            self.operate(request.zone, request.cpu, |run| run.world.drain_local(request.zone));
+        }
         while let Some(taken) = self.taken.next_if(|taken| taken.event <= index) {
             self.take_early(taken);
         }
@@ -267,6 +294,7 @@ impl<'r, 'a> Run<'r, 'a> {
             Kind::Free { pfn, order } => {
                 let notes = &self.plan.survey.frees;
                 let direct = notes.is_direct(self.free) && self.plan.level == Level::Reconstructed;
+                self.outcome.borrowed.direct_frees += u64::from(direct);
                 if notes.is_batched(self.free) {
                     self.pending.insert(*pfn, *order);
                 } else {
@@ -280,20 +308,41 @@ impl<'r, 'a> Run<'r, 'a> {
                 }
             }
             Kind::VmstatWork => self.tick(event.cpu),
-            Kind::KswapdWake => self.set_reclaim(true),
-            Kind::KswapdSleep => self.set_reclaim(false),
+            Kind::BulkAlloc { taken, gfp, node, .. } => self.bulk(event.cpu, *taken, *gfp, *node),
             Kind::SnapshotEnd(tag) => self.snapshot(tag),
             _ => {}
         }
         self.place += u64::from(event.kind.is_input());
     }
 
-    fn set_reclaim(&self, on: bool) {
-        (0..self.world.zone_count()).for_each(|zone| self.world.set_reclaim_active(zone, on));
+    fn set_reclaim(&self, change: &Change) {
+        let zones = self.plan.setting.zones.iter().enumerate().filter(|(_, zone)| zone.node == change.node);
+        zones.for_each(|(zone, _)| self.world.set_reclaim_active(zone, change.active));
+    }
+
+    /// A bulk allocation of single pages. Which pages it took is not known until they are freed.
+    fn bulk(&mut self, cpu: CpuId, pages: u32, gfp: u32, node: i32) {
+        self.outcome.operations += 1;
+        let local = self.plan.setting.cpus.get(cpu.0 as usize).copied().unwrap_or(NodeId(0));
+        let node = u32::try_from(node).map_or(local, NodeId);
+        let Some(zone) = self.plan.setting.preferred_zone(node, highest_zone(gfp)) else { return };
+        let request = Request { zone: Some(zone), ..Request::new(Order::ZERO, migratetype_of(gfp)) };
+        for _ in 0..pages {
+            self.operate(zone, cpu, |run| match run.take_in_bulk(&request) {
+                Ok(page) => run.bulk[zone].push_back(page),
+                Err(_) => run.outcome.failed += 1,
+            });
+        }
     }
 
     /// An allocation that happened before the event that shows it, or that none shows.
     fn take_early(&mut self, taken: &Taken) {
+        // Where the recording has bulk allocations of its own, none has to be inferred.
+        if taken.shown.is_none() && self.plan.setting.bulk_recorded {
+            return;
+        }
+        self.outcome.borrowed.moved_allocs += u64::from(taken.shown.is_some());
+        self.outcome.borrowed.inferred_allocs += u64::from(taken.shown.is_none());
         self.calibrate(taken);
         if let (Some(shown), Some(pfn)) = (taken.shown, taken.pfn) {
             self.done.insert(shown.event);
@@ -384,6 +433,11 @@ impl<'r, 'a> Run<'r, 'a> {
 
     /// A block is freed that was never seen to be taken: it is taken now, in bulk.
     fn free_unknown(&mut self, zone: usize, cpu: CpuId, order: Order) {
+        // The type of a bulk allocation's page shows in no event: any page of the zone that one took serves.
+        if let Some(page) = self.bulk[zone].pop_front().filter(|_| order == Order::ZERO) {
+            self.operate(zone, cpu, |run| run.outcome.refused_frees += u64::from(run.world.free(page, order).is_err()));
+            return;
+        }
         self.outcome.unseen_allocs += 1;
         let request = Request { zone: Some(zone), ..Request::new(order, MigrateType::Movable) };
         self.operate(zone, cpu, |run| {
@@ -437,6 +491,7 @@ impl<'r, 'a> Run<'r, 'a> {
             self.made_up.to(self.world, zone, unused, state.unused());
             self.outcome.near_mark |= state.free <= state.watermarks.high;
         }
+        self.outcome.borrowed.snapshots += 1;
         self.own_locks += self.locks() - locks;
         self.look_at_high_orders();
     }

@@ -41,8 +41,10 @@ pub struct ZoneState {
     pub watermarks: Watermarks,
     /// Pages kept from requests by their highest zone.
     pub(super) reserve: [u64; ZoneKind::COUNT],
-    /// Batch and the bounds of high; on kernels without bounds both are high.
+    /// Batch and the bounds of high; where the kernel prints no bounds both are high.
     pub bounds: Bounds,
+    /// Whether the kernel printed the bounds of high, as it does since 6.13 or 6.14.
+    pub(super) bounds_shown: bool,
     /// Pages held and high of each CPU's pageset.
     pub pagesets: Vec<PagesetSnapshot>,
 }
@@ -86,6 +88,8 @@ pub struct Setting {
     pub cache_slice_pages: Option<u64>,
     /// The administrator's fraction, 0 for none.
     pub(super) high_fraction: u32,
+    /// Whether the recording has events of bulk allocations.
+    pub(super) bulk_recorded: bool,
     /// PCP_BATCH_SCALE_MAX of the recorded kernel.
     pub(super) batch_scale_max: Option<u8>,
 }
@@ -117,7 +121,7 @@ impl Setting {
             return Err(TraceError::missing_snapshots("no zone of the zoneinfo has pages").allowed("at least one zone"));
         }
         let cpus = cpu_count(trace, all())?;
-        let nodes = nodes_of_cpus(start, cpus);
+        let nodes = nodes_of_cpus(trace, start, cpus);
         let states = |info: &Zoneinfo| zones.iter().map(|z| later_state(z, info)).collect::<Vec<_>>();
         let facts = trace.facts();
         let (kernel, kernel_known) = kernel_of(facts.kernel_release.as_deref(), facts.kernel_version.as_deref(), start);
@@ -131,6 +135,7 @@ impl Setting {
             free_blocks_known: types.is_some(),
             cache_slice_pages: cache_slice_pages(trace),
             high_fraction: facts.high_fraction.unwrap_or(0),
+            bulk_recorded: facts.sources.iter().any(|source| source.contains("bulk")),
             batch_scale_max: facts.batch_scale_max,
             zones,
         })
@@ -141,6 +146,15 @@ impl Setting {
         self.zones.iter().position(|zone| zone.frames.contains(&pfn.0))
     }
 
+    /// The zone of a node from which a request takes single pages first: the highest that may serve it.
+    pub(super) fn preferred_zone(&self, node: NodeId, highest: ZoneKind) -> Option<usize> {
+        let of = |node: NodeId| {
+            let zones = self.zones.iter().enumerate().filter(move |(_, z)| z.node == node && z.kind <= highest);
+            zones.max_by_key(|(_, zone)| zone.kind).map(|(index, _)| index)
+        };
+        of(node).or_else(|| self.zones.iter().position(|zone| zone.kind <= highest))
+    }
+
     /// The snapshot whose reading ended with this event.
     pub(super) fn snapshot(&self, tag: &str) -> Option<&[ZoneState]> {
         self.later.iter().find(|(t, _)| t == tag).map(|(_, zones)| zones.as_slice())
@@ -148,7 +162,12 @@ impl Setting {
 
     /// The recorded kernel's rules with what its configuration changes.
     pub(super) fn kernel_tuning(&self) -> Tuning {
-        let tuning = self.kernel.tuning;
+        self.tuning_of(self.kernel)
+    }
+
+    /// A preset's rules with what the recorded kernel's configuration changes.
+    pub(super) fn tuning_of(&self, preset: &Preset) -> Tuning {
+        let tuning = preset.tuning;
         Tuning { batch_scale_max: self.batch_scale_max.unwrap_or(tuning.batch_scale_max).min(6), ..tuning }
     }
 
@@ -281,6 +300,7 @@ fn start_state(section: &ZoneSection) -> ZoneState {
         high_min: small(p.high_min.unwrap_or(p.high)),
         high_max: small(p.high_max.unwrap_or(p.high).max(p.high_min.unwrap_or(p.high))),
     });
+    let bounds_shown = section.pagesets.first().is_some_and(|p| p.high_max.is_some());
     let cpus = section.pagesets.iter().map(|p| p.cpu as usize + 1).max().unwrap_or(0);
     let mut pagesets = vec![PagesetSnapshot::default(); cpus];
     for p in &section.pagesets {
@@ -292,6 +312,7 @@ fn start_state(section: &ZoneSection) -> ZoneState {
         watermarks: Watermarks { min: boosted(section.min), low: boosted(section.low), high: boosted(section.high) },
         reserve,
         bounds,
+        bounds_shown,
         pagesets,
     }
 }
@@ -311,9 +332,13 @@ fn cpu_count<'i>(trace: &Trace, all: impl Iterator<Item = &'i Zoneinfo>) -> Resu
     Ok(cpus as usize)
 }
 
-/// A CPU's node is that of the zones whose pagesets it uses; zoneinfo does not tell, so with several nodes CPUs are
-/// taken to be dealt out in equal runs.
-fn nodes_of_cpus(info: &Zoneinfo, cpus: usize) -> Vec<NodeId> {
+/// The node of each CPU, as recorded. Older recordings do not tell: with several nodes, CPUs are taken to be dealt out in
+/// equal runs.
+fn nodes_of_cpus(trace: &Trace, info: &Zoneinfo, cpus: usize) -> Vec<NodeId> {
+    let recorded = &trace.facts().cpu_nodes;
+    if recorded.len() >= cpus {
+        return recorded.iter().take(cpus).map(|node| NodeId(*node)).collect();
+    }
     let nodes = info.zones.iter().filter(|z| z.managed > 0).map(|z| z.node as usize + 1).max().unwrap_or(1);
     (0..cpus).map(|cpu| NodeId((cpu * nodes / cpus) as u32)).collect()
 }

@@ -12,7 +12,9 @@ use pageset::{CpuId, MigrateType, Order, Pfn};
 use super::free_pass::{FreeNotes, FreePass};
 use super::list_pass::ListPass;
 use super::moves::Moves;
+use super::reclaim::{self, Change, Reclaim};
 use super::setting::Setting;
+use super::start_state::Histories;
 use crate::error::TraceError;
 use crate::trace::Trace;
 
@@ -44,6 +46,17 @@ pub(super) struct Taken {
 pub(super) struct Shown {
     pub(super) event: u64,
     pub(super) gfp: u32,
+}
+
+/// A drain of a whole pageset that something other than a free or the timer work asked for: compaction, a contiguous
+/// range, a CPU or memory that goes off-line. The kernel's drain events show that it was asked for, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DrainRequest {
+    /// It happens before this event.
+    pub(super) event: u64,
+    pub(super) zone: usize,
+    /// Whose pageset it is.
+    pub(super) cpu: CpuId,
 }
 
 /// What the recording holds, and what weakens a replay of it.
@@ -96,6 +109,13 @@ pub(super) struct Survey {
     pub(super) initial: Vec<Vec<[u64; LISTS]>>,
     /// The first refill of single pages on each pageset: the event and the factor that it shows.
     pub(super) factors: HashMap<(usize, CpuId), (u64, u8)>,
+    /// Sorted by event.
+    pub(super) drain_requests: Vec<DrainRequest>,
+    /// The first operations of each pageset.
+    pub(super) histories: Histories,
+    /// When reclaim was active, by the events of kswapd alone and as the kernel's drains show.
+    pub(super) reclaim_by_input: Vec<Change>,
+    pub(super) reclaim: Vec<Change>,
 }
 
 impl Survey {
@@ -103,10 +123,12 @@ impl Survey {
     pub(super) fn new(trace: &Trace, setting: &Setting, progress: &mut dyn FnMut(u64)) -> Result<Survey, TraceError> {
         let mut notes = Notes::default();
         let mut frees = FreePass::new();
+        let mut reclaim = Reclaim::default();
         let mut window = setting.window();
         for (index, event) in trace.events()?.enumerate() {
             let event = event?;
             frees.event(&mut notes, &event, window.at(&event));
+            reclaim.event(setting, index as u64, &event);
             progress(index as u64);
         }
         let (frees, earlier_by_input) = frees.finish();
@@ -122,8 +144,13 @@ impl Survey {
             let held = |cpu: usize| z.start.pagesets.get(cpu).map_or(0, |p| p.count);
             (0..setting.cpus.len()).map(|cpu| found.lists.initial(zone, CpuId(cpu as u32), held(cpu))).collect()
         });
+        let reclaim_by_input = reclaim.finish();
         Ok(Survey {
             notes,
+            drain_requests: found.drain_requests,
+            histories: found.histories,
+            reclaim: reclaim::by_drains(&reclaim_by_input, &found.small_drains),
+            reclaim_by_input,
             initial: initial.collect(),
             kernel: found.kernel,
             earlier: found.earlier,

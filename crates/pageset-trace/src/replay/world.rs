@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use pageset::pcp::{LISTS, order_of};
-use pageset::tuning::{Bounds, PcpState};
+use pageset::tuning::Bounds;
 use pageset::{
     Allocator, Config, CpuId, Line, Machine, MigrateType, Order, PageRange, Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
 };
@@ -302,11 +302,6 @@ pub(super) fn config<'c>(
         pageset_capacity: capacity.max(1),
         ..Config::new(zones, &setting.cpus)
     }
-}
-
-/// The state of a pageset as a snapshot showed it. What no snapshot shows begins at rest.
-pub(super) fn shown_state(high: u64) -> PcpState {
-    PcpState { high: u32::try_from(high).unwrap_or(u32::MAX), ..PcpState::default() }
 }
 
 /// The pages that lists of these lengths hold.

@@ -1,0 +1,100 @@
+//! When reclaim was active, which makes pagesets keep less.
+//!
+//! The kernel sets the flag as a balancing round begins and clears it as the round ends. Only then kswapd naps for a
+//! tenth of a second, and only after an undisturbed nap it writes that it sleeps. Specification: `kernels-2026.md` 3.5.
+
+use std::collections::VecDeque;
+
+use pageset::NodeId;
+
+use super::setting::Setting;
+use crate::event::{Event, Kind};
+
+/// From the flag's clearing to the event: the nap, and up to a jiffy and a wake-up more. Proved at HZ = 250 (26 jiffies);
+/// a guess at other rates. Unit: ns.
+const NAP_NS: u64 = 104_000_000;
+
+/// A change of the flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    /// It happens before this event.
+    pub(super) event: u64,
+    /// The node that is balanced.
+    pub(super) node: NodeId,
+    pub(super) active: bool,
+    /// The event that told it.
+    told: u64,
+}
+
+/// Follows kswapd through a recording.
+#[derive(Debug, Default)]
+pub(super) struct Reclaim {
+    /// Time and number of the events of the last nap, while some node is balanced.
+    recent: VecDeque<(u64, u64)>,
+    awake: u32,
+    changes: Vec<Change>,
+}
+
+impl Reclaim {
+    pub(super) fn event(&mut self, setting: &Setting, index: u64, event: &Event) {
+        // kswapd runs on the node that it balances.
+        let node = || setting.cpus.get(event.cpu.0 as usize).copied().unwrap_or(NodeId(0));
+        match event.kind {
+            Kind::KswapdWake => {
+                self.awake += 1;
+                self.changes.push(Change { event: index, node: node(), active: true, told: index });
+            }
+            Kind::KswapdSleep => {
+                let began = event.time_ns.saturating_sub(NAP_NS);
+                let first = self.recent.iter().find(|(time, _)| *time >= began).map_or(index, |(_, first)| *first);
+                self.awake = self.awake.saturating_sub(1);
+                self.changes.push(Change { event: first, node: node(), active: false, told: index });
+            }
+            _ => {}
+        }
+        if self.awake == 0 {
+            self.recent.clear();
+            return;
+        }
+        self.recent.push_back((event.time_ns, index));
+        while self.recent.front().is_some_and(|(time, _)| time + NAP_NS < event.time_ns) {
+            self.recent.pop_front();
+        }
+    }
+
+    /// The changes by events alone.
+    pub(super) fn finish(mut self) -> Vec<Change> {
+        self.changes.sort_by_key(|change| change.event);
+        self.changes
+    }
+}
+
+/// The changes where the kernel's own drains show how long a round lasted: one that left no more than four batches
+/// was made under reclaim. `small` are the events of such drains, sorted.
+pub(super) fn by_drains(changes: &[Change], small: &[u64]) -> Vec<Change> {
+    let later = |change: &Change| {
+        let nap =
+            small.partition_point(|event| *event < change.event)..small.partition_point(|event| *event < change.told);
+        let last = small[nap].last().map_or(change.event, |event| event + 1);
+        Change { event: if change.active { change.event } else { last }, ..*change }
+    };
+    let mut changes: Vec<Change> = changes.iter().map(later).collect();
+    changes.sort_by_key(|change| change.event);
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(event: u64, active: bool, told: u64) -> Change {
+        Change { event, node: NodeId(0), active, told }
+    }
+
+    #[test]
+    fn the_last_small_drain_of_the_nap_ends_the_round() {
+        let changes = [change(10, true, 10), change(100, false, 200)];
+        assert_eq!(by_drains(&changes, &[20, 90]), changes, "before the nap");
+        assert_eq!(by_drains(&changes, &[90, 120, 150, 250])[1], change(151, false, 200));
+    }
+}

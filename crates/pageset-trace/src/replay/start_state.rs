@@ -1,0 +1,245 @@
+//! What each pageset's counters were at the start: the refill and free factors, which zoneinfo does not print.
+//!
+//! They settle after a few events, but a short recording ends before that. The state machine is pure, so it is run alone
+//! over each pageset's first operations from every plausible start; the start that explains the kernel's first refills
+//! and drains best is taken. Specification: `trace-replay.md` 3g, `kernels-2026.md` 3.3.
+
+use std::collections::HashMap;
+
+use pageset::tuning::{Bounds, PcpState, Pressure, Tuning};
+use pageset::{CpuId, Order};
+
+use super::setting::PagesetSnapshot;
+
+/// Operations of one pageset that are looked at. A guess: the first drain of a CPU that frees into an emptied pageset
+/// comes after `high` pages, some thousands.
+const STEPS_MAX: usize = 8192;
+/// Refills and drains of one pageset that are looked at. A guess: each halves or doubles the factors, which have six values.
+const MOVES_MAX: u32 = 8;
+
+/// One operation on a pageset, and what the kernel moved at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// An allocation, with the blocks of the refill that it caused.
+    Alloc { order: Order, refill: u32 },
+    /// A free, with the pages of the drain that it caused.
+    Free { order: Order, drained: u32 },
+    /// The timer work, with the pages that it drained.
+    Tick { drained: u32 },
+}
+
+/// The first operations of a pageset.
+#[derive(Clone, Debug, Default)]
+struct History {
+    steps: Vec<Step>,
+    moves: u32,
+    /// Something that the state machine does not know of came to pass: nothing after it counts.
+    closed: bool,
+}
+
+/// The first operations of every pageset.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Histories {
+    of: HashMap<(usize, CpuId), History>,
+}
+
+impl Histories {
+    /// Adds an operation.
+    pub(super) fn step(&mut self, zone: usize, cpu: CpuId, step: Step) {
+        let history = self.of.entry((zone, cpu)).or_default();
+        if history.closed || history.steps.len() == STEPS_MAX || history.moves == MOVES_MAX {
+            history.closed = true;
+            return;
+        }
+        history.moves += u32::from(matches!(step, Step::Alloc { refill: 1.., .. }));
+        history.steps.push(step);
+    }
+
+    /// Pages left the pageset in a drain that its last free or tick caused.
+    pub(super) fn drained(&mut self, zone: usize, cpu: CpuId, pages: u32) {
+        let Some(history) = self.of.get_mut(&(zone, cpu)).filter(|history| !history.closed) else { return };
+        if let Some(Step::Free { drained, .. } | Step::Tick { drained }) = history.steps.last_mut() {
+            history.moves += u32::from(*drained == 0);
+            *drained += pages;
+        }
+    }
+
+    /// What follows on this pageset is not the state machine's doing.
+    pub(super) fn close(&mut self, zone: usize, cpu: CpuId) {
+        self.of.entry((zone, cpu)).or_default().closed = true;
+    }
+
+    /// The counters of a pageset at the start under these rules, and whether a refill or drain told them.
+    pub(super) fn start(&self, zone: usize, cpu: CpuId, tuning: &Tuning, shown: Shown) -> (PcpState, bool) {
+        let history = self.of.get(&(zone, cpu));
+        let steps = history.map_or(&[][..], |history| &history.steps);
+        // A pageset that is only freed into never forgets a free factor: the last free before the start left it.
+        let allocates = steps.iter().any(|step| matches!(step, Step::Alloc { .. }));
+        let at_rest =
+            Hidden { free: u32::from(!tuning.free_count && !steps.is_empty() && !allocates), ..Hidden::default() };
+        let told = history.is_some_and(|history| history.moves > 0);
+        if !told {
+            return (at_rest.state(tuning, shown), false);
+        }
+        let mut best = (u64::MAX, at_rest);
+        for hidden in std::iter::once(at_rest).chain(candidates(tuning, shown)) {
+            let cost = cost(tuning, hidden.state(tuning, shown), steps, best.0);
+            if cost < best.0 {
+                best = (cost, hidden);
+            }
+        }
+        (best.1.state(tuning, shown), true)
+    }
+}
+
+/// What zoneinfo shows of a pageset at the start, and what the rules make of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    pub(super) snapshot: PagesetSnapshot,
+    pub(super) bounds: Bounds,
+    /// [`PcpState::large_cache`].
+    pub(super) large_cache: bool,
+}
+
+/// The counters that zoneinfo does not show.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hidden {
+    alloc_factor: u8,
+    /// `free_count` where the rules have it, else `free_factor`.
+    free: u32,
+    prev_high_order: bool,
+}
+
+impl Hidden {
+    fn state(self, tuning: &Tuning, shown: Shown) -> PcpState {
+        let small = |pages: u64| u32::try_from(pages).unwrap_or(u32::MAX);
+        let (count, high) = (small(shown.snapshot.count), small(shown.snapshot.high));
+        let Bounds { batch, high_min, high_max } = shown.bounds;
+        PcpState {
+            count,
+            high: if tuning.auto_high { high } else { high_min },
+            high_min,
+            high_max,
+            batch,
+            free_count: if tuning.free_count { self.free } else { 0 },
+            count_min: count,
+            free_factor: if tuning.free_count { 0 } else { self.free as u8 },
+            alloc_factor: self.alloc_factor,
+            prev_high_order: self.prev_high_order,
+            large_cache: shown.large_cache,
+        }
+    }
+}
+
+/// Every start that makes a difference, the likelier first.
+fn candidates(tuning: &Tuning, shown: Shown) -> impl Iterator<Item = Hidden> {
+    let scale = tuning.batch_scale_max;
+    let batch = shown.bounds.batch;
+    let allocs = if tuning.alloc_factor { 0..=scale } else { 0..=0 };
+    let frees: Vec<u32> = if tuning.free_count {
+        // Thresholds lie at one batch, from 6.16 on at half of the lowest high more; drains are as large as the count.
+        let threshold = batch + shown.bounds.high_min / 2;
+        let scaled =
+            (0..=2 * u32::from(scale)).map(|half| (batch << (half / 2)) + (half % 2) * (batch << (half / 2)) / 2);
+        [0, batch / 2, threshold].into_iter().chain(scaled).collect()
+    } else if tuning.scale_drain {
+        (0..=6).collect()
+    } else {
+        vec![0]
+    };
+    let flags = if tuning.prev_high_order { 0..=1 } else { 0..=0 };
+    allocs.flat_map(move |alloc_factor| {
+        let (frees, flags) = (frees.clone(), flags.clone());
+        frees.into_iter().flat_map(move |free| {
+            flags.clone().map(move |flag| Hidden { alloc_factor, free, prev_high_order: flag == 1 })
+        })
+    })
+}
+
+/// Pages by which the state machine's refills and drains differ from the kernel's; given up at `most`.
+fn cost(tuning: &Tuning, mut state: PcpState, steps: &[Step], most: u64) -> u64 {
+    let rest = Pressure::default();
+    let mut cost = 0;
+    for step in steps {
+        match *step {
+            Step::Alloc { order, refill } => {
+                tuning.on_alloc(&mut state);
+                let pages = order.pages() as u32;
+                if refill > 0 {
+                    let asked = tuning.refill(&mut state, order, rest).0;
+                    cost += u64::from(asked.abs_diff(refill)) * order.pages();
+                    state.count += refill * pages;
+                }
+                // Bulk allocations leave no event, so the count may be off.
+                state.count = state.count.max(pages);
+                tuning.on_take(&mut state, pages);
+            }
+            Step::Free { order, drained } => {
+                let count = state.count;
+                let due = tuning.commit(&mut state, order, rest).min(state.count);
+                cost += u64::from(due.abs_diff(drained));
+                state.count = (count + order.pages() as u32).saturating_sub(drained);
+            }
+            Step::Tick { drained } => {
+                let _ = tuning.decay(&mut state);
+                state.count = state.count.saturating_sub(drained);
+            }
+        }
+        if cost >= most {
+            break;
+        }
+    }
+    cost
+}
+
+#[cfg(test)]
+mod tests {
+    use pageset::tuning::Preset;
+
+    use super::*;
+
+    const SHOWN: Shown = Shown {
+        snapshot: PagesetSnapshot { count: 0, high: 3492 },
+        bounds: Bounds { batch: 63, high_min: 3492, high_max: 15_630 },
+        large_cache: true,
+    };
+
+    fn start(rules: &str, shown: Shown, steps: &[Step]) -> (PcpState, bool) {
+        let mut histories = Histories::default();
+        for &step in steps {
+            histories.step(0, CpuId(3), step);
+        }
+        histories.start(0, CpuId(3), &Preset::find(rules).unwrap().tuning, shown)
+    }
+
+    #[test]
+    fn the_first_refill_shows_the_factor() {
+        for factor in 0..=5 {
+            // Five frees halve it to nothing; none leaves it as it is.
+            let steps = [Step::Alloc { order: Order::ZERO, refill: 63 << factor }];
+            let (state, told) = start("linux-6.18", SHOWN, &steps);
+            assert_eq!((state.alloc_factor, told), (factor as u8, true));
+        }
+        let freed = [Step::Free { order: Order::ZERO, drained: 0 }, Step::Alloc { order: Order::ZERO, refill: 126 }];
+        assert!((2..=3).contains(&start("linux-6.18", SHOWN, &freed).0.alloc_factor));
+        assert!(!start("linux-6.18", SHOWN, &freed[..1]).1);
+    }
+
+    /// `kernels-2026.md` 3.3: the first free of order 3 is followed at once by a drain of all pages.
+    #[test]
+    fn a_drain_below_high_shows_the_free_factor() {
+        let order = Order::new(3).unwrap();
+        let shown = Shown {
+            snapshot: PagesetSnapshot { count: 3189, high: 3492 },
+            bounds: Bounds { batch: 63, high_min: 3492, high_max: 3492 },
+            ..SHOWN
+        };
+        let at_once = [Step::Free { order, drained: 3197 }];
+        let (state, told) = start("linux-6.1", shown, &at_once);
+        assert!(told && state.free_factor >= 1, "{state:?}");
+        let kept = [Step::Alloc { order, refill: 7 }, Step::Free { order, drained: 0 }];
+        assert_eq!(start("linux-6.1", shown, &kept).0.free_factor, 0);
+        // Nobody allocates there: what was left of a free before the start never decays.
+        assert_eq!(start("linux-6.1", shown, &[Step::Free { order: Order::ZERO, drained: 0 }]).0.free_factor, 1);
+    }
+}
