@@ -146,6 +146,15 @@ fn a_command_and_its_pages() {
         assert!(trace.snapshots().text(text).is_some_and(|text| !text.is_empty()), "no {text}");
     }
 
+    // Whose events they are: the command's own, and the recorder's.
+    let processes = trace.snapshots().text("processes.1").unwrap();
+    let threads: HashSet<u32> =
+        processes.lines().map(|line| line.split('\t').next().unwrap().parse().unwrap()).collect();
+    let dd = processes.lines().find(|line| line.ends_with("\tdd")).expect("the command is not in the table");
+    let dd: u32 = dd.split('\t').next().unwrap().parse().unwrap();
+    assert!(events.iter().filter(|event| event.pid == dd).count() > 10_000);
+    assert!(facts.recorder_pids.iter().all(|pid| threads.contains(pid)), "{:?}", facts.recorder_pids);
+
     let tags = tags(&events);
     assert_eq!(tags[..3], ["init0", "init1", "init2"]);
     assert_eq!(tags[tags.len() - 2..], ["fini0", "fini1"]);
@@ -416,8 +425,9 @@ fn files_in_turn_are_recordings_of_their_own() {
         return;
     }
     let folder = Folder::new("turn");
-    let limits = ["--buffer", "2M", "--duration", "200ms", "--rotate", "2"];
-    let output = run(&limits, &folder.file(), &["sleep", "1"]);
+    let limits = ["--buffer", "2M", "--duration", "50ms", "--rotate", "2"];
+    // Long enough for three files on a machine that is busy otherwise.
+    let output = run(&limits, &folder.file(), &["sleep", "4"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let mut names = folder.names();
     names.sort();

@@ -17,7 +17,7 @@
 //! | `owner`, `tracefs`, `sysctl`, `probes` | what is changed on the machine, and how it is put back |
 //! | `leftovers` | what a killed recording left, and how it is put back |
 //! | `setup` | which events, which clock, how large the buffers |
-//! | `machine`, `proctext`, `snapshot` | what is written down beside the events |
+//! | `machine`, `processes`, `proctext`, `snapshot` | what is written down beside the events |
 //! | `signals`, `launch`, `output` | being interrupted, the command, the file |
 //! | `spool` | reading the ring buffers while the recording goes on |
 //! | `readout` | reading the ring buffers out into the file |
@@ -34,6 +34,7 @@ pub mod merge;
 mod output;
 mod owner;
 mod probes;
+mod processes;
 mod proctext;
 mod readout;
 pub mod ring;

@@ -68,6 +68,8 @@ pub(super) struct Recording {
     pub(super) facts: Facts,
     pub(super) before: Vec<String>,
     pub(super) after: Vec<String>,
+    /// The threads before and after.
+    pub(super) processes: [String; 2],
     pub(super) texts: Texts,
     pub(super) rings: Rings,
     /// What was taken out of the ring buffers while recording.
@@ -226,6 +228,9 @@ impl Recording {
             for ((name, _), text) in OUTER_TEXTS.iter().zip(texts) {
                 writer.snapshot_text(&format!("{name}.{suffix}"), text)?;
             }
+        }
+        for (tag, table) in ["processes.0", "processes.1"].iter().zip(&self.processes) {
+            writer.snapshot_text(tag, table)?;
         }
         writer.snapshot_text("stats", &self.rings.text)
     }

@@ -20,7 +20,7 @@ use super::signals::{Signal, Signals};
 use super::snapshot::Snapshots;
 use super::spool::Readers;
 use super::tracefs::{Instance, Tracefs};
-use super::{leftovers, machine, sysctl};
+use super::{leftovers, machine, processes, sysctl};
 use crate::facts::Loss;
 
 /// Time between two snapshots. Source: `trace-replay.md` 3 i and 4.
@@ -172,7 +172,7 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     for number in 1.. {
         let folder = output.folder();
         let (before, mut segment) =
-            Segment::prepare(&instance, &prepared, buffer_bytes, limits.spool_bytes(), &folder)?;
+            Segment::prepare(&instance, &prepared, buffer_bytes, limits.spool_bytes(), command.is_none(), &folder)?;
         // From here on as little as possible asks for memory: emptied lists fill again with the first page asked for.
         if options.empty_lists && number == 1 {
             note(Note::Phase(Phase::EmptyingLists));
@@ -189,6 +189,8 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
         let ended = live?;
         let after = segment.after.take()?;
         let texts = segment.snapshots.finish();
+        // The command, if it has ended, is a zombie until it is waited for, and still in the table.
+        let processes = [segment.processes, processes::table()];
         let tids = segment.readers.iter().flat_map(|readers| readers.tids().to_vec()).collect::<Vec<_>>();
         let spools = segment.readers.map(Readers::finish).unwrap_or_default();
 
@@ -211,7 +213,7 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
         let rings = Rings::read(&instance)?;
         facts.loss = rings.loss();
         facts.after_full = rings.dropped();
-        let recording = Recording { facts, before, after, texts, rings, spools };
+        let recording = Recording { facts, before, after, processes, texts, rings, spools };
         // The first signal ends files in turn without giving up the one that is written.
         let patience = u32::from(goes_on && signals.count() == 0);
         let written = recording.write(output, &instance, &prepared, (&mut signals, patience), note)?;
@@ -290,6 +292,8 @@ enum Ended {
 /// What it takes to record the events of one file.
 struct Segment {
     snapshots: Snapshots,
+    /// The threads that there were before.
+    processes: String,
     after: OuterTexts,
     readers: Option<Readers>,
 }
@@ -300,6 +304,7 @@ impl Segment {
         prepared: &Prepared,
         buffer_bytes: u64,
         spool_bytes: Option<u64>,
+        is_attached: bool,
         folder: &Path,
     ) -> Result<(OuterTexts, Segment), RecordError> {
         let mut snapshots = Snapshots::new(&instance.path("trace_marker"))?;
@@ -307,11 +312,12 @@ impl Segment {
         let (before, after) = (OuterTexts::prepare()?, OuterTexts::prepare()?);
         // Where a gap begins is only known on a clock that we can read as well.
         let readers = if prepared.clock == setup::CLOCK {
-            Some(Readers::start(instance, prepared.layout, buffer_bytes, spool_bytes, folder)?)
+            let ends = is_attached || spool_bytes.is_some();
+            Some(Readers::start(instance, prepared.layout, buffer_bytes, spool_bytes, ends, folder)?)
         } else {
             None
         };
-        Ok((before, Segment { snapshots, after, readers }))
+        Ok((before, Segment { snapshots, processes: processes::table(), after, readers }))
     }
 
     /// The part that is recorded: as little as possible happens here beside the command.

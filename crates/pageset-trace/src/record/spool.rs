@@ -83,9 +83,11 @@ struct Shared {
     /// Bytes in the files of all CPUs together.
     spooled: AtomicU64,
     max_bytes: u64,
+    /// Whether a buffer that refuses events ends the recording, since only its own size or a signal would.
+    ends_when_full: bool,
     /// The recording has ended.
     stop: Flag,
-    /// The files have reached their limit, or one cannot be written.
+    /// The files have reached their limit, one cannot be written, or a buffer has refused events.
     full: Flag,
 }
 
@@ -99,12 +101,13 @@ pub(super) struct Readers {
 
 impl Readers {
     /// Starts a reader for each CPU, before the recording. Their files lie in `folder` and together get no larger than
-    /// `max_bytes`.
+    /// `max_bytes`. With `ends_when_full` the recording should end when a buffer refuses events.
     pub(super) fn start(
         instance: &Instance,
         layout: PageLayout,
         buffer_bytes: u64,
         max_bytes: Option<u64>,
+        ends_when_full: bool,
         folder: &Path,
     ) -> Result<Readers, RecordError> {
         let failed = |source| RecordError::io("start the readers of the ring buffers", source);
@@ -115,6 +118,7 @@ impl Readers {
             buffer_bytes,
             spooled: AtomicU64::new(0),
             max_bytes: max_bytes.unwrap_or(u64::MAX),
+            ends_when_full,
             stop: Flag::new().map_err(failed)?,
             full: Flag::new().map_err(failed)?,
         });
@@ -150,7 +154,7 @@ impl Readers {
         &self.tids
     }
 
-    /// Whether the recording should end because of the files.
+    /// Whether the recording should end because of the files or of a full buffer.
     pub(super) fn is_full(&self) -> bool {
         self.shared.full.is_raised()
     }
@@ -271,7 +275,12 @@ impl Reader {
             }
             match self.look() {
                 // Refused events leave a gap after which nothing is worth reading; what is there stays.
-                None => return self.wait_for_stop(),
+                None => {
+                    if self.shared.ends_when_full {
+                        self.shared.full.raise();
+                    }
+                    return self.wait_for_stop();
+                }
                 Some(filled) if filled >= buffer / 8 * 3 => {
                     if let Err((error, lost_ns)) = self.move_half() {
                         self.spool.whole_until_ns = lost_ns.unwrap_or(self.spool.whole_until_ns);
