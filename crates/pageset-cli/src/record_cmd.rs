@@ -3,20 +3,22 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use pageset_trace::record::{self, Destination, HOLD, Note, Options, Phase, RecordError, Summary};
+use pageset_trace::record::{self, Destination, HOLD, Limits, Note, Options, Phase, RecordError, Summary};
 
 use crate::error::{Exit, Failure};
 
-/// Record this machine's page traffic while a command runs
+/// Record this machine's page traffic while a command runs, or until Ctrl-C
 ///
 /// Every page that any process or the kernel allocates or frees on this machine from the command's start to its end is
 /// recorded, with the refills and drains of the kernel's own per-CPU pagesets to compare a replay with. It takes root.
 /// Nothing of the machine stays changed, however the recording ends.
 ///
 /// Ctrl-C ends the command and keeps what was recorded (exit code 130). When the command fails, the recording is kept
-/// and the exit code is 1.
+/// and the exit code is 1. Without a command the machine is recorded as it runs, and Ctrl-C is the ordinary end (exit
+/// code 0).
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where to write the recording; `-` is standard output, and the command's output then goes to standard error
@@ -35,16 +37,56 @@ pub(crate) struct Args {
 
     /// The ring buffer of each CPU, such as 64M or 2G [default: 256M, at most a quarter of the free memory for all]
     ///
-    /// Nothing is read while the command runs, so all of it has to fit: page faults in a tight loop fill 40 MB a
-    /// second on each CPU, a compile 5, a network stream 20. When one buffer is full the recording ends there: what
-    /// came before is whole. A larger buffer takes memory from the machine that is measured. If unsure, leave it out.
+    /// A buffer that gets half full is moved to a file without a name in the folder of the output; nothing is read
+    /// before. Page faults in a tight loop fill 40 MB a second on each CPU, a compile 5, a network stream 20. A larger
+    /// buffer disturbs the load later, and takes memory from the machine that is measured. When one is full all the
+    /// same, the recording ends there: what came before is whole. If unsure, leave it out.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     buffer: Option<u64>,
 
-    /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    /// End the recording after this time, such as 500ms, 10s or 2m; the command is told to end
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    duration: Option<Duration>,
+
+    /// End the recording when its events take this much, such as 1G; the command is told to end
+    ///
+    /// What counts is the room in the ring buffers and on the disk while recording, about 31 bytes an event. The file
+    /// is about an eighth of it. The ring buffers get smaller where they would take more than half of it.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    max_size: Option<u64>,
+
+    /// At the limit of --duration or --max-size begin another file, and keep the last N
+    ///
+    /// The files have their number in their name, such as pageset.7.pstrace. Each is a whole recording, which can be
+    /// replayed by itself. What happens while one is written is in none of them. The command goes on.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rotate: Option<u32>,
+
+    /// The command and its arguments; without one, record the machine until Ctrl-C
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
+
+/// `500ms`, `10s`, `2m`, `1h`.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit_ms = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err("a time is a number with ms, s, m or h behind it, such as 10s".into()),
+    };
+    let ms = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ms));
+    match ms {
+        Some(ms) if (1..=MAX_TIME_MS).contains(&ms) => Ok(Duration::from_millis(ms)),
+        _ => Err("a time is from 1ms to 8760h".into()),
+    }
+}
+
+/// More is a slip of the hand: a year. Unit: milliseconds.
+const MAX_TIME_MS: u64 = 8760 * 3_600_000;
 
 /// `4096`, `64K`, `64M`, `2G` in bytes, with or without `B` or `iB` behind.
 fn parse_size(text: &str) -> Result<u64, String> {
@@ -61,7 +103,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
     let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
     match bytes {
         Some(bytes) if (MIN_BUFFER..=MAX_BUFFER).contains(&bytes) => Ok(bytes),
-        _ => Err("a buffer is from 64K to 1T".into()),
+        _ => Err("a size is from 64K to 1T".into()),
     }
 }
 
@@ -85,24 +127,37 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if output == Destination::Stdout && std::io::stdout().is_terminal() {
         return Err(Failure::new(Exit::Usage, "a recording is no text for a terminal").help("give a file with -o"));
     }
+    let limits = Limits { duration: args.duration, max_bytes: args.max_size, rotate: args.rotate };
+    if limits.rotate.is_some() {
+        if limits.duration.is_none() && limits.max_bytes.is_none() {
+            let failure = Failure::new(Exit::Usage, "--rotate takes a limit for each file");
+            return Err(failure.help("give --duration or --max-size"));
+        }
+        if output == Destination::Stdout {
+            return Err(Failure::new(Exit::Usage, "--rotate takes files").help("give the name of a file with -o"));
+        }
+    }
     let options = Options {
         command: args.command,
         output,
         buffer_bytes: args.buffer,
         empty_lists: args.empty_lists,
+        limits,
         launcher: vec!["/proc/self/exe".into(), HOLD.into()],
     };
-    let mut progress = Progress::new();
+    let mut progress = Progress::new(&options);
     let recorded = record::record(&options, &mut |note| progress.note(note));
     progress.clear();
     let summary = recorded.map_err(failure)?;
-    say(&summary_text(&summary, &options));
-    Ok(exit_of(&summary))
+    say(&summary_text(&summary, &options, progress.last.as_deref()));
+    Ok(exit_of(&summary, &options))
 }
 
-fn exit_of(summary: &Summary) -> Exit {
+fn exit_of(summary: &Summary, options: &Options) -> Exit {
     match summary.interrupted {
+        Some(_) if options.command.is_empty() => Exit::Done,
         Some(_) => Exit::Interrupted,
+        None if summary.limited => Exit::Done,
         None if !summary.status.success() => Exit::Failed,
         None => Exit::Done,
     }
@@ -123,16 +178,17 @@ pub(crate) fn failure(error: RecordError) -> Failure {
     }
 }
 
-/// The last words on standard error: what there is now, what it lacks, and what to do with it.
-fn summary_text(summary: &Summary, options: &Options) -> String {
+/// The last words on standard error: what there is now, what it lacks, and what to do with it. `file` is the last file.
+fn summary_text(summary: &Summary, options: &Options, file: Option<&Path>) -> String {
     let mut lines = Vec::new();
-    if let Some(code) = summary.status.code().filter(|&code| code != 0) {
+    let by_itself = summary.interrupted.is_none() && !summary.limited;
+    if let Some(code) = summary.status.code().filter(|&code| code != 0 && !summary.limited) {
         lines.push(format!("the command failed with exit status {code}; the recording is kept"));
     }
-    if let Some(signal) = summary.status.signal().filter(|_| summary.interrupted.is_none()) {
+    if let Some(signal) = summary.status.signal().filter(|_| by_itself) {
         lines.push(format!("the command was ended by signal {signal}; the recording is kept"));
     }
-    if let Some(signal) = summary.interrupted {
+    if let Some(signal) = summary.interrupted.filter(|_| !options.command.is_empty()) {
         lines.push(format!("interrupted by signal {signal}; what was recorded until then is kept"));
     }
     if summary.after_full > 0 {
@@ -158,7 +214,7 @@ fn summary_text(summary: &Summary, options: &Options) -> String {
         size_text(summary.raw_bytes),
         size_text(summary.file_bytes),
     ));
-    if let Destination::File(path) = &options.output {
+    if let Some(path) = file {
         lines.push(format!("next: pageset replay {}", path.display()));
     }
     lines.join("\n")
@@ -186,11 +242,25 @@ struct Progress {
     terminal: bool,
     /// A line of progress stands on the terminal.
     shown: bool,
+    /// Only a signal ends the recording.
+    endless: bool,
+    /// Files are written in turn.
+    in_turn: bool,
+    /// The file written last.
+    last: Option<PathBuf>,
 }
 
 impl Progress {
-    fn new() -> Self {
-        Progress { terminal: std::io::stderr().is_terminal(), shown: false }
+    fn new(options: &Options) -> Self {
+        let rotate = options.limits.rotate.is_some();
+        let limited = options.limits.duration.is_some() || options.limits.max_bytes.is_some();
+        Progress {
+            terminal: std::io::stderr().is_terminal(),
+            shown: false,
+            endless: options.command.is_empty() && (rotate || !limited),
+            in_turn: rotate,
+            last: None,
+        }
     }
 
     fn note(&mut self, note: Note<'_>) {
@@ -200,7 +270,19 @@ impl Progress {
                 say(&format!("warning: {text}"));
             }
             // The command may write to the same terminal.
-            Note::Phase(Phase::Recording) => self.clear(),
+            Note::Phase(Phase::Recording) => {
+                self.clear();
+                if std::mem::take(&mut self.endless) {
+                    say("recording; Ctrl-C ends it");
+                }
+            }
+            Note::File { path, events, duration } => {
+                self.clear();
+                if self.in_turn {
+                    say(&format!("{}: {events} events in {:.2} s", path.display(), duration.as_secs_f64()));
+                }
+                self.last = Some(path.to_owned());
+            }
             Note::Phase(Phase::Preparing) => self.show("allocating the ring buffers"),
             Note::Phase(Phase::EmptyingLists) => self.show("emptying the kernel's pagesets"),
             Note::Phase(Phase::Writing) => self.show("reading the ring buffers out"),
@@ -236,6 +318,12 @@ mod tests {
         assert_eq!(parse_size("2GB"), Ok(2 << 30));
         for wrong in ["", "x", "1", "64X", "-1", "9T", "99999999999999999999G"] {
             assert!(parse_size(wrong).is_err(), "{wrong:?}");
+        }
+        assert_eq!(parse_time("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_time("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_time("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "10", "s", "0s", "-1s", "1.5s", "9999999h", "99999999999999999999s"] {
+            assert!(parse_time(wrong).is_err(), "{wrong:?}");
         }
         assert_eq!(size_text(1023), "1023 B");
         assert_eq!(size_text(1536 << 10), "1.5 MiB");

@@ -146,6 +146,15 @@ fn a_command_and_its_pages() {
         assert!(trace.snapshots().text(text).is_some_and(|text| !text.is_empty()), "no {text}");
     }
 
+    // Whose events they are: the command's own, and the recorder's.
+    let processes = trace.snapshots().text("processes.1").unwrap();
+    let threads: HashSet<u32> =
+        processes.lines().map(|line| line.split('\t').next().unwrap().parse().unwrap()).collect();
+    let dd = processes.lines().find(|line| line.ends_with("\tdd")).expect("the command is not in the table");
+    let dd: u32 = dd.split('\t').next().unwrap().parse().unwrap();
+    assert!(events.iter().filter(|event| event.pid == dd).count() > 10_000);
+    assert!(facts.recorder_pids.iter().all(|pid| threads.contains(pid)), "{:?}", facts.recorder_pids);
+
     let tags = tags(&events);
     assert_eq!(tags[..3], ["init0", "init1", "init2"]);
     assert_eq!(tags[tags.len() - 2..], ["fini0", "fini1"]);
@@ -303,8 +312,9 @@ fn a_full_buffer_ends_a_whole_recording() {
         return;
     }
     let folder = Folder::new("full");
-    let dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=64M", "count=1"];
-    let output = run(&["--buffer", "256K"], &folder.file(), &dd);
+    // The recorder, the parent of the command, is stopped meanwhile, so that nothing is read.
+    let dd = "kill -STOP $PPID; dd if=/dev/zero of=/dev/null bs=64M count=1; kill -CONT $PPID";
+    let output = run(&["--buffer", "256K"], &folder.file(), &["sh", "-c", dd]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("--buffer"), "{}", stderr(&output));
     let (facts, events) = events(&folder.file());
@@ -323,13 +333,125 @@ fn a_full_buffer_ends_a_whole_recording() {
 }
 
 #[test]
+fn a_wrong_option_is_no_command() {
+    let usage = |arguments: &[&str], says: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_pageset")).arg("record").args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{arguments:?}: {}", stderr(&output));
+    };
+    usage(&["--seconds", "10", "true"], "--seconds");
+    usage(&["-x", "true"], "-x");
+    usage(&["--duration", "10", "true"], "such as 10s");
+    usage(&["--rotate", "2", "true"], "--duration or --max-size");
+    usage(&["--rotate", "0", "--duration", "1s", "true"], "--rotate");
+    usage(&["--rotate", "2", "--duration", "1s", "-o", "-"], "--rotate takes files");
+}
+
+#[test]
+fn a_recording_may_be_larger_than_its_buffers() {
+    if !may_trace("a_recording_may_be_larger_than_its_buffers") {
+        return;
+    }
+    let folder = Folder::new("large");
+    // Pages by the hundred thousand, so that a buffer of 8 MiB is filled several times.
+    let many = "for i in 1 2 3 4 5 6 7 8 9 10; do dd if=/dev/zero of=/dev/null bs=128M count=1; done";
+    let output = run(&["--buffer", "8M"], &folder.file(), &["sh", "-c", many]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(folder.names(), ["a.pstrace"], "a file was left behind");
+    let (facts, events) = events(&folder.file());
+    assert!(!facts.lost_events(), "{}", stderr(&output));
+    assert_eq!(facts.after_full, 0, "{}", stderr(&output));
+    assert!(events.is_sorted_by_key(|event| event.time_ns));
+    let bytes = events.len() * 31;
+    assert!(bytes > 3 * (8 << 20), "{bytes} bytes are no test");
+    assert_eq!(tags(&events).last(), Some(&"fini1"));
+    // Each of the recorder's threads is known.
+    assert!(facts.recorder_pids.len() > facts.cpus as usize);
+    balance(&events);
+}
+
+#[test]
+fn a_recording_without_a_command_ends_by_limit_or_signal() {
+    if !may_trace("a_recording_without_a_command_ends_by_limit_or_signal") {
+        return;
+    }
+    let folder = Folder::new("attach");
+    let attach = |arguments: &[&str]| {
+        let mut pageset = Command::new(env!("CARGO_BIN_EXE_pageset"));
+        pageset.arg("record").args(["--buffer", "2M", "-o"]).arg(folder.file()).args(arguments);
+        pageset.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let started = Instant::now();
+    let output = finish(attach(&["--duration", "300ms"]));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(started.elapsed() > Duration::from_millis(300));
+    let (facts, recorded) = events(&folder.file());
+    assert_eq!(facts.command, [""; 0]);
+    assert_eq!(tags(&recorded).last(), Some(&"fini1"));
+
+    let mut child = attach(&[]);
+    let mut line = String::new();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    while !line.contains("Ctrl-C") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "the recording never began");
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    send("-INT", child.id());
+    assert_eq!(finish(child).status.code(), Some(0), "Ctrl-C is the ordinary end");
+    assert_eq!(tags(&events(&folder.file()).1).last(), Some(&"fini1"));
+}
+
+#[test]
+fn a_limit_ends_the_command() {
+    if !may_trace("a_limit_ends_the_command") {
+        return;
+    }
+    let folder = Folder::new("limit");
+    let output = run(&["--buffer", "1M", "--duration", "200ms"], &folder.file(), &["sleep", "100"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let forever = "while :; do dd if=/dev/zero of=/dev/null bs=64M count=1; done";
+    let output = run(&["--max-size", "8M"], &folder.file(), &["sh", "-c", forever]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let (facts, events) = events(&folder.file());
+    assert!(!facts.lost_events() && facts.after_full == 0, "{}", stderr(&output));
+    let bytes = events.len() * 31;
+    assert!((2 << 20..24 << 20).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn files_in_turn_are_recordings_of_their_own() {
+    if !may_trace("files_in_turn_are_recordings_of_their_own") {
+        return;
+    }
+    let folder = Folder::new("turn");
+    let limits = ["--buffer", "2M", "--duration", "50ms", "--rotate", "2"];
+    // Long enough for three files on a machine that is busy otherwise.
+    let output = run(&limits, &folder.file(), &["sleep", "4"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let mut names = folder.names();
+    names.sort();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(!names.contains(&"a.1.pstrace".to_owned()), "{names:?}");
+    let mut last_ns = 0;
+    for name in names {
+        let (facts, events) = events(&folder.0.join(name));
+        assert!(!facts.lost_events() && facts.after_full == 0);
+        let tags = tags(&events);
+        assert_eq!((tags[..3].to_vec(), tags.last()), (vec!["init0", "init1", "init2"], Some(&"fini1")));
+        assert!(events[0].time_ns > last_ns, "events of the file before");
+        last_ns = events.last().unwrap().time_ns;
+    }
+}
+
+#[test]
 fn standard_output() {
     if !may_trace("standard_output") {
         return;
     }
     let output = run(&["--buffer", "4M"], Path::new("-"), &["echo", "from the command"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(stderr(&output).starts_with("from the command\n"));
+    assert!(stderr(&output).contains("from the command\n"), "{}", stderr(&output));
     let folder = Folder::new("stdout");
     fs::write(folder.file(), &output.stdout).unwrap();
     assert!(!events(&folder.file()).1.is_empty());

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use pageset::tuning::{PRESETS, Tuning};
 use pageset_trace::Trace;
-use pageset_trace::record::{self, Destination, HOLD, Options};
+use pageset_trace::record::{self, Destination, HOLD, Limits, Options};
 use pageset_trace::replay::{Level, Outcome, Replay, ReplayError, RuleSet};
 use serde::Serialize;
 
@@ -154,10 +154,11 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 /// Records this machine as it runs.
 fn record_for(time: Duration, path: &Path) -> Result<(), Failure> {
     let options = Options {
-        command: vec!["sleep".into(), time.as_secs().to_string().into()],
+        command: Vec::new(),
         output: Destination::File(path.to_owned()),
         buffer_bytes: None,
         empty_lists: false,
+        limits: Limits { duration: Some(time), ..Limits::default() },
         launcher: vec!["/proc/self/exe".into(), HOLD.into()],
     };
     let summary = record::record(&options, &mut |_| {}).map_err(crate::record_cmd::failure)?;

@@ -61,6 +61,7 @@ pub(super) const TERMS: &[Term] = &[
         "Let compaction run (vm.compaction_proactiveness), or raise vm.min_free_kbytes with care."),
     column("decay", "Runs of the once-a-second work that lets idle pagesets shrink by an eighth.", "", ""),
     column("reclaim", "kswapd woken or asleep, direct reclaim begun.", "Any direct reclaim: processes wait for memory.", "Free memory."),
+    column("bulk", "Bulk allocations: calls that take several single pages at once, by the recorder's probes.", "", ""),
     column("marker", "Where a snapshot was read.", "", ""),
     column("node", "The memory node (NUMA) that a zone lies in.", "", ""),
     column("zone", "A part of a node's memory by what it can be used for: DMA, DMA32, Normal, Movable. Each has its own lock and pagesets.", "", ""),

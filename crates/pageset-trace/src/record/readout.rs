@@ -1,8 +1,6 @@
 //! Reading the ring buffers out and writing the file.
 
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -16,6 +14,7 @@ use super::session::{Note, SNAPSHOT_INTERVAL, Summary};
 use super::setup::{Prepared, RingStats};
 use super::signals::Signals;
 use super::snapshot::Texts;
+use super::spool::{Pages, Spool, open_ring};
 use super::tracefs::Instance;
 use crate::event::{Event, Kind};
 use crate::facts::{Facts, Loss};
@@ -25,7 +24,7 @@ use crate::file::Writer;
 const EVENTS_A_LOOK: u64 = 1 << 16;
 
 /// What each CPU's events are read from.
-type Sources = Vec<(CpuId, File)>;
+type Sources = Vec<(CpuId, Pages)>;
 
 /// The ring buffers after the recording.
 pub(super) struct Rings {
@@ -55,7 +54,7 @@ impl Rings {
     }
 
     pub(super) fn entries(&self) -> u64 {
-        self.cpus.iter().map(|(_, stats)| stats.entries).sum()
+        self.cpus.iter().map(|(_, stats)| stats.entries + stats.read).sum()
     }
 
     /// Events that a full buffer refused.
@@ -69,18 +68,23 @@ pub(super) struct Recording {
     pub(super) facts: Facts,
     pub(super) before: Vec<String>,
     pub(super) after: Vec<String>,
+    /// The threads before and after.
+    pub(super) processes: [String; 2],
     pub(super) texts: Texts,
     pub(super) rings: Rings,
+    /// What was taken out of the ring buffers while recording.
+    pub(super) spools: Vec<Spool>,
 }
 
 impl Recording {
-    /// Reads the ring buffers out and writes the file. The instance's files are closed again afterwards.
+    /// Reads the ring buffers out and writes the file. The instance's files are closed again afterwards. More than
+    /// `patience` signals meanwhile give it up.
     pub(super) fn write(
         mut self,
         output: Output,
         instance: &Instance,
-        prepared: Prepared,
-        signals: &mut Signals,
+        prepared: &Prepared,
+        (signals, patience): (&mut Signals, u32),
         note: &mut dyn FnMut(Note<'_>),
     ) -> Result<Summary, RecordError> {
         let name = output.name().to_owned();
@@ -91,18 +95,18 @@ impl Recording {
         };
         let reading = |source| RecordError::io("read the ring buffers", source);
 
-        let (sources, end_ns) = self.open_rings(&output, instance, &prepared)?;
+        let (sources, end_ns) = self.open_rings(&output, instance, prepared, note)?;
         if let Some(end_ns) = end_ns {
             self.texts.cut(end_ns);
         }
         let end_ns = end_ns.unwrap_or(u64::MAX);
-        let mut merge = Merge::new(prepared.layout, prepared.decoder, end_ns, sources).map_err(reading)?;
+        let mut merge = Merge::new(prepared.layout, prepared.decoder.clone(), end_ns, sources).map_err(reading)?;
 
         let mut writer = Writer::create(output, &self.facts).map_err(failed)?;
         self.write_texts(&mut writer).map_err(failed)?;
         let of = self.rings.entries();
         let (mut events, mut first_ns, mut last_ns) = (0, None, 0);
-        let signals_so_far = signals.count();
+        let signals_so_far = signals.count() + patience;
         while let Some(event) = merge.next_event().map_err(reading)? {
             if !self.keeps(&event) {
                 continue;
@@ -142,32 +146,50 @@ impl Recording {
             after_full: self.facts.after_full,
             status: ExitStatus::default(),
             interrupted: None,
+            limited: false,
         })
     }
 
-    /// The ring buffers to be merged, and up to which time when one of them was full: that one is copied first, since
-    /// only its end tells.
+    /// The ring buffers to be merged, and up to which time when one of them was full: one that was not read while
+    /// recording is copied first, since only its end tells.
     fn open_rings(
-        &self,
+        &mut self,
         output: &Output,
         instance: &Instance,
         prepared: &Prepared,
+        note: &mut dyn FnMut(Note<'_>),
     ) -> Result<(Sources, Option<u64>), RecordError> {
+        let folder = output.folder();
+        let mut spools = std::mem::take(&mut self.spools);
         let (mut sources, mut end_ns) = (Vec::new(), None::<u64>);
         for &(cpu, stats) in &self.rings.cpus {
-            let path = instance.path(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
-            let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-            let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(&path);
-            let mut file = file.map_err(RecordError::on("open", &path))?;
-            if stats.dropped > 0 {
-                let folder = output.folder();
-                let mut copy = tempfile::tempfile_in(&folder).map_err(RecordError::on("make a file in", &folder))?;
-                let full_ns = copy_full(&prepared.layout, CpuId(cpu), file, &mut copy);
-                let full_ns = full_ns.map_err(RecordError::on("copy a ring buffer to", &folder))?;
-                end_ns = end_ns.into_iter().chain(full_ns).min();
-                file = copy;
-            }
-            sources.push((CpuId(cpu), file));
+            let ring = open_ring(instance, cpu)?;
+            let spool = spools.iter().position(|spool| spool.cpu == cpu && spool.is_used());
+            let pages = match spool.map(|place| spools.swap_remove(place)) {
+                Some(spool) => {
+                    if let Some(error) = spool.failed() {
+                        note(Note::Warning(&format!(
+                            "cannot keep events in {}: {error}; the recording ends there; give a place with more room \
+                             with -o",
+                            folder.display()
+                        )));
+                    }
+                    if stats.dropped > 0 || spool.failed().is_some() {
+                        end_ns = end_ns.into_iter().chain([spool.whole_until_ns()]).min();
+                    }
+                    spool.pages(&prepared.layout, ring).map_err(RecordError::on("read a file in", &folder))?
+                }
+                None if stats.dropped > 0 => {
+                    let copy = tempfile::tempfile_in(&folder);
+                    let mut copy = copy.map_err(RecordError::on("make a file in", &folder))?;
+                    let full_ns = copy_full(&prepared.layout, CpuId(cpu), ring, &mut copy);
+                    let full_ns = full_ns.map_err(RecordError::on("copy a ring buffer to", &folder))?;
+                    end_ns = end_ns.into_iter().chain(full_ns).min();
+                    Pages::of_ring(copy)
+                }
+                None => Pages::of_ring(ring),
+            };
+            sources.push((CpuId(cpu), pages));
         }
         Ok((sources, end_ns))
     }
@@ -206,6 +228,9 @@ impl Recording {
             for ((name, _), text) in OUTER_TEXTS.iter().zip(texts) {
                 writer.snapshot_text(&format!("{name}.{suffix}"), text)?;
             }
+        }
+        for (tag, table) in ["processes.0", "processes.1"].iter().zip(&self.processes) {
+            writer.snapshot_text(tag, table)?;
         }
         writer.snapshot_text("stats", &self.rings.text)
     }

@@ -11,7 +11,7 @@ use super::probes::{Probes, WITHOUT};
 use super::tracefs::{Instance, Tracefs};
 
 /// The clock that is the same on all CPUs and that user space can read as well.
-const CLOCK: &str = "mono";
+pub(super) const CLOCK: &str = "mono";
 
 /// The function whose work decays the pagesets.
 const VMSTAT_UPDATE: &str = "vmstat_update";
@@ -23,7 +23,7 @@ const BUFFER_BYTES: u64 = 256 << 20;
 /// bring the memory pressure that makes a recording worthless. A guess.
 const BUFFER_SHARE: u64 = 4;
 /// Smaller buffers hold a few milliseconds. Unit: bytes.
-const MIN_BUFFER_BYTES: u64 = 1 << 20;
+pub(super) const MIN_BUFFER_BYTES: u64 = 1 << 20;
 
 /// The ring buffer of each CPU, in bytes, when the user does not say: 256 MiB, or less where all CPUs together would
 /// take more than a quarter of the memory that is available, but not under 1 MiB.
@@ -209,7 +209,11 @@ fn check_record_headers(text: &str) -> Result<(), FormatError> {
 /// What a CPU's `stats` file counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RingStats {
+    /// Events that are in the buffer, and bytes of them.
     pub(super) entries: u64,
+    pub(super) bytes: u64,
+    /// Events that were taken out.
+    pub(super) read: u64,
     pub(super) overrun: u64,
     pub(super) commit_overrun: u64,
     pub(super) dropped: u64,
@@ -224,6 +228,8 @@ impl RingStats {
         };
         RingStats {
             entries: count("entries"),
+            bytes: count("bytes"),
+            read: count("read events"),
             overrun: count("overrun"),
             commit_overrun: count("commit overrun"),
             dropped: count("dropped events"),
@@ -257,8 +263,9 @@ mod tests {
     #[test]
     fn ring_stats() {
         let text = "entries: 594325\noverrun: 1\ncommit overrun: 2\nbytes: 23362964\noldest event ts:  2983.081236\n\
-                    now ts:  2984.453482\ndropped events: 3\nread events: 0\n";
-        let stats = RingStats { entries: 594_325, overrun: 1, commit_overrun: 2, dropped: 3 };
+                    now ts:  2984.453482\ndropped events: 3\nread events: 9\n";
+        let stats =
+            RingStats { entries: 594_325, bytes: 23_362_964, read: 9, overrun: 1, commit_overrun: 2, dropped: 3 };
         assert_eq!(RingStats::parse(text), stats);
         assert_eq!(RingStats::parse(""), RingStats::default());
     }
