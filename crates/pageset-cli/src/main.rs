@@ -10,6 +10,7 @@ mod compare_cmd;
 mod error;
 mod explain_cmd;
 mod generate_cmd;
+mod identify_cmd;
 mod interleave_cmd;
 mod machine_cmd;
 mod output;
@@ -47,6 +48,7 @@ struct Cli {
 enum Command {
     Record(record_cmd::Args),
     Replay(replay_cmd::Args),
+    Identify(identify_cmd::Args),
     Trace(trace_cmd::Args),
     Run(run_cmd::Args),
     Sweep(sweep_cmd::Args),
@@ -66,6 +68,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Record(args) => record_cmd::run(args),
         Command::Replay(args) => replay_cmd::run(args),
+        Command::Identify(args) => identify_cmd::run(&args),
         Command::Trace(args) => trace_cmd::run(args),
         Command::Run(args) => run_cmd::run(args),
         Command::Sweep(args) => sweep_cmd::run(args),

@@ -1,10 +1,10 @@
 //! How sure a verdict is. Numbers in, words out.
 
 use pageset_trace::replay::Totals;
+use pageset_trace::replay::agreement::deviations;
 use serde::Serialize;
 
 use super::verdict::{Basis, felt, per_cpu_s};
-use crate::replay_cmd::check::{DRAIN_PAGES_JUDGED, DRAIN_PAGES_PCT, REFILL_PAGES_PCT, REFILLS_PCT};
 use crate::replay_cmd::measure::differs_pct;
 
 /// Refills and drains below which a recording says little. A guess: one of them is 1 %.
@@ -70,19 +70,12 @@ pub(super) fn judge(seen: &Seen) -> Sure {
     let mut reasons = Vec::new();
     let mut trust = Trust::High;
     let mut least = |other: Trust| trust = trust.min(other);
-    let drained = kernel.drain_pages >= DRAIN_PAGES_JUDGED;
-    for (what, ours, kernel, limit, judged) in [
-        ("refill pages", ours.refill_pages, kernel.refill_pages, REFILL_PAGES_PCT, true),
-        ("refills", ours.refills, kernel.refills, REFILLS_PCT, true),
-        ("drain pages", ours.drain_pages, kernel.drain_pages, DRAIN_PAGES_PCT, drained),
-    ] {
-        let Some(pct) = differs_pct(ours, kernel).filter(|_| judged) else { continue };
-        if pct.abs() > limit {
-            reasons.push(format!(
-                "under the setting in force the replay's {what} differ from the kernel's by {pct:+.1} %"
-            ));
-            least(if pct.abs() > FAR_OFF_PCT { Trust::Low } else { Trust::Fair });
-        }
+    for deviation in deviations(&kernel, &ours).iter().filter(|deviation| !deviation.is_within()) {
+        let what = deviation.limit.quantity.name();
+        let differs = differs_pct(deviation.replay, deviation.kernel);
+        let by = differs.map_or(format!("{} where it has none", deviation.replay), |pct| format!("{pct:+.1} %"));
+        reasons.push(format!("under the setting in force the replay's {what} differ from the kernel's by {by}"));
+        least(if differs.is_none_or(|pct| pct.abs() > FAR_OFF_PCT) { Trust::Low } else { Trust::Fair });
     }
     let near = reasons.is_empty();
     if moves < FEW {
@@ -132,7 +125,7 @@ mod tests {
 
     #[test]
     fn each_weakness_counts_and_is_said() {
-        let cases: [(Change, Trust, &str); 10] = [
+        let cases: [(Change, Trust, &str); 11] = [
             (|_| {}, Trust::High, "under the setting in force the replay moves what the kernel moved"),
             (|seen| seen.kernel_known = false, Trust::Fair, "the recording does not name its kernel"),
             (|seen| seen.near_mark = true, Trust::Fair, "a zone was at its high watermark"),
@@ -144,9 +137,10 @@ mod tests {
             ),
             (|seen| seen.replay.refills = 2000, Trust::Low, "the replay's refills differ from the kernel's by -50.0 %"),
             (|seen| seen.replay.drain_pages = 220_000, Trust::Fair, "the replay's drain pages differ"),
-            // Too few drained to be judged.
+            (|seen| seen.replay.drains = 111, Trust::Fair, "the replay's drains differ from the kernel's by +11.0 %"),
+            // Within the floor for small samples.
             (
-                |seen| (seen.kernel.drain_pages, seen.replay.drain_pages) = (DRAIN_PAGES_JUDGED - 1, 1),
+                |seen| (seen.kernel.drain_pages, seen.replay.drain_pages) = (100, 356),
                 Trust::High,
                 "moves what the kernel moved",
             ),

@@ -1,15 +1,9 @@
-//! `--check`: whether a replay is as near to the kernel as it must be. Specification: `trace-replay.md` 1.
+//! `--check`: whether a replay is as near to the kernel as it must be.
 
 use pageset_trace::replay::Level;
+use pageset_trace::replay::agreement::{Deviation, deviations};
 
 use super::measure::{Report, Row, differs_pct};
-
-/// How far refill pages, refills and drain pages may be off, in percent. Specification: `trace-replay.md` 1.
-pub(crate) const REFILL_PAGES_PCT: f64 = 2.0;
-pub(crate) const REFILLS_PCT: f64 = 5.0;
-pub(crate) const DRAIN_PAGES_PCT: f64 = 6.0;
-/// Drain pages of the kernel from which they are judged. Specification: `trace-replay.md` 1.
-pub(crate) const DRAIN_PAGES_JUDGED: u64 = 5_000;
 
 /// The limits of one set of rules.
 pub(super) struct Checked {
@@ -23,14 +17,14 @@ pub(super) struct Checked {
 
 /// One limit and what was measured.
 pub(super) struct Limit {
-    /// What is measured: a difference from the kernel, or a share, in percent.
+    /// What is measured.
     pub(super) what: &'static str,
-    /// The measured value in percent; nothing where there is no such number.
+    /// The measured value in percent: a difference, or a share; nothing where there is no such number.
     pub(super) measured_pct: Option<f64>,
     /// The largest difference, or the smallest share.
     pub(super) allowed_pct: Option<f64>,
-    /// Whether it is a share, of which more is better.
-    pub(super) is_share: bool,
+    /// The difference and what is allowed in pages or moves; nothing for a share, of which more is better.
+    pub(super) deviation: Option<Deviation>,
     /// How it ended.
     pub(super) verdict: Verdict,
 }
@@ -68,35 +62,27 @@ pub(super) fn check(report: &Report<'_>, near_pct: Option<f64>) -> Vec<Checked> 
 }
 
 fn of_row(report: &Report<'_>, row: &Row, near_pct: Option<f64>) -> Checked {
-    let (ours, kernel) = (row.amounts.totals, report.kernel.totals);
-    let within = |what, ours, kernel, allowed: f64, judged| {
-        let measured_pct = differs_pct(ours, kernel);
-        let passes = measured_pct.is_some_and(|pct| pct.abs() <= allowed);
-        let verdict = verdict(judged, passes);
-        Limit { what, measured_pct, allowed_pct: Some(allowed), is_share: false, verdict }
+    let within = |deviation: Deviation| Limit {
+        what: deviation.limit.quantity.name(),
+        measured_pct: differs_pct(deviation.replay, deviation.kernel),
+        allowed_pct: Some(deviation.limit.pct),
+        deviation: Some(deviation),
+        verdict: verdict(true, deviation.is_within()),
     };
-    let drains_judged = kernel.drain_pages >= DRAIN_PAGES_JUDGED;
+    let near_share = row.refills_near.map(|near| near.pct);
     let near = Limit {
         what: "refills near",
-        measured_pct: row.refills_near_pct,
+        measured_pct: near_share,
         allowed_pct: near_pct,
-        is_share: true,
+        deviation: None,
         // A kernel without refills has none that could be missed.
         verdict: verdict(
-            near_pct.is_some() && row.refills_near_pct.is_some(),
-            row.refills_near_pct.zip(near_pct).is_some_and(|(share, least)| share >= least),
+            near_pct.is_some() && near_share.is_some(),
+            near_share.zip(near_pct).is_some_and(|(share, least)| share >= least),
         ),
     };
-    Checked {
-        name: row.name.clone(),
-        level: row.level,
-        limits: vec![
-            within("refill pages", ours.refill_pages, kernel.refill_pages, REFILL_PAGES_PCT, true),
-            within("refills", ours.refills, kernel.refills, REFILLS_PCT, true),
-            within("drain pages", ours.drain_pages, kernel.drain_pages, DRAIN_PAGES_PCT, drains_judged),
-            near,
-        ],
-    }
+    let limits = deviations(&report.kernel.totals, &row.amounts.totals).map(within);
+    Checked { name: row.name.clone(), level: row.level, limits: limits.into_iter().chain([near]).collect() }
 }
 
 fn verdict(judged: bool, passes: bool) -> Verdict {

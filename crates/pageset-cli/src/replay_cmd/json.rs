@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use pageset::tuning::Tuning;
 use pageset_trace::Facts;
-use pageset_trace::replay::Totals;
+use pageset_trace::replay::agreement::agrees;
+use pageset_trace::replay::{Borrowed, Near, Totals};
 use serde::{Serialize, Serializer};
 
 use super::check::Checked;
@@ -105,6 +106,60 @@ struct Differences {
     drain_pages_diff_pct: Option<f64>,
 }
 
+/// The share of the kernel's refills and drains that the replay makes near the same place, in percent, and that of a
+/// replay which makes as many at places drawn by chance; null where the kernel made none.
+#[derive(Serialize)]
+struct Nearness {
+    refills_near_pct: Option<f64>,
+    refills_near_by_chance_pct: Option<f64>,
+    drains_near_pct: Option<f64>,
+    drains_near_by_chance_pct: Option<f64>,
+}
+
+impl Nearness {
+    fn new(refills: Option<Near>, drains: Option<Near>) -> Self {
+        Nearness {
+            refills_near_pct: refills.map(|near| near.pct),
+            refills_near_by_chance_pct: refills.map(|near| near.chance_pct),
+            drains_near_pct: drains.map(|near| near.pct),
+            drains_near_by_chance_pct: drains.map(|near| near.chance_pct),
+        }
+    }
+}
+
+/// What the replay took from the kernel's own moves and from later snapshots: [`Borrowed`].
+#[derive(Serialize)]
+struct TakenFromKernel {
+    start_lists: u64,
+    start_counters: u64,
+    drain_requests: u64,
+    inferred_allocs: u64,
+    moved_allocs: u64,
+    direct_frees: u64,
+    snapshots: u64,
+}
+
+fn borrowed(from: Borrowed) -> TakenFromKernel {
+    let Borrowed {
+        start_lists,
+        start_counters,
+        drain_requests,
+        inferred_allocs,
+        moved_allocs,
+        direct_frees,
+        snapshots,
+    } = from;
+    TakenFromKernel {
+        start_lists,
+        start_counters,
+        drain_requests,
+        inferred_allocs,
+        moved_allocs,
+        direct_frees,
+        snapshots,
+    }
+}
+
 #[derive(Serialize)]
 struct Rules<'r> {
     name: &'r str,
@@ -114,8 +169,13 @@ struct Rules<'r> {
     amounts: Sums,
     #[serde(flatten)]
     differences: Differences,
-    refills_near_pct: Option<f64>,
-    drains_near_pct: Option<f64>,
+    #[serde(flatten)]
+    near: Nearness,
+    /// The share of what the kernel and the replay move that both move near the same place, in percent.
+    explained_pct: f64,
+    /// Whether all four quantities are within the limits of `--check`.
+    agrees: bool,
+    taken_from_kernel: TakenFromKernel,
     zone_lock_acquisitions: u64,
     zone_lock_acquisitions_per_1000_operations: f64,
     held_pages_max: u64,
@@ -142,8 +202,8 @@ struct Pageset<'r> {
     zone: &'r str,
     #[serde(flatten)]
     amounts: Sums,
-    refills_near_pct: Option<f64>,
-    drains_near_pct: Option<f64>,
+    #[serde(flatten)]
+    near: Nearness,
 }
 
 #[derive(Serialize)]
@@ -159,6 +219,8 @@ struct Limit<'r> {
     what: &'static str,
     measured_pct: Option<f64>,
     allowed_pct: Option<f64>,
+    /// The largest difference in pages, refills or drains; null for a share.
+    allowed: Option<u64>,
     /// `pass`, `fail` or `not judged`.
     verdict: &'static str,
 }
@@ -240,8 +302,10 @@ fn rules<'r>(report: &'r Report<'_>, row: &'r Row) -> Rules<'r> {
             drains_diff_pct: differs_pct(ours.drains, kernel.drains),
             drain_pages_diff_pct: differs_pct(ours.drain_pages, kernel.drain_pages),
         },
-        refills_near_pct: row.refills_near_pct,
-        drains_near_pct: row.drains_near_pct,
+        near: Nearness::new(row.refills_near, row.drains_near),
+        explained_pct: row.explained_pct,
+        agrees: agrees(kernel, ours),
+        taken_from_kernel: borrowed(outcome.borrowed),
         zone_lock_acquisitions: outcome.zone_lock_acquisitions,
         zone_lock_acquisitions_per_1000_operations: row.locks_per_1000(),
         held_pages_max: outcome.held_pages_max,
@@ -276,8 +340,7 @@ fn pagesets<'r>(report: &'r Report<'_>, amounts: &Amounts) -> Vec<Pageset<'r>> {
             node: zone.node.0,
             zone: &zone.name,
             amounts: sums(&part.totals),
-            refills_near_pct: part.refills_near_pct,
-            drains_near_pct: part.drains_near_pct,
+            near: Nearness::new(part.refills_near, part.drains_near),
         })
     };
     amounts.pagesets.iter().filter_map(pageset).collect()
@@ -291,6 +354,7 @@ fn check<'r>(checks: &'r [Checked]) -> Check<'r> {
             what: limit.what,
             measured_pct: limit.measured_pct,
             allowed_pct: limit.allowed_pct,
+            allowed: limit.deviation.map(|deviation| deviation.allowed()),
             verdict: limit.verdict.name(),
         })
     });

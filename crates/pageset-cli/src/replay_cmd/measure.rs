@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use pageset::tuning::Tuning;
-use pageset_trace::replay::{Level, Move, Moves, Outcome, Replay, ReplayError, RuleSet, Setting, Totals, near_pct};
+use pageset_trace::replay::agreement::{agrees, explained_pct};
+use pageset_trace::replay::identify::{Identified, identify};
+use pageset_trace::replay::{Level, Move, Moves, Near, Outcome, Replay, ReplayError, RuleSet, Setting, Totals, near};
 use pageset_trace::{Facts, Form, Trace};
 
 use super::progress::Progress;
@@ -44,10 +46,10 @@ pub(super) struct Part {
     pub(super) of: Whose,
     /// Their sums.
     pub(super) totals: Totals,
-    /// The share of the kernel's refills that the replay does near the same place, in percent.
-    pub(super) refills_near_pct: Option<f64>,
+    /// How near its refills are to the kernel's.
+    pub(super) refills_near: Option<Near>,
     /// The same of drains.
-    pub(super) drains_near_pct: Option<f64>,
+    pub(super) drains_near: Option<Near>,
 }
 
 /// A CPU, a zone as numbered in the setting, or a pageset; nothing means all.
@@ -73,10 +75,12 @@ pub(super) struct Row {
     pub(super) cache_slice_pages: Option<u64>,
     /// Its refills and drains.
     pub(super) amounts: Amounts,
-    /// How near its refills are to the kernel's, as in [`Part`].
-    pub(super) refills_near_pct: Option<f64>,
+    /// How near its refills are to the kernel's.
+    pub(super) refills_near: Option<Near>,
     /// The same of drains.
-    pub(super) drains_near_pct: Option<f64>,
+    pub(super) drains_near: Option<Near>,
+    /// The share of what the kernel and the replay move that both move near the same place, in percent.
+    pub(super) explained_pct: f64,
     /// Each refill and drain.
     pub(super) moves: Moves,
     /// Everything else that it counted; its moves are taken out.
@@ -94,7 +98,8 @@ pub(super) struct How {
 }
 
 impl<'t> Report<'t> {
-    /// Replays a recording.
+    /// Replays a recording. Where the rules that its release names do not agree with its traffic and another kernel's
+    /// do, those are taken to be the kernel's.
     ///
     /// # Errors
     /// Damage to it, and rules that it cannot be replayed under.
@@ -106,43 +111,26 @@ impl<'t> Report<'t> {
     ) -> Result<Self, Failure> {
         progress.look_over(trace);
         let replay = Replay::prepare(trace, &mut |events| progress.at(events))?;
-        let kernel_rules = replay.kernel_rules();
-        let mut runs: Vec<(RuleSet, Level)> =
-            chosen.for_kernel(&kernel_rules)?.into_iter().map(|rules| (rules, how.level)).collect();
-        let recorded_slice = replay.setting().cache_slice_pages;
-        if how.level != Level::Input {
-            let control = if recorded_slice.is_none() { chosen.control(&kernel_rules) } else { kernel_rules.clone() };
-            runs.push((control, Level::Input));
+        let rows = rows(trace, &replay, chosen, how, progress)?;
+        let doubtful = rows.iter().find(|row| row.is_kernel && row.level == how.level);
+        let kernel = replay.kernel().totals(|_| true);
+        if doubtful.is_none_or(|row| agrees(&kernel, &row.amounts.totals)) {
+            return Ok(Self::new(trace, how, replay, rows, None));
         }
-        let mut rows = Vec::new();
-        let split = |moves: &Moves, kernel: &Moves| Amounts::new(moves, kernel, how);
-        for (i, (rules, level)) in runs.iter().enumerate() {
-            progress.replay(&rules.name, replay.notes().events, i as u64, runs.len() as u64);
-            let mut outcome = replay.run(rules, *level, &mut |events| progress.at(events)).map_err(failure)?;
-            let cache_slice_pages = rules.cache_slice_pages.or(recorded_slice);
-            let (moves, kernel) = (std::mem::take(&mut outcome.moves), replay.kernel());
-            rows.push(Row {
-                name: rules.name.clone(),
-                level: *level,
-                // A cache of a size that is not recorded may be the recorded machine's.
-                is_kernel: rules.tuning == kernel_rules.tuning
-                    && rules.high_fraction.is_none()
-                    && (recorded_slice.is_none() || cache_slice_pages == recorded_slice),
-                tuning: rules.tuning,
-                high_fraction: rules.high_fraction.or(trace.facts().high_fraction).unwrap_or(0),
-                cache_slice_pages,
-                amounts: split(&moves, kernel),
-                refills_near_pct: near_pct(&kernel.refills, &moves.refills),
-                drains_near_pct: near_pct(&kernel.drains, &moves.drains),
-                warnings: warnings::of_run(&outcome, replay.notes()),
-                moves,
-                outcome,
-            });
+        let identified = identify(trace, &mut |done, of| progress.identify(done, of)).map_err(failure)?;
+        let choice = identified.choice();
+        if choice.tuning == replay.setting().kernel.tuning {
+            return Ok(Self::new(trace, how, replay, rows, Some(identified)));
         }
-        progress.clear();
-        let warnings = warnings::of_trace(trace, &replay, how.level, &rows);
-        let kernel = split(replay.kernel(), replay.kernel());
-        Ok(Report { trace, level: how.level, kernel, rows, warnings, replay })
+        let replay = Replay::prepare_as(trace, choice, &mut |events| progress.at(events))?;
+        let rows = self::rows(trace, &replay, chosen, how, progress)?;
+        Ok(Self::new(trace, how, replay, rows, Some(identified)))
+    }
+
+    fn new(trace: &'t Trace, how: &How, replay: Replay<'t>, rows: Vec<Row>, identified: Option<Identified>) -> Self {
+        let warnings = warnings::of_trace(trace, &replay, how.level, &rows, identified.as_ref());
+        let kernel = Amounts::new(replay.kernel(), replay.kernel(), replay.notes().replayed, how);
+        Report { trace, level: how.level, kernel, rows, warnings, replay }
     }
 
     /// The recorded machine.
@@ -171,6 +159,52 @@ impl<'t> Report<'t> {
     }
 }
 
+/// Each set of rules replayed, in their order; the kernel's by the input alone last.
+fn rows(
+    trace: &Trace,
+    replay: &Replay<'_>,
+    chosen: &Chosen,
+    how: &How,
+    progress: &mut Progress,
+) -> Result<Vec<Row>, Failure> {
+    let kernel_rules = replay.kernel_rules();
+    let mut runs: Vec<(RuleSet, Level)> =
+        chosen.for_kernel(&kernel_rules)?.into_iter().map(|rules| (rules, how.level)).collect();
+    let recorded_slice = replay.setting().cache_slice_pages;
+    if how.level != Level::Input {
+        let control = if recorded_slice.is_none() { chosen.control(&kernel_rules) } else { kernel_rules.clone() };
+        runs.push((control, Level::Input));
+    }
+    let places = replay.notes().replayed;
+    let mut rows = Vec::new();
+    for (i, (rules, level)) in runs.iter().enumerate() {
+        progress.replay(&rules.name, replay.notes().events, i as u64, runs.len() as u64);
+        let mut outcome = replay.run(rules, *level, &mut |events| progress.at(events)).map_err(failure)?;
+        let cache_slice_pages = rules.cache_slice_pages.or(recorded_slice);
+        let (moves, kernel) = (std::mem::take(&mut outcome.moves), replay.kernel());
+        rows.push(Row {
+            name: rules.name.clone(),
+            level: *level,
+            // A cache of a size that is not recorded may be the recorded machine's.
+            is_kernel: rules.tuning == kernel_rules.tuning
+                && rules.high_fraction.is_none()
+                && (recorded_slice.is_none() || cache_slice_pages == recorded_slice),
+            tuning: rules.tuning,
+            high_fraction: rules.high_fraction.or(trace.facts().high_fraction).unwrap_or(0),
+            cache_slice_pages,
+            amounts: Amounts::new(&moves, kernel, places, how),
+            refills_near: near(&kernel.refills, &moves.refills, places),
+            drains_near: near(&kernel.drains, &moves.drains, places),
+            explained_pct: explained_pct(kernel, &moves),
+            warnings: warnings::of_run(&outcome, replay.notes()),
+            moves,
+            outcome,
+        });
+    }
+    progress.clear();
+    Ok(rows)
+}
+
 impl Row {
     /// Holds of zone locks per 1000 allocations and frees.
     pub(super) fn locks_per_1000(&self) -> f64 {
@@ -179,14 +213,14 @@ impl Row {
 }
 
 impl Amounts {
-    fn new(moves: &Moves, kernel: &Moves, how: &How) -> Self {
+    fn new(moves: &Moves, kernel: &Moves, places: u64, how: &How) -> Self {
         let pageset = |m: &Move| Whose { cpu: Some(m.cpu.0), zone: Some(m.zone) };
         let shown = |m: &Move| {
             let all = pageset(m);
             Whose { cpu: all.cpu.filter(|_| how.by_cpu), zone: all.zone.filter(|_| how.by_zone) }
         };
-        let shown = if how.by_cpu || how.by_zone { parts(moves, kernel, shown) } else { Vec::new() };
-        Amounts { totals: moves.totals(|_| true), pagesets: parts(moves, kernel, pageset), shown }
+        let shown = if how.by_cpu || how.by_zone { parts(moves, kernel, places, shown) } else { Vec::new() };
+        Amounts { totals: moves.totals(|_| true), pagesets: parts(moves, kernel, places, pageset), shown }
     }
 
     /// The part that is shown of `whose`, if that moved anything in the kernel or the replay.
@@ -196,7 +230,7 @@ impl Amounts {
 }
 
 /// The moves split by whose they are.
-fn parts(moves: &Moves, kernel: &Moves, whose: impl Fn(&Move) -> Whose) -> Vec<Part> {
+fn parts(moves: &Moves, kernel: &Moves, places: u64, whose: impl Fn(&Move) -> Whose) -> Vec<Part> {
     let mut split: BTreeMap<Whose, [Moves; 2]> = BTreeMap::new();
     for (side, moves) in [moves, kernel].into_iter().enumerate() {
         for m in &moves.refills {
@@ -209,8 +243,8 @@ fn parts(moves: &Moves, kernel: &Moves, whose: impl Fn(&Move) -> Whose) -> Vec<P
     let part = |(of, [moves, kernel]): (Whose, [Moves; 2])| Part {
         of,
         totals: moves.totals(|_| true),
-        refills_near_pct: near_pct(&kernel.refills, &moves.refills),
-        drains_near_pct: near_pct(&kernel.drains, &moves.drains),
+        refills_near: near(&kernel.refills, &moves.refills, places),
+        drains_near: near(&kernel.drains, &moves.drains, places),
     };
     split.into_iter().map(part).collect()
 }
@@ -224,11 +258,11 @@ pub(crate) fn differs_pct(amount: u64, kernel: u64) -> Option<f64> {
     }
 }
 
-fn failure(error: ReplayError) -> Failure {
+pub(crate) fn failure(error: ReplayError) -> Failure {
     match error {
         ReplayError::Trace(error) => error.into(),
         ReplayError::Map(error) => {
-            Failure::new(Exit::Usage, format!("the rules cannot be had on this machine: {error}"))
+            Failure::new(Exit::Usage, format!("these rules are invalid for this machine: {error}"))
         }
     }
 }

@@ -51,6 +51,16 @@ impl Progress {
         self.length(count * events);
     }
 
+    /// So many of the kernels' presets have been tried.
+    pub(crate) fn identify(&mut self, done: u64, of: u64) {
+        self.before = 0;
+        self.bar.set_message("finding the kernel's rules by its traffic");
+        self.length(of);
+        if self.terminal {
+            self.tell(done);
+        }
+    }
+
     fn length(&self, events: u64) {
         self.bar.set_style(style("{msg}  [{bar:30}] {percent} %, {eta} left"));
         self.bar.set_length(events);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{Table, presets};
-use pageset_trace::replay::{Level, Totals};
+use pageset_trace::replay::{Borrowed, Level, Near, Totals};
 
 use super::check::{Checked, Limit, Verdict};
 use super::measure::{Amounts, Part, Report, Row, Whose, differs_pct};
@@ -16,8 +16,11 @@ pub(super) fn text(report: &Report<'_>, checks: &[Checked]) -> String {
     text += "\n";
     text += &trimmed(&amounts(report));
     if report.rows.iter().any(|row| row.is_kernel) {
-        text += "\nDifference from the kernel, and share of its refills and drains that are within 512 events\n";
+        text +=
+            "\nDifference from the kernel, and share of its refills and drains made near the same place (by chance)\n";
         text += &trimmed(&nearness(report));
+        text += "\n";
+        report.rows.iter().filter(|row| row.is_kernel).for_each(|row| text += &borrowed(row));
     }
     let warnings = warnings(report);
     if !warnings.is_empty() {
@@ -29,6 +32,32 @@ pub(super) fn text(report: &Report<'_>, checks: &[Checked]) -> String {
         text += &check(checked);
     }
     text
+}
+
+/// What each replay took from the kernel's own outcome.
+fn borrowed(row: &Row) -> String {
+    let Borrowed {
+        start_lists,
+        start_counters,
+        drain_requests,
+        inferred_allocs,
+        moved_allocs,
+        direct_frees,
+        snapshots,
+    } = row.outcome.borrowed;
+    let parts = [
+        (start_lists, "lists at the start"),
+        (start_counters, "counters at the start"),
+        (drain_requests, "requests to drain"),
+        (inferred_allocs, "allocations inferred"),
+        (moved_allocs, "allocations moved to their refill"),
+        (direct_frees, "frees that met a busy pageset"),
+        (snapshots, "later snapshots"),
+    ];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let parts = parts.map(|(count, what)| format!("{} {what}", grouped(*count))).collect::<Vec<_>>();
+    let taken = if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") };
+    format!("taken from the kernel's moves, {}, {}: {taken}\n", row.name, level_name(row.level))
 }
 
 /// What was recorded.
@@ -64,7 +93,7 @@ fn header(report: &Report<'_>) -> Table {
     line(
         "level",
         match report.level {
-            Level::Input => "input: allocations, frees, timer work and the first snapshot, nothing else".to_owned(),
+            Level::Input => "input: allocations, frees, timer work, reclaim, and the state at the start".to_owned(),
             Level::Reconstructed => {
                 "reconstructed: what the kernel's refills and drains reveal of its state is used as well".to_owned()
             }
@@ -102,8 +131,8 @@ pub(super) const AMOUNTS: [&str; 9] =
     ["rules", "level", "refills", "refill pages", "drains", "drain pages", "locks/1000 ops", "most held", "failed"];
 
 /// What heads the columns of the comparison with the kernel.
-pub(super) const NEARNESS: [&str; 8] =
-    ["rules", "level", "refills", "refill pages", "drains", "drain pages", "refills near", "drains near"];
+pub(super) const NEARNESS: [&str; 9] =
+    ["rules", "level", "refills", "refill pages", "drains", "drain pages", "refills near", "drains near", "explained"];
 
 /// A row for the kernel and one for each set of rules, its parts below it.
 fn amounts(report: &Report<'_>) -> Table {
@@ -134,25 +163,28 @@ fn nearness(report: &Report<'_>) -> Table {
     let mut table = numbers(NEARNESS.into_iter(), 0..2);
     let kernel = &report.kernel;
     for row in report.rows.iter().filter(|row| row.is_kernel) {
-        let whole = (row.refills_near_pct, row.drains_near_pct);
-        let cells = near_cells(&row.amounts.totals, &kernel.totals, whole);
+        let whole = (row.refills_near, row.drains_near);
+        let explained = format!("{:.1} %", row.explained_pct);
+        let cells = near_cells(&row.amounts.totals, &kernel.totals, whole).into_iter().chain([explained]);
         table.add_row([row.name.clone(), level_name(row.level)].into_iter().chain(cells).collect::<Vec<_>>());
         for part in &row.amounts.shown {
             let theirs = kernel.of(part.of).map(|part| part.totals).unwrap_or_default();
-            let cells = near_cells(&part.totals, &theirs, near_of(part));
+            let cells = near_cells(&part.totals, &theirs, near_of(part)).into_iter().chain([String::new()]);
             table.add_row([part_name(report, part.of), String::new()].into_iter().chain(cells).collect::<Vec<_>>());
         }
     }
     table
 }
 
-fn near_of(part: &Part) -> (Option<f64>, Option<f64>) {
-    (part.refills_near_pct, part.drains_near_pct)
+fn near_of(part: &Part) -> (Option<Near>, Option<Near>) {
+    (part.refills_near, part.drains_near)
 }
 
-fn near_cells(ours: &Totals, kernel: &Totals, near: (Option<f64>, Option<f64>)) -> [String; 6] {
+fn near_cells(ours: &Totals, kernel: &Totals, near: (Option<Near>, Option<Near>)) -> [String; 6] {
     let differs = |ours, kernel| signed(differs_pct(ours, kernel));
-    let share = |pct: Option<f64>| pct.map_or(NONE.to_owned(), |pct| format!("{pct:.1} %"));
+    let share = |near: Option<Near>| {
+        near.map_or(NONE.to_owned(), |near| format!("{:.1} % ({:.0} %)", near.pct, near.chance_pct))
+    };
     [
         differs(ours.refills, kernel.refills),
         differs(ours.refill_pages, kernel.refill_pages),
@@ -214,11 +246,12 @@ fn check(checked: &Checked) -> String {
 }
 
 fn limit_cells(limit: &Limit) -> (String, String) {
-    if limit.is_share {
+    let Some(deviation) = limit.deviation else {
         let measured = limit.measured_pct.map_or(NONE.to_owned(), |pct| format!("{pct:.1} %"));
         return (measured, limit.allowed_pct.map_or("any".to_owned(), |pct| format!("{pct} % or more")));
-    }
-    (signed(limit.measured_pct), limit.allowed_pct.map_or(NONE.to_owned(), |pct| format!("within {pct} %")))
+    };
+    let allowed = format!("within {} % or {}", deviation.limit.pct, grouped(deviation.limit.floor));
+    (signed(limit.measured_pct), allowed)
 }
 
 /// One line for each limit that failed, for standard error.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use pageset_trace::replay::identify::Identified;
 use pageset_trace::replay::{Level, Notes, Outcome, Replay};
 use pageset_trace::{Facts, Loss, Trace};
 
@@ -43,6 +44,7 @@ names! {
     LossUnknown = "loss-unknown",
     BufferFull = "buffer-full",
     KernelUnknown = "kernel-unknown",
+    KernelTraffic = "kernel-traffic",
     CacheUnknown = "cache-unknown",
     NodesUnknown = "nodes-unknown",
     PageSize = "page-size",
@@ -127,9 +129,16 @@ pub(super) fn lost_on(facts: &Facts) -> String {
 }
 
 /// What weakens every replay of a recording.
-pub(super) fn of_trace(trace: &Trace, replay: &Replay<'_>, level: Level, rows: &[Row]) -> Vec<Warning> {
+pub(super) fn of_trace(
+    trace: &Trace,
+    replay: &Replay<'_>,
+    level: Level,
+    rows: &[Row],
+    identified: Option<&Identified>,
+) -> Vec<Warning> {
     let (facts, notes) = (trace.facts(), replay.notes());
     let mut all = Vec::new();
+    all.extend(identified.map(traffic));
     all.extend(losses(facts));
     all.extend(machine(trace, replay, rows));
     all.extend(marks(trace));
@@ -137,6 +146,31 @@ pub(super) fn of_trace(trace: &Trace, replay: &Replay<'_>, level: Level, rows: &
     all.extend(ticks(replay));
     all.extend(samples(replay));
     all
+}
+
+/// The rules that the release names do not agree with the traffic.
+fn traffic(identified: &Identified) -> Warning {
+    let choice = identified.choice().name;
+    let named = identified.by_release.map_or("the form of its zoneinfo".to_owned(), |preset| {
+        if preset.name == choice {
+            "its release".to_owned()
+        } else {
+            format!("its release, which names {}", preset.name)
+        }
+    });
+    Warning::new(
+        Name::KernelTraffic,
+        match identified.by_release {
+            Some(preset) if preset.name == choice => format!(
+                "the traffic does not agree with {choice}, the rules of its release, and no other kernel's agree better; see \
+                 `pageset identify`"
+            ),
+            _ => format!(
+                "the traffic agrees with {choice} (confidence {}) and not with {named}; it is replayed as {choice}",
+                identified.confidence.name()
+            ),
+        },
+    )
 }
 
 fn losses(facts: &Facts) -> Vec<Warning> {
@@ -190,7 +224,7 @@ fn machine(trace: &Trace, replay: &Replay<'_>, rows: &[Row]) -> Vec<Warning> {
              the pages of the last-level cache divided by the CPUs that share it"
                 .to_owned(),));
     }
-    if setting.cpus.iter().collect::<BTreeSet<_>>().len() > 1 {
+    if facts.cpu_nodes.is_empty() && setting.cpus.iter().collect::<BTreeSet<_>>().len() > 1 {
         all.push(Warning::new(
             Name::NodesUnknown,
             "which CPU is on which node is not recorded; they are taken to be dealt out in equal runs",

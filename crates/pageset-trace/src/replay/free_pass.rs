@@ -8,6 +8,7 @@ use pageset::{MigrateType, Pfn};
 use rustc_hash::FxBuildHasher;
 
 use super::blocks::{BlockMap, Freed, PageMap};
+use super::list_pass::ordinary;
 use super::setting::State;
 use super::survey::{Earlier, Notes};
 use crate::event::{Context, Event, Kind};
@@ -238,7 +239,7 @@ impl FreePass {
             Kind::Free { pfn, order } => {
                 let known = self.live.free(pfn, order, |_, _, _| {}, |_, _| 0);
                 if known == Freed::Unknown && !self.freed.get(pfn) {
-                    // Its type cannot be seen; most are movable.
+                    // Its type is found at the end.
                     self.earlier.push(Earlier { pfn, order, migratetype: MigrateType::Movable });
                 }
                 self.freed.set(pfn, true);
@@ -252,6 +253,11 @@ impl FreePass {
         self.settle_interrupts();
         for (pfn, free) in std::mem::replace(&mut self.last, PageMap::new()).iter() {
             self.settle_by_pageblock(pfn, free);
+        }
+        // No event shows the type of a page that was in use before. Allocations from its pageblock do, most of the time.
+        for page in &mut self.earlier {
+            page.migratetype =
+                self.asked.get(&pageblock(page.pfn)).map_or(MigrateType::Movable, |asked| ordinary(*asked));
         }
         let Self { notes, before_window, places_before_window, .. } = self;
         (FreeNotes { notes, before_window, places_before_window }, self.earlier)
