@@ -79,8 +79,15 @@ fn static_pageset(target: &str, compiler: &str) -> Result<PathBuf, String> {
     Ok(target_folder().join(target).join("release/pageset"))
 }
 
+/// Builds this repository's command for this machine.
+pub fn native_pageset() -> Result<PathBuf, String> {
+    let arguments = ["build", "--quiet", "--locked", "--release", "-p", "pageset-cli"];
+    output(Command::new("cargo").args(arguments).current_dir(repository()))?;
+    Ok(target_folder().join("release/pageset"))
+}
+
 /// Where cargo puts what it builds of this repository.
-pub fn target_folder() -> PathBuf {
+fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from)
 }
 
@@ -198,15 +205,10 @@ record() {{ # NAME SECONDS OPTIONS... COMMAND...
         modules = modules.join(" "),
     );
     for workload in lab.workloads(boot) {
-        for step in [&workload.before, &workload.after] {
-            if step == &workload.after {
-                let options = boot.record().join(" ");
-                let (name, seconds, command) = (&workload.name, workload.seconds, &workload.command);
-                script += &format!("record {name} {seconds} {options} -- {command}\n");
-            }
-            if !step.is_empty() {
-                script += &format!("{step}\n");
-            }
+        let (name, seconds, options) = (&workload.name, workload.seconds, boot.record().join(" "));
+        let command = format!("record {name} {seconds} {options} -- {}", workload.command);
+        for line in [&workload.before, &command, &workload.after].into_iter().filter(|line| !line.is_empty()) {
+            script += &format!("{line}\n");
         }
     }
     script + "exec 3>&-\nsync\necho \"LAB done\"\npoweroff -f\n"

@@ -5,13 +5,16 @@
 mod definition;
 mod guest;
 mod initramfs;
+mod limits;
 mod packages;
 mod progress;
+mod replay;
 mod tool;
+mod truth;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -33,7 +36,7 @@ struct Arguments {
     /// Repeat what is done already
     #[arg(long, global = true)]
     again: bool,
-    /// Boots or replays at a time
+    /// Boots or replays at a time [default: one for each CPU]
     #[arg(long, global = true)]
     jobs: Option<usize>,
     #[command(subcommand)]
@@ -53,6 +56,21 @@ enum Part {
         #[arg(long)]
         guest_pageset: Option<PathBuf>,
     },
+    /// Replay the recordings, all or those named KERNEL.MACHINE.WORKLOAD
+    Replay {
+        names: Vec<String>,
+        /// The command that replays [default: build the repository's]
+        #[arg(long)]
+        pageset: Option<PathBuf>,
+    },
+    /// Write the table of results
+    Truth {
+        /// The file to write [default: docs/truth.md of the repository]
+        #[arg(long, short)]
+        output: Option<PathBuf>,
+    },
+    /// All of it, in this order
+    All,
 }
 
 fn main() -> ExitCode {
@@ -76,7 +94,15 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     match &arguments.command {
         Part::Install => runner.install(),
         Part::Kernels { names } => runner.kernels(names),
-        Part::Boot { names, guest_pageset } => runner.boot(names, guest_pageset.clone()),
+        Part::Boot { names, guest_pageset } => runner.boot(names, guest_pageset.as_deref()),
+        Part::Replay { names, pageset } => runner.replay(names, pageset.clone()),
+        Part::Truth { output } => runner.truth(output.clone()),
+        Part::All => {
+            runner.install()?;
+            let booted = runner.boot(&[], None)?;
+            let replayed = runner.replay(&[], None)?;
+            Ok(runner.truth(None)? && booted && replayed)
+        }
     }
 }
 
@@ -102,6 +128,11 @@ impl<'l> Runner<'l> {
         Ok(true)
     }
 
+    /// A guest and a replay take one thread of the host each.
+    fn jobs(&self) -> usize {
+        self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
     fn kernels(&self, names: &[String]) -> Result<bool, String> {
         let kernels: Vec<_> = self.lab.kernels.iter().filter(|kernel| chosen(names, &kernel.name)).collect();
         self.fetch(&kernels)
@@ -115,7 +146,7 @@ impl<'l> Runner<'l> {
         Ok(gaps.map(|reason| eprintln!("gap: {reason}")).count() == 0)
     }
 
-    fn boot(&self, names: &[String], guest_pageset: Option<PathBuf>) -> Result<bool, String> {
+    fn boot(&self, names: &[String], guest_pageset: Option<&Path>) -> Result<bool, String> {
         let boots: Vec<_> = self.lab.boots().into_iter().filter(|boot| chosen(names, &boot.name())).collect();
         if boots.is_empty() {
             return Err(format!("no boot matches {}; names are KERNEL.MACHINE of lab.toml", names.join(" ")));
@@ -128,14 +159,14 @@ impl<'l> Runner<'l> {
         self.fetch(&kernels)?;
         let mut programs = BTreeMap::new();
         for arch in kernels.iter().map(|kernel| kernel.arch()) {
-            let pageset = guest_pageset.as_deref().filter(|_| arch == "amd64");
+            let pageset = guest_pageset.filter(|_| arch == "amd64");
             let build = || initramfs::Programs::build(arch, &self.dir, &self.lab.suites, pageset);
             programs.entry(arch).or_insert_with(build);
         }
         let progress = Progress::new(todo.len());
         let failed = AtomicUsize::new(0);
         let begin = Instant::now();
-        in_parallel(self.jobs.unwrap_or(1), &todo, |boot| {
+        in_parallel(self.jobs(), &todo, |boot| {
             let ended = match &programs[boot.kernel.arch()] {
                 Ok(programs) => self.boot_one(*boot, programs, &progress),
                 Err(reason) => Err(reason.clone()),
@@ -187,6 +218,55 @@ impl<'l> Runner<'l> {
             progress.say(&format!("gap: {}: {reason}", boot.name()));
         }
         ended.failed.is_some()
+    }
+
+    /// The recordings whose names are chosen, by name.
+    fn recordings(&self, names: &[String]) -> BTreeMap<String, PathBuf> {
+        let files = fs::read_dir(self.dir.join("recordings")).into_iter().flatten().flatten().map(|entry| entry.path());
+        let named = files.filter(|path| path.extension().is_some_and(|extension| extension == "pstrace"));
+        let named = named.filter_map(|path| Some((path.file_stem()?.to_str()?.to_owned(), path)));
+        named.filter(|(name, _)| chosen(names, name)).collect()
+    }
+
+    fn replay(&self, names: &[String], pageset: Option<PathBuf>) -> Result<bool, String> {
+        let pageset = match pageset {
+            Some(path) => tool::at(&path, fs::canonicalize(&path))?,
+            None => initramfs::native_pageset()?,
+        };
+        let recordings = self.recordings(names);
+        if recordings.is_empty() {
+            return Err("no recording has such a name; try `boot` first".into());
+        }
+        let todo = recordings.iter().filter(|(_, path)| self.again || !replay::is_kept(path, &pageset));
+        let todo: Vec<_> = todo.collect();
+        let progress = Progress::new(todo.len());
+        let failed = AtomicUsize::new(0);
+        in_parallel(self.jobs(), &todo, |(name, path)| {
+            progress.show(name, "");
+            let error = replay::replay(path, &pageset).map_or_else(Some, |outcome| outcome.error);
+            if let Some(error) = error {
+                failed.fetch_add(1, Ordering::Relaxed);
+                progress.say(&format!("gap: {name}: {error}"));
+            }
+            progress.done(name);
+        });
+        progress.clear();
+        eprintln!("{} replays, {} failed", recordings.len(), failed.load(Ordering::Relaxed));
+        Ok(failed.into_inner() == 0)
+    }
+
+    fn truth(&self, output: Option<PathBuf>) -> Result<bool, String> {
+        let lab = initramfs::repository().join("lab/explained.toml");
+        let explained = truth::Explained::parse(&tool::at(&lab, fs::read_to_string(&lab))?)?;
+        let boots = self.lab.boots().into_iter();
+        let boots = boots.filter_map(|boot| Some((boot.name(), guest::ended(&self.dir, &boot.name())?))).collect();
+        let recordings = self.recordings(&[]).into_iter();
+        let outcomes = recordings.filter_map(|(name, path)| Some((name, replay::read(&path).ok()?))).collect();
+        let results = truth::Results { lab: self.lab, boots, outcomes, explained };
+        let path = output.unwrap_or_else(|| initramfs::repository().join("docs/truth.md"));
+        tool::write_whole(&path, results.markdown())?;
+        eprintln!("{}", path.display());
+        Ok(true)
     }
 }
 

@@ -136,7 +136,6 @@ fn version_key(name: &str) -> Vec<(String, u64)> {
 
 /// An unpacked kernel.
 pub struct Unpacked {
-    pub release: String,
     pub image: PathBuf,
     pub modules: PathBuf,
 }
@@ -190,7 +189,7 @@ pub fn unpacked(dir: &Path, name: &str) -> Result<Unpacked, String> {
     let images = [folder.join(format!("boot/vmlinuz-{release}")), modules.join("vmlinuz")];
     let image = images.into_iter().find(|path| path.exists());
     let image = image.ok_or_else(|| format!("the packages of kernel {name} hold no image"))?;
-    Ok(Unpacked { release, image, modules })
+    Ok(Unpacked { image, modules })
 }
 
 #[cfg(test)]
