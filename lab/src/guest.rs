@@ -26,7 +26,8 @@ pub struct Ended {
 }
 
 /// QEMU's program and arguments for a boot. The disks: /dev/vda for the workloads, /dev/vdb takes the recordings.
-pub fn qemu(boot: Boot<'_>, kernel: &Path, initrd: &Path, disks: [&Path; 2]) -> Command {
+/// A guest whose kernel has no driver for disks sends the recordings over its second serial port.
+pub fn qemu(boot: Boot<'_>, kernel: &Path, initrd: &Path, disks: [&Path; 2], serial: &Path) -> Command {
     let machine = boot.machine;
     let (program, board, console) = match boot.kernel.arch() {
         "arm64" => ("qemu-system-aarch64", ["-machine", "virt", "-cpu", "neoverse-n1"], "ttyAMA0"),
@@ -35,7 +36,18 @@ pub fn qemu(boot: Boot<'_>, kernel: &Path, initrd: &Path, disks: [&Path; 2]) -> 
     };
     let mut command = Command::new(program);
     command.args(board).args(["-accel", "tcg,thread=single", "-display", "none", "-monitor", "none", "-no-reboot"]);
-    command.args(["-serial", "stdio", "-nic", "none", "-smp", &machine.cpus.to_string(), "-m", &machine.memory]);
+    command.args([
+        "-serial",
+        "stdio",
+        "-serial",
+        &format!("file:{}", serial.display()),
+        "-nic",
+        "none",
+        "-smp",
+        &machine.cpus.to_string(),
+        "-m",
+        &machine.memory,
+    ]);
     command.args(&machine.qemu).arg("-kernel").arg(kernel).arg("-initrd").arg(initrd);
     for disk in disks {
         command.arg("-drive").arg(format!("if=virtio,format=raw,cache=unsafe,file={}", disk.display()));
@@ -135,20 +147,24 @@ pub fn boot(
     let _ = fs::remove_dir_all(folder);
     at(folder, fs::create_dir_all(folder))?;
     at(recordings, fs::create_dir_all(recordings))?;
-    let [archive, disk, out, log] = ["initrd", "disk", "out.tar", "console.log"].map(|name| folder.join(name));
+    let [archive, disk, out, serial, log] =
+        ["initrd", "disk", "out.tar", "serial.tar", "console.log"].map(|name| folder.join(name));
     at(&archive, fs::write(&archive, initrd))?;
     for (path, bytes) in [(&disk, 256 << 20), (&out, 1 << 30)] {
         at(path, File::create(path).and_then(|file| file.set_len(bytes)))?;
     }
     output(Command::new("mke2fs").args(["-q", "-F", "-t", "ext4"]).arg(&disk))?;
     let begin = Instant::now();
-    let ran = run_guest(qemu(boot, &kernel.image, &archive, [&disk, &out]), &log, limit, watch);
+    let ran = run_guest(qemu(boot, &kernel.image, &archive, [&disk, &out], &serial), &log, limit, watch);
     let mut ended = read_console(&console_text(&log), ran.err());
     ended.seconds = begin.elapsed().as_secs();
     // One archive for each workload, one after the other; the rest of the disk is zero.
-    let unpacked = run("tar", ["-x", "--ignore-zeros", "-C", &folder.to_string_lossy(), "-f", &out.to_string_lossy()]);
-    if let (Err(error), None) = (unpacked, &ended.failed) {
-        ended.failed = Some(error);
+    for tar in [&out, &serial].into_iter().filter(|tar| tar.exists()) {
+        let unpacked =
+            run("tar", ["-x", "--ignore-zeros", "-C", &folder.to_string_lossy(), "-f", &tar.to_string_lossy()]);
+        if let (Err(error), None) = (unpacked, &ended.failed) {
+            ended.failed = Some(error);
+        }
     }
     for (workload, (code, note)) in &mut ended.workloads {
         let from = folder.join(format!("{workload}.pstrace"));
@@ -159,8 +175,9 @@ pub fn boot(
             (*code, *note) = (-1, "the recording did not come out of the guest".into());
         }
     }
-    for path in [archive, disk, out] {
-        at(&path, fs::remove_file(&path))?;
+    for path in [archive, disk, out, serial] {
+        // QEMU makes no file for the serial port when it rejects a machine.
+        let _ = fs::remove_file(path);
     }
     write_whole(&folder.join("boot.json"), serde_json::to_vec_pretty(&ended).map_err(|e| e.to_string())?)?;
     Ok(ended)
@@ -226,7 +243,7 @@ mod tests {
         for path in [&kernel, &disk, &other] {
             fs::write(path, if path == &kernel { bytes } else { &[0; 512] }).unwrap();
         }
-        let command = qemu(lab.boots()[0], &kernel, &disk, [&disk, &other]);
+        let command = qemu(lab.boots()[0], &kernel, &disk, [&disk, &other], &dir.path().join("serial"));
         (dir, command)
     }
 

@@ -188,10 +188,11 @@ mount -t tracefs none /sys/kernel/tracing || {{ mount -t debugfs none /sys/kerne
 mount -t tmpfs -o size=60% none /tmp; ip link set lo up; echo 2 > /proc/sys/kernel/printk
 echo "LAB kernel $(uname -r)"
 for module in {modules}; do insmod /modules/$module.ko || echo "module $module does not load"; done
-for try in 1 2 3 4 5; do [ -b /dev/vdb ] && break; sleep 1; done
-[ -b /dev/vdb ] || {{ echo "LAB failed the guest has no disk"; poweroff -f; }}
+for try in 1 2 3; do [ -b /dev/vdb ] && break; sleep 1; done
 mount -t ext4 /dev/vda /disk || echo "the disk of ext4 does not mount"
-exec 3>/dev/vdb
+if [ -b /dev/vdb ]; then out=/dev/vdb; elif [ -c /dev/ttyS1 ]; then out=/dev/ttyS1; stty -F $out raw; fi
+[ "$out" ] || {{ echo "LAB failed the guest has neither a disk nor a second serial port"; poweroff -f; }}
+exec 3>$out
 mkdir /tmp/out; cd /tmp/out
 record() {{ # NAME SECONDS OPTIONS... COMMAND...
     name=$1; seconds=$2; shift 2
@@ -205,6 +206,10 @@ record() {{ # NAME SECONDS OPTIONS... COMMAND...
         modules = modules.join(" "),
     );
     for workload in lab.workloads(boot) {
+        if modules.is_empty() && !workload.modules.is_empty() {
+            script += &format!("echo \"LAB end {} -1 the packages of this kernel hold no modules\"\n", workload.name);
+            continue;
+        }
         let (name, seconds, options) = (&workload.name, workload.seconds, boot.record().join(" "));
         let command = format!("record {name} {seconds} {options} -- {}", workload.command);
         for line in [&workload.before, &command, &workload.after].into_iter().filter(|line| !line.is_empty()) {
@@ -295,9 +300,12 @@ mod tests {
         let boot = *boots.iter().find(|boot| boot.name() == "6.18-amd64.4cpu").unwrap();
         let script = init(&lab, boot, &["virtio_blk", "ext4"]);
         assert!(script.contains("for module in virtio_blk ext4;"));
-        assert!(script.contains("\nrecord pf1 40 --empty-lists -- wl faults 0.7 1\n"));
+        assert!(script.contains("\nrecord pf1 40 --empty-lists -- wl faults 0.9 1 64\n"));
         assert!(script.contains("\necho 8 > /proc/sys/vm/percpu_pagelist_high_fraction\nrecord hf8 40 "));
         assert!(!script.contains("memhp"));
+        assert!(
+            init(&lab, boot, &[]).contains("\necho \"LAB end sctp -1 the packages of this kernel hold no modules\"\n")
+        );
         assert!(script.ends_with("echo \"LAB done\"\npoweroff -f\n"));
     }
 
