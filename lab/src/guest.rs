@@ -49,8 +49,10 @@ pub fn qemu(boot: Boot<'_>, kernel: &Path, initrd: &Path, disks: [&Path; 2], ser
         &machine.memory,
     ]);
     command.args(&machine.qemu).arg("-kernel").arg(kernel).arg("-initrd").arg(initrd);
-    for disk in disks {
-        command.arg("-drive").arg(format!("if=virtio,format=raw,cache=unsafe,file={}", disk.display()));
+    // In the order of their PCI slots; as `if=virtio` the guests of arm64 see them in the opposite order.
+    for (index, disk) in disks.iter().enumerate() {
+        command.arg("-drive").arg(format!("if=none,id=d{index},format=raw,cache=unsafe,file={}", disk.display()));
+        command.args(["-device", &format!("virtio-blk-pci,drive=d{index}")]);
     }
     let append = format!("console={console} panic=-1 quiet mitigations=off tsc=reliable {}", machine.append);
     command.args(["-append", append.trim_end()]);

@@ -39,13 +39,14 @@ impl Programs {
         output(
             Command::new(compiler).args(["-O2", "-Wall", "-static", "-pthread", "-o"]).arg(&workloads).args(c_files),
         )?;
-        let busybox = match arch {
-            "arm64" => bin.join("busybox/bin/busybox"),
-            _ => "/bin/busybox".into(),
-        };
-        if !busybox.exists() {
-            Apt::new(&dir.join("apt"), suites)?.unpack("busybox-static", arch, &bin.join("busybox"))?;
+        // Newer packages hold it in usr/bin.
+        let unpacked = bin.join("busybox");
+        let places = [unpacked.join("usr/bin/busybox"), unpacked.join("bin/busybox")];
+        let find = || places.iter().find(|path| path.exists());
+        if arch == "arm64" && find().is_none() {
+            Apt::new(&dir.join("apt"), suites)?.unpack("busybox-static", arch, &unpacked)?;
         }
+        let busybox = find().map_or_else(|| "/bin/busybox".into(), PathBuf::clone);
         let mut files = vec![
             ("bin/pageset".to_owned(), pageset),
             ("bin/wl".to_owned(), workloads),
@@ -189,7 +190,7 @@ mount -t tmpfs -o size=60% none /tmp; ip link set lo up; echo 2 > /proc/sys/kern
 echo "LAB kernel $(uname -r)"
 for module in {modules}; do insmod /modules/$module.ko || echo "module $module does not load"; done
 for try in 1 2 3; do [ -b /dev/vdb ] && break; sleep 1; done
-mount -t ext4 /dev/vda /disk || echo "the disk of ext4 does not mount"
+mount -t ext4 /dev/vda /disk || rmdir /disk
 if [ -b /dev/vdb ]; then out=/dev/vdb; elif [ -c /dev/ttyS1 ]; then out=/dev/ttyS1; stty -F $out raw; fi
 [ "$out" ] || {{ echo "LAB failed the guest has neither a disk nor a second serial port"; poweroff -f; }}
 exec 3>$out
