@@ -1,0 +1,227 @@
+//! `lab.toml`: kernels, machines, workloads, and which kernel boots on which machine.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lab {
+    pub suites: Vec<String>,
+    #[serde(rename = "kernel")]
+    pub kernels: Vec<Kernel>,
+    #[serde(rename = "machine")]
+    pub machines: Vec<Machine>,
+    #[serde(rename = "boot")]
+    boots: Vec<Pairs>,
+    #[serde(rename = "workload")]
+    pub workloads: Vec<Workload>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kernel {
+    pub name: String,
+    /// A pattern of package names.
+    pub image: String,
+    /// The recorder's options; replaces the machine's.
+    pub record: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    pub name: String,
+    pub what: String,
+    pub cpus: u32,
+    #[serde(default = "one")]
+    pub nodes: u32,
+    /// As QEMU's `-m` takes it.
+    pub memory: String,
+    #[serde(default)]
+    pub qemu: Vec<String>,
+    #[serde(default)]
+    pub append: String,
+    #[serde(default = "empty_lists")]
+    pub record: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pairs {
+    kernels: Vec<String>,
+    machines: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    pub name: String,
+    pub what: String,
+    pub command: String,
+    /// How long the guest may take for it, in seconds.
+    #[serde(default = "forty")]
+    pub seconds: u32,
+    #[serde(default = "all")]
+    kernels: Vec<String>,
+    #[serde(default = "all")]
+    machines: Vec<String>,
+    #[serde(default = "one")]
+    cpus: u32,
+    #[serde(default = "one")]
+    nodes: u32,
+    #[serde(default)]
+    pub modules: Vec<String>,
+    #[serde(default)]
+    pub before: String,
+    #[serde(default)]
+    pub after: String,
+}
+
+/// A kernel on a machine.
+#[derive(Clone, Copy)]
+pub struct Boot<'l> {
+    pub kernel: &'l Kernel,
+    pub machine: &'l Machine,
+}
+
+fn one() -> u32 {
+    1
+}
+fn forty() -> u32 {
+    40
+}
+fn all() -> Vec<String> {
+    vec!["*".into()]
+}
+fn empty_lists() -> Vec<String> {
+    vec!["--empty-lists".into()]
+}
+
+/// Whether `name` matches `pattern`, in which `*` stands for any characters that `star` accepts.
+pub fn matches(pattern: &str, name: &str, star: fn(char) -> bool) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(tail) = name.strip_prefix(head) else { return false };
+    let mut ends = tail.char_indices().take_while(|&(_, c)| star(c)).map(|(at, c)| at + c.len_utf8());
+    matches(rest, tail, star) || ends.any(|end| matches(rest, &tail[end..], star))
+}
+
+/// Whether `name` matches any of `patterns`, in which `*` stands for anything.
+pub fn matches_any(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| matches(pattern, name, |_| true))
+}
+
+impl Lab {
+    pub fn read(path: &Path) -> Result<Lab, String> {
+        let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        Lab::parse(&text).map_err(|e| format!("cannot use {}: {e}", path.display()))
+    }
+
+    pub fn parse(text: &str) -> Result<Lab, String> {
+        let lab: Lab = toml::from_str(text).map_err(|e| e.to_string())?;
+        let names = lab.kernels.iter().map(|k| &k.name).chain(lab.machines.iter().map(|m| &m.name));
+        for name in names.chain(lab.workloads.iter().map(|w| &w.name)) {
+            // A kernel's name holds dots; the last two dots of a recording's name separate its parts.
+            if name.is_empty() || name.contains(['/', ' ', '*']) {
+                return Err(format!("name `{name}` contains a slash, a space or a star, or is empty"));
+            }
+        }
+        for boot in &lab.boots {
+            for (kind, patterns, names) in [
+                ("kernel", &boot.kernels, lab.kernels.iter().map(|k| &k.name).collect::<Vec<_>>()),
+                ("machine", &boot.machines, lab.machines.iter().map(|m| &m.name).collect()),
+            ] {
+                if let Some(unknown) = patterns.iter().find(|p| !names.iter().any(|n| matches(p, n, |_| true))) {
+                    return Err(format!("[[boot]] names an unknown {kind} `{unknown}`"));
+                }
+            }
+        }
+        Ok(lab)
+    }
+
+    /// Every pair that boots, ordered by kernel, once each.
+    pub fn boots(&self) -> Vec<Boot<'_>> {
+        let pairs = self.kernels.iter().flat_map(|kernel| self.machines.iter().map(move |machine| (kernel, machine)));
+        let chosen = |kernel: &Kernel, machine: &Machine| {
+            self.boots
+                .iter()
+                .any(|pairs| matches_any(&pairs.kernels, &kernel.name) && matches_any(&pairs.machines, &machine.name))
+        };
+        pairs.filter(|(k, m)| chosen(k, m)).map(|(kernel, machine)| Boot { kernel, machine }).collect()
+    }
+
+    /// The workloads of a boot.
+    pub fn workloads<'l>(&'l self, boot: Boot<'l>) -> Vec<&'l Workload> {
+        let runs = |workload: &&Workload| {
+            boot.machine.cpus >= workload.cpus
+                && boot.machine.nodes >= workload.nodes
+                && matches_any(&workload.kernels, &boot.kernel.name)
+                && matches_any(&workload.machines, &boot.machine.name)
+        };
+        self.workloads.iter().filter(runs).collect()
+    }
+}
+
+impl Kernel {
+    /// Debian's name of the architecture.
+    pub fn arch(&self) -> &'static str {
+        if self.image.contains("arm64") { "arm64" } else { "amd64" }
+    }
+}
+
+impl Boot<'_> {
+    /// `KERNEL.MACHINE`.
+    pub fn name(&self) -> String {
+        format!("{}.{}", self.kernel.name, self.machine.name)
+    }
+
+    /// The recorder's options.
+    pub fn record(&self) -> &[String] {
+        self.kernel.record.as_ref().unwrap_or(&self.machine.record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        let any = |_| true;
+        assert!(matches("6.1-*", "6.1-amd64.4cpu", any) && matches("*", "", any) && matches("a*c*e", "abcde", any));
+        assert!(!matches("6.1-*", "6.12-amd64", any) && !matches("a*c", "abcd", any) && !matches("", "a", any));
+        let package = |c| c != '-';
+        assert!(matches("linux-image-6.1.0-*-amd64", "linux-image-6.1.0-56-amd64", package));
+        assert!(!matches("linux-image-6.12.*-amd64", "linux-image-6.12.117+deb13-cloud-amd64", package));
+        assert!(!matches("linux-image-6.12.*-amd64", "linux-image-6.12-amd64", package));
+    }
+
+    #[test]
+    fn the_definition_of_this_lab() {
+        let lab = Lab::parse(include_str!("../lab.toml")).unwrap();
+        let boots = lab.boots();
+        let recordings: usize = boots.iter().map(|&boot| lab.workloads(boot).len()).sum();
+        assert!(recordings >= 400, "{} boots have {recordings} recordings", boots.len());
+        let boot = *boots.iter().find(|boot| boot.name() == "6.18-amd64.1cpu").unwrap();
+        assert!(lab.workloads(boot).iter().all(|workload| !["pfN", "far", "memhp"].contains(&&*workload.name)));
+        assert_eq!((boot.kernel.arch(), boot.record()), ("amd64", &["--empty-lists".to_owned()][..]));
+        let old = boots.iter().find(|boot| boot.name() == "5.10-amd64.4cpu").unwrap();
+        assert!(old.record().is_empty());
+    }
+
+    #[test]
+    fn wrong_definitions() {
+        let parse = |text: &str| Lab::parse(text).err().unwrap_or_default();
+        let lab =
+            "suites=[]\nkernel=[{name='k',image='i'}]\nmachine=[{name='m',what='',cpus=1,memory='1G'}]\nworkload=[]";
+        assert_eq!(parse(&format!("{lab}\nboot=[{{kernels=['k'],machines=['m']}}]")), "");
+        assert_eq!(
+            parse(&format!("{lab}\nboot=[{{kernels=['x*'],machines=['m']}}]")),
+            "[[boot]] names an unknown kernel `x*`"
+        );
+        assert!(
+            parse("suites=[]\nboot=[]\nkernel=[{name='a/b',image='i'}]\nmachine=[]\nworkload=[]").contains("`a/b`")
+        );
+        assert!(parse("kernels = []").contains("unknown field"));
+    }
+}

@@ -1,0 +1,285 @@
+//! The lab: boots distribution kernels under QEMU, records page traffic in them, replays the recordings, and writes
+//! `docs/truth.md`. Modules in call order: `packages`, `initramfs`, `guest`, `replay`, `truth`; all use `definition`,
+//! `tool` and `progress`.
+
+mod definition;
+mod guest;
+mod initramfs;
+mod limits;
+mod packages;
+mod progress;
+mod replay;
+mod tool;
+mod truth;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::{Parser, Subcommand};
+
+use definition::{Boot, Kernel, Lab, matches_any};
+use progress::Progress;
+
+#[derive(Parser)]
+#[command(about = "Records and replays page traffic of distribution kernels under QEMU")]
+struct Arguments {
+    /// The folder for kernels, recordings and results
+    #[arg(long, global = true, default_value = "target/lab")]
+    dir: PathBuf,
+    /// The definition file [default: lab.toml of this crate]
+    #[arg(long, global = true)]
+    definition: Option<PathBuf>,
+    /// Repeat what is done already
+    #[arg(long, global = true)]
+    again: bool,
+    /// Boots or replays at a time [default: one for each CPU]
+    #[arg(long, global = true)]
+    jobs: Option<usize>,
+    #[command(subcommand)]
+    command: Part,
+}
+
+#[derive(Subcommand)]
+enum Part {
+    /// Install QEMU, BusyBox and the tools that are missing (as root)
+    Install,
+    /// Get the kernels, all or those named
+    Kernels { names: Vec<String> },
+    /// Boot and record, all boots or those named KERNEL.MACHINE
+    Boot {
+        names: Vec<String>,
+        /// A static `pageset` for the guests of amd64, instead of building one
+        #[arg(long)]
+        guest_pageset: Option<PathBuf>,
+    },
+    /// Replay the recordings, all or those named KERNEL.MACHINE.WORKLOAD
+    Replay {
+        names: Vec<String>,
+        /// The command that replays [default: build the repository's]
+        #[arg(long)]
+        pageset: Option<PathBuf>,
+    },
+    /// Write the table of results
+    Truth {
+        /// The file to write [default: docs/truth.md of the repository]
+        #[arg(long, short)]
+        output: Option<PathBuf>,
+    },
+    /// All of it, in this order
+    All,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether everything that was asked for was done; what was not has a line of its own.
+fn run(arguments: &Arguments) -> Result<bool, String> {
+    let definition = arguments.definition.clone();
+    let lab = Lab::read(&definition.unwrap_or_else(|| initramfs::repository().join("lab/lab.toml")))?;
+    tool::at(&arguments.dir, fs::create_dir_all(&arguments.dir))?;
+    let dir = tool::at(&arguments.dir, fs::canonicalize(&arguments.dir))?;
+    let runner = Runner { lab: &lab, dir, again: arguments.again, jobs: arguments.jobs };
+    match &arguments.command {
+        Part::Install => runner.install(),
+        Part::Kernels { names } => runner.kernels(names),
+        Part::Boot { names, guest_pageset } => runner.boot(names, guest_pageset.as_deref()),
+        Part::Replay { names, pageset } => runner.replay(names, pageset.clone()),
+        Part::Truth { output } => runner.truth(output.clone()),
+        Part::All => {
+            runner.install()?;
+            let booted = runner.boot(&[], None)?;
+            let replayed = runner.replay(&[], None)?;
+            Ok(runner.truth(None)? && booted && replayed)
+        }
+    }
+}
+
+struct Runner<'l> {
+    lab: &'l Lab,
+    dir: PathBuf,
+    again: bool,
+    jobs: Option<usize>,
+}
+
+/// Whether `names` choose `name`; no names choose everything.
+fn chosen(names: &[String], name: &str) -> bool {
+    names.is_empty() || matches_any(names, name)
+}
+
+impl<'l> Runner<'l> {
+    fn install(&self) -> Result<bool, String> {
+        let installed = packages::install(&self.lab.kernels.iter().collect::<Vec<_>>())?;
+        eprintln!(
+            "installed: {}",
+            if installed.is_empty() { "nothing was missing".into() } else { installed.join(" ") }
+        );
+        Ok(true)
+    }
+
+    /// A guest and a replay take one thread of the host each.
+    fn jobs(&self) -> usize {
+        self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    fn kernels(&self, names: &[String]) -> Result<bool, String> {
+        let kernels: Vec<_> = self.lab.kernels.iter().filter(|kernel| chosen(names, &kernel.name)).collect();
+        self.fetch(&kernels)
+    }
+
+    fn fetch(&self, kernels: &[&Kernel]) -> Result<bool, String> {
+        let progress = Progress::new(kernels.len());
+        packages::fetch(self.lab, kernels, &self.dir, self.again, &mut |what| progress.show("", &what))?;
+        progress.clear();
+        let gaps = kernels.iter().filter_map(|kernel| packages::unpacked(&self.dir, &kernel.name).err());
+        Ok(gaps.map(|reason| eprintln!("gap: {reason}")).count() == 0)
+    }
+
+    fn boot(&self, names: &[String], guest_pageset: Option<&Path>) -> Result<bool, String> {
+        let boots: Vec<_> = self.lab.boots().into_iter().filter(|boot| chosen(names, &boot.name())).collect();
+        if boots.is_empty() {
+            return Err(format!("no boot matches {}; names are KERNEL.MACHINE of lab.toml", names.join(" ")));
+        }
+        let is_done =
+            |boot: &&Boot<'_>| guest::ended(&self.dir, &boot.name()).is_some_and(|ended| ended.failed.is_none());
+        let (done, todo): (Vec<Boot<'_>>, Vec<Boot<'_>>) = boots.iter().partition(|boot| !self.again && is_done(boot));
+        let mut kernels: Vec<&Kernel> = todo.iter().map(|boot| boot.kernel).collect();
+        kernels.dedup_by_key(|kernel| &kernel.name);
+        self.fetch(&kernels)?;
+        let mut programs = BTreeMap::new();
+        for arch in kernels.iter().map(|kernel| kernel.arch()) {
+            let pageset = guest_pageset.filter(|_| arch == "amd64");
+            let build = || initramfs::Programs::build(arch, &self.dir, &self.lab.suites, pageset);
+            programs.entry(arch).or_insert_with(build);
+        }
+        let progress = Progress::new(todo.len());
+        let failed = AtomicUsize::new(0);
+        let begin = Instant::now();
+        in_parallel(self.jobs(), &todo, |boot| {
+            let ended = match &programs[boot.kernel.arch()] {
+                Ok(programs) => self.boot_one(*boot, programs, &progress),
+                Err(reason) => Err(reason.clone()),
+            };
+            progress.done(&boot.name());
+            failed.fetch_add(usize::from(self.report(*boot, ended, &progress)), Ordering::Relaxed);
+        });
+        progress.clear();
+        let failed = failed.into_inner();
+        let (booted, before) = (todo.len() - failed, done.len());
+        eprintln!("{booted} boots in {} s, {failed} failed, {before} done before", begin.elapsed().as_secs());
+        Ok(failed == 0)
+    }
+
+    fn boot_one(
+        &self,
+        boot: Boot<'l>,
+        programs: &initramfs::Programs,
+        progress: &Progress,
+    ) -> Result<guest::Ended, String> {
+        let kernel = packages::unpacked(&self.dir, &boot.kernel.name)?;
+        let initrd = initramfs::archive(self.lab, boot, programs, &kernel)?;
+        let workloads = self.lab.workloads(boot);
+        // An emulated CPU takes up to 40 s until the first workload, and about 4 s for each.
+        let limit = Duration::from_secs(120 + 15 * workloads.len() as u64);
+        let folder = self.dir.join("boots").join(boot.name());
+        let mut watch = |console: &str| {
+            let now = console.lines().rfind(|line| line.contains("LAB start")).and_then(|line| line.rsplit(' ').next());
+            progress.show(&boot.name(), now.unwrap_or("boots"));
+        };
+        guest::boot(boot, &kernel, &initrd, &folder, &self.dir.join("recordings"), limit, &mut watch)
+    }
+
+    /// Writes one line for each gap; returns whether the boot failed.
+    fn report(&self, boot: Boot<'l>, ended: Result<guest::Ended, String>, progress: &Progress) -> bool {
+        let ended = ended.unwrap_or_else(|reason| {
+            let ended = guest::Ended { failed: Some(reason), ..guest::Ended::default() };
+            let folder = self.dir.join("boots").join(boot.name());
+            let json = serde_json::to_vec_pretty(&ended).unwrap_or_default();
+            let _ = fs::create_dir_all(&folder)
+                .map_err(|e| e.to_string())
+                .and_then(|()| tool::write_whole(&folder.join("boot.json"), json));
+            ended
+        });
+        for (workload, (code, note)) in ended.workloads.iter().filter(|(_, (code, _))| *code != 0) {
+            progress.say(&format!("gap: {}.{workload}: exit code {code}: {note}", boot.name()));
+        }
+        if let Some(reason) = &ended.failed {
+            progress.say(&format!("gap: {}: {reason}", boot.name()));
+        }
+        ended.failed.is_some()
+    }
+
+    /// The recordings whose names are chosen, by name.
+    fn recordings(&self, names: &[String]) -> BTreeMap<String, PathBuf> {
+        let files = fs::read_dir(self.dir.join("recordings")).into_iter().flatten().flatten().map(|entry| entry.path());
+        let named = files.filter(|path| path.extension().is_some_and(|extension| extension == "pstrace"));
+        let named = named.filter_map(|path| Some((path.file_stem()?.to_str()?.to_owned(), path)));
+        named.filter(|(name, _)| chosen(names, name)).collect()
+    }
+
+    fn replay(&self, names: &[String], pageset: Option<PathBuf>) -> Result<bool, String> {
+        let pageset = match pageset {
+            Some(path) => tool::at(&path, fs::canonicalize(&path))?,
+            None => initramfs::native_pageset()?,
+        };
+        let recordings = self.recordings(names);
+        if recordings.is_empty() {
+            return Err("no recording has such a name; try `boot` first".into());
+        }
+        let todo = recordings.iter().filter(|(_, path)| self.again || !replay::is_kept(path, &pageset));
+        let todo: Vec<_> = todo.collect();
+        let progress = Progress::new(todo.len());
+        let failed = AtomicUsize::new(0);
+        in_parallel(self.jobs(), &todo, |(name, path)| {
+            progress.show(name, "");
+            let error = replay::replay(path, &pageset).map_or_else(Some, |outcome| outcome.error);
+            if let Some(error) = error {
+                failed.fetch_add(1, Ordering::Relaxed);
+                progress.say(&format!("gap: {name}: {error}"));
+            }
+            progress.done(name);
+        });
+        progress.clear();
+        eprintln!("{} replays, {} failed", recordings.len(), failed.load(Ordering::Relaxed));
+        Ok(failed.into_inner() == 0)
+    }
+
+    fn truth(&self, output: Option<PathBuf>) -> Result<bool, String> {
+        let lab = initramfs::repository().join("lab/explained.toml");
+        let explained = truth::Explained::parse(&tool::at(&lab, fs::read_to_string(&lab))?)?;
+        let boots = self.lab.boots().into_iter();
+        let boots = boots.filter_map(|boot| Some((boot.name(), guest::ended(&self.dir, &boot.name())?))).collect();
+        let recordings = self.recordings(&[]).into_iter();
+        let outcomes = recordings.filter_map(|(name, path)| Some((name, replay::read(&path).ok()?))).collect();
+        let results = truth::Results { lab: self.lab, boots, outcomes, explained };
+        let path = output.unwrap_or_else(|| initramfs::repository().join("docs/truth.md"));
+        tool::write_whole(&path, results.markdown())?;
+        eprintln!("{}", path.display());
+        Ok(true)
+    }
+}
+
+/// Runs `work` on each item, `jobs` at a time.
+fn in_parallel<T: Sync>(jobs: usize, items: &[T], work: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    work(item);
+                }
+            });
+        }
+    });
+}

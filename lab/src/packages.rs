@@ -1,0 +1,237 @@
+//! Debian packages: the tools that the lab needs, and kernels of other releases, which are unpacked, not installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::definition::{Kernel, Lab, matches};
+use crate::tool::{at, output, run, write_whole};
+
+const TOOLS: [&str; 4] = ["qemu-system-x86", "busybox-static", "e2fsprogs", "xz-utils"];
+/// What a kernel of arm64 needs beyond that.
+const ARM_TOOLS: [&str; 3] = ["qemu-system-arm", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"];
+
+/// Installs the tools that are not there; those of arm64 only when a kernel needs them.
+pub fn install(kernels: &[&Kernel]) -> Result<Vec<&'static str>, String> {
+    let arm = kernels.iter().any(|kernel| kernel.arch() == "arm64");
+    let wanted = TOOLS.iter().chain(ARM_TOOLS.iter().filter(|_| arm));
+    let missing: Vec<_> = wanted.copied().filter(|tool| run("dpkg", ["-s", tool]).is_err()).collect();
+    if !missing.is_empty() {
+        run("apt-get", ["update"])?;
+        output(
+            Command::new("apt-get")
+                .args(["install", "-y", "--no-install-recommends"])
+                .args(&missing)
+                .env("DEBIAN_FRONTEND", "noninteractive"),
+        )
+        .map_err(|e| format!("{e}; try as root: apt-get install {}", missing.join(" ")))?;
+    }
+    if arm {
+        run("rustup", ["target", "add", "aarch64-unknown-linux-gnu"])?;
+    }
+    Ok(missing)
+}
+
+/// apt with lists and sources of its own, so that the machine's own stay as they are.
+pub struct Apt {
+    root: PathBuf,
+    names: Vec<String>,
+}
+
+impl Apt {
+    /// Reads the lists of `suites` from the mirror that the machine uses.
+    pub fn new(root: &Path, suites: &[String]) -> Result<Apt, String> {
+        for folder in ["lists/partial", "debs"] {
+            at(root, fs::create_dir_all(root.join(folder)))?;
+        }
+        let targets = run("apt-get", ["indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"])?;
+        write_whole(&root.join("sources.list"), sources(&targets, suites)?)?;
+        let here = |name: &str| root.join(name).display().to_string();
+        let conf = format!(
+            "Dir::Etc::sourcelist \"{}\";\nDir::Etc::sourceparts \"-\";\nDir::State::lists \"{}\";\n\
+             Dir::Cache::pkgcache \"\";\nDir::Cache::srcpkgcache \"\";\nAPT::Architectures {{ \"amd64\"; \"arm64\"; }};\n\
+             Acquire::Languages \"none\";\nAPT::Sandbox::User \"root\";\n",
+            here("sources.list"),
+            here("lists")
+        );
+        write_whole(&root.join("apt.conf"), conf)?;
+        let mut apt = Apt { root: root.to_owned(), names: Vec::new() };
+        apt.apt("apt-get", &["update"])?;
+        apt.names = apt.apt("apt-cache", &["pkgnames", "linux-"])?.lines().map(Into::into).collect();
+        Ok(apt)
+    }
+
+    fn apt(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(program);
+        output(
+            command.args(arguments).env("APT_CONFIG", self.root.join("apt.conf")).current_dir(self.root.join("debs")),
+        )
+    }
+
+    /// Unpacks a package below `to`.
+    pub fn unpack(&self, package: &str, arch: &str, to: &Path) -> Result<(), String> {
+        self.apt("apt-get", &["download", &format!("{package}:{arch}")])?;
+        let debs = self.root.join("debs");
+        let mut files = at(&debs, fs::read_dir(&debs))?.flatten().map(|entry| entry.path());
+        let of_package = |path: &PathBuf| path.to_string_lossy().contains(&format!("/{package}_"));
+        let deb = files.find(of_package).ok_or_else(|| format!("package {package} was not downloaded"))?;
+        at(to, fs::create_dir_all(to))?;
+        output(Command::new("dpkg-deb").arg("-x").args([&deb, to]))?;
+        at(&deb, fs::remove_file(&deb))
+    }
+
+    /// Unpacks the newest package of a kernel with the packages that hold its image and modules; returns its release.
+    pub fn kernel(&self, kernel: &Kernel, to: &Path) -> Result<String, String> {
+        let image = newest(&kernel.image, &self.names)
+            .ok_or_else(|| format!("no package matches {}; try another suite in lab.toml", kernel.image))?;
+        let release = &image["linux-image-".len()..];
+        for kind in ["image", "binary", "modules"] {
+            let package = format!("linux-{kind}-{release}");
+            if self.names.contains(&package) {
+                self.unpack(&package, kernel.arch(), to)?;
+            }
+        }
+        Ok(release.to_owned())
+    }
+}
+
+/// `sources.list` for the suites, from the lines `URI SUITE` that the machine's apt prints.
+fn sources(targets: &str, suites: &[String]) -> Result<String, String> {
+    let pairs = || targets.lines().filter_map(|line| line.split_once(' '));
+    let archive = pairs().find(|(_, suite)| !suite.contains('-')).map(|(uri, _)| uri);
+    let security = pairs().find(|(_, suite)| suite.ends_with("-security")).map(|(uri, _)| uri);
+    let line = |suite: &String| {
+        let uri = if suite.ends_with("-security") { security } else { archive };
+        let uri = uri.ok_or_else(|| format!("this machine's apt has no source for suite {suite}; add one to it"))?;
+        // Kernels of the oldest suite outlive the validity of its release file.
+        Ok(format!("deb [check-valid-until=no] {uri} {suite} main\n"))
+    };
+    suites.iter().map(line).collect()
+}
+
+/// The newest of the names that match; `*` stands for anything but `-`.
+fn newest<'n>(pattern: &str, names: &'n [String]) -> Option<&'n str> {
+    let names = names.iter().filter(|name| matches(pattern, name, |c| c != '-'));
+    names.max_by_key(|name| version_key(name)).map(String::as_str)
+}
+
+/// Sorts numbers in a name by their value: the text before each number, and the number.
+fn version_key(name: &str) -> Vec<(String, u64)> {
+    let mut key = vec![(String::new(), 0u64)];
+    let mut in_number = false;
+    for c in name.chars() {
+        let digit = c.to_digit(10);
+        if in_number && digit.is_none() {
+            key.push((String::new(), 0));
+        }
+        in_number = digit.is_some();
+        let part = key.last_mut().expect("the key starts with one part");
+        match digit {
+            Some(digit) => part.1 = part.1.saturating_mul(10).saturating_add(digit.into()),
+            None => part.0.push(c),
+        }
+    }
+    key
+}
+
+/// An unpacked kernel.
+pub struct Unpacked {
+    pub image: PathBuf,
+    pub modules: PathBuf,
+}
+
+/// Gets every kernel that is not there yet; says in one line why one is not.
+pub fn fetch(
+    lab: &Lab,
+    kernels: &[&Kernel],
+    dir: &Path,
+    again: bool,
+    say: &mut dyn FnMut(String),
+) -> Result<(), String> {
+    let missing: Vec<_> = kernels.iter().filter(|kernel| again || unpacked(dir, &kernel.name).is_err()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    say("reading package lists".into());
+    let apt = Apt::new(&dir.join("apt"), &lab.suites)?;
+    for (index, kernel) in missing.iter().enumerate() {
+        say(format!("kernel {} ({} of {})", kernel.name, index + 1, missing.len()));
+        let folder = dir.join("kernels").join(&kernel.name);
+        let _ = fs::remove_dir_all(&folder);
+        let release = apt.kernel(kernel, &folder);
+        at(&folder, fs::create_dir_all(&folder))?;
+        match release {
+            Ok(release) => write_whole(&folder.join("release"), release)?,
+            Err(reason) => write_whole(&folder.join("reason"), reason)?,
+        }
+    }
+    let compiler = dir.join("tcc");
+    if !compiler.exists() {
+        // From the host's own suite, so that the host's C library runs it.
+        at(&compiler, fs::create_dir_all(&compiler))?;
+        if run("sh", ["-c", &format!("cd '{}' && apt-get download tcc && dpkg-deb -x tcc_*.deb .", compiler.display())])
+            .is_err()
+        {
+            say("no package tcc; workload `compile` will fail".into());
+        }
+    }
+    Ok(())
+}
+
+/// The kernel of that name, or why there is none.
+pub fn unpacked(dir: &Path, name: &str) -> Result<Unpacked, String> {
+    let folder = dir.join("kernels").join(name);
+    let release = fs::read_to_string(folder.join("release")).map_err(|_| {
+        fs::read_to_string(folder.join("reason")).unwrap_or_else(|_| format!("kernel {name} was not fetched"))
+    })?;
+    let modules = ["usr/lib/modules", "lib/modules"].map(|path| folder.join(path).join(&release));
+    let modules = modules.into_iter().find(|path| path.exists()).unwrap_or_else(|| folder.join("lib/modules"));
+    let images = [folder.join(format!("boot/vmlinuz-{release}")), modules.join("vmlinuz")];
+    let image = images.into_iter().find(|path| path.exists());
+    let image = image.ok_or_else(|| format!("the packages of kernel {name} hold no image"))?;
+    Ok(Unpacked { image, modules })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_package() {
+        let names = [
+            "linux-image-6.12.95+deb12-amd64",
+            "linux-image-6.12.117+deb12-amd64",
+            "linux-image-6.12.117+deb13-amd64",
+            "linux-image-6.12.120+deb13-cloud-amd64",
+            "linux-image-6.1.0-9-amd64",
+            "linux-image-6.1.0-56-amd64",
+            "linux-image-6.1.0-0.deb11.52-amd64",
+        ]
+        .map(String::from);
+        assert_eq!(newest("linux-image-6.12.*-amd64", &names), Some("linux-image-6.12.117+deb13-amd64"));
+        assert_eq!(newest("linux-image-6.1.0-*-amd64", &names), Some("linux-image-6.1.0-56-amd64"));
+        assert_eq!(newest("linux-image-9.*-amd64", &names), None);
+    }
+
+    #[test]
+    fn sources_of_the_machines_mirror() {
+        let targets = "http://m.example/debian-security/ bookworm-security\nhttp://m.example/debian/ bookworm\n";
+        let suites = ["sid", "bullseye-security"].map(String::from);
+        let lines = "deb [check-valid-until=no] http://m.example/debian/ sid main\n\
+                     deb [check-valid-until=no] http://m.example/debian-security/ bullseye-security main\n";
+        assert_eq!(sources(targets, &suites).unwrap(), lines);
+        assert!(sources("", &suites).unwrap_err().contains("no source for suite sid"));
+    }
+
+    #[test]
+    fn a_kernel_that_is_not_there() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(unpacked(dir.path(), "k").err().unwrap(), "kernel k was not fetched");
+        let folder = dir.path().join("kernels/k");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("reason"), "no package matches x").unwrap();
+        assert_eq!(unpacked(dir.path(), "k").err().unwrap(), "no package matches x");
+        fs::write(folder.join("release"), "6.1.0-1-amd64").unwrap();
+        assert_eq!(unpacked(dir.path(), "k").err().unwrap(), "the packages of kernel k hold no image");
+    }
+}
