@@ -145,7 +145,10 @@ mod tests {
                 "moves what the kernel moved",
             ),
             (
-                |seen| (seen.kernel.refills, seen.replay.refills, seen.kernel.drains) = (50, 50, 49),
+                |seen| {
+                    (seen.kernel.refills, seen.replay.refills, seen.kernel.drains, seen.replay.drains) =
+                        (50, 50, 49, 49)
+                },
                 Trust::Low,
                 "the kernel refilled and drained only 99 times",
             ),

@@ -136,27 +136,18 @@ struct TakenFromKernel {
     inferred_allocs: u64,
     moved_allocs: u64,
     direct_frees: u64,
-    snapshots: u64,
+    later_snapshots: u64,
 }
 
 fn borrowed(from: Borrowed) -> TakenFromKernel {
-    let Borrowed {
-        start_lists,
-        start_counters,
-        drain_requests,
-        inferred_allocs,
-        moved_allocs,
-        direct_frees,
-        snapshots,
-    } = from;
     TakenFromKernel {
-        start_lists,
-        start_counters,
-        drain_requests,
-        inferred_allocs,
-        moved_allocs,
-        direct_frees,
-        snapshots,
+        start_lists: from.start_lists,
+        start_counters: from.start_counters,
+        drain_requests: from.drain_requests,
+        inferred_allocs: from.inferred_allocs,
+        moved_allocs: from.moved_allocs,
+        direct_frees: from.direct_frees,
+        later_snapshots: from.snapshots,
     }
 }
 

@@ -242,7 +242,10 @@ mod tests {
             ("[batch]\npages = 31", "mine.toml:1:2: batch = "),
             ("auto_high = 'maybe'", "auto_high = 'maybe': allowed: on (true) or off (false)"),
             ("auto_high = 1", "auto_high = 1: allowed: on (true) or off (false)"),
-            ("lists = 'all'", "lists = 'all': allowed: order-zero, to-costly, huge-shared or huge-by-mobility"),
+            (
+                "lists = 'all'",
+                "lists = 'all': allowed: order-zero, to-costly, huge-shared, huge-by-mobility or huge-by-type",
+            ),
             ("high_fraction = 7", "high_fraction = 7: allowed: 0 for none, or 8 to 4294967295"),
             ("batch = 1\nbatch = 2", "mine.toml:2:1: duplicate key"),
             ("batch = ", "mine.toml:1:"),

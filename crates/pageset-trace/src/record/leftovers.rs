@@ -1,11 +1,15 @@
 //! What a killed recording left on the machine: its tracing instance with the ring buffers, its probes, a sysctl.
 
-use std::fs;
-use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use super::owner::Owner;
 use super::tracefs::Tracefs;
 use super::{probes, sysctl};
+
+/// How long the removal of a tracing instance may take: ring buffers of half a gigabyte take tenths of a second. A guess.
+const REMOVAL_TAKES: Duration = Duration::from_secs(2);
 
 /// Removes what recordings that were killed left on this machine, or says what it is and how root removes it.
 ///
@@ -47,13 +51,28 @@ pub(super) fn clean_up_in(tracefs: &Tracefs, warn: &mut dyn FnMut(&str)) {
         for (_, name) in &dead {
             let path = tracefs.path("instances").join(name);
             let what = format!("the ring buffers of a killed recording, {}", path.display());
-            say(warn, &what, fs::remove_dir(&path), &format!("rmdir {}", path.display()));
+            say(warn, &what, remove_instance(&path), &format!("rmdir {}", path.display()));
         }
     }
     for group in probes::stale(tracefs) {
         let file = tracefs.path("kprobe_events");
         let remove = format!("sh -c 'echo \"-:{group}/\" >> {}'", file.display());
         say(warn, &format!("the probes {group} of a killed recording"), probes::remove_stale(tracefs, &group), &remove);
+    }
+}
+
+/// Removes a tracing instance. The kernel is busy with it while another command removes it, and for a moment after its
+/// last file was closed.
+fn remove_instance(path: &Path) -> io::Result<()> {
+    let deadline = Instant::now() + REMOVAL_TAKES;
+    loop {
+        match fs::remove_dir(path) {
+            Err(_) if !path.exists() => return Err(io::ErrorKind::NotFound.into()),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            removed => return removed,
+        }
     }
 }
 

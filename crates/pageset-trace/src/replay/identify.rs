@@ -3,7 +3,7 @@
 use pageset::tuning::{FallbackRule, PRESETS, Preset};
 
 use super::agreement::{Deviation, agrees, deviations, explained_pct};
-use super::{Level, Replay, ReplayError, RuleSet};
+use super::{Level, Moves, Replay, ReplayError, RuleSet};
 use crate::trace::Trace;
 
 /// Presets whose shares differ by less are not told apart. A guess: one refill of fifty in another place. Unit: percent.
@@ -104,7 +104,7 @@ pub fn identify(trace: &Trace, progress: &mut dyn FnMut(u64, u64)) -> Result<Ide
         a.tuning.lists == b.tuning.lists && claims(a) == claims(b) && a.tuning.alloc_factor == b.tuning.alloc_factor
     };
     let mut prepared = vec![as_recorded];
-    let (mut candidates, of) = (Vec::new(), kernels.len() as u64);
+    let (mut outcomes, of) = (Vec::new(), kernels.len() as u64);
     for (done, (preset, same)) in (1..).zip(kernels) {
         let at = prepared.iter().position(|replay| looks_alike(replay.setting().kernel, preset));
         let at = match at {
@@ -116,17 +116,20 @@ pub fn identify(trace: &Trace, progress: &mut dyn FnMut(u64, u64)) -> Result<Ide
         };
         let rules = RuleSet::new(preset.name, prepared[at].tuning_of(preset));
         let outcome = prepared[at].run(&rules, Level::Reconstructed, &mut |_| {})?;
-        let kernel = prepared[at].kernel();
-        let (theirs, ours) = (kernel.totals(|_| true), outcome.moves.totals(|_| true));
-        candidates.push(Candidate {
-            preset,
-            same,
-            explained_pct: explained_pct(kernel, &outcome.moves),
-            deviations: deviations(&theirs, &ours),
-            agrees: agrees(&theirs, &ours),
-        });
+        outcomes.push((preset, same, outcome.moves));
         progress(done, of);
     }
+    // Rules with fewer lists see fewer refills and drains. What the widest see has to be explained by all.
+    let pages =
+        |moves: &Moves| moves.refills.iter().chain(&moves.drains).map(|moved| u64::from(moved.pages)).sum::<u64>();
+    let kernel = prepared.iter().map(Replay::kernel).max_by_key(|moves| pages(moves)).expect("one was prepared");
+    let theirs = kernel.totals(|_| true);
+    let candidate = |(preset, same, moves): (&'static Preset, Vec<&'static str>, Moves)| {
+        let ours = moves.totals(|_| true);
+        let (explained_pct, deviations) = (explained_pct(kernel, &moves), deviations(&theirs, &ours));
+        Candidate { preset, same, explained_pct, deviations, agrees: agrees(&theirs, &ours) }
+    };
+    let candidates = outcomes.into_iter().map(candidate).collect();
     Ok(rank(candidates, moves as u64, by_release))
 }
 

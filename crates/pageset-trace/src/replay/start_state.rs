@@ -51,7 +51,11 @@ impl Histories {
             history.closed = true;
             return;
         }
-        history.moves += u32::from(matches!(step, Step::Alloc { refill: 1.., .. }));
+        let moved = matches!(
+            step,
+            Step::Alloc { refill: 1.., .. } | Step::Free { drained: 1.., .. } | Step::Tick { drained: 1.. }
+        );
+        history.moves += u32::from(moved);
         history.steps.push(step);
     }
 
