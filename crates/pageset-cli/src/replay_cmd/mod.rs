@@ -59,9 +59,9 @@ pub(crate) struct Args {
 
     /// What the replay may use of the recording
     ///
-    /// `input` takes allocations, frees, timer work and the first snapshot; `reconstructed` also what the kernel's own
-    /// refills and drains reveal of state that those do not show, such as which pages its pagesets held. If unsure,
-    /// leave it: the input-only result of the kernel's rules is then shown beside.
+    /// `input` takes the events that a pageset answers to and the state at the start; it is the level that predicts.
+    /// `reconstructed` also takes what the kernel's own refills and drains reveal later on, such as allocations without
+    /// an event. If unsure, leave it: the input-only result of the kernel's rules is then shown as well.
     #[arg(long, value_enum, default_value_t = LevelName::Reconstructed)]
     level: LevelName,
 
@@ -87,11 +87,11 @@ pub(crate) struct Args {
 
     /// End with exit code 1 unless every named set of rules does what the kernel did
     ///
-    /// Refill pages within 2 %, refills within 5 %, drain pages within 6 % where the kernel drained 5,000 or more.
+    /// Refill pages within 2 % or 128, refills within 5 % or 2, drain pages within 6 % or 256, drains within 10 % or 3.
     #[arg(long)]
     check: bool,
 
-    /// With --check, also ask that this share of the kernel's refills is met within 512 events; 95 suits a steady load
+    /// With --check, also ask that this share of the kernel's refills is made near the same place; 95 suits a steady load
     #[arg(long, value_name = "PERCENT", requires = "check", value_parser = percent)]
     near: Option<f64>,
 

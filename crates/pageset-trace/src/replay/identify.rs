@@ -8,6 +8,9 @@ use crate::trace::Trace;
 
 /// Presets whose shares differ by less are not told apart. A guess: one refill of fifty in another place. Unit: percent.
 const SAME_PCT: f64 = 2.0;
+/// How much more another preset has to explain than the one that the release names, to be taken instead. A guess: the
+/// rules of another era are off by far more, what a recording lacks by less. Unit: percent.
+const CONTRADICTS_PCT: f64 = 15.0;
 /// Refills and drains below which even a perfect match says little. A guess.
 const FEW: u64 = 20;
 
@@ -71,14 +74,17 @@ pub struct Identified {
 }
 
 impl Identified {
-    /// The preset to replay under: the one by the release unless the traffic contradicts it.
+    /// The preset to replay under: the one by the release unless the traffic contradicts it. It does where another agrees
+    /// with the kernel, the named one does not, and the other explains far more.
     #[must_use]
     pub fn choice(&self) -> &'static Preset {
         let best = &self.candidates[0];
-        let named = self.by_release.filter(|named| {
-            self.confidence == Confidence::Low || self.candidates[..self.alike].iter().any(|c| c.is(named.name))
-        });
-        named.unwrap_or(best.preset)
+        let Some(named) = self.by_release else { return best.preset };
+        let contradicted = self.confidence != Confidence::Low
+            && self.candidates.iter().find(|c| c.is(named.name)).is_none_or(|candidate| {
+                !candidate.agrees && best.explained_pct - candidate.explained_pct >= CONTRADICTS_PCT
+            });
+        if contradicted { best.preset } else { named }
     }
 }
 
@@ -134,11 +140,11 @@ pub fn identify(trace: &Trace, progress: &mut dyn FnMut(u64, u64)) -> Result<Ide
 }
 
 fn rank(mut candidates: Vec<Candidate>, moves: u64, by_release: Option<&'static Preset>) -> Identified {
-    let key = |c: &Candidate| (c.agrees, c.explained_pct);
+    let key = |c: &Candidate| (c.explained_pct, c.agrees);
     candidates.sort_by(|a, b| key(b).partial_cmp(&key(a)).unwrap_or(std::cmp::Ordering::Equal));
-    let best = (candidates[0].agrees, candidates[0].explained_pct);
-    let alike = candidates.iter().take_while(|c| c.agrees == best.0 && best.1 - c.explained_pct < SAME_PCT).count();
-    let confidence = match (best.0, alike, moves) {
+    let best = candidates[0].explained_pct;
+    let alike = candidates.iter().take_while(|c| best - c.explained_pct < SAME_PCT).count();
+    let confidence = match (candidates[0].agrees, alike, moves) {
         (false, ..) | (_, _, ..FEW) => Confidence::Low,
         (true, 1, _) => Confidence::High,
         _ => Confidence::Fair,
@@ -153,6 +159,17 @@ mod tests {
     fn candidate(name: &str, explained_pct: f64, agrees: bool) -> Candidate {
         let deviations = deviations(&Default::default(), &Default::default());
         Candidate { preset: Preset::find(name).unwrap(), same: Vec::new(), explained_pct, deviations, agrees }
+    }
+
+    #[test]
+    fn totals_that_agree_by_chance_do_not_decide() {
+        // 6.12 under memory pressure: the drains of 6.19 are as many, and elsewhere.
+        let candidates = vec![candidate("linux-6.19", 79.9, true), candidate("linux-6.12.29", 95.9, false)];
+        let identified = rank(candidates, 800, Preset::find("linux-6.12.29"));
+        assert_eq!((identified.choice().name, identified.confidence), ("linux-6.12.29", Confidence::Low));
+        // Another explains a little more: what a recording lacks may do that.
+        let candidates = vec![candidate("linux-5.14", 99.6, true), candidate("linux-6.1.104", 92.2, false)];
+        assert_eq!(rank(candidates, 200, Preset::find("linux-6.1.104")).choice().name, "linux-6.1.104");
     }
 
     #[test]

@@ -3,7 +3,6 @@
 extern crate std;
 
 use std::format;
-use std::vec::Vec;
 
 use super::super::sizes::ZoneSize;
 use super::*;
