@@ -1,9 +1,8 @@
 //! What machine a recording was made on, and what was lost while it was made.
 
-use pageset::Order;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{MAX_CPUS, MAX_NODES};
+use crate::limits::{MAX_CPUS, MAX_NODES, MAX_PAGEBLOCK_ORDER};
 
 /// The machine, the kernel and the circumstances of a recording.
 ///
@@ -97,7 +96,7 @@ impl Facts {
 
     /// Checks that the numbers are such as a machine can have: what is wrong, and what is allowed.
     pub(crate) fn check(&self) -> Result<(), (String, String)> {
-        let most = Order::MAX.get();
+        let most = MAX_PAGEBLOCK_ORDER;
         if !self.page_size.is_power_of_two() {
             return Err((format!("pages of {} bytes", self.page_size), "a power of two".to_owned()));
         }

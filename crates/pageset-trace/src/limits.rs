@@ -13,6 +13,10 @@ pub const MAX_CPUS: u32 = 1 << 16;
 /// needs.
 pub const MAX_NODES: u32 = 1 << 16;
 
+/// The order of pageblocks, at most: 13 on arm64 with pages of 64 KiB, where a huge page has 512 MiB. A replay has pageblocks
+/// of order 9 whatever the recording says, and warns.
+pub const MAX_PAGEBLOCK_ORDER: u8 = 13;
+
 /// Pages of one bulk allocation, at most: 4 GiB in pages of 4 KiB. The largest known caller asks for some thousands.
 pub const MAX_BULK: u32 = 1 << 20;
 

@@ -338,7 +338,7 @@ fn facts_that_no_machine_has() {
     let rows = [
         (Facts { page_size: 0, ..Facts::default() }, "pages of 0 bytes"),
         (Facts { page_size: 4095, ..Facts::default() }, "pages of 4095 bytes"),
-        (Facts { pageblock_order: 11, ..Facts::default() }, "pageblocks of order 11; allowed: orders from 0 to 10"),
+        (Facts { pageblock_order: 14, ..Facts::default() }, "pageblocks of order 14; allowed: orders from 0 to 13"),
         (Facts { cpus: 65_537, ..Facts::default() }, "too many CPUs"),
         (Facts { cpu_nodes: vec![0, 65_536], ..Facts::default() }, "CPUs of nodes that no machine has"),
         (Facts { loss: loss(65_536), ..Facts::default() }, "too many CPUs"),

@@ -73,7 +73,10 @@ fn whole_lists_from_the_freed_pages_own_one_on() {
             world.restore_pageset(0, CpuId(0), &state);
             free_all(world, 9, &huge);
             // The huge page's list first, which is the whole of it, and more than was asked for.
-            assert_eq!((lists(world), stats(world).drain_pages), ([80, 80, 39, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 512));
+            assert_eq!(
+                (lists(world), stats(world).drain_pages),
+                ([80, 80, 39, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 512)
+            );
             let single = elsewhere(world, 0, Reclaimable, 1);
             world.restore_pageset(0, CpuId(0), &state);
             free_all(world, 0, &single);
