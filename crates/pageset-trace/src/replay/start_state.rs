@@ -81,7 +81,10 @@ impl Histories {
         let allocates = steps.iter().any(|step| matches!(step, Step::Alloc { .. }));
         let at_rest =
             Hidden { free: u32::from(!tuning.free_count && !steps.is_empty() && !allocates), ..Hidden::default() };
-        let told = history.is_some_and(|history| history.moves > 0);
+        // A free of orders 1 to 3 without a drain tells as much as one with a drain.
+        let costly =
+            |step: &Step| matches!(step, Step::Free { order, .. } if (1..=Order::COSTLY.get()).contains(&order.get()));
+        let told = history.is_some_and(|history| history.moves > 0) || steps.iter().any(costly);
         if !told {
             return (at_rest.state(tuning, shown), false);
         }
@@ -243,6 +246,8 @@ mod tests {
         assert!(told && state.free_factor >= 1, "{state:?}");
         let kept = [Step::Alloc { order, refill: 7 }, Step::Free { order, drained: 0 }];
         assert_eq!(start("linux-6.1", shown, &kept).0.free_factor, 0);
+        // Nobody allocates there, and a free of order 3 drained nothing.
+        assert_eq!(start("linux-6.1", shown, &[Step::Free { order, drained: 0 }]).0.free_factor, 0);
         // Nobody allocates there: what was left of a free before the start never decays.
         assert_eq!(start("linux-6.1", shown, &[Step::Free { order: Order::ZERO, drained: 0 }]).0.free_factor, 1);
     }
