@@ -27,9 +27,10 @@ lab install >"$dir.log" 2>&1 || skip "QEMU cannot be installed: $(tail -n 1 "$di
 for kernel in 6.1-amd64 6.18-amd64; do
     lab kernels "$kernel" >"$dir.log" 2>&1 || skip "the package of $kernel cannot be downloaded: $(tail -n 1 "$dir.log")"
 done
-# A boot that has a gap, such as a workload without its module, ends with 1; the table shows it.
-lab --again boot 6.1-amd64.2node 6.18-amd64.4cpu || true
-lab --again replay || true
+rm -rf "$dir/recordings" "$dir/boots" "$dir.md"
+# A boot that ends early leaves fewer recordings, which are counted below.
+lab boot 6.1-amd64.2node 6.18-amd64.4cpu || true
+lab replay || true
 lab truth --output "$dir.md" || true
 awk -F'|' -v least="$least" '
     /^\| (input only|reconstructed) / { print $2 ":" $3 "of" $4 "recordings within limits"; n++; of += $4; if ($5 + 0 < least) low = 1 }

@@ -20,7 +20,7 @@ const SHOWN: usize = 8;
 
 /// Find out which kernel's rules made a recording, from its refills and drains
 ///
-/// Every kernel's rules replay the recording. A row says what share of the moved pages the replay and the kernel move
+/// Replays the recording under the rules of every kernel. A row says what share of the moved pages the replay and the kernel move
 /// near the same place, and how refills and drains compare. The first row is the best.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -119,11 +119,18 @@ impl Document {
             table.add_row(cells.chain([if row.agrees { "yes" } else { "no" }.to_owned()]).collect::<Vec<_>>());
         }
         text += &trimmed(&table);
-        let others = self.candidates[..self.alike].iter().map(|row| row.rules).filter(|name| *name != self.choice);
-        let others = others.collect::<Vec<_>>().join(", ");
+        let is_choice = |row: &&Row| row.rules == self.choice || row.same.contains(&self.choice);
+        let best = &self.candidates[..self.alike];
+        let others = best.iter().filter(|row| !is_choice(row)).map(|row| row.rules).collect::<Vec<_>>().join(", ");
+        let (choice, confidence) = (self.choice, self.confidence);
+        text += "\n";
+        if !best.iter().any(|row| is_choice(&row)) {
+            text += &format!("best: {others} (confidence {confidence}); the release names {choice}, ");
+            return text + "which the traffic does not clearly contradict\n";
+        }
         let alike =
             if others.is_empty() { String::new() } else { format!("; not told apart on this traffic: {others}") };
-        text + &format!("\n{}, confidence {}{alike}\n", self.choice, self.confidence)
+        text + &format!("{choice}, confidence {confidence}{alike}\n")
     }
 }
 
@@ -133,6 +140,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let traces = args.files.iter().map(|file| Trace::open(file)).collect::<Result<Vec<_>, _>>()?;
     let json_only = args.json.as_deref() == Some(Path::new("-"));
     let mut documents = Vec::new();
+    if let Some(trace) = traces.iter().find(|trace| trace.facts().lost_events()) {
+        let message = format!("cannot identify {}: events were lost while it was recorded", trace.name());
+        return Err(Failure::new(Exit::Damaged, message).help("record with a larger --buffer"));
+    }
     for (i, trace) in traces.iter().enumerate() {
         let mut progress = Progress::new();
         let identified = identify(trace, &mut |done, of| progress.identify(done, of)).map_err(failure)?;

@@ -25,6 +25,7 @@ mod sweep_cmd;
 mod top_cmd;
 mod trace_cmd;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser};
@@ -89,7 +90,10 @@ fn main() -> ExitCode {
         return ExitCode::from(code);
     }
     let command = Cli::parse().command;
-    pageset_trace::record::clean_up(&mut |warning| eprintln!("warning: {warning}"));
+    pageset_trace::record::clean_up(&mut |warning| {
+        // Nobody may listen to standard error.
+        let _ = writeln!(std::io::stderr(), "warning: {warning}");
+    });
     match run(command) {
         Ok(exit) => exit.into(),
         Err(failure) if failure.is_broken_pipe() => Exit::Done.into(),

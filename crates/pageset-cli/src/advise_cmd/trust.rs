@@ -73,8 +73,12 @@ pub(super) fn judge(seen: &Seen) -> Sure {
     for deviation in deviations(&kernel, &ours).iter().filter(|deviation| !deviation.is_within()) {
         let what = deviation.limit.quantity.name();
         let differs = differs_pct(deviation.replay, deviation.kernel);
-        let by = differs.map_or(format!("{} where it has none", deviation.replay), |pct| format!("{pct:+.1} %"));
-        reasons.push(format!("under the setting in force the replay's {what} differ from the kernel's by {by}"));
+        reasons.push(match differs {
+            Some(pct) => {
+                format!("under the setting in force the replay's {what} differ from the kernel's by {pct:+.1} %")
+            }
+            None => format!("under the setting in force the replay has {} {what}, the kernel none", deviation.replay),
+        });
         least(if differs.is_none_or(|pct| pct.abs() > FAR_OFF_PCT) { Trust::Low } else { Trust::Fair });
     }
     let near = reasons.is_empty();

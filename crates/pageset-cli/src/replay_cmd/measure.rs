@@ -28,6 +28,9 @@ pub(super) struct Report<'t> {
     pub(super) rows: Vec<Row>,
     /// What weakens every result.
     pub(super) warnings: Vec<warnings::Warning>,
+    /// Whether other rules than those that its release names were taken to be the kernel's, because the traffic agrees with
+    /// them: then the rules of its release have failed.
+    pub(super) contradicted: bool,
 }
 
 /// Refills and drains in sums, and by pageset.
@@ -130,7 +133,9 @@ impl<'t> Report<'t> {
     fn new(trace: &'t Trace, how: &How, replay: Replay<'t>, rows: Vec<Row>, identified: Option<Identified>) -> Self {
         let warnings = warnings::of_trace(trace, &replay, how.level, &rows, identified.as_ref());
         let kernel = Amounts::new(replay.kernel(), replay.kernel(), replay.notes().replayed, how);
-        Report { trace, level: how.level, kernel, rows, warnings, replay }
+        let named = identified.as_ref().and_then(|identified| identified.by_release);
+        let contradicted = named.is_some_and(|named| named.tuning != replay.setting().kernel.tuning);
+        Report { trace, level: how.level, kernel, rows, warnings, contradicted, replay }
     }
 
     /// The recorded machine.

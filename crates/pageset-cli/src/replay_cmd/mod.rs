@@ -160,6 +160,14 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         let checks = args.check.then(|| check::check(&report, args.near));
         let checked = checks.as_deref().unwrap_or_default();
         passed &= checked.iter().all(Checked::passed);
+        if args.check && report.contradicted {
+            passed = false;
+            let _ = writeln!(
+                io::stderr(),
+                "check failed: {}: the traffic contradicts the rules that its release names",
+                trace.name()
+            );
+        }
         if args.json.is_some() {
             let object = serde_json::to_vec_pretty(&Document::new(&report, checks.as_deref()));
             objects.push(object.map_err(io::Error::from)?);

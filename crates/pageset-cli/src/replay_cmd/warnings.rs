@@ -148,29 +148,25 @@ pub(super) fn of_trace(
     all
 }
 
-/// The rules that the release names do not agree with the traffic.
+/// The rules that the release names, or that were guessed, do not agree with the traffic.
 fn traffic(identified: &Identified) -> Warning {
-    let choice = identified.choice().name;
-    let named = identified.by_release.map_or("the form of its zoneinfo".to_owned(), |preset| {
-        if preset.name == choice {
-            "its release".to_owned()
-        } else {
-            format!("its release, which names {}", preset.name)
+    let (choice, confidence) = (identified.choice().name, identified.confidence.name());
+    let text = match identified.by_release {
+        Some(named) if named.tuning == identified.choice().tuning => format!(
+            "the traffic does not agree with {}, the rules of its release, and does not contradict them clearly; see \
+             `pageset identify`",
+            named.name
+        ),
+        Some(named) => format!(
+            "the traffic agrees with {choice} (confidence {confidence}) and not with {}, which its release names; it is \
+             replayed as {choice}",
+            named.name
+        ),
+        None => {
+            format!("the release is not recorded; by its traffic it is taken to be {choice} (confidence {confidence})")
         }
-    });
-    Warning::new(
-        Name::KernelTraffic,
-        match identified.by_release {
-            Some(preset) if preset.name == choice => format!(
-                "the traffic does not agree with {choice}, the rules of its release, and no other kernel's agree better; see \
-                 `pageset identify`"
-            ),
-            _ => format!(
-                "the traffic agrees with {choice} (confidence {}) and not with {named}; it is replayed as {choice}",
-                identified.confidence.name()
-            ),
-        },
-    )
+    };
+    Warning::new(Name::KernelTraffic, text)
 }
 
 fn losses(facts: &Facts) -> Vec<Warning> {

@@ -40,11 +40,11 @@ impl Candidate {
 /// How far an identification may be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confidence {
-    /// One set of rules agrees with the kernel, and explains more than all others.
+    /// The best set of rules agrees with the kernel, and explains more than all others.
     High,
-    /// Several agree and cannot be told apart on this traffic.
+    /// The best agrees, and others explain as much: they cannot be told apart on this traffic.
     Fair,
-    /// None agrees, or there are too few refills and drains.
+    /// The best does not agree, or there are too few refills and drains.
     Low,
 }
 
@@ -104,7 +104,7 @@ pub fn identify(trace: &Trace, progress: &mut dyn FnMut(u64, u64)) -> Result<Ide
     let as_recorded = Replay::prepare(trace, &mut |_| {})?;
     let moves = as_recorded.kernel().refills.len() + as_recorded.kernel().drains.len();
     let by_release = as_recorded.setting().kernel_known.then_some(as_recorded.setting().kernel);
-    // What a look at the recording finds depends on the lists and on whether claims show as refills, and on nothing else.
+    // What a look at the recording finds depends on the lists, on whether claims show as refills, and on the refill factor.
     let looks_alike = |a: &Preset, b: &Preset| {
         let claims = |preset: &Preset| preset.tuning.fallback == FallbackRule::ClaimThenSteal;
         a.tuning.lists == b.tuning.lists && claims(a) == claims(b) && a.tuning.alloc_factor == b.tuning.alloc_factor

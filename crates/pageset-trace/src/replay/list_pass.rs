@@ -342,10 +342,11 @@ impl<'s> ListPass<'s> {
         let (_, owner, _) = self.found.lists.parts(from);
         let pages = order.pages() as u32;
         self.balance.add(zone, owner, -i64::from(pages));
-        let requested = owner != cpu || self.cpus[cpu.0 as usize].freed_by.is_some_and(|pid| pid != event.pid);
+        let requested = owner != cpu || self.cpus[cpu.0 as usize].freed_by != Some(event.pid);
         match requested {
             false => self.found.histories.drained(zone, owner, pages),
-            true => self.found.histories.close(zone, owner),
+            true if self.began => self.found.histories.close(zone, owner),
+            true => {}
         }
         let runs = &mut self.cpus[cpu.0 as usize];
         match &mut runs.drain {

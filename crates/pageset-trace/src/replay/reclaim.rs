@@ -3,7 +3,7 @@
 //! The kernel sets the flag as a balancing round begins and clears it as the round ends. Only then kswapd naps for a
 //! tenth of a second, and only after an undisturbed nap it writes that it sleeps. Specification: `kernels-2026.md` 3.5.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use pageset::NodeId;
 
@@ -31,7 +31,9 @@ pub(super) struct Change {
 pub(super) struct Reclaim {
     /// Time and number of the events of the last nap, while some node is balanced.
     recent: VecDeque<(u64, u64)>,
-    awake: u32,
+    /// The last wake of each node that is balanced. A round that follows a nap which was cut short has a wake of its own
+    /// and no sleep before it.
+    awake: HashMap<NodeId, u64>,
     changes: Vec<Change>,
 }
 
@@ -41,23 +43,25 @@ impl Reclaim {
         let node = || setting.cpus.get(event.cpu.0 as usize).copied().unwrap_or(NodeId(0));
         match event.kind {
             Kind::KswapdWake => {
-                self.awake += 1;
+                self.awake.insert(node(), index);
                 self.changes.push(Change { event: index, node: node(), active: true, told: index });
             }
             Kind::KswapdSleep => {
                 let began = event.time_ns.saturating_sub(NAP_NS);
-                let first = self.recent.iter().find(|(time, _)| *time >= began).map_or(index, |(_, first)| *first);
-                self.awake = self.awake.saturating_sub(1);
+                let first = self.recent.partition_point(|(time, _)| *time < began);
+                let first = self.recent.get(first).map_or(index, |(_, first)| *first);
+                // A round ends after its begin, however short the nap was.
+                let first = self.awake.remove(&node()).map_or(first, |wake| first.max(wake + 1));
                 self.changes.push(Change { event: first, node: node(), active: false, told: index });
             }
             _ => {}
         }
-        if self.awake == 0 {
+        if self.awake.is_empty() {
             self.recent.clear();
             return;
         }
         self.recent.push_back((event.time_ns, index));
-        while self.recent.front().is_some_and(|(time, _)| time + NAP_NS < event.time_ns) {
+        while self.recent.front().is_some_and(|(time, _)| event.time_ns.saturating_sub(*time) > NAP_NS) {
             self.recent.pop_front();
         }
     }
@@ -69,8 +73,8 @@ impl Reclaim {
     }
 }
 
-/// The changes where the kernel's own drains show how long a round lasted: one that left no more than four batches
-/// was made under reclaim. `small` are the events of such drains, sorted.
+/// The changes where the kernel's own drains show how long a round lasted: under reclaim a pageset keeps four batches, so that
+/// a drain takes three at most. `small` are the events of such drains, sorted.
 pub(super) fn by_drains(changes: &[Change], small: &[u64]) -> Vec<Change> {
     let later = |change: &Change| {
         let nap =

@@ -434,7 +434,9 @@ impl<'r, 'a> Run<'r, 'a> {
     /// A block is freed that was never seen to be taken: it is taken now, in bulk.
     fn free_unknown(&mut self, zone: usize, cpu: CpuId, order: Order) {
         // The type of a bulk allocation's page shows in no event: any page of the zone that one took serves.
-        if let Some(page) = self.bulk[zone].pop_front().filter(|_| order == Order::ZERO) {
+        if order == Order::ZERO
+            && let Some(page) = self.bulk[zone].pop_front()
+        {
             self.operate(zone, cpu, |run| run.outcome.refused_frees += u64::from(run.world.free(page, order).is_err()));
             return;
         }

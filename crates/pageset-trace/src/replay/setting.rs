@@ -1,5 +1,6 @@
 //! The recorded machine: its zones, CPUs and marks, as the snapshots tell of them.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use pageset::tuning::{Bounds, Preset, Release, Tuning, Watermarks};
@@ -84,6 +85,8 @@ pub struct Setting {
     pub(super) last: Option<String>,
     /// Later snapshots: the tag, and the state of each of `zones`.
     pub(super) later: Vec<(String, Vec<ZoneState>)>,
+    /// Where each of them is in `later`.
+    pub(super) later_by_tag: HashMap<String, usize>,
     /// Each CPU's share of the last-level cache in pages, the smallest of all CPUs'; nothing where none is known.
     pub cache_slice_pages: Option<u64>,
     /// The administrator's fraction, 0 for none.
@@ -129,6 +132,7 @@ impl Setting {
             first: Some(snapshots[first].0.clone()),
             last,
             later: later.iter().map(|(tag, info)| (tag.clone(), states(info))).collect(),
+            later_by_tag: later.iter().enumerate().map(|(at, (tag, _))| (tag.clone(), at)).collect(),
             cpus: nodes,
             kernel,
             kernel_known,
@@ -157,7 +161,7 @@ impl Setting {
 
     /// The snapshot whose reading ended with this event.
     pub(super) fn snapshot(&self, tag: &str) -> Option<&[ZoneState]> {
-        self.later.iter().find(|(t, _)| t == tag).map(|(_, zones)| zones.as_slice())
+        self.later_by_tag.get(tag).map(|&at| self.later[at].1.as_slice())
     }
 
     /// The recorded kernel's rules with what its configuration changes.
@@ -232,7 +236,8 @@ pub fn kernel_of(release: Option<&str>, version: Option<&str>, info: &Zoneinfo) 
 /// `uname -v` only (`#1 SMP Debian 6.1.192-1`); where that is not known, it is taken to be the newest.
 fn release_of(release: &str, version: &str) -> Option<Release> {
     let told = Release::parse(release)?;
-    let is_build_number = told.update == Some(0) && release.contains(".0-");
+    let after = release.split_once(".0-").map_or("", |(_, after)| after);
+    let is_build_number = told.update == Some(0) && after.starts_with(|c: char| c.is_ascii_digit());
     if !is_build_number {
         return Some(told);
     }
@@ -370,6 +375,8 @@ mod tests {
             ("6.1.0-56-amd64", "#1 SMP", Some(Release::newest(6, 1))),
             ("6.1.0-56-amd64", "#1 SMP Debian 5.10.3-1", Some(Release::newest(6, 1))),
             ("6.1.0", "", Some(Release::update(6, 1, 0))),
+            ("6.12.0-rc3", "#1 SMP", Some(Release::update(6, 12, 0))),
+            ("6.12.0-custom", "#1 SMP Debian 6.12.9-1", Some(Release::update(6, 12, 0))),
             ("custom", "", None),
         ] {
             assert_eq!(release_of(release, version), expected, "{release}, {version}");

@@ -177,7 +177,7 @@ fn cost(tuning: &Tuning, mut state: PcpState, steps: &[Step], most: u64) -> u64 
                     cost += u64::from(asked.abs_diff(refill)) * order.pages();
                     state.count += refill * pages;
                 }
-                // Bulk allocations leave no event, so the count may be off.
+                // Bulk allocations may leave no event, so the count may be off.
                 state.count = state.count.max(pages);
                 tuning.on_take(&mut state, pages);
             }
