@@ -259,6 +259,8 @@ impl Preset {
         let exact = || PRESETS.iter().find(|p| p.name == name);
         let release = name.strip_prefix("linux-").and_then(|number| Some((Release::parse(number)?, number)));
         let of_release = release.filter(|(_, number)| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
+        // There is no kernel with pagesets before 2.6: such a name is a slip.
+        let of_release = of_release.filter(|(release, _)| (release.major, release.minor) >= (2, 6));
         exact().or_else(|| of_release.map(|(release, _)| Self::of_release(release)))
     }
 

@@ -151,7 +151,7 @@ fn a_release_is_found_by_its_number() {
         let found = Preset::find(&format!("linux-{release}")).map(|preset| preset.tuning);
         assert_eq!(found, Preset::find(name).map(|preset| preset.tuning), "{release}");
     }
-    for name in ["linux-", "linux-6", "linux-6.x", "linux-6.1-rc1", "linux-6.1.", "6.1", "pagesets"] {
+    for name in ["linux-", "linux-6", "linux-1.0", "linux-6.x", "linux-6.1-rc1", "linux-6.1.", "6.1", "pagesets"] {
         assert!(Preset::find(name).is_none(), "{name}");
     }
     for preset in PRESETS.iter().filter(|preset| preset.first_release().is_some()) {
