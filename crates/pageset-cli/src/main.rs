@@ -91,7 +91,7 @@ fn main() -> ExitCode {
     }
     let command = Cli::parse().command;
     pageset_trace::record::clean_up(&mut |warning| {
-        // Nobody may listen to standard error.
+        // Standard error may be closed.
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     });
     match run(command) {
