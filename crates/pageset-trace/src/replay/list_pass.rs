@@ -9,7 +9,7 @@ use pageset::tuning::{FallbackRule, Tuning};
 use pageset::{CpuId, MigrateType, Order, Pfn};
 
 use super::balance::Balance;
-use super::blocks::{BlockMap, Freed};
+use super::blocks::{BlockMap, Freed, PageMap};
 use super::free_pass::FreeNotes;
 use super::kernel_lists::{KernelLists, ListId, Unseen};
 use super::moves::{Move, Moves};
@@ -83,6 +83,8 @@ pub(super) struct ListPass<'s> {
     pending: HashMap<Pfn, (Order, MigrateType)>,
     cpus: Vec<CpuRuns>,
     live: BlockMap<u32>,
+    /// Pages that were freed since the replay began.
+    freed: PageMap<bool>,
     balance: Balance,
     began: bool,
     ended: bool,
@@ -100,6 +102,7 @@ impl<'s> ListPass<'s> {
             pending: HashMap::new(),
             cpus: (0..setting.cpus.len()).map(|_| CpuRuns::default()).collect(),
             live: BlockMap::new(),
+            freed: PageMap::new(),
             balance: Balance::new(setting.zones.len(), setting.cpus.len()),
             began: false,
             ended: false,
@@ -317,7 +320,10 @@ impl<'s> ListPass<'s> {
             return;
         }
         let known = self.live.free(pfn, order, |_, _, _| {}, |_, _| 0);
-        if self.began && known == Freed::Unknown {
+        // A page that was freed before was free at the start of what follows, and taken without an event.
+        let again = self.freed.get(pfn);
+        self.freed.set(pfn, self.began);
+        if self.began && known == Freed::Unknown && !again {
             self.found.earlier.push(Earlier { pfn, order, migratetype: self.frees.list_type(number) });
         }
     }

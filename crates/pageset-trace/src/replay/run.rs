@@ -151,7 +151,8 @@ impl Plan<'_> {
         let placed = world::furnish(&world, &plans, &keep);
 
         let spare = ranges.iter().map(|(span, online)| PageRange::new(online.end(), span.pages - online.pages));
-        let mut run = Run::new(self, &world, placed, spare.collect());
+        let online = ranges.iter().map(|(_, online)| *online);
+        let mut run = Run::new(self, &world, placed, online, spare.collect());
         run.begin();
         let mut window = setting.window();
         for (index, event) in self.trace.events()?.enumerate() {
@@ -188,6 +189,8 @@ struct Run<'r, 'a> {
     reclaim: Peekable<slice::Iter<'r, Change>>,
     /// Pages of bulk allocations, by zone: the oldest first.
     bulk: Vec<VecDeque<Pfn>>,
+    /// Where blocks are taken off the free lists, by zone.
+    isolated: Vec<Isolated>,
     /// Events whose allocations have been made already.
     done: HashSet<u64>,
     /// How many frees and how many input events have come, those before the window included.
@@ -204,7 +207,13 @@ struct Run<'r, 'a> {
 }
 
 impl<'r, 'a> Run<'r, 'a> {
-    fn new(plan: &'r Plan<'r>, world: &'r World<'a>, placed: Vec<Placed>, spare: Vec<PageRange>) -> Self {
+    fn new(
+        plan: &'r Plan<'r>,
+        world: &'r World<'a>,
+        placed: Vec<Placed>,
+        online: impl Iterator<Item = PageRange>,
+        spare: Vec<PageRange>,
+    ) -> Self {
         let mut blocks = BlockMap::new();
         for block in placed {
             blocks.insert(block.recorded, block.order, block.replayed.0 as Replayed);
@@ -220,6 +229,7 @@ impl<'r, 'a> Run<'r, 'a> {
             requests: plan.survey.drain_requests.iter().peekable(),
             reclaim: reclaim.iter().peekable(),
             bulk: vec![VecDeque::new(); plan.setting.zones.len()],
+            isolated: online.map(Isolated::new).collect(),
             done: HashSet::new(),
             free: plan.survey.frees.before_window(),
             place: plan.survey.frees.places_before_window(),
@@ -431,7 +441,8 @@ impl<'r, 'a> Run<'r, 'a> {
         });
     }
 
-    /// A block is freed that was never seen to be taken: it is taken now, in bulk.
+    /// A block is freed that was never seen to be taken: it is taken now. Where the recording shows every bulk allocation,
+    /// or the kernel has none, compaction took it off the free lists, past the pagesets.
     fn free_unknown(&mut self, zone: usize, cpu: CpuId, order: Order) {
         // The type of a bulk allocation's page shows in no event: any page of the zone that one took serves.
         if order == Order::ZERO
@@ -443,8 +454,11 @@ impl<'r, 'a> Run<'r, 'a> {
         self.outcome.unseen_allocs += 1;
         let request = Request { zone: Some(zone), ..Request::new(order, MigrateType::Movable) };
         self.operate(zone, cpu, |run| {
-            let got = run.take_in_bulk(&request);
-            let freed = got.is_ok_and(|page| run.world.free(page, order).is_ok());
+            let got = match run.plan.setting.bulk_unseen {
+                true => run.take_in_bulk(&request).ok(),
+                false => run.isolated[zone].take(run.world, order),
+            };
+            let freed = got.is_some_and(|page| run.world.free(page, order).is_ok());
             run.outcome.refused_frees += u64::from(!freed);
         });
     }
@@ -502,6 +516,32 @@ impl<'r, 'a> Run<'r, 'a> {
         self.look_at_high_orders();
         self.outcome.zone_lock_acquisitions = self.locks() - self.own_locks;
         self.outcome
+    }
+}
+
+/// Takes blocks off a zone's free lists, from the zone's end down, as the free scanner of compaction does.
+struct Isolated {
+    range: PageRange,
+    next: Pfn,
+}
+
+impl Isolated {
+    fn new(range: PageRange) -> Self {
+        Isolated { range, next: range.end() }
+    }
+
+    fn take(&mut self, world: &World<'_>, order: Order) -> Option<Pfn> {
+        // From where the last one was found to the zone's first page, and once more from its end.
+        for _ in 0..2 {
+            while self.next.0 >= self.range.start.0 + order.pages() {
+                self.next = Pfn(self.next.0 - order.pages()).align_down(order);
+                if world.free_block_around(self.next).is_some() && world.alloc_at(self.next, order) {
+                    return Some(self.next);
+                }
+            }
+            self.next = self.range.end();
+        }
+        None
     }
 }
 

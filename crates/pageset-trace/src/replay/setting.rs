@@ -93,6 +93,8 @@ pub struct Setting {
     pub(super) high_fraction: u32,
     /// Whether the recording has events of bulk allocations.
     pub(super) bulk_recorded: bool,
+    /// Whether the kernel may have made bulk allocations that the recording does not show. There are none before Linux 5.13.
+    pub(super) bulk_unseen: bool,
     /// PCP_BATCH_SCALE_MAX of the recorded kernel.
     pub(super) batch_scale_max: Option<u8>,
 }
@@ -127,6 +129,8 @@ impl Setting {
         let nodes = nodes_of_cpus(trace, start, cpus);
         let states = |info: &Zoneinfo| zones.iter().map(|z| later_state(z, info)).collect::<Vec<_>>();
         let facts = trace.facts();
+        let bulk_recorded = facts.sources.iter().any(|source| source.contains("bulk"));
+        let has_bulk = |release: Release| (release.major, release.minor) >= (5, 13);
         let (kernel, kernel_known) = kernel_of(facts.kernel_release.as_deref(), facts.kernel_version.as_deref(), start);
         Ok(Setting {
             first: Some(snapshots[first].0.clone()),
@@ -139,7 +143,8 @@ impl Setting {
             free_blocks_known: types.is_some(),
             cache_slice_pages: cache_slice_pages(trace),
             high_fraction: facts.high_fraction.unwrap_or(0),
-            bulk_recorded: facts.sources.iter().any(|source| source.contains("bulk")),
+            bulk_unseen: !bulk_recorded && facts.kernel_release.as_deref().and_then(Release::parse).is_none_or(has_bulk),
+            bulk_recorded,
             batch_scale_max: facts.batch_scale_max,
             zones,
         })
