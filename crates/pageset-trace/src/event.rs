@@ -115,10 +115,28 @@ pub enum Kind {
     KswapdSleep,
     /// `mm_vmscan_direct_reclaim_begin` (`R`).
     DirectReclaim,
+    /// The kernel changed what its pagesets may hold (`S`). No tracepoint shows this: an optional probe of the recorder
+    /// wrote it, and a recording without [`Facts::sources`](crate::Facts::sources) has none.
+    StateChange(StateChange),
     /// The snapshot of this tag began to be read (`M ZB tag`).
     SnapshotBegin(String),
     /// The snapshot of this tag has been read (`M ZE tag`).
     SnapshotEnd(String),
+}
+
+/// What an event [`Kind::StateChange`] tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateChange {
+    /// kswapd, which wrote it, has ended a round of balancing. The event of its sleep comes a nap later, if at all.
+    ReclaimEnded,
+    /// This CPU has gone off-line. Its pagesets are about to be emptied.
+    CpuOffline(CpuId),
+    /// This CPU is about to come on-line.
+    CpuOnline(CpuId),
+    /// The pagesets of the zone that this page lies in are about to be emptied and switched off.
+    PagesetsOff(Pfn),
+    /// They are about to be switched on again.
+    PagesetsOn(Pfn),
 }
 
 impl Kind {

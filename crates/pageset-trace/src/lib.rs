@@ -32,7 +32,7 @@ pub mod text;
 pub mod trace;
 
 pub use error::{ErrorKind, Place, TraceError};
-pub use event::{Context, Event, Kind};
+pub use event::{Context, Event, Kind, StateChange};
 pub use facts::{CpuCache, Facts, Loss};
 pub use snapshots::Snapshots;
 pub use trace::{Events, Form, OpenOptions, Trace};

@@ -3,7 +3,7 @@
 
 use pageset::{CpuId, Pfn};
 
-use crate::event::Kind;
+use crate::event::{Kind, StateChange};
 
 /// CPU numbers are below this. Eight times the most that the kernel can be configured for on x86-64; a guess at what
 /// the future needs.
@@ -58,7 +58,13 @@ pub(crate) fn check(kind: &Kind) -> Result<(), (&'static str, String, &'static s
         Kind::BulkAlloc { node, .. } if *node < -1 || i64::from(*node) >= i64::from(MAX_NODES) => {
             Err(("node", node.to_string(), NODE_ALLOWED))
         }
-        Kind::Alloc { pfn: Some(page), .. }
+        Kind::StateChange(StateChange::CpuOffline(number) | StateChange::CpuOnline(number))
+            if cpu(number.0.into()).is_none() =>
+        {
+            Err(("cpu", number.0.to_string(), CPU_ALLOWED))
+        }
+        Kind::StateChange(StateChange::PagesetsOff(page) | StateChange::PagesetsOn(page))
+        | Kind::Alloc { pfn: Some(page), .. }
         | Kind::Free { pfn: page, .. }
         | Kind::FreeBatched { pfn: page }
         | Kind::ZoneLocked { pfn: page, .. }

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use pageset::{CpuId, Order, Pfn};
 use pageset_trace::file::Writer;
 use pageset_trace::text::TextWriter;
-use pageset_trace::{Context, CpuCache, ErrorKind, Event, Facts, Kind, Loss, OpenOptions, Trace, TraceError};
+use pageset_trace::{
+    Context, CpuCache, ErrorKind, Event, Facts, Kind, Loss, OpenOptions, StateChange, Trace, TraceError,
+};
 use proptest::prelude::*;
 
 /// Writes a recording in our own form.
@@ -82,6 +84,11 @@ fn sample() -> Content {
         },
         Kind::BulkAlloc { asked: 1 << 20, taken: 0, gfp: u32::MAX, node: 65_535 },
         Kind::BulkAlloc { asked: 4, taken: 4, gfp: 0xcc0, node: -1 },
+        Kind::StateChange(StateChange::ReclaimEnded),
+        Kind::StateChange(StateChange::CpuOffline(CpuId(65_535))),
+        Kind::StateChange(StateChange::CpuOnline(CpuId(0))),
+        Kind::StateChange(StateChange::PagesetsOff(max)),
+        Kind::StateChange(StateChange::PagesetsOn(pfn)),
         Kind::VmstatWork,
         Kind::KswapdWake,
         Kind::KswapdSleep,
@@ -214,10 +221,10 @@ fn other_versions_and_other_files() {
         bytes.clone()
     };
     assert_eq!(read(&set_version(1)).unwrap().0, Facts::default(), "a file of version 1");
-    let error = read(&set_version(3)).unwrap_err();
+    let error = read(&set_version(4)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(
-        error.to_string().contains("version 3 of the recording's form is not known; allowed: versions 1 to 2"),
+        error.to_string().contains("version 4 of the recording's form is not known; allowed: versions 1 to 3"),
         "{error}"
     );
 
@@ -375,6 +382,11 @@ fn any_kind() -> impl Strategy<Value = Kind> {
         (0u32..=1 << 20, any::<u32>(), any::<u32>(), -1i32..65_536).prop_map(|(asked, part, gfp, node)| {
             Kind::BulkAlloc { asked, taken: ((u64::from(asked) * u64::from(part)) >> 32) as u32, gfp, node }
         }),
+        Just(Kind::StateChange(StateChange::ReclaimEnded)),
+        (0u32..65_536).prop_map(|cpu| Kind::StateChange(StateChange::CpuOffline(CpuId(cpu)))),
+        (0u32..65_536).prop_map(|cpu| Kind::StateChange(StateChange::CpuOnline(CpuId(cpu)))),
+        pfn().prop_map(|pfn| Kind::StateChange(StateChange::PagesetsOff(pfn))),
+        pfn().prop_map(|pfn| Kind::StateChange(StateChange::PagesetsOn(pfn))),
         Just(Kind::VmstatWork),
         Just(Kind::KswapdWake),
         Just(Kind::KswapdSleep),

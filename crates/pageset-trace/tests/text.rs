@@ -100,6 +100,12 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
         ("0 0 1p M ZX init0", "marker `ZX`"),
         ("0 0 1p M ZB", "no tag"),
         ("0 0 1p M ZB a b", "`b` follows"),
+        ("0 0 1p S", "no change"),
+        ("0 0 1p S cpu-gone 1", "change `cpu-gone` is not allowed"),
+        ("0 0 1p S cpu-online", "no cpu"),
+        ("0 0 1p S cpu-offline 65536", "cpu `65536`"),
+        ("0 0 1p S pagesets-off", "no pfn"),
+        ("0 0 1p S reclaim-ended 1", "`1` follows"),
         ("0 0 1p V\r", "kind `V\\r`"),
         ("0 0 1p \u{1b}[31m", "kind `\\u{1b}[31m`"),
     ];

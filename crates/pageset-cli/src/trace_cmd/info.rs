@@ -58,8 +58,9 @@ struct Info {
 }
 
 /// The kinds of events, as they head the columns.
-pub(super) const KINDS: [&str; 11] =
-    ["alloc", "failed", "free", "batched", "zone_locked", "drain", "extfrag", "decay", "reclaim", "marker", "bulk"];
+pub(super) const KINDS: [&str; 12] =
+    ["alloc", "failed", "free", "batched", "zone_locked", "drain", "extfrag", "decay", "reclaim", "marker", "bulk",
+    "state"];
 
 /// What heads the columns of the zones.
 pub(super) const ZONE_HEADS: [&str; 12] =
@@ -79,13 +80,14 @@ fn place(kind: &Kind) -> usize {
         Kind::KswapdWake | Kind::KswapdSleep | Kind::DirectReclaim => 8,
         Kind::SnapshotBegin(_) | Kind::SnapshotEnd(_) => 9,
         Kind::BulkAlloc { .. } => 10,
+        Kind::StateChange(_) => 11,
     }
 }
 
 /// What the columns mean.
 const LEGEND: &str = "zone_locked: blocks taken from the free lists; drain: blocks that pagesets gave back to them;\n\
     decay: runs of the once-a-second work; reclaim: kswapd woken or asleep, direct reclaim begun;\n\
-    bulk: bulk allocations, each of several pages";
+    bulk: bulk allocations, each of several pages; state: a round of reclaim ended, a CPU or memory went off-line or came on-line";
 
 fn by_name<S: serde::Serializer>(counts: &BTreeMap<u32, [u64; KINDS.len()]>, serializer: S) -> Result<S::Ok, S::Error> {
     let named = counts.iter().map(|(cpu, counts)| {

@@ -4,7 +4,7 @@ use pageset::{CpuId, Order, Pfn};
 
 use super::encode::{KIND, NEW_CPU, NEW_PROCESS, NOBODY, Process, number};
 use super::varint;
-use crate::event::{Context, Event, Kind};
+use crate::event::{Context, Event, Kind, StateChange};
 use crate::limits;
 
 /// Where in a section's streams the decoder is.
@@ -141,6 +141,7 @@ impl Decoder {
         const BEGIN: u8 = number(b'b');
         const END: u8 = number(b'e');
         const U: u8 = number(b'U');
+        const S: u8 = number(b'S');
         Some(match kind {
             A | FAILED => Kind::Alloc {
                 pfn: if kind == A { Some(self.pfn(raw)?) } else { None },
@@ -166,12 +167,26 @@ impl Decoder {
                 change_ownership: self.flag(raw)?,
             },
             U => self.bulk_alloc(raw)?,
+            S => Kind::StateChange(self.state_change(raw)?),
             V => Kind::VmstatWork,
             WAKE => Kind::KswapdWake,
             SLEEP => Kind::KswapdSleep,
             R => Kind::DirectReclaim,
             BEGIN => Kind::SnapshotBegin(self.tag(raw)?),
             END => Kind::SnapshotEnd(self.tag(raw)?),
+            _ => return None,
+        })
+    }
+
+    fn state_change(&mut self, raw: &[u8]) -> Option<StateChange> {
+        let what = self.args.byte(raw)?;
+        let where_ = self.args.varint(raw)?;
+        Some(match what {
+            0 if where_ == 0 => StateChange::ReclaimEnded,
+            1 => StateChange::CpuOffline(limits::cpu(where_)?),
+            2 => StateChange::CpuOnline(limits::cpu(where_)?),
+            3 => StateChange::PagesetsOff(limits::pfn(where_)?),
+            4 => StateChange::PagesetsOn(limits::pfn(where_)?),
             _ => return None,
         })
     }

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{LETTERS, MAX_SECTION_EVENTS, varint};
-use crate::event::{Context, Event, Kind};
+use crate::event::{Context, Event, Kind, StateChange};
 use crate::limits::{self, CPU_ALLOWED};
 
 /// Bit of a head byte: the CPU is another than the event's before.
@@ -119,6 +119,18 @@ impl Encoder {
             Kind::KswapdWake => (b'K', None),
             Kind::KswapdSleep => (b'k', None),
             Kind::DirectReclaim => (b'R', None),
+            Kind::StateChange(change) => {
+                let (what, where_) = match change {
+                    StateChange::ReclaimEnded => (0, 0),
+                    StateChange::CpuOffline(cpu) => (1, cpu.0.into()),
+                    StateChange::CpuOnline(cpu) => (2, cpu.0.into()),
+                    StateChange::PagesetsOff(pfn) => (3, pfn.0),
+                    StateChange::PagesetsOn(pfn) => (4, pfn.0),
+                };
+                args.push(what);
+                varint::put(args, where_);
+                (b'S', None)
+            }
             Kind::SnapshotBegin(ref tag) => {
                 put_tag(args, tag);
                 (b'b', None)

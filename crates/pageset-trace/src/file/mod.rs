@@ -36,8 +36,9 @@
 //!   the CPU is 0, and each CPU's process 0 and context `p`: a section is read without those before it.
 //! * `ENDS`: [`Totals`] as JSON.
 //!
-//! Version 1 is the same without events of the kind `U` (bulk allocation), and is read as well. A reader of version 1
-//! refuses a file of version 2 by its header.
+//! The kind `U` (bulk allocation) is new in version 2, and the kind `S` (a change of state: its number as one byte, and a
+//! varint with the CPU, the page frame number or 0) in version 3. Older versions are the same otherwise and are read as
+//! well; an older reader refuses a newer file by its header.
 //!
 //! A varint has seven bits a byte, lowest first, bit 7 set in all but the last.
 //!
@@ -62,7 +63,7 @@ pub use writer::Writer;
 pub(crate) const MAGIC: &[u8; 8] = b"\x89pstrace";
 
 /// The version that is written.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// The oldest version that is read.
 pub(crate) const OLDEST_VERSION: u32 = 1;
@@ -72,7 +73,7 @@ pub const SUFFIX: &str = ".pstrace";
 
 /// The kinds of events by their number in a head byte, as the letters of the text form; `a` is a failed allocation, `b`
 /// and `e` are the beginning and the end of a snapshot.
-pub const LETTERS: &[u8; 14] = b"AFBZDXVKkRabeU";
+pub const LETTERS: &[u8; 15] = b"AFBZDXVKkRabeUS";
 
 /// Events in an `EVTS` section, at most.
 pub const MAX_SECTION_EVENTS: u32 = 32 << 10;

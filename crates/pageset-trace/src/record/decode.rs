@@ -1,9 +1,9 @@
 //! From a raw record to an [`Event`], with ids and offsets from the `format` files of the kernel at hand.
 
-use pageset::{CpuId, Order};
+use pageset::{CpuId, Order, Pfn};
 
 use super::format::{Field, Format, FormatError};
-use crate::event::{Context, Event, Kind};
+use crate::event::{Context, Event, Kind, StateChange};
 use crate::limits;
 
 /// `common_flags`: in a hard interrupt. Part of the kernel's interface to trace readers.
@@ -58,6 +58,13 @@ pub(super) const TRACEPOINTS: [Tracepoint; 9] = {
 pub(super) const BULK_BEGIN: &str = "bulk_begin";
 pub(super) const BULK_END: &str = "bulk_end";
 
+/// The events of our other probes, each of which tells of a [`StateChange`].
+pub(super) const RECLAIM_ENDED: &str = "reclaim_ended";
+pub(super) const CPU_OFFLINE: &str = "cpu_offline";
+pub(super) const CPU_ONLINE: &str = "cpu_online";
+pub(super) const PAGESETS_OFF: &str = "pagesets_off";
+pub(super) const PAGESETS_ON: &str = "pagesets_on";
+
 /// What a bulk allocation was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BulkRequest {
@@ -97,6 +104,8 @@ enum Shape {
     Drain { pfn: Field, order: Field, migratetype: Field },
     ExtFrag { pfn: Field, orders: [Field; 2], migratetypes: [Field; 2], change_ownership: Field },
     Plain(fn() -> Kind),
+    CpuChange(fn(CpuId) -> StateChange, Field),
+    ZoneChange(fn(Pfn) -> StateChange, Field),
     Marker { text: Field },
     BulkBegin { asked: Field, gfp: Field, node: Field },
     BulkEnd { got: Field },
@@ -134,6 +143,11 @@ impl Shape {
             "mm_vmscan_kswapd_sleep" => Shape::Plain(|| Kind::KswapdSleep),
             "mm_vmscan_direct_reclaim_begin" => Shape::Plain(|| Kind::DirectReclaim),
             "print" => Shape::Marker { text: field("buf")? },
+            RECLAIM_ENDED => Shape::Plain(|| Kind::StateChange(StateChange::ReclaimEnded)),
+            CPU_OFFLINE => Shape::CpuChange(StateChange::CpuOffline, field("cpu")?),
+            CPU_ONLINE => Shape::CpuChange(StateChange::CpuOnline, field("cpu")?),
+            PAGESETS_OFF => Shape::ZoneChange(StateChange::PagesetsOff, field("start")?),
+            PAGESETS_ON => Shape::ZoneChange(StateChange::PagesetsOn, field("start")?),
             BULK_BEGIN => Shape::BulkBegin { asked: field("asked")?, gfp: field("gfp")?, node: field("node")? },
             BULK_END => Shape::BulkEnd { got: field("got")? },
             _ => return Ok(None),
@@ -189,6 +203,8 @@ impl Shape {
                 change_ownership: flag(change_ownership)?,
             },
             Shape::Plain(kind) => kind(),
+            Shape::CpuChange(change, cpu) => Kind::StateChange(change(limits::cpu(cpu.read(record)?)?)),
+            Shape::ZoneChange(change, start) => Kind::StateChange(change(pfn(start)?)),
             Shape::Marker { text } => marker(record.get(text.offset..)?)?,
             Shape::BulkBegin { .. } | Shape::BulkEnd { .. } => return None,
         })

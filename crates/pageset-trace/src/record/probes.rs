@@ -1,75 +1,129 @@
-//! Probes of our own at the function that allocates in bulk, for which the kernel has no tracepoint.
+//! Probes of our own at functions for which the kernel has no tracepoint.
 //!
-//! A recording does without them where the kernel has no probes; a replay then infers the bulk allocations.
+//! A recording does without those that the kernel does not allow; a replay then infers what they would have told, or
+//! goes without.
 
+use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::decode::{BULK_BEGIN, BULK_END};
+use super::decode::{BULK_BEGIN, BULK_END, CPU_OFFLINE, CPU_ONLINE, PAGESETS_OFF, PAGESETS_ON, RECLAIM_ENDED};
 use super::owner::Owner;
 use super::tracefs::Tracefs;
 
-/// The function that allocates in bulk: its name since Linux 6.10, and from 5.13 on. Its first, second and fourth
-/// arguments are the flags, the preferred node and the number of pages in all of them.
-const FUNCTIONS: [&str; 2] = ["alloc_pages_bulk_noprof", "__alloc_pages_bulk"];
+/// Probes that are of use only together.
+#[derive(Debug)]
+struct Source {
+    /// The function by the names that kernels give it.
+    functions: &'static [&'static str],
+    /// Each probe: what goes before the group and the event, the event, what follows the function.
+    probes: &'static [(&'static str, &'static str, &'static str)],
+    /// What a recording lacks without them, where every recording needs them.
+    without: Option<&'static str>,
+}
+
+/// What is probed. `r512` is the return from a function with room for 512 calls under way, each a process that waits for
+/// memory (a guess); more are not recorded.
+const SOURCES: [Source; 6] = [
+    // Its first, second and fourth arguments are the flags, the preferred node and the number of pages. The first name is
+    // that of Linux 6.10 on; there is none before 5.13.
+    Source {
+        functions: &["alloc_pages_bulk_noprof", "__alloc_pages_bulk"],
+        probes: &[("p", BULK_BEGIN, "gfp=$arg1:x32 node=$arg2:s32 asked=$arg4:u32"), ("r512", BULK_END, "got=$retval:u32")],
+        without: Some("bulk allocations are not recorded, a replay infers them from later events"),
+    },
+    // kswapd balances a node in rounds; reclaim is active until it returns.
+    Source { functions: &["balance_pgdat"], probes: &[("r", RECLAIM_ENDED, "")], without: None },
+    Source { functions: &["page_alloc_cpu_dead"], probes: &[("p", CPU_OFFLINE, "cpu=$arg1:u32")], without: None },
+    // Linux 5.14 on.
+    Source { functions: &["page_alloc_cpu_online"], probes: &[("p", CPU_ONLINE, "cpu=$arg1:u32")], without: None },
+    // Memory goes off-line. The zone is told by its first page, which takes a kernel that knows its own types (6.7 on).
+    Source {
+        functions: &["zone_pcp_disable"],
+        probes: &[("p", PAGESETS_OFF, "start=zone->zone_start_pfn:u64")],
+        without: None,
+    },
+    Source {
+        functions: &["zone_pcp_enable"],
+        probes: &[("p", PAGESETS_ON, "start=zone->zone_start_pfn:u64")],
+        without: None,
+    },
+];
 
 /// What the groups of our probes are called: this and the owner.
 const PREFIX: &str = "pageset_";
 
-/// Calls that may be under way at once, each a process that waits for memory. More are not recorded. A guess.
-const CALLS_AT_ONCE: u32 = 512;
-
-/// What a recording lacks without probes.
-pub(super) const WITHOUT: &str = "bulk allocations are not recorded, a replay infers them from later events";
-
-/// The probes at the function, removed when dropped. The instances in which they are enabled must be gone by then.
+/// The probes that are set, removed when dropped. The instances in which they are enabled must be gone by then.
 #[derive(Debug)]
 pub(super) struct Probes {
     file: PathBuf,
     group: String,
-    function: &'static str,
+    /// Each source and the function that it is set at.
+    set: Vec<(&'static Source, &'static str)>,
 }
 
 impl Probes {
-    /// Sets the probes. Nothing, after a word to `warn`, where the kernel does not let us.
-    pub(super) fn create(tracefs: &Tracefs, warn: &mut dyn FnMut(&str)) -> Option<Probes> {
+    /// Sets what the kernel lets us set, and says to `warn` what every recording lacks without the others.
+    pub(super) fn create(tracefs: &Tracefs, warn: &mut dyn FnMut(&str)) -> Probes {
         let file = kprobe_events(tracefs);
-        if !file.exists() {
-            warn(&format!("the kernel has no probes (CONFIG_KPROBE_EVENTS): {WITHOUT}"));
-            return None;
-        }
-        let Some(function) = known_function() else {
-            warn(&format!("the kernel has neither {} nor {}: {WITHOUT}", FUNCTIONS[0], FUNCTIONS[1]));
-            return None;
-        };
-        let probes = Probes { file, group: format!("{PREFIX}{}", Owner::this().name('_')), function };
-        // Removes what was set when the second one fails.
-        let set = definitions(&probes.group, function).iter().try_for_each(|line| append(&probes.file, line));
-        match set {
-            Ok(()) => Some(probes),
-            Err(error) => {
-                warn(&format!("{function} cannot be probed ({error}): {WITHOUT}"));
-                None
+        let mut probes = Probes { file, group: format!("{PREFIX}{}", Owner::this().name('_')), set: Vec::new() };
+        let has_probes = probes.file.exists();
+        let known = if has_probes { known_functions() } else { HashSet::new() };
+        for source in &SOURCES {
+            let why = match source.functions.iter().find(|function| known.contains(**function)) {
+                Some(function) => match probes.add(source, function) {
+                    Ok(()) => continue,
+                    Err(error) => format!("{function} cannot be probed ({error})"),
+                },
+                None if has_probes => format!("the kernel has no {}", source.functions.join(" or ")),
+                None => "the kernel has no probes (CONFIG_KPROBE_EVENTS)".to_owned(),
+            };
+            if let Some(without) = source.without {
+                warn(&format!("{why}: {without}"));
             }
         }
+        probes
     }
 
-    /// The folder of the two events below `events`.
+    /// Sets all probes of a source, or none.
+    fn add(&mut self, source: &'static Source, function: &'static str) -> io::Result<()> {
+        let define = |&(kind, event, values): &(&str, &str, &str)| {
+            append(&self.file, &format!("{kind}:{}/{event} {function} {values}", self.group))
+        };
+        let set = source.probes.iter().try_for_each(define);
+        match set {
+            Ok(()) => self.set.push((source, function)),
+            // The first of them may have been set.
+            Err(_) => source.probes.iter().for_each(|(_, event, _)| {
+                let _ = append(&self.file, &format!("-:{}/{event}", self.group));
+            }),
+        }
+        set
+    }
+
+    /// The folder of the events below `events`, and the events in it, by source: its name in
+    /// [`Facts::sources`](crate::Facts::sources), the events, what is lacking without them.
+    pub(super) fn sources(
+        &self,
+    ) -> impl Iterator<Item = (String, impl Iterator<Item = &'static str>, Option<&'static str>)> {
+        self.set.iter().map(|(source, function)| {
+            (format!("kprobe:{function}"), source.probes.iter().map(|(_, event, _)| *event), source.without)
+        })
+    }
+
+    /// The folder of the events below `events`.
     pub(super) fn group(&self) -> &str {
         &self.group
-    }
-
-    /// What [`Facts::sources`](crate::Facts::sources) calls them.
-    pub(super) fn source(&self) -> String {
-        format!("kprobe:{}", self.function)
     }
 }
 
 impl Drop for Probes {
     fn drop(&mut self) {
-        // Nobody to tell: the next command finds what could not be removed.
-        let _ = remove(&self.file, &self.group);
+        if !self.set.is_empty() {
+            // Nobody to tell: the next command finds what could not be removed.
+            let _ = remove(&self.file, &self.group);
+        }
     }
 }
 
@@ -94,17 +148,10 @@ fn kprobe_events(tracefs: &Tracefs) -> PathBuf {
     tracefs.path("kprobe_events")
 }
 
-/// The probes' definitions, in the words of `kprobe_events`.
-fn definitions(group: &str, function: &str) -> [String; 2] {
-    [
-        format!("p:{group}/{BULK_BEGIN} {function} gfp=$arg1:x32 node=$arg2:s32 asked=$arg4:u32"),
-        format!("r{CALLS_AT_ONCE}:{group}/{BULK_END} {function} got=$retval:u32"),
-    ]
-}
-
 fn remove(file: &Path, group: &str) -> io::Result<()> {
-    // Both are tried: one of them may never have been set.
-    let results = [BULK_BEGIN, BULK_END].map(|event| append(file, &format!("-:{group}/{event}")));
+    // All are tried: some of them may never have been set.
+    let events = SOURCES.iter().flat_map(|source| source.probes);
+    let results = events.map(|(_, event, _)| append(file, &format!("-:{group}/{event}"))).collect::<Vec<_>>();
     let listed = fs::read_to_string(file).unwrap_or_default();
     if groups(&listed).any(|left| left == group) { results.into_iter().collect() } else { Ok(()) }
 }
@@ -123,17 +170,12 @@ fn groups(listed: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The first of [`FUNCTIONS`] that the kernel has.
-fn known_function() -> Option<&'static str> {
-    let symbols = BufReader::new(fs::File::open("/proc/kallsyms").ok()?);
-    let mut known = FUNCTIONS.map(|_| false);
-    for line in symbols.lines().map_while(Result::ok) {
-        let symbol = line.split_ascii_whitespace().nth(2).unwrap_or_default();
-        if let Some(place) = FUNCTIONS.iter().position(|function| *function == symbol) {
-            known[place] = true;
-        }
-    }
-    FUNCTIONS.into_iter().zip(known).find_map(|(function, known)| known.then_some(function))
+/// The functions of [`SOURCES`] that the kernel has.
+fn known_functions() -> HashSet<&'static str> {
+    let Ok(symbols) = fs::File::open("/proc/kallsyms") else { return HashSet::new() };
+    let wanted = SOURCES.iter().flat_map(|source| source.functions).copied().collect::<HashSet<&'static str>>();
+    let name = |line: String| line.split_ascii_whitespace().nth(2).and_then(|symbol| wanted.get(symbol).copied());
+    BufReader::new(symbols).lines().map_while(Result::ok).filter_map(name).collect()
 }
 
 #[cfg(test)]
@@ -146,10 +188,24 @@ mod tests {
                       r512:pageset_7_99/bulk_end __alloc_pages_bulk got=$retval:u32\nr:pagesets/x y\nnonsense\n";
         assert_eq!(groups(listed).collect::<Vec<_>>(), ["pageset_7_99"; 2]);
         let group = format!("{PREFIX}{}", Owner::this().name('_'));
-        let [begin, end] = definitions(&group, FUNCTIONS[0]);
-        assert!(begin.starts_with("p:pageset_") && end.starts_with("r512:pageset_"), "{begin} {end}");
         // The kernel allows letters, digits and underscores, and 64 bytes.
         assert!(group.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') && group.len() < 64);
+    }
+
+    #[test]
+    fn a_source_is_set_whole_or_not_at_all() {
+        let file = std::env::temp_dir().join(format!("pageset-sources-{}", std::process::id()));
+        fs::write(&file, "").unwrap();
+        let mut probes = Probes { file: file.clone(), group: "pageset_1_2".into(), set: Vec::new() };
+        probes.add(&SOURCES[0], "f").unwrap();
+        let set = "p:pageset_1_2/bulk_begin f gfp=$arg1:x32 node=$arg2:s32 asked=$arg4:u32\n\
+                   r512:pageset_1_2/bulk_end f got=$retval:u32\n";
+        assert_eq!(fs::read_to_string(&file).unwrap(), set);
+        fs::remove_file(&file).unwrap();
+        // The file is gone: nothing can be set.
+        assert!(probes.add(&SOURCES[1], "g").is_err());
+        let names: Vec<String> = probes.sources().map(|(name, ..)| name).collect();
+        assert_eq!(names, ["kprobe:f"]);
     }
 
     #[test]
@@ -158,7 +214,8 @@ mod tests {
         fs::write(&file, "p:other/x y\n").unwrap();
         remove(&file, "pageset_1_2").unwrap();
         let text = fs::read_to_string(&file).unwrap();
-        assert_eq!(text, "p:other/x y\n-:pageset_1_2/bulk_begin\n-:pageset_1_2/bulk_end\n");
+        assert!(text.starts_with("p:other/x y\n-:pageset_1_2/bulk_begin\n-:pageset_1_2/bulk_end\n-:"), "{text}");
+        assert_eq!(text.lines().count(), 1 + SOURCES.iter().map(|source| source.probes.len()).sum::<usize>());
         fs::remove_file(&file).unwrap();
     }
 }

@@ -164,7 +164,7 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     let instance = Instance::create(&tracefs, &sysctl::name_suffix())?;
     let buffer_bytes = limits.buffer_bytes(options.buffer_bytes.unwrap_or_else(setup::default_buffer_bytes));
     let warn = &mut |warning: &str| note(Note::Warning(warning));
-    let prepared = setup::prepare(&tracefs, &instance, probes.as_ref(), buffer_bytes, warn)?;
+    let prepared = setup::prepare(&tracefs, &instance, &probes, buffer_bytes, warn)?;
     let mut command = match options.command.as_slice() {
         [] => None,
         words => Some(Running::start(&options.launcher, words, stdout_for(&options.output)?)?),

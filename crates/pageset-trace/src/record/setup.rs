@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 
-use super::decode::{BULK_BEGIN, BULK_END, Decoder, TRACEPOINTS, VMSTAT_WORK};
+use super::decode::{Decoder, TRACEPOINTS, VMSTAT_WORK};
 use super::error::RecordError;
 use super::format::{Format, FormatError, PageLayout};
 use super::machine;
-use super::probes::{Probes, WITHOUT};
+use super::probes::Probes;
 use super::tracefs::{Instance, Tracefs};
 
 /// The clock that is the same on all CPUs and that user space can read as well.
@@ -66,7 +66,7 @@ pub(super) fn require_events(tracefs: &Tracefs) -> Result<(), RecordError> {
 pub(super) fn prepare(
     tracefs: &Tracefs,
     instance: &Instance,
-    probes: Option<&Probes>,
+    probes: &Probes,
     buffer_bytes: u64,
     warn: &mut dyn FnMut(&str),
 ) -> Result<Prepared, RecordError> {
@@ -103,13 +103,13 @@ pub(super) fn prepare(
     }
 
     let mut sources = Vec::new();
-    if let Some(probes) = probes {
-        match enable_probes(instance, probes) {
+    for (source, events, without) in probes.sources() {
+        match enable_probes(instance, probes.group(), events) {
             Ok(read) => {
                 formats.extend(read);
-                sources.push(probes.source());
+                sources.push(source);
             }
-            Err(error) => warn(&format!("{error}: {WITHOUT}")),
+            Err(error) => warn(&format!("{error}: {}", without.unwrap_or("the recording goes without"))),
         }
     }
 
@@ -118,12 +118,19 @@ pub(super) fn prepare(
     Ok(Prepared { layout, decoder: Decoder::new(&formats).map_err(unknown)?, clock, sources })
 }
 
-/// Enables the probes in the instance: both, or none.
-fn enable_probes(instance: &Instance, probes: &Probes) -> Result<Vec<Format>, RecordError> {
-    let formats = [BULK_BEGIN, BULK_END].map(|event| read_format(instance, probes.group(), event));
-    let formats = formats.into_iter().collect::<Result<_, _>>()?;
-    instance.write(&format!("events/{}/enable", probes.group()), "1")?;
-    Ok(formats)
+/// Enables the probes of a source in the instance.
+fn enable_probes(
+    instance: &Instance,
+    group: &str,
+    events: impl Iterator<Item = &'static str>,
+) -> Result<Vec<Format>, RecordError> {
+    events
+        .map(|event| {
+            let format = read_format(instance, group, event)?;
+            instance.write(&format!("events/{group}/{event}/enable"), "1")?;
+            Ok(format)
+        })
+        .collect()
 }
 
 fn unknown(error: FormatError) -> RecordError {

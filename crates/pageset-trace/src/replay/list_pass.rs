@@ -11,6 +11,7 @@ use pageset::{CpuId, MigrateType, Order, Pfn};
 use super::balance::Balance;
 use super::blocks::{BlockMap, Freed, PageMap};
 use super::free_pass::FreeNotes;
+use super::hotplug::Hotplug;
 use super::kernel_lists::{KernelLists, ListId, Unseen};
 use super::moves::{Move, Moves};
 use super::setting::{Setting, State};
@@ -86,6 +87,7 @@ pub(super) struct ListPass<'s> {
     /// Pages that were freed since the replay began.
     freed: PageMap<bool>,
     balance: Balance,
+    hotplug: Hotplug,
     began: bool,
     ended: bool,
     found: Found,
@@ -104,6 +106,7 @@ impl<'s> ListPass<'s> {
             live: BlockMap::new(),
             freed: PageMap::new(),
             balance: Balance::new(setting.zones.len(), setting.cpus.len()),
+            hotplug: Hotplug::new(setting),
             began: false,
             ended: false,
             found: Found {
@@ -189,6 +192,9 @@ impl<'s> ListPass<'s> {
                 let number = self.free;
                 self.free += 1;
                 self.freed(index, pfn, order, number);
+                if self.setting.zone_of(pfn).is_some_and(|zone| self.hotplug.empties(zone, event.pid)) {
+                    return;
+                }
                 let migratetype = self.frees.list_type(number);
                 if self.frees.is_batched(number) {
                     self.pending.insert(pfn, (order, migratetype));
@@ -212,8 +218,11 @@ impl<'s> ListPass<'s> {
                     self.found.histories.step(zone, event.cpu, Step::Tick { drained: 0 });
                 }
             }
-            // Reclaim changes what the state machine does, and its begin and end are seen late.
-            Kind::KswapdWake if self.began => {
+            // Reclaim and hot-plug change what the state machine does.
+            Kind::KswapdWake | Kind::StateChange(_) if self.began => {
+                if let Kind::StateChange(change) = event.kind {
+                    self.hotplug.change(change, event.pid, self.setting.zone_of_change(change));
+                }
                 for zone in 0..self.setting.zones.len() {
                     (0..self.cpus.len()).for_each(|cpu| self.found.histories.close(zone, CpuId(cpu as u32)));
                 }
@@ -259,8 +268,9 @@ impl<'s> ListPass<'s> {
     fn close_run(&mut self, notes: &mut Notes, cpu: CpuId, run: Run, shown: Option<Shown>) {
         let migratetype = ordinary(run.migratetype);
         let Some(list) = self.tuning.lists.list(run.order, migratetype) else { return };
-        // A refill asks for more than one block, unless the zone's batch is one page.
-        if run.blocks.len() == 1 && self.setting.zones[run.zone].start.bounds.batch > 1 {
+        // A refill asks for more than one block, unless the zone's batch is one page, as it is while its pagesets are off.
+        let batch = self.setting.zones[run.zone].start.bounds.batch;
+        if run.blocks.len() == 1 && batch > 1 && !self.hotplug.is_off(run.zone) {
             notes.direct_allocs += u64::from(self.began);
             return;
         }

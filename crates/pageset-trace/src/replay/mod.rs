@@ -11,6 +11,7 @@
 //! | `balance` | what the snapshots say the pagesets held, against the events |
 //! | `start_state` | the counters of each pageset at the start |
 //! | `reclaim` | when reclaim was active |
+//! | `hotplug` | which CPUs were on-line, which pagesets were off |
 //! | `free_pass`, `list_pass`, [`survey`] | a first look: what the kernel moved, and what no event shows |
 //! | `high_orders` | free memory in large blocks |
 //! | `world` | an allocator whose memory is arranged as the kernel's was |
@@ -23,6 +24,7 @@ mod balance;
 mod blocks;
 mod free_pass;
 mod high_orders;
+mod hotplug;
 pub mod identify;
 mod kernel_lists;
 mod list_pass;

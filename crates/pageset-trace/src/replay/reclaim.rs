@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use pageset::NodeId;
 
 use super::setting::Setting;
-use crate::event::{Event, Kind};
+use crate::event::{Event, Kind, StateChange};
 
 /// From the flag's clearing to the event: the nap, and up to a jiffy and a wake-up more. Proved at HZ = 250 (26 jiffies);
 /// a guess at other rates. Unit: ns.
@@ -27,7 +27,7 @@ pub(super) struct Change {
 }
 
 /// Follows kswapd through a recording.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Reclaim {
     /// Time and number of the events of the last nap, while some node is balanced.
     recent: VecDeque<(u64, u64)>,
@@ -35,9 +35,20 @@ pub(super) struct Reclaim {
     /// and no sleep before it.
     awake: HashMap<NodeId, u64>,
     changes: Vec<Change>,
+    /// Whether the recorder's probe tells when a round ends.
+    ends_are_recorded: bool,
 }
 
 impl Reclaim {
+    pub(super) fn new(setting: &Setting) -> Self {
+        Reclaim {
+            recent: VecDeque::new(),
+            awake: HashMap::new(),
+            changes: Vec::new(),
+            ends_are_recorded: setting.reclaim_ends_recorded,
+        }
+    }
+
     pub(super) fn event(&mut self, setting: &Setting, index: u64, event: &Event) {
         // kswapd runs on the node that it balances.
         let node = || setting.cpus.get(event.cpu.0 as usize).copied().unwrap_or(NodeId(0));
@@ -46,7 +57,11 @@ impl Reclaim {
                 self.awake.insert(node(), index);
                 self.changes.push(Change { event: index, node: node(), active: true, told: index });
             }
-            Kind::KswapdSleep => {
+            Kind::StateChange(StateChange::ReclaimEnded) => {
+                self.awake.remove(&node());
+                self.changes.push(Change { event: index, node: node(), active: false, told: index });
+            }
+            Kind::KswapdSleep if !self.ends_are_recorded => {
                 let began = event.time_ns.saturating_sub(NAP_NS);
                 let first = self.recent.partition_point(|(time, _)| *time < began);
                 let first = self.recent.get(first).map_or(index, |(_, first)| *first);

@@ -14,6 +14,7 @@ use pageset::{
 
 use super::blocks::{BlockMap, Freed};
 use super::high_orders::{self, HighOrders};
+use super::hotplug::Hotplug;
 use super::list_pass::ordinary;
 use super::moves::Move;
 use super::reclaim::Change;
@@ -22,7 +23,7 @@ use super::start_state::Shown;
 use super::survey::{DrainRequest, Survey, Taken};
 use super::world::{self, Placed, Plans, ReplayMachine, World};
 use super::{Level, Outcome, ReplayError, RuleSet};
-use crate::event::{Event, Kind};
+use crate::event::{Event, Kind, StateChange};
 use crate::trace::Trace;
 
 /// Bits of a request's flags that are the same in all kernels: which zones may serve it, and how urgent it is.
@@ -87,16 +88,16 @@ impl Plan<'_> {
         sizes(&self.tuning()) == sizes(&self.setting.kernel_tuning()) && self.rules.high_fraction.is_none()
     }
 
-    /// Batch and the bounds of high of a zone in this state.
-    fn bounds(&self, zone: usize, state: &ZoneState) -> Bounds {
+    /// Batch and the bounds of high of a zone in this state; calculated where it is told how many CPUs share high.
+    fn bounds(&self, zone: usize, state: &ZoneState, sharers: Option<u32>) -> Bounds {
         // Kernels from 6.7 to 6.13 tune high within bounds that they do not print: `kernels-2026.md` 3.4.
         let shown = state.bounds_shown || !self.tuning().auto_high;
-        if shown && self.has_kernel_sizes() {
+        if shown && self.has_kernel_sizes() && sharers.is_none() {
             return state.bounds;
         }
         let node = self.setting.zones[zone].node;
         let local = self.setting.cpus.iter().filter(|n| **n == node).count();
-        let cpus = if local == 0 { self.setting.cpus.len() } else { local } as u32;
+        let cpus = sharers.unwrap_or(if local == 0 { self.setting.cpus.len() } else { local } as u32);
         let size = ZoneSize { managed: state.managed, low: state.watermarks.low, cpus };
         let fraction = self.rules.high_fraction.unwrap_or(self.setting.high_fraction);
         self.tuning().bounds(size, fraction)
@@ -104,7 +105,7 @@ impl Plan<'_> {
 
     /// The counters of a pageset at the start, and whether the kernel's first refills and drains told them.
     fn start(&self, zone: usize, cpu: usize, snapshot: PagesetSnapshot) -> (PcpState, bool) {
-        let bounds = self.bounds(zone, &self.setting.zones[zone].start);
+        let bounds = self.bounds(zone, &self.setting.zones[zone].start, None);
         let slice = self.rules.cache_slice_pages.or(self.setting.cache_slice_pages).unwrap_or(0);
         let large_cache = self.tuning().large_cache(slice, bounds.batch);
         let shown = Shown { snapshot, bounds, large_cache };
@@ -124,7 +125,10 @@ impl Plan<'_> {
         };
         let limits: Vec<u32> = (0..setting.zones.len())
             .map(|zone| {
-                states().map(|s| self.bounds(zone, s[zone])).map(|b| b.high_max.max(4 * b.batch)).max().unwrap_or(0)
+                let fewest = self.survey.fewest_sharers[zone];
+                let cases = states().flat_map(|s| [(s[zone], None), (s[zone], fewest)]);
+                let bounds = cases.map(|(state, sharers)| self.bounds(zone, state, sharers));
+                bounds.map(|b| b.high_max.max(4 * b.batch)).max().unwrap_or(0)
             })
             .collect();
         let held: u64 = initial.iter().flatten().map(world::pages_of).max().unwrap_or(0);
@@ -187,6 +191,11 @@ struct Run<'r, 'a> {
     requests: Peekable<slice::Iter<'r, DrainRequest>>,
     /// When reclaim becomes active and ends.
     reclaim: Peekable<slice::Iter<'r, Change>>,
+    hotplug: Hotplug,
+    /// Whether that has changed since the last snapshot that was used.
+    is_changed: bool,
+    /// Each zone as the last snapshot had it.
+    states: Vec<&'r ZoneState>,
     /// Pages of bulk allocations, by zone: the oldest first.
     bulk: Vec<VecDeque<Pfn>>,
     /// Where blocks are taken off the free lists, by zone.
@@ -228,6 +237,9 @@ impl<'r, 'a> Run<'r, 'a> {
             taken: taken.iter().peekable(),
             requests: plan.survey.drain_requests.iter().peekable(),
             reclaim: reclaim.iter().peekable(),
+            hotplug: Hotplug::new(plan.setting),
+            is_changed: false,
+            states: plan.setting.zones.iter().map(|zone| &zone.start).collect(),
             bulk: vec![VecDeque::new(); plan.setting.zones.len()],
             isolated: online.map(Isolated::new).collect(),
             done: HashSet::new(),
@@ -244,7 +256,7 @@ impl<'r, 'a> Run<'r, 'a> {
     /// Sets marks, bounds and pagesets as the first snapshot has them.
     fn begin(&mut self) {
         for (zone, z) in self.plan.setting.zones.iter().enumerate() {
-            self.set_parameters(zone, &z.start);
+            self.set_parameters(zone);
             for (cpu, snapshot) in z.start.pagesets.iter().enumerate() {
                 let (state, told) = self.plan.start(zone, cpu, *snapshot);
                 self.world.restore_pageset(zone, CpuId(cpu as u32), &state);
@@ -280,10 +292,33 @@ impl<'r, 'a> Run<'r, 'a> {
         (0..self.world.zone_count()).map(|zone| self.world.zone_stats(zone).lock_acquisitions()).sum()
     }
 
-    fn set_parameters(&self, zone: usize, state: &ZoneState) {
+    fn set_parameters(&self, zone: usize) {
+        let state = self.states[zone];
         self.world.set_watermarks(zone, state.watermarks, state.reserve);
+        let sharers = self.hotplug.sharers(zone).filter(|_| self.is_changed || !state.bounds_shown);
+        let bounds = match self.hotplug.is_off(zone) {
+            true => Bounds::DISABLED,
+            false => self.plan.bounds(zone, state, sharers),
+        };
         // The pagesets were built for the largest bounds of all snapshots.
-        let _ = self.world.set_bounds(zone, self.plan.bounds(zone, state));
+        let _ = self.world.set_bounds(zone, bounds);
+    }
+
+    fn state_change(&mut self, change: StateChange, pid: u32) {
+        let zone = self.plan.setting.zone_of_change(change);
+        if !self.hotplug.change(change, pid, zone) {
+            return;
+        }
+        let emptied = self.pagesets().filter(|(z, c)| match change {
+            StateChange::CpuOffline(cpu) => *c == cpu,
+            StateChange::PagesetsOff(_) => Some(*z) == zone,
+            _ => false,
+        });
+        for (zone, cpu) in emptied {
+            self.operate(zone, cpu, |run| run.world.drain_local(zone));
+        }
+        self.is_changed = true;
+        (0..self.states.len()).for_each(|zone| self.set_parameters(zone));
     }
 
     fn event(&mut self, index: u64, event: &Event) {
@@ -291,7 +326,8 @@ impl<'r, 'a> Run<'r, 'a> {
             self.set_reclaim(change);
         }
         while let Some(request) = self.requests.next_if(|request| request.event <= index) {
-            self.outcome.borrowed.drain_requests += 1;
+            // Hot-plug that the recorder saw has emptied it already.
+            self.outcome.borrowed.drain_requests += u64::from(self.count(request.zone, request.cpu) > 0);
             self.operate(request.zone, request.cpu, |run| run.world.drain_local(request.zone));
         }
         while let Some(taken) = self.taken.next_if(|taken| taken.event <= index) {
@@ -305,6 +341,8 @@ impl<'r, 'a> Run<'r, 'a> {
                 let notes = &self.plan.survey.frees;
                 let direct = notes.is_direct(self.free) && self.plan.level == Level::Reconstructed;
                 self.outcome.borrowed.direct_frees += u64::from(direct);
+                let zone = self.plan.setting.zone_of(*pfn);
+                let direct = direct || zone.is_some_and(|zone| self.hotplug.empties(zone, event.pid));
                 if notes.is_batched(self.free) {
                     self.pending.insert(*pfn, *order);
                 } else {
@@ -320,6 +358,7 @@ impl<'r, 'a> Run<'r, 'a> {
             Kind::VmstatWork => self.tick(event.cpu),
             Kind::BulkAlloc { taken, gfp, node, .. } => self.bulk(event.cpu, *taken, *gfp, *node),
             Kind::SnapshotEnd(tag) => self.snapshot(tag),
+            Kind::StateChange(change) => self.state_change(*change, event.pid),
             _ => {}
         }
         self.place += u64::from(event.kind.is_input());
@@ -500,8 +539,10 @@ impl<'r, 'a> Run<'r, 'a> {
         }
         let Some(states) = self.plan.setting.snapshot(tag) else { return };
         let locks = self.locks();
+        self.is_changed = false;
         for (zone, state) in states.iter().enumerate() {
-            self.set_parameters(zone, state);
+            self.states[zone] = state;
+            self.set_parameters(zone);
             let stats = self.world.zone_stats(zone);
             let unused = stats.nr_free_pages + stats.pagesets.count;
             self.made_up.to(self.world, zone, unused, state.unused());

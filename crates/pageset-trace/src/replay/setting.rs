@@ -7,7 +7,7 @@ use pageset::tuning::{Bounds, Preset, Release, Tuning, Watermarks};
 use pageset::{NodeId, Order, Pfn, ZoneKind};
 
 use crate::error::TraceError;
-use crate::event::{Event, Kind};
+use crate::event::{Event, Kind, StateChange};
 use crate::procfs::{PageTypeInfo, ZoneSection, Zoneinfo};
 use crate::trace::Trace;
 
@@ -95,6 +95,8 @@ pub struct Setting {
     pub(super) bulk_recorded: bool,
     /// Whether the kernel may have made bulk allocations that the recording does not show. There are none before Linux 5.13.
     pub(super) bulk_unseen: bool,
+    /// Whether it has events of the ends of reclaim.
+    pub(super) reclaim_ends_recorded: bool,
     /// PCP_BATCH_SCALE_MAX of the recorded kernel.
     pub(super) batch_scale_max: Option<u8>,
 }
@@ -145,9 +147,18 @@ impl Setting {
             high_fraction: facts.high_fraction.unwrap_or(0),
             bulk_unseen: !bulk_recorded && facts.kernel_release.as_deref().and_then(Release::parse).is_none_or(has_bulk),
             bulk_recorded,
+            reclaim_ends_recorded: facts.sources.iter().any(|source| source == "kprobe:balance_pgdat"),
             batch_scale_max: facts.batch_scale_max,
             zones,
         })
+    }
+
+    /// The zone whose pagesets are switched off or on.
+    pub(super) fn zone_of_change(&self, change: StateChange) -> Option<usize> {
+        match change {
+            StateChange::PagesetsOff(pfn) | StateChange::PagesetsOn(pfn) => self.zone_of(pfn),
+            _ => None,
+        }
     }
 
     /// The zone that a page of the recorded machine lies in.

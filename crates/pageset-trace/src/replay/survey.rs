@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use pageset::pcp::LISTS;
 use pageset::{CpuId, MigrateType, Order, Pfn};
 
+use super::hotplug::Hotplug;
 use super::free_pass::{FreeNotes, FreePass};
 use super::list_pass::ListPass;
 use super::moves::Moves;
@@ -16,6 +17,7 @@ use super::reclaim::{self, Change, Reclaim};
 use super::setting::Setting;
 use super::start_state::Histories;
 use crate::error::TraceError;
+use crate::event::Kind;
 use crate::trace::Trace;
 
 /// A page that was in use before the replay begins and is freed in it.
@@ -109,6 +111,8 @@ pub(super) struct Survey {
     pub(super) initial: Vec<Vec<[u64; LISTS]>>,
     /// The first refill of single pages on each pageset: the event and the factor that it shows.
     pub(super) factors: HashMap<(usize, CpuId), (u64, u8)>,
+    /// For each zone the fewest CPUs that shared its high, where CPUs came or went.
+    pub(super) fewest_sharers: Vec<Option<u32>>,
     /// Sorted by event.
     pub(super) drain_requests: Vec<DrainRequest>,
     /// The first operations of each pageset.
@@ -123,10 +127,19 @@ impl Survey {
     pub(super) fn new(trace: &Trace, setting: &Setting, progress: &mut dyn FnMut(u64)) -> Result<Survey, TraceError> {
         let mut notes = Notes::default();
         let mut frees = FreePass::new();
-        let mut reclaim = Reclaim::default();
+        let mut reclaim = Reclaim::new(setting);
+        let mut hotplug = Hotplug::new(setting);
+        let mut fewest_sharers = vec![None::<u32>; setting.zones.len()];
         let mut window = setting.window();
         for (index, event) in trace.events()?.enumerate() {
             let event = event?;
+            if let Kind::StateChange(change) = event.kind
+                && hotplug.change(change, event.pid, None)
+            {
+                for (zone, fewest) in fewest_sharers.iter_mut().enumerate() {
+                    *fewest = [*fewest, hotplug.sharers(zone)].into_iter().flatten().min();
+                }
+            }
             frees.event(&mut notes, &event, window.at(&event));
             reclaim.event(setting, index as u64, &event);
             progress(index as u64);
@@ -147,6 +160,7 @@ impl Survey {
         let reclaim_by_input = reclaim.finish();
         Ok(Survey {
             notes,
+            fewest_sharers,
             drain_requests: found.drain_requests,
             histories: found.histories,
             reclaim: reclaim::by_drains(&reclaim_by_input, &found.small_drains),

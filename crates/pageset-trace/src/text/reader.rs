@@ -8,7 +8,7 @@ use pageset::{Order, Pfn};
 use super::fields::{Fields, Wrong, decimal, lossy, wrong};
 use super::{MAGIC, VERSION};
 use crate::error::{Place, TraceError};
-use crate::event::{Context, Event, Kind};
+use crate::event::{Context, Event, Kind, StateChange};
 use crate::limits::{
     self, BULK_ALLOWED, CPU_ALLOWED, MAX_BULK, MAX_CPUS, MAX_NODES, MAX_PFN, NODE_ALLOWED, ORDER_ALLOWED, PFN_ALLOWED,
     TAG_ALLOWED,
@@ -187,12 +187,13 @@ fn parse(line: &[u8], before: u64) -> Result<Event, Wrong> {
             change_ownership: flag(&mut fields, "change_ownership")?,
         },
         b'U' => bulk_alloc(&mut fields)?,
+        b'S' => Kind::StateChange(state_change(&mut fields)?),
         b'V' => Kind::VmstatWork,
         b'K' => Kind::KswapdWake,
         b'k' => Kind::KswapdSleep,
         b'R' => Kind::DirectReclaim,
         b'M' => marker(&mut fields)?,
-        _ => return Err(wrong("kind", Fields::new(before_letter).word(), "A, F, B, Z, D, X, U, V, K, k, R or M")),
+        _ => return Err(wrong("kind", Fields::new(before_letter).word(), "A, F, B, Z, D, X, U, S, V, K, k, R or M")),
     };
     fields.end()?;
     Ok(Event { time_ns, cpu: pageset::CpuId(cpu), pid, context, kind })
@@ -220,6 +221,22 @@ fn migratetype(fields: &mut Fields<'_>) -> Result<u8, Wrong> {
 fn gfp(fields: &mut Fields<'_>) -> Result<u32, Wrong> {
     let allowed = "the flags of the request, 32 bits in hexadecimal";
     fields.hex("gfp", u64::from(u32::MAX), allowed).map(|gfp| gfp as u32)
+}
+
+fn state_change(fields: &mut Fields<'_>) -> Result<StateChange, Wrong> {
+    const ALLOWED: &str = "reclaim-ended, cpu-offline, cpu-online, pagesets-off or pagesets-on";
+    let cpu = |fields: &mut Fields<'_>| {
+        fields.decimal("cpu", u64::from(MAX_CPUS - 1), CPU_ALLOWED).map(|number| pageset::CpuId(number as u32))
+    };
+    let word = fields.word();
+    Ok(match word {
+        b"reclaim-ended" => StateChange::ReclaimEnded,
+        b"cpu-offline" => StateChange::CpuOffline(cpu(fields)?),
+        b"cpu-online" => StateChange::CpuOnline(cpu(fields)?),
+        b"pagesets-off" => StateChange::PagesetsOff(pfn(fields)?),
+        b"pagesets-on" => StateChange::PagesetsOn(pfn(fields)?),
+        _ => return Err(wrong("change", word, ALLOWED)),
+    })
 }
 
 fn bulk_alloc(fields: &mut Fields<'_>) -> Result<Kind, Wrong> {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{MAGIC, VERSION};
-use crate::event::{Context, Event, Kind};
+use crate::event::{Context, Event, Kind, StateChange};
 use crate::limits;
 
 /// Bytes gathered before they are written.
@@ -147,6 +147,7 @@ fn line(out: &mut Vec<u8>, step: u64, event: &Event) {
             out.extend_from_slice(if *node < 0 { b" -" } else { b" " });
             decimal(out, node.unsigned_abs().into());
         }
+        Kind::StateChange(change) => state_change(out, *change),
         Kind::VmstatWork => out.extend_from_slice(b" V"),
         Kind::KswapdWake => out.extend_from_slice(b" K"),
         Kind::KswapdSleep => out.extend_from_slice(b" k"),
@@ -161,6 +162,24 @@ fn line(out: &mut Vec<u8>, step: u64, event: &Event) {
         }
     }
     out.push(b'\n');
+}
+
+fn state_change(out: &mut Vec<u8>, change: StateChange) {
+    out.extend_from_slice(b" S ");
+    let (what, cpu, pfn): (&[u8], _, _) = match change {
+        StateChange::ReclaimEnded => (b"reclaim-ended", None, None),
+        StateChange::CpuOffline(cpu) => (b"cpu-offline ", Some(cpu), None),
+        StateChange::CpuOnline(cpu) => (b"cpu-online ", Some(cpu), None),
+        StateChange::PagesetsOff(pfn) => (b"pagesets-off ", None, Some(pfn)),
+        StateChange::PagesetsOn(pfn) => (b"pagesets-on ", None, Some(pfn)),
+    };
+    out.extend_from_slice(what);
+    if let Some(cpu) = cpu {
+        decimal(out, cpu.0.into());
+    }
+    if let Some(pfn) = pfn {
+        hex(out, pfn.0);
+    }
 }
 
 /// Appends a space and a number, for each.
