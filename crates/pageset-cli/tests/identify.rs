@@ -23,6 +23,31 @@ fn a_stable_kernel_is_told_from_its_mainline_release() {
     assert_eq!((&json["confidence"], &json["alike"]), (&"high".into(), &1.into()));
 }
 
+/// A recording as a machine would have made it whose release says less than the truth.
+fn with_release(folder: &Path, name: &str, from: [&str; 2], to: [&str; 2]) -> std::path::PathBuf {
+    let (events, snapshots) = (folder.join("other.events"), folder.join("other.snap"));
+    ends(0, &[&"trace", &"export", &corpus(name), &"-o", &events, &"--snapshots-to", &snapshots]);
+    let text = std::fs::read_to_string(&snapshots).unwrap();
+    assert!(from.iter().all(|part| text.contains(part)));
+    std::fs::write(&snapshots, text.replace(from[0], to[0]).replace(from[1], to[1])).unwrap();
+    events
+}
+
+#[test]
+fn the_traffic_wins_over_the_release_and_that_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (["6.1.0-56-amd64", "6.1.192"], ["5.10.0-46-amd64", "5.10.223"]);
+    let file = with_release(folder.path(), "6.1-amd64.4cpu.thp", from, to);
+    let said = "the traffic agrees with linux-6.1.104 (confidence high) and not with linux-5.10, which its release names";
+    let (advice, _) = ends(0, &[&"advise", &file]);
+    assert!(advice.contains(said) && advice.contains("rules linux-6.1.104"), "{advice}");
+    let (replay, _) = ends(0, &[&"replay", &file]);
+    assert!(replay.contains(said) && replay.contains("rules linux-6.1.104"), "{replay}");
+    ends(1, &[&"replay", &file, &"--check"]);
+    let (advice, _) = ends(0, &[&"advise", &corpus("6.1-amd64.4cpu.thp")]);
+    assert!(!advice.contains("the traffic agrees"), "{advice}");
+}
+
 #[test]
 fn rules_that_traffic_cannot_tell_apart_are_listed() {
     let (text, _) = ends(0, &[&"identify", &corpus("5.10-amd64.4cpu.thp")]);

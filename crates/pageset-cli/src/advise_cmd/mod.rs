@@ -19,7 +19,8 @@ use std::time::Duration;
 use pageset::tuning::{PRESETS, Tuning};
 use pageset_trace::Trace;
 use pageset_trace::record::{self, Destination, HOLD, Limits, Options};
-use pageset_trace::replay::{Level, Outcome, Replay, ReplayError, RuleSet};
+use pageset_trace::replay::identify::{self, Step};
+use pageset_trace::replay::{Level, Outcome, ReplayError, RuleSet};
 use serde::Serialize;
 
 use self::patterns::Patterns;
@@ -28,6 +29,7 @@ use self::verdict::{Measured, Verdict, judge};
 use crate::error::{Exit, Failure};
 use crate::output::Output;
 use crate::replay_cmd::progress::{Interrupt, Progress};
+use crate::replay_cmd::warnings::disagreement;
 
 /// Say whether another setting of this kernel's would serve a load better, what it gains and what it costs
 ///
@@ -105,6 +107,8 @@ struct Kernel<'t> {
     release: Option<&'t str>,
     rules: &'static str,
     known: bool,
+    /// Where the traffic does not agree with the rules of the release: what it agrees with.
+    disagreement: Option<String>,
     high_fraction: u32,
 }
 
@@ -171,7 +175,11 @@ fn record_for(time: Duration, path: &Path) -> Result<(), Failure> {
 impl<'t> Advice<'t> {
     fn of(trace: &'t Trace, progress: &mut Progress) -> Result<Self, Failure> {
         progress.look_over(trace);
-        let replay = Replay::prepare(trace, &mut |events| progress.at(events))?;
+        let (replay, identified) = identify::prepare(trace, &mut |step| match step {
+            Step::Events(events) => progress.at(events),
+            Step::Presets { done, of } => progress.identify(done, of),
+        })
+        .map_err(failure)?;
         let patterns = Patterns::find(trace)?;
         let facts = trace.facts();
         let in_force = facts.high_fraction.unwrap_or(0);
@@ -226,6 +234,7 @@ impl<'t> Advice<'t> {
                 release: facts.kernel_release.as_deref(),
                 rules: setting.kernel.name,
                 known: setting.kernel_known,
+                disagreement: identified.as_ref().map(disagreement),
                 high_fraction: in_force,
             },
             duration_ns: notes.duration_ns,

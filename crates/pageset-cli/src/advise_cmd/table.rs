@@ -41,6 +41,9 @@ fn head(advice: &Advice<'_>) -> Table {
     line("recording", advice.trace.to_owned());
     let guess = if kernel.known { "rules" } else { "taken to have rules" };
     line("kernel", format!("{}, {guess} {}", kernel.release.unwrap_or("not recorded"), kernel.rules));
+    if let Some(disagreement) = &kernel.disagreement {
+        line("traffic", disagreement.clone());
+    }
     let seconds = advice.duration_ns as f64 / 1e9;
     line(
         "load",

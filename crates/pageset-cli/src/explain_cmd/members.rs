@@ -65,6 +65,11 @@ pub(super) const TERMS: &[Term] = &[
         "As the warning unseen-changes.", "As there."),
     column("markers", "Ends of snapshots, by their markers in the recording.", "", ""),
     // `pageset replay`.
+    column("disagreement", "Where the traffic does not agree with the rules of the recorded release: what it agrees with.",
+        "Any text: the release is not what its number says, or the recording lacks something.",
+        "See `pageset identify`."),
+    column("is_another", "Whether the kernel shows bounds of high that the rules of its release do not have.",
+        "true: its memory management is newer than its release.", "Record it and see `pageset identify`."),
     column("known", "Whether the kernel's rules are known from its release, or guessed.",
         "False: rules are guessed.", "As the warning kernel-unknown."),
     column("is_kernel", "Whether these are the rules of the kernel that was recorded.", "", ""),

@@ -150,8 +150,13 @@ pub(super) fn of_trace(
 
 /// The rules that the release names, or that were guessed, do not agree with the traffic.
 fn traffic(identified: &Identified) -> Warning {
+    Warning::new(Name::KernelTraffic, disagreement(identified))
+}
+
+/// The same in words.
+pub(crate) fn disagreement(identified: &Identified) -> String {
     let (choice, confidence) = (identified.choice().name, identified.confidence.name());
-    let text = match identified.by_release {
+    match identified.by_release {
         Some(named) if named.tuning == identified.choice().tuning => format!(
             "the traffic does not agree with {}, the rules of its release, and does not contradict them clearly; see \
              `pageset identify`",
@@ -165,8 +170,7 @@ fn traffic(identified: &Identified) -> Warning {
         None => {
             format!("the release is not recorded; by its traffic it is taken to be {choice} (confidence {confidence})")
         }
-    };
-    Warning::new(Name::KernelTraffic, text)
+    }
 }
 
 fn losses(facts: &Facts) -> Vec<Warning> {

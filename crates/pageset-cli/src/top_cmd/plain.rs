@@ -52,7 +52,8 @@ pub(super) fn kernel_line(view: &View) -> String {
     let guess = if kernel.known { "rules" } else { "taken to have rules" };
     let fraction = kernel.high_fraction.filter(|fraction| *fraction > 0);
     let fraction = fraction.map(|fraction| format!(" = {fraction}")).unwrap_or_default();
-    format!("{release}, {guess} {}, {}{fraction}", kernel.rules, kernel.auto_tuning.text())
+    let another = if kernel.is_another { "; these rules have no bounds of high, this kernel has" } else { "" };
+    format!("{release}, {guess} {}, {}{fraction}{another}", kernel.rules, kernel.auto_tuning.text())
 }
 
 /// All of it.

@@ -41,6 +41,8 @@ pub(super) struct Kernel {
     pub(super) rules: &'static str,
     /// Whether the release is known, or the rules are guessed from the form of zoneinfo.
     pub(super) known: bool,
+    /// Whether the kernel tunes high and its release does not, as kernels with backported memory management do.
+    pub(super) is_another: bool,
     pub(super) auto_tuning: AutoTuning,
     pub(super) high_fraction: Option<u32>,
 }
@@ -270,7 +272,8 @@ impl Kernel {
             AutoTuning::On
         };
         let (release, high_fraction) = (look.release.clone(), look.high_fraction);
-        Kernel { release, rules: preset.name, known, auto_tuning, high_fraction }
+        let is_another = known && auto_tuning != AutoTuning::NotInKernel && !preset.tuning.auto_high;
+        Kernel { release, rules: preset.name, known, is_another, auto_tuning, high_fraction }
     }
 }
 

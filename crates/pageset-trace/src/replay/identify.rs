@@ -88,6 +88,45 @@ impl Identified {
     }
 }
 
+/// Makes a recording ready for replays under the rules that its traffic shows: those that its release names unless the
+/// traffic contradicts them. Where it does not agree with them, what it says of the kernel is returned as well.
+/// `progress` is told of the recordings' events read, and of the presets that were compared.
+///
+/// # Errors
+/// A recording that cannot be replayed.
+pub fn prepare<'t>(
+    trace: &'t Trace,
+    progress: &mut dyn FnMut(Step),
+) -> Result<(Replay<'t>, Option<Identified>), ReplayError> {
+    let replay = Replay::prepare(trace, &mut |events| progress(Step::Events(events)))?;
+    let events = &mut |events| progress(Step::Events(events));
+    let outcome = replay.run(&replay.kernel_rules(), Level::Reconstructed, events)?;
+    if agrees(&replay.kernel().totals(|_| true), &outcome.moves.totals(|_| true)) {
+        return Ok((replay, None));
+    }
+    let identified = identify(trace, &mut |done, of| progress(Step::Presets { done, of }))?;
+    let choice = identified.choice();
+    if choice.tuning == replay.setting().kernel.tuning {
+        return Ok((replay, Some(identified)));
+    }
+    let replay = Replay::prepare_as(trace, choice, &mut |events| progress(Step::Events(events)))?;
+    Ok((replay, Some(identified)))
+}
+
+/// How far [`prepare`] has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// So many events have been read.
+    Events(u64),
+    /// So many presets have been compared.
+    Presets {
+        /// Those that are done.
+        done: u64,
+        /// All of them.
+        of: u64,
+    },
+}
+
 /// Ranks the presets of all kernels by how well each explains the kernel's refills and drains. `progress` is told
 /// after each preset how many are done, and of how many.
 ///
