@@ -38,7 +38,8 @@ fn the_traffic_wins_over_the_release_and_that_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (["6.1.0-56-amd64", "6.1.192"], ["5.10.0-46-amd64", "5.10.223"]);
     let file = with_release(folder.path(), "6.1-amd64.4cpu.thp", from, to);
-    let said = "the traffic agrees with linux-6.1.104 (confidence high) and not with linux-5.10, which its release names";
+    let said =
+        "the traffic agrees with linux-6.1.104 (confidence high) and not with linux-5.10, which its release names";
     let (advice, _) = ends(0, &[&"advise", &file]);
     assert!(advice.contains(said) && advice.contains("rules linux-6.1.104"), "{advice}");
     let (replay, _) = ends(0, &[&"replay", &file]);
@@ -54,6 +55,33 @@ fn rules_that_traffic_cannot_tell_apart_are_listed() {
     let last = text.lines().last().unwrap();
     assert!(last.starts_with("linux-5.10, confidence fair; not told apart on this traffic: "), "{text}");
     assert!(last.contains("linux-5.9") && !last.contains("linux-5.14"), "{text}");
+}
+
+/// The sums of parts are the whole.
+#[test]
+fn refills_are_counted_by_cpu() {
+    let file = corpus("6.18-amd64.4cpu.unix1");
+    let counted = |only: &[&str]| {
+        let mut words: Vec<&dyn AsRef<Path>> = vec![&"replay", &file, &"--json", &"-"];
+        only.iter().for_each(|condition| words.extend([&"--only" as &dyn AsRef<_>, condition]));
+        let json = json(&ends(0, &words).0);
+        let number = |value: &serde_json::Value| value.as_u64().unwrap();
+        let sum = |of: &serde_json::Value| ["refills", "drains"].map(|name| number(&of[name])).iter().sum::<u64>();
+        (sum(&json["kernel"]), sum(&json["rules"][0]), json["only"].clone())
+    };
+    let (kernel, replay, only) = counted(&[]);
+    assert!(kernel > 20 && only.is_null(), "{kernel} {only}");
+    let parts = [0, 1, 2, 3].map(|cpu| counted(&[&format!("cpu={cpu}")]));
+    assert_eq!(parts.iter().map(|part| part.0).sum::<u64>(), kernel);
+    assert_eq!(parts.iter().map(|part| part.1).sum::<u64>(), replay);
+    let (two, ..) = counted(&["cpu=0-1"]);
+    assert_eq!(two, parts[0].0 + parts[1].0);
+    let error = ends(4, &[&"replay", &file, &"--only", &"process=nobody"]).1;
+    assert!(error.contains("the recording has no table of its processes"), "{error}");
+    let error = ends(2, &[&"replay", &file, &"--only", &"node=0"]).1;
+    assert!(error.contains("allowed: cpu=0-3,8 process=NAME process=NUMBER cgroup=PATH"), "{error}");
+    let (none, _, only) = counted(&["process=4000000000"]);
+    assert_eq!((none, &only["selected_operations"]), (0, &0.into()));
 }
 
 #[test]

@@ -402,6 +402,33 @@ fn a_recording_without_a_command_ends_by_limit_or_signal() {
     assert_eq!(tags(&events(&folder.file()).1).last(), Some(&"fini1"));
 }
 
+/// What a process and its children do is counted apart from the rest.
+#[test]
+fn the_work_of_a_process_is_told() {
+    if !may_trace("the_work_of_a_process_is_told") {
+        return;
+    }
+    let folder = Folder::new("only");
+    let many = "for i in 1 2 3 4; do dd if=/dev/zero of=/dev/null bs=64M count=1; done";
+    let output = run(&[], &folder.file(), &["bash", "-c", many]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let selected = |condition: &str| {
+        let mut replay = Command::new(env!("CARGO_BIN_EXE_pageset"));
+        let replay =
+            replay.arg("replay").arg(folder.file()).args(["--json", "-", "--only", condition]).output().unwrap();
+        assert!(replay.status.success(), "{}", stderr(&replay));
+        let json: serde_json::Value = serde_json::from_slice(&replay.stdout).unwrap();
+        let number = |name: &str| json["only"][name].as_u64().unwrap();
+        (number("selected_operations"), number("unlisted_operations"), json["trace"]["operations"].as_u64().unwrap())
+    };
+    // 4 times 64 MiB in pages of 4 KiB or of 2 MiB, most of them by the children.
+    let (operations, unlisted, all) = selected("process=bash");
+    assert!(operations > 4 * 32 && operations <= all, "{operations} of {all}");
+    assert!(unlisted * 10 < all, "{unlisted} of {all}");
+    let (idle, ..) = selected("process=kthreadd");
+    assert!(idle < operations, "{idle}");
+}
+
 #[test]
 fn a_limit_ends_the_command() {
     if !may_trace("a_limit_ends_the_command") {

@@ -118,6 +118,11 @@ pub enum Kind {
     /// The kernel changed what its pagesets may hold (`S`). No tracepoint shows this: an optional probe of the recorder
     /// wrote it, and a recording without [`Facts::sources`](crate::Facts::sources) has none.
     StateChange(StateChange),
+    /// `sched_process_fork` (`P`): this process made a process or thread.
+    Fork {
+        /// Its number.
+        child: u32,
+    },
     /// The snapshot of this tag began to be read (`M ZB tag`).
     SnapshotBegin(String),
     /// The snapshot of this tag has been read (`M ZE tag`).

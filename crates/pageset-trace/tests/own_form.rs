@@ -84,6 +84,7 @@ fn sample() -> Content {
         },
         Kind::BulkAlloc { asked: 1 << 20, taken: 0, gfp: u32::MAX, node: 65_535 },
         Kind::BulkAlloc { asked: 4, taken: 4, gfp: 0xcc0, node: -1 },
+        Kind::Fork { child: u32::MAX },
         Kind::StateChange(StateChange::ReclaimEnded),
         Kind::StateChange(StateChange::CpuOffline(CpuId(65_535))),
         Kind::StateChange(StateChange::CpuOnline(CpuId(0))),
@@ -382,6 +383,7 @@ fn any_kind() -> impl Strategy<Value = Kind> {
         (0u32..=1 << 20, any::<u32>(), any::<u32>(), -1i32..65_536).prop_map(|(asked, part, gfp, node)| {
             Kind::BulkAlloc { asked, taken: ((u64::from(asked) * u64::from(part)) >> 32) as u32, gfp, node }
         }),
+        any::<u32>().prop_map(|child| Kind::Fork { child }),
         Just(Kind::StateChange(StateChange::ReclaimEnded)),
         (0u32..65_536).prop_map(|cpu| Kind::StateChange(StateChange::CpuOffline(CpuId(cpu)))),
         (0u32..65_536).prop_map(|cpu| Kind::StateChange(StateChange::CpuOnline(CpuId(cpu)))),

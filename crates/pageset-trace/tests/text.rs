@@ -100,6 +100,7 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
         ("0 0 1p M ZX init0", "marker `ZX`"),
         ("0 0 1p M ZB", "no tag"),
         ("0 0 1p M ZB a b", "`b` follows"),
+        ("0 0 1p P", "no child"),
         ("0 0 1p S", "no change"),
         ("0 0 1p S cpu-gone 1", "change `cpu-gone` is not allowed"),
         ("0 0 1p S cpu-online", "no cpu"),

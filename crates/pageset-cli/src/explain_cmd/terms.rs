@@ -65,6 +65,7 @@ pub(super) const TERMS: &[Term] = &[
     column("reclaim", "kswapd woken or asleep, direct reclaim begun.", "Any direct reclaim: processes wait for memory.", "Free memory."),
     column("bulk", "Bulk allocations: calls that take several single pages at once, by the recorder's probes.", "", ""),
     column("marker", "Where a snapshot was read.", "", ""),
+    column("fork", "A process or thread was made.", "", ""),
     column("state", "A round of reclaim ended, or a CPU or memory went off-line or came on-line.", "", ""),
     column("node", "The memory node (NUMA) that a zone lies in.", "", ""),
     column("zone", "A part of a node's memory by what it can be used for: DMA, DMA32, Normal, Movable. Each has its own lock and pagesets.", "", ""),

@@ -21,6 +21,8 @@ pub(super) struct Document<'r> {
     schema: &'static str,
     /// `input` or `reconstructed`: what the replays of the named rules were allowed to use.
     level: &'static str,
+    /// Whose refills and drains are counted; null where all are.
+    only: Option<Counted>,
     trace: Recording<'r>,
     kernel: Kernel<'r>,
     /// The named rules at the level; after them the kernel's by the input alone.
@@ -29,6 +31,14 @@ pub(super) struct Document<'r> {
     check: Option<Check<'r>>,
     /// What weakens every result.
     warnings: Vec<String>,
+}
+
+/// Conditions on what is counted.
+#[derive(Serialize)]
+struct Counted {
+    conditions: Vec<String>,
+    selected_operations: u64,
+    unlisted_operations: u64,
 }
 
 #[derive(Serialize)]
@@ -228,6 +238,11 @@ impl<'r> Document<'r> {
         Document {
             schema: SCHEMA,
             level: report.level.name(),
+            only: report.only.as_ref().map(|(only, selection)| Counted {
+                conditions: only.iter().map(ToString::to_string).collect(),
+                selected_operations: selection.operations,
+                unlisted_operations: selection.unlisted,
+            }),
             trace: recording(report),
             kernel,
             rules: report.rows.iter().map(|row| rules(report, row)).collect(),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pageset::tuning::Tuning;
 use pageset_trace::replay::agreement::{agrees, explained_pct};
 use pageset_trace::replay::identify::{Identified, identify};
+use pageset_trace::replay::selection::{Only, Selection};
 use pageset_trace::replay::{Level, Move, Moves, Near, Outcome, Replay, ReplayError, RuleSet, Setting, Totals, near};
 use pageset_trace::{Facts, Form, Trace};
 
@@ -21,6 +22,8 @@ pub(super) struct Report<'t> {
     pub(super) replay: Replay<'t>,
     /// What the replays of the named rules were allowed to use.
     pub(super) level: Level,
+    /// Whose refills and drains are counted, where not all are, and how much that is.
+    pub(super) only: Option<(Vec<Only>, Selection)>,
     /// What the kernel did.
     pub(super) kernel: Amounts,
     /// Each named set of rules at the level; after them the kernel's rules by the input alone, unless that is the
@@ -84,7 +87,9 @@ pub(super) struct Row {
     pub(super) drains_near: Option<Near>,
     /// The share of what the kernel and the replay move that both move near the same place, in percent.
     pub(super) explained_pct: f64,
-    /// Each refill and drain.
+    /// The sums of all refills and drains, also of those that are not counted.
+    pub(super) whole: Totals,
+    /// Each refill and drain that is counted.
     pub(super) moves: Moves,
     /// Everything else that it counted; its moves are taken out.
     pub(super) outcome: Outcome,
@@ -95,6 +100,8 @@ pub(super) struct Row {
 /// How to replay, as the command line has it.
 pub(super) struct How {
     pub(super) level: Level,
+    /// Whose refills and drains are counted; all, where this is empty.
+    pub(super) only: Vec<Only>,
     /// Amounts by CPU and by zone.
     pub(super) by_cpu: bool,
     pub(super) by_zone: bool,
@@ -114,28 +121,37 @@ impl<'t> Report<'t> {
     ) -> Result<Self, Failure> {
         progress.look_over(trace);
         let replay = Replay::prepare(trace, &mut |events| progress.at(events))?;
-        let rows = rows(trace, &replay, chosen, how, progress)?;
+        let selection = if how.only.is_empty() { None } else { Some(Selection::new(trace, &how.only)?) };
+        let rows = rows(trace, &replay, chosen, (how, selection.as_ref()), progress)?;
         let doubtful = rows.iter().find(|row| row.is_kernel && row.level == how.level);
         let kernel = replay.kernel().totals(|_| true);
-        if doubtful.is_none_or(|row| agrees(&kernel, &row.amounts.totals)) {
-            return Ok(Self::new(trace, how, replay, rows, None));
+        if doubtful.is_none_or(|row| agrees(&kernel, &row.whole)) {
+            return Ok(Self::new(trace, (how, selection), replay, rows, None));
         }
         let identified = identify(trace, &mut |done, of| progress.identify(done, of)).map_err(failure)?;
         let choice = identified.choice();
         if choice.tuning == replay.setting().kernel.tuning {
-            return Ok(Self::new(trace, how, replay, rows, Some(identified)));
+            return Ok(Self::new(trace, (how, selection), replay, rows, Some(identified)));
         }
         let replay = Replay::prepare_as(trace, choice, &mut |events| progress.at(events))?;
-        let rows = self::rows(trace, &replay, chosen, how, progress)?;
-        Ok(Self::new(trace, how, replay, rows, Some(identified)))
+        let rows = self::rows(trace, &replay, chosen, (how, selection.as_ref()), progress)?;
+        Ok(Self::new(trace, (how, selection), replay, rows, Some(identified)))
     }
 
-    fn new(trace: &'t Trace, how: &How, replay: Replay<'t>, rows: Vec<Row>, identified: Option<Identified>) -> Self {
+    fn new(
+        trace: &'t Trace,
+        (how, selection): (&How, Option<Selection>),
+        replay: Replay<'t>,
+        rows: Vec<Row>,
+        identified: Option<Identified>,
+    ) -> Self {
         let warnings = warnings::of_trace(trace, &replay, how.level, &rows, identified.as_ref());
-        let kernel = Amounts::new(replay.kernel(), replay.kernel(), replay.notes().replayed, how);
+        let kernel = selected(selection.as_ref(), replay.kernel());
+        let kernel = Amounts::new(&kernel, &kernel, replay.notes().replayed, how);
+        let only = selection.map(|selection| (how.only.clone(), selection));
         let named = identified.as_ref().and_then(|identified| identified.by_release);
         let contradicted = named.is_some_and(|named| named.tuning != replay.setting().kernel.tuning);
-        Report { trace, level: how.level, kernel, rows, warnings, contradicted, replay }
+        Report { trace, level: how.level, only, kernel, rows, warnings, contradicted, replay }
     }
 
     /// The recorded machine.
@@ -169,7 +185,7 @@ fn rows(
     trace: &Trace,
     replay: &Replay<'_>,
     chosen: &Chosen,
-    how: &How,
+    (how, selection): (&How, Option<&Selection>),
     progress: &mut Progress,
 ) -> Result<Vec<Row>, Failure> {
     let kernel_rules = replay.kernel_rules();
@@ -181,12 +197,14 @@ fn rows(
         runs.push((control, Level::Input));
     }
     let places = replay.notes().replayed;
+    let kernel = &selected(selection, replay.kernel());
     let mut rows = Vec::new();
     for (i, (rules, level)) in runs.iter().enumerate() {
         progress.replay(&rules.name, replay.notes().events, i as u64, runs.len() as u64);
         let mut outcome = replay.run(rules, *level, &mut |events| progress.at(events)).map_err(failure)?;
         let cache_slice_pages = rules.cache_slice_pages.or(recorded_slice);
-        let (moves, kernel) = (std::mem::take(&mut outcome.moves), replay.kernel());
+        let all = std::mem::take(&mut outcome.moves);
+        let moves = selected(selection, &all);
         rows.push(Row {
             name: rules.name.clone(),
             level: *level,
@@ -202,12 +220,18 @@ fn rows(
             drains_near: near(&kernel.drains, &moves.drains, places),
             explained_pct: explained_pct(kernel, &moves),
             warnings: warnings::of_run(&outcome, replay.notes()),
+            whole: all.totals(|_| true),
             moves,
             outcome,
         });
     }
     progress.clear();
     Ok(rows)
+}
+
+/// The moves that are counted.
+fn selected(selection: Option<&Selection>, moves: &Moves) -> Moves {
+    selection.map_or_else(|| moves.clone(), |selection| selection.of(moves))
 }
 
 impl Row {

@@ -21,6 +21,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use pageset_trace::replay::Level;
+use pageset_trace::replay::selection::Only;
 use pageset_trace::{ErrorKind, OpenOptions, Trace, TraceError};
 
 use self::check::Checked;
@@ -73,6 +74,13 @@ pub(crate) struct Args {
     #[arg(long)]
     zone: bool,
 
+    /// Count only the refills and drains that some CPUs, processes or cgroups cause; may be given again
+    ///
+    /// cpu=0-3,8, process=NAME, process=NUMBER or cgroup=PATH. All of the recording is replayed, since all share the
+    /// pagesets; locks, the most held and failures are of the whole machine.
+    #[arg(long, value_name = "KIND=VALUE", value_parser = str::parse::<Only>)]
+    only: Vec<Only>,
+
     /// Also write JSON of the schema pageset.replay/1; `-` is standard output, instead of the table
     ///
     /// One object, or with several recordings an array of them.
@@ -108,7 +116,7 @@ pub(crate) struct Args {
     lossy: bool,
 
     /// List the presets and what each changes, with the rule files of --rules after them, and the keys of --set
-    #[arg(long, conflicts_with_all = ["files", "settings", "cpu", "zone", "json", "timeline", "check", "zoneinfo", "snapshots", "lossy"])]
+    #[arg(long, conflicts_with_all = ["files", "settings", "only", "cpu", "zone", "json", "timeline", "check", "zoneinfo", "snapshots", "lossy"])]
     list_rules: bool,
 }
 
@@ -141,7 +149,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         LevelName::Input => Level::Input,
         LevelName::Reconstructed => Level::Reconstructed,
     };
-    let how = How { level, by_cpu: args.cpu, by_zone: args.zone };
+    let how = How { level, only: args.only.clone(), by_cpu: args.cpu, by_zone: args.zone };
     if args.timeline.is_some() && args.files.len() > 1 {
         return Err(Failure::new(Exit::Usage, "a timeline is of one recording").help("give one recording at a time"));
     }

@@ -90,6 +90,14 @@ fn header(report: &Report<'_>) -> Table {
     line("duration", format!("{:.3} s", notes.duration_ns as f64 / 1e9));
     line("events", format!("{}, of them {} replayed", grouped(notes.events), grouped(notes.replayed)));
     line("operations", format!("{} allocations and frees", grouped(notes.operations)));
+    if let Some((only, selection)) = &report.only {
+        let only = only.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let unlisted = match selection.unlisted {
+            0 => String::new(),
+            unlisted => format!("; {} of threads that the recording does not name are left out", grouped(unlisted)),
+        };
+        line("only", format!("{only}: {} operations{unlisted}", grouped(selection.operations)));
+    }
     line(
         "level",
         match report.level {

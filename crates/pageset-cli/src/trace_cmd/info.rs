@@ -58,9 +58,21 @@ struct Info {
 }
 
 /// The kinds of events, as they head the columns.
-pub(super) const KINDS: [&str; 12] =
-    ["alloc", "failed", "free", "batched", "zone_locked", "drain", "extfrag", "decay", "reclaim", "marker", "bulk",
-    "state"];
+pub(super) const KINDS: [&str; 13] = [
+    "alloc",
+    "failed",
+    "free",
+    "batched",
+    "zone_locked",
+    "drain",
+    "extfrag",
+    "decay",
+    "reclaim",
+    "marker",
+    "bulk",
+    "state",
+    "fork",
+];
 
 /// What heads the columns of the zones.
 pub(super) const ZONE_HEADS: [&str; 12] =
@@ -81,6 +93,7 @@ fn place(kind: &Kind) -> usize {
         Kind::SnapshotBegin(_) | Kind::SnapshotEnd(_) => 9,
         Kind::BulkAlloc { .. } => 10,
         Kind::StateChange(_) => 11,
+        Kind::Fork { .. } => 12,
     }
 }
 

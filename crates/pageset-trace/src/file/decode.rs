@@ -142,6 +142,7 @@ impl Decoder {
         const END: u8 = number(b'e');
         const U: u8 = number(b'U');
         const S: u8 = number(b'S');
+        const P: u8 = number(b'P');
         Some(match kind {
             A | FAILED => Kind::Alloc {
                 pfn: if kind == A { Some(self.pfn(raw)?) } else { None },
@@ -168,6 +169,7 @@ impl Decoder {
             },
             U => self.bulk_alloc(raw)?,
             S => Kind::StateChange(self.state_change(raw)?),
+            P => Kind::Fork { child: u32::try_from(self.args.varint(raw)?).ok()? },
             V => Kind::VmstatWork,
             WAKE => Kind::KswapdWake,
             SLEEP => Kind::KswapdSleep,

@@ -131,6 +131,10 @@ impl Encoder {
                 varint::put(args, where_);
                 (b'S', None)
             }
+            Kind::Fork { child } => {
+                varint::put(args, child.into());
+                (b'P', None)
+            }
             Kind::SnapshotBegin(ref tag) => {
                 put_tag(args, tag);
                 (b'b', None)

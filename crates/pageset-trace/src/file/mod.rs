@@ -37,7 +37,7 @@
 //! * `ENDS`: [`Totals`] as JSON.
 //!
 //! The kind `U` (bulk allocation) is new in version 2, and the kind `S` (a change of state: its number as one byte, and a
-//! varint with the CPU, the page frame number or 0) in version 3. Older versions are the same otherwise and are read as
+//! varint with the CPU, the page frame number or 0) and `P` (a process or thread is made: its number, a varint) in version 3. Older versions are the same otherwise and are read as
 //! well; an older reader refuses a newer file by its header.
 //!
 //! A varint has seven bits a byte, lowest first, bit 7 set in all but the last.
@@ -73,7 +73,7 @@ pub const SUFFIX: &str = ".pstrace";
 
 /// The kinds of events by their number in a head byte, as the letters of the text form; `a` is a failed allocation, `b`
 /// and `e` are the beginning and the end of a snapshot.
-pub const LETTERS: &[u8; 15] = b"AFBZDXVKkRabeUS";
+pub const LETTERS: &[u8; 16] = b"AFBZDXVKkRabeUSP";
 
 /// Events in an `EVTS` section, at most.
 pub const MAX_SECTION_EVENTS: u32 = 32 << 10;

@@ -33,7 +33,7 @@ pub(super) const VMSTAT_WORK: Tracepoint = Tracepoint {
 
 /// Every event of a recording but [`VMSTAT_WORK`], which needs a filter, and the markers. Specification:
 /// `trace-replay.md` 4.
-pub(super) const TRACEPOINTS: [Tracepoint; 9] = {
+pub(super) const TRACEPOINTS: [Tracepoint; 10] = {
     const fn of(system: &'static str, name: &'static str, without: Option<&'static str>) -> Tracepoint {
         Tracepoint { system, name, without }
     }
@@ -51,6 +51,7 @@ pub(super) const TRACEPOINTS: [Tracepoint; 9] = {
         of("vmscan", "mm_vmscan_kswapd_wake", NO_RECLAIM),
         of("vmscan", "mm_vmscan_kswapd_sleep", NO_RECLAIM),
         of("vmscan", "mm_vmscan_direct_reclaim_begin", NO_RECLAIM),
+        of("sched", "sched_process_fork", Some("the children of a process cannot be told to be its own")),
     ]
 };
 
@@ -104,6 +105,7 @@ enum Shape {
     Drain { pfn: Field, order: Field, migratetype: Field },
     ExtFrag { pfn: Field, orders: [Field; 2], migratetypes: [Field; 2], change_ownership: Field },
     Plain(fn() -> Kind),
+    Fork { child: Field },
     CpuChange(fn(CpuId) -> StateChange, Field),
     ZoneChange(fn(Pfn) -> StateChange, Field),
     Marker { text: Field },
@@ -142,6 +144,7 @@ impl Shape {
             "mm_vmscan_kswapd_wake" => Shape::Plain(|| Kind::KswapdWake),
             "mm_vmscan_kswapd_sleep" => Shape::Plain(|| Kind::KswapdSleep),
             "mm_vmscan_direct_reclaim_begin" => Shape::Plain(|| Kind::DirectReclaim),
+            "sched_process_fork" => Shape::Fork { child: field("child_pid")? },
             "print" => Shape::Marker { text: field("buf")? },
             RECLAIM_ENDED => Shape::Plain(|| Kind::StateChange(StateChange::ReclaimEnded)),
             CPU_OFFLINE => Shape::CpuChange(StateChange::CpuOffline, field("cpu")?),
@@ -203,6 +206,7 @@ impl Shape {
                 change_ownership: flag(change_ownership)?,
             },
             Shape::Plain(kind) => kind(),
+            Shape::Fork { child } => Kind::Fork { child: child.read(record)? as u32 },
             Shape::CpuChange(change, cpu) => Kind::StateChange(change(limits::cpu(cpu.read(record)?)?)),
             Shape::ZoneChange(change, start) => Kind::StateChange(change(pfn(start)?)),
             Shape::Marker { text } => marker(record.get(text.offset..)?)?,

@@ -30,7 +30,10 @@ const SOURCES: [Source; 6] = [
     // that of Linux 6.10 on; there is none before 5.13.
     Source {
         functions: &["alloc_pages_bulk_noprof", "__alloc_pages_bulk"],
-        probes: &[("p", BULK_BEGIN, "gfp=$arg1:x32 node=$arg2:s32 asked=$arg4:u32"), ("r512", BULK_END, "got=$retval:u32")],
+        probes: &[
+            ("p", BULK_BEGIN, "gfp=$arg1:x32 node=$arg2:s32 asked=$arg4:u32"),
+            ("r512", BULK_END, "got=$retval:u32"),
+        ],
         without: Some("bulk allocations are not recorded, a replay infers them from later events"),
     },
     // kswapd balances a node in rounds; reclaim is active until it returns.

@@ -16,6 +16,7 @@
 //! | `high_orders` | free memory in large blocks |
 //! | `world` | an allocator whose memory is arranged as the kernel's was |
 //! | `run` | one replay under one set of rules |
+//! | [`selection`] | whose refills and drains are looked at |
 //! | [`agreement`] | whether it did what the kernel did |
 //! | [`identify`] | which kernel's rules did |
 
@@ -31,6 +32,7 @@ mod list_pass;
 pub mod moves;
 mod reclaim;
 mod run;
+pub mod selection;
 pub mod setting;
 mod start_state;
 pub mod survey;

@@ -145,7 +145,8 @@ impl Setting {
             free_blocks_known: types.is_some(),
             cache_slice_pages: cache_slice_pages(trace),
             high_fraction: facts.high_fraction.unwrap_or(0),
-            bulk_unseen: !bulk_recorded && facts.kernel_release.as_deref().and_then(Release::parse).is_none_or(has_bulk),
+            bulk_unseen: !bulk_recorded
+                && facts.kernel_release.as_deref().and_then(Release::parse).is_none_or(has_bulk),
             bulk_recorded,
             reclaim_ends_recorded: facts.sources.iter().any(|source| source == "kprobe:balance_pgdat"),
             batch_scale_max: facts.batch_scale_max,

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use pageset::pcp::LISTS;
 use pageset::{CpuId, MigrateType, Order, Pfn};
 
-use super::hotplug::Hotplug;
 use super::free_pass::{FreeNotes, FreePass};
+use super::hotplug::Hotplug;
 use super::list_pass::ListPass;
 use super::moves::Moves;
 use super::reclaim::{self, Change, Reclaim};

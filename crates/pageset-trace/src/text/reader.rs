@@ -188,12 +188,15 @@ fn parse(line: &[u8], before: u64) -> Result<Event, Wrong> {
         },
         b'U' => bulk_alloc(&mut fields)?,
         b'S' => Kind::StateChange(state_change(&mut fields)?),
+        b'P' => Kind::Fork { child: fields.decimal("child", u64::from(u32::MAX), "a number below 2^32")? as u32 },
         b'V' => Kind::VmstatWork,
         b'K' => Kind::KswapdWake,
         b'k' => Kind::KswapdSleep,
         b'R' => Kind::DirectReclaim,
         b'M' => marker(&mut fields)?,
-        _ => return Err(wrong("kind", Fields::new(before_letter).word(), "A, F, B, Z, D, X, U, S, V, K, k, R or M")),
+        _ => {
+            return Err(wrong("kind", Fields::new(before_letter).word(), "A, F, B, Z, D, X, U, S, P, V, K, k, R or M"));
+        }
     };
     fields.end()?;
     Ok(Event { time_ns, cpu: pageset::CpuId(cpu), pid, context, kind })

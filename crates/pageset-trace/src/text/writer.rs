@@ -148,6 +148,10 @@ fn line(out: &mut Vec<u8>, step: u64, event: &Event) {
             decimal(out, node.unsigned_abs().into());
         }
         Kind::StateChange(change) => state_change(out, *change),
+        Kind::Fork { child } => {
+            out.extend_from_slice(b" P ");
+            decimal(out, u64::from(*child));
+        }
         Kind::VmstatWork => out.extend_from_slice(b" V"),
         Kind::KswapdWake => out.extend_from_slice(b" K"),
         Kind::KswapdSleep => out.extend_from_slice(b" k"),
