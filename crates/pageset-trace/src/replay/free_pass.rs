@@ -74,15 +74,26 @@ impl FreeNotes {
     }
 }
 
+/// The frees of one interrupt, numbered as in the notes.
+#[derive(Debug, Default)]
+struct Interrupt {
+    frees: Vec<u32>,
+    /// Whether it came when a refill had taken its blocks and its allocation was not over.
+    in_refill: bool,
+}
+
 /// The pass.
 #[derive(Debug)]
 pub(super) struct FreePass {
     notes: Vec<FreeNote>,
     /// The last free of a page that nothing has followed yet: its number plus one.
     last: PageMap<u32>,
-    /// Frees by one interrupt, numbered as in `notes`: those under way, by CPU, and those that are over.
-    interrupt: HashMap<u32, Vec<u32>, FxBuildHasher>,
-    interrupts: Vec<Vec<u32>>,
+    /// Frees by interrupts: those under way, by CPU, and those that are over.
+    interrupt: HashMap<u32, Interrupt, FxBuildHasher>,
+    interrupts: Vec<Interrupt>,
+    preemptible: bool,
+    /// CPUs on which a refill has taken its blocks and its allocation has not been written yet, and in which context.
+    refilling: HashMap<u32, Context, FxBuildHasher>,
     /// The type that a pageblock was last seen to have, and the one last asked for of a page in it.
     pageblocks: HashMap<u64, u8, FxBuildHasher>,
     asked: HashMap<u64, u8, FxBuildHasher>,
@@ -96,12 +107,15 @@ pub(super) struct FreePass {
 }
 
 impl FreePass {
-    pub(super) fn new() -> Self {
+    /// `preemptible` is whether a pageset's lock lets interrupts in, as it has since about Linux 6.2.
+    pub(super) fn new(preemptible: bool) -> Self {
         FreePass {
+            preemptible,
             notes: Vec::new(),
             last: PageMap::new(),
             interrupt: HashMap::default(),
             interrupts: Vec::new(),
+            refilling: HashMap::default(),
             pageblocks: HashMap::default(),
             asked: HashMap::default(),
             live: BlockMap::new(),
@@ -130,6 +144,11 @@ impl FreePass {
             self.interrupts.extend(self.interrupt.remove(&event.cpu.0));
         }
         match event.kind {
+            Kind::ZoneLocked { .. } if self.preemptible => _ = self.refilling.insert(event.cpu.0, event.context),
+            _ if self.refilling.get(&event.cpu.0) == Some(&event.context) => _ = self.refilling.remove(&event.cpu.0),
+            _ => {}
+        }
+        match event.kind {
             Kind::Free { pfn, .. } => {
                 // A page that is freed twice was taken without an event between: nothing will show its list.
                 self.settle_by_pageblock(pfn, self.last.get(pfn));
@@ -138,7 +157,10 @@ impl FreePass {
                 let free = u32::try_from(self.notes.len()).unwrap_or(0);
                 self.last.set(pfn, free);
                 if in_interrupt && free > 0 {
-                    self.interrupt.entry(event.cpu.0).or_default().push(free - 1);
+                    let refilling = self.refilling.get(&event.cpu.0);
+                    let interrupt = self.interrupt.entry(event.cpu.0).or_default();
+                    interrupt.in_refill |= refilling.is_some_and(|context| *context != event.context);
+                    interrupt.frees.push(free - 1);
                 }
             }
             Kind::FreeBatched { pfn } => {
@@ -190,12 +212,14 @@ impl FreePass {
     }
 
     /// What one interrupt frees meets the same pageset: where one page is seen to have gone past it, those of which
-    /// nothing was seen went with it.
+    /// nothing was seen went with it. So they did where none was seen on a list and the interrupt came within a refill: that
+    /// holds the zone lock with interrupts off and its pageset's lock a little longer, and what waited comes in between.
     fn settle_interrupts(&mut self) {
         self.interrupts.extend(std::mem::take(&mut self.interrupt).into_values());
-        for frees in std::mem::take(&mut self.interrupts) {
+        for Interrupt { frees, in_refill } in std::mem::take(&mut self.interrupts) {
             let notes = &mut self.notes;
-            if frees.iter().any(|&free| notes[free as usize].0 & FreeNote::DIRECT != 0) {
+            let any = |flags: u8| frees.iter().any(|&free| notes[free as usize].0 & flags != 0);
+            if any(FreeNote::DIRECT) || in_refill && !any(FreeNote::KNOWN | FreeNote::BATCHED) {
                 for free in frees {
                     let note = &mut notes[free as usize];
                     if note.0 & FreeNote::KNOWN == 0 {

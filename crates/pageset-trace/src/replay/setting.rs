@@ -167,13 +167,14 @@ impl Setting {
         self.zones.iter().position(|zone| zone.frames.contains(&pfn.0))
     }
 
-    /// The zone of a node from which a request takes single pages first: the highest that may serve it.
+    /// The zone of a node from which a request takes single pages first: the highest that may serve it. A node without
+    /// memory takes from the first node that has some; the recording does not tell which is nearest.
     pub(super) fn preferred_zone(&self, node: NodeId, highest: ZoneKind) -> Option<usize> {
         let of = |node: NodeId| {
             let zones = self.zones.iter().enumerate().filter(move |(_, z)| z.node == node && z.kind <= highest);
             zones.max_by_key(|(_, zone)| zone.kind).map(|(index, _)| index)
         };
-        of(node).or_else(|| self.zones.iter().position(|zone| zone.kind <= highest))
+        of(node).or_else(|| self.zones.iter().map(|zone| zone.node).find_map(of))
     }
 
     /// The snapshot whose reading ended with this event.

@@ -126,7 +126,7 @@ impl Survey {
     /// Looks a recording over. `progress` is told how many events have been read, over both passes.
     pub(super) fn new(trace: &Trace, setting: &Setting, progress: &mut dyn FnMut(u64)) -> Result<Survey, TraceError> {
         let mut notes = Notes::default();
-        let mut frees = FreePass::new();
+        let mut frees = FreePass::new(setting.kernel_tuning().auto_high);
         let mut reclaim = Reclaim::new(setting);
         let mut hotplug = Hotplug::new(setting);
         let mut fewest_sharers = vec![None::<u32>; setting.zones.len()];
