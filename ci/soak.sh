@@ -4,4 +4,4 @@
 set -eu
 cd "$(dirname "$0")/.."
 PAGESET_CASES="${PAGESET_CASES:-2100}" PAGESET_LENGTH="${PAGESET_LENGTH:-1000}" \
-    cargo test --locked --release -p pageset --all-features --test properties any_sequence -- --nocapture
+    cargo test --locked --release -p pageset --all-features --test suite properties::any_sequence -- --nocapture

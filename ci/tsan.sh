@@ -8,4 +8,4 @@ if ! rustup component list --toolchain nightly 2>/dev/null | grep -q '^rust-src 
 fi
 target=$(rustc -vV | sed -n 's/^host: //p')
 RUSTFLAGS=-Zsanitizer=thread PAGESET_SECONDS="${PAGESET_SECONDS:-5}" \
-    cargo +nightly test -Zbuild-std --target "$target" -p pageset --all-features --test threads -- --nocapture
+    cargo +nightly test -Zbuild-std --target "$target" -p pageset --all-features --test suite threads:: -- --nocapture

@@ -1,5 +1,5 @@
 //! Any sequence of operations under any preset, as the property tests have it. What fails is printed as a regression
-//! test for `crates/pageset/tests/properties.rs`.
+//! test for `crates/pageset/tests/suite/properties.rs`.
 #![no_main]
 
 use std::cell::RefCell;

@@ -3,7 +3,7 @@
 //! Every sequence of bytes is a scenario: two bytes pick the preset and the map, each [`RECORD`] bytes that follow are
 //! one operation. So a record that is cut out or zeroed leaves the others as they were, and a shorter or smaller input
 //! is a simpler scenario.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
+#![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
 use pageset::tuning::PRESETS;
 use pageset::{CompactMode, MigrateType, ZoneKind};

@@ -1,5 +1,5 @@
 //! Small zones whose every page is known, for compaction by hand.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
+#![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
 use pageset::tuning::presets::LINUX_6_18;
 use pageset::tuning::{Bounds, Watermarks};

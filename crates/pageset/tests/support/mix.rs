@@ -1,6 +1,6 @@
 //! Operations carried out by many threads at once. What another thread does cannot be known, so each result that may be
 //! is taken; but no page is handed out twice, and a block in use can be freed.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
+#![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,5 +1,5 @@
 //! A small machine for tests: one zone, a CPU that the test chooses.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
+#![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
 use std::cell::Cell;
 use std::sync::Mutex;

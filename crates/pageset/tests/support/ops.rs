@@ -2,7 +2,7 @@
 //!
 //! An [`Op`] names blocks by their place among those in use, so that any sequence can be carried out. A [`Scenario`]
 //! prints as a regression test.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
+#![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
 use std::fmt;
 

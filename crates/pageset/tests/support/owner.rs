@@ -2,7 +2,7 @@
 //! the stamps with the block, and finds a page that was lost, doubled or not copied.
 //!
 //! Its lock is never held while it calls the allocator, so it can be used by threads and by an explorer of schedules.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
+#![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

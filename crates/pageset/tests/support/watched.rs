@@ -1,6 +1,6 @@
 //! What a scheduler of threads needs to see: every use of a lock, every look at which CPU this is, every touch of shared
 //! memory, every round of a wait. All shared words are atomics, so nothing else is needed.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and is a crate of its own")]
+#![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
 use std::cell::Cell;
 use std::env;

@@ -1,12 +1,10 @@
 //! Which blocks a drain takes, in which order, and under how many holds of the zone lock. Specification 3, 4.8, 8.1.
 
-mod support;
-
+use crate::support::{World, build, movable, one_zone};
 use pageset::stats::PagesetStats;
 use pageset::tuning::presets::*;
 use pageset::tuning::{Bounds, PRESETS, Tuning, Watermarks};
 use pageset::{Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
-use support::{World, build, movable, one_zone};
 
 use MigrateType::{Movable, Reclaimable, Unmovable};
 

@@ -1,11 +1,9 @@
 //! Free lists: split order, which end a block goes to, merging. Specification 1.5.
 
-mod support;
-
+use crate::support::{World, movable, one_zone};
 use pageset::tuning::presets::*;
 use pageset::tuning::{Bounds, ListRule, PRESETS, Tuning};
 use pageset::{MigrateType, Order, Pfn, Request};
-use support::{World, movable, one_zone};
 
 use MigrateType::{Cma, HighAtomic, Isolate, Movable, Reclaimable, Unmovable};
 
@@ -263,7 +261,7 @@ fn ranges_that_come_online_merge_with_their_neighbours() {
     let at = |start: u64, pages| PageRange::new(Pfn(BASE + start), pages);
     let ranges = [at(0, 100), at(100, 412)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: at(0, 4096), ranges: &ranges }];
-    support::build(&Config::new(&zones, &[NodeId(0)]), |world| {
+    crate::support::build(&Config::new(&zones, &[NodeId(0)]), |world| {
         assert_eq!(world.free_blocks(0, order(9), Movable), 1);
         world.online(at(512, 512)).expect("a hole so far");
         assert_eq!(world.free_blocks(0, order(10), Movable), 1);

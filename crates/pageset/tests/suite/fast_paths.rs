@@ -1,20 +1,13 @@
 //! The fast path and the short ways of refills and drains do what the general ways do: whatever happens, two allocators, one
 //! of which takes the general ways only, remain the same.
 
-mod support;
-
-#[path = "support/decode.rs"]
-mod decode;
-#[path = "support/ops.rs"]
-mod ops;
-
-use decode::RECORD;
-use ops::{Map, Op, Scenario};
+use crate::decode::RECORD;
+use crate::ops::{Map, Op, Scenario};
+use crate::support::{FOLLOWS, World, movable, one_zone};
 use pageset::tuning::{Bounds, PRESETS, Preset};
 use pageset::{Block, CpuId, MigrateType, Order, Pfn, Tuning};
 use proptest::prelude::*;
 use std::fmt::Write;
-use support::{FOLLOWS, World, movable, one_zone};
 
 /// All that can be seen of an allocator.
 fn state(world: &World<'_>, cpus: u32) -> String {

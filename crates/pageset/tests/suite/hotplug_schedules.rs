@@ -2,12 +2,10 @@
 //! drains. The scheduler decides at every lock, every look at which CPU this is, every touch of shared memory and in
 //! every round of a wait. A failure prints the seed with the command that replays it.
 
-#[path = "support/watched.rs"]
-mod watched;
-
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use crate::watched::{Watched, fault, point};
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::{Bounds, PcpState, Preset};
 use pageset::{
@@ -16,7 +14,6 @@ use pageset::{
 };
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Runner, thread};
-use watched::{Watched, fault, point};
 
 const PAGES: u64 = 2048;
 const CPUS: u32 = 2;
@@ -104,14 +101,14 @@ const SCHEDULES: usize = 400;
 
 /// Explores schedules of all presets. `PAGESET_SCHEDULES` says how many of each.
 fn explore(test: &str, parts: [Part<{ fault::NONE }>; 3], after: Part<{ fault::NONE }>) {
-    let (seed, schedules) = watched::seed_and_schedules(SCHEDULES);
+    let (seed, schedules) = crate::watched::seed_and_schedules(SCHEDULES);
     for preset in PRESETS {
         println!("{preset}: seed {seed}, {schedules} schedules");
         let run = || run::<{ fault::NONE }>(preset, seed, schedules, parts, after);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
             eprintln!(
                 "replay with\nSHUTTLE_RANDOM_SEED={seed} PAGESET_SCHEDULES={schedules} \
-                 cargo test -p pageset --all-features --test hotplug_schedules {test}"
+                 cargo test -p pageset --all-features --test suite hotplug_schedules::{test}"
             );
             resume_unwind(panic);
         }
@@ -121,7 +118,7 @@ fn explore(test: &str, parts: [Part<{ fault::NONE }>; 3], after: Part<{ fault::N
 fn run<const FAULT: u8>(preset: &str, seed: u64, schedules: usize, parts: [Part<FAULT>; 3], after: Part<FAULT>) {
     let preset = Preset::find(preset).expect("a preset");
     let scheduler = RandomScheduler::new_from_seed(seed, schedules);
-    Runner::new(scheduler, watched::config()).run(move || schedule::<FAULT>(preset, parts, after));
+    Runner::new(scheduler, crate::watched::config()).run(move || schedule::<FAULT>(preset, parts, after));
 }
 
 /// Two callers are in the middle of bulk calls while a CPU goes: nothing is left behind there.

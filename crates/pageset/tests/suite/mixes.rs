@@ -5,31 +5,20 @@
 //! `PAGESET_SCHEDULES` is how many a preset and a scheduler, `PAGESET_PRESET` the only preset. A failure prints the one
 //! command that replays it, which has a test of its own.
 
-mod support;
-
-#[path = "support/decode.rs"]
-mod decode;
-#[path = "support/mix.rs"]
-mod mix;
-#[path = "support/ops.rs"]
-mod ops;
-#[path = "support/watched.rs"]
-mod watched;
-
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 
-use decode::RECORD;
-use mix::{BASE, CAPACITY, CPUS, HOLE, Mix, PAGES, Shared, check_end};
-use ops::Op;
+use crate::decode::RECORD;
+use crate::mix::{BASE, CAPACITY, CPUS, HOLE, Mix, PAGES, Shared, check_end};
+use crate::ops::Op;
+use crate::watched::{Scheduled, fault, run_on};
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::{Bounds, Preset};
 use pageset::{Allocator, Config, CpuId, NodeId, PageRange, Pfn, ZoneKind, ZoneSpec};
 use shuttle::rand::{RngCore, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Runner, thread};
-use watched::{Scheduled, fault, run_on};
 
 /// One thread more than there are CPUs.
 const THREADS: u32 = CPUS + 1;
@@ -102,7 +91,7 @@ struct Search {
 
 impl Search {
     fn from_env(chooser: Chooser) -> Self {
-        let (seed, schedules) = watched::seed_and_schedules(SCHEDULES);
+        let (seed, schedules) = crate::watched::seed_and_schedules(SCHEDULES);
         Search { chooser, seed, schedules }
     }
 
@@ -110,7 +99,7 @@ impl Search {
     fn explore<const FAULT: u8>(self, preset: &'static str) -> Result<(), String> {
         let Self { chooser, seed, schedules } = self;
         println!("{preset}: {schedules} schedules, {chooser:?}, seed {seed}");
-        let mut config = watched::config();
+        let mut config = crate::watched::config();
         // A schedule has some thousand; a planted bug may make a ring of a list.
         config.max_steps = shuttle::MaxSteps::FailAfter(200_000);
         let preset = Preset::find(preset).expect("a preset");
@@ -136,7 +125,7 @@ fn hold<const FAULT: u8>(test: &str, chooser: Chooser) {
             let Search { seed, schedules, .. } = search;
             panic!(
                 "{what}\n\nreplay with\nSHUTTLE_RANDOM_SEED={seed} PAGESET_SCHEDULES={schedules} PAGESET_PRESET={preset} \
-                 cargo test -p pageset --all-features --test mixes -- --include-ignored --exact {test}\n"
+                 cargo test -p pageset --all-features --test suite -- --include-ignored --exact mixes::{test}\n"
             );
         }
     }
@@ -200,7 +189,7 @@ fn the_printed_command_replays() {
     };
     // One preset, since broken books may also make an endless loop under another.
     let given = [("SHUTTLE_RANDOM_SEED", "7"), ("PAGESET_SCHEDULES", "600"), ("PAGESET_PRESET", "linux-6.18")];
-    let first = run(&given, &["--include-ignored", "--exact", "planted"]);
+    let first = run(&given, &["--include-ignored", "--exact", "mixes::planted"]);
     let (_, command) = first.split_once("replay with\n").expect("a command");
     let command = command.lines().next().expect("one line");
     let (settings, cargo) = command.split_once(" cargo test ").expect("settings, then cargo test");

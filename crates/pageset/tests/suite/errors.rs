@@ -1,7 +1,6 @@
 //! Every error: reached, its message as it is, and nothing built or changed.
 
-mod support;
-
+use crate::support::{TestMachine, movable, one_zone};
 use pageset::owned::OwnedMetadata;
 use pageset::shortage::{Nearest, Reason};
 use pageset::tuning::{Bounds, Tuning, TuningError};
@@ -9,7 +8,6 @@ use pageset::{
     AllocError, Allocator, Block, Config, CpuId, MapError, MigrateType, NodeId, Order, OutOfMemory, PageRange,
     PageState, Pfn, Request, WrongFree, ZoneKind, ZoneSpec,
 };
-use support::{TestMachine, movable, one_zone};
 
 const BASE: u64 = 1 << 20;
 
@@ -207,7 +205,7 @@ fn wrong_frees() {
     let span = range(BASE, 8192);
     let ranges = [range(BASE, 4096)];
     let zones = [zone(0, ZoneKind::Normal, span, &ranges)];
-    support::build(&Config::new(&zones, &[NodeId(0)]), |world| {
+    crate::support::build(&Config::new(&zones, &[NodeId(0)]), |world| {
         let big = world.alloc(&movable(5)).expect("memory");
         let [cached, other] = [(); 2].map(|()| world.alloc(&movable(0)).expect("memory"));
         world.free(cached, Order::ZERO).expect("was allocated");
@@ -305,7 +303,7 @@ fn limits_that_cannot_be_set() {
     let ranges = [range(0, 1 << 16)];
     let zones = [zone(0, ZoneKind::Normal, ranges[0], &ranges)];
     let config = Config { pageset_capacity: 1000, ..Config::new(&zones, &[NodeId(0)]) };
-    support::build(&config, |world| {
+    crate::support::build(&config, |world| {
         let before = world.pageset_state(0, CpuId(0));
         let error = world.set_high_fraction(8).expect_err("8192 pages");
         assert_eq!(error, MapError::Capacity { asked: 8192, capacity: 1064 });

@@ -1,9 +1,8 @@
 //! Pages by the array: the same as one by one, under fewer holds of the pageset's lock. Specification 2.3, 2.5.
 
-mod support;
-
 use std::cell::Cell;
 
+use crate::support::{World, build, movable, one_zone};
 use pageset::owned::OwnedMetadata;
 use pageset::stats::ZoneStats;
 use pageset::tuning::presets::*;
@@ -13,7 +12,6 @@ use pageset::{
     PageState, Pfn, RawLock, Request, SpinLock, WrongFree, ZoneKind, ZoneSpec,
 };
 use proptest::prelude::*;
-use support::{World, build, movable, one_zone};
 
 fn single(pfn: Pfn) -> Block {
     Block { pfn, order: Order::ZERO }

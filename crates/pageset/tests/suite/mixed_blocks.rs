@@ -1,11 +1,9 @@
 //! Blocks of the largest order cover two pageblocks, whose types may come to differ: CMA, HIGHATOMIC and ISOLATE
 //! pageblocks never share a free block with others. Specification 1.5, 1.6.
 
-mod support;
-
+use crate::support::{World, build, movable};
 use pageset::tuning::PRESETS;
 use pageset::{Config, MigrateType, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec};
-use support::{World, build, movable};
 
 const BASE: Pfn = Pfn(1 << 20);
 const NOT_ORDINARY: [MigrateType; 3] = [MigrateType::HighAtomic, MigrateType::Cma, MigrateType::Isolate];
@@ -28,7 +26,7 @@ fn a_freed_block_is_put_on_the_lists_of_its_pageblocks() {
     for preset in PRESETS {
         for other in NOT_ORDINARY {
             for half in [0, 512] {
-                support::one_zone(preset.tuning, 1024, 1, |world| {
+                crate::support::one_zone(preset.tuning, 1024, 1, |world| {
                     let request = pageset::Request { watermarks: false, ..movable(10) };
                     let block = world.alloc(&request).expect("there is one");
                     world.set_pageblock_type(BASE.offset(half), other).expect("ours");

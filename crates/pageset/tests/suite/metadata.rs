@@ -1,13 +1,11 @@
 //! What the books cost: bytes a page, and how long it takes to bring pages online.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::TestMachine;
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::presets::*;
 use pageset::{Allocator, Config, NodeId, PageRange, Pfn, ZoneKind, ZoneSpec};
-use support::TestMachine;
 
 const GIB: u64 = 1 << 18;
 
@@ -81,7 +79,7 @@ fn half_a_tebibyte_comes_online_at_once() {
     let span = PageRange::new(Pfn(0), 512 * GIB);
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span, ranges: &[] }];
     let config = Config { tuning: LINUX_6_18, ..Config::new(&zones, &[NodeId(0); 192]) };
-    support::build(&config, |world| {
+    crate::support::build(&config, |world| {
         let start = Instant::now();
         world.online(span).expect("a hole so far");
         let took = start.elapsed();

@@ -1,7 +1,6 @@
 //! Merging put off, and order-0 clusters. Specification 6.
 
-mod support;
-
+use crate::support::{World, movable, one_zone};
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::presets::*;
 use pageset::tuning::{BatchRule, Bounds, Tuning};
@@ -10,7 +9,6 @@ use pageset::{
     Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
 };
 use std::cell::{Cell, RefCell};
-use support::{World, movable, one_zone};
 
 use MigrateType::{Movable, Unmovable};
 
@@ -275,7 +273,7 @@ fn a_full_pageset_takes_page_by_page() {
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let tuning = Tuning { batch: BatchRule::Fixed(65), ..CLUSTERS };
     let config = Config { tuning, pageset_capacity: 1, ..Config::new(&zones, &[NodeId(0)]) };
-    support::build(&config, |world| {
+    crate::support::build(&config, |world| {
         world.set_watermarks(0, Default::default(), [0; 4]);
         world.set_bounds(0, Bounds { batch: 65, high_min: 65, high_max: 65 }).expect("room for 65");
         let pages = take(world, 4096);

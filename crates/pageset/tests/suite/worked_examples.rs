@@ -1,12 +1,10 @@
 //! The worked examples of the specification, section 10, through the allocator itself. 10.1 is pure arithmetic and
 //! tested beside the formulas in `tuning::sizes`.
 
-mod support;
-
+use crate::support::{World, build, example, movable};
 use pageset::tuning::presets::*;
 use pageset::tuning::{PcpState, Tuning, Watermarks};
 use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec};
-use support::{World, build, example, movable};
 
 /// An operation's number, from 1, and the pages that moved with it.
 type Moves = Vec<(u32, u64)>;

@@ -3,11 +3,9 @@
 //!
 //! A failure prints the seed with the command that replays it.
 
-#[path = "support/watched.rs"]
-mod watched;
-
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use crate::watched::{Scheduled, fault, run_on};
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::sizes::WatermarkRule;
 use pageset::tuning::{BatchRule, Bounds, Preset, Tuning, Watermarks};
@@ -17,7 +15,6 @@ use pageset::{
 };
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Runner, thread};
-use watched::{Scheduled, fault, run_on};
 
 const PAGES: u64 = 2048;
 const BASE: u64 = 1 << 20;
@@ -147,7 +144,7 @@ fn schedule<const FAULT: u8>(preset: &Preset, part: Part<FAULT>) {
 fn explore<const FAULT: u8>(preset: &'static str, part: Part<FAULT>, seed: u64, schedules: usize) {
     println!("{preset}: seed {seed}, {schedules} schedules");
     let preset = Preset::find(preset).expect("a preset");
-    Runner::new(RandomScheduler::new_from_seed(seed, schedules), watched::config())
+    Runner::new(RandomScheduler::new_from_seed(seed, schedules), crate::watched::config())
         .run(move || schedule::<FAULT>(preset, part));
 }
 
@@ -157,7 +154,7 @@ const SCHEDULES: usize = 600;
 
 #[test]
 fn every_schedule_keeps_the_books() {
-    let (seed, schedules) = watched::seed_and_schedules(SCHEDULES);
+    let (seed, schedules) = crate::watched::seed_and_schedules(SCHEDULES);
     for (preset, part) in
         PRESETS.into_iter().flat_map(|preset| [(preset, part::<{ fault::NONE }> as Part<_>), (preset, short)])
     {
@@ -165,7 +162,7 @@ fn every_schedule_keeps_the_books() {
         if let Err(panic) = catch_unwind(run) {
             eprintln!(
                 "replay with\nSHUTTLE_RANDOM_SEED={seed} PAGESET_SCHEDULES={schedules} cargo test -p pageset \
-                 --all-features --test schedules every"
+                 --all-features --test suite schedules::every"
             );
             resume_unwind(panic);
         }

@@ -1,12 +1,11 @@
 //! What stands behind a request that finds nothing: reclaim woken, the owner asked, pagesets drained, reserves given
 //! back, and the error at the end. Specification 1.7, 8.1.
 
-mod support;
-
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc;
 use std::thread;
 
+use crate::support::{World, build, movable, one_zone};
 use pageset::owned::OwnedMetadata;
 use pageset::shortage::Reason;
 use pageset::tuning::presets::*;
@@ -15,7 +14,6 @@ use pageset::{
     AllocError, Allocator, Config, CpuId, Line, Machine, MigrateType, MoveError, NodeId, Order, OutOfMemory, Owner,
     PageRange, Pfn, Request, SpinLock, Urgency, Wait, ZoneKind, ZoneSpec,
 };
-use support::{World, build, movable, one_zone};
 
 const BASE: u64 = 1 << 20;
 

@@ -1,9 +1,8 @@
 //! What is kept apart and for whom: HIGHATOMIC pageblocks, boosted marks, types that do not mix. Specification 1.6.
 
-mod support;
-
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
+use crate::support::{World, build, movable, one_zone};
 use pageset::pcp::Pageset;
 use pageset::tuning::presets::*;
 use pageset::tuning::sizes::WatermarkRule;
@@ -12,7 +11,6 @@ use pageset::{
     Allocator, Config, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Urgency, Wait, Zone,
     ZoneKind, ZoneSpec,
 };
-use support::{World, build, movable, one_zone};
 
 use MigrateType::{HighAtomic, Movable, Unmovable};
 
@@ -330,7 +328,7 @@ fn a_pageblock_that_was_not_counted_is_found() {
         let pagesets: Vec<Pageset<SpinLock>> = (0..size.pagesets).map(|_| Pageset::default()).collect();
         let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::empty()).collect();
         let metadata = Metadata { tags: &tags, words: &words, pagesets: &pagesets, zones: &mut zones };
-        let world = Allocator::new(support::TestMachine::default(), &config, metadata).expect("a good map");
+        let world = Allocator::new(crate::support::TestMachine::default(), &config, metadata).expect("a good map");
         world.audit(0).expect("the books add up");
         // The bytes of the pageblocks come after those of the pages; the type is in the lowest three bits, the lowest one
         // turned. The third pageblock is the first of a block of order 10.

@@ -4,13 +4,6 @@
 //! A failure prints the seed with the command that replays it, and the shortest sequence that fails as a regression
 //! test to be pasted below.
 
-mod support;
-
-#[path = "support/decode.rs"]
-mod decode;
-#[path = "support/ops.rs"]
-mod ops;
-
 use std::cell::Cell;
 use std::env;
 use std::fmt;
@@ -19,8 +12,8 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use decode::RECORD;
-use ops::{CMA, Map, Op, Scenario, Wrong};
+use crate::decode::RECORD;
+use crate::ops::{CMA, Map, Op, Scenario, Wrong};
 use pageset::tuning::{PRESETS, Preset};
 use pageset::{CompactMode, MigrateType, ZoneKind};
 use proptest::prelude::*;
@@ -112,7 +105,7 @@ fn check(test: &str, preset: &'static str, search: Search, property: impl Fn(&Sc
         Ok(()) => Ok(()),
         Err(TestError::Abort(reason)) => panic!("{reason}"),
         Err(TestError::Fail(reason, scenario)) => {
-            let replay = format!("{search} cargo test -p pageset --all-features --test properties {test}");
+            let replay = format!("{search} cargo test -p pageset --all-features --test suite properties::{test}");
             let report = format!("{reason}\n\nreplay with\n{replay}\n\nor paste\n{scenario}\n");
             Err(Box::new(Failure { scenario, report }))
         }
@@ -172,7 +165,7 @@ fn a_failure_can_be_replayed() {
     let search = Search { seed: 7, cases: 200, length: 60 };
     let first = check("planted", "linux-6.18", search, planted).expect_err("two ticks in 200 sequences");
     assert!(first.report.contains(
-        "PAGESET_SEED=7 PAGESET_CASES=200 PAGESET_LENGTH=60 cargo test -p pageset --all-features --test properties planted"
+        "PAGESET_SEED=7 PAGESET_CASES=200 PAGESET_LENGTH=60 cargo test -p pageset --all-features --test suite properties::planted"
     ));
     assert!(first.report.contains("planted: 2 ticks"), "{}", first.report);
     assert_eq!(first.scenario.ops, [Op::Tick, Op::Tick]);

@@ -1,11 +1,9 @@
 //! How many blocks come with one hold of the zone's lock.
 
-mod support;
-
+use crate::support::{World, movable, one_zone};
 use pageset::tuning::presets::LINUX_6_18;
 use pageset::tuning::{Bounds, Tuning};
 use pageset::{CpuId, Order};
-use support::{World, movable, one_zone};
 
 /// Blocks of order 3 in a row: in the kernels each seven take the zone's lock; doubled, 7 + 15 + 31 + 63 are four refills.
 #[test]

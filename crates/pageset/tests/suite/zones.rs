@@ -1,13 +1,11 @@
 //! Zones, nodes and zonelists: which zone serves, which one a page belongs to, marks and reserves.
 
-mod support;
-
+use crate::support::{World, build, movable, one_zone};
 use pageset::tuning::{Bounds, Tuning, Watermarks};
 use pageset::{
     AllocError, Config, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait, WrongFree, ZoneKind,
     ZoneSpec,
 };
-use support::{World, build, movable, one_zone};
 
 fn spec(node: u32, kind: ZoneKind, span: PageRange, ranges: &[PageRange]) -> ZoneSpec<'_> {
     ZoneSpec { node: NodeId(node), kind, span, ranges }

@@ -1,10 +1,9 @@
 //! CPUs that go and come, and pagesets that are disabled: what is kept, what is given back, what the others may keep.
 //! Specification 2.2, 8.1, 8.3.
 
-mod support;
-
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
+use crate::support::{TestMachine, World, build, movable, one_zone};
 use pageset::pcp::Pageset;
 use pageset::tuning::presets::*;
 use pageset::tuning::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
@@ -12,7 +11,6 @@ use pageset::{
     Allocator, Block, Config, CpuId, HotplugError, MapError, Metadata, MigrateType, NodeId, Order, PageRange, Pfn,
     Request, Zone, ZoneKind, ZoneSpec,
 };
-use support::{TestMachine, World, build, movable, one_zone};
 
 const CPUS: u32 = 2;
 

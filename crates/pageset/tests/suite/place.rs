@@ -1,11 +1,9 @@
 //! Free blocks taken by where they are, and given back where they are wanted last.
 
-mod support;
-
+use crate::support::{World, movable, one_zone};
 use pageset::tuning::presets::*;
 use pageset::tuning::{BatchRule, Bounds, Tuning};
 use pageset::{MigrateType, Order, PageRange, Pfn, Request};
-use support::{World, movable, one_zone};
 
 const BASE: u64 = 1 << 20;
 

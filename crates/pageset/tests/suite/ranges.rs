@@ -1,11 +1,7 @@
 //! Contiguous ranges and memory that goes: what is in use moves away, neighbours stay, a failure changes nothing.
 
-mod support;
-
-#[path = "support/owner.rs"]
-mod owner;
-
-use owner::StampingOwner;
+use crate::owner::StampingOwner;
+use crate::support::{TestMachine, World, build, movable, one_zone};
 use pageset::tuning::Watermarks;
 use pageset::tuning::presets::{LINUX_4_19, LINUX_6_18, PRESETS};
 use pageset::{
@@ -13,7 +9,6 @@ use pageset::{
     PageRange, PageState, Pfn, RangeError, Request, Tuning, WrongFree, ZoneKind, ZoneSpec,
 };
 use std::cell::Cell;
-use support::{TestMachine, World, build, movable, one_zone};
 
 const BASE: u64 = 1 << 20;
 const NO_MARKS: Watermarks = Watermarks { min: 0, low: 0, high: 0 };

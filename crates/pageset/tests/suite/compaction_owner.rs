@@ -2,22 +2,15 @@
 //!
 //! Specification: `linux-page-allocator.md` 7.
 
-mod support;
-
-#[path = "support/layouts.rs"]
-mod layouts;
-#[path = "support/owner.rs"]
-mod owner;
-
-use layouts::{BASE, NO_MARKS, PAGEBLOCK, every_other, holes, laid_out, order, owner_of};
-use owner::StampingOwner;
+use crate::layouts::{BASE, NO_MARKS, PAGEBLOCK, every_other, holes, laid_out, order, owner_of};
+use crate::owner::StampingOwner;
+use crate::support::{TestMachine, World, movable, one_zone};
 use pageset::tuning::Bounds;
 use pageset::tuning::presets::MERGE_SKIP;
 use pageset::{CompactMode, CompactOutcome, MoveError, Order, Owner, Pfn};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use support::{TestMachine, World, movable, one_zone};
 
 /// A move that fails leaves its block where it is, whichever it is, and however it fails.
 #[test]

@@ -4,11 +4,9 @@
 //!
 //! That a missing wait is found is shown beside the protocol, in `flight`; that a lock which lets two in is, below.
 
-#[path = "support/watched.rs"]
-mod watched;
-
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use crate::watched::{Scheduled, fault, run_on};
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::{BatchRule, Bounds, Preset, Tuning};
 use pageset::{
@@ -17,7 +15,6 @@ use pageset::{
 };
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Runner, thread};
-use watched::{Scheduled, fault, run_on};
 
 const PAGES: u64 = 1024;
 const BATCH: u32 = 4;
@@ -112,13 +109,13 @@ const SCHEDULES: usize = 1000;
 
 /// Explores some schedules; where one fails, its panic.
 fn explore<const FAULT: u8>(seed: u64, schedules: usize, tuning: Tuning, act: Act<FAULT>) -> thread::Result<()> {
-    let runner = Runner::new(RandomScheduler::new_from_seed(seed, schedules), watched::config());
+    let runner = Runner::new(RandomScheduler::new_from_seed(seed, schedules), crate::watched::config());
     catch_unwind(AssertUnwindSafe(|| runner.run(move || schedule(tuning, act)))).map(drop)
 }
 
 #[test]
 fn every_schedule_keeps_the_books() {
-    let (seed, schedules) = watched::seed_and_schedules(SCHEDULES);
+    let (seed, schedules) = crate::watched::seed_and_schedules(SCHEDULES);
     for preset in ["merge-skip", "clusters", "clusters-free"] {
         let tuning = Preset::find(preset).expect("a preset").tuning;
         for (name, act) in actors::<{ fault::NONE }>() {
@@ -126,7 +123,7 @@ fn every_schedule_keeps_the_books() {
             if let Err(panic) = explore(seed, schedules, tuning, act) {
                 eprintln!(
                     "{preset}, {name}: replay with\nSHUTTLE_RANDOM_SEED={seed} PAGESET_SCHEDULES={schedules} cargo test \
-                     -p pageset --all-features --test cluster_schedules"
+                     -p pageset --all-features --test suite cluster_schedules"
                 );
                 resume_unwind(panic);
             }

@@ -2,15 +2,9 @@
 //!
 //! Specification: `linux-page-allocator.md` 7.
 
-mod support;
-
-#[path = "support/layouts.rs"]
-mod layouts;
-#[path = "support/owner.rs"]
-mod owner;
-
-use layouts::{BASE, NO_MARKS, PAGEBLOCK, cost, every_other, holes, laid_out, order, owner_of, page};
-use owner::{Id, StampingOwner};
+use crate::layouts::{BASE, NO_MARKS, PAGEBLOCK, cost, every_other, holes, laid_out, order, owner_of, page};
+use crate::owner::{Id, StampingOwner};
+use crate::support::{TestMachine, movable, one_zone};
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::presets::{CLUSTERS_FREE, LINUX_6_18};
 use pageset::tuning::{Bounds, Watermarks};
@@ -19,7 +13,6 @@ use pageset::{
     Order, PageRange, Pfn, RawLock, Request, SpinLock, ZoneKind, ZoneSpec,
 };
 use std::cell::Cell;
-use support::{TestMachine, movable, one_zone};
 
 /// One pageblock with a hole beside each page becomes free. Eight clusters of 32 pages are isolated in 64 looks each. The
 /// free scanner looks at 256 pages in use and then finds 256 free in one block, enough for all.

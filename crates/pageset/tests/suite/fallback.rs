@@ -1,11 +1,9 @@
 //! Claiming and stealing other migratetypes' pageblocks. Specification 1.6.
 
-mod support;
-
+use crate::support::{World, one_zone};
 use pageset::tuning::presets::*;
 use pageset::tuning::{BatchRule, Bounds, Tuning};
 use pageset::{CpuId, MigrateType, Order, Pfn, Request};
-use support::{World, one_zone};
 
 use MigrateType::{Cma, Movable, Reclaimable, Unmovable};
 

@@ -1,17 +1,15 @@
 //! Drains by request: which pagesets each empties, and what it does while another runs. Specification 8.1.
 
-mod support;
-
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::movable;
 use pageset::owned::OwnedMetadata;
 use pageset::{
     Allocator, Config, CpuId, LockPath, Machine, NodeId, Order, PageRange, Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
 };
-use support::movable;
 
 thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };

@@ -1,0 +1,46 @@
+//! The allocator from outside, in one program: a file for each subject.
+
+#[path = "../support/decode.rs"]
+mod decode;
+#[path = "../support/layouts.rs"]
+mod layouts;
+#[path = "../support/mix.rs"]
+mod mix;
+#[path = "../support/ops.rs"]
+mod ops;
+#[path = "../support/owner.rs"]
+mod owner;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../support/watched.rs"]
+mod watched;
+
+mod buddy;
+mod bulk;
+mod cluster_schedules;
+mod clusters;
+mod compaction;
+mod compaction_owner;
+mod default_rules;
+mod drain_requests;
+mod drains;
+mod errors;
+mod expiry;
+mod fallback;
+mod fast_paths;
+mod hotplug;
+mod hotplug_schedules;
+mod metadata;
+mod mixed_blocks;
+mod mixes;
+mod place;
+mod probes;
+mod properties;
+mod ranges;
+mod refills;
+mod reserves;
+mod schedules;
+mod slowpath;
+mod threads;
+mod worked_examples;
+mod zones;
