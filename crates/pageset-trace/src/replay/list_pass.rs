@@ -88,6 +88,8 @@ pub(super) struct ListPass<'s> {
     freed: PageMap<bool>,
     balance: Balance,
     hotplug: Hotplug,
+    /// Refills after which their process has written no event yet: the process, and the place in `kernel.refills`.
+    unfinished: Vec<(u32, usize)>,
     began: bool,
     ended: bool,
     found: Found,
@@ -107,6 +109,7 @@ impl<'s> ListPass<'s> {
             freed: PageMap::new(),
             balance: Balance::new(setting.zones.len(), setting.cpus.len()),
             hotplug: Hotplug::new(setting),
+            unfinished: Vec::new(),
             began: false,
             ended: false,
             found: Found {
@@ -129,10 +132,6 @@ impl<'s> ListPass<'s> {
             self.balance.begin(self.setting.zones.iter().map(|zone| &zone.start));
             self.live = BlockMap::new();
         }
-        if state == State::After && !self.ended {
-            self.ended = true;
-            self.close_all(notes);
-        }
         let cpu = event.cpu;
         if self.ended || cpu.0 as usize >= self.cpus.len() {
             return;
@@ -141,8 +140,15 @@ impl<'s> ListPass<'s> {
             self.close_drain(cpu);
             self.cpus[cpu.0 as usize].cause = self.place;
         }
+        if state == State::After {
+            self.after(notes, index, event);
+            return;
+        }
         if matches!(event.kind, Kind::Free { .. } | Kind::FreeBatched { .. } | Kind::VmstatWork) {
             self.cpus[cpu.0 as usize].freed_by = Some(event.pid);
+        }
+        if event.context == Context::Process && !self.unfinished.is_empty() {
+            self.unfinished.retain(|(pid, _)| *pid != event.pid);
         }
         match event.kind {
             Kind::ZoneLocked { pfn, order, migratetype, .. } => {
@@ -184,6 +190,20 @@ impl<'s> ListPass<'s> {
             }
         }
         self.place += u64::from(event.kind.is_input());
+    }
+
+    /// What has begun before the last marker goes on behind it on other CPUs: the drains of frees that are replayed.
+    fn after(&mut self, notes: &mut Notes, index: u64, event: &Event) {
+        match event.kind {
+            Kind::Drain { pfn, order, migratetype } if self.cpus[event.cpu.0 as usize].drain.is_some() => {
+                self.drained(notes, index, event, (pfn, order, migratetype));
+            }
+            _ => {}
+        }
+        self.ended = self.cpus.iter().all(|cpu| cpu.drain.is_none());
+        if self.ended {
+            self.close_all(notes);
+        }
     }
 
     fn other(&mut self, notes: &mut Notes, index: u64, event: &Event) {
@@ -289,6 +309,9 @@ impl<'s> ListPass<'s> {
             let refill = run.blocks.len() as u32;
             self.found.histories.step(run.zone, cpu, Step::Alloc { order: run.order, refill });
             let pages = refill * run.order.pages() as u32;
+            if shown.is_none() {
+                self.unfinished.push((run.pid, self.found.kernel.refills.len()));
+            }
             self.found.kernel.refills.push(Move { place: run.place, zone: run.zone as u32, cpu, pages });
             self.note_factor(&run, cpu);
             if shown.is_some() {
@@ -430,6 +453,10 @@ impl<'s> ListPass<'s> {
             taken.extend((0..pages).map(|_| page));
         }
         notes.surprises = lists.surprises;
+        // The recording ended within an allocation: no event of it is there to be replayed.
+        for (_, refill) in self.unfinished.iter().rev() {
+            self.found.kernel.refills.remove(*refill);
+        }
         self.found.small_drains.sort_unstable();
         self.found.drain_requests.sort_by_key(|request| request.event);
         let Found { taken, .. } = &mut self.found;
