@@ -16,6 +16,8 @@ pub(super) struct Hotplug {
     cpus: Vec<(NodeId, bool)>,
     /// For each zone the CPUs that the kernel last shared its high among; none before the first change.
     sharers: Option<Vec<u32>>,
+    /// The CPU that went off-line last, and the process that empties its pagesets.
+    emptied: Option<(CpuId, u32)>,
     /// For each zone, the process that has switched its pagesets off.
     off: Vec<Option<u32>>,
 }
@@ -26,6 +28,7 @@ impl Hotplug {
             zones: setting.zones.iter().map(|zone| zone.node).collect(),
             cpus: setting.cpus.iter().map(|node| (*node, true)).collect(),
             sharers: None,
+            emptied: None,
             off: vec![None; setting.zones.len()],
         }
     }
@@ -34,8 +37,14 @@ impl Hotplug {
     pub(super) fn change(&mut self, change: StateChange, pid: u32, zone: Option<usize>) -> bool {
         match change {
             StateChange::ReclaimEnded => return false,
-            StateChange::CpuOffline(cpu) => self.set_cpu(cpu, false),
-            StateChange::CpuOnline(cpu) => self.set_cpu(cpu, true),
+            StateChange::CpuOffline(cpu) => {
+                self.emptied = Some((cpu, pid));
+                self.set_cpu(cpu, false);
+            }
+            StateChange::CpuOnline(cpu) => {
+                self.emptied = None;
+                self.set_cpu(cpu, true);
+            }
             StateChange::PagesetsOff(_) => self.set_off(zone, Some(pid)),
             StateChange::PagesetsOn(_) => self.set_off(zone, None),
         }
@@ -69,6 +78,11 @@ impl Hotplug {
         self.sharers.as_ref().map(|sharers| sharers[zone])
     }
 
+    /// The CPU whose pagesets a process empties since that CPU is off-line.
+    pub(super) fn emptied_by(&self, pid: u32) -> Option<CpuId> {
+        self.emptied.and_then(|(cpu, by)| (by == pid).then_some(cpu))
+    }
+
     /// Whether the zone's pagesets are off.
     pub(super) fn is_off(&self, zone: usize) -> bool {
         self.off[zone].is_some()
@@ -94,11 +108,13 @@ mod tests {
             zones: vec![NodeId(0), NodeId(1), NodeId(2)],
             cpus: nodes.map(|node| (node, true)).to_vec(),
             sharers: None,
+            emptied: None,
             off: vec![None; 3],
         };
         assert_eq!(hotplug.sharers(0), None);
         let sharers = |hotplug: &Hotplug| [0, 1, 2].map(|zone| hotplug.sharers(zone).unwrap());
         assert!(hotplug.change(StateChange::CpuOffline(CpuId(3)), 7, None));
+        assert_eq!((hotplug.emptied_by(7), hotplug.emptied_by(8)), (Some(CpuId(3)), None));
         // A node without CPUs shares among all.
         assert_eq!(sharers(&hotplug), [2, 1, 3]);
         assert!(hotplug.change(StateChange::CpuOffline(CpuId(9)), 7, None), "a CPU that is not there");

@@ -45,11 +45,23 @@ struct OpenDrain {
     event: u64,
 }
 
+/// A refill whose allocation has not been written yet.
+#[derive(Debug)]
+struct Unfinished {
+    pid: u32,
+    /// Its place in `kernel.refills`.
+    refill: usize,
+    /// The allocation, but for what its event says.
+    taken: Taken,
+}
+
 /// Per CPU: runs can be cut by interrupts, which have runs of their own.
 #[derive(Debug, Default)]
 struct CpuRuns {
     runs: [Option<Run>; 4],
     drain: Option<OpenDrain>,
+    /// Whether the last event that was not a drain may cause one, and is replayed.
+    may_drain: bool,
     /// The place of the last event that was not a drain: what caused one.
     cause: u64,
     /// The process of the last free or timer work: what else drains, was asked to by somebody else.
@@ -88,8 +100,8 @@ pub(super) struct ListPass<'s> {
     freed: PageMap<bool>,
     balance: Balance,
     hotplug: Hotplug,
-    /// Refills after which their process has written no event yet: the process, and the place in `kernel.refills`.
-    unfinished: Vec<(u32, usize)>,
+    /// Refills after which their process has written no event yet: it was preempted, or the recording ends.
+    unfinished: Vec<Unfinished>,
     began: bool,
     ended: bool,
     found: Found,
@@ -136,20 +148,25 @@ impl<'s> ListPass<'s> {
         if self.ended || cpu.0 as usize >= self.cpus.len() {
             return;
         }
+        let may_drain = matches!(event.kind, Kind::Free { .. } | Kind::FreeBatched { .. } | Kind::VmstatWork);
         if !matches!(event.kind, Kind::Drain { .. }) {
             self.close_drain(cpu);
-            self.cpus[cpu.0 as usize].cause = self.place;
+            let runs = &mut self.cpus[cpu.0 as usize];
+            runs.cause = self.place;
+            runs.may_drain = may_drain && state == State::Inside;
         }
         if state == State::After {
             self.after(notes, index, event);
             return;
         }
-        if matches!(event.kind, Kind::Free { .. } | Kind::FreeBatched { .. } | Kind::VmstatWork) {
+        if may_drain {
             self.cpus[cpu.0 as usize].freed_by = Some(event.pid);
         }
-        if event.context == Context::Process && !self.unfinished.is_empty() {
-            self.unfinished.retain(|(pid, _)| *pid != event.pid);
-        }
+        let finished = match event.context {
+            Context::Process => self.unfinished.iter().position(|refill| refill.pid == event.pid),
+            _ => None,
+        };
+        let finished = finished.map(|at| self.unfinished.swap_remove(at));
         match event.kind {
             Kind::ZoneLocked { pfn, order, migratetype, .. } => {
                 self.extend_run(notes, index, event, pfn, order, migratetype);
@@ -177,8 +194,12 @@ impl<'s> ListPass<'s> {
                 if let Some(run) = run {
                     self.close_run(notes, cpu, run, shown);
                 }
+                let late = finished.filter(|refill| !ends_run && refill.taken.pfn == Some(pfn));
+                if let Some(refill) = &late {
+                    self.found.taken.push(Taken { shown: Some(Shown { event: index, gfp }), ..refill.taken });
+                }
                 if !ends_run {
-                    self.alloc(notes, index, cpu, (pfn, order, migratetype));
+                    self.alloc(notes, index, cpu, (pfn, order, migratetype), late.is_some());
                 }
                 self.live.insert(pfn, order, 0);
             }
@@ -195,12 +216,12 @@ impl<'s> ListPass<'s> {
     /// What has begun before the last marker goes on behind it on other CPUs: the drains of frees that are replayed.
     fn after(&mut self, notes: &mut Notes, index: u64, event: &Event) {
         match event.kind {
-            Kind::Drain { pfn, order, migratetype } if self.cpus[event.cpu.0 as usize].drain.is_some() => {
+            Kind::Drain { pfn, order, migratetype } if self.cpus[event.cpu.0 as usize].may_drain => {
                 self.drained(notes, index, event, (pfn, order, migratetype));
             }
             _ => {}
         }
-        self.ended = self.cpus.iter().all(|cpu| cpu.drain.is_none());
+        self.ended = self.cpus.iter().all(|cpu| cpu.drain.is_none() && !cpu.may_drain);
         if self.ended {
             self.close_all(notes);
         }
@@ -309,14 +330,16 @@ impl<'s> ListPass<'s> {
             let refill = run.blocks.len() as u32;
             self.found.histories.step(run.zone, cpu, Step::Alloc { order: run.order, refill });
             let pages = refill * run.order.pages() as u32;
+            let taken =
+                Taken { event: run.event, zone: run.zone, cpu, pfn: Some(first), order: run.order, migratetype, shown };
             if shown.is_none() {
-                self.unfinished.push((run.pid, self.found.kernel.refills.len()));
+                let refill = self.found.kernel.refills.len();
+                self.unfinished.push(Unfinished { pid: run.pid, refill, taken });
             }
             self.found.kernel.refills.push(Move { place: run.place, zone: run.zone as u32, cpu, pages });
             self.note_factor(&run, cpu);
             if shown.is_some() {
-                let (event, zone, order) = (run.event, run.zone, run.order);
-                self.found.taken.push(Taken { event, zone, cpu, pfn: Some(first), order, migratetype, shown });
+                self.found.taken.push(taken);
             }
         }
     }
@@ -335,14 +358,15 @@ impl<'s> ListPass<'s> {
     }
 
     /// An allocation that ended no run: it took the block from a list, if its order is cached.
-    fn alloc(&mut self, notes: &mut Notes, index: u64, cpu: CpuId, block: (Pfn, Order, u8)) {
+    /// `is_counted` if its refill has told of it already.
+    fn alloc(&mut self, notes: &mut Notes, index: u64, cpu: CpuId, block: (Pfn, Order, u8), is_counted: bool) {
         let (pfn, order, migratetype) = block;
         let Some(zone) = self.zone_of(notes, pfn) else { return };
         let Some(list) = self.tuning.lists.list(order, ordinary(migratetype)) else { return };
         let id = self.found.lists.id(zone, cpu, list);
         self.found.lists.pop(id, pfn, index);
         self.balance.add(zone, cpu, -(order.pages() as i64));
-        if self.began {
+        if self.began && !is_counted {
             self.found.histories.step(zone, cpu, Step::Alloc { order, refill: 0 });
         }
     }
@@ -376,7 +400,7 @@ impl<'s> ListPass<'s> {
         let (cpu, (pfn, order, migratetype)) = (event.cpu, block);
         let Some(zone) = self.zone_of(notes, pfn) else { return };
         let Some(list) = self.tuning.lists.list(order, ordinary(migratetype)) else { return };
-        let id = self.found.lists.id(zone, cpu, list);
+        let id = self.found.lists.id(zone, self.hotplug.emptied_by(event.pid).unwrap_or(cpu), list);
         let from: ListId = self.found.lists.drain(id, pfn);
         let (_, owner, _) = self.found.lists.parts(from);
         let pages = order.pages() as u32;
@@ -454,8 +478,10 @@ impl<'s> ListPass<'s> {
         }
         notes.surprises = lists.surprises;
         // The recording ended within an allocation: no event of it is there to be replayed.
-        for (_, refill) in self.unfinished.iter().rev() {
-            self.found.kernel.refills.remove(*refill);
+        let mut unfinished: Vec<usize> = self.unfinished.iter().map(|refill| refill.refill).collect();
+        unfinished.sort_unstable();
+        for refill in unfinished.into_iter().rev() {
+            self.found.kernel.refills.remove(refill);
         }
         self.found.small_drains.sort_unstable();
         self.found.drain_requests.sort_by_key(|request| request.event);
