@@ -64,8 +64,13 @@ struct CpuRuns {
     may_drain: bool,
     /// The place of the last event that was not a drain: what caused one.
     cause: u64,
-    /// The process of the last free or timer work: what else drains, was asked to by somebody else.
+    /// The process that frees or does the timer work, until it does something else: every other drain was asked for, by
+    /// direct reclaim, compaction or hot-plug.
     freed_by: Option<u32>,
+    /// The zone of that free; none for the timer work, which goes through all zones.
+    freed_in: Option<usize>,
+    /// Whether the drains since the last other event were asked for.
+    requested: bool,
 }
 
 /// What the pass finds out.
@@ -153,14 +158,22 @@ impl<'s> ListPass<'s> {
             self.close_drain(cpu);
             let runs = &mut self.cpus[cpu.0 as usize];
             runs.cause = self.place;
+            runs.requested = false;
             runs.may_drain = may_drain && state == State::Inside;
         }
         if state == State::After {
             self.after(notes, index, event);
             return;
         }
+        let runs = &mut self.cpus[cpu.0 as usize];
         if may_drain {
-            self.cpus[cpu.0 as usize].freed_by = Some(event.pid);
+            runs.freed_by = Some(event.pid);
+            runs.freed_in = match event.kind {
+                Kind::Free { pfn, .. } | Kind::FreeBatched { pfn } => self.setting.zone_of(pfn),
+                _ => None,
+            };
+        } else if runs.freed_by == Some(event.pid) && !matches!(event.kind, Kind::Drain { .. }) {
+            runs.freed_by = None;
         }
         let finished = match event.context {
             Context::Process => self.unfinished.iter().position(|refill| refill.pid == event.pid),
@@ -405,7 +418,11 @@ impl<'s> ListPass<'s> {
         let (_, owner, _) = self.found.lists.parts(from);
         let pages = order.pages() as u32;
         self.balance.add(zone, owner, -i64::from(pages));
-        let requested = owner != cpu || self.cpus[cpu.0 as usize].freed_by != Some(event.pid);
+        let runs = &mut self.cpus[cpu.0 as usize];
+        runs.requested |= owner != cpu
+            || runs.freed_by != Some(event.pid)
+            || runs.freed_in.is_some_and(|freed_in| freed_in != zone);
+        let requested = runs.requested;
         match requested {
             false => self.found.histories.drained(zone, owner, pages),
             true if self.began => self.found.histories.close(zone, owner),
