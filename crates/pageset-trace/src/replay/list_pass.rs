@@ -419,9 +419,8 @@ impl<'s> ListPass<'s> {
         let pages = order.pages() as u32;
         self.balance.add(zone, owner, -i64::from(pages));
         let runs = &mut self.cpus[cpu.0 as usize];
-        runs.requested |= owner != cpu
-            || runs.freed_by != Some(event.pid)
-            || runs.freed_in.is_some_and(|freed_in| freed_in != zone);
+        runs.requested |=
+            owner != cpu || runs.freed_by != Some(event.pid) || runs.freed_in.is_some_and(|freed_in| freed_in != zone);
         let requested = runs.requested;
         match requested {
             false => self.found.histories.drained(zone, owner, pages),
