@@ -31,7 +31,7 @@ fn outputs_are_as_shown() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let write = env::var("PAGESET_DOCS").is_ok_and(|value| value == "write");
     let mut seen = 0;
-    for file in ["README.md", "docs/replay.md", "docs/rule-sets.md", "docs/watching.md"] {
+    for file in ["README.md", "docs/guide/replay.md", "docs/guide/rule-sets.md", "docs/guide/watching.md"] {
         let text = fs::read_to_string(root.join(file)).unwrap();
         let mut anew = text.clone();
         for (arguments, output) in shown(&text) {
@@ -57,11 +57,14 @@ fn outputs_are_as_shown() {
 fn the_rule_file_is_as_shown() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |file| fs::read_to_string(root.join(file)).unwrap();
-    let block = format!("```toml\n{}```\n", read("docs/rules/no-auto-tuning.toml"));
-    assert!(read("docs/rule-sets.md").contains(&block), "docs/rule-sets.md shows another file than\n{block}");
+    let block = format!("```toml\n{}```\n", read("docs/guide/rules/no-auto-tuning.toml"));
+    assert!(
+        read("docs/guide/rule-sets.md").contains(&block),
+        "docs/guide/rule-sets.md shows another file than\n{block}"
+    );
 }
 
-/// Every key of a rule has its paragraph in `docs/rules.md`, and there is none for a key that does not exist.
+/// Every key of a rule has its paragraph in `docs/reference/rules.md`, and there is none for a key that does not exist.
 #[test]
 fn every_rule_is_explained() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -72,7 +75,7 @@ fn every_rule_is_explained() {
     let message = String::from_utf8(refused.stderr).unwrap();
     let (_, keys) = message.split_once("allowed: ").expect("the message names the keys");
     let mut keys: Vec<&str> = keys.lines().next().unwrap().split(", ").collect();
-    let text = fs::read_to_string(root.join("docs/rules.md")).unwrap();
+    let text = fs::read_to_string(root.join("docs/reference/rules.md")).unwrap();
     let headings = text.lines().filter_map(|line| line.strip_prefix("### "));
     let mut explained: Vec<&str> =
         headings.flat_map(|line| line.split(", ")).map(|key| key.trim_matches('`')).collect();

@@ -2,7 +2,7 @@
 //!
 //! Each model runs a protocol of the crate, and twins of it with one step wrong, which have to be found. Words are read
 //! and written as everywhere in the crate, relaxed, so a lock or a wait that orders too little shows. How to run them:
-//! `docs/proof.md`.
+//! `docs/contributing/testing.md`.
 
 extern crate std;
 

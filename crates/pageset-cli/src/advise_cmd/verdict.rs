@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// A change that does not halve the lock holds is not worth a setting that someone has to remember. A guess, as in
-/// `docs/tuning.md`.
+/// `docs/guide/tuning.md`.
 const WORTH: f64 = 0.5;
 /// Holds of zone locks, a second and CPU, below which no setting can be felt: with the longest known, 50 us for 2016
 /// pages, a twentieth of the time; with the usual one a thousandth. A guess.

@@ -70,6 +70,7 @@ pub(super) const TERMS: &[Term] = &[
         "See `pageset identify`."),
     column("is_another", "Whether the kernel shows bounds of high that the rules of its release do not have.",
         "true: its memory management is newer than its release.", "Record it and see `pageset identify`."),
+    column("only", "What restricts the refills and drains that are counted; nothing where all are.", "", ""),
     column("conditions", "Whose refills and drains are counted: some CPUs, processes or cgroups.", "", ""),
     column("selected_operations", "Allocations and frees that meet the conditions.", "0: nothing is counted.",
         "Name another process or CPU."),

@@ -6,7 +6,7 @@
 //! | `simulated` | those of simulations, comparisons and benchmarks, and the members of their JSON |
 //! | `members` | members of the JSON of recordings, replays, `top` and `advise` that are no columns |
 //! | `warnings` | the warnings of a replay |
-//! | `rules` | the rules, as `docs/rules.md` has them |
+//! | `rules` | the rules, as `docs/reference/rules.md` has them |
 
 mod members;
 mod rules;

@@ -1,4 +1,4 @@
-//! The rules, one paragraph each, as `docs/rules.md` has them: said in one place only.
+//! The rules, one paragraph each, as `docs/reference/rules.md` has them: said in one place only.
 
 use super::{Kind, folded, wrapped};
 

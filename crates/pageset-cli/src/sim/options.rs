@@ -17,7 +17,7 @@ const MOST_SECONDS: f64 = 100_000.0;
 const SEEDS: u32 = 1;
 /// Seeds for the rows that costs are fitted to and for the tables that have them, where nobody says otherwise: one seed's
 /// score of batch 31, which all changes are counted from, is up to 1.5 % off the mean of three (lkp-hsw-ep2, see
-/// `docs/accuracy.md`). Costs of the shipped machines are fitted with as many.
+/// `docs/research/accuracy.md`). Costs of the shipped machines are fitted with as many.
 const SEEDS_OF_FITS: u32 = 3;
 /// How well figures that stand beside published ones are to be known, in percent: all that is asked for is measured, as when
 /// costs were fitted.

@@ -70,7 +70,7 @@ pub(super) const KINDS: [&str; 13] = [
     "reclaim",
     "marker",
     "bulk",
-    "state",
+    "state_change",
     "fork",
 ];
 
@@ -100,7 +100,8 @@ fn place(kind: &Kind) -> usize {
 /// What the columns mean.
 const LEGEND: &str = "zone_locked: blocks taken from the free lists; drain: blocks that pagesets gave back to them;\n\
     decay: runs of the once-a-second work; reclaim: kswapd woken or asleep, direct reclaim begun;\n\
-    bulk: bulk allocations, each of several pages; state: a round of reclaim ended, a CPU or memory went off-line or came on-line";
+    bulk: bulk allocations, each of several pages; fork: processes and threads made;\n\
+    state_change: a round of reclaim ended, a CPU or memory went off-line or came on-line";
 
 fn by_name<S: serde::Serializer>(counts: &BTreeMap<u32, [u64; KINDS.len()]>, serializer: S) -> Result<S::Ok, S::Error> {
     let named = counts.iter().map(|(cpu, counts)| {

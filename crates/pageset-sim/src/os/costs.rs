@@ -22,7 +22,7 @@ pub(super) const TRUNCATE_PAGE: Time = ns(80);
 /// Locked operations that a page takes to join the LRU beside what both ways take: others may look at it while its
 /// flags are set, and each such operation waits for the stores before it. Whoever drops its last reference was the last to
 /// know of it; isolation is charged alike, though others know of the page. A guess, chosen with rows of the tables in
-/// sight: `docs/accuracy.md` has what others give.
+/// sight: `docs/research/accuracy.md` has what others give.
 pub(super) const LRU_JOIN_ATOMICS: u64 = 5;
 /// A page taken off all page tables that map it, and off its file, by reclaim.
 pub(super) const RECLAIM_PAGE: Time = ns(300);

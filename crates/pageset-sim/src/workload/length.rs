@@ -13,7 +13,7 @@ pub struct Length {
 
 impl Length {
     /// Regions of 128 MiB that are filled and given back, a few tenths of a second each on a busy machine: some of them.
-    /// Costs of the shipped machines are fitted with these lengths, and the accuracy in `docs/accuracy.md` is that of these.
+    /// Costs of the shipped machines are fitted with these lengths, and the accuracy in `docs/research/accuracy.md` is that of these.
     pub const REGIONS: Length = Length::ms(500, 1500);
     /// The same where nearly nothing is allocated, so that lists in the allocator have nothing to come to rest from.
     pub const MAPPINGS: Length = Length::ms(250, 500);
