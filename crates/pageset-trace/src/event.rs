@@ -129,7 +129,7 @@ pub enum Kind {
     SnapshotEnd(String),
 }
 
-/// What an event [`Kind::StateChange`] tells of.
+/// A change of state that [`Kind::StateChange`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateChange {
     /// kswapd, which wrote it, has ended a round of balancing. The event of its sleep comes a nap later, if at all.
@@ -140,7 +140,7 @@ pub enum StateChange {
     CpuOnline(CpuId),
     /// The pagesets of the zone that this page lies in are about to be emptied and switched off.
     PagesetsOff(Pfn),
-    /// They are about to be switched on again.
+    /// The pagesets of the zone that this page lies in are about to be switched on again.
     PagesetsOn(Pfn),
 }
 

@@ -74,7 +74,7 @@ pub(super) const TERMS: &[Term] = &[
     column("conditions", "Whose refills and drains are counted: some CPUs, processes or cgroups.", "", ""),
     column("selected_operations", "Allocations and frees that meet the conditions.", "0: nothing is counted.",
         "Name another process or CPU."),
-    column("unlisted_operations", "Allocations and frees of threads that the recording does not name: they met no condition.",
+    column("unlisted_operations", "Allocations and frees that are not selected because the recording does not name their thread.",
         "Many: short-lived threads did the work.", "Select by CPU or by process number."),
     column("known", "Whether the kernel's rules are known from its release, or guessed.",
         "False: rules are guessed.", "As the warning kernel-unknown."),

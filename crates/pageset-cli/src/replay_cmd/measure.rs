@@ -121,7 +121,8 @@ impl<'t> Report<'t> {
     ) -> Result<Self, Failure> {
         progress.look_over(trace);
         let replay = Replay::prepare(trace, &mut |events| progress.at(events))?;
-        let selection = if how.only.is_empty() { None } else { Some(Selection::new(trace, &how.only)?) };
+        let selection =
+            if how.only.is_empty() { None } else { Some(Selection::new(trace, replay.setting(), &how.only)?) };
         let rows = rows(trace, &replay, chosen, (how, selection.as_ref()), progress)?;
         let doubtful = rows.iter().find(|row| row.is_kernel && row.level == how.level);
         let kernel = replay.kernel().totals(|_| true);

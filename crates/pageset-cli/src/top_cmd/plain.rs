@@ -52,7 +52,11 @@ pub(super) fn kernel_line(view: &View) -> String {
     let guess = if kernel.known { "rules" } else { "taken to have rules" };
     let fraction = kernel.high_fraction.filter(|fraction| *fraction > 0);
     let fraction = fraction.map(|fraction| format!(" = {fraction}")).unwrap_or_default();
-    let another = if kernel.is_another { "; these rules have no bounds of high, this kernel has" } else { "" };
+    let another = if kernel.is_another {
+        "; but this kernel tunes high, as from 6.7 on; try `pageset identify` on a recording"
+    } else {
+        ""
+    };
     format!("{release}, {guess} {}, {}{fraction}{another}", kernel.rules, kernel.auto_tuning.text())
 }
 

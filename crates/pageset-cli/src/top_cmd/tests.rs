@@ -219,7 +219,7 @@ fn which_rules_are_in_force() {
     let mut backported = look(2, 1, at);
     backported.release = Some("5.14.0-1.el9".to_owned());
     let view = View::new(&backported, None);
-    assert!(plain::kernel_line(&view).contains("these rules have no bounds of high, this kernel has"));
+    assert!(plain::kernel_line(&view).contains("but this kernel tunes high, as from 6.7 on"));
     assert!(!View::new(&look(2, 1, at), None).kernel.is_another);
     let mut fixed = look(2, 1, at);
     fixed.high_fraction = None;

@@ -36,9 +36,9 @@
 //!   the CPU is 0, and each CPU's process 0 and context `p`: a section is read without those before it.
 //! * `ENDS`: [`Totals`] as JSON.
 //!
-//! The kind `U` (bulk allocation) is new in version 2, and the kind `S` (a change of state: its number as one byte, and a
-//! varint with the CPU, the page frame number or 0) and `P` (a process or thread is made: its number, a varint) in version 3. Older versions are the same otherwise and are read as
-//! well; an older reader refuses a newer file by its header.
+//! Version 2 adds the kind `U` (bulk allocation). Version 3 adds two kinds. `S` is a change of state: its number as one
+//! byte, then a varint with the CPU, the page frame number or 0. `P` says that a process or thread was made: its number as
+//! a varint. All versions are read. An older reader refuses a newer file by its header.
 //!
 //! A varint has seven bits a byte, lowest first, bit 7 set in all but the last.
 //!

@@ -1,7 +1,6 @@
 //! Probes of our own at functions for which the kernel has no tracepoint.
 //!
-//! A recording does without those that the kernel does not allow; a replay then infers what they would have told, or
-//! goes without.
+//! Where the kernel does not allow a probe, the recording lacks its events. A replay then infers them or ignores them.
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -15,41 +14,58 @@ use super::tracefs::Tracefs;
 /// Probes that are of use only together.
 #[derive(Debug)]
 struct Source {
-    /// The function by the names that kernels give it.
-    functions: &'static [&'static str],
-    /// Each probe: what goes before the group and the event, the event, what follows the function.
-    probes: &'static [(&'static str, &'static str, &'static str)],
+    probes: &'static [Probe],
     /// What a recording lacks without them, where every recording needs them.
     without: Option<&'static str>,
 }
 
-/// What is probed. `r512` is the return from a function with room for 512 calls under way, each a process that waits for
-/// memory (a guess); more are not recorded.
-const SOURCES: [Source; 6] = [
-    // Its first, second and fourth arguments are the flags, the preferred node and the number of pages. The first name is
-    // that of Linux 6.10 on; there is none before 5.13.
+/// One probe at a function.
+#[derive(Debug)]
+struct Probe {
+    /// `p` for the call, `r` for the return. `r512` has room for 512 calls under way, each a process that waits for memory
+    /// (a guess); more are not recorded.
+    kind: &'static str,
+    event: &'static str,
+    /// The function, by the names that kernels give it.
+    functions: &'static [&'static str],
+    /// What is recorded of the call.
+    values: &'static str,
+}
+
+impl Probe {
+    const fn new(
+        kind: &'static str,
+        event: &'static str,
+        functions: &'static [&'static str],
+        values: &'static str,
+    ) -> Self {
+        Probe { kind, event, functions, values }
+    }
+}
+
+/// The first name is that of Linux 6.10 on; there is none before 5.13. The first, second and fourth arguments are the flags,
+/// the preferred node and the number of pages.
+const BULK: &[&str] = &["alloc_pages_bulk_noprof", "__alloc_pages_bulk"];
+
+const SOURCES: [Source; 5] = [
     Source {
-        functions: &["alloc_pages_bulk_noprof", "__alloc_pages_bulk"],
         probes: &[
-            ("p", BULK_BEGIN, "gfp=$arg1:x32 node=$arg2:s32 asked=$arg4:u32"),
-            ("r512", BULK_END, "got=$retval:u32"),
+            Probe::new("p", BULK_BEGIN, BULK, "gfp=$arg1:x32 node=$arg2:s32 asked=$arg4:u32"),
+            Probe::new("r512", BULK_END, BULK, "got=$retval:u32"),
         ],
         without: Some("bulk allocations are not recorded, a replay infers them from later events"),
     },
     // kswapd balances a node in rounds; reclaim is active until it returns.
-    Source { functions: &["balance_pgdat"], probes: &[("r", RECLAIM_ENDED, "")], without: None },
-    Source { functions: &["page_alloc_cpu_dead"], probes: &[("p", CPU_OFFLINE, "cpu=$arg1:u32")], without: None },
+    Source { probes: &[Probe::new("r", RECLAIM_ENDED, &["balance_pgdat"], "")], without: None },
+    Source { probes: &[Probe::new("p", CPU_OFFLINE, &["page_alloc_cpu_dead"], "cpu=$arg1:u32")], without: None },
     // Linux 5.14 on.
-    Source { functions: &["page_alloc_cpu_online"], probes: &[("p", CPU_ONLINE, "cpu=$arg1:u32")], without: None },
+    Source { probes: &[Probe::new("p", CPU_ONLINE, &["page_alloc_cpu_online"], "cpu=$arg1:u32")], without: None },
     // Memory goes off-line. The zone is told by its first page, which takes a kernel that knows its own types (6.7 on).
     Source {
-        functions: &["zone_pcp_disable"],
-        probes: &[("p", PAGESETS_OFF, "start=zone->zone_start_pfn:u64")],
-        without: None,
-    },
-    Source {
-        functions: &["zone_pcp_enable"],
-        probes: &[("p", PAGESETS_ON, "start=zone->zone_start_pfn:u64")],
+        probes: &[
+            Probe::new("p", PAGESETS_OFF, &["zone_pcp_disable"], "start=zone->zone_start_pfn:u64"),
+            Probe::new("p", PAGESETS_ON, &["zone_pcp_enable"], "start=zone->zone_start_pfn:u64"),
+        ],
         without: None,
     },
 ];
@@ -62,7 +78,7 @@ const PREFIX: &str = "pageset_";
 pub(super) struct Probes {
     file: PathBuf,
     group: String,
-    /// Each source and the function that it is set at.
+    /// Each source and the function of its first probe.
     set: Vec<(&'static Source, &'static str)>,
 }
 
@@ -74,13 +90,19 @@ impl Probes {
         let has_probes = probes.file.exists();
         let known = if has_probes { known_functions() } else { HashSet::new() };
         for source in &SOURCES {
-            let why = match source.functions.iter().find(|function| known.contains(**function)) {
-                Some(function) => match probes.add(source, function) {
+            let has = |probe: &Probe| probe.functions.iter().any(|function| known.contains(function));
+            let why = if !has_probes {
+                "the kernel has no probes (CONFIG_KPROBE_EVENTS)".to_owned()
+            } else if known.is_empty() {
+                "the kernel does not tell the names of its functions (CONFIG_KALLSYMS)".to_owned()
+            } else if !source.probes.iter().all(has) {
+                // This release does not do what the source tells of, or in another way.
+                continue;
+            } else {
+                match probes.add(source, &known) {
                     Ok(()) => continue,
-                    Err(error) => format!("{function} cannot be probed ({error})"),
-                },
-                None if has_probes => format!("the kernel has no {}", source.functions.join(" or ")),
-                None => "the kernel has no probes (CONFIG_KPROBE_EVENTS)".to_owned(),
+                    Err(error) => format!("{} cannot be probed ({error})", source.probes[0].functions.join(" or ")),
+                }
             };
             if let Some(without) = source.without {
                 warn(&format!("{why}: {without}"));
@@ -90,16 +112,20 @@ impl Probes {
     }
 
     /// Sets all probes of a source, or none.
-    fn add(&mut self, source: &'static Source, function: &'static str) -> io::Result<()> {
-        let define = |&(kind, event, values): &(&str, &str, &str)| {
-            append(&self.file, &format!("{kind}:{}/{event} {function} {values}", self.group))
+    fn add(&mut self, source: &'static Source, known: &HashSet<&'static str>) -> io::Result<()> {
+        let function = |probe: &Probe| {
+            probe.functions.iter().copied().find(|function| known.contains(function)).unwrap_or_default()
+        };
+        let define = |probe: &Probe| {
+            let Probe { kind, event, values, .. } = probe;
+            append(&self.file, &format!("{kind}:{}/{event} {} {values}", self.group, function(probe)))
         };
         let set = source.probes.iter().try_for_each(define);
         match set {
-            Ok(()) => self.set.push((source, function)),
+            Ok(()) => self.set.push((source, function(&source.probes[0]))),
             // The first of them may have been set.
-            Err(_) => source.probes.iter().for_each(|(_, event, _)| {
-                let _ = append(&self.file, &format!("-:{}/{event}", self.group));
+            Err(_) => source.probes.iter().for_each(|probe| {
+                let _ = append(&self.file, &format!("-:{}/{}", self.group, probe.event));
             }),
         }
         set
@@ -111,7 +137,7 @@ impl Probes {
         &self,
     ) -> impl Iterator<Item = (String, impl Iterator<Item = &'static str>, Option<&'static str>)> {
         self.set.iter().map(|(source, function)| {
-            (format!("kprobe:{function}"), source.probes.iter().map(|(_, event, _)| *event), source.without)
+            (format!("kprobe:{function}"), source.probes.iter().map(|probe| probe.event), source.without)
         })
     }
 
@@ -153,8 +179,8 @@ fn kprobe_events(tracefs: &Tracefs) -> PathBuf {
 
 fn remove(file: &Path, group: &str) -> io::Result<()> {
     // All are tried: some of them may never have been set.
-    let events = SOURCES.iter().flat_map(|source| source.probes);
-    let results = events.map(|(_, event, _)| append(file, &format!("-:{group}/{event}"))).collect::<Vec<_>>();
+    let probes = SOURCES.iter().flat_map(|source| source.probes);
+    let results = probes.map(|probe| append(file, &format!("-:{group}/{}", probe.event))).collect::<Vec<_>>();
     let listed = fs::read_to_string(file).unwrap_or_default();
     if groups(&listed).any(|left| left == group) { results.into_iter().collect() } else { Ok(()) }
 }
@@ -176,7 +202,8 @@ fn groups(listed: &str) -> impl Iterator<Item = &str> {
 /// The functions of [`SOURCES`] that the kernel has.
 fn known_functions() -> HashSet<&'static str> {
     let Ok(symbols) = fs::File::open("/proc/kallsyms") else { return HashSet::new() };
-    let wanted = SOURCES.iter().flat_map(|source| source.functions).copied().collect::<HashSet<&'static str>>();
+    let wanted = SOURCES.iter().flat_map(|source| source.probes).flat_map(|probe| probe.functions);
+    let wanted = wanted.copied().collect::<HashSet<&'static str>>();
     let name = |line: String| line.split_ascii_whitespace().nth(2).and_then(|symbol| wanted.get(symbol).copied());
     BufReader::new(symbols).lines().map_while(Result::ok).filter_map(name).collect()
 }
@@ -200,15 +227,16 @@ mod tests {
         let file = std::env::temp_dir().join(format!("pageset-sources-{}", std::process::id()));
         fs::write(&file, "").unwrap();
         let mut probes = Probes { file: file.clone(), group: "pageset_1_2".into(), set: Vec::new() };
-        probes.add(&SOURCES[0], "f").unwrap();
-        let set = "p:pageset_1_2/bulk_begin f gfp=$arg1:x32 node=$arg2:s32 asked=$arg4:u32\n\
-                   r512:pageset_1_2/bulk_end f got=$retval:u32\n";
+        let known = HashSet::from(["__alloc_pages_bulk", "balance_pgdat"]);
+        probes.add(&SOURCES[0], &known).unwrap();
+        let set = "p:pageset_1_2/bulk_begin __alloc_pages_bulk gfp=$arg1:x32 node=$arg2:s32 asked=$arg4:u32\n\
+                   r512:pageset_1_2/bulk_end __alloc_pages_bulk got=$retval:u32\n";
         assert_eq!(fs::read_to_string(&file).unwrap(), set);
         fs::remove_file(&file).unwrap();
         // The file is gone: nothing can be set.
-        assert!(probes.add(&SOURCES[1], "g").is_err());
+        assert!(probes.add(&SOURCES[1], &known).is_err());
         let names: Vec<String> = probes.sources().map(|(name, ..)| name).collect();
-        assert_eq!(names, ["kprobe:f"]);
+        assert_eq!(names, ["kprobe:__alloc_pages_bulk"]);
     }
 
     #[test]

@@ -124,13 +124,17 @@ fn enable_probes(
     group: &str,
     events: impl Iterator<Item = &'static str>,
 ) -> Result<Vec<Format>, RecordError> {
-    events
-        .map(|event| {
-            let format = read_format(instance, group, event)?;
-            instance.write(&format!("events/{group}/{event}/enable"), "1")?;
-            Ok(format)
-        })
-        .collect()
+    let events: Vec<&str> = events.collect();
+    let formats = events.iter().map(|event| read_format(instance, group, event)).collect::<Result<_, _>>()?;
+    let enable = |event: &&str, on| instance.write(&format!("events/{group}/{event}/enable"), on);
+    match events.iter().try_for_each(|event| enable(event, "1")) {
+        Ok(()) => Ok(formats),
+        Err(error) => {
+            // Half of them is of no use.
+            events.iter().for_each(|event| _ = enable(event, "0"));
+            Err(error)
+        }
+    }
 }
 
 fn unknown(error: FormatError) -> RecordError {

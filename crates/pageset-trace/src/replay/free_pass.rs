@@ -107,7 +107,8 @@ pub(super) struct FreePass {
 }
 
 impl FreePass {
-    /// `preemptible` is whether a pageset's lock lets interrupts in, as it has since about Linux 6.2.
+    /// `preemptible` is whether a pageset's lock lets interrupts in: from 6.7 on surely. Those from 6.2 to 6.6, which
+    /// probably do, are not told apart from older ones.
     pub(super) fn new(preemptible: bool) -> Self {
         FreePass {
             preemptible,

@@ -26,7 +26,7 @@ impl Hotplug {
     pub(super) fn new(setting: &Setting) -> Self {
         Hotplug {
             zones: setting.zones.iter().map(|zone| zone.node).collect(),
-            cpus: setting.cpus.iter().map(|node| (*node, true)).collect(),
+            cpus: setting.cpus.iter().copied().zip(setting.online.iter().copied()).collect(),
             sharers: None,
             emptied: None,
             off: vec![None; setting.zones.len()],
@@ -76,6 +76,11 @@ impl Hotplug {
     /// The CPUs that share a zone's high, where that has changed since the start.
     pub(super) fn sharers(&self, zone: usize) -> Option<u32> {
         self.sharers.as_ref().map(|sharers| sharers[zone])
+    }
+
+    /// A process has done something else than to empty pagesets.
+    pub(super) fn ends_emptying(&mut self, pid: u32) {
+        self.emptied = self.emptied.filter(|(_, by)| *by != pid);
     }
 
     /// The CPU whose pagesets a process empties since that CPU is off-line.

@@ -2,7 +2,7 @@
 //!
 //! Specification: `linux-page-allocator.md` 8.4, `trace-replay.md` 1 and 3.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use pageset::pcp::order_of;
 use pageset::tuning::{FallbackRule, Tuning};
@@ -23,6 +23,7 @@ use crate::event::{Context, Event, Kind};
 #[derive(Debug)]
 struct Run {
     pid: u32,
+    context: Context,
     order: Order,
     /// The type asked for, as the kernel numbers it.
     migratetype: u8,
@@ -45,10 +46,17 @@ struct OpenDrain {
     event: u64,
 }
 
+/// A free, or the timer work.
+#[derive(Clone, Copy, Debug)]
+struct FreedBy {
+    pid: u32,
+    /// None for the timer work, which goes through all zones.
+    zone: Option<usize>,
+}
+
 /// A refill whose allocation has not been written yet.
 #[derive(Debug)]
 struct Unfinished {
-    pid: u32,
     /// Its place in `kernel.refills`.
     refill: usize,
     /// The allocation, but for what its event says.
@@ -64,13 +72,21 @@ struct CpuRuns {
     may_drain: bool,
     /// The place of the last event that was not a drain: what caused one.
     cause: u64,
-    /// The process that frees or does the timer work, until it does something else: every other drain was asked for, by
-    /// direct reclaim, compaction or hot-plug.
-    freed_by: Option<u32>,
-    /// The zone of that free; none for the timer work, which goes through all zones.
-    freed_in: Option<usize>,
-    /// Whether the drains since the last other event were asked for.
-    requested: bool,
+    /// What may drain in each context: the last free or timer work of a process, until that process does something else, and
+    /// the same of the process that it preempted. Every other drain was asked for, by direct reclaim, compaction or hot-plug.
+    freed: [[Option<FreedBy>; 2]; 4],
+    /// The process in each context whose drains since its last other event were asked for.
+    requested: [Option<u32>; 4],
+}
+
+/// The place of a context among four.
+fn level(context: Context) -> usize {
+    match context {
+        Context::Process => 0,
+        Context::SoftIrq => 1,
+        Context::HardIrq => 2,
+        Context::Nmi => 3,
+    }
 }
 
 /// What the pass finds out.
@@ -105,8 +121,8 @@ pub(super) struct ListPass<'s> {
     freed: PageMap<bool>,
     balance: Balance,
     hotplug: Hotplug,
-    /// Refills after which their process has written no event yet: it was preempted, or the recording ends.
-    unfinished: Vec<Unfinished>,
+    /// Refills by processes, which have written no event since: they were preempted, or the recording ends.
+    unfinished: HashMap<u32, Unfinished>,
     began: bool,
     ended: bool,
     found: Found,
@@ -126,7 +142,7 @@ impl<'s> ListPass<'s> {
             freed: PageMap::new(),
             balance: Balance::new(setting.zones.len(), setting.cpus.len()),
             hotplug: Hotplug::new(setting),
-            unfinished: Vec::new(),
+            unfinished: HashMap::new(),
             began: false,
             ended: false,
             found: Found {
@@ -150,7 +166,11 @@ impl<'s> ListPass<'s> {
             self.live = BlockMap::new();
         }
         let cpu = event.cpu;
-        if self.ended || cpu.0 as usize >= self.cpus.len() {
+        if self.ended {
+            return;
+        }
+        if cpu.0 as usize >= self.cpus.len() {
+            self.place += u64::from(event.kind.is_input());
             return;
         }
         let may_drain = matches!(event.kind, Kind::Free { .. } | Kind::FreeBatched { .. } | Kind::VmstatWork);
@@ -158,28 +178,17 @@ impl<'s> ListPass<'s> {
             self.close_drain(cpu);
             let runs = &mut self.cpus[cpu.0 as usize];
             runs.cause = self.place;
-            runs.requested = false;
             runs.may_drain = may_drain && state == State::Inside;
         }
         if state == State::After {
             self.after(notes, index, event);
             return;
         }
-        let runs = &mut self.cpus[cpu.0 as usize];
-        if may_drain {
-            runs.freed_by = Some(event.pid);
-            runs.freed_in = match event.kind {
-                Kind::Free { pfn, .. } | Kind::FreeBatched { pfn } => self.setting.zone_of(pfn),
-                _ => None,
-            };
-        } else if runs.freed_by == Some(event.pid) && !matches!(event.kind, Kind::Drain { .. }) {
-            runs.freed_by = None;
-        }
+        self.note_cause(event, may_drain);
         let finished = match event.context {
-            Context::Process => self.unfinished.iter().position(|refill| refill.pid == event.pid),
+            Context::Process if !self.unfinished.is_empty() => self.unfinished.remove(&event.pid),
             _ => None,
         };
-        let finished = finished.map(|at| self.unfinished.swap_remove(at));
         match event.kind {
             Kind::ZoneLocked { pfn, order, migratetype, .. } => {
                 self.extend_run(notes, index, event, pfn, order, migratetype);
@@ -224,6 +233,29 @@ impl<'s> ListPass<'s> {
             }
         }
         self.place += u64::from(event.kind.is_input());
+    }
+
+    /// Keeps what a later drain in this context may come of.
+    fn note_cause(&mut self, event: &Event, may_drain: bool) {
+        if matches!(event.kind, Kind::Drain { .. }) {
+            return;
+        }
+        let zone = match event.kind {
+            Kind::Free { pfn, .. } | Kind::FreeBatched { pfn } => self.setting.zone_of(pfn),
+            _ => {
+                if !matches!(event.kind, Kind::StateChange(_)) {
+                    self.hotplug.ends_emptying(event.pid);
+                }
+                None
+            }
+        };
+        let (runs, level) = (&mut self.cpus[event.cpu.0 as usize], level(event.context));
+        runs.requested[level] = runs.requested[level].filter(|pid| *pid != event.pid);
+        let freed = &mut runs.freed[level];
+        freed.iter_mut().for_each(|slot| *slot = slot.filter(|freed| freed.pid != event.pid));
+        if may_drain {
+            *freed = [Some(FreedBy { pid: event.pid, zone }), freed[0].or(freed[1])];
+        }
     }
 
     /// What has begun before the last marker goes on behind it on other CPUs: the drains of frees that are replayed.
@@ -287,13 +319,7 @@ impl<'s> ListPass<'s> {
 
     /// The open run of the event's CPU and context.
     fn run(&mut self, event: &Event) -> &mut Option<Run> {
-        let level = match event.context {
-            Context::Process => 0,
-            Context::SoftIrq => 1,
-            Context::HardIrq => 2,
-            Context::Nmi => 3,
-        };
-        &mut self.cpus[event.cpu.0 as usize].runs[level]
+        &mut self.cpus[event.cpu.0 as usize].runs[level(event.context)]
     }
 
     /// Another block came from a free list: part of the run, or the start of the next.
@@ -313,7 +339,9 @@ impl<'s> ListPass<'s> {
                     self.close_run(notes, event.cpu, run, None);
                 }
                 let (blocks, place) = (vec![pfn], self.place);
-                *self.run(event) = Some(Run { pid: event.pid, order, migratetype, zone, blocks, event: index, place });
+                let context = event.context;
+                *self.run(event) =
+                    Some(Run { pid: event.pid, context, order, migratetype, zone, blocks, event: index, place });
             }
         }
     }
@@ -345,9 +373,10 @@ impl<'s> ListPass<'s> {
             let pages = refill * run.order.pages() as u32;
             let taken =
                 Taken { event: run.event, zone: run.zone, cpu, pfn: Some(first), order: run.order, migratetype, shown };
-            if shown.is_none() {
+            // The idle process 0 and interrupts allocate in bulk, if without an event.
+            if shown.is_none() && run.context == Context::Process && run.pid != 0 && !self.setting.bulk_unseen {
                 let refill = self.found.kernel.refills.len();
-                self.unfinished.push(Unfinished { pid: run.pid, refill, taken });
+                self.unfinished.insert(run.pid, Unfinished { refill, taken });
             }
             self.found.kernel.refills.push(Move { place: run.place, zone: run.zone as u32, cpu, pages });
             self.note_factor(&run, cpu);
@@ -419,9 +448,13 @@ impl<'s> ListPass<'s> {
         let pages = order.pages() as u32;
         self.balance.add(zone, owner, -i64::from(pages));
         let runs = &mut self.cpus[cpu.0 as usize];
-        runs.requested |=
-            owner != cpu || runs.freed_by != Some(event.pid) || runs.freed_in.is_some_and(|freed_in| freed_in != zone);
-        let requested = runs.requested;
+        let level = level(event.context);
+        let causes = |freed: &FreedBy| freed.pid == event.pid && freed.zone.is_none_or(|freed_in| freed_in == zone);
+        let caused = runs.freed[level].iter().flatten().any(causes);
+        let requested = owner != cpu || !caused || runs.requested[level] == Some(event.pid);
+        if requested {
+            runs.requested[level] = Some(event.pid);
+        }
         match requested {
             false => self.found.histories.drained(zone, owner, pages),
             true if self.began => self.found.histories.close(zone, owner),
@@ -494,11 +527,12 @@ impl<'s> ListPass<'s> {
         }
         notes.surprises = lists.surprises;
         // The recording ended within an allocation: no event of it is there to be replayed.
-        let mut unfinished: Vec<usize> = self.unfinished.iter().map(|refill| refill.refill).collect();
-        unfinished.sort_unstable();
-        for refill in unfinished.into_iter().rev() {
-            self.found.kernel.refills.remove(refill);
-        }
+        let unfinished: HashSet<usize> = self.unfinished.values().map(|refill| refill.refill).collect();
+        let mut place = 0;
+        self.found.kernel.refills.retain(|_| {
+            place += 1;
+            !unfinished.contains(&(place - 1))
+        });
         self.found.small_drains.sort_unstable();
         self.found.drain_requests.sort_by_key(|request| request.event);
         let Found { taken, .. } = &mut self.found;

@@ -61,7 +61,13 @@ impl Reclaim {
                 self.awake.remove(&node());
                 self.changes.push(Change { event: index, node: node(), active: false, told: index });
             }
-            Kind::KswapdSleep if !self.ends_are_recorded => {
+            // The probe has missed an end.
+            Kind::KswapdSleep if self.ends_are_recorded => {
+                if self.awake.remove(&node()).is_some() {
+                    self.changes.push(Change { event: index, node: node(), active: false, told: index });
+                }
+            }
+            Kind::KswapdSleep => {
                 let began = event.time_ns.saturating_sub(NAP_NS);
                 let first = self.recent.partition_point(|(time, _)| *time < began);
                 let first = self.recent.get(first).map_or(index, |(_, first)| *first);

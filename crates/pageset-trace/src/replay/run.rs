@@ -96,8 +96,9 @@ impl Plan<'_> {
             return state.bounds;
         }
         let node = self.setting.zones[zone].node;
-        let local = self.setting.cpus.iter().filter(|n| **n == node).count();
-        let cpus = sharers.unwrap_or(if local == 0 { self.setting.cpus.len() } else { local } as u32);
+        let online = || self.setting.cpus.iter().zip(&self.setting.online).filter(|(_, online)| **online);
+        let local = online().filter(|(n, _)| **n == node).count();
+        let cpus = sharers.unwrap_or(if local == 0 { online().count().max(1) } else { local } as u32);
         let size = ZoneSize { managed: state.managed, low: state.watermarks.low, cpus };
         let fraction = self.rules.high_fraction.unwrap_or(self.setting.high_fraction);
         self.tuning().bounds(size, fraction)
@@ -495,7 +496,7 @@ impl<'r, 'a> Run<'r, 'a> {
         self.operate(zone, cpu, |run| {
             let got = match run.plan.setting.bulk_unseen {
                 true => run.take_in_bulk(&request).ok(),
-                false => run.isolated[zone].take(run.world, order),
+                false => run.isolated[zone].take(run.world, zone, order),
             };
             let freed = got.is_some_and(|page| run.world.free(page, order).is_ok());
             run.outcome.refused_frees += u64::from(!freed);
@@ -564,14 +565,20 @@ impl<'r, 'a> Run<'r, 'a> {
 struct Isolated {
     range: PageRange,
     next: Pfn,
+    /// The zone's free pages when none of them served, so that it is not searched again before there are more.
+    failed_with: Option<u64>,
 }
 
 impl Isolated {
     fn new(range: PageRange) -> Self {
-        Isolated { range, next: range.end() }
+        Isolated { range, next: range.end(), failed_with: None }
     }
 
-    fn take(&mut self, world: &World<'_>, order: Order) -> Option<Pfn> {
+    fn take(&mut self, world: &World<'_>, zone: usize, order: Order) -> Option<Pfn> {
+        if self.failed_with.is_some_and(|free| world.zone_stats(zone).nr_free_pages <= free) {
+            return None;
+        }
+        self.failed_with = None;
         // From where the last one was found to the zone's first page, and once more from its end.
         for _ in 0..2 {
             while self.next.0 >= self.range.start.0 + order.pages() {
@@ -582,6 +589,7 @@ impl Isolated {
             }
             self.next = self.range.end();
         }
+        self.failed_with = Some(world.zone_stats(zone).nr_free_pages);
         None
     }
 }

@@ -1,12 +1,15 @@
-//! Whose refills and drains are looked at, where not all are: those that some CPUs, processes or cgroups caused.
+//! Selects refills and drains by the CPU, process or cgroup that caused them.
 //!
-//! All of a recording is replayed in any case, since all share the pagesets.
+//! A replay always runs the whole recording, since all processes share the pagesets. A refill belongs to the allocation
+//! that it serves, a drain to the free or timer work before it. A drain that something else asked for belongs to the next
+//! event on the pageset's CPU.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use super::setting::{Setting, State};
 use super::{Move, Moves};
 use crate::error::TraceError;
 use crate::event::{Event, Kind};
@@ -31,7 +34,7 @@ impl FromStr for Only {
 
     /// Reads `cpu=LIST`, `process=NAME`, `process=NUMBER` or `cgroup=PATH`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text} is no condition; allowed: cpu=0-3,8 process=NAME process=NUMBER cgroup=PATH");
+        let wrong = || format!("{text} is not a condition; allowed: cpu=0-3,8 process=NAME process=NUMBER cgroup=PATH");
         let (kind, value) = text.split_once('=').filter(|(_, value)| !value.is_empty()).ok_or_else(wrong)?;
         match kind {
             "cpu" => value.split(',').map(range).collect::<Option<_>>().map(Self::Cpu).ok_or_else(wrong),
@@ -71,11 +74,11 @@ fn range(text: &str) -> Option<RangeInclusive<u32>> {
 pub struct Selection {
     /// Allocations and frees selected.
     pub operations: u64,
-    /// Those of threads that are in no table of the recording, so that their name and cgroup are not known. None of them
-    /// is selected by name or cgroup.
+    /// Allocations and frees that are not selected because the recording does not tell the name or cgroup of their thread.
     pub unlisted: u64,
-    /// Of each CPU the input events: how many came before on all CPUs, and whether this one is selected.
-    events: HashMap<u32, Vec<(u64, bool)>>,
+    /// Of each CPU the runs of input events that are selected, or are not: how many input events of all CPUs came before
+    /// the last of the run.
+    runs: HashMap<u32, Vec<(u64, bool)>>,
 }
 
 impl Selection {
@@ -83,12 +86,14 @@ impl Selection {
     ///
     /// # Errors
     /// A damaged recording; one without a table of threads where a condition needs it; a name or cgroup that is not in it.
-    pub fn new(trace: &Trace, only: &[Only]) -> Result<Self, TraceError> {
+    pub fn new(trace: &Trace, setting: &Setting, only: &[Only]) -> Result<Self, TraceError> {
         let mut conditions = Conditions::new(trace, only)?;
         let mut selection = Selection::default();
         let mut place = 0;
+        let mut window = setting.window();
         for event in trace.events()? {
             let event = event?;
+            let state = window.at(&event);
             if let Kind::Fork { child } = event.kind {
                 conditions.fork(event.pid, child);
             }
@@ -96,11 +101,15 @@ impl Selection {
                 continue;
             }
             let selected = conditions.meet(&event);
-            selection.events.entry(event.cpu.0).or_default().push((place, selected));
+            let runs = selection.runs.entry(event.cpu.0).or_default();
+            match runs.last_mut() {
+                Some((last, same)) if *same == selected => *last = place,
+                _ => runs.push((place, selected)),
+            }
             place += 1;
-            if matches!(event.kind, Kind::Alloc { .. } | Kind::Free { .. } | Kind::BulkAlloc { .. }) {
+            if state == State::Inside && matches!(event.kind, Kind::Alloc { .. } | Kind::Free { .. }) {
                 selection.operations += u64::from(selected);
-                selection.unlisted += u64::from(conditions.is_unlisted(event.pid));
+                selection.unlisted += u64::from(!selected && conditions.is_unlisted(&event));
             }
         }
         Ok(selection)
@@ -115,9 +124,9 @@ impl Selection {
 
     /// The events of a refill come before the allocation that caused it, so its cause is the next input on its CPU.
     fn caused(&self, moved: &Move) -> bool {
-        let Some(events) = self.events.get(&moved.cpu.0) else { return false };
-        let next = events.partition_point(|(place, _)| *place < moved.place);
-        events.get(next).is_some_and(|(_, selected)| *selected)
+        let Some(runs) = self.runs.get(&moved.cpu.0) else { return false };
+        let next = runs.partition_point(|(last, _)| *last < moved.place);
+        runs.get(next).is_some_and(|(_, selected)| *selected)
     }
 }
 
@@ -126,16 +135,48 @@ impl Selection {
 struct Conditions {
     cpus: Vec<RangeInclusive<u32>>,
     /// Threads, where a condition names processes or cgroups.
-    processes: Option<HashSet<u32>>,
-    cgroups: Option<HashSet<u32>>,
+    processes: Option<Threads>,
+    cgroups: Option<Threads>,
     /// All threads of the tables, where a condition takes them.
-    listed: Option<HashSet<u32>>,
+    listed: Option<Threads>,
+}
+
+/// Some of the threads.
+#[derive(Debug, Default)]
+struct Threads {
+    now: HashSet<u32>,
+    /// Those of the table after the recording. It tells whose a number was last.
+    after: HashSet<u32>,
+}
+
+impl Threads {
+    fn extend(&mut self, threads: &[Thread<'_>], meant: impl Fn(&Thread<'_>) -> bool) {
+        for thread in threads.iter().filter(|thread| meant(thread)) {
+            self.now.insert(thread.tid);
+            if thread.is_after {
+                self.after.insert(thread.tid);
+            }
+        }
+    }
+
+    /// What a process makes belongs to it. Without that, a number that was another process's before is used anew.
+    fn fork(&mut self, parent: u32, child: u32) {
+        if self.now.contains(&parent) || self.after.contains(&child) {
+            self.now.insert(child);
+        } else {
+            self.now.remove(&child);
+        }
+    }
 }
 
 impl Conditions {
     fn new(trace: &Trace, only: &[Only]) -> Result<Self, TraceError> {
-        let texts = TABLES.map(|tag| trace.snapshots().text(tag).unwrap_or_default());
-        let threads: Vec<Thread<'_>> = texts.iter().flat_map(|text| text.lines()).filter_map(Thread::parse).collect();
+        let [before, after] = TABLES.map(|tag| trace.snapshots().text(tag).unwrap_or_default());
+        let parse = |text, is_after| str::lines(text).filter_map(move |line| Thread::parse(line, is_after));
+        Self::of(&parse(before, false).chain(parse(after, true)).collect::<Vec<_>>(), only)
+    }
+
+    fn of(threads: &[Thread<'_>], only: &[Only]) -> Result<Self, TraceError> {
         let mut conditions = Conditions { cpus: Vec::new(), processes: None, cgroups: None, listed: None };
         for condition in only {
             if let Only::Cpu(ranges) = condition {
@@ -150,7 +191,7 @@ impl Conditions {
                 return Err(TraceError::missing_snapshots("the recording has no table of its processes")
                     .allowed("a recording by `pageset record`, or process=NUMBER"));
             }
-            let meets = |thread: &&Thread<'_>| match condition {
+            let meets = |thread: &Thread<'_>| match condition {
                 Only::Process(_) if number.is_some() => [thread.tid, thread.pid].contains(&number.unwrap_or(0)),
                 Only::Process(name) => thread.name == name,
                 Only::Cgroup(path) => thread
@@ -160,46 +201,44 @@ impl Conditions {
                 Only::Cpu(_) => false,
             };
             // A process is named by its first thread; all of its threads are meant.
-            let first = |thread: &&Thread<'_>| thread.tid == thread.pid;
-            let named: HashSet<u32> = threads.iter().filter(first).filter(meets).map(|thread| thread.pid).collect();
-            let meant = |thread: &&Thread<'_>| named.contains(&thread.pid) || meets(thread);
-            let mut found: HashSet<u32> = threads.iter().filter(meant).map(|thread| thread.tid).collect();
-            found.extend(number);
-            if found.is_empty() {
+            let first = |thread: &&Thread<'_>| thread.tid == thread.pid && meets(thread);
+            let named: HashSet<u32> = threads.iter().filter(first).map(|thread| thread.pid).collect();
+            let meant = |thread: &Thread<'_>| named.contains(&thread.pid) || meets(thread);
+            if number.is_none() && !threads.iter().any(meant) {
                 return Err(TraceError::missing_snapshots(format!("no process of the recording meets {condition}"))
-                    .allowed(names(&threads)));
+                    .allowed(choices(threads, matches!(condition, Only::Cgroup(_)))));
             }
             let set = match condition {
-                Only::Cgroup(_) => &mut conditions.cgroups,
-                _ => &mut conditions.processes,
+                Only::Cgroup(_) => conditions.cgroups.get_or_insert_default(),
+                _ => conditions.processes.get_or_insert_default(),
             };
-            set.get_or_insert_default().extend(found);
+            set.extend(threads, meant);
+            set.now.extend(number);
             if number.is_none() {
-                conditions.listed = Some(threads.iter().map(|thread| thread.tid).collect());
+                conditions.listed.get_or_insert_default().extend(threads, |_| true);
             }
         }
         Ok(conditions)
     }
 
     fn meet(&self, event: &Event) -> bool {
-        let cpu = self.cpus.is_empty() || self.cpus.iter().any(|range| range.contains(&event.cpu.0));
-        let in_set = |set: &Option<HashSet<u32>>| set.as_ref().is_none_or(|set| set.contains(&event.pid));
-        cpu && in_set(&self.processes) && in_set(&self.cgroups)
+        let in_set = |set: &Option<Threads>| set.as_ref().is_none_or(|set| set.now.contains(&event.pid));
+        self.meet_cpu(event) && in_set(&self.processes) && in_set(&self.cgroups)
     }
 
-    /// What a process makes belongs to it. A number that was another process's before is used anew.
+    fn meet_cpu(&self, event: &Event) -> bool {
+        self.cpus.is_empty() || self.cpus.iter().any(|range| range.contains(&event.cpu.0))
+    }
+
     fn fork(&mut self, parent: u32, child: u32) {
-        for set in [&mut self.processes, &mut self.cgroups, &mut self.listed].into_iter().flatten() {
-            match set.contains(&parent) {
-                true => set.insert(child),
-                false => set.remove(&child),
-            };
-        }
+        let sets = [&mut self.processes, &mut self.cgroups, &mut self.listed];
+        sets.into_iter().flatten().for_each(|set| set.fork(parent, child));
     }
 
-    fn is_unlisted(&self, tid: u32) -> bool {
+    fn is_unlisted(&self, event: &Event) -> bool {
         // The idle threads, all of them number 0, are in no table.
-        tid != 0 && self.listed.as_ref().is_some_and(|listed| !listed.contains(&tid))
+        let unlisted = self.listed.as_ref().is_some_and(|listed| !listed.now.contains(&event.pid));
+        event.pid != 0 && unlisted && self.meet_cpu(event)
     }
 }
 
@@ -210,22 +249,31 @@ struct Thread<'t> {
     pid: u32,
     cgroup: &'t str,
     name: &'t str,
+    /// Whether it is in the table after the recording.
+    is_after: bool,
 }
 
 impl<'t> Thread<'t> {
-    fn parse(line: &'t str) -> Option<Self> {
+    fn parse(line: &'t str, is_after: bool) -> Option<Self> {
         let mut fields = line.splitn(4, '\t');
         let mut number = || fields.next()?.parse().ok();
         let (tid, pid) = (number()?, number()?);
-        Some(Thread { tid, pid, cgroup: fields.next()?, name: fields.next()? })
+        Some(Thread { tid, pid, cgroup: fields.next()?, name: fields.next()?, is_after })
     }
 }
 
-/// The names of some processes, for a message.
-fn names(threads: &[Thread<'_>]) -> String {
-    let mut names: Vec<&str> = threads.iter().filter(|thread| thread.tid == thread.pid).map(|t| t.name).collect();
+/// Names or cgroups of some processes, for a message.
+fn choices(threads: &[Thread<'_>], cgroups: bool) -> String {
+    let first = threads.iter().filter(|thread| thread.tid == thread.pid);
+    let mut names: Vec<&str> = match cgroups {
+        true => first.map(|thread| thread.cgroup).filter(|cgroup| cgroup.starts_with('/')).collect(),
+        false => first.map(|thread| thread.name).collect(),
+    };
     names.sort_unstable();
     names.dedup();
+    if names.is_empty() {
+        return "cpu=LIST and process=NAME: the recorded machine has no cgroups".to_owned();
+    }
     let more = if names.len() > 20 { ", …" } else { "" };
     names.truncate(20);
     format!("{}{more}", names.join(", "))
@@ -250,10 +298,38 @@ mod tests {
 
     #[test]
     fn a_refill_is_caused_by_what_comes_next_on_its_cpu() {
-        let events = HashMap::from([(0, vec![(0, false), (2, true), (5, false)]), (1, vec![(1, true)])]);
-        let selection = Selection { events, ..Selection::default() };
+        let runs = HashMap::from([(0, vec![(0, false), (2, true), (5, false)]), (1, vec![(1, true)])]);
+        let selection = Selection { runs, ..Selection::default() };
         let at = |cpu, place| selection.caused(&Move { place, zone: 0, cpu: CpuId(cpu), pages: 1 });
         assert_eq!([at(0, 0), at(0, 1), at(0, 2), at(0, 3), at(0, 6)], [false, true, true, false, false]);
         assert_eq!([at(1, 0), at(1, 1), at(1, 2), at(2, 0)], [true, true, false, false]);
+    }
+
+    fn thread(tid: u32, name: &'static str, is_after: bool) -> Thread<'static> {
+        Thread { tid, pid: tid, cgroup: "/", name, is_after }
+    }
+
+    #[test]
+    fn children_belong_to_their_parents() {
+        let threads =
+            [thread(1, "init", false), thread(5, "wl", false), thread(9, "dd", true), thread(1, "init", true)];
+        let only = ["process=wl".parse().unwrap(), "process=dd".parse().unwrap()];
+        let mut conditions = Conditions::of(&threads, &only).unwrap();
+        let event = |pid| {
+            let kind = Kind::Free { pfn: pageset::Pfn(1), order: pageset::Order::ZERO };
+            Event { time_ns: 0, cpu: CpuId(0), pid, context: crate::Context::Process, kind }
+        };
+        assert!(conditions.meet(&event(5)) && !conditions.meet(&event(6)) && conditions.is_unlisted(&event(6)));
+        conditions.fork(5, 6);
+        conditions.fork(6, 7);
+        assert!(conditions.meet(&event(6)) && conditions.meet(&event(7)) && !conditions.is_unlisted(&event(7)));
+        // Another process's child has the number now.
+        conditions.fork(1, 7);
+        assert!(!conditions.meet(&event(7)) && !conditions.is_unlisted(&event(7)));
+        // A child of another that the second table calls dd.
+        conditions.fork(1, 9);
+        assert!(conditions.meet(&event(9)));
+        let error = Conditions::of(&threads, &["cgroup=/x".parse().unwrap()]).unwrap_err();
+        assert!(error.to_string().contains("no process of the recording meets cgroup=/x; allowed: /"), "{error}");
     }
 }

@@ -73,6 +73,8 @@ pub struct Setting {
     pub zones: Vec<ZoneSetting>,
     /// The node of each CPU.
     pub cpus: Vec<NodeId>,
+    /// Whether each CPU is on-line at the start: zoneinfo leaves the others out.
+    pub(super) online: Vec<bool>,
     /// Whether the recording tells in what blocks memory was free: it has pagetypeinfo.
     pub(super) free_blocks_known: bool,
     /// The rules that the recorded kernel had.
@@ -139,6 +141,7 @@ impl Setting {
             last,
             later: later.iter().map(|(tag, info)| (tag.clone(), states(info))).collect(),
             later_by_tag: later.iter().enumerate().map(|(at, (tag, _))| (tag.clone(), at)).collect(),
+            online: (0..cpus).map(|cpu| is_online(start, cpu)).collect(),
             cpus: nodes,
             kernel,
             kernel_known,
@@ -338,6 +341,10 @@ fn start_state(section: &ZoneSection) -> ZoneState {
         bounds_shown,
         pagesets,
     }
+}
+
+fn is_online(info: &Zoneinfo, cpu: usize) -> bool {
+    info.zones.iter().flat_map(|zone| &zone.pagesets).any(|pageset| pageset.cpu as usize == cpu)
 }
 
 /// One more than the highest CPU number: with CPUs offline, zoneinfo leaves numbers out.

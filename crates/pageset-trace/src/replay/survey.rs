@@ -14,7 +14,7 @@ use super::hotplug::Hotplug;
 use super::list_pass::ListPass;
 use super::moves::Moves;
 use super::reclaim::{self, Change, Reclaim};
-use super::setting::Setting;
+use super::setting::{Setting, State};
 use super::start_state::Histories;
 use crate::error::TraceError;
 use crate::event::Kind;
@@ -133,14 +133,16 @@ impl Survey {
         let mut window = setting.window();
         for (index, event) in trace.events()?.enumerate() {
             let event = event?;
+            let state = window.at(&event);
             if let Kind::StateChange(change) = event.kind
+                && state == State::Inside
                 && hotplug.change(change, event.pid, None)
             {
                 for (zone, fewest) in fewest_sharers.iter_mut().enumerate() {
                     *fewest = [*fewest, hotplug.sharers(zone)].into_iter().flatten().min();
                 }
             }
-            frees.event(&mut notes, &event, window.at(&event));
+            frees.event(&mut notes, &event, state);
             reclaim.event(setting, index as u64, &event);
             progress(index as u64);
         }
