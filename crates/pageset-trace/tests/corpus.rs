@@ -7,10 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pageset::tuning::Preset;
-use pageset_trace::Trace;
+use pageset_trace::file::Writer;
 use pageset_trace::replay::agreement::{Deviation, deviations};
 use pageset_trace::replay::identify::identify;
 use pageset_trace::replay::{Level, Replay, RuleSet};
+use pageset_trace::{Context, Event, Kind, Trace};
 
 /// Recordings that the corpus must have, so that an empty folder does not pass.
 const LEAST: usize = 40;
@@ -75,4 +76,48 @@ fn the_traffic_names_its_kernel() {
         assert_eq!(identified.choice().tuning, release.tuning, "{}: {names:?}", trace.name());
         assert!(best.iter().any(|candidate| candidate.is(release.name)), "{}: {names:?}", trace.name());
     }
+}
+
+/// A recording with other events, written and read again.
+fn rewritten(trace: &Trace, change: impl Fn(&[Event]) -> Vec<Event>) -> Trace {
+    let events: Vec<Event> = trace.events().unwrap().map(Result::unwrap).collect();
+    let mut bytes = Vec::new();
+    let mut writer = Writer::create(&mut bytes, trace.facts()).unwrap();
+    trace.snapshots().texts.iter().for_each(|(tag, text)| writer.snapshot_text(tag, text).unwrap());
+    change(&events).iter().for_each(|event| writer.event(event).unwrap());
+    writer.finish().unwrap();
+    let mut file = tempfile::NamedTempFile::with_suffix(".pstrace").unwrap();
+    std::io::Write::write_all(&mut file, &bytes).unwrap();
+    Trace::open(file.path()).unwrap()
+}
+
+/// An interrupt between a free and its drain, and another process's work, do not make it a drain that was asked for.
+#[test]
+fn a_drain_belongs_to_its_free() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/lab");
+    let trace = Trace::open(&folder.join("7.0-amd64.4cpu.press.pstrace")).unwrap();
+    let inserted = std::cell::Cell::new(0);
+    let interrupted = rewritten(&trace, |events| {
+        let mut all = Vec::new();
+        for pair in events.windows(2) {
+            all.push(pair[0].clone());
+            let frees = matches!(pair[0].kind, Kind::Free { .. } | Kind::FreeBatched { .. });
+            if frees && matches!(pair[1].kind, Kind::Drain { .. }) && pair[0].cpu == pair[1].cpu {
+                inserted.set(inserted.get() + 1);
+                // Neither input nor a move.
+                let kind = Kind::Fork { child: 4_000_000 };
+                all.push(Event { context: Context::SoftIrq, kind: kind.clone(), ..pair[1].clone() });
+                all.push(Event { pid: 3_999_999, kind, ..pair[1].clone() });
+            }
+        }
+        all.extend(events.last().cloned());
+        all
+    });
+    let requests = |trace: &Trace| {
+        let replay = Replay::prepare(trace, &mut |_| {}).unwrap();
+        let outcome = replay.run(&replay.kernel_rules(), Level::Input, &mut |_| {}).unwrap();
+        (outcome.borrowed.drain_requests, outcome.moves.totals(|_| true))
+    };
+    assert!(inserted.get() > 20, "{} drains", inserted.get());
+    assert_eq!(requests(&interrupted), requests(&trace));
 }
