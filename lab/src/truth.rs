@@ -21,7 +21,7 @@ pub struct Explained {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Mechanism {
-    recordings: String,
+    recordings: Vec<String>,
     level: String,
     why: String,
 }
@@ -32,7 +32,10 @@ impl Explained {
     }
 
     fn why(&self, recording: &str, level: &str) -> Option<&str> {
-        let fits = |m: &&Mechanism| matches(&m.recordings, recording, |_| true) && matches(&m.level, level, |_| true);
+        let fits = |m: &&Mechanism| {
+            m.recordings.iter().any(|pattern| matches(pattern, recording, |_| true))
+                && matches(&m.level, level, |_| true)
+        };
         self.explained.iter().find(fits).map(|mechanism| mechanism.why.as_str())
     }
 }
@@ -302,7 +305,7 @@ mod tests {
         machine=[{name='m',what='1 CPU',cpus=1,memory='1G'},{name='n',what='2 CPUs',cpus=2,memory='1G'}]\n\
         workload=[{name='pf',what='page faults',command='c'},{name='sock',what='a stream',command='c'}]\n\
         boot=[{kernels=['*'],machines=['m']},{kernels=['6.1-a'],machines=['n']}]";
-    const EXPLAINED: &str = "[[explained]]\nrecordings = '6.1-*.sock'\nlevel = 'input'\nwhy = 'Bulk allocations.'\n";
+    const EXPLAINED: &str = "[[explained]]\nrecordings = ['6.1-*.sock']\nlevel = 'input'\nwhy = 'Bulk allocations.'\n";
 
     fn outcome(input_drains: u64, others: &[&str]) -> Outcome {
         let kernel = Amounts { refill_pages: 5000, refills: 100, drain_pages: 900, drains: 20 };

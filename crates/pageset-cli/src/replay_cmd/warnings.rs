@@ -142,7 +142,7 @@ pub(super) fn of_trace(
     all.extend(losses(facts));
     all.extend(machine(trace, replay, rows));
     all.extend(marks(trace));
-    all.extend(unseen(notes, level));
+    all.extend(unseen(notes, facts, level));
     all.extend(ticks(replay));
     all.extend(samples(replay));
     all
@@ -303,8 +303,10 @@ fn marks(trace: &Trace) -> Vec<Warning> {
 }
 
 /// What happened in the kernel and its events do not show, or a replay does not do.
-fn unseen(notes: &Notes, level: Level) -> impl Iterator<Item = Warning> {
+fn unseen(notes: &Notes, facts: &Facts, level: Level) -> impl Iterator<Item = Warning> {
+    let recorded = facts.sources.iter().any(|source| source.contains("bulk"));
     let bulk = match level {
+        _ if recorded => "the recording tells how many, not which",
         Level::Input => "they write no event, so the input shows them only when they are freed",
         Level::Reconstructed => "they write no event, so when they were is inferred",
     };

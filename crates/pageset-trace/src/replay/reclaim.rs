@@ -61,20 +61,7 @@ impl Reclaim {
                 self.awake.remove(&node());
                 self.changes.push(Change { event: index, node: node(), active: false, told: index });
             }
-            // The probe has missed an end.
-            Kind::KswapdSleep if self.ends_are_recorded => {
-                if self.awake.remove(&node()).is_some() {
-                    self.changes.push(Change { event: index, node: node(), active: false, told: index });
-                }
-            }
-            Kind::KswapdSleep => {
-                let began = event.time_ns.saturating_sub(NAP_NS);
-                let first = self.recent.partition_point(|(time, _)| *time < began);
-                let first = self.recent.get(first).map_or(index, |(_, first)| *first);
-                // A round ends after its begin, however short the nap was.
-                let first = self.awake.remove(&node()).map_or(first, |wake| first.max(wake + 1));
-                self.changes.push(Change { event: first, node: node(), active: false, told: index });
-            }
+            Kind::KswapdSleep => self.slept(index, event.time_ns, node()),
             _ => {}
         }
         if self.awake.is_empty() {
@@ -85,6 +72,21 @@ impl Reclaim {
         while self.recent.front().is_some_and(|(time, _)| event.time_ns.saturating_sub(*time) > NAP_NS) {
             self.recent.pop_front();
         }
+    }
+
+    /// kswapd writes that it sleeps: its round has ended a nap before. Where the ends of rounds are recorded, that is needed
+    /// only for one that the probe missed.
+    fn slept(&mut self, index: u64, time_ns: u64, node: NodeId) {
+        let wake = self.awake.remove(&node);
+        if self.ends_are_recorded && wake.is_none() {
+            return;
+        }
+        let began = time_ns.saturating_sub(NAP_NS);
+        let first = self.recent.partition_point(|(time, _)| *time < began);
+        let first = self.recent.get(first).map_or(index, |(_, first)| *first);
+        // A round ends after its begin, however short the nap was.
+        let first = wake.map_or(first, |wake| first.max(wake + 1));
+        self.changes.push(Change { event: first, node, active: false, told: index });
     }
 
     /// The changes by events alone.
