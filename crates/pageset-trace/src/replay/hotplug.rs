@@ -38,7 +38,7 @@ impl Hotplug {
         match change {
             StateChange::ReclaimEnded => return false,
             StateChange::CpuOffline(cpu) => {
-                self.emptied = Some((cpu, pid));
+                self.emptied = self.cpus.get(cpu.0 as usize).map(|_| (cpu, pid));
                 self.set_cpu(cpu, false);
             }
             StateChange::CpuOnline(cpu) => {
@@ -123,6 +123,7 @@ mod tests {
         // A node without CPUs shares among all.
         assert_eq!(sharers(&hotplug), [2, 1, 3]);
         assert!(hotplug.change(StateChange::CpuOffline(CpuId(9)), 7, None), "a CPU that is not there");
+        assert_eq!(hotplug.emptied_by(7), None);
         assert!(hotplug.change(StateChange::CpuOnline(CpuId(3)), 7, None));
         assert_eq!(sharers(&hotplug), [3, 2, 1]);
         assert!(hotplug.change(StateChange::PagesetsOff(Pfn(5)), 7, Some(1)));

@@ -185,10 +185,7 @@ impl<'s> ListPass<'s> {
             return;
         }
         self.note_cause(event, may_drain);
-        let finished = match event.context {
-            Context::Process if !self.unfinished.is_empty() => self.unfinished.remove(&event.pid),
-            _ => None,
-        };
+        let finished = self.finish_refill(event);
         match event.kind {
             Kind::ZoneLocked { pfn, order, migratetype, .. } => {
                 self.extend_run(notes, index, event, pfn, order, migratetype);
@@ -232,7 +229,17 @@ impl<'s> ListPass<'s> {
                 self.other(notes, index, event);
             }
         }
+        // Of a refill whose run this event of its own process has closed.
+        self.finish_refill(event);
         self.place += u64::from(event.kind.is_input());
+    }
+
+    /// A process that writes an event is no longer within the allocation that refilled.
+    fn finish_refill(&mut self, event: &Event) -> Option<Unfinished> {
+        match event.context {
+            Context::Process if !self.unfinished.is_empty() => self.unfinished.remove(&event.pid),
+            _ => None,
+        }
     }
 
     /// Keeps what a later drain in this context may come of.
