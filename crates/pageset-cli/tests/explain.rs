@@ -116,7 +116,7 @@ fn members_of_what_is_measured_are_explained() {
 fn a_name_that_is_none_is_an_error_with_what_was_meant() {
     let (out, error) = ends(2, &[&"explain", &"most hled"]);
     assert_eq!(out, "");
-    assert!(error.contains("nothing is called most hled (did you mean most held?)"), "{error}");
+    assert!(error.contains("unknown name `most hled` (did you mean most held?)"), "{error}");
 }
 
 #[test]

@@ -78,13 +78,54 @@ const WIDTH: usize = 96;
 impl Term {
     fn text(&self) -> String {
         let mut text = format!("{} ({})\n", self.name, self.kind.name());
-        for (head, body) in [("", self.what), ("bad: ", self.bad), ("to do: ", self.todo)] {
+        for (head, body) in ["", "bad: ", "to do: "].into_iter().zip(self.resolved()) {
             if !body.is_empty() {
                 text += &wrapped(&format!("{head}{body}"));
             }
         }
         text
     }
+}
+
+impl Term {
+    /// What is written, what is bad, what is to be done.
+    const fn parts(&self) -> [&'static str; 3] {
+        [self.what, self.bad, self.todo]
+    }
+
+    /// The parts, each reference replaced by what it refers to: `As most held.` by that entry's part, `As there.` by the part
+    /// of the entry that a part before referred to.
+    fn resolved(&self) -> [&'static str; 3] {
+        let mut parts = self.parts();
+        let mut referred = None;
+        for (place, part) in parts.iter_mut().enumerate() {
+            if *part != "As there." {
+                // `Of a zone: as most held.` refers to an entry as well, for the parts after it.
+                let mentioned = || part.rsplit_once(" as ").and_then(|(_, name)| named(name.strip_suffix('.')?));
+                referred = referred_to(part).or_else(mentioned).or(referred);
+                if referred_to(part).is_none() {
+                    continue;
+                }
+            }
+            if let Some(term) = referred.filter(|term: &&Term| term.name != self.name) {
+                *part = term.resolved()[place];
+            }
+        }
+        parts
+    }
+}
+
+/// The entry that a part refers to as a whole: `As most held.`, `As the warning not-made.`
+fn referred_to(part: &str) -> Option<&'static Term> {
+    named(part.strip_prefix("As ")?.strip_suffix('.')?)
+}
+
+/// The entry of a name, which may say its kind first: `the warning not-made`.
+fn named(name: &str) -> Option<&'static Term> {
+    let kinds = [("the warning ", Kind::Warning), ("the pattern ", Kind::Pattern)];
+    let of_kind = kinds.iter().find_map(|(words, kind)| Some((name.strip_prefix(words)?, *kind)));
+    let (name, kind) = of_kind.map_or((name, None), |(name, kind)| (name, Some(kind)));
+    terms().find(|term| folded(term.name) == folded(name) && kind.is_none_or(|kind| term.kind == kind))
 }
 
 /// A paragraph in lines that begin with two spaces.
@@ -176,7 +217,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         let meant = crate::rules::nearest(&wanted, folded.iter().map(|(name, _)| name.as_str()));
         let meant = meant.and_then(|meant| folded.iter().find(|(name, _)| name == meant)).map(|(_, name)| *name);
         let meant = meant.map_or_else(String::new, |name| format!(" (did you mean {name}?)"));
-        return Err(Failure::new(Exit::Usage, format!("nothing is called {name}{meant}"))
+        return Err(Failure::new(Exit::Usage, format!("unknown name `{name}`{meant}"))
             .help("`pageset explain` without a name lists all of them"));
     }
     io::stdout().write_all(text.as_bytes())?;
@@ -231,6 +272,17 @@ mod tests {
             }
         }
         assert!(seen > 60, "{seen} references only");
+    }
+
+    #[test]
+    fn references_are_replaced() {
+        let near = explained("refills_near_pct");
+        assert!(near.contains("to do: ") && near.contains("tenth of the mean distance"), "{near}");
+        for term in terms() {
+            let resolved = term.resolved();
+            assert!(!resolved.contains(&"As there."), "{}: {resolved:?}", term.name);
+            assert!(resolved.iter().all(|part| referred_to(part).is_none()), "{}: {resolved:?}", term.name);
+        }
     }
 
     #[test]
