@@ -84,6 +84,24 @@ fn refills_are_counted_by_cpu() {
     assert_eq!((none, &only["selected_operations"]), (0, &0.into()));
 }
 
+/// Processes that a command makes and that end before it belong to it.
+#[test]
+fn operations_are_counted_by_process() {
+    let file = corpus("6.18-amd64.4cpu.fork");
+    let selected = |condition: &str| {
+        let json = json(&ends(0, &[&"replay", &file, &"--json", &"-", &"--only", &condition]).0);
+        let number = |name: &str| json["only"][name].as_u64().unwrap();
+        (number("selected_operations"), number("unlisted_operations"), json["trace"]["operations"].as_u64().unwrap())
+    };
+    let (operations, unlisted, all) = selected("process=wl");
+    assert!(operations * 100 > all * 95 && operations <= all, "{operations} of {all}");
+    assert!(unlisted * 100 < all, "{unlisted} of {all}");
+    let (others, ..) = selected("process=pageset");
+    assert!(others < all - operations, "{others}");
+    let error = ends(4, &[&"replay", &file, &"--only", &"process=nobody"]).1;
+    assert!(error.contains("no process of the recording meets process=nobody; allowed: "), "{error}");
+}
+
 #[test]
 fn what_is_no_recording_is_an_error() {
     let (text, error) = ends(4, &[&"identify", &"Cargo.toml"]);
