@@ -87,9 +87,9 @@ pub(super) struct Row {
     pub(super) drains_near: Option<Near>,
     /// The share of what the kernel and the replay move that both move near the same place, in percent.
     pub(super) explained_pct: f64,
-    /// The sums of all refills and drains, also of those that are not counted.
+    /// The sums of all refills and drains, selected or not.
     pub(super) whole: Totals,
-    /// Each refill and drain that is counted.
+    /// Each selected refill and drain.
     pub(super) moves: Moves,
     /// Everything else that it counted; its moves are taken out.
     pub(super) outcome: Outcome,

@@ -60,7 +60,7 @@ const SOURCES: [Source; 5] = [
     Source { probes: &[Probe::new("p", CPU_OFFLINE, &["page_alloc_cpu_dead"], "cpu=$arg1:u32")], without: None },
     // Linux 5.14 on.
     Source { probes: &[Probe::new("p", CPU_ONLINE, &["page_alloc_cpu_online"], "cpu=$arg1:u32")], without: None },
-    // Memory goes off-line. The zone is told by its first page, which takes a kernel that knows its own types (6.7 on).
+    // Memory goes off-line. The event names the zone by its first page. That takes the kernel's own types (BTF, 6.7 on).
     Source {
         probes: &[
             Probe::new("p", PAGESETS_OFF, &["zone_pcp_disable"], "start=zone->zone_start_pfn:u64"),
@@ -150,7 +150,7 @@ impl Probes {
 impl Drop for Probes {
     fn drop(&mut self) {
         if !self.set.is_empty() {
-            // Nobody to tell: the next command finds what could not be removed.
+            // A drop cannot report an error. The next command removes what is left.
             let _ = remove(&self.file, &self.group);
         }
     }

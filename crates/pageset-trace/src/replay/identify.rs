@@ -88,9 +88,9 @@ impl Identified {
     }
 }
 
-/// Makes a recording ready for replays under the rules that its traffic shows: those that its release names unless the
-/// traffic contradicts them. Where it does not agree with them, what it says of the kernel is returned as well.
-/// `progress` is told of the recordings' events read, and of the presets that were compared.
+/// Prepares a replay under the rules that the release names, or under others if the traffic contradicts those. Where the
+/// traffic does not agree with the release, the identification is returned as well. `progress` gets the number of events
+/// read and of presets compared.
 ///
 /// # Errors
 /// A recording that cannot be replayed.
@@ -120,9 +120,9 @@ pub enum Step {
     Events(u64),
     /// So many presets have been compared.
     Presets {
-        /// Those that are done.
+        /// Presets compared so far.
         done: u64,
-        /// All of them.
+        /// Presets to compare.
         of: u64,
     },
 }

@@ -88,7 +88,8 @@ impl Plan<'_> {
         sizes(&self.tuning()) == sizes(&self.setting.kernel_tuning()) && self.rules.high_fraction.is_none()
     }
 
-    /// Batch and the bounds of high of a zone in this state; calculated where it is told how many CPUs share high.
+    /// Batch and the bounds of high of a zone in this state. `sharers` is the number of CPUs that share high, where that
+    /// has changed; the bounds are then calculated.
     fn bounds(&self, zone: usize, state: &ZoneState, sharers: Option<u32>) -> Bounds {
         // Kernels from 6.7 to 6.13 tune high within bounds that they do not print: `kernels-2026.md` 3.4.
         let shown = state.bounds_shown || !self.tuning().auto_high;
