@@ -31,8 +31,8 @@ pub(super) struct Report<'t> {
     pub(super) rows: Vec<Row>,
     /// What weakens every result.
     pub(super) warnings: Vec<warnings::Warning>,
-    /// Whether other rules than those that its release names were taken to be the kernel's, because the traffic agrees with
-    /// them: then the rules of its release have failed.
+    /// Whether the traffic contradicts the rules that the release names. The replay then uses the rules that agree with the
+    /// traffic, and `--check` fails.
     pub(super) contradicted: bool,
 }
 

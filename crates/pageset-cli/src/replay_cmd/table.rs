@@ -96,7 +96,8 @@ fn header(report: &Report<'_>) -> Table {
             0 => String::new(),
             unlisted => format!("; {} of threads that the recording does not name are left out", grouped(unlisted)),
         };
-        line("only", format!("{only}: {} operations{unlisted}", grouped(selection.operations)));
+        let none = if selection.operations == 0 { "; no operation meets this, so nothing is counted" } else { "" };
+        line("only", format!("{only}: {} operations{none}{unlisted}", grouped(selection.operations)));
     }
     line(
         "level",

@@ -88,7 +88,7 @@ pub(super) struct FreePass {
     notes: Vec<FreeNote>,
     /// The last free of a page that nothing has followed yet: its number plus one.
     last: PageMap<u32>,
-    /// Frees by interrupts: those under way, by CPU, and those that are over.
+    /// Frees by interrupts: the current interrupt of each CPU, and all earlier interrupts.
     interrupt: HashMap<u32, Interrupt, FxBuildHasher>,
     interrupts: Vec<Interrupt>,
     preemptible: bool,

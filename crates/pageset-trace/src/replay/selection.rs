@@ -69,7 +69,8 @@ fn range(text: &str) -> Option<RangeInclusive<u32>> {
     (first <= last).then_some(first..=last)
 }
 
-/// The events that meet conditions. Conditions of one kind are alternatives; of several kinds one each has to be met.
+/// The events that meet conditions. Conditions of one kind are alternatives. With conditions of several kinds, an event meets
+/// one of each kind.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Allocations and frees selected.
