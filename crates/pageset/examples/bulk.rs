@@ -6,8 +6,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use pageset::owned::OwnedMetadata;
-use pageset::tuning::{Bounds, Preset};
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::{Bounds, Preset};
 use pageset::{
     Allocator, Block, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, ZoneKind,
     ZoneSpec,

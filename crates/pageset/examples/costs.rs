@@ -6,8 +6,8 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use pageset::owned::OwnedMetadata;
-use pageset::tuning::Bounds;
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::Bounds;
 use pageset::{
     Allocator, Block, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Request, SpinLock,
     ZoneKind, ZoneSpec,
@@ -211,7 +211,7 @@ fn run<L: RawLock>(world: &World<'_, L>, name: &str, calls: usize) {
                 world.restore_pageset(
                     0,
                     CpuId(0),
-                    &pageset::tuning::PcpState { high: 2 * BATCH, ..Default::default() },
+                    &pageset::policy::PcpState { high: 2 * BATCH, ..Default::default() },
                 );
                 *page = held[0];
                 let before = world.pageset_stats(0, CpuId(0)).drain_pages;

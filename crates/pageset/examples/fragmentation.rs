@@ -6,9 +6,9 @@
 use std::cell::RefCell;
 use std::time::Instant;
 
-use pageset::compact::{CompactMode, CompactReport};
-use pageset::owned::OwnedMetadata;
-use pageset::tuning::Preset;
+use pageset::admin::compact::{CompactMode, CompactReport};
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::Preset;
 use pageset::{
     Allocator, Config, CpuId, Machine, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request, SpinLock,
     ZoneKind, ZoneSpec,

@@ -9,8 +9,8 @@
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
-use pageset::owned::OwnedMetadata;
-use pageset::tuning::Preset;
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::Preset;
 use pageset::{
     Allocator, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Request,
     ZoneKind, ZoneSpec,

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use pageset::owned::OwnedMetadata;
+use pageset::alloc::owned::OwnedMetadata;
 use pageset::{Allocator, Config, CpuId, Machine, NodeId, PageRange, Pfn, SpinLock, ZoneKind, ZoneSpec};
 
 struct OneCpu;

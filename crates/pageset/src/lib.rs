@@ -5,7 +5,7 @@
 //! of the lock each CPU has a *pageset*, filled and emptied in batches whose sizes the [`Tuning`] decides.
 //!
 //! ```
-//! use pageset::owned::OwnedMetadata;
+//! use pageset::alloc::owned::OwnedMetadata;
 //! use pageset::{Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request};
 //! use pageset::{SpinLock, ZoneKind, ZoneSpec};
 //!
@@ -43,109 +43,49 @@
 //! # }
 //! ```
 //!
-//! Modules, bottom to top; each uses those before it:
+//! Layers, bottom to top. Each uses only those above it in this table.
 //!
-//! | module | what lives there |
+//! | layer | contents |
 //! | --- | --- |
+//! | [`frame`] | page frame numbers, orders, migratetypes, and the metadata of each page |
 //! | [`machine`] | the trait through which CPU numbers, locks and memory costs come in |
-//! | `sync`, `word` | the atomics of protocols; how other shared words are read and written |
-//! | [`migrate`], [`frame`] | migratetypes; page frame numbers, orders, tags |
-//! | `pageblock` | the byte of a pageblock: its type, and compaction's skip bit |
-//! | `list` | lists threaded through the pages' links |
-//! | `flags` | a zone's flags |
-//! | `flight` | refills on their way, and how others wait for them |
-//! | `cluster` | runs of single pages, taken and given whole |
-//! | `chunks` | the arrays of pagesets' lists |
-//! | [`tuning`] | every rule as data; how many pages move: numbers in, numbers out |
-//! | [`zone`] | a zone's metadata and lock |
-//! | `hold` | holds of a zone's lock |
-//! | `watermark`, `boost` | whether a zone has enough for a request; its marks higher for a while |
-//! | [`request`] | what callers ask for |
-//! | `buddy` | free lists, split, merge |
-//! | `skip` | merging put off until high orders are needed |
-//! | `fallback` | claiming and stealing other types' pageblocks |
-//! | `highatomic` | pageblocks kept for urgent requests |
-//! | `attempt` | one look at the zones: under which mark, with which rights |
-//! | [`pcp`] | pagesets: alloc, free, refill, drain |
-//! | `hot` | the fast path: a block taken or given where nothing else is to do |
-//! | [`config`], `node` | the memory map and its metadata; zonelists |
-//! | [`shortage`], [`error`] | what callers get instead of a page |
-//! | [`allocator`] | what callers call: alloc and free |
-//! | [`owner`] | who the pages belong to: what slow paths ask of it |
-//! | [`compact`] | free blocks made by moving pages |
-//! | `walk`, `slow` | one request on its way through zones and marks; what stands behind it |
-//! | `bulk` | many pages at once |
-//! | `drains`, `cpus` | pagesets emptied by request and by time; CPUs that come and go |
-//! | [`range`] | pages by their numbers, whoever has them now |
-//! | `hotplug`, `admin` | memory that comes and goes; what is set by hand |
-//! | [`reclaim`] | for a reclaimer in the background: where it is needed, when it may rest |
-//! | [`stats`], [`audit`] | counters, the zoneinfo view; the books checked |
-//! | `owned` | metadata from a heap, with the feature `alloc` |
-//!
-//! Exceptions: a zone holds its pagesets, its deferral and what compaction remembers, so `zone` names types of `pcp` and
-//! `compact`; a free may be captured, so `buddy` and `pcp` name one of `compact`; a machine is told of kinds of zones, so
-//! `machine` names a type of `zone`.
+//! | [`policy`] | every rule as data; how many pages move: numbers in, numbers out |
+//! | `buddy` | free lists, split, merge, claiming and stealing |
+//! | [`zone`] | a zone's lock, watermarks and counters |
+//! | [`pcp`] | the per-CPU pagesets: allocation, free, refill, drain |
+//! | [`alloc`] | requests and zonelists; the fast, the general and the slow path |
+//! | [`admin`] | CPUs and memory that come and go, contiguous ranges, compaction, statistics, audit |
+//! | `history` | rules that kernels dropped or never merged |
 #![no_std]
 #![forbid(unsafe_code)]
 
-mod admin;
-pub mod allocator;
-mod attempt;
-pub mod audit;
-mod boost;
+pub mod admin;
+pub mod alloc;
 mod buddy;
-mod bulk;
-mod chunks;
-mod cluster;
-pub mod compact;
-pub mod config;
-mod cpus;
-mod drains;
-pub mod error;
-mod fallback;
-mod flags;
-mod flight;
 pub mod frame;
-mod highatomic;
-mod hold;
-mod hot;
-mod hotplug;
-mod list;
+mod history;
 pub mod machine;
-pub mod migrate;
 #[cfg(all(loom, test))]
 mod models;
-mod node;
-#[cfg(feature = "alloc")]
-pub mod owned;
-pub mod owner;
-mod pageblock;
 pub mod pcp;
-mod place;
-pub mod range;
-pub mod reclaim;
-pub mod request;
-pub mod shortage;
-mod skip;
-mod slow;
-pub mod stats;
+pub mod policy;
 mod sync;
-pub mod tuning;
-mod walk;
-mod watermark;
-mod word;
 pub mod zone;
 
-pub use allocator::Allocator;
-pub use compact::{CompactMode, CompactOutcome, CompactReport};
-pub use config::{Config, MapError, Metadata, MetadataSize, PageRange, ZoneSpec};
-pub use error::{AllocError, FreeError, HotplugError, WrongFree};
-pub use frame::{CpuId, Order, PageState, Pfn};
+pub use admin::compact::{CompactMode, CompactOutcome, CompactReport};
+pub use admin::owner::{Immovable, MoveError, Owner};
+pub use admin::range::{Obstacle, RangeError};
+pub use alloc::Allocator;
+pub use alloc::config::{Config, MapError, Metadata, MetadataSize, ZoneSpec};
+pub use alloc::error::{AllocError, FreeError, HotplugError, WrongFree};
+pub use alloc::request::{Block, Request, Urgency, Wait};
+pub use alloc::shortage::OutOfMemory;
+pub use frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, ZoneKind};
 pub use machine::{Line, LockPath, Machine, RawLock, SpinLock, Spot};
-pub use migrate::MigrateType;
-pub use owner::{Immovable, MoveError, Owner};
-pub use range::{Obstacle, RangeError};
-pub use request::{Block, Request, Urgency, Wait};
-pub use shortage::OutOfMemory;
-pub use tuning::Tuning;
-pub use zone::{NodeId, Zone, ZoneKind};
+pub use policy::Tuning;
+pub use zone::Zone;
+
+// The former paths, until all crates use the new ones.
+#[cfg(feature = "alloc")]
+pub use alloc::owned;
+pub use {admin::audit, admin::compact, admin::stats, alloc::config, alloc::shortage, policy as tuning};

@@ -11,12 +11,13 @@ use std::boxed::Box;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::drains::Draining;
-use crate::flags::{BELOW_HIGH, Flags, RECLAIM_ACTIVE};
-use crate::flight::InFlight;
+use crate::admin::drains::Draining;
 use crate::machine::{Guard, RawLock, SpinLock};
-use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Acquire, Ordering::Relaxed};
+use crate::sync::atomic::Ordering::{Acquire, Relaxed};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use crate::sync::hint;
+use crate::zone::flags::{BELOW_HIGH, Flags, RECLAIM_ACTIVE};
+use crate::zone::in_flight::InFlight;
 
 /// A word whose writers hold a lock.
 #[derive(Debug, Default)]

@@ -1,6 +1,50 @@
-//! The atomics of the protocols that a model checker explores: core's, or loom's where it runs (`docs/contributing/testing.md`).
+//! Shared words: the atomics of protocols, and words whose writers hold a lock.
+//!
+//! Nearly every word of the allocator is written only by the holder of a lock. Loads and stores of such a word are
+//! `Relaxed`: the acquire and the release of the lock order them. [`Held`] states that once. A word that is read or
+//! written without its lock states its ordering where it is used.
 
 #[cfg(not(all(loom, test)))]
 pub(crate) use core::{hint, sync::atomic};
 #[cfg(all(loom, test))]
 pub(crate) use loom::{hint, sync::atomic};
+
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// A word whose writers hold a lock. `Relaxed` throughout: the lock's acquire and release order it; a reader
+/// without the lock gets some recent value.
+pub(crate) trait Held {
+    type Value: Copy;
+    fn get(&self) -> Self::Value;
+    fn set(&self, value: Self::Value);
+}
+
+macro_rules! held {
+    ($($atomic:ty => $value:ty),*) => {$(
+        impl Held for $atomic {
+            type Value = $value;
+            #[inline(always)]
+            fn get(&self) -> $value {
+                self.load(Relaxed)
+            }
+            #[inline(always)]
+            fn set(&self, value: $value) {
+                self.store(value, Relaxed);
+            }
+        }
+    )*};
+}
+
+held!(AtomicBool => bool, AtomicU8 => u8, AtomicU32 => u32, AtomicU64 => u64);
+
+/// Adds to a word whose writers hold a lock.
+#[inline(always)]
+pub(crate) fn add(word: &AtomicU64, n: u64) {
+    word.set(word.get() + n);
+}
+
+/// Subtracts from a word whose writers hold a lock.
+#[inline(always)]
+pub(crate) fn sub(word: &AtomicU64, n: u64) {
+    word.set(word.get() - n);
+}

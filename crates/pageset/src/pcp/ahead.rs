@@ -3,10 +3,10 @@
 use core::sync::atomic::AtomicU32;
 
 use super::Pageset;
+use crate::frame::MigrateType;
 use crate::frame::{Order, start_of};
 use crate::machine::Machine;
-use crate::migrate::MigrateType;
-use crate::word::Held;
+use crate::sync::Held;
 use crate::zone::Zone;
 
 /// So many pages before a page's turn its buddies are told of, and those on both sides of one that is free. Measured.

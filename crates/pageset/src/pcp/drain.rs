@@ -2,14 +2,15 @@
 //!
 //! Specification: `linux-page-allocator.md` 3, 4.7, 8.1, 8.2.
 
-use super::turns::RoundRobin;
-use super::{LISTS, Pageset, order_of};
-use crate::compact::capture::Capture;
+use super::Pageset;
+use crate::buddy::capture::Capture;
+use crate::frame::MigrateType;
 use crate::frame::{CpuId, Order};
+use crate::history::round_robin::RoundRobin;
 use crate::machine::{Guard, Line, LockPath, Machine};
-use crate::migrate::MigrateType;
-use crate::tuning::{BulkFree, Tuning};
-use crate::word::{self, Held};
+use crate::policy::lists::{LISTS, order_of};
+use crate::policy::{BulkFree, Tuning};
+use crate::sync::{self, Held};
 use crate::zone::Zone;
 
 impl<M: Machine> Zone<'_, M> {
@@ -63,8 +64,8 @@ impl<M: Machine> Zone<'_, M> {
             self.drain_blocks(machine, tuning, pcp, wanted, start, capture)
         };
         pcp.count.set(pcp.count.get() - drained);
-        word::add(&pcp.drains, 1);
-        word::add(&pcp.drain_pages, u64::from(drained));
+        sync::add(&pcp.drains, 1);
+        sync::add(&pcp.drain_pages, u64::from(drained));
     }
 
     /// The touches of a first pass: every page that the drain is about to take, and ahead of their use the buddies of the
@@ -214,7 +215,7 @@ impl<M: Machine> Zone<'_, M> {
     }
 
     /// The list that a drained block goes to; the zone lock is held. Specification 2.6.
-    pub(super) fn drained_type(&self, tuning: &Tuning, page: u32) -> MigrateType {
+    pub(crate) fn drained_type(&self, tuning: &Tuning, page: u32) -> MigrateType {
         let block_type = self.frames.block_type(page);
         if tuning.type_at_drain || block_type == MigrateType::Isolate {
             block_type

@@ -5,8 +5,8 @@
 use super::Pageset;
 use crate::frame::{CpuId, Order};
 use crate::machine::{Guard, Machine};
-use crate::tuning::Tuning;
-use crate::word::{self, Held};
+use crate::policy::Tuning;
+use crate::sync::{self, Held};
 use crate::zone::Zone;
 
 impl<M: Machine> Zone<'_, M> {
@@ -31,7 +31,7 @@ impl<M: Machine> Zone<'_, M> {
         }
         let due = tuning.commit(&mut &*pcp, order, self.pressure());
         pcp.note_calm();
-        word::add(&pcp.free_pages, order.pages());
+        sync::add(&pcp.free_pages, order.pages());
         // A pageset that may keep nothing is drained even for those who drain nothing else.
         if due == 0 || !drain && pcp.high_max.get() > 0 {
             return true;

@@ -7,13 +7,13 @@
 use core::sync::atomic::AtomicU32;
 
 use super::Pageset;
-use crate::fallback::Wanted;
+use crate::buddy::fallback::Wanted;
+use crate::buddy::list::End;
+use crate::frame::range::largest_blocks;
 use crate::frame::{Order, Tag};
-use crate::list::End;
 use crate::machine::Machine;
-use crate::range::largest_blocks;
-use crate::tuning::Tuning;
-use crate::word::Held;
+use crate::policy::Tuning;
+use crate::sync::Held;
 use crate::zone::Zone;
 
 /// What is left of a block that a refill takes apart: pages that are on no list, in pieces of `step`.

@@ -2,13 +2,13 @@
 //!
 //! Specification: `linux-page-allocator.md` 2.3, 2.5 "Batched free".
 
-use crate::attempt::Attempt;
+use crate::alloc::attempt::Attempt;
+use crate::alloc::request::Request;
 use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
 use crate::pcp::Pageset;
-use crate::request::Request;
-use crate::tuning::Tuning;
-use crate::word::{self, Held};
+use crate::policy::Tuning;
+use crate::sync::{self, Held};
 use crate::zone::Zone;
 
 impl<M: Machine> Zone<'_, M> {
@@ -105,7 +105,7 @@ impl<M: Machine> Zone<'_, M> {
             done += 1;
             let due = tuning.commit(&mut &*pcp, order, self.pressure());
             pcp.note_calm();
-            word::add(&pcp.free_pages, order.pages());
+            sync::add(&pcp.free_pages, order.pages());
             if due > 0 {
                 match self.drain_committed(machine, tuning, pcp, guard, due, list, cpu) {
                     Some(held) => guard = held,

@@ -4,14 +4,14 @@
 
 use super::Pageset;
 use super::pieces::Pieces;
-use crate::attempt::Attempt;
-use crate::fallback::Mode;
+use crate::alloc::attempt::Attempt;
+use crate::alloc::request::Request;
+use crate::buddy::fallback::Mode;
+use crate::frame::MigrateType;
 use crate::frame::{CpuId, PageState, Tag};
 use crate::machine::{LockPath, Machine};
-use crate::migrate::MigrateType;
-use crate::request::Request;
-use crate::tuning::Tuning;
-use crate::word::{self, Held};
+use crate::policy::Tuning;
+use crate::sync::{self, Held};
 use crate::zone::Zone;
 
 /// What came of asking a pageset for a block.
@@ -100,13 +100,13 @@ impl<M: Machine> Zone<'_, M> {
         }
         let pages = u64::from(taken) * wanted.order.pages();
         pcp.count.set(pcp.count.get() + pages as u32);
-        word::add(&pcp.refills, u64::from(taken > 0));
-        word::add(&pcp.refill_pages, pages);
+        sync::add(&pcp.refills, u64::from(taken > 0));
+        sync::add(&pcp.refill_pages, pages);
         pcp.lists[list].pop(self.arrays, &pcp.pool)
     }
 
     /// The type that a cached page carries: its pageblock's. Specification 2.6.
-    pub(super) fn remembered_type(&self, tuning: &Tuning, page: u32, fallback: MigrateType) -> MigrateType {
+    pub(crate) fn remembered_type(&self, tuning: &Tuning, page: u32, fallback: MigrateType) -> MigrateType {
         if tuning.type_at_drain { fallback } else { self.frames.block_type(page) }
     }
 }

@@ -1,8 +1,8 @@
 //! Free lists: split order, which end a block goes to, merging. Specification 1.5.
 
 use crate::support::{World, movable, one_zone};
-use pageset::tuning::presets::*;
-use pageset::tuning::{Bounds, ListRule, PRESETS, Tuning};
+use pageset::policy::presets::*;
+use pageset::policy::{Bounds, ListRule, PRESETS, Tuning};
 use pageset::{MigrateType, Order, Pfn, Request};
 
 use MigrateType::{Cma, HighAtomic, Isolate, Movable, Reclaimable, Unmovable};

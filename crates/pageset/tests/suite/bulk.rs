@@ -3,10 +3,10 @@
 use std::cell::Cell;
 
 use crate::support::{World, build, movable, one_zone};
-use pageset::owned::OwnedMetadata;
-use pageset::stats::ZoneStats;
-use pageset::tuning::presets::*;
-use pageset::tuning::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
+use pageset::admin::stats::ZoneStats;
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::presets::*;
+use pageset::policy::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
 use pageset::{
     AllocError, Allocator, Block, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange,
     PageState, Pfn, RawLock, Request, SpinLock, WrongFree, ZoneKind, ZoneSpec,
@@ -56,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-type Picture = (Vec<ZoneStats>, Vec<(PcpState, [u32; pageset::pcp::LISTS])>, Vec<u32>);
+type Picture = (Vec<ZoneStats>, Vec<(PcpState, [u32; pageset::policy::lists::LISTS])>, Vec<u32>);
 
 fn picture(world: &World<'_>) -> Picture {
     let zones = || 0..world.zone_count();

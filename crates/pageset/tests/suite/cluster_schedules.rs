@@ -7,8 +7,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::watched::{Scheduled, fault, run_on};
-use pageset::owned::OwnedMetadata;
-use pageset::tuning::{BatchRule, Bounds, Preset, Tuning};
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::{BatchRule, Bounds, Preset, Tuning};
 use pageset::{
     Allocator, CompactMode, Config, CpuId, Immovable, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneKind,
     ZoneSpec,

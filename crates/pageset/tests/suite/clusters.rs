@@ -1,9 +1,9 @@
 //! Merging put off, and order-0 clusters. Specification 6.
 
 use crate::support::{World, movable, one_zone};
-use pageset::owned::OwnedMetadata;
-use pageset::tuning::presets::*;
-use pageset::tuning::{BatchRule, Bounds, Tuning};
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::presets::*;
+use pageset::policy::{BatchRule, Bounds, Tuning};
 use pageset::{
     Allocator, CompactMode, Config, CpuId, Immovable, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange,
     Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
@@ -120,7 +120,7 @@ fn skipped_pages_come_last_in_first_out() {
     });
 }
 
-fn stats(world: &World<'_>) -> pageset::stats::ZoneStats {
+fn stats(world: &World<'_>) -> pageset::admin::stats::ZoneStats {
     world.zone_stats(0)
 }
 

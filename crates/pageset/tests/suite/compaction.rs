@@ -5,9 +5,9 @@
 use crate::layouts::{BASE, NO_MARKS, PAGEBLOCK, cost, every_other, holes, laid_out, order, owner_of, page};
 use crate::owner::{Id, StampingOwner};
 use crate::support::{TestMachine, movable, one_zone};
-use pageset::owned::OwnedMetadata;
-use pageset::tuning::presets::{CLUSTERS_FREE, LINUX_6_18};
-use pageset::tuning::{Bounds, Watermarks};
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::presets::{CLUSTERS_FREE, LINUX_6_18};
+use pageset::policy::{Bounds, Watermarks};
 use pageset::{
     Allocator, CompactMode, CompactOutcome, CompactReport, Config, CpuId, Immovable, Machine, MigrateType, NodeId,
     Order, PageRange, Pfn, RawLock, Request, SpinLock, ZoneKind, ZoneSpec,

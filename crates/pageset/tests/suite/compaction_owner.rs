@@ -5,8 +5,8 @@
 use crate::layouts::{BASE, NO_MARKS, PAGEBLOCK, every_other, holes, laid_out, order, owner_of};
 use crate::owner::StampingOwner;
 use crate::support::{TestMachine, World, movable, one_zone};
-use pageset::tuning::Bounds;
-use pageset::tuning::presets::MERGE_SKIP;
+use pageset::policy::Bounds;
+use pageset::policy::presets::MERGE_SKIP;
 use pageset::{CompactMode, CompactOutcome, MoveError, Order, Owner, Pfn};
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -179,7 +179,7 @@ fn an_owner_that_panics_loses_nothing() {
             let compact = || world.compact_zone(0, Some(order(9)), CompactMode::Sync, &Panics(Cell::new(moves)));
             catch_unwind(AssertUnwindSafe(compact)).expect_err("planned");
             let after = world.zone_stats(0);
-            let in_use = |stats: &pageset::stats::ZoneStats| stats.pgalloc() - stats.pgfree();
+            let in_use = |stats: &pageset::admin::stats::ZoneStats| stats.pgalloc() - stats.pgfree();
             assert_eq!(
                 (before.nr_free_pages - after.nr_free_pages, in_use(&after) - in_use(&before)),
                 (1, 1),

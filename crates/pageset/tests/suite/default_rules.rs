@@ -1,8 +1,8 @@
 //! What the default rules do better than those of Linux 6.18 that they are made from: four defects, and their absence.
 
 use crate::support::{World, build, movable, one_zone};
-use pageset::tuning::presets::{LINUX_6_18, PAGESET};
-use pageset::tuning::{Bounds, Tuning, Watermarks};
+use pageset::policy::presets::{LINUX_6_18, PAGESET};
+use pageset::policy::{Bounds, Tuning, Watermarks};
 use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
 
 const BOTH: [Tuning; 2] = [LINUX_6_18, PAGESET];

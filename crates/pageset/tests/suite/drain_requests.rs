@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::movable;
-use pageset::owned::OwnedMetadata;
+use pageset::alloc::owned::OwnedMetadata;
 use pageset::{
     Allocator, Config, CpuId, LockPath, Machine, NodeId, Order, PageRange, Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
 };

@@ -1,9 +1,9 @@
 //! Which blocks a drain takes, in which order, and under how many holds of the zone lock. Specification 3, 4.8, 8.1.
 
 use crate::support::{World, build, movable, one_zone};
-use pageset::stats::PagesetStats;
-use pageset::tuning::presets::*;
-use pageset::tuning::{Bounds, PRESETS, Tuning, Watermarks};
+use pageset::admin::stats::PagesetStats;
+use pageset::policy::presets::*;
+use pageset::policy::{Bounds, PRESETS, Tuning, Watermarks};
 use pageset::{Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
 
 use MigrateType::{Movable, Reclaimable, Unmovable};
@@ -49,7 +49,7 @@ fn stats(world: &World<'_>) -> PagesetStats {
     world.pageset_stats(0, CpuId(0))
 }
 
-fn lists(world: &World<'_>) -> [u32; pageset::pcp::LISTS] {
+fn lists(world: &World<'_>) -> [u32; pageset::policy::lists::LISTS] {
     world.pageset_lists(0, CpuId(0))
 }
 
@@ -67,7 +67,7 @@ fn whole_lists_from_the_freed_pages_own_one_on() {
             free_all(world, 0, &reclaimable);
             assert_eq!(lists(world)[..3], [80, 80, 39]);
             // Empty again what consecutive frees have raised.
-            let state = pageset::tuning::PcpState { free_count: 0, free_factor: 0, ..world.pageset_state(0, CpuId(0)) };
+            let state = pageset::policy::PcpState { free_count: 0, free_factor: 0, ..world.pageset_state(0, CpuId(0)) };
             world.restore_pageset(0, CpuId(0), &state);
             free_all(world, 9, &huge);
             // The huge page's list first, which is the whole of it, and more than was asked for.
@@ -122,7 +122,7 @@ fn a_drain_takes_one_hold_or_one_a_batch() {
             free_all(world, 0, &some);
             world.set_bounds(0, hold(100)).expect("room");
             let state = world.pageset_state(0, CpuId(0));
-            world.restore_pageset(0, CpuId(0), &pageset::tuning::PcpState { high: 100, ..state });
+            world.restore_pageset(0, CpuId(0), &pageset::policy::PcpState { high: 100, ..state });
             let before = world.zone_stats(0).lock_drain;
             assert!(world.tick());
             assert_eq!((stats(world).drain_pages, world.zone_stats(0).lock_drain - before), (199, holds));
@@ -192,7 +192,7 @@ fn an_order_that_no_free_block_has_sets_below_high() {
 fn raises_high(world: &World<'_>) -> bool {
     world.drain();
     world.set_bounds(0, Bounds { batch: 63, high_min: 252, high_max: 1024 }).expect("room");
-    world.restore_pageset(0, CpuId(0), &pageset::tuning::PcpState { high: 252, ..Default::default() });
+    world.restore_pageset(0, CpuId(0), &pageset::policy::PcpState { high: 252, ..Default::default() });
     let pfn = world.alloc(&movable(0)).expect("memory");
     let raised = world.pageset_state(0, CpuId(0)).high > 252;
     world.free(pfn, Order::ZERO).expect("was allocated");

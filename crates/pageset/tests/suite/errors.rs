@@ -1,9 +1,9 @@
 //! Every error: reached, its message as it is, and nothing built or changed.
 
 use crate::support::{TestMachine, movable, one_zone};
-use pageset::owned::OwnedMetadata;
-use pageset::shortage::{Nearest, Reason};
-use pageset::tuning::{Bounds, Tuning, TuningError};
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::alloc::shortage::{Nearest, Reason};
+use pageset::policy::{Bounds, Tuning, TuningError};
 use pageset::{
     AllocError, Allocator, Block, Config, CpuId, MapError, MigrateType, NodeId, Order, OutOfMemory, PageRange,
     PageState, Pfn, Request, WrongFree, ZoneKind, ZoneSpec,

@@ -1,8 +1,8 @@
 //! Pages of another node's zone that lie idle in a pageset go back, a batch after three ticks. Specification 8.2.
 
 use crate::support::{World, build, movable};
-use pageset::tuning::presets::LINUX_6_18;
-use pageset::tuning::{Bounds, PRESETS, Tuning};
+use pageset::policy::presets::LINUX_6_18;
+use pageset::policy::{Bounds, PRESETS, Tuning};
 use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
 
 /// Two nodes with a zone and a CPU each, and a CPU of a node without memory. High stays where it is, so that nothing

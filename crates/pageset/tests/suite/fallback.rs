@@ -1,8 +1,8 @@
 //! Claiming and stealing other migratetypes' pageblocks. Specification 1.6.
 
 use crate::support::{World, one_zone};
-use pageset::tuning::presets::*;
-use pageset::tuning::{BatchRule, Bounds, Tuning};
+use pageset::policy::presets::*;
+use pageset::policy::{BatchRule, Bounds, Tuning};
 use pageset::{CpuId, MigrateType, Order, Pfn, Request};
 
 use MigrateType::{Cma, Movable, Reclaimable, Unmovable};

@@ -4,7 +4,7 @@
 use crate::decode::RECORD;
 use crate::ops::{Map, Op, Scenario};
 use crate::support::{FOLLOWS, World, movable, one_zone};
-use pageset::tuning::{Bounds, PRESETS, Preset};
+use pageset::policy::{Bounds, PRESETS, Preset};
 use pageset::{Block, CpuId, MigrateType, Order, Pfn, Tuning};
 use proptest::prelude::*;
 use std::fmt::Write;

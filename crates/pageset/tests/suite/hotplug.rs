@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use crate::support::{TestMachine, World, build, movable, one_zone};
 use pageset::pcp::Pageset;
-use pageset::tuning::presets::*;
-use pageset::tuning::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
+use pageset::policy::presets::*;
+use pageset::policy::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
 use pageset::{
     Allocator, Block, Config, CpuId, HotplugError, MapError, Metadata, MigrateType, NodeId, Order, PageRange, Pfn,
     Request, Zone, ZoneKind, ZoneSpec,

@@ -6,8 +6,8 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::watched::{Watched, fault, point};
-use pageset::owned::OwnedMetadata;
-use pageset::tuning::{Bounds, PcpState, Preset};
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::{Bounds, PcpState, Preset};
 use pageset::{
     Allocator, Block, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request,
     ZoneKind, ZoneSpec,

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::support::TestMachine;
-use pageset::owned::OwnedMetadata;
-use pageset::tuning::presets::*;
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::presets::*;
 use pageset::{Allocator, Config, NodeId, PageRange, Pfn, ZoneKind, ZoneSpec};
 
 const GIB: u64 = 1 << 18;

@@ -2,7 +2,7 @@
 //! pageblocks never share a free block with others. Specification 1.5, 1.6.
 
 use crate::support::{World, build, movable};
-use pageset::tuning::PRESETS;
+use pageset::policy::PRESETS;
 use pageset::{Config, MigrateType, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec};
 
 const BASE: Pfn = Pfn(1 << 20);

@@ -1,8 +1,8 @@
 //! Free blocks taken by where they are, and given back where they are wanted last.
 
 use crate::support::{World, movable, one_zone};
-use pageset::tuning::presets::*;
-use pageset::tuning::{BatchRule, Bounds, Tuning};
+use pageset::policy::presets::*;
+use pageset::policy::{BatchRule, Bounds, Tuning};
 use pageset::{MigrateType, Order, PageRange, Pfn, Request};
 
 const BASE: u64 = 1 << 20;

@@ -3,9 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use pageset::owned::OwnedMetadata;
-use pageset::tuning::presets::{LINUX_4_16, LINUX_4_17, LINUX_6_7};
-use pageset::tuning::{BatchRule, Tuning};
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::presets::{LINUX_4_16, LINUX_4_17, LINUX_6_7};
+use pageset::policy::{BatchRule, Tuning};
 use pageset::{
     Allocator, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock,
     ZoneKind, ZoneSpec,

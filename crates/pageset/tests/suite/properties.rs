@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::decode::RECORD;
 use crate::ops::{CMA, Map, Op, Scenario, Wrong};
-use pageset::tuning::{PRESETS, Preset};
+use pageset::policy::{PRESETS, Preset};
 use pageset::{CompactMode, MigrateType, ZoneKind};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};

@@ -2,8 +2,8 @@
 
 use crate::owner::StampingOwner;
 use crate::support::{TestMachine, World, build, movable, one_zone};
-use pageset::tuning::Watermarks;
-use pageset::tuning::presets::{LINUX_4_19, LINUX_6_18, PRESETS};
+use pageset::policy::Watermarks;
+use pageset::policy::presets::{LINUX_4_19, LINUX_6_18, PRESETS};
 use pageset::{
     AllocError, Block, Config, CpuId, Immovable, MapError, MigrateType, MoveError, NodeId, Obstacle, Order, Owner,
     PageRange, PageState, Pfn, RangeError, Request, Tuning, WrongFree, ZoneKind, ZoneSpec,

@@ -1,8 +1,8 @@
 //! How many blocks come with one hold of the zone's lock.
 
 use crate::support::{World, movable, one_zone};
-use pageset::tuning::presets::LINUX_6_18;
-use pageset::tuning::{Bounds, Tuning};
+use pageset::policy::presets::LINUX_6_18;
+use pageset::policy::{Bounds, Tuning};
 use pageset::{CpuId, Order};
 
 /// Blocks of order 3 in a row: in the kernels each seven take the zone's lock; doubled, 7 + 15 + 31 + 63 are four refills.

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use crate::support::{World, build, movable, one_zone};
 use pageset::pcp::Pageset;
-use pageset::tuning::presets::*;
-use pageset::tuning::sizes::WatermarkRule;
-use pageset::tuning::{Bounds, Tuning, Watermarks};
+use pageset::policy::presets::*;
+use pageset::policy::sizes::WatermarkRule;
+use pageset::policy::{Bounds, Tuning, Watermarks};
 use pageset::{
     Allocator, Config, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Urgency, Wait, Zone,
     ZoneKind, ZoneSpec,

@@ -6,9 +6,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::watched::{Scheduled, fault, run_on};
-use pageset::owned::OwnedMetadata;
-use pageset::tuning::sizes::WatermarkRule;
-use pageset::tuning::{BatchRule, Bounds, Preset, Tuning, Watermarks};
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::sizes::WatermarkRule;
+use pageset::policy::{BatchRule, Bounds, Preset, Tuning, Watermarks};
 use pageset::{
     Allocator, Block, Config, CpuId, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request, Urgency,
     Wait, ZoneKind, ZoneSpec,

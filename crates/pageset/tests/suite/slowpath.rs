@@ -6,10 +6,10 @@ use std::sync::mpsc;
 use std::thread;
 
 use crate::support::{World, build, movable, one_zone};
-use pageset::owned::OwnedMetadata;
-use pageset::shortage::Reason;
-use pageset::tuning::presets::*;
-use pageset::tuning::{Bounds, Tuning, Watermarks};
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::alloc::shortage::Reason;
+use pageset::policy::presets::*;
+use pageset::policy::{Bounds, Tuning, Watermarks};
 use pageset::{
     AllocError, Allocator, Config, CpuId, Line, Machine, MigrateType, MoveError, NodeId, Order, OutOfMemory, Owner,
     PageRange, Pfn, Request, SpinLock, Urgency, Wait, ZoneKind, ZoneSpec,

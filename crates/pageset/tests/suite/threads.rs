@@ -9,10 +9,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pageset::owned::OwnedMetadata;
-use pageset::tuning::presets::*;
-use pageset::tuning::sizes::WatermarkRule;
-use pageset::tuning::{Bounds, Tuning, Watermarks};
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::presets::*;
+use pageset::policy::sizes::WatermarkRule;
+use pageset::policy::{Bounds, Tuning, Watermarks};
 use pageset::{
     Allocator, Block, Config, CpuId, HotplugError, Machine, MigrateType, MoveError, NodeId, Order, Owner, PageRange,
     Pfn, RawLock, Request, SpinLock, Urgency, Wait, ZoneKind, ZoneSpec,

@@ -2,8 +2,8 @@
 //! tested beside the formulas in `tuning::sizes`.
 
 use crate::support::{World, build, example, movable};
-use pageset::tuning::presets::*;
-use pageset::tuning::{PcpState, Tuning, Watermarks};
+use pageset::policy::presets::*;
+use pageset::policy::{PcpState, Tuning, Watermarks};
 use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec};
 
 /// An operation's number, from 1, and the pages that moved with it.
@@ -46,7 +46,7 @@ impl<'w> Cpu<'w> {
     fn watch(
         &mut self,
         times: u32,
-        counter: impl Fn(&pageset::stats::PagesetStats) -> u64,
+        counter: impl Fn(&pageset::admin::stats::PagesetStats) -> u64,
         mut operation: impl FnMut(&mut Self),
     ) -> Moves {
         let mut moves = Moves::new();
@@ -295,7 +295,7 @@ fn with_cache(tuning: Tuning, cache_slice_pages: u64, test: impl FnOnce(&World<'
     let config = Config { tuning, cache_slice_pages, ..Config::new(&zones, &[NodeId(0); 2]) };
     build(&config, |world| {
         let high_max = if tuning.auto_high { 4096 } else { 252 };
-        world.set_bounds(0, pageset::tuning::Bounds { batch: 63, high_min: 252, high_max }).expect("room");
+        world.set_bounds(0, pageset::policy::Bounds { batch: 63, high_min: 252, high_max }).expect("room");
         test(world);
     });
 }

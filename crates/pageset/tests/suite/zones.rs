@@ -1,7 +1,7 @@
 //! Zones, nodes and zonelists: which zone serves, which one a page belongs to, marks and reserves.
 
 use crate::support::{World, build, movable, one_zone};
-use pageset::tuning::{Bounds, Tuning, Watermarks};
+use pageset::policy::{Bounds, Tuning, Watermarks};
 use pageset::{
     AllocError, Config, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait, WrongFree, ZoneKind,
     ZoneSpec,

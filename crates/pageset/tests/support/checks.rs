@@ -1,6 +1,6 @@
 //! What has to hold of a model and its world.
 
-use pageset::tuning::{Bounds, ListRule, PcpState};
+use pageset::policy::{Bounds, ListRule, PcpState};
 use pageset::{CpuId, MigrateType, Order, Pfn, Request, Urgency, Wait};
 
 use super::Model;

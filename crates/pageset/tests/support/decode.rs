@@ -5,7 +5,7 @@
 //! is a simpler scenario.
 #![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
-use pageset::tuning::PRESETS;
+use pageset::policy::PRESETS;
 use pageset::{CompactMode, MigrateType, ZoneKind};
 
 use crate::ops::{Map, Op, Scenario, Wrong};

@@ -1,8 +1,8 @@
 //! Small zones whose every page is known, for compaction by hand.
 #![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
-use pageset::tuning::presets::LINUX_6_18;
-use pageset::tuning::{Bounds, Watermarks};
+use pageset::policy::presets::LINUX_6_18;
+use pageset::policy::{Bounds, Watermarks};
 use pageset::{CompactReport, Order, Pfn};
 
 use crate::owner::StampingOwner;

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pageset::tuning::{Bounds, Watermarks};
+use pageset::policy::{Bounds, Watermarks};
 use pageset::{
     Allocator, Block, CpuId, Machine, MapError, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request,
     WrongFree, ZoneKind,

@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use pageset::owned::OwnedMetadata;
-use pageset::tuning::Bounds;
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::Bounds;
 use pageset::{
     Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Tuning, ZoneKind,
     ZoneSpec,

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use pageset::tuning::{Bounds, Watermarks};
+use pageset::policy::{Bounds, Watermarks};
 use pageset::{
     AllocError, Block, CompactOutcome, CpuId, MapError, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request, Wait,
     ZoneKind,

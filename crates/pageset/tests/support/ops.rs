@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-use pageset::tuning::sizes::WatermarkRule;
-use pageset::tuning::{BatchRule, Preset, Tuning};
+use pageset::policy::sizes::WatermarkRule;
+use pageset::policy::{BatchRule, Preset, Tuning};
 use pageset::{
     CompactMode, Config, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait, ZoneKind, ZoneSpec,
 };

@@ -1,7 +1,7 @@
 //! What must be refused, and change nothing.
 
-use pageset::stats::ZoneStats;
-use pageset::tuning::{Bounds, PcpState};
+use pageset::admin::stats::ZoneStats;
+use pageset::policy::{Bounds, PcpState};
 use pageset::{
     AllocError, Block, CpuId, HotplugError, Immovable, MapError, MigrateType, NodeId, Obstacle, Order, PageRange, Pfn,
     RangeError, Request, WrongFree,
@@ -14,7 +14,7 @@ use crate::ops::{CAPACITY, Wrong, order, range};
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Picture {
     zones: Vec<ZoneStats>,
-    pagesets: Vec<(PcpState, [u32; pageset::pcp::LISTS])>,
+    pagesets: Vec<(PcpState, [u32; pageset::policy::lists::LISTS])>,
     free: Vec<u32>,
 }
 

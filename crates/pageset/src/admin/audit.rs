@@ -1,0 +1,282 @@
+//! The books checked: every page once, every list consistent with tags, every counter with its lists.
+
+mod clusters;
+
+use core::fmt;
+
+use crate::alloc::Allocator;
+use crate::frame::MigrateType;
+use crate::frame::ZoneKind;
+use crate::frame::{Order, PageState, Pfn, Tag};
+use crate::machine::Machine;
+use crate::policy::lists::{LISTS, order_of};
+use crate::sync::Held;
+use crate::zone::Zone;
+use crate::zone::watermark::{Mark, MarkTest};
+
+/// Where a zone's pages are. `free + cached + in_use = managed`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Books {
+    /// Pages on free lists, ISOLATE included.
+    pub free: u64,
+    /// Pages in pagesets.
+    pub cached: u64,
+    /// Pages handed out.
+    pub in_use: u64,
+}
+
+/// Something that does not add up: the first that was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Inconsistency {
+    /// The zone's number.
+    pub zone: usize,
+    /// The page that it was found at, if one.
+    pub pfn: Option<Pfn>,
+    /// What does not hold.
+    pub what: &'static str,
+    /// What the books say.
+    pub expected: u64,
+    /// What was found.
+    pub found: u64,
+}
+
+impl fmt::Display for Inconsistency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "zone {}: {}: expected {}, found {}", self.zone, self.what, self.expected, self.found)?;
+        self.pfn.map_or(Ok(()), |pfn| write!(f, ", at page {pfn}"))
+    }
+}
+
+impl core::error::Error for Inconsistency {}
+
+impl<M: Machine> Allocator<'_, M> {
+    /// Checks a zone from end to end. Nobody else may use the allocator meanwhile: takes no lock, and marks the
+    /// pages it has seen for the time of the call. Takes time in proportion to the zone.
+    ///
+    /// # Errors
+    /// The first thing that does not add up.
+    pub fn audit(&self, index: usize) -> Result<Books, Inconsistency> {
+        let zone = &self.zones[index];
+        for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {
+            let (kept, may) = (pageset.count().max(pageset.state().high_max), self.keeps_pages(zone, cpu));
+            if !may && kept > 0 {
+                let what = "pages kept, or to be kept, by a pageset that is disabled or of an offline CPU";
+                return Err(Inconsistency { zone: index, pfn: None, what, expected: 0, found: kept.into() });
+            }
+            if may && pageset.state().high_max > pageset.capacity() {
+                let (expected, found) = (pageset.capacity().into(), pageset.state().high_max.into());
+                return Err(Inconsistency { zone: index, pfn: None, what: "the room of a pageset", expected, found });
+            }
+        }
+        Audit { zone, merge_by_type: self.tuning.merge_by_type }.run()
+    }
+}
+
+struct Audit<'z, 'a, M: Machine> {
+    zone: &'z Zone<'a, M>,
+    merge_by_type: bool,
+}
+
+/// The state that marks a page as seen: no block begins there.
+const SEEN: PageState = PageState::Inside;
+
+impl<M: Machine> Audit<'_, '_, M> {
+    fn error<T>(&self, page: Option<u32>, what: &'static str, expected: u64, found: u64) -> Result<T, Inconsistency> {
+        let pfn = page.map(|page| self.zone.frames.pfn(page));
+        Err(Inconsistency { zone: self.zone.index, pfn, what, expected, found })
+    }
+
+    fn equal(&self, what: &'static str, expected: u64, found: u64) -> Result<(), Inconsistency> {
+        if expected == found { Ok(()) } else { self.error(None, what, expected, found) }
+    }
+
+    fn run(&self) -> Result<Books, Inconsistency> {
+        let walked = self.free_lists().and_then(|free| Ok((free, self.pagesets()?)));
+        self.unmark();
+        let (free, cached) = walked?;
+        let books = self.blocks()?;
+        self.clusters()?;
+        self.equal("refills on their way", 0, self.zone.in_flight.refills().into())?;
+        self.equal("pages on free lists against pages tagged free", books.free, free)?;
+        self.equal("pages in pagesets against pages tagged cached", books.cached, cached)?;
+        self.plenty()?;
+        self.types()?;
+        self.boost()?;
+        self.equal("free + cached + in use = managed", self.zone.managed.get(), free + cached + books.in_use)?;
+        Ok(books)
+    }
+
+    /// Marks a block as seen, once.
+    fn see(&self, page: u32, order: Order, state: PageState) -> Result<(), Inconsistency> {
+        if page >= self.zone.frames.len() {
+            return self.error(None, "a list leads out of the zone", 0, u64::from(page));
+        }
+        let tag = self.zone.frames.tag(page);
+        if !tag.is(state, order) {
+            let expected = Tag::new(state, order, MigrateType::Unmovable).byte() & 0x3f;
+            return self.error(Some(page), "the tag of a listed block", expected.into(), tag.byte().into());
+        }
+        self.zone.frames.set_tag(page, Tag::from_byte(tag.byte() | 0xf).with_state(SEEN));
+        Ok(())
+    }
+
+    /// The pageblocks that are counted by type.
+    fn types(&self) -> Result<(), Inconsistency> {
+        let pages = |migratetype| {
+            let starts = (0..self.zone.frames.len()).step_by(Order::PAGEBLOCK.pages() as usize);
+            let blocks = starts.filter(|&start| self.zone.frames.block_type(start) == migratetype).count();
+            blocks as u64 * Order::PAGEBLOCK.pages()
+        };
+        let reserved = self.zone.reserved_highatomic.get();
+        self.equal("the pages of HIGHATOMIC pageblocks", reserved, pages(MigrateType::HighAtomic))?;
+        self.equal("the pages of CMA pageblocks", self.zone.cma_pages.get(), pages(MigrateType::Cma))
+    }
+
+    /// A boost is in all three marks.
+    fn boost(&self) -> Result<(), Inconsistency> {
+        let (boost, marks) = (self.zone.boost.get(), self.zone.watermarks());
+        for mark in [marks.min, marks.low, marks.high] {
+            if mark < boost {
+                return self.error(None, "a mark below its boost", boost, mark);
+            }
+        }
+        Ok(())
+    }
+
+    /// A zone that is said to have plenty passes the test that this stands for, whatever is asked.
+    fn plenty(&self) -> Result<(), Inconsistency> {
+        for order in Order::all().filter(|_| self.zone.has_plenty()) {
+            let request = MarkTest { order, ..MarkTest::SINGLE };
+            for highest in ZoneKind::ALL {
+                if !self.zone.passes_mark(Mark::High, &MarkTest { highest, ..request }) {
+                    return self.error(None, "plenty, but not for a request of order", 0, order.get().into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Walks all free lists; returns the pages on them.
+    fn free_lists(&self) -> Result<u64, Inconsistency> {
+        let (mut all, mut isolated, mut cma, mut highatomic) = (0, 0, 0, 0);
+        for order in Order::all() {
+            for migratetype in MigrateType::ALL {
+                let list = &self.zone.areas[order.index()][migratetype.index()];
+                let mut slot = list.first();
+                let mut len = 0;
+                while let Some(at) = slot {
+                    let page = self.zone.frames.page_of_slot(at, order);
+                    if page < self.zone.frames.len() && self.zone.list_of(page) != migratetype {
+                        return self.error(
+                            Some(page),
+                            "the list of a block",
+                            migratetype as u64,
+                            self.zone.list_of(page) as u64,
+                        );
+                    }
+                    self.see(page, order, PageState::Free)?;
+                    len += 1;
+                    slot = list.after(self.zone.frames.links, at);
+                }
+                self.equal("the length of a free list", list.len().into(), len)?;
+                let pages = len * order.pages();
+                all += pages;
+                isolated += if migratetype == MigrateType::Isolate { pages } else { 0 };
+                cma += if migratetype == MigrateType::Cma { pages } else { 0 };
+                highatomic += if migratetype == MigrateType::HighAtomic { pages } else { 0 };
+            }
+        }
+        self.equal("the free pages of the zone", self.zone.free_pages.get(), all - isolated)?;
+        self.equal("the free CMA pages of the zone", self.zone.free_cma.get(), cma)?;
+        self.equal("the free HIGHATOMIC pages of the zone", self.zone.free_highatomic.get(), highatomic)?;
+        Ok(all)
+    }
+
+    /// Walks all pagesets; returns the pages in them.
+    fn pagesets(&self) -> Result<u64, Inconsistency> {
+        let mut all = 0;
+        for pageset in self.zone.pagesets {
+            let mut pages = 0;
+            for list in 0..LISTS {
+                let order = order_of(list);
+                for page in pageset.blocks(self.zone.arrays, list) {
+                    self.see(page, order, PageState::Cached)?;
+                    pages += order.pages();
+                }
+            }
+            self.equal("the count of a pageset", pageset.count().into(), pages)?;
+            all += pages;
+        }
+        Ok(all)
+    }
+
+    /// Takes the marks off again. A marked tag keeps its kind; state and order come from the lists.
+    fn unmark(&self) {
+        let restore = |page: u32, order, state| {
+            if page < self.zone.frames.len() && self.zone.frames.tag(page).byte() & 0x3f == 0xf {
+                let kind = self.zone.frames.tag(page).kind().unwrap_or(MigrateType::Isolate);
+                let in_tags = state != PageState::Free || order != Order::MAX;
+                self.zone.frames.set_tag(page, if in_tags { Tag::new(state, order, kind) } else { Tag::INSIDE });
+            }
+        };
+        for order in Order::all() {
+            for list in &self.zone.areas[order.index()] {
+                let mut slot = list.first();
+                // A broken list may run in a circle.
+                for _ in 0..list.len() {
+                    let Some(at) = slot else { break };
+                    restore(self.zone.frames.page_of_slot(at, order), order, PageState::Free);
+                    slot = list.after(self.zone.frames.links, at);
+                }
+            }
+        }
+        for pageset in self.zone.pagesets {
+            for list in 0..LISTS {
+                let all = self.zone.frames.len() as usize;
+                for page in pageset.blocks(self.zone.arrays, list).take(all) {
+                    restore(page, order_of(list), PageState::Cached);
+                }
+            }
+        }
+    }
+
+    /// Walks the zone by its blocks: none inside another, none unmerged that should be merged.
+    fn blocks(&self) -> Result<Books, Inconsistency> {
+        let mut books = Books::default();
+        let mut free_from = 0;
+        for page in 0..self.zone.frames.len() {
+            let tag = self.zone.frames.tag(page);
+            if tag.state() == PageState::Inside {
+                continue;
+            }
+            if page < free_from {
+                return self.error(Some(page), "a block begins inside another", u64::from(free_from), u64::from(page));
+            }
+            let order = tag.order();
+            free_from = page + order.pages() as u32;
+            match tag.state() {
+                PageState::Free => {
+                    books.free += order.pages();
+                    self.is_merged(page, order)?;
+                }
+                PageState::Cached => books.cached += order.pages(),
+                _ => books.in_use += order.pages(),
+            }
+        }
+        Ok(books)
+    }
+
+    fn is_merged(&self, page: u32, order: Order) -> Result<(), Inconsistency> {
+        let buddy = page ^ order.pages() as u32;
+        if order == Order::MAX || !self.zone.is_free(buddy, order) {
+            return Ok(());
+        }
+        let differ = self.zone.list_of(page) != self.zone.list_of(buddy)
+            || self.zone.frames.block_type(page) != self.zone.frames.block_type(buddy);
+        // A claim retypes one of two pageblocks; its free half then waits for the next free to merge. Before 6.10 a
+        // block may be on another list than its pageblock's.
+        let skipped = order == Order::ZERO && self.zone.has_skipped();
+        let may_wait = skipped || order >= Order::PAGEBLOCK && (differ || !self.merge_by_type);
+        if may_wait { Ok(()) } else { self.error(Some(page), "free buddies are unmerged", 0, order.get().into()) }
+    }
+}

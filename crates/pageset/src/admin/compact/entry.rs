@@ -1,0 +1,188 @@
+//! What callers call: compaction for a request, of a zone, of a node.
+//!
+//! Specification: `linux-page-allocator.md` 7.6, last paragraphs.
+
+use super::proactive;
+use super::run::{Plan, Run};
+use super::suitable::fragmentation_score;
+use super::{CompactMode, CompactOutcome, CompactReport};
+use crate::admin::owner::Owner;
+use crate::alloc::Allocator;
+use crate::alloc::request::Request;
+use crate::frame::MigrateType;
+use crate::frame::Order;
+use crate::frame::{NodeId, ZoneKind};
+use crate::machine::{LockPath, Machine};
+use crate::sync::{self, Held};
+use crate::zone::Zone;
+use crate::zone::watermark::MarkTest;
+
+impl<'a, M: Machine> Allocator<'a, M> {
+    /// Compacts zone after zone of a request's zonelist until one has a block for it. Zones where that failed lately are
+    /// deferred, except with [`CompactMode::Sync`], which disregards all that is known. Calls the owner without any of
+    /// the allocator's locks. A request for a single page, or one that no zone can serve, is skipped.
+    ///
+    /// Where a block was captured, it is the caller's. Specification 7.6 "Direct compaction".
+    pub fn compact(&self, request: &Request, mode: CompactMode, owner: &impl Owner) -> CompactReport {
+        let mut report = CompactReport::default();
+        let order = request.order;
+        let Ok(list) = self.zonelist(request, self.machine.cpu()) else { return report };
+        let last_resort = mode == CompactMode::Sync;
+        let plan = Plan {
+            order: Some(order),
+            migratetype: request.migratetype,
+            mode,
+            test: Some(request.mark_test(request.rights())),
+            direct: true,
+            whole_zone: last_resort,
+            any_type: last_resort,
+            score: None,
+        };
+        for zone in list.zones().filter(|_| order > Order::ZERO) {
+            if !last_resort && zone.deferral.defers(order) {
+                report.outcome = report.outcome.max(CompactOutcome::Deferred);
+                continue;
+            }
+            let of_zone = Run::zone(self, zone, owner, plan);
+            report.absorb(&of_zone);
+            self.count_attempt(zone, of_zone.outcome);
+            match of_zone.outcome {
+                CompactOutcome::Success => {
+                    zone.deferral.reset(order, of_zone.captured.is_some());
+                    break;
+                }
+                CompactOutcome::Complete | CompactOutcome::PartialSkipped if mode != CompactMode::Async => {
+                    zone.deferral.on_failure(order);
+                }
+                _ => {}
+            }
+        }
+        report
+    }
+
+    /// Compacts one zone, for blocks of `order` or all of it, whoever may use them; all of it from end to end, whatever
+    /// is known of it. Calls the owner without any of the allocator's locks.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    pub fn compact_zone(
+        &self,
+        zone: usize,
+        order: Option<Order>,
+        mode: CompactMode,
+        owner: &impl Owner,
+    ) -> CompactReport {
+        if order == Some(Order::ZERO) {
+            return CompactReport::default();
+        }
+        let plan = match order {
+            Some(order) => {
+                let last_resort = mode == CompactMode::Sync;
+                Plan {
+                    mode,
+                    whole_zone: last_resort,
+                    any_type: last_resort,
+                    ..Plan::background(order, ZoneKind::Movable)
+                }
+            }
+            None => Plan { mode, ..Plan::everything(None) },
+        };
+        Run::zone(self, &self.zones[zone], owner, plan)
+    }
+
+    /// What a node's background thread does when reclaim wakes it: compacts its zones up to `highest` for blocks of
+    /// `order`. After a failure all pagesets of the zone are drained and it is deferred. Specification 7.6 "Background".
+    pub fn compact_node(&self, node: NodeId, order: Order, highest: ZoneKind, owner: &impl Owner) -> CompactReport {
+        let mut report = CompactReport::default();
+        for zone in self.zones_of(node, highest).filter(|_| order > Order::ZERO) {
+            if zone.deferral.defers(order) {
+                report.outcome = report.outcome.max(CompactOutcome::Deferred);
+                continue;
+            }
+            let of_zone = Run::zone(self, zone, owner, Plan::background(order, highest));
+            report.absorb(&of_zone);
+            match of_zone.outcome {
+                CompactOutcome::Success => zone.deferral.reset(order, false),
+                CompactOutcome::Complete | CompactOutcome::PartialSkipped => {
+                    self.drain_zone(zone.index);
+                    zone.deferral.on_failure(order);
+                }
+                _ => {}
+            }
+        }
+        report
+    }
+
+    /// Compacts a node until each of its zones has a score of at most [`proactive::target_score`]. Whether that is due
+    /// is for [`proactive::Pace`] to say.
+    pub fn compact_proactively(&self, node: NodeId, proactiveness: u8, owner: &impl Owner) -> CompactReport {
+        let mut report = CompactReport::default();
+        let plan = Plan::everything(Some(proactive::target_score(proactiveness)));
+        for zone in self.zones_of(node, ZoneKind::Movable) {
+            report.absorb(&Run::zone(self, zone, owner, plan));
+        }
+        report
+    }
+
+    /// How fragmented a node's free memory is, in percent: the scores of its zones, each by its share of the node's
+    /// present pages. Specification 7.6, step 2.
+    #[must_use]
+    pub fn fragmentation_score(&self, node: NodeId) -> u8 {
+        let zones = || self.zones.iter().filter(|zone| zone.node == node);
+        let present: u64 = zones().map(|zone| zone.present.get()).sum();
+        let weighed = |zone: &Zone<'a, M>| {
+            let score = u64::from(fragmentation_score(&zone.free_by_order()));
+            (score * zone.present.get()).checked_div(present).unwrap_or(0)
+        };
+        zones().map(weighed).sum::<u64>() as u8
+    }
+
+    /// Forgets which pageblocks of a node compaction passes over, if a request's compaction has seen a whole zone in
+    /// vain since the last time: what reclaim does when it has ended, for it has changed what there is.
+    /// Specification 7.1 "blockskip_flush".
+    pub fn forget_skipped(&self, node: NodeId) {
+        for zone in self.zones.iter().filter(|zone| zone.node == node) {
+            zone.forget_skipped(&self.machine);
+        }
+    }
+
+    fn count_attempt(&self, zone: &Zone<'a, M>, outcome: CompactOutcome) {
+        if outcome == CompactOutcome::Skipped {
+            return;
+        }
+        let _guard = zone.lock(&self.machine, LockPath::Map);
+        sync::add(&zone.compaction.stalls, 1);
+        let success = outcome == CompactOutcome::Success;
+        sync::add(if success { &zone.compaction.successes } else { &zone.compaction.failures }, 1);
+    }
+}
+
+impl Plan {
+    /// For nobody in particular: a block of any type is success, since a request that stays can claim it.
+    fn background(order: Order, highest: ZoneKind) -> Self {
+        Plan {
+            order: Some(order),
+            migratetype: MigrateType::Unmovable,
+            mode: CompactMode::SyncLight,
+            test: Some(MarkTest { order, highest, ..MarkTest::SINGLE }),
+            direct: false,
+            whole_zone: false,
+            any_type: false,
+            score: None,
+        }
+    }
+
+    /// All of a zone, or until its score is low enough.
+    fn everything(score: Option<u8>) -> Self {
+        Plan {
+            order: None,
+            migratetype: MigrateType::Movable,
+            mode: CompactMode::SyncLight,
+            test: None,
+            direct: false,
+            whole_zone: true,
+            any_type: false,
+            score,
+        }
+    }
+}

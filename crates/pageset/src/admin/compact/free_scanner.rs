@@ -1,0 +1,184 @@
+//! The free scanner: from the zone's end downwards it takes free blocks for pages to move to.
+//!
+//! Specification: `linux-page-allocator.md` 7.5.
+
+use super::CompactMode;
+use super::migrate_scanner::CLUSTER;
+use super::run::Run;
+use crate::admin::owner::Owner;
+use crate::buddy::list::{End, List};
+use crate::frame::MigrateType;
+use crate::frame::{Order, PAGEBLOCK, PageState, Tag, start_of};
+use crate::machine::{Line, LockPath, Machine};
+use crate::zone::Zone;
+use crate::zone::lock::ZoneGuard;
+
+/// Free blocks that a run has taken and not yet used, by order. They are linked through their own pages' links, which
+/// are free while a block is on no list of the zone, and tagged like blocks in a pageset.
+#[derive(Debug, Default)]
+pub(super) struct Spare {
+    lists: [List; Order::COUNT],
+    /// Pages on them.
+    pub(super) pages: u64,
+    /// Pages that the owner has moved to.
+    pub(super) used: u64,
+}
+
+impl Spare {
+    pub(super) fn put<M: Machine>(&mut self, machine: &M, zone: &Zone<'_, M>, page: u32, order: Order) {
+        zone.frames.set_tag(page, Tag::new(PageState::Cached, order, MigrateType::Movable));
+        self.lists[order.index()].push(
+            zone.frames.links,
+            zone.frames.slot(page, order),
+            End::Head,
+            zone.touch_slot(machine, order),
+        );
+        self.pages += order.pages();
+    }
+
+    fn take_first<M: Machine>(&mut self, machine: &M, zone: &Zone<'_, M>, order: Order) -> Option<u32> {
+        let list = &self.lists[order.index()];
+        let slot = list.first()?;
+        list.remove(zone.frames.links, slot, zone.touch_slot(machine, order));
+        self.pages -= order.pages();
+        Some(zone.frames.page_of_slot(slot, order))
+    }
+
+    /// Takes the smallest block that fits and splits it; its upper halves stay.
+    fn take<M: Machine>(&mut self, machine: &M, zone: &Zone<'_, M>, order: Order) -> Option<u32> {
+        let (page, found) =
+            Order::all().skip(order.index()).find_map(|found| Some((self.take_first(machine, zone, found)?, found)))?;
+        for half in Order::all().take(found.index()).skip(order.index()) {
+            self.put(machine, zone, page + half.pages() as u32, half);
+        }
+        Some(page)
+    }
+
+    /// Takes any block.
+    pub(super) fn pop<M: Machine>(&mut self, machine: &M, zone: &Zone<'_, M>) -> Option<(u32, Order)> {
+        Order::all().find_map(|order| Some((self.take_first(machine, zone, order)?, order)))
+    }
+}
+
+impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
+    /// A free block for a block of this order to move to.
+    pub(super) fn target(&mut self, order: Order) -> Option<u32> {
+        let machine = &self.allocator.machine;
+        self.spare.take(machine, self.zone, order).or_else(|| {
+            self.take_free_blocks();
+            self.spare.take(machine, self.zone, order)
+        })
+    }
+
+    /// Takes free blocks until there are as many pages as candidates.
+    fn take_free_blocks(&mut self) {
+        // The candidates come from below the migrate position, which may be the end of their pageblock.
+        let low = start_of(self.migrate - 1, Order::PAGEBLOCK) + PAGEBLOCK;
+        let mut stride = if self.plan.mode == CompactMode::Async { CLUSTER } else { 1 };
+        let mut start = start_of(self.free, Order::PAGEBLOCK);
+        while start >= low {
+            let end = self.zone.frames.end.min(start + PAGEBLOCK);
+            if self.is_destination(start) {
+                let before = self.spare.pages;
+                let every_page = stride == 1;
+                self.scan_destination(end, &mut stride);
+                let scanned = self.free >= end;
+                let preceding = start.saturating_sub(PAGEBLOCK);
+                // What was looked at in strides is not known to be full: the next, slower attempt looks again. Where
+                // every other page is free, a stride of 32 finds none of them.
+                if scanned && every_page {
+                    self.zone.set_skip(&self.allocator.machine, start);
+                    self.zone.compaction.lower_free(preceding);
+                }
+                if self.spare.pages >= self.candidates.pages {
+                    if scanned {
+                        self.free = preceding;
+                    }
+                    return;
+                }
+                if !scanned {
+                    return;
+                }
+                if self.spare.pages == before {
+                    stride = CLUSTER.min(2 * stride);
+                }
+            }
+            start -= PAGEBLOCK;
+            self.free = start;
+        }
+    }
+
+    /// Whether pages may move to a pageblock.
+    fn is_destination(&self, start: u32) -> bool {
+        let frames = &self.zone.frames;
+        let pageblock = frames.pageblock(start);
+        let migratetype = pageblock.migratetype();
+        if !pageblock.is_online() || migratetype == MigrateType::Isolate {
+            return false;
+        }
+        if pageblock.skips() && !self.plan.whole_zone {
+            return false;
+        }
+        // What is as large as wanted stays whole.
+        let large = self.plan.order.unwrap_or(Order::PAGEBLOCK);
+        if let Some((_, order, PageState::Free)) = self.zone.block_around(start)
+            && order >= large
+        {
+            return false;
+        }
+        self.plan.any_type || matches!(migratetype, MigrateType::Movable | MigrateType::Cma)
+    }
+
+    /// Takes free blocks from the free position to the end of its pageblock, and leaves the position where it stopped:
+    /// before the end where there is enough, or where the zone would fall to its min mark.
+    fn scan_destination(&mut self, end: u32, stride: &mut u32) {
+        let (machine, zone) = (&self.allocator.machine, self.zone);
+        let mut guard = None;
+        let mut looks = 0;
+        while self.free < end {
+            // Others get at the zone now and then.
+            if looks == CLUSTER {
+                (guard, looks) = (None, 0);
+            }
+            looks += 1;
+            self.report.free_scanned += 1;
+            machine.touch(Line::Page(zone.frames.pfn(self.free)));
+            let mut tag = zone.frames.tag(self.free);
+            if tag.state() == PageState::Free && guard.is_none() {
+                guard = Some(self.lock());
+                // It may have been taken since.
+                tag = zone.frames.tag(self.free);
+            }
+            let order = tag.order();
+            match tag.state() {
+                PageState::Free => {
+                    if !zone.take_free_block(machine, self.free, order) {
+                        return;
+                    }
+                    self.spare.put(machine, zone, self.free, order);
+                    self.report.free_isolated += order.pages();
+                    *stride = 1;
+                    self.free += order.pages() as u32;
+                    if self.spare.pages >= self.candidates.pages {
+                        break;
+                    }
+                }
+                PageState::Inside => self.free += *stride,
+                PageState::Allocated | PageState::Cached => self.free += (order.pages() as u32).max(*stride),
+            }
+        }
+        self.free = self.free.min(end);
+    }
+
+    /// The zone lock. One who must not wait notes that others want it, then waits all the same, and ends soon.
+    fn lock(&mut self) -> ZoneGuard<'r, 'a, M> {
+        let (machine, zone) = (&self.allocator.machine, self.zone);
+        if self.plan.mode == CompactMode::Async && !self.contended {
+            if let Some(guard) = zone.try_lock(machine, LockPath::Map) {
+                return guard;
+            }
+            self.contended = true;
+        }
+        zone.lock(machine, LockPath::Map)
+    }
+}

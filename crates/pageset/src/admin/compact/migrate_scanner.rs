@@ -1,0 +1,192 @@
+//! The migrate scanner: from the zone's start upwards it isolates blocks in use that can be moved.
+//!
+//! Specification: `linux-page-allocator.md` 7.4. Reads tags without the zone lock; the owner's isolation, and a second
+//! look after it, are what counts.
+
+use super::CompactMode;
+use super::run::Run;
+use crate::admin::owner::Owner;
+use crate::frame::MigrateType;
+use crate::frame::{Order, PAGEBLOCK, PageState, start_of};
+use crate::machine::{Line, Machine};
+
+/// Pages isolated before they are moved. Source: specification 9, "compaction cluster".
+pub(super) const CLUSTER: u32 = 32;
+
+/// The blocks that are isolated and not yet moved: fewer than [`CLUSTER`] pages, or as many with the last one.
+#[derive(Default)]
+pub(super) struct Candidates {
+    blocks: [(u32, Order); CLUSTER as usize],
+    first: usize,
+    end: usize,
+    /// Pages of all of them.
+    pub(super) pages: u64,
+}
+
+impl Candidates {
+    pub(super) fn is_empty(&self) -> bool {
+        self.first == self.end
+    }
+
+    fn is_full(&self) -> bool {
+        self.pages >= u64::from(CLUSTER)
+    }
+
+    fn push(&mut self, page: u32, order: Order) {
+        if self.is_empty() {
+            (self.first, self.end) = (0, 0);
+        }
+        self.blocks[self.end] = (page, order);
+        self.end += 1;
+        self.pages += order.pages();
+    }
+
+    pub(super) fn first(&self) -> Option<(u32, Order)> {
+        (!self.is_empty()).then(|| self.blocks[self.first])
+    }
+
+    pub(super) fn remove_first(&mut self) {
+        if let Some((_, order)) = self.first() {
+            self.first += 1;
+            self.pages -= order.pages();
+        }
+    }
+}
+
+impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
+    /// Isolates blocks of the next pageblock that has some to offer, a cluster at most.
+    ///
+    /// Where the specification isolates what is left of a pageblock at once, this comes back for it cluster by cluster,
+    /// so that the candidates have a fixed size: the main loop goes on until a pageblock is finished in any case.
+    pub(super) fn isolate_candidates(&mut self) {
+        let mut page = self.migrate;
+        loop {
+            let start = start_of(page, Order::PAGEBLOCK);
+            let end = start + PAGEBLOCK;
+            if end > self.free {
+                break;
+            }
+            if !self.is_source(page, start) {
+                page = end;
+                continue;
+            }
+            page = self.scan_source(page, end);
+            break;
+        }
+        self.migrate = page;
+    }
+
+    /// Whether blocks of a pageblock are worth moving.
+    fn is_source(&self, page: u32, start: u32) -> bool {
+        let frames = &self.zone.frames;
+        let pageblock = frames.pageblock(start);
+        let (migratetype, wanted) = (pageblock.migratetype(), self.plan.migratetype);
+        let whole = start >= frames.first && start + PAGEBLOCK <= frames.end;
+        if !whole || !pageblock.is_online() || migratetype == MigrateType::Isolate {
+            return false;
+        }
+        if page == start && pageblock.skips() && !self.plan.whole_zone {
+            return false;
+        }
+        let cma = migratetype == MigrateType::Cma && wanted == MigrateType::Movable;
+        let suits = !self.is_direct_async() || migratetype == wanted || cma;
+        if !suits {
+            self.zone.compaction.advance_migrate(start + PAGEBLOCK, self.plan.mode);
+        }
+        suits
+    }
+
+    /// A request that does not wait wants one block made whole and nothing else.
+    fn is_direct_async(&self) -> bool {
+        self.plan.direct && self.plan.mode == CompactMode::Async
+    }
+
+    /// Scans a pageblock from `page` on; returns where it stopped.
+    fn scan_source(&mut self, from: u32, end: u32) -> u32 {
+        let sub_block = self.plan.order.filter(|_| self.is_direct_async());
+        let end_of = |page, order: Order| start_of(page, order) + order.pages() as u32;
+        let mut page = self.enter(from, end);
+        let mut sub_end = sub_block.map_or(end, |order| end_of(page, order));
+        while page < end && !self.candidates.is_full() {
+            if let Some(order) = sub_block
+                && page >= sub_end
+            {
+                // All of the last sub-block is isolated: moved away, it is the block that is wanted.
+                if !self.candidates.is_empty() {
+                    break;
+                }
+                sub_end = end_of(page, order);
+            }
+            let (pages, obstacle) = self.look(page);
+            page += pages;
+            if obstacle && sub_block.is_some() {
+                // The sub-block cannot become free: what was isolated of it stays.
+                self.put_back_all();
+                page = page.max(sub_end);
+            }
+        }
+        let page = page.min(end);
+        if page == end && (self.candidates.is_empty() || self.finish_block) {
+            self.zone.set_skip(&self.allocator.machine, end - 1);
+            self.zone.compaction.advance_migrate(end, self.plan.mode);
+        }
+        page
+    }
+
+    /// Where a pageblock's own blocks begin: a block of the largest order may reach in from the one before.
+    fn enter(&mut self, page: u32, end: u32) -> u32 {
+        match self.zone.block_around(page) {
+            Some((head, order, _)) if head < page => {
+                self.report.migrate_scanned += 1;
+                end.min(head + order.pages() as u32)
+            }
+            _ => page,
+        }
+    }
+
+    /// Looks at what begins at a page and isolates it if it can be moved. Returns the pages to go on by, and whether it
+    /// stands in the way of a free block.
+    fn look(&mut self, page: u32) -> (u32, bool) {
+        self.report.migrate_scanned += 1;
+        self.allocator.machine.touch(Line::Page(self.zone.frames.pfn(page)));
+        let tag = self.zone.frames.tag(page);
+        let pages = tag.order().pages() as u32;
+        match tag.state() {
+            PageState::Free => (pages, false),
+            PageState::Allocated if !self.is_too_large(tag.order()) => match self.isolate(page) {
+                Some(order) => {
+                    self.candidates.push(page, order);
+                    self.report.isolated += order.pages();
+                    (order.pages() as u32, false)
+                }
+                None => (pages, true),
+            },
+            PageState::Allocated | PageState::Cached => (pages, true),
+            PageState::Inside => (1, true),
+        }
+    }
+
+    /// Whether moving a block of this order is no gain.
+    fn is_too_large(&self, order: Order) -> bool {
+        order >= Order::PAGEBLOCK || self.plan.order.is_some_and(|wanted| order >= wanted)
+    }
+
+    /// Has the owner isolate the block at a page. The owner may have freed it since the look, and allocated it again.
+    fn isolate(&self, page: u32) -> Option<Order> {
+        let pfn = self.zone.frames.pfn(page);
+        let order = self.owner.isolate(pfn)?;
+        if self.zone.frames.tag(page).is(PageState::Allocated, order) && !self.is_too_large(order) {
+            return Some(order);
+        }
+        self.owner.put_back(pfn, order);
+        None
+    }
+
+    fn put_back_all(&mut self) {
+        while let Some((page, order)) = self.candidates.first() {
+            self.candidates.remove_first();
+            self.owner.put_back(self.zone.frames.pfn(page), order);
+            self.report.failed += order.pages();
+        }
+    }
+}

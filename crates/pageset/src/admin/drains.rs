@@ -1,0 +1,133 @@
+//! Pagesets emptied from outside the free path: by time, by request, and kept empty for as long as wanted.
+//!
+//! Specification: `linux-page-allocator.md` 8.1, 8.2.
+
+use crate::alloc::Allocator;
+use crate::alloc::error::HotplugError;
+use crate::frame::CpuId;
+use crate::machine::Machine;
+use crate::sync::Held;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::zone::Zone;
+
+/// Holds the right to empty the pagesets of all CPUs, which one caller has at a time, until dropped.
+pub(crate) struct Draining<'l>(&'l AtomicBool);
+
+impl<'l> Draining<'l> {
+    pub(crate) fn try_begin(draining: &'l AtomicBool) -> Option<Self> {
+        // Acquire: pairs with the release in drop. Only for the order of one drain after another; each pageset and zone
+        // has its own lock.
+        let begun = draining.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        begun.is_ok().then(|| Draining(draining))
+    }
+}
+
+impl Drop for Draining<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire in try_begin.
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl<'a, M: Machine> Allocator<'a, M> {
+    /// The caller's CPU, all zones: a second has passed. High decays, and pages of other nodes' zones go back that have
+    /// lain idle for [`crate::policy::expiry::TICKS`] ticks. True when another tick has more to do. Specification 8.2.
+    pub fn tick(&self) -> bool {
+        let cpu = self.machine.cpu();
+        self.zones.iter().fold(false, |more, zone| self.tick_on(zone, cpu) | more)
+    }
+
+    /// As [`Self::tick`], for one zone by its number.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    pub fn tick_zone(&self, zone: usize) -> bool {
+        self.tick_on(&self.zones[zone], self.machine.cpu())
+    }
+
+    fn tick_on(&self, zone: &Zone<'a, M>, cpu: CpuId) -> bool {
+        let remote = self.rules.cpus[cpu.0 as usize] != zone.node;
+        if self.tuning.below_high_at_tick {
+            zone.clear_below_high();
+        }
+        zone.tick(&self.machine, &self.tuning, cpu, remote)
+    }
+
+    /// Empties the caller's pagesets of all zones.
+    pub fn drain(&self) {
+        (0..self.zones.len()).for_each(|zone| self.drain_local(zone));
+    }
+
+    /// Empties the caller's pageset of one zone, by its number: what a step of compaction does, so that what it freed can
+    /// merge. Specification 8.1.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    pub fn drain_local(&self, zone: usize) {
+        self.zones[zone].drain_cpu(&self.machine, &self.tuning, self.machine.cpu());
+    }
+
+    /// Empties all pagesets of all zones, each under its lock. Pages that come in meanwhile may stay. Does nothing where
+    /// another drain of all CPUs is under way: that one serves. Specification 8.1.
+    pub fn drain_all(&self) {
+        if let Some(_draining) = Draining::try_begin(&self.draining) {
+            self.zones.iter().for_each(|zone| self.drain_cpus(zone));
+        }
+    }
+
+    /// Empties all pagesets of one zone, by its number, each under its lock. Pages that come in meanwhile may stay. Waits
+    /// until no other drain of all CPUs is under way. Specification 8.1.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    pub fn drain_zone(&self, zone: usize) {
+        let _draining = loop {
+            match Draining::try_begin(&self.draining) {
+                Some(draining) => break draining,
+                None => self.machine.relax(),
+            }
+        };
+        self.drain_cpus(&self.zones[zone]);
+    }
+
+    /// Those of offline CPUs as well: empty ones cost a look.
+    fn drain_cpus(&self, zone: &Zone<'a, M>) {
+        self.possible_cpus().for_each(|cpu| zone.drain_cpu(&self.machine, &self.tuning, cpu));
+    }
+
+    /// Empties the pagesets of a zone, by its number, and keeps them empty until [`Self::enable_pagesets`] has been called
+    /// as often. Waits for the pagesets' locks and for other drains. Specification 8.1.
+    ///
+    /// From the return of this call on, every block freed goes to the buddy in the same call, a call that was under way
+    /// included, and a refill takes no more than the block that is asked for.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    pub fn disable_pagesets(&self, zone: usize) {
+        {
+            let (zone, changes) = (&self.zones[zone], self.change());
+            zone.disabled.set(zone.disabled.get() + 1);
+            self.recompute_bounds_of(zone, &changes);
+        }
+        // Also when they were disabled before: who did that may still be draining.
+        self.drain_zone(zone);
+    }
+
+    /// Takes one [`Self::disable_pagesets`] back; with the last, bounds are computed anew.
+    ///
+    /// # Errors
+    /// The zone's pagesets are not disabled.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    pub fn enable_pagesets(&self, zone: usize) -> Result<(), HotplugError> {
+        let zone = &self.zones[zone];
+        let changes = self.change();
+        let Some(depth) = zone.disabled.get().checked_sub(1) else {
+            return Err(HotplugError::PagesetsEnabled { zone: zone.index });
+        };
+        zone.disabled.set(depth);
+        self.recompute_bounds_of(zone, &changes);
+        Ok(())
+    }
+}

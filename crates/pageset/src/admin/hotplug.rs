@@ -1,0 +1,71 @@
+//! Memory that comes and goes while the allocator runs.
+//!
+//! Specification: `linux-page-allocator.md` 8.3.
+
+use crate::admin::owner::Owner;
+use crate::admin::range::RangeError;
+use crate::alloc::Allocator;
+use crate::alloc::config::MapError;
+use crate::frame::PageRange;
+use crate::machine::{LockPath, Machine};
+
+/// The pagesets of a zone disabled, also where the owner's code panics meanwhile.
+struct NoPagesets<'w, 'a, M: Machine>(&'w Allocator<'a, M>, usize);
+
+impl<'w, 'a, M: Machine> NoPagesets<'w, 'a, M> {
+    fn new(allocator: &'w Allocator<'a, M>, zone: usize) -> Self {
+        allocator.disable_pagesets(zone);
+        NoPagesets(allocator, zone)
+    }
+}
+
+impl<M: Machine> Drop for NoPagesets<'_, '_, M> {
+    fn drop(&mut self) {
+        // They were disabled above.
+        self.0.enable_pagesets(self.1).ok();
+    }
+}
+
+impl<M: Machine> Allocator<'_, M> {
+    /// Brings more pages online. Watermarks and bounds are computed again.
+    ///
+    /// # Errors
+    /// A range that is empty, in no zone's span, or online already; nothing has changed then.
+    pub fn online(&self, range: PageRange) -> Result<(), MapError> {
+        if range.pages == 0 {
+            return Err(MapError::Empty { start: range.start });
+        }
+        let Some((zone, page)) = self.locate(range.start) else {
+            return Err(MapError::OutsideSpan { start: range.start });
+        };
+        if range.pages > u64::from(zone.frames.end - page) {
+            return Err(MapError::OutsideSpan { start: range.start });
+        }
+        {
+            let _guard = zone.lock(&self.machine, LockPath::Map);
+            if let Some(known) = zone.first_known(page, range.pages) {
+                return Err(MapError::Overlap { start: range.start, other: zone.frames.pfn(known) });
+            }
+            zone.online(&self.machine, &self.tuning, page, range.pages);
+        }
+        self.recompute();
+        Ok(())
+    }
+
+    /// Takes a range off line: it is emptied as by [`Self::alloc_range`], and its pages are then neither present nor
+    /// managed, until [`Self::online`]. Watermarks and bounds are computed again. The zone's pagesets keep nothing
+    /// meanwhile. Specification 8.1 "zone PCP disable".
+    ///
+    /// # Errors
+    /// As [`Self::alloc_range`].
+    pub fn offline(&self, range: PageRange, owner: &impl Owner) -> Result<(), RangeError> {
+        let (zone, span) = self.span_of(range)?;
+        let disabled = NoPagesets::new(self, zone.index);
+        let result = self.empty_range(zone, span, owner, |zone| zone.retire(span));
+        drop(disabled);
+        if result.is_ok() {
+            self.recompute();
+        }
+        result
+    }
+}

@@ -1,0 +1,271 @@
+//! Counters, by CPU and zone, and the zoneinfo view.
+
+use core::fmt;
+use core::ops::AddAssign;
+
+use crate::alloc::Allocator;
+use crate::frame::MigrateType;
+use crate::frame::{CpuId, Order};
+use crate::frame::{NodeId, ZoneKind};
+use crate::machine::{LockPath, Machine};
+use crate::policy::Watermarks;
+use crate::sync::Held;
+
+/// What went through one pageset. Names of `/proc/vmstat` where it has one; all but the two counts are pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PagesetStats {
+    /// Pages handed out.
+    pub pgalloc: u64,
+    /// Pages taken back.
+    pub pgfree: u64,
+    /// Times it was filled from the zone.
+    pub refills: u64,
+    /// Pages that came with them.
+    pub refill_pages: u64,
+    /// Times it was emptied to the zone.
+    pub drains: u64,
+    /// Pages that went with them.
+    pub drain_pages: u64,
+    /// Pages held now.
+    pub count: u64,
+}
+
+impl AddAssign for PagesetStats {
+    fn add_assign(&mut self, other: Self) {
+        self.pgalloc += other.pgalloc;
+        self.pgfree += other.pgfree;
+        self.refills += other.refills;
+        self.refill_pages += other.refill_pages;
+        self.drains += other.drains;
+        self.drain_pages += other.drain_pages;
+        self.count += other.count;
+    }
+}
+
+/// One zone's counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZoneStats {
+    /// Its node.
+    pub node: NodeId,
+    /// Its kind.
+    pub kind: ZoneKind,
+    /// Pages that its buddy was given.
+    pub managed: u64,
+    /// Pages on its free lists (`nr_free_pages`).
+    pub nr_free_pages: u64,
+    /// Those of them in CMA pageblocks (`nr_free_cma`).
+    pub nr_free_cma: u64,
+    /// Those of them on lists of HIGHATOMIC (`nr_free_highatomic`).
+    pub nr_free_highatomic: u64,
+    /// Pages of its HIGHATOMIC pageblocks, free or not, holes included (`nr_reserved_highatomic`).
+    pub nr_reserved_highatomic: u64,
+    /// Pages of its CMA pageblocks, free or not, holes included.
+    pub cma: u64,
+    /// Its marks as they are in force: with the boost.
+    pub watermarks: Watermarks,
+    /// How much of each is boost.
+    pub watermark_boost: u64,
+    /// All its pagesets together.
+    pub pagesets: PagesetStats,
+    /// Pages handed out past the pagesets.
+    pub direct_alloc_pages: u64,
+    /// Pages taken back past the pagesets.
+    pub direct_free_pages: u64,
+    /// Holds of the zone lock to fill a pageset.
+    pub lock_refill: u64,
+    /// Holds of the zone lock to drain one.
+    pub lock_drain: u64,
+    /// Holds of the zone lock for blocks taken past the pagesets.
+    pub lock_direct_alloc: u64,
+    /// Holds of the zone lock for blocks given back past them.
+    pub lock_direct_free: u64,
+    /// Holds of the zone lock for changes of the map and of pageblocks' types, and for compaction.
+    pub lock_map: u64,
+    /// Whether an allocation found it below its high mark, so that pagesets shrink.
+    pub below_high: bool,
+    /// Whether reclaim works on it.
+    pub reclaim_active: bool,
+    /// Pageblocks brought over from another migratetype.
+    pub claims: u64,
+    /// Blocks taken from another migratetype's pageblock.
+    pub steals: u64,
+    /// Looks of compaction's migrate scanner.
+    pub compact_migrate_scanned: u64,
+    /// Looks of its free scanner.
+    pub compact_free_scanned: u64,
+    /// Pages that either isolated.
+    pub compact_isolated: u64,
+    /// Times that a request compacted the zone.
+    pub compact_stall: u64,
+    /// Of those, the times that a block came of it,
+    pub compact_success: u64,
+    /// and those that none did.
+    pub compact_fail: u64,
+    /// Pages that compaction moved within the zone.
+    pub pgmigrate_success: u64,
+    /// Pages that were isolated to be moved and stayed.
+    pub pgmigrate_fail: u64,
+    /// Pages freed without merging.
+    pub merge_skips: u64,
+    /// Pages that refills took in whole clusters.
+    pub cluster_alloc_pages: u64,
+    /// Pages that drains gave as whole clusters.
+    pub cluster_free_pages: u64,
+    /// Times that no descriptor was free for a new cluster.
+    pub cluster_shortages: u64,
+}
+
+impl ZoneStats {
+    /// Pages handed out, however (`pgalloc_*`).
+    #[must_use]
+    pub const fn pgalloc(&self) -> u64 {
+        self.pagesets.pgalloc + self.direct_alloc_pages
+    }
+
+    /// Pages taken back, however (`pgfree`).
+    #[must_use]
+    pub const fn pgfree(&self) -> u64 {
+        self.pagesets.pgfree + self.direct_free_pages
+    }
+
+    /// All holds of the zone lock.
+    #[must_use]
+    pub const fn lock_acquisitions(&self) -> u64 {
+        self.lock_refill + self.lock_drain + self.lock_direct_alloc + self.lock_direct_free + self.lock_map
+    }
+}
+
+impl<M: Machine> Allocator<'_, M> {
+    /// The counters of one pageset, as of some recent moment.
+    ///
+    /// # Panics
+    /// There is no zone or no CPU of that number.
+    #[must_use]
+    pub fn pageset_stats(&self, zone: usize, cpu: CpuId) -> PagesetStats {
+        let pageset = &self.zones[zone].pagesets[cpu.0 as usize];
+        PagesetStats {
+            pgalloc: pageset.alloc_pages(),
+            pgfree: pageset.free_pages.get(),
+            refills: pageset.refills.get(),
+            refill_pages: pageset.refill_pages.get(),
+            drains: pageset.drains.get(),
+            drain_pages: pageset.drain_pages.get(),
+            count: u64::from(pageset.count()),
+        }
+    }
+
+    /// The counters of one zone, as of some recent moment.
+    #[must_use]
+    pub fn zone_stats(&self, index: usize) -> ZoneStats {
+        let zone = &self.zones[index];
+        let mut pagesets = PagesetStats::default();
+        for cpu in 0..zone.pagesets.len() {
+            pagesets += self.pageset_stats(index, CpuId(cpu as u32));
+        }
+        ZoneStats {
+            node: zone.node,
+            kind: zone.kind,
+            managed: zone.managed.get(),
+            nr_free_pages: zone.free(),
+            nr_free_cma: zone.free_cma.get(),
+            nr_free_highatomic: zone.free_highatomic.get(),
+            nr_reserved_highatomic: zone.reserved_highatomic.get(),
+            cma: zone.cma_pages.get(),
+            watermarks: zone.watermarks(),
+            watermark_boost: zone.boost.get(),
+            pagesets,
+            direct_alloc_pages: zone.direct_alloc_pages.get(),
+            direct_free_pages: zone.direct_free_pages.get(),
+            lock_refill: zone.holds[LockPath::Refill as usize].get(),
+            lock_drain: zone.holds[LockPath::Drain as usize].get(),
+            lock_direct_alloc: zone.holds[LockPath::DirectAlloc as usize].get(),
+            lock_direct_free: zone.holds[LockPath::DirectFree as usize].get(),
+            lock_map: zone.holds[LockPath::Map as usize].get(),
+            below_high: zone.pressure().below_high,
+            reclaim_active: zone.pressure().reclaim_active,
+            claims: zone.claims.get(),
+            steals: zone.steals.get(),
+            compact_migrate_scanned: zone.compaction.migrate_scanned.get(),
+            compact_free_scanned: zone.compaction.free_scanned.get(),
+            compact_isolated: zone.compaction.isolated.get(),
+            compact_stall: zone.compaction.stalls.get(),
+            compact_success: zone.compaction.successes.get(),
+            compact_fail: zone.compaction.failures.get(),
+            pgmigrate_success: zone.compaction.moved.get(),
+            pgmigrate_fail: zone.compaction.failed.get(),
+            merge_skips: zone.skips.get(),
+            cluster_alloc_pages: zone.clusters.taken.get(),
+            cluster_free_pages: zone.clusters.given.get(),
+            cluster_shortages: zone.clusters.shortages.get(),
+        }
+    }
+
+    /// Free blocks of a zone by order and migratetype, as `/proc/pagetypeinfo` counts them.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    #[must_use]
+    pub fn free_blocks(&self, zone: usize, order: Order, migratetype: MigrateType) -> u32 {
+        self.zones[zone].blocks(order, migratetype)
+    }
+
+    /// The zones and their pagesets in the form of `/proc/zoneinfo`, for the tools that read it.
+    #[must_use]
+    pub fn zoneinfo(&self) -> Zoneinfo<'_, '_, M> {
+        Zoneinfo(self)
+    }
+}
+
+/// Prints as `/proc/zoneinfo` does.
+#[derive(Debug)]
+pub struct Zoneinfo<'z, 'a, M: Machine>(&'z Allocator<'a, M>);
+
+impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, zone) in self.0.zones.iter().enumerate() {
+            let stats = self.0.zone_stats(index);
+            let marks = stats.watermarks;
+            let promo = marks.high + (marks.high - marks.low);
+            writeln!(f, "Node {}, zone {:>8}", zone.node.0, zone.kind)?;
+            writeln!(f, "  pages free     {}", stats.nr_free_pages)?;
+            let spanned = zone.frames.spanned();
+            for (name, value) in [
+                ("boost", stats.watermark_boost),
+                ("min", marks.min),
+                ("low", marks.low),
+                ("high", marks.high),
+                ("promo", promo),
+                ("spanned", spanned),
+                ("present", zone.present.get()),
+                ("managed", stats.managed),
+                ("cma", stats.cma),
+            ] {
+                writeln!(f, "        {name:<8} {value}")?;
+            }
+            f.write_str("        protection: (")?;
+            for (i, pages) in zone.reserve.iter().enumerate() {
+                write!(f, "{}{}", if i == 0 { "" } else { ", " }, pages.get())?;
+            }
+            writeln!(f, ")")?;
+            writeln!(f, "      nr_free_pages {}", stats.nr_free_pages)?;
+            writeln!(f, "      nr_free_cma  {}", stats.nr_free_cma)?;
+            writeln!(f, "  pagesets")?;
+            for cpu in self.0.online_cpus() {
+                let s = self.0.pageset_state(index, cpu);
+                writeln!(f, "    cpu: {}", cpu.0)?;
+                for (name, value) in [
+                    ("count:", s.count),
+                    ("high:", s.high),
+                    ("batch:", s.batch),
+                    ("high_min:", s.high_min),
+                    ("high_max:", s.high_max),
+                ] {
+                    writeln!(f, "              {name:<8} {value}")?;
+                }
+            }
+            writeln!(f, "  node_unreclaimable:  0")?;
+            writeln!(f, "  start_pfn:           {}", zone.frames.pfn(zone.frames.first).0)?;
+        }
+        Ok(())
+    }
+}

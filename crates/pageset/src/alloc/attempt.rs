@@ -1,0 +1,53 @@
+//! One look at the zones for a request: under which mark, with which rights, and whether types may mix.
+//!
+//! Specification: `linux-page-allocator.md` 1.6 "No-fragment flag", 1.7.
+
+use crate::alloc::request::Request;
+use crate::buddy::fallback::Wanted;
+use crate::machine::Machine;
+use crate::sync::Held;
+use crate::zone::Zone;
+use crate::zone::watermark::{Mark, Rights};
+
+/// Whether a request may take a part of another type's pageblock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mixing {
+    /// As the zone says, which is the one that the request prefers.
+    AsZoneSays,
+    /// Only whole pageblocks.
+    Avoided,
+    Allowed,
+}
+
+/// One look at the zones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) mark: Mark,
+    pub(crate) rights: Rights,
+    pub(crate) mixing: Mixing,
+}
+
+impl Attempt {
+    /// The first, in the preferred zone.
+    pub(crate) const FIRST: Attempt = Attempt { mark: Mark::Low, rights: Rights::NONE, mixing: Mixing::AsZoneSays };
+
+    /// What the slow path tries.
+    pub(crate) const fn slow(request: &Request) -> Attempt {
+        Attempt { mark: Mark::Min, rights: request.rights(), mixing: Mixing::Allowed }
+    }
+
+    pub(crate) const fn with_mixing(self, mixing: Mixing) -> Attempt {
+        Attempt { mixing, ..self }
+    }
+
+    /// What it asks of a zone's free lists.
+    pub(crate) fn wanted<M: Machine>(self, zone: &Zone<'_, M>, request: &Request) -> Wanted {
+        let no_fragment = match self.mixing {
+            Mixing::AsZoneSays => zone.keeps_apart.get(),
+            Mixing::Avoided => true,
+            Mixing::Allowed => false,
+        };
+        let &Request { order, migratetype, cma, .. } = request;
+        Wanted { order, migratetype, cma, no_fragment, wakes: request.wakes() }
+    }
+}

@@ -1,0 +1,415 @@
+//! What an allocator is built from: the memory map, the CPUs, the rules; and how much metadata that takes.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU8, AtomicU32};
+
+use crate::admin::cpus::CpuSet;
+use crate::frame::{NodeId, ZoneKind};
+use crate::frame::{Order, PageRange, Pfn};
+use crate::history::cluster;
+use crate::machine::Machine;
+use crate::pcp::{self, Pageset};
+use crate::policy::sizes::{MAX_HIGH, MIN_HIGH_FRACTION, WatermarkRule, ZoneSize};
+use crate::policy::{Tuning, TuningError};
+use crate::zone::Zone;
+
+impl PageRange {
+    /// The pages of `bytes` from a physical address on, as firmware tells of memory.
+    ///
+    /// # Errors
+    /// [`MapError::Unaligned`] where either is not a multiple of 4096 bytes, [`MapError::Empty`] where there is none.
+    pub const fn from_bytes(address: u64, bytes: u64) -> Result<Self, MapError> {
+        let range = PageRange { start: Pfn(address / 4096), pages: bytes / 4096 };
+        if !address.is_multiple_of(4096) || !bytes.is_multiple_of(4096) {
+            return Err(MapError::Unaligned { start: range.start, multiple_bytes: 4096 });
+        }
+        if bytes == 0 { Err(MapError::Empty { start: range.start }) } else { Ok(range) }
+    }
+}
+
+/// One zone of the memory map.
+#[derive(Clone, Copy, Debug)]
+pub struct ZoneSpec<'c> {
+    /// Its node.
+    pub node: NodeId,
+    /// Its kind.
+    pub kind: ZoneKind,
+    /// All frames that it may ever hold, holes and memory to come included. Aligned to a pageblock (512 pages)
+    /// where another zone begins or ends in the same one.
+    pub span: PageRange,
+    /// The frames that are there from the start, inside `span`, without overlap.
+    pub ranges: &'c [PageRange],
+}
+
+/// What an allocator is built from.
+#[derive(Clone, Copy, Debug)]
+pub struct Config<'c> {
+    /// The zones, in any order; each is known by its place here.
+    pub zones: &'c [ZoneSpec<'c>],
+    /// The node of each possible CPU, by its number. At least one CPU.
+    pub cpus: &'c [NodeId],
+    /// Distances between nodes, row by row, in any unit; empty where nodes are equally far.
+    pub distances: &'c [u8],
+    /// The rules.
+    pub tuning: Tuning,
+    /// Where the watermarks come from.
+    pub watermarks: WatermarkRule,
+    /// The administrator's fraction of a zone that all pagesets may hold (8 or more), 0 for none.
+    pub high_fraction: u32,
+    /// Each CPU's share of the last-level cache in pages, 0 where unknown. Specification 4.2.
+    pub cache_slice_pages: u64,
+    /// Pages that each pageset has room for; 0 for what the rules can ask for.
+    pub pageset_capacity: u32,
+}
+
+impl<'c> Config<'c> {
+    /// A machine of these zones and CPUs under the default rules.
+    #[must_use]
+    pub fn new(zones: &'c [ZoneSpec<'c>], cpus: &'c [NodeId]) -> Self {
+        Config {
+            zones,
+            cpus,
+            distances: &[],
+            tuning: Tuning::default(),
+            watermarks: WatermarkRule::default(),
+            high_fraction: 0,
+            cache_slice_pages: 0,
+            pageset_capacity: 0,
+        }
+    }
+}
+
+/// A memory map that cannot be had. Nothing was built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapError {
+    /// No zone, or more than 255.
+    Zones {
+        /// How many there are.
+        zones: usize,
+    },
+    /// No CPU, or more than 65536.
+    Cpus {
+        /// How many there are.
+        cpus: usize,
+    },
+    /// More than 1024 nodes, counted by their largest number.
+    Nodes {
+        /// How many there are.
+        nodes: usize,
+    },
+    /// A range without pages.
+    Empty {
+        /// Where it starts.
+        start: Pfn,
+    },
+    /// Two ranges, or the spans of two zones, have pages in common.
+    Overlap {
+        /// The start of the later range.
+        start: Pfn,
+        /// The start of the one that it runs into.
+        other: Pfn,
+    },
+    /// A range is not inside its zone's span.
+    OutsideSpan {
+        /// Where the range starts.
+        start: Pfn,
+    },
+    /// A boundary is not where it may be.
+    Unaligned {
+        /// The boundary.
+        start: Pfn,
+        /// What it has to be a multiple of, in bytes.
+        multiple_bytes: u64,
+    },
+    /// A span that does not fit 32-bit page numbers (16 TiB), or frames beyond 2^52.
+    TooLarge {
+        /// Where the span starts.
+        start: Pfn,
+        /// Its pages.
+        pages: u64,
+    },
+    /// The same kind twice in a node.
+    DuplicateZone {
+        /// The zone's place in the list.
+        zone: usize,
+    },
+    /// Distances that are not one for each pair of nodes.
+    Distances {
+        /// How many there are.
+        given: usize,
+        /// How many there should be.
+        expected: usize,
+    },
+    /// Metadata of another size than [`Config::metadata_size`] says.
+    Metadata {
+        /// Which part.
+        part: &'static str,
+        /// Its length.
+        given: usize,
+        /// The length asked for.
+        expected: usize,
+    },
+    /// Rules that do not go together.
+    Tuning(TuningError),
+    /// A fraction of 1 to 7.
+    Fraction(u32),
+    /// Pagesets have no room for what was asked.
+    Capacity {
+        /// Pages asked for.
+        asked: u32,
+        /// Pages there is room for; see [`Config::pageset_capacity`].
+        capacity: u32,
+    },
+    /// Bounds for the pagesets of a zone that are disabled.
+    PagesetsDisabled {
+        /// The zone's number.
+        zone: usize,
+    },
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Zones { zones } => write!(f, "the map has {zones} zones; allowed: 1 to 255"),
+            Self::Cpus { cpus } => write!(f, "the machine has {cpus} CPUs; allowed: 1 to 65536"),
+            Self::Nodes { nodes } => write!(f, "the map has {nodes} nodes; allowed: 1 to 1024"),
+            Self::Empty { start } => write!(f, "the range at {start} has no pages"),
+            Self::Overlap { start, other } => write!(f, "the range at {start} overlaps the one at {other}"),
+            Self::OutsideSpan { start } => write!(f, "the range at {start} is not inside its zone's span"),
+            Self::Unaligned { start, multiple_bytes } => {
+                write!(f, "the boundary at {start} is not a multiple of {multiple_bytes} bytes")
+            }
+            Self::TooLarge { start, pages } => {
+                write!(
+                    f,
+                    "the span of {pages} pages at {start} is too large; allowed: up to 2^32 - 2^23 pages, frames below 2^52"
+                )
+            }
+            Self::DuplicateZone { zone } => write!(f, "zone {zone} is the second of its kind in its node"),
+            Self::Distances { given, expected } => {
+                write!(f, "{given} distances were given; allowed: none, or {expected}, one for each pair of nodes")
+            }
+            Self::Metadata { part, given, expected } => {
+                write!(f, "the metadata's {part} have length {given}; metadata_size asks for {expected}")
+            }
+            Self::Tuning(error) => error.fmt(f),
+            Self::Fraction(fraction) => {
+                write!(f, "the fraction is {fraction}; allowed: 0 for none, or {MIN_HIGH_FRACTION} and more")
+            }
+            Self::Capacity { asked, capacity } => {
+                write!(f, "{asked} pages a CPU were asked for; the pagesets were built for {capacity}")
+            }
+            Self::PagesetsDisabled { zone } => write!(f, "the pagesets of zone {zone} are disabled; enable them first"),
+        }
+    }
+}
+
+impl core::error::Error for MapError {}
+
+/// How much memory an allocator's metadata takes, part by part, in elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MetadataSize {
+    /// Bytes of tags and pageblock types.
+    pub tags: usize,
+    /// 32-bit words of links, clusters, pageset arrays, zonelists and the set of online CPUs.
+    pub words: usize,
+    /// Pagesets: one for each zone and CPU.
+    pub pagesets: usize,
+    /// Zones.
+    pub zones: usize,
+}
+
+impl MetadataSize {
+    /// All of it in bytes, for a machine of this kind.
+    #[must_use]
+    pub const fn bytes<M: Machine<Lock: 'static> + 'static>(&self) -> usize {
+        self.tags
+            + self.words * size_of::<AtomicU32>()
+            + self.pagesets * size_of::<Pageset<M::Lock>>()
+            + self.zones * size_of::<Zone<'static, M>>()
+    }
+}
+
+/// The memory that an allocator keeps its books in. The tags and words must be zero; memory that the system zeroes
+/// when it is first touched is best, since most of it never is.
+#[derive(Debug)]
+pub struct Metadata<'a, M: Machine> {
+    /// [`MetadataSize::tags`] bytes.
+    pub tags: &'a [AtomicU8],
+    /// [`MetadataSize::words`] words.
+    pub words: &'a [AtomicU32],
+    /// [`MetadataSize::pagesets`] default values.
+    pub pagesets: &'a [Pageset<M::Lock>],
+    /// [`MetadataSize::zones`] empty zones.
+    pub zones: &'a mut [Zone<'a, M>],
+}
+
+/// The most that a zone may span, in pages: links have numbers of 32 bits, one a page and one a pageblock, and one number
+/// stands for none. A little is left for what the span does not begin and end with whole blocks.
+const MAX_SPAN: u64 = (1 << 32) - (1 << 23);
+const _: () = assert!((MAX_SPAN + 2 * Order::MAX.pages()) / 512 * 513 < u32::MAX as u64);
+
+/// One zone's shares of the metadata, in elements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ZoneLayout {
+    pub(crate) base: Pfn,
+    pub(crate) tags: usize,
+    pub(crate) types: usize,
+    pub(crate) links: usize,
+    pub(crate) capacity: u32,
+    pub(crate) array: usize,
+    pub(crate) clusters: usize,
+    pub(crate) batch: u32,
+}
+
+impl Config<'_> {
+    /// How much metadata [`crate::Allocator::new`] will ask for. With the default rules at most 12 bytes a page,
+    /// as long as four batches a CPU are less than an eighth of each zone; with [`Tuning::clusters`] 4 more, and 8 for
+    /// each batch of pages.
+    ///
+    /// # Errors
+    /// What is wrong with the map or the rules.
+    pub fn metadata_size(&self) -> Result<MetadataSize, MapError> {
+        self.check()?;
+        let mut size = MetadataSize {
+            pagesets: self.zones.len() * self.cpus.len(),
+            zones: self.zones.len(),
+            words: self.nodes() * self.zones.len() + self.cpus.len() * ZoneKind::COUNT + CpuSet::words(self.cpus.len()),
+            ..MetadataSize::default()
+        };
+        for zone in self.zones {
+            let layout = self.layout(zone)?;
+            size.tags += layout.tags + layout.types;
+            size.words += layout.links + layout.clusters + layout.array * self.cpus.len();
+        }
+        Ok(size)
+    }
+
+    /// How many nodes the map speaks of.
+    pub(crate) fn nodes(&self) -> usize {
+        let nodes = self.zones.iter().map(|z| z.node).chain(self.cpus.iter().copied());
+        nodes.map(|n| n.0 as usize + 1).max().unwrap_or(0)
+    }
+
+    /// CPUs that share a zone: those of its node, all where it has none. Specification 2.2.
+    pub(crate) fn sharers(&self, node: NodeId) -> u32 {
+        let local = self.cpus.iter().filter(|n| **n == node).count();
+        if local == 0 { self.cpus.len() as u32 } else { local as u32 }
+    }
+
+    pub(crate) fn layout(&self, zone: &ZoneSpec<'_>) -> Result<ZoneLayout, MapError> {
+        let largest = Order::MAX.pages();
+        let base = zone.span.start.align_down(Order::MAX);
+        let pages = (zone.span.end().0 - base.0).next_multiple_of(largest);
+        let too_large = MapError::TooLarge { start: zone.span.start, pages: zone.span.pages };
+        let capacity = self.capacity(zone);
+        let array = pcp::array_words(capacity);
+        let batch = self.tuning.bounds(self.zone_size(zone), 0).batch;
+        let descriptors = cluster::descriptors(zone.span.pages, batch);
+        let slots = pages + (pages >> Order::PAGEBLOCK.get());
+        // A zone's array memory is addressed in 32 bits.
+        let arrays = array.checked_mul(self.cpus.len() as u64);
+        if zone.span.pages > MAX_SPAN || arrays.is_none_or(|all| all > u64::from(u32::MAX)) {
+            return Err(too_large);
+        }
+        Ok(ZoneLayout {
+            base,
+            tags: pages as usize,
+            types: (pages >> Order::PAGEBLOCK.get()) as usize,
+            links: 2 * slots as usize,
+            capacity,
+            array: array as usize,
+            clusters: if self.tuning.clusters { cluster::words(pages, descriptors) as usize } else { 0 },
+            batch,
+        })
+    }
+
+    /// A zone with all its pages there.
+    fn zone_size(&self, zone: &ZoneSpec<'_>) -> ZoneSize {
+        ZoneSize { managed: zone.span.pages, low: zone.span.pages / 64, cpus: self.sharers(zone.node) }
+    }
+
+    /// Room in each pageset for the largest high that the rules or an administrator can ask for.
+    fn capacity(&self, zone: &ZoneSpec<'_>) -> u32 {
+        if self.pageset_capacity > 0 {
+            return pcp::capacity_for(self.pageset_capacity.min(MAX_HIGH), 0);
+        }
+        let size = self.zone_size(zone);
+        let auto = self.tuning.bounds(size, 0);
+        let most = match self.tuning.high {
+            crate::policy::HighRule::FromLowWatermark => self.tuning.bounds(size, MIN_HIGH_FRACTION).high_max,
+            _ => auto.high_max,
+        };
+        pcp::capacity_for(auto.high_max.max(most), auto.batch)
+    }
+
+    fn check(&self) -> Result<(), MapError> {
+        self.tuning.check().map_err(MapError::Tuning)?;
+        check_fraction(self.high_fraction)?;
+        if self.zones.is_empty() || self.zones.len() > 255 {
+            return Err(MapError::Zones { zones: self.zones.len() });
+        }
+        if self.cpus.is_empty() || self.cpus.len() > 1 << 16 {
+            return Err(MapError::Cpus { cpus: self.cpus.len() });
+        }
+        if self.nodes() > 1 << 10 {
+            return Err(MapError::Nodes { nodes: self.nodes() });
+        }
+        let pairs = self.nodes() * self.nodes();
+        if !self.distances.is_empty() && self.distances.len() != pairs {
+            return Err(MapError::Distances { given: self.distances.len(), expected: pairs });
+        }
+        for (i, zone) in self.zones.iter().enumerate() {
+            check_zone(zone)?;
+            for other in &self.zones[..i] {
+                check_neighbours(zone, other, i)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an administrator may set this fraction: 0 for none, or 8 and more. Specification 2.2.
+pub(crate) fn check_fraction(fraction: u32) -> Result<(), MapError> {
+    if fraction > 0 && fraction < MIN_HIGH_FRACTION { Err(MapError::Fraction(fraction)) } else { Ok(()) }
+}
+
+fn check_zone(zone: &ZoneSpec<'_>) -> Result<(), MapError> {
+    let span = zone.span;
+    if span.pages == 0 {
+        return Err(MapError::Empty { start: span.start });
+    }
+    // Physical addresses have at most 64 bits, frame numbers 52.
+    if span.end().0 > 1 << 52 || span.pages >= 1 << 32 {
+        return Err(MapError::TooLarge { start: span.start, pages: span.pages });
+    }
+    for (i, range) in zone.ranges.iter().enumerate() {
+        if range.pages == 0 {
+            return Err(MapError::Empty { start: range.start });
+        }
+        if range.start < span.start || range.end() > span.end() {
+            return Err(MapError::OutsideSpan { start: range.start });
+        }
+        if let Some(other) = zone.ranges[..i].iter().find(|other| range.overlaps(other)) {
+            return Err(MapError::Overlap { start: range.start, other: other.start });
+        }
+    }
+    Ok(())
+}
+
+fn check_neighbours(zone: &ZoneSpec<'_>, other: &ZoneSpec<'_>, index: usize) -> Result<(), MapError> {
+    if zone.span.overlaps(&other.span) {
+        return Err(MapError::Overlap { start: zone.span.start, other: other.span.start });
+    }
+    if zone.node == other.node && zone.kind == other.kind {
+        return Err(MapError::DuplicateZone { zone: index });
+    }
+    // A pageblock has one type and one lock.
+    let (first, second) = if zone.span.start < other.span.start { (other, zone) } else { (zone, other) };
+    let (lower, upper) = (second.span, first.span);
+    let pageblock = Order::PAGEBLOCK;
+    if Pfn(lower.end().0 - 1).align_down(pageblock) == upper.start.align_down(pageblock) {
+        return Err(MapError::Unaligned { start: upper.start, multiple_bytes: pageblock.pages() * 4096 });
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! What a caller gets instead of a page, or for a wrong free or change. Nothing has changed when one of these comes back.
+
+use core::fmt;
+
+use crate::alloc::shortage::OutOfMemory;
+use crate::frame::MigrateType;
+use crate::frame::NodeId;
+use crate::frame::{CpuId, Order, PageState, Pfn};
+
+// It is returned by value, from the slow path only; a guess at what is small enough.
+const _: () = assert!(size_of::<AllocError>() <= 128);
+
+/// An allocation that could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AllocError {
+    /// No zone of the request's zonelist could serve it.
+    OutOfMemory(OutOfMemory),
+    /// Only the three ordinary types can be asked for.
+    Migratetype(MigrateType),
+    /// Only single pages can be had in bulk.
+    BulkOrder(Order),
+    /// The map has no such node, or no zone for such a request there.
+    Node(NodeId),
+}
+
+impl fmt::Display for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfMemory(shortage) => shortage.fmt(f),
+            Self::Migratetype(migratetype) => {
+                write!(f, "pages of type {migratetype:?} cannot be asked for; allowed: Unmovable, Movable, Reclaimable")
+            }
+            Self::BulkOrder(order) => write!(f, "blocks of order {order} cannot be had in bulk; allowed: 0"),
+            Self::Node(node) => write!(f, "node {} has no zone for this request", node.0),
+        }
+    }
+}
+
+impl core::error::Error for AllocError {}
+
+/// A free that is wrong: the page, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FreeError {
+    /// The page that was to be freed.
+    pub pfn: Pfn,
+    /// The order that was given.
+    pub order: Order,
+    /// What is wrong.
+    pub reason: WrongFree,
+}
+
+/// Why a free is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WrongFree {
+    /// The page is in no zone.
+    NotOurs,
+    /// A block of that order cannot start there.
+    Misaligned,
+    /// The page is not allocated: it is free or cached already, or was never brought online.
+    NotAllocated(PageState),
+    /// The block that starts there has another order.
+    WrongOrder(Order),
+    /// The page is inside a larger block.
+    Inside {
+        /// The block's first page.
+        head: Pfn,
+        /// The block's order.
+        order: Order,
+        /// The block's state.
+        state: PageState,
+    },
+}
+
+impl fmt::Display for FreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pfn, order, reason } = self;
+        write!(f, "page {pfn} cannot be freed as a block of order {order}: ")?;
+        match reason {
+            WrongFree::NotOurs => f.write_str("it is in no zone"),
+            WrongFree::Misaligned => f.write_str("no block of that order starts there"),
+            WrongFree::NotAllocated(PageState::Inside) => f.write_str("it was never brought online"),
+            WrongFree::NotAllocated(PageState::Free) => f.write_str("it is free"),
+            WrongFree::NotAllocated(_) => f.write_str("it is free, in a pageset"),
+            WrongFree::WrongOrder(actual) => write!(f, "the block there has order {actual}"),
+            WrongFree::Inside { head, order, state } => {
+                write!(f, "it is inside the block of order {order} at {head}, which is {state:?}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for FreeError {}
+
+/// A change of the CPUs, or of a zone's pagesets, that cannot be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HotplugError {
+    /// The map knows no such CPU.
+    NoSuchCpu {
+        /// The CPU.
+        cpu: CpuId,
+        /// How many are possible.
+        possible: usize,
+    },
+    /// The CPU is offline already.
+    Offline(CpuId),
+    /// The CPU is online already.
+    Online(CpuId),
+    /// No other CPU is online.
+    LastCpu(CpuId),
+    /// The zone's pagesets are not disabled.
+    PagesetsEnabled {
+        /// The zone's number.
+        zone: usize,
+    },
+}
+
+impl fmt::Display for HotplugError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchCpu { cpu, possible } => write!(f, "{cpu} is not possible; allowed: below {possible}"),
+            Self::Offline(cpu) => write!(f, "{cpu} is offline already"),
+            Self::Online(cpu) => write!(f, "{cpu} is online already"),
+            Self::LastCpu(cpu) => write!(f, "{cpu} is the last that is online"),
+            Self::PagesetsEnabled { zone } => write!(f, "the pagesets of zone {zone} are not disabled"),
+        }
+    }
+}
+
+impl core::error::Error for HotplugError {}

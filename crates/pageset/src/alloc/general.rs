@@ -1,0 +1,204 @@
+//! One request on its way: which zones it tries, under which marks, through the pageset or past it.
+//!
+//! [`Allocator::take_first`] is what comes mostly where the fast path has not served, [`Allocator::walk`] what comes where
+//! that zone has not plenty. Specification:
+//! `linux-page-allocator.md` 1.7, 2.3, 4.8.
+
+use core::sync::atomic::AtomicU32;
+
+use crate::alloc::Allocator;
+use crate::alloc::attempt::{Attempt, Mixing};
+use crate::alloc::error::AllocError;
+use crate::alloc::request::Request;
+use crate::buddy::fallback::Mode;
+use crate::frame::MigrateType;
+use crate::frame::NodeId;
+use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
+use crate::machine::{LockPath, Machine};
+use crate::pcp::FromCache;
+use crate::policy::ListRule;
+use crate::sync::Held;
+use crate::zone::Zone;
+use crate::zone::watermark::{Mark, MarkTest};
+
+/// The zones that may serve a request, best first.
+#[derive(Debug)]
+pub(crate) struct Zonelist<'z, 'a, M: Machine> {
+    pub(crate) request: &'z Request,
+    row: &'a [AtomicU32],
+    all: &'a [Zone<'a, M>],
+    node: NodeId,
+}
+
+impl<'a, M: Machine> Zonelist<'_, 'a, M> {
+    pub(crate) fn zones(&self) -> impl Iterator<Item = &'a Zone<'a, M>> {
+        let allowed = |zone: &&Zone<'a, M>| {
+            zone.kind <= self.request.highest
+                && !(self.request.this_node_only && zone.node != self.node)
+                && self.request.zone.is_none_or(|only| zone.index == only)
+        };
+        self.row.iter().map(|index| &self.all[index.get() as usize]).filter(allowed)
+    }
+}
+
+impl<'a, M: Machine> Allocator<'a, M> {
+    /// Takes a block from the first zone of the zonelist where that has plenty: what the walk would do, without its tests.
+    #[inline]
+    pub(crate) fn take_first(&self, request: &Request, cpu: CpuId) -> Option<Pfn> {
+        if request.node.is_some() || request.zone.is_some() || !request.migratetype.is_ordinary() {
+            return None;
+        }
+        let zone = self.first_zone(cpu.0, request.highest)?;
+        if !zone.has_plenty() || request.this_node_only && zone.node != self.rules.cpus[cpu.0 as usize] {
+            return None;
+        }
+        self.take(zone, cpu, request, Attempt::FIRST).map(|page| zone.frames.pfn(page))
+    }
+
+    /// Walks the zonelist at the low marks, then goes the slow path. `take` takes from a zone whose marks allow it.
+    /// Specification 1.7.
+    pub(crate) fn walk<T>(
+        &self,
+        request: &Request,
+        cpu: CpuId,
+        mut take: impl FnMut(&Zone<'a, M>, Attempt) -> Option<T>,
+    ) -> Result<T, AllocError> {
+        let list = self.zonelist(request, cpu)?;
+        match self.first_attempt(&list, &mut take) {
+            Some(taken) => Ok(taken),
+            None => self.slow(&list, take),
+        }
+    }
+
+    /// The zones for a request from a CPU.
+    pub(crate) fn zonelist<'z>(&self, request: &'z Request, cpu: CpuId) -> Result<Zonelist<'z, 'a, M>, AllocError> {
+        if !request.migratetype.is_ordinary() {
+            return Err(AllocError::Migratetype(request.migratetype));
+        }
+        let node = request.node.unwrap_or_else(|| self.rules.cpus[cpu.0 as usize]);
+        let zones = self.zones.len();
+        let row = self.zonelists.get(node.0 as usize * zones..(node.0 as usize + 1) * zones);
+        let list = Zonelist { request, row: row.ok_or(AllocError::Node(node))?, all: self.zones, node };
+        if list.zones().next().is_none() { Err(AllocError::Node(node)) } else { Ok(list) }
+    }
+
+    /// The zones in the order in which requests from the caller's CPU try them, by their numbers in the map: those of its own
+    /// node first. Specification 1.7.
+    pub fn zones_from_here(&self) -> impl Iterator<Item = usize> {
+        let node = self.rules.cpus[self.machine.cpu().0 as usize];
+        let row = self.zonelists.chunks_exact(self.zones.len()).nth(node.0 as usize);
+        row.unwrap_or_default().iter().map(|zone| zone.get() as usize)
+    }
+
+    /// At the low marks: types stay apart as long as the preferred node has another zone for that, then they may mix.
+    /// Specification 1.6, "No-fragment flag".
+    fn first_attempt<T>(
+        &self,
+        list: &Zonelist<'_, 'a, M>,
+        take: &mut impl FnMut(&Zone<'a, M>, Attempt) -> Option<T>,
+    ) -> Option<T> {
+        // The kernel's zonelists have no zones without memory.
+        let preferred = list.zones().find(|zone| zone.managed.get() > 0);
+        if let Some(node) = preferred.filter(|zone| zone.keeps_apart.get()).map(|zone| zone.node) {
+            let local = list.zones().filter(|zone| zone.node == node);
+            if let Some(taken) = self.attempt(local, list.request, Attempt::FIRST.with_mixing(Mixing::Avoided), take) {
+                return Some(taken);
+            }
+        }
+        self.attempt(list.zones(), list.request, Attempt::FIRST.with_mixing(Mixing::Allowed), take)
+    }
+
+    /// Tries zones one after the other.
+    pub(crate) fn attempt<T>(
+        &self,
+        mut zones: impl Iterator<Item = &'a Zone<'a, M>>,
+        request: &Request,
+        attempt: Attempt,
+        take: &mut impl FnMut(&Zone<'a, M>, Attempt) -> Option<T>,
+    ) -> Option<T> {
+        zones.find_map(|zone| if self.may_take(zone, request, attempt) { take(zone, attempt) } else { None })
+    }
+
+    /// Whether a zone's marks let it serve a request. Specification 1.7, 4.8.
+    fn may_take(&self, zone: &Zone<'a, M>, request: &Request, attempt: Attempt) -> bool {
+        let test = request.mark_test(attempt.rights);
+        if self.tuning.below_high && !zone.pressure().below_high {
+            if zone.passes_mark(Mark::High, &test) {
+                return true;
+            }
+            let pages = MarkTest { order: Order::ZERO, ..test };
+            if !self.tuning.below_high_by_pages || !zone.passes_mark(Mark::High, &pages) {
+                zone.set_below_high(true);
+            }
+        }
+        !request.watermarks || zone.passes_mark(attempt.mark, &test)
+    }
+
+    /// The list of a pageset that serves a request, where one does.
+    #[inline]
+    pub(crate) fn cached_list(&self, request: &Request) -> Option<usize> {
+        if self.tuning.cma_skip && request.skips_for_cma() {
+            return None;
+        }
+        self.tuning.lists.list(request.order, request.migratetype)
+    }
+
+    /// Takes a block from a zone, through the pageset or past it; keeps its pageblock for more like it where it is
+    /// urgent. Specification 2.3.
+    #[inline]
+    pub(crate) fn take(&self, zone: &Zone<'a, M>, cpu: CpuId, request: &Request, attempt: Attempt) -> Option<u32> {
+        let page = self.take_any(zone, cpu, request, attempt)?;
+        if attempt.rights.highatomic {
+            self.reserve_highatomic(zone, page, request.order);
+        }
+        Some(page)
+    }
+
+    #[inline]
+    fn take_any(&self, zone: &Zone<'a, M>, cpu: CpuId, request: &Request, attempt: Attempt) -> Option<u32> {
+        let (machine, tuning) = (&self.machine, &self.tuning);
+        if let Some(list) = self.cached_list(request) {
+            match zone.alloc_cached(machine, tuning, cpu, list, request, attempt) {
+                FromCache::Page(page) => return Some(page),
+                FromCache::Refilled(page) => {
+                    self.tell_of_boost(zone, request);
+                    return Some(page);
+                }
+                // Before 5.14 a refill that failed was the zone's answer. Specification 2.3.
+                FromCache::Empty if tuning.lists == ListRule::OrderZero => return None,
+                FromCache::Empty | FromCache::Busy => {}
+            }
+        }
+        self.take_direct(zone, request, attempt)
+    }
+
+    /// Takes a block past the pageset. Specification 2.3, step 5.
+    #[cold]
+    pub(crate) fn take_direct(&self, zone: &Zone<'a, M>, request: &Request, attempt: Attempt) -> Option<u32> {
+        let (machine, tuning, wanted) = (&self.machine, &self.tuning, attempt.wanted(zone, request));
+        let page = {
+            let _guard = zone.lock_for(machine, LockPath::DirectAlloc, request.wait)?;
+            let reserved = |right: bool| {
+                if right { zone.take_smallest(machine, wanted.order, MigrateType::HighAtomic) } else { None }
+            };
+            let rights = attempt.rights;
+            let page = reserved(rights.highatomic)
+                .or_else(|| zone.take(machine, tuning, wanted, &mut Mode::default()))
+                .or_else(|| reserved(rights.oom_victim || rights.non_blocking))?;
+            zone.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
+            crate::sync::add(&zone.direct_alloc_pages, wanted.order.pages());
+            page
+        };
+        self.tell_of_boost(zone, request);
+        Some(page)
+    }
+
+    /// Wakes reclaim once where the marks were boosted. They are so with the zone lock held, so a block that came from the
+    /// pageset alone need not look. Specification 1.6, "Watermark boost".
+    #[cold]
+    pub(crate) fn tell_of_boost(&self, zone: &Zone<'a, M>, request: &Request) {
+        if request.wakes() && zone.take_boosted() {
+            self.machine.wake_reclaim(zone.index, crate::frame::Order::ZERO, zone.kind);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The metadata of a zone's pages: one tag byte per page, one byte per pageblock, two links per block on a list.
+
+use core::sync::atomic::{AtomicU8, AtomicU32};
+
+use super::pageblock::Pageblock;
+use super::{MigrateType, Order, PageState, Pfn, Tag};
+use crate::sync::Held;
+
+/// The metadata of one zone's pages. Pages are numbered from `base`, which is aligned to the largest order. The
+/// arrays reach from there to the next such boundary; pages outside the span have the tag of an inside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frames<'a> {
+    pub(crate) base: Pfn,
+    /// The first page of the zone's span, and the first one after it.
+    pub(crate) first: u32,
+    pub(crate) end: u32,
+    /// One byte a page.
+    pub(crate) tags: &'a [AtomicU8],
+    /// One byte a pageblock: see [`Pageblock`].
+    pub(crate) types: &'a [AtomicU8],
+    pub(crate) links: Links<'a>,
+}
+
+impl Frames<'_> {
+    /// The length of the arrays.
+    pub(crate) fn len(&self) -> u32 {
+        self.tags.len() as u32
+    }
+
+    /// Pages that the zone spans, holes included.
+    pub(crate) fn spanned(&self) -> u64 {
+        u64::from(self.end - self.first)
+    }
+
+    /// The page's number in the zone, if it is in the zone's span.
+    #[inline]
+    pub(crate) fn page(&self, pfn: Pfn) -> Option<u32> {
+        let page = pfn.0.wrapping_sub(self.base.0);
+        (page >= u64::from(self.first) && page < u64::from(self.end)).then_some(page as u32)
+    }
+
+    pub(crate) fn pfn(&self, page: u32) -> Pfn {
+        self.base.offset(u64::from(page))
+    }
+
+    #[inline]
+    pub(crate) fn tag(&self, page: u32) -> Tag {
+        let tag = Tag::from_byte(self.tags[page as usize].get());
+        if tag == Tag::INSIDE { self.largest_tag(page) } else { tag }
+    }
+
+    /// The tag of a free block of the largest order, if one begins at a page.
+    #[cold]
+    fn largest_tag(&self, page: u32) -> Tag {
+        match self.pageblock(page).largest() {
+            Some(kind) if u64::from(page) % Order::MAX.pages() == 0 => {
+                Tag::from_parts(PageState::Free, Order::MAX, kind)
+            }
+            _ => Tag::INSIDE,
+        }
+    }
+
+    /// Tags a block that enters a free list. The largest are noted in their pageblock's byte instead, so that
+    /// bringing a large range online leaves the tags' memory untouched.
+    pub(crate) fn set_free(&self, page: u32, order: Order, list: MigrateType) {
+        let tag = Tag::new(PageState::Free, order, list);
+        if order == Order::MAX {
+            self.set_pageblock(page, self.pageblock(page).with_largest(tag.kind_bits()));
+        } else {
+            self.set_tag(page, tag);
+        }
+    }
+
+    /// Turns the tag of a block that leaves a free list to the inside of a block.
+    pub(crate) fn set_not_free(&self, page: u32, order: Order) {
+        if order == Order::MAX {
+            self.set_pageblock(page, self.pageblock(page).without_largest());
+        } else {
+            self.set_tag(page, Tag::INSIDE);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_tag(&self, page: u32, tag: Tag) {
+        self.tags[page as usize].set(tag.byte());
+    }
+
+    /// What is known of the pageblock that a page lies in.
+    #[inline]
+    pub(crate) fn pageblock(&self, page: u32) -> Pageblock {
+        Pageblock(self.types[(page >> Order::PAGEBLOCK.get()) as usize].get())
+    }
+
+    /// Changes it; the zone lock is held, since the byte is read, changed and written.
+    pub(crate) fn set_pageblock(&self, page: u32, pageblock: Pageblock) {
+        self.types[(page >> Order::PAGEBLOCK.get()) as usize].set(pageblock.0);
+    }
+
+    /// The type of the pageblock that a page lies in.
+    #[inline]
+    pub(crate) fn block_type(&self, page: u32) -> MigrateType {
+        self.pageblock(page).migratetype()
+    }
+
+    /// To be called by `Zone::set_block_type`, which keeps count.
+    pub(crate) fn set_block_type(&self, page: u32, migratetype: MigrateType) {
+        self.set_pageblock(page, self.pageblock(page).with_type(migratetype));
+    }
+
+    /// Notes that a block of pages has been brought online.
+    pub(crate) fn set_online(&self, page: u32, order: Order) {
+        for at in (page..page + order.pages() as u32).step_by(Order::PAGEBLOCK.pages() as usize) {
+            self.set_pageblock(at, self.pageblock(at).with_online(true));
+        }
+    }
+
+    /// The links of a block. Those of pageblocks and larger blocks lie side by side after all others: bringing a large range
+    /// online touches few lines, and huge pages that come and go do not each have a page of links for themselves.
+    pub(crate) fn slot(&self, page: u32, order: Order) -> u32 {
+        if order >= Order::PAGEBLOCK { self.len() + (page >> Order::PAGEBLOCK.get()) } else { page }
+    }
+
+    /// The block of a slot on a list of `order`.
+    pub(crate) fn page_of_slot(&self, slot: u32, order: Order) -> u32 {
+        if order >= Order::PAGEBLOCK { (slot - self.len()) << Order::PAGEBLOCK.get() } else { slot }
+    }
+}
+
+/// The links of one zone: a pair of words a slot, next and previous. Meaningful only while a block is on a list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Links<'a>(pub(crate) &'a [AtomicU32]);
+
+impl Links<'_> {
+    pub(crate) fn next(&self, slot: u32) -> &AtomicU32 {
+        &self.0[2 * slot as usize]
+    }
+
+    /// Both of a slot; nothing where there is no such slot. Needs no lock: it reads neither.
+    pub(crate) fn pair(&self, slot: u32) -> &[AtomicU32] {
+        self.0.get(2 * slot as usize..).and_then(|rest| rest.get(..2)).unwrap_or_default()
+    }
+
+    pub(crate) fn prev(&self, slot: u32) -> &AtomicU32 {
+        &self.0[2 * slot as usize + 1]
+    }
+}

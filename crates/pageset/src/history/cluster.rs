@@ -1,0 +1,210 @@
+//! Order-0 clusters: runs of pages on a free list that are taken and given whole, without touching each page.
+//!
+//! A cluster is a stretch of one order-0 list of at most a batch of pages. Its *descriptor* holds its tail, the page
+//! nearest the list's end, and its length; each page refers to the descriptor. A refill finds the cluster of the list's
+//! first page, and with it where to cut. Specification: `linux-page-allocator.md` 6.2, 6.3.
+//!
+//! Everything here is called with the zone lock held.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::buddy::list::{End, List};
+use crate::frame::Links;
+use crate::sync::{self, Held};
+
+/// A cluster by its descriptor's number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cluster(pub(crate) u32);
+
+/// A piece of memory that is about to be touched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Touch {
+    Page(u32),
+    Cluster(Cluster),
+}
+
+/// Words of a descriptor.
+const DESCRIPTOR: usize = 2;
+
+/// How many descriptors a zone of `pages` pages has: enough if all clusters are full. Specification 6.2.
+pub(crate) const fn descriptors(pages: u64, batch: u32) -> u64 {
+    if batch > 1 { pages.div_ceil(batch as u64) } else { 0 }
+}
+
+/// The words that `descriptors` descriptors take for a zone whose pages are numbered up to `pages`: one a page as well.
+pub(crate) const fn words(pages: u64, descriptors: u64) -> u64 {
+    if descriptors > 0 { pages + descriptors * DESCRIPTOR as u64 } else { 0 }
+}
+
+/// The clusters of one zone.
+#[derive(Debug, Default)]
+pub(crate) struct Clusters<'a> {
+    /// A page's descriptor plus one, 0 for none. It counts only while the page is on a list that has clusters: joining
+    /// one writes it, so that nobody need clear it, least of all at a cut.
+    refs: &'a [AtomicU32],
+    /// Pairs of words: the tail and the length in pages. Of a descriptor that was given back: the next such plus one,
+    /// and 0. So a free one is found at once, where the specification searches a bitmap from a hint on; which one it is
+    /// makes no difference, and zero is a valid start of both.
+    descriptors: &'a [AtomicU32],
+    /// The first descriptor given back plus one, and the first that was never used.
+    free: AtomicU32,
+    fresh: AtomicU32,
+    /// Pages that a cluster grows to: the batch of the zone's pagesets. Below 2 no cluster begins.
+    limit: AtomicU32,
+    /// Pages that found no descriptor.
+    pub(crate) shortages: AtomicU64,
+    /// Pages taken and given as whole clusters.
+    pub(crate) taken: AtomicU64,
+    pub(crate) given: AtomicU64,
+}
+
+impl<'a> Clusters<'a> {
+    /// Clusters of at most `limit` pages in zeroed memory of [`words`] words, of a zone whose pages are numbered up to
+    /// `pages`.
+    pub(crate) fn new(words: &'a [AtomicU32], pages: usize, limit: u32) -> Self {
+        let (refs, descriptors) = words.split_at(pages.min(words.len()));
+        Clusters { refs, descriptors, limit: AtomicU32::new(limit), ..Clusters::default() }
+    }
+
+    /// Whether the zone has any use for them.
+    pub(crate) fn exist(&self) -> bool {
+        !self.descriptors.is_empty()
+    }
+
+    /// From now on clusters grow to `pages`. Larger ones that there are stay as they are.
+    pub(crate) fn set_limit(&self, pages: u32) {
+        self.limit.set(pages);
+    }
+
+    /// The cluster of a page on a list that has clusters. The audit makes sure that there is such a descriptor.
+    pub(crate) fn of(&self, page: u32) -> Option<Cluster> {
+        self.refs.get(page as usize)?.get().checked_sub(1).map(Cluster)
+    }
+
+    /// The page of a cluster that is nearest the list's end.
+    pub(crate) fn tail(&self, Cluster(number): Cluster) -> u32 {
+        self.descriptors[DESCRIPTOR * number as usize].get()
+    }
+
+    /// Pages in a cluster.
+    pub(crate) fn len(&self, Cluster(number): Cluster) -> u32 {
+        self.descriptors[DESCRIPTOR * number as usize + 1].get()
+    }
+
+    /// Whether such a descriptor was ever used.
+    pub(crate) fn is_known(&self, Cluster(number): Cluster) -> bool {
+        number < self.fresh.get()
+    }
+
+    /// How many there are.
+    pub(crate) fn in_use(&self) -> u32 {
+        let mut given_back = 0;
+        let mut at = self.free.get();
+        // A broken row may run in a circle.
+        while given_back < self.fresh.get()
+            && let Some(number) = at.checked_sub(1)
+        {
+            given_back += 1;
+            at = self.tail(Cluster(number));
+        }
+        self.fresh.get() - given_back
+    }
+
+    pub(crate) fn set(&self, Cluster(number): Cluster, tail: u32, len: u32) {
+        self.descriptors[DESCRIPTOR * number as usize].set(tail);
+        self.descriptors[DESCRIPTOR * number as usize + 1].set(len);
+    }
+
+    pub(crate) fn set_of(&self, page: u32, cluster: Option<Cluster>) {
+        self.refs[page as usize].set(cluster.map_or(0, |Cluster(number)| number + 1));
+    }
+
+    /// Takes a descriptor that is in no use, for a cluster yet to be set.
+    pub(crate) fn open(&self) -> Option<Cluster> {
+        if self.limit.get() < 2 {
+            return None;
+        }
+        if let Some(number) = self.free.get().checked_sub(1) {
+            self.free.set(self.tail(Cluster(number)));
+            return Some(Cluster(number));
+        }
+        let fresh = self.fresh.get();
+        if fresh as usize >= self.descriptors.len() / DESCRIPTOR {
+            sync::add(&self.shortages, 1);
+            return None;
+        }
+        self.fresh.set(fresh + 1);
+        Some(Cluster(fresh))
+    }
+
+    /// Gives a descriptor back.
+    pub(crate) fn close(&self, cluster: Cluster) {
+        self.set(cluster, self.free.get(), 0);
+        self.free.set(cluster.0 + 1);
+    }
+
+    /// Puts a page at an end of a list: it joins the cluster there if that has room, else begins one, or stays without
+    /// where there is no descriptor.
+    pub(crate) fn push(&self, links: Links<'_>, list: &List, page: u32, end: End, touch: impl Fn(Touch)) {
+        let neighbour = list.at(end);
+        let joined = neighbour.and_then(|neighbour| {
+            touch(Touch::Page(neighbour));
+            let cluster = self.of(neighbour)?;
+            touch(Touch::Cluster(cluster));
+            (self.len(cluster) < self.limit.get()).then_some(cluster)
+        });
+        let cluster = joined.or_else(|| self.open().inspect(|new| touch(Touch::Cluster(*new))));
+        if let Some(cluster) = cluster {
+            let len = if joined.is_some() { self.len(cluster) } else { 0 };
+            let tail = if len == 0 || end == End::Tail { page } else { self.tail(cluster) };
+            self.set(cluster, tail, len + 1);
+        }
+        self.set_of(page, cluster);
+        // The neighbour has been touched.
+        list.push(links, page, end, |_| ());
+    }
+
+    /// Takes one page off its list and out of its cluster.
+    pub(crate) fn remove(&self, links: Links<'_>, list: &List, page: u32, touch: impl Fn(Touch)) {
+        if let Some(cluster) = self.of(page) {
+            touch(Touch::Cluster(cluster));
+            let len = self.len(cluster) - 1;
+            let tail = self.tail(cluster);
+            match list.before(links, page) {
+                _ if len == 0 => self.close(cluster),
+                Some(before) if page == tail => self.set(cluster, before, len),
+                _ => self.set(cluster, tail, len),
+            }
+        }
+        list.remove(links, page, |slot| touch(Touch::Page(slot)));
+    }
+
+    /// Cuts whole clusters off the head of a list: as many as it takes for `want` pages, so up to a cluster less one page
+    /// more; none that would make it more than `room`. Ends early at a page without a cluster. Touches two pages a
+    /// cluster.
+    pub(crate) fn cut(&self, links: Links<'_>, list: &List, want: u32, room: u32, touch: impl Fn(Touch)) -> List {
+        let (mut head, mut tail, mut got) = (list.first(), None, 0);
+        while got < want
+            && let Some(first) = head
+        {
+            touch(Touch::Page(first));
+            let Some(cluster) = self.of(first) else { break };
+            touch(Touch::Cluster(cluster));
+            let len = self.len(cluster);
+            if len > room - got {
+                break;
+            }
+            let last = self.tail(cluster);
+            touch(Touch::Page(last));
+            head = list.after(links, last);
+            got += len;
+            tail = Some(last);
+            self.close(cluster);
+        }
+        sync::add(&self.taken, got.into());
+        tail.map_or_else(List::default, |tail| list.cut(links, tail, got))
+    }
+}
+
+#[cfg(test)]
+mod tests;

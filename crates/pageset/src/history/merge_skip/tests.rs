@@ -1,0 +1,128 @@
+//! What only a zone's own words show: merging again while clusters are disabled or compaction is deferred, and planted
+//! inconsistencies that the audit finds.
+
+extern crate std;
+
+use super::NoClusters;
+use crate::admin::audit::Inconsistency;
+use crate::alloc::owned::OwnedMetadata;
+use crate::history::cluster::Cluster;
+use crate::policy::BatchRule;
+use crate::policy::presets::CLUSTERS;
+use crate::{
+    Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Tuning, Zone,
+    ZoneKind, ZoneSpec,
+};
+use std::string::ToString;
+use std::vec::Vec;
+
+struct OneCpu;
+
+impl Machine for OneCpu {
+    type Lock = SpinLock;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(0)
+    }
+}
+
+const PAGES: u64 = 1024;
+
+/// A zone with all pages in use, and batches of 4 pages.
+fn taken(test: impl FnOnce(&Allocator<'_, OneCpu>, &Zone<'_, OneCpu>)) {
+    let ranges = [PageRange::new(Pfn(0), PAGES)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let tuning = Tuning { batch: BatchRule::Fixed(4), ..CLUSTERS };
+    let config = Config { tuning, ..Config::new(&zones, &[NodeId(0)]) };
+    let metadata = OwnedMetadata::new(&config).expect("memory");
+    let mut zones = metadata.zones();
+    let world = Allocator::new(OneCpu, &config, metadata.lend(&mut zones)).expect("a good map");
+    (0..PAGES).for_each(|_| assert!(take(&world) < PAGES));
+    test(&world, &world.zones[0]);
+}
+
+fn take(world: &Allocator<'_, OneCpu>) -> u64 {
+    let request = Request { watermarks: false, ..Request::new(Order::ZERO, MigrateType::Movable) };
+    world.alloc(&request).expect("memory").0
+}
+
+fn free(world: &Allocator<'_, OneCpu>, pages: impl IntoIterator<Item = u64>) {
+    pages.into_iter().for_each(|page| world.free_direct(Pfn(page), Order::ZERO).expect("was allocated"));
+}
+
+fn blocks(world: &Allocator<'_, OneCpu>) -> Vec<u32> {
+    Order::all().take(4).map(|order| world.free_blocks(0, order, MigrateType::Movable)).collect()
+}
+
+#[test]
+fn merging_goes_on_while_somebody_needs_it() {
+    taken(|world, zone| {
+        free(world, 0..4);
+        assert_eq!(blocks(world), [4, 0, 0, 0]);
+        let outer = NoClusters::new(&world.machine, zone);
+        drop(NoClusters::new(&world.machine, zone));
+        // Still disabled once: pages merge as they are freed, though not those of before.
+        free(world, 4..8);
+        assert_eq!(blocks(world), [4, 0, 1, 0]);
+        let before = world.zone_stats(0);
+        assert_eq!((take(world), take(world)), (3, 2));
+        assert_eq!(world.zone_stats(0).cluster_alloc_pages, before.cluster_alloc_pages, "page by page");
+        drop(outer);
+        free(world, [2, 3]);
+        assert_eq!(blocks(world)[0], 2);
+    });
+}
+
+#[test]
+fn merging_goes_on_once_compaction_is_passed_over() {
+    taken(|world, zone| {
+        zone.deferral.on_failure(Order::PAGEBLOCK);
+        free(world, 0..2);
+        assert_eq!(blocks(world), [2, 0, 0, 0], "right after the failure it is still put off");
+        assert!(zone.deferral.defers(Order::PAGEBLOCK));
+        free(world, 2..4);
+        assert_eq!(blocks(world), [2, 1, 0, 0]);
+        let before = world.zone_stats(0).cluster_alloc_pages;
+        assert_eq!(take(world), 1);
+        assert_eq!(world.zone_stats(0).cluster_alloc_pages, before, "page by page");
+        zone.deferral.reset(Order::PAGEBLOCK, true);
+        free(world, 6..8);
+        assert_eq!(blocks(world)[0], 2);
+    });
+}
+
+#[test]
+fn planted_inconsistencies_are_found() {
+    type Plant = fn(&Zone<'_, OneCpu>);
+    let rows: [(Plant, &str); 7] = [
+        (
+            |zone| zone.clusters.set(Cluster(0), 0, 3),
+            "zone 0: the length of a cluster: expected 3, found 4, at page 0x3",
+        ),
+        (|zone| zone.clusters.set(Cluster(0), 1, 4), "zone 0: the tail of a cluster: expected 1, found 0, at page 0x3"),
+        (
+            |zone| zone.clusters.set_of(4, Some(Cluster(99))),
+            "zone 0: the cluster of a page was never made: expected 0, found 99, at page 0x4",
+        ),
+        (|zone| zone.clusters.set_of(1, None), "zone 0: the length of a cluster: expected 4, found 2, at page 0x3"),
+        (
+            |zone| assert!(zone.clusters.open().is_some()),
+            "zone 0: clusters in use against those on lists: expected 3, found 2",
+        ),
+        (|zone| zone.in_flight.begin(), "zone 0: refills on their way: expected 0, found 1"),
+        (
+            |zone| crate::sync::Held::set(&zone.skips_merged, crate::sync::Held::get(&zone.skips)),
+            "zone 0: free buddies are unmerged: expected 0, found 0, at page 0x0",
+        ),
+    ];
+    for (plant, message) in rows {
+        taken(|world, zone| {
+            // Clusters 3 2 1 0 and 4.
+            free(world, 0..5);
+            world.audit(0).expect("nothing is planted yet");
+            plant(zone);
+            let error: Inconsistency = world.audit(0).expect_err(message);
+            assert_eq!(error.to_string(), message);
+        });
+    }
+}

@@ -1,0 +1,79 @@
+//! Locks without data, and their guards.
+
+use core::fmt;
+
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::hint;
+
+/// A lock without data: what it protects are atomics, so that no misuse is more than a wrong count.
+///
+/// What one holder wrote is seen by the next: `lock` and a successful `try_lock` acquire, `unlock` releases. Where
+/// interrupts allocate or free, `lock` keeps them away from its CPU until `unlock`: one that came between would wait for
+/// what it has interrupted. A caller that no lock can keep away asks with [`crate::Wait::Nothing`].
+pub trait RawLock: fmt::Debug + Default {
+    /// Takes the lock, waiting for it.
+    fn lock(&self);
+    /// Takes the lock if it is free.
+    fn try_lock(&self) -> bool;
+    /// Gives the lock back. To be called by its holder, once.
+    fn unlock(&self);
+}
+
+/// A lock that spins: one byte, no queue.
+#[derive(Debug, Default)]
+pub struct SpinLock(AtomicBool);
+
+impl RawLock for SpinLock {
+    #[inline]
+    fn lock(&self) {
+        while !self.try_lock() {
+            // Relaxed: only waits; try_lock acquires.
+            while self.0.load(Ordering::Relaxed) {
+                hint::spin_loop();
+            }
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        // Acquire: pairs with the release in unlock.
+        self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline]
+    fn unlock(&self) {
+        // Release: pairs with the acquire in try_lock.
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Holds a lock until dropped.
+#[derive(Debug)]
+pub(crate) struct Guard<'l, L: RawLock>(pub(crate) &'l L);
+
+impl<'l, L: RawLock> Guard<'l, L> {
+    #[inline]
+    pub(crate) fn lock(lock: &'l L) -> Self {
+        lock.lock();
+        Guard(lock)
+    }
+
+    #[inline]
+    pub(crate) fn try_lock(lock: &'l L) -> Option<Self> {
+        Guard::taken(lock, L::try_lock)
+    }
+
+    /// The lock, if `take` takes it.
+    #[inline(always)]
+    pub(crate) fn taken(lock: &'l L, take: impl FnOnce(&L) -> bool) -> Option<Self> {
+        // Not then_some: it would make the guard either way, and dropping it would open another's lock.
+        take(lock).then(|| Guard(lock))
+    }
+}
+
+impl<L: RawLock> Drop for Guard<'_, L> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.unlock();
+    }
+}

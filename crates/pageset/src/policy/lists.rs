@@ -1,0 +1,58 @@
+//! Which lists a pageset has, and which blocks are on them.
+//!
+//! Specification: `linux-page-allocator.md` 2.1.
+
+use crate::frame::MigrateType;
+use crate::frame::Order;
+use crate::policy::ListRule;
+
+/// Lists of a pageset, at most: three types for each of orders 0 to 3, three for huge pages. Specification 2.1 and
+/// `kernels-2026.md` 3.6.
+pub const LISTS: usize = 15;
+const FIRST_HUGE_LIST: usize = 12;
+
+impl ListRule {
+    /// The list of blocks of this order and type, or nothing where they are not cached. Specification 2.1.
+    #[inline]
+    #[must_use]
+    pub fn list(self, order: Order, migratetype: MigrateType) -> Option<usize> {
+        let small = match self {
+            Self::OrderZero => Order::ZERO,
+            _ => Order::COSTLY,
+        };
+        // HIGHATOMIC and CMA pages wait among the movable ones.
+        let kind = if migratetype.is_ordinary() { migratetype } else { MigrateType::Movable };
+        if order == Order::ZERO {
+            return Some(kind.index());
+        }
+        if order <= small {
+            return Some(3 * order.index() + kind.index());
+        }
+        match self {
+            Self::HugeShared if order == Order::PAGEBLOCK => Some(FIRST_HUGE_LIST),
+            Self::HugeByMobility if order == Order::PAGEBLOCK => {
+                Some(FIRST_HUGE_LIST + usize::from(migratetype == MigrateType::Movable))
+            }
+            Self::HugeByType if order == Order::PAGEBLOCK => Some(FIRST_HUGE_LIST + kind.index()),
+            _ => None,
+        }
+    }
+
+    /// How many lists there are.
+    #[must_use]
+    pub const fn count(self) -> usize {
+        match self {
+            Self::OrderZero => 3,
+            Self::ToCostly => 12,
+            Self::HugeShared => 13,
+            Self::HugeByMobility => 14,
+            Self::HugeByType => LISTS,
+        }
+    }
+}
+
+/// The order of the blocks on a list.
+#[must_use]
+pub fn order_of(list: usize) -> Order {
+    if list < FIRST_HUGE_LIST { Order::new((list / 3) as u8).unwrap_or(Order::ZERO) } else { Order::PAGEBLOCK }
+}

@@ -1,0 +1,47 @@
+//! A zone's flags: hints that many set and clear at once, each without losing another's.
+//!
+//! Specification: `linux-page-allocator.md` 1.1.
+
+use crate::sync::atomic::AtomicU8;
+use crate::sync::atomic::Ordering::Relaxed;
+
+/// Reclaim is balancing the zone's node.
+pub(crate) const RECLAIM_ACTIVE: u8 = 1;
+/// An allocation found the zone below its high mark.
+pub(crate) const BELOW_HIGH: u8 = 2;
+/// See [`crate::zone::Zone::has_plenty`].
+pub(crate) const PLENTY: u8 = 4;
+/// The marks were boosted, and reclaim is to be told of it.
+pub(crate) const BOOSTED: u8 = 8;
+
+/// Not all pageblocks are MOVABLE.
+pub(crate) const MIXED: u8 = 16;
+
+/// The flags of one zone, a bit each.
+#[derive(Debug, Default)]
+pub(crate) struct Flags(AtomicU8);
+
+impl Flags {
+    /// All of them, as of some recent moment.
+    #[inline]
+    pub(crate) fn get(&self) -> u8 {
+        // Relaxed: hints; a late look moves some pages earlier or later.
+        self.0.load(Relaxed)
+    }
+
+    /// Sets or clears one.
+    pub(crate) fn set(&self, flag: u8, on: bool) {
+        // Relaxed: a hint that orders nothing.
+        if on {
+            self.0.fetch_or(flag, Relaxed);
+        } else {
+            self.0.fetch_and(!flag, Relaxed);
+        }
+    }
+
+    /// Clears one; true for the one caller that found it set.
+    pub(crate) fn take(&self, flag: u8) -> bool {
+        // Relaxed, both: a hint that orders nothing. The look before keeps the line shared where it is not set.
+        self.0.load(Relaxed) & flag != 0 && self.0.fetch_and(!flag, Relaxed) & flag != 0
+    }
+}

@@ -1,0 +1,308 @@
+//! Watermarks: whether a zone has enough free pages for a request, and what is kept back for whom.
+//!
+//! Specification: `linux-page-allocator.md` 1.2, 1.3.
+
+use crate::frame::MigrateType;
+use crate::frame::Order;
+use crate::frame::ZoneKind;
+use crate::machine::Machine;
+use crate::policy::{HighAtomicRule, Watermarks};
+use crate::sync::Held;
+use crate::zone::Zone;
+
+/// A mark that is tested.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mark {
+    /// The slow path's.
+    Min,
+    /// The first attempt's.
+    Low,
+    /// Above it pagesets may grow and reclaim rests.
+    High,
+}
+
+/// What a request may take of what is kept for others. Any of them is a right to HIGHATOMIC pages as far as counting
+/// goes: they are then not taken off the free pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Rights {
+    /// Half of the min mark.
+    pub(crate) high: bool,
+    /// With `high` another quarter of the rest; HIGHATOMIC blocks after all others.
+    pub(crate) non_blocking: bool,
+    /// Half of the mark; HIGHATOMIC blocks after all others.
+    pub(crate) oom_victim: bool,
+    /// HIGHATOMIC blocks before all others.
+    pub(crate) highatomic: bool,
+}
+
+impl Rights {
+    /// Those of the first attempt, and of ordinary requests.
+    pub(crate) const NONE: Rights = Rights { high: false, non_blocking: false, oom_victim: false, highatomic: false };
+
+    const fn any(self) -> bool {
+        self.high || self.non_blocking || self.oom_victim || self.highatomic
+    }
+
+    /// What a mark comes down to.
+    pub(crate) const fn lowered(self, mark: u64) -> u64 {
+        let mut min = mark;
+        if self.high {
+            min -= min / 2;
+            if self.non_blocking {
+                min -= min / 4;
+            }
+        }
+        if self.oom_victim {
+            min -= min / 2;
+        }
+        min
+    }
+}
+
+/// What a watermark test asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MarkTest {
+    pub(crate) order: Order,
+    pub(crate) highest: ZoneKind,
+    pub(crate) rights: Rights,
+    pub(crate) cma: bool,
+}
+
+impl MarkTest {
+    /// A single page for a request that may use every zone: what clears "below high".
+    pub(crate) const SINGLE: MarkTest =
+        MarkTest { order: Order::ZERO, highest: ZoneKind::Movable, rights: Rights::NONE, cma: false };
+
+    /// Whether blocks on lists of this type serve the request.
+    const fn may_use(&self, migratetype: MigrateType) -> bool {
+        match migratetype {
+            MigrateType::Cma => self.cma,
+            MigrateType::HighAtomic => self.rights.highatomic || self.rights.oom_victim,
+            MigrateType::Isolate => false,
+            _ => true,
+        }
+    }
+}
+
+impl<M: Machine> Zone<'_, M> {
+    /// The marks in force: with the boost.
+    pub(crate) fn watermarks(&self) -> Watermarks {
+        Watermarks { min: self.mark(Mark::Min), low: self.mark(Mark::Low), high: self.mark(Mark::High) }
+    }
+
+    /// New marks, which begin without a boost; the zone lock is held.
+    pub(crate) fn set_watermarks(&self, marks: Watermarks) {
+        self.boost.set(0);
+        for (word, mark) in self.marks.iter().zip([marks.min, marks.low, marks.high]) {
+            word.set(mark);
+        }
+    }
+
+    pub(crate) fn mark(&self, mark: Mark) -> u64 {
+        self.marks[mark as usize].get()
+    }
+
+    /// Free pages kept for requests with a right to HIGHATOMIC pageblocks.
+    pub(crate) fn kept_highatomic(&self) -> u64 {
+        match self.highatomic {
+            HighAtomicRule::Reserved => self.reserved_highatomic.get(),
+            HighAtomicRule::Free => self.free_highatomic.get(),
+        }
+    }
+
+    /// Free pages that cannot serve a request, whatever the marks.
+    pub(crate) fn unusable(&self, test: &MarkTest) -> u64 {
+        let highatomic = if test.rights.any() { 0 } else { self.kept_highatomic() };
+        let cma = if test.cma { 0 } else { self.free_cma.get() };
+        test.order.pages() - 1 + highatomic + cma
+    }
+
+    /// The watermark test of a request. Reads without the lock. Specification 1.3.
+    ///
+    /// The specification's fast variant for single pages is a shortcut to the same answer.
+    pub(crate) fn passes(&self, mark: u64, test: &MarkTest) -> bool {
+        let floor = test.rights.lowered(mark).saturating_add(self.reserve[test.highest.index()].get());
+        self.free().saturating_sub(self.unusable(test)) > floor && self.has_block(test)
+    }
+
+    /// The same at one of the zone's own marks. An urgent request for a single page need not heed a boost at the min
+    /// mark. Specification 1.3, "Fast path variant".
+    pub(crate) fn passes_mark(&self, mark: Mark, test: &MarkTest) -> bool {
+        let boost = self.boost.get();
+        let unboosted = mark == Mark::Min && test.order == Order::ZERO && test.rights.high && boost > 0;
+        self.passes(self.mark(mark), test) || unboosted && self.passes(self.mark(mark).saturating_sub(boost), test)
+    }
+
+    /// Notes whether the zone has plenty; with the lock held, as it is given back.
+    pub(crate) fn note_plenty(&self) {
+        let most_kept = self.reserve.iter().map(Held::get).max().unwrap_or(0);
+        let largest = &self.areas[Order::MAX.index()][..MigrateType::PCP_COUNT];
+        let test = MarkTest { order: Order::MAX, ..MarkTest::SINGLE };
+        let usable = self.free().saturating_sub(self.unusable(&test));
+        let plenty =
+            usable > self.mark(Mark::High).saturating_add(most_kept) && largest.iter().any(|list| list.len() > 0);
+        if plenty != self.has_plenty() {
+            self.set_plenty(plenty);
+        }
+    }
+
+    /// Whether a block of the order or above is on a list that serves the request; single pages are not looked for.
+    pub(crate) fn has_block(&self, test: &MarkTest) -> bool {
+        test.order == Order::ZERO || self.has_any_block(test)
+    }
+
+    /// The same for single pages, too.
+    pub(crate) fn has_any_block(&self, test: &MarkTest) -> bool {
+        self.areas[test.order.index()..].iter().any(|area| {
+            MigrateType::ALL.iter().zip(area).any(|(&migratetype, list)| list.len() > 0 && test.may_use(migratetype))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use core::sync::atomic::AtomicU32;
+    use std::vec::Vec;
+
+    use super::*;
+    use crate::buddy::list::End;
+    use crate::frame::CpuId;
+    use crate::frame::Links;
+    use crate::frame::MigrateType::{Cma, HighAtomic, Isolate, Movable};
+    use crate::machine::SpinLock;
+
+    struct OneCpu;
+
+    impl Machine for OneCpu {
+        type Lock = SpinLock;
+
+        fn cpu(&self) -> CpuId {
+            CpuId(0)
+        }
+    }
+
+    const HIGH: Rights = Rights { high: true, ..Rights::NONE };
+    const NON_BLOCKING: Rights = Rights { non_blocking: true, ..Rights::NONE };
+    const ATOMIC: Rights = Rights { non_blocking: true, ..HIGH };
+    const HIGHATOMIC: Rights = Rights { highatomic: true, ..ATOMIC };
+    const OOM: Rights = Rights { oom_victim: true, ..Rights::NONE };
+
+    /// Marks of 400, 500 and 600 with a boost on top; 100 free CMA pages, 200 free HIGHATOMIC pages of 512 reserved; 50
+    /// pages kept from requests that a MOVABLE zone could serve.
+    fn zone(boost: u64) -> Zone<'static, OneCpu> {
+        let zone = Zone::empty();
+        zone.set_watermarks(Watermarks { min: 400 + boost, low: 500 + boost, high: 600 + boost });
+        zone.boost.set(boost);
+        zone.free_cma.set(100);
+        zone.free_highatomic.set(200);
+        zone.reserved_highatomic.set(512);
+        zone.reserve[ZoneKind::Movable.index()].set(50);
+        zone
+    }
+
+    fn test(order: u8, rights: Rights) -> MarkTest {
+        MarkTest { order: Order::new(order).expect("an order"), highest: ZoneKind::Normal, rights, cma: false }
+    }
+
+    /// The fewest free pages with which a zone passes.
+    fn fewest(zone: &Zone<'_, OneCpu>, mark: Mark, test: &MarkTest) -> u64 {
+        let passes = |free: &u64| {
+            zone.free_pages.set(*free);
+            zone.passes_mark(mark, test)
+        };
+        let all: Vec<u64> = (0..2000).filter(passes).collect();
+        let first = *all.first().expect("2000 pages are enough");
+        assert_eq!(all.len() as u64, 2000 - first, "more free pages never fail");
+        first
+    }
+
+    #[test]
+    fn flags_one_by_one() {
+        let movable = |rights| MarkTest { highest: ZoneKind::Movable, ..test(0, rights) };
+        for (name, mark, asked, expected) in [
+            // More than 400 above the 100 CMA and the 200 HIGHATOMIC pages.
+            ("none", Mark::Min, test(0, Rights::NONE), 701),
+            ("the low mark", Mark::Low, test(0, Rights::NONE), 801),
+            ("the high mark", Mark::High, test(0, Rights::NONE), 901),
+            ("CMA pages count", Mark::Min, MarkTest { cma: true, ..test(0, Rights::NONE) }, 601),
+            // From here on HIGHATOMIC pages count, too: 100 and the lowered mark.
+            ("high priority: half of 400", Mark::Min, test(0, HIGH), 301),
+            ("and a quarter of the rest", Mark::Min, test(0, ATOMIC), 251),
+            ("non-blocking lowers nothing", Mark::Min, test(0, NON_BLOCKING), 501),
+            ("an OOM victim: half", Mark::Min, test(0, OOM), 301),
+            ("the reserve for the highest zone", Mark::Min, movable(Rights::NONE), 751),
+            ("which no right lowers", Mark::Min, movable(HIGH), 351),
+            ("rights lower whatever mark is tested", Mark::Low, test(0, HIGH), 351),
+        ] {
+            assert_eq!(fewest(&zone(0), mark, &asked), expected, "{name}");
+        }
+        let mut before = zone(0);
+        before.highatomic = HighAtomicRule::Reserved;
+        assert_eq!(fewest(&before, Mark::Min, &test(0, Rights::NONE)), 1013, "all 512 reserved ones, before 6.13");
+        assert_eq!(fewest(&before, Mark::Min, &test(0, HIGH)), 301);
+    }
+
+    #[test]
+    fn a_block_counts_whole() {
+        let links = [const { AtomicU32::new(0) }; 2];
+        let zone = zone(0);
+        zone.areas[5][Movable.index()].push(Links(&links), 0, End::Head, |_| {});
+        for (order, rights, expected) in
+            [(1, Rights::NONE, 702), (5, Rights::NONE, 732), (3, HIGH, 308), (3, HIGHATOMIC, 258), (5, OOM, 332)]
+        {
+            assert_eq!(fewest(&zone, Mark::Min, &test(order, rights)), expected, "order {order}, {rights:?}");
+        }
+    }
+
+    #[test]
+    fn odd_marks_round_up() {
+        for (mark, high, atomic, oom) in [(0, 0, 0, 0), (1, 1, 1, 1), (7, 4, 3, 4), (401, 201, 151, 201)] {
+            assert_eq!([HIGH, ATOMIC, OOM].map(|rights| rights.lowered(mark)), [high, atomic, oom], "{mark}");
+        }
+    }
+
+    #[test]
+    fn a_boost_is_not_for_urgent_single_pages_at_the_min_mark() {
+        for (name, mark, asked, expected) in [
+            ("others heed it", Mark::Min, test(0, Rights::NONE), 801),
+            ("at every mark", Mark::High, test(0, Rights::NONE), 1001),
+            ("urgent ones do not: half of 400", Mark::Min, test(0, HIGH), 301),
+            ("but at the low mark they do: half of 600", Mark::Low, test(0, HIGH), 401),
+            ("and an OOM victim: half of 500", Mark::Min, test(0, OOM), 351),
+        ] {
+            assert_eq!(fewest(&zone(100), mark, &asked), expected, "{name}");
+        }
+        let links = [const { AtomicU32::new(0) }; 2];
+        let zone = zone(100);
+        zone.areas[1][Movable.index()].push(Links(&links), 0, End::Head, |_| {});
+        assert_eq!(fewest(&zone, Mark::Min, &test(1, HIGH)), 352, "and a larger block");
+    }
+
+    #[test]
+    fn lists_that_serve() {
+        let cma = MarkTest { cma: true, ..test(2, Rights::NONE) };
+        for (list, asked, serves) in [
+            (Movable, test(2, Rights::NONE), true),
+            (Cma, test(2, Rights::NONE), false),
+            (Cma, cma, true),
+            (HighAtomic, test(2, Rights::NONE), false),
+            (HighAtomic, cma, false),
+            (HighAtomic, test(2, HIGH), false),
+            (HighAtomic, test(2, NON_BLOCKING), false),
+            (HighAtomic, test(2, HIGHATOMIC), true),
+            (HighAtomic, test(2, OOM), true),
+            (Isolate, test(2, OOM), false),
+        ] {
+            for (order, large_enough) in [(1, false), (2, true), (3, true)] {
+                let links = [const { AtomicU32::new(0) }; 2];
+                let zone = zone(0);
+                zone.free_pages.set(2000);
+                zone.areas[order][list.index()].push(Links(&links), 0, End::Head, |_| {});
+                let expected = serves && large_enough;
+                assert_eq!(zone.passes_mark(Mark::Min, &asked), expected, "{list:?} of order {order}, {asked:?}");
+            }
+        }
+    }
+}
