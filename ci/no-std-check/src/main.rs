@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use pageset::pcp::Pageset;
 use pageset::{
-    Allocator, Config, CpuId, Machine, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Zone,
+    Allocator, CachedZone, Config, CpuId, Machine, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock,
     ZoneKind, ZoneSpec,
 };
 
@@ -31,7 +31,7 @@ fn one_page() -> Option<Pfn> {
     let config = Config::new(&zones, &[NodeId(0)]);
     let size = config.metadata_size().ok()?;
     let pagesets = [Pageset::default()];
-    let mut zones = [Zone::empty()];
+    let mut zones = [CachedZone::empty()];
     let metadata = Metadata {
         tags: TAGS.get(..size.tags)?,
         words: WORDS.get(..size.words)?,

@@ -1,6 +1,6 @@
 //! CPU numbers and the lock, as the allocator asks for them.
 
-use pageset::{CpuId, Machine, RawLock, Spot};
+use pageset::{CpuHint, CpuId, Machine, RawLock};
 
 use crate::lock::HostLock;
 use crate::sys::cpu::CpuNumber;
@@ -44,7 +44,7 @@ impl Here {
     }
 }
 
-impl Spot<HostLock> for Here {
+impl CpuHint<HostLock> for Here {
     #[inline(always)]
     fn cpu(self) -> u32 {
         self.cpu

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 
-use pageset::{CpuId, Line, LockPath, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec};
+use pageset::{Access, CpuId, Line, LockPath, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec};
 use zerocopy::FromZeros;
 
 use crate::engine::{Engine, LINE_BYTES, LineState, LockId, Socket};
@@ -261,23 +261,6 @@ impl SimMachine {
         touched > 0
     }
 
-    /// All of a page's data is written, as when it is cleared.
-    pub fn write_page(&self, pfn: Pfn) {
-        if let Some(book) = self.book(pfn) {
-            self.engine.write_page(&book.data, self.map.home(pfn));
-        }
-    }
-}
-
-impl pageset::Machine for SimMachine {
-    type Lock = SimLock;
-
-    #[inline]
-    fn cpu(&self) -> CpuId {
-        CpuId(self.engine.cpu())
-    }
-
-    // Each caller names the kind of its line: there is nothing to decide where this is part of it.
     #[inline(always)]
     fn touch(&self, line: Line) {
         match line {
@@ -299,19 +282,9 @@ impl pageset::Machine for SimMachine {
         }
     }
 
-    fn follows_picks(&self) -> bool {
-        true
-    }
-
-    #[inline]
-    fn splits_at_once(&self) -> bool {
-        // Nobody else runs between two touches, unless each of them is a step.
-        self.engine.runs_by_time()
-    }
-
     #[inline]
     fn prefetch(&self, line: Line) {
-        // Nothing but descriptors is fetched ahead.
+        // Only descriptors are fetched ahead.
         if let Line::Page(pfn) = line
             && let Some(book) = self.pages.get(self.map.index(pfn) & self.first_sharing)
         {
@@ -319,17 +292,38 @@ impl pageset::Machine for SimMachine {
         }
     }
 
-    #[inline]
-    fn expect<T>(&self, page: Pfn, word: &T) {
-        host_cache::fetch(word);
-        self.fetch_books([&page]);
-    }
-
-    fn locking(&self, zone: usize, path: LockPath) {
+    /// The allocator is about to take a zone's lock: the next lock of the engine that it takes.
+    fn announce(&self, zone: usize, path: LockPath) {
         if self.prefetch_next {
             self.ahead[self.engine.cpu() as usize].set((path == LockPath::Refill).then_some(0));
         }
         self.engine.announce(LockId(zone as u32), path as usize);
+    }
+
+    /// All of a page's data is written, as when it is cleared.
+    pub fn write_page(&self, pfn: Pfn) {
+        if let Some(book) = self.book(pfn) {
+            self.engine.write_page(&book.data, self.map.home(pfn));
+        }
+    }
+}
+
+impl pageset::Machine for SimMachine {
+    type Lock = SimLock;
+
+    #[inline]
+    fn cpu(&self) -> CpuId {
+        CpuId(self.engine.cpu())
+    }
+
+    // Each caller names the kind of its access, so nothing is decided at run time.
+    #[inline(always)]
+    fn probe(&self, access: Access) {
+        match access {
+            Access::Touch(line) => self.touch(line),
+            Access::Prefetch(line) => self.prefetch(line),
+            Access::ZoneLock { zone, path } => self.announce(zone, path),
+        }
     }
 
     fn relax(&self) {

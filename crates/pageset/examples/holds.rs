@@ -12,7 +12,7 @@ use std::time::Instant;
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::Preset;
 use pageset::{
-    Allocator, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Request,
+    Access, Allocator, Config, CpuId, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Request,
     ZoneKind, ZoneSpec,
 };
 
@@ -69,14 +69,16 @@ impl Machine for Counting {
         CpuId(0)
     }
 
-    fn touch(&self, _line: Line) {
-        if let Some((path, _)) = HELD.get() {
-            count(path, |work| work.touches += 1);
+    fn probe(&self, access: Access) {
+        match access {
+            Access::Touch(_) => {
+                if let Some((path, _)) = HELD.get() {
+                    count(path, |work| work.touches += 1);
+                }
+            }
+            Access::Prefetch(_) => {}
+            Access::ZoneLock { path, .. } => NEXT.set(Some(path)),
         }
-    }
-
-    fn locking(&self, _zone: usize, path: LockPath) {
-        NEXT.set(Some(path));
     }
 }
 

@@ -51,12 +51,13 @@
 //! | [`machine`] | the trait through which CPU numbers, locks and memory costs come in |
 //! | [`policy`] | every rule as data; how many pages move: numbers in, numbers out |
 //! | `buddy` | free lists, split, merge, claiming and stealing |
-//! | [`zone`] | a zone's lock, watermarks and counters |
+//! | `zone` | a zone's lock, watermarks and counters |
 //! | [`pcp`] | the per-CPU pagesets: allocation, free, refill, drain |
 //! | [`alloc`] | requests and zonelists; the fast, the general and the slow path |
 //! | [`admin`] | CPUs and memory that come and go, contiguous ranges, compaction, statistics, audit |
 //! | `history` | rules that kernels dropped or never merged |
 #![no_std]
+#![cfg_attr(not(feature = "history"), allow(dead_code, reason = "the rules of `history` alone use some helpers below"))]
 #![forbid(unsafe_code)]
 
 pub mod admin;
@@ -70,7 +71,7 @@ mod models;
 pub mod pcp;
 pub mod policy;
 mod sync;
-pub mod zone;
+mod zone;
 
 pub use admin::compact::{CompactMode, CompactOutcome, CompactReport};
 pub use admin::owner::{Immovable, MoveError, Owner};
@@ -81,9 +82,9 @@ pub use alloc::error::{AllocError, FreeError, HotplugError, WrongFree};
 pub use alloc::request::{Block, Request, Urgency, Wait};
 pub use alloc::shortage::OutOfMemory;
 pub use frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, ZoneKind};
-pub use machine::{Line, LockPath, Machine, RawLock, SpinLock, Spot};
+pub use machine::{Access, CpuHint, Line, LockPath, Machine, RawLock, SpinLock};
+pub use pcp::CachedZone;
 pub use policy::Tuning;
-pub use zone::Zone;
 
 // The former paths, until all crates use the new ones.
 #[cfg(feature = "alloc")]

@@ -253,6 +253,7 @@ pub(super) const KEYS: &[Key] = &[
     key("bulk_counts", "pageset: a bulk allocation ends frees in a row as any other", &Switch(|t| &mut t.bulk_counts)),
     key("long_runs", "pageset: a bulk free keeps a pageset's lock for 512 blocks, not 31", &Switch(|t| &mut t.long_runs)),
     key("double_blocks", "pageset: refills of blocks double while nothing is freed, as single pages' do", &Switch(|t| &mut t.double_blocks)),
+    key("whole_blocks", "pageset: refills split a block at once, drains give back pages that make up a block as that block", &Switch(|t| &mut t.whole_blocks)),
     key("decay", "by what part high shrinks each second", &Words(|t| &mut t.decay)),
     key("batch_scale_max", "batches grow up to batch << this", &SCALE),
     key(CACHE_SLICE, "no rule: a CPU's share of the last-level cache, where the recording does not know it", &CACHE_PAGES),
@@ -377,6 +378,7 @@ mod tests {
             bulk_counts: on,
             long_runs: on,
             double_blocks: on,
+            whole_blocks: on,
             decay: DecayRule::Fifth,
             batch_scale_max: 1,
         };
@@ -416,6 +418,7 @@ mod tests {
             bulk_counts: off,
             long_runs: off,
             double_blocks: off,
+            whole_blocks: off,
             decay: DecayRule::Eighth,
             batch_scale_max: 2,
         };

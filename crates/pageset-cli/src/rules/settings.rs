@@ -112,6 +112,7 @@ impl Settings {
         let (message, culprits) = match rules.tuning.check() {
             Err(error @ TuningError::Needs { rule, needs }) => (error.to_string(), [rule, needs]),
             Err(error @ TuningError::OutOfRange { field, .. }) => (error.to_string(), [field, field]),
+            Err(error @ TuningError::NeedsHistory { rule }) => (error.to_string(), [rule, rule]),
             Ok(()) if by_hand_and_fraction(rules) => {
                 let message = "high_fraction changes nothing where high is set by hand".to_owned();
                 (message, ["high_fraction", "high"])

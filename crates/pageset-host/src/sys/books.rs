@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32};
 
 use pageset::config::MetadataSize;
 use pageset::pcp::Pageset;
-use pageset::{Allocator, Config, MapError, Metadata, NodeId, PageRange, Zone, ZoneSpec};
+use pageset::{Allocator, CachedZone, Config, MapError, Metadata, NodeId, PageRange, ZoneSpec};
 
 use super::mapping::{Backing, Mapping};
 use crate::lock::HostLock;
@@ -88,7 +88,7 @@ fn bytes_for(config: &Config<'_>, size: &MetadataSize) -> Option<usize> {
         bytes_of::<NodeId>(config.cpus.len())?,
         bytes_of::<u8>(config.distances.len())?,
         bytes_of::<Pageset<HostLock>>(size.pagesets)?,
-        bytes_of::<Zone<'static, Host>>(size.zones)?,
+        bytes_of::<CachedZone<'static, Host>>(size.zones)?,
         bytes_of::<AtomicU32>(size.words)?,
         bytes_of::<AtomicU8>(size.tags)?,
     ]
@@ -126,7 +126,7 @@ impl Books {
             };
             let metadata = Metadata {
                 pagesets: parts.place(size.pagesets, Some(&mut |_| Pageset::default())),
-                zones: parts.place(size.zones, Some(&mut |_| Zone::empty())),
+                zones: parts.place(size.zones, Some(&mut |_| CachedZone::empty())),
                 words: parts.place(size.words, None),
                 tags: parts.place(size.tags, None),
             };

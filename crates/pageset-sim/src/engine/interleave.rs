@@ -35,12 +35,6 @@ const LONG: u64 = 1 << 12;
 const ONE_IN: u64 = 16;
 
 impl Engine {
-    /// Whether the earliest runs: a CPU then does all between two locks at once, seen by the others.
-    #[inline]
-    pub(crate) fn runs_by_time(&self) -> bool {
-        self.config.mode == Mode::Earliest
-    }
-
     /// One step of the interleaving: it takes a random time, and whoever is then the earliest goes on.
     #[cold]
     pub(super) fn step(&self) {

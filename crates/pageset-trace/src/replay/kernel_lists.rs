@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use pageset::pcp::{LISTS, order_of};
+use pageset::policy::lists::{LISTS, order_of};
 use pageset::{CpuId, Pfn};
 
 use super::blocks::PageMap;

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pageset::pcp::order_of;
+use pageset::policy::lists::order_of;
 use pageset::tuning::{FallbackRule, Tuning};
 use pageset::{CpuId, MigrateType, Order, Pfn};
 

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use pageset::pcp::LISTS;
+use pageset::policy::lists::LISTS;
 use pageset::{CpuId, MigrateType, Order, Pfn};
 
 use super::free_pass::{FreeNotes, FreePass};

@@ -6,10 +6,10 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use pageset::pcp::{LISTS, order_of};
+use pageset::policy::lists::{LISTS, order_of};
 use pageset::tuning::Bounds;
 use pageset::{
-    Allocator, Config, CpuId, Line, Machine, MigrateType, Order, PageRange, Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
+    Allocator, Config, CpuId, Machine, MigrateType, Order, PageRange, Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
 };
 
 use super::RuleSet;
@@ -36,9 +36,6 @@ impl Machine for ReplayMachine {
     fn cpu(&self) -> CpuId {
         CpuId(self.cpu.get())
     }
-
-    #[inline(always)]
-    fn touch(&self, _line: Line) {}
 }
 
 /// The allocator of a replay.

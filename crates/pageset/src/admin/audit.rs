@@ -1,7 +1,5 @@
 //! The books checked: every page once, every list consistent with tags, every counter with its lists.
 
-mod clusters;
-
 use core::fmt;
 
 use crate::alloc::Allocator;
@@ -9,9 +7,9 @@ use crate::frame::MigrateType;
 use crate::frame::ZoneKind;
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
+use crate::pcp::CachedZone;
 use crate::policy::lists::{LISTS, order_of};
 use crate::sync::Held;
-use crate::zone::Zone;
 use crate::zone::watermark::{Mark, MarkTest};
 
 /// Where a zone's pages are. `free + cached + in_use = managed`.
@@ -73,7 +71,7 @@ impl<M: Machine> Allocator<'_, M> {
 }
 
 struct Audit<'z, 'a, M: Machine> {
-    zone: &'z Zone<'a, M>,
+    zone: &'z CachedZone<'a, M>,
     merge_by_type: bool,
 }
 
@@ -82,8 +80,8 @@ const SEEN: PageState = PageState::Inside;
 
 impl<M: Machine> Audit<'_, '_, M> {
     fn error<T>(&self, page: Option<u32>, what: &'static str, expected: u64, found: u64) -> Result<T, Inconsistency> {
-        let pfn = page.map(|page| self.zone.frames.pfn(page));
-        Err(Inconsistency { zone: self.zone.index, pfn, what, expected, found })
+        let pfn = page.map(|page| self.zone.frames().pfn(page));
+        Err(Inconsistency { zone: self.zone.zone.index, pfn, what, expected, found })
     }
 
     fn equal(&self, what: &'static str, expected: u64, found: u64) -> Result<(), Inconsistency> {
@@ -95,46 +93,54 @@ impl<M: Machine> Audit<'_, '_, M> {
         self.unmark();
         let (free, cached) = walked?;
         let books = self.blocks()?;
-        self.clusters()?;
-        self.equal("refills on their way", 0, self.zone.in_flight.refills().into())?;
+        self.zone
+            .zone
+            .buddy
+            .check_clusters()
+            .or_else(|(page, what, expected, found)| self.error(page, what, expected, found))?;
+        self.equal("refills on their way", 0, self.zone.zone.buddy.in_flight.refills().into())?;
         self.equal("pages on free lists against pages tagged free", books.free, free)?;
         self.equal("pages in pagesets against pages tagged cached", books.cached, cached)?;
         self.plenty()?;
         self.types()?;
         self.boost()?;
-        self.equal("free + cached + in use = managed", self.zone.managed.get(), free + cached + books.in_use)?;
+        self.equal(
+            "free + cached + in use = managed",
+            self.zone.zone.buddy.managed.get(),
+            free + cached + books.in_use,
+        )?;
         Ok(books)
     }
 
     /// Marks a block as seen, once.
     fn see(&self, page: u32, order: Order, state: PageState) -> Result<(), Inconsistency> {
-        if page >= self.zone.frames.len() {
+        if page >= self.zone.frames().len() {
             return self.error(None, "a list leads out of the zone", 0, u64::from(page));
         }
-        let tag = self.zone.frames.tag(page);
+        let tag = self.zone.frames().tag(page);
         if !tag.is(state, order) {
             let expected = Tag::new(state, order, MigrateType::Unmovable).byte() & 0x3f;
             return self.error(Some(page), "the tag of a listed block", expected.into(), tag.byte().into());
         }
-        self.zone.frames.set_tag(page, Tag::from_byte(tag.byte() | 0xf).with_state(SEEN));
+        self.zone.frames().set_tag(page, Tag::from_byte(tag.byte() | 0xf).with_state(SEEN));
         Ok(())
     }
 
     /// The pageblocks that are counted by type.
     fn types(&self) -> Result<(), Inconsistency> {
         let pages = |migratetype| {
-            let starts = (0..self.zone.frames.len()).step_by(Order::PAGEBLOCK.pages() as usize);
-            let blocks = starts.filter(|&start| self.zone.frames.block_type(start) == migratetype).count();
+            let starts = (0..self.zone.frames().len()).step_by(Order::PAGEBLOCK.pages() as usize);
+            let blocks = starts.filter(|&start| self.zone.frames().block_type(start) == migratetype).count();
             blocks as u64 * Order::PAGEBLOCK.pages()
         };
-        let reserved = self.zone.reserved_highatomic.get();
+        let reserved = self.zone.zone.buddy.reserved_highatomic.get();
         self.equal("the pages of HIGHATOMIC pageblocks", reserved, pages(MigrateType::HighAtomic))?;
-        self.equal("the pages of CMA pageblocks", self.zone.cma_pages.get(), pages(MigrateType::Cma))
+        self.equal("the pages of CMA pageblocks", self.zone.zone.buddy.cma_pages.get(), pages(MigrateType::Cma))
     }
 
     /// A boost is in all three marks.
     fn boost(&self) -> Result<(), Inconsistency> {
-        let (boost, marks) = (self.zone.boost.get(), self.zone.watermarks());
+        let (boost, marks) = (self.zone.zone.boost.get(), self.zone.zone.watermarks());
         for mark in [marks.min, marks.low, marks.high] {
             if mark < boost {
                 return self.error(None, "a mark below its boost", boost, mark);
@@ -145,10 +151,10 @@ impl<M: Machine> Audit<'_, '_, M> {
 
     /// A zone that is said to have plenty passes the test that this stands for, whatever is asked.
     fn plenty(&self) -> Result<(), Inconsistency> {
-        for order in Order::all().filter(|_| self.zone.has_plenty()) {
+        for order in Order::all().filter(|_| self.zone.zone.has_plenty()) {
             let request = MarkTest { order, ..MarkTest::SINGLE };
             for highest in ZoneKind::ALL {
-                if !self.zone.passes_mark(Mark::High, &MarkTest { highest, ..request }) {
+                if !self.zone.zone.passes_mark(Mark::High, &MarkTest { highest, ..request }) {
                     return self.error(None, "plenty, but not for a request of order", 0, order.get().into());
                 }
             }
@@ -161,22 +167,22 @@ impl<M: Machine> Audit<'_, '_, M> {
         let (mut all, mut isolated, mut cma, mut highatomic) = (0, 0, 0, 0);
         for order in Order::all() {
             for migratetype in MigrateType::ALL {
-                let list = &self.zone.areas[order.index()][migratetype.index()];
+                let list = self.zone.zone.buddy.list(order, migratetype);
                 let mut slot = list.first();
                 let mut len = 0;
                 while let Some(at) = slot {
-                    let page = self.zone.frames.page_of_slot(at, order);
-                    if page < self.zone.frames.len() && self.zone.list_of(page) != migratetype {
+                    let page = self.zone.frames().page_of_slot(at, order);
+                    if page < self.zone.frames().len() && self.zone.zone.buddy.list_of(page) != migratetype {
                         return self.error(
                             Some(page),
                             "the list of a block",
                             migratetype as u64,
-                            self.zone.list_of(page) as u64,
+                            self.zone.zone.buddy.list_of(page) as u64,
                         );
                     }
                     self.see(page, order, PageState::Free)?;
                     len += 1;
-                    slot = list.after(self.zone.frames.links, at);
+                    slot = list.after(self.zone.frames().links, at);
                 }
                 self.equal("the length of a free list", list.len().into(), len)?;
                 let pages = len * order.pages();
@@ -186,9 +192,9 @@ impl<M: Machine> Audit<'_, '_, M> {
                 highatomic += if migratetype == MigrateType::HighAtomic { pages } else { 0 };
             }
         }
-        self.equal("the free pages of the zone", self.zone.free_pages.get(), all - isolated)?;
-        self.equal("the free CMA pages of the zone", self.zone.free_cma.get(), cma)?;
-        self.equal("the free HIGHATOMIC pages of the zone", self.zone.free_highatomic.get(), highatomic)?;
+        self.equal("the free pages of the zone", self.zone.zone.buddy.free_pages.get(), all - isolated)?;
+        self.equal("the free CMA pages of the zone", self.zone.zone.buddy.free_cma.get(), cma)?;
+        self.equal("the free HIGHATOMIC pages of the zone", self.zone.zone.buddy.free_highatomic.get(), highatomic)?;
         Ok(all)
     }
 
@@ -213,26 +219,26 @@ impl<M: Machine> Audit<'_, '_, M> {
     /// Takes the marks off again. A marked tag keeps its kind; state and order come from the lists.
     fn unmark(&self) {
         let restore = |page: u32, order, state| {
-            if page < self.zone.frames.len() && self.zone.frames.tag(page).byte() & 0x3f == 0xf {
-                let kind = self.zone.frames.tag(page).kind().unwrap_or(MigrateType::Isolate);
+            if page < self.zone.frames().len() && self.zone.frames().tag(page).byte() & 0x3f == 0xf {
+                let kind = self.zone.frames().tag(page).kind().unwrap_or(MigrateType::Isolate);
                 let in_tags = state != PageState::Free || order != Order::MAX;
-                self.zone.frames.set_tag(page, if in_tags { Tag::new(state, order, kind) } else { Tag::INSIDE });
+                self.zone.frames().set_tag(page, if in_tags { Tag::new(state, order, kind) } else { Tag::INSIDE });
             }
         };
         for order in Order::all() {
-            for list in &self.zone.areas[order.index()] {
+            for list in MigrateType::ALL.map(|list| self.zone.zone.buddy.list(order, list)) {
                 let mut slot = list.first();
                 // A broken list may run in a circle.
                 for _ in 0..list.len() {
                     let Some(at) = slot else { break };
-                    restore(self.zone.frames.page_of_slot(at, order), order, PageState::Free);
-                    slot = list.after(self.zone.frames.links, at);
+                    restore(self.zone.frames().page_of_slot(at, order), order, PageState::Free);
+                    slot = list.after(self.zone.frames().links, at);
                 }
             }
         }
         for pageset in self.zone.pagesets {
             for list in 0..LISTS {
-                let all = self.zone.frames.len() as usize;
+                let all = self.zone.frames().len() as usize;
                 for page in pageset.blocks(self.zone.arrays, list).take(all) {
                     restore(page, order_of(list), PageState::Cached);
                 }
@@ -244,8 +250,8 @@ impl<M: Machine> Audit<'_, '_, M> {
     fn blocks(&self) -> Result<Books, Inconsistency> {
         let mut books = Books::default();
         let mut free_from = 0;
-        for page in 0..self.zone.frames.len() {
-            let tag = self.zone.frames.tag(page);
+        for page in 0..self.zone.frames().len() {
+            let tag = self.zone.frames().tag(page);
             if tag.state() == PageState::Inside {
                 continue;
             }
@@ -268,14 +274,14 @@ impl<M: Machine> Audit<'_, '_, M> {
 
     fn is_merged(&self, page: u32, order: Order) -> Result<(), Inconsistency> {
         let buddy = page ^ order.pages() as u32;
-        if order == Order::MAX || !self.zone.is_free(buddy, order) {
+        if order == Order::MAX || !self.zone.zone.buddy.is_free(buddy, order) {
             return Ok(());
         }
-        let differ = self.zone.list_of(page) != self.zone.list_of(buddy)
-            || self.zone.frames.block_type(page) != self.zone.frames.block_type(buddy);
+        let differ = self.zone.zone.buddy.list_of(page) != self.zone.zone.buddy.list_of(buddy)
+            || self.zone.frames().block_type(page) != self.zone.frames().block_type(buddy);
         // A claim retypes one of two pageblocks; its free half then waits for the next free to merge. Before 6.10 a
         // block may be on another list than its pageblock's.
-        let skipped = order == Order::ZERO && self.zone.has_skipped();
+        let skipped = order == Order::ZERO && self.zone.zone.buddy.has_skipped();
         let may_wait = skipped || order >= Order::PAGEBLOCK && (differ || !self.merge_by_type);
         if may_wait { Ok(()) } else { self.error(Some(page), "free buddies are unmerged", 0, order.get().into()) }
     }

@@ -2,48 +2,10 @@
 //!
 //! Specification: `linux-page-allocator.md` 2.2, 8.3.
 
-use core::sync::atomic::AtomicU32;
-
 use crate::alloc::Allocator;
 use crate::alloc::error::HotplugError;
 use crate::frame::CpuId;
 use crate::machine::Machine;
-use crate::sync::Held;
-
-/// The online CPUs among the possible ones: a bit each. Changed under [`Allocator::changes`].
-#[derive(Debug)]
-pub(crate) struct CpuSet<'a>(&'a [AtomicU32]);
-
-impl<'a> CpuSet<'a> {
-    /// The words that a set of `cpus` possible CPUs takes.
-    pub(crate) const fn words(cpus: usize) -> usize {
-        cpus.div_ceil(u32::BITS as usize)
-    }
-
-    /// The set in these words, which are zero, with CPUs 0 to `cpus` - 1 in it.
-    pub(crate) fn all(words: &'a [AtomicU32], cpus: usize) -> Self {
-        let set = CpuSet(words);
-        (0..cpus).for_each(|cpu| set.change(CpuId(cpu as u32), true));
-        set
-    }
-
-    pub(crate) fn contains(&self, cpu: CpuId) -> bool {
-        self.word(cpu).get() & Self::bit(cpu) != 0
-    }
-
-    fn change(&self, cpu: CpuId, online: bool) {
-        let word = self.word(cpu);
-        word.set(if online { word.get() | Self::bit(cpu) } else { word.get() & !Self::bit(cpu) });
-    }
-
-    fn word(&self, cpu: CpuId) -> &AtomicU32 {
-        &self.0[(cpu.0 / u32::BITS) as usize]
-    }
-
-    const fn bit(cpu: CpuId) -> u32 {
-        1 << (cpu.0 % u32::BITS)
-    }
-}
 
 impl<M: Machine> Allocator<'_, M> {
     /// Whether a CPU is online. All possible ones are at the start; what is not possible never is.
@@ -74,7 +36,7 @@ impl<M: Machine> Allocator<'_, M> {
             self.recompute_bounds(&changes);
         }
         // Only now: what comes in from here on goes on to the buddy at once.
-        self.zones.iter().for_each(|zone| zone.drain_cpu(&self.machine, &self.tuning, cpu));
+        self.zones.iter().for_each(|zone| zone.drain_cpu(self.env(), cpu));
         Ok(())
     }
 

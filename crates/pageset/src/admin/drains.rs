@@ -6,9 +6,9 @@ use crate::alloc::Allocator;
 use crate::alloc::error::HotplugError;
 use crate::frame::CpuId;
 use crate::machine::Machine;
+use crate::pcp::CachedZone;
 use crate::sync::Held;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::zone::Zone;
 
 /// Holds the right to empty the pagesets of all CPUs, which one caller has at a time, until dropped.
 pub(crate) struct Draining<'l>(&'l AtomicBool);
@@ -45,12 +45,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.tick_on(&self.zones[zone], self.machine.cpu())
     }
 
-    fn tick_on(&self, zone: &Zone<'a, M>, cpu: CpuId) -> bool {
-        let remote = self.rules.cpus[cpu.0 as usize] != zone.node;
+    fn tick_on(&self, zone: &CachedZone<'a, M>, cpu: CpuId) -> bool {
+        let remote = self.rules.cpus[cpu.0 as usize] != zone.zone.node;
         if self.tuning.below_high_at_tick {
-            zone.clear_below_high();
+            zone.zone.clear_below_high();
         }
-        zone.tick(&self.machine, &self.tuning, cpu, remote)
+        zone.tick(self.env(), cpu, remote)
     }
 
     /// Empties the caller's pagesets of all zones.
@@ -64,7 +64,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Panics
     /// There is no zone of that number.
     pub fn drain_local(&self, zone: usize) {
-        self.zones[zone].drain_cpu(&self.machine, &self.tuning, self.machine.cpu());
+        self.zones[zone].drain_cpu(self.env(), self.machine.cpu());
     }
 
     /// Empties all pagesets of all zones, each under its lock. Pages that come in meanwhile may stay. Does nothing where
@@ -91,8 +91,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Those of offline CPUs as well: empty ones cost a look.
-    fn drain_cpus(&self, zone: &Zone<'a, M>) {
-        self.possible_cpus().for_each(|cpu| zone.drain_cpu(&self.machine, &self.tuning, cpu));
+    fn drain_cpus(&self, zone: &CachedZone<'a, M>) {
+        self.possible_cpus().for_each(|cpu| zone.drain_cpu(self.env(), cpu));
     }
 
     /// Empties the pagesets of a zone, by its number, and keeps them empty until [`Self::enable_pagesets`] has been called
@@ -124,7 +124,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let zone = &self.zones[zone];
         let changes = self.change();
         let Some(depth) = zone.disabled.get().checked_sub(1) else {
-            return Err(HotplugError::PagesetsEnabled { zone: zone.index });
+            return Err(HotplugError::PagesetsEnabled { zone: zone.zone.index });
         };
         zone.disabled.set(depth);
         self.recompute_bounds_of(zone, &changes);

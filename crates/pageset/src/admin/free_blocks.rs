@@ -13,8 +13,7 @@ use crate::frame::MigrateType;
 use crate::frame::PageRange;
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
-use crate::sync;
-use crate::zone::Zone;
+use crate::zone::ZoneGuard;
 
 impl<M: Machine> Allocator<'_, M> {
     /// The free block that a page lies in, if it lies in one. Looks without a lock, so others may be taking the block or
@@ -22,8 +21,8 @@ impl<M: Machine> Allocator<'_, M> {
     #[must_use]
     pub fn free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
         let (zone, page) = self.locate(pfn)?;
-        match zone.block_around(page)? {
-            (head, order, PageState::Free) => Some(PageRange::new(zone.frames.pfn(head), order.pages())),
+        match zone.zone.buddy.block_around(page)? {
+            (head, order, PageState::Free) => Some(PageRange::new(zone.frames().pfn(head), order.pages())),
             _ => None,
         }
     }
@@ -33,7 +32,7 @@ impl<M: Machine> Allocator<'_, M> {
     #[must_use]
     pub fn settled_free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
         let (zone, _) = self.locate(pfn)?;
-        let _guard = zone.lock(&self.machine, LockPath::DirectAlloc);
+        let _guard = zone.zone.lock(self.env(), LockPath::DirectAlloc);
         self.free_block_around(pfn)
     }
 
@@ -45,8 +44,7 @@ impl<M: Machine> Allocator<'_, M> {
     #[must_use = "the block is in use where this is true"]
     pub fn alloc_at(&self, pfn: Pfn, order: Order) -> bool {
         let Some((zone, page)) = self.locate(pfn).filter(|_| pfn.is_aligned(order)) else { return false };
-        let _guard = zone.lock(&self.machine, LockPath::DirectAlloc);
-        zone.take_at(&self.machine, page, order)
+        zone.zone.lock(self.env(), LockPath::DirectAlloc).take_at(page, order)
     }
 
     /// Gives a block straight to the buddy, as [`Self::free_direct`] does, and to the end of its list that is taken from
@@ -56,42 +54,42 @@ impl<M: Machine> Allocator<'_, M> {
     /// As [`Self::free`].
     pub fn free_cold(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         let (zone, page) = self.prepare_free(pfn, order)?;
-        let _guard = zone.lock(&self.machine, LockPath::DirectFree);
-        zone.free_cold(&self.machine, &self.tuning, page, order, zone.frames.block_type(page));
-        sync::add(&zone.direct_free_pages, order.pages());
+        let guard = zone.zone.lock(self.env(), LockPath::DirectFree);
+        guard.free_cold(page, order, guard.frames.block_type(page));
+        guard.count_direct_free(order.pages());
         Ok(())
     }
 }
 
-impl<M: Machine> Zone<'_, M> {
-    /// Takes the block of `order` at `page` out of the free block that it lies in. The zone lock is held.
-    fn take_at(&self, machine: &M, page: u32, order: Order) -> bool {
+impl<M: Machine> ZoneGuard<'_, '_, M> {
+    /// Takes the block of `order` at `page` out of the free block that it lies in.
+    fn take_at(&self, page: u32, order: Order) -> bool {
         let Some((head, found, PageState::Free)) = self.block_around(page) else { return false };
         let list = self.list_of(head);
         if found < order || !list.is_ordinary() {
             return false;
         }
         if found == Order::ZERO {
-            // It may look free and be on its way to a pageset.
-            self.wait_for_refills(machine);
+            // A refill in flight may own a page that looks free.
+            self.wait_for_refills();
             if !self.is_free(page, Order::ZERO) {
                 return false;
             }
         }
-        self.remove(machine, head, found);
-        self.keep_halves_without(machine, head, found, page, order, list);
+        self.remove(head, found);
+        self.put_rest(head, found, page, order, list);
         self.frames.set_tag(page, Tag::new(PageState::Allocated, order, list));
-        sync::add(&self.direct_alloc_pages, order.pages());
+        self.count_direct_alloc(order.pages());
         true
     }
 
-    /// Gives back what a block that was taken off its list has beside the block of `order` at `page`.
-    fn keep_halves_without(&self, machine: &M, head: u32, found: Order, page: u32, order: Order, list: MigrateType) {
+    /// Gives back what a block that was taken off its list has besides the block of `order` at `page`.
+    fn put_rest(&self, head: u32, found: Order, page: u32, order: Order, list: MigrateType) {
         let mut start = head;
         for half in Order::all().take(found.index()).skip(order.index()).rev() {
             let middle = start + half.pages() as u32;
             let (kept, next) = if page < middle { (middle, start) } else { (start, middle) };
-            self.add(machine, kept, half, list, End::Tail);
+            self.put(kept, half, list, End::Tail);
             start = next;
         }
     }

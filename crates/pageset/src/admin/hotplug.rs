@@ -38,15 +38,15 @@ impl<M: Machine> Allocator<'_, M> {
         let Some((zone, page)) = self.locate(range.start) else {
             return Err(MapError::OutsideSpan { start: range.start });
         };
-        if range.pages > u64::from(zone.frames.end - page) {
+        if range.pages > u64::from(zone.frames().end - page) {
             return Err(MapError::OutsideSpan { start: range.start });
         }
         {
-            let _guard = zone.lock(&self.machine, LockPath::Map);
-            if let Some(known) = zone.first_known(page, range.pages) {
-                return Err(MapError::Overlap { start: range.start, other: zone.frames.pfn(known) });
+            let guard = zone.zone.lock(self.env(), LockPath::Map);
+            if let Some(known) = zone.zone.buddy.first_known(page, range.pages) {
+                return Err(MapError::Overlap { start: range.start, other: zone.frames().pfn(known) });
             }
-            zone.online(&self.machine, &self.tuning, page, range.pages);
+            guard.online(page, range.pages);
         }
         self.recompute();
         Ok(())
@@ -60,7 +60,7 @@ impl<M: Machine> Allocator<'_, M> {
     /// As [`Self::alloc_range`].
     pub fn offline(&self, range: PageRange, owner: &impl Owner) -> Result<(), RangeError> {
         let (zone, span) = self.span_of(range)?;
-        let disabled = NoPagesets::new(self, zone.index);
+        let disabled = NoPagesets::new(self, zone.zone.index);
         let result = self.empty_range(zone, span, owner, |zone| zone.retire(span));
         drop(disabled);
         if result.is_ok() {

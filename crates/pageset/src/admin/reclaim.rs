@@ -15,8 +15,8 @@ use crate::alloc::Allocator;
 use crate::frame::Order;
 use crate::frame::{NodeId, ZoneKind};
 use crate::machine::{LockPath, Machine};
+use crate::pcp::CachedZone;
 use crate::sync::Held;
-use crate::zone::Zone;
 use crate::zone::watermark::{Mark, MarkTest};
 
 impl<'a, M: Machine> Allocator<'a, M> {
@@ -27,7 +27,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[must_use]
     pub fn needs_reclaim(&self, zone: usize) -> bool {
         let zone = &self.zones[zone];
-        zone.managed.get() > 0 && !zone.passes_mark(Mark::High, &MarkTest { highest: zone.kind, ..MarkTest::SINGLE })
+        zone.zone.buddy.managed.get() > 0
+            && !zone.zone.passes_mark(Mark::High, &MarkTest { highest: zone.zone.kind, ..MarkTest::SINGLE })
     }
 
     /// Whether reclaim of a node may rest: one of its zones up to `highest` has a block of `order` above its high mark,
@@ -36,13 +37,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub fn is_balanced(&self, node: NodeId, order: Order, highest: ZoneKind) -> bool {
         let test = MarkTest { order, highest, ..MarkTest::SINGLE };
         let mut zones = self.zones_of(node, highest).peekable();
-        zones.peek().is_none() || zones.any(|zone| zone.passes_mark(Mark::High, &test))
+        zones.peek().is_none() || zones.any(|zone| zone.zone.passes_mark(Mark::High, &test))
     }
 
     /// Says that reclaim balances a node's zones up to `highest`, or has ended. Pagesets of these zones keep at most four
     /// batches meanwhile (5.14 on). Specification 4.11.
     pub fn set_node_reclaim_active(&self, node: NodeId, highest: ZoneKind, on: bool) {
-        self.zones_of(node, highest).for_each(|zone| zone.set_reclaim_active(on));
+        self.zones_of(node, highest).for_each(|zone| zone.zone.set_reclaim_active(on));
     }
 
     /// Takes up to `pages` off a zone's watermark boost, once reclaim has worked for it; returns what is left of it.
@@ -52,13 +53,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// There is no zone of that number.
     pub fn decay_boost(&self, zone: usize, pages: u64) -> u64 {
         let zone = &self.zones[zone];
-        let _guard = zone.lock(&self.machine, LockPath::Map);
-        zone.lower_boost(pages)
+        zone.zone.lock(self.env(), LockPath::Map).lower_boost(pages)
     }
 
     /// A node's zones that have memory, up to a kind.
-    pub(crate) fn zones_of(&self, node: NodeId, highest: ZoneKind) -> impl Iterator<Item = &'a Zone<'a, M>> {
-        let here = move |zone: &&Zone<'a, M>| zone.node == node && zone.kind <= highest && zone.managed.get() > 0;
+    pub(crate) fn zones_of(&self, node: NodeId, highest: ZoneKind) -> impl Iterator<Item = &'a CachedZone<'a, M>> {
+        let here = move |zone: &&CachedZone<'a, M>| {
+            zone.zone.node == node && zone.zone.kind <= highest && zone.zone.buddy.managed.get() > 0
+        };
         self.zones.iter().filter(here)
     }
 }

@@ -1,9 +1,9 @@
-//! One look at the zones for a request: under which mark, with which rights, and whether types may mix.
+//! One pass over the zones for a request: under which mark, with which rights, and whether types may mix.
 //!
 //! Specification: `linux-page-allocator.md` 1.6 "No-fragment flag", 1.7.
 
-use crate::alloc::request::Request;
-use crate::buddy::fallback::Wanted;
+use super::request::{Request, Wait};
+use crate::buddy::Wanted;
 use crate::machine::Machine;
 use crate::sync::Held;
 use crate::zone::Zone;
@@ -12,14 +12,15 @@ use crate::zone::watermark::{Mark, Rights};
 /// Whether a request may take a part of another type's pageblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mixing {
-    /// As the zone says, which is the one that the request prefers.
+    /// As the zone says, which is the preferred zone of the request.
     AsZoneSays,
-    /// Only whole pageblocks.
+    /// The request takes only whole pageblocks.
     Avoided,
+    /// The request takes any block.
     Allowed,
 }
 
-/// One look at the zones.
+/// One pass over the zones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Attempt {
     pub(crate) mark: Mark,
@@ -48,6 +49,6 @@ impl Attempt {
             Mixing::Allowed => false,
         };
         let &Request { order, migratetype, cma, .. } = request;
-        Wanted { order, migratetype, cma, no_fragment, wakes: request.wakes() }
+        Wanted { order, migratetype, cma, no_fragment, wakes: request.wakes(), waits: request.wait != Wait::Nothing }
     }
 }

@@ -8,8 +8,8 @@ use crate::alloc::error::{AllocError, FreeError};
 use crate::alloc::request::{Block, Request};
 use crate::frame::{CpuId, Order, PageState, Pfn};
 use crate::machine::Machine;
+use crate::pcp::CachedZone;
 use crate::policy::ListRule;
-use crate::zone::Zone;
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Takes single pages into `pages`, as many as can be had; returns how many.
@@ -61,32 +61,32 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Takes at least one page from a zone, through the pageset or past it; as [`Self::take`] for a run of pages.
     fn take_run<T>(
         &self,
-        zone: &Zone<'a, M>,
+        zone: &CachedZone<'a, M>,
         cpu: CpuId,
         request: &Request,
         attempt: Attempt,
         pages: &mut [T],
         name: impl Fn(Pfn) -> T,
     ) -> Option<usize> {
-        let (machine, tuning) = (&self.machine, &self.tuning);
         if let Some(list) = self.cached_list(request) {
-            match zone.alloc_run(machine, tuning, cpu, list, request, attempt, pages, &name) {
+            let wanted = attempt.wanted(&zone.zone, request);
+            match zone.alloc_run(self.env(), cpu, list, wanted, pages, &name) {
                 // Before 5.14 a refill that failed was the zone's answer. Specification 2.3.
-                Some(0) if tuning.lists == ListRule::OrderZero => return None,
+                Some(0) if self.tuning.lists == ListRule::OrderZero => return None,
                 Some(0) | None => {}
                 run => {
-                    self.tell_of_boost(zone, request);
+                    self.report_boost(zone, request);
                     return run;
                 }
             }
         }
-        *pages.first_mut()? = name(zone.frames.pfn(self.take_direct(zone, request, attempt)?));
+        *pages.first_mut()? = name(zone.frames().pfn(self.take_direct(zone, request, attempt)?));
         Some(1)
     }
 
     /// Gives many blocks back: all are checked first, then freed in order, so that none comes back to a pageset before
     /// all have been seen. Consecutive blocks of a zone share a hold of the pageset's lock, up to
-    /// [`crate::Tuning::free_run`] or [`crate::Tuning::calm_run`]; where it is busy, one block goes to the buddy and
+    /// [`crate::Tuning::free_run`] or [`crate::Tuning::long_free_run`]; where it is busy, one block goes to the buddy and
     /// the next tries again. The caller's CPU is looked up for each hold. Specification 2.5, "Batched free".
     ///
     /// # Errors
@@ -108,16 +108,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     #[inline(always)]
     fn free_all<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> Result<(), FreeError> {
-        let plain = self.prepare_plain(entries, &block);
-        if plain < entries.len() {
-            self.prepare_rest(entries, plain, &block)?;
+        let prepared = self.prepare_movable(entries, &block);
+        if prepared < entries.len() {
+            self.prepare_rest(entries, prepared, &block)?;
         }
-        let all_plain = plain == entries.len();
+        let all_prepared = prepared == entries.len();
         let mut rest = entries;
         while !rest.is_empty() {
-            let given = if all_plain { self.give_run_hot(rest, &block) } else { None };
+            let given = if all_prepared { self.give_run_hot(rest, &block) } else { None };
             let done = match given.unwrap_or_else(|| self.commit_run(rest, &block)) {
-                0 => self.give_first_to_buddy(rest, &block),
+                0 => self.free_first_to_buddy(rest, &block),
                 run => run,
             };
             rest = &rest[done..];
@@ -125,15 +125,15 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    /// Checks the blocks from the first on that is not plain and turns their tags to Cached.
+    /// Checks the blocks after the first `prepared` and turns their tags to Cached.
     #[cold]
-    fn prepare_rest<T>(&self, entries: &[T], plain: usize, block: impl Fn(&T) -> Block) -> Result<(), FreeError> {
-        for (i, entry) in entries.iter().enumerate().skip(plain) {
+    fn prepare_rest<T>(&self, entries: &[T], prepared: usize, block: impl Fn(&T) -> Block) -> Result<(), FreeError> {
+        for (i, entry) in entries.iter().enumerate().skip(prepared) {
             let Block { pfn, order } = block(entry);
             if let Err(error) = self.prepare_free(pfn, order) {
                 for done in &entries[..i] {
                     if let Some((zone, page)) = self.locate(block(done).pfn) {
-                        zone.frames.set_tag(page, zone.frames.tag(page).with_state(PageState::Allocated));
+                        zone.frames().set_tag(page, zone.frames().tag(page).with_state(PageState::Allocated));
                     }
                 }
                 return Err(error);
@@ -148,18 +148,18 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let Some((zone, _)) = entries.first().and_then(|entry| self.locate(block(entry).pfn)) else { return 0 };
         let run = entries.iter().take(self.tuning.free_run()).map_while(|entry| {
             let Block { pfn, order } = block(entry);
-            let page = zone.frames.page(pfn)?;
+            let page = zone.frames().page(pfn)?;
             Some((self.list_for(zone, page, order)?, page, order))
         });
-        zone.free_run(&self.machine, &self.tuning, self.machine.cpu(), run)
+        zone.free_run(self.env(), self.machine.cpu(), run)
     }
 
     /// Gives the first of some checked blocks to the buddy; returns that it was one.
     #[cold]
-    fn give_first_to_buddy<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
+    fn free_first_to_buddy<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
         let Some(Block { pfn, order }) = entries.first().map(block) else { return 0 };
         if let Some((zone, page)) = self.locate(pfn) {
-            self.give_to_buddy(zone, page, order);
+            self.free_to_buddy(zone, page, order);
         }
         1
     }

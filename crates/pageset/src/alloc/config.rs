@@ -3,15 +3,15 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
-use crate::admin::cpus::CpuSet;
+use super::cpu_set::CpuSet;
+use crate::buddy::Clusters;
 use crate::frame::{NodeId, ZoneKind};
 use crate::frame::{Order, PageRange, Pfn};
-use crate::history::cluster;
 use crate::machine::Machine;
+use crate::pcp::CachedZone;
 use crate::pcp::{self, Pageset};
 use crate::policy::sizes::{MAX_HIGH, MIN_HIGH_FRACTION, WatermarkRule, ZoneSize};
 use crate::policy::{Tuning, TuningError};
-use crate::zone::Zone;
 
 impl PageRange {
     /// The pages of `bytes` from a physical address on, as firmware tells of memory.
@@ -226,7 +226,7 @@ impl MetadataSize {
         self.tags
             + self.words * size_of::<AtomicU32>()
             + self.pagesets * size_of::<Pageset<M::Lock>>()
-            + self.zones * size_of::<Zone<'static, M>>()
+            + self.zones * size_of::<CachedZone<'static, M>>()
     }
 }
 
@@ -241,7 +241,7 @@ pub struct Metadata<'a, M: Machine> {
     /// [`MetadataSize::pagesets`] default values.
     pub pagesets: &'a [Pageset<M::Lock>],
     /// [`MetadataSize::zones`] empty zones.
-    pub zones: &'a mut [Zone<'a, M>],
+    pub zones: &'a mut [CachedZone<'a, M>],
 }
 
 /// The most that a zone may span, in pages: links have numbers of 32 bits, one a page and one a pageblock, and one number
@@ -305,7 +305,6 @@ impl Config<'_> {
         let capacity = self.capacity(zone);
         let array = pcp::array_words(capacity);
         let batch = self.tuning.bounds(self.zone_size(zone), 0).batch;
-        let descriptors = cluster::descriptors(zone.span.pages, batch);
         let slots = pages + (pages >> Order::PAGEBLOCK.get());
         // A zone's array memory is addressed in 32 bits.
         let arrays = array.checked_mul(self.cpus.len() as u64);
@@ -319,7 +318,7 @@ impl Config<'_> {
             links: 2 * slots as usize,
             capacity,
             array: array as usize,
-            clusters: if self.tuning.clusters { cluster::words(pages, descriptors) as usize } else { 0 },
+            clusters: if self.tuning.clusters { Clusters::words(zone.span.pages, pages, batch) as usize } else { 0 },
             batch,
         })
     }

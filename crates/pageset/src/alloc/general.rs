@@ -1,8 +1,7 @@
-//! One request on its way: which zones it tries, under which marks, through the pageset or past it.
+//! The general path: which zones a request tries, under which marks, through the pageset or past it.
 //!
-//! [`Allocator::take_first`] is what comes mostly where the fast path has not served, [`Allocator::walk`] what comes where
-//! that zone has not plenty. Specification:
-//! `linux-page-allocator.md` 1.7, 2.3, 4.8.
+//! [`Allocator::take_first`] serves most requests that the fast path did not serve; [`Allocator::walk`] serves the others.
+//! Specification: `linux-page-allocator.md` 1.7, 2.3, 4.8.
 
 use core::sync::atomic::AtomicU32;
 
@@ -10,15 +9,15 @@ use crate::alloc::Allocator;
 use crate::alloc::attempt::{Attempt, Mixing};
 use crate::alloc::error::AllocError;
 use crate::alloc::request::Request;
-use crate::buddy::fallback::Mode;
+use crate::buddy::Stage;
 use crate::frame::MigrateType;
 use crate::frame::NodeId;
 use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
+use crate::pcp::CachedZone;
 use crate::pcp::FromCache;
 use crate::policy::ListRule;
 use crate::sync::Held;
-use crate::zone::Zone;
 use crate::zone::watermark::{Mark, MarkTest};
 
 /// The zones that may serve a request, best first.
@@ -26,16 +25,17 @@ use crate::zone::watermark::{Mark, MarkTest};
 pub(crate) struct Zonelist<'z, 'a, M: Machine> {
     pub(crate) request: &'z Request,
     row: &'a [AtomicU32],
-    all: &'a [Zone<'a, M>],
+    all: &'a [CachedZone<'a, M>],
     node: NodeId,
 }
 
 impl<'a, M: Machine> Zonelist<'_, 'a, M> {
-    pub(crate) fn zones(&self) -> impl Iterator<Item = &'a Zone<'a, M>> {
-        let allowed = |zone: &&Zone<'a, M>| {
-            zone.kind <= self.request.highest
-                && !(self.request.this_node_only && zone.node != self.node)
-                && self.request.zone.is_none_or(|only| zone.index == only)
+    /// The zones that may serve the request, best first.
+    pub(crate) fn zones(&self) -> impl Iterator<Item = &'a CachedZone<'a, M>> {
+        let allowed = |zone: &&CachedZone<'a, M>| {
+            zone.zone.kind <= self.request.highest
+                && !(self.request.this_node_only && zone.zone.node != self.node)
+                && self.request.zone.is_none_or(|only| zone.zone.index == only)
         };
         self.row.iter().map(|index| &self.all[index.get() as usize]).filter(allowed)
     }
@@ -49,10 +49,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return None;
         }
         let zone = self.first_zone(cpu.0, request.highest)?;
-        if !zone.has_plenty() || request.this_node_only && zone.node != self.rules.cpus[cpu.0 as usize] {
+        if !zone.zone.has_plenty() || request.this_node_only && zone.zone.node != self.rules.cpus[cpu.0 as usize] {
             return None;
         }
-        self.take(zone, cpu, request, Attempt::FIRST).map(|page| zone.frames.pfn(page))
+        self.take(zone, cpu, request, Attempt::FIRST).map(|page| zone.frames().pfn(page))
     }
 
     /// Walks the zonelist at the low marks, then goes the slow path. `take` takes from a zone whose marks allow it.
@@ -61,7 +61,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         &self,
         request: &Request,
         cpu: CpuId,
-        mut take: impl FnMut(&Zone<'a, M>, Attempt) -> Option<T>,
+        mut take: impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
     ) -> Result<T, AllocError> {
         let list = self.zonelist(request, cpu)?;
         match self.first_attempt(&list, &mut take) {
@@ -95,12 +95,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
     fn first_attempt<T>(
         &self,
         list: &Zonelist<'_, 'a, M>,
-        take: &mut impl FnMut(&Zone<'a, M>, Attempt) -> Option<T>,
+        take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
     ) -> Option<T> {
         // The kernel's zonelists have no zones without memory.
-        let preferred = list.zones().find(|zone| zone.managed.get() > 0);
-        if let Some(node) = preferred.filter(|zone| zone.keeps_apart.get()).map(|zone| zone.node) {
-            let local = list.zones().filter(|zone| zone.node == node);
+        let preferred = list.zones().find(|zone| zone.zone.buddy.managed.get() > 0);
+        if let Some(node) = preferred.filter(|zone| zone.zone.keeps_apart.get()).map(|zone| zone.zone.node) {
+            let local = list.zones().filter(|zone| zone.zone.node == node);
             if let Some(taken) = self.attempt(local, list.request, Attempt::FIRST.with_mixing(Mixing::Avoided), take) {
                 return Some(taken);
             }
@@ -111,27 +111,27 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Tries zones one after the other.
     pub(crate) fn attempt<T>(
         &self,
-        mut zones: impl Iterator<Item = &'a Zone<'a, M>>,
+        mut zones: impl Iterator<Item = &'a CachedZone<'a, M>>,
         request: &Request,
         attempt: Attempt,
-        take: &mut impl FnMut(&Zone<'a, M>, Attempt) -> Option<T>,
+        take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
     ) -> Option<T> {
         zones.find_map(|zone| if self.may_take(zone, request, attempt) { take(zone, attempt) } else { None })
     }
 
     /// Whether a zone's marks let it serve a request. Specification 1.7, 4.8.
-    fn may_take(&self, zone: &Zone<'a, M>, request: &Request, attempt: Attempt) -> bool {
+    fn may_take(&self, zone: &CachedZone<'a, M>, request: &Request, attempt: Attempt) -> bool {
         let test = request.mark_test(attempt.rights);
-        if self.tuning.below_high && !zone.pressure().below_high {
-            if zone.passes_mark(Mark::High, &test) {
+        if self.tuning.below_high && !zone.zone.pressure().below_high {
+            if zone.zone.passes_mark(Mark::High, &test) {
                 return true;
             }
             let pages = MarkTest { order: Order::ZERO, ..test };
-            if !self.tuning.below_high_by_pages || !zone.passes_mark(Mark::High, &pages) {
-                zone.set_below_high(true);
+            if !self.tuning.below_high_by_pages || !zone.zone.passes_mark(Mark::High, &pages) {
+                zone.zone.set_below_high(true);
             }
         }
-        !request.watermarks || zone.passes_mark(attempt.mark, &test)
+        !request.watermarks || zone.zone.passes_mark(attempt.mark, &test)
     }
 
     /// The list of a pageset that serves a request, where one does.
@@ -143,29 +143,36 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.tuning.lists.list(request.order, request.migratetype)
     }
 
-    /// Takes a block from a zone, through the pageset or past it; keeps its pageblock for more like it where it is
-    /// urgent. Specification 2.3.
+    /// Takes a block from a zone, through the pageset or past it. Keeps the block's pageblock for more requests like this
+    /// one where it is urgent. Specification 2.3.
     #[inline]
-    pub(crate) fn take(&self, zone: &Zone<'a, M>, cpu: CpuId, request: &Request, attempt: Attempt) -> Option<u32> {
+    pub(crate) fn take(
+        &self,
+        zone: &CachedZone<'a, M>,
+        cpu: CpuId,
+        request: &Request,
+        attempt: Attempt,
+    ) -> Option<u32> {
         let page = self.take_any(zone, cpu, request, attempt)?;
-        if attempt.rights.highatomic {
-            self.reserve_highatomic(zone, page, request.order);
+        if attempt.rights.highatomic && zone.zone.may_reserve_highatomic() {
+            let guard = zone.zone.lock(self.env(), LockPath::Map);
+            guard.reserve_highatomic(page, request.order, || zone.zone.may_reserve_highatomic());
         }
         Some(page)
     }
 
     #[inline]
-    fn take_any(&self, zone: &Zone<'a, M>, cpu: CpuId, request: &Request, attempt: Attempt) -> Option<u32> {
-        let (machine, tuning) = (&self.machine, &self.tuning);
+    fn take_any(&self, zone: &CachedZone<'a, M>, cpu: CpuId, request: &Request, attempt: Attempt) -> Option<u32> {
+        let wanted = attempt.wanted(&zone.zone, request);
         if let Some(list) = self.cached_list(request) {
-            match zone.alloc_cached(machine, tuning, cpu, list, request, attempt) {
+            match zone.alloc_cached(self.env(), cpu, list, wanted) {
                 FromCache::Page(page) => return Some(page),
                 FromCache::Refilled(page) => {
-                    self.tell_of_boost(zone, request);
+                    self.report_boost(zone, request);
                     return Some(page);
                 }
                 // Before 5.14 a refill that failed was the zone's answer. Specification 2.3.
-                FromCache::Empty if tuning.lists == ListRule::OrderZero => return None,
+                FromCache::Empty if self.tuning.lists == ListRule::OrderZero => return None,
                 FromCache::Empty | FromCache::Busy => {}
             }
         }
@@ -174,31 +181,30 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Takes a block past the pageset. Specification 2.3, step 5.
     #[cold]
-    pub(crate) fn take_direct(&self, zone: &Zone<'a, M>, request: &Request, attempt: Attempt) -> Option<u32> {
-        let (machine, tuning, wanted) = (&self.machine, &self.tuning, attempt.wanted(zone, request));
+    pub(crate) fn take_direct(&self, zone: &CachedZone<'a, M>, request: &Request, attempt: Attempt) -> Option<u32> {
+        let (wanted, rights) = (attempt.wanted(&zone.zone, request), attempt.rights);
         let page = {
-            let _guard = zone.lock_for(machine, LockPath::DirectAlloc, request.wait)?;
+            let guard = zone.zone.lock_for(self.env(), LockPath::DirectAlloc, wanted)?;
             let reserved = |right: bool| {
-                if right { zone.take_smallest(machine, wanted.order, MigrateType::HighAtomic) } else { None }
+                if right { guard.take_smallest(wanted.order, MigrateType::HighAtomic) } else { None }
             };
-            let rights = attempt.rights;
             let page = reserved(rights.highatomic)
-                .or_else(|| zone.take(machine, tuning, wanted, &mut Mode::default()))
+                .or_else(|| guard.take(wanted, &mut Stage::default()))
                 .or_else(|| reserved(rights.oom_victim || rights.non_blocking))?;
-            zone.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
-            crate::sync::add(&zone.direct_alloc_pages, wanted.order.pages());
+            guard.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
+            guard.count_direct_alloc(wanted.order.pages());
             page
         };
-        self.tell_of_boost(zone, request);
+        self.report_boost(zone, request);
         Some(page)
     }
 
-    /// Wakes reclaim once where the marks were boosted. They are so with the zone lock held, so a block that came from the
-    /// pageset alone need not look. Specification 1.6, "Watermark boost".
+    /// Wakes reclaim once after the marks were boosted. Marks are boosted with the zone lock held, so a block that came from
+    /// the pageset alone needs no look. Specification 1.6, "Watermark boost".
     #[cold]
-    pub(crate) fn tell_of_boost(&self, zone: &Zone<'a, M>, request: &Request) {
-        if request.wakes() && zone.take_boosted() {
-            self.machine.wake_reclaim(zone.index, crate::frame::Order::ZERO, zone.kind);
+    pub(crate) fn report_boost(&self, zone: &CachedZone<'a, M>, request: &Request) {
+        if request.wakes() && zone.zone.take_boosted() {
+            self.machine.wake_reclaim(zone.zone.index, Order::ZERO, zone.zone.kind);
         }
     }
 }

@@ -1,171 +1,102 @@
-//! The allocator: what a kernel, a program or a simulator calls.
+//! The allocator: what a kernel, a program or a simulator calls. Uses `frame`, `machine`, `policy`, `buddy`, `zone`, `pcp`.
+//!
+//! One request passes through [`fast`](self), then `general`, then `slow`, and each does all that the one before it does.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`request`], `attempt` | a request; one pass over its zones: under which mark, with which rights |
+//! | [`config`], `zonelist` | the memory map and its metadata; the order in which zones are tried |
+//! | `fast` | a block taken from a pageset, or freed into one, where nothing else is to do |
+//! | `general` | the zonelist, the watermarks, the pageset or the free lists |
+//! | `slow` | the min marks with the request's rights |
+//! | `bulk` | many pages in one call |
+//! | [`error`], [`shortage`] | what a caller gets instead of a page |
+//! | `cpu_set`, [`owned`] | the online CPUs; metadata from a heap |
 
 pub(crate) mod attempt;
 mod bulk;
 pub mod config;
+pub(crate) mod cpu_set;
 pub mod error;
-mod fast;
+pub(crate) mod fast;
 pub(crate) mod general;
 #[cfg(feature = "alloc")]
 pub mod owned;
 pub mod request;
 pub mod shortage;
 mod slow;
-mod zonelist;
+pub(crate) mod zonelist;
 
 use core::sync::atomic::AtomicU32;
 
-use self::fast::LIST_TABLE;
-use crate::admin::cpus::CpuSet;
-use crate::alloc::config::{Config, MapError, Metadata, ZoneLayout};
-use crate::alloc::error::{AllocError, FreeError, WrongFree};
-use crate::alloc::request::Request;
-use crate::frame::Links;
-use crate::frame::MigrateType;
-use crate::frame::{Frames, NodeId, ZoneKind};
-use crate::frame::{Order, PageState, Pfn, Tag};
-use crate::history::cluster::Clusters;
-use crate::machine::{Guard, Hint, LockPath, Machine};
+use crate::buddy::Env;
+use crate::frame::{MigrateType, NodeId, Order, PageState, Pfn, Tag, ZoneKind};
+use crate::machine::{Guard, LockPath, Machine, MachineHint};
+use crate::pcp::CachedZone;
 use crate::policy::Tuning;
 use crate::sync::atomic::AtomicBool;
-use crate::zone::Zone;
 
-/// A page allocator over caller-provided metadata.
+use cpu_set::CpuSet;
+use error::{AllocError, FreeError, WrongFree};
+use fast::LIST_TABLE;
+use request::Request;
+
+/// A page allocator over metadata that the caller provides.
 ///
-/// Safe for use by many threads at once: one lock a zone, one a pageset, which is only ever tried by `alloc` and
-/// `free`; where it is busy they go to the buddy. Lock order: the one of changes, then pageset, then zone.
+/// Safe for use by many threads at once. Each zone has one lock, each pageset another. `alloc` and `free` only try the lock
+/// of a pageset; where it is busy they use the zone's free lists. Lock order: changes, pageset, zone.
 #[derive(Debug)]
 pub struct Allocator<'a, M: Machine> {
     pub(crate) machine: M,
-    pub(crate) zones: &'a [Zone<'a, M>],
+    pub(crate) zones: &'a [CachedZone<'a, M>],
     /// A row of zone indices for each node.
     pub(crate) zonelists: &'a [AtomicU32],
     /// A row for each CPU: by [`ZoneKind`] the first zone that a request for at most that kind tries.
     pub(crate) first_zones: &'a [AtomicU32],
-    /// By [`ZoneKind`] the same zone where that is one for all CPUs.
-    pub(crate) fronts: [Option<&'a Zone<'a, M>>; ZoneKind::COUNT],
-    /// The zone that a freed block is first looked for in, if the fast path knows the rules.
-    pub(crate) home: Option<&'a Zone<'a, M>>,
-    /// See [`crate::alloc::fast`].
+    /// The same zone by [`ZoneKind`], where all CPUs have the same.
+    pub(crate) common_first_zones: [Option<&'a CachedZone<'a, M>>; ZoneKind::COUNT],
+    /// The largest zone, in which the fast path looks for a freed block; none where the fast path does not know the rules.
+    pub(crate) preferred_zone: Option<&'a CachedZone<'a, M>>,
+    /// The list of each order and migratetype: [`fast::list_table`].
     pub(crate) lists: [u8; LIST_TABLE],
     pub(crate) tuning: Tuning,
     pub(crate) rules: Rules<'a>,
-    /// Held while something that sizes are computed from changes and they are computed anew, so that the last change is
-    /// what they end up with.
+    /// Held while a setting changes and what follows from it is computed, so that the last change decides.
     pub(crate) changes: M::Lock,
-    /// Whether the pagesets of all CPUs are being emptied.
+    /// Whether a drain of the pagesets of all CPUs is under way.
     pub(crate) draining: AtomicBool,
 }
 
-/// What the sizes are computed from again when something changes.
+/// The settings that sizes are computed from.
 #[derive(Debug)]
 pub(crate) struct Rules<'a> {
     /// The node of each possible CPU.
     pub(crate) cpus: &'a [NodeId],
-    /// Those that are online.
+    /// The online CPUs.
     pub(crate) online: CpuSet<'a>,
     pub(crate) watermarks: crate::policy::sizes::WatermarkRule,
     pub(crate) cache_slice_pages: u64,
-    /// The administrator's fraction. Relaxed: read when bounds are computed, which is rare and idempotent.
+    /// The administrator's fraction of a zone that all its pagesets may hold. Relaxed: it is read when bounds are computed,
+    /// which is rare and idempotent.
     pub(crate) fraction: AtomicU32,
 }
 
-/// Cuts the front off a slice; short of it, all there is.
-fn cut<'a, T>(rest: &mut &'a [T], len: usize) -> &'a [T] {
-    let (front, back) = rest.split_at(len.min(rest.len()));
-    *rest = back;
-    front
-}
-
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Builds an allocator and brings the map's ranges online. Writes only the heads of their largest blocks.
-    ///
-    /// # Errors
-    /// What is wrong with the map, the rules or the size of the metadata; nothing has been written then.
-    pub fn new(machine: M, config: &Config<'a>, metadata: Metadata<'a, M>) -> Result<Self, MapError> {
-        let size = config.metadata_size()?;
-        check_len("tags", metadata.tags.len(), size.tags)?;
-        check_len("words", metadata.words.len(), size.words)?;
-        check_len("pagesets", metadata.pagesets.len(), size.pagesets)?;
-        check_len("zones", metadata.zones.len(), size.zones)?;
-
-        let (mut tags, mut words, mut pagesets) = (metadata.tags, metadata.words, metadata.pagesets);
-        let zonelists = cut(&mut words, config.nodes() * config.zones.len());
-        zonelist::build(config, zonelists);
-        let first_zones = cut(&mut words, config.cpus.len() * ZoneKind::COUNT);
-        zonelist::build_firsts(config, zonelists, first_zones);
-        let online = CpuSet::all(cut(&mut words, CpuSet::words(config.cpus.len())), config.cpus.len());
-        for (index, (zone, spec)) in metadata.zones.iter_mut().zip(config.zones).enumerate() {
-            let ZoneLayout { base, tags: pages, types, links, capacity, array, clusters, batch } =
-                config.layout(spec)?;
-            zone.index = index;
-            zone.node = spec.node;
-            zone.kind = spec.kind;
-            zone.highatomic = config.tuning.highatomic;
-            zone.boost_factor = config.watermarks.boost_factor;
-            zone.frames = Frames {
-                base,
-                first: (spec.span.start.0 - base.0) as u32,
-                end: (spec.span.end().0 - base.0) as u32,
-                tags: cut(&mut tags, pages),
-                types: cut(&mut tags, types),
-                links: Links(cut(&mut words, links)),
-            };
-            zone.clusters = Clusters::new(cut(&mut words, clusters), pages, batch);
-            zone.arrays = cut(&mut words, array * config.cpus.len());
-            zone.pagesets = cut(&mut pagesets, config.cpus.len());
-            for (cpu, pageset) in zone.pagesets.iter().enumerate() {
-                pageset.place((cpu * array) as u32, capacity);
-            }
-        }
-        let rules = Rules {
-            cpus: config.cpus,
-            online,
-            watermarks: config.watermarks,
-            cache_slice_pages: config.cache_slice_pages,
-            fraction: AtomicU32::new(config.high_fraction),
-        };
-        let zones: &'a [Zone<'a, M>] = metadata.zones;
-        let (fronts, home) = zonelist::fronts(zones, first_zones, &config.tuning);
-        let allocator = Allocator {
-            machine,
-            zones,
-            zonelists,
-            first_zones,
-            fronts,
-            home,
-            lists: fast::list_table(config.tuning.lists),
-            tuning: config.tuning,
-            rules,
-            changes: M::Lock::default(),
-            draining: AtomicBool::new(false),
-        };
-        for (zone, spec) in allocator.zones.iter().zip(config.zones) {
-            for range in spec.ranges {
-                let _guard = zone.lock(&allocator.machine, LockPath::Map);
-                zone.online(
-                    &allocator.machine,
-                    &allocator.tuning,
-                    (range.start.0 - zone.frames.base.0) as u32,
-                    range.pages,
-                );
-            }
-        }
-        allocator.recompute();
-        Ok(allocator)
-    }
-
-    /// The machine it runs on.
+    /// The machine that the allocator runs on.
     pub fn machine(&self) -> &M {
         &self.machine
     }
 
-    /// The rules it runs under.
+    /// The rules that the allocator follows.
     pub fn tuning(&self) -> &Tuning {
         &self.tuning
     }
 
-    /// How many zones there are; they are numbered as in the map.
+    pub(crate) fn env(&self) -> Env<'_, M> {
+        Env { machine: &self.machine, tuning: &self.tuning }
+    }
+
+    /// The number of zones. Zones are numbered as in the map.
     #[must_use]
     pub fn zone_count(&self) -> usize {
         self.zones.len()
@@ -174,28 +105,28 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// The zone whose span a page lies in.
     #[must_use]
     pub fn zone_of(&self, pfn: Pfn) -> Option<usize> {
-        self.zones.iter().position(|zone| zone.frames.page(pfn).is_some())
+        self.zones.iter().position(|zone| zone.frames().page(pfn).is_some())
     }
 
-    /// Takes a block. It goes through the caller's pageset where its order is cached.
+    /// Allocates a block, through the caller's pageset where its order is cached.
     ///
-    /// Tries the low marks first, then the min marks with the rights of the request. It calls nobody for pages:
+    /// Tries the low marks first, then the min marks with the rights of the request. It never calls the owner of the memory:
     /// [`Self::alloc_with`] does. Specification 1.7, 2.3.
     ///
     /// # Errors
-    /// A request that cannot be had, or no memory above the marks.
+    /// A request that no zone can serve, or no memory above the marks.
     #[inline]
     pub fn alloc(&self, request: &Request) -> Result<Pfn, AllocError> {
-        match self.alloc_hot(request, Hint::of(&self.machine)) {
+        match self.alloc_hot(request, MachineHint::of(&self.machine)) {
             Some(pfn) => Ok(pfn),
             None => self.alloc_generally(request),
         }
     }
 
-    /// As [`Self::alloc`], for a caller whom [`Self::alloc_hot`] gave nothing, or would give nothing.
+    /// As [`Self::alloc`], without the fast path: for a caller whom [`Self::alloc_hot`] gave nothing.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::alloc`].
     #[cold]
     #[inline(never)]
     pub fn alloc_generally(&self, request: &Request) -> Result<Pfn, AllocError> {
@@ -204,24 +135,24 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return Ok(pfn);
         }
         self.walk(request, cpu, |zone, attempt| {
-            self.take(zone, cpu, request, attempt).map(|page| zone.frames.pfn(page))
+            self.take(zone, cpu, request, attempt).map(|page| zone.frames().pfn(page))
         })
     }
 
-    /// Gives a block back, through the caller's pageset where its order is cached. Specification 2.5.
+    /// Frees a block, through the caller's pageset where its order is cached. Specification 2.5.
     ///
     /// # Errors
     /// A wrong free; nothing has changed. Two threads that free the same block at the same instant are not told
     /// apart: that would take an atomic exchange on each free.
     #[inline]
     pub fn free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        if self.free_hot(pfn, order, Hint::of(&self.machine)) { Ok(()) } else { self.free_generally(pfn, order) }
+        if self.free_hot(pfn, order, MachineHint::of(&self.machine)) { Ok(()) } else { self.free_generally(pfn, order) }
     }
 
-    /// As [`Self::free`], for a caller whose block [`Self::free_hot`] did not take.
+    /// As [`Self::free`], without the fast path: for a caller whose block [`Self::free_hot`] did not take.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::free`].
     #[cold]
     #[inline(never)]
     pub fn free_generally(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
@@ -230,10 +161,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    /// Gives a block back and drains nothing: for a caller that must not hold a zone lock for long. The pageset drains at a
-    /// later free. Where it is busy or full or may keep nothing, the block goes straight to the buddy, under the zone lock;
-    /// so this is not for one that may have interrupted a holder of one of its locks, which would wait for itself.
-    /// Specification 4.11, last paragraph.
+    /// Frees a block and drains nothing: for a caller that must not hold a zone lock for long. The pageset drains at a later
+    /// free. Where the pageset is busy or full or may keep nothing, the block goes to the buddy under the zone lock; so a
+    /// caller that may have interrupted a holder of one of the locks must not use this. Specification 4.11, last paragraph.
     ///
     /// # Errors
     /// As [`Self::free`].
@@ -243,14 +173,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    /// Gives a block straight to the buddy, past the pageset: what [`Self::free`] does where the pageset is busy, and
-    /// right for pages that nobody will want soon. Holds the zone lock.
+    /// Frees a block to the buddy, past the pageset: right for pages that nobody will want soon. Holds the zone lock.
     ///
     /// # Errors
     /// As [`Self::free`].
     pub fn free_direct(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         let (zone, page) = self.prepare_free(pfn, order)?;
-        self.give_to_buddy(zone, page, order);
+        self.free_to_buddy(zone, page, order);
         Ok(())
     }
 
@@ -259,18 +188,18 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Guard::lock(&self.changes)
     }
 
-    pub(crate) fn locate(&self, pfn: Pfn) -> Option<(&'a Zone<'a, M>, u32)> {
-        self.zones.iter().find_map(|zone| Some((zone, zone.frames.page(pfn)?)))
+    pub(crate) fn locate(&self, pfn: Pfn) -> Option<(&'a CachedZone<'a, M>, u32)> {
+        self.zones.iter().find_map(|zone| Some((zone, zone.frames().page(pfn)?)))
     }
 
-    /// Where an allocated block of this order begins.
+    /// The zone and the tag of an allocated block of this order.
     #[inline]
-    fn allocated(&self, pfn: Pfn, order: Order) -> Result<(&'a Zone<'a, M>, u32, Tag), FreeError> {
+    fn allocated(&self, pfn: Pfn, order: Order) -> Result<(&'a CachedZone<'a, M>, u32, Tag), FreeError> {
         let Some((zone, page)) = self.locate(pfn) else {
             return Err(FreeError { pfn, order, reason: WrongFree::NotOurs });
         };
-        let tag = zone.frames.tag(page);
-        // Blocks are aligned, so an order that does not fit the page is no block's there.
+        let tag = zone.frames().tag(page);
+        // Blocks are aligned, so no block starts at a page that does not fit the order.
         if !tag.is(PageState::Allocated, order) {
             return Err(FreeError { pfn, order, reason: why_wrong(zone, pfn, page, order) });
         }
@@ -279,41 +208,40 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Checks a free and turns the block's tag to Cached, so that a second free of it is seen.
     #[inline]
-    pub(crate) fn prepare_free(&self, pfn: Pfn, order: Order) -> Result<(&'a Zone<'a, M>, u32), FreeError> {
+    pub(crate) fn prepare_free(&self, pfn: Pfn, order: Order) -> Result<(&'a CachedZone<'a, M>, u32), FreeError> {
         let (zone, page, tag) = self.allocated(pfn, order)?;
-        zone.frames.set_tag(page, tag.with_state(PageState::Cached));
+        zone.frames().set_tag(page, tag.with_state(PageState::Cached));
         Ok((zone, page))
     }
 
     #[inline]
-    fn commit_free(&self, zone: &Zone<'a, M>, page: u32, order: Order, drain: bool) {
-        let (machine, tuning) = (&self.machine, &self.tuning);
+    fn commit_free(&self, zone: &CachedZone<'a, M>, page: u32, order: Order, drain: bool) {
         if let Some(list) = self.list_for(zone, page, order)
-            && zone.free_cached(machine, tuning, machine.cpu(), list, page, order, drain)
+            && zone.free_cached(self.env(), self.machine.cpu(), list, page, order, drain)
         {
             return;
         }
-        self.give_to_buddy(zone, page, order);
+        self.free_to_buddy(zone, page, order);
     }
 
-    /// The list that a block to be freed goes to, tagged for it; nothing where it goes to the buddy.
+    /// The list that a freed block goes to, with the block's tag written for it; none where the block goes to the buddy.
     #[inline]
-    pub(crate) fn list_for(&self, zone: &Zone<'a, M>, page: u32, order: Order) -> Option<usize> {
-        let migratetype = zone.frames.block_type(page);
+    pub(crate) fn list_for(&self, zone: &CachedZone<'a, M>, page: u32, order: Order) -> Option<usize> {
+        let migratetype = zone.frames().block_type(page);
         if migratetype == MigrateType::Isolate {
             return None;
         }
         let list = self.tuning.lists.list(order, migratetype)?;
-        zone.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
+        zone.frames().set_tag(page, Tag::new(PageState::Cached, order, migratetype));
         Some(list)
     }
 
     #[cold]
-    pub(crate) fn give_to_buddy(&self, zone: &Zone<'a, M>, page: u32, order: Order) {
-        let _guard = zone.lock(&self.machine, LockPath::DirectFree);
+    pub(crate) fn free_to_buddy(&self, zone: &CachedZone<'a, M>, page: u32, order: Order) {
+        let guard = zone.zone.lock(self.env(), LockPath::DirectFree);
         // The type is read under the lock: the pageblock may just have got another.
-        zone.free_block(&self.machine, &self.tuning, page, order, zone.frames.block_type(page));
-        crate::sync::add(&zone.direct_free_pages, order.pages());
+        guard.free_block(page, order, guard.frames.block_type(page));
+        guard.count_direct_free(order.pages());
     }
 
     /// Turns an allocated block into allocated blocks of a smaller order, to be freed one by one.
@@ -326,29 +254,25 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return Err(FreeError { pfn, order: to, reason: WrongFree::WrongOrder(order) });
         }
         let kind = tag.kind().unwrap_or(MigrateType::Movable);
-        // From the end, so that one who looks meanwhile finds each page in a block.
+        // From the end, so that a concurrent reader finds each page in a block.
         for at in (page..page + order.pages() as u32).step_by(to.pages() as usize).rev() {
-            zone.frames.set_tag(at, Tag::new(PageState::Allocated, to, kind));
+            zone.frames().set_tag(at, Tag::new(PageState::Allocated, to, kind));
         }
         Ok(())
     }
 }
 
-fn check_len(part: &'static str, given: usize, expected: usize) -> Result<(), MapError> {
-    if given == expected { Ok(()) } else { Err(MapError::Metadata { part, given, expected }) }
-}
-
 /// Says why a block cannot be freed.
 #[cold]
-fn why_wrong<M: Machine>(zone: &Zone<'_, M>, pfn: Pfn, page: u32, order: Order) -> WrongFree {
+fn why_wrong<M: Machine>(zone: &CachedZone<'_, M>, pfn: Pfn, page: u32, order: Order) -> WrongFree {
     if !pfn.is_aligned(order) {
         return WrongFree::Misaligned;
     }
-    let tag = zone.frames.tag(page);
+    let tag = zone.frames().tag(page);
     match tag.state() {
         PageState::Allocated => WrongFree::WrongOrder(tag.order()),
-        PageState::Inside => match zone.block_around(page) {
-            Some((head, order, state)) => WrongFree::Inside { head: zone.frames.pfn(head), order, state },
+        PageState::Inside => match zone.zone.buddy.block_around(page) {
+            Some((head, order, state)) => WrongFree::Inside { head: zone.frames().pfn(head), order, state },
             None => WrongFree::NotAllocated(PageState::Inside),
         },
         state => WrongFree::NotAllocated(state),

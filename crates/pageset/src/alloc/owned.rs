@@ -9,8 +9,8 @@ use zerocopy::FromZeros;
 
 use crate::alloc::config::{Config, MapError, Metadata};
 use crate::machine::Machine;
+use crate::pcp::CachedZone;
 use crate::pcp::Pageset;
-use crate::zone::Zone;
 
 /// The memory for one allocator's books. Tags and words are zeroed by the system as they are touched, where its
 /// heap does that.
@@ -40,12 +40,12 @@ impl<M: Machine> OwnedMetadata<M> {
 
     /// Empty zones, to be kept beside this.
     #[must_use]
-    pub fn zones<'a>(&self) -> Vec<Zone<'a, M>> {
-        (0..self.zones).map(|_| Zone::empty()).collect()
+    pub fn zones<'a>(&self) -> Vec<CachedZone<'a, M>> {
+        (0..self.zones).map(|_| CachedZone::empty()).collect()
     }
 
     /// Lends the memory to one allocator. A second one would find it in use and is not to be built.
-    pub fn lend<'a>(&'a self, zones: &'a mut [Zone<'a, M>]) -> Metadata<'a, M> {
+    pub fn lend<'a>(&'a self, zones: &'a mut [CachedZone<'a, M>]) -> Metadata<'a, M> {
         Metadata { tags: &self.tags, words: &self.words, pagesets: &self.pagesets, zones }
     }
 }

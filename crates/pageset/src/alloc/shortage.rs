@@ -7,8 +7,8 @@ use crate::frame::MigrateType;
 use crate::frame::Order;
 use crate::frame::{NodeId, ZoneKind};
 use crate::machine::Machine;
+use crate::pcp::CachedZone;
 use crate::sync::Held;
-use crate::zone::Zone;
 use crate::zone::watermark::{Mark, MarkTest};
 
 /// No zone of the request's zonelist could serve it. All numbers are of a moment: others allocate and free meanwhile.
@@ -75,14 +75,22 @@ impl Nearest {
 pub(crate) fn of<M: Machine>(list: &Zonelist<'_, '_, M>) -> OutOfMemory {
     let request = list.request;
     let test = request.mark_test(request.rights());
-    let see = |zone: &Zone<'_, M>| {
+    let see = |zone: &CachedZone<'_, M>| {
         let (mark, reserve) = if request.watermarks {
-            (test.rights.lowered(zone.mark(Mark::Min)), zone.reserve[test.highest.index()].get())
+            (test.rights.lowered(zone.zone.mark(Mark::Min)), zone.zone.reserve[test.highest.index()].get())
         } else {
             (0, 0)
         };
-        let (free, for_others) = (zone.free(), zone.unusable(&MarkTest { order: Order::ZERO, ..test }));
-        Nearest { zone: zone.index as u16, node: zone.node, kind: zone.kind, free, for_others, mark, reserve }
+        let (free, for_others) = (zone.zone.buddy.free(), zone.zone.unusable(&MarkTest { order: Order::ZERO, ..test }));
+        Nearest {
+            zone: zone.zone.index as u16,
+            node: zone.zone.node,
+            kind: zone.zone.kind,
+            free,
+            for_others,
+            mark,
+            reserve,
+        }
     };
     // The first of those that are as near.
     let nearest = list
@@ -92,7 +100,7 @@ pub(crate) fn of<M: Machine>(list: &Zonelist<'_, '_, M>) -> OutOfMemory {
     let (nearest, reason) = nearest.map_or((Nearest::NONE, Reason::NoBlock), |(nearest, zone)| {
         let reason = if request.watermarks && nearest.margin() < i128::from(request.order.pages()) {
             Reason::Watermark
-        } else if zone.has_any_block(&test) {
+        } else if zone.zone.has_any_block(&test) {
             Reason::Busy
         } else {
             Reason::NoBlock
@@ -102,7 +110,7 @@ pub(crate) fn of<M: Machine>(list: &Zonelist<'_, '_, M>) -> OutOfMemory {
     let mut free_blocks = [0_u32; Order::COUNT];
     for (zone, order) in list.zones().flat_map(|zone| Order::all().map(move |order| (zone, order))) {
         let types = MigrateType::ALL.iter().filter(|&&migratetype| migratetype != MigrateType::Isolate);
-        let blocks = types.map(|&migratetype| zone.blocks(order, migratetype));
+        let blocks = types.map(|&migratetype| zone.zone.buddy.blocks(order, migratetype));
         free_blocks[order.index()] = blocks.fold(free_blocks[order.index()], u32::saturating_add);
     }
     OutOfMemory {
@@ -111,7 +119,7 @@ pub(crate) fn of<M: Machine>(list: &Zonelist<'_, '_, M>) -> OutOfMemory {
         reason,
         nearest,
         zones: list.zones().count() as u16,
-        free_pages: list.zones().map(Zone::free).sum(),
+        free_pages: list.zones().map(|zone| zone.zone.buddy.free()).sum(),
         free_blocks,
         cached_pages: list.zones().flat_map(|zone| zone.pagesets).map(|pageset| u64::from(pageset.count())).sum(),
     }

@@ -7,9 +7,9 @@ use core::sync::atomic::AtomicU32;
 use crate::alloc::config::Config;
 use crate::frame::{NodeId, ZoneKind};
 use crate::machine::Machine;
+use crate::pcp::CachedZone;
 use crate::policy::Tuning;
 use crate::sync::Held;
-use crate::zone::Zone;
 
 /// Writes the zonelist of every node: nodes by rising distance, the local one first, ties to the nodes after us;
 /// within a node zones from the highest to the lowest. `lists` has a row of all zones for each node.
@@ -45,14 +45,14 @@ pub(crate) fn build_firsts(config: &Config<'_>, lists: &[AtomicU32], firsts: &[A
     }
 }
 
-/// What the fast path looks up by no more than the kind: the zone that all CPUs try first for it, where that is the same;
-/// and the zone that freed blocks are first looked for in. Nothing where the fast path does not know the rules.
-pub(crate) fn fronts<'a, M: Machine>(
-    zones: &'a [Zone<'a, M>],
+/// What the fast path looks up by the kind alone: the first zone that all CPUs try for it, where that is the same; and the
+/// largest zone. Nothing where the fast path does not know the rules.
+pub(crate) fn common_first_zones<'a, M: Machine>(
+    zones: &'a [CachedZone<'a, M>],
     firsts: &[AtomicU32],
     tuning: &Tuning,
-) -> ([Option<&'a Zone<'a, M>>; ZoneKind::COUNT], Option<&'a Zone<'a, M>>) {
-    let front = |kind: ZoneKind| {
+) -> ([Option<&'a CachedZone<'a, M>>; ZoneKind::COUNT], Option<&'a CachedZone<'a, M>>) {
+    let common = |kind: ZoneKind| {
         let mut of_cpus = firsts.chunks_exact(ZoneKind::COUNT).map(|row| row[kind.index()].get());
         let first = of_cpus.next()?;
         if of_cpus.all(|other| other == first) { zones.get(first as usize) } else { None }
@@ -60,7 +60,7 @@ pub(crate) fn fronts<'a, M: Machine>(
     if !tuning.has_fast_path() {
         return Default::default();
     }
-    (ZoneKind::ALL.map(front), zones.iter().max_by_key(|zone| zone.frames.spanned()))
+    (ZoneKind::ALL.map(common), zones.iter().max_by_key(|zone| zone.frames().spanned()))
 }
 
 /// Stands for no zone.

@@ -22,6 +22,9 @@ pub(crate) struct Frames<'a> {
 }
 
 impl Frames<'_> {
+    /// The metadata of no pages.
+    pub(crate) const EMPTY: Self = Frames { base: Pfn(0), first: 0, end: 0, tags: &[], types: &[], links: Links(&[]) };
+
     /// The length of the arrays.
     pub(crate) fn len(&self) -> u32 {
         self.tags.len() as u32
@@ -133,11 +136,6 @@ pub(crate) struct Links<'a>(pub(crate) &'a [AtomicU32]);
 impl Links<'_> {
     pub(crate) fn next(&self, slot: u32) -> &AtomicU32 {
         &self.0[2 * slot as usize]
-    }
-
-    /// Both of a slot; nothing where there is no such slot. Needs no lock: it reads neither.
-    pub(crate) fn pair(&self, slot: u32) -> &[AtomicU32] {
-        self.0.get(2 * slot as usize..).and_then(|rest| rest.get(..2)).unwrap_or_default()
     }
 
     pub(crate) fn prev(&self, slot: u32) -> &AtomicU32 {

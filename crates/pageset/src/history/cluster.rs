@@ -6,10 +6,11 @@
 //!
 //! Everything here is called with the zone lock held.
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::AtomicU32;
 
 use crate::buddy::list::{End, List};
-use crate::frame::Links;
+use crate::buddy::{Buddy, Clusters};
+use crate::frame::{Links, MigrateType, Order};
 use crate::sync::{self, Held};
 
 /// A cluster by its descriptor's number.
@@ -27,39 +28,18 @@ pub(crate) enum Touch {
 const DESCRIPTOR: usize = 2;
 
 /// How many descriptors a zone of `pages` pages has: enough if all clusters are full. Specification 6.2.
-pub(crate) const fn descriptors(pages: u64, batch: u32) -> u64 {
+const fn descriptors(pages: u64, batch: u32) -> u64 {
     if batch > 1 { pages.div_ceil(batch as u64) } else { 0 }
 }
 
-/// The words that `descriptors` descriptors take for a zone whose pages are numbered up to `pages`: one a page as well.
-pub(crate) const fn words(pages: u64, descriptors: u64) -> u64 {
-    if descriptors > 0 { pages + descriptors * DESCRIPTOR as u64 } else { 0 }
-}
-
-/// The clusters of one zone.
-#[derive(Debug, Default)]
-pub(crate) struct Clusters<'a> {
-    /// A page's descriptor plus one, 0 for none. It counts only while the page is on a list that has clusters: joining
-    /// one writes it, so that nobody need clear it, least of all at a cut.
-    refs: &'a [AtomicU32],
-    /// Pairs of words: the tail and the length in pages. Of a descriptor that was given back: the next such plus one,
-    /// and 0. So a free one is found at once, where the specification searches a bitmap from a hint on; which one it is
-    /// makes no difference, and zero is a valid start of both.
-    descriptors: &'a [AtomicU32],
-    /// The first descriptor given back plus one, and the first that was never used.
-    free: AtomicU32,
-    fresh: AtomicU32,
-    /// Pages that a cluster grows to: the batch of the zone's pagesets. Below 2 no cluster begins.
-    limit: AtomicU32,
-    /// Pages that found no descriptor.
-    pub(crate) shortages: AtomicU64,
-    /// Pages taken and given as whole clusters.
-    pub(crate) taken: AtomicU64,
-    pub(crate) given: AtomicU64,
-}
-
 impl<'a> Clusters<'a> {
-    /// Clusters of at most `limit` pages in zeroed memory of [`words`] words, of a zone whose pages are numbered up to
+    /// The words that a zone of `span` pages, numbered up to `pages`, needs: one per page, and two per descriptor.
+    pub(crate) const fn words(span: u64, pages: u64, batch: u32) -> u64 {
+        let descriptors = descriptors(span, batch);
+        if descriptors > 0 { pages + descriptors * DESCRIPTOR as u64 } else { 0 }
+    }
+
+    /// Clusters of at most `limit` pages in zeroed memory of [`Self::words`] words, of a zone whose pages are numbered up to
     /// `pages`.
     pub(crate) fn new(words: &'a [AtomicU32], pages: usize, limit: u32) -> Self {
         let (refs, descriptors) = words.split_at(pages.min(words.len()));
@@ -203,6 +183,46 @@ impl<'a> Clusters<'a> {
         }
         sync::add(&self.taken, got.into());
         tail.map_or_else(List::default, |tail| list.cut(links, tail, got))
+    }
+}
+
+impl Buddy<'_> {
+    /// Whether the pages of a list form clusters: single pages of the types that refills ask for.
+    pub(super) fn has_clusters(&self, order: Order, list: MigrateType) -> bool {
+        order == Order::ZERO && self.clusters.exist() && list.is_ordinary()
+    }
+
+    /// Checks each cluster against its run of pages. The lists themselves have been checked. The error is a page, what does
+    /// not hold, what the books say, and what was found.
+    pub(crate) fn check_clusters(&self) -> Result<(), (Option<u32>, &'static str, u64, u64)> {
+        let (clusters, links) = (&self.clusters, self.frames.links);
+        let mut runs = 0;
+        for list in MigrateType::ALL.into_iter().filter(|&list| self.has_clusters(Order::ZERO, list)) {
+            let list = self.list(Order::ZERO, list);
+            let mut at = list.first();
+            while let Some(first) = at {
+                let (mut last, mut len) = (first, 1);
+                at = list.after(links, first);
+                let Some(cluster) = clusters.of(first) else { continue };
+                while let Some(next) = at.filter(|next| clusters.of(*next) == Some(cluster)) {
+                    (last, len) = (next, len + 1);
+                    at = list.after(links, next);
+                }
+                let wrong = |what, expected: u32, found: u32| Err((Some(first), what, expected.into(), found.into()));
+                if !clusters.is_known(cluster) {
+                    return wrong("the cluster of a page was never made", 0, cluster.0);
+                }
+                if clusters.len(cluster) != len {
+                    return wrong("the length of a cluster", clusters.len(cluster), len);
+                }
+                if clusters.tail(cluster) != last {
+                    return wrong("the tail of a cluster", clusters.tail(cluster), last);
+                }
+                runs += 1;
+            }
+        }
+        let in_use = clusters.in_use().into();
+        if in_use == runs { Ok(()) } else { Err((None, "clusters in use against those on lists", in_use, runs)) }
     }
 }
 

@@ -1,26 +1,100 @@
-//! The turns in which a round-robin drain takes blocks from lists.
+//! Drains before 5.18: the lists take turns, and from 4.17 on the blocks are picked before the lock is taken.
 //!
-//! Specification: `linux-page-allocator.md` 3.2.
+//! Specification: `linux-page-allocator.md` 3.1, 3.2.
 
-use crate::frame::MigrateType;
-use crate::policy::Tuning;
+use crate::buddy::capture::Capture;
+use crate::buddy::{Env, Locked};
+use crate::frame::{MigrateType, Order};
+use crate::machine::{Line, LockPath, Machine};
+use crate::pcp::{CachedZone, PcpGuard};
+use crate::policy::lists::{LISTS, order_of};
+use crate::policy::{BulkFree, Tuning};
+
+impl<M: Machine> CachedZone<'_, M> {
+    /// Drains `wanted` pages by a rule of this folder: as one cluster, or by turns. None where no such rule is on.
+    pub(crate) fn drain_by_old_rules<G>(
+        &self,
+        env: Env<'_, M>,
+        pcp: &PcpGuard<'_, M::Lock, G>,
+        wanted: u32,
+        start: usize,
+        capture: Option<&Capture>,
+    ) -> Option<u32> {
+        if capture.is_none() && self.drains_cluster(env, pcp, wanted, start) {
+            return Some(self.drain_cluster(env, pcp, wanted));
+        }
+        match env.tuning.bulk_free {
+            BulkFree::SinglePass | BulkFree::Chunked => return None,
+            // The first pass fetches what the second will touch. Which blocks go, and in which order, is the same.
+            BulkFree::TwoPass => self.fetch_picks(env, pcp, wanted),
+            BulkFree::PickLocked => {}
+        }
+        let zone = self.zone.lock(env, LockPath::Drain);
+        Some(zone.drain_by_turns(pcp, wanted, capture))
+    }
+
+    /// The first pass: touches every page that the drain takes, and fetches the buddies of the first batch of them.
+    /// Specification 3.2.
+    fn fetch_picks<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, wanted: u32) {
+        let pfn = |page| self.zone.buddy.frames.pfn(page);
+        let mut turns = RoundRobin::new(env.tuning);
+        let mut lists: [_; LISTS] = core::array::from_fn(|list| pcp.blocks(list));
+        let used = env.tuning.lists.count();
+        let mut oldest: [_; LISTS] = core::array::from_fn(|list| if list < used { lists[list].next() } else { None });
+        let (mut picked, mut blocks) = (0, 0);
+        while picked < wanted {
+            let list = turns.next(wanted - picked, |list| oldest[list].is_none());
+            let Some(page) = oldest[list] else { return };
+            oldest[list] = lists[list].next();
+            env.touch(Line::Page(pfn(page)));
+            if blocks < pcp.batch() {
+                env.prefetch(Line::Page(pfn(page ^ 1)));
+            }
+            blocks += 1;
+            picked += order_of(list).pages() as u32;
+        }
+    }
+}
+
+impl<M: Machine> Locked<'_, '_, M> {
+    fn drain_by_turns<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>, wanted: u32, capture: Option<&Capture>) -> u32 {
+        let mut drained = 0;
+        // A list of single pages that has all blocks has all turns.
+        let mut filled = (0..self.tuning().lists.count()).filter(|&list| !pcp.list(list).is_empty());
+        if let (Some(list), None) = (filled.next(), filled.next())
+            && order_of(list) == Order::ZERO
+        {
+            while drained < wanted
+                && let Some(pages) = self.drain_one(pcp, list, capture)
+            {
+                drained += pages;
+            }
+        }
+        let mut turns = RoundRobin::new(self.tuning());
+        while drained < wanted {
+            let list = turns.next(wanted - drained, |list| pcp.list(list).is_empty());
+            drained += self.drain_one(pcp, list, capture).unwrap_or(0);
+        }
+        drained
+    }
+}
 
 /// The lists that a round-robin drain takes from, one entry a block. Specification 3.2.
-pub(crate) struct RoundRobin {
+struct RoundRobin {
     cursor: usize,
     run: u32,
     lists: usize,
 }
 
 impl RoundRobin {
-    pub(crate) fn new(tuning: &Tuning) -> Self {
+    fn new(tuning: &Tuning) -> Self {
         // A batch of movable pages alone is found in the first round if they come last in it. Specification 6.3.
         let cursor = if tuning.cluster_free { MigrateType::Movable.index() } else { 0 };
         RoundRobin { cursor, run: 0, lists: tuning.lists.count() }
     }
 
     /// The next list to take a block from while `wanted` pages remain to be drained.
-    pub(crate) fn next(&mut self, wanted: u32, is_empty: impl Fn(usize) -> bool) -> usize {
+    fn next(&mut self, wanted: u32, is_empty: impl Fn(usize) -> bool) -> usize {
         if self.run == 0 || is_empty(self.cursor) {
             loop {
                 self.cursor = (self.cursor + 1) % self.lists;

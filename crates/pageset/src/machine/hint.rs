@@ -1,48 +1,48 @@
-//! Hints of the current CPU, for the fast path.
+//! Cheap guesses of the current CPU, for the fast path.
 
 use super::{Machine, RawLock};
 use crate::frame::CpuId;
 
-/// Where a caller takes itself to be, and how it takes the lock of that CPU's pageset: what [`Machine::cpu_hint`] and
-/// [`Machine::try_lock_pageset`] say, for a program that has a shorter way to it than to ask its machine. See
+/// A guess of the CPU that the caller runs on, and a way to take the lock of that CPU's pageset. It stands for
+/// [`Machine::cpu_hint`] and [`Machine::try_lock_pageset`] in a program that has a shorter way to both. See
 /// [`crate::Allocator::alloc_hot`].
-pub trait Spot<L: RawLock>: Copy {
+pub trait CpuHint<L: RawLock>: Copy {
     /// The CPU, as [`Machine::cpu_hint`].
     fn cpu(self) -> u32;
 
     /// Takes the lock of that CPU's pageset, as [`Machine::try_lock_pageset`].
     fn try_lock(self, lock: &L) -> bool;
 
-    /// Gives back what [`Self::try_lock`] took.
+    /// Gives back the lock that [`Self::try_lock`] took.
     #[inline(always)]
     fn unlock(self, lock: &L) {
         lock.unlock();
     }
 }
 
-/// The spot that a machine hints at.
+/// The hint that a machine gives itself.
 #[derive(Debug)]
-pub(crate) struct Hint<'m, M> {
+pub(crate) struct MachineHint<'m, M> {
     machine: &'m M,
     cpu: u32,
 }
 
-impl<'m, M: Machine> Hint<'m, M> {
+impl<'m, M: Machine> MachineHint<'m, M> {
     #[inline(always)]
     pub(crate) fn of(machine: &'m M) -> Self {
-        Hint { machine, cpu: machine.cpu_hint() }
+        MachineHint { machine, cpu: machine.cpu_hint() }
     }
 }
 
-impl<M> Copy for Hint<'_, M> {}
+impl<M> Copy for MachineHint<'_, M> {}
 
-impl<M> Clone for Hint<'_, M> {
+impl<M> Clone for MachineHint<'_, M> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M: Machine> Spot<M::Lock> for Hint<'_, M> {
+impl<M: Machine> CpuHint<M::Lock> for MachineHint<'_, M> {
     #[inline(always)]
     fn cpu(self) -> u32 {
         self.cpu
@@ -54,19 +54,19 @@ impl<M: Machine> Spot<M::Lock> for Hint<'_, M> {
     }
 }
 
-/// Holds a lock that was taken at a spot until dropped.
+/// Holds a lock that was taken through a hint, until dropped.
 #[derive(Debug)]
-pub(crate) struct SpotGuard<'l, L: RawLock, S: Spot<L>>(&'l L, S);
+pub(crate) struct HintGuard<'l, L: RawLock, H: CpuHint<L>>(&'l L, H);
 
-impl<'l, L: RawLock, S: Spot<L>> SpotGuard<'l, L, S> {
+impl<'l, L: RawLock, H: CpuHint<L>> HintGuard<'l, L, H> {
     #[inline(always)]
-    pub(crate) fn try_lock(lock: &'l L, spot: S) -> Option<Self> {
+    pub(crate) fn try_lock(lock: &'l L, hint: H) -> Option<Self> {
         // Not then_some, as in Guard::taken.
-        spot.try_lock(lock).then(|| SpotGuard(lock, spot))
+        hint.try_lock(lock).then(|| HintGuard(lock, hint))
     }
 }
 
-impl<L: RawLock, S: Spot<L>> Drop for SpotGuard<'_, L, S> {
+impl<L: RawLock, H: CpuHint<L>> Drop for HintGuard<'_, L, H> {
     #[inline(always)]
     fn drop(&mut self) {
         self.1.unlock(self.0);

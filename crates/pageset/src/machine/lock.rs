@@ -5,17 +5,17 @@ use core::fmt;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::hint;
 
-/// A lock without data: what it protects are atomics, so that no misuse is more than a wrong count.
+/// A lock without data. It protects atomics, so misuse corrupts counts and never memory.
 ///
-/// What one holder wrote is seen by the next: `lock` and a successful `try_lock` acquire, `unlock` releases. Where
-/// interrupts allocate or free, `lock` keeps them away from its CPU until `unlock`: one that came between would wait for
-/// what it has interrupted. A caller that no lock can keep away asks with [`crate::Wait::Nothing`].
+/// `lock` and a successful `try_lock` acquire; `unlock` releases; so each holder sees what earlier holders wrote. Where
+/// interrupts allocate or free, `lock` disables interrupts on its CPU until `unlock`: an interrupt in between would wait for
+/// the code that it interrupted. A caller that no lock can keep out, such as an NMI, asks with [`crate::Wait::Nothing`].
 pub trait RawLock: fmt::Debug + Default {
     /// Takes the lock, waiting for it.
     fn lock(&self);
     /// Takes the lock if it is free.
     fn try_lock(&self) -> bool;
-    /// Gives the lock back. To be called by its holder, once.
+    /// Gives the lock back. Only the holder calls it, once.
     fn unlock(&self);
 }
 
@@ -63,10 +63,10 @@ impl<'l, L: RawLock> Guard<'l, L> {
         Guard::taken(lock, L::try_lock)
     }
 
-    /// The lock, if `take` takes it.
+    /// The guard of `lock` if `take` takes the lock.
     #[inline(always)]
     pub(crate) fn taken(lock: &'l L, take: impl FnOnce(&L) -> bool) -> Option<Self> {
-        // Not then_some: it would make the guard either way, and dropping it would open another's lock.
+        // Not then_some: it would build the guard in either case, and its drop would open another holder's lock.
         take(lock).then(|| Guard(lock))
     }
 }

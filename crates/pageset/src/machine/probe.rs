@@ -1,24 +1,40 @@
-//! What the allocator tells its machine: the memory that it touches, and why it takes a zone's lock.
+//! What the allocator reports to its machine: the memory that it touches, and the zone locks that it takes.
 
 use crate::frame::{CpuId, Pfn};
 
-/// Which way a zone's lock is come to.
+/// One report of [`Machine::probe`](super::Machine::probe).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// The allocator is about to read or write this line.
+    Touch(Line),
+    /// The allocator fetches this line ahead of its use and does not wait for it.
+    Prefetch(Line),
+    /// The allocator is about to take the lock of a zone.
+    ZoneLock {
+        /// The zone's index.
+        zone: usize,
+        /// Why.
+        path: LockPath,
+    },
+}
+
+/// Why a zone's lock is taken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LockPath {
-    /// To fill a pageset.
+    /// To refill a pageset.
     Refill,
-    /// To empty one.
+    /// To drain a pageset.
     Drain,
-    /// For a block taken past the pagesets.
+    /// To allocate a block past the pagesets.
     DirectAlloc,
-    /// For a block given back past them.
+    /// To free a block past the pagesets.
     DirectFree,
-    /// For changes of the map and of pageblocks' types, and for compaction.
+    /// To change the memory map or a pageblock's type, or to compact.
     Map,
 }
 
 impl LockPath {
-    /// How many ways there are.
+    /// The number of paths.
     pub const COUNT: usize = 5;
 }
 
@@ -43,7 +59,7 @@ pub enum Line {
     Pageset {
         /// The zone's index.
         zone: usize,
-        /// Whose it is.
+        /// The CPU that the pageset belongs to.
         cpu: CpuId,
     },
     /// The descriptor of an order-0 cluster; eight of them share a cache line.

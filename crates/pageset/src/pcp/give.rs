@@ -1,63 +1,55 @@
-//! One block given to a pageset.
+//! One block freed into a pageset.
 //!
 //! Specification: `linux-page-allocator.md` 2.5, 4.11.
 
-use super::Pageset;
+use super::{CachedZone, MachineGuard};
+use crate::buddy::Env;
 use crate::frame::{CpuId, Order};
-use crate::machine::{Guard, Machine};
-use crate::policy::Tuning;
-use crate::sync::{self, Held};
-use crate::zone::Zone;
+use crate::machine::Machine;
+use crate::sync;
 
-impl<M: Machine> Zone<'_, M> {
-    /// Puts a block whose tag is Cached into a pageset and drains what is due. False when the pageset is busy or
-    /// has no room: the block is then the caller's.
+impl<M: Machine> CachedZone<'_, M> {
+    /// Puts a block whose tag is Cached into a CPU's pageset and drains what is due; where `drain` is false, only a pageset
+    /// that may keep nothing is drained. False when the pageset is busy or has no room: the block is then the caller's.
     #[inline]
-    #[expect(clippy::too_many_arguments, reason = "all of a free's inputs")]
     pub(crate) fn free_cached(
         &self,
-        machine: &M,
-        tuning: &Tuning,
+        env: Env<'_, M>,
         cpu: CpuId,
         list: usize,
         page: u32,
         order: Order,
         drain: bool,
     ) -> bool {
-        let pcp = self.pageset(machine, cpu);
-        let Some(guard) = pcp.try_lock(machine, cpu) else { return false };
-        if !pcp.lists[list].push(self.arrays, &pcp.pool, page) {
+        let Some(mut pcp) = self.try_lock_pageset(env, cpu) else { return false };
+        if !pcp.push(list, page) {
             return false;
         }
-        let due = tuning.commit(&mut &*pcp, order, self.pressure());
-        pcp.note_calm();
+        let due = env.tuning.commit(&mut pcp, order, self.zone.pressure());
+        pcp.update_threshold();
         sync::add(&pcp.free_pages, order.pages());
-        // A pageset that may keep nothing is drained even for those who drain nothing else.
-        if due == 0 || !drain && pcp.high_max.get() > 0 {
-            return true;
+        if due > 0 && (drain || !pcp.may_keep()) {
+            drop(self.drain_after_free(env, pcp, due, list, cpu));
         }
-        drop(self.drain_committed(machine, tuning, pcp, guard, due, list, cpu));
         true
     }
 
-    /// Drains what is due after a free, and looks whether the zone is above its high mark again. Gives the lock back to
-    /// the caller unless it was given up.
+    /// Drains what is due after a free, and clears "below high" of a zone that is above its high mark again. Gives the lock
+    /// of the pageset back to the caller, unless another took it between two chunks.
     #[cold]
-    #[expect(clippy::too_many_arguments, reason = "all of a drain's inputs")]
-    pub(super) fn drain_committed<'p>(
-        &self,
-        machine: &M,
-        tuning: &Tuning,
-        pcp: &'p Pageset<M::Lock>,
-        guard: Guard<'p, M::Lock>,
+    pub(super) fn drain_after_free<'p>(
+        &'p self,
+        env: Env<'p, M>,
+        pcp: MachineGuard<'p, M::Lock>,
         due: u32,
         list: usize,
         cpu: CpuId,
-    ) -> Option<Guard<'p, M::Lock>> {
-        // Chunked: what is left is given up when another holds the pageset meanwhile, or this is another CPU by now.
-        let relock = || (machine.cpu() == cpu).then(|| pcp.try_lock(machine, cpu)).flatten();
-        let guard = self.drain_due(machine, tuning, pcp, guard, due, list, relock);
-        self.clear_below_high();
-        guard
+    ) -> Option<MachineGuard<'p, M::Lock>> {
+        let pageset = pcp.pageset;
+        // Chunked: the rest is given up when another holds the pageset meanwhile, or this is another CPU by now.
+        let relock = || if env.machine.cpu() == cpu { self.try_lock_again(env, pageset, cpu) } else { None };
+        let pcp = self.drain_due(env, pcp, due, list, relock);
+        self.zone.clear_below_high();
+        pcp
     }
 }

@@ -1,41 +1,43 @@
-//! The per-CPU pageset: arrays of block numbers in front of the zone lock.
+//! The per-CPU pagesets in front of a zone's lock: allocation, free, refill, drain. Uses `frame`, `machine`, `policy`, `buddy`,
+//! `zone`.
 //!
-//! Allocations pop the newest block of a list and frees push there; drains take the oldest. What one call reads and
-//! writes of a pageset is its first cache line and the line of one list head. Specification:
-//! `linux-page-allocator.md` 2 and 3.
+//! A pageset is an array of block numbers per order and migratetype. Allocations pop the newest block of a list and frees
+//! push there; drains take the oldest. One call reads and writes the first cache line of the pageset and the line of one
+//! list head. Specification: `linux-page-allocator.md` 2 and 3.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! | --- | --- |
-//! | `lists` | which lists there are |
-//! | `take` | one block taken, and refills |
-//! | `give` | one block given |
-//! | `runs` | many of both under one hold of the lock |
-//! | `drain`, `turns`, `ahead` | blocks that go to the buddy; the turns of round-robin drains; what these will look at |
-//! | `pieces` | blocks taken apart into single pages, and put together, at once |
-//! | `whole` | whole clusters between zone and pageset |
+//! | `take`, `give` | one block allocated, with the refill; one block freed |
+//! | `runs` | many blocks under one hold of the pageset's lock |
+//! | `drain` | blocks that go to the buddy: after a free, once a second, on request |
+//! | `whole_blocks` | a block split at once into the pages of a list, and pages drained as one block |
+//! | `stack` | the arrays of the lists |
 
-mod ahead;
 mod drain;
 mod give;
-
-mod pieces;
 mod runs;
 pub(crate) mod stack;
 mod take;
+mod whole_blocks;
 
+use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
-use self::stack::{Pool, Stack};
-use crate::frame::CpuId;
-use crate::machine::{Guard, Line, Machine, RawLock, Spot, SpotGuard};
+use crate::buddy::Env;
+use crate::frame::{CpuId, Frames};
+use crate::machine::{CpuHint, Guard, HintGuard, Line, Machine};
 use crate::policy::expiry::Expiry;
-pub use crate::policy::lists::{LISTS, order_of};
+use crate::policy::lists::LISTS;
 use crate::policy::state::{State, words};
 use crate::policy::{Bounds, Decay, PcpState, Tuning};
 use crate::sync::Held;
 use crate::zone::Zone;
 
 pub(crate) use take::FromCache;
+#[cfg(feature = "history")]
+pub(crate) use take::remembered_type;
+
+use stack::{Pool, Stack};
 
 /// One CPU's cache of one zone's pages. Specification 2.1.
 #[derive(Debug, Default)]
@@ -54,14 +56,15 @@ pub struct Pageset<L> {
     pub(crate) batch: AtomicU32,
     pub(crate) free_count: AtomicU32,
     count_min: AtomicU32,
-    /// Below this count a free drains nothing, and `high` stays, in a zone under no pressure: `high` within its bounds.
-    pub(crate) calm: AtomicU32,
-    /// Up to here `free_count` counts: the most that a drain moves.
-    pub(crate) most: AtomicU32,
-    /// Pages taken back through this pageset. Those handed out follow from it: see [`Pageset::alloc_pages`].
+    /// Below this count a free drains nothing and leaves `high` as it is, in a zone under no pressure: `high` if it is within
+    /// its bounds, else 0. In pages.
+    pub(crate) drain_threshold: AtomicU32,
+    /// `free_count` counts up to here: the largest drain, in pages.
+    pub(crate) free_count_cap: AtomicU32,
+    /// Pages taken back through this pageset. Pages handed out follow from it: [`Pageset::alloc_pages`].
     pub(crate) free_pages: AtomicU64,
 
-    pub(crate) lists: [Stack; LIST_PLACES],
+    lists: [Stack; LIST_PLACES],
 
     pub(crate) refills: AtomicU64,
     pub(crate) refill_pages: AtomicU64,
@@ -73,17 +76,17 @@ pub struct Pageset<L> {
     /// [`Expiry::left`].
     expire: AtomicU8,
 
-    /// Pages that its lists have room for, together.
+    /// Pages that the lists have room for, together.
     capacity: AtomicU32,
-    pub(crate) pool: Pool,
+    pool: Pool,
 }
 
-/// Lists and places for more: a power of two, so that an index needs no test.
+/// The number of lists, rounded up to a power of two, so that an index needs no test.
 const LIST_PLACES: usize = 16;
 const _: () = assert!(LISTS <= LIST_PLACES);
 
-// The layout that the fast path counts on: the state in the first line, no list head across two lines, all in 384
-// bytes. One call touches the first line and one list head's. (A model checker's lock is larger.)
+// The layout that the fast path counts on: the state in the first line, no list head across two lines, 384 bytes in all. One
+// call touches the first line and one list head's. (A model checker's lock is larger.)
 #[cfg(not(all(loom, test)))]
 const _: () = {
     use crate::machine::SpinLock;
@@ -104,33 +107,16 @@ pub(crate) const fn capacity_for(high: u32, batch: u32) -> u32 {
     high + 4 * batch + 64
 }
 
-impl<L: RawLock> Pageset<L> {
-    /// Its lock, if it is free, for a caller that takes itself to be on its CPU.
-    #[inline(always)]
-    pub(crate) fn try_lock<M: Machine<Lock = L>>(&self, machine: &M, cpu: CpuId) -> Option<Guard<'_, L>> {
-        Guard::taken(&self.lock, |lock| machine.try_lock_pageset(lock, cpu))
-    }
-
-    /// Its lock, if it is free, for a caller at a spot.
-    #[inline(always)]
-    pub(crate) fn try_lock_at<S: Spot<L>>(&self, spot: S) -> Option<SpotGuard<'_, L, S>> {
-        SpotGuard::try_lock(&self.lock, spot)
-    }
-
-    /// Its lock, waited for, from any CPU.
-    pub(crate) fn lock<M: Machine<Lock = L>>(&self, machine: &M, cpu: CpuId) -> Guard<'_, L> {
-        machine.lock_pageset(&self.lock, cpu);
-        Guard(&self.lock)
-    }
-
+impl<L> Pageset<L> {
     /// Pages held, as of some recent moment.
     pub(crate) fn count(&self) -> u32 {
         self.count.get()
     }
 
-    /// Pages handed out: what came, less what went otherwise and what is here. One counter less for the fast path.
+    /// Pages handed out: pages that came in, less pages that left otherwise and pages that are here. The fast path has one
+    /// counter less.
     ///
-    /// Without the lock the words may be of different moments, and what went more than what came: then it is 0.
+    /// Without the lock the words may be of different moments, and more may have left than came in: then it is 0.
     pub(crate) fn alloc_pages(&self) -> u64 {
         let gone = self.drain_pages.get() + u64::from(self.count.get());
         (self.refill_pages.get() + self.free_pages.get()).saturating_sub(gone)
@@ -140,48 +126,33 @@ impl<L: RawLock> Pageset<L> {
         self.batch.get()
     }
 
-    /// Single pages that have room for certain; the lock is held. Each page is at least an entry's worth.
-    fn room(&self) -> u32 {
-        self.capacity.get().saturating_sub(self.count.get())
-    }
-
     pub(crate) fn capacity(&self) -> u32 {
         self.capacity.get()
     }
 
-    /// Gives its lists their memory, which starts at word `start` of the zone's arrays.
+    /// Gives the lists their memory, which starts at word `start` of the zone's arrays.
     pub(crate) fn place(&self, start: u32, capacity: u32) {
         self.pool.place(start, array_words(capacity) as u32);
         self.capacity.set(capacity);
     }
 
-    /// New bounds; `high` itself follows at once where nothing tunes it, else at its next use.
-    pub(crate) fn set_bounds(&self, bounds: Bounds, tuning: &Tuning, large_cache: bool) {
-        self.batch.set(bounds.batch);
-        self.high_min.set(bounds.high_min);
-        self.high_max.set(bounds.high_max);
-        self.large_cache.set(large_cache);
-        if !tuning.auto_high {
-            self.high.set(bounds.high_min);
-        }
-        self.most.set(bounds.batch << tuning.batch_scale_max);
-        self.note_calm();
-    }
-
-    /// Brings `calm` to where it belongs, after `high` or a bound may have moved; the lock is held.
-    pub(crate) fn note_calm(&self) {
-        let high = self.high.get();
-        let settled = self.high_min.get() <= high && high <= self.high_max.get();
-        self.calm.set(if settled { high } else { 0 });
-    }
-
-    /// A list by its number.
+    /// A list by its number. Without the lock, only whether it looks empty means anything.
     #[inline(always)]
     pub(crate) fn list(&self, list: usize) -> &Stack {
         &self.lists[list % LIST_PLACES]
     }
 
-    #[inline]
+    /// The blocks of a list, the oldest first. Without the lock this means something only where nobody uses the allocator.
+    pub(crate) fn blocks<'w>(&self, words: &'w [AtomicU32], list: usize) -> impl Iterator<Item = u32> + use<'w, L> {
+        self.lists[list].iter(words)
+    }
+
+    /// Whether the pageset may keep any pages.
+    pub(crate) fn may_keep(&self) -> bool {
+        self.high_max.get() > 0
+    }
+
+    /// The state, as of some recent moment.
     pub(crate) fn state(&self) -> PcpState {
         PcpState {
             count: self.count.get(),
@@ -197,9 +168,122 @@ impl<L: RawLock> Pageset<L> {
             large_cache: self.large_cache.get(),
         }
     }
+}
 
-    /// Writes back what the state machine may have changed; the bounds and the cache flag are not among it.
+/// Holds the lock of a pageset until dropped. Only through it do the lists and the state change. `G` is the guard of the lock.
+#[derive(Debug)]
+pub(crate) struct PcpGuard<'p, L, G> {
+    pageset: &'p Pageset<L>,
+    /// The arrays of all pagesets of the zone.
+    words: &'p [AtomicU32],
+    _guard: G,
+}
+
+/// The guard of a lock that was taken by way of the machine.
+pub(crate) type MachineGuard<'p, L> = PcpGuard<'p, L, Guard<'p, L>>;
+
+impl<L, G> Deref for PcpGuard<'_, L, G> {
+    type Target = Pageset<L>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Pageset<L> {
+        self.pageset
+    }
+}
+
+impl<'p, L, G> PcpGuard<'p, L, G> {
+    /// Single pages that certainly have room. Each page is at least an entry's worth.
+    pub(crate) fn room(&self) -> u32 {
+        self.capacity.get().saturating_sub(self.count.get())
+    }
+
+    /// Takes the newest block of a list.
     #[inline]
+    pub(crate) fn pop(&self, list: usize) -> Option<u32> {
+        self.list(list).pop(self.words, &self.pool)
+    }
+
+    /// Takes the newest block of a list if the list's newest chunk has one.
+    #[inline(always)]
+    pub(crate) fn pop_within(&self, list: usize) -> Option<u32> {
+        self.list(list).pop_within(self.words)
+    }
+
+    /// Takes up to `pages` of the newest blocks of a list: [`Stack::pop_run`].
+    #[inline(always)]
+    pub(crate) fn pop_run(&self, list: usize, pages: usize) -> &'p [AtomicU32] {
+        self.list(list).pop_run(self.words, pages)
+    }
+
+    /// Takes the oldest block of a list.
+    pub(crate) fn pop_oldest(&self, list: usize) -> Option<u32> {
+        self.list(list).pop_oldest(self.words, &self.pool)
+    }
+
+    /// The blocks of a list's oldest chunk, the oldest first.
+    pub(crate) fn oldest(&self, list: usize) -> &'p [AtomicU32] {
+        self.list(list).oldest(self.words)
+    }
+
+    /// Takes so many of the blocks that [`Self::oldest`] shows off their list.
+    pub(crate) fn drop_oldest(&self, list: usize, blocks: u32) {
+        self.list(list).drop_oldest(self.words, &self.pool, blocks);
+    }
+
+    /// Puts a block on a list. False where there is no room.
+    #[inline]
+    pub(crate) fn push(&self, list: usize, block: u32) -> bool {
+        self.list(list).push(self.words, &self.pool, block)
+    }
+
+    /// Puts a block on a list if the list's newest chunk has room.
+    #[inline(always)]
+    pub(crate) fn push_within(&self, list: usize, block: u32) -> bool {
+        self.list(list).push_within(self.words, block)
+    }
+
+    /// Puts a block for each of some entries on a list, until there is no more room; returns how many.
+    #[inline(always)]
+    pub(crate) fn push_all<T>(&self, list: usize, entries: &[T], block: impl Fn(&T) -> u32) -> usize {
+        self.list(list).push_all(self.words, &self.pool, entries, block)
+    }
+
+    /// Fills an empty list with up to `blocks` blocks, so that the first is the newest; returns how many.
+    pub(crate) fn fill(&self, list: usize, blocks: u32, next: impl FnMut() -> Option<u32>) -> u32 {
+        self.list(list).fill(self.words, &self.pool, blocks, next)
+    }
+
+    /// The blocks of a list, the oldest first.
+    pub(crate) fn blocks(&self, list: usize) -> impl Iterator<Item = u32> + use<'p, L, G> {
+        self.pageset.blocks(self.words, list)
+    }
+
+    /// The number of blocks on a list.
+    pub(crate) fn len(&self, list: usize) -> u32 {
+        self.list(list).len(self.words)
+    }
+
+    /// New bounds; `high` follows at once where nothing tunes it, else at its next use.
+    pub(crate) fn set_bounds(&self, bounds: Bounds, tuning: &Tuning, large_cache: bool) {
+        self.batch.set(bounds.batch);
+        self.high_min.set(bounds.high_min);
+        self.high_max.set(bounds.high_max);
+        self.large_cache.set(large_cache);
+        if !tuning.auto_high {
+            self.high.set(bounds.high_min);
+        }
+        self.free_count_cap.set(bounds.batch << tuning.batch_scale_max);
+        self.update_threshold();
+    }
+
+    /// Writes `drain_threshold`, after `high` or a bound may have changed.
+    pub(crate) fn update_threshold(&self) {
+        let high = self.high.get();
+        let within = self.high_min.get() <= high && high <= self.high_max.get();
+        self.drain_threshold.set(if within { high } else { 0 });
+    }
+
+    /// Writes what the state machine may have changed: all but the bounds and the cache flag.
     pub(crate) fn set_state(&self, s: &PcpState) {
         self.count.set(s.count);
         self.high.set(s.high);
@@ -208,12 +292,12 @@ impl<L: RawLock> Pageset<L> {
         self.free_factor.set(s.free_factor);
         self.alloc_factor.set(s.alloc_factor);
         self.prev_high_order.set(s.prev_high_order);
-        self.note_calm();
+        self.update_threshold();
     }
 
-    /// What the pages that lie idle since the last ticks ask for; the lock is held.
+    /// What the pages that have lain idle since the last ticks ask for.
     fn expire(&self, remote: bool, all: bool) -> Decay {
-        // Both only grow, so that their sum tells whether anything came or went, at no cost to who brings or takes it.
+        // Both only grow, so their sum tells whether any page came or left, at no cost to the fast path.
         let pages = self.alloc_pages().wrapping_add(self.free_pages.get());
         let used = pages != self.seen_pages.get();
         self.seen_pages.set(pages);
@@ -222,31 +306,21 @@ impl<L: RawLock> Pageset<L> {
         self.expire.set(expiry.left);
         asked
     }
-
-    /// The blocks on a list, from the oldest on; the lock is held.
-    pub(crate) fn blocks<'w>(&self, arrays: &'w [AtomicU32], list: usize) -> impl Iterator<Item = u32> + use<'w, L> {
-        self.lists[list].iter(arrays)
-    }
-
-    /// How many there are; the lock is held.
-    pub(crate) fn len(&self, arrays: &[AtomicU32], list: usize) -> u32 {
-        self.lists[list].len(arrays)
-    }
 }
 
 macro_rules! state_in_pageset {
     ($($get:ident $(/ $set:ident)?: $type:ty,)*) => {
-        /// The words where they are; the lock is held.
-        impl<L> State for &Pageset<L> {
+        /// The words where they are.
+        impl<L, G> State for PcpGuard<'_, L, G> {
             $(
                 #[inline]
                 fn $get(&self) -> $type {
-                    self.$get.get()
+                    self.pageset.$get.get()
                 }
                 $(
                     #[inline]
                     fn $set(&mut self, value: $type) {
-                        self.$get.set(value);
+                        self.pageset.$get.set(value);
                     }
                 )?
             )*
@@ -255,11 +329,86 @@ macro_rules! state_in_pageset {
 }
 words!(state_in_pageset);
 
-impl<M: Machine> Zone<'_, M> {
+/// A zone with the pagesets in front of it, one per possible CPU.
+#[derive(Debug)]
+pub struct CachedZone<'a, M: Machine> {
+    pub(crate) zone: Zone<'a, M>,
+    pub(crate) pagesets: &'a [Pageset<M::Lock>],
+    /// How often the pagesets are disabled; written under the lock of changes.
+    pub(crate) disabled: AtomicU32,
+    /// The arrays of all pagesets' lists.
+    pub(crate) arrays: &'a [AtomicU32],
+}
+
+impl<'a, M: Machine> CachedZone<'a, M> {
+    /// A zone without pages, to be filled in by [`crate::Allocator::new`].
+    #[must_use]
+    pub fn empty() -> Self {
+        CachedZone { zone: Zone::default(), pagesets: &[], disabled: AtomicU32::new(0), arrays: &[] }
+    }
+
+    /// The metadata of the zone's pages.
     #[inline(always)]
-    fn pageset(&self, machine: &M, cpu: CpuId) -> &Pageset<M::Lock> {
-        machine.touch(Line::Pageset { zone: self.index, cpu });
+    pub(crate) fn frames(&self) -> &Frames<'a> {
+        &self.zone.buddy.frames
+    }
+
+    /// The guard of a pageset whose lock `guard` holds.
+    #[inline(always)]
+    fn held<'p, G>(&'p self, pageset: &'p Pageset<M::Lock>, guard: G) -> PcpGuard<'p, M::Lock, G> {
+        PcpGuard { pageset, words: self.arrays, _guard: guard }
+    }
+
+    #[inline(always)]
+    fn pageset(&self, env: Env<'_, M>, cpu: CpuId) -> &Pageset<M::Lock> {
+        env.touch(Line::Pageset { zone: self.zone.index, cpu });
         &self.pagesets[cpu.0 as usize]
+    }
+
+    /// The lock of a CPU's pageset, if it is free, for a caller that expects to run on that CPU.
+    #[inline(always)]
+    pub(crate) fn try_lock_pageset<'p>(&'p self, env: Env<'p, M>, cpu: CpuId) -> Option<MachineGuard<'p, M::Lock>> {
+        self.try_lock_again(env, self.pageset(env, cpu), cpu)
+    }
+
+    /// As [`Self::try_lock_pageset`], for a caller that has just had the lock.
+    #[inline(always)]
+    fn try_lock_again<'p>(
+        &'p self,
+        env: Env<'p, M>,
+        pageset: &'p Pageset<M::Lock>,
+        cpu: CpuId,
+    ) -> Option<MachineGuard<'p, M::Lock>> {
+        let guard = Guard::taken(&pageset.lock, |lock| env.machine.try_lock_pageset(lock, cpu))?;
+        Some(self.held(pageset, guard))
+    }
+
+    /// As [`Self::try_lock_pageset`], by a hint of the CPU.
+    #[inline(always)]
+    pub(crate) fn try_lock_hinted<'p, H: CpuHint<M::Lock>>(
+        &'p self,
+        env: Env<'p, M>,
+        hint: H,
+    ) -> Option<PcpGuard<'p, M::Lock, HintGuard<'p, M::Lock, H>>> {
+        let pageset = self.pagesets.get(hint.cpu() as usize)?;
+        env.touch(Line::Pageset { zone: self.zone.index, cpu: CpuId(hint.cpu()) });
+        Some(self.held(pageset, HintGuard::try_lock(&pageset.lock, hint)?))
+    }
+
+    /// The lock of a CPU's pageset, waited for, from any CPU.
+    pub(crate) fn lock_pageset<'p>(&'p self, env: Env<'p, M>, cpu: CpuId) -> MachineGuard<'p, M::Lock> {
+        let pageset = self.pageset(env, cpu);
+        self.lock_again(env, pageset, cpu)
+    }
+
+    fn lock_again<'p>(
+        &'p self,
+        env: Env<'p, M>,
+        pageset: &'p Pageset<M::Lock>,
+        cpu: CpuId,
+    ) -> MachineGuard<'p, M::Lock> {
+        env.machine.lock_pageset(&pageset.lock, cpu);
+        self.held(pageset, Guard(&pageset.lock))
     }
 }
 

@@ -2,113 +2,104 @@
 //!
 //! Specification: `linux-page-allocator.md` 2.3, 2.5 "Batched free".
 
-use crate::alloc::attempt::Attempt;
-use crate::alloc::request::Request;
-use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
+use super::{CachedZone, PcpGuard};
+use crate::buddy::{Env, Wanted};
+use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
-use crate::pcp::Pageset;
-use crate::policy::Tuning;
 use crate::sync::{self, Held};
-use crate::zone::Zone;
 
-impl<M: Machine> Zone<'_, M> {
-    /// Takes pages of order 0 until `pages` is full or the list is empty. Ends after the first page where that took a
-    /// refill: the zone then has less, and the next page may be another zone's.
+impl<M: Machine> CachedZone<'_, M> {
+    /// Allocates pages of order 0 until `pages` is full or the list is empty. Ends after the first page where that took a
+    /// refill: the zone then has less, and the next page may come from another zone.
     ///
-    /// Returns how many there are: none where the zone had nothing to fill the list with. Nothing where another thread
-    /// holds the pageset.
-    #[expect(clippy::too_many_arguments, reason = "all of an allocation's inputs")]
+    /// Returns how many: 0 where the zone had nothing to refill the list with. None where another thread holds the pageset.
     pub(crate) fn alloc_run<T>(
         &self,
-        machine: &M,
-        tuning: &Tuning,
+        env: Env<'_, M>,
         cpu: CpuId,
         list: usize,
-        request: &Request,
-        attempt: Attempt,
+        wanted: Wanted,
         pages: &mut [T],
         name: impl Fn(Pfn) -> T,
     ) -> Option<usize> {
-        let pcp = self.pageset(machine, cpu);
-        let _guard = pcp.try_lock(machine, cpu)?;
-        let got = self.take_there(tuning, pcp, list, request, pages, &name);
+        let mut pcp = self.try_lock_pageset(env, cpu)?;
+        let got = self.take_run(env, &mut pcp, list, wanted.migratetype, pages, &name);
         if got > 0 {
             return Some(got);
         }
-        if tuning.bulk_counts {
+        if env.tuning.bulk_counts {
             // The attempt that needs a refill counts as well.
-            tuning.on_allocs(&mut &*pcp, 1);
+            env.tuning.on_allocs(&mut pcp, 1);
         }
         let Some(slot) = pages.first_mut() else { return Some(0) };
-        let Some(page) = self.refill(machine, tuning, pcp, list, request, attempt) else { return Some(0) };
-        self.frames.set_tag(page, Tag::new(PageState::Allocated, Order::ZERO, request.migratetype));
-        *slot = name(self.frames.pfn(page));
-        tuning.on_take(&mut &*pcp, 1);
+        let Some(page) = self.refill(env, &mut pcp, list, wanted) else { return Some(0) };
+        let frames = &self.zone.buddy.frames;
+        frames.set_tag(page, Tag::new(PageState::Allocated, Order::ZERO, wanted.migratetype));
+        *slot = name(frames.pfn(page));
+        env.tuning.on_take(&mut pcp, 1);
         Some(1)
     }
 
-    /// Takes what a list of single pages has, until `pages` is full; returns how many. The pageset's lock is held.
+    /// Takes the pages of a list of single pages, until `pages` is full; returns how many.
     #[inline(always)]
-    pub(crate) fn take_there<T>(
+    pub(crate) fn take_run<T, G>(
         &self,
-        tuning: &Tuning,
-        pcp: &Pageset<M::Lock>,
+        env: Env<'_, M>,
+        pcp: &mut PcpGuard<'_, M::Lock, G>,
         list: usize,
-        request: &Request,
+        migratetype: MigrateType,
         pages: &mut [T],
         name: impl Fn(Pfn) -> T,
     ) -> usize {
-        let allocated = Tag::new(PageState::Allocated, Order::ZERO, request.migratetype);
+        let allocated = Tag::new(PageState::Allocated, Order::ZERO, migratetype);
         // A copy: the zone's own would be read again after each store.
-        let frames = self.frames;
+        let frames = self.zone.buddy.frames;
         let give = |slot: &mut T, page: u32| {
             frames.set_tag(page, allocated);
             *slot = name(frames.pfn(page));
         };
         let mut got = 0;
         while let Some(rest) = pages.get_mut(got..).filter(|rest| !rest.is_empty()) {
-            let run = pcp.list(list).pop_run(self.arrays, rest.len());
-            // Before the caller's code has its turn, which may panic.
-            tuning.on_take(&mut &*pcp, run.len() as u32);
+            let run = pcp.pop_run(list, rest.len());
+            // Before the caller's code runs, which may panic.
+            env.tuning.on_take(pcp, run.len() as u32);
             rest.iter_mut().zip(run.iter().rev()).for_each(|(slot, page)| give(slot, page.get()));
             got += run.len();
             if run.is_empty() {
-                let Some(page) = pcp.list(list).pop(self.arrays, &pcp.pool) else { break };
-                tuning.on_take(&mut &*pcp, 1);
+                let Some(page) = pcp.pop(list) else { break };
+                env.tuning.on_take(pcp, 1);
                 give(&mut rest[0], page);
                 got += 1;
             }
         }
-        if got > 0 && tuning.bulk_counts {
-            tuning.on_allocs(&mut &*pcp, got as u32);
+        if got > 0 && env.tuning.bulk_counts {
+            env.tuning.on_allocs(pcp, got as u32);
         }
         got
     }
 
-    /// Puts blocks whose tags are Cached into a pageset, each with its list and order, and drains what is due after
-    /// each. Returns how many: fewer where another thread holds the pageset, where it has no room, or where the lock was
-    /// given back for a drain and is not to be had again.
+    /// Puts blocks whose tags are Cached into a CPU's pageset, each with its list and order, and drains what is due after
+    /// each. Returns how many: fewer where another thread holds the pageset, where it has no room, or where another thread
+    /// took its lock during a drain.
     pub(crate) fn free_run(
         &self,
-        machine: &M,
-        tuning: &Tuning,
+        env: Env<'_, M>,
         cpu: CpuId,
         blocks: impl Iterator<Item = (usize, u32, Order)>,
     ) -> usize {
-        let pcp = self.pageset(machine, cpu);
-        let Some(mut guard) = pcp.try_lock(machine, cpu) else { return 0 };
+        let Some(mut pcp) = self.try_lock_pageset(env, cpu) else { return 0 };
         let mut done = 0;
         for (list, page, order) in blocks {
-            if !pcp.lists[list].push(self.arrays, &pcp.pool, page) {
+            if !pcp.push(list, page) {
                 break;
             }
             done += 1;
-            let due = tuning.commit(&mut &*pcp, order, self.pressure());
-            pcp.note_calm();
+            let due = env.tuning.commit(&mut pcp, order, self.zone.pressure());
+            pcp.update_threshold();
             sync::add(&pcp.free_pages, order.pages());
             if due > 0 {
-                match self.drain_committed(machine, tuning, pcp, guard, due, list, cpu) {
-                    Some(held) => guard = held,
+                match self.drain_after_free(env, pcp, due, list, cpu) {
+                    Some(held) => pcp = held,
                     None => break,
                 }
             }

@@ -1,112 +1,96 @@
-//! One block taken through a pageset, which the zone fills where it is empty.
+//! One block allocated through a pageset, which the zone refills where it is empty.
 //!
 //! Specification: `linux-page-allocator.md` 2.3, 2.4.
 
-use super::Pageset;
-use super::pieces::Pieces;
-use crate::alloc::attempt::Attempt;
-use crate::alloc::request::Request;
-use crate::buddy::fallback::Mode;
-use crate::frame::MigrateType;
-use crate::frame::{CpuId, PageState, Tag};
+use super::whole_blocks::SplitBlock;
+use super::{CachedZone, PcpGuard};
+use crate::buddy::{Env, Locked, Stage, Wanted};
+use crate::frame::{CpuId, MigrateType, PageState, Tag};
 use crate::machine::{LockPath, Machine};
 use crate::policy::Tuning;
 use crate::sync::{self, Held};
-use crate::zone::Zone;
 
-/// What came of asking a pageset for a block.
+/// The answer of a pageset that was asked for a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FromCache {
     Page(u32),
-    /// One that was there only after the zone had filled it.
+    /// A block that was there only after a refill.
     Refilled(u32),
-    /// Another thread holds it.
+    /// Another thread holds the pageset.
     Busy,
-    /// It was empty and the zone had nothing to fill it with, or was busy for a caller that waits for nothing.
+    /// The pageset was empty and the zone had nothing to refill it with, or was busy for a caller that waits for nothing.
     Empty,
 }
 
-impl<M: Machine> Zone<'_, M> {
-    /// Takes one block through a pageset.
+impl<M: Machine> CachedZone<'_, M> {
+    /// Allocates one block through a CPU's pageset.
     #[inline]
-    pub(crate) fn alloc_cached(
-        &self,
-        machine: &M,
-        tuning: &Tuning,
-        cpu: CpuId,
-        list: usize,
-        request: &Request,
-        attempt: Attempt,
-    ) -> FromCache {
-        let pcp = self.pageset(machine, cpu);
-        let Some(_guard) = pcp.try_lock(machine, cpu) else {
-            return FromCache::Busy;
-        };
-        let mut state = pcp;
-        tuning.on_alloc(&mut state);
-        let from = match pcp.lists[list].pop(self.arrays, &pcp.pool) {
+    pub(crate) fn alloc_cached(&self, env: Env<'_, M>, cpu: CpuId, list: usize, wanted: Wanted) -> FromCache {
+        let Some(mut pcp) = self.try_lock_pageset(env, cpu) else { return FromCache::Busy };
+        env.tuning.on_alloc(&mut pcp);
+        let from = match pcp.pop(list) {
             Some(page) => FromCache::Page(page),
-            None => {
-                self.refill(machine, tuning, pcp, list, request, attempt).map_or(FromCache::Empty, FromCache::Refilled)
-            }
+            None => self.refill(env, &mut pcp, list, wanted).map_or(FromCache::Empty, FromCache::Refilled),
         };
         if let FromCache::Page(page) | FromCache::Refilled(page) = from {
-            tuning.on_take(&mut state, request.order.pages() as u32);
-            self.frames.set_tag(page, Tag::new(PageState::Allocated, request.order, request.migratetype));
+            env.tuning.on_take(&mut pcp, wanted.order.pages() as u32);
+            self.zone.buddy.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
         }
         from
     }
 
-    /// Fills an empty list and takes the first block: under one hold of the zone lock, or two where whole clusters did
-    /// not make it all. Specification 2.4, 6.2.
+    /// Fills an empty list and takes the first block: under one hold of the zone lock, or two where whole clusters did not
+    /// make it all. Specification 2.4, 6.2.
     #[cold]
-    pub(super) fn refill(
+    pub(super) fn refill<G>(
         &self,
-        machine: &M,
-        tuning: &Tuning,
-        pcp: &Pageset<M::Lock>,
+        env: Env<'_, M>,
+        pcp: &mut PcpGuard<'_, M::Lock, G>,
         list: usize,
-        request: &Request,
-        attempt: Attempt,
+        wanted: Wanted,
     ) -> Option<u32> {
-        let wanted = attempt.wanted(self, request);
-        let blocks = tuning.refill(&mut &*pcp, wanted.order, self.pressure()).0;
-        pcp.note_calm();
-        // Lock order: pageset, then zone.
-        let mut zone = Some(self.lock_for(machine, LockPath::Refill, request.wait)?);
-        let cut = self.cut_clusters(machine, tuning, wanted, blocks, pcp.room());
-        let mut taken = 0;
-        if cut.first().is_some() {
-            self.in_flight.begin();
-            drop(zone.take());
-            taken = self.take_in(machine, tuning, pcp, list, &cut, wanted);
-            self.in_flight.end();
-        }
+        let blocks = env.tuning.refill(pcp, wanted.order, self.zone.pressure()).0;
+        pcp.update_threshold();
+        let zone = self.zone.lock_for(env, LockPath::Refill, wanted)?;
+        let (zone, mut taken) = self.refill_from_clusters(zone, pcp, list, wanted, blocks);
         if taken < blocks
-            && let Some(_zone) = zone.or_else(|| self.lock_for(machine, LockPath::Refill, request.wait))
+            && let Some(zone) = zone.or_else(|| self.zone.lock_for(env, LockPath::Refill, wanted))
         {
-            let mut mode = Mode::default();
-            let mut pieces = Pieces::default();
-            taken += pcp.lists[list].fill(self.arrays, &pcp.pool, blocks - taken, || {
-                let piece = self
-                    .next_piece(machine, wanted, &mut pieces)
-                    .or_else(|| self.cut_pieces(machine, wanted, &mut pieces));
-                let page = piece.or_else(|| self.take(machine, tuning, wanted, &mut mode))?;
-                let kind = self.remembered_type(tuning, page, wanted.migratetype);
-                self.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
-                Some(page)
-            });
-            self.give_rest(machine, wanted, pieces);
+            taken += refill_from_lists(&zone, pcp, list, wanted, blocks - taken);
         }
         let pages = u64::from(taken) * wanted.order.pages();
         pcp.count.set(pcp.count.get() + pages as u32);
         sync::add(&pcp.refills, u64::from(taken > 0));
         sync::add(&pcp.refill_pages, pages);
-        pcp.lists[list].pop(self.arrays, &pcp.pool)
+        pcp.pop(list)
     }
+}
 
-    /// The type that a cached page carries: its pageblock's. Specification 2.6.
-    pub(crate) fn remembered_type(&self, tuning: &Tuning, page: u32, fallback: MigrateType) -> MigrateType {
-        if tuning.type_at_drain { fallback } else { self.frames.block_type(page) }
-    }
+/// Fills a list with up to `blocks` blocks of the zone's free lists; returns how many.
+fn refill_from_lists<M: Machine, G>(
+    zone: &Locked<'_, '_, M>,
+    pcp: &PcpGuard<'_, M::Lock, G>,
+    list: usize,
+    wanted: Wanted,
+    blocks: u32,
+) -> u32 {
+    let (mut stage, mut split) = (Stage::default(), SplitBlock::default());
+    let taken = pcp.fill(list, blocks, || {
+        let page = split.next(zone).or_else(|| split.begin(zone, wanted)).or_else(|| zone.take(wanted, &mut stage))?;
+        let kind = remembered_type(zone, zone.tuning(), page, wanted.migratetype);
+        zone.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
+        Some(page)
+    });
+    split.end(zone, wanted.migratetype);
+    taken
+}
+
+/// The type that a cached page carries: its pageblock's. Specification 2.6.
+pub(crate) fn remembered_type(
+    buddy: &crate::buddy::Buddy<'_>,
+    tuning: &Tuning,
+    page: u32,
+    asked: MigrateType,
+) -> MigrateType {
+    if tuning.type_at_drain { asked } else { buddy.frames.block_type(page) }
 }

@@ -197,6 +197,10 @@ pub struct Tuning {
     /// to the same most. In the kernels only single pages' do, so that each seven blocks of order 3 take the zone's lock. Where
     /// that lock is not short it costs more than it gains: off by default. This project's; 4.5.
     pub double_blocks: bool,
+    /// Whether a refill splits a block at once into the pages of a list, and a drain gives back pages that make up a block as
+    /// that block. The same pages move, and fewer lines are touched with the zone lock held. The kernels go page by page.
+    /// This project's; 2.4, 3.3.
+    pub whole_blocks: bool,
     /// The decay of patch 7.
     pub decay: DecayRule,
     /// Batches grow to at most `batch << batch_scale_max` pages; 0 to 6, the kernel's default is 5. Specification 9.
@@ -213,6 +217,11 @@ pub enum TuningError {
         /// What it needs.
         needs: &'static str,
     },
+    /// A rule is one of those that kernels dropped, and the crate was built without its feature `history`.
+    NeedsHistory {
+        /// The rule that is on.
+        rule: &'static str,
+    },
     /// A value is outside its range.
     OutOfRange {
         /// The field.
@@ -228,6 +237,9 @@ impl fmt::Display for TuningError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Needs { rule, needs } => write!(f, "the rule {rule} needs {needs} to be on as well"),
+            Self::NeedsHistory { rule } => {
+                write!(f, "the rule {rule} is not compiled in; build pageset with the feature \"history\"")
+            }
             Self::OutOfRange { field, value, allowed } => {
                 write!(f, "{field} is {value}; allowed: {allowed}")
             }
@@ -262,6 +274,11 @@ impl Tuning {
             needs(self.high_threshold_616, "high_threshold_616", self.free_count, "free_count"),
             needs(self.double_blocks, "double_blocks", self.alloc_factor, "alloc_factor"),
         ];
+        if let Some(rule) = self.history_rule()
+            && !cfg!(feature = "history")
+        {
+            return Err(TuningError::NeedsHistory { rule });
+        }
         let mut i = 0;
         while i < rules.len() {
             if rules[i].is_err() {
@@ -292,6 +309,24 @@ impl Tuning {
 }
 
 impl Tuning {
+    /// A rule that kernels dropped or never merged, if one is on: it needs the feature `history`.
+    #[must_use]
+    pub const fn history_rule(&self) -> Option<&'static str> {
+        if self.merge_skip {
+            return Some("merge_skip");
+        }
+        if self.clusters {
+            return Some("clusters");
+        }
+        match (self.bulk_free, self.fallback) {
+            (BulkFree::PickLocked, _) => Some("bulk_free = pick-locked"),
+            (BulkFree::TwoPass, _) => Some("bulk_free = two-pass"),
+            (_, FallbackRule::Steal) => Some("fallback = steal"),
+            (_, FallbackRule::StealInPlace) => Some("fallback = steal-in-place"),
+            _ => None,
+        }
+    }
+
     /// Blocks of a batched free that go into a pageset under one hold of its lock where one of them may drain. No rule of its
     /// own, since it moves no page: 32 until 6.9, then 31, which came in the release that came to read types again at the
     /// drain. Source: specification 9.
@@ -300,9 +335,10 @@ impl Tuning {
         if self.type_at_drain { 31 } else { 32 }
     }
 
-    /// The same where none drains: [`Self::long_runs`].
+    /// Blocks of a batched free that go into a pageset under one hold of its lock where none of them drains it:
+    /// [`Self::long_runs`].
     #[must_use]
-    pub const fn calm_run(&self) -> usize {
+    pub const fn long_free_run(&self) -> usize {
         // A ns or two each. A guess at what nobody minds who waits.
         if self.long_runs { 512 } else { self.free_run() }
     }

@@ -52,6 +52,7 @@ pub const LINUX_4_16: Tuning = Tuning {
     bulk_counts: false,
     long_runs: false,
     double_blocks: false,
+    whole_blocks: false,
     decay: DecayRule::Eighth,
     // The kernel's default. Specification 9.
     batch_scale_max: 5,
@@ -164,6 +165,7 @@ pub const PAGESET: Tuning = Tuning {
     expire_all: true,
     bulk_counts: true,
     long_runs: true,
+    whole_blocks: true,
     ..LINUX_6_18
 };
 

@@ -9,7 +9,7 @@ use crate::sync::atomic::Ordering::Relaxed;
 pub(crate) const RECLAIM_ACTIVE: u8 = 1;
 /// An allocation found the zone below its high mark.
 pub(crate) const BELOW_HIGH: u8 = 2;
-/// See [`crate::zone::Zone::has_plenty`].
+/// Every request passes at the high mark: `Zone::has_plenty`.
 pub(crate) const PLENTY: u8 = 4;
 /// The marks were boosted, and reclaim is to be told of it.
 pub(crate) const BOOSTED: u8 = 8;

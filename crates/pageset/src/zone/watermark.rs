@@ -90,14 +90,6 @@ impl<M: Machine> Zone<'_, M> {
         Watermarks { min: self.mark(Mark::Min), low: self.mark(Mark::Low), high: self.mark(Mark::High) }
     }
 
-    /// New marks, which begin without a boost; the zone lock is held.
-    pub(crate) fn set_watermarks(&self, marks: Watermarks) {
-        self.boost.set(0);
-        for (word, mark) in self.marks.iter().zip([marks.min, marks.low, marks.high]) {
-            word.set(mark);
-        }
-    }
-
     pub(crate) fn mark(&self, mark: Mark) -> u64 {
         self.marks[mark as usize].get()
     }
@@ -105,15 +97,15 @@ impl<M: Machine> Zone<'_, M> {
     /// Free pages kept for requests with a right to HIGHATOMIC pageblocks.
     pub(crate) fn kept_highatomic(&self) -> u64 {
         match self.highatomic {
-            HighAtomicRule::Reserved => self.reserved_highatomic.get(),
-            HighAtomicRule::Free => self.free_highatomic.get(),
+            HighAtomicRule::Reserved => self.buddy.reserved_highatomic.get(),
+            HighAtomicRule::Free => self.buddy.free_highatomic.get(),
         }
     }
 
     /// Free pages that cannot serve a request, whatever the marks.
     pub(crate) fn unusable(&self, test: &MarkTest) -> u64 {
         let highatomic = if test.rights.any() { 0 } else { self.kept_highatomic() };
-        let cma = if test.cma { 0 } else { self.free_cma.get() };
+        let cma = if test.cma { 0 } else { self.buddy.free_cma.get() };
         test.order.pages() - 1 + highatomic + cma
     }
 
@@ -122,7 +114,7 @@ impl<M: Machine> Zone<'_, M> {
     /// The specification's fast variant for single pages is a shortcut to the same answer.
     pub(crate) fn passes(&self, mark: u64, test: &MarkTest) -> bool {
         let floor = test.rights.lowered(mark).saturating_add(self.reserve[test.highest.index()].get());
-        self.free().saturating_sub(self.unusable(test)) > floor && self.has_block(test)
+        self.buddy.free().saturating_sub(self.unusable(test)) > floor && self.has_block(test)
     }
 
     /// The same at one of the zone's own marks. An urgent request for a single page need not heed a boost at the min
@@ -133,17 +125,22 @@ impl<M: Machine> Zone<'_, M> {
         self.passes(self.mark(mark), test) || unboosted && self.passes(self.mark(mark).saturating_sub(boost), test)
     }
 
-    /// Notes whether the zone has plenty; with the lock held, as it is given back.
-    pub(crate) fn note_plenty(&self) {
-        let most_kept = self.reserve.iter().map(Held::get).max().unwrap_or(0);
-        let largest = &self.areas[Order::MAX.index()][..MigrateType::PCP_COUNT];
+    /// Whether a request of the largest order, held back by the largest reserve, passes at the high mark: then every request
+    /// does.
+    pub(crate) fn passes_for_all(&self) -> bool {
+        let reserve = self.reserve.iter().map(Held::get).max().unwrap_or(0);
         let test = MarkTest { order: Order::MAX, ..MarkTest::SINGLE };
-        let usable = self.free().saturating_sub(self.unusable(&test));
-        let plenty =
-            usable > self.mark(Mark::High).saturating_add(most_kept) && largest.iter().any(|list| list.len() > 0);
-        if plenty != self.has_plenty() {
-            self.set_plenty(plenty);
-        }
+        let usable = self.buddy.free().saturating_sub(self.unusable(&test));
+        let has_largest =
+            || MigrateType::ALL[..MigrateType::PCP_COUNT].iter().any(|&t| self.buddy.blocks(Order::MAX, t) > 0);
+        usable > self.mark(Mark::High).saturating_add(reserve) && has_largest()
+    }
+
+    /// Whether a single page can be had above the min mark once a block of `order` is gone, by a request that no lowmem
+    /// reserve holds back. Specification 1.5.
+    pub(crate) fn has_above_min(&self, order: Order) -> bool {
+        let test = MarkTest { highest: ZoneKind::Dma, cma: true, ..MarkTest::SINGLE };
+        self.passes(self.mark(Mark::Min).saturating_add(order.pages()), &test)
     }
 
     /// Whether a block of the order or above is on a list that serves the request; single pages are not looked for.
@@ -153,9 +150,8 @@ impl<M: Machine> Zone<'_, M> {
 
     /// The same for single pages, too.
     pub(crate) fn has_any_block(&self, test: &MarkTest) -> bool {
-        self.areas[test.order.index()..].iter().any(|area| {
-            MigrateType::ALL.iter().zip(area).any(|(&migratetype, list)| list.len() > 0 && test.may_use(migratetype))
-        })
+        let is_there = |order| move |&&list: &&MigrateType| self.buddy.blocks(order, list) > 0 && test.may_use(list);
+        Order::all().skip(test.order.index()).any(|order| MigrateType::ALL.iter().find(is_there(order)).is_some())
     }
 }
 
@@ -192,12 +188,14 @@ mod tests {
     /// Marks of 400, 500 and 600 with a boost on top; 100 free CMA pages, 200 free HIGHATOMIC pages of 512 reserved; 50
     /// pages kept from requests that a MOVABLE zone could serve.
     fn zone(boost: u64) -> Zone<'static, OneCpu> {
-        let zone = Zone::empty();
-        zone.set_watermarks(Watermarks { min: 400 + boost, low: 500 + boost, high: 600 + boost });
+        let zone = Zone::default();
+        for (word, mark) in zone.marks.iter().zip([400, 500, 600]) {
+            word.set(mark + boost);
+        }
         zone.boost.set(boost);
-        zone.free_cma.set(100);
-        zone.free_highatomic.set(200);
-        zone.reserved_highatomic.set(512);
+        zone.buddy.free_cma.set(100);
+        zone.buddy.free_highatomic.set(200);
+        zone.buddy.reserved_highatomic.set(512);
         zone.reserve[ZoneKind::Movable.index()].set(50);
         zone
     }
@@ -209,7 +207,7 @@ mod tests {
     /// The fewest free pages with which a zone passes.
     fn fewest(zone: &Zone<'_, OneCpu>, mark: Mark, test: &MarkTest) -> u64 {
         let passes = |free: &u64| {
-            zone.free_pages.set(*free);
+            zone.buddy.free_pages.set(*free);
             zone.passes_mark(mark, test)
         };
         let all: Vec<u64> = (0..2000).filter(passes).collect();
@@ -248,7 +246,7 @@ mod tests {
     fn a_block_counts_whole() {
         let links = [const { AtomicU32::new(0) }; 2];
         let zone = zone(0);
-        zone.areas[5][Movable.index()].push(Links(&links), 0, End::Head, |_| {});
+        zone.buddy.list(Order::new(5).expect("an order"), Movable).push(Links(&links), 0, End::Head, |_| {});
         for (order, rights, expected) in
             [(1, Rights::NONE, 702), (5, Rights::NONE, 732), (3, HIGH, 308), (3, HIGHATOMIC, 258), (5, OOM, 332)]
         {
@@ -276,7 +274,7 @@ mod tests {
         }
         let links = [const { AtomicU32::new(0) }; 2];
         let zone = zone(100);
-        zone.areas[1][Movable.index()].push(Links(&links), 0, End::Head, |_| {});
+        zone.buddy.list(Order::new(1).expect("an order"), Movable).push(Links(&links), 0, End::Head, |_| {});
         assert_eq!(fewest(&zone, Mark::Min, &test(1, HIGH)), 352, "and a larger block");
     }
 
@@ -298,8 +296,8 @@ mod tests {
             for (order, large_enough) in [(1, false), (2, true), (3, true)] {
                 let links = [const { AtomicU32::new(0) }; 2];
                 let zone = zone(0);
-                zone.free_pages.set(2000);
-                zone.areas[order][list.index()].push(Links(&links), 0, End::Head, |_| {});
+                zone.buddy.free_pages.set(2000);
+                zone.buddy.list(Order::new(order).expect("an order"), list).push(Links(&links), 0, End::Head, |_| {});
                 let expected = serves && large_enough;
                 assert_eq!(zone.passes_mark(Mark::Min, &asked), expected, "{list:?} of order {order}, {asked:?}");
             }

@@ -8,8 +8,8 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
 use pageset::{
-    AllocError, Allocator, Block, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange,
-    PageState, Pfn, RawLock, Request, SpinLock, WrongFree, ZoneKind, ZoneSpec,
+    Access, AllocError, Allocator, Block, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order,
+    PageRange, PageState, Pfn, RawLock, Request, SpinLock, WrongFree, ZoneKind, ZoneSpec,
 };
 use proptest::prelude::*;
 
@@ -162,14 +162,12 @@ impl Machine for &Counting {
         CpuId(self.looks.get() % self.cpus)
     }
 
-    fn touch(&self, line: Line) {
-        if matches!(line, Line::Pageset { .. }) {
-            self.pagesets.set(self.pagesets.get() + 1);
+    fn probe(&self, access: Access) {
+        match access {
+            Access::Touch(Line::Pageset { .. }) => self.pagesets.set(self.pagesets.get() + 1),
+            Access::ZoneLock { path: LockPath::Drain, .. } => self.drains.set(self.drains.get() + 1),
+            _ => {}
         }
-    }
-
-    fn locking(&self, _zone: usize, path: LockPath) {
-        self.drains.set(self.drains.get() + u32::from(path == LockPath::Drain));
     }
 }
 

@@ -5,8 +5,8 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::*;
 use pageset::policy::{BatchRule, Bounds, Tuning};
 use pageset::{
-    Allocator, CompactMode, Config, CpuId, Immovable, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange,
-    Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
+    Access, Allocator, CompactMode, Config, CpuId, Immovable, Line, LockPath, Machine, MigrateType, NodeId, Order,
+    PageRange, Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
 };
 use std::cell::{Cell, RefCell};
 
@@ -332,16 +332,15 @@ impl Machine for Meanwhile {
         CpuId(0)
     }
 
-    fn locking(&self, _zone: usize, path: LockPath) {
-        DRAINS.set(path == LockPath::Drain);
-    }
-
-    fn touch(&self, line: Line) {
-        if matches!(line, Line::Page(_))
-            && DRAINS.get()
-            && let Some(act) = ACT.take()
-        {
-            act();
+    fn probe(&self, access: Access) {
+        match access {
+            Access::ZoneLock { path, .. } => DRAINS.set(path == LockPath::Drain),
+            Access::Touch(Line::Page(_)) if DRAINS.get() => {
+                if let Some(act) = ACT.take() {
+                    act();
+                }
+            }
+            _ => {}
         }
     }
 }

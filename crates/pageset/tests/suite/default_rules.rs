@@ -8,15 +8,17 @@ use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, Request, ZoneKind, Z
 const BOTH: [Tuning; 2] = [LINUX_6_18, PAGESET];
 
 #[test]
-fn the_default_is_6_18_but_for_five_rules() {
-    let Tuning { below_high_by_pages, below_high_at_tick, expire_all, bulk_counts, long_runs, .. } = Tuning::default();
-    assert!(below_high_by_pages && below_high_at_tick && expire_all && bulk_counts && long_runs);
+fn the_default_is_6_18_but_for_six_rules() {
+    let Tuning { below_high_by_pages, below_high_at_tick, expire_all, bulk_counts, long_runs, whole_blocks, .. } =
+        Tuning::default();
+    assert!(below_high_by_pages && below_high_at_tick && expire_all && bulk_counts && long_runs && whole_blocks);
     let as_was = Tuning {
         below_high_by_pages: false,
         below_high_at_tick: false,
         expire_all: false,
         bulk_counts: false,
         long_runs: false,
+        whole_blocks: false,
         ..PAGESET
     };
     assert_eq!((Tuning::default(), as_was), (PAGESET, LINUX_6_18));

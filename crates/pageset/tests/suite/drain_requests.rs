@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use crate::support::movable;
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::{
-    Allocator, Config, CpuId, LockPath, Machine, NodeId, Order, PageRange, Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
+    Access, Allocator, Config, CpuId, LockPath, Machine, NodeId, Order, PageRange, Pfn, Request, SpinLock, ZoneKind,
+    ZoneSpec,
 };
 
 thread_local! {
@@ -31,8 +32,8 @@ impl Machine for &HoldUp {
         CpuId(CPU.get())
     }
 
-    fn locking(&self, zone: usize, path: LockPath) {
-        if zone == 0 && path == LockPath::Drain && self.armed.swap(false, SeqCst) {
+    fn probe(&self, access: Access) {
+        if access == (Access::ZoneLock { zone: 0, path: LockPath::Drain }) && self.armed.swap(false, SeqCst) {
             self.held_up.store(true, SeqCst);
             let since = Instant::now();
             // Not for ever, so that who should wait and does not is a failure.

@@ -3,7 +3,7 @@
 
 use crate::decode::RECORD;
 use crate::ops::{Map, Op, Scenario};
-use crate::support::{FOLLOWS, World, movable, one_zone};
+use crate::support::{NO_HINT, World, movable, one_zone};
 use pageset::policy::{Bounds, PRESETS, Preset};
 use pageset::{Block, CpuId, MigrateType, Order, Pfn, Tuning};
 use proptest::prelude::*;
@@ -28,10 +28,10 @@ fn state(world: &World<'_>, cpus: u32) -> String {
 
 /// The states after each operation.
 fn states(scenario: &Scenario, generally: bool) -> Vec<String> {
-    FOLLOWS.set(generally);
+    NO_HINT.set(generally);
     let mut states = vec![];
     scenario.run_with(|world, _| states.push(state(world, scenario.map.cpus().len() as u32)));
-    FOLLOWS.set(false);
+    NO_HINT.set(false);
     states
 }
 
@@ -58,7 +58,7 @@ proptest! {
 /// Pages as they come, and the state at the end: taken and freed in patterns that meet refills, whole and in pieces, and
 /// drains of pages in rising, in falling and in no order.
 fn pages(generally: bool) -> (Vec<Pfn>, String) {
-    FOLLOWS.set(generally);
+    NO_HINT.set(generally);
     let result = one_zone(Tuning::default(), 1 << 16, 2, |world| {
         let mut seen = vec![];
         let mut held: Vec<Pfn> = vec![];
@@ -90,7 +90,7 @@ fn pages(generally: bool) -> (Vec<Pfn>, String) {
         }
         (seen, state(world, 2))
     });
-    FOLLOWS.set(false);
+    NO_HINT.set(false);
     result
 }
 
@@ -106,7 +106,7 @@ fn the_same_pages_come_in_the_same_order() {
 /// As [`pages`], with blocks of any cached order: those that are taken apart for a refill, and pairs of pageblocks that are
 /// put together by a drain, among them pairs of two types.
 fn blocks(order: u8, generally: bool) -> (Vec<Pfn>, String) {
-    FOLLOWS.set(generally);
+    NO_HINT.set(generally);
     let result = one_zone(Tuning::default(), 1 << 17, 2, |world| {
         let freed_as = Order::new(order).expect("an order");
         let (mut seen, mut held, mut random) = (vec![], vec![], 1_u64);
@@ -137,7 +137,7 @@ fn blocks(order: u8, generally: bool) -> (Vec<Pfn>, String) {
         }
         (seen, state(world, 2))
     });
-    FOLLOWS.set(false);
+    NO_HINT.set(false);
     result
 }
 
@@ -153,7 +153,7 @@ fn blocks_of_every_cached_order_come_in_the_same_order() {
 
 /// States after each of some frees, and of the allocations that follow, with bounds that are soon met.
 fn around_high(preset: &Preset, order: u8, generally: bool) -> Vec<String> {
-    FOLLOWS.set(generally);
+    NO_HINT.set(generally);
     let states = one_zone(preset.tuning, 1 << 16, 1, |world| {
         world
             .set_bounds(0, Bounds { batch: 4, high_min: 8 << order, high_max: (40 << order).min(8000) })
@@ -170,7 +170,7 @@ fn around_high(preset: &Preset, order: u8, generally: bool) -> Vec<String> {
         }));
         states
     });
-    FOLLOWS.set(false);
+    NO_HINT.set(false);
     states
 }
 

@@ -8,8 +8,8 @@ use pageset::pcp::Pageset;
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
 use pageset::{
-    Allocator, Block, Config, CpuId, HotplugError, MapError, Metadata, MigrateType, NodeId, Order, PageRange, Pfn,
-    Request, Zone, ZoneKind, ZoneSpec,
+    Allocator, Block, CachedZone, Config, CpuId, HotplugError, MapError, Metadata, MigrateType, NodeId, Order,
+    PageRange, Pfn, Request, ZoneKind, ZoneSpec,
 };
 
 const CPUS: u32 = 2;
@@ -340,7 +340,7 @@ fn an_offline_cpu_with_pages_is_found() {
     let tags: Vec<_> = (0..size.tags).map(|_| AtomicU8::new(0)).collect();
     let words: Vec<_> = (0..size.words).map(|_| AtomicU32::new(0)).collect();
     let pagesets: Vec<_> = (0..size.pagesets).map(|_| Pageset::default()).collect();
-    let mut zones = [Zone::empty()];
+    let mut zones = [CachedZone::empty()];
     let metadata = Metadata { tags: &tags, words: &words, pagesets: &pagesets, zones: &mut zones };
     let world = Allocator::new(TestMachine::default(), &config, metadata).expect("a good map");
     // The word of the set is the one that changes when an idle CPU goes.

@@ -9,8 +9,8 @@ use crate::watched::{Watched, fault, point};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{Bounds, PcpState, Preset};
 use pageset::{
-    Allocator, Block, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request,
-    ZoneKind, ZoneSpec,
+    Access, Allocator, Block, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneKind,
+    ZoneSpec,
 };
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Runner, thread};
@@ -36,11 +36,7 @@ impl<const FAULT: u8> Machine for Restless<FAULT> {
         })
     }
 
-    fn touch(&self, _line: Line) {
-        point();
-    }
-
-    fn locking(&self, _zone: usize, _path: LockPath) {
+    fn probe(&self, _access: Access) {
         point();
     }
 

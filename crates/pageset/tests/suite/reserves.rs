@@ -8,8 +8,8 @@ use pageset::policy::presets::*;
 use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{Bounds, Tuning, Watermarks};
 use pageset::{
-    Allocator, Config, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Urgency, Wait, Zone,
-    ZoneKind, ZoneSpec,
+    Allocator, CachedZone, Config, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Urgency,
+    Wait, ZoneKind, ZoneSpec,
 };
 
 use MigrateType::{HighAtomic, Movable, Unmovable};
@@ -326,7 +326,7 @@ fn a_pageblock_that_was_not_counted_is_found() {
         let tags: Vec<AtomicU8> = (0..size.tags).map(|_| AtomicU8::new(0)).collect();
         let words: Vec<AtomicU32> = (0..size.words).map(|_| AtomicU32::new(0)).collect();
         let pagesets: Vec<Pageset<SpinLock>> = (0..size.pagesets).map(|_| Pageset::default()).collect();
-        let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::empty()).collect();
+        let mut zones: Vec<_> = (0..size.zones).map(|_| CachedZone::empty()).collect();
         let metadata = Metadata { tags: &tags, words: &words, pagesets: &pagesets, zones: &mut zones };
         let world = Allocator::new(crate::support::TestMachine::default(), &config, metadata).expect("a good map");
         world.audit(0).expect("the books add up");

@@ -11,8 +11,8 @@ use pageset::alloc::shortage::Reason;
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, Tuning, Watermarks};
 use pageset::{
-    AllocError, Allocator, Config, CpuId, Line, Machine, MigrateType, MoveError, NodeId, Order, OutOfMemory, Owner,
-    PageRange, Pfn, Request, SpinLock, Urgency, Wait, ZoneKind, ZoneSpec,
+    Access, AllocError, Allocator, Config, CpuId, Line, Machine, MigrateType, MoveError, NodeId, Order, OutOfMemory,
+    Owner, PageRange, Pfn, Request, SpinLock, Urgency, Wait, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -414,8 +414,10 @@ impl Machine for Stopping {
         CpuId(CPU.get())
     }
 
-    fn touch(&self, line: Line) {
-        if let (Line::Zone { .. }, Some((held, go_on))) = (line, STOP.take()) {
+    fn probe(&self, access: Access) {
+        if let Access::Touch(Line::Zone { .. }) = access
+            && let Some((held, go_on)) = STOP.take()
+        {
             held.send(()).expect("somebody waits for it");
             go_on.recv().expect("somebody says so");
         }

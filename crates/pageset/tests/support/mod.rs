@@ -32,15 +32,15 @@ impl TestMachine {
 }
 
 thread_local! {
-    /// Whether the machines of this thread's tests follow each touch, so that no short way is taken.
-    pub static FOLLOWS: Cell<bool> = const { Cell::new(false) };
+    /// Whether the machines of this thread's tests have no hint of the CPU, so that every call takes the general path.
+    pub static NO_HINT: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Machine for TestMachine {
     type Lock = SpinLock;
 
-    fn follows_picks(&self) -> bool {
-        FOLLOWS.get()
+    fn cpu_hint(&self) -> u32 {
+        if NO_HINT.get() { u32::MAX } else { self.cpu().0 }
     }
 
     fn cpu(&self) -> CpuId {

@@ -7,7 +7,7 @@ use std::env;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pageset::{CpuId, Line, LockPath, Machine, RawLock};
+use pageset::{Access, CpuId, Machine, RawLock};
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use shuttle::thread;
 
@@ -91,11 +91,7 @@ impl<const FAULT: u8> Machine for Scheduled<FAULT> {
         CpuId(CPU.with(Cell::get))
     }
 
-    fn touch(&self, _line: Line) {
-        point();
-    }
-
-    fn locking(&self, _zone: usize, _path: LockPath) {
+    fn probe(&self, _access: Access) {
         point();
     }
 

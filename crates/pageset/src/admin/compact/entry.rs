@@ -13,8 +13,8 @@ use crate::frame::MigrateType;
 use crate::frame::Order;
 use crate::frame::{NodeId, ZoneKind};
 use crate::machine::{LockPath, Machine};
+use crate::pcp::CachedZone;
 use crate::sync::{self, Held};
-use crate::zone::Zone;
 use crate::zone::watermark::MarkTest;
 
 impl<'a, M: Machine> Allocator<'a, M> {
@@ -39,7 +39,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             score: None,
         };
         for zone in list.zones().filter(|_| order > Order::ZERO) {
-            if !last_resort && zone.deferral.defers(order) {
+            if !last_resort && zone.zone.buddy.deferral.defers(order) {
                 report.outcome = report.outcome.max(CompactOutcome::Deferred);
                 continue;
             }
@@ -48,11 +48,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
             self.count_attempt(zone, of_zone.outcome);
             match of_zone.outcome {
                 CompactOutcome::Success => {
-                    zone.deferral.reset(order, of_zone.captured.is_some());
+                    zone.zone.buddy.deferral.reset(order, of_zone.captured.is_some());
                     break;
                 }
                 CompactOutcome::Complete | CompactOutcome::PartialSkipped if mode != CompactMode::Async => {
-                    zone.deferral.on_failure(order);
+                    zone.zone.buddy.deferral.on_failure(order);
                 }
                 _ => {}
             }
@@ -95,17 +95,17 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub fn compact_node(&self, node: NodeId, order: Order, highest: ZoneKind, owner: &impl Owner) -> CompactReport {
         let mut report = CompactReport::default();
         for zone in self.zones_of(node, highest).filter(|_| order > Order::ZERO) {
-            if zone.deferral.defers(order) {
+            if zone.zone.buddy.deferral.defers(order) {
                 report.outcome = report.outcome.max(CompactOutcome::Deferred);
                 continue;
             }
             let of_zone = Run::zone(self, zone, owner, Plan::background(order, highest));
             report.absorb(&of_zone);
             match of_zone.outcome {
-                CompactOutcome::Success => zone.deferral.reset(order, false),
+                CompactOutcome::Success => zone.zone.buddy.deferral.reset(order, false),
                 CompactOutcome::Complete | CompactOutcome::PartialSkipped => {
-                    self.drain_zone(zone.index);
-                    zone.deferral.on_failure(order);
+                    self.drain_zone(zone.zone.index);
+                    zone.zone.buddy.deferral.on_failure(order);
                 }
                 _ => {}
             }
@@ -128,11 +128,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// present pages. Specification 7.6, step 2.
     #[must_use]
     pub fn fragmentation_score(&self, node: NodeId) -> u8 {
-        let zones = || self.zones.iter().filter(|zone| zone.node == node);
-        let present: u64 = zones().map(|zone| zone.present.get()).sum();
-        let weighed = |zone: &Zone<'a, M>| {
-            let score = u64::from(fragmentation_score(&zone.free_by_order()));
-            (score * zone.present.get()).checked_div(present).unwrap_or(0)
+        let zones = || self.zones.iter().filter(|zone| zone.zone.node == node);
+        let present: u64 = zones().map(|zone| zone.zone.buddy.present.get()).sum();
+        let weighed = |zone: &CachedZone<'a, M>| {
+            let score = u64::from(fragmentation_score(&zone.zone.free_by_order()));
+            (score * zone.zone.buddy.present.get()).checked_div(present).unwrap_or(0)
         };
         zones().map(weighed).sum::<u64>() as u8
     }
@@ -141,19 +141,19 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// vain since the last time: what reclaim does when it has ended, for it has changed what there is.
     /// Specification 7.1 "blockskip_flush".
     pub fn forget_skipped(&self, node: NodeId) {
-        for zone in self.zones.iter().filter(|zone| zone.node == node) {
-            zone.forget_skipped(&self.machine);
+        for zone in self.zones.iter().filter(|zone| zone.zone.node == node) {
+            zone.zone.forget_skipped(self.env());
         }
     }
 
-    fn count_attempt(&self, zone: &Zone<'a, M>, outcome: CompactOutcome) {
+    fn count_attempt(&self, zone: &CachedZone<'a, M>, outcome: CompactOutcome) {
         if outcome == CompactOutcome::Skipped {
             return;
         }
-        let _guard = zone.lock(&self.machine, LockPath::Map);
-        sync::add(&zone.compaction.stalls, 1);
+        let _guard = zone.zone.lock(self.env(), LockPath::Map);
+        sync::add(&zone.zone.compaction.stalls, 1);
         let success = outcome == CompactOutcome::Success;
-        sync::add(if success { &zone.compaction.successes } else { &zone.compaction.failures }, 1);
+        sync::add(if success { &zone.zone.compaction.successes } else { &zone.zone.compaction.failures }, 1);
     }
 }
 

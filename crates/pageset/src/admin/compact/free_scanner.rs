@@ -6,12 +6,11 @@ use super::CompactMode;
 use super::migrate_scanner::CLUSTER;
 use super::run::Run;
 use crate::admin::owner::Owner;
+use crate::buddy::Env;
 use crate::buddy::list::{End, List};
-use crate::frame::MigrateType;
-use crate::frame::{Order, PAGEBLOCK, PageState, Tag, start_of};
+use crate::frame::{Frames, MigrateType, Order, PAGEBLOCK, PageState, Tag, start_of};
 use crate::machine::{Line, LockPath, Machine};
-use crate::zone::Zone;
-use crate::zone::lock::ZoneGuard;
+use crate::zone::ZoneGuard;
 
 /// Free blocks that a run has taken and not yet used, by order. They are linked through their own pages' links, which
 /// are free while a block is on no list of the zone, and tagged like blocks in a pageset.
@@ -25,48 +24,44 @@ pub(super) struct Spare {
 }
 
 impl Spare {
-    pub(super) fn put<M: Machine>(&mut self, machine: &M, zone: &Zone<'_, M>, page: u32, order: Order) {
-        zone.frames.set_tag(page, Tag::new(PageState::Cached, order, MigrateType::Movable));
-        self.lists[order.index()].push(
-            zone.frames.links,
-            zone.frames.slot(page, order),
-            End::Head,
-            zone.touch_slot(machine, order),
-        );
+    pub(super) fn put<M: Machine>(&mut self, env: Env<'_, M>, frames: &Frames<'_>, page: u32, order: Order) {
+        frames.set_tag(page, Tag::new(PageState::Cached, order, MigrateType::Movable));
+        let touch = |slot| env.touch(Line::Page(frames.pfn(frames.page_of_slot(slot, order))));
+        self.lists[order.index()].push(frames.links, frames.slot(page, order), End::Head, touch);
         self.pages += order.pages();
     }
 
-    fn take_first<M: Machine>(&mut self, machine: &M, zone: &Zone<'_, M>, order: Order) -> Option<u32> {
+    fn take_first<M: Machine>(&mut self, env: Env<'_, M>, frames: &Frames<'_>, order: Order) -> Option<u32> {
         let list = &self.lists[order.index()];
         let slot = list.first()?;
-        list.remove(zone.frames.links, slot, zone.touch_slot(machine, order));
+        list.remove(frames.links, slot, |slot| env.touch(Line::Page(frames.pfn(frames.page_of_slot(slot, order)))));
         self.pages -= order.pages();
-        Some(zone.frames.page_of_slot(slot, order))
+        Some(frames.page_of_slot(slot, order))
     }
 
     /// Takes the smallest block that fits and splits it; its upper halves stay.
-    fn take<M: Machine>(&mut self, machine: &M, zone: &Zone<'_, M>, order: Order) -> Option<u32> {
+    fn take<M: Machine>(&mut self, env: Env<'_, M>, frames: &Frames<'_>, order: Order) -> Option<u32> {
         let (page, found) =
-            Order::all().skip(order.index()).find_map(|found| Some((self.take_first(machine, zone, found)?, found)))?;
+            Order::all().skip(order.index()).find_map(|found| Some((self.take_first(env, frames, found)?, found)))?;
         for half in Order::all().take(found.index()).skip(order.index()) {
-            self.put(machine, zone, page + half.pages() as u32, half);
+            self.put(env, frames, page + half.pages() as u32, half);
         }
         Some(page)
     }
 
     /// Takes any block.
-    pub(super) fn pop<M: Machine>(&mut self, machine: &M, zone: &Zone<'_, M>) -> Option<(u32, Order)> {
-        Order::all().find_map(|order| Some((self.take_first(machine, zone, order)?, order)))
+    pub(super) fn pop<M: Machine>(&mut self, env: Env<'_, M>, frames: &Frames<'_>) -> Option<(u32, Order)> {
+        Order::all().find_map(|order| Some((self.take_first(env, frames, order)?, order)))
     }
 }
 
 impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     /// A free block for a block of this order to move to.
     pub(super) fn target(&mut self, order: Order) -> Option<u32> {
-        let machine = &self.allocator.machine;
-        self.spare.take(machine, self.zone, order).or_else(|| {
+        let (env, frames) = (self.allocator.env(), self.zone.frames());
+        self.spare.take(env, frames, order).or_else(|| {
             self.take_free_blocks();
-            self.spare.take(machine, self.zone, order)
+            self.spare.take(env, frames, order)
         })
     }
 
@@ -77,7 +72,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         let mut stride = if self.plan.mode == CompactMode::Async { CLUSTER } else { 1 };
         let mut start = start_of(self.free, Order::PAGEBLOCK);
         while start >= low {
-            let end = self.zone.frames.end.min(start + PAGEBLOCK);
+            let end = self.zone.frames().end.min(start + PAGEBLOCK);
             if self.is_destination(start) {
                 let before = self.spare.pages;
                 let every_page = stride == 1;
@@ -87,8 +82,8 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
                 // What was looked at in strides is not known to be full: the next, slower attempt looks again. Where
                 // every other page is free, a stride of 32 finds none of them.
                 if scanned && every_page {
-                    self.zone.set_skip(&self.allocator.machine, start);
-                    self.zone.compaction.lower_free(preceding);
+                    self.zone.zone.set_skip(self.allocator.env(), start);
+                    self.zone.zone.compaction.lower_free(preceding);
                 }
                 if self.spare.pages >= self.candidates.pages {
                     if scanned {
@@ -110,7 +105,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
 
     /// Whether pages may move to a pageblock.
     fn is_destination(&self, start: u32) -> bool {
-        let frames = &self.zone.frames;
+        let frames = &self.zone.frames();
         let pageblock = frames.pageblock(start);
         let migratetype = pageblock.migratetype();
         if !pageblock.is_online() || migratetype == MigrateType::Isolate {
@@ -121,7 +116,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         }
         // What is as large as wanted stays whole.
         let large = self.plan.order.unwrap_or(Order::PAGEBLOCK);
-        if let Some((_, order, PageState::Free)) = self.zone.block_around(start)
+        if let Some((_, order, PageState::Free)) = self.zone.zone.buddy.block_around(start)
             && order >= large
         {
             return false;
@@ -132,8 +127,8 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     /// Takes free blocks from the free position to the end of its pageblock, and leaves the position where it stopped:
     /// before the end where there is enough, or where the zone would fall to its min mark.
     fn scan_destination(&mut self, end: u32, stride: &mut u32) {
-        let (machine, zone) = (&self.allocator.machine, self.zone);
-        let mut guard = None;
+        let (env, frames) = (self.allocator.env(), self.zone.frames());
+        let mut guard: Option<ZoneGuard<'r, 'a, M>> = None;
         let mut looks = 0;
         while self.free < end {
             // Others get at the zone now and then.
@@ -142,20 +137,20 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             }
             looks += 1;
             self.report.free_scanned += 1;
-            machine.touch(Line::Page(zone.frames.pfn(self.free)));
-            let mut tag = zone.frames.tag(self.free);
+            env.touch(Line::Page(frames.pfn(self.free)));
+            let mut tag = frames.tag(self.free);
             if tag.state() == PageState::Free && guard.is_none() {
                 guard = Some(self.lock());
                 // It may have been taken since.
-                tag = zone.frames.tag(self.free);
+                tag = frames.tag(self.free);
             }
             let order = tag.order();
-            match tag.state() {
-                PageState::Free => {
-                    if !zone.take_free_block(machine, self.free, order) {
+            match (tag.state(), &guard) {
+                (PageState::Free, Some(zone)) => {
+                    if !zone.take_unallocated(self.free, order) {
                         return;
                     }
-                    self.spare.put(machine, zone, self.free, order);
+                    self.spare.put(env, frames, self.free, order);
                     self.report.free_isolated += order.pages();
                     *stride = 1;
                     self.free += order.pages() as u32;
@@ -163,8 +158,8 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
                         break;
                     }
                 }
-                PageState::Inside => self.free += *stride,
-                PageState::Allocated | PageState::Cached => self.free += (order.pages() as u32).max(*stride),
+                (PageState::Inside, _) => self.free += *stride,
+                _ => self.free += (order.pages() as u32).max(*stride),
             }
         }
         self.free = self.free.min(end);
@@ -172,13 +167,35 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
 
     /// The zone lock. One who must not wait notes that others want it, then waits all the same, and ends soon.
     fn lock(&mut self) -> ZoneGuard<'r, 'a, M> {
-        let (machine, zone) = (&self.allocator.machine, self.zone);
+        let (env, zone) = (self.allocator.env(), &self.zone.zone);
         if self.plan.mode == CompactMode::Async && !self.contended {
-            if let Some(guard) = zone.try_lock(machine, LockPath::Map) {
+            if let Some(guard) = zone.try_lock(env, LockPath::Map) {
                 return guard;
             }
             self.contended = true;
         }
-        zone.lock(machine, LockPath::Map)
+        zone.lock(env, LockPath::Map)
+    }
+}
+
+impl<M: Machine> ZoneGuard<'_, '_, M> {
+    /// Takes a free block off its list without allocating it; its tag is then the inside of a block. False, with nothing
+    /// changed, where the zone would fall to its min mark. A block of half a pageblock or more leaves its pageblock
+    /// MOVABLE. Specification 1.5, "Taking a free block without allocating it".
+    fn take_unallocated(&self, page: u32, order: Order) -> bool {
+        if self.list_of(page) != MigrateType::Isolate && !self.zone().has_above_min(order) {
+            return false;
+        }
+        self.remove(page, order);
+        if order.get() + 1 >= Order::PAGEBLOCK.get() {
+            let first = start_of(page, Order::PAGEBLOCK);
+            for start in (first..page + order.pages() as u32).step_by(PAGEBLOCK as usize) {
+                if self.frames.block_type(start).is_ordinary() {
+                    self.move_free_blocks(start, MigrateType::Movable, End::Tail);
+                    self.set_block_type(start, MigrateType::Movable);
+                }
+            }
+        }
+        true
     }
 }

@@ -78,7 +78,7 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
 
     /// Whether blocks of a pageblock are worth moving.
     fn is_source(&self, page: u32, start: u32) -> bool {
-        let frames = &self.zone.frames;
+        let frames = &self.zone.frames();
         let pageblock = frames.pageblock(start);
         let (migratetype, wanted) = (pageblock.migratetype(), self.plan.migratetype);
         let whole = start >= frames.first && start + PAGEBLOCK <= frames.end;
@@ -91,7 +91,7 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
         let cma = migratetype == MigrateType::Cma && wanted == MigrateType::Movable;
         let suits = !self.is_direct_async() || migratetype == wanted || cma;
         if !suits {
-            self.zone.compaction.advance_migrate(start + PAGEBLOCK, self.plan.mode);
+            self.zone.zone.compaction.advance_migrate(start + PAGEBLOCK, self.plan.mode.slot());
         }
         suits
     }
@@ -127,15 +127,15 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
         }
         let page = page.min(end);
         if page == end && (self.candidates.is_empty() || self.finish_block) {
-            self.zone.set_skip(&self.allocator.machine, end - 1);
-            self.zone.compaction.advance_migrate(end, self.plan.mode);
+            self.zone.zone.set_skip(self.allocator.env(), end - 1);
+            self.zone.zone.compaction.advance_migrate(end, self.plan.mode.slot());
         }
         page
     }
 
     /// Where a pageblock's own blocks begin: a block of the largest order may reach in from the one before.
     fn enter(&mut self, page: u32, end: u32) -> u32 {
-        match self.zone.block_around(page) {
+        match self.zone.zone.buddy.block_around(page) {
             Some((head, order, _)) if head < page => {
                 self.report.migrate_scanned += 1;
                 end.min(head + order.pages() as u32)
@@ -148,8 +148,8 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
     /// stands in the way of a free block.
     fn look(&mut self, page: u32) -> (u32, bool) {
         self.report.migrate_scanned += 1;
-        self.allocator.machine.touch(Line::Page(self.zone.frames.pfn(page)));
-        let tag = self.zone.frames.tag(page);
+        self.allocator.env().touch(Line::Page(self.zone.frames().pfn(page)));
+        let tag = self.zone.frames().tag(page);
         let pages = tag.order().pages() as u32;
         match tag.state() {
             PageState::Free => (pages, false),
@@ -173,9 +173,9 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
 
     /// Has the owner isolate the block at a page. The owner may have freed it since the look, and allocated it again.
     fn isolate(&self, page: u32) -> Option<Order> {
-        let pfn = self.zone.frames.pfn(page);
+        let pfn = self.zone.frames().pfn(page);
         let order = self.owner.isolate(pfn)?;
-        if self.zone.frames.tag(page).is(PageState::Allocated, order) && !self.is_too_large(order) {
+        if self.zone.frames().tag(page).is(PageState::Allocated, order) && !self.is_too_large(order) {
             return Some(order);
         }
         self.owner.put_back(pfn, order);
@@ -185,7 +185,7 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
     fn put_back_all(&mut self) {
         while let Some((page, order)) = self.candidates.first() {
             self.candidates.remove_first();
-            self.owner.put_back(self.zone.frames.pfn(page), order);
+            self.owner.put_back(self.zone.frames().pfn(page), order);
             self.report.failed += order.pages();
         }
     }

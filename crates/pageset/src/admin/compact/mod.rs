@@ -24,8 +24,6 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `capture` | the wanted block, handed over before anyone else gets it |
-//! | `defer` | when compaction is not tried again so soon |
 //! | `memory` | where the scanners go on, which pageblocks they pass over |
 //! | [`suitable`], [`proactive`] | whether it can help, whether it should: numbers in, numbers out |
 //! | `run` | one run over one zone: the main loop and its end |
@@ -34,7 +32,7 @@
 
 mod entry;
 mod free_scanner;
-pub(crate) mod memory;
+mod memory;
 mod migrate_scanner;
 pub mod proactive;
 mod run;

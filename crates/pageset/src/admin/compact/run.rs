@@ -5,7 +5,6 @@
 use core::mem;
 
 use super::free_scanner::Spare;
-use super::memory::last_pageblock;
 use super::migrate_scanner::Candidates;
 use super::suitable::{Suitability, fragmentation_score};
 use super::{CompactMode, CompactOutcome, CompactReport};
@@ -14,10 +13,10 @@ use crate::alloc::Allocator;
 use crate::buddy::capture::Capture;
 use crate::frame::MigrateType;
 use crate::frame::{Order, PAGEBLOCK, PageState, Tag, start_of};
-use crate::history::merge_skip::NoClusters;
 use crate::machine::{LockPath, Machine};
-use crate::sync;
-use crate::zone::Zone;
+use crate::pcp::CachedZone;
+use crate::zone::ZoneGuard;
+use crate::zone::memory::last_pageblock;
 use crate::zone::watermark::MarkTest;
 
 /// What a run is for.
@@ -43,7 +42,7 @@ pub(super) struct Plan {
 /// A run over one zone.
 pub(super) struct Run<'r, 'a, M: Machine, O> {
     pub(super) allocator: &'r Allocator<'a, M>,
-    pub(super) zone: &'r Zone<'a, M>,
+    pub(super) zone: &'r CachedZone<'a, M>,
     pub(super) owner: &'r O,
     pub(super) plan: Plan,
     /// The next page of the migrate scanner, and of the free scanner.
@@ -59,8 +58,6 @@ pub(super) struct Run<'r, 'a, M: Machine, O> {
     pub(super) spare: Spare,
     capture: Option<Capture>,
     pub(super) report: CompactReport,
-    /// Dropped last.
-    _merging: NoClusters<'r, 'a, M>,
 }
 
 /// What came of moving the candidates.
@@ -77,23 +74,24 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     /// Compacts a zone, if that can help.
     pub(super) fn zone(
         allocator: &'r Allocator<'a, M>,
-        zone: &'r Zone<'a, M>,
+        zone: &'r CachedZone<'a, M>,
         owner: &'r O,
         plan: Plan,
     ) -> CompactReport {
         let at_once = |outcome| CompactReport { outcome, ..CompactReport::default() };
-        match plan.test.map_or(Suitability::Suitable, |test| zone.suitability(&test)) {
+        match plan.test.map_or(Suitability::Suitable, |test| zone.zone.suitability(&test)) {
             Suitability::Ready => return at_once(CompactOutcome::Success),
             Suitability::Unsuitable => return at_once(CompactOutcome::Skipped),
             Suitability::Suitable => {}
         }
-        if plan.order.is_some_and(|order| zone.deferral.restarts(order)) {
-            zone.forget_skipped(&allocator.machine);
+        if plan.order.is_some_and(|order| zone.zone.buddy.deferral.restarts(order)) {
+            zone.zone.forget_skipped(allocator.env());
         }
         // What is freed from here on merges, and what was not merged so far does.
-        let merging = NoClusters::new(&allocator.machine, zone);
-        let ends = (zone.frames.first, last_pageblock(&zone.frames));
-        let (migrate, free) = if plan.whole_zone { ends } else { zone.compaction.positions(&zone.frames, plan.mode) };
+        let _merges = zone.zone.merges(allocator.env());
+        let ends = (zone.frames().first, last_pageblock(zone.frames()));
+        let (migrate, free) =
+            if plan.whole_zone { ends } else { zone.zone.compaction.positions(zone.frames(), plan.mode.slot()) };
         let mut run = Run {
             allocator,
             zone,
@@ -101,16 +99,15 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             plan,
             migrate,
             free,
-            whole_zone: migrate <= zone.frames.first,
+            whole_zone: migrate <= zone.frames().first,
             finish_block: false,
             contended: false,
             candidates: Candidates::default(),
             spare: Spare::default(),
             capture: plan.order.filter(|_| plan.direct).map(|order| Capture::new(order, plan.migratetype)),
             report: CompactReport::default(),
-            _merging: merging,
         };
-        zone.merge_skipped(&allocator.machine, &allocator.tuning);
+        zone.zone.merge_skipped(allocator.env());
         let outcome = run.main_loop();
         run.end(outcome)
     }
@@ -160,21 +157,21 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     fn finished(&self) -> Option<CompactOutcome> {
         let (zone, plan) = (self.zone, &self.plan);
         if self.scanners_met() {
-            zone.compaction.start_over(&zone.frames);
+            zone.zone.compaction.start_over(zone.frames());
             if plan.direct {
-                zone.compaction.wants_flush();
+                zone.zone.compaction.wants_flush();
             }
             let whole = if self.whole_zone { CompactOutcome::Complete } else { CompactOutcome::PartialSkipped };
             return Some(whole);
         }
         if let Some(enough) = plan.score {
-            return (fragmentation_score(&zone.free_by_order()) <= enough).then_some(CompactOutcome::Success);
+            return (fragmentation_score(&zone.zone.free_by_order()) <= enough).then_some(CompactOutcome::Success);
         }
         // A pageblock that was begun is finished, so that less of its type is spread over others.
         if !self.migrate.is_multiple_of(PAGEBLOCK) {
             return None;
         }
-        if zone.has_block_for(plan.order?, plan.migratetype) {
+        if zone.zone.buddy.has_block_for(plan.order?, plan.migratetype) {
             return Some(CompactOutcome::Success);
         }
         self.contended.then_some(CompactOutcome::Contended)
@@ -186,8 +183,8 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
 
     /// Moved blocks wait in the pageset; drained, they merge.
     fn drain(&self) {
-        let (machine, tuning) = (&self.allocator.machine, &self.allocator.tuning);
-        self.zone.drain_or_capture(machine, tuning, machine.cpu(), self.capture.as_ref());
+        let env = self.allocator.env();
+        self.zone.drain_or_capture(env, env.machine.cpu(), self.capture.as_ref());
     }
 
     /// Moves all candidates; those that stay are put back. No lock is held.
@@ -199,7 +196,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             match result {
                 Ok(()) => self.report.moved += order.pages(),
                 Err(error) => {
-                    self.owner.put_back(self.zone.frames.pfn(page), order);
+                    self.owner.put_back(self.zone.frames().pfn(page), order);
                     self.report.failed += order.pages();
                     moves = match error {
                         MoveError::NoMemory => Moves::NoPlace,
@@ -213,7 +210,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     }
 
     fn move_one(&mut self, page: u32, order: Order) -> Result<(), MoveError> {
-        let frames = &self.zone.frames;
+        let frames = self.zone.frames();
         // Where there are free pages, but none in a block as large, smaller blocks may still move.
         let to = self.target(order).ok_or(if self.spare.pages > 0 { MoveError::Busy } else { MoveError::NoMemory })?;
         let (from_pfn, to_pfn) = (frames.pfn(page), frames.pfn(to));
@@ -231,7 +228,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
                 // Else the owner has freed it.
                 if frames.tag(to).is(PageState::Allocated, order) {
                     self.spare.used -= order.pages();
-                    self.spare.put(&self.allocator.machine, self.zone, to, order);
+                    self.spare.put(self.allocator.env(), self.zone.frames(), to, order);
                 }
                 Err(error)
             }
@@ -241,16 +238,16 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     /// Hands out what was captured, gives back what was not used, and adds up.
     fn end(mut self, mut outcome: CompactOutcome) -> CompactReport {
         let (allocator, zone) = (self.allocator, self.zone);
-        let guard = zone.lock(&allocator.machine, LockPath::Map);
-        self.give_back();
+        let guard = zone.zone.lock(allocator.env(), LockPath::Map);
+        self.give_back(&guard);
         if let Some((page, order)) = self.captured().zip(self.plan.order) {
             self.capture = None;
-            zone.frames.set_tag(page, Tag::new(PageState::Allocated, order, self.plan.migratetype));
-            sync::add(&zone.direct_alloc_pages, order.pages());
-            self.report.captured = Some(zone.frames.pfn(page));
+            guard.frames.set_tag(page, Tag::new(PageState::Allocated, order, self.plan.migratetype));
+            guard.count_direct_alloc(order.pages());
+            self.report.captured = Some(zone.frames().pfn(page));
             outcome = CompactOutcome::Success;
         }
-        zone.compaction.count(&self.report);
+        zone.zone.compaction.count(&self.report, &guard);
         drop(guard);
         CompactReport { outcome, ..self.report }
     }
@@ -261,21 +258,18 @@ impl<M: Machine, O> Run<'_, '_, M, O> {
         self.capture.as_ref().and_then(Capture::page)
     }
 
-    /// Gives the free blocks back that wait for something to move to them. The zone lock is held.
-    fn give_back(&mut self) {
-        let Allocator { machine, tuning, .. } = self.allocator;
-        let zone = self.zone;
+    /// Gives back the free blocks that nothing has moved to.
+    fn give_back(&mut self, zone: &ZoneGuard<'_, '_, M>) {
         let mut highest = None;
-        while let Some((page, order)) = self.spare.pop(machine, zone) {
+        while let Some((page, order)) = self.spare.pop(zone.env(), &zone.frames) {
             highest = highest.max(Some(page));
-            let migratetype = zone.frames.block_type(page);
-            zone.free_or_capture(machine, tuning, page, order, migratetype, self.capture.as_ref());
+            zone.free_or_capture(page, order, zone.frames.block_type(page), self.capture.as_ref());
         }
         if let Some(page) = highest {
-            zone.compaction.raise_free(start_of(page, Order::PAGEBLOCK));
+            self.zone.zone.compaction.raise_free(start_of(page, Order::PAGEBLOCK));
         }
         // What the owner was given to move to was handed out past the pagesets.
-        sync::add(&zone.direct_alloc_pages, mem::take(&mut self.spare.used));
+        zone.count_direct_alloc(mem::take(&mut self.spare.used));
     }
 }
 
@@ -286,13 +280,11 @@ impl<M: Machine, O> Drop for Run<'_, '_, M, O> {
         if self.spare.pages == 0 && self.spare.used == 0 && captured.is_none() {
             return;
         }
-        let Allocator { machine, tuning, .. } = self.allocator;
-        let zone = self.zone;
-        let _guard = zone.lock(machine, LockPath::Map);
+        let zone = self.zone.zone.lock(self.allocator.env(), LockPath::Map);
         self.capture = None;
-        self.give_back();
+        self.give_back(&zone);
         if let Some((page, order)) = captured {
-            zone.free_block(machine, tuning, page, order, zone.frames.block_type(page));
+            zone.free_block(page, order, zone.frames.block_type(page));
         }
     }
 }

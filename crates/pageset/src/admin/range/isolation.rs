@@ -1,41 +1,28 @@
-//! Pageblocks that nothing is handed out from.
+//! Pageblocks from which nothing is handed out.
 
 use super::{Obstacle, RangeError, Span};
-use crate::frame::MigrateType;
-use crate::frame::{Order, PAGEBLOCK, start_of};
-use crate::history::merge_skip::NoClusters;
+use crate::buddy::Env;
+use crate::frame::{MigrateType, Order, PAGEBLOCK, start_of};
 use crate::machine::{LockPath, Machine};
-use crate::policy::Tuning;
 use crate::zone::Zone;
 
-/// The pageblocks of a span, isolated until dropped: then each has the type back that it had. Single pages merge
-/// meanwhile as they are freed.
+/// The pageblocks of a span, isolated until dropped: then each has its former type again.
 pub(super) struct Isolation<'r, 'a, M: Machine> {
-    machine: &'r M,
-    tuning: &'r Tuning,
+    env: Env<'r, M>,
     zone: &'r Zone<'a, M>,
     from: u32,
-    /// Those before this page are isolated.
+    /// The pageblocks before this page are isolated.
     to: u32,
-    /// Dropped last.
-    _merging: NoClusters<'r, 'a, M>,
 }
 
 impl<'r, 'a, M: Machine> Isolation<'r, 'a, M> {
-    /// Isolates the pageblocks of a span one after the other, from the first on.
+    /// Isolates the pageblocks of a span one after the other, from the first on. Pages of the zone merge as they are freed.
     ///
     /// # Errors
     /// One is isolated already, or a page of the span is not online.
-    pub(super) fn new(
-        machine: &'r M,
-        tuning: &'r Tuning,
-        zone: &'r Zone<'a, M>,
-        span: Span,
-    ) -> Result<Self, RangeError> {
+    pub(super) fn new(env: Env<'r, M>, zone: &'r Zone<'a, M>, span: Span) -> Result<Self, RangeError> {
         let from = start_of(span.first, Order::PAGEBLOCK);
-        // Before the first pageblock's pages are looked at: then none of them is on its way to a pageset.
-        let merging = NoClusters::new(machine, zone);
-        let mut isolation = Isolation { machine, tuning, zone, from, to: from, _merging: merging };
+        let mut isolation = Isolation { env, zone, from, to: from };
         while isolation.to < span.end {
             isolation.isolate_next(span)?;
         }
@@ -43,8 +30,8 @@ impl<'r, 'a, M: Machine> Isolation<'r, 'a, M> {
     }
 
     fn isolate_next(&mut self, span: Span) -> Result<(), RangeError> {
-        let (zone, start) = (self.zone, self.to);
-        let _guard = zone.lock(self.machine, LockPath::Map);
+        let start = self.to;
+        let zone = self.zone.lock(self.env, LockPath::Map);
         let (first, end) = (start.max(span.first), (start + PAGEBLOCK).min(span.end));
         let error = |page, obstacle| Err(RangeError { pfn: zone.frames.pfn(page), obstacle });
         if zone.frames.block_type(start) == MigrateType::Isolate {
@@ -57,7 +44,7 @@ impl<'r, 'a, M: Machine> Isolation<'r, 'a, M> {
                 None => return error(page, Obstacle::Offline),
             }
         }
-        zone.change_type(self.machine, self.tuning, start, MigrateType::Isolate);
+        zone.change_type(start, MigrateType::Isolate);
         self.to += PAGEBLOCK;
         Ok(())
     }
@@ -66,10 +53,10 @@ impl<'r, 'a, M: Machine> Isolation<'r, 'a, M> {
 impl<M: Machine> Drop for Isolation<'_, '_, M> {
     fn drop(&mut self) {
         for start in (self.from..self.to).step_by(PAGEBLOCK as usize) {
-            let _guard = self.zone.lock(self.machine, LockPath::Map);
-            // One that was given a type meanwhile keeps it.
-            if let Some(former) = self.zone.frames.pageblock(start).former() {
-                self.zone.change_type(self.machine, self.tuning, start, former);
+            let zone = self.zone.lock(self.env, LockPath::Map);
+            // A pageblock that was given a type meanwhile keeps it.
+            if let Some(former) = zone.frames.pageblock(start).former() {
+                zone.change_type(start, former);
             }
         }
     }

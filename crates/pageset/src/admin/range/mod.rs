@@ -35,7 +35,8 @@ use crate::frame::PageRange;
 use crate::frame::range::largest_at;
 use crate::frame::{Order, PageState, Pfn};
 use crate::machine::{LockPath, Machine};
-use crate::zone::Zone;
+use crate::pcp::CachedZone;
+use crate::zone::ZoneGuard;
 use isolation::Isolation;
 
 /// How often a range is looked at, and a block moved, before that counts as failed. A guess: a free that had begun has
@@ -147,39 +148,39 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let mut page = span.first;
         while page < span.end {
             let room = largest_at(page, span.end);
-            let tag = zone.frames.tag(page);
+            let tag = zone.frames().tag(page);
             // One that reaches beyond is asked for as what fits, so that the error names both.
             let order = if tag.state() == PageState::Allocated { tag.order().min(room) } else { Order::ZERO };
-            if let Err(error) = self.prepare_free(zone.frames.pfn(page), order) {
+            if let Err(error) = self.prepare_free(zone.frames().pfn(page), order) {
                 self.each_block(zone, Span { end: page, ..span }, |page, _| {
-                    zone.frames.set_tag(page, zone.frames.tag(page).with_state(PageState::Allocated));
+                    zone.frames().set_tag(page, zone.frames().tag(page).with_state(PageState::Allocated));
                 });
                 return Err(error);
             }
             page += order.pages() as u32;
         }
-        self.each_block(zone, span, |page, order| self.give_to_buddy(zone, page, order));
+        self.each_block(zone, span, |page, order| self.free_to_buddy(zone, page, order));
         Ok(())
     }
 
     /// Visits the blocks of a span; each begins where the one before ends.
-    fn each_block(&self, zone: &Zone<'a, M>, span: Span, mut visit: impl FnMut(u32, Order)) {
+    fn each_block(&self, zone: &CachedZone<'a, M>, span: Span, mut visit: impl FnMut(u32, Order)) {
         let mut page = span.first;
         while page < span.end {
-            let order = zone.frames.tag(page).order();
+            let order = zone.frames().tag(page).order();
             visit(page, order);
             page += order.pages() as u32;
         }
     }
 
     /// The zone and the pages of a range.
-    pub(crate) fn span_of(&self, range: PageRange) -> Result<(&'a Zone<'a, M>, Span), RangeError> {
+    pub(crate) fn span_of(&self, range: PageRange) -> Result<(&'a CachedZone<'a, M>, Span), RangeError> {
         let error = |obstacle| RangeError { pfn: range.start, obstacle };
         if range.pages == 0 {
             return Err(error(Obstacle::Empty));
         }
         let (zone, first) = self.locate(range.start).ok_or(error(Obstacle::NotOurs))?;
-        if range.pages > u64::from(zone.frames.end - first) {
+        if range.pages > u64::from(zone.frames().end - first) {
             return Err(error(Obstacle::NotOurs));
         }
         Ok((zone, Span { first, end: first + range.pages as u32 }))
@@ -188,23 +189,25 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Makes all pages of a span free, takes them, and passes them on as `then` says, in the same hold of the zone lock.
     pub(crate) fn empty_range(
         &self,
-        zone: &Zone<'a, M>,
+        zone: &CachedZone<'a, M>,
         span: Span,
         owner: &impl Owner,
-        then: impl FnOnce(&Zone<'a, M>),
+        then: impl FnOnce(&ZoneGuard<'_, 'a, M>),
     ) -> Result<(), RangeError> {
-        let (machine, tuning) = (&self.machine, &self.tuning);
-        let _isolation = Isolation::new(machine, tuning, zone, span)?;
+        let env = self.env();
+        // Single pages merge as they are freed, and none of the pages below is in flight.
+        let _merges = zone.zone.merges(env);
+        let _isolation = Isolation::new(env, &zone.zone, span)?;
         let mut tries = 1;
         loop {
-            self.drain_zone(zone.index);
+            self.drain_zone(zone.zone.index);
             self.vacate(zone, span, owner)?;
             let error = {
-                let _guard = zone.lock(machine, LockPath::Map);
-                match zone.check_free(span) {
+                let guard = zone.zone.lock(env, LockPath::Map);
+                match guard.check_free(span) {
                     Ok(()) => {
-                        zone.take_span(machine, tuning, span);
-                        then(zone);
+                        guard.take_span(span);
+                        then(&guard);
                         return Ok(());
                     }
                     Err(error) => error,
@@ -214,7 +217,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 return Err(error);
             }
             tries += 1;
-            machine.relax();
+            env.machine.relax();
         }
     }
 }

@@ -1,15 +1,14 @@
-//! Free blocks of isolated pageblocks turned into a range. The zone lock is held throughout.
+//! Free blocks of isolated pageblocks turned into a range. Holds the zone lock throughout.
 
 use super::{Obstacle, RangeError, Span};
 use crate::frame::MigrateType;
 use crate::frame::range::largest_blocks;
 use crate::frame::{Order, PAGEBLOCK, PageState, Tag, start_of};
 use crate::machine::Machine;
-use crate::policy::Tuning;
 use crate::sync;
-use crate::zone::Zone;
+use crate::zone::ZoneGuard;
 
-impl<M: Machine> Zone<'_, M> {
+impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Checks that all pages of a span are in free blocks of isolated pageblocks.
     pub(super) fn check_free(&self, span: Span) -> Result<(), RangeError> {
         let mut page = span.first;
@@ -30,17 +29,17 @@ impl<M: Machine> Zone<'_, M> {
 
     /// Takes the blocks of a span off their lists, which [`Self::check_free`] has seen to be there. What of the first and
     /// last reaches beyond goes back.
-    pub(super) fn take_span(&self, machine: &M, tuning: &Tuning, span: Span) {
+    pub(super) fn take_span(&self, span: Span) {
         let (mut lowest, mut page) = (span.first, span.first);
         while page < span.end {
             let Some((head, order, _)) = self.block_around(page) else { break };
-            self.remove(machine, head, order);
+            self.remove(head, order);
             lowest = lowest.min(head);
             page = head + order.pages() as u32;
         }
         // Only now: what goes back must not merge with what is still to be taken.
         for (outer, order) in largest_blocks(lowest, span.first).chain(largest_blocks(span.end, page)) {
-            self.free_block(machine, tuning, outer, order, MigrateType::Isolate);
+            self.free_block(outer, order, MigrateType::Isolate);
         }
     }
 
@@ -49,7 +48,7 @@ impl<M: Machine> Zone<'_, M> {
         for (page, order) in largest_blocks(span.first, span.end) {
             self.frames.set_tag(page, Tag::new(PageState::Allocated, order, migratetype));
         }
-        sync::add(&self.direct_alloc_pages, span.pages());
+        self.count_direct_alloc(span.pages());
     }
 
     /// Turns pages that were taken into pages that are not there.

@@ -7,15 +7,15 @@ use crate::alloc::request::Request;
 use crate::frame::MigrateType;
 use crate::frame::{Order, PageState};
 use crate::machine::Machine;
-use crate::zone::Zone;
+use crate::pcp::CachedZone;
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Moves all blocks in use that reach into a span, also those that begin before it or end after it. No lock is held.
-    pub(super) fn vacate(&self, zone: &Zone<'a, M>, span: Span, owner: &impl Owner) -> Result<(), RangeError> {
+    pub(super) fn vacate(&self, zone: &CachedZone<'a, M>, span: Span, owner: &impl Owner) -> Result<(), RangeError> {
         let mut page = span.first;
         while page < span.end {
             // Reads without the lock: what is wrong is found when the range is taken.
-            page = match zone.block_around(page) {
+            page = match zone.zone.buddy.block_around(page) {
                 Some((head, order, state)) => {
                     if state == PageState::Allocated {
                         self.move_away(zone, head, owner)?;
@@ -29,10 +29,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Moves one block, or finds that it was freed.
-    fn move_away(&self, zone: &Zone<'a, M>, page: u32, owner: &impl Owner) -> Result<(), RangeError> {
+    fn move_away(&self, zone: &CachedZone<'a, M>, page: u32, owner: &impl Owner) -> Result<(), RangeError> {
         let mut last = None;
         for _ in 0..TRIES {
-            let tag = zone.frames.tag(page);
+            let tag = zone.frames().tag(page);
             if tag.state() != PageState::Allocated {
                 return Ok(());
             }
@@ -44,25 +44,31 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         match last {
             // Unless it was freed in the last try.
-            Some(obstacle) if zone.frames.tag(page).state() == PageState::Allocated => {
-                Err(RangeError { pfn: zone.frames.pfn(page), obstacle })
+            Some(obstacle) if zone.frames().tag(page).state() == PageState::Allocated => {
+                Err(RangeError { pfn: zone.frames().pfn(page), obstacle })
             }
             _ => Ok(()),
         }
     }
 
-    fn move_once(&self, zone: &Zone<'a, M>, page: u32, looked: Order, owner: &impl Owner) -> Result<(), Obstacle> {
-        let pfn = zone.frames.pfn(page);
+    fn move_once(
+        &self,
+        zone: &CachedZone<'a, M>,
+        page: u32,
+        looked: Order,
+        owner: &impl Owner,
+    ) -> Result<(), Obstacle> {
+        let pfn = zone.frames().pfn(page);
         let order = owner.isolate(pfn).ok_or(Obstacle::InUse(looked))?;
-        let tag = zone.frames.tag(page);
+        let tag = zone.frames().tag(page);
         if !tag.is(PageState::Allocated, order) {
             owner.put_back(pfn, order);
             return Err(Obstacle::InUse(looked));
         }
         // Whoever asked for it may have excluded higher zones, but not this one, and so none below.
         let request = Request {
-            highest: zone.kind,
-            node: Some(zone.node),
+            highest: zone.zone.kind,
+            node: Some(zone.zone.node),
             ..Request::new(order, tag.kind().unwrap_or(MigrateType::Movable))
         };
         let to = self.alloc(&request).map_err(|error| {

@@ -15,7 +15,7 @@ struct World {
 impl World {
     fn new(pages: u32, descriptors: u64) -> Self {
         let zeroed = |words: u64| (0..words).map(|_| AtomicU32::new(0)).collect();
-        World { links: zeroed(2 * u64::from(pages)), words: zeroed(words(pages.into(), descriptors)) }
+        World { links: zeroed(2 * u64::from(pages)), words: zeroed(u64::from(pages) + descriptors * DESCRIPTOR as u64) }
     }
 
     fn links(&self) -> Links<'_> {
@@ -146,7 +146,8 @@ fn short_of_descriptors() {
 
 #[test]
 fn a_batch_of_one_page_makes_no_clusters() {
-    assert_eq!((descriptors(1000, 1), words(1000, 0), descriptors(1000, 31)), (0, 0, 33));
+    assert_eq!((descriptors(1000, 1), descriptors(1000, 31)), (0, 33));
+    assert_eq!((Clusters::words(1000, 1024, 1), Clusters::words(1000, 1024, 31)), (0, 1024 + 66));
     assert!(!Clusters::new(&[], 1000, 31).exist());
     let world = World::new(10, 4);
     let (links, clusters, list) = (world.links(), world.clusters(3), List::default());

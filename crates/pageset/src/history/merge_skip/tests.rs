@@ -3,15 +3,16 @@
 
 extern crate std;
 
-use super::NoClusters;
 use crate::admin::audit::Inconsistency;
 use crate::alloc::owned::OwnedMetadata;
+use crate::buddy::Buddy;
 use crate::history::cluster::Cluster;
 use crate::policy::BatchRule;
 use crate::policy::presets::CLUSTERS;
+use crate::zone::Zone;
 use crate::{
-    Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Tuning, Zone,
-    ZoneKind, ZoneSpec,
+    Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Tuning, ZoneKind,
+    ZoneSpec,
 };
 use std::string::ToString;
 use std::vec::Vec;
@@ -38,7 +39,7 @@ fn taken(test: impl FnOnce(&Allocator<'_, OneCpu>, &Zone<'_, OneCpu>)) {
     let mut zones = metadata.zones();
     let world = Allocator::new(OneCpu, &config, metadata.lend(&mut zones)).expect("a good map");
     (0..PAGES).for_each(|_| assert!(take(&world) < PAGES));
-    test(&world, &world.zones[0]);
+    test(&world, &world.zones[0].zone);
 }
 
 fn take(world: &Allocator<'_, OneCpu>) -> u64 {
@@ -59,8 +60,8 @@ fn merging_goes_on_while_somebody_needs_it() {
     taken(|world, zone| {
         free(world, 0..4);
         assert_eq!(blocks(world), [4, 0, 0, 0]);
-        let outer = NoClusters::new(&world.machine, zone);
-        drop(NoClusters::new(&world.machine, zone));
+        let outer = zone.merges(world.env());
+        drop(zone.merges(world.env()));
         // Still disabled once: pages merge as they are freed, though not those of before.
         free(world, 4..8);
         assert_eq!(blocks(world), [4, 0, 1, 0]);
@@ -76,16 +77,16 @@ fn merging_goes_on_while_somebody_needs_it() {
 #[test]
 fn merging_goes_on_once_compaction_is_passed_over() {
     taken(|world, zone| {
-        zone.deferral.on_failure(Order::PAGEBLOCK);
+        zone.buddy.deferral.on_failure(Order::PAGEBLOCK);
         free(world, 0..2);
         assert_eq!(blocks(world), [2, 0, 0, 0], "right after the failure it is still put off");
-        assert!(zone.deferral.defers(Order::PAGEBLOCK));
+        assert!(zone.buddy.deferral.defers(Order::PAGEBLOCK));
         free(world, 2..4);
         assert_eq!(blocks(world), [2, 1, 0, 0]);
         let before = world.zone_stats(0).cluster_alloc_pages;
         assert_eq!(take(world), 1);
         assert_eq!(world.zone_stats(0).cluster_alloc_pages, before, "page by page");
-        zone.deferral.reset(Order::PAGEBLOCK, true);
+        zone.buddy.deferral.reset(Order::PAGEBLOCK, true);
         free(world, 6..8);
         assert_eq!(blocks(world)[0], 2);
     });
@@ -93,7 +94,7 @@ fn merging_goes_on_once_compaction_is_passed_over() {
 
 #[test]
 fn planted_inconsistencies_are_found() {
-    type Plant = fn(&Zone<'_, OneCpu>);
+    type Plant = fn(&Buddy<'_>);
     let rows: [(Plant, &str); 7] = [
         (
             |zone| zone.clusters.set(Cluster(0), 0, 3),
@@ -120,7 +121,7 @@ fn planted_inconsistencies_are_found() {
             // Clusters 3 2 1 0 and 4.
             free(world, 0..5);
             world.audit(0).expect("nothing is planted yet");
-            plant(zone);
+            plant(&zone.buddy);
             let error: Inconsistency = world.audit(0).expect_err(message);
             assert_eq!(error.to_string(), message);
         });

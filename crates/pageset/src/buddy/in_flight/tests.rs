@@ -4,7 +4,7 @@
 extern crate std;
 
 use super::InFlight;
-use shuttle::sync::atomic::{AtomicU8, AtomicU32, Ordering::SeqCst};
+use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::SeqCst};
 use shuttle::sync::{Arc, Mutex};
 use shuttle::thread;
 use std::panic::catch_unwind;
@@ -23,9 +23,16 @@ struct Zone {
     flight: InFlight,
     listed: AtomicU32,
     tags: [AtomicU8; PAGES],
+    wrong: AtomicBool,
 }
 
 impl Zone {
+    /// Notes what is wrong. The run asserts once, when all threads have ended: a second panic while another unwinds would
+    /// abort the exploration.
+    fn expect(&self, right: bool) {
+        self.wrong.fetch_or(!right, SeqCst);
+    }
+
     /// Two pages leave the list at once, and are written to afterwards.
     fn refill(&self) {
         let guard = self.lock.lock().expect("no thread panics");
@@ -37,7 +44,7 @@ impl Zone {
         self.flight.begin();
         drop(guard);
         for tag in &self.tags[listed - 2..listed] {
-            assert_eq!(tag.swap(CACHED, SeqCst), FREE, "a page in flight was taken");
+            self.expect(tag.swap(CACHED, SeqCst) == FREE);
         }
         self.flight.end();
     }
@@ -54,7 +61,7 @@ impl Zone {
     fn take_free(&self) {
         let free = self.tags.iter().filter(|tag| tag.load(SeqCst) == FREE);
         let taken = free.map(|tag| tag.store(MERGED, SeqCst)).count() as u32;
-        assert_eq!(self.listed.swap(0, SeqCst), taken, "a page in flight was taken");
+        self.expect(self.listed.swap(0, SeqCst) == taken);
     }
 
     /// Acts without the lock, since no refill begins meanwhile.
@@ -66,7 +73,7 @@ impl Zone {
                 self.flight.wait(thread::yield_now);
             }
         }
-        assert_eq!(self.flight.refills(), 0, "a page in flight was taken");
+        self.expect(self.flight.refills() == 0);
         self.take_free();
         let _guard = self.lock.lock().expect("no thread panics");
         self.flight.enable();
@@ -88,6 +95,7 @@ fn explore(act: fn(&Zone, bool), waits: bool) -> Result<(), String> {
         threads.push(thread::spawn(move || act(&acts, waits)));
         threads.into_iter().for_each(|thread| thread.join().expect("no thread panics"));
         zone.flight.wait(|| panic!("all have ended"));
+        assert!(!zone.wrong.load(SeqCst), "a page in flight was taken");
     };
     catch_unwind(|| shuttle::check_random(run, 2000)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

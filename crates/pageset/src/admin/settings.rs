@@ -1,0 +1,260 @@
+//! What an administrator sets and looks at: fractions, marks, bounds, pageblock types, pagesets' states.
+//!
+//! Specification: `linux-page-allocator.md` 1.2, 2.2.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::alloc::Allocator;
+use crate::alloc::config::{MapError, check_fraction};
+use crate::alloc::error::{FreeError, WrongFree};
+use crate::frame::MigrateType;
+use crate::frame::ZoneKind;
+use crate::frame::{CpuId, Order, Pfn, start_of};
+use crate::machine::{Guard, LockPath, Machine};
+use crate::pcp::CachedZone;
+use crate::policy::lists::LISTS;
+use crate::policy::sizes::ZoneSize;
+use crate::policy::{Bounds, HighRule, PcpState, Tuning, Watermarks};
+use crate::sync::Held;
+
+/// Kernel default: one page of a higher zone keeps this many of its pages from the requests that could be served
+/// there. By [`ZoneKind`]; 0 keeps none. Specification 1.2.
+const LOWMEM_RATIOS: [u64; ZoneKind::COUNT] = [256, 256, 32, 0];
+
+/// A drain grows while it is less than the largest high, which is 2^28 pages. Unit: power of two.
+const MAX_FREE_FACTOR: u8 = crate::policy::sizes::MAX_HIGH.ilog2() as u8;
+
+impl<'a, M: Machine> Allocator<'a, M> {
+    /// Sets the fraction of each zone that all its pagesets may hold: 8 or more; 0 goes back to the rules. High
+    /// then no longer tunes itself. While CPUs are offline, those left may hold more each, as far as their pagesets have
+    /// room. Specification 2.2.
+    ///
+    /// # Errors
+    /// A fraction of 1 to 7, or one that the pagesets have no room for with all CPUs online; the old one stays.
+    pub fn set_high_fraction(&self, fraction: u32) -> Result<(), MapError> {
+        check_fraction(fraction)?;
+        let changes = self.change();
+        for zone in self.zones {
+            let asked = self.tuning.bounds(self.zone_size(zone, |_| true), fraction).high_max;
+            let capacity = zone.pagesets.first().map_or(0, |p| p.capacity());
+            if fraction > 0 && asked > capacity {
+                return Err(MapError::Capacity { asked, capacity });
+            }
+        }
+        self.rules.fraction.store(fraction, Relaxed);
+        self.recompute_bounds(&changes);
+        Ok(())
+    }
+
+    /// Gives the pageblock of a page another type and moves its free blocks to that type's lists. A free block
+    /// that reaches beyond the pageblock is split.
+    ///
+    /// # Errors
+    /// The page is in no zone.
+    pub fn set_pageblock_type(&self, pfn: Pfn, migratetype: MigrateType) -> Result<(), FreeError> {
+        let Some((zone, page)) = self.locate(pfn) else {
+            return Err(FreeError { pfn, order: Order::PAGEBLOCK, reason: WrongFree::NotOurs });
+        };
+        zone.zone.lock(self.env(), LockPath::Map).change_type(start_of(page, Order::PAGEBLOCK), migratetype);
+        Ok(())
+    }
+
+    /// The type of the pageblock that a page lies in, if it is in a zone.
+    #[must_use]
+    pub fn pageblock_type(&self, pfn: Pfn) -> Option<MigrateType> {
+        self.locate(pfn).map(|(zone, page)| zone.frames().block_type(page))
+    }
+
+    /// What the formulas ask of a zone, with the CPUs that `counts` counts; where its node has none of them, all share
+    /// it. Specification 2.2.
+    fn zone_size(&self, zone: &CachedZone<'a, M>, counts: impl Fn(CpuId) -> bool) -> ZoneSize {
+        let (mut local, mut all) = (0, 0);
+        for cpu in self.possible_cpus().filter(|cpu| counts(*cpu)) {
+            local += u32::from(self.rules.cpus[cpu.0 as usize] == zone.zone.node);
+            all += 1;
+        }
+        let cpus = if local == 0 { all } else { local };
+        ZoneSize { managed: zone.zone.buddy.managed.get(), low: zone.zone.watermarks().low, cpus }
+    }
+
+    /// Computes watermarks, reserves and bounds from what is managed now. Specification 1.2.
+    pub fn recompute(&self) {
+        let changes = self.change();
+        let is_lowmem = |zone: &&CachedZone<'a, M>| zone.zone.kind != ZoneKind::Movable;
+        let lowmem = self.zones.iter().filter(is_lowmem).map(|zone| zone.zone.buddy.managed.get()).sum();
+        let populated = self.zones.iter().filter(is_lowmem).filter(|zone| zone.zone.buddy.managed.get() > 0).count();
+        let rule = &self.rules.watermarks;
+        let reserve = rule.reserve_kib(lowmem, populated as u64);
+        for zone in self.zones {
+            let movable = zone.zone.kind == ZoneKind::Movable;
+            let guard = zone.zone.lock(self.env(), LockPath::Map);
+            guard.set_watermarks(rule.marks(reserve, zone.zone.buddy.managed.get(), lowmem, movable));
+            for highest in ZoneKind::ALL {
+                zone.zone.reserve[highest.index()].set(self.lowmem_reserve(zone, highest));
+            }
+        }
+        self.recompute_bounds(&changes);
+        self.recompute_mixing();
+    }
+
+    /// Where requests first try to keep types apart: in NORMAL zones that have a DMA32 zone below them to turn to. A map
+    /// without such zones is a kernel without them; on one node an empty one counts, too. Specification 1.6, "No-fragment
+    /// flag".
+    fn recompute_mixing(&self) {
+        let one_node = self.zones.iter().all(|zone| zone.zone.node == self.zones[0].zone.node);
+        for zone in self.zones {
+            let below = |z: &CachedZone<'a, M>| {
+                z.zone.kind == ZoneKind::Dma32
+                    && (one_node || z.zone.node == zone.zone.node && z.zone.buddy.managed.get() > 0)
+            };
+            let apart = self.tuning.no_fragment && zone.zone.kind == ZoneKind::Normal && self.zones.iter().any(below);
+            zone.zone.keeps_apart.set(apart);
+        }
+    }
+
+    /// Pages of a zone that requests with a higher highest zone leave alone. Specification 1.2.
+    fn lowmem_reserve(&self, zone: &CachedZone<'a, M>, highest: ZoneKind) -> u64 {
+        let ratio = LOWMEM_RATIOS[zone.zone.kind.index()];
+        let above = self
+            .zones
+            .iter()
+            .filter(|z| z.zone.node == zone.zone.node && z.zone.kind > zone.zone.kind && z.zone.kind <= highest);
+        above.map(|z| z.zone.buddy.managed.get()).sum::<u64>().checked_div(ratio).unwrap_or(0)
+    }
+
+    /// Computes bounds from what there is now; the lock of changes is held.
+    pub(crate) fn recompute_bounds(&self, changes: &Guard<'_, M::Lock>) {
+        self.zones.iter().for_each(|zone| self.recompute_bounds_of(zone, changes));
+    }
+
+    /// The same for one zone.
+    pub(crate) fn recompute_bounds_of(&self, zone: &CachedZone<'a, M>, changes: &Guard<'_, M::Lock>) {
+        // Relaxed: see the field.
+        let fraction = self.rules.fraction.load(Relaxed);
+        let size = self.zone_size(zone, |cpu| self.rules.online.contains(cpu));
+        self.set_bounds_of(zone, self.tuning.bounds(size, fraction), changes);
+    }
+
+    /// Pagesets of a disabled zone, and those of offline CPUs, keep nothing, whatever the bounds.
+    fn set_bounds_of(&self, zone: &CachedZone<'a, M>, bounds: Bounds, _changes: &Guard<'_, M::Lock>) {
+        let large_cache = self.tuning.large_cache(self.rules.cache_slice_pages, bounds.batch);
+        zone.zone.buddy.clusters.set_limit(bounds.batch);
+        for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {
+            // Watermarks far above the usual, or few CPUs online, may ask for more than the pagesets were built for.
+            let room = pageset.capacity();
+            let bounds = if self.keeps_pages(zone, cpu) {
+                Bounds { high_min: bounds.high_min.min(room), high_max: bounds.high_max.min(room), ..bounds }
+            } else {
+                Bounds::DISABLED
+            };
+            let pageset = zone.lock_pageset(self.env(), cpu);
+            pageset.set_bounds(bounds, &self.tuning, large_cache);
+        }
+    }
+
+    /// Whether a pageset may keep pages at all.
+    pub(crate) fn keeps_pages(&self, zone: &CachedZone<'a, M>, cpu: CpuId) -> bool {
+        zone.disabled.get() == 0 && self.rules.online.contains(cpu)
+    }
+
+    /// Sets a zone's marks and reserves by hand, until the next time they are computed. A boost of its marks ends. Marks that
+    /// nobody can pass are marks.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    pub fn set_watermarks(&self, zone: usize, marks: Watermarks, reserve: [u64; ZoneKind::COUNT]) {
+        let _changes = self.change();
+        let zone = &self.zones[zone];
+        let guard = zone.zone.lock(self.env(), LockPath::Map);
+        guard.set_watermarks(marks);
+        for (word, pages) in zone.zone.reserve.iter().zip(reserve) {
+            word.set(pages);
+        }
+    }
+
+    /// Sets batch and the bounds of high for a zone's pagesets by hand, until the next time they are computed.
+    /// With equal bounds nothing tunes high; that is how auto-tuning is switched off.
+    ///
+    /// # Errors
+    /// An upper bound below the lower one, a batch of 0, either beyond the pagesets' room, or pagesets that are disabled.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    pub fn set_bounds(&self, zone: usize, bounds: Bounds) -> Result<(), MapError> {
+        let zone = &self.zones[zone];
+        let capacity = zone.pagesets.first().map_or(0, |p| p.capacity());
+        let asked = bounds.high_max.max(bounds.batch);
+        if asked > capacity {
+            return Err(MapError::Capacity { asked, capacity });
+        }
+        let by_hand = Tuning {
+            batch: crate::policy::BatchRule::Fixed(bounds.batch),
+            high: HighRule::Fixed { min: bounds.high_min, max: bounds.high_max },
+            ..self.tuning
+        };
+        by_hand.check().map_err(MapError::Tuning)?;
+        let changes = self.change();
+        if zone.disabled.get() > 0 {
+            return Err(MapError::PagesetsDisabled { zone: zone.zone.index });
+        }
+        self.set_bounds_of(zone, bounds, &changes);
+        Ok(())
+    }
+
+    /// The state of one pageset.
+    ///
+    /// # Panics
+    /// There is no zone or no CPU of that number.
+    #[must_use]
+    pub fn pageset_state(&self, zone: usize, cpu: CpuId) -> PcpState {
+        self.zones[zone].pagesets[cpu.0 as usize].state()
+    }
+
+    /// Gives a pageset a remembered state, as when a saved machine is restored. What it holds, its batch and its
+    /// bounds stay. Values that no pageset can reach are brought down to the largest that it can.
+    ///
+    /// # Panics
+    /// There is no zone or no CPU of that number.
+    pub fn restore_pageset(&self, zone: usize, cpu: CpuId, state: &PcpState) {
+        // Held so that a pageset that may keep nothing is not told otherwise.
+        let _changes = self.change();
+        let keeps = self.keeps_pages(&self.zones[zone], cpu);
+        let pageset = self.zones[zone].lock_pageset(self.env(), cpu);
+        let scale = self.tuning.batch_scale_max;
+        let most = pageset.batch() << scale;
+        pageset.set_state(&PcpState {
+            count: pageset.count(),
+            high: if keeps { state.high.min(pageset.capacity()) } else { 0 },
+            free_count: state.free_count.min(most + Order::PAGEBLOCK.pages() as u32 - 1),
+            alloc_factor: state.alloc_factor.min(scale),
+            free_factor: state.free_factor.min(if self.tuning.scale_cap { scale } else { MAX_FREE_FACTOR }),
+            ..*state
+        });
+    }
+
+    /// Blocks on each list of a pageset. Waits for its lock.
+    ///
+    /// # Panics
+    /// There is no zone or no CPU of that number.
+    #[must_use]
+    pub fn pageset_lists(&self, zone: usize, cpu: CpuId) -> [u32; LISTS] {
+        let pageset = self.zones[zone].lock_pageset(self.env(), cpu);
+        core::array::from_fn(|list| pageset.len(list))
+    }
+
+    /// Says that reclaim works on a zone, or has ended. Specification 4.11.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    pub fn set_reclaim_active(&self, zone: usize, on: bool) {
+        self.zones[zone].zone.set_reclaim_active(on);
+    }
+
+    /// Says whether an allocation found a zone below its high mark. Specification 4.8.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    pub fn set_below_high(&self, zone: usize, on: bool) {
+        self.zones[zone].zone.set_below_high(on);
+    }
+}

@@ -1,0 +1,153 @@
+//! A block freed: merged with its buddies and put on a list. Specification: `linux-page-allocator.md` 1.5.
+
+use super::Locked;
+use super::capture::Capture;
+use super::list::End;
+use crate::frame::{MigrateType, Order, PageState, Tag};
+use crate::machine::Machine;
+use crate::sync;
+
+/// From this order on blocks go to the head of their list: what they would merge into is the largest order or beyond.
+/// Specification 1.5, step 3.
+const HEAD_ORDERS: u8 = Order::MAX.get() - 1;
+
+/// Where a freed and merged block goes.
+#[derive(Clone, Copy)]
+enum Put<'c> {
+    /// To the tail of its list if it is likely to merge soon, else to the head.
+    ByChance,
+    At(End),
+    /// As by chance, unless it becomes the block that a compaction waits for.
+    OrCapture(&'c Capture),
+}
+
+impl<M: Machine> Locked<'_, '_, M> {
+    /// Frees one block and merges it with its buddies, unless the rules put that off. The block is on no list;
+    /// `migratetype` is the list that it goes to. Specification 1.5, "Free one block".
+    pub(crate) fn free_block(&self, page: u32, order: Order, migratetype: MigrateType) {
+        self.free_and_put(page, order, migratetype, Put::ByChance);
+    }
+
+    /// As [`Self::free_block`], for a compaction that waits for a block.
+    pub(crate) fn free_or_capture(&self, page: u32, order: Order, migratetype: MigrateType, capture: Option<&Capture>) {
+        self.free_and_put(page, order, migratetype, capture.map_or(Put::ByChance, Put::OrCapture));
+    }
+
+    /// As [`Self::free_block`], to the tail of the list: the block is taken last.
+    pub(crate) fn free_cold(&self, page: u32, order: Order, migratetype: MigrateType) {
+        self.free_and_put(page, order, migratetype, Put::At(End::Tail));
+    }
+
+    /// Frees a block of the largest order whose two pageblocks have this type: as freeing one after the other does.
+    pub(crate) fn free_pair(&self, page: u32, migratetype: MigrateType) {
+        self.merge(page, Order::MAX, migratetype, Put::ByChance);
+    }
+
+    fn free_and_put(&self, page: u32, order: Order, migratetype: MigrateType, put: Put<'_>) {
+        if order > Order::PAGEBLOCK && (self.tuning().type_at_drain || self.is_mixed(page)) {
+            let half = Order::PAGEBLOCK.pages() as u32;
+            for pageblock in [page, page + half] {
+                self.merge(pageblock, Order::PAGEBLOCK, self.frames.block_type(pageblock), put);
+            }
+        } else if self.skips_merge(order) {
+            let end = if let Put::At(end) = put { end } else { End::Head };
+            self.put(page, order, migratetype, end);
+            self.count_skips(order.pages());
+        } else {
+            self.merge(page, order, migratetype, put);
+        }
+    }
+
+    /// Whether the two pageblocks of a block of the largest order must not be on one list: their types differ, and at least
+    /// one is not ordinary.
+    fn is_mixed(&self, page: u32) -> bool {
+        !self.may_merge(page + Order::PAGEBLOCK.pages() as u32, Order::PAGEBLOCK, self.frames.block_type(page))
+    }
+
+    fn merge(&self, page: u32, order: Order, migratetype: MigrateType, put: Put<'_>) {
+        self.frames.set_tag(page, Tag::INSIDE);
+        let (mut page, mut order) = (page, order);
+        while order < Order::MAX {
+            if let Put::OrCapture(capture) = put
+                && capture.takes(page, order, migratetype)
+            {
+                // Held for the compaction, which hands it out when it ends.
+                self.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
+                return;
+            }
+            let buddy = page ^ order.pages() as u32;
+            self.touch_page(buddy);
+            if !self.is_free(buddy, order) {
+                break;
+            }
+            if order == Order::ZERO {
+                // A refill in flight may own a page that looks free.
+                self.wait_for_refills();
+                if !self.is_free(buddy, order) {
+                    break;
+                }
+            }
+            if !self.may_merge(buddy, order, migratetype) {
+                break;
+            }
+            self.remove(buddy, order);
+            if self.tuning().merge_by_type && order >= Order::PAGEBLOCK {
+                self.set_block_type(buddy, migratetype);
+            }
+            page &= buddy;
+            order = next(order);
+        }
+        let end = match put {
+            Put::At(end) => end,
+            _ if self.merges_soon(page, order) => End::Tail,
+            _ => End::Head,
+        };
+        self.put(page, order, migratetype, end);
+    }
+
+    /// Whether the types of the pageblocks let a block merge with its buddy.
+    ///
+    /// Before 5.18 only ISOLATE prevented it. CMA areas were aligned so that the rule made no difference to them.
+    fn may_merge(&self, buddy: u32, order: Order, migratetype: MigrateType) -> bool {
+        let theirs = self.frames.block_type(buddy);
+        order < Order::PAGEBLOCK || theirs == migratetype || theirs.is_ordinary() && migratetype.is_ordinary()
+    }
+
+    /// Whether the block that this one would form with its absent buddy has its own buddy free.
+    fn merges_soon(&self, page: u32, order: Order) -> bool {
+        if order.get() >= HEAD_ORDERS {
+            return false;
+        }
+        let merged = page & !(order.pages() as u32);
+        let above = next(order);
+        let theirs = merged ^ above.pages() as u32;
+        self.touch_page(theirs);
+        self.is_free(theirs, above)
+    }
+
+    /// Brings pages online: writes only the heads of their largest blocks, and merges them with their neighbours.
+    pub(crate) fn online(&self, first: u32, pages: u64) {
+        let (mut page, end) = (u64::from(first), u64::from(first) + pages);
+        while page < end {
+            let fits = (end - page).ilog2().min(page.trailing_zeros()).min(u32::from(Order::MAX.get()));
+            let first = page as u32;
+            let fits = Order::new(fits as u8).unwrap_or(Order::MAX);
+            let order = if fits == Order::MAX && self.is_mixed(first) { Order::PAGEBLOCK } else { fits };
+            self.frames.set_online(first, order);
+            let migratetype = self.frames.block_type(first);
+            if order == Order::MAX {
+                self.put(first, order, migratetype, End::Tail);
+            } else {
+                self.merge(first, order, migratetype, Put::At(End::Tail));
+            }
+            page += order.pages();
+        }
+        sync::add(&self.managed, pages);
+        sync::add(&self.present, pages);
+    }
+}
+
+/// The next larger order, at most the largest.
+pub(crate) fn next(order: Order) -> Order {
+    Order::new(order.get() + 1).unwrap_or(Order::MAX)
+}

@@ -1,0 +1,131 @@
+//! Pageblocks: their types, and their free blocks that follow. Specification: `linux-page-allocator.md` 1.4, 1.6.
+
+use super::Locked;
+use super::list::End;
+use crate::frame::{MigrateType, Order, PageState, start_of};
+use crate::machine::Machine;
+use crate::sync::{self, Held};
+
+impl<M: Machine> Locked<'_, '_, M> {
+    /// Gives a pageblock another type and counts the types that are reserved. Its free blocks stay where they are.
+    pub(crate) fn set_block_type(&self, page: u32, to: MigrateType) {
+        let from = self.frames.block_type(page);
+        if from == to {
+            return;
+        }
+        let pages = Order::PAGEBLOCK.pages();
+        for (counted, word) in
+            [(MigrateType::HighAtomic, &self.reserved_highatomic), (MigrateType::Cma, &self.cma_pages)]
+        {
+            if from == counted {
+                sync::sub(word, pages);
+            }
+            if to == counted {
+                sync::add(word, pages);
+            }
+        }
+        let is_other = |migratetype| u64::from(migratetype != MigrateType::Movable);
+        self.other_blocks.set(self.other_blocks.get() + is_other(to) - is_other(from));
+        self.frames.set_block_type(page, to);
+    }
+
+    /// Visits the blocks that begin in a pageblock, by their first pages. No refill in flight owns one of them.
+    pub(crate) fn each_block(&self, start: u32, mut visit: impl FnMut(u32, PageState, Order)) {
+        self.wait_for_refills();
+        let end = start + Order::PAGEBLOCK.pages() as u32;
+        let mut page = start;
+        while page < end {
+            let tag = self.frames.tag(page);
+            match tag.state() {
+                PageState::Inside => page += 1,
+                state => {
+                    visit(page, state, tag.order());
+                    page += tag.order().pages() as u32;
+                }
+            }
+        }
+    }
+
+    /// Moves the free blocks of a pageblock to another type's lists.
+    pub(crate) fn move_free_blocks(&self, start: u32, to: MigrateType, end: End) {
+        self.each_block(start, |page, state, order| {
+            if state == PageState::Free {
+                self.remove(page, order);
+                self.put(page, order, to, end);
+            }
+        });
+    }
+
+    /// The end of the list that blocks go to when they change their type. Specification 1.6.
+    pub(crate) fn end_of_moves(&self) -> End {
+        if self.tuning().fallback_tail { End::Tail } else { End::Head }
+    }
+
+    /// Gives one pageblock another type, and its free blocks with it.
+    pub(crate) fn change_type(&self, start: u32, to: MigrateType) {
+        let neighbour = start ^ Order::PAGEBLOCK.pages() as u32;
+        let both = start & neighbour;
+        if self.is_free(both, Order::MAX) {
+            self.remove(both, Order::MAX);
+            for half in [start, neighbour] {
+                self.put(half, Order::PAGEBLOCK, self.frames.block_type(half), End::Tail);
+            }
+        }
+        self.move_free_blocks(start, to, self.end_of_moves());
+        self.set_block_type(start, to);
+        let is_whole = |half| self.is_free(half, Order::PAGEBLOCK) && self.frames.block_type(half) == to;
+        if is_whole(start) && is_whole(neighbour) {
+            self.remove(start, Order::PAGEBLOCK);
+            self.free_block(start, Order::PAGEBLOCK, to);
+        }
+    }
+
+    /// Gives all pageblocks of a block another type; its place on a list stays.
+    pub(crate) fn retype(&self, page: u32, order: Order, migratetype: MigrateType) {
+        for at in (page..page + order.pages() as u32).step_by(Order::PAGEBLOCK.pages() as usize) {
+            self.set_block_type(at, migratetype);
+        }
+    }
+
+    /// Whether at least half of a pageblock is free or of the wanted kind; nothing where it reaches beyond the zone.
+    pub(crate) fn is_mostly(&self, start: u32, wanted: MigrateType) -> Option<bool> {
+        use MigrateType::Movable;
+        let pageblock = Order::PAGEBLOCK.pages() as u32;
+        if start < self.frames.first || start + pageblock > self.frames.end {
+            return None;
+        }
+        let (mut free, mut movable) = (0, 0);
+        self.each_block(start, |page, state, order| match state {
+            PageState::Free => free += order.pages() as u32,
+            PageState::Allocated if self.frames.tag(page).kind() == Some(Movable) => movable += order.pages() as u32,
+            _ => {}
+        });
+        let alike = if wanted == Movable {
+            movable
+        } else if self.frames.block_type(start) == Movable {
+            pageblock.saturating_sub(free + movable)
+        } else {
+            0
+        };
+        Some(free + alike >= pageblock / 2)
+    }
+
+    /// Keeps the HIGHATOMIC pageblocks of a block that an urgent request has just got, as far as `room` allows. The block
+    /// itself is in use; what is free around it is for the next such request. Specification 1.6, "HIGHATOMIC reserve".
+    pub(crate) fn reserve_highatomic(&self, page: u32, order: Order, has_room: impl Fn() -> bool) {
+        let pageblock = Order::PAGEBLOCK.pages() as u32;
+        let first = start_of(page, Order::PAGEBLOCK);
+        for start in (first..page + order.pages() as u32).step_by(pageblock as usize) {
+            let inside = start >= self.frames.first && start + pageblock <= self.frames.end;
+            if inside && has_room() && self.frames.block_type(start).is_ordinary() {
+                self.change_type(start, MigrateType::HighAtomic);
+            }
+        }
+    }
+
+    /// Gives the first reserved pageblock that has free pages to `to`. True when there was one.
+    pub(crate) fn unreserve_highatomic(&self, to: MigrateType) -> bool {
+        let found = Order::all().find_map(|order| self.first(order, MigrateType::HighAtomic));
+        found.inspect(|&page| self.change_type(start_of(page, Order::PAGEBLOCK), to)).is_some()
+    }
+}

@@ -1,0 +1,180 @@
+//! Whole clusters between the zone and a pageset: taken by refills, given by drains.
+//!
+//! Specification: `linux-page-allocator.md` 6.2, "Refill", and 6.3.
+
+use super::cluster::{Cluster, Touch};
+use crate::buddy::list::{End, List};
+use crate::buddy::{Env, Locked, Wanted};
+use crate::frame::{MigrateType, Order, PageState, Tag};
+use crate::machine::{Line, LockPath, Machine};
+use crate::pcp::{CachedZone, PcpGuard, remembered_type};
+use crate::policy::BulkFree;
+use crate::sync;
+use crate::zone::ZoneGuard;
+
+/// The list of single movable pages: the only one whose batches are given as clusters.
+const MOVABLE: usize = MigrateType::Movable.index();
+
+impl<M: Machine> Locked<'_, '_, M> {
+    /// Puts a page into a cluster of its list. False where the list has no clusters: only single pages of the types that
+    /// refills ask for form clusters.
+    #[inline]
+    pub(crate) fn put_in_cluster(&self, page: u32, order: Order, list: MigrateType, end: End) -> bool {
+        let has_clusters = self.has_clusters(order, list);
+        if has_clusters {
+            self.clusters.push(self.frames.links, self.list(order, list), page, end, self.touch_cluster());
+        }
+        has_clusters
+    }
+
+    /// Takes a page off its list and out of its cluster. False where the list has no clusters.
+    pub(crate) fn remove_from_cluster(&self, page: u32, order: Order, list: MigrateType) -> bool {
+        let has_clusters = self.has_clusters(order, list);
+        if has_clusters {
+            self.clusters.remove(self.frames.links, self.list(order, list), page, self.touch_cluster());
+        }
+        has_clusters
+    }
+
+    /// Reports what the clusters touch.
+    fn touch_cluster(&self) -> impl Fn(Touch) {
+        move |touch| match touch {
+            Touch::Page(page) => self.touch_page(page),
+            Touch::Cluster(Cluster(number)) => self.env().touch(Line::Cluster { zone: self.zone, number }),
+        }
+    }
+
+    /// Cuts clusters for a refill of about `want` pages into a pageset with room for `room`. An empty list where clusters do
+    /// not serve this refill.
+    fn cut_clusters(&self, wanted: Wanted, want: u32, room: u32) -> List {
+        // A pageset that asks for one page is to keep nothing, and a cluster would bring more.
+        let suits = self.tuning().clusters && self.clusters.exist() && want > 1;
+        if !suits || !self.skips_merge(wanted.order) || wanted.cma && self.prefers_cma() {
+            return List::default();
+        }
+        self.touch_head(wanted.migratetype);
+        let list = self.list(Order::ZERO, wanted.migratetype);
+        let cut = self.clusters.cut(self.frames.links, list, want, room, self.touch_cluster());
+        sync::sub(&self.free_pages, cut.len().into());
+        cut
+    }
+
+    /// Puts a list of free movable pages before all others, as one cluster.
+    fn splice(&self, cluster: Cluster, batch: &List) {
+        let Some(tail) = batch.last() else { return self.clusters.close(cluster) };
+        let pages = batch.len();
+        self.touch_cluster()(Touch::Cluster(cluster));
+        self.clusters.set(cluster, tail, pages);
+        self.touch_head(MigrateType::Movable);
+        let list = self.list(Order::ZERO, MigrateType::Movable);
+        list.prepend(self.frames.links, batch, |slot| self.touch_page(slot));
+        sync::add(&self.free_pages, pages.into());
+        sync::add(&self.clusters.given, pages.into());
+        self.count_skips(pages.into());
+    }
+
+    fn touch_head(&self, list: MigrateType) {
+        self.env().touch(Line::FreeList { zone: self.zone, order: Order::ZERO.get(), migratetype: list as u8 });
+    }
+}
+
+impl<'a, M: Machine> CachedZone<'a, M> {
+    /// Refills an empty list with whole clusters, as far as they serve this refill; returns how many pages came. The zone lock
+    /// is held only while the clusters are cut off their list: it comes back where none was cut.
+    pub(crate) fn refill_from_clusters<'z, G>(
+        &'z self,
+        zone: ZoneGuard<'z, 'a, M>,
+        pcp: &PcpGuard<'_, M::Lock, G>,
+        list: usize,
+        wanted: Wanted,
+        blocks: u32,
+    ) -> (Option<ZoneGuard<'z, 'a, M>>, u32) {
+        let cut = zone.cut_clusters(wanted, blocks, pcp.room());
+        if cut.first().is_none() {
+            return (Some(zone), 0);
+        }
+        let (env, buddy) = (zone.env(), &self.zone.buddy);
+        buddy.in_flight.begin();
+        drop(zone);
+        let mut next = cut.first();
+        let taken = pcp.fill(list, cut.len(), || {
+            let page = next?;
+            env.touch(Line::Page(buddy.frames.pfn(page)));
+            next = cut.after(buddy.frames.links, page);
+            let kind = remembered_type(buddy, env.tuning, page, wanted.migratetype);
+            buddy.frames.set_tag(page, Tag::new(PageState::Cached, Order::ZERO, kind));
+            Some(page)
+        });
+        debug_assert_eq!(taken, cut.len(), "the cut was made to fit");
+        buddy.in_flight.end();
+        (None, taken)
+    }
+
+    /// Whether a drain of `wanted` pages is tried as one cluster: a full batch, all of it single movable pages.
+    pub(super) fn drains_cluster<G>(
+        &self,
+        env: Env<'_, M>,
+        pcp: &PcpGuard<'_, M::Lock, G>,
+        wanted: u32,
+        start: usize,
+    ) -> bool {
+        let are_empty = |mut lists: core::ops::Range<usize>| lists.all(|list| pcp.list(list).is_empty());
+        let all = env.tuning.lists.count();
+        let comes_first = || match env.tuning.bulk_free {
+            // All lists take part, so there must be no other.
+            BulkFree::PickLocked | BulkFree::TwoPass => are_empty(0..MOVABLE) && are_empty(MOVABLE + 1..all),
+            // Whole lists go, from the one of the freed page on.
+            BulkFree::SinglePass | BulkFree::Chunked if start <= MOVABLE => are_empty(start..MOVABLE),
+            BulkFree::SinglePass | BulkFree::Chunked => are_empty(start..all) && are_empty(0..MOVABLE),
+        };
+        env.tuning.cluster_free
+            && self.zone.buddy.clusters.exist()
+            && wanted > 1
+            && wanted == pcp.batch()
+            && comes_first()
+            && pcp.len(MOVABLE) >= wanted
+    }
+
+    /// Drains the `wanted` oldest single movable pages, which there are, as one cluster if one can be had.
+    pub(super) fn drain_cluster<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, wanted: u32) -> u32 {
+        let links = self.zone.buddy.frames.links;
+        let batch = List::default();
+        // The pages are ours and on no list of the zone: their links may be written, and their lines fetched, before the zone
+        // lock is taken. The oldest comes last.
+        for _ in 0..wanted {
+            let Some(page) = pcp.pop_oldest(MOVABLE) else { break };
+            env.touch(Line::Page(self.zone.buddy.frames.pfn(page)));
+            batch.push(links, page, End::Head, |_| ());
+        }
+        let zone = self.zone.lock(env, LockPath::Drain);
+        let cluster = if zone.skips_merge(Order::ZERO) { zone.clusters.open() } else { None };
+        let mut next = batch.last();
+        while let Some(page) = next {
+            next = batch.before(links, page);
+            // Read under the lock: the pageblock's type may have changed since the free. A page whose pageblock is CMA,
+            // HIGHATOMIC or ISOLATE belongs on that list.
+            let migratetype = zone.drained_type(page);
+            match cluster {
+                Some(_) if migratetype == MigrateType::Movable => {
+                    zone.touch_page(page);
+                    zone.frames.set_free(page, Order::ZERO, migratetype);
+                    zone.clusters.set_of(page, cluster);
+                }
+                // A merge would find pages of the batch, which look free.
+                Some(_) => {
+                    batch.remove(links, page, |_| ());
+                    zone.put(page, Order::ZERO, migratetype, End::Head);
+                    zone.count_skips(1);
+                }
+                None => {
+                    batch.remove(links, page, |_| ());
+                    zone.free_block(page, Order::ZERO, migratetype);
+                }
+            }
+        }
+        if let Some(cluster) = cluster {
+            zone.splice(cluster, &batch);
+        }
+        wanted
+    }
+}

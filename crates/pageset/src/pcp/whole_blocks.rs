@@ -1,0 +1,159 @@
+//! A block split at once into the pages of a list, and pages of a list drained as one block: the rule
+//! [`Tuning::whole_blocks`](crate::Tuning::whole_blocks).
+//!
+//! The result is that of splitting and merging page by page: the same pages in the same order, the same blocks in the same
+//! places of the same lists. No block enters a list only to leave it again, so fewer lines are touched. Specification:
+//! `linux-page-allocator.md` 1.5, 2.4, 3.3.
+
+use core::sync::atomic::AtomicU32;
+
+use super::PcpGuard;
+use crate::buddy::list::End;
+use crate::buddy::{Locked, Wanted};
+use crate::frame::range::largest_blocks;
+use crate::frame::{MigrateType, Order, Tag};
+use crate::machine::Machine;
+use crate::sync::Held;
+
+/// The rest of a block that a refill splits: pages that are on no list, in blocks of `step` pages.
+#[derive(Debug, Default)]
+pub(super) struct SplitBlock {
+    next: u32,
+    end: u32,
+    step: u32,
+}
+
+impl SplitBlock {
+    /// Takes the smallest block of the wanted type; returns its first part. The smaller lists of that type are empty, so the
+    /// parts come in the order in which splitting one by one would bring them. None where other types could serve as well.
+    pub(super) fn begin<M: Machine>(&mut self, zone: &Locked<'_, '_, M>, wanted: Wanted) -> Option<u32> {
+        let tuning = zone.tuning();
+        if !tuning.whole_blocks || tuning.clusters || zone.free_cma.get() > 0 {
+            return None;
+        }
+        let orders = Order::all().skip(wanted.order.index());
+        let (order, page) = { orders }.find_map(|order| Some((order, zone.first(order, wanted.migratetype)?)))?;
+        zone.remove(page, order);
+        *self = SplitBlock { next: page, end: page + order.pages() as u32, step: wanted.order.pages() as u32 };
+        self.next(zone)
+    }
+
+    /// The next part.
+    #[inline]
+    pub(super) fn next<M: Machine>(&mut self, zone: &Locked<'_, '_, M>) -> Option<u32> {
+        (self.next < self.end).then(|| {
+            let page = self.next;
+            self.next += self.step;
+            zone.touch_page(page);
+            page
+        })
+    }
+
+    /// Gives the parts back that were not needed: the halves that splitting one by one would have left.
+    pub(super) fn end<M: Machine>(self, zone: &Locked<'_, '_, M>, list: MigrateType) {
+        for (page, order) in largest_blocks(self.next, self.end) {
+            zone.put(page, order, list, End::Head);
+        }
+    }
+}
+
+impl<M: Machine> Locked<'_, '_, M> {
+    /// Whether the blocks of a pageset may be drained together: each goes to its pageblock's list and merges at once.
+    pub(super) fn drains_whole_blocks(&self) -> bool {
+        let tuning = self.tuning();
+        // Before 6.10 each block goes to the list that its own tag names.
+        tuning.whole_blocks && tuning.type_at_drain && !tuning.merge_skip
+    }
+
+    /// Drains the oldest single pages of a list that make up a block of at most `most` pages, as that block; returns its
+    /// pages. None where they make up no block.
+    pub(super) fn drain_pages_as_block<G>(
+        &self,
+        pcp: &PcpGuard<'_, M::Lock, G>,
+        list: usize,
+        most: u32,
+    ) -> Option<u32> {
+        let oldest = pcp.oldest(list);
+        let (page, order) = first_block(&oldest[..oldest.len().min(most as usize)])?;
+        let pages = order.pages() as u32;
+        pcp.drop_oldest(list, pages);
+        for at in page..page + pages {
+            self.touch_page(at);
+            self.frames.set_tag(at, Tag::INSIDE);
+        }
+        self.free_block(page, order, self.frames.block_type(page));
+        Some(pages)
+    }
+
+    /// Drains the oldest two pageblocks of a list that make up the largest block, as that block, if `most` allows so many
+    /// pages; returns its pages. None where they do not, or where they have different types.
+    pub(super) fn drain_pair<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>, list: usize, most: u32) -> Option<u32> {
+        let (half, pages) = (Order::PAGEBLOCK.pages() as u32, Order::MAX.pages() as u32);
+        let [first, second, ..] = pcp.oldest(list) else { return None };
+        let (first, second) = (first.get(), second.get());
+        let migratetype = self.frames.block_type(first);
+        if second != first ^ half || most < pages || migratetype != self.frames.block_type(second) {
+            return None;
+        }
+        pcp.drop_oldest(list, 2);
+        self.touch_page(second);
+        self.frames.set_tag(first.max(second), Tag::INSIDE);
+        self.free_pair(first.min(second), migratetype);
+        Some(pages)
+    }
+}
+
+/// The largest block that pages make up, the first of them and those after it, in rising or in falling order: its first page.
+/// Nothing for a single page.
+fn first_block(pages: &[AtomicU32]) -> Option<(u32, Order)> {
+    let at = |i: usize| pages.get(i).map(Held::get);
+    let (first, second) = (at(0)?, at(1)?);
+    let rises = second == first ^ 1 && second > first;
+    if second != first ^ 1 {
+        return None;
+    }
+    let mut order = 1;
+    // As long as the block of twice the pages begins where this one begins, or ends where it ends, and its pages follow.
+    while order < Order::PAGEBLOCK.get() {
+        let (len, twice) = (1_u32 << order, 2_u32 << order);
+        let is_end = if rises { first % twice == 0 } else { first % twice == twice - 1 };
+        let next = |i: u32| if rises { first + i } else { first - i };
+        if !is_end || twice as usize > pages.len() || (len..twice).any(|i| at(i as usize) != Some(next(i))) {
+            break;
+        }
+        order += 1;
+    }
+    let start = if rises { first } else { first - ((1 << order) - 1) };
+    Order::new(order).map(|order| (start, order))
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn blocks_that_pages_make_up() {
+        for (pages, expected) in [
+            (&[][..], None),
+            (&[8], None),
+            (&[8, 9], Some((8, 1))),
+            (&[9, 8], Some((8, 1))),
+            (&[9, 10], None),
+            (&[10, 9], None),
+            (&[8, 9, 10, 11], Some((8, 2))),
+            (&[8, 9, 10, 12], Some((8, 1))),
+            (&[8, 9, 11, 10], Some((8, 1))),
+            (&[11, 10, 9, 8], Some((8, 2))),
+            (&[11, 10, 9, 8, 7, 6, 5, 4], Some((8, 2))),
+            (&[10, 11, 12, 13], Some((10, 1))),
+            (&[4, 5, 6, 7, 8, 9, 10, 11], Some((4, 2))),
+            (&[0, 1, 2, 3, 4, 5, 6, 7, 8], Some((0, 3))),
+        ] {
+            let words: Vec<_> = pages.iter().map(|&page| AtomicU32::new(page)).collect();
+            assert_eq!(first_block(&words).map(|(page, order)| (page, order.get())), expected, "{pages:?}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Holds of a zone's lock.
+
+use core::ops::Deref;
+
+use super::Zone;
+use super::flags::{BOOSTED, MIXED, PLENTY};
+use super::watermark::Mark;
+use crate::buddy::{Env, Locked, Wanted};
+use crate::machine::{Access, Guard, Line, LockPath, Machine};
+use crate::policy::Watermarks;
+use crate::policy::sizes::boosted;
+use crate::sync::{self, Held};
+
+impl<'a, M: Machine> Zone<'a, M> {
+    /// Takes the zone lock, waits for it, and counts the hold. Lock order: changes, pageset, zone.
+    pub(crate) fn lock<'z>(&'z self, env: Env<'z, M>, path: LockPath) -> ZoneGuard<'z, 'a, M> {
+        env.machine.probe(Access::ZoneLock { zone: self.index, path });
+        self.locked(env, path, Guard::lock(&self.lock))
+    }
+
+    /// As [`Self::lock`], but only where the lock is free.
+    pub(crate) fn try_lock<'z>(&'z self, env: Env<'z, M>, path: LockPath) -> Option<ZoneGuard<'z, 'a, M>> {
+        env.machine.probe(Access::ZoneLock { zone: self.index, path });
+        let guard = Guard::try_lock(&self.lock)?;
+        // A holder may wait for refills in flight, and the caller may have interrupted one of them.
+        (self.buddy.in_flight.refills() == 0).then(|| self.locked(env, path, guard))
+    }
+
+    /// The lock for a request: waited for, unless the request waits for nothing.
+    pub(crate) fn lock_for<'z>(
+        &'z self,
+        env: Env<'z, M>,
+        path: LockPath,
+        wanted: Wanted,
+    ) -> Option<ZoneGuard<'z, 'a, M>> {
+        if wanted.waits { Some(self.lock(env, path)) } else { self.try_lock(env, path) }
+    }
+
+    #[inline]
+    fn locked<'z>(&'z self, env: Env<'z, M>, path: LockPath, guard: Guard<'z, M::Lock>) -> ZoneGuard<'z, 'a, M> {
+        env.touch(Line::Zone { zone: self.index });
+        sync::add(&self.holds[path as usize], 1);
+        ZoneGuard { zone: self, locked: Locked::new(&self.buddy, env, guard) }
+    }
+}
+
+/// Holds a zone's lock. Gives access to the zone's buddy ([`Locked`]). When the lock is given back the zone's marks rise for
+/// each pageblock that the holder broke into, and the zone's flags say how much it has.
+#[derive(Debug)]
+pub(crate) struct ZoneGuard<'z, 'a, M: Machine> {
+    zone: &'z Zone<'a, M>,
+    locked: Locked<'z, 'a, M>,
+}
+
+impl<'z, 'a, M: Machine> Deref for ZoneGuard<'z, 'a, M> {
+    type Target = Locked<'z, 'a, M>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.locked
+    }
+}
+
+impl<M: Machine> Drop for ZoneGuard<'_, '_, M> {
+    fn drop(&mut self) {
+        // The lock itself is given back after this, with the field.
+        let breaks = self.locked.breaks();
+        for _ in 0..breaks.count {
+            self.raise_boost(breaks.wakes);
+        }
+        self.zone.note_flag(PLENTY, self.zone.passes_for_all());
+        self.zone.note_flag(MIXED, !self.zone.buddy.is_all_movable());
+    }
+}
+
+impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
+    /// The zone whose lock is held.
+    pub(crate) fn zone(&self) -> &'z Zone<'a, M> {
+        self.zone
+    }
+
+    /// New marks, which begin without a boost.
+    pub(crate) fn set_watermarks(&self, marks: Watermarks) {
+        self.zone.boost.set(0);
+        for (word, mark) in self.zone.marks.iter().zip([marks.min, marks.low, marks.high]) {
+            word.set(mark);
+        }
+    }
+
+    /// Counts pages that a caller got past the pagesets.
+    pub(crate) fn count_direct_alloc(&self, pages: u64) {
+        sync::add(&self.zone.direct_alloc_pages, pages);
+    }
+
+    /// Counts pages that a caller gave back past the pagesets.
+    pub(crate) fn count_direct_free(&self, pages: u64) {
+        sync::add(&self.zone.direct_free_pages, pages);
+    }
+
+    /// Takes up to `pages` off the boost. Returns what is left of it.
+    pub(crate) fn lower_boost(&self, pages: u64) -> u64 {
+        let left = self.zone.boost.get().saturating_sub(pages);
+        self.set_boost(left);
+        left
+    }
+
+    /// Raises the marks because a request broke into another type's pageblock. Specification 1.6, "Watermark boost".
+    fn raise_boost(&self, wakes: bool) {
+        let zone = self.zone;
+        let boost = zone.boost.get();
+        let more = boosted(boost, zone.buddy.managed.get(), zone.mark(Mark::High) - boost, zone.boost_factor);
+        if more > 0 {
+            self.set_boost(more);
+            if wakes {
+                zone.flags.set(BOOSTED, true);
+            }
+        }
+    }
+
+    /// The marks in force follow.
+    fn set_boost(&self, boost: u64) {
+        let old = self.zone.boost.get();
+        for mark in &self.zone.marks {
+            // A reader without the lock may see some marks with the old boost and some with the new.
+            mark.set(mark.get() - old + boost);
+        }
+        self.zone.boost.set(boost);
+    }
+}
+
+impl<M: Machine> Zone<'_, M> {
+    /// Writes a flag where it changes: the line stays shared where it does not.
+    fn note_flag(&self, flag: u8, on: bool) {
+        if (self.flags.get() & flag != 0) != on {
+            self.flags.set(flag, on);
+        }
+    }
+}
