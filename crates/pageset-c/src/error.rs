@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pageset_host::{AllocError, BuildError, FreeError, FreeReason};
+use pageset_host::{AllocError, FreeError, FreeReason, PoolError};
 
 /// What a call came to. 0 is success; the other numbers will not change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,9 +53,9 @@ impl Failure {
 impl From<AllocError> for Failure {
     fn from(error: AllocError) -> Self {
         let code = match error {
-            AllocError::OutOfMemory { .. } | AllocError::NoRange { .. } => PAGESET_ERR_NO_MEMORY,
-            AllocError::Node(_) => PAGESET_ERR_NO_NODE,
-            AllocError::Type(_) | AllocError::Size { .. } => PAGESET_ERR_ARGUMENT,
+            AllocError::OutOfMemory { .. } | AllocError::NoContigRange { .. } => PAGESET_ERR_NO_MEMORY,
+            AllocError::UnknownNode(_) => PAGESET_ERR_NO_NODE,
+            AllocError::UnsupportedType(_) | AllocError::ContigSize { .. } => PAGESET_ERR_ARGUMENT,
             AllocError::Forked => PAGESET_ERR_FORKED,
         };
         Failure(code, error.to_string())
@@ -79,13 +79,13 @@ impl From<FreeError> for Failure {
     }
 }
 
-impl From<BuildError> for Failure {
-    fn from(error: BuildError) -> Self {
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Self {
         let code = match error {
-            BuildError::System { .. } => PAGESET_ERR_SYSTEM,
-            BuildError::Forked => PAGESET_ERR_FORKED,
-            BuildError::Nodes { .. } => PAGESET_ERR_NO_NODE,
-            BuildError::InUse { .. } => PAGESET_ERR_IN_USE,
+            PoolError::System { .. } => PAGESET_ERR_SYSTEM,
+            PoolError::Forked => PAGESET_ERR_FORKED,
+            PoolError::Nodes { .. } => PAGESET_ERR_NO_NODE,
+            PoolError::InUse { .. } => PAGESET_ERR_IN_USE,
             _ => PAGESET_ERR_ARGUMENT,
         };
         Failure(code, error.to_string())

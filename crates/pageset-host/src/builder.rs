@@ -6,20 +6,20 @@ use pageset::tuning::BatchRule;
 use pageset::tuning::sizes::{WatermarkRule, zone_batch};
 use pageset::{Config, NodeId, PageRange, Pfn, Tuning, ZoneKind, ZoneSpec};
 
-use crate::error::BuildError;
+use crate::error::PoolError;
 use crate::give_back::GiveBack;
 use crate::machine::Host;
 use crate::pool::{PAGE_BYTES, PagePool};
-use crate::sys::books::{Books, BooksError};
+use crate::sys::fork_detector::ForkDetector;
+use crate::sys::mapped_allocator::{MappedAllocator, MetadataError};
 use crate::sys::mapping::{Backing, Mapping};
 use crate::sys::numa::prefer_node;
-use crate::sys::sentinel::Sentinel;
 use crate::topology::{Topology, online_cpus};
 
 /// A pool's share of a node is a multiple of this: the size of a huge page, and the unit in which memory goes back.
 pub(crate) const CHUNK_BYTES: usize = 2 << 20;
 /// The largest block, in bytes: memory that begins at a multiple of it has no smaller ones at its start.
-const LARGEST_BYTES: usize = PAGE_BYTES << pageset::Order::MAX.get();
+const MAX_BLOCK_BYTES: usize = PAGE_BYTES << pageset::Order::MAX.get();
 /// The most that a node's share may be, in bytes: links of pages and of pageblocks have numbers of 32 bits together.
 const MAX_NODE_BYTES: u64 = ((1 << 32) - (1 << 23)) * PAGE_BYTES as u64;
 
@@ -144,12 +144,12 @@ impl PoolBuilder {
     ///
     /// # Errors
     /// What cannot be had, and why; nothing is left behind then.
-    pub fn build(self) -> Result<PagePool, BuildError> {
+    pub fn build(self) -> Result<PagePool, PoolError> {
         let topology = Topology::of_this_machine();
         let nodes = self.checked_nodes(&topology)?;
         let sizes = Sizes::new(self.bytes, self.reserve_bytes, nodes.len())?;
         if self.huge_pages == HugePages::Explicit && sizes.share < sizes.span {
-            return Err(BuildError::HugePagesCannotGrow);
+            return Err(PoolError::HugePagesCannotGrow);
         }
         let memory = self.memory(&sizes, nodes.len())?;
         for (i, node) in nodes.iter().enumerate().filter(|_| topology.nodes.len() > 1) {
@@ -157,7 +157,7 @@ impl PoolBuilder {
             // Where nobody asked for nodes, a container that forbids `mbind` (Docker's default profile does) has a pool
             // all the same: its pages come from the nodes of the threads that touch them first.
             if let (Some(_), Err(error)) = (&self.nodes, bound) {
-                return Err(BuildError::System {
+                return Err(PoolError::System {
                     what: "binding to a node",
                     bytes: sizes.span as u64,
                     help: "name nodes that are online, or allow mbind (CAP_SYS_NICE in containers), or name none",
@@ -190,43 +190,43 @@ impl PoolBuilder {
             Config { distances: &[], ..config }
         };
         let host = Host::new(topology.cpus.len() as u32, self.sequences);
-        let books = Books::open(host, &config).map_err(|error| match error {
-            BooksError::Map(error) => BuildError::Rules(error),
-            BooksError::Memory { bytes, error } => no_space("reserving metadata", bytes, error),
+        let mapped_allocator = MappedAllocator::open(host, &config).map_err(|error| match error {
+            MetadataError::Config(error) => PoolError::Config(error),
+            MetadataError::Memory { bytes, error } => no_space("reserving metadata", bytes, error),
         })?;
-        let sentinel =
-            Sentinel::new(host.sequences()).map_err(|error| no_space("a page that forks wipe", PAGE_BYTES, error))?;
+        let fork_detector = ForkDetector::new(host.sequences())
+            .map_err(|error| no_space("a page that forks wipe", PAGE_BYTES, error))?;
         if self.prefault {
             for i in 0..nodes.len() {
                 memory.populate(i * sizes.span, sizes.share).map_err(|error| no_memory(sizes.share, error))?;
             }
         }
-        let pool = PagePool::new(memory, books, sentinel, sizes.span, self.prefault, self.give_back);
+        let pool = PagePool::new(memory, mapped_allocator, fork_detector, sizes.span, self.prefault, self.give_back);
         if let Some(online) = online_cpus() {
-            pool.follow_cpus(&online);
+            pool.set_online_cpus(&online);
         }
         Ok(pool)
     }
 
-    fn checked_nodes(&self, topology: &Topology) -> Result<Vec<NodeId>, BuildError> {
+    fn checked_nodes(&self, topology: &Topology) -> Result<Vec<NodeId>, PoolError> {
         let nodes = self.nodes.clone().unwrap_or_else(|| topology.nodes.clone());
         let twice = nodes.iter().enumerate().any(|(i, node)| nodes[..i].contains(node));
         let unknown = nodes.iter().any(|node| !topology.nodes.contains(node));
         if nodes.is_empty() || twice || unknown {
-            return Err(BuildError::Nodes { nodes, allowed: topology.nodes.clone() });
+            return Err(PoolError::Nodes { nodes, allowed: topology.nodes.clone() });
         }
         Ok(nodes)
     }
 
-    fn memory(&self, sizes: &Sizes, nodes: usize) -> Result<Mapping, BuildError> {
+    fn memory(&self, sizes: &Sizes, nodes: usize) -> Result<Mapping, PoolError> {
         let bytes = sizes.span * nodes;
         let explicit = self.huge_pages == HugePages::Explicit;
         let backing = if explicit { Backing::Hugetlb } else { Backing::Lazy };
-        let mut memory =
-            Mapping::reserve(bytes, if explicit { CHUNK_BYTES } else { LARGEST_BYTES }, backing).map_err(|error| {
+        let mut memory = Mapping::reserve(bytes, if explicit { CHUNK_BYTES } else { MAX_BLOCK_BYTES }, backing)
+            .map_err(|error| {
                 if explicit {
                     let help = "let an administrator raise vm.nr_hugepages, or take transparent huge pages";
-                    BuildError::System { what: "reserving huge pages", bytes: bytes as u64, help, error }
+                    PoolError::System { what: "reserving huge pages", bytes: bytes as u64, help, error }
                 } else {
                     no_space("reserving address space", bytes, error)
                 }
@@ -236,7 +236,7 @@ impl PoolBuilder {
             let _ = memory.set_huge(self.huge_pages == HugePages::Transparent);
         }
         if self.on_fork == OnFork::Absent {
-            memory.leave_out_of_forks().map_err(|error| no_space("leaving the pool out of forks", bytes, error))?;
+            memory.exclude_from_forks().map_err(|error| no_space("leaving the pool out of forks", bytes, error))?;
         }
         Ok(memory)
     }
@@ -274,20 +274,20 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn new(bytes: u64, reserve_bytes: u64, nodes: usize) -> Result<Sizes, BuildError> {
+    fn new(bytes: u64, reserve_bytes: u64, nodes: usize) -> Result<Sizes, PoolError> {
         let max_bytes = MAX_NODE_BYTES * nodes as u64;
         if let Some(&bytes) = [bytes, reserve_bytes].iter().find(|&&bytes| bytes == 0 || bytes > max_bytes) {
-            return Err(BuildError::Size { bytes, max_bytes });
+            return Err(PoolError::Size { bytes, max_bytes });
         }
         if reserve_bytes < bytes {
-            return Err(BuildError::Reserve { bytes, reserve_bytes });
+            return Err(PoolError::ReserveTooSmall { bytes, reserve_bytes });
         }
         let each = |bytes: u64| bytes.div_ceil(nodes as u64).next_multiple_of(CHUNK_BYTES as u64) as usize;
         Ok(Sizes { share: each(bytes), span: each(reserve_bytes) })
     }
 }
 
-fn no_space(what: &'static str, bytes: usize, error: io::Error) -> BuildError {
+fn no_space(what: &'static str, bytes: usize, error: io::Error) -> PoolError {
     let help = match error.raw_os_error() {
         Some(libc::EAGAIN) => {
             "this process locks all that it maps (mlockall with MCL_FUTURE), address space too: take a smaller pool, raise \
@@ -298,14 +298,14 @@ fn no_space(what: &'static str, bytes: usize, error: io::Error) -> BuildError {
              memory) or on mappings (vm.max_map_count)"
         }
     };
-    BuildError::System { what, bytes: bytes as u64, help, error }
+    PoolError::System { what, bytes: bytes as u64, help, error }
 }
 
 /// What would help where the system does not take memory back.
-pub(crate) const NOT_BACK: &str = "locked memory (mlock, mlockall) does not go back, nor do huge pages that an \
+pub(crate) const GIVE_BACK_HELP: &str = "locked memory (mlock, mlockall) does not go back, nor do huge pages that an \
 administrator has set apart before Linux 5.18: unlock it, or build the pool with GiveBack::OFF";
 
-pub(crate) fn no_memory(bytes: usize, error: io::Error) -> BuildError {
+pub(crate) fn no_memory(bytes: usize, error: io::Error) -> PoolError {
     let help = "take a smaller pool, or leave prefault off";
-    BuildError::System { what: "having memory from the start", bytes: bytes as u64, help, error }
+    PoolError::System { what: "having memory from the start", bytes: bytes as u64, help, error }
 }

@@ -17,16 +17,16 @@ use pageset::{Immovable, MigrateType, NodeId, Order, PageRange, Pfn};
 
 use crate::builder::{self, CHUNK_BYTES};
 use crate::error::{AllocError, FreeError, FreeReason};
-use crate::pages::PageOwner;
+use crate::pages::PoolRef;
 use crate::pool::{PAGE_BYTES, PagePool, wrong_free};
 
 /// How a page is looked at that may be free.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum FreeCheck {
     /// Quickly: where others merge blocks a free page may seem not to be.
-    WithoutLock,
+    Racy,
     /// Where it seems not to be free, once more with the zone's lock.
-    Twice,
+    Locked,
 }
 
 impl PagePool {
@@ -38,62 +38,62 @@ impl PagePool {
     /// up to 4 MiB are better had by [`Self::alloc`], which leaves caches alone.
     ///
     /// # Errors
-    /// [`AllocError::Size`] for 0 bytes or more than a node has, [`AllocError::NoRange`] where so many are nowhere free
+    /// [`AllocError::ContigSize`] for 0 bytes or more than a node has, [`AllocError::NoContigRange`] where so many are nowhere free
     /// in a row, and [`AllocError::Forked`].
     pub fn alloc_contig(&self, bytes: usize) -> Result<NonNull<[u8]>, AllocError> {
-        self.contig_of(bytes, |_| true)
+        self.alloc_contig_where(bytes, |_| true)
     }
 
     /// As [`Self::alloc_contig`], from one node only.
     ///
     /// # Errors
-    /// As there, and [`AllocError::Node`] where the pool has nothing of that node.
+    /// As there, and [`AllocError::UnknownNode`] where the pool has nothing of that node.
     pub fn alloc_contig_on(&self, node: NodeId, bytes: usize) -> Result<NonNull<[u8]>, AllocError> {
         let is_that = |part: usize| {
             let zone = self.allocator().zone_of(self.part(part, 0, 0).start);
             zone.is_some_and(|zone| self.allocator().zone_stats(zone).node == node)
         };
         if !self.is_forked() && !(0..self.nodes()).any(is_that) {
-            return Err(AllocError::Node(node));
+            return Err(AllocError::UnknownNode(node));
         }
-        self.contig_of(bytes, is_that)
+        self.alloc_contig_where(bytes, is_that)
     }
 
     /// From any of the nodes that `wanted` says, by their places in the pool.
-    fn contig_of(&self, bytes: usize, wanted: impl Fn(usize) -> bool) -> Result<NonNull<[u8]>, AllocError> {
+    fn alloc_contig_where(&self, bytes: usize, wanted: impl Fn(usize) -> bool) -> Result<NonNull<[u8]>, AllocError> {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
         // Relaxed: a pool that grows or shrinks meanwhile has either size.
         let share = self.share.load(Relaxed);
         if bytes == 0 || bytes > share {
-            return Err(AllocError::Size { bytes: bytes as u64, max_bytes: share as u64 });
+            return Err(AllocError::ContigSize { bytes: bytes as u64, max_bytes: share as u64 });
         }
         let rounded = bytes.next_multiple_of(PAGE_BYTES);
         // While pageblocks are isolated others may find no memory, and wait for this; and no scan stands in its way.
-        let _no_scan = self.giver.hold_off();
+        let _no_scan = self.scanner.pause_scans();
         let nodes = || self.allocator().zones_from_here().filter(|&node| wanted(node));
-        let find = |look: Look| nodes().find_map(|node| self.take_contig(node, share, rounded, look));
-        let found = find(Look::WithoutLock).or_else(|| {
+        let find = |look: FreeCheck| nodes().find_map(|node| self.alloc_contig_in(node, share, rounded, look));
+        let found = find(FreeCheck::Racy).or_else(|| {
             // What caches hold keeps blocks from merging.
-            self.drain_each();
-            find(Look::Twice)
+            self.drain_every_zone();
+            find(FreeCheck::Locked)
         });
         found.map(|start| NonNull::slice_from_raw_parts(self.memory.at(start), rounded)).ok_or_else(|| {
             self.failed.fetch_add(1, Relaxed);
             let stats = self.stats();
-            AllocError::NoRange { bytes: bytes as u64, free_bytes: stats.free_bytes + stats.cached_bytes }
+            AllocError::NoContigRange { bytes: bytes as u64, free_bytes: stats.free_bytes + stats.cached_bytes }
         })
     }
 
     /// Takes the first range of a node's share that is free, by trying; the address of its start.
-    fn take_contig(&self, node: usize, share: usize, bytes: usize, look: Look) -> Option<usize> {
+    fn alloc_contig_in(&self, node: usize, share: usize, bytes: usize, look: FreeCheck) -> Option<usize> {
         let start = self.memory.start() + node * self.span;
         let end = start + share;
         let mut at = start;
         while at <= end - bytes {
             let range = builder::pages(at, bytes);
-            let taken = match self.first_not_free(range, look) {
+            let taken = match self.first_page_in_use(range, look) {
                 None => {
                     self.allocator().alloc_range(range, MigrateType::Movable, &Immovable).map_err(|error| error.pfn)
                 }
@@ -109,10 +109,12 @@ impl PagePool {
     }
 
     /// The first page of a range that is in no free block.
-    fn first_not_free(&self, range: PageRange, look: Look) -> Option<Pfn> {
+    fn first_page_in_use(&self, range: PageRange, look: FreeCheck) -> Option<Pfn> {
         let around = |pfn| {
             let seen = self.allocator().free_block_around(pfn);
-            seen.or_else(|| (look == Look::Twice).then(|| self.allocator().settled_free_block_around(pfn)).flatten())
+            seen.or_else(|| {
+                (look == FreeCheck::Locked).then(|| self.allocator().settled_free_block_around(pfn)).flatten()
+            })
         };
         let mut pfn = range.start;
         while pfn < range.end() {
@@ -172,18 +174,18 @@ impl PagePool {
 /// # Ok(())
 /// # }
 /// ```
-pub struct ContigPages<P: PageOwner> {
+pub struct ContigPages<P: PoolRef> {
     pool: P,
     run: NonNull<[u8]>,
 }
 
 // SAFETY: (1) the memory belongs to nobody else, and any thread may use and free it; (2) what else is in a handle may
 // be sent by itself.
-unsafe impl<P: PageOwner + Send> Send for ContigPages<P> {}
+unsafe impl<P: PoolRef + Send> Send for ContigPages<P> {}
 // SAFETY: (1) a shared handle only gives shared slices of bytes; (2) as above.
-unsafe impl<P: PageOwner + Sync> Sync for ContigPages<P> {}
+unsafe impl<P: PoolRef + Sync> Sync for ContigPages<P> {}
 
-impl<P: PageOwner> ContigPages<P> {
+impl<P: PoolRef> ContigPages<P> {
     /// Takes `bytes` in a row, rounded up to pages, from a pool.
     ///
     /// # Errors
@@ -215,7 +217,7 @@ impl<P: PageOwner> ContigPages<P> {
     }
 }
 
-impl<P: PageOwner> Deref for ContigPages<P> {
+impl<P: PoolRef> Deref for ContigPages<P> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -225,26 +227,26 @@ impl<P: PageOwner> Deref for ContigPages<P> {
     }
 }
 
-impl<P: PageOwner> DerefMut for ContigPages<P> {
+impl<P: PoolRef> DerefMut for ContigPages<P> {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in deref.
         unsafe { slice::from_raw_parts_mut(self.run.as_ptr().cast(), self.run.len()) }
     }
 }
 
-impl<P: PageOwner> AsRef<[u8]> for ContigPages<P> {
+impl<P: PoolRef> AsRef<[u8]> for ContigPages<P> {
     fn as_ref(&self) -> &[u8] {
         self
     }
 }
 
-impl<P: PageOwner> AsMut<[u8]> for ContigPages<P> {
+impl<P: PoolRef> AsMut<[u8]> for ContigPages<P> {
     fn as_mut(&mut self) -> &mut [u8] {
         self
     }
 }
 
-impl<P: PageOwner> Drop for ContigPages<P> {
+impl<P: PoolRef> Drop for ContigPages<P> {
     fn drop(&mut self) {
         // SAFETY: the run is the handle's, and the handle ends here.
         let freed = unsafe { self.pool.free_contig(self.run) };
@@ -252,7 +254,7 @@ impl<P: PageOwner> Drop for ContigPages<P> {
     }
 }
 
-impl<P: PageOwner> fmt::Debug for ContigPages<P> {
+impl<P: PoolRef> fmt::Debug for ContigPages<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ContigPages").field("run", &self.run).finish_non_exhaustive()
     }

@@ -10,7 +10,7 @@ use crate::pool::PAGE_BYTES;
 
 /// A pool that cannot be had.
 #[derive(Debug)]
-pub enum BuildError {
+pub enum PoolError {
     /// Its size is 0 or more than its nodes can have.
     Size {
         /// Bytes asked for.
@@ -19,14 +19,14 @@ pub enum BuildError {
         max_bytes: u64,
     },
     /// It cannot grow by that much.
-    Growth {
+    GrowSize {
         /// Bytes asked for.
         bytes: u64,
         /// What is left of the reserve.
         max_bytes: u64,
     },
     /// It cannot shrink by that much: something has to be left of each node.
-    Shrinking {
+    ShrinkSize {
         /// Bytes asked for.
         bytes: u64,
         /// The most that may go.
@@ -44,7 +44,7 @@ pub enum BuildError {
     /// This process is a child of the one whose pool this is.
     Forked,
     /// It is to grow to less than it begins with.
-    Reserve {
+    ReserveTooSmall {
         /// Bytes to begin with.
         bytes: u64,
         /// Bytes to grow to.
@@ -60,7 +60,7 @@ pub enum BuildError {
         allowed: Vec<NodeId>,
     },
     /// The rules do not go together, or ask for more than there is room for.
-    Rules(MapError),
+    Config(MapError),
     /// The system refused.
     System {
         /// What was asked of it.
@@ -74,22 +74,22 @@ pub enum BuildError {
     },
 }
 
-impl fmt::Display for BuildError {
+impl fmt::Display for PoolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Size { bytes, max_bytes } => {
                 write!(f, "a pool of {bytes} bytes cannot be had; allowed: 1 to {max_bytes}")
             }
-            Self::Growth { bytes, max_bytes: 0 } => {
+            Self::GrowSize { bytes, max_bytes: 0 } => {
                 write!(f, "the pool cannot grow by {bytes} bytes: no reserve is left")
             }
-            Self::Growth { bytes, max_bytes } => {
+            Self::GrowSize { bytes, max_bytes } => {
                 write!(
                     f,
                     "the pool cannot grow by {bytes} bytes; allowed: 1 to {max_bytes}, what is left of its reserve"
                 )
             }
-            Self::Shrinking { bytes, max_bytes } => {
+            Self::ShrinkSize { bytes, max_bytes } => {
                 write!(f, "the pool cannot shrink by {bytes} bytes; allowed: ")?;
                 match max_bytes {
                     0 => f.write_str("none, for 2097152 bytes stay of each node"),
@@ -104,7 +104,7 @@ impl fmt::Display for BuildError {
                 )
             }
             Self::Forked => f.write_str("the pool belongs to the parent of this process"),
-            Self::Reserve { bytes, reserve_bytes } => {
+            Self::ReserveTooSmall { bytes, reserve_bytes } => {
                 write!(f, "the pool begins with {bytes} bytes but may grow to {reserve_bytes} only")
             }
             Self::HugePagesCannotGrow => {
@@ -114,7 +114,7 @@ impl fmt::Display for BuildError {
                 let (nodes, allowed) = (numbers(nodes), numbers(allowed));
                 write!(f, "nodes {nodes:?} were asked for; allowed: one or more of {allowed:?}, each once")
             }
-            Self::Rules(error) => error.fmt(f),
+            Self::Config(error) => error.fmt(f),
             Self::System { what, bytes, help, error } => write!(f, "{what} of {bytes} bytes failed: {error}; {help}"),
         }
     }
@@ -124,7 +124,7 @@ fn numbers(nodes: &[NodeId]) -> Vec<u32> {
     nodes.iter().map(|node| node.0).collect()
 }
 
-impl Error for BuildError {
+impl Error for PoolError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::System { error, .. } => Some(error),
@@ -144,23 +144,23 @@ pub enum AllocError {
         free_bytes: u64,
     },
     /// No contiguous run has that size: it is 0, or more than a node has.
-    Size {
+    ContigSize {
         /// Bytes asked for.
         bytes: u64,
         /// Bytes that each node has now.
         max_bytes: u64,
     },
     /// So many bytes are nowhere free in a row, even with all caches emptied.
-    NoRange {
+    NoContigRange {
         /// Bytes asked for.
         bytes: u64,
         /// Bytes that are free in all.
         free_bytes: u64,
     },
     /// The pool has nothing of that node.
-    Node(NodeId),
+    UnknownNode(NodeId),
     /// Only the types Unmovable, Movable and Reclaimable can be asked for.
-    Type(pageset::MigrateType),
+    UnsupportedType(pageset::MigrateType),
     /// This process is a child of the one whose pool this is.
     Forked,
 }
@@ -172,14 +172,14 @@ impl fmt::Display for AllocError {
                 let bytes = order.pages() * PAGE_BYTES as u64;
                 write!(f, "no run of {bytes} bytes is free; {free_bytes} bytes are, in smaller runs")
             }
-            Self::Size { bytes, max_bytes } => {
+            Self::ContigSize { bytes, max_bytes } => {
                 write!(f, "a contiguous run of {bytes} bytes cannot be had; allowed: 1 to {max_bytes}, a node's part")
             }
-            Self::NoRange { bytes, free_bytes } => {
+            Self::NoContigRange { bytes, free_bytes } => {
                 write!(f, "no {bytes} bytes in a row are free; {free_bytes} bytes are in all")
             }
-            Self::Node(node) => write!(f, "the pool has no memory of node {}", node.0),
-            Self::Type(migratetype) => {
+            Self::UnknownNode(node) => write!(f, "the pool has no memory of node {}", node.0),
+            Self::UnsupportedType(migratetype) => {
                 write!(f, "runs of type {migratetype:?} cannot be asked for; allowed: Unmovable, Movable, Reclaimable")
             }
             Self::Forked => f.write_str("the pool belongs to the parent of this process"),

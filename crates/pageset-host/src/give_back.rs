@@ -41,25 +41,25 @@ impl GiveBack {
 }
 
 /// In a chunk's age: it was given back, and has been free since whenever it was looked at.
-const GIVEN: u8 = u8::MAX;
+const GIVEN_BACK: u8 = u8::MAX;
 /// The largest number of scans that an age counts.
 const MAX_AGE: u8 = 250;
 /// One in so many scans asks the system whether a chunk that was given back is resident after all: it may have been
 /// used and freed between two scans. A guess that keeps the asking to a few µs for each GiB and scan.
-const LOOK_AGAIN: usize = 16;
+const RECHECK_INTERVAL: usize = 16;
 
 /// What a pool knows of its give-backs.
 #[derive(Debug)]
-pub(crate) struct Giver {
+pub(crate) struct GiveBackScanner {
     policy: GiveBack,
     state: Mutex<State>,
     /// Held while a scan has a block. Comes after `state`.
-    lent: Mutex<()>,
+    scan_holds_block: Mutex<()>,
     /// Relaxed: statistics. Bytes that went back; bytes that scans have taken and freed again since the start; bytes
     /// that one holds now.
-    pub(crate) given_bytes: AtomicU64,
-    pub(crate) scanned_bytes: AtomicU64,
-    pub(crate) held_bytes: AtomicU64,
+    pub(crate) given_back_bytes: AtomicU64,
+    pub(crate) scan_freed_bytes: AtomicU64,
+    pub(crate) scan_held_bytes: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -70,16 +70,16 @@ struct State {
     last: Option<Instant>,
 }
 
-impl Giver {
-    pub(crate) fn new(policy: GiveBack, chunks: usize) -> Giver {
+impl GiveBackScanner {
+    pub(crate) fn new(policy: GiveBack, chunks: usize) -> GiveBackScanner {
         let state = State { ages: vec![0; chunks], scans: 0, last: None };
-        Giver {
+        GiveBackScanner {
             policy,
             state: Mutex::new(state),
-            lent: Mutex::new(()),
-            given_bytes: AtomicU64::new(0),
-            scanned_bytes: AtomicU64::new(0),
-            held_bytes: AtomicU64::new(0),
+            scan_holds_block: Mutex::new(()),
+            given_back_bytes: AtomicU64::new(0),
+            scan_freed_bytes: AtomicU64::new(0),
+            scan_held_bytes: AtomicU64::new(0),
         }
     }
 
@@ -89,8 +89,8 @@ impl Giver {
     }
 
     /// Waits until no scan has a block, and lets none take one while the value lives.
-    pub(crate) fn hold_off(&self) -> impl Drop + '_ {
-        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn pause_scans(&self) -> impl Drop + '_ {
+        self.scan_holds_block.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,9 +106,9 @@ impl PagePool {
     /// # Errors
     /// What the system said to a block that it would not take back; the blocks before it have gone.
     pub(crate) fn give_back_if_due(&self) -> io::Result<u64> {
-        let policy = self.giver.policy;
+        let policy = self.scanner.policy;
         // Another thread's scan is as good as ours.
-        let Ok(mut state) = self.giver.state.try_lock() else { return Ok(0) };
+        let Ok(mut state) = self.scanner.state.try_lock() else { return Ok(0) };
         let due = state.last.is_none_or(|last| last.elapsed() >= policy.interval.max(Duration::from_millis(1)));
         if !due || policy.bytes_per_scan == 0 {
             return Ok(0);
@@ -130,12 +130,12 @@ impl PagePool {
             return Err(io::Error::other("the pool belongs to the parent of this process"));
         }
         self.allocator().drain_all();
-        self.scan(&mut self.giver.lock(), &Scan { after_scans: 0, bytes })
+        self.scan(&mut self.scanner.lock(), &Scan { after_scans: 0, bytes })
     }
 
     fn scan(&self, state: &mut State, scan: &Scan) -> io::Result<u64> {
         state.scans += 1;
-        self.count_ages(state);
+        self.update_ages(state);
         let mut given = 0;
         for chunk in 0..state.ages.len() {
             if given >= scan.bytes {
@@ -150,7 +150,7 @@ impl PagePool {
         Pfn(((self.memory.start() + chunk * CHUNK_BYTES) / PAGE_BYTES) as u64)
     }
 
-    fn count_ages(&self, state: &mut State) {
+    fn update_ages(&self, state: &mut State) {
         let mut chunk = 0;
         while chunk < state.ages.len() {
             let pfn = self.first_page(chunk);
@@ -162,7 +162,7 @@ impl PagePool {
             for age in ages {
                 *age = match *age {
                     _ if free == 0 => 0,
-                    GIVEN => GIVEN,
+                    GIVEN_BACK => GIVEN_BACK,
                     age => (age + 1).min(MAX_AGE),
                 };
             }
@@ -172,43 +172,43 @@ impl PagePool {
     /// Gives a free chunk back if it has been free for long enough; returns the bytes that were resident.
     fn give_chunk_back(&self, state: &mut State, chunk: usize, after_scans: u8) -> io::Result<u64> {
         let age = state.ages[chunk];
-        let look_again = after_scans == 0 || (state.scans + chunk).is_multiple_of(LOOK_AGAIN);
-        if age == 0 || age < after_scans || age == GIVEN && !look_again {
+        let look_again = after_scans == 0 || (state.scans + chunk).is_multiple_of(RECHECK_INTERVAL);
+        if age == 0 || age < after_scans || age == GIVEN_BACK && !look_again {
             return Ok(0);
         }
         let offset = chunk * CHUNK_BYTES;
         // One that has not been given back may be swapped out, which does not count as resident.
-        if age == GIVEN && self.memory.resident(offset, CHUNK_BYTES)? == 0 {
+        if age == GIVEN_BACK && self.memory.resident(offset, CHUNK_BYTES)? == 0 {
             return Ok(0);
         }
-        let _lent = self.giver.hold_off();
+        let _lent = self.scanner.pause_scans();
         let (pfn, order, bytes) = (self.first_page(chunk), Order::PAGEBLOCK, CHUNK_BYTES as u64);
         if !self.allocator().alloc_at(pfn, order) {
             // Somebody has it, or a part of it.
             state.ages[chunk] = 0;
             return Ok(0);
         }
-        self.giver.held_bytes.fetch_add(bytes, Relaxed);
+        self.scanner.scan_held_bytes.fetch_add(bytes, Relaxed);
         let given = self.memory.resident(offset, CHUNK_BYTES).and_then(|resident| {
-            self.memory_back(offset)?;
+            self.release_chunk(offset)?;
             Ok(resident)
         });
-        self.giver.held_bytes.fetch_sub(bytes, Relaxed);
-        self.giver.scanned_bytes.fetch_add(bytes, Relaxed);
+        self.scanner.scan_held_bytes.fetch_sub(bytes, Relaxed);
+        self.scanner.scan_freed_bytes.fetch_add(bytes, Relaxed);
         let freed = self.allocator().free_cold(pfn, order);
         debug_assert!(freed.is_ok(), "{freed:?}");
         let given = given?;
-        state.ages[chunk] = GIVEN;
-        self.giver.given_bytes.fetch_add(given, Relaxed);
+        state.ages[chunk] = GIVEN_BACK;
+        self.scanner.given_back_bytes.fetch_add(given, Relaxed);
         Ok(given)
     }
 
     #[allow(unsafe_code, reason = "only here is it known that the range is free")]
-    fn memory_back(&self, offset: usize) -> io::Result<()> {
+    fn release_chunk(&self, offset: usize) -> io::Result<()> {
         // SAFETY: the range is inside a block that this scan has allocated, so nobody else has it, and the scan does
         // not look inside.
         unsafe { self.memory.give_back(offset, CHUNK_BYTES) }.map_err(|error| {
-            io::Error::new(error.kind(), format!("giving memory back failed: {error}; {}", builder::NOT_BACK))
+            io::Error::new(error.kind(), format!("giving memory back failed: {error}; {}", builder::GIVE_BACK_HELP))
         })
     }
 }

@@ -67,18 +67,18 @@ compile_error!(
 );
 
 #[cfg(feature = "allocator-api2")]
-mod api2;
+mod allocator_trait;
 pub mod builder;
 pub mod contig;
 pub mod error;
 pub mod give_back;
+#[cfg(feature = "bytes")]
+mod into_bytes;
 pub mod lock;
 mod machine;
 pub mod pages;
 pub mod pool;
 mod resize;
-#[cfg(feature = "bytes")]
-mod shared_bytes;
 pub mod stats;
 #[allow(unsafe_code, reason = "the lowest modules, with numbered reasons at each block")]
 mod sys;
@@ -87,9 +87,9 @@ pub mod topology;
 
 pub use builder::{HugePages, OnFork, PoolBuilder};
 pub use contig::ContigPages;
-pub use error::{AllocError, BuildError, FreeError, FreeReason};
+pub use error::{AllocError, FreeError, FreeReason, PoolError};
 pub use give_back::GiveBack;
-pub use pages::{PageOwner, Pages};
+pub use pages::{Pages, PoolRef};
 pub use pageset::{MigrateType, NodeId, Order, PageState, Tuning, WrongFree};
 pub use pool::{PAGE_BYTES, PagePool, order_for};
 pub use stats::PoolStats;

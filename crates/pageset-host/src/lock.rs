@@ -12,7 +12,7 @@ use pageset::RawLock;
 use rustix::thread::{nanosleep, sched_yield};
 use rustix::time::Timespec;
 
-use crate::sys::sequence::{Bytes, Sequences};
+use crate::sys::rseq::{LockBytes, Rseq};
 
 /// How long a waiter looks before its first yield. Most holds take 1 to 20 µs: a refill or drain of some hundred pages.
 /// A guess within a factor of two; see "The locks" in the crate's README.
@@ -29,36 +29,36 @@ const SLEEPS: (Duration, Duration) = (Duration::from_micros(50), Duration::from_
 /// No queue; a free lock is taken with one atomic exchange, and given back with a plain store. A CPU's own threads may
 /// take it without the exchange, if those from afar say so before.
 #[derive(Debug, Default)]
-pub struct HostLock(Bytes);
+pub struct HostLock(LockBytes);
 
 impl HostLock {
     /// Takes the lock if it is free and the caller runs on `cpu`, whose lock it is.
     #[inline(always)]
-    pub(crate) fn try_lock_here(&self, sequences: Sequences, cpu: u32) -> bool {
-        sequences.set_here(&self.0, cpu)
+    pub(crate) fn try_lock_local(&self, sequences: Rseq, cpu: u32) -> bool {
+        sequences.try_set_local(&self.0, cpu)
     }
 
-    /// Gives back what [`Self::try_lock_here`] took.
+    /// Gives back what [`Self::try_lock_local`] took.
     #[inline(always)]
-    pub(crate) fn unlock_here(&self) {
+    pub(crate) fn unlock_local(&self) {
         // Release: as in unlock.
-        self.0.here.store(false, Ordering::Release);
+        self.0.local.store(false, Ordering::Release);
     }
 
     /// Takes the lock of `cpu`, waiting for it, from there or elsewhere.
     ///
     /// # Panics
     /// The kernel allowed this when the pool was built and refuses it now: a filter of system calls that came later.
-    pub(crate) fn lock_afar(&self, sequences: Sequences, cpu: u32) {
+    pub(crate) fn lock_remote(&self, sequences: Rseq, cpu: u32) {
         self.lock();
-        if !sequences.interrupt(cpu) {
+        if !sequences.fence_cpu(cpu) {
             // Given back before the panic, for whoever tries next: the byte is ours, whether somebody is here or not.
-            self.0.afar.store(false, Ordering::Release);
+            self.0.remote.store(false, Ordering::Release);
             panic!("membarrier is refused, which it was not when the pool was built");
         }
         // Acquire: pairs with the release in unlock. From the interruption on nobody sets it.
-        if self.0.here.load(Ordering::Acquire) {
-            wait(|| !self.0.here.load(Ordering::Acquire));
+        if self.0.local.load(Ordering::Acquire) {
+            wait(|| !self.0.local.load(Ordering::Acquire));
         }
     }
 }
@@ -91,21 +91,21 @@ impl RawLock for HostLock {
     fn lock(&self) {
         if !self.try_lock() {
             // Relaxed: only waits; try_lock acquires.
-            wait(|| !self.0.afar.load(Ordering::Relaxed) && self.try_lock());
+            wait(|| !self.0.remote.load(Ordering::Relaxed) && self.try_lock());
         }
     }
 
     #[inline]
     fn try_lock(&self) -> bool {
         // Acquire: pairs with the release in unlock.
-        !self.0.afar.swap(true, Ordering::Acquire)
+        !self.0.remote.swap(true, Ordering::Acquire)
     }
 
     #[inline]
     fn unlock(&self) {
         // Who came from afar has it only while nobody is here. Release: pairs with the acquires above, and with the loads of
         // sequences, each of which acquires on the only architecture that has them.
-        let byte = if self.0.here.load(Ordering::Relaxed) { &self.0.here } else { &self.0.afar };
+        let byte = if self.0.local.load(Ordering::Relaxed) { &self.0.local } else { &self.0.remote };
         byte.store(false, Ordering::Release);
     }
 }
@@ -175,7 +175,7 @@ mod tests {
 
     /// Each use at once for a second: nobody ever has the lock while another has, and each has it at times.
     fn one_at_a_time(uses: &[Use]) {
-        let Some(sequences) = Sequences::find() else {
+        let Some(sequences) = Rseq::find() else {
             println!("SKIPPED: no sequences here");
             return;
         };
@@ -195,7 +195,7 @@ mod tests {
             1
         };
         let nap = || thread::sleep(Duration::from_micros(1));
-        let here = |work: &dyn Fn()| if lock.try_lock_here(sequences, home as u32) { enter(work) } else { 0 };
+        let here = |work: &dyn Fn()| if lock.try_lock_local(sequences, home as u32) { enter(work) } else { 0 };
         let once = |how| -> u64 {
             match how {
                 Use::Spins => (0..1000).map(|_| here(&|| ())).sum(),
@@ -208,7 +208,7 @@ mod tests {
                 }
                 Use::FromAfar => {
                     nap();
-                    lock.lock_afar(sequences, home as u32);
+                    lock.lock_remote(sequences, home as u32);
                     enter(&|| ())
                 }
             }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn one_from_afar_keeps_others_out() {
+    fn a_remote_holder_keeps_others_out() {
         one_at_a_time(&[Use::Spins, Use::FromAfar]);
     }
 }

@@ -1,10 +1,10 @@
 //! CPU numbers and the lock, as the allocator asks for them.
 
-use pageset::{CpuHint, CpuId, Machine, RawLock};
+use pageset::{CpuId, Machine, RawLock, CpuHint};
 
 use crate::lock::HostLock;
 use crate::sys::cpu::CpuNumber;
-use crate::sys::sequence::Sequences;
+use crate::sys::rseq::Rseq;
 use crate::topology::possible_cpus;
 
 /// A process on Linux.
@@ -14,37 +14,37 @@ pub(crate) struct Host {
     /// How many CPUs the pool has caches for; at least 1.
     cpus: u32,
     /// Where each CPU has a cache of its own: how its threads take the cache's lock.
-    sequences: Option<Sequences>,
+    sequences: Option<Rseq>,
 }
 
 impl Host {
     /// Caches for so many CPUs; their locks without an exchange, if that is wanted and can be had.
     pub(crate) fn new(cpus: u32, sequences: bool) -> Host {
-        let sequences = if sequences && cpus >= possible_cpus() { Sequences::find() } else { None };
+        let sequences = if sequences && cpus >= possible_cpus() { Rseq::find() } else { None };
         Host { number: CpuNumber::find(), cpus: cpus.max(1), sequences }
     }
 
     /// How threads take the locks of their CPUs' caches without an exchange, where they do.
-    pub(crate) fn sequences(&self) -> Option<Sequences> {
+    pub(crate) fn sequences(&self) -> Option<Rseq> {
         self.sequences
     }
 }
 
 /// Where a thread is that runs sequences: the short way of [`Host`], with nothing left to ask but the CPU's number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Here {
-    sequences: Sequences,
+pub(crate) struct CurrentCpu {
+    sequences: Rseq,
     cpu: u32,
 }
 
-impl Here {
+impl CurrentCpu {
     #[inline(always)]
-    pub(crate) fn of(sequences: Sequences) -> Here {
-        Here { sequences, cpu: sequences.cpu() }
+    pub(crate) fn of(sequences: Rseq) -> CurrentCpu {
+        CurrentCpu { sequences, cpu: sequences.cpu() }
     }
 }
 
-impl CpuHint<HostLock> for Here {
+impl CpuHint<HostLock> for CurrentCpu {
     #[inline(always)]
     fn cpu(self) -> u32 {
         self.cpu
@@ -52,12 +52,12 @@ impl CpuHint<HostLock> for Here {
 
     #[inline(always)]
     fn try_lock(self, lock: &HostLock) -> bool {
-        lock.try_lock_here(self.sequences, self.cpu)
+        lock.try_lock_local(self.sequences, self.cpu)
     }
 
     #[inline(always)]
     fn unlock(self, lock: &HostLock) {
-        lock.unlock_here();
+        lock.unlock_local();
     }
 }
 
@@ -79,14 +79,14 @@ impl Machine for Host {
     #[inline(always)]
     fn try_lock_pageset(&self, lock: &HostLock, cpu: CpuId) -> bool {
         match self.sequences {
-            Some(sequences) => lock.try_lock_here(sequences, cpu.0),
+            Some(sequences) => lock.try_lock_local(sequences, cpu.0),
             None => lock.try_lock(),
         }
     }
 
     fn lock_pageset(&self, lock: &HostLock, cpu: CpuId) {
         match self.sequences {
-            Some(sequences) => lock.lock_afar(sequences, cpu.0),
+            Some(sequences) => lock.lock_remote(sequences, cpu.0),
             None => lock.lock(),
         }
     }

@@ -21,16 +21,16 @@ mod sealed {
 
 /// How a handle knows its pool: `&PagePool` costs nothing, `Arc<PagePool>` keeps the pool for as long as the handle and
 /// costs two atomic additions a handle, on a line that all threads share. A `&'static PagePool` has the best of both.
-pub trait PageOwner: sealed::Sealed + Deref<Target = PagePool> {}
+pub trait PoolRef: sealed::Sealed + Deref<Target = PagePool> {}
 
-impl PageOwner for &PagePool {}
-impl PageOwner for Arc<PagePool> {}
+impl PoolRef for &PagePool {}
+impl PoolRef for Arc<PagePool> {}
 
 /// A run of pages, all its own; its memory is freed when it is dropped. What is in it at first is what its last user
 /// left, or zeros.
 ///
 /// Dropped in a forked child it frees nothing.
-pub struct Pages<P: PageOwner> {
+pub struct Pages<P: PoolRef> {
     pool: P,
     start: NonNull<u8>,
     order: Order,
@@ -38,9 +38,9 @@ pub struct Pages<P: PageOwner> {
 
 // SAFETY: (1) the memory belongs to nobody else, and any thread may use and free it; (2) what else is in a handle may
 // be sent by itself.
-unsafe impl<P: PageOwner + Send> Send for Pages<P> {}
+unsafe impl<P: PoolRef + Send> Send for Pages<P> {}
 // SAFETY: (1) a shared handle only gives shared slices of bytes; (2) as above.
-unsafe impl<P: PageOwner + Sync> Sync for Pages<P> {}
+unsafe impl<P: PoolRef + Sync> Sync for Pages<P> {}
 
 impl PagePool {
     /// Takes a run of 2^`order` pages that frees itself, and that may not outlive the pool.
@@ -61,7 +61,7 @@ impl PagePool {
     }
 }
 
-impl<P: PageOwner> Pages<P> {
+impl<P: PoolRef> Pages<P> {
     /// Takes a run of 2^`order` pages from a pool.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl<P: PageOwner> Pages<P> {
     }
 }
 
-impl<P: PageOwner> Deref for Pages<P> {
+impl<P: PoolRef> Deref for Pages<P> {
     type Target = [u8];
 
     #[inline]
@@ -119,7 +119,7 @@ impl<P: PageOwner> Deref for Pages<P> {
     }
 }
 
-impl<P: PageOwner> DerefMut for Pages<P> {
+impl<P: PoolRef> DerefMut for Pages<P> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in deref.
@@ -127,19 +127,19 @@ impl<P: PageOwner> DerefMut for Pages<P> {
     }
 }
 
-impl<P: PageOwner> AsRef<[u8]> for Pages<P> {
+impl<P: PoolRef> AsRef<[u8]> for Pages<P> {
     fn as_ref(&self) -> &[u8] {
         self
     }
 }
 
-impl<P: PageOwner> AsMut<[u8]> for Pages<P> {
+impl<P: PoolRef> AsMut<[u8]> for Pages<P> {
     fn as_mut(&mut self) -> &mut [u8] {
         self
     }
 }
 
-impl<P: PageOwner> Drop for Pages<P> {
+impl<P: PoolRef> Drop for Pages<P> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the run is the handle's, and the handle ends here.
@@ -148,7 +148,7 @@ impl<P: PageOwner> Drop for Pages<P> {
     }
 }
 
-impl<P: PageOwner> fmt::Debug for Pages<P> {
+impl<P: PoolRef> fmt::Debug for Pages<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pages").field("start", &self.start).field("order", &self.order).finish_non_exhaustive()
     }

@@ -12,11 +12,11 @@ use pageset::{Pfn, Request};
 
 use crate::builder::{CHUNK_BYTES, PoolBuilder};
 use crate::error::{AllocError, FreeError, FreeReason};
-use crate::give_back::{GiveBack, Giver};
-use crate::machine::{Here, Host};
-use crate::sys::books::Books;
+use crate::give_back::{GiveBack, GiveBackScanner};
+use crate::machine::{CurrentCpu, Host};
+use crate::sys::fork_detector::ForkDetector;
+use crate::sys::mapped_allocator::MappedAllocator;
 use crate::sys::mapping::Mapping;
-use crate::sys::sentinel::Sentinel;
 
 /// A page, in bytes, whatever the system's own page size.
 pub const PAGE_BYTES: usize = 4096;
@@ -54,16 +54,16 @@ pub(crate) const fn request(order: Order, migratetype: MigrateType) -> Request {
 ///
 /// Runs of pages are aligned to their size, up to 4 MiB. What is in them is what their last user left, or zeros.
 pub struct PagePool {
-    pub(crate) books: Books,
+    pub(crate) mapped_allocator: MappedAllocator,
     pub(crate) memory: Mapping,
-    sentinel: Sentinel,
+    fork_detector: ForkDetector,
     /// Address space of each node, in bytes.
     pub(crate) span: usize,
     pub(crate) prefault: bool,
     /// Bytes of each node that are there. Changed under `resizing`.
     pub(crate) share: AtomicUsize,
     pub(crate) resizing: Mutex<()>,
-    pub(crate) giver: Giver,
+    pub(crate) scanner: GiveBackScanner,
     /// Failed allocations. Relaxed: a statistic.
     pub(crate) failed: AtomicU64,
 }
@@ -78,7 +78,7 @@ impl fmt::Debug for PagePool {
 impl Drop for PagePool {
     fn drop(&mut self) {
         if self.is_forked() {
-            self.memory.end_in_child();
+            self.memory.forget_in_child();
         }
     }
 }
@@ -92,42 +92,42 @@ impl PagePool {
 
     pub(crate) fn new(
         memory: Mapping,
-        books: Books,
-        sentinel: Sentinel,
+        mapped_allocator: MappedAllocator,
+        fork_detector: ForkDetector,
         span: usize,
         prefault: bool,
         policy: GiveBack,
     ) -> PagePool {
-        let managed = (books.allocator().zone_stats(0).managed) as usize * PAGE_BYTES;
-        let giver = Giver::new(policy, memory.bytes() / CHUNK_BYTES);
+        let managed = (mapped_allocator.get().zone_stats(0).managed) as usize * PAGE_BYTES;
+        let scanner = GiveBackScanner::new(policy, memory.bytes() / CHUNK_BYTES);
         PagePool {
-            books,
+            mapped_allocator,
             memory,
-            sentinel,
+            fork_detector,
             span,
             prefault,
             share: AtomicUsize::new(managed),
             resizing: Mutex::new(()),
-            giver,
+            scanner,
             failed: AtomicU64::new(0),
         }
     }
 
     #[inline(always)]
     pub(crate) fn allocator(&self) -> &Allocator<'_, Host> {
-        self.books.allocator()
+        self.mapped_allocator.get()
     }
 
     /// Where the caller is, if it runs sequences: not in a child of the pool's process.
     #[inline(always)]
-    fn here(&self) -> Option<Here> {
-        self.sentinel.sequences().map(Here::of)
+    fn here(&self) -> Option<CurrentCpu> {
+        self.fork_detector.sequences().map(CurrentCpu::of)
     }
 
     /// Whether this process is a child of the pool's.
     #[inline(always)]
     pub(crate) fn is_forked(&self) -> bool {
-        self.sentinel.is_in_child()
+        self.fork_detector.is_in_child()
     }
 
     /// The memory of a block.
@@ -151,10 +151,10 @@ impl PagePool {
     /// As [`Self::alloc`], from one node only.
     ///
     /// # Errors
-    /// As there, and [`AllocError::Node`] where the pool has nothing of that node.
+    /// As there, and [`AllocError::UnknownNode`] where the pool has nothing of that node.
     pub fn alloc_on(&self, node: NodeId, order: Order) -> Result<NonNull<[u8]>, AllocError> {
         let any = request(order, MigrateType::Movable);
-        self.alloc_beyond(&Request { node: Some(node), this_node_only: true, ..any })
+        self.alloc_general(&Request { node: Some(node), this_node_only: true, ..any })
     }
 
     /// As [`Self::alloc`], beside runs of the same type: runs of one type fill whole 2 MiB blocks as far as can be, so
@@ -162,19 +162,19 @@ impl PagePool {
     /// `Movable`, the type that all memory has at first; a pool where all runs live alike needs no other.
     ///
     /// # Errors
-    /// As there, and [`AllocError::Type`] for a type other than the first three.
+    /// As there, and [`AllocError::UnsupportedType`] for a type other than the first three.
     #[inline(always)]
     pub fn alloc_typed(&self, order: Order, migratetype: MigrateType) -> Result<NonNull<[u8]>, AllocError> {
         let hot = self.here().and_then(|here| self.allocator().alloc_hot(&request(order, migratetype), here));
         match hot {
             Some(pfn) => Ok(self.run(pfn, order)),
-            None => self.alloc_beyond(&request(order, migratetype)),
+            None => self.alloc_general(&request(order, migratetype)),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn alloc_beyond(&self, request: &Request) -> Result<NonNull<[u8]>, AllocError> {
+    fn alloc_general(&self, request: &Request) -> Result<NonNull<[u8]>, AllocError> {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
@@ -183,14 +183,14 @@ impl PagePool {
             Some(_) => self.allocator().alloc_generally(request),
             None => self.allocator().alloc(request),
         };
-        let pfn = came.or_else(|error| self.alloc_slowly(request, error))?;
+        let pfn = came.or_else(|error| self.alloc_slow_path(request, error))?;
         Ok(self.run(pfn, request.order))
     }
 
     /// What is left where the caller's cache and the free lists have nothing: blocks that are just on their way back to
     /// the system, and the caches of all CPUs.
     #[cold]
-    fn alloc_slowly(&self, request: &Request, error: CoreAllocError) -> Result<Pfn, AllocError> {
+    fn alloc_slow_path(&self, request: &Request, error: CoreAllocError) -> Result<Pfn, AllocError> {
         self.alloc_after_drains(request, error).map_err(|error| {
             self.failed.fetch_add(1, Relaxed);
             match error {
@@ -198,8 +198,8 @@ impl PagePool {
                     let pages = shortage.free_pages + shortage.cached_pages;
                     AllocError::OutOfMemory { order: shortage.order, free_bytes: pages * PAGE_BYTES as u64 }
                 }
-                CoreAllocError::Node(node) => AllocError::Node(node),
-                CoreAllocError::Migratetype(migratetype) => AllocError::Type(migratetype),
+                CoreAllocError::Node(node) => AllocError::UnknownNode(node),
+                CoreAllocError::Migratetype(migratetype) => AllocError::UnsupportedType(migratetype),
                 CoreAllocError::BulkOrder(order) => AllocError::OutOfMemory { order, free_bytes: 0 },
             }
         })
@@ -208,18 +208,18 @@ impl PagePool {
     fn alloc_after_drains(&self, request: &Request, error: CoreAllocError) -> Result<Pfn, CoreAllocError> {
         // A node or a type that is not there will not be there afterwards.
         let CoreAllocError::OutOfMemory(_) = error else { return Err(error) };
-        let _no_scan = self.giver.hold_off();
+        let _no_scan = self.scanner.pause_scans();
         // What a scan had taken is back: the caches may stay.
         if let Ok(pfn) = self.allocator().alloc(request) {
             return Ok(pfn);
         }
-        self.drain_each();
+        self.drain_every_zone();
         self.allocator().alloc(request)
     }
 
     /// Empties all caches before it returns. Not drain_all: that returns at once where somebody else drains, who may have
     /// passed some caches by already.
-    pub(crate) fn drain_each(&self) {
+    pub(crate) fn drain_every_zone(&self) {
         (0..self.allocator().zone_count()).for_each(|zone| self.allocator().drain_zone(zone));
     }
 
@@ -237,17 +237,17 @@ impl PagePool {
         let address = start.addr().get();
         match self.here() {
             Some(here) if self.allocator().free_hot(page_at(address), order, here) => Ok(()),
-            _ => self.free_beyond(address, order),
+            _ => self.free_general(address, order),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn free_beyond(&self, address: usize, order: Order) -> Result<(), FreeError> {
+    fn free_general(&self, address: usize, order: Order) -> Result<(), FreeError> {
         if self.is_forked() {
             return Err(FreeError { address, order, reason: FreeReason::Forked });
         }
-        // As in alloc_beyond.
+        // As in alloc_general.
         let freed = match self.here() {
             Some(_) => self.allocator().free_generally(page_at(address), order),
             None => self.allocator().free(page_at(address), order),
@@ -281,7 +281,7 @@ impl PagePool {
             got += match self.allocator().alloc_pages(&request, &mut pages[got..], start_of) {
                 Ok(came) => came,
                 Err(error) if got == 0 => {
-                    pages[0] = start_of(self.alloc_slowly(&request, error)?);
+                    pages[0] = start_of(self.alloc_slow_path(&request, error)?);
                     1
                 }
                 // Some are no failure.

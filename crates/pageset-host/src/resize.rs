@@ -6,25 +6,25 @@ use std::sync::atomic::Ordering::Relaxed;
 use pageset::{Immovable, PageRange, Pfn};
 
 use crate::builder::{self, CHUNK_BYTES};
-use crate::error::BuildError;
+use crate::error::PoolError;
 use crate::pool::{PAGE_BYTES, PagePool};
 
 impl PagePool {
     /// Brings more of the reserved address space into use, rounded up to 2 MiB for each node; returns the new size.
     ///
     /// # Errors
-    /// [`BuildError::Growth`] where that is more than was reserved, [`BuildError::Forked`], and what the system refuses of a
+    /// [`PoolError::GrowSize`] where that is more than was reserved, [`PoolError::Forked`], and what the system refuses of a
     /// pool with prefault; the size stays.
-    pub fn grow(&self, bytes: u64) -> Result<u64, BuildError> {
+    pub fn grow(&self, bytes: u64) -> Result<u64, PoolError> {
         if self.is_forked() {
-            return Err(BuildError::Forked);
+            return Err(PoolError::Forked);
         }
         let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let nodes = self.nodes();
         let share = self.share.load(Relaxed);
         let room = ((self.span - share) * nodes) as u64;
         if bytes == 0 || bytes > room {
-            return Err(BuildError::Growth { bytes, max_bytes: room });
+            return Err(PoolError::GrowSize { bytes, max_bytes: room });
         }
         let more = each_share(bytes, nodes);
         for node in (0..nodes).filter(|_| self.prefault) {
@@ -32,7 +32,7 @@ impl PagePool {
             populated.map_err(|error| builder::no_memory(more, error))?;
         }
         for node in 0..nodes {
-            self.allocator().online(self.part(node, share, more)).map_err(BuildError::Rules)?;
+            self.allocator().online(self.part(node, share, more)).map_err(PoolError::Config)?;
         }
         // Relaxed: only read under the same lock, or as a hint.
         self.share.store(share + more, Relaxed);
@@ -47,23 +47,23 @@ impl PagePool {
     /// not.
     ///
     /// # Errors
-    /// [`BuildError::Shrinking`] where less than that would be left of a node than 2 MiB, [`BuildError::InUse`] where a
-    /// run is in the way, which says how much could go; [`BuildError::System`] where the system does not take the
-    /// memory back, and [`BuildError::Forked`]. The size stays.
-    pub fn shrink(&self, bytes: u64) -> Result<u64, BuildError> {
+    /// [`PoolError::ShrinkSize`] where less than that would be left of a node than 2 MiB, [`PoolError::InUse`] where a
+    /// run is in the way, which says how much could go; [`PoolError::System`] where the system does not take the
+    /// memory back, and [`PoolError::Forked`]. The size stays.
+    pub fn shrink(&self, bytes: u64) -> Result<u64, PoolError> {
         if self.is_forked() {
-            return Err(BuildError::Forked);
+            return Err(PoolError::Forked);
         }
         let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let nodes = self.nodes();
         let share = self.share.load(Relaxed);
         let room = ((share - CHUNK_BYTES) * nodes) as u64;
         if bytes == 0 || bytes > room {
-            return Err(BuildError::Shrinking { bytes, max_bytes: room });
+            return Err(PoolError::ShrinkSize { bytes, max_bytes: room });
         }
         let less = each_share(bytes, nodes);
         // While pageblocks are isolated others may find no memory, and wait for this.
-        let _no_scan = self.giver.hold_off();
+        let _no_scan = self.scanner.pause_scans();
         let back = |nodes: usize| {
             // What was just taken off line comes back as it was.
             (0..nodes).try_for_each(|node| self.allocator().online(self.part(node, share - less, less)))
@@ -71,18 +71,18 @@ impl PagePool {
         for node in 0..nodes {
             let part = self.part(node, share - less, less);
             if let Err(error) = self.allocator().offline(part, &Immovable) {
-                back(node).map_err(BuildError::Rules)?;
+                back(node).map_err(PoolError::Config)?;
                 let address = error.pfn.0 as usize * PAGE_BYTES;
-                return Err(BuildError::InUse { bytes, address, max_bytes: self.free_at_end(share) });
+                return Err(PoolError::InUse { bytes, address, max_bytes: self.free_at_end(share) });
             }
         }
         for node in 0..nodes {
-            if let Err(error) = self.give_offline_back(node * self.span + share - less, less) {
-                back(nodes).map_err(BuildError::Rules)?;
-                return Err(BuildError::System {
+            if let Err(error) = self.give_back_offline(node * self.span + share - less, less) {
+                back(nodes).map_err(PoolError::Config)?;
+                return Err(PoolError::System {
                     what: "giving memory back",
                     bytes: less as u64,
-                    help: builder::NOT_BACK,
+                    help: builder::GIVE_BACK_HELP,
                     error,
                 });
             }
@@ -104,7 +104,7 @@ impl PagePool {
 
     /// How much could be shrunk away now: what is free at the end of each node's share.
     fn free_at_end(&self, share: usize) -> u64 {
-        self.drain_each();
+        self.drain_every_zone();
         let is_free =
             |pfn: Pfn| self.allocator().free_block_around(pfn).is_some_and(|block| block.pages >= CHUNK_PAGES);
         let free_chunks = |node| {
@@ -115,12 +115,12 @@ impl PagePool {
     }
 
     #[allow(unsafe_code, reason = "only here is it known that the range is off line")]
-    fn give_offline_back(&self, offset: usize, bytes: usize) -> std::io::Result<()> {
+    fn give_back_offline(&self, offset: usize, bytes: usize) -> std::io::Result<()> {
         let resident = self.memory.resident(offset, bytes)?;
         // SAFETY: all of the range has just been taken off line, so nobody has a run in it, nor gets one before
         // `resizing` is free again.
         unsafe { self.memory.give_back(offset, bytes)? };
-        self.giver.given_bytes.fetch_add(resident, Relaxed);
+        self.scanner.given_back_bytes.fetch_add(resident, Relaxed);
         Ok(())
     }
 }

@@ -39,8 +39,8 @@ impl PagePool {
     pub fn stats(&self) -> PoolStats {
         let mut all = PoolStats {
             failed_allocs: self.failed.load(Relaxed),
-            given_back_bytes: self.giver.given_bytes.load(Relaxed),
-            metadata_bytes: self.books.bytes() as u64,
+            given_back_bytes: self.scanner.given_back_bytes.load(Relaxed),
+            metadata_bytes: self.mapped_allocator.metadata_bytes() as u64,
             ..PoolStats::default()
         };
         for zone in self.zones() {
@@ -52,7 +52,7 @@ impl PagePool {
             all.lock_acquisitions += zone.lock_acquisitions();
         }
         // A scan takes and frees blocks as callers do.
-        let (held, scanned) = (self.giver.held_bytes.load(Relaxed), self.giver.scanned_bytes.load(Relaxed));
+        let (held, scanned) = (self.scanner.scan_held_bytes.load(Relaxed), self.scanner.scan_freed_bytes.load(Relaxed));
         all.free_bytes += held;
         all.alloc_bytes = all.alloc_bytes.saturating_sub(scanned + held);
         all.free_total_bytes = all.free_total_bytes.saturating_sub(scanned);

@@ -33,7 +33,7 @@ impl PagePool {
 
     /// Has caches for the CPUs that are online, and no others: the pages of one that went away come back, and those that
     /// are left may keep more each. `online` has some of the numbers below that of possible CPUs.
-    pub(crate) fn follow_cpus(&self, online: &[u32]) {
+    pub(crate) fn set_online_cpus(&self, online: &[u32]) {
         let allocator = self.allocator();
         for cpu in (0..possible_cpus()).map(CpuId) {
             // A refusal means that another thread was first, or that no CPU would be left.
@@ -58,15 +58,15 @@ impl PagePool {
         let (pool, stopped) = (Arc::downgrade(self), Arc::clone(&stop));
         let thread = thread::Builder::new()
             .name("pageset-tick".into())
-            .spawn(move || while !stopped.within(interval) && tick_everywhere(&pool) {})?;
+            .spawn(move || while !stopped.within(interval) && tick_all_cpus(&pool) {})?;
         Ok(Ticker { stop, thread: Some(thread), owner: std::process::id() })
     }
 }
 
 /// One round. False when the pool is gone.
-fn tick_everywhere(pool: &Weak<PagePool>) -> bool {
+fn tick_all_cpus(pool: &Weak<PagePool>) -> bool {
     if let (Some(pool), Some(online)) = (pool.upgrade(), online_cpus()) {
-        pool.follow_cpus(&online);
+        pool.set_online_cpus(&online);
     }
     let Ok(allowed) = sched_getaffinity(None) else {
         // More CPUs than a set has room for. What the system would not take back is tried again in the next round.
@@ -144,16 +144,16 @@ mod tests {
         // Whichever CPU this was, its pages come back when the others are those that are online.
         for cpu in cpus.iter().filter(|_| cpus.len() > 1) {
             let others: Vec<u32> = cpus.iter().copied().filter(|other| other != cpu).collect();
-            pool.follow_cpus(&others);
+            pool.set_online_cpus(&others);
             assert!(!pool.allocator().is_cpu_online(CpuId(*cpu)));
-            pool.follow_cpus(&cpus);
+            pool.set_online_cpus(&cpus);
             assert!(pool.allocator().is_cpu_online(CpuId(*cpu)));
         }
         assert!(cpus.len() == 1 || cached() == 0, "{} bytes are still in caches", cached());
         // The last one stays, whatever is said.
-        pool.follow_cpus(&[]);
+        pool.set_online_cpus(&[]);
         assert_eq!(cpus.iter().filter(|cpu| pool.allocator().is_cpu_online(CpuId(**cpu))).count(), 1);
-        pool.follow_cpus(&cpus);
+        pool.set_online_cpus(&cpus);
         // SAFETY: it is ours, and nothing refers to it.
         #[allow(unsafe_code, reason = "a raw free")]
         unsafe {

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::process::{Command, Output};
 use std::ptr::NonNull;
 
-use pageset_host::{BuildError, FreeReason, HugePages, NodeId, Order, PAGE_BYTES, PagePool};
+use pageset_host::{FreeReason, HugePages, NodeId, Order, PAGE_BYTES, PagePool, PoolError};
 
 const MIB: u64 = 1 << 20;
 
@@ -81,7 +81,7 @@ fn pools_that_cannot_be_had() {
     }
     let tuning = pageset_host::Tuning { batch_scale_max: 7, ..Default::default() };
     let error = PagePool::builder(8 * MIB).tuning(tuning).build().expect_err("no such rules");
-    assert!(matches!(error, BuildError::Rules(_)), "{error}");
+    assert!(matches!(error, PoolError::Config(_)), "{error}");
 }
 
 /// More huge pages than any machine has set apart.
@@ -117,8 +117,8 @@ fn sizes_that_overflow() {
             let error = builder.build().expect_err("cannot be had").to_string();
             assert!(error.starts_with(&format!("a pool of {bytes} bytes cannot be had; allowed: 1 to ")), "{error}");
         }
-        assert!(matches!(pool.grow(bytes), Err(BuildError::Growth { .. })));
-        assert!(matches!(pool.shrink(bytes), Err(BuildError::Shrinking { .. })));
+        assert!(matches!(pool.grow(bytes), Err(PoolError::GrowSize { .. })));
+        assert!(matches!(pool.shrink(bytes), Err(PoolError::ShrinkSize { .. })));
     }
     assert_eq!(pageset_host::order_for(usize::MAX), None);
     let highest = at_address(NonZero::new(usize::MAX & !(PAGE_BYTES - 1)).expect("not 0"));

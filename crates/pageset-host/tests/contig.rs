@@ -86,7 +86,7 @@ fn sizes_nodes_and_frees_that_are_refused() {
         assert_eq!(error.to_string(), text);
     }
     let node = pool.zones().next().expect("a zone").node;
-    assert_eq!(pool.alloc_contig_on(NodeId(77), MIB), Err(AllocError::Node(NodeId(77))));
+    assert_eq!(pool.alloc_contig_on(NodeId(77), MIB), Err(AllocError::UnknownNode(NodeId(77))));
     let run = pool.alloc_contig_on(node, 5 * MIB).expect("memory");
 
     let before = pool.stats();

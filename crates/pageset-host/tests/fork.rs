@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pageset_host::{AllocError, BuildError, FreeReason, OnFork, Order, PagePool};
+use pageset_host::{AllocError, FreeReason, OnFork, Order, PagePool, PoolError};
 
 /// Runs `child` in a forked child; returns its exit status as `waitpid` gives it. One that hangs is killed.
 fn in_child(child: impl FnOnce() -> bool) -> i32 {
@@ -37,7 +37,7 @@ fn refuses_everything(pool: PagePool, page: NonNull<u8>) -> bool {
         && pool.alloc_bulk(&mut pages) == Err(AllocError::Forked)
         && freed.iter().all(|result| result.is_err_and(|error| error.reason == FreeReason::Forked))
         && pool.give_back(u64::MAX).is_err()
-        && matches!(pool.grow(1), Err(BuildError::Forked))
+        && matches!(pool.grow(1), Err(PoolError::Forked))
         && pool.tick().is_ok();
     pool.drain();
     drop(pool);
@@ -72,7 +72,7 @@ fn a_fork_while_the_pool_grows() {
         });
         for _ in 0..10 {
             thread::sleep(Duration::from_millis(3));
-            assert_eq!(in_child(|| matches!(pool.grow(2 << 20), Err(BuildError::Forked))), 0);
+            assert_eq!(in_child(|| matches!(pool.grow(2 << 20), Err(PoolError::Forked))), 0);
         }
         stop.store(true, Relaxed);
     });

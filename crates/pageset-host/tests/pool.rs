@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use pageset_host::{AllocError, BuildError, FreeReason, HugePages, MigrateType, NodeId, Order, PAGE_BYTES, PagePool};
+use pageset_host::{AllocError, FreeReason, HugePages, MigrateType, NodeId, Order, PAGE_BYTES, PagePool, PoolError};
 use pageset_host::{Pages, order_for};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -164,7 +164,7 @@ fn a_pool_grows_into_its_reserve() {
     assert_eq!(pool.grow(1).expect("room"), 4 * MIB, "rounded up");
     assert_eq!(take_all(), 1);
     let error = pool.grow(8 * MIB).expect_err("more than was reserved");
-    assert!(matches!(error, BuildError::Growth { max_bytes, .. } if max_bytes == 4 * MIB), "{error}");
+    assert!(matches!(error, PoolError::GrowSize { max_bytes, .. } if max_bytes == 4 * MIB), "{error}");
     assert_eq!(pool.grow(4 * MIB).expect("room"), 8 * MIB);
     assert_eq!((take_all(), pool.stats().size_bytes), (2, 8 * MIB));
     assert!(pool.grow(1).is_err(), "full");
@@ -176,10 +176,10 @@ fn nodes_and_types() {
     let pool = pool(16 * MIB);
     let node = pool.zones().next().expect("a zone").node;
     let run = pool.alloc_on(node, Order::ZERO).expect("memory of a node that is there");
-    assert_eq!(pool.alloc_on(NodeId(77), Order::ZERO), Err(AllocError::Node(NodeId(77))));
+    assert_eq!(pool.alloc_on(NodeId(77), Order::ZERO), Err(AllocError::UnknownNode(NodeId(77))));
     let long = pool.alloc_typed(Order::ZERO, MigrateType::Unmovable).expect("memory");
     assert_ne!(long.addr().get() >> 21, run.addr().get() >> 21, "types have 2 MiB blocks of their own");
-    assert_eq!(pool.alloc_typed(Order::ZERO, MigrateType::Cma), Err(AllocError::Type(MigrateType::Cma)));
+    assert_eq!(pool.alloc_typed(Order::ZERO, MigrateType::Cma), Err(AllocError::UnsupportedType(MigrateType::Cma)));
 }
 
 /// With huge pages set apart, a pool of them works like any other.
@@ -215,7 +215,7 @@ fn a_node_that_is_not_there_costs_nobody_their_cache() {
     unsafe { pool.free_bulk(&pages).expect("ours") };
     let before = pool.stats().cached_bytes;
     assert!(before > 0);
-    assert_eq!(pool.alloc_on(NodeId(77), Order::ZERO), Err(AllocError::Node(NodeId(77))));
+    assert_eq!(pool.alloc_on(NodeId(77), Order::ZERO), Err(AllocError::UnknownNode(NodeId(77))));
     assert_eq!(pool.stats().cached_bytes, before);
 }
 

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use pageset_host::{BuildError, GiveBack, HugePages, Order, PAGE_BYTES, PagePool};
+use pageset_host::{GiveBack, HugePages, Order, PAGE_BYTES, PagePool, PoolError};
 
 const MIB: u64 = 1 << 20;
 
@@ -52,7 +52,7 @@ fn a_run_in_the_way_is_named_and_nothing_changes() {
     let before = pool.stats();
     let error = pool.shrink(12 * MIB).expect_err("one is in the way");
     assert!(
-        matches!(error, BuildError::InUse { bytes, address, max_bytes }
+        matches!(error, PoolError::InUse { bytes, address, max_bytes }
         if bytes == 12 * MIB && address == kept[0].as_ptr() as usize && max_bytes == 6 * MIB),
         "{error}"
     );
@@ -168,7 +168,7 @@ fn others_wait_for_an_attempt_instead_of_failing() {
             });
         }
         for _ in 0..100 {
-            assert!(matches!(pool.shrink(4094 * MIB), Err(BuildError::InUse { .. })));
+            assert!(matches!(pool.shrink(4094 * MIB), Err(PoolError::InUse { .. })));
         }
         stop.store(true, Relaxed);
     });

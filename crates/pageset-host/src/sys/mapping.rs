@@ -20,7 +20,7 @@ pub(crate) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
     /// Children of forks do not have it.
-    absent_in_forks: bool,
+    excluded_from_forks: bool,
 }
 
 // SAFETY: (1) the mapping belongs to the process, not to a thread; (2) this type reads and writes none of it.
@@ -45,7 +45,7 @@ impl Mapping {
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         // For `at`: an address alone is a pointer then, which saves each allocation the way from the start.
         base.as_ptr().expose_provenance();
-        let whole = Mapping { base, bytes: all, absent_in_forks: false };
+        let whole = Mapping { base, bytes: all, excluded_from_forks: false };
         let front = base.addr().get().next_multiple_of(align) - base.addr().get();
         Ok(if slack == 0 { whole } else { whole.cut(front, bytes) })
     }
@@ -62,7 +62,7 @@ impl Mapping {
                 let _ = unsafe { munmap(start.as_ptr().cast(), len) };
             }
         }
-        Mapping { base, bytes, absent_in_forks: false }
+        Mapping { base, bytes, excluded_from_forks: false }
     }
 
     /// The first address.
@@ -102,16 +102,16 @@ impl Mapping {
     }
 
     /// A child of a fork will not have the mapping. Changes nothing here.
-    pub(crate) fn leave_out_of_forks(&mut self) -> io::Result<()> {
+    pub(crate) fn exclude_from_forks(&mut self) -> io::Result<()> {
         self.advise(0, self.bytes, Advice::LinuxDontFork)?;
-        self.absent_in_forks = true;
+        self.excluded_from_forks = true;
         Ok(())
     }
 
     /// To be called in a child before the value ends there: what it was left out of is not its to unmap, for the child
     /// may have something else at the same addresses by now.
-    pub(crate) fn end_in_child(&mut self) {
-        if self.absent_in_forks {
+    pub(crate) fn forget_in_child(&mut self) {
+        if self.excluded_from_forks {
             self.bytes = 0;
         }
     }

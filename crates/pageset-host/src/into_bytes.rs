@@ -3,15 +3,15 @@
 use bytes::Bytes;
 
 use crate::contig::ContigPages;
-use crate::pages::{PageOwner, Pages};
+use crate::pages::{Pages, PoolRef};
 
-impl<P: PageOwner + Send + 'static> From<Pages<P>> for Bytes {
+impl<P: PoolRef + Send + 'static> From<Pages<P>> for Bytes {
     fn from(pages: Pages<P>) -> Bytes {
         Bytes::from_owner(pages)
     }
 }
 
-impl<P: PageOwner + Send + 'static> From<ContigPages<P>> for Bytes {
+impl<P: PoolRef + Send + 'static> From<ContigPages<P>> for Bytes {
     fn from(pages: ContigPages<P>) -> Bytes {
         Bytes::from_owner(pages)
     }

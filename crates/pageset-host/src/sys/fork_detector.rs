@@ -6,34 +6,34 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 
 use super::mapping::{Backing, Mapping};
-use super::sequence::Sequences;
+use super::rseq::Rseq;
 
 /// What is on the page; all zero in children.
 #[derive(Debug)]
 struct Words {
-    /// [`Sequences::word`] in the process that made it.
+    /// [`Rseq::word`] in the process that made it.
     sequences: AtomicIsize,
     /// True in the process that made it.
-    is_home: AtomicBool,
+    in_creator: AtomicBool,
 }
 
 /// A page that is wiped in children.
 #[derive(Debug)]
-pub(crate) struct Sentinel {
+pub(crate) struct ForkDetector {
     map: Mapping,
 }
 
-impl Sentinel {
+impl ForkDetector {
     /// `sequences`: how the process runs them, if it does.
-    pub(crate) fn new(sequences: Option<Sequences>) -> io::Result<Sentinel> {
+    pub(crate) fn new(sequences: Option<Rseq>) -> io::Result<ForkDetector> {
         let page = rustix::param::page_size();
         let map = Mapping::reserve(page, page, Backing::Lazy)?;
         map.wipe_in_forks()?;
-        let sentinel = Sentinel { map };
-        // Relaxed: written once, before the sentinel is shared by whatever shares it.
-        sentinel.words().sequences.store(Sequences::word(sequences), Relaxed);
-        sentinel.words().is_home.store(true, Relaxed);
-        Ok(sentinel)
+        let fork_detector = ForkDetector { map };
+        // Relaxed: written once, before the fork_detector is shared by whatever shares it.
+        fork_detector.words().sequences.store(Rseq::word(sequences), Relaxed);
+        fork_detector.words().in_creator.store(true, Relaxed);
+        Ok(fork_detector)
     }
 
     #[inline(always)]
@@ -46,15 +46,15 @@ impl Sentinel {
 
     /// How the process runs sequences: nothing in a child of it.
     #[inline(always)]
-    pub(crate) fn sequences(&self) -> Option<Sequences> {
+    pub(crate) fn sequences(&self) -> Option<Rseq> {
         // Relaxed: see new.
-        Sequences::from_word(self.words().sequences.load(Relaxed))
+        Rseq::from_word(self.words().sequences.load(Relaxed))
     }
 
-    /// Whether this process is a child of the one that made the sentinel.
+    /// Whether this process is a child of the one that made the fork_detector.
     #[inline(always)]
     pub(crate) fn is_in_child(&self) -> bool {
         // Relaxed: see new.
-        !self.words().is_home.load(Relaxed)
+        !self.words().in_creator.load(Relaxed)
     }
 }

@@ -20,41 +20,41 @@ use super::cpu::CpuNumber;
 
 /// The two bytes of a lock.
 #[derive(Debug, Default)]
-pub(crate) struct Bytes {
+pub(crate) struct LockBytes {
     /// True while a thread has it that took it by a sequence.
-    pub(crate) here: AtomicBool,
+    pub(crate) local: AtomicBool,
     /// True while a thread has or wants it that took it by an exchange.
-    pub(crate) afar: AtomicBool,
+    pub(crate) remote: AtomicBool,
 }
 
 /// That this process can run sequences: its threads' areas are where `offset` says, and other CPUs can be interrupted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Sequences {
+pub(crate) struct Rseq {
     /// From the thread pointer to `rseq.cpu_id`, in bytes.
     offset: NonZeroIsize,
 }
 
-impl Sequences {
+impl Rseq {
     /// Finds out once for the process: not on other architectures, before Linux 5.10, where the C library registers no
     /// areas, or where a filter of system calls forbids `membarrier`.
-    pub(crate) fn find() -> Option<Sequences> {
-        static FOUND: OnceLock<Option<Sequences>> = OnceLock::new();
+    pub(crate) fn find() -> Option<Rseq> {
+        static FOUND: OnceLock<Option<Rseq>> = OnceLock::new();
         *FOUND.get_or_init(|| {
             let offset = CpuNumber::find().offset()?;
             membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq).ok()?;
-            Some(Sequences { offset }).filter(|_| interrupt(0))
+            Some(Rseq { offset }).filter(|_| fence_cpu(0))
         })
     }
 
     /// As a word: 0 for none.
-    pub(super) fn word(found: Option<Sequences>) -> isize {
+    pub(super) fn word(found: Option<Rseq>) -> isize {
         found.map_or(0, |found| found.offset.get())
     }
 
     /// Of [`Self::word`], given in this process.
     #[inline(always)]
-    pub(super) fn from_word(word: isize) -> Option<Sequences> {
-        NonZeroIsize::new(word).map(|offset| Sequences { offset })
+    pub(super) fn from_word(word: isize) -> Option<Rseq> {
+        NonZeroIsize::new(word).map(|offset| Rseq { offset })
     }
 
     /// The CPU that the caller runs on; a number that is no CPU's where the kernel refused the thread's registration.
@@ -65,19 +65,19 @@ impl Sequences {
 
     /// Sets `here` if both are false and the caller runs on `cpu`; false else, and where it was interrupted meanwhile.
     #[inline(always)]
-    pub(crate) fn set_here(self, bytes: &Bytes, cpu: u32) -> bool {
-        set_here(self.offset.get(), bytes, cpu)
+    pub(crate) fn try_set_local(self, bytes: &LockBytes, cpu: u32) -> bool {
+        try_set_local(self.offset.get(), bytes, cpu)
     }
 
     /// Whether no sequence on `cpu` is still running that has not seen what the caller wrote before: false where the kernel
     /// refuses to see to it.
-    pub(crate) fn interrupt(self, cpu: u32) -> bool {
-        interrupt(cpu)
+    pub(crate) fn fence_cpu(self, cpu: u32) -> bool {
+        fence_cpu(cpu)
     }
 }
 
 /// Whether the kernel has interrupted each sequence that ran on a CPU.
-fn interrupt(cpu: u32) -> bool {
+fn fence_cpu(cpu: u32) -> bool {
     // SAFETY: the kernel compares the number with those of its CPUs; it names no memory.
     let cpu = unsafe { Cpuid::from_raw(cpu) };
     membarrier_cpu(MembarrierCommand::PrivateExpeditedRseq, cpu).is_ok()
@@ -85,7 +85,7 @@ fn interrupt(cpu: u32) -> bool {
 
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 #[inline(always)]
-fn set_here(offset: isize, bytes: &Bytes, cpu: u32) -> bool {
+fn try_set_local(offset: isize, bytes: &LockBytes, cpu: u32) -> bool {
     // SAFETY: (1) `offset` came from glibc, which keeps an area for each of its threads as long as the thread runs; one that
     // the kernel refused to register holds no CPU's number, and the comparison fails; (2) the sequence is described as the
     // kernel wants it: the descriptor is aligned to 32 bytes and is taken out of the area before this code can be
@@ -117,11 +117,11 @@ fn set_here(offset: isize, bytes: &Bytes, cpu: u32) -> bool {
             "cmp dword ptr fs:[{offset}], {cpu:e}",
             "jne 8b",
             // Each byte alone: a wider load would wait for the last unlock's store to leave the store buffer.
-            "cmp byte ptr [{bytes} + {here}], 0",
+            "cmp byte ptr [{bytes} + {local}], 0",
             "jne 8b",
-            "cmp byte ptr [{bytes} + {afar}], 0",
+            "cmp byte ptr [{bytes} + {remote}], 0",
             "jne 8b",
-            "mov byte ptr [{bytes} + {here}], 1",
+            "mov byte ptr [{bytes} + {local}], 1",
             "7:",
             // The kernel reads the descriptor whenever it interrupts the thread: none may be left of a library that is
             // unloaded.
@@ -130,8 +130,8 @@ fn set_here(offset: isize, bytes: &Bytes, cpu: u32) -> bool {
             offset = in(reg) offset,
             cpu = in(reg) cpu,
             bytes = in(reg) bytes,
-            here = const offset_of!(Bytes, here),
-            afar = const offset_of!(Bytes, afar),
+            local = const offset_of!(LockBytes, local),
+            remote = const offset_of!(LockBytes, remote),
             failed = label { return false },
             options(nostack)
         );
@@ -140,6 +140,6 @@ fn set_here(offset: isize, bytes: &Bytes, cpu: u32) -> bool {
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
-fn set_here(_offset: isize, _bytes: &Bytes, _cpu: u32) -> bool {
+fn try_set_local(_offset: isize, _bytes: &LockBytes, _cpu: u32) -> bool {
     false
 }

@@ -17,27 +17,27 @@ use crate::machine::Host;
 const ALIGN: usize = 128;
 
 /// An allocator and the memory that it keeps its books in.
-pub(crate) struct Books {
+pub(crate) struct MappedAllocator {
     /// Refers to `memory`, and so never leaves this value. Declared first: it goes first.
     allocator: Allocator<'static, Host>,
     memory: Mapping,
 }
 
-impl fmt::Debug for Books {
+impl fmt::Debug for MappedAllocator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Books").field("bytes", &self.memory.bytes()).finish_non_exhaustive()
+        f.debug_struct("MappedAllocator").field("bytes", &self.memory.bytes()).finish_non_exhaustive()
     }
 }
 
 /// Why books could not be opened.
 #[derive(Debug)]
-pub(crate) enum BooksError {
-    Map(MapError),
+pub(crate) enum MetadataError {
+    Config(MapError),
     Memory { bytes: usize, error: io::Error },
 }
 
 /// Lays parts one after the other into a mapping that only this value knows.
-struct Parts {
+struct Arena {
     memory: Mapping,
     used: usize,
 }
@@ -48,7 +48,7 @@ fn bytes_of<T>(len: usize) -> Option<usize> {
     len.checked_mul(size_of::<T>())?.checked_next_multiple_of(ALIGN)
 }
 
-impl Parts {
+impl Arena {
     /// The next part: `len` values, written by `value`, or left zero where none is given.
     ///
     /// # Safety
@@ -97,53 +97,53 @@ fn bytes_for(config: &Config<'_>, size: &MetadataSize) -> Option<usize> {
     .checked_next_multiple_of(rustix::param::page_size())
 }
 
-impl Books {
+impl MappedAllocator {
     /// Builds an allocator over memory of its own.
-    pub(crate) fn open(machine: Host, config: &Config<'_>) -> Result<Books, BooksError> {
-        let size = config.metadata_size().map_err(BooksError::Map)?;
+    pub(crate) fn open(machine: Host, config: &Config<'_>) -> Result<MappedAllocator, MetadataError> {
+        let size = config.metadata_size().map_err(MetadataError::Config)?;
         let bytes = bytes_for(config, &size).unwrap_or(usize::MAX);
         let memory = if bytes == usize::MAX {
             Err(io::ErrorKind::OutOfMemory.into())
         } else {
             Mapping::reserve(bytes, rustix::param::page_size(), Backing::Lazy)
         };
-        let memory = memory.map_err(|error| BooksError::Memory { bytes, error })?;
-        let mut parts = Parts { memory, used: 0 };
+        let memory = memory.map_err(|error| MetadataError::Memory { bytes, error })?;
+        let mut arena = Arena { memory, used: 0 };
 
         // SAFETY: (1) zeroed memory is a value of the atomics, the only parts without values; (2) 'static is more than
         // the truth, but all of these end up in `allocator`, which is private, is dropped before the mapping, and is
-        // lent for the lifetime of `self` only. A panic on the way drops the allocator's parts unused.
+        // scan_holds_block for the lifetime of `self` only. A panic on the way drops the allocator's parts unused.
         let (config, metadata) = unsafe {
             let mut specs = vec![];
             for zone in config.zones {
-                specs.push(ZoneSpec { ranges: parts.copy(zone.ranges), ..*zone });
+                specs.push(ZoneSpec { ranges: arena.copy(zone.ranges), ..*zone });
             }
             let config = Config {
-                zones: parts.copy(&specs),
-                cpus: parts.copy(config.cpus),
-                distances: parts.copy(config.distances),
+                zones: arena.copy(&specs),
+                cpus: arena.copy(config.cpus),
+                distances: arena.copy(config.distances),
                 ..*config
             };
             let metadata = Metadata {
-                pagesets: parts.place(size.pagesets, Some(&mut |_| Pageset::default())),
-                zones: parts.place(size.zones, Some(&mut |_| CachedZone::empty())),
-                words: parts.place(size.words, None),
-                tags: parts.place(size.tags, None),
+                pagesets: arena.place(size.pagesets, Some(&mut |_| Pageset::default())),
+                zones: arena.place(size.zones, Some(&mut |_| CachedZone::empty())),
+                words: arena.place(size.words, None),
+                tags: arena.place(size.tags, None),
             };
             (config, metadata)
         };
-        let allocator = Allocator::new(machine, &config, metadata).map_err(BooksError::Map)?;
-        Ok(Books { allocator, memory: parts.memory })
+        let allocator = Allocator::new(machine, &config, metadata).map_err(MetadataError::Config)?;
+        Ok(MappedAllocator { allocator, memory: arena.memory })
     }
 
     /// The allocator, for as long as its books are there.
     #[inline(always)]
-    pub(crate) fn allocator<'b>(&'b self) -> &'b Allocator<'b, Host> {
+    pub(crate) fn get<'b>(&'b self) -> &'b Allocator<'b, Host> {
         &self.allocator
     }
 
     /// The books' address space in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn metadata_bytes(&self) -> usize {
         self.memory.bytes()
     }
 }
