@@ -1,4 +1,4 @@
-//! What a C program has for a pool.
+//! Handles of pools in C programs.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -6,23 +6,22 @@ use std::sync::{Mutex, PoisonError};
 
 use pageset_host::PagePool;
 
-use crate::error::pageset_error::{PAGESET_ERR_IN_USE, PAGESET_ERR_NOT_A_POOL};
-use crate::error::{Failure, pageset_error, slow_code};
+use crate::error::{Failure, catch_uncancelled_code, pageset_error};
 
-/// A pool. Known by its pointer only; 24 bytes stay for as long as the program runs, so that a use after its end
-/// is seen.
+/// A pool. Programs only use pointers to it. After the pool is destroyed, 24 bytes remain until the program ends, so that
+/// later uses are detected.
 pub struct pageset_pool {
     magic: AtomicU64,
-    /// The pool, or NULL when it was destroyed.
+    /// The pool, or NULL after it was destroyed.
     pool: AtomicPtr<PagePool>,
 }
 
-/// Marks what a pointer to a pool leads to: "pageset", and a version of this interface.
+/// Marks a handle of a pool: "pageset", and a version of this interface.
 const MAGIC: u64 = u64::from_be_bytes(*b"pageset\x01");
 
 impl pageset_pool {
     pub(crate) fn new(pool: PagePool) -> *mut pageset_pool {
-        /// All that there ever were: kept, so that no tool takes them for lost.
+        /// All handles. The list keeps leak checkers from reporting them.
         static HANDLES: Mutex<Vec<&pageset_pool>> = Mutex::new(vec![]);
         let pool = AtomicPtr::new(Box::into_raw(Box::new(pool)));
         let handle: &pageset_pool = Box::leak(Box::new(pageset_pool { magic: AtomicU64::new(MAGIC), pool }));
@@ -31,17 +30,18 @@ impl pageset_pool {
     }
 }
 
-/// The pool behind a handle.
+/// The pool of a handle.
 ///
 /// # Safety
-/// `handle` is NULL or points to 16 readable bytes; no other thread destroys the pool while it is in use.
+/// (1) `handle` is NULL or points to 16 readable bytes. (2) No other thread destroys the pool during `'p`.
 #[inline(always)]
 pub(crate) unsafe fn pool<'p>(handle: *const pageset_pool) -> Result<&'p PagePool, Failure> {
-    // SAFETY: (1) NULL or readable, says the caller; (2) a pool that is not NULL came from `new` and is destroyed by
-    // nobody meanwhile, says the caller.
+    // SAFETY: (1) the caller guarantees that the handle is NULL or readable; (2) a pool pointer that is not NULL came from
+    // `new`, and the caller guarantees that nobody destroys the pool meanwhile.
     let found = unsafe {
         handle.as_ref().and_then(|handle| {
-            // Relaxed: written before the handle was given to anybody. Acquire: pairs with the release of the swap.
+            // Relaxed: `magic` was written before the handle was returned to the program.
+            // Acquire: pairs with the release of the swap in destroy.
             let pool = (handle.magic.load(Ordering::Relaxed) == MAGIC).then(|| handle.pool.load(Ordering::Acquire));
             pool?.as_ref()
         })
@@ -51,25 +51,26 @@ pub(crate) unsafe fn pool<'p>(handle: *const pageset_pool) -> Result<&'p PagePoo
 
 #[cold]
 fn not_a_pool(handle: *const pageset_pool) -> Failure {
-    let text = if handle.is_null() {
-        "the pool is NULL".to_owned()
-    } else {
-        format!("{handle:p} is no pool, or one that was destroyed")
-    };
-    Failure(PAGESET_ERR_NOT_A_POOL, text)
+    Failure::NotAPool(if handle.is_null() { "NULL".to_owned() } else { format!("{handle:p}") })
 }
 
+/// Destroys a pool. With `with_pages`, also one with runs in use.
+///
+/// # Safety
+/// (1) `handle` is NULL or came from `pageset_pool_create`. (2) No other thread uses the pool. (3) With `with_pages`,
+/// nothing refers to its runs.
 unsafe fn destroy(handle: *mut pageset_pool, with_pages: bool) -> pageset_error {
-    slow_code(|| {
-        // SAFETY: the caller's promise.
+    catch_uncancelled_code(|| {
+        // SAFETY: the caller guarantees (1) a handle and (2) that no other thread destroys the pool.
         let found = unsafe { pool(handle)? };
         let in_use = found.stats().in_use_bytes;
         if in_use > 0 && !with_pages {
-            return Err(Failure(PAGESET_ERR_IN_USE, format!("{in_use} bytes of the pool are in use")));
+            return Err(Failure::InUse(in_use));
         }
-        // SAFETY: (1) a handle that led to a pool is one; (2) the swap gives the pool to one caller only, and nobody
-        // else uses it, says the caller.
+        // SAFETY: (1) the handle is valid, because it led to a pool; (2) the swap gives the pool to one caller only, and
+        // the caller guarantees that no other thread uses it.
         unsafe {
+            // Acquire: pairs with an earlier swap, so a second destroy sees NULL. Release: pairs with the load in pool.
             let pool = (*handle).pool.swap(ptr::null_mut(), Ordering::AcqRel);
             if !pool.is_null() {
                 drop(Box::from_raw(pool));
@@ -79,25 +80,25 @@ unsafe fn destroy(handle: *mut pageset_pool, with_pages: bool) -> pageset_error 
     })
 }
 
-/// Ends a pool and gives its address space back. No other call on it may be under way, and none may follow:
-/// later ones are refused with PAGESET_ERR_NOT_A_POOL.
+/// Destroys a pool and frees its address space. No other call on the pool may run at the same time. Later calls fail with
+/// PAGESET_ERR_NOT_A_POOL.
 ///
-/// PAGESET_ERR_IN_USE where pages of it are in use; the pool goes on then.
+/// PAGESET_ERR_IN_USE if runs are in use. The pool then remains usable.
 ///
 /// # Safety
 /// `pool` is NULL or came from pageset_pool_create.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pageset_pool_destroy(pool: *mut pageset_pool) -> pageset_error {
-    // SAFETY: the caller's promise.
+    // SAFETY: the program guarantees it, by the documentation of this function.
     unsafe { destroy(pool, false) }
 }
 
-/// As pageset_pool_destroy, with all pages that are in use: nothing may refer to them any more.
+/// Destroys a pool as pageset_pool_destroy does, even if runs are in use. Nothing may refer to the runs any more.
 ///
 /// # Safety
-/// As pageset_pool_destroy.
+/// `pool` is NULL or came from pageset_pool_create.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pageset_pool_destroy_with_pages(pool: *mut pageset_pool) -> pageset_error {
-    // SAFETY: the caller's promise.
+    // SAFETY: the program guarantees it, by the documentation of this function.
     unsafe { destroy(pool, true) }
 }

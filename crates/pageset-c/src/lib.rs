@@ -1,23 +1,25 @@
-//! The C interface of `pageset-host`: what `include/pageset.h` declares. Documentation there is made from here.
+//! The C interface of `pageset-host`. `include/pageset.h` declares it and is generated from this crate.
 //!
-//! | module | what lives there |
+//! Modules, bottom to top. Each uses only modules above it in this table.
+//!
+//! | module | contents |
 //! | --- | --- |
-//! | `sized` | structures that may grow: the program says how large it knows them |
-//! | `error` | codes, and the text of the last error of each thread |
-//! | `handle` | what a C program has for a pool, and how a destroyed one is known |
-//! | `options` | what a pool is made from |
-//! | `calls` | the functions on pages |
-//! | `counters` | the functions that tell |
+//! | `error` | error codes, failures, and the last error of each thread |
+//! | `versioned` | structures that may grow: the program passes the size that it knows |
+//! | `handle` | the handle of a pool, and the detection of destroyed pools |
+//! | `options` | the settings of a pool |
+//! | `pages` | functions that allocate and free pages, and that resize and maintain a pool |
+//! | `stats` | functions that report the state of a pool |
 //!
-//! No panic leaves a function: [`error::guard`] makes it `PAGESET_ERR_INTERNAL`.
-#![allow(non_camel_case_types, reason = "the names are C's")]
+//! No panic leaves a function: [`error::catch`] turns it into `PAGESET_ERR_INTERNAL`.
+#![allow(non_camel_case_types, reason = "the names are those of the C interface")]
 #![allow(unsafe_code, reason = "pointers come from C")]
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
-pub mod calls;
-pub mod counters;
 pub mod error;
 pub mod handle;
 pub mod options;
-mod sized;
+pub mod pages;
+pub mod stats;
+mod versioned;

@@ -1,4 +1,4 @@
-//! C and C++ programs built with the compilers of this machine, against the shared and the static library, and run.
+//! Builds and runs C and C++ programs with the compilers of this machine, against the shared and the static library.
 
 use std::env;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// Where cargo puts the libraries of this build: the folder above that of this test.
+/// The folder of the libraries of this build. Cargo puts this test there too.
 fn libraries() -> PathBuf {
     let exe = env::current_exe().expect("this test");
     exe.parent().expect("deps").to_owned()
@@ -23,16 +23,16 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn is_there(program: &str) -> bool {
+fn is_installed(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|out| out.status.success())
 }
 
-/// What `install.sh` installs, in a folder that takes the place of `/`; it goes with this value.
+/// The library, installed by `install.sh` in a temporary folder that takes the place of `/`.
 struct Installed {
     root: TempDir,
 }
 
-/// Where everything goes below `/`.
+/// The prefix of the installation.
 const PREFIX: &str = "/opt/pageset";
 
 impl Installed {
@@ -67,7 +67,7 @@ struct Build<'b> {
 }
 
 impl Build<'_> {
-    /// Builds a program against what is installed, and returns what is to be run.
+    /// Builds a program against the installed library, and returns its path.
     fn program(&self, installed: &Installed) -> PathBuf {
         let (program, libraries) = (installed.root.path().join("program"), installed.folder("lib"));
         let mut command = Command::new(self.compiler);
@@ -82,9 +82,9 @@ impl Build<'_> {
         program
     }
 
-    /// What the program prints; nothing where there is no such compiler.
+    /// Builds and runs the program, and returns its output. Returns `None` if the compiler is not installed.
     fn output(&self) -> Option<String> {
-        if !is_there(self.compiler) {
+        if !is_installed(self.compiler) {
             println!("SKIPPED {}: no {}", self.source, self.compiler);
             return None;
         }
@@ -96,23 +96,23 @@ impl Build<'_> {
 
 const STRICT_C: &[&str] = &["-std=c11", "-D_POSIX_C_SOURCE=200809L"];
 
-const C_SAYS: &str = "order 2 and 300 pages: 1245184 bytes in use\n0 bytes in use, some went back to the system\n";
-const CPP_SAYS: &str = "0 bytes in use\na pool of 0 bytes cannot be had; allowed: 1 to ";
+const C_OUTPUT: &str = "order 2 and 300 pages: 1245184 bytes in use\n0 bytes in use, some went back to the system\n";
+const CPP_OUTPUT: &str = "0 bytes in use\ncannot build a pool of 0 bytes: the size is out of range; try 1 to ";
 
 #[test]
-fn the_examples_with_both_libraries() {
+fn the_examples_run_with_both_libraries() {
     for link in [Link::Shared, Link::Static] {
         let c = Build { compiler: "cc", source: "examples/buffers.c", link, flags: STRICT_C };
-        assert!(c.output().is_none_or(|text| text == C_SAYS), "{link:?}");
+        assert!(c.output().is_none_or(|text| text == C_OUTPUT), "{link:?}");
         let cpp = Build { compiler: "c++", source: "examples/buffers.cpp", link, flags: &["-std=c++17"] };
-        assert!(cpp.output().is_none_or(|text| text.starts_with(CPP_SAYS)), "{link:?}");
+        assert!(cpp.output().is_none_or(|text| text.starts_with(CPP_OUTPUT)), "{link:?}");
     }
 }
 
-/// Both examples, with what pkg-config says of an installation in another place than `/`: shared, and wholly static.
+/// Builds both examples with the flags of pkg-config for an installation outside `/`, dynamically and statically linked.
 #[test]
 fn an_installed_library_is_found_by_pkg_config() {
-    if !is_there("pkg-config") || !is_there("cc") || !is_there("c++") {
+    if !is_installed("pkg-config") || !is_installed("cc") || !is_installed("c++") {
         return println!("SKIPPED an_installed_library_is_found_by_pkg_config: no pkg-config, cc or c++");
     }
     let installed = Installed::new();
@@ -125,7 +125,7 @@ fn an_installed_library_is_found_by_pkg_config() {
     assert_eq!(ask(&["--modversion"]), env!("CARGO_PKG_VERSION"));
     let file = fs::read_to_string(installed.folder("lib/pkgconfig/pageset.pc")).expect("a file");
     assert!(file.starts_with(&format!("prefix={PREFIX}\nlibdir={PREFIX}/lib\n")), "{file}");
-    for (compiler, source, says) in [("cc", "buffers.c", C_SAYS), ("c++", "buffers.cpp", CPP_SAYS)] {
+    for (compiler, source, output) in [("cc", "buffers.c", C_OUTPUT), ("c++", "buffers.cpp", CPP_OUTPUT)] {
         for wholly_static in [false, true] {
             let flags = ask(if wholly_static { &["--static", "--cflags", "--libs"] } else { &["--cflags", "--libs"] });
             let program = installed.root.path().join("program");
@@ -137,15 +137,15 @@ fn an_installed_library_is_found_by_pkg_config() {
                 command.env("LD_LIBRARY_PATH", installed.folder("lib"));
             }
             let out = text(&run(&mut command).stdout);
-            assert!(out.starts_with(says), "{source}, static: {wholly_static}: {out}");
+            assert!(out.starts_with(output), "{source}, static: {wholly_static}: {out}");
         }
     }
 }
 
-/// The names by which the linker and programs find the library, and that it has no other symbols than its functions.
+/// The linker and programs find the library by its names, and it exports only its functions.
 #[test]
 fn the_shared_library_has_a_soname_and_only_its_functions() {
-    if !is_there("nm") || !is_there("readelf") {
+    if !is_installed("nm") || !is_installed("readelf") {
         return println!("SKIPPED the_shared_library_has_a_soname_and_only_its_functions: no nm or readelf");
     }
     let installed = Installed::new();
@@ -159,22 +159,22 @@ fn the_shared_library_has_a_soname_and_only_its_functions() {
     let header = fs::read_to_string(crate_folder().join("include/pageset.h")).expect("the header");
     let symbols = text(&run(Command::new("nm").args(["-D", "--defined-only"]).arg(&linker)).stdout);
     for name in symbols.lines().filter_map(|line| line.split_whitespace().last()) {
-        assert!(header.contains(&format!("{name}(")), "{name} is in the library but not in the header");
+        assert!(header.contains(&format!("{name}(")), "the library exports {name}, which is not in the header");
     }
 }
 
 #[test]
 fn bad_use_from_c_is_refused() {
-    let how = Build { compiler: "cc", source: "tests/bad_use.c", link: Link::Shared, flags: STRICT_C };
-    let Some(text) = how.output() else { return };
+    let build = Build { compiler: "cc", source: "tests/bad_use.c", link: Link::Shared, flags: STRICT_C };
+    let Some(text) = build.output() else { return };
     assert_eq!(text, "all refused as documented\n");
 }
 
-/// Whether the C library unloads it is that one's affair; the program goes on.
+/// The program survives `dlclose`, whether or not the C library unloads the library.
 #[test]
-fn a_program_goes_on_after_the_library() {
-    if !is_there("cc") {
-        return println!("SKIPPED a_program_goes_on_after_the_library: no cc");
+fn a_program_survives_unloading() {
+    if !is_installed("cc") {
+        return println!("SKIPPED a_program_survives_unloading: no cc");
     }
     let installed = Installed::new();
     let program = installed.root.path().join("program");
@@ -187,24 +187,24 @@ fn a_program_goes_on_after_the_library() {
 }
 
 #[test]
-fn bad_use_from_c_under_address_sanitizer() {
+fn bad_use_from_c_is_refused_under_address_sanitizer() {
     let flags = [STRICT_C, &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]].concat();
-    let how = Build { compiler: "cc", source: "tests/bad_use.c", link: Link::Static, flags: &flags };
-    let Some(text) = how.output() else { return };
+    let build = Build { compiler: "cc", source: "tests/bad_use.c", link: Link::Static, flags: &flags };
+    let Some(text) = build.output() else { return };
     assert_eq!(text, "all refused as documented\n");
 }
 
 #[test]
-fn bad_use_and_the_example_under_valgrind() {
-    if !is_there("valgrind") || !is_there("cc") {
-        return println!("SKIPPED bad_use_and_the_example_under_valgrind: no valgrind, or no cc");
+fn bad_use_and_the_example_run_under_valgrind() {
+    if !is_installed("valgrind") || !is_installed("cc") {
+        return println!("SKIPPED bad_use_and_the_example_run_under_valgrind: no valgrind, or no cc");
     }
     for source in ["tests/bad_use.c", "examples/buffers.c"] {
         let installed = Installed::new();
         let program = Build { compiler: "cc", source, link: Link::Shared, flags: STRICT_C }.program(&installed);
         let mut command = Command::new("valgrind");
         command.args(["--error-exitcode=3", "--quiet", "--leak-check=full"]).arg(program);
-        // Valgrind needs address space of its own.
+        // Valgrind itself needs address space, so the program sets no limits.
         run(command.env("PAGESET_NO_LIMITS", "1"));
     }
 }

@@ -1,5 +1,5 @@
-/* A program that loads the library, uses a pool, unloads the library and goes on: nothing of it may be left that the kernel
- * looks at when it interrupts the thread. */
+/* Loads the library, uses a pool, unloads the library and continues. The kernel reads the descriptor of a restartable
+ * sequence when it interrupts the thread, so none of the library may remain registered. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "pageset.h"
 
-/* A function of the library; POSIX lets a data pointer stand for one. */
+/* Finds a function of the library. POSIX lets a data pointer represent it. */
 static void find(void *library, const char *name, void *function) {
     void *found = dlsym(library, name);
     memcpy(function, &found, sizeof found);
@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
     if (destroy(pool) != PAGESET_OK) return puts("not destroyed"), 1;
     if (dlclose(library) != 0) return puts(dlerror()), 1;
 
-    /* Long enough to be interrupted: a tenth of a second of the CPU, many ticks of the clock. */
+    /* Runs for 0.1 s of CPU time, so that the timer interrupts the thread many times. */
     for (clock_t end = clock() + CLOCKS_PER_SEC / 10; clock() < end;) {}
     puts(dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD) ? "still loaded" : "unloaded");
     return 0;

@@ -1,4 +1,4 @@
-//! The trait of allocator-api2, for layouts of up to 4 MiB: collections whose memory is pages of a pool.
+//! The trait `Allocator` of allocator-api2, for layouts up to 4 MiB. Collections can then take their memory from a pool.
 #![allow(unsafe_code, reason = "the trait is unsafe to implement")]
 
 use std::alloc::Layout;
@@ -9,14 +9,14 @@ use pageset::Order;
 
 use crate::pool::{PAGE_BYTES, PagePool, order_for};
 
-/// The smallest run that holds a layout: runs are aligned to their size.
+/// The smallest order whose runs satisfy a layout. Runs are aligned to their size.
 fn order_of(layout: Layout) -> Option<Order> {
     order_for(layout.size().max(layout.align()))
 }
 
-// SAFETY: (1) a run is mapped for as long as the pool, wherever the pool itself is moved, and is nobody else's until it
-// is freed; (2) it holds the layout and is aligned to its own size, at least the layout's alignment; (3) the pool is not
-// `Clone`, and references to it are the same pool.
+// SAFETY: (1) a run stays mapped as long as the pool lives, even if the pool value moves, and has one owner until it is
+// freed; (2) it holds the layout, and its alignment is its size, at least the alignment of the layout; (3) the pool is
+// not `Clone`, and references to it are the same pool.
 unsafe impl Allocator for PagePool {
     #[inline]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
@@ -32,7 +32,7 @@ unsafe impl Allocator for PagePool {
         if layout.size() > 0
             && let Some(order) = order_of(layout)
         {
-            // SAFETY: the caller gives back what it had of `allocate` with a layout that fits it.
+            // SAFETY: the caller owns the run, which `allocate` returned, and passes a layout that fits it.
             let freed = unsafe { self.free(start, order) };
             debug_assert!(freed.is_ok() || self.is_forked(), "{freed:?}");
         }
@@ -44,8 +44,8 @@ unsafe impl Allocator for PagePool {
             return Ok(NonNull::slice_from_raw_parts(start, PAGE_BYTES << order.get()));
         }
         let larger = self.allocate(new)?;
-        // SAFETY: (1) the caller says that `start` has `old.size()` bytes; (2) the new run is at least as large, and
-        // another; (3) the old one is the caller's to give back, with its layout.
+        // SAFETY: (1) the caller guarantees `old.size()` readable bytes at `start`; (2) the new run is at least as large
+        // and does not overlap; (3) the caller owns the old run and passes its layout.
         unsafe {
             ptr::copy_nonoverlapping(start.as_ptr(), larger.cast::<u8>().as_ptr(), old.size());
             self.deallocate(start, old);

@@ -1,4 +1,4 @@
-//! What a pool is made from.
+//! The settings of a pool, and its construction.
 
 use std::io;
 
@@ -16,40 +16,42 @@ use crate::sys::mapping::{Backing, Mapping};
 use crate::sys::numa::prefer_node;
 use crate::topology::{Topology, online_cpus};
 
-/// A pool's share of a node is a multiple of this: the size of a huge page, and the unit in which memory goes back.
+/// The size of a huge page in bytes. The size of a node is a multiple of it, and memory goes back in this unit.
 pub(crate) const CHUNK_BYTES: usize = 2 << 20;
-/// The largest block, in bytes: memory that begins at a multiple of it has no smaller ones at its start.
+/// The size of the largest block in bytes. Memory that starts at a multiple of it has no smaller blocks at its start.
 const MAX_BLOCK_BYTES: usize = PAGE_BYTES << pageset::Order::MAX.get();
-/// The most that a node's share may be, in bytes: links of pages and of pageblocks have numbers of 32 bits together.
+/// The largest size of a node in bytes. Pages and pageblocks share one space of 32-bit link numbers.
 const MAX_NODE_BYTES: u64 = ((1 << 32) - (1 << 23)) * PAGE_BYTES as u64;
 
-/// Which pages the system backs a pool with.
+/// The page size with which the system backs a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HugePages {
-    /// Pages of the system's base size only. Resident memory is what was touched, to the page.
+    /// Base pages only. Resident memory is exactly the touched pages.
     None,
-    /// Huge pages where the system finds them (`MADV_HUGEPAGE`): a five-hundredth of the faults, fewer TLB misses.
-    /// Resident memory is what was touched rounded up to 2 MiB, which is also the unit in which it goes back. If unsure,
-    /// take this.
+    /// Huge pages where the system finds them (`MADV_HUGEPAGE`). If unsure, take this.
+    ///
+    /// Gain: one five-hundredth of the page faults, and fewer TLB misses. Cost: resident memory is the touched memory
+    /// rounded up to 2 MiB. Memory also goes back in units of 2 MiB.
     #[default]
     Transparent,
-    /// Huge pages of 2 MiB that an administrator has set apart (`vm.nr_hugepages`), reserved when the pool is built.
+    /// Huge pages of 2 MiB that an administrator has set apart (`vm.nr_hugepages`). Building the pool reserves them.
     Explicit,
 }
 
-/// What a child of a fork sees of the pool's memory. Its calls are refused either way.
+/// What a forked child sees of the pool's memory. The pool refuses the child's calls in both cases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnFork {
-    /// A copy, as of all memory: buffers can be read there. Forking costs page tables and, afterwards, a copy of each
+    /// A copy, as of all other memory: the child can read buffers. Cost: the fork copies page tables, and later each
     /// page that either process writes.
     #[default]
     Copy,
-    /// Nothing: touching it there ends the child, or once the child has mapped something else at those addresses, touches
-    /// that. Forking costs nothing; right for programs that fork only to run another program.
+    /// Nothing. Forking costs nothing for the pool. Right for programs that fork only to run another program.
+    ///
+    /// A touch ends the child. If the child has mapped other memory at that address, the touch reaches that memory.
     Absent,
 }
 
-/// Collects what a [`PagePool`] is made from; each setting has a default that suits most.
+/// The settings of a [`PagePool`]. Each setting has a default.
 #[derive(Clone, Debug)]
 pub struct PoolBuilder {
     bytes: u64,
@@ -60,7 +62,7 @@ pub struct PoolBuilder {
     tuning: Option<Tuning>,
     on_fork: OnFork,
     give_back: GiveBack,
-    sequences: bool,
+    restartable_sequences: bool,
 }
 
 impl PoolBuilder {
@@ -74,134 +76,144 @@ impl PoolBuilder {
             tuning: None,
             on_fork: OnFork::default(),
             give_back: GiveBack::default(),
-            sequences: true,
+            restartable_sequences: true,
         }
     }
 
-    /// Bytes of address space to set apart for [`PagePool::grow`]; by default none beyond the size. Costs address space,
-    /// and 12 bytes of it for each page.
+    /// Sets the size in bytes up to which [`PagePool::grow`] can grow the pool. Default: the initial size.
+    ///
+    /// Cost: the address space of the reserve, and 12 bytes of address space for the metadata of each page.
     #[must_use]
     pub fn reserve(mut self, bytes: u64) -> Self {
         self.reserve_bytes = bytes;
         self
     }
 
-    /// Which pages back it; by default [`HugePages::Transparent`].
+    /// Sets the page size with which the system backs the pool. Default: [`HugePages::Transparent`].
     #[must_use]
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.huge_pages = huge_pages;
         self
     }
 
-    /// The nodes whose memory it has, in equal shares; by default all that have memory. A thread is served from its own
-    /// node while that has memory.
+    /// Sets the nodes that provide the memory, in equal parts. Default: all nodes that have memory.
+    ///
+    /// A thread gets pages of its own node while that node has free pages.
     #[must_use]
     pub fn nodes(mut self, nodes: &[NodeId]) -> Self {
         self.nodes = Some(nodes.to_vec());
         self
     }
 
-    /// Whether all memory is there from the start, instead of coming as it is touched. Gain: no page fault later, and
-    /// no surprise. Cost: the time to clear it, and that it is resident; give-back is best off then. By default off.
+    /// Sets whether building the pool makes all its memory resident. Default: off.
+    ///
+    /// Gain: no page fault and no shortage later. Cost: the time to clear the memory, and its residency. With prefault,
+    /// consider [`GiveBack::OFF`].
     #[must_use]
     pub fn prefault(mut self, on: bool) -> Self {
         self.prefault = on;
         self
     }
 
-    /// The rules by which caches fill, empty and size themselves; by default [`Tuning::default`] with a batch that is a
-    /// power of two, where the kernel's is one less.
+    /// Sets the rules by which caches refill, drain and size themselves.
+    ///
+    /// Default: [`Tuning::default`] with a batch that is a power of two. The kernel's batch is one page less.
     #[must_use]
     pub fn tuning(mut self, tuning: Tuning) -> Self {
         self.tuning = Some(tuning);
         self
     }
 
-    /// What a forked child sees; by default [`OnFork::Copy`].
+    /// Sets what a forked child sees. Default: [`OnFork::Copy`].
     #[must_use]
     pub fn on_fork(mut self, on_fork: OnFork) -> Self {
         self.on_fork = on_fork;
         self
     }
 
-    /// When free memory goes back to the system; see [`GiveBack`] for the default.
+    /// Sets when free memory goes back to the system. [`GiveBack`] documents the default.
     #[must_use]
     pub fn give_back(mut self, policy: GiveBack) -> Self {
         self.give_back = policy;
         self
     }
 
-    /// Whether threads take the lock of a CPU's cache as a restartable sequence, without an atomic exchange; by default they
-    /// do where the system lets them. Off is for programs that forbid themselves `membarrier` later. Cost: an allocation
-    /// and its free take two exchanges more, 2 to 8 ns each, and all of it is behind a call.
+    /// Sets whether threads take the lock of their CPU's cache in a restartable sequence, without an atomic exchange.
+    /// Default: on, where the system allows it.
+    ///
+    /// Turn it off if the program later forbids itself `membarrier`. Cost of off: an allocation and its free take two
+    /// more exchanges, 2 to 8 ns each, and their fast paths are no longer inlined.
     #[must_use]
     pub fn restartable_sequences(mut self, on: bool) -> Self {
-        self.sequences = on;
+        self.restartable_sequences = on;
         self
     }
 
     /// Builds the pool. Sizes are rounded up to 2 MiB for each node.
     ///
     /// # Errors
-    /// What cannot be had, and why; nothing is left behind then.
+    /// [`PoolError`] names the setting or the system call that failed. Nothing remains reserved.
     pub fn build(self) -> Result<PagePool, PoolError> {
         let topology = Topology::of_this_machine();
         let nodes = self.checked_nodes(&topology)?;
-        let sizes = Sizes::new(self.bytes, self.reserve_bytes, nodes.len())?;
-        if self.huge_pages == HugePages::Explicit && sizes.share < sizes.span {
+        let sizes = NodeSizes::new(self.bytes, self.reserve_bytes, nodes.len())?;
+        if self.huge_pages == HugePages::Explicit && sizes.initial < sizes.reserved {
             return Err(PoolError::HugePagesCannotGrow);
         }
-        let memory = self.memory(&sizes, nodes.len())?;
+        let memory = self.map_memory(&sizes, nodes.len())?;
         for (i, node) in nodes.iter().enumerate().filter(|_| topology.nodes.len() > 1) {
-            let bound = prefer_node(&memory, i * sizes.span, sizes.span, node.0);
-            // Where nobody asked for nodes, a container that forbids `mbind` (Docker's default profile does) has a pool
-            // all the same: its pages come from the nodes of the threads that touch them first.
-            if let (Some(_), Err(error)) = (&self.nodes, bound) {
+            let bound = prefer_node(&memory, i * sizes.reserved, sizes.reserved, node.0);
+            // Containers may forbid `mbind`, as Docker's default profile does. If the caller named no nodes, the pool
+            // works without it: a page then comes from the node of the thread that first touches it.
+            if let (Some(_), Err(source)) = (&self.nodes, bound) {
                 return Err(PoolError::System {
-                    what: "binding to a node",
-                    bytes: sizes.span as u64,
-                    help: "name nodes that are online, or allow mbind (CAP_SYS_NICE in containers), or name none",
-                    error,
+                    action: "bind memory to a node",
+                    bytes: sizes.reserved as u64,
+                    help: "try nodes that are online, mbind allowed (CAP_SYS_NICE in containers), or no nodes",
+                    source,
                 });
             }
         }
         let ranges: Vec<[PageRange; 1]> =
-            (0..nodes.len()).map(|i| [pages(memory.start() + i * sizes.span, sizes.share)]).collect();
+            (0..nodes.len()).map(|i| [page_range(memory.start() + i * sizes.reserved, sizes.initial)]).collect();
         let zones: Vec<ZoneSpec<'_>> = nodes
             .iter()
             .zip(&ranges)
             .map(|(&node, ranges)| {
-                let span = PageRange::new(ranges[0].start, (sizes.span / PAGE_BYTES) as u64);
+                let span = PageRange::new(ranges[0].start, (sizes.reserved / PAGE_BYTES) as u64);
                 ZoneSpec { node, kind: ZoneKind::Normal, span, ranges }
             })
             .collect();
         let config = Config {
             distances: &topology.distances,
-            tuning: self.tuning.unwrap_or_else(|| default_tuning(sizes.span)),
+            tuning: self.tuning.unwrap_or_else(|| default_tuning(sizes.reserved)),
             watermarks: WATERMARKS,
             cache_slice_pages: topology.cache_slice_bytes / PAGE_BYTES as u64,
-            ..Config::new(&zones, &topology.cpus)
+            ..Config::new(&zones, &topology.cpu_nodes)
         };
-        // Distances speak of all nodes of the machine; those of a pool may be fewer.
-        let all_nodes = nodes.iter().chain(&topology.cpus).map(|node| node.0 as usize + 1).max().unwrap_or(1);
-        let config = if topology.distances.len() == all_nodes * all_nodes {
+        // The table of distances covers the nodes of the machine, which may be more than those of the pool.
+        let node_limit = nodes.iter().chain(&topology.cpu_nodes).map(|node| node.0 as usize + 1).max().unwrap_or(1);
+        let config = if topology.distances.len() == node_limit * node_limit {
             config
         } else {
             Config { distances: &[], ..config }
         };
-        let host = Host::new(topology.cpus.len() as u32, self.sequences);
-        let mapped_allocator = MappedAllocator::open(host, &config).map_err(|error| match error {
+        let host = Host::new(topology.cpu_nodes.len() as u32, self.restartable_sequences);
+        let mapped_allocator = MappedAllocator::new(host, &config).map_err(|error| match error {
             MetadataError::Config(error) => PoolError::Config(error),
-            MetadataError::Memory { bytes, error } => no_space("reserving metadata", bytes, error),
+            MetadataError::Memory { bytes, source } => address_space_error("reserve metadata", bytes, source),
         })?;
-        let fork_detector = ForkDetector::new(host.sequences())
-            .map_err(|error| no_space("a page that forks wipe", PAGE_BYTES, error))?;
+        let fork_detector = ForkDetector::new(host.rseq())
+            .map_err(|error| address_space_error("map a page that forks wipe", PAGE_BYTES, error))?;
         if self.prefault {
             for i in 0..nodes.len() {
-                memory.populate(i * sizes.span, sizes.share).map_err(|error| no_memory(sizes.share, error))?;
+                memory
+                    .populate(i * sizes.reserved, sizes.initial)
+                    .map_err(|error| prefault_error(sizes.initial, error))?;
             }
         }
-        let pool = PagePool::new(memory, mapped_allocator, fork_detector, sizes.span, self.prefault, self.give_back);
+        let pool =
+            PagePool::new(memory, mapped_allocator, fork_detector, sizes.reserved, self.prefault, self.give_back);
         if let Some(online) = online_cpus() {
             pool.set_online_cpus(&online);
         }
@@ -218,63 +230,68 @@ impl PoolBuilder {
         Ok(nodes)
     }
 
-    fn memory(&self, sizes: &Sizes, nodes: usize) -> Result<Mapping, PoolError> {
-        let bytes = sizes.span * nodes;
-        let explicit = self.huge_pages == HugePages::Explicit;
-        let backing = if explicit { Backing::Hugetlb } else { Backing::Lazy };
-        let mut memory = Mapping::reserve(bytes, if explicit { CHUNK_BYTES } else { MAX_BLOCK_BYTES }, backing)
-            .map_err(|error| {
-                if explicit {
-                    let help = "let an administrator raise vm.nr_hugepages, or take transparent huge pages";
-                    PoolError::System { what: "reserving huge pages", bytes: bytes as u64, help, error }
-                } else {
-                    no_space("reserving address space", bytes, error)
-                }
-            })?;
-        if !explicit {
-            // A kernel without transparent huge pages refuses both, and gives what was asked for as near as it can.
+    fn map_memory(&self, sizes: &NodeSizes, nodes: usize) -> Result<Mapping, PoolError> {
+        let bytes = sizes.reserved * nodes;
+        let mut memory = if self.huge_pages == HugePages::Explicit {
+            Mapping::reserve(bytes, CHUNK_BYTES, Backing::Hugetlb).map_err(|source| {
+                let help = "try a larger vm.nr_hugepages, which an administrator sets, or transparent huge pages";
+                PoolError::System { action: "reserve huge pages", bytes: bytes as u64, help, source }
+            })?
+        } else {
+            let memory = Mapping::reserve(bytes, MAX_BLOCK_BYTES, Backing::Lazy)
+                .map_err(|error| address_space_error("reserve address space", bytes, error))?;
+            // A kernel without transparent huge pages refuses both advices. The pool then uses base pages.
             let _ = memory.set_huge(self.huge_pages == HugePages::Transparent);
-        }
+            memory
+        };
         if self.on_fork == OnFork::Absent {
-            memory.exclude_from_forks().map_err(|error| no_space("leaving the pool out of forks", bytes, error))?;
+            memory
+                .exclude_from_forks()
+                .map_err(|error| address_space_error("exclude the pool from forks", bytes, error))?;
         }
         Ok(memory)
     }
 }
 
-/// A pool gives out all that it has: no minimum is kept. The marks above it, a thousandth and two, only say where
-/// caches begin to shrink.
+/// A pool keeps no minimum free. The low and high watermarks, 0.1 and 0.2 %, only decide when caches start to shrink.
 const WATERMARKS: WatermarkRule =
     WatermarkRule { min_free_kbytes: Some(0), huge_pages: false, scale_factor: 10, boost_factor: 0 };
 
-/// The default rules for a share of a node. The bookkeeping of 64 neighbouring pages is one cache line: batches of 64 from
-/// a fresh pool leave each CPU's pages on lines of its own, where batches of 63 make each CPU share one with the next.
-fn default_tuning(span: usize) -> Tuning {
+/// The default rules for a node of `bytes`.
+///
+/// The tags of 64 neighbouring pages share one cache line. With a batch of 64, each CPU that refills from a fresh pool
+/// gets lines of its own. With the kernel's 63, each CPU shares a line with the next.
+fn default_tuning(bytes: usize) -> Tuning {
     let tuning = Tuning::default();
     match tuning.batch {
         BatchRule::FromZone { cap_kib } => {
-            let batch = zone_batch((span / PAGE_BYTES) as u64, cap_kib) + 1;
+            let batch = zone_batch((bytes / PAGE_BYTES) as u64, cap_kib) + 1;
             Tuning { batch: BatchRule::Fixed(batch), ..tuning }
         }
         BatchRule::Fixed(_) => tuning,
     }
 }
 
-/// The pages of some address space.
-pub(crate) fn pages(start: usize, bytes: usize) -> PageRange {
+/// The pages of an address range. `start` and `bytes` are multiples of [`PAGE_BYTES`].
+pub(crate) fn page_range(start: usize, bytes: usize) -> PageRange {
     PageRange::new(Pfn((start / PAGE_BYTES) as u64), (bytes / PAGE_BYTES) as u64)
 }
 
-/// Bytes of each node.
-struct Sizes {
-    /// There from the start.
-    share: usize,
-    /// Address space.
-    span: usize,
+/// An equal part of `bytes` for each of `nodes` nodes, rounded up to [`CHUNK_BYTES`].
+pub(crate) fn bytes_per_node(bytes: u64, nodes: usize) -> usize {
+    bytes.div_ceil(nodes as u64).next_multiple_of(CHUNK_BYTES as u64) as usize
 }
 
-impl Sizes {
-    fn new(bytes: u64, reserve_bytes: u64, nodes: usize) -> Result<Sizes, PoolError> {
+/// Sizes of each node in bytes.
+struct NodeSizes {
+    /// The size in use from the start.
+    initial: usize,
+    /// The address space, into which the node can grow.
+    reserved: usize,
+}
+
+impl NodeSizes {
+    fn new(bytes: u64, reserve_bytes: u64, nodes: usize) -> Result<NodeSizes, PoolError> {
         let max_bytes = MAX_NODE_BYTES * nodes as u64;
         if let Some(&bytes) = [bytes, reserve_bytes].iter().find(|&&bytes| bytes == 0 || bytes > max_bytes) {
             return Err(PoolError::Size { bytes, max_bytes });
@@ -282,30 +299,29 @@ impl Sizes {
         if reserve_bytes < bytes {
             return Err(PoolError::ReserveTooSmall { bytes, reserve_bytes });
         }
-        let each = |bytes: u64| bytes.div_ceil(nodes as u64).next_multiple_of(CHUNK_BYTES as u64) as usize;
-        Ok(Sizes { share: each(bytes), span: each(reserve_bytes) })
+        Ok(NodeSizes { initial: bytes_per_node(bytes, nodes), reserved: bytes_per_node(reserve_bytes, nodes) })
     }
 }
 
-fn no_space(what: &'static str, bytes: usize, error: io::Error) -> PoolError {
-    let help = match error.raw_os_error() {
+fn address_space_error(action: &'static str, bytes: usize, source: io::Error) -> PoolError {
+    let help = match source.raw_os_error() {
         Some(libc::EAGAIN) => {
-            "this process locks all that it maps (mlockall with MCL_FUTURE), address space too: take a smaller pool, raise \
-             ulimit -l, or lock without MCL_FUTURE"
+            "this process locks all memory that it maps (mlockall with MCL_FUTURE); try a smaller pool, a higher \
+             ulimit -l, or mlockall without MCL_FUTURE"
         }
         _ => {
-            "take a smaller pool, or raise the limits on address space (ulimit -v; vm.overcommit_memory 2 counts it as \
-             memory) or on mappings (vm.max_map_count)"
+            "try a smaller pool, or higher limits on address space (ulimit -v; vm.overcommit_memory=2 counts it as \
+             memory) and on mappings (vm.max_map_count)"
         }
     };
-    PoolError::System { what, bytes: bytes as u64, help, error }
+    PoolError::System { action, bytes: bytes as u64, help, source }
 }
 
-/// What would help where the system does not take memory back.
-pub(crate) const GIVE_BACK_HELP: &str = "locked memory (mlock, mlockall) does not go back, nor do huge pages that an \
-administrator has set apart before Linux 5.18: unlock it, or build the pool with GiveBack::OFF";
+/// What to try where the system does not take memory back.
+pub(crate) const GIVE_BACK_HELP: &str = "the system keeps memory locked by mlock or mlockall and, before Linux 5.18, \
+explicit huge pages; try to unlock the memory, or build the pool with GiveBack::OFF";
 
-pub(crate) fn no_memory(bytes: usize, error: io::Error) -> PoolError {
-    let help = "take a smaller pool, or leave prefault off";
-    PoolError::System { what: "having memory from the start", bytes: bytes as u64, help, error }
+pub(crate) fn prefault_error(bytes: usize, source: io::Error) -> PoolError {
+    let help = "try a smaller pool, or no prefault";
+    PoolError::System { action: "make memory resident", bytes: bytes as u64, help, source }
 }

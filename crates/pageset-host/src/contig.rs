@@ -1,9 +1,9 @@
-//! Contiguous runs of any size, beyond the largest order too.
+//! Contiguous runs of any size, even above the largest order.
 //!
-//! A run is looked for where memory is free, 2 MiB by 2 MiB, and then taken as a range: its pageblocks are isolated, so
-//! that nobody else is served from them meanwhile, and caches are emptied. Nothing that is in use moves. For buffers
-//! that live long, not for every request.
-#![allow(unsafe_code, reason = "slices over the handle's own memory, and a raw free")]
+//! The pool looks for a free range in steps of 2 MiB and allocates it as the kernel's `alloc_contig_range` does. It
+//! isolates the pageblocks of the range, so that nobody else gets pages from them, and drains the caches. Pages in use
+//! do not move. This is for buffers that live long, not for every request.
+#![allow(unsafe_code, reason = "slices over the memory of the handle, and a raw free")]
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -20,100 +20,102 @@ use crate::error::{AllocError, FreeError, FreeReason};
 use crate::pages::PoolRef;
 use crate::pool::{PAGE_BYTES, PagePool, wrong_free};
 
-/// How a page is looked at that may be free.
+/// How to find out whether a page is free.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FreeCheck {
-    /// Quickly: where others merge blocks a free page may seem not to be.
+    /// Without the zone's lock. A free page may look allocated while another thread merges its block.
     Racy,
-    /// Where it seems not to be free, once more with the zone's lock.
+    /// Without the lock, and again with it if the page does not look free.
     Locked,
 }
 
 impl PagePool {
-    /// Takes `bytes` in a row, rounded up to pages, that begin at a multiple of 2 MiB: from the caller's node,
-    /// or the nearest that has as many. They are the caller's until [`Self::free_contig`].
+    /// Allocates a contiguous run of `bytes`, rounded up to pages. It starts at a multiple of 2 MiB. The caller owns it
+    /// until [`Self::free_contig`].
     ///
-    /// Takes about a µs for each MiB that is had, with all caches emptied; where so many are not free in a row, 10 to 130
-    /// µs for each GiB of the pool to find that out. Whoever finds no memory meanwhile waits for the outcome. Runs of
-    /// up to 4 MiB are better had by [`Self::alloc`], which leaves caches alone.
+    /// The run comes from the caller's node, or from the nearest node with such a range. The call takes about 1 µs for
+    /// each MiB of the run. It drains all caches. If there is no such range, it searches for 10 to 130 µs for each GiB
+    /// of the pool. Threads that find no memory meanwhile wait for the call. For runs up to 4 MiB, prefer
+    /// [`Self::alloc`], which does not drain caches.
     ///
     /// # Errors
-    /// [`AllocError::ContigSize`] for 0 bytes or more than a node has, [`AllocError::NoContigRange`] where so many are nowhere free
-    /// in a row, and [`AllocError::Forked`].
+    /// [`AllocError::ContigSize`] for 0 bytes or more than a node has, [`AllocError::NoContigRange`] if no free range is
+    /// that large, and [`AllocError::Forked`].
     pub fn alloc_contig(&self, bytes: usize) -> Result<NonNull<[u8]>, AllocError> {
         self.alloc_contig_where(bytes, |_| true)
     }
 
-    /// As [`Self::alloc_contig`], from one node only.
+    /// Allocates a contiguous run of `bytes` from `node` only, as [`Self::alloc_contig`] does.
     ///
     /// # Errors
-    /// As there, and [`AllocError::UnknownNode`] where the pool has nothing of that node.
+    /// [`AllocError::UnknownNode`] if the pool has no memory of that node, and the errors of [`Self::alloc_contig`].
     pub fn alloc_contig_on(&self, node: NodeId, bytes: usize) -> Result<NonNull<[u8]>, AllocError> {
-        let is_that = |part: usize| {
-            let zone = self.allocator().zone_of(self.part(part, 0, 0).start);
+        let is_node = |index: usize| {
+            let zone = self.allocator().zone_of(self.node_pages(index, 0, 0).start);
             zone.is_some_and(|zone| self.allocator().zone_stats(zone).node == node)
         };
-        if !self.is_forked() && !(0..self.nodes()).any(is_that) {
+        if !self.is_forked() && !(0..self.nodes()).any(is_node) {
             return Err(AllocError::UnknownNode(node));
         }
-        self.alloc_contig_where(bytes, is_that)
+        self.alloc_contig_where(bytes, is_node)
     }
 
-    /// From any of the nodes that `wanted` says, by their places in the pool.
+    /// Allocates from the nodes that `wanted` accepts by their index in the pool.
     fn alloc_contig_where(&self, bytes: usize, wanted: impl Fn(usize) -> bool) -> Result<NonNull<[u8]>, AllocError> {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
-        // Relaxed: a pool that grows or shrinks meanwhile has either size.
-        let share = self.share.load(Relaxed);
-        if bytes == 0 || bytes > share {
-            return Err(AllocError::ContigSize { bytes: bytes as u64, max_bytes: share as u64 });
+        // Relaxed: a hint. A range that is offline by now is not free, so the allocation fails cleanly.
+        let node_bytes = self.node_bytes.load(Relaxed);
+        if bytes == 0 || bytes > node_bytes {
+            return Err(AllocError::ContigSize { bytes: bytes as u64, max_bytes: node_bytes as u64 });
         }
         let rounded = bytes.next_multiple_of(PAGE_BYTES);
-        // While pageblocks are isolated others may find no memory, and wait for this; and no scan stands in its way.
+        // While pageblocks are isolated, other threads may find no memory. They wait for this guard, then try again. The
+        // guard also keeps give-back scans from holding a block of the range.
         let _no_scan = self.scanner.pause_scans();
         let nodes = || self.allocator().zones_from_here().filter(|&node| wanted(node));
-        let find = |look: FreeCheck| nodes().find_map(|node| self.alloc_contig_in(node, share, rounded, look));
+        let find = |check: FreeCheck| nodes().find_map(|node| self.alloc_contig_in(node, node_bytes, rounded, check));
         let found = find(FreeCheck::Racy).or_else(|| {
-            // What caches hold keeps blocks from merging.
+            // Cached pages keep their blocks from merging.
             self.drain_every_zone();
             find(FreeCheck::Locked)
         });
-        found.map(|start| NonNull::slice_from_raw_parts(self.memory.at(start), rounded)).ok_or_else(|| {
-            self.failed.fetch_add(1, Relaxed);
+        found.map(|start| NonNull::slice_from_raw_parts(self.memory.pointer_to(start), rounded)).ok_or_else(|| {
+            self.failed_allocs.fetch_add(1, Relaxed);
             let stats = self.stats();
             AllocError::NoContigRange { bytes: bytes as u64, free_bytes: stats.free_bytes + stats.cached_bytes }
         })
     }
 
-    /// Takes the first range of a node's share that is free, by trying; the address of its start.
-    fn alloc_contig_in(&self, node: usize, share: usize, bytes: usize, look: FreeCheck) -> Option<usize> {
-        let start = self.memory.start() + node * self.span;
-        let end = start + share;
+    /// Allocates the first free range of a node, and returns its address.
+    fn alloc_contig_in(&self, node: usize, node_bytes: usize, bytes: usize, check: FreeCheck) -> Option<usize> {
+        let start = self.memory.start() + node * self.node_span_bytes;
+        let end = start + node_bytes;
         let mut at = start;
         while at <= end - bytes {
-            let range = builder::pages(at, bytes);
-            let taken = match self.first_page_in_use(range, look) {
+            let range = builder::page_range(at, bytes);
+            let allocated = match self.first_page_in_use(range, check) {
                 None => {
                     self.allocator().alloc_range(range, MigrateType::Movable, &Immovable).map_err(|error| error.pfn)
                 }
                 Some(pfn) => Err(pfn),
             };
-            match taken {
+            match allocated {
                 Ok(()) => return Some(at),
-                // A block may begin before the range that it is in the way of.
+                // The block in the way may start before the range.
                 Err(pfn) => at = (pfn.0 as usize * PAGE_BYTES).max(at).saturating_add(1).next_multiple_of(CHUNK_BYTES),
             }
         }
         None
     }
 
-    /// The first page of a range that is in no free block.
-    fn first_page_in_use(&self, range: PageRange, look: FreeCheck) -> Option<Pfn> {
+    /// The first page of a range that is not in a free block.
+    fn first_page_in_use(&self, range: PageRange, check: FreeCheck) -> Option<Pfn> {
         let around = |pfn| {
             let seen = self.allocator().free_block_around(pfn);
             seen.or_else(|| {
-                (look == FreeCheck::Locked).then(|| self.allocator().settled_free_block_around(pfn)).flatten()
+                (check == FreeCheck::Locked).then(|| self.allocator().settled_free_block_around(pfn)).flatten()
             })
         };
         let mut pfn = range.start;
@@ -126,15 +128,16 @@ impl PagePool {
         None
     }
 
-    /// Gives a contiguous run back, on any thread. Runs that are neighbours may go back as one.
+    /// Frees a contiguous run. Any thread can free it. One call can free several neighbouring runs.
     ///
     /// # Safety
-    /// Nothing refers to the run any more, and all of it is the caller's: of a run that is longer than it was taken the
-    /// rest is freed as well, if it is in use.
+    /// If the call succeeds: (1) nothing in any thread refers to the run any more; (2) the caller owns all of it. If
+    /// `run` is longer than the allocation, the call also frees the rest, where it is in use.
     ///
     /// # Errors
-    /// A wrong free, which has changed nothing: an address or a length that is not a multiple of a page (then the address
-    /// in the error is the run's end), or the first block in it that is not in use or reaches beyond.
+    /// [`FreeError`] for an address or a length that is not a multiple of a page; for a wrong length, the address in the
+    /// error is the end of the run. Also for the first block in the run that is not in use or reaches beyond the run.
+    /// The call has then changed nothing.
     pub unsafe fn free_contig(&self, run: NonNull<[u8]>) -> Result<(), FreeError> {
         let (address, bytes) = (run.cast::<u8>().addr().get(), run.len());
         if !(address | bytes).is_multiple_of(PAGE_BYTES) || self.is_forked() {
@@ -142,28 +145,29 @@ impl PagePool {
             let reason = if self.is_forked() { FreeReason::Forked } else { FreeReason::NotAPage };
             return Err(FreeError { address: wrong, order: Order::ZERO, reason });
         }
-        self.allocator().free_range(builder::pages(address, bytes)).map_err(wrong_free)
+        self.allocator().free_range(builder::page_range(address, bytes)).map_err(wrong_free)
     }
 
-    /// Takes `bytes` in a row that free themselves, and that may not outlive the pool.
+    /// Allocates a contiguous run of `bytes` in a handle that borrows the pool.
     ///
     /// # Errors
-    /// As [`Self::alloc_contig`].
+    /// The errors of [`Self::alloc_contig`].
     pub fn contig_pages(&self, bytes: usize) -> Result<ContigPages<&PagePool>, AllocError> {
         ContigPages::new(self, bytes)
     }
 
-    /// Takes `bytes` in a row that free themselves and keep the pool.
+    /// Allocates a contiguous run of `bytes` in a handle that keeps the pool alive.
     ///
     /// # Errors
-    /// As [`Self::alloc_contig`].
+    /// The errors of [`Self::alloc_contig`].
     pub fn shared_contig_pages(self: &Arc<Self>, bytes: usize) -> Result<ContigPages<Arc<PagePool>>, AllocError> {
         ContigPages::new(Arc::clone(self), bytes)
     }
 }
 
-/// A contiguous run of any size, all its own; freed when it is dropped. As [`crate::Pages`] otherwise: what is in it at
-/// first is what its last user left, or zeros, and in a forked child it frees nothing.
+/// A handle that owns a contiguous run of any size and frees it on drop. In a forked child, the drop frees nothing.
+///
+/// The run first contains the bytes of its last owner, or zeros.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -179,39 +183,42 @@ pub struct ContigPages<P: PoolRef> {
     run: NonNull<[u8]>,
 }
 
-// SAFETY: (1) the memory belongs to nobody else, and any thread may use and free it; (2) what else is in a handle may
-// be sent by itself.
+// SAFETY: (1) only the handle owns the memory, and any thread may use and free it; (2) the bound makes the reference to
+// the pool `Send`.
 unsafe impl<P: PoolRef + Send> Send for ContigPages<P> {}
-// SAFETY: (1) a shared handle only gives shared slices of bytes; (2) as above.
+// SAFETY: (1) a shared handle gives out only shared slices of bytes; (2) the bound makes the reference to the pool
+// `Sync`.
 unsafe impl<P: PoolRef + Sync> Sync for ContigPages<P> {}
 
 impl<P: PoolRef> ContigPages<P> {
-    /// Takes `bytes` in a row, rounded up to pages, from a pool.
+    /// Allocates a contiguous run of `bytes`, rounded up to pages.
     ///
     /// # Errors
-    /// As [`PagePool::alloc_contig`].
+    /// The errors of [`PagePool::alloc_contig`].
     pub fn new(pool: P, bytes: usize) -> Result<Self, AllocError> {
         let run = pool.alloc_contig(bytes)?;
         Ok(ContigPages { pool, run })
     }
 
-    /// Makes a handle of a run that was taken with a raw call or came from [`Self::into_raw`].
+    /// Makes a handle of a run that a raw call allocated or that [`Self::into_raw`] returned.
     ///
     /// # Safety
-    /// The run is the caller's, from this pool, whole, and nothing else will use or free it.
+    /// (1) The run is a whole allocation from this pool. (2) The caller owns it, and nothing else uses or frees it
+    /// afterwards.
     pub unsafe fn from_raw(pool: P, run: NonNull<[u8]>) -> Self {
         ContigPages { pool, run }
     }
 
-    /// Takes the run out of the handle, to be freed with [`PagePool::free_contig`].
+    /// Takes the run out of the handle without freeing it. The caller frees it with [`PagePool::free_contig`].
     pub fn into_raw(self) -> NonNull<[u8]> {
         let this = ManuallyDrop::new(self);
-        // SAFETY: (1) `this` is never dropped, so the pool's handle is read out once; (2) it is not used afterwards.
+        // SAFETY: (1) `this` is never dropped, so the reference to the pool is moved out once; (2) nothing uses `this`
+        // afterwards.
         drop(unsafe { std::ptr::read(&this.pool) });
         this.run
     }
 
-    /// The pool that it is from.
+    /// The pool of the run.
     pub fn pool(&self) -> &PagePool {
         &self.pool
     }
@@ -221,15 +228,15 @@ impl<P: PoolRef> Deref for ContigPages<P> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: (1) the run is mapped for as long as the pool, which the handle refers to; (2) anonymous memory is
-        // always initialised; (3) nobody else has the run, and writing takes the handle exclusively.
+        // SAFETY: (1) the run stays mapped as long as the pool, which the handle keeps alive or borrows; (2) anonymous
+        // memory is always initialised; (3) only the handle owns the run, and writing needs the handle exclusively.
         unsafe { slice::from_raw_parts(self.run.as_ptr().cast(), self.run.len()) }
     }
 }
 
 impl<P: PoolRef> DerefMut for ContigPages<P> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in deref.
+        // SAFETY: (1) to (3) as in `deref`.
         unsafe { slice::from_raw_parts_mut(self.run.as_ptr().cast(), self.run.len()) }
     }
 }
@@ -248,7 +255,7 @@ impl<P: PoolRef> AsMut<[u8]> for ContigPages<P> {
 
 impl<P: PoolRef> Drop for ContigPages<P> {
     fn drop(&mut self) {
-        // SAFETY: the run is the handle's, and the handle ends here.
+        // SAFETY: the handle owns the run, and nothing uses the handle after this.
         let freed = unsafe { self.pool.free_contig(self.run) };
         debug_assert!(freed.is_ok() || self.pool.is_forked(), "{freed:?}");
     }

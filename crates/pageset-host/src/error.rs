@@ -1,238 +1,207 @@
-//! What callers get instead of memory, or for a wrong free. Nothing has changed when one of these comes back.
+//! Errors of the pool. A call that returns one of them has changed nothing.
 
-use std::error::Error;
 use std::fmt;
 use std::io;
 
-use pageset::{MapError, NodeId, Order, PageState, WrongFree};
+use pageset::{MapError, MigrateType, NodeId, Order, PageState, WrongFree};
+use thiserror::Error;
 
+use crate::builder::CHUNK_BYTES;
 use crate::pool::PAGE_BYTES;
 
-/// A pool that cannot be had.
-#[derive(Debug)]
+/// The message of every error in a forked child.
+pub(crate) const FORKED: &str = "the pool belongs to the parent of this process; try a pool that this process builds";
+
+/// Why a pool cannot be built, grown or shrunk.
+#[derive(Debug, Error)]
 pub enum PoolError {
-    /// Its size is 0 or more than its nodes can have.
+    /// The size of the new pool is 0, or more than its nodes can hold.
+    #[error("cannot build a pool of {bytes} bytes: the size is out of range; try 1 to {max_bytes}")]
     Size {
-        /// Bytes asked for.
+        /// The requested size in bytes.
         bytes: u64,
-        /// The most that is allowed.
+        /// The largest allowed size in bytes.
         max_bytes: u64,
     },
-    /// It cannot grow by that much.
+    /// The pool cannot grow by that much.
+    #[error(
+        "cannot grow the pool by {bytes} bytes: {max_bytes} bytes of its reserve are left; {}",
+        try_up_to(*max_bytes, "a pool with a larger reserve")
+    )]
     GrowSize {
-        /// Bytes asked for.
+        /// The requested growth in bytes.
         bytes: u64,
-        /// What is left of the reserve.
+        /// The rest of the reserve in bytes.
         max_bytes: u64,
     },
-    /// It cannot shrink by that much: something has to be left of each node.
+    /// The pool cannot shrink by that much, because 2 MiB of each node stay.
+    #[error(
+        "cannot shrink the pool by {bytes} bytes: {CHUNK_BYTES} bytes of each node stay; {}",
+        try_up_to(*max_bytes, "to drop the pool")
+    )]
     ShrinkSize {
-        /// Bytes asked for.
+        /// The requested reduction in bytes.
         bytes: u64,
-        /// The most that may go.
+        /// The largest allowed reduction in bytes.
         max_bytes: u64,
     },
-    /// It cannot shrink by that much now: a run in use is in the way.
+    /// The pool cannot shrink by that much now, because a run in that memory is in use.
+    #[error(
+        "cannot shrink the pool by {bytes} bytes: the run at {address:#x} is in use; {}",
+        try_up_to(*max_bytes, "again after its owner frees it")
+    )]
     InUse {
-        /// Bytes asked for.
+        /// The requested reduction in bytes.
         bytes: u64,
-        /// Where the run begins, or the first of them.
+        /// The address of the first such run.
         address: usize,
-        /// What is free at the end, and could go.
+        /// The bytes that are free at the end of the pool now.
         max_bytes: u64,
     },
-    /// This process is a child of the one whose pool this is.
+    /// This process is a forked child of the process that built the pool.
+    #[error("cannot resize the pool: {FORKED}")]
     Forked,
-    /// It is to grow to less than it begins with.
+    /// The reserve is smaller than the initial size.
+    #[error(
+        "cannot build a pool of {bytes} bytes: its reserve is {reserve_bytes} bytes; try a reserve of {bytes} bytes \
+         or more"
+    )]
     ReserveTooSmall {
-        /// Bytes to begin with.
+        /// The initial size in bytes.
         bytes: u64,
-        /// Bytes to grow to.
+        /// The reserve in bytes.
         reserve_bytes: u64,
     },
-    /// Explicit huge pages are reserved at once, so such a pool cannot grow.
+    /// A pool of explicit huge pages cannot grow, because the system reserves all of them at once.
+    #[error(
+        "cannot reserve address space for growth: the system reserves explicit huge pages at once; try no reserve, or \
+         transparent huge pages"
+    )]
     HugePagesCannotGrow,
-    /// A node was named twice or has no memory for this process, or none was named.
+    /// The list of nodes is empty, names a node twice, or names one without memory for this process.
+    #[error(
+        "cannot use nodes {:?}: each must have memory and be named once; try {:?}",
+        numbers(nodes),
+        numbers(allowed)
+    )]
     Nodes {
-        /// Those that were named.
+        /// The requested nodes.
         nodes: Vec<NodeId>,
-        /// Those that may be.
+        /// The nodes that have memory for this process.
         allowed: Vec<NodeId>,
     },
-    /// The rules do not go together, or ask for more than there is room for.
+    /// The allocator refuses the tuning, or the pool exceeds one of its limits.
+    #[error(transparent)]
     Config(MapError),
-    /// The system refused.
+    /// A system call failed.
+    #[error("cannot {action} ({bytes} bytes): {source}; {help}")]
     System {
-        /// What was asked of it.
-        what: &'static str,
-        /// How many bytes it was asked for.
+        /// What the pool asked of the system, as a verb and its object.
+        action: &'static str,
+        /// The size of the request in bytes.
         bytes: u64,
-        /// What would help.
+        /// What the user can try.
         help: &'static str,
-        /// What it said.
-        error: io::Error,
+        /// The system's error.
+        source: io::Error,
     },
 }
 
-impl fmt::Display for PoolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Size { bytes, max_bytes } => {
-                write!(f, "a pool of {bytes} bytes cannot be had; allowed: 1 to {max_bytes}")
-            }
-            Self::GrowSize { bytes, max_bytes: 0 } => {
-                write!(f, "the pool cannot grow by {bytes} bytes: no reserve is left")
-            }
-            Self::GrowSize { bytes, max_bytes } => {
-                write!(
-                    f,
-                    "the pool cannot grow by {bytes} bytes; allowed: 1 to {max_bytes}, what is left of its reserve"
-                )
-            }
-            Self::ShrinkSize { bytes, max_bytes } => {
-                write!(f, "the pool cannot shrink by {bytes} bytes; allowed: ")?;
-                match max_bytes {
-                    0 => f.write_str("none, for 2097152 bytes stay of each node"),
-                    _ => write!(f, "1 to {max_bytes}, for 2097152 bytes stay of each node"),
-                }
-            }
-            Self::InUse { bytes, address, max_bytes } => {
-                let text = "the pool cannot shrink by";
-                write!(
-                    f,
-                    "{text} {bytes} bytes: the run at {address:#x} is in use; {max_bytes} bytes at its end are free"
-                )
-            }
-            Self::Forked => f.write_str("the pool belongs to the parent of this process"),
-            Self::ReserveTooSmall { bytes, reserve_bytes } => {
-                write!(f, "the pool begins with {bytes} bytes but may grow to {reserve_bytes} only")
-            }
-            Self::HugePagesCannotGrow => {
-                f.write_str("a pool of explicit huge pages cannot grow: they are reserved at once")
-            }
-            Self::Nodes { nodes, allowed } => {
-                let (nodes, allowed) = (numbers(nodes), numbers(allowed));
-                write!(f, "nodes {nodes:?} were asked for; allowed: one or more of {allowed:?}, each once")
-            }
-            Self::Config(error) => error.fmt(f),
-            Self::System { what, bytes, help, error } => write!(f, "{what} of {bytes} bytes failed: {error}; {help}"),
-        }
-    }
+/// The amount that is allowed, or an alternative where none is.
+fn try_up_to(max_bytes: u64, alternative: &str) -> String {
+    if max_bytes == 0 { format!("try {alternative}") } else { format!("try 1 to {max_bytes}") }
 }
 
 fn numbers(nodes: &[NodeId]) -> Vec<u32> {
     nodes.iter().map(|node| node.0).collect()
 }
 
-impl Error for PoolError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::System { error, .. } => Some(error),
-            _ => None,
-        }
-    }
-}
-
-/// An allocation that could not be made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Why an allocation failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum AllocError {
-    /// No block of that size is free, even with all caches emptied.
+    /// No block of that order is free, not even after a drain of all caches.
+    #[error(
+        "cannot allocate a run of {} bytes: no run of that size is free, and {free_bytes} bytes are free in smaller \
+         runs; try a larger pool",
+        order.pages() * PAGE_BYTES as u64
+    )]
     OutOfMemory {
-        /// The order asked for.
+        /// The requested order.
         order: Order,
-        /// Bytes that are free in smaller blocks.
+        /// The bytes that are free in smaller blocks.
         free_bytes: u64,
     },
-    /// No contiguous run has that size: it is 0, or more than a node has.
+    /// The size of a contiguous run is 0, or more than a node has.
+    #[error(
+        "cannot allocate a contiguous run of {bytes} bytes: the size is out of range; try 1 to {max_bytes}, the size \
+         of a node"
+    )]
     ContigSize {
-        /// Bytes asked for.
+        /// The requested size in bytes.
         bytes: u64,
-        /// Bytes that each node has now.
+        /// The current size of each node in bytes.
         max_bytes: u64,
     },
-    /// So many bytes are nowhere free in a row, even with all caches emptied.
+    /// No free range has that size, not even after a drain of all caches.
+    #[error(
+        "cannot allocate a contiguous run of {bytes} bytes: no free range is that large, and {free_bytes} bytes are \
+         free in all; try a smaller run"
+    )]
     NoContigRange {
-        /// Bytes asked for.
+        /// The requested size in bytes.
         bytes: u64,
-        /// Bytes that are free in all.
+        /// The free bytes of the whole pool.
         free_bytes: u64,
     },
-    /// The pool has nothing of that node.
+    /// The pool has no memory of that node.
+    #[error("cannot allocate from node {}: the pool has no memory of that node; try another node", .0.0)]
     UnknownNode(NodeId),
-    /// Only the types Unmovable, Movable and Reclaimable can be asked for.
-    UnsupportedType(pageset::MigrateType),
-    /// This process is a child of the one whose pool this is.
+    /// Callers cannot allocate runs of that type.
+    #[error("cannot allocate runs of type {0:?}: the type is reserved; try Unmovable, Movable or Reclaimable")]
+    UnsupportedType(MigrateType),
+    /// This process is a forked child of the process that built the pool.
+    #[error("cannot allocate: {FORKED}")]
     Forked,
 }
 
-impl fmt::Display for AllocError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OutOfMemory { order, free_bytes } => {
-                let bytes = order.pages() * PAGE_BYTES as u64;
-                write!(f, "no run of {bytes} bytes is free; {free_bytes} bytes are, in smaller runs")
-            }
-            Self::ContigSize { bytes, max_bytes } => {
-                write!(f, "a contiguous run of {bytes} bytes cannot be had; allowed: 1 to {max_bytes}, a node's part")
-            }
-            Self::NoContigRange { bytes, free_bytes } => {
-                write!(f, "no {bytes} bytes in a row are free; {free_bytes} bytes are in all")
-            }
-            Self::UnknownNode(node) => write!(f, "the pool has no memory of node {}", node.0),
-            Self::UnsupportedType(migratetype) => {
-                write!(f, "runs of type {migratetype:?} cannot be asked for; allowed: Unmovable, Movable, Reclaimable")
-            }
-            Self::Forked => f.write_str("the pool belongs to the parent of this process"),
-        }
-    }
-}
-
-impl Error for AllocError {}
-
-/// A free that is wrong, and why.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A wrong free: the address, the order and the reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("cannot free {address:#x} as a run of order {order}: {reason}")]
 pub struct FreeError {
-    /// The address that was to be freed.
+    /// The address that the caller passed.
     pub address: usize,
-    /// The order that was given.
+    /// The order that the caller passed.
     pub order: Order,
-    /// What is wrong.
+    /// Why the free is wrong.
     pub reason: FreeReason,
 }
 
 /// Why a free is wrong.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum FreeReason {
     /// The address is not the start of a page.
+    #[error("the address is not a multiple of {PAGE_BYTES}; try the address that the allocation returned")]
     NotAPage,
-    /// The allocator says why. Its page numbers are addresses divided by [`PAGE_BYTES`].
+    /// The allocator's reason. Its page numbers are addresses divided by [`PAGE_BYTES`].
+    #[error(fmt = fmt_wrong_free)]
     Wrong(WrongFree),
-    /// This process is a child of the one whose pool this is.
+    /// This process is a forked child of the process that built the pool.
+    #[error("{FORKED}")]
     Forked,
 }
 
-impl fmt::Display for FreeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, order, reason } = self;
-        write!(f, "{address:#x} cannot be freed as a run of order {order}: ")?;
-        match reason {
-            FreeReason::NotAPage => write!(f, "it is not a multiple of {PAGE_BYTES}")?,
-            FreeReason::Forked => f.write_str("the pool belongs to the parent of this process")?,
-            FreeReason::Wrong(WrongFree::NotOurs) => f.write_str("it is not in this pool")?,
-            FreeReason::Wrong(WrongFree::Misaligned) => f.write_str("no run of that order starts there")?,
-            FreeReason::Wrong(WrongFree::NotAllocated(PageState::Inside)) => {
-                f.write_str("the pool does not reach that far now")?;
-            }
-            FreeReason::Wrong(WrongFree::NotAllocated(_)) => f.write_str("it is free already")?,
-            FreeReason::Wrong(WrongFree::WrongOrder(actual)) => write!(f, "the run there has order {actual}")?,
-            FreeReason::Wrong(WrongFree::Inside { head, order, state }) => {
-                let state = if *state == PageState::Allocated { "in use" } else { "free" };
-                let start = head.0 * PAGE_BYTES as u64;
-                write!(f, "it is inside the run of order {order} at {start:#x}, which is {state}")?;
-            }
+/// Writes the allocator's reason with addresses in place of page numbers.
+fn fmt_wrong_free(reason: &WrongFree, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match reason {
+        WrongFree::NotOurs => f.write_str("the address is not in this pool; try the pool that allocated it"),
+        WrongFree::Misaligned => f.write_str("no run of that order starts there; try the order of the allocation"),
+        WrongFree::NotAllocated(PageState::Inside) => f.write_str("the address is beyond the current size of the pool"),
+        WrongFree::NotAllocated(_) => f.write_str("the run is already free"),
+        WrongFree::WrongOrder(actual) => write!(f, "the run there has order {actual}; try that order"),
+        WrongFree::Inside { head, order, state } => {
+            let start = head.0 * PAGE_BYTES as u64;
+            write!(f, "the address is inside the run of order {order} at {start:#x}, which is ")?;
+            f.write_str(if *state == PageState::Allocated { "in use" } else { "free" })
         }
-        Ok(())
     }
 }
-
-impl Error for FreeError {}

@@ -1,4 +1,4 @@
-//! `bytes::Bytes` from a handle, without a copy: the run is freed with the last of them.
+//! Conversion of handles into `bytes::Bytes` without a copy. The last `Bytes` of a run frees it.
 
 use bytes::Bytes;
 

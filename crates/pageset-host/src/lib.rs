@@ -1,69 +1,74 @@
-//! Pages for programs: a [`PagePool`] reserves address space and hands out page-aligned runs of 2^order pages.
+//! A pool of pages for programs: [`PagePool`] reserves address space and hands out page-aligned runs of 2^order pages.
 //!
-//! The pool is `pageset`'s allocator over mapped memory: a buddy system behind a lock for each NUMA node, and in front
-//! of it a cache of pages for each CPU that sizes itself. Wrong frees are errors that change nothing.
+//! The pool is `pageset`'s allocator over mapped memory. Each NUMA node has a buddy system behind one lock. In front of
+//! that lock, each CPU has a cache of pages, and the allocator sizes it. A wrong free is an error and changes nothing.
 //!
 //! ```
 //! use pageset_host::{Order, PagePool};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // 64 MiB of address space; memory comes as it is touched.
+//! // 64 MiB of address space. A page takes memory when it is first touched.
 //! let pool = PagePool::builder(64 << 20).build()?;
 //!
-//! // A handle that frees on drop: 2^2 pages, 16 KiB.
+//! // A handle of 2^2 pages, 16 KiB. Dropping the handle frees the pages.
 //! let mut buffer = pool.pages(Order::new(2).ok_or("an order")?)?;
 //! buffer[..5].copy_from_slice(b"hello");
 //! assert_eq!(buffer.len(), 16 << 10);
 //! drop(buffer);
 //!
-//! // The raw calls, for those who keep their own books.
+//! // The raw calls, for callers that keep track of their pages.
 //! let page = pool.alloc(Order::ZERO)?;
-//! // SAFETY: the page is ours, and nothing refers to it any more.
+//! // SAFETY: the page is allocated, and nothing refers to it.
 //! unsafe { pool.free(page.cast(), Order::ZERO)? };
 //! assert_eq!(pool.stats().in_use_bytes, 0);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Modules, bottom to top; each uses those before it:
+//! Modules, bottom to top. Each uses only modules above it in this table.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! | --- | --- |
-//! | `sys` | all that is unsafe: mappings, the books in them, CPU numbers, residency, NUMA binding |
-//! | [`topology`] | what the machine is: possible CPUs, nodes, distances, cache |
+//! | `sys` | the unsafe code: mappings, metadata in mapped memory, CPU numbers, restartable sequences, NUMA binding |
+//! | [`topology`] | the machine: possible CPUs, nodes, distances, cache |
 //! | [`lock`] | the lock of zones and pagesets: spins, then yields, then sleeps |
-//! | `machine` | CPU numbers and the lock, as the allocator asks for them |
-//! | [`error`] | what callers get instead of memory, or for a wrong free |
-//! | [`builder`] | what a pool is made from |
-//! | [`pool`] | raw calls: one block, many pages |
-//! | `resize` | a pool that grows and shrinks |
-//! | [`give_back`] | free memory that goes back to the system |
-//! | [`tick`] | what is due once a second, by a caller or a thread |
-//! | [`stats`] | how much is where |
-//! | [`pages`] | handles that free on drop |
+//! | `machine` | the allocator's trait `Machine`: CPU numbers and locks |
+//! | [`error`] | errors of building, allocating and freeing |
+//! | [`builder`] | the settings of a pool |
+//! | [`pool`] | raw calls: one run, many pages |
+//! | `resize` | growing and shrinking |
+//! | [`give_back`] | returning free memory to the system |
+//! | [`tick`] | periodic work, by a caller or by a thread |
+//! | [`stats`] | counters |
+//! | [`pages`] | handles that free their run on drop |
 //! | [`contig`] | contiguous runs of any size |
-//! | `api2`, `shared_bytes` | the traits of the ecosystem, each behind its feature |
+//! | `allocator_trait`, `into_bytes` | traits of `allocator-api2` and `bytes`, each behind its feature |
+//!
+//! Exceptions: `sys::mapped_allocator` names the lock and the machine of the allocator that it stores. The builder
+//! creates the pool and configures its give-back, so `builder`, `pool` and `give_back` use each other.
 //!
 //! # Threads, CPUs, forks, panics
 //!
-//! Every call may be made by any thread at any time. A thread that is moved to another CPU in the middle of a call
-//! finishes it on the cache whose lock it has, or passes by the one whose lock it does not have yet; so is a cache that
-//! is busy. A child of `vfork` that has not yet run its program makes no calls. No thread owns anything in the
-//! pool, so a thread that ends leaves nothing behind; what the cache of a CPU holds that no thread runs on any more
-//! comes back when the pool runs out, or with a [`PagePool::tick`] on that CPU. There are caches for the CPUs that are
-//! online; a [`Ticker`] looks which those are, so that the pages of one that is taken away come back. A panic inside a
-//! caller unwinds through its handles, which free their pages; the pool itself holds no lock while it calls anything of
-//! the caller's.
+//! Any thread can make any call at any time. The kernel may move a thread to another CPU during a call. If the thread
+//! already holds a cache's lock, it finishes the call on that cache; otherwise it bypasses the cache. A thread also
+//! bypasses a cache that is busy. A child of `vfork` must not call the pool before it runs its program.
 //!
-//! After a `fork` the pool belongs to the parent. In the child each call that takes or gives memory is refused with an
-//! error, and handles that are dropped there free nothing; whether the child sees a copy of the memory or none is
-//! [`OnFork`]'s to say.
+//! Threads own nothing in the pool, so a thread that ends leaves nothing behind. A CPU's cache may hold pages while no
+//! thread runs there. Those pages return when the pool runs out of memory, or when a thread calls [`PagePool::tick`]
+//! on that CPU. The pool has caches for the CPUs that are online. A [`Ticker`] follows changes of that set, so a CPU
+//! that goes offline returns its pages.
+//!
+//! A panic in a caller unwinds through its handles, which free their pages. The pool holds no lock while it calls
+//! code of the caller.
+//!
+//! After a `fork`, the pool belongs to the parent. In the child, each call that allocates or frees memory returns an
+//! error, and dropped handles free nothing. [`OnFork`] selects whether the child sees a copy of the memory.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!(
-    "pageset-host needs Linux and 64-bit addresses: a pool is address space that is set apart, up to 16 TiB"
+    "cannot build pageset-host for this target: a pool reserves up to 16 TiB of address space; try 64-bit Linux"
 );
 
 #[cfg(feature = "allocator-api2")]

@@ -1,8 +1,10 @@
-//! The lock of zones and pagesets in a process: spins, then yields, then sleeps.
+//! The lock of zones and pagesets in a process: a waiter spins, then yields, then sleeps.
 //!
-//! With more threads than CPUs the holder may be off its CPU for milliseconds, and a waiter that spins keeps it there.
-//! So a waiter looks a while, gives its CPU to others for a while, then sleeps for short times that double. There is
-//! no wake-up: that would cost each unlock an atomic exchange, which is half of an allocation, and holds are short.
+//! With more threads than CPUs, a holder may be off its CPU for milliseconds, and a spinning waiter may keep it off. So
+//! a waiter spins for a while, yields its CPU for a while, and then sleeps. Each sleep is twice as long as the last.
+//!
+//! Unlock wakes nobody. A wake-up would add an atomic exchange to each unlock, which is half the cost of an allocation,
+//! and locks are held briefly.
 
 use std::hint;
 use std::sync::atomic::Ordering;
@@ -14,49 +16,62 @@ use rustix::time::Timespec;
 
 use crate::sys::rseq::{LockBytes, Rseq};
 
-/// How long a waiter looks before its first yield. Most holds take 1 to 20 µs: a refill or drain of some hundred pages.
-/// A guess within a factor of two; see "The locks" in the crate's README.
-const LOOKING: Duration = Duration::from_micros(20);
-/// And how long before it first sleeps. The longest drain under the default rules is one of 2,048 scattered pages that
-/// merge one by one: 800,000 instructions, some 300 µs. A waiter that slept meanwhile would come late by as much again.
-const YIELDING: Duration = Duration::from_micros(500);
-/// Looks, each with a pause of 40 to 140 cycles, between two of the clock, which is as dear as some of them.
-const LOOKS: u32 = 16;
-/// The first and the longest sleep. The shortest that a timer of the system gives is about 50 µs; the longest bounds
-/// how late a waiter comes that may not yield to the holder because its priority is higher.
-const SLEEPS: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(1));
+/// How long a waiter spins before it first yields.
+///
+/// Most holds take 1 to 20 µs: a refill or drain of some hundred pages. A guess within a factor of two. See "The locks"
+/// in the README of this crate.
+const SPIN_TIME: Duration = Duration::from_micros(20);
+/// How long a waiter spins and yields before it first sleeps.
+///
+/// The longest drain under the default rules moves 2,048 scattered pages that merge one by one. It takes 800,000
+/// instructions, about 300 µs. A waiter that slept during such a drain would be late by about as much again.
+const YIELD_TIME: Duration = Duration::from_micros(500);
+/// Spins between two reads of the clock. A spin pauses for 40 to 140 cycles, and a read costs as much as a few spins.
+const SPINS_PER_CLOCK_READ: u32 = 16;
+/// The first sleep: about the shortest that the system's timers offer.
+const MIN_SLEEP: Duration = Duration::from_micros(50);
+/// The longest sleep. It bounds the delay of a waiter that cannot yield to the holder because its priority is higher.
+const MAX_SLEEP: Duration = Duration::from_millis(1);
 
-/// No queue; a free lock is taken with one atomic exchange, and given back with a plain store. A CPU's own threads may
-/// take it without the exchange, if those from afar say so before.
+/// A lock without a queue.
+///
+/// One atomic exchange takes a free lock, and a plain store releases it. Threads on the lock's own CPU can take it
+/// without the exchange, in a restartable sequence, as long as all other threads use [`Self::lock_remote`].
 #[derive(Debug, Default)]
 pub struct HostLock(LockBytes);
 
 impl HostLock {
-    /// Takes the lock if it is free and the caller runs on `cpu`, whose lock it is.
+    /// Takes the lock if it is free and the caller runs on `cpu`, the CPU of the lock.
     #[inline(always)]
-    pub(crate) fn try_lock_local(&self, sequences: Rseq, cpu: u32) -> bool {
-        sequences.try_set_local(&self.0, cpu)
+    pub(crate) fn try_lock_local(&self, rseq: Rseq, cpu: u32) -> bool {
+        rseq.try_set_local(&self.0, cpu)
     }
 
-    /// Gives back what [`Self::try_lock_local`] took.
+    /// Releases a lock that [`Self::try_lock_local`] took.
     #[inline(always)]
     pub(crate) fn unlock_local(&self) {
-        // Release: as in unlock.
+        // Release: pairs with the load of `local` in lock_remote and with the loads of the sequence in try_set_local.
         self.0.local.store(false, Ordering::Release);
     }
 
-    /// Takes the lock of `cpu`, waiting for it, from there or elsewhere.
+    /// Takes the lock of `cpu` from any CPU, and waits for it.
     ///
     /// # Panics
-    /// The kernel allowed this when the pool was built and refuses it now: a filter of system calls that came later.
-    pub(crate) fn lock_remote(&self, sequences: Rseq, cpu: u32) {
+    /// If the kernel refuses `membarrier`, which it allowed when the pool was built. A filter of system calls that came
+    /// later can cause this. The lock is then released.
+    pub(crate) fn lock_remote(&self, rseq: Rseq, cpu: u32) {
         self.lock();
-        if !sequences.fence_cpu(cpu) {
-            // Given back before the panic, for whoever tries next: the byte is ours, whether somebody is here or not.
+        if !rseq.fence_cpu(cpu) {
+            // Release: pairs with the swap in try_lock. The panic must not leave the lock taken: `remote` belongs to
+            // this thread even while a local thread holds the lock.
             self.0.remote.store(false, Ordering::Release);
-            panic!("membarrier is refused, which it was not when the pool was built");
+            panic!(
+                "cannot fence CPU {cpu}: membarrier is refused, and was allowed when the pool was built; try \
+                 PoolBuilder::restartable_sequences(false)"
+            );
         }
-        // Acquire: pairs with the release in unlock. From the interruption on nobody sets it.
+        // After the fence, no sequence sets `local` until this thread clears `remote`.
+        // Acquire: pairs with the release in unlock_local and unlock.
         if self.0.local.load(Ordering::Acquire) {
             wait(|| !self.0.local.load(Ordering::Acquire));
         }
@@ -65,22 +80,22 @@ impl HostLock {
 
 #[cold]
 fn wait(is_over: impl Fn() -> bool) {
-    // Most waits are over before the clock is worth a look.
-    let (mut start, mut sleep) = (None, SLEEPS.0);
+    // Most waits end before the clock is worth a read.
+    let (mut start, mut sleep) = (None, MIN_SLEEP);
     loop {
-        for _ in 0..LOOKS {
+        for _ in 0..SPINS_PER_CLOCK_READ {
             hint::spin_loop();
             if is_over() {
                 return;
             }
         }
         let waited = start.get_or_insert_with(Instant::now).elapsed();
-        if waited >= YIELDING {
-            // The system call itself: the C library's would be a point where a thread may be cancelled, in the
-            // middle of a call. That it was cut short does not matter.
+        if waited >= YIELD_TIME {
+            // The system call, not the C library's function: that is a cancellation point, and a thread must not be
+            // cancelled during a call. An interrupted sleep is harmless.
             let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: i64::from(sleep.subsec_nanos()) });
-            sleep = (2 * sleep).min(SLEEPS.1);
-        } else if waited >= LOOKING {
+            sleep = (2 * sleep).min(MAX_SLEEP);
+        } else if waited >= SPIN_TIME {
             sched_yield();
         }
     }
@@ -90,22 +105,24 @@ impl RawLock for HostLock {
     #[inline]
     fn lock(&self) {
         if !self.try_lock() {
-            // Relaxed: only waits; try_lock acquires.
+            // Relaxed: this load only waits; the swap in try_lock acquires.
             wait(|| !self.0.remote.load(Ordering::Relaxed) && self.try_lock());
         }
     }
 
     #[inline]
     fn try_lock(&self) -> bool {
-        // Acquire: pairs with the release in unlock.
+        // Acquire: pairs with the release in unlock and lock_remote.
         !self.0.remote.swap(true, Ordering::Acquire)
     }
 
     #[inline]
     fn unlock(&self) {
-        // Who came from afar has it only while nobody is here. Release: pairs with the acquires above, and with the loads of
-        // sequences, each of which acquires on the only architecture that has them.
+        // A remote holder has the lock only while `local` is false, so `local` tells which byte the caller holds.
+        // Relaxed: the holder itself set `local`, or saw it false in lock_remote.
         let byte = if self.0.local.load(Ordering::Relaxed) { &self.0.local } else { &self.0.remote };
+        // Release: pairs with the acquires in try_lock and lock_remote, and with the loads of sequences. Each load
+        // acquires on the only architecture that runs sequences.
         byte.store(false, Ordering::Release);
     }
 }
@@ -127,7 +144,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..rounds {
                         lock.lock();
-                        // Not one atomic addition: a second holder would lose counts.
+                        // A load and a store instead of one atomic addition: a second holder would lose counts.
                         count.store(count.load(Relaxed) + 1, Relaxed);
                         lock.unlock();
                     }
@@ -138,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_sleeps_and_comes_in_the_end() {
+    fn a_waiter_sleeps_and_gets_the_lock() {
         let lock = HostLock::default();
         lock.lock();
         assert!(!lock.try_lock());
@@ -155,38 +172,38 @@ mod tests {
             thread::sleep(Duration::from_millis(100));
             lock.unlock();
             let held = start.elapsed();
-            let burnt = waiter.join().expect("no panic");
-            assert!(burnt < held / 4, "a waiter burnt {burnt:?} of the {held:?} that it waited");
+            let used = waiter.join().expect("no panic");
+            assert!(used < held / 4, "a waiter used {used:?} of CPU time in {held:?} of waiting");
         });
     }
 
-    /// One way to use a lock of sequences for a while, on a thread of its own.
+    /// How a thread of the test uses a lock.
     #[derive(Clone, Copy)]
     enum Use {
-        /// Takes it and gives it back, again and again.
+        /// Takes and releases it in a loop.
         Spins,
-        /// Wakes up in the midst of another's sequence, and lets that go on while it has the lock.
+        /// Interrupts the sequence of another thread, and sleeps while it holds the lock.
         Sleeps,
-        /// Moves to another CPU and back between a look and the next.
+        /// Moves to another CPU and back between attempts.
         Moves,
-        /// Comes from another CPU.
-        FromAfar,
+        /// Takes it from another CPU.
+        Remote,
     }
 
-    /// Each use at once for a second: nobody ever has the lock while another has, and each has it at times.
-    fn one_at_a_time(uses: &[Use]) {
-        let Some(sequences) = Rseq::find() else {
-            println!("SKIPPED: no sequences here");
+    /// Runs all uses in parallel for a second: the lock never has two holders, and each thread holds it at times.
+    fn check_exclusion(uses: &[Use]) {
+        let Some(rseq) = Rseq::find() else {
+            println!("SKIPPED: no restartable sequences on this machine");
             return;
         };
         let allowed = sched_getaffinity(None).expect("own affinity");
         let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
-        let (home, away) = (cpus[0], cpus[cpus.len() - 1]);
+        let (own, other) = (cpus[0], cpus[cpus.len() - 1]);
         let (lock, inside, end) = &(HostLock::default(), AtomicU64::new(0), Instant::now() + Duration::from_secs(1));
         let enter = |work: &dyn Fn()| {
             if inside.fetch_add(1, Relaxed) > 0 {
-                // Not a panic of this thread: others would wait for a lock that is broken.
-                eprintln!("two have the lock at once");
+                // A panic would leave the other threads waiting for a broken lock.
+                eprintln!("two threads hold the lock");
                 std::process::exit(101);
             }
             work();
@@ -195,20 +212,21 @@ mod tests {
             1
         };
         let nap = || thread::sleep(Duration::from_micros(1));
-        let here = |work: &dyn Fn()| if lock.try_lock_local(sequences, home as u32) { enter(work) } else { 0 };
+        let try_local = |work: &dyn Fn()| if lock.try_lock_local(rseq, own as u32) { enter(work) } else { 0 };
         let once = |how| -> u64 {
             match how {
-                Use::Spins => (0..1000).map(|_| here(&|| ())).sum(),
+                Use::Spins => (0..1000).map(|_| try_local(&|| ())).sum(),
                 Use::Sleeps => {
                     nap();
-                    here(&nap)
+                    try_local(&nap)
                 }
-                Use::Moves => {
-                    [away, home].into_iter().map(|cpu| (pin(cpu), (0..100).map(|_| here(&|| ())).sum::<u64>()).1).sum()
-                }
-                Use::FromAfar => {
+                Use::Moves => [other, own]
+                    .into_iter()
+                    .map(|cpu| (pin(cpu), (0..100).map(|_| try_local(&|| ())).sum::<u64>()).1)
+                    .sum(),
+                Use::Remote => {
                     nap();
-                    lock.lock_remote(sequences, home as u32);
+                    lock.lock_remote(rseq, own as u32);
                     enter(&|| ())
                 }
             }
@@ -219,7 +237,7 @@ mod tests {
                 .map(|&how| {
                     let once = &once;
                     scope.spawn(move || {
-                        pin(if matches!(how, Use::FromAfar) { away } else { home });
+                        pin(if matches!(how, Use::Remote) { other } else { own });
                         let mut times = 0;
                         while Instant::now() < *end {
                             times += once(how);
@@ -228,10 +246,10 @@ mod tests {
                     })
                 })
                 .collect();
-            threads.into_iter().map(|thread| thread.join().expect("one at a time")).collect()
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });
-        println!("times that each had the lock: {times:?}");
-        assert!(times.iter().all(|&times| times > 20), "each had it: {times:?}");
+        println!("acquisitions of each thread: {times:?}");
+        assert!(times.iter().all(|&times| times > 20), "a thread starved: {times:?}");
     }
 
     fn pin(cpu: usize) {
@@ -241,17 +259,17 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_sequence_takes_nothing() {
-        one_at_a_time(&[Use::Spins, Use::Sleeps]);
+    fn an_interrupted_sequence_does_not_take_the_lock() {
+        check_exclusion(&[Use::Spins, Use::Sleeps]);
     }
 
     #[test]
-    fn a_thread_elsewhere_takes_nothing() {
-        one_at_a_time(&[Use::Spins, Use::Moves]);
+    fn a_thread_on_another_cpu_does_not_take_the_lock() {
+        check_exclusion(&[Use::Spins, Use::Moves]);
     }
 
     #[test]
-    fn a_remote_holder_keeps_others_out() {
-        one_at_a_time(&[Use::Spins, Use::FromAfar]);
+    fn a_remote_holder_excludes_local_threads() {
+        check_exclusion(&[Use::Spins, Use::Remote]);
     }
 }

@@ -1,4 +1,4 @@
-//! CPU numbers and the lock, as the allocator asks for them.
+//! The allocator's view of a process on Linux: CPU numbers, and the locks of pagesets.
 
 use pageset::{CpuId, Machine, RawLock, CpuHint};
 
@@ -10,37 +10,39 @@ use crate::topology::possible_cpus;
 /// A process on Linux.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Host {
-    number: CpuNumber,
-    /// How many CPUs the pool has caches for; at least 1.
+    cpu_number: CpuNumber,
+    /// The number of CPUs that have caches; at least 1.
     cpus: u32,
-    /// Where each CPU has a cache of its own: how its threads take the cache's lock.
-    sequences: Option<Rseq>,
+    /// Present if each CPU has a cache of its own and the process can run restartable sequences.
+    rseq: Option<Rseq>,
 }
 
 impl Host {
-    /// Caches for so many CPUs; their locks without an exchange, if that is wanted and can be had.
-    pub(crate) fn new(cpus: u32, sequences: bool) -> Host {
-        let sequences = if sequences && cpus >= possible_cpus() { Rseq::find() } else { None };
-        Host { number: CpuNumber::find(), cpus: cpus.max(1), sequences }
+    /// A process whose pool has caches for `cpus` CPUs. `restartable_sequences` allows their use.
+    pub(crate) fn new(cpus: u32, restartable_sequences: bool) -> Host {
+        // With fewer caches than CPUs, CPUs share caches, and a sequence excludes only threads of one CPU.
+        let rseq = if restartable_sequences && cpus >= possible_cpus() { Rseq::find() } else { None };
+        Host { cpu_number: CpuNumber::find(), cpus: cpus.max(1), rseq }
     }
 
-    /// How threads take the locks of their CPUs' caches without an exchange, where they do.
-    pub(crate) fn sequences(&self) -> Option<Rseq> {
-        self.sequences
+    /// The restartable sequences that take the locks of caches, if the pool uses them.
+    pub(crate) fn rseq(&self) -> Option<Rseq> {
+        self.rseq
     }
 }
 
-/// Where a thread is that runs sequences: the short way of [`Host`], with nothing left to ask but the CPU's number.
+/// The CPU of a thread that runs restartable sequences: the fast path of [`Host`], which needs only the CPU's number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CurrentCpu {
-    sequences: Rseq,
+    rseq: Rseq,
     cpu: u32,
 }
 
 impl CurrentCpu {
+    /// Reads the CPU of the calling thread.
     #[inline(always)]
-    pub(crate) fn of(sequences: Rseq) -> CurrentCpu {
-        CurrentCpu { sequences, cpu: sequences.cpu() }
+    pub(crate) fn read(rseq: Rseq) -> CurrentCpu {
+        CurrentCpu { rseq, cpu: rseq.cpu() }
     }
 }
 
@@ -52,7 +54,7 @@ impl CpuHint<HostLock> for CurrentCpu {
 
     #[inline(always)]
     fn try_lock(self, lock: &HostLock) -> bool {
-        lock.try_lock_local(self.sequences, self.cpu)
+        lock.try_lock_local(self.rseq, self.cpu)
     }
 
     #[inline(always)]
@@ -66,27 +68,27 @@ impl Machine for Host {
 
     #[inline(always)]
     fn cpu(&self) -> CpuId {
-        let cpu = self.number.get();
-        // More CPUs than caches share them: the caches' locks make that harmless.
+        let cpu = self.cpu_number.get();
+        // With fewer caches than CPUs, CPUs share caches. The caches' locks make that harmless.
         CpuId(if cpu < self.cpus { cpu } else { cpu % self.cpus })
     }
 
     #[inline(always)]
     fn cpu_hint(&self) -> u32 {
-        self.number.hint()
+        self.cpu_number.hint()
     }
 
     #[inline(always)]
     fn try_lock_pageset(&self, lock: &HostLock, cpu: CpuId) -> bool {
-        match self.sequences {
-            Some(sequences) => lock.try_lock_local(sequences, cpu.0),
+        match self.rseq {
+            Some(rseq) => lock.try_lock_local(rseq, cpu.0),
             None => lock.try_lock(),
         }
     }
 
     fn lock_pageset(&self, lock: &HostLock, cpu: CpuId) {
-        match self.sequences {
-            Some(sequences) => lock.lock_remote(sequences, cpu.0),
+        match self.rseq {
+            Some(rseq) => lock.lock_remote(rseq, cpu.0),
             None => lock.lock(),
         }
     }

@@ -1,5 +1,5 @@
-//! Handles: a run of pages that frees itself.
-#![allow(unsafe_code, reason = "slices over the handle's own memory")]
+//! Handles of runs. Dropping a handle frees its run.
+#![allow(unsafe_code, reason = "slices over the memory of the handle")]
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -19,72 +19,76 @@ mod sealed {
     impl Sealed for std::sync::Arc<super::PagePool> {}
 }
 
-/// How a handle knows its pool: `&PagePool` costs nothing, `Arc<PagePool>` keeps the pool for as long as the handle and
-/// costs two atomic additions a handle, on a line that all threads share. A `&'static PagePool` has the best of both.
+/// How a handle refers to its pool.
+///
+/// `&PagePool` costs nothing. `Arc<PagePool>` keeps the pool alive, and costs two atomic additions for each handle, on a
+/// cache line that all threads share. `&'static PagePool` has both advantages.
 pub trait PoolRef: sealed::Sealed + Deref<Target = PagePool> {}
 
 impl PoolRef for &PagePool {}
 impl PoolRef for Arc<PagePool> {}
 
-/// A run of pages, all its own; its memory is freed when it is dropped. What is in it at first is what its last user
-/// left, or zeros.
+/// A handle that owns a run of 2^order pages and frees it on drop. In a forked child, the drop frees nothing.
 ///
-/// Dropped in a forked child it frees nothing.
+/// The run first contains the bytes of its last owner, or zeros.
 pub struct Pages<P: PoolRef> {
     pool: P,
     start: NonNull<u8>,
     order: Order,
 }
 
-// SAFETY: (1) the memory belongs to nobody else, and any thread may use and free it; (2) what else is in a handle may
-// be sent by itself.
+// SAFETY: (1) only the handle owns the memory, and any thread may use and free it; (2) the bound makes the reference to
+// the pool `Send`.
 unsafe impl<P: PoolRef + Send> Send for Pages<P> {}
-// SAFETY: (1) a shared handle only gives shared slices of bytes; (2) as above.
+// SAFETY: (1) a shared handle gives out only shared slices of bytes; (2) the bound makes the reference to the pool
+// `Sync`.
 unsafe impl<P: PoolRef + Sync> Sync for Pages<P> {}
 
 impl PagePool {
-    /// Takes a run of 2^`order` pages that frees itself, and that may not outlive the pool.
+    /// Allocates a run of 2^`order` pages in a handle that borrows the pool.
     ///
     /// # Errors
-    /// As [`Self::alloc`].
+    /// The errors of [`Self::alloc`].
     #[inline]
     pub fn pages(&self, order: Order) -> Result<Pages<&PagePool>, AllocError> {
         Pages::new(self, order)
     }
 
-    /// Takes a run of 2^`order` pages that frees itself and keeps the pool.
+    /// Allocates a run of 2^`order` pages in a handle that keeps the pool alive.
     ///
     /// # Errors
-    /// As [`Self::alloc`].
+    /// The errors of [`Self::alloc`].
     pub fn shared_pages(self: &Arc<Self>, order: Order) -> Result<Pages<Arc<PagePool>>, AllocError> {
         Pages::new(Arc::clone(self), order)
     }
 }
 
 impl<P: PoolRef> Pages<P> {
-    /// Takes a run of 2^`order` pages from a pool.
+    /// Allocates a run of 2^`order` pages.
     ///
     /// # Errors
-    /// As [`PagePool::alloc`].
+    /// The errors of [`PagePool::alloc`].
     #[inline]
     pub fn new(pool: P, order: Order) -> Result<Self, AllocError> {
         let start = pool.alloc(order)?.cast();
         Ok(Pages { pool, start, order })
     }
 
-    /// Makes a handle of a run that was taken with a raw call or came from [`Self::into_raw`].
+    /// Makes a handle of a run that a raw call allocated or that [`Self::into_raw`] returned.
     ///
     /// # Safety
-    /// The run is the caller's, from this pool, of this order, and nothing else will use or free it.
+    /// (1) The run is allocated, from this pool and of this order. (2) The caller owns it, and nothing else uses or frees
+    /// it afterwards.
     pub unsafe fn from_raw(pool: P, start: NonNull<u8>, order: Order) -> Self {
         Pages { pool, start, order }
     }
 
-    /// Takes the run out of the handle, to be freed with [`PagePool::free`].
+    /// Takes the run out of the handle without freeing it. The caller frees it with [`PagePool::free`].
     pub fn into_raw(self) -> NonNull<[u8]> {
         let this = ManuallyDrop::new(self);
         let run = NonNull::slice_from_raw_parts(this.start, this.len());
-        // SAFETY: (1) `this` is never dropped, so the pool's handle is read out once; (2) it is not used afterwards.
+        // SAFETY: (1) `this` is never dropped, so the reference to the pool is moved out once; (2) nothing uses `this`
+        // afterwards.
         drop(unsafe { std::ptr::read(&this.pool) });
         run
     }
@@ -95,12 +99,12 @@ impl<P: PoolRef> Pages<P> {
         self.order
     }
 
-    /// The pool that it is from.
+    /// The pool of the run.
     pub fn pool(&self) -> &PagePool {
         &self.pool
     }
 
-    /// Fills it with zeros.
+    /// Fills the run with zeros.
     #[must_use]
     pub fn zeroed(mut self) -> Self {
         self.fill(0);
@@ -113,8 +117,8 @@ impl<P: PoolRef> Deref for Pages<P> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: (1) the run is mapped for as long as the pool, which the handle refers to; (2) anonymous memory is
-        // always initialised; (3) nobody else has the run, and writing takes the handle exclusively.
+        // SAFETY: (1) the run stays mapped as long as the pool, which the handle keeps alive or borrows; (2) anonymous
+        // memory is always initialised; (3) only the handle owns the run, and writing needs the handle exclusively.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), PAGE_BYTES << self.order.get()) }
     }
 }
@@ -122,7 +126,7 @@ impl<P: PoolRef> Deref for Pages<P> {
 impl<P: PoolRef> DerefMut for Pages<P> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in deref.
+        // SAFETY: (1) to (3) as in `deref`.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), PAGE_BYTES << self.order.get()) }
     }
 }
@@ -142,7 +146,7 @@ impl<P: PoolRef> AsMut<[u8]> for Pages<P> {
 impl<P: PoolRef> Drop for Pages<P> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the run is the handle's, and the handle ends here.
+        // SAFETY: the handle owns the run, and nothing uses the handle after this.
         let freed = unsafe { self.pool.free(self.start, self.order) };
         debug_assert!(freed.is_ok() || self.pool.is_forked(), "{freed:?}");
     }

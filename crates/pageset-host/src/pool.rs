@@ -1,5 +1,5 @@
-//! The pool: raw calls for one block and for many pages.
-#![allow(unsafe_code, reason = "a raw free asks for a promise; nothing here needs one")]
+//! The pool: raw calls for one run and for many pages.
+#![allow(unsafe_code, reason = "raw frees are unsafe for callers; the pool itself never touches the pages")]
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -18,10 +18,10 @@ use crate::sys::fork_detector::ForkDetector;
 use crate::sys::mapped_allocator::MappedAllocator;
 use crate::sys::mapping::Mapping;
 
-/// A page, in bytes, whatever the system's own page size.
+/// The size of a page in bytes. It does not depend on the page size of the system.
 pub const PAGE_BYTES: usize = 4096;
 
-/// The smallest order whose runs hold `bytes`; nothing above 4 MiB.
+/// Returns the smallest order whose runs hold `bytes`, or `None` above 4 MiB. Order 0 holds 0 bytes.
 #[must_use]
 pub const fn order_for(bytes: usize) -> Option<Order> {
     if bytes > PAGE_BYTES << Order::MAX.get() {
@@ -31,41 +31,44 @@ pub const fn order_for(bytes: usize) -> Option<Order> {
     Order::new(if pages <= 1 { 0 } else { (pages - 1).ilog2() as u8 + 1 })
 }
 
-/// The page that begins at an address. The bits below a page go to the top, so that an address where none begins is far
-/// outside of any pool: one test finds both.
+/// The page that starts at an address.
+///
+/// The rotation moves the bits below the page size to the top. An address inside a page thus becomes a page number far
+/// outside any pool, and one bounds check finds both faults.
 #[inline(always)]
 const fn page_at(address: usize) -> Pfn {
     Pfn(address.rotate_right(PAGE_BYTES.ilog2()) as u64)
 }
 
-/// The address that [`page_at`] was given.
+/// The inverse of [`page_at`].
 const fn address_of(pfn: Pfn) -> usize {
     (pfn.0 as usize).rotate_left(PAGE_BYTES.ilog2())
 }
 
-/// What a pool asks of the allocator. Its watermarks do not count: they would keep what a cache holds from the cache's
-/// own CPU once the free lists are empty.
+/// The allocator's request for a run of a pool.
+///
+/// It ignores watermarks. Once the free lists are empty, watermarks would keep a CPU from the pages of its own cache.
 #[inline(always)]
 pub(crate) const fn request(order: Order, migratetype: MigrateType) -> Request {
     Request { watermarks: false, ..Request::new(order, migratetype) }
 }
 
-/// A pool of pages in this process. See the crate's documentation for threads, forks and panics.
+/// A pool of pages in this process. The crate's documentation describes threads, forks and panics.
 ///
-/// Runs of pages are aligned to their size, up to 4 MiB. What is in them is what their last user left, or zeros.
+/// A run is 2^order pages, up to 4 MiB, and is aligned to its size. It contains the bytes of its last owner, or zeros.
 pub struct PagePool {
     pub(crate) mapped_allocator: MappedAllocator,
     pub(crate) memory: Mapping,
     fork_detector: ForkDetector,
-    /// Address space of each node, in bytes.
-    pub(crate) span: usize,
+    /// Address space of each node in bytes.
+    pub(crate) node_span_bytes: usize,
     pub(crate) prefault: bool,
-    /// Bytes of each node that are there. Changed under `resizing`.
-    pub(crate) share: AtomicUsize,
+    /// Current size of each node in bytes. Writers hold `resizing`. Relaxed: other readers use it as a hint.
+    pub(crate) node_bytes: AtomicUsize,
     pub(crate) resizing: Mutex<()>,
     pub(crate) scanner: GiveBackScanner,
     /// Failed allocations. Relaxed: a statistic.
-    pub(crate) failed: AtomicU64,
+    pub(crate) failed_allocs: AtomicU64,
 }
 
 impl fmt::Debug for PagePool {
@@ -84,7 +87,8 @@ impl Drop for PagePool {
 }
 
 impl PagePool {
-    /// Begins a pool of `bytes`, rounded up to 2 MiB for each node; up to 16 TiB a node.
+    /// Starts the settings of a pool of `bytes`, at most 16 TiB for each node. The size is rounded up to 2 MiB for each
+    /// node.
     #[must_use]
     pub fn builder(bytes: u64) -> PoolBuilder {
         PoolBuilder::new(bytes)
@@ -94,22 +98,22 @@ impl PagePool {
         memory: Mapping,
         mapped_allocator: MappedAllocator,
         fork_detector: ForkDetector,
-        span: usize,
+        node_span_bytes: usize,
         prefault: bool,
         policy: GiveBack,
     ) -> PagePool {
-        let managed = (mapped_allocator.get().zone_stats(0).managed) as usize * PAGE_BYTES;
+        let node_bytes = (mapped_allocator.get().zone_stats(0).managed) as usize * PAGE_BYTES;
         let scanner = GiveBackScanner::new(policy, memory.bytes() / CHUNK_BYTES);
         PagePool {
             mapped_allocator,
             memory,
             fork_detector,
-            span,
+            node_span_bytes,
             prefault,
-            share: AtomicUsize::new(managed),
+            node_bytes: AtomicUsize::new(node_bytes),
             resizing: Mutex::new(()),
             scanner,
-            failed: AtomicU64::new(0),
+            failed_allocs: AtomicU64::new(0),
         }
     }
 
@@ -118,56 +122,60 @@ impl PagePool {
         self.mapped_allocator.get()
     }
 
-    /// Where the caller is, if it runs sequences: not in a child of the pool's process.
+    /// The current CPU, or `None` where the process runs no restartable sequences and in a forked child.
     #[inline(always)]
-    fn here(&self) -> Option<CurrentCpu> {
-        self.fork_detector.sequences().map(CurrentCpu::of)
+    fn current_cpu(&self) -> Option<CurrentCpu> {
+        self.fork_detector.rseq().map(CurrentCpu::read)
     }
 
-    /// Whether this process is a child of the pool's.
+    /// Whether this process is a forked child of the process that built the pool.
     #[inline(always)]
     pub(crate) fn is_forked(&self) -> bool {
         self.fork_detector.is_in_child()
     }
 
-    /// The memory of a block.
+    /// The memory of an allocated block.
     #[inline(always)]
-    fn run(&self, pfn: Pfn, order: Order) -> NonNull<[u8]> {
-        let start = self.memory.at(pfn.0 as usize * PAGE_BYTES);
+    fn block_memory(&self, pfn: Pfn, order: Order) -> NonNull<[u8]> {
+        let start = self.memory.pointer_to(pfn.0 as usize * PAGE_BYTES);
         NonNull::slice_from_raw_parts(start, PAGE_BYTES << order.get())
     }
 
-    /// Takes a run of 2^`order` pages, from the caller's node while that has one. It is the caller's until
-    /// [`Self::free`]; holds no lock of the caller's CPU longer than that takes.
+    /// Allocates a run of 2^`order` pages. The caller owns it until [`Self::free`].
+    ///
+    /// The run comes from the caller's node while that node has one, else from the nearest node that has one. The call
+    /// holds no lock when it returns.
     ///
     /// # Errors
-    /// [`AllocError::OutOfMemory`] where no run of that size is free even with all caches emptied, and
+    /// [`AllocError::OutOfMemory`] if no run of that size is free, not even after a drain of all caches, and
     /// [`AllocError::Forked`].
     #[inline(always)]
     pub fn alloc(&self, order: Order) -> Result<NonNull<[u8]>, AllocError> {
         self.alloc_typed(order, MigrateType::Movable)
     }
 
-    /// As [`Self::alloc`], from one node only.
+    /// Allocates a run of 2^`order` pages from `node` only.
     ///
     /// # Errors
-    /// As there, and [`AllocError::UnknownNode`] where the pool has nothing of that node.
+    /// [`AllocError::UnknownNode`] if the pool has no memory of that node, and the errors of [`Self::alloc`].
     pub fn alloc_on(&self, node: NodeId, order: Order) -> Result<NonNull<[u8]>, AllocError> {
-        let any = request(order, MigrateType::Movable);
-        self.alloc_general(&Request { node: Some(node), this_node_only: true, ..any })
+        let any_node = request(order, MigrateType::Movable);
+        self.alloc_general(&Request { node: Some(node), this_node_only: true, ..any_node })
     }
 
-    /// As [`Self::alloc`], beside runs of the same type: runs of one type fill whole 2 MiB blocks as far as can be, so
-    /// that those which live long (`Unmovable`) do not each keep another 2 MiB from being free. `alloc` takes
-    /// `Movable`, the type that all memory has at first; a pool where all runs live alike needs no other.
+    /// Allocates a run of 2^`order` pages in a 2 MiB block of its migratetype where possible.
+    ///
+    /// Gain: runs that live long (`Unmovable`) share blocks, so they keep fewer 2 MiB blocks from being free. All
+    /// memory starts as `Movable`, the type of [`Self::alloc`]. If all runs live about equally long, use only that.
     ///
     /// # Errors
-    /// As there, and [`AllocError::UnsupportedType`] for a type other than the first three.
+    /// [`AllocError::UnsupportedType`] for a type other than `Unmovable`, `Movable` and `Reclaimable`, and the errors of
+    /// [`Self::alloc`].
     #[inline(always)]
     pub fn alloc_typed(&self, order: Order, migratetype: MigrateType) -> Result<NonNull<[u8]>, AllocError> {
-        let hot = self.here().and_then(|here| self.allocator().alloc_hot(&request(order, migratetype), here));
-        match hot {
-            Some(pfn) => Ok(self.run(pfn, order)),
+        let cached = self.current_cpu().and_then(|cpu| self.allocator().alloc_hot(&request(order, migratetype), cpu));
+        match cached {
+            Some(pfn) => Ok(self.block_memory(pfn, order)),
             None => self.alloc_general(&request(order, migratetype)),
         }
     }
@@ -178,21 +186,20 @@ impl PagePool {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
-        // Without sequences nothing has been tried yet.
-        let came = match self.here() {
+        // Without restartable sequences, the caller has not tried the cache yet.
+        let allocated = match self.current_cpu() {
             Some(_) => self.allocator().alloc_generally(request),
             None => self.allocator().alloc(request),
         };
-        let pfn = came.or_else(|error| self.alloc_slow_path(request, error))?;
-        Ok(self.run(pfn, request.order))
+        let pfn = allocated.or_else(|error| self.alloc_slow_path(request, error))?;
+        Ok(self.block_memory(pfn, request.order))
     }
 
-    /// What is left where the caller's cache and the free lists have nothing: blocks that are just on their way back to
-    /// the system, and the caches of all CPUs.
+    /// Allocates after the caller's cache and the free lists had no block: waits for scans, then drains all caches.
     #[cold]
     fn alloc_slow_path(&self, request: &Request, error: CoreAllocError) -> Result<Pfn, AllocError> {
         self.alloc_after_drains(request, error).map_err(|error| {
-            self.failed.fetch_add(1, Relaxed);
+            self.failed_allocs.fetch_add(1, Relaxed);
             match error {
                 CoreAllocError::OutOfMemory(shortage) => {
                     let pages = shortage.free_pages + shortage.cached_pages;
@@ -206,10 +213,10 @@ impl PagePool {
     }
 
     fn alloc_after_drains(&self, request: &Request, error: CoreAllocError) -> Result<Pfn, CoreAllocError> {
-        // A node or a type that is not there will not be there afterwards.
+        // A drain does not help against an unknown node or an unsupported type.
         let CoreAllocError::OutOfMemory(_) = error else { return Err(error) };
         let _no_scan = self.scanner.pause_scans();
-        // What a scan had taken is back: the caches may stay.
+        // A scan that held a block has freed it. If that suffices, the caches keep their pages.
         if let Ok(pfn) = self.allocator().alloc(request) {
             return Ok(pfn);
         }
@@ -217,26 +224,29 @@ impl PagePool {
         self.allocator().alloc(request)
     }
 
-    /// Empties all caches before it returns. Not drain_all: that returns at once where somebody else drains, who may have
-    /// passed some caches by already.
+    /// Drains the caches of all zones before it returns.
+    ///
+    /// `drain_all` does not guarantee this: it returns at once while another thread drains, and that thread may already
+    /// have passed some caches.
     pub(crate) fn drain_every_zone(&self) {
         (0..self.allocator().zone_count()).for_each(|zone| self.allocator().drain_zone(zone));
     }
 
-    /// Gives a run back, on any thread.
+    /// Frees a run. Any thread can free it.
     ///
     /// # Safety
-    /// Nothing refers to the run any more, neither from this thread nor from another. A call that comes back with an
-    /// error has no such demand on the run that it did not free.
+    /// If the call succeeds, nothing in any thread refers to the run any more. A call that returns an error asks for
+    /// nothing, because it frees nothing.
     ///
     /// # Errors
-    /// A wrong free, which has changed nothing: an address that is not the pool's, is free already, is not the start of
-    /// a run, or of one of another order. Two threads that free the same run at the same instant are not told apart.
+    /// [`FreeError`] for an address outside the pool, a run that is already free, an address that is not the start of
+    /// a run, or another order. The call has then changed nothing. It does not detect two threads that free the same
+    /// run at the same instant.
     #[inline(always)]
     pub unsafe fn free(&self, start: NonNull<u8>, order: Order) -> Result<(), FreeError> {
         let address = start.addr().get();
-        match self.here() {
-            Some(here) if self.allocator().free_hot(page_at(address), order, here) => Ok(()),
+        match self.current_cpu() {
+            Some(cpu) if self.allocator().free_hot(page_at(address), order, cpu) => Ok(()),
             _ => self.free_general(address, order),
         }
     }
@@ -247,47 +257,50 @@ impl PagePool {
         if self.is_forked() {
             return Err(FreeError { address, order, reason: FreeReason::Forked });
         }
-        // As in alloc_general.
-        let freed = match self.here() {
+        // Without restartable sequences, the caller has not tried the cache yet.
+        let freed = match self.current_cpu() {
             Some(_) => self.allocator().free_generally(page_at(address), order),
             None => self.allocator().free(page_at(address), order),
         };
         freed.map_err(wrong_free)
     }
 
-    /// Takes single pages, as many as can be had, into the front of `pages`; returns how many.
+    /// Allocates single pages into the front of `pages` and returns how many. It allocates fewer than `pages.len()` only
+    /// if no more are free.
     ///
     /// # Errors
-    /// As [`Self::alloc`], when not even one was to be had.
+    /// The errors of [`Self::alloc`] if not even one page is free. An empty `pages` is no error.
     pub fn alloc_bulk(&self, pages: &mut [NonNull<u8>]) -> Result<usize, AllocError> {
         self.alloc_bulk_as(pages, |start| start)
     }
 
-    /// As [`Self::alloc_bulk`], for a caller that keeps pages in its own way; `name` makes that of each page's start. For the
-    /// C library: what it gives must not panic nor call the pool, whose lock is held, and what is in the slots needs no drop.
+    /// [`Self::alloc_bulk`] for slots of another type: `convert` makes the slot's value from the start of a page.
+    ///
+    /// For the C library. `convert` runs under the lock of a cache: it must not panic and must not call the pool. The
+    /// call overwrites slots without dropping them.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Self::alloc_bulk`].
     #[doc(hidden)]
     #[inline]
-    pub fn alloc_bulk_as<T>(&self, pages: &mut [T], name: impl Fn(NonNull<u8>) -> T) -> Result<usize, AllocError> {
+    pub fn alloc_bulk_as<T>(&self, pages: &mut [T], convert: impl Fn(NonNull<u8>) -> T) -> Result<usize, AllocError> {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
         let request = request(Order::ZERO, MigrateType::Movable);
-        let start_of = |pfn: Pfn| name(self.memory.at(pfn.0 as usize * PAGE_BYTES));
+        let slot = |pfn: Pfn| convert(self.memory.pointer_to(pfn.0 as usize * PAGE_BYTES));
         let mut got = 0;
         while got < pages.len() {
-            got += match self.allocator().alloc_pages(&request, &mut pages[got..], start_of) {
-                Ok(came) => came,
+            got += match self.allocator().alloc_pages(&request, &mut pages[got..], slot) {
+                Ok(count) => count,
                 Err(error) if got == 0 => {
-                    pages[0] = start_of(self.alloc_slow_path(&request, error)?);
+                    pages[0] = slot(self.alloc_slow_path(&request, error)?);
                     1
                 }
-                // Some are no failure.
+                // The caller has some pages, so this shortage does not count as a failed allocation.
                 Err(error) => match self.alloc_after_drains(&request, error) {
                     Ok(pfn) => {
-                        pages[got] = start_of(pfn);
+                        pages[got] = slot(pfn);
                         1
                     }
                     Err(_) => break,
@@ -297,27 +310,28 @@ impl PagePool {
         Ok(got)
     }
 
-    /// Gives many single pages back: all are checked before any of them is freed.
+    /// Frees single pages. The call checks all pages before it frees any.
     ///
     /// # Safety
-    /// As [`Self::free`], for each of them.
+    /// If the call succeeds, nothing in any thread refers to any of the pages.
     ///
     /// # Errors
-    /// The first wrong one. None has been freed.
+    /// [`FreeError`] for the first wrong page. The call has then freed none.
     pub unsafe fn free_bulk(&self, pages: &[NonNull<u8>]) -> Result<(), FreeError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: (1) the caller guarantees that nothing refers to the pages; (2) the closure always returns the same
+        // address, does not panic and does not call the pool.
         unsafe { self.free_bulk_as(pages, |page| page.addr().get()) }
     }
 
-    /// As [`Self::free_bulk`], for a caller that keeps pages in its own way; `address` says where each begins. For the C
-    /// library.
+    /// [`Self::free_bulk`] for elements of another type: `address` returns the start of a page. For the C library.
     ///
     /// # Safety
-    /// As there. `address` says the same each time that it is asked, does not panic and does not call the pool, whose lock is
-    /// held.
+    /// (1) If the call succeeds, nothing in any thread refers to any of the pages. (2) `address` returns the same value
+    /// each time for the same element. (3) It does not panic and does not call the pool: it runs under the lock of a
+    /// cache.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Self::free_bulk`].
     #[doc(hidden)]
     #[inline]
     pub unsafe fn free_bulk_as<T>(&self, pages: &[T], address: impl Fn(&T) -> usize) -> Result<(), FreeError> {
@@ -328,25 +342,27 @@ impl PagePool {
         self.allocator().free_pages(pages, |page| page_at(address(page))).map_err(wrong_free)
     }
 
-    /// The address space that all runs are in, the reserve included: for registering it with a device or with io_uring, as
-    /// the crate's README says. Nodes' parts follow each other, all of one length; of each, the front is in use. Reading
-    /// or writing there is for those who have the run.
+    /// The address space of all runs, including the reserve, for registration with a device or with io_uring. The README
+    /// of this crate says what to observe.
+    ///
+    /// The parts of the nodes follow each other and have equal lengths. The front of each part is in use. Only the owner
+    /// of a run may read or write it.
     #[must_use]
     pub fn address_space(&self) -> NonNull<[u8]> {
-        NonNull::slice_from_raw_parts(self.memory.at(self.memory.start()), self.memory.bytes())
+        NonNull::slice_from_raw_parts(self.memory.pointer_to(self.memory.start()), self.memory.bytes())
     }
 
-    /// Empties the caches of all CPUs, so that what they hold merges into large blocks.
+    /// Drains the caches of all CPUs, so that their pages merge into large blocks. Does nothing in a forked child.
     pub fn drain(&self) {
         if !self.is_forked() {
             self.allocator().drain_all();
         }
     }
 
-    /// Checks all books from end to end, node by node. Takes time in proportion to the pool.
+    /// Checks all metadata, and returns the sums of each node. The time is proportional to the size of the pool.
     ///
     /// # Errors
-    /// The first thing that does not add up.
+    /// The first inconsistency.
     pub fn audit(&mut self) -> Result<Vec<Balance>, Inconsistency> {
         (0..self.allocator().zone_count()).map(|zone| self.allocator().audit(zone)).collect()
     }

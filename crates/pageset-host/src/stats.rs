@@ -1,4 +1,4 @@
-//! How much is where, and how the caches do.
+//! Counters of a pool and of its caches.
 
 use std::fmt;
 use std::io;
@@ -8,37 +8,37 @@ use pageset::stats::ZoneStats;
 
 use crate::pool::{PAGE_BYTES, PagePool};
 
-/// A pool's counters, as of some recent moment. `free + cached + in use = size`.
+/// The counters of a pool at a recent moment. `free + cached + in use = size`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolStats {
-    /// Bytes that the pool has to give.
+    /// Size of the pool in bytes, without the reserve.
     pub size_bytes: u64,
-    /// Bytes on its free lists.
+    /// Bytes on the free lists, and in a block that is going back to the system.
     pub free_bytes: u64,
-    /// Bytes in the caches of CPUs: free too.
+    /// Free bytes in the caches of CPUs.
     pub cached_bytes: u64,
-    /// Bytes that callers have.
+    /// Bytes that callers own.
     pub in_use_bytes: u64,
-    /// Bytes handed out since the start.
+    /// Bytes allocated since the pool was built.
     pub alloc_bytes: u64,
-    /// Bytes taken back since the start.
+    /// Bytes freed since the pool was built.
     pub free_total_bytes: u64,
     /// Allocations that failed.
     pub failed_allocs: u64,
-    /// Bytes that were resident and went back to the system since the start.
+    /// Resident bytes that went back to the system since the pool was built.
     pub given_back_bytes: u64,
-    /// Times that a zone's lock was taken. Each fills or empties a cache, or is a block that caches do not hold.
+    /// Acquisitions of zone locks. Each refills or drains a cache, or moves a block of an order that caches do not hold.
     pub lock_acquisitions: u64,
-    /// Address space of the books in bytes; the part of it that is in use is resident.
+    /// Address space of the metadata in bytes. Only the used part is resident.
     pub metadata_bytes: u64,
 }
 
 impl PagePool {
-    /// The counters. Reads each CPU's, so it is not for every request.
+    /// Reads the counters. The call visits the counters of each CPU, so do not make it for every request.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let mut all = PoolStats {
-            failed_allocs: self.failed.load(Relaxed),
+            failed_allocs: self.failed_allocs.load(Relaxed),
             given_back_bytes: self.scanner.given_back_bytes.load(Relaxed),
             metadata_bytes: self.mapped_allocator.metadata_bytes() as u64,
             ..PoolStats::default()
@@ -51,33 +51,33 @@ impl PagePool {
             all.free_total_bytes += bytes(zone.pgfree());
             all.lock_acquisitions += zone.lock_acquisitions();
         }
-        // A scan takes and frees blocks as callers do.
+        // The allocator counts the blocks of a give-back scan as a caller's.
         let (held, scanned) = (self.scanner.scan_held_bytes.load(Relaxed), self.scanner.scan_freed_bytes.load(Relaxed));
         all.free_bytes += held;
         all.alloc_bytes = all.alloc_bytes.saturating_sub(scanned + held);
         all.free_total_bytes = all.free_total_bytes.saturating_sub(scanned);
-        // Pages on their way between a cache and the lists are seen in both or in neither.
+        // A page that moves between a cache and the free lists may count twice or not at all.
         all.in_use_bytes = all.size_bytes.saturating_sub(all.free_bytes + all.cached_bytes);
         all
     }
 
-    /// The counters of each node's zone.
+    /// The counters of the zone of each node.
     pub fn zones(&self) -> impl Iterator<Item = ZoneStats> + '_ {
         (0..self.allocator().zone_count()).map(|zone| self.allocator().zone_stats(zone))
     }
 
-    /// The zones and caches in the form of `/proc/zoneinfo`. Frame numbers are addresses divided by [`PAGE_BYTES`].
+    /// The zones and caches in the format of `/proc/zoneinfo`. A frame number is an address divided by [`PAGE_BYTES`].
     #[must_use]
     pub fn zoneinfo(&self) -> impl fmt::Display + fmt::Debug + '_ {
         self.allocator().zoneinfo()
     }
 
-    /// Bytes of the pool that are resident, as the system says. Takes about 5 µs for each 2 MiB that are.
+    /// Asks the system how many bytes of the pool are resident. Takes about 5 µs for each resident 2 MiB.
     ///
     /// # Errors
-    /// What the system said.
+    /// The error of `mincore`.
     pub fn resident_bytes(&self) -> io::Result<u64> {
-        self.memory.resident(0, self.memory.bytes())
+        self.memory.resident_bytes(0, self.memory.bytes())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is due once a second: caches that shrink, memory that goes back. By a caller, or by a thread.
+//! Periodic work, by a caller or by a thread: caches shrink, and free memory goes back to the system.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -12,31 +12,32 @@ use crate::pool::PagePool;
 use crate::topology::{online_cpus, possible_cpus};
 
 impl PagePool {
-    /// To be called about once a second from each thread that uses the pool, where no [`Ticker`] runs: lets the cache of
-    /// the caller's CPU shrink that was not used much, and gives memory back if [`crate::GiveBack`] says so.
-    /// Specification: `linux-page-allocator.md` 8.2.
+    /// Shrinks the cache of the caller's CPU if it was little used, and gives memory back as [`crate::GiveBack`] says.
+    ///
+    /// Without a [`Ticker`], call it about once a second from each thread that uses the pool. It does nothing in a
+    /// forked child. Specification: `linux-page-allocator.md` 8.2.
     ///
     /// # Errors
-    /// What the system said to memory that it would not take back; the caches have shrunk.
+    /// The system's error if it does not take memory back. The cache has shrunk.
     pub fn tick(&self) -> io::Result<()> {
         if self.is_forked() {
             return Ok(());
         }
         let cpu = self.allocator().machine().cpu();
         if !self.allocator().is_cpu_online(cpu) {
-            // It has come since the CPUs were last looked at. Another thread may have said so first.
+            // The CPU came online after the last look. Another thread may have reported it first.
             let _ = self.allocator().cpu_online(cpu);
         }
         self.allocator().tick();
         self.give_back_if_due().map(drop)
     }
 
-    /// Has caches for the CPUs that are online, and no others: the pages of one that went away come back, and those that
-    /// are left may keep more each. `online` has some of the numbers below that of possible CPUs.
+    /// Keeps caches for the CPUs in `online` only. The caches of other CPUs return their pages, and the remaining caches
+    /// may hold more pages each. Numbers in `online` are below [`possible_cpus`].
     pub(crate) fn set_online_cpus(&self, online: &[u32]) {
         let allocator = self.allocator();
         for cpu in (0..possible_cpus()).map(CpuId) {
-            // A refusal means that another thread was first, or that no CPU would be left.
+            // The allocator refuses if another thread was first, or if no CPU would remain.
             let _ = match (online.contains(&cpu.0), allocator.is_cpu_online(cpu)) {
                 (true, false) => allocator.cpu_online(cpu),
                 (false, true) => allocator.cpu_offline(cpu),
@@ -45,40 +46,40 @@ impl PagePool {
         }
     }
 
-    /// Starts a thread that ticks for all CPUs that this thread may use, once each `interval`, at least 1 ms.
+    /// Starts a thread that ticks on each CPU that this thread may use, once each `interval`, at least 1 ms.
     ///
-    /// The thread goes to each CPU in turn, since a tick is for the CPU that it runs on. It ends with the pool, and with
-    /// the value that is returned.
+    /// A tick affects the CPU that it runs on, so the thread moves to each CPU in turn. It ends when the pool or the
+    /// returned value is dropped.
     ///
     /// # Errors
-    /// No thread could be started.
+    /// The system's error if it starts no thread.
     pub fn start_ticker(self: &Arc<Self>, interval: Duration) -> io::Result<Ticker> {
         let interval = interval.max(Duration::from_millis(1));
-        let stop = Arc::new(Stop::default());
-        let (pool, stopped) = (Arc::downgrade(self), Arc::clone(&stop));
+        let stop = Arc::new(StopSignal::default());
+        let (pool, stop_of_thread) = (Arc::downgrade(self), Arc::clone(&stop));
         let thread = thread::Builder::new()
             .name("pageset-tick".into())
-            .spawn(move || while !stopped.within(interval) && tick_all_cpus(&pool) {})?;
+            .spawn(move || while !stop_of_thread.wait(interval) && tick_all_cpus(&pool) {})?;
         Ok(Ticker { stop, thread: Some(thread), owner: std::process::id() })
     }
 }
 
-/// One round. False when the pool is gone.
+/// Ticks once on each CPU. Returns false if the pool was dropped.
 fn tick_all_cpus(pool: &Weak<PagePool>) -> bool {
     if let (Some(pool), Some(online)) = (pool.upgrade(), online_cpus()) {
         pool.set_online_cpus(&online);
     }
+    // A failed tick is ignored here and below: the next round tries again.
     let Ok(allowed) = sched_getaffinity(None) else {
-        // More CPUs than a set has room for. What the system would not take back is tried again in the next round.
+        // The machine has more CPUs than a CpuSet can hold.
         return pool.upgrade().map(|pool| pool.tick()).is_some();
     };
     for cpu in (0..possible_cpus() as usize).filter(|&cpu| cpu < CpuSet::MAX_CPU && allowed.is_set(cpu)) {
         let Some(pool) = pool.upgrade() else { return false };
-        let mut here = CpuSet::new();
-        here.set(cpu);
-        // A CPU that was taken away meanwhile is left out; what its cache holds comes back when memory is short.
-        if sched_setaffinity(None, &here).is_ok() {
-            // What the system would not take back is tried again in the next round.
+        let mut one_cpu = CpuSet::new();
+        one_cpu.set(cpu);
+        // This fails if the CPU went offline meanwhile. Its cache returns its pages when the pool runs out of memory.
+        if sched_setaffinity(None, &one_cpu).is_ok() {
             let _ = pool.tick();
         }
     }
@@ -86,44 +87,45 @@ fn tick_all_cpus(pool: &Weak<PagePool>) -> bool {
     true
 }
 
-/// Told once, or never.
+/// A signal that is sent once or never.
 #[derive(Debug, Default)]
-struct Stop {
-    told: Mutex<bool>,
+struct StopSignal {
+    sent: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Stop {
-    fn tell(&self) {
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = true;
+impl StopSignal {
+    fn send(&self) {
+        *self.sent.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
     }
 
-    /// Waits; true as soon as it is told.
-    fn within(&self, time: Duration) -> bool {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(told, time, |told| !*told);
+    /// Waits for the signal for at most `time`. Returns whether it was sent.
+    fn wait(&self, time: Duration) -> bool {
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(sent, time, |sent| !*sent);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
-/// A thread that ticks, until this is dropped.
+/// A thread that ticks. Dropping the value ends the thread and waits for it.
 #[derive(Debug)]
 pub struct Ticker {
-    stop: Arc<Stop>,
+    stop: Arc<StopSignal>,
     thread: Option<JoinHandle<()>>,
+    /// The process that started the thread.
     owner: u32,
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        // A forked child has no such thread, and perhaps a lock that its parent's held.
+        // A forked child does not have the thread, and the thread may have held the signal's lock during the fork.
         if std::process::id() != self.owner {
             return;
         }
-        self.stop.tell();
+        self.stop.send();
         if let Some(thread) = self.thread.take() {
-            // It holds no lock and calls nothing that panics; were it to, there is nothing to add to its message.
+            // An error means that the thread panicked, and the panic has printed its message.
             let _ = thread.join();
         }
     }
@@ -135,13 +137,13 @@ mod tests {
     use pageset::Order;
 
     #[test]
-    fn a_cpu_that_goes_away_leaves_its_pages() {
+    fn a_cpu_that_goes_offline_returns_its_pages() {
         let pool = PagePool::builder(64 << 20).build().expect("a pool");
         let cpus: Vec<u32> = (0..possible_cpus()).collect();
         let page = pool.alloc(Order::ZERO).expect("memory");
         let cached = || pool.stats().cached_bytes;
         assert!(cached() > 0, "a refill brought more than one page");
-        // Whichever CPU this was, its pages come back when the others are those that are online.
+        // The refill happened on an unknown CPU. Its pages return when that CPU goes offline.
         for cpu in cpus.iter().filter(|_| cpus.len() > 1) {
             let others: Vec<u32> = cpus.iter().copied().filter(|other| other != cpu).collect();
             pool.set_online_cpus(&others);
@@ -149,12 +151,12 @@ mod tests {
             pool.set_online_cpus(&cpus);
             assert!(pool.allocator().is_cpu_online(CpuId(*cpu)));
         }
-        assert!(cpus.len() == 1 || cached() == 0, "{} bytes are still in caches", cached());
-        // The last one stays, whatever is said.
+        assert!(cpus.len() == 1 || cached() == 0, "caches hold {} bytes", cached());
+        // The last CPU stays online.
         pool.set_online_cpus(&[]);
         assert_eq!(cpus.iter().filter(|cpu| pool.allocator().is_cpu_online(CpuId(**cpu))).count(), 1);
         pool.set_online_cpus(&cpus);
-        // SAFETY: it is ours, and nothing refers to it.
+        // SAFETY: the page is allocated, and nothing refers to it.
         #[allow(unsafe_code, reason = "a raw free")]
         unsafe {
             pool.free(page.cast(), Order::ZERO).expect("it was taken");

@@ -1,6 +1,6 @@
-//! What the machine is: its possible CPUs, its nodes with memory and how far apart they are, a CPU's share of cache.
+//! The machine: its possible CPUs, its nodes with memory, their distances, and the cache of a CPU.
 //!
-//! From `/sys`; where that cannot be read, one node and the CPUs that the process may use.
+//! The source is `/sys`. If that is unreadable, the machine has one node and the CPUs that the process may use.
 
 use std::fs;
 use std::path::Path;
@@ -9,112 +9,115 @@ use std::thread;
 
 use pageset::NodeId;
 
-/// Nodes from this number on are left out. Source: the most that any Linux is built for (`NODES_SHIFT` 10).
+/// Nodes from this number on are ignored. Source: the largest `NODES_SHIFT` of Linux, 10.
 const MAX_NODES: u32 = 1024;
-/// CPUs from this number on share a cache with others. Source: what the allocator takes.
+/// CPUs from this number on share a page cache with other CPUs. Source: the limit of the allocator.
 const MAX_CPUS: u32 = 1 << 16;
 
-/// The machine as a pool sees it.
+/// The CPUs and memory of a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topology {
-    /// The node of each possible CPU, by its number; at least one CPU.
-    pub cpus: Vec<NodeId>,
-    /// Nodes that have memory which this process may have (`cpuset.mems`), by rising number; at least one.
+    /// The node of each possible CPU, indexed by CPU number. At least one entry.
+    pub cpu_nodes: Vec<NodeId>,
+    /// The nodes with memory that this process may use (`cpuset.mems`), in ascending order. At least one entry.
     pub nodes: Vec<NodeId>,
-    /// Distances between all nodes from 0 to the largest number, row by row; empty where there is one.
+    /// The distances between nodes 0 to the largest number, row by row, as in `/sys`. Empty for one node.
     pub distances: Vec<u8>,
-    /// Each CPU's share of the last-level cache in bytes; 0 where unknown.
+    /// The last-level cache in bytes, divided by the CPUs that share it; 0 if unknown.
     pub cache_slice_bytes: u64,
 }
 
-/// How many CPUs the machine can ever have: the largest number of one, and one. Numbers of CPUs that come back from
-/// the system are below it, also where fewer are online or allowed.
+/// The largest CPU number that the machine can ever have, plus 1. All CPU numbers of the system are below it, even if
+/// fewer CPUs are online or allowed.
 #[must_use]
 pub fn possible_cpus() -> u32 {
     static COUNT: OnceLock<u32> = OnceLock::new();
     *COUNT.get_or_init(|| {
-        let listed = read(Path::new("/sys/devices/system/cpu/possible")).and_then(|text| list(&text)?.last().copied());
+        let listed = read_trimmed(Path::new("/sys/devices/system/cpu/possible"))
+            .and_then(|text| parse_list(&text)?.last().copied());
         let counted = || thread::available_parallelism().map_or(1, |n| n.get() as u32);
         listed.map_or_else(counted, |last| last.saturating_add(1)).min(MAX_CPUS)
     })
 }
 
-/// The CPUs that are online now, rising; nothing where the system does not say.
+/// The CPUs that are online now, in ascending order, or `None` if `/sys` is unreadable.
 pub(crate) fn online_cpus() -> Option<Vec<u32>> {
-    read(Path::new("/sys/devices/system/cpu/online")).and_then(|text| list(&text))
+    read_trimmed(Path::new("/sys/devices/system/cpu/online")).and_then(|text| parse_list(&text))
 }
 
 impl Topology {
-    /// What this machine is.
+    /// Reads the topology of this machine.
     #[must_use]
     pub fn of_this_machine() -> Topology {
         Topology::read(Path::new("/sys/devices/system"), possible_cpus(), allowed_nodes().as_deref())
     }
 
-    /// `allowed`: the nodes whose memory this process may have, where that is known.
+    /// Reads the topology below `system`. `allowed` are the nodes whose memory this process may use, if known.
     fn read(system: &Path, cpus: u32, allowed: Option<&[u32]>) -> Topology {
         let node_dir = |node: u32| system.join(format!("node/node{node}"));
-        let listed = |name: &str| read(&system.join("node").join(name)).and_then(|text| list(&text));
+        let listed = |name: &str| read_trimmed(&system.join("node").join(name)).and_then(|text| parse_list(&text));
         let mut nodes = listed("has_memory").or_else(|| listed("online")).unwrap_or_default();
         nodes.retain(|&node| node < MAX_NODES && allowed.is_none_or(|allowed| allowed.contains(&node)));
         if nodes.is_empty() {
             nodes.push(0);
         }
-        let mut of_cpu = vec![NodeId(nodes[0]); cpus.max(1) as usize];
+        let mut cpu_nodes = vec![NodeId(nodes[0]); cpus.max(1) as usize];
         let online = listed("online").unwrap_or_default();
         for &node in online.iter().filter(|&&node| node < MAX_NODES) {
-            for cpu in read(&node_dir(node).join("cpulist")).and_then(|text| list(&text)).unwrap_or_default() {
-                if let Some(place) = of_cpu.get_mut(cpu as usize) {
-                    *place = NodeId(node);
+            for cpu in
+                read_trimmed(&node_dir(node).join("cpulist")).and_then(|text| parse_list(&text)).unwrap_or_default()
+            {
+                if let Some(entry) = cpu_nodes.get_mut(cpu as usize) {
+                    *entry = NodeId(node);
                 }
             }
         }
-        let count = of_cpu.iter().map(|node| node.0).chain(nodes.iter().copied()).max().unwrap_or(0) as usize + 1;
+        let count = cpu_nodes.iter().map(|node| node.0).chain(nodes.iter().copied()).max().unwrap_or(0) as usize + 1;
         let mut distances = vec![];
         if count > 1 {
-            // The kernel's own numbers: 10 to itself, 20 to another where nothing is said.
+            // The kernel's defaults: LOCAL_DISTANCE and REMOTE_DISTANCE.
             distances = (0..count * count).map(|i| if i / count == i % count { 10 } else { 20 }).collect();
             for &from in &online {
-                let Some(row) = read(&node_dir(from).join("distance")) else { continue };
-                for (&to, far) in online.iter().zip(row.split_whitespace()) {
-                    if let (Some(place), Ok(far)) =
-                        (distances.get_mut(from as usize * count + to as usize), far.parse())
+                let Some(row) = read_trimmed(&node_dir(from).join("distance")) else { continue };
+                for (&to, distance) in online.iter().zip(row.split_whitespace()) {
+                    if let (Some(entry), Ok(distance)) =
+                        (distances.get_mut(from as usize * count + to as usize), distance.parse())
                     {
-                        *place = far;
+                        *entry = distance;
                     }
                 }
             }
         }
         let nodes = nodes.into_iter().map(NodeId).collect();
-        Topology { cpus: of_cpu, nodes, distances, cache_slice_bytes: cache_slice(system).unwrap_or(0) }
+        Topology { cpu_nodes, nodes, distances, cache_slice_bytes: cache_slice(system).unwrap_or(0) }
     }
 }
 
-/// The largest cache of the first CPU, divided by the CPUs that share it.
+/// The last-level cache of CPU 0 in bytes, divided by the CPUs that share it.
 fn cache_slice(system: &Path) -> Option<u64> {
     let caches = fs::read_dir(system.join("cpu/cpu0/cache")).ok()?;
     let last = caches.flatten().filter_map(|entry| {
-        let file = |name: &str| read(&entry.path().join(name));
+        let file = |name: &str| read_trimmed(&entry.path().join(name));
         let level: u32 = file("level")?.parse().ok()?;
         let kib: u64 = file("size")?.strip_suffix('K')?.parse().ok()?;
-        let sharers = list(&file("shared_cpu_list")?)?.len() as u64;
+        let sharers = parse_list(&file("shared_cpu_list")?)?.len() as u64;
         (file("type")? != "Instruction").then_some((level, kib * 1024 / sharers.max(1)))
     });
     last.max().map(|(_, bytes)| bytes)
 }
 
-/// Nodes that the process's cpuset lets it have memory of. Source: `proc(5)`, `Mems_allowed_list`.
+/// The nodes whose memory the process's cpuset allows. Source: `proc(5)`, `Mems_allowed_list`.
 fn allowed_nodes() -> Option<Vec<u32>> {
-    let status = read(Path::new("/proc/self/status"))?;
-    list(status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"))?.trim())
+    let status = read_trimmed(Path::new("/proc/self/status"))?;
+    parse_list(status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"))?.trim())
 }
 
-fn read(path: &Path) -> Option<String> {
+fn read_trimmed(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-/// The numbers of a list such as `0-3,8`, rising as the kernel writes them.
-fn list(text: &str) -> Option<Vec<u32>> {
+/// Parses a list such as `0-3,8`. The kernel writes it in ascending order.
+fn parse_list(text: &str) -> Option<Vec<u32>> {
     let mut all = vec![];
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -132,13 +135,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_numbers() {
+    fn lists_are_parsed() {
         for (text, numbers) in [("0", Some(vec![0])), ("0-3,8,10-11", Some(vec![0, 1, 2, 3, 8, 10, 11]))] {
-            assert_eq!(list(text), numbers, "{text}");
+            assert_eq!(parse_list(text), numbers, "{text}");
         }
-        assert_eq!(list(""), Some(vec![]));
+        assert_eq!(parse_list(""), Some(vec![]));
         for wrong in ["x", "3-1", "1-", "0-4294967295"] {
-            assert_eq!(list(wrong), None, "{wrong}");
+            assert_eq!(parse_list(wrong), None, "{wrong}");
         }
     }
 
@@ -178,23 +181,23 @@ mod tests {
             4,
         );
         let nodes = |numbers: &[u32]| numbers.iter().copied().map(NodeId).collect::<Vec<_>>();
-        assert_eq!(topology.cpus, nodes(&[0, 0, 1, 0]), "CPU 9 is not possible, CPU 3 is on no list");
+        assert_eq!(topology.cpu_nodes, nodes(&[0, 0, 1, 0]), "CPU 9 is not possible, and CPU 3 is in no list");
         assert_eq!(topology.nodes, nodes(&[0, 2]));
         assert_eq!(topology.distances, [10, 15, 21, 15, 10, 22, 21, 22, 10]);
         assert_eq!(topology.cache_slice_bytes, 16 << 20);
     }
 
     #[test]
-    fn a_machine_that_says_nothing() {
+    fn an_unreadable_machine_has_one_node() {
         let topology = machine(&[], 3);
-        assert_eq!(topology.cpus, [NodeId(0); 3]);
+        assert_eq!(topology.cpu_nodes, [NodeId(0); 3]);
         assert_eq!((topology.nodes, topology.distances, topology.cache_slice_bytes), (vec![NodeId(0)], vec![], 0));
     }
 
     #[test]
-    fn this_machine() {
+    fn this_machine_has_cpus_and_nodes() {
         let topology = Topology::of_this_machine();
-        assert_eq!(topology.cpus.len() as u32, possible_cpus());
+        assert_eq!(topology.cpu_nodes.len() as u32, possible_cpus());
         assert!(!topology.nodes.is_empty());
     }
 }

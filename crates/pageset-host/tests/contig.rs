@@ -1,4 +1,6 @@
-//! Contiguous runs: where they are found, what they cost others, and what is refused.
+//! Contiguous runs: where the pool finds them, their effect on other threads, and refused requests.
+
+mod common;
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -6,7 +8,7 @@ use std::thread;
 
 use pageset_host::{AllocError, ContigPages, FreeReason, GiveBack, HugePages, NodeId, Order, PAGE_BYTES, PagePool};
 
-const MIB: usize = 1 << 20;
+const MIB: usize = common::MIB as usize;
 
 fn pool(mib: usize) -> PagePool {
     let builder = PagePool::builder((mib * MIB) as u64).give_back(GiveBack::OFF);
@@ -14,7 +16,7 @@ fn pool(mib: usize) -> PagePool {
 }
 
 #[test]
-fn runs_of_any_size_are_whole_writable_and_their_own() {
+fn runs_of_any_size_are_whole_writable_and_distinct() {
     let mut pool = pool(64);
     let sizes = [1, PAGE_BYTES, PAGE_BYTES + 1, 3 * MIB, 4 * MIB + 1, 10 * MIB, 21 * MIB];
     let mut held: Vec<_> = sizes.iter().map(|&bytes| pool.contig_pages(bytes).expect("memory")).collect();
@@ -26,63 +28,58 @@ fn runs_of_any_size_are_whole_writable_and_their_own() {
     let in_use: usize = held.iter().map(|pages| pages.len()).sum();
     assert_eq!(pool.stats().in_use_bytes, in_use as u64);
     for (i, pages) in held.iter().enumerate() {
-        assert!(pages.iter().all(|&byte| byte == i as u8), "{} bytes were written to by another", pages.len());
+        assert!(pages.iter().all(|&byte| byte == i as u8), "another run overlaps that of {} bytes", pages.len());
     }
     drop(held);
     let stats = pool.stats();
     assert_eq!((stats.in_use_bytes, stats.alloc_bytes), (0, stats.free_total_bytes));
-    pool.audit().expect("the books add up");
-    // Nothing is lost between them: all of the pool is one run again.
-    assert_eq!(pool.contig_pages(64 * MIB).expect("all of it").len(), 64 * MIB);
+    pool.audit().expect("a consistent pool");
+    // All freed runs have merged.
+    assert_eq!(pool.contig_pages(64 * MIB).expect("the whole pool").len(), 64 * MIB);
 }
 
 #[test]
-fn a_run_is_found_between_those_in_use() {
+fn a_run_fits_between_runs_in_use() {
     let pool = pool(32);
     let all: Vec<_> = (0..16).map(|_| pool.pages(Order::PAGEBLOCK).expect("memory")).collect();
-    let mut by_place: Vec<_> = all.into_iter().map(Some).collect();
-    by_place.sort_by_key(|pages| pages.as_ref().map(|pages| pages.as_ptr() as usize));
+    let mut by_address: Vec<_> = all.into_iter().map(Some).collect();
+    by_address.sort_by_key(|pages| pages.as_ref().map(|pages| pages.as_ptr() as usize));
     let start = pool.address_space().addr().get();
-    // Free: 2 MiB at 2, 4 MiB at 10, 6 MiB at 20.
-    for place in [1, 5, 6, 10, 11, 12] {
-        by_place[place] = None;
+    // Frees 2 MiB at 2 MiB, 4 MiB at 10 MiB, and 6 MiB at 20 MiB.
+    for index in [1, 5, 6, 10, 11, 12] {
+        by_address[index] = None;
     }
-    let six = pool.contig_pages(6 * MIB).expect("one place fits");
+    let six = pool.contig_pages(6 * MIB).expect("one range fits");
     assert_eq!(six.as_ptr() as usize - start, 20 * MIB);
     assert_eq!(
-        pool.contig_pages(6 * MIB).expect_err("no other").to_string(),
-        "no 6291456 bytes in a row are free; 6291456 bytes are in all"
+        pool.contig_pages(6 * MIB).expect_err("no other range fits").to_string(),
+        "cannot allocate a contiguous run of 6291456 bytes: no free range is that large, and 6291456 bytes are free in all; \
+         try a smaller run"
     );
-    let four = pool.contig_pages(3 * MIB).expect("the first that fits");
+    let four = pool.contig_pages(3 * MIB).expect("the first range fits");
     assert_eq!(four.as_ptr() as usize - start, 10 * MIB);
-    // The rest of it is not lost.
-    let rest = pool.contig_pages(MIB).expect("two places");
+    let rest = pool.contig_pages(MIB).expect("two ranges fit");
     assert_eq!(rest.as_ptr() as usize - start, 2 * MIB);
     let failed = pool.stats().failed_allocs;
     assert_eq!(failed, 1);
 }
 
-/// Single pages that only caches hold are in nobody's way.
 #[test]
-fn what_caches_hold_counts_as_free() {
+fn cached_pages_count_as_free() {
     let pool = pool(8);
-    let mut pages = vec![NonNull::dangling(); 2048];
-    assert_eq!(pool.alloc_bulk(&mut pages), Ok(2048));
-    // One by one: the caches keep some.
-    for page in pages {
-        // SAFETY: it was handed out and is not referred to.
-        unsafe { pool.free(page, Order::ZERO).expect("ours") };
-    }
-    assert!(pool.stats().cached_bytes > 0);
-    assert_eq!(pool.contig_pages(8 * MIB).expect("all of it").len(), 8 * MIB);
+    common::fill_caches(&pool, 2048);
+    assert_eq!(pool.contig_pages(8 * MIB).expect("the whole pool").len(), 8 * MIB);
 }
 
 #[test]
-fn sizes_nodes_and_frees_that_are_refused() {
+fn wrong_sizes_nodes_and_frees_are_refused() {
     let pool = pool(16);
     for bytes in [0, 16 * MIB + 1, usize::MAX] {
         let error = pool.alloc_contig(bytes).expect_err("no such size");
-        let text = format!("a contiguous run of {bytes} bytes cannot be had; allowed: 1 to 16777216, a node's part");
+        let text = format!(
+            "cannot allocate a contiguous run of {bytes} bytes: the size is out of range; try 1 to 16777216, the size of \
+             a node"
+        );
         assert_eq!(error.to_string(), text);
     }
     let node = pool.zones().next().expect("a zone").node;
@@ -104,47 +101,49 @@ fn sizes_nodes_and_frees_that_are_refused() {
             "{from} {bytes}"
         );
     }
-    // The first 4 MiB are one block.
-    assert!(wrong(PAGE_BYTES, MIB).to_string().contains("is inside the run of order 10"));
-    assert!(wrong(0, MIB).to_string().ends_with("the run there has order 10"));
-    assert!(wrong(0, 6 * MIB).to_string().contains("is free"), "{}", wrong(0, 6 * MIB));
-    assert!(wrong(0, 64 * MIB).to_string().ends_with("it is not in this pool"));
-    assert_eq!(pool.stats(), before, "nothing has changed");
-    // SAFETY: ours, and not referred to.
-    unsafe { pool.free_contig(run).expect("was taken") };
-    assert!(wrong(0, 5 * MIB).to_string().contains("free"), "a second free");
+    // The first 4 MiB are one block of order 10.
+    assert!(wrong(PAGE_BYTES, MIB).to_string().contains("inside the run of order 10"));
+    assert!(wrong(0, MIB).to_string().ends_with("the run there has order 10; try that order"));
+    assert!(wrong(0, 6 * MIB).to_string().ends_with("free"), "{}", wrong(0, 6 * MIB));
+    assert!(
+        wrong(0, 64 * MIB).to_string().ends_with("the address is not in this pool; try the pool that allocated it")
+    );
+    assert_eq!(pool.stats(), before, "a wrong free changed the counters");
+    // SAFETY: (1) nothing refers to the run; (2) the test owns all of it.
+    unsafe { pool.free_contig(run).expect("an allocated run") };
+    assert!(wrong(0, 5 * MIB).to_string().ends_with("free"), "a second free");
 }
 
 #[test]
-fn handles_keep_the_pool_and_go_raw_and_back() {
+fn handles_keep_the_pool_and_convert_to_raw_runs() {
     let pool = Arc::new(pool(16));
     let mut pages = pool.shared_contig_pages(6 * MIB).expect("memory");
     pages[6 * MIB - 1] = 9;
     let weak = Arc::downgrade(&pool);
     drop(pool);
     let raw = ContigPages::into_raw(pages);
-    assert!(weak.upgrade().is_none(), "a raw run does not keep the pool");
+    assert!(weak.upgrade().is_none(), "a raw run kept the pool alive");
     assert_eq!(raw.len(), 6 * MIB);
 
     let pool = self::pool(16);
     let raw = pool.alloc_contig(6 * MIB).expect("memory");
-    // SAFETY: just taken, and from this pool.
+    // SAFETY: (1) the run is a whole allocation from this pool; (2) the test owns it.
     let mut pages = unsafe { ContigPages::from_raw(&pool, raw) };
     pages.fill(1);
     drop(pages);
     assert_eq!(pool.stats().in_use_bytes, 0);
 }
 
-/// Threads that need little find memory all the while, though whole pageblocks are set apart again and again.
+/// Threads that need little always find memory, although the allocation of ranges isolates whole pageblocks.
 #[test]
-fn others_wait_for_a_range_instead_of_failing() {
+fn small_allocations_wait_for_a_range_allocation() {
     let mut pool = pool(32);
     thread::scope(|scope| {
         let users: Vec<_> = (0..3)
             .map(|_| {
                 scope.spawn(|| {
                     for round in 0..400_u32 {
-                        // At most 4 MiB of each: there always is room for them and for one range.
+                        // Each thread owns at most 4 MiB, so the pool has room for all of them and for one range.
                         let mut runs: Vec<_> =
                             (0..4).map(|_| pool.pages(Order::new(8).expect("8")).expect("memory")).collect();
                         runs.iter_mut().for_each(|run| run[..4].copy_from_slice(&round.to_ne_bytes()));
@@ -164,22 +163,22 @@ fn others_wait_for_a_range_instead_of_failing() {
         assert!(found > 0);
     });
     assert_eq!(pool.stats().in_use_bytes, 0);
-    pool.audit().expect("the books add up");
+    pool.audit().expect("a consistent pool");
 }
 
-/// Two that each need a little more than a third: there always is a place for both.
+/// Two threads each allocate a little more than a third of the pool, so both ranges always fit.
 #[test]
-fn two_ranges_do_not_stand_in_each_others_way() {
+fn two_range_allocations_both_succeed() {
     let mut pool = pool(16);
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 for _ in 0..10_000 {
-                    drop(pool.contig_pages(6 * MIB).expect("a place"));
+                    drop(pool.contig_pages(6 * MIB).expect("a range fits"));
                 }
             });
         }
     });
     assert_eq!((pool.stats().in_use_bytes, pool.stats().failed_allocs), (0, 0));
-    pool.audit().expect("the books add up");
+    pool.audit().expect("a consistent pool");
 }

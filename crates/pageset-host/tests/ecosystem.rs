@@ -1,4 +1,4 @@
-//! The traits of the ecosystem, each behind its feature.
+//! Traits of `allocator-api2` and `bytes`, each behind its feature.
 
 #[cfg(feature = "allocator-api2")]
 mod api2 {
@@ -7,10 +7,10 @@ mod api2 {
     use pageset_host::PagePool;
 
     #[test]
-    fn a_vector_grows_through_the_orders_and_up_to_4_mib() {
+    fn a_vector_grows_up_to_4_mib() {
         let pool = PagePool::builder(32 << 20).build().expect("a pool");
         let mut numbers: Vec<u64, &PagePool> = Vec::new_in(&pool);
-        assert_eq!(pool.stats().alloc_bytes, 0, "an empty one has nothing");
+        assert_eq!(pool.stats().alloc_bytes, 0, "an empty vector allocates nothing");
         for i in 0..(4 << 20) / 8 {
             numbers.push(i);
         }
@@ -26,7 +26,7 @@ mod api2 {
     }
 
     #[test]
-    fn layouts_with_larger_alignment_than_size() {
+    fn the_alignment_can_exceed_the_size() {
         #[repr(align(65536))]
         struct Aligned(u8);
         let pool = PagePool::builder(8 << 20).build().expect("a pool");
@@ -40,7 +40,7 @@ mod api2 {
 
 #[cfg(feature = "bytes")]
 #[test]
-fn bytes_free_the_run_with_the_last_of_them() {
+fn the_last_bytes_frees_the_run() {
     use std::sync::Arc;
 
     use bytes::Bytes;

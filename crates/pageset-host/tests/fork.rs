@@ -1,4 +1,4 @@
-//! A forked child: its calls are refused, what it drops frees nothing, and it sees what was asked for.
+//! Forked children: the pool refuses their calls, their drops free nothing, and they see what `OnFork` says.
 
 use std::process::exit;
 use std::ptr::{self, NonNull};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use pageset_host::{AllocError, FreeReason, OnFork, Order, PagePool, PoolError};
 
-/// Runs `child` in a forked child; returns its exit status as `waitpid` gives it. One that hangs is killed.
+/// Runs `child` in a forked child and returns its status from `waitpid`. Kills a child that hangs.
 fn in_child(child: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the test has one thread but for the harness's, whose locks the child does not need: it makes no use of
-    // the harness, and ends with `_exit`.
+    // SAFETY: (1) the child takes no lock that another thread may hold: the only other thread grows a pool, and the
+    // child's calls return before they take its locks; (2) the child ends with `_exit`, which runs no exit handlers.
     unsafe {
         let pid = libc::fork();
         assert!(pid >= 0, "fork");
@@ -29,7 +29,7 @@ fn in_child(child: impl FnOnce() -> bool) -> i32 {
     }
 }
 
-fn refuses_everything(pool: PagePool, page: NonNull<u8>) -> bool {
+fn all_calls_are_refused(pool: PagePool, page: NonNull<u8>) -> bool {
     // SAFETY: nothing is freed.
     let freed = unsafe { [pool.free(page, Order::ZERO), pool.free_bulk(&[page])] };
     let mut pages = [page];
@@ -44,11 +44,10 @@ fn refuses_everything(pool: PagePool, page: NonNull<u8>) -> bool {
     refused
 }
 
-/// Where the pool was left out, the child has its own memory at the same addresses by now. It stays when the pool is
-/// dropped there.
-fn keeps_its_own_memory(pool: PagePool) -> bool {
+/// The child maps other memory at the addresses of an excluded pool. Dropping the pool there does not unmap it.
+fn own_memory_survives_the_drop(pool: PagePool) -> bool {
     const BYTES: usize = 96 << 20;
-    // SAFETY: a mapping of our own, written and read within its bounds.
+    // SAFETY: the child owns the new mapping, and writes and reads within its bounds.
     unsafe {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -60,7 +59,7 @@ fn keeps_its_own_memory(pool: PagePool) -> bool {
     }
 }
 
-/// A fork while another thread of the parent grows the pool: the child is refused, and does not wait for that thread.
+/// Forks while another thread grows the pool. The pool refuses the child's call without waiting for that thread.
 fn a_fork_while_the_pool_grows() {
     let pool = PagePool::builder(2 << 20).reserve(1 << 30).prefault(true).build().expect("a pool");
     let stop = AtomicBool::new(false);
@@ -80,7 +79,7 @@ fn a_fork_while_the_pool_grows() {
 
 fn main() {
     let pool = PagePool::builder(64 << 20).on_fork(OnFork::Absent).build().expect("a pool");
-    assert_eq!(in_child(move || keeps_its_own_memory(pool)), 0);
+    assert_eq!(in_child(move || own_memory_survives_the_drop(pool)), 0);
     a_fork_while_the_pool_grows();
     for on_fork in [OnFork::Copy, OnFork::Absent] {
         let pool = PagePool::builder(8 << 20).on_fork(on_fork).build().expect("a pool");
@@ -95,15 +94,15 @@ fn main() {
         assert_eq!(dropped, 0, "{on_fork:?}");
         let read = in_child(|| kept[0] == 42 && kept[4095] == 42);
         match on_fork {
-            OnFork::Copy => assert_eq!(read, 0, "a copy is there to be read"),
-            OnFork::Absent => assert_eq!(read & 0x7f, libc::SIGSEGV, "nothing is there"),
+            OnFork::Copy => assert_eq!(read, 0, "the child cannot read the copy"),
+            OnFork::Absent => assert_eq!(read & 0x7f, libc::SIGSEGV, "the child can read the pool"),
         }
         drop(kept);
-        // SAFETY: ours.
-        unsafe { pool.free(page, Order::ZERO).expect("the parent goes on as before") };
+        // SAFETY: the page is allocated, and nothing refers to it.
+        unsafe { pool.free(page, Order::ZERO).expect("the parent still owns the page") };
         let page = pool.alloc(Order::ZERO).expect("memory").cast::<u8>();
-        assert_eq!(in_child(move || refuses_everything(pool, page)), 0, "{on_fork:?}");
+        assert_eq!(in_child(move || all_calls_are_refused(pool, page)), 0, "{on_fork:?}");
     }
-    println!("test result: ok. 4 passed; 0 failed; a forked child is refused and sees what was asked for");
+    println!("test result: ok. 4 passed; 0 failed; forked children");
     exit(0);
 }

@@ -1,4 +1,6 @@
-//! The pool as its callers see it: what they get, what they are refused, and that the books add up.
+//! Allocation and free: results, refusals, and the counters.
+
+mod common;
 
 use std::collections::HashSet;
 use std::num::NonZero;
@@ -8,24 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pageset_host::{AllocError, FreeReason, HugePages, MigrateType, NodeId, Order, PAGE_BYTES, PagePool, PoolError};
 use pageset_host::{Pages, order_for};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-const MIB: u64 = 1 << 20;
-
-fn order(order: u8) -> Order {
-    Order::new(order).expect("an order")
-}
-
-fn at_address(address: NonZero<usize>) -> NonNull<u8> {
-    NonNull::dangling().map_addr(|_| address)
-}
+use common::{MIB, allowed_cpus, order, pin, pointer_to};
 
 fn pool(bytes: u64) -> PagePool {
     PagePool::builder(bytes).build().expect("a pool")
 }
 
 #[test]
-fn orders_for_sizes() {
+fn order_for_returns_the_smallest_order() {
     for (bytes, expected) in [
         (0, Some(0)),
         (1, Some(0)),
@@ -42,7 +35,7 @@ fn orders_for_sizes() {
 }
 
 #[test]
-fn a_run_is_aligned_writable_and_its_own() {
+fn runs_are_aligned_writable_and_distinct() {
     let pool = pool(32 * MIB);
     let mut held = vec![];
     for n in 0..=10 {
@@ -54,7 +47,7 @@ fn a_run_is_aligned_writable_and_its_own() {
     }
     assert_eq!(pool.stats().in_use_bytes, held.iter().map(|pages| pages.len() as u64).sum());
     for (n, pages) in held.iter().enumerate() {
-        assert!(pages.iter().all(|&byte| byte == n as u8), "order {n} was written to by another");
+        assert!(pages.iter().all(|&byte| byte == n as u8), "another run overlaps that of order {n}");
     }
     drop(held);
     assert_eq!(pool.stats().in_use_bytes, 0);
@@ -62,7 +55,7 @@ fn a_run_is_aligned_writable_and_its_own() {
 }
 
 #[test]
-fn all_of_a_pool_can_be_had_and_not_a_page_more() {
+fn a_pool_hands_out_each_page_once() {
     let mut pool = pool(8 * MIB);
     let total = 8 * MIB as usize / PAGE_BYTES;
     let mut seen = HashSet::new();
@@ -74,47 +67,46 @@ fn all_of_a_pool_can_be_had_and_not_a_page_more() {
     assert_eq!(pool.stats().failed_allocs, 2);
     let base = seen.iter().min().copied().expect("pages");
     for address in seen {
-        let page = at_address(address);
-        // SAFETY: never referred to.
-        unsafe { pool.free(page, Order::ZERO).expect("was allocated") };
+        let page = pointer_to(address);
+        // SAFETY: the page is allocated, and nothing refers to it.
+        unsafe { pool.free(page, Order::ZERO).expect("an allocated page") };
     }
-    // What the caches hold is had by orders that they do not: they are emptied first.
-    let large: Vec<_> = (0..2).map(|_| pool.alloc(Order::MAX).expect("all pages are free again")).collect();
+    // Caches hold no blocks of the largest order, so the allocations drain them first.
+    let large: Vec<_> = (0..2).map(|_| pool.alloc(Order::MAX).expect("all pages are free")).collect();
     assert!(large.iter().any(|run| run.addr() == base));
-    let books = pool.audit().expect("the books add up");
-    assert_eq!(books[0].in_use, total as u64);
+    let sums = pool.audit().expect("a consistent pool");
+    assert_eq!(sums[0].in_use, total as u64);
 }
 
 #[test]
-fn bulk_calls_take_what_there_is_and_check_before_they_free() {
+fn bulk_calls_allocate_all_free_pages_and_check_before_they_free() {
     let mut pool = pool(4 * MIB);
     let mut pages = vec![NonNull::<u8>::dangling(); 2000];
-    assert_eq!(pool.alloc_bulk(&mut pages), Ok(1024), "all pages, and no more");
+    assert_eq!(pool.alloc_bulk(&mut pages), Ok(1024), "all pages");
     assert!(matches!(pool.alloc_bulk(&mut pages[1024..]), Err(AllocError::OutOfMemory { .. })));
     assert_eq!(pool.alloc_bulk(&mut []), Ok(0));
     pages.truncate(1024);
     let distinct: HashSet<_> = pages.iter().map(|page| page.addr()).collect();
     assert_eq!(distinct.len(), 1024);
 
-    // The page at 300 twice.
     let twice = [&pages[..310], &pages[300..301], &pages[310..]].concat();
-    // SAFETY: not referred to.
-    let error = unsafe { pool.free_bulk(&twice) }.expect_err("one is there twice");
+    // SAFETY: nothing refers to the pages.
+    let error = unsafe { pool.free_bulk(&twice) }.expect_err("one page is in the list twice");
     assert_eq!(error.address, pages[300].addr().get());
-    assert!(error.to_string().ends_with("it is free already"), "{error}");
-    let askew = [&pages[..500], &[pages[0].map_addr(|page| page.saturating_add(8))]].concat();
-    // SAFETY: not referred to.
-    let error = unsafe { pool.free_bulk(&askew) }.expect_err("one is not a page");
+    assert!(error.to_string().ends_with("the run is already free"), "{error}");
+    let misaligned = [&pages[..500], &[pages[0].map_addr(|page| page.saturating_add(8))]].concat();
+    // SAFETY: nothing refers to the pages.
+    let error = unsafe { pool.free_bulk(&misaligned) }.expect_err("one address is inside a page");
     assert_eq!((error.address, error.reason), (pages[0].addr().get() + 8, FreeReason::NotAPage));
-    assert_eq!(pool.stats().in_use_bytes, 4 * MIB, "nothing has been freed");
-    // SAFETY: not referred to.
-    unsafe { pool.free_bulk(&pages).expect("were allocated") };
+    assert_eq!(pool.stats().in_use_bytes, 4 * MIB, "a wrong bulk free freed pages");
+    // SAFETY: nothing refers to the pages.
+    unsafe { pool.free_bulk(&pages).expect("allocated pages") };
     assert_eq!(pool.stats().in_use_bytes, 0);
-    pool.audit().expect("the books add up");
+    pool.audit().expect("a consistent pool");
 }
 
 #[test]
-fn handles_keep_the_pool_or_borrow_it() {
+fn handles_keep_or_borrow_the_pool() {
     let pool = Arc::new(pool(4 * MIB));
     let mut pages = pool.shared_pages(order(3)).expect("memory");
     pages[7] = 7;
@@ -128,22 +120,22 @@ fn handles_keep_the_pool_or_borrow_it() {
     .expect("no panic");
     assert_eq!(pages.pool().stats().in_use_bytes, 8 * PAGE_BYTES as u64);
     drop(pages);
-    assert!(weak.upgrade().is_none(), "the last handle took the pool with it");
+    assert!(weak.upgrade().is_none(), "the pool outlived its last handle");
 
     let pool = PagePool::builder(4 * MIB).build().expect("a pool");
     let raw = pool.pages(order(1)).expect("memory").into_raw();
     assert_eq!(pool.stats().in_use_bytes, 8192);
-    // SAFETY: just taken out of its handle.
+    // SAFETY: (1) the run is allocated from this pool with order 1; (2) the test owns it.
     drop(unsafe { Pages::from_raw(&pool, raw.cast(), order(1)) });
     assert_eq!(pool.stats().in_use_bytes, 0);
 }
 
 #[test]
-fn a_panic_frees_what_its_handles_have() {
+fn a_panic_frees_the_runs_of_its_handles() {
     let pool = Arc::new(pool(4 * MIB));
-    let theirs = Arc::clone(&pool);
+    let pool_of_thread = Arc::clone(&pool);
     let result = std::thread::spawn(move || {
-        let _pages = theirs.pages(order(4)).expect("memory");
+        let _pages = pool_of_thread.pages(order(4)).expect("memory");
         panic!("on purpose");
     })
     .join();
@@ -154,40 +146,40 @@ fn a_panic_frees_what_its_handles_have() {
 #[test]
 fn a_pool_grows_into_its_reserve() {
     let mut pool = PagePool::builder(2 * MIB).reserve(8 * MIB).build().expect("a pool");
-    let take_all = || std::iter::from_fn(|| pool.alloc(order(9)).ok()).count();
-    assert_eq!((take_all(), pool.stats().size_bytes), (1, 2 * MIB));
+    let allocate_all = || std::iter::from_fn(|| pool.alloc(order(9)).ok()).count();
+    assert_eq!((allocate_all(), pool.stats().size_bytes), (1, 2 * MIB));
     let start = pool.address_space().addr().get();
-    let reserved = at_address(NonZero::new(start + (4 << 20)).expect("an address"));
+    let reserved = pointer_to(NonZero::new(start + (4 << 20)).expect("an address"));
     // SAFETY: nothing is freed.
-    let error = unsafe { pool.free(reserved, Order::ZERO) }.expect_err("not there yet");
-    assert!(error.to_string().ends_with("the pool does not reach that far now"), "{error}");
-    assert_eq!(pool.grow(1).expect("room"), 4 * MIB, "rounded up");
-    assert_eq!(take_all(), 1);
-    let error = pool.grow(8 * MIB).expect_err("more than was reserved");
+    let error = unsafe { pool.free(reserved, Order::ZERO) }.expect_err("a free in the reserve");
+    assert!(error.to_string().ends_with("the address is beyond the current size of the pool"), "{error}");
+    assert_eq!(pool.grow(1).expect("room"), 4 * MIB, "rounded up to 2 MiB");
+    assert_eq!(allocate_all(), 1);
+    let error = pool.grow(8 * MIB).expect_err("more than the reserve");
     assert!(matches!(error, PoolError::GrowSize { max_bytes, .. } if max_bytes == 4 * MIB), "{error}");
     assert_eq!(pool.grow(4 * MIB).expect("room"), 8 * MIB);
-    assert_eq!((take_all(), pool.stats().size_bytes), (2, 8 * MIB));
-    assert!(pool.grow(1).is_err(), "full");
-    pool.audit().expect("the books add up");
+    assert_eq!((allocate_all(), pool.stats().size_bytes), (2, 8 * MIB));
+    assert!(pool.grow(1).is_err(), "no reserve is left");
+    pool.audit().expect("a consistent pool");
 }
 
 #[test]
-fn nodes_and_types() {
+fn allocations_by_node_and_by_type() {
     let pool = pool(16 * MIB);
     let node = pool.zones().next().expect("a zone").node;
-    let run = pool.alloc_on(node, Order::ZERO).expect("memory of a node that is there");
+    let run = pool.alloc_on(node, Order::ZERO).expect("memory of this node");
     assert_eq!(pool.alloc_on(NodeId(77), Order::ZERO), Err(AllocError::UnknownNode(NodeId(77))));
-    let long = pool.alloc_typed(Order::ZERO, MigrateType::Unmovable).expect("memory");
-    assert_ne!(long.addr().get() >> 21, run.addr().get() >> 21, "types have 2 MiB blocks of their own");
+    let unmovable = pool.alloc_typed(Order::ZERO, MigrateType::Unmovable).expect("memory");
+    assert_ne!(unmovable.addr().get() >> 21, run.addr().get() >> 21, "runs of two types share a 2 MiB block");
     assert_eq!(pool.alloc_typed(Order::ZERO, MigrateType::Cma), Err(AllocError::UnsupportedType(MigrateType::Cma)));
 }
 
-/// With huge pages set apart, a pool of them works like any other.
+/// Skipped on machines without explicit huge pages.
 #[test]
-fn explicit_huge_pages() {
+fn a_pool_of_explicit_huge_pages() {
     let pool = match PagePool::builder(8 * MIB).huge_pages(HugePages::Explicit).build() {
         Ok(pool) => pool,
-        Err(error) => return println!("SKIPPED explicit_huge_pages: {error}"),
+        Err(error) => return println!("SKIPPED a_pool_of_explicit_huge_pages: {error}"),
     };
     let mut pages = pool.pages(Order::MAX).expect("memory");
     pages.fill(1);
@@ -198,21 +190,20 @@ fn explicit_huge_pages() {
 }
 
 #[test]
-fn prefaulted_memory_is_there_from_the_start() {
+fn prefaulted_memory_is_resident_from_the_start() {
     let pool = PagePool::builder(8 * MIB).reserve(16 * MIB).prefault(true).build().expect("a pool");
     assert_eq!(pool.resident_bytes().expect("a count"), 8 * MIB);
     pool.grow(2 * MIB).expect("room");
     assert_eq!(pool.resident_bytes().expect("a count"), 10 * MIB);
 }
 
-/// What can never be had is refused at once: nobody's cache is emptied for it.
 #[test]
-fn a_node_that_is_not_there_costs_nobody_their_cache() {
+fn an_unknown_node_drains_no_caches() {
     let pool = pool(1024 * MIB);
     let mut pages = [NonNull::dangling(); 200];
     assert_eq!(pool.alloc_bulk(&mut pages), Ok(200));
-    // SAFETY: they were just handed out.
-    unsafe { pool.free_bulk(&pages).expect("ours") };
+    // SAFETY: the pages are allocated, and nothing refers to them.
+    unsafe { pool.free_bulk(&pages).expect("an allocated page") };
     let before = pool.stats().cached_bytes;
     assert!(before > 0);
     assert_eq!(pool.alloc_on(NodeId(77), Order::ZERO), Err(AllocError::UnknownNode(NodeId(77))));
@@ -220,13 +211,13 @@ fn a_node_that_is_not_there_costs_nobody_their_cache() {
 }
 
 #[test]
-fn a_bulk_call_that_gets_some_is_no_failure() {
+fn a_partial_bulk_allocation_is_not_a_failure() {
     let pool = pool(4 * MIB);
     let mut pages = vec![NonNull::dangling(); 2000];
     assert_eq!((pool.alloc_bulk(&mut pages), pool.stats().failed_allocs), (Ok(1024), 0));
 }
 
-/// One page is free, in a cache that others empty all the time: whoever asks for it gets it.
+/// One page is free, in a cache that other threads drain all the time. Each allocation finds it.
 #[test]
 fn the_last_page_is_found_while_others_drain() {
     let pool = pool(4 * MIB);
@@ -242,9 +233,9 @@ fn the_last_page_is_found_while_others_drain() {
             });
         }
         for _ in 0..2000 {
-            let page = pages.pop().expect("one");
-            // SAFETY: it was handed out, and is not used again.
-            unsafe { pool.free(page, Order::ZERO).expect("ours") };
+            let page = pages.pop().expect("1024 pages");
+            // SAFETY: the page is allocated, and nothing refers to it.
+            unsafe { pool.free(page, Order::ZERO).expect("an allocated page") };
             std::thread::yield_now();
             let got = pool.alloc(Order::ZERO);
             stop.store(got.is_err(), Relaxed);
@@ -254,18 +245,15 @@ fn the_last_page_is_found_while_others_drain() {
     });
 }
 
-/// The tags of 64 neighbouring pages are one cache line, which CPUs that use the same page again and again must not share.
+/// The tags of 64 neighbouring pages share a cache line. CPUs that reuse their first page must not share that line.
 #[test]
-fn the_first_pages_of_each_cpu_are_on_lines_of_their_own() {
+fn the_first_pages_of_two_cpus_do_not_share_a_line_of_tags() {
     let pool = pool(1024 * MIB);
     std::thread::scope(|scope| {
         let lines = scope.spawn(|| {
-            let allowed = sched_getaffinity(None).expect("own affinity");
-            let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).take(16).collect();
-            let line_of_first = |cpu: &usize| {
-                let mut one = CpuSet::new();
-                one.set(*cpu);
-                sched_setaffinity(None, &one).expect("an allowed CPU");
+            let cpus: Vec<usize> = allowed_cpus().into_iter().take(16).collect();
+            let line_of_first = |&cpu: &usize| {
+                pin(cpu).expect("an allowed CPU");
                 pool.pages(Order::ZERO).expect("memory").as_ptr() as usize / PAGE_BYTES / 64
             };
             let lines: HashSet<usize> = cpus.iter().map(line_of_first).collect();
@@ -275,7 +263,7 @@ fn the_first_pages_of_each_cpu_are_on_lines_of_their_own() {
     });
 }
 
-/// Both kinds of locks: threads that allocate and free in all ways, while another ticks and drains.
+/// Threads allocate and free with both kinds of cache locks while another thread ticks and drains.
 #[test]
 fn caches_with_and_without_restartable_sequences() {
     for on in [true, false] {
@@ -293,24 +281,24 @@ fn caches_with_and_without_restartable_sequences() {
                             held.push(pages);
                             if held.len() > 20 {
                                 let gone = held.swap_remove(round * 7 % 20);
-                                assert_eq!(gone[0], thread, "another has it, too");
+                                assert_eq!(gone[0], thread, "two threads own the run");
                             }
                         }
                     })
                 })
                 .collect();
-            let from_afar = scope.spawn(|| {
+            let remote = scope.spawn(|| {
                 while !done.load(Relaxed) {
-                    pool.tick().expect("the pool is this process's");
+                    pool.tick().expect("a tick");
                     pool.drain();
                 }
             });
             workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
             done.store(true, Relaxed);
-            from_afar.join().expect("no panic");
+            remote.join().expect("no panic");
         });
         pool.drain();
         assert_eq!(pool.stats().in_use_bytes, 0, "{on}");
-        pool.audit().expect("the books add up");
+        pool.audit().expect("a consistent pool");
     }
 }

@@ -1,4 +1,6 @@
-//! A pool that shrinks and grows: what goes back, what is in the way, and that nobody's memory is touched.
+//! Shrinking and growing: what goes back, which runs prevent it, and that memory in use stays.
+
+mod common;
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -6,7 +8,7 @@ use std::thread;
 
 use pageset_host::{GiveBack, HugePages, Order, PAGE_BYTES, PagePool, PoolError};
 
-const MIB: u64 = 1 << 20;
+use common::MIB;
 
 fn pool(mib: u64) -> PagePool {
     let builder = PagePool::builder(mib * MIB).reserve(2 * mib * MIB).give_back(GiveBack::OFF);
@@ -18,113 +20,106 @@ fn at(pool: &PagePool, bytes: u64) -> NonNull<u8> {
 }
 
 #[test]
-fn what_shrinks_away_goes_back_and_can_be_had_again() {
+fn shrinking_gives_memory_back_and_growing_restores_it() {
     let mut pool = pool(32);
     let mut all: Vec<_> = (0..8).map(|_| pool.pages(Order::MAX).expect("memory")).collect();
     all.iter_mut().for_each(|pages| pages.fill(1));
     all.sort_by_key(|pages| pages.as_ptr() as usize);
     drop(all.split_off(4));
     assert_eq!(pool.resident_bytes().expect("a count"), 32 * MIB);
-    assert_eq!(pool.shrink(10 * MIB - 5).expect("free"), 22 * MIB, "rounded up");
+    assert_eq!(pool.shrink(10 * MIB - 5).expect("free"), 22 * MIB, "rounded up to 2 MiB");
     let stats = pool.stats();
     assert_eq!((stats.size_bytes, stats.free_bytes + stats.cached_bytes), (22 * MIB, 6 * MIB));
     assert_eq!((pool.resident_bytes().expect("a count"), stats.given_back_bytes), (22 * MIB, 10 * MIB));
-    assert!(all.iter().all(|pages| pages.iter().all(|&byte| byte == 1)), "memory in use was given back");
+    assert!(all.iter().all(|pages| pages.iter().all(|&byte| byte == 1)), "memory in use went back");
     // SAFETY: nothing is freed.
-    let error = unsafe { pool.free(at(&pool, 30 * MIB), Order::ZERO) }.expect_err("it is gone");
-    assert!(error.to_string().ends_with("the pool does not reach that far now"), "{error}");
+    let error = unsafe { pool.free(at(&pool, 30 * MIB), Order::ZERO) }.expect_err("a free beyond the size");
+    assert!(error.to_string().ends_with("the address is beyond the current size of the pool"), "{error}");
     assert_eq!(std::iter::from_fn(|| pool.alloc(Order::ZERO).ok()).count() as u64, 6 * MIB / PAGE_BYTES as u64);
 
-    assert_eq!(pool.grow(42 * MIB).expect("room"), 64 * MIB, "what has gone, and the reserve");
-    let run = pool.contig_pages(42 << 20).expect("all that came");
-    assert!(run.iter().all(|&byte| byte == 0), "what was given back is zero");
+    assert_eq!(pool.grow(42 * MIB).expect("room"), 64 * MIB, "the removed memory and the reserve");
+    let run = pool.contig_pages(42 << 20).expect("the new memory");
+    assert!(run.iter().all(|&byte| byte == 0), "memory that went back is not zero");
     drop((run, all));
-    pool.audit().expect("the books add up");
+    pool.audit().expect("a consistent pool");
 }
 
 #[test]
-fn a_run_in_the_way_is_named_and_nothing_changes() {
+fn a_run_in_use_prevents_shrinking_and_is_named() {
     let mut pool = pool(16);
     let all: Vec<_> = (0..8).map(|_| pool.pages(Order::PAGEBLOCK).expect("memory")).collect();
-    let end = |pages: &pageset_host::Pages<&PagePool>| pages.as_ptr() as usize - pool.address_space().addr().get();
-    // All but the one at 8 MiB.
-    let kept: Vec<_> = all.into_iter().filter(|pages| end(pages) == 8 << 20).collect();
+    let offset = |pages: &pageset_host::Pages<&PagePool>| pages.as_ptr() as usize - pool.address_space().addr().get();
+    // Frees all runs but the one at 8 MiB.
+    let kept: Vec<_> = all.into_iter().filter(|pages| offset(pages) == 8 << 20).collect();
     let before = pool.stats();
-    let error = pool.shrink(12 * MIB).expect_err("one is in the way");
+    let error = pool.shrink(12 * MIB).expect_err("a run is in use");
     assert!(
         matches!(error, PoolError::InUse { bytes, address, max_bytes }
         if bytes == 12 * MIB && address == kept[0].as_ptr() as usize && max_bytes == 6 * MIB),
         "{error}"
     );
     let text = format!(
-        "the pool cannot shrink by 12582912 bytes: the run at {:p} is in use; 6291456 bytes at its end are free",
+        "cannot shrink the pool by 12582912 bytes: the run at {:p} is in use; try 1 to 6291456",
         kept[0].as_ptr()
     );
     assert_eq!(error.to_string(), text);
     let after = pool.stats();
     assert_eq!((after.size_bytes, after.in_use_bytes), (before.size_bytes, before.in_use_bytes));
-    assert_eq!(pool.shrink(6 * MIB).expect("as it said"), 10 * MIB);
-    let error = pool.shrink(MIB).expect_err("the run is at the end");
-    assert!(error.to_string().ends_with("; 0 bytes at its end are free"), "{error}");
+    assert_eq!(pool.shrink(6 * MIB).expect("free"), 10 * MIB);
+    let error = pool.shrink(MIB).expect_err("a run at the end is in use");
+    assert!(error.to_string().ends_with("; try again after its owner frees it"), "{error}");
     drop(kept);
     assert_eq!(pool.shrink(8 * MIB).expect("free"), 2 * MIB);
-    pool.audit().expect("the books add up");
+    pool.audit().expect("a consistent pool");
 }
 
 #[test]
-fn something_is_left_of_each_node() {
+fn each_node_keeps_2_mib() {
     let pool = pool(8);
     let nodes = pool.zones().count() as u64;
     for bytes in [0, 8 * MIB, u64::MAX] {
         let error = pool.shrink(bytes).expect_err("refused").to_string();
         let max_bytes = pool.stats().size_bytes - 2 * MIB * nodes;
         let text =
-            format!("the pool cannot shrink by {bytes} bytes; allowed: 1 to {max_bytes}, for 2097152 bytes stay");
-        assert!(error.starts_with(&text), "{error}");
+            format!("cannot shrink the pool by {bytes} bytes: 2097152 bytes of each node stay; try 1 to {max_bytes}");
+        assert_eq!(error, text);
     }
     pool.shrink(pool.stats().size_bytes - 2 * MIB * nodes).expect("free");
-    assert!(pool.shrink(1).expect_err("refused").to_string().contains("allowed: none"));
+    assert!(pool.shrink(1).expect_err("refused").to_string().ends_with("; try to drop the pool"));
 }
 
-/// What only caches hold is not in the way, and goes back.
 #[test]
-fn what_caches_hold_shrinks_away() {
+fn cached_pages_do_not_prevent_shrinking() {
     let pool = pool(8);
-    let mut pages = vec![NonNull::dangling(); 2048];
-    assert_eq!(pool.alloc_bulk(&mut pages), Ok(2048));
-    for page in pages {
-        // SAFETY: it was handed out and is not referred to.
-        unsafe { pool.free(page, Order::ZERO).expect("ours") };
-    }
-    assert!(pool.stats().cached_bytes > 0);
+    common::fill_caches(&pool, 2048);
     assert_eq!(pool.shrink(6 * MIB).expect("free"), 2 * MIB);
 }
 
-/// Memory that is locked does not go back: that is said, and the pool is as it was.
+/// The system does not take locked memory back. The error says so, and the pool is unchanged.
 #[test]
 fn locked_memory_stays() {
     let mut pool = pool(8);
     let end = at(&pool, 4 * MIB);
-    // SAFETY: the pool's own memory, which locking does not change.
+    // SAFETY: the memory is mapped, and locking does not change its contents.
     if unsafe { libc::mlock(end.as_ptr().cast(), 4 << 20) } != 0 {
         return println!("SKIPPED locked_memory_stays: {}", std::io::Error::last_os_error());
     }
-    let error = pool.shrink(4 * MIB).expect_err("it is locked").to_string();
-    assert!(error.starts_with("giving memory back of 4194304 bytes failed: Invalid argument"), "{error}");
+    let error = pool.shrink(4 * MIB).expect_err("all of it is locked").to_string();
+    assert!(error.starts_with("cannot give memory back (4194304 bytes): Invalid argument"), "{error}");
     assert!(error.contains("mlockall"), "{error}");
     assert_eq!(pool.stats().size_bytes, 8 * MIB);
     let error = pool.give_back(u64::MAX).expect_err("half of it is locked").to_string();
     assert!(error.contains("mlockall") && error.contains("Invalid argument"), "{error}");
-    assert_eq!(pool.contig_pages(8 << 20).expect("all of it").len(), 8 << 20);
-    pool.audit().expect("the books add up");
-    // SAFETY: as above.
+    assert_eq!(pool.contig_pages(8 << 20).expect("the whole pool").len(), 8 << 20);
+    pool.audit().expect("a consistent pool");
+    // SAFETY: the memory is mapped, and unlocking does not change its contents.
     unsafe { libc::munlock(end.as_ptr().cast(), 4 << 20) };
     assert_eq!(pool.shrink(4 * MIB).expect("unlocked"), 4 * MIB);
 }
 
-/// Threads that need little find memory all the while.
+/// Threads that need little always find memory.
 #[test]
-fn others_go_on_while_the_pool_shrinks_and_grows() {
+fn allocations_succeed_while_the_pool_shrinks_and_grows() {
     let mut pool = pool(32);
     thread::scope(|scope| {
         let users: Vec<_> = (0..3)
@@ -149,12 +144,12 @@ fn others_go_on_while_the_pool_shrinks_and_grows() {
         assert!(shrunk > 0);
     });
     assert_eq!((pool.stats().in_use_bytes, pool.stats().size_bytes), (0, 32 * MIB));
-    pool.audit().expect("the books add up");
+    pool.audit().expect("a consistent pool");
 }
 
-/// A pool that can never shrink, for a run at its end is in use, sets nearly all of itself apart before it sees that.
+/// A failed attempt to shrink isolates nearly all of the pool before it finds the run in use. Other threads wait for it.
 #[test]
-fn others_wait_for_an_attempt_instead_of_failing() {
+fn allocations_wait_for_a_failed_shrink() {
     let pool = pool(4096);
     let all: Vec<_> = (0..2048).map(|_| pool.pages(Order::PAGEBLOCK).expect("memory")).collect();
     let last = all.into_iter().max_by_key(|pages| pages.as_ptr() as usize);

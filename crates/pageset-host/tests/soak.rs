@@ -1,11 +1,14 @@
-//! Threads that start, move, block and die on one pool that is too small for them, while it grows, shrinks and gives
-//! memory back: no page twice, the books balance, and the process's resident memory is back at the end.
+//! A soak test: threads start, move, block and end on a pool that is too small for them, while it grows, shrinks and
+//! gives memory back.
 //!
-//! A working set of 256 MiB lives through it all, with its owner's stamp on each page as everything has: what is
-//! resident is compared with what was at the start, and a page of it that somebody else wrote is found.
+//! The test checks that no page has two owners, that the counters balance, and that resident memory returns to its first
+//! value. Each owner stamps its pages, so the test detects foreign writes. A working set of 256 MiB stays allocated
+//! throughout.
 //!
-//! Runs for `PAGESET_SOAK_SECONDS` seconds, 3 if that is not set, with `PAGESET_SOAK_SEED`; `ci/pool-soak.sh` runs it
-//! optimised, and longer.
+//! The test runs for `PAGESET_SOAK_SECONDS` seconds (default: 3) with the seed `PAGESET_SOAK_SEED`. `ci/pool-soak.sh`
+//! runs an optimised build for longer.
+
+mod common;
 
 use std::env;
 use std::fs;
@@ -18,15 +21,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pageset_host::{ContigPages, GiveBack, HugePages, Order, PAGE_BYTES, PagePool, Pages};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-const MIB: u64 = 1 << 20;
-/// Bytes of the working set.
+use common::MIB;
+
+/// The working set in bytes.
 const KEPT: u64 = 256 * MIB;
-/// Threads at a time: four for each CPU of a small machine, so that holders of locks lose their CPUs.
+/// Concurrent threads: four for each CPU of a small machine, so that lock holders lose their CPUs.
 const THREADS: u64 = 8;
 
-/// A small generator: the same sequence for the same seed.
+/// A small random number generator. A seed determines its sequence.
 struct Random(u64);
 
 impl Random {
@@ -38,7 +41,7 @@ impl Random {
     }
 }
 
-/// A run with its owner's stamp at both ends of each page.
+/// A run with the stamp of its owner at both ends of each page.
 struct Stamped<B> {
     pages: B,
     stamp: u64,
@@ -61,13 +64,13 @@ impl<B: DerefMut<Target = [u8]>> Stamped<B> {
             for place in [0, PAGE_BYTES - 8] {
                 let found = u64::from_ne_bytes(page[place..place + 8].try_into().expect("8 bytes"));
                 let run = self.pages.as_ptr();
-                assert_eq!(found, self.stamp, "{run:?} was handed out twice; PAGESET_SOAK_SEED={seed}");
+                assert_eq!(found, self.stamp, "{run:?} has two owners; PAGESET_SOAK_SEED={seed}");
             }
         }
     }
 }
 
-/// How often what happened. Relaxed: statistics.
+/// Counts of events. Relaxed: statistics.
 #[derive(Debug, Default)]
 struct Counts {
     operations: AtomicU64,
@@ -89,7 +92,7 @@ struct World<'p> {
     pool: &'p PagePool,
     seed: u64,
     end: Instant,
-    /// The next stamp, of all that there ever are.
+    /// The next stamp. Each is used once.
     stamps: &'p AtomicU64,
     counts: Counts,
     mail: Mutex<Vec<Run<'p>>>,
@@ -100,8 +103,8 @@ impl<'p> World<'p> {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One thread's life: some operations, then it dies, with what it has freed or left to others.
-    fn life(&self, mut random: Random, cpus: &[usize]) {
+    /// Runs one thread: some operations, then it frees its runs or leaves them to other threads.
+    fn run_thread(&self, mut random: Random, cpus: &[usize]) {
         let mut mine: Vec<Run<'p>> = vec![];
         let free = |run: Run<'p>| run.check(self.seed);
         let operations = 200 + random.below(4000);
@@ -113,7 +116,7 @@ impl<'p> World<'p> {
                         Ok(pages) => mine.push(Stamped::new(pages, self.stamps)),
                         Err(_) => {
                             self.counts.add(|counts| &counts.refused);
-                            // Room for others.
+                            // Makes room for other threads.
                             mine.drain(..mine.len() / 2).for_each(free);
                         }
                     }
@@ -139,10 +142,8 @@ impl<'p> World<'p> {
                 980..984 => thread::sleep(Duration::from_micros(random.below(500))),
                 984 => thread::sleep(Duration::from_millis(random.below(20))),
                 985..991 => {
-                    let mut one = CpuSet::new();
-                    one.set(cpus[random.below(cpus.len() as u64) as usize]);
-                    // A CPU that was taken away meanwhile: stays where it is.
-                    let _ = sched_setaffinity(None, &one);
+                    // If the CPU went offline meanwhile, the thread stays where it is.
+                    let _ = common::pin(cpus[random.below(cpus.len() as u64) as usize]);
                 }
                 991 => self.contiguous(random.below(6 * MIB) as usize + 1),
                 992..994 => self.pool.tick().expect("a tick"),
@@ -152,7 +153,7 @@ impl<'p> World<'p> {
                 997 if self.pool.shrink(random.below(4 * MIB) + 1).is_ok() => self.counts.add(|counts| &counts.shrunk),
                 998 if random.below(50) == 0 => {
                     self.counts.add(|counts| &counts.unwound);
-                    // As a panic, but without its message: handles free what they have on the way.
+                    // A panic without its message. The handles free their runs.
                     panic::resume_unwind(Box::new(Unwound));
                 }
                 _ => drop(self.pool.stats()),
@@ -178,31 +179,32 @@ impl<'p> World<'p> {
         let Ok(got) = self.pool.alloc_bulk(&mut pages) else { return };
         let stamp = self.stamps.fetch_add(1, Relaxed);
         let words = || pages[..got].iter().map(|page| page.cast::<u64>());
-        // SAFETY: the pages are this call's own, and a page begins with a word.
+        // SAFETY: this call owns the pages, and each page starts with an aligned word.
         words().for_each(|word| unsafe { word.write(stamp) });
         thread::yield_now();
         for word in words() {
-            // SAFETY: as above.
-            assert_eq!(unsafe { word.read() }, stamp, "{word:?} was handed out twice; PAGESET_SOAK_SEED={}", self.seed);
+            // SAFETY: this call owns the pages, and each page starts with an initialised word.
+            assert_eq!(unsafe { word.read() }, stamp, "{word:?} has two owners; PAGESET_SOAK_SEED={}", self.seed);
         }
-        // SAFETY: the pages are this call's own and not referred to afterwards.
-        unsafe { self.pool.free_bulk(&pages[..got]).expect("were allocated") };
+        // SAFETY: this call owns the pages, and nothing refers to them afterwards.
+        unsafe { self.pool.free_bulk(&pages[..got]).expect("allocated pages") };
     }
 }
 
 fn number(name: &str, default: u64) -> u64 {
-    env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: not a number")))
+    env::var(name).map_or(default, |text| {
+        text.parse().unwrap_or_else(|_| panic!("cannot read {name}={text}: it is not a number; try {default}"))
+    })
 }
 
-/// How a thread ends that unwinds on purpose.
+/// The panic payload of a thread that unwinds on purpose.
 struct Unwound;
 
-/// Lets threads live until the time is over, and frees what they have left. Says how it goes once a minute.
-fn live(pool: &PagePool, seed: u64, stamps: &AtomicU64, time: Duration) -> Counts {
+/// Runs threads for `time`, and frees the runs that they left. Prints the counts once a minute.
+fn run_threads(pool: &PagePool, seed: u64, stamps: &AtomicU64, time: Duration) -> Counts {
     let start = Instant::now();
     let world = World { pool, seed, end: start + time, stamps, counts: Counts::default(), mail: Mutex::new(vec![]) };
-    let allowed = sched_getaffinity(None).expect("own affinity");
-    let cpus: Vec<_> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+    let cpus = common::allowed_cpus();
     thread::scope(|scope| {
         for place in 0..THREADS {
             let (world, cpus) = (&world, &cpus);
@@ -212,8 +214,8 @@ fn live(pool: &PagePool, seed: u64, stamps: &AtomicU64, time: Duration) -> Count
                     generation += 1;
                     world.counts.add(|counts| &counts.threads);
                     let random = Random(world.seed.wrapping_mul(place * 1_000_003 + generation) | 1);
-                    // A thread of its own, so that it ends.
-                    let ended = thread::scope(|inner| inner.spawn(move || world.life(random, cpus)).join());
+                    // A new thread for each generation, so that threads end.
+                    let ended = thread::scope(|inner| inner.spawn(move || world.run_thread(random, cpus)).join());
                     match ended {
                         Err(how) if !how.is::<Unwound>() => panic::resume_unwind(how),
                         _ => {}
@@ -232,15 +234,15 @@ fn live(pool: &PagePool, seed: u64, stamps: &AtomicU64, time: Duration) -> Count
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Resident memory of this process in bytes.
+/// The resident memory of this process in bytes.
 fn resident() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").expect("procfs");
     let pages: u64 = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).expect("a number");
     pages * rustix::param::page_size() as u64
 }
 
-/// Empties caches, gives all free memory back, and says what is resident then, of the process.
-fn settled(pool: &PagePool) -> u64 {
+/// Gives all free memory back, and returns the resident memory of this process in bytes.
+fn resident_after_give_back(pool: &PagePool) -> u64 {
     pool.give_back(u64::MAX).expect("given back");
     resident()
 }
@@ -256,13 +258,13 @@ fn soak() {
     let stamps = AtomicU64::new(1);
     let kept: Vec<_> =
         (0..KEPT / (4 * MIB)).map(|_| Stamped::new(pool.pages(Order::MAX).expect("room"), &stamps)).collect();
-    // First a short one: what the C library and the harness keep of dead threads is there from then on.
-    live(&pool, seed ^ 2, &stamps, Duration::from_millis(1000.min(seconds * 200)));
-    let before = settled(&pool);
+    // A warm-up: the C library and the harness keep some memory of the first threads.
+    run_threads(&pool, seed ^ 2, &stamps, Duration::from_millis(1000.min(seconds * 200)));
+    let before = resident_after_give_back(&pool);
 
-    let counts = live(&pool, seed, &stamps, Duration::from_secs(seconds));
+    let counts = run_threads(&pool, seed, &stamps, Duration::from_secs(seconds));
     kept.iter().for_each(|run| run.check(seed));
-    let after = settled(&pool);
+    let after = resident_after_give_back(&pool);
     let stats = pool.stats();
     println!("{counts:?}");
     println!(
@@ -276,14 +278,17 @@ fn soak() {
     assert_eq!(stats.in_use_bytes, KEPT, "seed {seed}");
     assert_eq!(stats.alloc_bytes, stats.free_total_bytes + KEPT, "seed {seed}");
     assert_eq!(stats.free_bytes + stats.cached_bytes + KEPT, stats.size_bytes, "seed {seed}");
-    assert_eq!(pool.resident_bytes().expect("a count"), KEPT, "all that is free has gone back; seed {seed}");
-    // A sanitizer keeps shadows of what was ever touched.
+    assert_eq!(pool.resident_bytes().expect("a count"), KEPT, "free memory stayed resident; seed {seed}");
+    // A sanitizer keeps shadow memory of each page that was ever touched.
     let percent = number("PAGESET_SOAK_RESIDENT_PERCENT", 1);
-    assert!(after <= before + before / 100 * percent, "{after} bytes are resident, {before} were; seed {seed}");
+    assert!(
+        after <= before + before / 100 * percent,
+        "resident memory rose from {before} to {after} bytes; seed {seed}"
+    );
     let seen = |which: fn(&Counts) -> &AtomicU64| which(&counts).load(Relaxed) > 0;
-    assert!(seen(|counts| &counts.refused), "no pressure: {counts:?}");
+    assert!(seen(|counts| &counts.refused), "no allocation failed: {counts:?}");
     assert!(seen(|counts| &counts.grown) && seen(|counts| &counts.contiguous), "{counts:?}");
     drop(kept);
-    pool.audit().expect("the books add up");
+    pool.audit().expect("a consistent pool");
     assert_eq!(pool.stats().in_use_bytes, 0, "seed {seed}");
 }

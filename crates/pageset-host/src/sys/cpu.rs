@@ -1,67 +1,68 @@
-//! The number of the CPU that a thread runs on, from where the kernel keeps it for each thread.
+//! The number of the CPU that a thread runs on.
 //!
-//! glibc 2.35 and later registers a `struct rseq` for each thread and says in `__rseq_offset` where it lies from the
-//! thread pointer; the kernel writes the CPU number there whenever it moves the thread. One load is 1 to 2 ns cheaper
-//! than `sched_getcpu`. Elsewhere, under valgrind, and with `glibc.pthread.rseq=0`, `sched_getcpu` answers.
+//! glibc 2.35 and later registers a `struct rseq` for each thread. `__rseq_offset` is its distance from the thread
+//! pointer. The kernel stores the CPU number there whenever it moves the thread. A load from there is 1 to 2 ns cheaper
+//! than `sched_getcpu`. With another C library, under valgrind, and with `glibc.pthread.rseq=0`, this module calls
+//! `sched_getcpu`.
 
 use std::num::NonZeroIsize;
 use std::sync::OnceLock;
 
 use rustix::thread::sched_getcpu;
 
-/// How a thread learns which CPU it runs on: from its own area where the C library keeps one, else by `sched_getcpu`.
+/// A source of the current CPU number: the thread's `struct rseq` if the C library registers one, else `sched_getcpu`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CpuNumber {
-    /// Where the number lies from the thread pointer, in bytes; nothing where the kernel does not keep it. Not 0, where the
-    /// thread pointer points to itself.
+    /// The distance of `rseq.cpu_id` from the thread pointer in bytes, or `None` without rseq. It is not 0: offset 0
+    /// stores the thread pointer itself.
     offset: Option<NonZeroIsize>,
 }
 
-/// Where `cpu_id` is in `struct rseq`, in bytes. Source: `linux/rseq.h`, which is fixed for all time.
+/// The offset of `cpu_id` in `struct rseq` in bytes. Source: `linux/rseq.h`, a stable interface of the kernel.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 const CPU_ID: isize = 4;
 
 impl CpuNumber {
-    /// Finds out once for the process.
+    /// Finds the source. It is the same for all threads of the process.
     #[must_use]
     pub fn find() -> CpuNumber {
         static FOUND: OnceLock<CpuNumber> = OnceLock::new();
         *FOUND.get_or_init(|| CpuNumber { offset: rseq_offset() })
     }
 
-    /// The CPU that the caller runs on: below [`crate::topology::possible_cpus`], and perhaps out of date as soon as it
-    /// is known.
+    /// The CPU that the caller runs on, below [`crate::topology::possible_cpus`]. The kernel may move the caller at any
+    /// time, so the number may already be out of date.
     #[inline(always)]
     #[must_use]
     pub fn get(self) -> u32 {
         match self.offset {
-            // Negative where the kernel refused this thread's registration.
-            Some(offset) => u32::try_from(read(offset.get())).unwrap_or_else(|_| ask()),
-            None => ask(),
+            // The number is negative if the kernel refused to register this thread.
+            Some(offset) => u32::try_from(read(offset.get())).unwrap_or_else(|_| from_system_call()),
+            None => from_system_call(),
         }
     }
 
-    /// As [`Self::get`], but a number that is no CPU's where the kernel refused this thread's registration.
+    /// A cheaper [`Self::get`]. If the kernel refused to register this thread, the result is no CPU number.
     #[inline(always)]
     #[must_use]
     pub fn hint(self) -> u32 {
-        self.offset.map_or_else(ask, |offset| read(offset.get()) as u32)
+        self.offset.map_or_else(from_system_call, |offset| read(offset.get()) as u32)
     }
 
-    /// From the thread pointer to where the kernel keeps the number, in bytes; nothing where it does not.
+    /// The distance of `rseq.cpu_id` from the thread pointer in bytes, or `None` without rseq.
     pub(crate) fn offset(self) -> Option<NonZeroIsize> {
         self.offset
     }
 }
 
-/// The number that the kernel keeps for the calling thread.
+/// Reads `rseq.cpu_id` of the calling thread. It is negative if the kernel refused to register the thread.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 #[inline(always)]
 pub(super) fn read(offset: isize) -> i32 {
     let cpu: i32;
-    // SAFETY: (1) `offset` came from glibc, which registered the area of each of its threads before any of the thread's
-    // code ran, and keeps it until after the last; (2) the word is only read; (3) `fs` is the thread pointer on this
-    // target.
+    // SAFETY: (1) `offset` came from glibc, which registers the area of each thread before the thread runs any code, and
+    // keeps it until the thread has run its last; (2) the instruction only reads the word; (3) `fs` is the thread pointer
+    // on this target.
     unsafe {
         std::arch::asm!(
             "mov {cpu:e}, dword ptr fs:[{offset}]",
@@ -73,30 +74,30 @@ pub(super) fn read(offset: isize) -> i32 {
     cpu
 }
 
-/// There is no offset to read at.
+/// Other targets have no offset, so nothing calls this.
 #[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
 pub(super) fn read(_offset: isize) -> i32 {
     -1
 }
 
 #[cold]
-fn ask() -> u32 {
+fn from_system_call() -> u32 {
     sched_getcpu() as u32
 }
 
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn rseq_offset() -> Option<NonZeroIsize> {
-    // Looked up by name, so that a program built here also starts with a C library that has no such symbols.
+    // A lookup by name lets a program also start with a C library that lacks the symbols.
     let find = |name: &std::ffi::CStr| {
-        // SAFETY: (1) the name ends in a zero byte; (2) RTLD_DEFAULT is always allowed.
+        // SAFETY: (1) the name ends in a zero byte; (2) RTLD_DEFAULT is always a valid handle.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
         (!found.is_null()).then_some(found)
     };
     let (offset, size) = (find(c"__rseq_offset")?, find(c"__rseq_size")?);
-    // SAFETY: (1) glibc declares them `const ptrdiff_t` and `const unsigned int`, and the names are reserved to it;
-    // (2) they are set before `main` and never change.
+    // SAFETY: (1) glibc declares the symbols as `const ptrdiff_t` and `const unsigned int`, and their names are reserved
+    // to it; (2) glibc sets them before `main` and never changes them.
     let (offset, size) = unsafe { (*offset.cast::<isize>(), *size.cast::<u32>()) };
-    // Size 0: the kernel has no rseq, or it is switched off.
+    // Size 0 means that the kernel has no rseq, or that it is switched off.
     NonZeroIsize::new(offset + CPU_ID).filter(|_| size > 0)
 }
 
@@ -111,11 +112,15 @@ mod tests {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
     #[test]
-    fn the_number_follows_the_thread() {
+    fn the_number_changes_with_the_cpu() {
         let number = CpuNumber::find();
         println!(
             "{}",
-            if number.offset().is_some() { "from rseq" } else { "SKIPPED rseq: the C library keeps no CPU numbers" }
+            if number.offset().is_some() {
+                "from rseq"
+            } else {
+                "SKIPPED rseq: the C library registers no struct rseq"
+            }
         );
         let allowed = sched_getaffinity(None).expect("own affinity");
         let mut seen = 0;
@@ -131,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn new_threads_have_one() {
+    fn new_threads_have_a_number() {
         let number = CpuNumber::find();
         let cpus = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| number.get())).collect();

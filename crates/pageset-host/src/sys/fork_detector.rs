@@ -1,6 +1,7 @@
-//! How a process knows that it is the child of a fork: one page that the system wipes in children.
+//! Detection of forked children: a page that the system wipes in children (`MADV_WIPEONFORK`).
 //!
-//! On that page is also how the process runs sequences, so that one look says both that it may and that it is not a child.
+//! The page also stores how the process runs restartable sequences. One load thus tells the fast path both that it can
+//! run them and that the process is not a forked child.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
@@ -8,53 +9,53 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 use super::mapping::{Backing, Mapping};
 use super::rseq::Rseq;
 
-/// What is on the page; all zero in children.
+/// The contents of the page. All are zero in children.
 #[derive(Debug)]
 struct Words {
-    /// [`Rseq::word`] in the process that made it.
-    sequences: AtomicIsize,
-    /// True in the process that made it.
+    /// [`Rseq::to_word`] in the process that created the page.
+    rseq: AtomicIsize,
+    /// True in the process that created the page.
     in_creator: AtomicBool,
 }
 
-/// A page that is wiped in children.
+/// A page that the system wipes in forked children.
 #[derive(Debug)]
 pub(crate) struct ForkDetector {
     map: Mapping,
 }
 
 impl ForkDetector {
-    /// `sequences`: how the process runs them, if it does.
-    pub(crate) fn new(sequences: Option<Rseq>) -> io::Result<ForkDetector> {
+    /// Maps the page for this process. `rseq` is how the process runs restartable sequences, if it does.
+    pub(crate) fn new(rseq: Option<Rseq>) -> io::Result<ForkDetector> {
         let page = rustix::param::page_size();
         let map = Mapping::reserve(page, page, Backing::Lazy)?;
         map.wipe_in_forks()?;
-        let fork_detector = ForkDetector { map };
-        // Relaxed: written once, before the fork_detector is shared by whatever shares it.
-        fork_detector.words().sequences.store(Rseq::word(sequences), Relaxed);
-        fork_detector.words().in_creator.store(true, Relaxed);
-        Ok(fork_detector)
+        let detector = ForkDetector { map };
+        // Relaxed: written only here. What shares the detector with other threads also publishes the words.
+        detector.words().rseq.store(Rseq::to_word(rseq), Relaxed);
+        detector.words().in_creator.store(true, Relaxed);
+        Ok(detector)
     }
 
     #[inline(always)]
     fn words(&self) -> &Words {
-        // SAFETY: (1) the mapping is at least a page long, aligned to one, and lives as long as `self`; (2) it is
-        // mapped memory, so always initialised, and zeros are a value; (3) it is shared and atomic, and nothing but this
-        // function refers to it.
-        unsafe { self.map.at(self.map.start()).cast().as_ref() }
+        // SAFETY: (1) the mapping is at least one page long, aligned to a page, and lives as long as `self`; (2) mapped
+        // memory is always initialised, and zeros are a valid value; (3) the words are shared atomics, and only this
+        // function refers to them.
+        unsafe { self.map.pointer_to(self.map.start()).cast().as_ref() }
     }
 
-    /// How the process runs sequences: nothing in a child of it.
+    /// How the process runs restartable sequences, or `None` if it does not or is a forked child.
     #[inline(always)]
-    pub(crate) fn sequences(&self) -> Option<Rseq> {
-        // Relaxed: see new.
-        Rseq::from_word(self.words().sequences.load(Relaxed))
+    pub(crate) fn rseq(&self) -> Option<Rseq> {
+        // Relaxed: pairs with the store in new.
+        Rseq::from_word(self.words().rseq.load(Relaxed))
     }
 
-    /// Whether this process is a child of the one that made the fork_detector.
+    /// Whether this process is a forked child of the process that created the detector.
     #[inline(always)]
     pub(crate) fn is_in_child(&self) -> bool {
-        // Relaxed: see new.
+        // Relaxed: pairs with the store in new.
         !self.words().in_creator.load(Relaxed)
     }
 }

@@ -1,4 +1,4 @@
-//! The allocator's books in a mapping of their own, zeroed by the system as they are touched.
+//! The allocator, with its metadata in a mapping that the system zeroes when it is touched.
 
 use std::fmt;
 use std::io;
@@ -13,12 +13,12 @@ use super::mapping::{Backing, Mapping};
 use crate::lock::HostLock;
 use crate::machine::Host;
 
-/// Zones and pagesets begin at lines of their own. Unit: bytes; two lines, which processors fetch together.
+/// The alignment of each slice in the mapping in bytes: two cache lines, which processors fetch together.
 const ALIGN: usize = 128;
 
-/// An allocator and the memory that it keeps its books in.
+/// An allocator and the mapping that holds its metadata.
 pub(crate) struct MappedAllocator {
-    /// Refers to `memory`, and so never leaves this value. Declared first: it goes first.
+    /// It refers to `memory`, so it never leaves this value. It is declared before `memory`, so it is dropped first.
     allocator: Allocator<'static, Host>,
     memory: Mapping,
 }
@@ -29,57 +29,65 @@ impl fmt::Debug for MappedAllocator {
     }
 }
 
-/// Why books could not be opened.
+/// Why an allocator cannot be created.
 #[derive(Debug)]
 pub(crate) enum MetadataError {
+    /// The allocator refuses the configuration.
     Config(MapError),
-    Memory { bytes: usize, error: io::Error },
+    /// The system refuses the address space.
+    Memory { bytes: usize, source: io::Error },
 }
 
-/// Lays parts one after the other into a mapping that only this value knows.
+/// Places slices one after the other in a mapping that nothing else refers to.
 struct Arena {
     memory: Mapping,
     used: usize,
 }
 
-/// Bytes that a part takes, with what aligns the next one.
+/// The bytes of a slice of `len` values, with the padding to [`ALIGN`], or `None` on overflow.
 fn bytes_of<T>(len: usize) -> Option<usize> {
     const { assert!(align_of::<T>() <= ALIGN) };
     len.checked_mul(size_of::<T>())?.checked_next_multiple_of(ALIGN)
 }
 
 impl Arena {
-    /// The next part: `len` values, written by `value`, or left zero where none is given.
+    /// Places a slice of `len` values from `value`, or of zeros if `value` is `None`.
     ///
     /// # Safety
-    /// (1) Zeroed memory is a value of `T` where `value` is not given. (2) The slice is not used after the mapping,
-    /// though its type would allow it.
+    /// (1) Without `value`, zeroed memory is a valid `T`. (2) The caller does not use the slice after the mapping is
+    /// dropped, although its lifetime would allow it.
+    ///
+    /// # Panics
+    /// If the slice does not fit in the rest of the mapping.
     unsafe fn place<T: 'static>(&mut self, len: usize, value: Option<&mut dyn FnMut(usize) -> T>) -> &'static mut [T] {
         let bytes = bytes_of::<T>(len).unwrap_or(usize::MAX);
-        assert!(bytes <= self.memory.bytes() - self.used, "a part beyond the mapping");
-        let start = self.memory.at(self.memory.start() + self.used).cast::<T>();
+        assert!(
+            bytes <= self.memory.bytes() - self.used,
+            "cannot place {bytes} bytes of metadata: the mapping is full"
+        );
+        let start = self.memory.pointer_to(self.memory.start() + self.used).cast::<T>();
         self.used += bytes;
         if let Some(value) = value {
-            // SAFETY: (1) inside the mapping, by the assertion; (2) aligned, for a mapping begins at a page and all
-            // parts take multiples of ALIGN.
+            // SAFETY: (1) the slice is inside the mapping, by the assertion; (2) it is aligned, because a mapping starts at a
+            // page and all slices take multiples of ALIGN.
             (0..len).for_each(|i| unsafe { start.add(i).write(value(i)) });
         }
-        // SAFETY: (1) and (2) as above; (3) initialised, or zero and a value by the caller's promise; (4) each call
-        // gives another part, and nothing else refers to the mapping.
+        // SAFETY: (1) and (2) as above; (3) the values are initialised, or are zeros, which the caller guarantees to be
+        // valid; (4) each call returns another range, and nothing else refers to the mapping.
         unsafe { slice::from_raw_parts_mut(start.as_ptr(), len) }
     }
 
-    /// A copy of some values.
+    /// Places a copy of `values`.
     ///
     /// # Safety
-    /// As (2) of [`Self::place`].
+    /// The caller does not use the slice after the mapping is dropped.
     unsafe fn copy<T: Copy + 'static>(&mut self, values: &[T]) -> &'static [T] {
-        // SAFETY: the caller's promise.
+        // SAFETY: (1) all values are given; (2) the caller does not use the slice after the mapping is dropped.
         unsafe { self.place(values.len(), Some(&mut |i| values[i])) }
     }
 }
 
-/// Bytes that the allocator's books take with all that it refers to.
+/// The size of the mapping in bytes: the metadata and copies of the slices of `config`. `None` on overflow.
 fn bytes_for(config: &Config<'_>, size: &MetadataSize) -> Option<usize> {
     let ranges: usize = config.zones.iter().map(|zone| bytes_of::<PageRange>(zone.ranges.len())).sum::<Option<_>>()?;
     [
@@ -98,8 +106,8 @@ fn bytes_for(config: &Config<'_>, size: &MetadataSize) -> Option<usize> {
 }
 
 impl MappedAllocator {
-    /// Builds an allocator over memory of its own.
-    pub(crate) fn open(machine: Host, config: &Config<'_>) -> Result<MappedAllocator, MetadataError> {
+    /// Maps memory for the metadata and creates the allocator.
+    pub(crate) fn new(machine: Host, config: &Config<'_>) -> Result<MappedAllocator, MetadataError> {
         let size = config.metadata_size().map_err(MetadataError::Config)?;
         let bytes = bytes_for(config, &size).unwrap_or(usize::MAX);
         let memory = if bytes == usize::MAX {
@@ -107,12 +115,12 @@ impl MappedAllocator {
         } else {
             Mapping::reserve(bytes, rustix::param::page_size(), Backing::Lazy)
         };
-        let memory = memory.map_err(|error| MetadataError::Memory { bytes, error })?;
+        let memory = memory.map_err(|source| MetadataError::Memory { bytes, source })?;
         let mut arena = Arena { memory, used: 0 };
 
-        // SAFETY: (1) zeroed memory is a value of the atomics, the only parts without values; (2) 'static is more than
-        // the truth, but all of these end up in `allocator`, which is private, is dropped before the mapping, and is
-        // scan_holds_block for the lifetime of `self` only. A panic on the way drops the allocator's parts unused.
+        // SAFETY: (1) zeroed memory is a valid value of the atomics, the only slices without values; (2) the slices are not
+        // really 'static, but all of them end up in `allocator`, which is private, is dropped before the mapping, and is
+        // lent for the lifetime of `self` only. A panic before that drops the slices unused.
         let (config, metadata) = unsafe {
             let mut specs = vec![];
             for zone in config.zones {
@@ -136,13 +144,13 @@ impl MappedAllocator {
         Ok(MappedAllocator { allocator, memory: arena.memory })
     }
 
-    /// The allocator, for as long as its books are there.
+    /// The allocator, for the lifetime of its metadata.
     #[inline(always)]
     pub(crate) fn get<'b>(&'b self) -> &'b Allocator<'b, Host> {
         &self.allocator
     }
 
-    /// The books' address space in bytes.
+    /// The address space of the metadata in bytes.
     pub(crate) fn metadata_bytes(&self) -> usize {
         self.memory.bytes()
     }

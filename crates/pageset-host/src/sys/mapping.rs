@@ -1,4 +1,4 @@
-//! Address space from the system: reserved, advised on, given back.
+//! Mappings: address space that is reserved, advised on and given back.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -8,137 +8,154 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 /// How a mapping is backed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Backing {
-    /// Memory that comes as it is touched, and is not reserved before.
+    /// Base or transparent huge pages. A page takes memory when it is first touched.
     Lazy,
-    /// Huge pages of 2 MiB from the system's pool, reserved at once: a touch can then not fail.
+    /// Huge pages of 2 MiB from the system's pool. The system reserves them at once, so a touch cannot fail.
     Hugetlb,
 }
 
-/// A private anonymous mapping, readable and writable, that ends with this value. Zero when first touched.
+/// A private anonymous mapping, readable and writable, zero when first touched. Dropping the value unmaps it.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
-    /// Children of forks do not have it.
+    /// Forked children do not have the mapping.
     excluded_from_forks: bool,
 }
 
-// SAFETY: (1) the mapping belongs to the process, not to a thread; (2) this type reads and writes none of it.
+// SAFETY: (1) the mapping belongs to the process, not to a thread; (2) this type neither reads nor writes it.
 unsafe impl Send for Mapping {}
-// SAFETY: (1) and (2) as above; (3) all calls on it are system calls that may be made at once.
+// SAFETY: (1) and (2) as for `Send`; (3) its methods only make system calls, which threads can make at the same time.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Reserves `bytes` (a multiple of the page size, above 0) at an address that is a multiple of `align` (a power of
-    /// two, at least the page size).
+    /// Reserves `bytes` at a multiple of `align`.
+    ///
+    /// `bytes` is a multiple of the system's page size above 0. `align` is a power of two and at least that page size;
+    /// for [`Backing::Hugetlb`] it is 2 MiB.
+    ///
+    /// # Errors
+    /// The error of `mmap`, and `OutOfMemory` if the sum of `bytes` and `align` overflows.
     pub(crate) fn reserve(bytes: usize, align: usize, backing: Backing) -> io::Result<Mapping> {
         let flags = match backing {
             Backing::Lazy => MapFlags::PRIVATE | MapFlags::NORESERVE,
             Backing::Hugetlb => MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB,
         };
-        // Huge pages lie at multiples of themselves; slack of theirs would be reserved for nothing.
+        // The system aligns huge pages to their size. Slack would reserve huge pages that nobody uses.
         let slack = if backing == Backing::Hugetlb { 0 } else { align };
         let all = bytes.checked_add(slack).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: (1) no address is asked for, so nothing that exists is replaced; (2) anonymous memory is not shared
-        // with anything.
+        // SAFETY: (1) the call requests no address, so it replaces no mapping; (2) private anonymous memory is shared with
+        // nothing.
         let base = unsafe { mmap_anonymous(ptr::null_mut(), all, ProtFlags::READ | ProtFlags::WRITE, flags)? };
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // For `at`: an address alone is a pointer then, which saves each allocation the way from the start.
+        // `pointer_to` then makes pointers from addresses, which saves each allocation the computation from the start.
         base.as_ptr().expose_provenance();
         let whole = Mapping { base, bytes: all, excluded_from_forks: false };
         let front = base.addr().get().next_multiple_of(align) - base.addr().get();
-        Ok(if slack == 0 { whole } else { whole.cut(front, bytes) })
+        Ok(if slack == 0 { whole } else { whole.trim(front, bytes) })
     }
 
-    /// Unmaps all but `bytes` from `front` on.
-    fn cut(self, front: usize, bytes: usize) -> Mapping {
+    /// Unmaps all but `bytes` from offset `front` on.
+    fn trim(self, front: usize, bytes: usize) -> Mapping {
         let whole = std::mem::ManuallyDrop::new(self);
         let base = whole.base.map_addr(|addr| addr.saturating_add(front));
         let behind = base.map_addr(|addr| addr.saturating_add(bytes));
         for (start, len) in [(whole.base, front), (behind, whole.bytes - front - bytes)] {
             if len > 0 {
-                // SAFETY: (1) the range is inside the mapping that `whole` owned; (2) nothing has been handed out of
-                // it. A failure leaves address space reserved, which is all that it can do.
+                // SAFETY: (1) the range is inside the mapping that `whole` owned; (2) no pointer into the range exists.
+                // A failure only leaves the address space reserved.
                 let _ = unsafe { munmap(start.as_ptr().cast(), len) };
             }
         }
         Mapping { base, bytes, excluded_from_forks: false }
     }
 
-    /// The first address.
+    /// The address of the first byte.
     pub(crate) fn start(&self) -> usize {
         self.base.addr().get()
     }
 
-    /// How many bytes.
+    /// The length in bytes; a multiple of the system's page size.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// A pointer to an address inside the mapping, with the right to all of it.
+    /// A pointer to an address inside the mapping, with provenance of the whole mapping.
     #[inline(always)]
-    pub(crate) fn at(&self, address: usize) -> NonNull<u8> {
+    pub(crate) fn pointer_to(&self, address: usize) -> NonNull<u8> {
         debug_assert!(address >= self.start() && address - self.start() < self.bytes);
         NonNull::new(ptr::with_exposed_provenance_mut(address)).unwrap_or(self.base)
     }
 
-    /// Tells the system about part of the mapping. Of the advices that change contents only those are taken that the
-    /// wrappers below give.
+    /// Advises the system on part of the mapping. Callers in this file pass the only advices that change contents.
+    ///
+    /// # Panics
+    /// If the range reaches beyond the mapping.
     fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> io::Result<()> {
-        assert!(offset <= self.bytes && bytes <= self.bytes - offset, "advice beyond the mapping");
-        // SAFETY: (1) the range is inside this mapping; (2) each caller in this file says why nobody minds.
+        assert!(
+            offset <= self.bytes && bytes <= self.bytes - offset,
+            "cannot advise on bytes {offset} to {offset} + {bytes}: the mapping is shorter"
+        );
+        // SAFETY: (1) the range is inside this mapping; (2) each caller in this file documents its effect on contents.
         unsafe { madvise(self.base.as_ptr().add(offset).cast(), bytes, advice)? };
         Ok(())
     }
 
-    /// Asks for huge pages, or for none. Changes no contents.
+    /// Requests transparent huge pages or base pages. Changes no contents.
     pub(crate) fn set_huge(&self, on: bool) -> io::Result<()> {
         self.advise(0, self.bytes, if on { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage })
     }
 
-    /// Has the system back part of the mapping with memory now. Changes no contents.
+    /// Makes part of the mapping resident. Changes no contents.
     pub(crate) fn populate(&self, offset: usize, bytes: usize) -> io::Result<()> {
         self.advise(offset, bytes, Advice::LinuxPopulateWrite)
     }
 
-    /// A child of a fork will not have the mapping. Changes nothing here.
+    /// Excludes the mapping from forked children. Changes no contents in this process.
     pub(crate) fn exclude_from_forks(&mut self) -> io::Result<()> {
         self.advise(0, self.bytes, Advice::LinuxDontFork)?;
         self.excluded_from_forks = true;
         Ok(())
     }
 
-    /// To be called in a child before the value ends there: what it was left out of is not its to unmap, for the child
-    /// may have something else at the same addresses by now.
+    /// Prevents the drop of the value in a forked child from unmapping an excluded mapping.
+    ///
+    /// The child does not have the mapping, and may have mapped other memory at the same addresses.
     pub(crate) fn forget_in_child(&mut self) {
         if self.excluded_from_forks {
             self.bytes = 0;
         }
     }
 
-    /// A child of a fork will find zeros. Changes nothing here.
+    /// Zeroes the mapping in forked children. Changes no contents in this process.
     pub(crate) fn wipe_in_forks(&self) -> io::Result<()> {
         self.advise(0, self.bytes, Advice::LinuxWipeOnFork)
     }
 
-    /// Gives part of the mapping back to the system; it is zero when touched again.
+    /// Gives part of the mapping back to the system. It is zero when it is touched again.
     ///
     /// # Safety
-    /// Nothing refers to the range, and nobody counts on what is in it.
+    /// (1) Nothing refers to the range. (2) Nobody relies on its contents.
     pub(crate) unsafe fn give_back(&self, offset: usize, bytes: usize) -> io::Result<()> {
         self.advise(offset, bytes, Advice::LinuxDontNeed)
     }
 
-    /// How many bytes of a part are resident. The part begins at a multiple of the system's page size.
-    pub(crate) fn resident(&self, offset: usize, bytes: usize) -> io::Result<u64> {
-        assert!(offset <= self.bytes && bytes <= self.bytes - offset, "a look beyond the mapping");
+    /// The resident bytes of part of the mapping. `offset` is a multiple of the system's page size.
+    ///
+    /// # Panics
+    /// If the range reaches beyond the mapping.
+    pub(crate) fn resident_bytes(&self, offset: usize, bytes: usize) -> io::Result<u64> {
+        assert!(
+            offset <= self.bytes && bytes <= self.bytes - offset,
+            "cannot query bytes {offset} to {offset} + {bytes}: the mapping is shorter"
+        );
         let page = rustix::param::page_size();
         let mut resident = 0;
-        // A piece has 2 MiB where pages have 4 KiB, so that the map of pages stays on the stack.
+        // One byte for each page of a step, 2 MiB with base pages of 4 KiB. The map is small enough for the stack.
         let mut map = [0_u8; 512];
         for from in (offset..offset + bytes).step_by(map.len() * page) {
             let len = (offset + bytes - from).min(map.len() * page);
-            // SAFETY: (1) the range is inside this mapping; (2) `map` has a byte for each of its pages.
+            // SAFETY: (1) the range is inside this mapping; (2) `map` has one byte for each page of the range.
             let result = unsafe { libc::mincore(self.base.as_ptr().add(from).cast(), len, map.as_mut_ptr()) };
             if result != 0 {
                 return Err(io::Error::last_os_error());
@@ -155,8 +172,8 @@ impl Drop for Mapping {
         if self.bytes == 0 {
             return;
         }
-        // SAFETY: (1) the range is exactly what this value maps; (2) whoever hands out addresses in it promises that
-        // they are not used after this value.
+        // SAFETY: (1) the range is exactly the mapping of this value; (2) callers that hand out addresses guarantee that
+        // nobody uses them after the drop.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
@@ -168,22 +185,22 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
-    fn aligned_as_asked_and_resident_as_touched() {
+    fn a_mapping_is_aligned_and_resident_where_touched() {
         let map = Mapping::reserve(8 * MIB, 4 * MIB, Backing::Lazy).expect("address space");
         assert_eq!((map.start() % (4 * MIB), map.bytes()), (0, 8 * MIB));
-        map.set_huge(false).expect("plain pages");
-        assert_eq!(map.resident(0, 8 * MIB).expect("a count"), 0);
+        map.set_huge(false).expect("base pages");
+        assert_eq!(map.resident_bytes(0, 8 * MIB).expect("a count"), 0);
         map.populate(MIB, 3 * MIB).expect("memory");
-        assert_eq!(map.resident(0, 8 * MIB).expect("a count"), 3 * MIB as u64);
-        assert_eq!(map.resident(2 * MIB, MIB).expect("a count"), MIB as u64);
-        // SAFETY: nobody else knows the mapping.
+        assert_eq!(map.resident_bytes(0, 8 * MIB).expect("a count"), 3 * MIB as u64);
+        assert_eq!(map.resident_bytes(2 * MIB, MIB).expect("a count"), MIB as u64);
+        // SAFETY: (1) and (2): only this test knows the mapping, and does not read it.
         unsafe { map.give_back(2 * MIB, MIB).expect("given back") };
-        assert_eq!(map.resident(0, 8 * MIB).expect("a count"), 2 * MIB as u64);
+        assert_eq!(map.resident_bytes(0, 8 * MIB).expect("a count"), 2 * MIB as u64);
     }
 
     #[test]
-    fn more_than_there_is_is_an_error() {
-        let error = Mapping::reserve(1 << 60, 4 * MIB, Backing::Lazy).expect_err("no machine has that");
+    fn an_oversized_mapping_is_an_error() {
+        let error = Mapping::reserve(1 << 60, 4 * MIB, Backing::Lazy).expect_err("no machine has 1 EiB");
         assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
         Mapping::reserve(usize::MAX & !0xfff, 4 * MIB, Backing::Lazy).expect_err("overflow");
     }

@@ -1,5 +1,7 @@
-//! All that is unsafe but for the handles' slices and the trait of allocator-api2: system calls on memory, the thread
-//! pointer, slices over mapped memory. Everything above calls these safely.
+//! The unsafe code of this crate: system calls on memory, the thread pointer, slices over mapped memory.
+//!
+//! The modules above call it safely. Unsafe code outside this folder is limited to the slices of handles, the trait of
+//! allocator-api2, and raw frees.
 
 pub(crate) mod cpu;
 pub(crate) mod fork_detector;

@@ -1,13 +1,17 @@
-//! Restartable sequences: a lock of a CPU's own that its threads take without an atomic exchange.
+//! Restartable sequences (rseq): threads take the lock of their own CPU without an atomic exchange.
 //!
-//! A thread that is interrupted or moved within the sequence below goes on where the kernel sends it: not in the
-//! middle, but at its failure. So on one CPU no two threads are within it at once, and plain loads and stores decide who
-//! has the lock. Another CPU that wants it says so in a second byte and lets the kernel interrupt whoever runs there
-//! (`membarrier`): from then on each sequence sees that byte. An exchange is 2 to 8 ns, and an allocation and its free would
-//! have two of them; the way from afar is a system call of about a microsecond, for ticks and drains.
+//! If the kernel interrupts or moves a thread inside the sequence below, the thread continues at the sequence's failure
+//! label. So no two threads of one CPU are inside the sequence at once, and plain loads and stores decide who takes the
+//! lock.
 //!
-//! The technique is that of Paul Turner's and Andrew Hunter's restartable sequences, as in TCMalloc's per-CPU mode. The
-//! layout of `struct rseq` and `struct rseq_cs` is the kernel's published interface, `linux/rseq.h`.
+//! A thread on another CPU sets a second byte, and makes the kernel interrupt the threads of the lock's CPU
+//! (`membarrier`). From then on, each sequence sees that byte.
+//!
+//! An exchange costs 2 to 8 ns, and an allocation and its free would need two. A remote acquisition costs a system call
+//! of about 1 µs, but only ticks and drains need it.
+//!
+//! Sources: the restartable sequences of Paul Turner and Andrew Hunter, as in TCMalloc's per-CPU mode; `linux/rseq.h`
+//! for the layout of `struct rseq` and `struct rseq_cs`, a stable interface of the kernel.
 
 use std::mem::offset_of;
 use std::num::NonZeroIsize;
@@ -21,81 +25,77 @@ use super::cpu::CpuNumber;
 /// The two bytes of a lock.
 #[derive(Debug, Default)]
 pub(crate) struct LockBytes {
-    /// True while a thread has it that took it by a sequence.
+    /// True while a thread holds the lock that took it in a sequence.
     pub(crate) local: AtomicBool,
-    /// True while a thread has or wants it that took it by an exchange.
+    /// True while a thread holds or wants the lock that takes it with an exchange.
     pub(crate) remote: AtomicBool,
 }
 
-/// That this process can run sequences: its threads' areas are where `offset` says, and other CPUs can be interrupted.
+/// Proof that this process can run restartable sequences, and can interrupt those of other CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rseq {
-    /// From the thread pointer to `rseq.cpu_id`, in bytes.
+    /// The distance of `rseq.cpu_id` from the thread pointer in bytes.
     offset: NonZeroIsize,
 }
 
 impl Rseq {
-    /// Finds out once for the process: not on other architectures, before Linux 5.10, where the C library registers no
-    /// areas, or where a filter of system calls forbids `membarrier`.
+    /// Finds out once for the process. The result is `None` on other architectures, before Linux 5.10, if the C library
+    /// registers no `struct rseq`, or if a filter of system calls forbids `membarrier`.
     pub(crate) fn find() -> Option<Rseq> {
         static FOUND: OnceLock<Option<Rseq>> = OnceLock::new();
         *FOUND.get_or_init(|| {
             let offset = CpuNumber::find().offset()?;
             membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq).ok()?;
-            Some(Rseq { offset }).filter(|_| fence_cpu(0))
+            Some(Rseq { offset }).filter(|rseq| rseq.fence_cpu(0))
         })
     }
 
-    /// As a word: 0 for none.
-    pub(super) fn word(found: Option<Rseq>) -> isize {
-        found.map_or(0, |found| found.offset.get())
+    /// Encodes the value in a word. 0 is `None`.
+    pub(super) fn to_word(rseq: Option<Rseq>) -> isize {
+        rseq.map_or(0, |rseq| rseq.offset.get())
     }
 
-    /// Of [`Self::word`], given in this process.
+    /// Decodes a word of [`Self::to_word`] from this process.
     #[inline(always)]
     pub(super) fn from_word(word: isize) -> Option<Rseq> {
         NonZeroIsize::new(word).map(|offset| Rseq { offset })
     }
 
-    /// The CPU that the caller runs on; a number that is no CPU's where the kernel refused the thread's registration.
+    /// The CPU that the caller runs on. If the kernel refused to register the thread, the result is no CPU number.
     #[inline(always)]
     pub(crate) fn cpu(self) -> u32 {
         super::cpu::read(self.offset.get()) as u32
     }
 
-    /// Sets `here` if both are false and the caller runs on `cpu`; false else, and where it was interrupted meanwhile.
+    /// Sets `local` and returns true if both bytes are false and the caller runs on `cpu`. Returns false otherwise, and
+    /// if the kernel interrupted the caller meanwhile.
     #[inline(always)]
     pub(crate) fn try_set_local(self, bytes: &LockBytes, cpu: u32) -> bool {
         try_set_local(self.offset.get(), bytes, cpu)
     }
 
-    /// Whether no sequence on `cpu` is still running that has not seen what the caller wrote before: false where the kernel
-    /// refuses to see to it.
+    /// Interrupts the sequences on `cpu`, so that later ones see the caller's earlier writes. Returns false if the kernel
+    /// refuses.
     pub(crate) fn fence_cpu(self, cpu: u32) -> bool {
-        fence_cpu(cpu)
+        // SAFETY: the kernel only compares the number with those of its CPUs; it names no memory.
+        let cpu = unsafe { Cpuid::from_raw(cpu) };
+        membarrier_cpu(MembarrierCommand::PrivateExpeditedRseq, cpu).is_ok()
     }
-}
-
-/// Whether the kernel has interrupted each sequence that ran on a CPU.
-fn fence_cpu(cpu: u32) -> bool {
-    // SAFETY: the kernel compares the number with those of its CPUs; it names no memory.
-    let cpu = unsafe { Cpuid::from_raw(cpu) };
-    membarrier_cpu(MembarrierCommand::PrivateExpeditedRseq, cpu).is_ok()
 }
 
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 #[inline(always)]
 fn try_set_local(offset: isize, bytes: &LockBytes, cpu: u32) -> bool {
-    // SAFETY: (1) `offset` came from glibc, which keeps an area for each of its threads as long as the thread runs; one that
-    // the kernel refused to register holds no CPU's number, and the comparison fails; (2) the sequence is described as the
-    // kernel wants it: the descriptor is aligned to 32 bytes and is taken out of the area before this code can be
-    // unloaded, the signature that glibc registers comes before the label for interruptions, and that label is outside
-    // of the sequence; (3) the last instruction of the sequence is its only store to the bytes, so that given up it has
-    // done nothing; (4) both bytes are atomics; loads acquire and stores release on this architecture; (5) no stack is
-    // used, and no register is written that is not named.
+    // SAFETY: (1) `offset` came from glibc, which keeps an area for each thread as long as the thread runs. An area that the
+    // kernel refused to register holds no CPU number, so the comparison fails. (2) The sequence meets the kernel's rules:
+    // the descriptor is aligned to 32 bytes; the code removes it from the area before the library can be unloaded; the
+    // signature that glibc registers stands before the abort label; and the abort label is outside the sequence. (3) The
+    // last instruction of the sequence is its only store to the bytes, so an aborted sequence has changed nothing.
+    // (4) Both bytes are atomics. Loads acquire and stores release on this architecture: the loads pair with the stores
+    // in `HostLock::unlock` and `unlock_local`. (5) The code uses no stack, and writes only registers that are named.
     unsafe {
         std::arch::asm!(
-            // struct rseq_cs: version, flags, start, length, where to go on after an interruption.
+            // struct rseq_cs: version, flags, start, length, abort label.
             ".pushsection __rseq_cs, \"aw\", @progbits",
             ".balign 32",
             "5:",
@@ -103,28 +103,27 @@ fn try_set_local(offset: isize, bytes: &LockBytes, cpu: u32) -> bool {
             ".quad 6f, 7f - 6f, 8f",
             ".popsection",
             ".pushsection .text.unlikely.pageset_sequence, \"ax\", @progbits",
-            // The signature, as the operand of an instruction that is never run.
+            // The signature is the operand of an instruction that never runs.
             ".byte 0x0f, 0xb9, 0x3d",
             ".long 0x53053053",
             "8:",
             "mov qword ptr fs:[{offset} + 4], 0",
             "jmp {failed}",
             ".popsection",
-            // rseq.rseq_cs, the word after rseq.cpu_id.
+            // Store the descriptor in rseq.rseq_cs, the word after rseq.cpu_id.
             "lea {descriptor}, [rip + 5b]",
             "mov qword ptr fs:[{offset} + 4], {descriptor}",
             "6:",
             "cmp dword ptr fs:[{offset}], {cpu:e}",
             "jne 8b",
-            // Each byte alone: a wider load would wait for the last unlock's store to leave the store buffer.
+            // Two byte loads: one wider load would wait until the last unlock's store leaves the store buffer.
             "cmp byte ptr [{bytes} + {local}], 0",
             "jne 8b",
             "cmp byte ptr [{bytes} + {remote}], 0",
             "jne 8b",
             "mov byte ptr [{bytes} + {local}], 1",
             "7:",
-            // The kernel reads the descriptor whenever it interrupts the thread: none may be left of a library that is
-            // unloaded.
+            // The kernel reads the descriptor whenever it interrupts the thread, even after the library is unloaded.
             "mov qword ptr fs:[{offset} + 4], 0",
             descriptor = out(reg) _,
             offset = in(reg) offset,

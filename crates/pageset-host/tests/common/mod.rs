@@ -1,0 +1,43 @@
+//! Helpers that several tests share.
+#![allow(dead_code, reason = "each test uses some of the helpers")]
+
+use std::num::NonZero;
+use std::ptr::NonNull;
+
+use pageset_host::{Order, PagePool};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+pub(crate) fn order(order: u8) -> Order {
+    Order::new(order).expect("an order")
+}
+
+/// A pointer to any address. Tests pass it to frees that fail.
+pub(crate) fn pointer_to(address: NonZero<usize>) -> NonNull<u8> {
+    NonNull::dangling().map_addr(|_| address)
+}
+
+/// The CPUs that this process may use.
+pub(crate) fn allowed_cpus() -> Vec<usize> {
+    let allowed = sched_getaffinity(None).expect("own affinity");
+    (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect()
+}
+
+/// Moves the thread to `cpu` and keeps it there.
+pub(crate) fn pin(cpu: usize) -> rustix::io::Result<()> {
+    let mut one_cpu = CpuSet::new();
+    one_cpu.set(cpu);
+    sched_setaffinity(None, &one_cpu)
+}
+
+/// Allocates all of a pool of `pages` pages, and frees the pages one by one, so that caches hold some of them.
+pub(crate) fn fill_caches(pool: &PagePool, pages: usize) {
+    let mut all = vec![NonNull::dangling(); pages];
+    assert_eq!(pool.alloc_bulk(&mut all), Ok(pages));
+    for page in all {
+        // SAFETY: the page is allocated, and nothing refers to it.
+        unsafe { pool.free(page, Order::ZERO).expect("an allocated page") };
+    }
+    assert!(pool.stats().cached_bytes > 0);
+}
