@@ -1,8 +1,10 @@
-//! Names the shared library as programs ask for it at run time.
+//! Sets the SONAME of the shared library.
 
-/// The number in the SONAME. Raised when programs have to be built anew: a function that goes or changes its arguments,
-/// a structure that changes other than at its end. From the first release on: 0 promises nothing. The same as in no
-/// other place: `install.sh` reads it from the library.
+/// The number in the SONAME.
+///
+/// It rises when programs must be rebuilt: a function disappears or changes its arguments, or a structure changes other
+/// than at its end. This rule starts with the first release; 0 guarantees nothing. `install.sh` reads the number from
+/// the library.
 const ABI: u32 = 0;
 
 fn main() {

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Installs the shared and the static library, the header and the pkg-config file below a prefix:
 #
-#   install.sh [PREFIX]        PREFIX is /usr/local where it is not given
+#   install.sh [PREFIX]        PREFIX defaults to /usr/local
 #
 # In the environment:
 #   DESTDIR        a folder that takes the place of /, for packages
-#   LIBDIR         where libraries go; PREFIX/lib where it is not given
-#   PAGESET_BUILT  a folder with both libraries, built already; without it they are built here, which takes cargo
+#   LIBDIR         the folder of the libraries; default: PREFIX/lib
+#   PAGESET_BUILT  a folder with both built libraries; by default, this script builds them with cargo
 set -eu
 prefix=${1:-/usr/local}
 libdir=${LIBDIR:-$prefix/lib}
@@ -19,12 +19,12 @@ if [ -z "$built" ]; then
 fi
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' ../../Cargo.toml | head -1)
 soname=$(readelf -d "$built/libpageset_c.so" | sed -n 's/.*(SONAME).*\[\(.*\)\]$/\1/p')
-[ -n "$soname" ] || { echo "error: $built/libpageset_c.so has no SONAME" >&2 && exit 1; }
+[ -n "$soname" ] || { echo "error: cannot install $built/libpageset_c.so: it has no SONAME; try a build by cargo" >&2 && exit 1; }
 
 install -d "$to$libdir/pkgconfig" "$to$prefix/include"
 install -m 644 "$built/libpageset_c.a" "$to$libdir/libpageset.a"
 install -m 755 "$built/libpageset_c.so" "$to$libdir/libpageset.so.$version"
-# What programs ask for when they run, and what the linker is asked for.
+# Programs load the first name, and the linker looks for the second.
 ln -sf "libpageset.so.$version" "$to$libdir/$soname"
 ln -sf "$soname" "$to$libdir/libpageset.so"
 install -m 644 include/pageset.h "$to$prefix/include"

@@ -1,4 +1,4 @@
-/* Buffers from a pool: one by one, many at a time, and what a wrong free says. */
+/* Buffers from a pool: one run, many pages, and a wrong free. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +31,7 @@ int main(void) {
     if (pageset_get_stats(pool, &stats, sizeof stats) != PAGESET_OK) return failed("pageset_get_stats");
     printf("order %u and %zu pages: %" PRIu64 " bytes in use\n", order, got, stats.in_use_bytes);
 
-    if (pageset_free(pool, buffer, 0) != PAGESET_ERR_WRONG_ORDER) return failed("a wrong order was not seen");
+    if (pageset_free(pool, buffer, 0) != PAGESET_ERR_WRONG_ORDER) return failed("a wrong order was not detected");
     if (pageset_free(pool, buffer, order) != PAGESET_OK) return failed("pageset_free");
     if (pageset_free_bulk(pool, pages, got) != PAGESET_OK) return failed("pageset_free_bulk");
 

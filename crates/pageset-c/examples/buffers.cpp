@@ -1,5 +1,5 @@
-// A pool and its pages as C++ objects: freed when they go out of scope, errors as exceptions of this file's own. None
-// crosses the library.
+// A pool and its runs as C++ objects: destructors free them, and errors become exceptions. No exception crosses the
+// library.
 #include <cstdio>
 #include <cstring>
 #include <memory>
