@@ -1,5 +1,5 @@
-//! Our own form of a recording: any content behind right checksums is an error or is read, and what is read is written
-//! and read again as it was.
+//! Recordings in the project's own format, with any content behind valid checksums. The reader returns an error or events.
+//! Events that are written and read again are the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,7 @@ use pageset_fuzz::recordings::{own_form, read, sections, taken_apart, zoneinfos}
 use pageset_trace::file::Writer;
 use pageset_trace::{Context, Event, Facts, Kind};
 
-/// A short recording, as the fuzzer gets it.
+/// A short recording in the fuzzer's encoding.
 fn seed(zoneinfo: &[u8]) -> Vec<u8> {
     let facts = Facts { cpus: 2, clock: "mono".into(), ..Facts::default() };
     let mut writer = Writer::create(Vec::new(), &facts).expect("memory");

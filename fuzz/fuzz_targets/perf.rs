@@ -1,17 +1,17 @@
-//! A `perf.data`: an error or events in the order of time, in bounded memory.
+//! Files of the format `perf.data`. The reader returns an error or events in order of time, in bounded memory.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use pageset_fuzz::begin_with;
 use pageset_fuzz::recordings::{read, test_file};
 
-/// A recording of a few events, with losses.
+/// A recording of a few events, some of them lost.
 fn seed() -> Vec<u8> {
     zstd::stream::decode_all(&test_file("data/perf/lost.data.zst")[..]).expect("the file is whole")
 }
 
 fuzz_target!(init: begin_with([seed()]), |bytes: &[u8]| {
-    // What the file says of itself: the form is the fuzzer's to break, not to leave.
+    // The magic number keeps the fuzzer in this format.
     let mut file = bytes.to_vec();
     let magic = b"PERFILE2";
     let length = file.len().min(magic.len());

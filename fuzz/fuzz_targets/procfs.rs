@@ -1,4 +1,4 @@
-//! The kernel's own texts: zoneinfo, buddyinfo and pagetypeinfo are read or refused.
+//! The kernel's texts zoneinfo, buddyinfo and pagetypeinfo. The parsers read or refuse them without a panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

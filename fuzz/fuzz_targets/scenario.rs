@@ -1,5 +1,5 @@
-//! Any sequence of operations under any preset, as the property tests have it. What fails is printed as a regression
-//! test for `crates/pageset/tests/suite/properties.rs`.
+//! Any sequence of operations under any preset, with the scenarios of the property tests. A failure is printed as a
+//! regression test for `crates/pageset/tests/suite/properties.rs`.
 #![no_main]
 
 use std::cell::RefCell;
@@ -22,7 +22,7 @@ thread_local! {
     static RUNNING: RefCell<Option<Scenario>> = const { RefCell::new(None) };
 }
 
-/// Prints the scenario that panics, then does what libfuzzer does of a panic: it aborts.
+/// Prints the scenario that panics, then runs the panic hook of libFuzzer, which aborts.
 fn print_failures() {
     let abort = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -33,8 +33,8 @@ fn print_failures() {
     }));
 }
 
-/// With the feature `planted` a page is lost after three kinds of operations in a row, which random bytes have once in
-/// 130,000 records.
+/// With the feature `planted`, the run loses a page after three certain operations in a row. Random bytes contain them once
+/// in 130,000 records.
 #[cfg(feature = "planted")]
 fn run(scenario: &Scenario) {
     use ops::Op;
@@ -57,7 +57,7 @@ fn run(scenario: &Scenario) {
     scenario.run();
 }
 
-/// Each preset with one record of each kind of operation and more: their first bytes count up.
+/// One input for each preset. Its 64 records have ascending first bytes, which cover each kind of operation.
 fn seeds() -> impl Iterator<Item = Vec<u8>> {
     let records: Vec<u8> = (0..64).flat_map(|kind| [kind, 1, 2, 3, 4, 5, 6, 7]).collect();
     (0..PRESETS.len() as u8).map(move |preset| [&[preset, preset % 2], &records[..]].concat())

@@ -1,4 +1,4 @@
-//! What the fuzz targets share: where they begin, and what those need that read recordings.
+//! Shared parts of the fuzz targets: their first inputs, and helpers for targets that read recordings.
 
 use std::env;
 use std::fs;
@@ -7,8 +7,9 @@ use std::path::Path;
 #[cfg(feature = "readers")]
 pub mod recordings;
 
-/// Writes what a target's fuzzer begins with, made of the files that the tests use, into the folder that `PAGESET_SEEDS`
-/// names. libFuzzer reads its folders after that.
+/// Writes the first inputs of a target to the folder that `PAGESET_SEEDS` names, if it is set.
+///
+/// Call it when the target starts: libFuzzer reads its input folders afterwards.
 pub fn begin_with<B: AsRef<[u8]>>(seeds: impl IntoIterator<Item = B>) {
     if let Some(folder) = env::var_os("PAGESET_SEEDS") {
         for (number, seed) in seeds.into_iter().enumerate() {

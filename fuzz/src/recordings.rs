@@ -1,4 +1,4 @@
-//! Recordings from memory, and our own form with the right checksums around any content.
+//! Recordings in memory, and files of the project's own format with valid checksums around any content.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
@@ -8,23 +8,23 @@ use std::path::{Path, PathBuf};
 use pageset_trace::{Event, OpenOptions, Trace, TraceError};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// A file of the tests of `pageset-trace`.
+/// Reads a test file of `pageset-trace`.
 pub fn test_file(name: &str) -> Vec<u8> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/pageset-trace/tests");
     fs::read(tests.join(name)).expect("the file ships with the project")
 }
 
-/// The zoneinfos that the tests use.
+/// The zoneinfo files of the tests.
 pub fn zoneinfos() -> impl Iterator<Item = Vec<u8>> {
     ["linux-4.4.txt", "linux-4.19.txt", "linux-5.10-two-nodes.txt", "linux-6.18-one-node.txt"]
         .into_iter()
         .map(|name| test_file(&format!("zoneinfo/{name}")))
 }
 
-/// Reads a recording that exists in memory only.
+/// Reads a recording from memory.
 ///
 /// # Errors
-/// What the reader says of it.
+/// The error of the reader.
 pub fn read(bytes: &[u8]) -> Result<(Trace, Vec<Event>), TraceError> {
     let mut file = File::from(memfd_create("recording", MemfdFlags::CLOEXEC).expect("memory for a file"));
     file.write_all(bytes).expect("memory");
@@ -36,14 +36,14 @@ pub fn read(bytes: &[u8]) -> Result<(Trace, Vec<Event>), TraceError> {
 
 const KINDS: [&[u8; 4]; 4] = [b"FACT", b"SNAP", b"EVTS", b"ENDS"];
 
-/// A section: its kind, how many items it says that it has, its payload.
+/// A section: its kind, its claimed number of items, and its payload.
 pub struct Section<'b> {
     kind: u8,
     items: u16,
     payload: &'b [u8],
 }
 
-/// The sections that some bytes stand for: kind (1 byte), items (2), length (2), payload; again and again.
+/// Decodes bytes into sections. Each is encoded as kind (1 byte), items (2 bytes), length (2 bytes), payload.
 pub fn sections(mut bytes: &[u8]) -> impl Iterator<Item = Section<'_>> {
     std::iter::from_fn(move || {
         let (head, rest) = bytes.split_first_chunk::<5>()?;
@@ -55,7 +55,7 @@ pub fn sections(mut bytes: &[u8]) -> impl Iterator<Item = Section<'_>> {
     })
 }
 
-/// A file of our own form with these sections, every checksum right: what damage behind a checksum looks like.
+/// Builds a file of the project's own format from sections. All checksums are valid, so readers see the damage behind them.
 pub fn own_form<'b>(sections: impl Iterator<Item = Section<'b>>) -> Vec<u8> {
     let mut file = b"\x89pstrace\x01\0\0\0".to_vec();
     seal(&mut file, 0);
@@ -73,13 +73,13 @@ pub fn own_form<'b>(sections: impl Iterator<Item = Section<'b>>) -> Vec<u8> {
     file
 }
 
-/// Appends the checksum of what begins at `start`.
+/// Appends the checksum of the bytes from `start` on.
 fn seal(file: &mut Vec<u8>, start: usize) {
     let crc = crc32fast::hash(&file[start..]);
     file.extend_from_slice(&crc.to_le_bytes());
 }
 
-/// The bytes that stand for a file's sections: what [`sections`] and [`own_form`] make the same file of.
+/// Encodes the sections of a file as bytes. [`sections`] and [`own_form`] turn the bytes into the same file again.
 pub fn taken_apart(file: &[u8]) -> Vec<u8> {
     let mut input = std::io::Cursor::new(file);
     input.seek_relative(16).expect("a header");

@@ -1,4 +1,4 @@
-//! `lab.toml`: kernels, machines, workloads, and which kernel boots on which machine.
+//! The definition of the lab, `lab.toml`: kernels, machines, workloads, and which kernel boots on which machine.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub struct Kernel {
     pub name: String,
     /// A pattern of package names.
     pub image: String,
-    /// The recorder's options; replaces the machine's.
+    /// Options of the recorder. They replace those of the machine.
     pub record: Option<Vec<String>>,
 }
 
@@ -36,7 +36,7 @@ pub struct Machine {
     pub cpus: u32,
     #[serde(default = "one")]
     pub nodes: u32,
-    /// As QEMU's `-m` takes it.
+    /// The argument of QEMU's option `-m`.
     pub memory: String,
     #[serde(default)]
     pub qemu: Vec<String>,
@@ -59,7 +59,7 @@ pub struct Workload {
     pub name: String,
     pub what: String,
     pub command: String,
-    /// How long the guest may take for it, in seconds.
+    /// The time limit of the workload in seconds.
     #[serde(default = "forty")]
     pub seconds: u32,
     #[serde(default = "all")]
@@ -121,7 +121,7 @@ impl Lab {
         let lab: Lab = toml::from_str(text).map_err(|e| e.to_string())?;
         let names = lab.kernels.iter().map(|k| &k.name).chain(lab.machines.iter().map(|m| &m.name));
         for name in names.chain(lab.workloads.iter().map(|w| &w.name)) {
-            // A kernel's name holds dots; the last two dots of a recording's name separate its parts.
+            // The name of a kernel contains dots. The last two dots of a recording's name separate its parts.
             if name.is_empty() || name.contains(['/', ' ', '*']) {
                 return Err(format!("name `{name}` contains a slash, a space or a star, or is empty"));
             }
@@ -139,7 +139,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Every pair that boots, ordered by kernel, once each.
+    /// All pairs of a kernel and a machine that boot, each once, ordered by kernel.
     pub fn boots(&self) -> Vec<Boot<'_>> {
         let pairs = self.kernels.iter().flat_map(|kernel| self.machines.iter().map(move |machine| (kernel, machine)));
         let chosen = |kernel: &Kernel, machine: &Machine| {
@@ -175,7 +175,7 @@ impl Boot<'_> {
         format!("{}.{}", self.kernel.name, self.machine.name)
     }
 
-    /// The recorder's options.
+    /// Options of the recorder.
     pub fn record(&self) -> &[String] {
         self.kernel.record.as_ref().unwrap_or(&self.machine.record)
     }

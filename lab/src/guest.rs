@@ -1,4 +1,4 @@
-//! One boot: QEMU runs a guest until it powers off or its time is over, and its recordings are unpacked.
+//! One boot: QEMU runs a guest until it powers off or reaches its time limit. The lab then unpacks its recordings.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,26 +12,28 @@ use crate::definition::Boot;
 use crate::packages::Unpacked;
 use crate::tool::{at, output, run, write_whole};
 
-/// How a boot ended; kept as `boot.json`.
+/// How a boot ended. Stored as `boot.json`.
 #[derive(Serialize, Deserialize, Default, Clone)]
 #[serde(default)]
 pub struct Ended {
-    /// The kernel's `uname -r`, when it got so far.
+    /// The kernel's `uname -r`, if the guest printed it.
     pub release: Option<String>,
     /// Why not all workloads ran.
     pub failed: Option<String>,
     pub seconds: u64,
-    /// Of each workload that ran: the recorder's exit code and last line.
+    /// For each workload that ran: the exit code and the last line of the recorder.
     pub workloads: BTreeMap<String, (i32, String)>,
 }
 
-/// QEMU's program and arguments for a boot. The disks: /dev/vda for the workloads, /dev/vdb takes the recordings.
-/// A guest whose kernel has no driver for disks sends the recordings over its second serial port.
+/// QEMU's program and arguments for a boot.
+///
+/// The workloads use the disk /dev/vda, and the recordings go to /dev/vdb. A guest whose kernel has no disk driver sends
+/// the recordings over its second serial port.
 pub fn qemu(boot: Boot<'_>, kernel: &Path, initrd: &Path, disks: [&Path; 2], serial: &Path) -> Command {
     let machine = boot.machine;
     let (program, board, console) = match boot.kernel.arch() {
         "arm64" => ("qemu-system-aarch64", ["-machine", "virt", "-cpu", "neoverse-n1"], "ttyAMA0"),
-        // Kernel 7.2 dies early with `-cpu max` under QEMU 7.2.
+        // Kernel 7.2 fails early with `-cpu max` under QEMU 7.2.
         _ => ("qemu-system-x86_64", ["-machine", "pc", "-cpu", "Skylake-Client,-hle,-rtm"], "ttyS0"),
     };
     let mut command = Command::new(program);
@@ -49,7 +51,7 @@ pub fn qemu(boot: Boot<'_>, kernel: &Path, initrd: &Path, disks: [&Path; 2], ser
         &machine.memory,
     ]);
     command.args(&machine.qemu).arg("-kernel").arg(kernel).arg("-initrd").arg(initrd);
-    // Devices of PCI on every board: the guest names them in the order of their slots.
+    // PCI devices on every board: the guest names them in the order of their slots.
     for (index, disk) in disks.iter().enumerate() {
         command.arg("-drive").arg(format!("if=none,id=d{index},format=raw,cache=unsafe,file={}", disk.display()));
         command.args(["-device", &format!("virtio-blk-pci,drive=d{index}")]);
@@ -59,7 +61,7 @@ pub fn qemu(boot: Boot<'_>, kernel: &Path, initrd: &Path, disks: [&Path; 2], ser
     command
 }
 
-/// Runs a guest, with its console in the file `log`. When it does not end in time it is killed, which is an error.
+/// Runs a guest, and writes its console to the file `log`. Kills a guest that exceeds its time limit, and returns an error.
 pub fn run_guest(mut command: Command, log: &Path, limit: Duration, watch: &mut dyn FnMut(&str)) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let console = at(log, File::create(log))?;
@@ -84,7 +86,7 @@ pub fn run_guest(mut command: Command, log: &Path, limit: Duration, watch: &mut 
     }
 }
 
-/// A child that does not outlive us.
+/// A child process that is killed when the value is dropped.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -102,7 +104,7 @@ fn last_line(text: &str) -> &str {
     text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("none")
 }
 
-/// What the guest's console tells. `failed` is the error of [`run_guest`].
+/// Reads how the boot ended from the guest's console. `failed` is the error of [`run_guest`].
 pub fn read_console(text: &str, failed: Option<String>) -> Ended {
     let mut ended = Ended { failed, ..Ended::default() };
     let (mut open, mut done) = (None, false);
@@ -175,23 +177,23 @@ pub fn boot(
         }
     }
     for path in [archive, disk, out, serial] {
-        // QEMU makes no file for the serial port when it rejects a machine.
+        // QEMU creates no file for the serial port if it rejects a machine.
         let _ = fs::remove_file(path);
     }
     write_whole(&folder.join("boot.json"), serde_json::to_vec_pretty(&ended).map_err(|e| e.to_string())?)?;
     Ok(ended)
 }
 
-/// Unpacks what a guest sent: an archive for each workload, one after the other, and zeros.
+/// Unpacks the output of a guest: consecutive archives, one for each workload, then zeros.
 fn unpack(tar: &Path, folder: &Path) -> Result<(), String> {
-    // An unused serial port leaves an empty file, which is a fault to tar.
+    // An unused serial port leaves an empty file, which tar refuses.
     if fs::metadata(tar).map_or(0, |data| data.len()) == 0 {
         return Ok(());
     }
     run("tar", ["-x", "--ignore-zeros", "-C", &folder.to_string_lossy(), "-f", &tar.to_string_lossy()]).map(drop)
 }
 
-/// How the boot of that name ended, when it was booted.
+/// How the boot of that name ended, or `None` if it was not booted.
 pub fn ended(dir: &Path, name: &str) -> Option<Ended> {
     let text = fs::read(dir.join("boots").join(name).join("boot.json")).ok()?;
     serde_json::from_slice(&text).ok()
@@ -294,7 +296,7 @@ mod tests {
     #[test]
     fn a_guest_that_hangs() {
         if has_qemu("a_guest_that_hangs") {
-            // The firmware finds nothing to boot and waits.
+            // The firmware finds no system and waits.
             let mut command = Command::new("qemu-system-x86_64");
             command.args(["-accel", "tcg", "-display", "none", "-monitor", "none", "-serial", "stdio", "-nic", "none"]);
             assert!(error_of(command).starts_with("the guest did not end within 5 s"));

@@ -1,4 +1,4 @@
-//! What a guest boots with: a static `pageset`, BusyBox, the workloads, modules, and an init script.
+//! The initramfs of a guest: a static `pageset`, BusyBox, the workloads, modules, and an init script.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,7 +20,7 @@ pub fn repository() -> PathBuf {
 }
 
 impl Programs {
-    /// Builds or gets what is missing. `pageset` replaces the build of this repository's command.
+    /// Builds or downloads missing programs. `pageset` replaces the build of this repository's command.
     pub fn build(arch: &str, dir: &Path, suites: &[String], pageset: Option<&Path>) -> Result<Programs, String> {
         let (target, compiler) = match arch {
             "arm64" => ("aarch64-unknown-linux-gnu", "aarch64-linux-gnu-gcc"),
@@ -39,7 +39,7 @@ impl Programs {
         output(
             Command::new(compiler).args(["-O2", "-Wall", "-static", "-pthread", "-o"]).arg(&workloads).args(c_files),
         )?;
-        // Newer packages hold it in usr/bin.
+        // Newer packages contain it in usr/bin.
         let unpacked = bin.join("busybox");
         let places = [unpacked.join("usr/bin/busybox"), unpacked.join("bin/busybox")];
         let find = || places.iter().find(|path| path.exists());
@@ -87,7 +87,7 @@ pub fn native_pageset() -> Result<PathBuf, String> {
     Ok(target_folder().join("release/pageset"))
 }
 
-/// Where cargo puts what it builds of this repository.
+/// The folder of this repository's build.
 fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from)
 }
@@ -97,7 +97,7 @@ fn libraries(ldd: &str) -> Vec<&str> {
     ldd.split_whitespace().filter(|word| word.starts_with('/')).collect()
 }
 
-/// Every module that `wanted` need, in the order in which they load. A module without a file is built in.
+/// All modules that `wanted` depend on, in load order. A module without a file is built in.
 fn modules(folder: &Path, wanted: &BTreeSet<&str>) -> Result<Vec<(String, Vec<u8>)>, String> {
     let mut paths = BTreeMap::new();
     find_modules(folder, &mut paths);
@@ -135,7 +135,7 @@ fn load(name: &str, paths: &BTreeMap<String, PathBuf>, loaded: &mut Vec<(String,
     Ok(())
 }
 
-/// The modules that a module's section `.modinfo` names as needed: those it calls, and those it asks for by name.
+/// The dependencies in the section `.modinfo` of a module: modules that it calls, and modules that it requests by name.
 fn dependencies(module: &[u8]) -> Vec<String> {
     let field = |key: &str| {
         let key = key.as_bytes();
@@ -152,7 +152,7 @@ fn dependencies(module: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// Modules for the disk and the file system of a guest; the checksum is one that ext4 asks for when it mounts.
+/// Modules for the disk and the file system of a guest. ext4 requests the checksum module when it mounts.
 const ALWAYS: [&str; 7] = ["virtio_pci", "virtio_mmio", "virtio_blk", "crc32c_generic", "crc32c", "libcrc32c", "ext4"];
 
 /// The initramfs of a boot.
@@ -175,10 +175,10 @@ pub fn archive(lab: &Lab, boot: Boot<'_>, programs: &Programs, kernel: &Unpacked
     Ok(cpio.finish())
 }
 
-/// The ring buffer of each CPU: half a million events. What does not fit ends a recording.
+/// The size of each CPU's ring buffer: half a million events. An overflow ends the recording.
 const BUFFER: &str = "16M";
 
-/// Runs in the guest. Lines that start with `LAB` are for [`crate::guest`].
+/// The init script of the guest. [`crate::guest`] reads the lines that start with `LAB`.
 fn init(lab: &Lab, boot: Boot<'_>, modules: &[&str]) -> String {
     let mut script = format!(
         r#"#!/bin/busybox sh
@@ -220,7 +220,7 @@ record() {{ # NAME SECONDS OPTIONS... COMMAND...
     script + "exec 3>&-\nsync\necho \"LAB done\"\npoweroff -f\n"
 }
 
-/// A cpio archive of the form `newc`.
+/// A cpio archive in the format `newc`.
 #[derive(Default)]
 struct Cpio {
     bytes: Vec<u8>,

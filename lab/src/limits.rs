@@ -1,12 +1,12 @@
-//! The strict check: how far a replay may be from the kernel.
+//! The strict check: the largest allowed difference between a replay and the kernel.
 
 use serde::{Deserialize, Serialize};
 
-/// What is compared, in the order of the tables.
+/// The compared quantities, in the order of the tables.
 pub const QUANTITIES: [&str; 4] = ["refill pages", "refills", "drain pages", "drains"];
 
-/// The largest difference of each quantity: a share of the kernel's number, in percent, and an absolute floor for small
-/// samples. The larger of the two counts.
+/// The largest allowed difference of each quantity: percent of the kernel's number, and an absolute floor for small
+/// samples. The larger of the two applies.
 const LIMITS: [(f64, u64); 4] = [(2.0, 128), (5.0, 2), (6.0, 256), (10.0, 3)];
 
 /// Refills and drains of a recording or a replay.
@@ -26,7 +26,7 @@ impl Amounts {
     }
 }
 
-/// For each quantity that is out of limits: its index in [`QUANTITIES`], and what kernel and replay counted.
+/// For each quantity out of limits: its index in [`QUANTITIES`], and the numbers of the kernel and of the replay.
 pub fn out_of_limits(kernel: Amounts, replay: Amounts) -> Vec<(usize, u64, u64)> {
     let pairs = kernel.all().into_iter().zip(replay.all()).enumerate();
     pairs.filter(|&(index, (kernel, replay))| !within(index, kernel, replay)).map(|(i, (k, r))| (i, k, r)).collect()
@@ -38,7 +38,7 @@ fn within(quantity: usize, kernel: u64, replay: u64) -> bool {
     difference <= floor || difference as f64 * 100.0 <= percent * kernel as f64
 }
 
-/// A line for the reader.
+/// A description of the limits in one line.
 pub fn described() -> String {
     let each = QUANTITIES.iter().zip(LIMITS).map(|(name, (percent, floor))| format!("{name} {percent} % or {floor}"));
     each.collect::<Vec<_>>().join(", ")

@@ -1,5 +1,5 @@
 //! The lab: boots distribution kernels under QEMU, records page traffic in them, replays the recordings, and writes
-//! `docs/truth.md`. Modules in call order: `packages`, `initramfs`, `guest`, `replay`, `truth`; all use `definition`,
+//! `docs/truth.md`. Modules in call order: `packages`, `initramfs`, `guest`, `replay`, `truth`. All use `definition`,
 //! `tool` and `progress`.
 
 mod definition;
@@ -33,10 +33,10 @@ struct Arguments {
     /// The definition file [default: lab.toml of this crate]
     #[arg(long, global = true)]
     definition: Option<PathBuf>,
-    /// Repeat what is done already
+    /// Repeat completed steps
     #[arg(long, global = true)]
     again: bool,
-    /// Boots or replays at a time [default: one for each CPU]
+    /// Number of parallel boots or replays [default: one for each CPU]
     #[arg(long, global = true)]
     jobs: Option<usize>,
     #[command(subcommand)]
@@ -45,18 +45,18 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Part {
-    /// Install QEMU, BusyBox and the tools that are missing (as root)
+    /// Install QEMU, BusyBox and other missing tools (as root)
     Install,
-    /// Get the kernels, all or those named
+    /// Download the kernels: all, or those named
     Kernels { names: Vec<String> },
-    /// Boot and record, all boots or those named KERNEL.MACHINE
+    /// Boot and record: all boots, or those named KERNEL.MACHINE
     Boot {
         names: Vec<String>,
-        /// A static `pageset` for the guests of amd64, instead of building one
+        /// A static `pageset` for amd64 guests [default: build the repository's]
         #[arg(long)]
         guest_pageset: Option<PathBuf>,
     },
-    /// Replay the recordings, all or those named KERNEL.MACHINE.WORKLOAD
+    /// Replay the recordings: all, or those named KERNEL.MACHINE.WORKLOAD
     Replay {
         names: Vec<String>,
         /// The command that replays [default: build the repository's]
@@ -69,7 +69,7 @@ enum Part {
         #[arg(long, short)]
         output: Option<PathBuf>,
     },
-    /// All of it, in this order
+    /// Run all these steps in this order
     All,
 }
 
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether everything that was asked for was done; what was not has a line of its own.
+/// Runs the command. Returns whether all of it succeeded. Each failure has printed a line.
 fn run(arguments: &Arguments) -> Result<bool, String> {
     let definition = arguments.definition.clone();
     let lab = Lab::read(&definition.unwrap_or_else(|| initramfs::repository().join("lab/lab.toml")))?;
@@ -113,7 +113,7 @@ struct Runner<'l> {
     jobs: Option<usize>,
 }
 
-/// Whether `names` choose `name`; no names choose everything.
+/// Whether `names` contain `name`. An empty list contains every name.
 fn chosen(names: &[String], name: &str) -> bool {
     names.is_empty() || matches_any(names, name)
 }
@@ -128,7 +128,7 @@ impl<'l> Runner<'l> {
         Ok(true)
     }
 
-    /// A guest and a replay take one thread of the host each.
+    /// The number of parallel jobs. A guest and a replay each use one thread of the host.
     fn jobs(&self) -> usize {
         self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
     }
@@ -190,7 +190,7 @@ impl<'l> Runner<'l> {
         let kernel = packages::unpacked(&self.dir, &boot.kernel.name)?;
         let initrd = initramfs::archive(self.lab, boot, programs, &kernel)?;
         let workloads = self.lab.workloads(boot);
-        // An emulated CPU takes up to 40 s until the first workload, and about 4 s for each.
+        // An emulated CPU takes up to 40 s to the first workload, and about 4 s more for each.
         let limit = Duration::from_secs(120 + 15 * workloads.len() as u64);
         let folder = self.dir.join("boots").join(boot.name());
         let mut watch = |console: &str| {
@@ -200,7 +200,7 @@ impl<'l> Runner<'l> {
         guest::boot(boot, &kernel, &initrd, &folder, &self.dir.join("recordings"), limit, &mut watch)
     }
 
-    /// Writes one line for each gap; returns whether the boot failed.
+    /// Prints a line for each gap. Returns whether the boot failed.
     fn report(&self, boot: Boot<'l>, ended: Result<guest::Ended, String>, progress: &Progress) -> bool {
         let ended = ended.unwrap_or_else(|reason| {
             let ended = guest::Ended { failed: Some(reason), ..guest::Ended::default() };
@@ -220,7 +220,7 @@ impl<'l> Runner<'l> {
         ended.failed.is_some()
     }
 
-    /// The recordings whose names are chosen, by name.
+    /// The chosen recordings by name.
     fn recordings(&self, names: &[String]) -> BTreeMap<String, PathBuf> {
         let files = fs::read_dir(self.dir.join("recordings")).into_iter().flatten().flatten().map(|entry| entry.path());
         let named = files.filter(|path| path.extension().is_some_and(|extension| extension == "pstrace"));
@@ -270,7 +270,7 @@ impl<'l> Runner<'l> {
     }
 }
 
-/// Runs `work` on each item, `jobs` at a time.
+/// Runs `work` on each item, at most `jobs` in parallel.
 fn in_parallel<T: Sync>(jobs: usize, items: &[T], work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {

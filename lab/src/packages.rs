@@ -1,4 +1,4 @@
-//! Debian packages: the tools that the lab needs, and kernels of other releases, which are unpacked, not installed.
+//! Debian packages: the tools of the lab, and kernels of other releases, which it unpacks but does not install.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use crate::definition::{Kernel, Lab, matches};
 use crate::tool::{at, output, run, write_whole};
 
 const TOOLS: [&str; 4] = ["qemu-system-x86", "busybox-static", "e2fsprogs", "xz-utils"];
-/// What a kernel of arm64 needs beyond that.
+/// The additional tools for arm64 kernels.
 const ARM_TOOLS: [&str; 3] = ["qemu-system-arm", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"];
 
-/// Installs the tools that are not there; those of arm64 only when a kernel needs them.
+/// Installs missing tools, and those for arm64 only if a kernel needs them.
 pub fn install(kernels: &[&Kernel]) -> Result<Vec<&'static str>, String> {
     let arm = kernels.iter().any(|kernel| kernel.arch() == "arm64");
     let wanted = TOOLS.iter().chain(ARM_TOOLS.iter().filter(|_| arm));
@@ -32,7 +32,7 @@ pub fn install(kernels: &[&Kernel]) -> Result<Vec<&'static str>, String> {
     Ok(missing)
 }
 
-/// apt with lists and sources of its own, so that the machine's own stay as they are.
+/// apt with separate lists and sources, so that those of the machine do not change.
 pub struct Apt {
     root: PathBuf,
     names: Vec<String>,
@@ -80,7 +80,7 @@ impl Apt {
         at(&deb, fs::remove_file(&deb))
     }
 
-    /// Unpacks the newest package of a kernel with the packages that hold its image and modules; returns its release.
+    /// Unpacks the newest package of a kernel, and the packages of its image and modules. Returns its release.
     pub fn kernel(&self, kernel: &Kernel, to: &Path) -> Result<String, String> {
         let image = newest(&kernel.image, &self.names)
             .ok_or_else(|| format!("no package matches {}; try another suite in lab.toml", kernel.image))?;
@@ -103,19 +103,19 @@ fn sources(targets: &str, suites: &[String]) -> Result<String, String> {
     let line = |suite: &String| {
         let uri = if suite.ends_with("-security") { security } else { archive };
         let uri = uri.ok_or_else(|| format!("this machine's apt has no source for suite {suite}; add one to it"))?;
-        // Kernels of the oldest suite outlive the validity of its release file.
+        // The release file of the oldest suite may have expired.
         Ok(format!("deb [check-valid-until=no] {uri} {suite} main\n"))
     };
     suites.iter().map(line).collect()
 }
 
-/// The newest of the names that match; `*` stands for anything but `-`.
+/// The newest of the names that match. `*` stands for anything but `-`.
 fn newest<'n>(pattern: &str, names: &'n [String]) -> Option<&'n str> {
     let names = names.iter().filter(|name| matches(pattern, name, |c| c != '-'));
     names.max_by_key(|name| version_key(name)).map(String::as_str)
 }
 
-/// Sorts numbers in a name by their value: the text before each number, and the number.
+/// A sort key that compares the numbers in a name by value: pairs of a text and the number after it.
 fn version_key(name: &str) -> Vec<(String, u64)> {
     let mut key = vec![(String::new(), 0u64)];
     let mut in_number = false;
@@ -140,7 +140,7 @@ pub struct Unpacked {
     pub modules: PathBuf,
 }
 
-/// Gets every kernel that is not there yet; says in one line why one is not.
+/// Downloads every missing kernel. Prints a line for each that fails.
 pub fn fetch(
     lab: &Lab,
     kernels: &[&Kernel],
@@ -167,7 +167,7 @@ pub fn fetch(
     }
     let compiler = dir.join("tcc");
     if !compiler.exists() {
-        // From the host's own suite, so that the host's C library runs it.
+        // The package comes from the host's suite, so that it runs with the host's C library.
         at(&compiler, fs::create_dir_all(&compiler))?;
         if run("sh", ["-c", &format!("cd '{}' && apt-get download tcc && dpkg-deb -x tcc_*.deb .", compiler.display())])
             .is_err()
@@ -178,7 +178,7 @@ pub fn fetch(
     Ok(())
 }
 
-/// The kernel of that name, or why there is none.
+/// The kernel of that name, or why it is missing.
 pub fn unpacked(dir: &Path, name: &str) -> Result<Unpacked, String> {
     let folder = dir.join("kernels").join(name);
     let release = fs::read_to_string(folder.join("release")).map_err(|_| {

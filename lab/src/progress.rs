@@ -1,4 +1,4 @@
-//! One line on standard error that shows what runs; nothing of it where standard error is no terminal.
+//! A line on standard error that shows the running jobs. Without a terminal, it is not shown.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ impl Progress {
         Progress { terminal, total, begin: Instant::now(), state: Mutex::default() }
     }
 
-    /// Shows what `name` does now.
+    /// Shows the current activity of `name`.
     pub fn show(&self, name: &str, what: &str) {
         let mut state = self.state.lock().unwrap();
         match state.running.iter_mut().find(|(other, _)| other == name) {
@@ -42,7 +42,7 @@ impl Progress {
         self.draw(&mut state, true);
     }
 
-    /// Writes a line that stays.
+    /// Prints a permanent line.
     pub fn say(&self, line: &str) {
         self.clear();
         eprintln!("{line}");

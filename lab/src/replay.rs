@@ -1,4 +1,4 @@
-//! Replays of recordings by the command `pageset`, and what the lab keeps of its JSON.
+//! Replays of recordings by the command `pageset`, and the part of its JSON that the lab stores.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{Amounts, out_of_limits};
 use crate::tool::{at, run, write_whole};
 
-/// In the order of the tables: the level that predicts comes first.
+/// The levels in the order of the tables: the predicting level comes first.
 pub const LEVELS: [&str; 2] = ["input", "reconstructed"];
 
-/// One recording's result; kept beside it as `NAME.replay.json`.
+/// The result of one recording. Stored next to the recording as `NAME.replay.json`.
 #[derive(Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct Outcome {
@@ -29,20 +29,20 @@ pub struct Outcome {
 #[serde(default)]
 pub struct Level {
     pub replay: Amounts,
-    /// Presets of other kernels that are within limits too, and those that are not.
+    /// Presets of other kernels that are within limits too. `others_out` lists those that are not.
     pub others_within: Vec<String>,
     pub others_out: Vec<String>,
     pub warnings: Vec<String>,
 }
 
 impl Outcome {
-    /// What is out of limits at a level; `None` without a replay.
+    /// The quantities out of limits at a level, or `None` without a replay.
     pub fn out_of_limits(&self, level: &str) -> Option<Vec<(usize, u64, u64)>> {
         self.levels.get(level).map(|found| out_of_limits(self.kernel, found.replay))
     }
 }
 
-/// What the lab reads of `pageset replay --json`; other fields may come and go.
+/// The fields of `pageset replay --json` that the lab reads. It ignores other fields.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Document {
@@ -67,14 +67,14 @@ struct Trace {
 struct Row {
     name: String,
     level: String,
-    /// Whether these rules are those of the recorded kernel, whatever their name.
+    /// Whether these rules are those of the recorded kernel, under any name.
     is_kernel: bool,
     #[serde(flatten)]
     amounts: Amounts,
     warnings: Vec<String>,
 }
 
-/// Adds what one document says about a level.
+/// Adds the result of one document at a level.
 fn add(outcome: &mut Outcome, level: &str, json: &str) -> Result<(), String> {
     let document: Document = serde_json::from_str(json).map_err(|e| format!("cannot read the replay's JSON: {e}"))?;
     let rows = || document.rules.iter().filter(|row| row.level == level);
@@ -98,19 +98,19 @@ fn add(outcome: &mut Outcome, level: &str, json: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Where a recording's result is kept.
+/// The path of a recording's result.
 pub fn kept(recording: &Path) -> PathBuf {
     recording.with_extension("replay.json")
 }
 
-/// Whether there is a result that is newer than the recording and the command.
+/// Whether a result exists that is newer than the recording and the command.
 pub fn is_kept(recording: &Path, pageset: &Path) -> bool {
     let time = |path: &Path| fs::metadata(path).and_then(|data| data.modified()).ok();
     let result = time(&kept(recording));
     result.is_some() && result > time(recording) && result > time(pageset)
 }
 
-/// Replays a recording at both levels and keeps the result.
+/// Replays a recording at both levels and stores the result.
 pub fn replay(recording: &Path, pageset: &Path) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
     for level in LEVELS {
@@ -128,7 +128,7 @@ pub fn replay(recording: &Path, pageset: &Path) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// The kept result of a recording.
+/// Reads the stored result of a recording.
 pub fn read(recording: &Path) -> Result<Outcome, String> {
     let path = kept(recording);
     serde_json::from_str(&at(&path, fs::read_to_string(&path))?).map_err(|e| format!("{}: {e}", path.display()))

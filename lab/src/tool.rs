@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The standard output of a command; when it fails, the last line that it wrote to standard error.
+/// Runs a command and returns its standard output. If it fails, the error is the last line of its standard error.
 pub fn output(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let got = command.stdin(Stdio::null()).output().map_err(|e| format!("cannot run `{name}`: {e}"))?;
@@ -21,12 +21,12 @@ pub fn run<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S
     output(Command::new(program).args(arguments))
 }
 
-/// Names the path in an input/output error.
+/// Adds the path to an I/O error.
 pub fn at<T>(path: &Path, result: std::io::Result<T>) -> Result<T, String> {
     result.map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Writes a file that appears only when it is whole.
+/// Writes a file atomically: it appears only when it is complete.
 pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), String> {
     let part = path.with_extension("part");
     at(&part, std::fs::write(&part, bytes))?;

@@ -1,4 +1,4 @@
-//! `docs/truth.md`: which recordings are within limits at which level.
+//! The page `docs/truth.md`: which recordings are within limits at which level.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -40,7 +40,7 @@ impl Explained {
     }
 }
 
-/// All results: the end of each boot and the outcome of each recording, by name.
+/// All results by name: how each boot ended, and the outcome of each recording.
 pub struct Results<'l> {
     pub lab: &'l Lab,
     pub boots: BTreeMap<String, Ended>,
@@ -64,14 +64,14 @@ impl Count {
     }
 }
 
-/// The parts of a recording's name. A kernel's name may hold dots.
+/// The kernel, machine and workload in a recording's name. The name of a kernel may contain dots.
 fn parts(recording: &str) -> (&str, &str, &str) {
     let (rest, workload) = recording.rsplit_once('.').unwrap_or((recording, ""));
     let (kernel, machine) = rest.rsplit_once('.').unwrap_or((rest, ""));
     (kernel, machine, workload)
 }
 
-/// By how much a replay differs from the kernel.
+/// The difference between a replay and the kernel in percent, or as a count if the number of the kernel is 0.
 fn deviation(kernel: u64, replay: u64) -> String {
     if kernel == 0 {
         return format!("+{replay}");
@@ -86,7 +86,7 @@ impl Results<'_> {
         count
     }
 
-    /// The file's text.
+    /// The text of the page.
     pub fn markdown(&self) -> String {
         let mut text = String::from(
             "# Replay against real kernels\n\n\
