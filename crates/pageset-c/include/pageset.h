@@ -111,7 +111,7 @@ typedef struct pageset_pool pageset_pool;
 typedef struct pageset_options {
   // `sizeof(pageset_options)`. pageset_options_init sets it.
   size_t size;
-  // The initial size in bytes, 1 to 16 TiB for each node. It is rounded up to 2 MiB for each node.
+  // The initial size in bytes, above 0 and below 16 TiB for each node. It is rounded up to 2 MiB for each node.
   uint64_t bytes;
   // The size in bytes up to which the pool can grow, at least `bytes`; 0 means `bytes`.
   uint64_t reserve_bytes;
@@ -235,8 +235,8 @@ void *pageset_alloc_typed(const struct pageset_pool *pool,
 // Frees a run of `order`. Nothing may refer to the run any more. NULL is refused like any other foreign address.
 //
 // PAGESET_ERR_FOREIGN, PAGESET_ERR_UNALIGNED, PAGESET_ERR_DOUBLE_FREE or PAGESET_ERR_WRONG_ORDER for a wrong free, which
-// has changed nothing. The call does not detect a second free of a run that was allocated again meanwhile, and two
-// threads that free the same run at the same instant.
+// has changed nothing. The call does not detect a second free of a run that was allocated again meanwhile. It does
+// not detect two threads that free the same run at the same instant.
 //
 // Precondition: `pool` is NULL or came from pageset_pool_create. Nothing refers to the run.
 pageset_error pageset_free(const struct pageset_pool *pool,
@@ -291,13 +291,13 @@ pageset_error pageset_free_contig(const struct pageset_pool *pool,
 pageset_error pageset_grow(const struct pageset_pool *pool,
                            uint64_t bytes);
 
-// Takes `bytes` at the ends of the nodes out of use, rounded up to 2 MiB for each node, and gives the memory back to the
-// system. pageset_grow brings it into use again.
+// Takes `bytes` at the ends of the nodes out of use, and gives the memory back to the system. pageset_grow brings it into
+// use again. `bytes` is rounded up to 2 MiB for each node.
 //
 // Runs in use do not move. Threads that find no memory meanwhile wait for the call.
 //
 // PAGESET_ERR_ARGUMENT if `bytes` is 0 or a node would keep less than 2 MiB. PAGESET_ERR_IN_USE if a run in that memory is
-// in use; the message says how many bytes are free. PAGESET_ERR_SYSTEM if the system does not take the memory back. The
+// in use; the message says how many bytes can go. PAGESET_ERR_SYSTEM if the system does not take the memory back. The
 // size then stays.
 //
 // Precondition: `pool` is NULL or came from pageset_pool_create.

@@ -173,9 +173,9 @@ impl Drop for CancelDisabled {
 
 /// [`catch`] for functions that contain cancellation points. It disables cancellation during the body.
 ///
-/// Functions of the C library that read files or make system calls are cancellation points, and a cancellation during a
-/// call would leave the pool locked. The functions that allocate and free pages contain none, so they use [`catch`],
-/// which is cheaper.
+/// Functions of the C library that read files or make system calls are cancellation points. A cancellation during a call
+/// would leave the pool locked. The functions that allocate and free pages contain none. They use [`catch`], which is
+/// cheaper.
 pub(crate) fn catch_uncancelled<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, pageset_error> {
     let _cancel_disabled = CancelDisabled::new();
     catch(body)

@@ -28,7 +28,7 @@ pub const PAGESET_FORK_ABSENT: u32 = 1;
 pub struct pageset_options {
     /// `sizeof(pageset_options)`. pageset_options_init sets it.
     pub size: usize,
-    /// The initial size in bytes, 1 to 16 TiB for each node. It is rounded up to 2 MiB for each node.
+    /// The initial size in bytes, above 0 and below 16 TiB for each node. It is rounded up to 2 MiB for each node.
     pub bytes: u64,
     /// The size in bytes up to which the pool can grow, at least `bytes`; 0 means `bytes`.
     pub reserve_bytes: u64,

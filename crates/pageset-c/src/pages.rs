@@ -92,8 +92,8 @@ pub unsafe extern "C" fn pageset_alloc_typed(pool: *const pageset_pool, r#type: 
 /// Frees a run of `order`. Nothing may refer to the run any more. NULL is refused like any other foreign address.
 ///
 /// PAGESET_ERR_FOREIGN, PAGESET_ERR_UNALIGNED, PAGESET_ERR_DOUBLE_FREE or PAGESET_ERR_WRONG_ORDER for a wrong free, which
-/// has changed nothing. The call does not detect a second free of a run that was allocated again meanwhile, and two
-/// threads that free the same run at the same instant.
+/// has changed nothing. The call does not detect a second free of a run that was allocated again meanwhile. It does
+/// not detect two threads that free the same run at the same instant.
 ///
 /// # Safety
 /// `pool` is NULL or came from pageset_pool_create. Nothing refers to the run.
@@ -218,13 +218,13 @@ pub unsafe extern "C" fn pageset_grow(pool: *const pageset_pool, bytes: u64) -> 
     catch_uncancelled_code(|| Ok(unsafe { self::pool(pool) }?.grow(bytes).map(drop)?))
 }
 
-/// Takes `bytes` at the ends of the nodes out of use, rounded up to 2 MiB for each node, and gives the memory back to the
-/// system. pageset_grow brings it into use again.
+/// Takes `bytes` at the ends of the nodes out of use, and gives the memory back to the system. pageset_grow brings it into
+/// use again. `bytes` is rounded up to 2 MiB for each node.
 ///
 /// Runs in use do not move. Threads that find no memory meanwhile wait for the call.
 ///
 /// PAGESET_ERR_ARGUMENT if `bytes` is 0 or a node would keep less than 2 MiB. PAGESET_ERR_IN_USE if a run in that memory is
-/// in use; the message says how many bytes are free. PAGESET_ERR_SYSTEM if the system does not take the memory back. The
+/// in use; the message says how many bytes can go. PAGESET_ERR_SYSTEM if the system does not take the memory back. The
 /// size then stays.
 ///
 /// # Safety

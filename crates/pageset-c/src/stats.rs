@@ -63,7 +63,7 @@ pub unsafe extern "C" fn pageset_get_stats(
             failed_allocs: all.failed_allocs,
             lock_acquisitions: all.lock_acquisitions,
         };
-        // SAFETY: `stats` is not NULL, so the program guarantees `size` writable bytes.
+        // SAFETY: (1) `stats` is not NULL, so the program guarantees `size` writable bytes; (2) zeros are valid counters.
         unsafe { write_sized(stats, value, size, "stats") }
     })
 }

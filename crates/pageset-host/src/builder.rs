@@ -142,7 +142,7 @@ impl PoolBuilder {
     /// Default: on, where the system allows it.
     ///
     /// Turn it off if the program later forbids itself `membarrier`. Cost of off: an allocation and its free take two
-    /// more exchanges, 2 to 8 ns each, and their fast paths are no longer inlined.
+    /// more exchanges, 2 to 8 ns each. Their fast paths are no longer inlined.
     #[must_use]
     pub fn restartable_sequences(mut self, on: bool) -> Self {
         self.restartable_sequences = on;
@@ -164,7 +164,7 @@ impl PoolBuilder {
         for (i, node) in nodes.iter().enumerate().filter(|_| topology.nodes.len() > 1) {
             let bound = prefer_node(&memory, i * sizes.reserved, sizes.reserved, node.0);
             // Containers may forbid `mbind`, as Docker's default profile does. If the caller named no nodes, the pool
-            // works without it: a page then comes from the node of the thread that first touches it.
+            // works without it. A page then comes from the node of the thread that first touches it.
             if let (Some(_), Err(source)) = (&self.nodes, bound) {
                 return Err(PoolError::System {
                     action: "bind memory to a node",

@@ -135,7 +135,7 @@ impl PagePool {
     /// `run` is longer than the allocation, the call also frees the rest, where it is in use.
     ///
     /// # Errors
-    /// [`FreeError`] for an address or a length that is not a multiple of a page; for a wrong length, the address in the
+    /// [`FreeError`] for an address or a length that is not a multiple of a page. For a wrong length, the address in the
     /// error is the end of the run. Also for the first block in the run that is not in use or reaches beyond the run.
     /// The call has then changed nothing.
     pub unsafe fn free_contig(&self, run: NonNull<[u8]>) -> Result<(), FreeError> {

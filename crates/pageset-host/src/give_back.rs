@@ -1,8 +1,8 @@
 //! Returning free memory to the system, in blocks of 2 MiB that have stayed free.
 //!
 //! A scan counts for how many scans each 2 MiB chunk has been free. It allocates each chunk that has been free long
-//! enough, gives the memory back to the system, and frees the chunk to the tail of its free list. Allocations thus
-//! prefer resident memory. A thread that finds no memory meanwhile waits for the block that the scan holds.
+//! enough and gives its memory back to the system. It then frees the chunk to the tail of its free list, so that
+//! allocations prefer resident memory. A thread that finds no memory meanwhile waits for the block that the scan holds.
 //!
 //! The counter of given-back bytes adds what the system reports as resident, so no byte counts twice.
 
@@ -49,8 +49,8 @@ impl GiveBack {
 const GIVEN_BACK: u8 = u8::MAX;
 /// The largest number of scans that an age counts.
 const MAX_AGE: u8 = 250;
-/// Each chunk that was given back is rechecked in one of this many scans: it may have been used and freed between two
-/// scans, and be resident. A guess that bounds the rechecks to a few µs for each GiB and scan.
+/// Each chunk that was given back is rechecked in one of this many scans. It may be resident again, after a use and a free
+/// between two scans. A guess that bounds the rechecks to a few µs for each GiB and scan.
 const RECHECK_INTERVAL: usize = 16;
 
 /// The state of give-back scans.
@@ -58,7 +58,8 @@ const RECHECK_INTERVAL: usize = 16;
 pub(crate) struct GiveBackScanner {
     policy: GiveBack,
     state: Mutex<ScanState>,
-    /// Held while a scan holds a block. Lock order: after `state`.
+    /// Held while a scan holds a block, and by calls that must not meet such a block. Lock order: after `state`, and before
+    /// the locks of the allocator.
     scan_holds_block: Mutex<()>,
     /// Resident bytes that went back to the system. Relaxed: a statistic.
     pub(crate) given_back_bytes: AtomicU64,
@@ -125,14 +126,15 @@ impl PagePool {
         self.scan(&mut state, &ScanLimits { after_scans, max_bytes: policy.bytes_per_scan })
     }
 
-    /// Gives up to `bytes` of free memory back to the system now, rounded up to 2 MiB. Returns how many resident bytes went.
+    /// Gives up to `bytes` of free memory back to the system now, rounded up to 2 MiB. Returns how many resident bytes
+    /// went.
     ///
     /// The call drains the caches of all CPUs, then gives back free blocks of 2 MiB, whatever their age. A thread that
     /// finds no memory meanwhile waits for one block, 10 to 200 µs.
     ///
     /// # Errors
-    /// The system's error for a block that it does not take back. Earlier blocks have gone back. Also an error in a
-    /// forked child.
+    /// The system's error for a block that it does not take back. Earlier blocks have gone back. In a forked child, an
+    /// error of kind `Other`.
     pub fn give_back(&self, bytes: u64) -> io::Result<u64> {
         if self.is_forked() {
             return Err(io::Error::other(format!("cannot give memory back: {FORKED}")));

@@ -36,7 +36,7 @@ const MAX_SLEEP: Duration = Duration::from_millis(1);
 /// A lock without a queue.
 ///
 /// One atomic exchange takes a free lock, and a plain store releases it. Threads on the lock's own CPU can take it
-/// without the exchange, in a restartable sequence, as long as all other threads use [`Self::lock_remote`].
+/// without the exchange, in a restartable sequence, as long as all other threads use `lock_remote`.
 #[derive(Debug, Default)]
 pub struct HostLock(LockBytes);
 

@@ -65,6 +65,7 @@ pub struct PagePool {
     pub(crate) prefault: bool,
     /// Current size of each node in bytes. Writers hold `resizing`. Relaxed: other readers use it as a hint.
     pub(crate) node_bytes: AtomicUsize,
+    /// Held while the pool grows or shrinks. Lock order: before the locks of `scanner`.
     pub(crate) resizing: Mutex<()>,
     pub(crate) scanner: GiveBackScanner,
     /// Failed allocations. Relaxed: a statistic.
@@ -87,8 +88,8 @@ impl Drop for PagePool {
 }
 
 impl PagePool {
-    /// Starts the settings of a pool of `bytes`, at most 16 TiB for each node. The size is rounded up to 2 MiB for each
-    /// node.
+    /// Starts the settings of a pool of `bytes`, above 0 and below 16 TiB for each node. The size is rounded up to 2 MiB
+    /// for each node.
     #[must_use]
     pub fn builder(bytes: u64) -> PoolBuilder {
         PoolBuilder::new(bytes)
@@ -239,9 +240,9 @@ impl PagePool {
     /// nothing, because it frees nothing.
     ///
     /// # Errors
-    /// [`FreeError`] for an address outside the pool, a run that is already free, an address that is not the start of
-    /// a run, or another order. The call has then changed nothing. It does not detect two threads that free the same
-    /// run at the same instant.
+    /// [`FreeError`] if the address is outside the pool or is not the start of a run, or if the run is already free or
+    /// has another order. The call has then changed nothing. It does not detect two threads that free the same run at
+    /// the same instant.
     #[inline(always)]
     pub unsafe fn free(&self, start: NonNull<u8>, order: Order) -> Result<(), FreeError> {
         let address = start.addr().get();
@@ -277,7 +278,7 @@ impl PagePool {
     /// [`Self::alloc_bulk`] for slots of another type: `convert` makes the slot's value from the start of a page.
     ///
     /// For the C library. `convert` runs under the lock of a cache: it must not panic and must not call the pool. The
-    /// call overwrites slots without dropping them.
+    /// former values of the slots must need no drop.
     ///
     /// # Errors
     /// The errors of [`Self::alloc_bulk`].

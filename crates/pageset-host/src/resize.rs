@@ -14,8 +14,8 @@ impl PagePool {
     /// size in bytes.
     ///
     /// # Errors
-    /// [`PoolError::GrowSize`] if `bytes` is 0 or exceeds the rest of the reserve, [`PoolError::System`] if the system
-    /// refuses memory to a pool with prefault, and [`PoolError::Forked`]. The size stays.
+    /// [`PoolError::GrowSize`] if `bytes` is 0 or exceeds the rest of the reserve. [`PoolError::System`] if the system
+    /// refuses memory to a pool with prefault. [`PoolError::Forked`]. The size stays.
     pub fn grow(&self, bytes: u64) -> Result<u64, PoolError> {
         if self.is_forked() {
             return Err(PoolError::Forked);
@@ -39,8 +39,8 @@ impl PagePool {
         Ok(((old + more) * nodes) as u64)
     }
 
-    /// Takes `bytes` at the ends of the nodes out of use, rounded up to 2 MiB for each node, and gives the memory back to
-    /// the system. Returns the new size in bytes.
+    /// Takes `bytes` at the ends of the nodes out of use, and gives the memory back to the system. Returns the new size in
+    /// bytes. `bytes` is rounded up to 2 MiB for each node.
     ///
     /// The address space stays reserved, and [`Self::grow`] brings it into use again. Runs in use do not move, so the
     /// memory must be free. The call drains the caches of all CPUs. Threads that find no memory meanwhile wait for the

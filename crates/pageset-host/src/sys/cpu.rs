@@ -60,8 +60,8 @@ impl CpuNumber {
 #[inline(always)]
 pub(super) fn read(offset: isize) -> i32 {
     let cpu: i32;
-    // SAFETY: (1) `offset` came from glibc, which registers the area of each thread before the thread runs any code, and
-    // keeps it until the thread has run its last; (2) the instruction only reads the word; (3) `fs` is the thread pointer
+    // SAFETY: (1) `offset` came from glibc, which keeps the area of each thread registered from before its first code until
+    // after its last; (2) the instruction only reads the word; (3) `fs` is the thread pointer
     // on this target.
     unsafe {
         std::arch::asm!(

@@ -118,9 +118,9 @@ impl MappedAllocator {
         let memory = memory.map_err(|source| MetadataError::Memory { bytes, source })?;
         let mut arena = Arena { memory, used: 0 };
 
-        // SAFETY: (1) zeroed memory is a valid value of the atomics, the only slices without values; (2) the slices are not
-        // really 'static, but all of them end up in `allocator`, which is private, is dropped before the mapping, and is
-        // lent for the lifetime of `self` only. A panic before that drops the slices unused.
+        // SAFETY: (1) zeroed memory is a valid value of the atomics, the only slices without values. (2) The slices are not
+        // really 'static, but all of them end up in `allocator`. It is private, is dropped before the mapping, and is lent
+        // for the lifetime of `self` only. A panic before that drops the slices unused.
         let (config, metadata) = unsafe {
             let mut specs = vec![];
             for zone in config.zones {

@@ -10,8 +10,8 @@
 //! An exchange costs 2 to 8 ns, and an allocation and its free would need two. A remote acquisition costs a system call
 //! of about 1 µs, but only ticks and drains need it.
 //!
-//! Sources: the restartable sequences of Paul Turner and Andrew Hunter, as in TCMalloc's per-CPU mode; `linux/rseq.h`
-//! for the layout of `struct rseq` and `struct rseq_cs`, a stable interface of the kernel.
+//! Source of the technique: the restartable sequences of Paul Turner and Andrew Hunter, as in TCMalloc's per-CPU mode.
+//! Source of the layout of `struct rseq` and `struct rseq_cs`: `linux/rseq.h`, a stable interface of the kernel.
 
 use std::mem::offset_of;
 use std::num::NonZeroIsize;
@@ -39,8 +39,8 @@ pub(crate) struct Rseq {
 }
 
 impl Rseq {
-    /// Finds out once for the process. The result is `None` on other architectures, before Linux 5.10, if the C library
-    /// registers no `struct rseq`, or if a filter of system calls forbids `membarrier`.
+    /// Finds out once for the process. The result is `None` on other architectures than x86-64, before Linux 5.10, and
+    /// without a registered `struct rseq`. It is also `None` if a filter of system calls forbids `membarrier`.
     pub(crate) fn find() -> Option<Rseq> {
         static FOUND: OnceLock<Option<Rseq>> = OnceLock::new();
         *FOUND.get_or_init(|| {
@@ -87,9 +87,9 @@ impl Rseq {
 #[inline(always)]
 fn try_set_local(offset: isize, bytes: &LockBytes, cpu: u32) -> bool {
     // SAFETY: (1) `offset` came from glibc, which keeps an area for each thread as long as the thread runs. An area that the
-    // kernel refused to register holds no CPU number, so the comparison fails. (2) The sequence meets the kernel's rules:
-    // the descriptor is aligned to 32 bytes; the code removes it from the area before the library can be unloaded; the
-    // signature that glibc registers stands before the abort label; and the abort label is outside the sequence. (3) The
+    // kernel refused to register holds no CPU number, so the comparison fails. (2) The sequence meets the kernel's rules.
+    // The descriptor is aligned to 32 bytes. The code removes it from the area before the library can be unloaded. The
+    // signature that glibc registers stands before the abort label. The abort label is outside the sequence. (3) The
     // last instruction of the sequence is its only store to the bytes, so an aborted sequence has changed nothing.
     // (4) Both bytes are atomics. Loads acquire and stores release on this architecture: the loads pair with the stores
     // in `HostLock::unlock` and `unlock_local`. (5) The code uses no stack, and writes only registers that are named.
