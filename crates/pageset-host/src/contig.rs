@@ -9,7 +9,6 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -17,7 +16,7 @@ use pageset::{Immovable, MigrateType, NodeId, Order, PageRange, Pfn};
 
 use crate::builder::{self, CHUNK_BYTES};
 use crate::error::{AllocError, FreeError, FreeReason};
-use crate::pages::PoolRef;
+use crate::pages::{PoolRef, impl_run_handle};
 use crate::pool::{PAGE_BYTES, PagePool, wrong_free};
 
 /// How to find out whether a page is free.
@@ -183,12 +182,7 @@ pub struct ContigPages<P: PoolRef> {
     run: NonNull<[u8]>,
 }
 
-// SAFETY: (1) only the handle owns the memory, and any thread may use and free it; (2) the bound makes the reference to
-// the pool `Send`.
-unsafe impl<P: PoolRef + Send> Send for ContigPages<P> {}
-// SAFETY: (1) a shared handle gives out only shared slices of bytes; (2) the bound makes the reference to the pool
-// `Sync`.
-unsafe impl<P: PoolRef + Sync> Sync for ContigPages<P> {}
+impl_run_handle!(ContigPages, "free_contig");
 
 impl<P: PoolRef> ContigPages<P> {
     /// Allocates a contiguous run of `bytes`, rounded up to pages.
@@ -209,47 +203,9 @@ impl<P: PoolRef> ContigPages<P> {
         ContigPages { pool, run }
     }
 
-    /// Takes the run out of the handle without freeing it. The caller frees it with [`PagePool::free_contig`].
-    pub fn into_raw(self) -> NonNull<[u8]> {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: (1) `this` is never dropped, so the reference to the pool is moved out once; (2) nothing uses `this`
-        // afterwards.
-        drop(unsafe { std::ptr::read(&this.pool) });
-        this.run
-    }
-
-    /// The pool of the run.
-    pub fn pool(&self) -> &PagePool {
-        &self.pool
-    }
-}
-
-impl<P: PoolRef> Deref for ContigPages<P> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        // SAFETY: (1) the run stays mapped as long as the pool, which the handle keeps alive or borrows; (2) anonymous
-        // memory is always initialised; (3) only the handle owns the run, and writing needs the handle exclusively.
-        unsafe { slice::from_raw_parts(self.run.as_ptr().cast(), self.run.len()) }
-    }
-}
-
-impl<P: PoolRef> DerefMut for ContigPages<P> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: (1) to (3) as in `deref`.
-        unsafe { slice::from_raw_parts_mut(self.run.as_ptr().cast(), self.run.len()) }
-    }
-}
-
-impl<P: PoolRef> AsRef<[u8]> for ContigPages<P> {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
-impl<P: PoolRef> AsMut<[u8]> for ContigPages<P> {
-    fn as_mut(&mut self) -> &mut [u8] {
-        self
+    #[inline]
+    fn run(&self) -> NonNull<[u8]> {
+        self.run
     }
 }
 

@@ -5,7 +5,6 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::slice;
 use std::sync::Arc;
 
 use pageset::Order;
@@ -28,6 +27,74 @@ pub trait PoolRef: sealed::Sealed + Deref<Target = PagePool> {}
 impl PoolRef for &PagePool {}
 impl PoolRef for Arc<PagePool> {}
 
+/// Implements what all handles of runs share.
+///
+/// `$handle` has a field `pool` and a method `run`, which returns the memory of a run that only the handle owns. `$free`
+/// names the function of the pool that frees such a run.
+macro_rules! impl_run_handle {
+    ($handle:ident, $free:literal) => {
+        // SAFETY: (1) only the handle owns the memory, and any thread may use and free it; (2) the bound makes the
+        // reference to the pool `Send`.
+        unsafe impl<P: PoolRef + Send> Send for $handle<P> {}
+        // SAFETY: (1) a shared handle gives out only shared slices of bytes; (2) the bound makes the reference to the pool
+        // `Sync`.
+        unsafe impl<P: PoolRef + Sync> Sync for $handle<P> {}
+
+        impl<P: PoolRef> $handle<P> {
+            /// Takes the run out of the handle without freeing it.
+            ///
+            #[doc = concat!("The caller frees it with [`PagePool::", $free, "`].")]
+            pub fn into_raw(self) -> NonNull<[u8]> {
+                let this = ManuallyDrop::new(self);
+                let run = this.run();
+                // SAFETY: (1) `this` is never dropped, so the reference to the pool is moved out once; (2) nothing uses
+                // `this` afterwards.
+                drop(unsafe { std::ptr::read(&this.pool) });
+                run
+            }
+
+            /// The pool of the run.
+            pub fn pool(&self) -> &PagePool {
+                &self.pool
+            }
+        }
+
+        impl<P: PoolRef> Deref for $handle<P> {
+            type Target = [u8];
+
+            #[inline]
+            fn deref(&self) -> &[u8] {
+                // SAFETY: (1) the run stays mapped as long as the pool, which the handle keeps alive or borrows;
+                // (2) anonymous memory is always initialised; (3) only the handle owns the run, and writing needs the
+                // handle exclusively.
+                unsafe { self.run().as_ref() }
+            }
+        }
+
+        impl<P: PoolRef> DerefMut for $handle<P> {
+            #[inline]
+            fn deref_mut(&mut self) -> &mut [u8] {
+                // SAFETY: (1) to (3) as in `deref`.
+                unsafe { self.run().as_mut() }
+            }
+        }
+
+        impl<P: PoolRef> AsRef<[u8]> for $handle<P> {
+            fn as_ref(&self) -> &[u8] {
+                self
+            }
+        }
+
+        impl<P: PoolRef> AsMut<[u8]> for $handle<P> {
+            fn as_mut(&mut self) -> &mut [u8] {
+                self
+            }
+        }
+    };
+}
+
+pub(crate) use impl_run_handle;
+
 /// A handle that owns a run of 2^order pages and frees it on drop. In a forked child, the drop frees nothing.
 ///
 /// The run first contains the bytes of its last owner, or zeros.
@@ -37,12 +104,7 @@ pub struct Pages<P: PoolRef> {
     order: Order,
 }
 
-// SAFETY: (1) only the handle owns the memory, and any thread may use and free it; (2) the bound makes the reference to
-// the pool `Send`.
-unsafe impl<P: PoolRef + Send> Send for Pages<P> {}
-// SAFETY: (1) a shared handle gives out only shared slices of bytes; (2) the bound makes the reference to the pool
-// `Sync`.
-unsafe impl<P: PoolRef + Sync> Sync for Pages<P> {}
+impl_run_handle!(Pages, "free");
 
 impl PagePool {
     /// Allocates a run of 2^`order` pages in a handle that borrows the pool.
@@ -83,14 +145,9 @@ impl<P: PoolRef> Pages<P> {
         Pages { pool, start, order }
     }
 
-    /// Takes the run out of the handle without freeing it. The caller frees it with [`PagePool::free`].
-    pub fn into_raw(self) -> NonNull<[u8]> {
-        let this = ManuallyDrop::new(self);
-        let run = NonNull::slice_from_raw_parts(this.start, this.len());
-        // SAFETY: (1) `this` is never dropped, so the reference to the pool is moved out once; (2) nothing uses `this`
-        // afterwards.
-        drop(unsafe { std::ptr::read(&this.pool) });
-        run
+    #[inline]
+    fn run(&self) -> NonNull<[u8]> {
+        NonNull::slice_from_raw_parts(self.start, PAGE_BYTES << self.order.get())
     }
 
     /// The order of the run.
@@ -99,46 +156,10 @@ impl<P: PoolRef> Pages<P> {
         self.order
     }
 
-    /// The pool of the run.
-    pub fn pool(&self) -> &PagePool {
-        &self.pool
-    }
-
     /// Fills the run with zeros.
     #[must_use]
     pub fn zeroed(mut self) -> Self {
         self.fill(0);
-        self
-    }
-}
-
-impl<P: PoolRef> Deref for Pages<P> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        // SAFETY: (1) the run stays mapped as long as the pool, which the handle keeps alive or borrows; (2) anonymous
-        // memory is always initialised; (3) only the handle owns the run, and writing needs the handle exclusively.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), PAGE_BYTES << self.order.get()) }
-    }
-}
-
-impl<P: PoolRef> DerefMut for Pages<P> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: (1) to (3) as in `deref`.
-        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), PAGE_BYTES << self.order.get()) }
-    }
-}
-
-impl<P: PoolRef> AsRef<[u8]> for Pages<P> {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
-impl<P: PoolRef> AsMut<[u8]> for Pages<P> {
-    fn as_mut(&mut self) -> &mut [u8] {
         self
     }
 }
