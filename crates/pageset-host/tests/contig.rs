@@ -8,6 +8,8 @@ use std::thread;
 
 use pageset_host::{AllocError, ContigPages, FreeReason, GiveBack, HugePages, NodeId, Order, PAGE_BYTES, PagePool};
 
+use common::allocate_and_check;
+
 const MIB: usize = common::MIB as usize;
 
 fn pool(mib: usize) -> PagePool {
@@ -139,19 +141,8 @@ fn handles_keep_the_pool_and_convert_to_raw_runs() {
 fn small_allocations_wait_for_a_range_allocation() {
     let mut pool = pool(32);
     thread::scope(|scope| {
-        let users: Vec<_> = (0..3)
-            .map(|_| {
-                scope.spawn(|| {
-                    for round in 0..400_u32 {
-                        // Each thread owns at most 4 MiB, so the pool has room for all of them and for one range.
-                        let mut runs: Vec<_> =
-                            (0..4).map(|_| pool.pages(Order::new(8).expect("8")).expect("memory")).collect();
-                        runs.iter_mut().for_each(|run| run[..4].copy_from_slice(&round.to_ne_bytes()));
-                        assert!(runs.iter().all(|run| run[..4] == round.to_ne_bytes()));
-                    }
-                })
-            })
-            .collect();
+        // Each thread owns at most 4 MiB, so the pool has room for all of them and for one range.
+        let users: Vec<_> = (0..3).map(|_| scope.spawn(|| allocate_and_check(&pool, 400, &[8; 4]))).collect();
         let mut found = 0;
         while users.iter().any(|user| !user.is_finished()) {
             if let Ok(mut pages) = pool.contig_pages(12 * MIB) {

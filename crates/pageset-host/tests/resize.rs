@@ -8,7 +8,7 @@ use std::thread;
 
 use pageset_host::{GiveBack, HugePages, Order, PAGE_BYTES, PagePool, PoolError};
 
-use common::MIB;
+use common::{MIB, allocate_and_check};
 
 fn pool(mib: u64) -> PagePool {
     let builder = PagePool::builder(mib * MIB).reserve(2 * mib * MIB).give_back(GiveBack::OFF);
@@ -121,19 +121,9 @@ fn locked_memory_stays() {
 #[test]
 fn allocations_succeed_while_the_pool_shrinks_and_grows() {
     let mut pool = pool(32);
+    let orders: Vec<u8> = (0..16).map(|n| n % 5).collect();
     thread::scope(|scope| {
-        let users: Vec<_> = (0..3)
-            .map(|_| {
-                scope.spawn(|| {
-                    for round in 0..500_u32 {
-                        let mut runs: Vec<_> =
-                            (0..16).map(|n| pool.pages(Order::new(n % 5).expect("5")).expect("memory")).collect();
-                        runs.iter_mut().for_each(|run| run[..4].copy_from_slice(&round.to_ne_bytes()));
-                        assert!(runs.iter().all(|run| run[..4] == round.to_ne_bytes()));
-                    }
-                })
-            })
-            .collect();
+        let users: Vec<_> = (0..3).map(|_| scope.spawn(|| allocate_and_check(&pool, 500, &orders))).collect();
         let mut shrunk = 0;
         while users.iter().any(|user| !user.is_finished()) {
             if pool.shrink(16 * MIB).is_ok() {

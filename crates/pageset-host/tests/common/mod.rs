@@ -41,3 +41,12 @@ pub(crate) fn fill_caches(pool: &PagePool, pages: usize) {
     }
     assert!(pool.stats().cached_bytes > 0);
 }
+
+/// In each of `rounds` rounds, allocates runs of `orders`, checks that no other run overlaps them, and frees them.
+pub(crate) fn allocate_and_check(pool: &PagePool, rounds: u32, orders: &[u8]) {
+    for round in 0..rounds {
+        let mut runs: Vec<_> = orders.iter().map(|&n| pool.pages(order(n)).expect("memory")).collect();
+        runs.iter_mut().for_each(|run| run[..4].copy_from_slice(&round.to_ne_bytes()));
+        assert!(runs.iter().all(|run| run[..4] == round.to_ne_bytes()), "another run overlaps");
+    }
+}
