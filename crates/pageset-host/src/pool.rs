@@ -240,7 +240,7 @@ impl PagePool {
     /// nothing, because it frees nothing.
     ///
     /// # Errors
-    /// [`FreeError`] if the address is outside the pool or is not the start of a run, or if the run is already free or
+    /// [`FreeError`] if the address is outside the pool or is not the start of a run. Also if the run is already free or
     /// has another order. The call has then changed nothing. It does not detect two threads that free the same run at
     /// the same instant.
     #[inline(always)]

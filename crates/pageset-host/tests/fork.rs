@@ -10,8 +10,8 @@ use pageset_host::{AllocError, FreeReason, OnFork, Order, PagePool, PoolError};
 
 /// Runs `child` in a forked child and returns its status from `waitpid`. Kills a child that hangs.
 fn in_child(child: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: (1) the child takes no lock that another thread may hold: the only other thread grows a pool, and the
-    // child's calls return before they take its locks; (2) the child ends with `_exit`, which runs no exit handlers.
+    // SAFETY: (1) the child takes no lock that another thread may hold. The only other thread grows a pool, and the
+    // child's calls return before they take its locks. (2) the child ends with `_exit`, which runs no exit handlers.
     unsafe {
         let pid = libc::fork();
         assert!(pid >= 0, "fork");

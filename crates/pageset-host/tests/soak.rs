@@ -1,5 +1,5 @@
-//! A soak test: threads start, move, block and end on a pool that is too small for them, while it grows, shrinks and
-//! gives memory back.
+//! A soak test: threads start, move, block and end on a pool that is too small for them. Meanwhile the pool grows,
+//! shrinks and gives memory back.
 //!
 //! The test checks that no page has two owners, that the counters balance, and that resident memory returns to its first
 //! value. Each owner stamps its pages, so the test detects foreign writes. A working set of 256 MiB stays allocated
