@@ -8,8 +8,6 @@ use std::thread;
 
 use pageset_host::{AllocError, ContigPages, FreeReason, GiveBack, HugePages, NodeId, Order, PAGE_BYTES, PagePool};
 
-use common::allocate_and_check;
-
 const MIB: usize = common::MIB as usize;
 
 fn pool(mib: usize) -> PagePool {
@@ -138,20 +136,14 @@ fn handles_keep_the_pool_and_convert_to_raw_runs() {
 
 /// Threads that need little always find memory, although the allocation of ranges isolates whole pageblocks.
 #[test]
-fn small_allocations_wait_for_a_range_allocation() {
+fn allocations_succeed_while_ranges_are_allocated() {
     let mut pool = pool(32);
-    thread::scope(|scope| {
-        // Each thread owns at most 4 MiB, so the pool has room for all of them and for one range.
-        let users: Vec<_> = (0..3).map(|_| scope.spawn(|| allocate_and_check(&pool, 400, &[8; 4]))).collect();
-        let mut found = 0;
-        while users.iter().any(|user| !user.is_finished()) {
-            if let Ok(mut pages) = pool.contig_pages(12 * MIB) {
-                found += 1;
-                pages.fill(0xff);
-                assert!(pages.iter().all(|&byte| byte == 0xff));
-            }
-        }
-        assert!(found > 0);
+    // Each of the three threads owns at most 4 MiB, so the pool has room for all of them and for one range.
+    common::during_allocations(&pool, &[8; 4], || {
+        let Ok(mut pages) = pool.contig_pages(12 * MIB) else { return false };
+        pages.fill(0xff);
+        assert!(pages.iter().all(|&byte| byte == 0xff));
+        true
     });
     assert_eq!(pool.stats().in_use_bytes, 0);
     pool.audit().expect("a consistent pool");
@@ -159,7 +151,7 @@ fn small_allocations_wait_for_a_range_allocation() {
 
 /// Two threads each allocate a little more than a third of the pool, so both ranges always fit.
 #[test]
-fn two_range_allocations_both_succeed() {
+fn ranges_are_found_while_another_thread_allocates_ranges() {
     let mut pool = pool(16);
     thread::scope(|scope| {
         for _ in 0..2 {

@@ -8,7 +8,7 @@ use std::thread;
 
 use pageset_host::{GiveBack, HugePages, Order, PAGE_BYTES, PagePool, PoolError};
 
-use common::{MIB, allocate_and_check};
+use common::MIB;
 
 fn pool(mib: u64) -> PagePool {
     let builder = PagePool::builder(mib * MIB).reserve(2 * mib * MIB).give_back(GiveBack::OFF);
@@ -122,16 +122,12 @@ fn locked_memory_stays() {
 fn allocations_succeed_while_the_pool_shrinks_and_grows() {
     let mut pool = pool(32);
     let orders: Vec<u8> = (0..16).map(|n| n % 5).collect();
-    thread::scope(|scope| {
-        let users: Vec<_> = (0..3).map(|_| scope.spawn(|| allocate_and_check(&pool, 500, &orders))).collect();
-        let mut shrunk = 0;
-        while users.iter().any(|user| !user.is_finished()) {
-            if pool.shrink(16 * MIB).is_ok() {
-                shrunk += 1;
-                pool.grow(16 * MIB).expect("room");
-            }
+    common::during_allocations(&pool, &orders, || {
+        let shrunk = pool.shrink(16 * MIB).is_ok();
+        if shrunk {
+            pool.grow(16 * MIB).expect("room");
         }
-        assert!(shrunk > 0);
+        shrunk
     });
     assert_eq!((pool.stats().in_use_bytes, pool.stats().size_bytes), (0, 32 * MIB));
     pool.audit().expect("a consistent pool");
@@ -139,7 +135,7 @@ fn allocations_succeed_while_the_pool_shrinks_and_grows() {
 
 /// A failed attempt to shrink isolates nearly all of the pool before it finds the run in use. Other threads wait for it.
 #[test]
-fn allocations_wait_for_a_failed_shrink() {
+fn allocations_succeed_while_shrinking_fails() {
     let pool = pool(4096);
     let all: Vec<_> = (0..2048).map(|_| pool.pages(Order::PAGEBLOCK).expect("memory")).collect();
     let last = all.into_iter().max_by_key(|pages| pages.as_ptr() as usize);

@@ -3,6 +3,8 @@
 
 use std::num::NonZero;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 
 use pageset_host::{Order, PagePool};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -42,11 +44,31 @@ pub(crate) fn fill_caches(pool: &PagePool, pages: usize) {
     assert!(pool.stats().cached_bytes > 0);
 }
 
-/// In each of `rounds` rounds, allocates runs of `orders`, checks that no other run overlaps them, and frees them.
-pub(crate) fn allocate_and_check(pool: &PagePool, rounds: u32, orders: &[u8]) {
-    for round in 0..rounds {
-        let mut runs: Vec<_> = orders.iter().map(|&n| pool.pages(order(n)).expect("memory")).collect();
-        runs.iter_mut().for_each(|run| run[..4].copy_from_slice(&round.to_ne_bytes()));
-        assert!(runs.iter().all(|run| run[..4] == round.to_ne_bytes()), "another run overlaps");
+/// Runs `operation` until it has succeeded 10 times. Meanwhile, three threads allocate runs of `orders`, check that no
+/// other run overlaps them, and free them.
+pub(crate) fn during_allocations(pool: &PagePool, orders: &[u8], mut operation: impl FnMut() -> bool) {
+    /// Stops the threads, even after a panic of `operation`.
+    struct Stop<'s>(&'s AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
     }
+    let stop = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stop = Stop(stop);
+        let allocate = || {
+            for round in (0_u32..).take_while(|_| !stop.load(Relaxed)) {
+                let mut runs: Vec<_> = orders.iter().map(|&n| pool.pages(order(n)).expect("memory")).collect();
+                runs.iter_mut().for_each(|run| run[..4].copy_from_slice(&round.to_ne_bytes()));
+                assert!(runs.iter().all(|run| run[..4] == round.to_ne_bytes()), "another run overlaps");
+            }
+        };
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(allocate)).collect();
+        let mut successes = 0;
+        // A thread that has finished has panicked, and the scope reports it.
+        while successes < 10 && !threads.iter().any(|thread| thread.is_finished()) {
+            successes += u32::from(operation());
+        }
+    });
 }
