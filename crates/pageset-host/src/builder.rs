@@ -1,23 +1,20 @@
 //! The settings of a pool, and its construction.
 
-use std::io;
-
 use pageset::tuning::BatchRule;
 use pageset::tuning::sizes::{WatermarkRule, zone_batch};
-use pageset::{Config, NodeId, PageRange, Pfn, Tuning, ZoneKind, ZoneSpec};
+use pageset::{Config, NodeId, PageRange, Tuning, ZoneKind, ZoneSpec};
 
-use crate::error::PoolError;
+use crate::error::{PoolError, address_space_error, prefault_error};
 use crate::give_back::GiveBack;
 use crate::machine::Host;
-use crate::pool::{PAGE_BYTES, PagePool};
+use crate::pool::PagePool;
+use crate::size::{CHUNK_BYTES, PAGE_BYTES, bytes_per_node, page_range};
 use crate::sys::fork_detector::ForkDetector;
 use crate::sys::mapped_allocator::{MappedAllocator, MetadataError};
 use crate::sys::mapping::{Backing, Mapping};
 use crate::sys::numa::prefer_node;
 use crate::topology::{Topology, online_cpus};
 
-/// The size of a huge page in bytes. The size of a node is a multiple of it, and memory goes back in this unit.
-pub(crate) const CHUNK_BYTES: usize = 2 << 20;
 /// The size of the largest block in bytes. Memory that starts at a multiple of it has no smaller blocks at its start.
 const MAX_BLOCK_BYTES: usize = PAGE_BYTES << pageset::Order::MAX.get();
 /// The largest size of a node in bytes. Pages and pageblocks share one space of 32-bit link numbers.
@@ -63,6 +60,15 @@ pub struct PoolBuilder {
     on_fork: OnFork,
     give_back: GiveBack,
     restartable_sequences: bool,
+}
+
+impl PagePool {
+    /// Starts the settings of a pool of `bytes`, above 0 and below 16 TiB for each node. The size is rounded up to 2 MiB
+    /// for each node.
+    #[must_use]
+    pub fn builder(bytes: u64) -> PoolBuilder {
+        PoolBuilder::new(bytes)
+    }
 }
 
 impl PoolBuilder {
@@ -272,16 +278,6 @@ fn default_tuning(bytes: usize) -> Tuning {
     }
 }
 
-/// The pages of an address range. `start` and `bytes` are multiples of [`PAGE_BYTES`].
-pub(crate) fn page_range(start: usize, bytes: usize) -> PageRange {
-    PageRange::new(Pfn((start / PAGE_BYTES) as u64), (bytes / PAGE_BYTES) as u64)
-}
-
-/// An equal part of `bytes` for each of `nodes` nodes, rounded up to [`CHUNK_BYTES`].
-pub(crate) fn bytes_per_node(bytes: u64, nodes: usize) -> usize {
-    bytes.div_ceil(nodes as u64).next_multiple_of(CHUNK_BYTES as u64) as usize
-}
-
 /// Sizes of each node in bytes.
 struct NodeSizes {
     /// The size in use from the start.
@@ -301,27 +297,4 @@ impl NodeSizes {
         }
         Ok(NodeSizes { initial: bytes_per_node(bytes, nodes), reserved: bytes_per_node(reserve_bytes, nodes) })
     }
-}
-
-fn address_space_error(action: &'static str, bytes: usize, source: io::Error) -> PoolError {
-    let help = match source.raw_os_error() {
-        Some(libc::EAGAIN) => {
-            "this process locks all memory that it maps (mlockall with MCL_FUTURE); try a smaller pool, a higher \
-             ulimit -l, or mlockall without MCL_FUTURE"
-        }
-        _ => {
-            "try a smaller pool, or higher limits on address space (ulimit -v; vm.overcommit_memory=2 counts it as \
-             memory) and on mappings (vm.max_map_count)"
-        }
-    };
-    PoolError::System { action, bytes: bytes as u64, help, source }
-}
-
-/// What to try where the system does not take memory back.
-pub(crate) const GIVE_BACK_HELP: &str = "the system keeps memory locked by mlock or mlockall and, before Linux 5.18, \
-explicit huge pages; try to unlock the memory, or build the pool with GiveBack::OFF";
-
-pub(crate) fn prefault_error(bytes: usize, source: io::Error) -> PoolError {
-    let help = "try a smaller pool, or no prefault";
-    PoolError::System { action: "make memory resident", bytes: bytes as u64, help, source }
 }

@@ -14,10 +14,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pageset::{Immovable, MigrateType, NodeId, Order, PageRange, Pfn};
 
-use crate::builder::{self, CHUNK_BYTES};
 use crate::error::{AllocError, FreeError, FreeReason};
 use crate::pages::{PoolRef, impl_run_handle};
-use crate::pool::{PAGE_BYTES, PagePool, wrong_free};
+use crate::pool::{PagePool, wrong_free};
+use crate::size::{CHUNK_BYTES, PAGE_BYTES, page_range};
 
 /// How to find out whether a page is free.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl PagePool {
         let end = start + node_bytes;
         let mut at = start;
         while at <= end - bytes {
-            let range = builder::page_range(at, bytes);
+            let range = page_range(at, bytes);
             let allocated = match self.first_page_in_use(range, check) {
                 None => {
                     self.allocator().alloc_range(range, MigrateType::Movable, &Immovable).map_err(|error| error.pfn)
@@ -144,7 +144,7 @@ impl PagePool {
             let reason = if self.is_forked() { FreeReason::Forked } else { FreeReason::NotAPage };
             return Err(FreeError { address: wrong, order: Order::ZERO, reason });
         }
-        self.allocator().free_range(builder::page_range(address, bytes)).map_err(wrong_free)
+        self.allocator().free_range(page_range(address, bytes)).map_err(wrong_free)
     }
 
     /// Allocates a contiguous run of `bytes` in a handle that borrows the pool.

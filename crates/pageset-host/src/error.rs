@@ -6,8 +6,7 @@ use std::io;
 use pageset::{MapError, MigrateType, NodeId, Order, PageState, WrongFree};
 use thiserror::Error;
 
-use crate::builder::CHUNK_BYTES;
-use crate::pool::PAGE_BYTES;
+use crate::size::{CHUNK_BYTES, PAGE_BYTES};
 
 /// The message of every error in a forked child.
 pub(crate) const FORKED: &str = "the pool belongs to the parent of this process; try a pool that this process builds";
@@ -114,6 +113,29 @@ fn try_up_to(max_bytes: u64, alternative: &str) -> String {
 
 fn numbers(nodes: &[NodeId]) -> Vec<u32> {
     nodes.iter().map(|node| node.0).collect()
+}
+
+pub(crate) fn address_space_error(action: &'static str, bytes: usize, source: io::Error) -> PoolError {
+    let help = match source.raw_os_error() {
+        Some(libc::EAGAIN) => {
+            "this process locks all memory that it maps (mlockall with MCL_FUTURE); try a smaller pool, a higher \
+             ulimit -l, or mlockall without MCL_FUTURE"
+        }
+        _ => {
+            "try a smaller pool, or higher limits on address space (ulimit -v; vm.overcommit_memory=2 counts it as \
+             memory) and on mappings (vm.max_map_count)"
+        }
+    };
+    PoolError::System { action, bytes: bytes as u64, help, source }
+}
+
+/// What to try where the system does not take memory back.
+pub(crate) const GIVE_BACK_HELP: &str = "the system keeps memory locked by mlock or mlockall and, before Linux 5.18, \
+explicit huge pages; try to unlock the memory, or build the pool with GiveBack::OFF";
+
+pub(crate) fn prefault_error(bytes: usize, source: io::Error) -> PoolError {
+    let help = "try a smaller pool, or no prefault";
+    PoolError::System { action: "make memory resident", bytes: bytes as u64, help, source }
 }
 
 /// Why an allocation failed.

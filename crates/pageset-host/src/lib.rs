@@ -29,23 +29,22 @@
 //!
 //! | module | contents |
 //! | --- | --- |
+//! | `size` | sizes of pages, runs and nodes |
+//! | [`error`] | errors of building, allocating and freeing |
 //! | `sys` | the unsafe code: mappings, metadata in mapped memory, CPU numbers, restartable sequences, NUMA binding |
 //! | [`topology`] | the machine: possible CPUs, nodes, distances, cache |
 //! | [`lock`] | the lock of zones and pagesets: spins, then yields, then sleeps |
 //! | `machine` | the allocator's trait `Machine`: CPU numbers and locks |
-//! | [`error`] | errors of building, allocating and freeing |
-//! | [`builder`] | the settings of a pool |
+//! | [`give_back`] | the policy of returning free memory to the system, and the state of its scans |
 //! | [`pool`] | raw calls: one run, many pages |
-//! | `resize` | growing and shrinking |
-//! | [`give_back`] | returning free memory to the system |
+//! | `scan` | scans that return free memory |
 //! | [`tick`] | periodic work, by a caller or by a thread |
+//! | [`builder`] | the settings of a pool, and its construction |
+//! | `resize` | growing and shrinking |
 //! | [`stats`] | counters |
 //! | [`pages`] | handles that free their run on drop |
 //! | [`contig`] | contiguous runs of any size |
 //! | `allocator_trait`, `into_bytes` | traits of `allocator-api2` and `bytes`, each behind its feature |
-//!
-//! Exceptions: `sys::mapped_allocator` names the lock and the machine of the allocator that it stores. The builder
-//! creates the pool and configures its give-back, so `builder`, `pool` and `give_back` use each other.
 //!
 //! # Threads, CPUs, forks, panics
 //!
@@ -84,6 +83,8 @@ mod machine;
 pub mod pages;
 pub mod pool;
 mod resize;
+mod scan;
+mod size;
 pub mod stats;
 #[allow(unsafe_code, reason = "the lowest modules, with numbered reasons at each block")]
 mod sys;

@@ -10,26 +10,15 @@ use pageset::audit::{Books as Balance, Inconsistency};
 use pageset::{AllocError as CoreAllocError, Allocator, FreeError as CoreFreeError, MigrateType, NodeId, Order};
 use pageset::{Pfn, Request};
 
-use crate::builder::{CHUNK_BYTES, PoolBuilder};
 use crate::error::{AllocError, FreeError, FreeReason};
 use crate::give_back::{GiveBack, GiveBackScanner};
 use crate::machine::{CurrentCpu, Host};
+use crate::size::CHUNK_BYTES;
 use crate::sys::fork_detector::ForkDetector;
 use crate::sys::mapped_allocator::MappedAllocator;
 use crate::sys::mapping::Mapping;
 
-/// The size of a page in bytes. It does not depend on the page size of the system.
-pub const PAGE_BYTES: usize = 4096;
-
-/// Returns the smallest order whose runs hold `bytes`, or `None` above 4 MiB. Order 0 holds 0 bytes.
-#[must_use]
-pub const fn order_for(bytes: usize) -> Option<Order> {
-    if bytes > PAGE_BYTES << Order::MAX.get() {
-        return None;
-    }
-    let pages = bytes.div_ceil(PAGE_BYTES);
-    Order::new(if pages <= 1 { 0 } else { (pages - 1).ilog2() as u8 + 1 })
-}
+pub use crate::size::{PAGE_BYTES, order_for};
 
 /// The page that starts at an address.
 ///
@@ -57,7 +46,7 @@ pub(crate) const fn request(order: Order, migratetype: MigrateType) -> Request {
 ///
 /// A run is 2^order pages, up to 4 MiB, and is aligned to its size. It contains the bytes of its last owner, or zeros.
 pub struct PagePool {
-    pub(crate) mapped_allocator: MappedAllocator,
+    pub(crate) mapped_allocator: MappedAllocator<Host>,
     pub(crate) memory: Mapping,
     fork_detector: ForkDetector,
     /// Address space of each node in bytes.
@@ -88,16 +77,9 @@ impl Drop for PagePool {
 }
 
 impl PagePool {
-    /// Starts the settings of a pool of `bytes`, above 0 and below 16 TiB for each node. The size is rounded up to 2 MiB
-    /// for each node.
-    #[must_use]
-    pub fn builder(bytes: u64) -> PoolBuilder {
-        PoolBuilder::new(bytes)
-    }
-
     pub(crate) fn new(
         memory: Mapping,
-        mapped_allocator: MappedAllocator,
+        mapped_allocator: MappedAllocator<Host>,
         fork_detector: ForkDetector,
         node_span_bytes: usize,
         prefault: bool,

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pageset::{Immovable, PageRange, Pfn};
 
-use crate::builder::{self, CHUNK_BYTES, bytes_per_node};
-use crate::error::PoolError;
-use crate::pool::{PAGE_BYTES, PagePool};
+use crate::error::{GIVE_BACK_HELP, PoolError, prefault_error};
+use crate::pool::PagePool;
+use crate::size::{CHUNK_BYTES, PAGE_BYTES, bytes_per_node, page_range};
 
 impl PagePool {
     /// Brings `bytes` more of the reserved address space into use, rounded up to 2 MiB for each node. Returns the new
@@ -30,7 +30,7 @@ impl PagePool {
         let more = bytes_per_node(bytes, nodes);
         for node in (0..nodes).filter(|_| self.prefault) {
             let populated = self.memory.populate(node * self.node_span_bytes + old, more);
-            populated.map_err(|error| builder::prefault_error(more, error))?;
+            populated.map_err(|error| prefault_error(more, error))?;
         }
         for node in 0..nodes {
             self.allocator().online(self.node_pages(node, old, more)).map_err(PoolError::Config)?;
@@ -80,7 +80,7 @@ impl PagePool {
         for node in 0..nodes {
             if let Err(source) = self.give_back_offline(node * self.node_span_bytes + new, less) {
                 undo(nodes)?;
-                let help = builder::GIVE_BACK_HELP;
+                let help = GIVE_BACK_HELP;
                 return Err(PoolError::System { action: "give memory back", bytes: less as u64, help, source });
             }
         }
@@ -95,7 +95,7 @@ impl PagePool {
 
     /// The pages of `bytes` from `offset` on in the part of `node`, an index among the pool's nodes.
     pub(crate) fn node_pages(&self, node: usize, offset: usize, bytes: usize) -> PageRange {
-        builder::page_range(self.memory.start() + node * self.node_span_bytes + offset, bytes)
+        page_range(self.memory.start() + node * self.node_span_bytes + offset, bytes)
     }
 
     /// The bytes by which the pool could shrink now. `node_bytes` is the current size of each node.

@@ -7,23 +7,21 @@ use std::sync::atomic::{AtomicU8, AtomicU32};
 
 use pageset::config::MetadataSize;
 use pageset::pcp::Pageset;
-use pageset::{Allocator, CachedZone, Config, MapError, Metadata, NodeId, PageRange, ZoneSpec};
+use pageset::{Allocator, CachedZone, Config, Machine, MapError, Metadata, NodeId, PageRange, ZoneSpec};
 
 use super::mapping::{Backing, Mapping};
-use crate::lock::HostLock;
-use crate::machine::Host;
 
 /// The alignment of each slice in the mapping in bytes: two cache lines, which processors fetch together.
 const ALIGN: usize = 128;
 
 /// An allocator and the mapping that holds its metadata.
-pub(crate) struct MappedAllocator {
+pub(crate) struct MappedAllocator<M: Machine + 'static> {
     /// It refers to `memory`, so it never leaves this value. It is declared before `memory`, so it is dropped first.
-    allocator: Allocator<'static, Host>,
+    allocator: Allocator<'static, M>,
     memory: Mapping,
 }
 
-impl fmt::Debug for MappedAllocator {
+impl<M: Machine> fmt::Debug for MappedAllocator<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MappedAllocator").field("bytes", &self.memory.bytes()).finish_non_exhaustive()
     }
@@ -88,15 +86,15 @@ impl Arena {
 }
 
 /// The size of the mapping in bytes: the metadata and copies of the slices of `config`. `None` on overflow.
-fn bytes_for(config: &Config<'_>, size: &MetadataSize) -> Option<usize> {
+fn bytes_for<M: Machine + 'static>(config: &Config<'_>, size: &MetadataSize) -> Option<usize> {
     let ranges: usize = config.zones.iter().map(|zone| bytes_of::<PageRange>(zone.ranges.len())).sum::<Option<_>>()?;
     [
         ranges,
         bytes_of::<ZoneSpec<'static>>(config.zones.len())?,
         bytes_of::<NodeId>(config.cpus.len())?,
         bytes_of::<u8>(config.distances.len())?,
-        bytes_of::<Pageset<HostLock>>(size.pagesets)?,
-        bytes_of::<CachedZone<'static, Host>>(size.zones)?,
+        bytes_of::<Pageset<M::Lock>>(size.pagesets)?,
+        bytes_of::<Zone<'static, M>>(size.zones)?,
         bytes_of::<AtomicU32>(size.words)?,
         bytes_of::<AtomicU8>(size.tags)?,
     ]
@@ -105,11 +103,11 @@ fn bytes_for(config: &Config<'_>, size: &MetadataSize) -> Option<usize> {
     .checked_next_multiple_of(rustix::param::page_size())
 }
 
-impl MappedAllocator {
+impl<M: Machine> MappedAllocator<M> {
     /// Maps memory for the metadata and creates the allocator.
-    pub(crate) fn new(machine: Host, config: &Config<'_>) -> Result<MappedAllocator, MetadataError> {
+    pub(crate) fn new(machine: M, config: &Config<'_>) -> Result<MappedAllocator<M>, MetadataError> {
         let size = config.metadata_size().map_err(MetadataError::Config)?;
-        let bytes = bytes_for(config, &size).unwrap_or(usize::MAX);
+        let bytes = bytes_for::<M>(config, &size).unwrap_or(usize::MAX);
         let memory = if bytes == usize::MAX {
             Err(io::ErrorKind::OutOfMemory.into())
         } else {
@@ -146,7 +144,7 @@ impl MappedAllocator {
 
     /// The allocator, for the lifetime of its metadata.
     #[inline(always)]
-    pub(crate) fn get<'b>(&'b self) -> &'b Allocator<'b, Host> {
+    pub(crate) fn get<'b>(&'b self) -> &'b Allocator<'b, M> {
         &self.allocator
     }
 

@@ -1,0 +1,29 @@
+//! Sizes of pages, runs and nodes.
+
+use pageset::{Order, PageRange, Pfn};
+
+/// The size of a page in bytes. It does not depend on the page size of the system.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Returns the smallest order whose runs hold `bytes`, or `None` above 4 MiB. Order 0 holds 0 bytes.
+#[must_use]
+pub const fn order_for(bytes: usize) -> Option<Order> {
+    if bytes > PAGE_BYTES << Order::MAX.get() {
+        return None;
+    }
+    let pages = bytes.div_ceil(PAGE_BYTES);
+    Order::new(if pages <= 1 { 0 } else { (pages - 1).ilog2() as u8 + 1 })
+}
+
+/// The size of a huge page in bytes. The size of a node is a multiple of it, and memory goes back in this unit.
+pub(crate) const CHUNK_BYTES: usize = 2 << 20;
+
+/// The pages of an address range. `start` and `bytes` are multiples of [`PAGE_BYTES`].
+pub(crate) fn page_range(start: usize, bytes: usize) -> PageRange {
+    PageRange::new(Pfn((start / PAGE_BYTES) as u64), (bytes / PAGE_BYTES) as u64)
+}
+
+/// An equal part of `bytes` for each of `nodes` nodes, rounded up to [`CHUNK_BYTES`].
+pub(crate) fn bytes_per_node(bytes: u64, nodes: usize) -> usize {
+    bytes.div_ceil(nodes as u64).next_multiple_of(CHUNK_BYTES as u64) as usize
+}
