@@ -94,7 +94,7 @@ fn bytes_for<M: Machine + 'static>(config: &Config<'_>, size: &MetadataSize) -> 
         bytes_of::<NodeId>(config.cpus.len())?,
         bytes_of::<u8>(config.distances.len())?,
         bytes_of::<Pageset<M::Lock>>(size.pagesets)?,
-        bytes_of::<Zone<'static, M>>(size.zones)?,
+        bytes_of::<CachedZone<'static, M>>(size.zones)?,
         bytes_of::<AtomicU32>(size.words)?,
         bytes_of::<AtomicU8>(size.tags)?,
     ]
