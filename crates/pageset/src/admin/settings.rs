@@ -89,9 +89,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             let movable = zone.zone.kind == ZoneKind::Movable;
             let guard = zone.zone.lock(self.env(), LockPath::Map);
             guard.set_watermarks(rule.marks(reserve, zone.zone.buddy.managed.get(), lowmem, movable));
-            for highest in ZoneKind::ALL {
-                zone.zone.reserve[highest.index()].set(self.lowmem_reserve(zone, highest));
-            }
+            guard.set_reserve(ZoneKind::ALL.map(|highest| self.lowmem_reserve(zone, highest)));
         }
         self.recompute_bounds(&changes);
         self.recompute_mixing();
@@ -167,9 +165,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let zone = &self.zones[zone];
         let guard = zone.zone.lock(self.env(), LockPath::Map);
         guard.set_watermarks(marks);
-        for (word, pages) in zone.zone.reserve.iter().zip(reserve) {
-            word.set(pages);
-        }
+        guard.set_reserve(reserve);
     }
 
     /// Sets batch and the bounds of high for a zone's pagesets by hand, until the next time they are computed.

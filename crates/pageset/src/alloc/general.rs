@@ -163,9 +163,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     #[inline]
     fn take_any(&self, zone: &CachedZone<'a, M>, cpu: CpuId, request: &Request, attempt: Attempt) -> Option<u32> {
-        let wanted = attempt.wanted(&zone.zone, request);
         if let Some(list) = self.cached_list(request) {
-            match zone.alloc_cached(self.env(), cpu, list, wanted) {
+            match zone.alloc_cached(self.env(), cpu, list, attempt.wanted(&zone.zone, request)) {
                 FromCache::Page(page) => return Some(page),
                 FromCache::Refilled(page) => {
                     self.report_boost(zone, request);

@@ -272,25 +272,30 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
         list
     }
 
+    #[inline]
     fn count_free(&self, order: Order, list: MigrateType, count: impl Fn(&AtomicU64, u64)) {
-        if list != MigrateType::Isolate {
-            count(&self.free_pages, order.pages());
+        if list.is_ordinary() {
+            return count(&self.free_pages, order.pages());
         }
-        if list == MigrateType::Cma {
-            count(&self.free_cma, order.pages());
+        match list {
+            MigrateType::Cma => count(&self.free_cma, order.pages()),
+            MigrateType::HighAtomic => count(&self.free_highatomic, order.pages()),
+            // Isolated blocks are no free pages of the zone.
+            _ => return,
         }
-        if list == MigrateType::HighAtomic {
-            count(&self.free_highatomic, order.pages());
-        }
+        count(&self.free_pages, order.pages());
     }
 
     /// Takes the smallest block that fits from one type's lists and splits it; returns its first page, untagged.
     pub(crate) fn take_smallest(&self, order: Order, list: MigrateType) -> Option<u32> {
-        let found = Order::all().skip(order.index()).find(|&found| self.blocks(found, list) > 0)?;
-        let page = self.first(found, list)?;
-        self.remove(page, found);
-        self.split(page, found, order, list);
-        Some(page)
+        for found in Order::all().skip(order.index()) {
+            if let Some(page) = self.first(found, list) {
+                self.remove(page, found);
+                self.split(page, found, order, list);
+                return Some(page);
+            }
+        }
+        None
     }
 
     /// Gives the upper halves of a taken block back until `to` pages remain at its start.

@@ -39,6 +39,16 @@ impl Flags {
         }
     }
 
+    /// Gives the flags of `mask` these values. The line stays shared where they have them already.
+    #[inline]
+    pub(crate) fn replace(&self, mask: u8, values: u8) {
+        let wrong = (self.get() & mask) ^ values;
+        if wrong != 0 {
+            self.set(wrong & values, true);
+            self.set(wrong & !values, false);
+        }
+    }
+
     /// Clears one; true for the one caller that found it set.
     pub(crate) fn take(&self, flag: u8) -> bool {
         // Relaxed, both: a hint that orders nothing. The look before keeps the line shared where it is not set.

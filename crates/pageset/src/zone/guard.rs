@@ -6,6 +6,7 @@ use super::Zone;
 use super::flags::{BOOSTED, MIXED, PLENTY};
 use super::watermark::Mark;
 use crate::buddy::{Env, Locked, Wanted};
+use crate::frame::ZoneKind;
 use crate::machine::{Access, Guard, Line, LockPath, Machine};
 use crate::policy::Watermarks;
 use crate::policy::sizes::boosted;
@@ -61,14 +62,15 @@ impl<'z, 'a, M: Machine> Deref for ZoneGuard<'z, 'a, M> {
 }
 
 impl<M: Machine> Drop for ZoneGuard<'_, '_, M> {
+    #[inline]
     fn drop(&mut self) {
         // The lock itself is given back after this, with the field.
-        let breaks = self.locked.breaks();
-        for _ in 0..breaks.count {
-            self.raise_boost(breaks.wakes);
+        if self.locked.breaks().count > 0 {
+            self.raise_boosts();
         }
-        self.zone.note_flag(PLENTY, self.zone.passes_for_all());
-        self.zone.note_flag(MIXED, !self.zone.buddy.is_all_movable());
+        let plenty = if self.zone.passes_for_all() { PLENTY } else { 0 };
+        let mixed = if self.zone.buddy.is_all_movable() { 0 } else { MIXED };
+        self.zone.flags.replace(PLENTY | MIXED, plenty | mixed);
     }
 }
 
@@ -86,6 +88,14 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
         }
     }
 
+    /// New reserves, by the highest zone of a request.
+    pub(crate) fn set_reserve(&self, pages: [u64; ZoneKind::COUNT]) {
+        for (word, pages) in self.zone.reserve.iter().zip(pages) {
+            word.set(pages);
+        }
+        self.zone.largest_reserve.set(pages.into_iter().max().unwrap_or(0));
+    }
+
     /// Counts pages that a caller got past the pagesets.
     pub(crate) fn count_direct_alloc(&self, pages: u64) {
         sync::add(&self.zone.direct_alloc_pages, pages);
@@ -101,6 +111,12 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
         let left = self.zone.boost.get().saturating_sub(pages);
         self.set_boost(left);
         left
+    }
+
+    #[cold]
+    fn raise_boosts(&self) {
+        let breaks = self.locked.breaks();
+        (0..breaks.count).for_each(|_| self.raise_boost(breaks.wakes));
     }
 
     /// Raises the marks because a request broke into another type's pageblock. Specification 1.6, "Watermark boost".
@@ -124,14 +140,5 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
             mark.set(mark.get() - old + boost);
         }
         self.zone.boost.set(boost);
-    }
-}
-
-impl<M: Machine> Zone<'_, M> {
-    /// Writes a flag where it changes: the line stays shared where it does not.
-    fn note_flag(&self, flag: u8, on: bool) {
-        if (self.flags.get() & flag != 0) != on {
-            self.flags.set(flag, on);
-        }
     }
 }

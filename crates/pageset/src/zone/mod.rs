@@ -44,6 +44,8 @@ pub(crate) struct Zone<'a, M: Machine> {
     pub(crate) keeps_apart: AtomicBool,
     /// Pages kept from requests that could be served from the zone of that kind.
     pub(crate) reserve: [AtomicU64; ZoneKind::COUNT],
+    /// The largest of them; [`ZoneGuard::set_reserve`] writes both.
+    largest_reserve: AtomicU64,
     /// Holds of the lock by [`LockPath`].
     pub(crate) holds: [AtomicU64; LockPath::COUNT],
     /// Pages that bypassed the pagesets; written with the lock held.
@@ -69,6 +71,7 @@ impl<M: Machine> Default for Zone<'_, M> {
             boost_factor: 0,
             keeps_apart: AtomicBool::new(false),
             reserve: Default::default(),
+            largest_reserve: AtomicU64::new(0),
             holds: Default::default(),
             direct_alloc_pages: AtomicU64::new(0),
             direct_free_pages: AtomicU64::new(0),

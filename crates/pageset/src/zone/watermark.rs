@@ -128,12 +128,11 @@ impl<M: Machine> Zone<'_, M> {
     /// Whether a request of the largest order, held back by the largest reserve, passes at the high mark: then every request
     /// does.
     pub(crate) fn passes_for_all(&self) -> bool {
-        let reserve = self.reserve.iter().map(Held::get).max().unwrap_or(0);
         let test = MarkTest { order: Order::MAX, ..MarkTest::SINGLE };
         let usable = self.buddy.free().saturating_sub(self.unusable(&test));
         let has_largest =
             || MigrateType::ALL[..MigrateType::PCP_COUNT].iter().any(|&t| self.buddy.blocks(Order::MAX, t) > 0);
-        usable > self.mark(Mark::High).saturating_add(reserve) && has_largest()
+        usable > self.mark(Mark::High).saturating_add(self.largest_reserve.get()) && has_largest()
     }
 
     /// Whether a single page can be had above the min mark once a block of `order` is gone, by a request that no lowmem
