@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use pageset::tuning::Tuning;
+use pageset_rules::described;
 use pageset_trace::Facts;
 use pageset_trace::replay::agreement::agrees;
 use pageset_trace::replay::{Borrowed, Near, Totals};
@@ -10,7 +11,6 @@ use serde::{Serialize, Serializer};
 
 use super::check::Checked;
 use super::measure::{Amounts, Report, Row, differs_pct};
-use crate::rules::described;
 
 /// The schema's name and version.
 const SCHEMA: &str = "pageset.replay/1";

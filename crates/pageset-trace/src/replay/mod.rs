@@ -45,6 +45,7 @@ use pageset::{MapError, Tuning};
 
 pub use high_orders::HighOrders;
 pub use moves::{Move, Moves, Near, Totals, near};
+pub use pageset_rules::RuleSet;
 pub use setting::Setting;
 pub use survey::Notes;
 
@@ -72,27 +73,6 @@ impl Level {
             Self::Input => "input",
             Self::Reconstructed => "reconstructed",
         }
-    }
-}
-
-/// A set of rules to replay under.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RuleSet {
-    /// What it is called in results.
-    pub name: String,
-    /// The rules.
-    pub tuning: Tuning,
-    /// The administrator's fraction (8 or more; 0 for none), instead of the recorded machine's.
-    pub high_fraction: Option<u32>,
-    /// Each CPU's share of the last-level cache in pages, instead of the recorded machine's or where that is not known.
-    pub cache_slice_pages: Option<u64>,
-}
-
-impl RuleSet {
-    /// Rules on a machine that stays as it was recorded.
-    #[must_use]
-    pub fn new(name: &str, tuning: Tuning) -> Self {
-        RuleSet { name: name.to_owned(), tuning, high_fraction: None, cache_slice_pages: None }
     }
 }
 
