@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use pageset::MapError;
+use pageset_trace::replay::ReplayError;
 use pageset_trace::{ErrorKind, TraceError};
 
 /// The exit codes of `pageset`, the same for every subcommand.
@@ -78,6 +80,18 @@ impl From<TraceError> for Failure {
             _ => Exit::Damaged,
         };
         Failure::new(exit, error)
+    }
+}
+
+/// A recording that cannot be replayed: what is to blame decides.
+impl From<ReplayError> for Failure {
+    fn from(error: ReplayError) -> Self {
+        match error {
+            ReplayError::Trace(error) => error.into(),
+            ReplayError::Rules(error) => error.into(),
+            ReplayError::Map(MapError::Tuning(_)) => Failure::new(Exit::Usage, error),
+            _ => Failure::new(Exit::Damaged, error),
+        }
     }
 }
 

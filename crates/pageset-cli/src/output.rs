@@ -4,7 +4,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use tempfile::NamedTempFile;
+
+use crate::error::{Exit, Failure};
+use crate::replay_cmd::progress::Interrupt;
 
 /// Where a result is written; `-` is standard output.
 pub(crate) enum Output {
@@ -67,4 +71,22 @@ impl Write for Output {
             Output::Replace(file, _) => file.flush(),
         }
     }
+}
+
+/// Writes results as JSON, one by itself or several as an array. A Ctrl-C meanwhile ends the command after the file is
+/// whole.
+pub(crate) fn write_json<T: Serialize>(path: &Path, results: &[T], interrupt: &Interrupt) -> Result<Exit, Failure> {
+    let text = match results {
+        [result] => serde_json::to_vec_pretty(result),
+        results => serde_json::to_vec_pretty(results),
+    };
+    let text = text.map_err(io::Error::from)?;
+    let (written, interrupted) = interrupt.held_off(|| {
+        let mut out = Output::create(path)?;
+        out.write_all(&text)?;
+        out.write_all(b"\n")?;
+        out.commit()
+    });
+    written?;
+    Ok(if interrupted { Exit::Interrupted } else { Exit::Done })
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pageset_trace::Trace;
+use pageset_trace::replay::Step;
 use signal_hook::consts::SIGINT;
 
 use crate::error::Exit;
@@ -17,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const STEP: u64 = 1 << 14;
 
 /// How far a command has come, on standard error. Nothing is shown where that is no terminal.
-pub(crate) struct Progress {
+pub(crate) struct Progress<'t> {
+    trace: &'t Trace,
     bar: ProgressBar,
     begin: Instant,
     terminal: bool,
@@ -26,52 +28,57 @@ pub(crate) struct Progress {
     before: u64,
 }
 
-impl Progress {
-    pub(crate) fn new() -> Self {
+impl<'t> Progress<'t> {
+    pub(crate) fn new(trace: &'t Trace) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        Progress { bar, begin: Instant::now(), terminal: io::stderr().is_terminal(), shown: false, before: 0 }
+        Progress { trace, bar, begin: Instant::now(), terminal: io::stderr().is_terminal(), shown: false, before: 0 }
     }
 
-    /// The two passes over a recording begin.
-    pub(crate) fn look_over(&mut self, trace: &Trace) {
-        self.before = 0;
-        self.bar.set_message(format!("{}: looking it over", trace.name()));
-        match trace.totals() {
-            Some(totals) => self.length(2 * totals.events),
-            None => self.bar.set_style(style("{msg}  {human_pos} events read")),
+    /// How far the work on the recording has come.
+    #[inline]
+    pub(crate) fn step(&mut self, step: Step<'_>) {
+        match step {
+            Step::Events(events) => {
+                if self.terminal && events.is_multiple_of(STEP) {
+                    self.tell(events);
+                }
+            }
+            step => self.begin(step),
         }
-        self.bar.set_position(0);
     }
 
-    /// Replay number `i`, counted from 0, of `count`, under the rules of this name, begins.
-    pub(crate) fn replay(&mut self, rules: &str, events: u64, i: u64, count: u64) {
-        self.before = i * events;
-        self.bar.set_message(format!("{rules} ({} of {count})", i + 1));
-        self.bar.set_position(self.before);
-        self.length(count * events);
-    }
-
-    /// So many of the kernels' presets have been tried.
-    pub(crate) fn identify(&mut self, done: u64, of: u64) {
+    #[cold]
+    fn begin(&mut self, step: Step<'_>) {
         self.before = 0;
-        self.bar.set_message("finding the kernel's rules by its traffic");
-        self.length(of);
-        if self.terminal {
-            self.tell(done);
+        match step {
+            Step::LookOver => {
+                self.bar.set_message(format!("{}: looking it over", self.trace.name()));
+                match self.trace.totals() {
+                    Some(totals) => self.length(2 * totals.events),
+                    None => self.bar.set_style(style("{msg}  {human_pos} events read")),
+                }
+                self.bar.set_position(0);
+            }
+            Step::Replay { rules, events, done, of } => {
+                self.before = done * events;
+                self.bar.set_message(format!("{rules} ({} of {of})", done + 1));
+                self.bar.set_position(self.before);
+                self.length(of * events);
+            }
+            Step::Presets { done, of } => {
+                self.bar.set_message("finding the kernel's rules by its traffic");
+                self.length(of);
+                if self.terminal {
+                    self.tell(done);
+                }
+            }
+            Step::Events(events) => self.tell(events),
         }
     }
 
     fn length(&self, events: u64) {
         self.bar.set_style(style("{msg}  [{bar:30}] {percent} %, {eta} left"));
         self.bar.set_length(events);
-    }
-
-    /// So many events of a pass have been read.
-    #[inline]
-    pub(crate) fn at(&mut self, events: u64) {
-        if self.terminal && events.is_multiple_of(STEP) {
-            self.tell(events);
-        }
     }
 
     #[cold]
@@ -83,10 +90,9 @@ impl Progress {
         self.bar.set_position(self.before + events);
     }
 
-    /// A recording is done: nothing of the bar stays on the terminal.
-    pub(crate) fn clear(&mut self) {
+    /// The recording is done: nothing of the bar stays on the terminal.
+    pub(crate) fn clear(self) {
         self.bar.finish_and_clear();
-        *self = Progress::new();
     }
 }
 

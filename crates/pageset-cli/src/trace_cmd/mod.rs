@@ -52,7 +52,7 @@ impl Input {
 /// What heads the columns of the tables.
 #[cfg(test)]
 pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
-    info::KINDS.into_iter().chain(info::ZONE_HEADS)
+    pageset_trace::info::KINDS.into_iter().chain(info::ZONE_HEADS)
 }
 
 /// Runs `pageset trace`.

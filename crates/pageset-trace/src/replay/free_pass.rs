@@ -245,13 +245,13 @@ impl FreePass {
         match event.kind {
             Kind::Alloc { pfn, .. } => {
                 notes.operations += 1;
-                notes.failed += u64::from(pfn.is_none());
+                notes.found.failed += u64::from(pfn.is_none());
             }
             Kind::Free { .. } => notes.operations += 1,
-            Kind::VmstatWork => notes.ticks += 1,
-            Kind::ExtFrag { .. } => notes.fallbacks += 1,
-            Kind::KswapdWake | Kind::DirectReclaim => notes.reclaims += 1,
-            Kind::SnapshotEnd(_) => notes.markers += 1,
+            Kind::VmstatWork => notes.found.ticks += 1,
+            Kind::ExtFrag { .. } => notes.found.fallbacks += 1,
+            Kind::KswapdWake | Kind::DirectReclaim => notes.found.reclaims += 1,
+            Kind::SnapshotEnd(_) => notes.found.markers += 1,
             _ => {}
         }
     }

@@ -293,7 +293,7 @@ impl<'s> ListPass<'s> {
                     self.pending.insert(pfn, (order, migratetype));
                 } else if self.frees.is_direct(number) {
                     let cached = self.tuning.lists.list(order, migratetype).is_some();
-                    notes.direct_frees += u64::from(self.began && cached);
+                    notes.found.direct_frees += u64::from(self.began && cached);
                 } else {
                     self.commit(notes, index, event.cpu, pfn, order, migratetype);
                 }
@@ -360,7 +360,7 @@ impl<'s> ListPass<'s> {
         // A refill asks for more than one block, unless the zone's batch is one page, as it is while its pagesets are off.
         let batch = self.setting.zones[run.zone].start.bounds.batch;
         if run.blocks.len() == 1 && batch > 1 && !self.hotplug.is_off(run.zone) {
-            notes.direct_allocs += u64::from(self.began);
+            notes.found.direct_allocs += u64::from(self.began);
             return;
         }
         let id = self.found.lists.id(run.zone, cpu, list);
@@ -478,7 +478,7 @@ impl<'s> ListPass<'s> {
                 if requested && self.began {
                     self.found.drain_requests.push(DrainRequest { event: index, zone, cpu: owner });
                 }
-                notes.remote_drains += u64::from(self.began && owner != cpu);
+                notes.found.remote_drains += u64::from(self.began && owner != cpu);
             }
         }
     }
@@ -496,7 +496,7 @@ impl<'s> ListPass<'s> {
 
     fn zone_of(&self, notes: &mut Notes, pfn: Pfn) -> Option<usize> {
         let zone = self.setting.zone_of(pfn);
-        notes.foreign += u64::from(zone.is_none() && self.began);
+        notes.found.foreign += u64::from(zone.is_none() && self.began);
         zone
     }
 
@@ -523,16 +523,16 @@ impl<'s> ListPass<'s> {
             known.entry((zone, cpu)).or_default().push((event, order.pages()));
             taken.push(Taken { event, zone, cpu, pfn: Some(pfn), order, migratetype, shown: None });
         }
-        notes.bulk_allocs = lists.unseen().count() as u64;
+        notes.found.bulk_allocs = lists.unseen().count() as u64;
         for (zone, cpu, event, pages) in self.balance.unseen(&known) {
-            notes.bulk_allocs += pages;
+            notes.found.bulk_allocs += pages;
             // Most bulk allocations are of kernel memory.
             let (order, migratetype) = (Order::ZERO, MigrateType::Unmovable);
             lists.held_more(lists.id(zone, cpu, 0), pages);
             let page = Taken { event, zone, cpu, pfn: None, order, migratetype, shown: None };
             taken.extend((0..pages).map(|_| page));
         }
-        notes.surprises = lists.surprises;
+        notes.found.surprises = lists.surprises;
         // The recording ended within an allocation: no event of it is there to be replayed.
         let unfinished: HashSet<usize> = self.unfinished.values().map(|refill| refill.refill).collect();
         let mut place = 0;

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use pageset::pcp::LISTS;
 use pageset::{CpuId, MigrateType, Order, Pfn};
+use serde::{Deserialize, Serialize};
 
 use super::free_pass::{FreeNotes, FreePass};
 use super::hotplug::Hotplug;
@@ -72,6 +73,13 @@ pub struct Notes {
     pub operations: u64,
     /// Nanoseconds from the first replayed event to the last.
     pub duration_ns: u64,
+    /// What else was counted.
+    pub found: Found,
+}
+
+/// What was counted in a recording beside refills and drains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
     /// Allocations that failed in the kernel.
     pub failed: u64,
     /// Runs of the timer decay.
