@@ -1,7 +1,7 @@
 //! `pageset identify`: which kernel's rules made a recording.
 
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use pageset_trace::Trace;
 use pageset_trace::measure::identification::Identification;
@@ -10,8 +10,9 @@ use pageset_trace::replay::{Step, Totals};
 
 use crate::columns::{grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
-use crate::output::write_json;
-use crate::replay_cmd::progress::{Interrupt, Progress};
+use crate::interrupt::Interrupt;
+use crate::output::{is_standard, write_json};
+use crate::replay_cmd::progress::Progress;
 
 /// Candidates in the table unless all are asked for. A guess: more than can be told apart on most traffic.
 const SHOWN: usize = 8;
@@ -37,13 +38,13 @@ pub(crate) struct Args {
 
 /// Runs `pageset identify`.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::at_once()?;
     let traces = args.files.iter().map(|file| Trace::open(file)).collect::<Result<Vec<_>, _>>()?;
     if let Some(trace) = traces.iter().find(|trace| trace.facts().lost_events()) {
         let message = format!("cannot identify {}: events were lost while it was recorded", trace.name());
         return Err(Failure::new(Exit::Damaged, message).help("record with a larger --buffer"));
     }
-    let json_only = args.json.as_deref() == Some(Path::new("-"));
+    let json_only = args.json.as_deref().is_some_and(is_standard);
     let mut results = Vec::new();
     for (i, trace) in traces.iter().enumerate() {
         let mut progress = Progress::new(trace);

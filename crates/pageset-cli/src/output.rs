@@ -8,7 +8,12 @@ use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use crate::error::{Exit, Failure};
-use crate::replay_cmd::progress::Interrupt;
+use crate::interrupt::Interrupt;
+
+/// Whether `path` is standard input or output.
+pub(crate) fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
 
 /// Where a result is written; `-` is standard output.
 pub(crate) enum Output {
@@ -22,7 +27,7 @@ pub(crate) enum Output {
 impl Output {
     /// Opens `path`. A file of that name stays as it is until [`Output::commit`].
     pub(crate) fn create(path: &Path) -> io::Result<Output> {
-        if path.as_os_str() == "-" {
+        if is_standard(path) {
             return Ok(Output::Stdout(io::stdout()));
         }
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));

@@ -1,5 +1,7 @@
 //! Numbers as text.
 
+use std::ops::RangeInclusive;
+
 /// A number with a comma between each three digits.
 #[must_use]
 pub fn grouped(number: u64) -> String {
@@ -12,6 +14,15 @@ pub fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// The ranges of a list such as `0-3,8`; nothing for a part that is no range.
+pub(crate) fn ranges(list: &str) -> impl Iterator<Item = Option<RangeInclusive<u32>>> + '_ {
+    list.split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+        (first <= last).then_some(first..=last)
+    })
 }
 
 #[cfg(test)]

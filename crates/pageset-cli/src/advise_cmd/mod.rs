@@ -11,8 +11,9 @@ use pageset_trace::advise::Advice;
 use pageset_trace::record::{self, Destination, HOLD, Limits, Options};
 
 use crate::error::{Exit, Failure};
-use crate::output::write_json;
-use crate::replay_cmd::progress::{Interrupt, Progress};
+use crate::interrupt::Interrupt;
+use crate::output::{is_standard, write_json};
+use crate::replay_cmd::progress::Progress;
 
 /// Say whether another setting of this kernel's would serve a load better, what it gains and what it costs
 ///
@@ -56,12 +57,12 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             );
         }
     };
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::at_once()?;
     let trace = Trace::open(&path)?;
     let mut progress = Progress::new(&trace);
     let advice = Advice::of(&trace, &mut |step| progress.step(step))?;
     progress.clear();
-    if args.json.as_deref() != Some(Path::new("-")) {
+    if !args.json.as_deref().is_some_and(is_standard) {
         io::stdout().write_all(table::text(&advice).as_bytes())?;
     }
     match &args.json {

@@ -18,10 +18,11 @@ use pageset_trace::replay::Level;
 use pageset_trace::replay::selection::Only;
 use pageset_trace::{ErrorKind, OpenOptions, Trace, TraceError};
 
-use self::progress::{Interrupt, Progress};
+use self::progress::Progress;
 use self::table::Parts;
 use crate::error::{Exit, Failure};
-use crate::output::{Output, write_json};
+use crate::interrupt::Interrupt;
+use crate::output::{Output, is_standard, write_json};
 use crate::rules::{self, Chosen};
 
 /// Replay a recording under any rules, and compare with what the kernel did
@@ -146,10 +147,10 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if args.timeline.is_some() && args.files.len() > 1 {
         return Err(Failure::new(Exit::Usage, "a timeline is of one recording").help("give one recording at a time"));
     }
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::at_once()?;
     // A file that cannot be opened is told before minutes are spent on another.
     let traces = args.files.iter().map(|file| open(file, &args)).collect::<Result<Vec<_>, _>>()?;
-    let json_only = args.json.as_deref() == Some(Path::new("-"));
+    let json_only = args.json.as_deref().is_some_and(is_standard);
     let (mut passed, mut results, mut timeline) = (true, Vec::new(), None);
     for (i, trace) in traces.iter().enumerate() {
         let mut progress = Progress::new(trace);

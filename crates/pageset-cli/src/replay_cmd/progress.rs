@@ -1,16 +1,11 @@
-//! A bar on the terminal for what takes more than a second, and the end by Ctrl-C.
+//! A bar on the terminal for what takes more than a second.
 
 use std::io::{self, IsTerminal as _};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pageset_trace::Trace;
 use pageset_trace::replay::Step;
-use signal_hook::consts::SIGINT;
-
-use crate::error::Exit;
 
 /// What ends sooner needs no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -96,33 +91,7 @@ impl<'t> Progress<'t> {
     }
 }
 
-fn style(template: &str) -> ProgressStyle {
+/// The look of all bars.
+pub(crate) fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
-}
-
-/// Ctrl-C ends the command at once with exit code 130, but for the moments in which a file is put into its place.
-pub(crate) struct Interrupt {
-    at_once: Arc<AtomicBool>,
-}
-
-impl Interrupt {
-    /// Takes SIGINT over from its default action.
-    ///
-    /// # Errors
-    /// Those of the operating system.
-    pub(crate) fn install() -> io::Result<Self> {
-        let at_once = Arc::new(AtomicBool::new(true));
-        // In this order: the first signal of a moment that it may not end is remembered, the second ends it.
-        signal_hook::flag::register_conditional_shutdown(SIGINT, Exit::Interrupted as i32, at_once.clone())?;
-        signal_hook::flag::register(SIGINT, at_once.clone())?;
-        Ok(Interrupt { at_once })
-    }
-
-    /// Does something that the first Ctrl-C must not cut in two. Whether one came is the second value.
-    pub(crate) fn held_off<T>(&self, work: impl FnOnce() -> T) -> (T, bool) {
-        // Relaxed: the flag guards nothing but itself, and the handler runs in some thread of this process.
-        self.at_once.store(false, Ordering::Relaxed);
-        let result = work();
-        (result, self.at_once.swap(true, Ordering::Relaxed))
-    }
 }

@@ -17,6 +17,7 @@ use super::moves::{Move, Moves};
 use super::setting::{Setting, State};
 use super::start_state::{Histories, Step};
 use super::survey::{DrainRequest, Earlier, Notes, Shown, Taken};
+use super::types::{list_type, ordinary};
 use crate::event::{Context, Event, Kind};
 
 /// Blocks taken from a free list one after the other: a refill, or a single allocation.
@@ -546,23 +547,5 @@ impl<'s> ListPass<'s> {
         // Stable: what was found out in order at one event stays in order.
         taken.sort_by_key(|t| t.event);
         self.found
-    }
-}
-
-/// The type of an ordinary list; pages of special pageblocks wait among the movable ones.
-pub(super) fn ordinary(migratetype: u8) -> MigrateType {
-    match migratetype {
-        0 => MigrateType::Unmovable,
-        2 => MigrateType::Reclaimable,
-        _ => MigrateType::Movable,
-    }
-}
-
-/// A type whose blocks wait on this list. The shared lists of huge pages have several; the first is returned.
-pub(super) fn list_type(list: usize) -> MigrateType {
-    match list % 3 {
-        0 => MigrateType::Unmovable,
-        2 => MigrateType::Reclaimable,
-        _ => MigrateType::Movable,
     }
 }

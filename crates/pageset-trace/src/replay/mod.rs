@@ -4,6 +4,7 @@
 //!
 //! | module | what it knows |
 //! | --- | --- |
+//! | `types` | the migratetypes of lists |
 //! | `blocks` | which pages of the recorded machine are in use |
 //! | [`moves`] | refills and drains, and how near two sets of them are |
 //! | [`setting`] | the recorded machine, from its snapshots |
@@ -36,6 +37,7 @@ pub mod selection;
 pub mod setting;
 mod start_state;
 pub mod survey;
+mod types;
 mod world;
 
 use pageset::tuning::Preset;
