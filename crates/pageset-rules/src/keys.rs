@@ -5,13 +5,14 @@ use std::ops::RangeInclusive;
 
 use pageset::tuning::sizes::MIN_HIGH_FRACTION;
 use pageset::tuning::{HighRule, Tuning};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::set::RuleSet;
 use crate::words::Worded;
 
 /// What a key is set to.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Value {
     /// On or off.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TraceError;
@@ -15,7 +16,7 @@ use crate::trace::{Form, Trace};
 schema!("pageset.trace-info/1");
 
 /// What a recording holds; in base units: ns, bytes, pages.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Info {
     /// `pageset.trace-info/1`.
     pub schema: Schema,
@@ -80,7 +81,7 @@ fn place(kind: &Kind) -> usize {
 }
 
 /// A zone at one end of the recording; amounts in pages.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Zone {
     /// Its node.
     pub node: u32,

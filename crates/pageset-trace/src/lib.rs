@@ -16,6 +16,7 @@
 //! | [`trace`] | a recording of any form, opened by its content |
 //! | [`replay`] | a recording run through the allocator |
 //! | [`measure`], [`advise`], [`info`] | the results of `pageset replay`, `identify`, `advise` and `trace info` |
+//! | `schemas` | the JSON schemas of those results |
 #![deny(unsafe_code)]
 
 #[macro_use]
@@ -35,6 +36,7 @@ mod perf;
 pub mod procfs;
 pub mod record;
 pub mod replay;
+mod schemas;
 pub mod snapshots;
 mod source;
 pub mod text;
@@ -43,5 +45,6 @@ pub mod trace;
 pub use error::{ErrorKind, Place, TraceError};
 pub use event::{Context, Event, Kind, StateChange};
 pub use facts::{CpuCache, Facts, Loss};
+pub use schemas::schemas;
 pub use snapshots::Snapshots;
 pub use trace::{Events, Form, OpenOptions, Trace};

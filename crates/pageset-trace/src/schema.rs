@@ -4,7 +4,9 @@
 macro_rules! schema {
     ($name:literal) => {
         /// The name and version of this result.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+        )]
         pub enum Schema {
             /// The first version.
             #[default]

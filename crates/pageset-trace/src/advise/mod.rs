@@ -14,6 +14,7 @@ mod verdict;
 
 use pageset::Tuning;
 use pageset::tuning::Preset;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use patterns::{Hoarder, NAMES, Named, Patterns};
@@ -33,7 +34,7 @@ const OTHERS: [&str; 4] = ["linux-4.19", "linux-5.18", "linux-6.7", "linux-6.18"
 schema!("pageset.advise/1");
 
 /// All that is said.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Advice {
     /// `pageset.advise/1`.
     pub schema: Schema,
@@ -70,7 +71,7 @@ pub struct Advice {
 }
 
 /// How near the replay of what was in force comes to what the kernel kept free in large blocks.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HighOrderPages {
     /// Where the recording begins.
     pub begin_pages: Option<u64>,
@@ -81,7 +82,7 @@ pub struct HighOrderPages {
 }
 
 /// The recorded kernel.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {
     /// Its release, where that is recorded.
     pub release: Option<String>,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use pageset::Pfn;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TraceError;
@@ -18,7 +19,7 @@ const NAMED_FROM_PCT: f64 = 20.0;
 const HOARD_PCT: f64 = 60.0;
 
 /// What was found; pages and shares in percent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Patterns {
     /// Pages freed whose allocation was seen as well.
     pub followed_pages: u64,
@@ -39,7 +40,7 @@ pub struct Patterns {
 }
 
 /// A CPU that hoards.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hoarder {
     /// The CPU.
     pub cpu: u32,
@@ -50,7 +51,7 @@ pub struct Hoarder {
 }
 
 /// A pattern that rules the load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Named {
     /// The name to ask `pageset explain` for.
     pub name: String,

@@ -1,5 +1,6 @@
 //! How sure a verdict is. Numbers in, words out.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::verdict::{Basis, felt, per_cpu_s};
@@ -13,7 +14,7 @@ const FEW: u64 = 100;
 const FAR_OFF_PCT: f64 = 20.0;
 
 /// How far the replay of the kernel's own rules may be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trust {
     /// Not at all.
@@ -37,7 +38,7 @@ impl Trust {
 }
 
 /// How far it may be trusted, and why: what speaks against it comes first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sure {
     /// How far.
     pub trust: Trust,

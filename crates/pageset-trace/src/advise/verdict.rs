@@ -1,5 +1,6 @@
 //! The verdict: what to set, or nothing, from what replays measured. Numbers in, words out.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::per_1000;
@@ -15,7 +16,7 @@ const FELT_PER_CPU_S: f64 = 1000.0;
 const AS_GOOD: f64 = 1.1;
 
 /// What a replay under one setting measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// The sysctl's value, or the rules' name.
     pub setting: String,
@@ -49,7 +50,7 @@ impl Setting {
 }
 
 /// What a verdict rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
     /// Zone locks are taken so seldom that no setting can be felt.
@@ -61,7 +62,7 @@ pub enum Basis {
 }
 
 /// What is advised.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// What it rests on.
     pub basis: Basis,

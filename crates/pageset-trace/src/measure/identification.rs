@@ -1,5 +1,6 @@
 //! The result of `pageset identify`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::replay::Totals;
@@ -9,7 +10,7 @@ use crate::trace::Trace;
 schema!("pageset.identify/1");
 
 /// Which kernel's rules made a recording.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Identification {
     /// `pageset.identify/1`.
     pub schema: Schema,
@@ -33,7 +34,7 @@ pub struct Identification {
 }
 
 /// How well a preset explains the recording.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
     /// The preset.
     pub rules: String,

@@ -1,6 +1,9 @@
 //! The result of `pageset replay`: what its table, its JSON and its report show. Pages, nanoseconds, counts, percent.
 
+use std::collections::BTreeMap;
+
 use pageset_rules::Value;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::warnings::Counted;
@@ -10,7 +13,7 @@ use crate::replay::{Borrowed, Found, Level, Near, Totals};
 schema!("pageset.replay/1");
 
 /// One recording's result.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayResult {
     /// `pageset.replay/1`.
     pub schema: Schema,
@@ -31,7 +34,7 @@ pub struct ReplayResult {
 }
 
 /// Conditions on what is counted.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Selected {
     /// The conditions, as `--only` takes them.
     pub conditions: Vec<String>,
@@ -42,7 +45,7 @@ pub struct Selected {
 }
 
 /// The recording.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Recording {
     /// Its name.
     pub name: String,
@@ -69,7 +72,7 @@ pub struct Recording {
 }
 
 /// A zone as the replay begins; amounts in pages.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Zone {
     /// Its node.
     pub node: u32,
@@ -96,7 +99,7 @@ pub struct Zone {
 }
 
 /// What the kernel did.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {
     /// Its rules' name.
     pub rules: String,
@@ -110,7 +113,7 @@ pub struct Kernel {
 }
 
 /// By how much refills and drains differ from the kernel's, in percent; null where it has none to differ from.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Differences {
     /// Refills.
     pub refills_diff_pct: Option<f64>,
@@ -147,7 +150,7 @@ pub fn differs_pct(amount: u64, kernel: u64) -> Option<f64> {
 
 /// The share of the kernel's refills and drains that the replay makes near the same place, in percent, and that of a
 /// replay which makes as many at places drawn by chance; null where the kernel made none.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Nearness {
     /// Refills.
     pub refills_near_pct: Option<f64>,
@@ -171,7 +174,7 @@ impl Nearness {
 }
 
 /// A replay under one set of rules.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Replayed {
     /// The rules' name.
     pub name: String,
@@ -214,6 +217,7 @@ pub struct Replayed {
     pub refused_frees: u64,
     /// The rules by the keys of `--set`, switches and numbers as such.
     #[serde(with = "by_key")]
+    #[schemars(with = "BTreeMap<String, Value>")]
     pub tuning: Vec<(String, Value)>,
     /// The administrator's fraction in force, 0 for none.
     pub high_fraction: u32,
@@ -245,7 +249,7 @@ mod by_key {
 }
 
 /// Refills and drains of a CPU and zone, where the kernel or the replay made any.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Pageset {
     /// The CPU.
     pub cpu: u32,
@@ -262,7 +266,7 @@ pub struct Pageset {
 }
 
 /// Whether each named set of rules does what the kernel did.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
     /// Whether no limit failed.
     pub passed: bool,
@@ -271,7 +275,7 @@ pub struct Check {
 }
 
 /// One limit and what was measured.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Limit {
     /// The rules' name.
     pub rules: String,
@@ -290,7 +294,7 @@ pub struct Limit {
 }
 
 /// How a limit ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Within the limit.

@@ -1,6 +1,7 @@
 //! Which kernel's rules made a recording: every preset is replayed, and the kernel's refills and drains decide.
 
 use pageset::tuning::{FallbackRule, PRESETS, Preset};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::agreement::{Deviation, agrees, deviations, explained_pct};
@@ -39,7 +40,7 @@ impl Candidate {
 }
 
 /// How far an identification may be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
     /// The best set of rules agrees with the kernel, and explains more than all others.

@@ -42,6 +42,7 @@ mod world;
 
 use pageset::tuning::Preset;
 use pageset::{MapError, Tuning};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use high_orders::HighOrders;
@@ -56,7 +57,7 @@ use crate::trace::Trace;
 use survey::Survey;
 
 /// How much of the recording a replay may use. Never mixed in one result. Specification: `trace-replay.md` 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// The events that a pageset answers to (allocations, bulk allocations, frees, the timer work, reclaim, requests to
@@ -80,7 +81,7 @@ impl Level {
 }
 
 /// What a replay took from the kernel's own refills, drains and later snapshots, rather than from its input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Borrowed {
     /// Pagesets whose list lengths at the start were inferred from the blocks that the kernel took from them later;
     /// zoneinfo prints their sum. Both levels.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use pageset::CpuId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A refill or drain farther than this from the other's is never near. Specification: `trace-replay.md` 1. Unit: input
@@ -33,7 +34,7 @@ pub struct Moves {
 }
 
 /// What moved, in sums.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     /// Refills.
     pub refills: u64,

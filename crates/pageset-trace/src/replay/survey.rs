@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use pageset::pcp::LISTS;
 use pageset::{CpuId, MigrateType, Order, Pfn};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::free_pass::{FreeNotes, FreePass};
@@ -78,7 +79,7 @@ pub struct Notes {
 }
 
 /// What was counted in a recording beside refills and drains.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Found {
     /// Allocations that failed in the kernel.
     pub failed: u64,
