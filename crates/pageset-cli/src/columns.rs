@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+pub(crate) use pageset_trace::number::grouped;
 
 /// Columns of a screen that text for people may take. Source: `max_term_width` of the command line's help.
 const WIDTH: u16 = 120;
@@ -36,30 +37,9 @@ pub(crate) fn spread_pct(deviation: f64, mean: f64) -> String {
     if deviation > 0.0 { format!("{:.2}", 100.0 * deviation / mean) } else { "-".to_owned() }
 }
 
-/// A number with a comma between each three digits.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{grouped, spread_pct};
-
-    #[test]
-    fn digits_in_threes() {
-        let rows = [(0, "0"), (999, "999"), (1000, "1,000"), (123_456, "123,456"), (1_234_567, "1,234,567")];
-        for (number, text) in rows {
-            assert_eq!(grouped(number), text);
-        }
-    }
+    use super::spread_pct;
 
     #[test]
     fn one_seed_has_no_spread() {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use pageset::MapError;
+use pageset_trace::replay::ReplayError;
 use pageset_trace::{ErrorKind, TraceError};
 
 /// The exit codes of `pageset`, the same for every subcommand.
@@ -30,24 +32,27 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a subcommand stopped short: an exit code, what happened, and what mends it.
-#[derive(Debug)]
+/// Why a subcommand stopped short: an exit code, what happened, and what mends it. It prints as `error: MESSAGE`, and
+/// `help: HELP` on a line of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("error: {message}{help}")]
 pub(crate) struct Failure {
     exit: Exit,
     message: String,
-    help: Option<String>,
+    /// A line of its own, or nothing.
+    help: String,
     broken_pipe: bool,
 }
 
 impl Failure {
     /// A failure that ends the command with `exit`. `message` starts in lower case and has no full stop.
     pub(crate) fn new(exit: Exit, message: impl fmt::Display) -> Self {
-        Failure { exit, message: message.to_string(), help: None, broken_pipe: false }
+        Failure { exit, message: message.to_string(), help: String::new(), broken_pipe: false }
     }
 
     /// Adds what the user can do about it: a flag or a command.
     pub(crate) fn help(mut self, help: impl fmt::Display) -> Self {
-        self.help = Some(help.to_string());
+        self.help = format!("\nhelp: {help}");
         self
     }
 
@@ -66,7 +71,7 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         let broken_pipe = error.kind() == io::ErrorKind::BrokenPipe;
-        Failure { exit: Exit::Failed, message: error.to_string(), help: None, broken_pipe }
+        Failure { exit: Exit::Failed, message: error.to_string(), help: String::new(), broken_pipe }
     }
 }
 
@@ -81,13 +86,14 @@ impl From<TraceError> for Failure {
     }
 }
 
-/// `error: MESSAGE`, and `help: HELP` on a line of its own.
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.message)?;
-        match &self.help {
-            Some(help) => write!(f, "\nhelp: {help}"),
-            None => Ok(()),
+/// A recording that cannot be replayed: what is to blame decides.
+impl From<ReplayError> for Failure {
+    fn from(error: ReplayError) -> Self {
+        match error {
+            ReplayError::Trace(error) => error.into(),
+            ReplayError::Rules(error) => error.into(),
+            ReplayError::Map(MapError::Tuning(_)) => Failure::new(Exit::Usage, error),
+            _ => Failure::new(Exit::Damaged, error),
         }
     }
 }

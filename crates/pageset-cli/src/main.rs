@@ -12,6 +12,7 @@ mod explain_cmd;
 mod generate_cmd;
 mod identify_cmd;
 mod interleave_cmd;
+mod interrupt;
 mod machine_cmd;
 mod output;
 mod perfetto;

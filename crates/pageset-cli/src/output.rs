@@ -4,7 +4,16 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use tempfile::NamedTempFile;
+
+use crate::error::{Exit, Failure};
+use crate::interrupt::Interrupt;
+
+/// Whether `path` is standard input or output.
+pub(crate) fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
 
 /// Where a result is written; `-` is standard output.
 pub(crate) enum Output {
@@ -18,7 +27,7 @@ pub(crate) enum Output {
 impl Output {
     /// Opens `path`. A file of that name stays as it is until [`Output::commit`].
     pub(crate) fn create(path: &Path) -> io::Result<Output> {
-        if path.as_os_str() == "-" {
+        if is_standard(path) {
             return Ok(Output::Stdout(io::stdout()));
         }
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
@@ -67,4 +76,22 @@ impl Write for Output {
             Output::Replace(file, _) => file.flush(),
         }
     }
+}
+
+/// Writes results as JSON, one by itself or several as an array. A Ctrl-C meanwhile ends the command after the file is
+/// whole.
+pub(crate) fn write_json<T: Serialize>(path: &Path, results: &[T], interrupt: &Interrupt) -> Result<Exit, Failure> {
+    let text = match results {
+        [result] => serde_json::to_vec_pretty(result),
+        results => serde_json::to_vec_pretty(results),
+    };
+    let text = text.map_err(io::Error::from)?;
+    let (written, interrupted) = interrupt.held_off(|| {
+        let mut out = Output::create(path)?;
+        out.write_all(&text)?;
+        out.write_all(b"\n")?;
+        out.commit()
+    });
+    written?;
+    Ok(if interrupted { Exit::Interrupted } else { Exit::Done })
 }

@@ -308,7 +308,7 @@ fn advice_is_drawn_with_its_gains_and_costs() {
     assert!(page.contains("Pattern travelling-pages: 100 % of the pages"), "{page}");
     assert!(!page.contains("Price: "), "{page}");
     let mut changed = advice.clone();
-    changed["verdict"] = serde_json::json!({ "high_fraction": 8, "why": "it is better" });
+    changed["verdict"] = serde_json::json!({ "basis": "gain", "high_fraction": 8, "why": "it is better" });
     (changed["gain"], changed["price"]) = ("fewer locks".into(), "more pages".into());
     changed["settings"][0]["high_order_pages_min"] = serde_json::Value::Null;
     fs::write(small.at("changed.json"), changed.to_string()).unwrap();
@@ -429,7 +429,7 @@ fn what_is_no_result_is_refused() {
     for (text, message) in [
         ("{}", "there is no `schema`"),
         ("{\"schema\": \"pageset.replay/9\"}", "the schema pageset.replay/9 is not known"),
-        ("{\"schema\": \"pageset.replay/1\"}", "there is no list `rules`"),
+        ("{\"schema\": \"pageset.replay/1\"}", "missing field `level`"),
         ("{\"schema\": \"pageset.run/1\", \"workload\": \"w\", \"machine\": \"m\", \"rows\": []}", "there are no rows"),
         (
             "{\"schema\": \"pageset.run/1\", \"workload\": \"w\", \"machine\": \"m\", \"rows\": [{}]}",

@@ -62,7 +62,8 @@ impl fmt::Display for Place {
 /// Why a recording could not be read: which file, where in it, what is wrong, and what would be right.
 ///
 /// One pointer wide, so that an iterator over millions of `Result<Event, TraceError>` does not carry it around.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct TraceError(Box<Inner>);
 
 #[derive(Debug)]
@@ -152,24 +153,21 @@ impl TraceError {
 }
 
 /// `FILE: PLACE: WHAT; allowed: WHAT IS` in one line.
-impl fmt::Display for TraceError {
+impl fmt::Display for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let inner = &*self.0;
-        if let Some(file) = &inner.file {
+        if let Some(file) = &self.file {
             write!(f, "{}: ", file.display())?;
         }
-        if inner.place != Place::WholeFile {
-            write!(f, "{}: ", inner.place)?;
+        if self.place != Place::WholeFile {
+            write!(f, "{}: ", self.place)?;
         }
-        f.write_str(&inner.what)?;
-        if let (ErrorKind::Io, Some(source)) = (inner.kind, &inner.source) {
+        f.write_str(&self.what)?;
+        if let (ErrorKind::Io, Some(source)) = (self.kind, &self.source) {
             write!(f, ": {source}")?;
         }
-        if let Some(allowed) = &inner.allowed {
+        if let Some(allowed) = &self.allowed {
             write!(f, "; allowed: {allowed}")?;
         }
         Ok(())
     }
 }
-
-impl std::error::Error for TraceError {}

@@ -1,5 +1,6 @@
 //! What machine a recording was made on, and what was lost while it was made.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{MAX_CPUS, MAX_NODES, MAX_PAGEBLOCK_ORDER};
@@ -8,7 +9,7 @@ use crate::limits::{MAX_CPUS, MAX_NODES, MAX_PAGEBLOCK_ORDER};
 ///
 /// Only our own form keeps all of it; the fixtures' text form gives the CPU and node counts (from zoneinfo), the
 /// pageblock order (from pagetypeinfo) and the losses (from the ring buffers' statistics).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Facts {
     /// `uname -r`.
@@ -54,7 +55,7 @@ pub struct Facts {
 }
 
 /// The last-level cache that a CPU shares with others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuCache {
     /// The CPU's number.
     pub cpu: u32,
@@ -65,7 +66,7 @@ pub struct CpuCache {
 }
 
 /// Events that a CPU's ring buffer lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Loss {
     /// The CPU's number.

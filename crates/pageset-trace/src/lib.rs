@@ -4,6 +4,7 @@
 //!
 //! | module | what it knows |
 //! | --- | --- |
+//! | [`number`], `schema` | numbers as text; names and versions of results |
 //! | [`event`], [`facts`], `limits` | what a recording consists of, and the values allowed in it |
 //! | [`error`] | what can be wrong with it, and where |
 //! | [`procfs`] | the kernel's own texts: zoneinfo, buddyinfo, pagetypeinfo |
@@ -14,18 +15,28 @@
 //! | `perf` | a `perf.data`, its tracepoints read by the decoder of [`record`] |
 //! | [`trace`] | a recording of any form, opened by its content |
 //! | [`replay`] | a recording run through the allocator |
+//! | [`measure`], [`advise`], [`info`] | the results of `pageset replay`, `identify`, `advise` and `trace info` |
+//! | `schemas` | the JSON schemas of those results |
 #![deny(unsafe_code)]
 
+#[macro_use]
+mod schema;
+
+pub mod advise;
 pub mod error;
 pub mod event;
 pub mod facts;
 pub mod file;
+pub mod info;
 pub mod limits;
 pub mod live;
+pub mod measure;
+pub mod number;
 mod perf;
 pub mod procfs;
 pub mod record;
 pub mod replay;
+mod schemas;
 pub mod snapshots;
 mod source;
 pub mod text;
@@ -34,5 +45,6 @@ pub mod trace;
 pub use error::{ErrorKind, Place, TraceError};
 pub use event::{Context, Event, Kind, StateChange};
 pub use facts::{CpuCache, Facts, Loss};
+pub use schemas::schemas;
 pub use snapshots::Snapshots;
 pub use trace::{Events, Form, OpenOptions, Trace};

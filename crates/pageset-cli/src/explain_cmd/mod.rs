@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn all_that_is_printed_is_explained() {
         let columns = crate::replay_cmd::columns().chain(crate::trace_cmd::columns()).chain(crate::advise_cmd::names());
-        let warnings = crate::replay_cmd::warnings::Name::ALL.iter().map(|name| name.text());
+        let warnings = pageset_trace::measure::warnings::Name::ALL.iter().map(|name| name.text());
         let names = columns.chain(warnings).chain(crate::rules::keys()).map(str::to_owned);
         let mut seen = 0;
         for name in names.chain(crate::top_cmd::names()) {
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn no_entry_is_there_twice_or_for_nothing() {
-        let warnings: Vec<_> = crate::replay_cmd::warnings::Name::ALL.iter().map(|name| name.text()).collect();
+        let warnings: Vec<_> = pageset_trace::measure::warnings::Name::ALL.iter().map(|name| name.text()).collect();
         for term in terms() {
             assert_eq!(terms().filter(|t| (t.kind, t.name) == (term.kind, term.name)).count(), 1, "{}", term.name);
             assert!(term.what.ends_with('.'), "{}", term.name);

@@ -3,33 +3,26 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `progress` | the bar on a terminal, and Ctrl-C |
-//! | `warnings` | what weakens a result |
-//! | `measure` | replays a recording under each set |
-//! | `check` | the limits of `--check` |
-//! | `table`, `json` | the result as text and as JSON |
+//! | `table` | the result as text |
 //! | `timeline` | where in time it refilled and drained, for Perfetto |
 
-pub(crate) mod check;
-mod json;
-pub(crate) mod measure;
 pub(crate) mod progress;
 mod table;
 mod timeline;
-pub(crate) mod warnings;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use pageset_trace::measure::{How, Measured, lost_on};
 use pageset_trace::replay::Level;
 use pageset_trace::replay::selection::Only;
 use pageset_trace::{ErrorKind, OpenOptions, Trace, TraceError};
 
-use self::check::Checked;
-use self::json::Document;
-use self::measure::{How, Report};
-use self::progress::{Interrupt, Progress};
+use self::progress::Progress;
+use self::table::Parts;
 use crate::error::{Exit, Failure};
-use crate::output::Output;
+use crate::interrupt::Interrupt;
+use crate::output::{Output, is_standard, write_json};
 use crate::rules::{self, Chosen};
 
 /// Replay a recording under any rules, and compare with what the kernel did
@@ -149,60 +142,60 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         LevelName::Input => Level::Input,
         LevelName::Reconstructed => Level::Reconstructed,
     };
-    let how = How { level, only: args.only.clone(), by_cpu: args.cpu, by_zone: args.zone };
+    let how = How { level, only: args.only.clone() };
+    let parts = Parts { by_cpu: args.cpu, by_zone: args.zone };
     if args.timeline.is_some() && args.files.len() > 1 {
         return Err(Failure::new(Exit::Usage, "a timeline is of one recording").help("give one recording at a time"));
     }
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::at_once()?;
     // A file that cannot be opened is told before minutes are spent on another.
     let traces = args.files.iter().map(|file| open(file, &args)).collect::<Result<Vec<_>, _>>()?;
-    let json_only = args.json.as_deref() == Some(Path::new("-"));
-    let (mut progress, mut passed, mut objects, mut timeline) = (Progress::new(), true, Vec::new(), None);
+    let json_only = args.json.as_deref().is_some_and(is_standard);
+    let (mut passed, mut results, mut timeline) = (true, Vec::new(), None);
     for (i, trace) in traces.iter().enumerate() {
-        let report = Report::measure(trace, &chosen, &how, &mut progress)?;
+        let mut progress = Progress::new(trace);
+        let mut measured = Measured::new(trace, &chosen, &how, &mut |step| progress.step(step))?;
+        progress.clear();
         if let Some(path) = &args.timeline {
             let mut file = Output::create(path)?;
-            timeline::write(&report, &mut file)?;
+            timeline::write(&measured, &mut file)?;
             timeline = Some(file);
         }
-        let checks = args.check.then(|| check::check(&report, args.near));
-        let checked = checks.as_deref().unwrap_or_default();
-        passed &= checked.iter().all(Checked::passed);
-        if args.check && report.contradicted {
-            passed = false;
-            let _ = writeln!(
-                io::stderr(),
-                "check failed: {}: the traffic contradicts the rules that its release names",
-                trace.name()
-            );
+        if args.check {
+            measured.result.check = Some(measured.result.checked(args.near));
         }
-        if args.json.is_some() {
-            let object = serde_json::to_vec_pretty(&Document::new(&report, checks.as_deref()));
-            objects.push(object.map_err(io::Error::from)?);
+        let result = measured.result;
+        passed &= result.check.as_ref().is_none_or(|check| check.passed);
+        if args.check && measured.contradicted {
+            passed = false;
+            let name = trace.name();
+            complain(&format!("check failed: {name}: the traffic contradicts the rules that its release names"));
         }
         if !json_only {
             let apart = if i > 0 { "\n" } else { "" };
-            match io::stdout().write_all(format!("{apart}{}", table::text(&report, checked)).as_bytes()) {
+            match io::stdout().write_all(format!("{apart}{}", table::text(&result, parts)).as_bytes()) {
                 // Nobody reads on; the file and the exit code may still be wanted.
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe && (args.check || args.json.is_some()) => {}
                 written => written?,
             }
         }
-        for line in table::failures(&report, checked) {
-            let _ = writeln!(io::stderr(), "{line}");
-        }
+        table::failures(&result).iter().for_each(|line| complain(line));
+        results.push(result);
     }
     if let Some(file) = timeline {
         file.commit()?;
     }
-    if let Some(path) = &args.json {
-        let (written, interrupted) = interrupt.held_off(|| write_json(path, &objects));
-        written?;
-        if interrupted {
-            return Ok(Exit::Interrupted);
-        }
+    if let Some(path) = &args.json
+        && write_json(path, &results, &interrupt)? == Exit::Interrupted
+    {
+        return Ok(Exit::Interrupted);
     }
     Ok(if passed { Exit::Done } else { Exit::Failed })
+}
+
+/// Writes a line to standard error, which may be closed.
+fn complain(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Opens a recording that can be replayed.
@@ -211,7 +204,7 @@ fn open(file: &Path, args: &Args) -> Result<Trace, Failure> {
     let options = OpenOptions { zoneinfo, snapshots, without_snapshots: false };
     let trace = Trace::open_with(file, &options).map_err(unreadable)?;
     if trace.facts().lost_events() && !args.lossy {
-        let lost_on = warnings::lost_on(trace.facts());
+        let lost_on = lost_on(trace.facts());
         let message = format!("{}: events were lost on {lost_on}, so a replay would be wrong", file.display());
         return Err(Failure::new(Exit::Damaged, message)
             .help("record with a larger --buffer, or give --lossy to replay it all the same"));
@@ -225,19 +218,4 @@ fn unreadable(error: TraceError) -> Failure {
         ErrorKind::Io => Failure::new(Exit::Damaged, error),
         _ => error.into(),
     }
-}
-
-/// One object by itself, several as an array.
-fn write_json(path: &Path, objects: &[Vec<u8>]) -> io::Result<()> {
-    let mut out = Output::create(path)?;
-    match objects {
-        [object] => out.write_all(object)?,
-        _ => {
-            out.write_all(b"[\n")?;
-            out.write_all(&objects.join(&b",\n"[..]))?;
-            out.write_all(b"\n]")?;
-        }
-    }
-    out.write_all(b"\n")?;
-    out.commit()
 }

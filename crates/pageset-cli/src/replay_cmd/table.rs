@@ -1,41 +1,48 @@
-//! A report as text: what was recorded, a row for each set of rules, what weakens it, and the check.
+//! A result as text: what was recorded, a row for each set of rules, what weakens it, and the check.
 
 use std::collections::BTreeMap;
 
 use comfy_table::{Table, presets};
-use pageset_trace::replay::{Borrowed, Level, Near, Totals};
+use pageset_trace::measure::warnings::Counted;
+use pageset_trace::measure::{Differences, Limit, Nearness, Pageset, ReplayResult, Replayed, Verdict, Zone};
+use pageset_trace::replay::agreement::LIMITS;
+use pageset_trace::replay::{Borrowed, Level, Totals};
 
-use super::check::{Checked, Limit, Verdict};
-use super::measure::{Amounts, Part, Report, Row, Whose, differs_pct};
-use super::warnings::{Counted, Warning};
 use crate::columns::{grouped, numbers, trimmed};
 
-/// The whole report.
-pub(super) fn text(report: &Report<'_>, checks: &[Checked]) -> String {
-    let mut text = trimmed(&header(report));
+/// Whether the amounts of each CPU and of each zone are shown as well.
+#[derive(Clone, Copy)]
+pub(super) struct Parts {
+    pub(super) by_cpu: bool,
+    pub(super) by_zone: bool,
+}
+
+/// The whole result.
+pub(super) fn text(result: &ReplayResult, parts: Parts) -> String {
+    let mut text = trimmed(&header(result));
     text += "\n";
-    text += &trimmed(&amounts(report));
-    if report.rows.iter().any(|row| row.is_kernel) {
+    text += &trimmed(&amounts(result, parts));
+    if result.rules.iter().any(|row| row.is_kernel) {
         text +=
             "\nDifference from the kernel, and share of its refills and drains made near the same place (by chance)\n";
-        text += &trimmed(&nearness(report));
+        text += &trimmed(&nearness(result, parts));
         text += "\n";
-        report.rows.iter().filter(|row| row.is_kernel).for_each(|row| text += &borrowed(row));
+        result.rules.iter().filter(|row| row.is_kernel).for_each(|row| text += &borrowed(row));
     }
-    let warnings = warnings(report);
+    let warnings = warnings(result);
     if !warnings.is_empty() {
         text += "\n";
         warnings.iter().for_each(|warning| text += &format!("warning: {warning}\n"));
     }
-    for checked in checks {
+    for limits in result.check.iter().flat_map(|check| check.limits.chunk_by(|a, b| a.rules == b.rules)) {
         text += "\n";
-        text += &check(checked);
+        text += &check(limits);
     }
     text
 }
 
 /// What each replay took from the kernel's own outcome.
-fn borrowed(row: &Row) -> String {
+fn borrowed(row: &Replayed) -> String {
     let Borrowed {
         start_lists,
         start_counters,
@@ -44,7 +51,7 @@ fn borrowed(row: &Row) -> String {
         moved_allocs,
         direct_frees,
         snapshots,
-    } = row.outcome.borrowed;
+    } = row.taken_from_kernel;
     let parts = [
         (start_lists, "lists at the start"),
         (start_counters, "counters at the start"),
@@ -61,47 +68,48 @@ fn borrowed(row: &Row) -> String {
 }
 
 /// What was recorded.
-fn header(report: &Report<'_>) -> Table {
+fn header(result: &ReplayResult) -> Table {
     let mut lines = Table::new();
     lines.load_preset(presets::NOTHING);
-    let (facts, setting, notes) = (report.facts(), report.setting(), report.replay.notes());
+    let (trace, kernel) = (&result.trace, &result.kernel);
+    let facts = &trace.facts;
     let mut line = |name: &str, value: String| {
         lines.add_row([name.to_owned(), value]);
     };
-    line("recording", format!("{} ({})", report.trace.name(), report.form()));
+    line("recording", format!("{} ({})", trace.name, trace.form));
     if !facts.command.is_empty() {
         line("command", facts.command.join(" "));
     }
-    let rules = setting.kernel.name;
+    let rules = &kernel.rules;
     line(
         "kernel",
         match &facts.kernel_release {
-            Some(release) if setting.kernel_known => format!("{release}, rules {rules}"),
+            Some(release) if kernel.known => format!("{release}, rules {rules}"),
             Some(release) => format!("{release}; taken to be {rules}"),
             None => format!("not recorded; taken to be {rules}"),
         },
     );
     let plural = |count: usize, name: &str| format!("{count} {name}{}", if count == 1 { "" } else { "s" });
-    let nodes = setting.zones.iter().map(|zone| zone.node).collect::<std::collections::BTreeSet<_>>().len();
-    line("machine", format!("{}, {}", plural(setting.cpus.len(), "CPU"), plural(nodes, "node")));
-    let zones = (0..).zip(&setting.zones);
-    let zones = zones.map(|(i, zone)| format!("{} of {} pages", zone_name(report, i), grouped(zone.start.managed)));
+    line("machine", format!("{}, {}", plural(trace.cpus, "CPU"), plural(trace.nodes, "node")));
+    let name = |zone: &Zone| zone_name(result, zone.node, &zone.name);
+    let zones = trace.zones.iter().map(|zone| format!("{} of {} pages", name(zone), grouped(zone.managed)));
     line("zones", zones.collect::<Vec<_>>().join(", "));
-    line("duration", format!("{:.3} s", notes.duration_ns as f64 / 1e9));
-    line("events", format!("{}, of them {} replayed", grouped(notes.events), grouped(notes.replayed)));
-    line("operations", format!("{} allocations and frees", grouped(notes.operations)));
-    if let Some((only, selection)) = &report.only {
-        let only = only.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        let unlisted = match selection.unlisted {
+    line("duration", format!("{:.3} s", trace.duration_ns as f64 / 1e9));
+    line("events", format!("{}, of them {} replayed", grouped(trace.events), grouped(trace.replayed_events)));
+    line("operations", format!("{} allocations and frees", grouped(trace.operations)));
+    if let Some(selected) = &result.only {
+        let only = selected.conditions.join(" ");
+        let unlisted = match selected.unlisted_operations {
             0 => String::new(),
             unlisted => format!("; {} of threads that the recording does not name are left out", grouped(unlisted)),
         };
-        let none = if selection.operations == 0 { "; no operation meets this, so nothing is counted" } else { "" };
-        line("only", format!("{only}: {} operations{none}{unlisted}", grouped(selection.operations)));
+        let none =
+            if selected.selected_operations == 0 { "; no operation meets this, so nothing is counted" } else { "" };
+        line("only", format!("{only}: {} operations{none}{unlisted}", grouped(selected.selected_operations)));
     }
     line(
         "level",
-        match report.level {
+        match result.level {
             Level::Input => "input: allocations, frees, timer work, reclaim, and the state at the start".to_owned(),
             Level::Reconstructed => {
                 "reconstructed: what the kernel's refills and drains reveal of its state is used as well".to_owned()
@@ -111,18 +119,66 @@ fn header(report: &Report<'_>) -> Table {
     lines
 }
 
-fn zone_name(report: &Report<'_>, zone: u32) -> String {
-    let zones = &report.setting().zones;
-    let Some(setting) = zones.get(zone as usize) else { return format!("zone {zone}") };
-    match zones.iter().any(|z| z.node != setting.node) {
-        true => format!("node {} {}", setting.node.0, setting.name),
-        false => setting.name.clone(),
+/// The zone's name, with its node where there are several.
+fn zone_name(result: &ReplayResult, node: u32, name: &str) -> String {
+    if result.trace.zones.iter().any(|zone| zone.node != node) {
+        format!("node {node} {name}")
+    } else {
+        name.to_owned()
     }
 }
 
-fn part_name(report: &Report<'_>, of: Whose) -> String {
-    let cpu = of.cpu.map(|cpu| format!("CPU {cpu}"));
-    let zone = of.zone.map(|zone| zone_name(report, zone));
+/// A CPU, a zone by its place in the recording, or a pageset.
+type Whose = (Option<u32>, Option<usize>);
+
+/// Refills and drains of several pagesets.
+#[derive(Default)]
+struct Sum<'r> {
+    totals: Totals,
+    kernel: Totals,
+    pagesets: Vec<(&'r Pageset, Totals)>,
+}
+
+impl Sum<'_> {
+    /// The mean of a share of the kernel's moves, weighted by their number.
+    fn mean(&self, share: fn(&Nearness) -> Option<f64>, moves: fn(&Totals) -> u64) -> Option<f64> {
+        let weighted = |(set, kernel): &(&Pageset, Totals)| Some(share(&set.near)? * moves(kernel) as f64);
+        let sum: f64 = self.pagesets.iter().filter_map(weighted).sum();
+        let all = moves(&self.kernel);
+        (all > 0).then(|| sum / all as f64)
+    }
+
+    fn near(&self) -> Nearness {
+        Nearness {
+            refills_near_pct: self.mean(|near| near.refills_near_pct, |totals| totals.refills),
+            refills_near_by_chance_pct: self.mean(|near| near.refills_near_by_chance_pct, |totals| totals.refills),
+            drains_near_pct: self.mean(|near| near.drains_near_pct, |totals| totals.drains),
+            drains_near_by_chance_pct: self.mean(|near| near.drains_near_by_chance_pct, |totals| totals.drains),
+        }
+    }
+}
+
+/// The pagesets' amounts by CPU, by zone or by both, each next to the kernel's.
+fn sums<'r>(result: &ReplayResult, pagesets: &'r [Pageset], parts: Parts) -> BTreeMap<Whose, Sum<'r>> {
+    let mut sums = BTreeMap::<Whose, Sum<'r>>::new();
+    if !parts.by_cpu && !parts.by_zone {
+        return sums;
+    }
+    for set in pagesets {
+        let is_same = |other: &&Pageset| (other.cpu, other.node, &other.zone) == (set.cpu, set.node, &set.zone);
+        let kernel = result.kernel.pagesets.iter().find(is_same).map(|other| other.totals).unwrap_or_default();
+        let zone = result.trace.zones.iter().position(|zone| (zone.node, &zone.name) == (set.node, &set.zone));
+        let sum = sums.entry((parts.by_cpu.then_some(set.cpu), zone.filter(|_| parts.by_zone))).or_default();
+        sum.totals += set.totals;
+        sum.kernel += kernel;
+        sum.pagesets.push((set, kernel));
+    }
+    sums
+}
+
+fn part_name(result: &ReplayResult, (cpu, zone): Whose) -> String {
+    let cpu = cpu.map(|cpu| format!("CPU {cpu}"));
+    let zone = zone.map(|zone| &result.trace.zones[zone]).map(|zone| zone_name(result, zone.node, &zone.name));
     format!("  {}", [cpu, zone].into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
@@ -144,63 +200,54 @@ pub(super) const NEARNESS: [&str; 9] =
     ["rules", "level", "refills", "refill pages", "drains", "drain pages", "refills near", "drains near", "explained"];
 
 /// A row for the kernel and one for each set of rules, its parts below it.
-fn amounts(report: &Report<'_>) -> Table {
+fn amounts(result: &ReplayResult, parts: Parts) -> Table {
     let mut table = numbers(AMOUNTS.into_iter(), 0..2);
     let mut add = |name: String, level: String, totals: &Totals, rest: [String; 3]| {
         let totals = [totals.refills, totals.refill_pages, totals.drains, totals.drain_pages].map(grouped);
         table.add_row([name, level].into_iter().chain(totals).chain(rest).collect::<Vec<_>>());
     };
-    let none = || [NONE, NONE, NONE].map(str::to_owned);
-    let empty = || [const { String::new() }; 3];
-    let mut group = |name: String, level: String, amounts: &Amounts, rest| {
-        add(name, level, &amounts.totals, rest);
-        for part in &amounts.shown {
-            add(part_name(report, part.of), String::new(), &part.totals, empty());
+    let mut group = |name: &str, level: String, totals: &Totals, pagesets: &[Pageset], rest| {
+        add(name.to_owned(), level, totals, rest);
+        for (whose, sum) in sums(result, pagesets, parts) {
+            add(part_name(result, whose), String::new(), &sum.totals, Default::default());
         }
     };
-    group("kernel, as recorded".to_owned(), NONE.to_owned(), &report.kernel, none());
-    for row in &report.rows {
-        let rest =
-            [format!("{:.1}", row.locks_per_1000()), grouped(row.outcome.held_pages_max), grouped(row.outcome.failed)];
-        group(row.name.clone(), level_name(row.level), &row.amounts, rest);
+    let kernel = &result.kernel;
+    group("kernel, as recorded", NONE.to_owned(), &kernel.totals, &kernel.pagesets, [NONE; 3].map(str::to_owned));
+    for row in &result.rules {
+        let locks = format!("{:.1}", row.zone_lock_acquisitions_per_1000_operations);
+        let rest = [locks, grouped(row.held_pages_max), grouped(row.failed)];
+        group(&row.name, level_name(row.level), &row.totals, &row.pagesets, rest);
     }
     table
 }
 
 /// How near the kernel's own rules come to it, a row a level.
-fn nearness(report: &Report<'_>) -> Table {
+fn nearness(result: &ReplayResult, parts: Parts) -> Table {
     let mut table = numbers(NEARNESS.into_iter(), 0..2);
-    let kernel = &report.kernel;
-    for row in report.rows.iter().filter(|row| row.is_kernel) {
-        let whole = (row.refills_near, row.drains_near);
-        let explained = format!("{:.1} %", row.explained_pct);
-        let cells = near_cells(&row.amounts.totals, &kernel.totals, whole).into_iter().chain([explained]);
+    for row in result.rules.iter().filter(|row| row.is_kernel) {
+        let cells = near_cells(row.differences, row.near).into_iter().chain([format!("{:.1} %", row.explained_pct)]);
         table.add_row([row.name.clone(), level_name(row.level)].into_iter().chain(cells).collect::<Vec<_>>());
-        for part in &row.amounts.shown {
-            let theirs = kernel.of(part.of).map(|part| part.totals).unwrap_or_default();
-            let cells = near_cells(&part.totals, &theirs, near_of(part)).into_iter().chain([String::new()]);
-            table.add_row([part_name(report, part.of), String::new()].into_iter().chain(cells).collect::<Vec<_>>());
+        for (whose, sum) in sums(result, &row.pagesets, parts) {
+            let cells = near_cells(Differences::new(&sum.totals, &sum.kernel), sum.near()).into_iter();
+            let names = [part_name(result, whose), String::new()].into_iter();
+            table.add_row(names.chain(cells).chain([String::new()]).collect::<Vec<_>>());
         }
     }
     table
 }
 
-fn near_of(part: &Part) -> (Option<Near>, Option<Near>) {
-    (part.refills_near, part.drains_near)
-}
-
-fn near_cells(ours: &Totals, kernel: &Totals, near: (Option<Near>, Option<Near>)) -> [String; 6] {
-    let differs = |ours, kernel| signed(differs_pct(ours, kernel));
-    let share = |near: Option<Near>| {
-        near.map_or(NONE.to_owned(), |near| format!("{:.1} % ({:.0} %)", near.pct, near.chance_pct))
+fn near_cells(differences: Differences, near: Nearness) -> [String; 6] {
+    let share = |pct: Option<f64>, by_chance: Option<f64>| {
+        pct.zip(by_chance).map_or(NONE.to_owned(), |(pct, by_chance)| format!("{pct:.1} % ({by_chance:.0} %)"))
     };
     [
-        differs(ours.refills, kernel.refills),
-        differs(ours.refill_pages, kernel.refill_pages),
-        differs(ours.drains, kernel.drains),
-        differs(ours.drain_pages, kernel.drain_pages),
-        share(near.0),
-        share(near.1),
+        signed(differences.refills_diff_pct),
+        signed(differences.refill_pages_diff_pct),
+        signed(differences.drains_diff_pct),
+        signed(differences.drain_pages_diff_pct),
+        share(near.refills_near_pct, near.refills_near_by_chance_pct),
+        share(near.drains_near_pct, near.drains_near_by_chance_pct),
     ]
 }
 
@@ -214,11 +261,11 @@ fn signed(pct: Option<f64>) -> String {
 }
 
 /// The recording's weaknesses, and once each those of single replays, with the worst of them.
-fn warnings(report: &Report<'_>) -> Vec<Warning> {
-    let mut all = report.warnings.clone();
-    let mut of_runs: BTreeMap<&str, Vec<(&Row, &Counted)>> = BTreeMap::new();
-    for row in &report.rows {
-        for warning in &row.warnings {
+fn warnings(result: &ReplayResult) -> Vec<String> {
+    let mut all = result.warnings.clone();
+    let mut of_runs: BTreeMap<&str, Vec<(&Replayed, &Counted)>> = BTreeMap::new();
+    for row in &result.rules {
+        for warning in &row.counted {
             of_runs.entry(warning.what).or_default().push((row, warning));
         }
     }
@@ -228,23 +275,25 @@ fn warnings(report: &Report<'_>) -> Vec<Warning> {
             0 => String::new(),
             others => format!("; fewer or as many under {others} other{}", if others == 1 { "" } else { "s" }),
         };
-        all.push(worst.warning(&format!(" ({}, {}{others})", row.name, level_name(row.level))));
+        all.push(worst.warning(&format!(" ({}, {}{others})", row.name, level_name(row.level))).to_string());
     }
     all
 }
 
-/// Each limit: what was measured, what is allowed, how it ended.
-fn check(checked: &Checked) -> String {
-    let ending = if checked.passed() { "pass" } else { "FAIL" };
-    let mut text = format!("check of {}, {}: {ending}\n", checked.name, level_name(checked.level));
+/// The limits of one set of rules: what was measured, what is allowed, how it ended.
+fn check(limits: &[Limit]) -> String {
+    let failed = limits.iter().any(|limit| limit.verdict == Verdict::Fail);
+    let (name, level) = (&limits[0].rules, level_name(limits[0].level));
+    let mut text = format!("check of {name}, {level}: {}\n", if failed { "FAIL" } else { "pass" });
     let mut table = numbers(["", "measured", "allowed", ""].into_iter(), 0..1);
     if let Some(column) = table.column_mut(3) {
         column.set_cell_alignment(comfy_table::CellAlignment::Left);
     }
-    for limit in &checked.limits {
+    for limit in limits {
         let verdict = match limit.verdict {
+            Verdict::Pass => "pass",
             Verdict::Fail => "FAIL",
-            verdict => verdict.name(),
+            Verdict::NotJudged => "not judged",
         };
         let (measured, allowed) = limit_cells(limit);
         table.add_row([format!("  {}", limit.what), measured, allowed, verdict.to_owned()]);
@@ -255,23 +304,20 @@ fn check(checked: &Checked) -> String {
 }
 
 fn limit_cells(limit: &Limit) -> (String, String) {
-    let Some(deviation) = limit.deviation else {
+    let Some(of) = LIMITS.iter().find(|of| of.quantity.name() == limit.what) else {
         let measured = limit.measured_pct.map_or(NONE.to_owned(), |pct| format!("{pct:.1} %"));
         return (measured, limit.allowed_pct.map_or("any".to_owned(), |pct| format!("{pct} % or more")));
     };
-    let allowed = format!("within {} % or {}", deviation.limit.pct, grouped(deviation.limit.floor));
-    (signed(limit.measured_pct), allowed)
+    (signed(limit.measured_pct), format!("within {} % or {}", of.pct, grouped(of.floor)))
 }
 
 /// One line for each limit that failed, for standard error.
-pub(super) fn failures(report: &Report<'_>, checks: &[Checked]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for checked in checks {
-        for limit in checked.limits.iter().filter(|limit| limit.verdict == Verdict::Fail) {
-            let (measured, allowed) = limit_cells(limit);
-            let (trace, name, what) = (report.trace.name(), &checked.name, limit.what);
-            lines.push(format!("check failed: {trace}, {name}: {what} {measured}; allowed: {allowed}"));
-        }
-    }
-    lines
+pub(super) fn failures(result: &ReplayResult) -> Vec<String> {
+    let limits = result.check.iter().flat_map(|check| &check.limits);
+    let line = |limit: &Limit| {
+        let (measured, allowed) = limit_cells(limit);
+        let (trace, name, what) = (&result.trace.name, &limit.rules, &limit.what);
+        format!("check failed: {trace}, {name}: {what} {measured}; allowed: {allowed}")
+    };
+    limits.filter(|limit| limit.verdict == Verdict::Fail).map(line).collect()
 }

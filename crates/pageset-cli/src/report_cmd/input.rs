@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{Report, json, recording};
 use crate::error::{Exit, Failure};
+use crate::output::is_standard;
 
 /// The largest JSON that is read: a million lines of `pageset top` on a few CPUs. A guess. Unit: bytes.
 const MAX_BYTES: u64 = 1 << 30;
@@ -18,7 +19,7 @@ const MAX_BYTES: u64 = 1 << 30;
 /// # Errors
 /// What is neither JSON of a schema that is known nor a recording.
 pub(super) fn read(path: &Path) -> Result<Report, Failure> {
-    let standard = path.as_os_str() == "-";
+    let standard = is_standard(path);
     let damaged = |what: String| Failure::new(Exit::Damaged, format!("{}: {what}", path.display()));
     if !standard && !is_json(path).map_err(|error| damaged(error.to_string()))? {
         let trace = Trace::open(path)?;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::draw::{Bars, COLOURS, Chart, Line, plain};
-use super::{Report, Section, bench, simulated};
+use super::{Report, Section, bench, results, simulated};
 
 /// Reports on values of one schema.
 ///
@@ -17,8 +18,8 @@ pub(super) fn report(values: &[Value]) -> Result<Report, String> {
         return Err(format!("values of schema {schema} and {} in one file", other["schema"]));
     }
     match schema {
-        "pageset.replay/1" => each(values, replay),
-        "pageset.advise/1" => each(values, advise),
+        "pageset.replay/1" => each(values, |value| typed(value, results::replay)),
+        "pageset.advise/1" => each(values, |value| typed(value, results::advise)),
         "pageset.run/1" => each(values, simulated::run),
         "pageset.compare/1" => each(values, simulated::compare),
         "pageset.bench/1" => each(values, bench::report),
@@ -30,6 +31,11 @@ pub(super) fn report(values: &[Value]) -> Result<Report, String> {
 /// One report of all values.
 fn each(values: &[Value], of: fn(&Value) -> Result<Report, String>) -> Result<Report, String> {
     values.iter().map(of).reduce(joined).unwrap_or_else(|| Err("it is empty".to_owned()))
+}
+
+/// The report of a result's model.
+fn typed<T: DeserializeOwned>(value: &Value, of: fn(&T) -> Report) -> Result<Report, String> {
+    T::deserialize(value).map(|result| of(&result)).map_err(|error| error.to_string())
 }
 
 fn joined(one: Result<Report, String>, other: Result<Report, String>) -> Result<Report, String> {
@@ -73,143 +79,6 @@ pub(super) fn bars(
     let below = if below { " Values below 0 are in the table alone." } else { "" };
     let (question, note) = (question.to_owned(), format!("{note}{below}").trim().to_owned());
     Section { question, note, chart: Some(Chart::Bars { unit, categories: categories.to_vec(), series }), heads, rows }
-}
-
-fn replay(value: &Value) -> Result<Report, String> {
-    let (trace, kernel, rules) = (&value["trace"], &value["kernel"], list(value, "rules")?);
-    let name = text(trace, "name")?;
-    let level = text(value, "level")?;
-    // Rows of unlike levels are never put side by side.
-    let rows: Vec<&Value> = rules.iter().filter(|row| row["level"] == level).collect();
-    let names = rows.iter().map(|row| Ok(text(row, "name")?.to_owned())).collect::<Result<Vec<_>, String>>()?;
-    let column = |of: &str| rows.iter().map(|row| number(row, of)).collect::<Result<Vec<_>, _>>();
-    let with_kernel = |of: &str| -> Result<Vec<f64>, String> {
-        Ok(std::iter::once(number(kernel, of)?).chain(column(of)?).collect())
-    };
-    let all: Vec<String> = std::iter::once("kernel, as recorded".to_owned()).chain(names.iter().cloned()).collect();
-    let warnings = value["warnings"].as_array().map(|all| all.iter().filter_map(Value::as_str).collect::<Vec<_>>());
-    let note = format!("Level: {level}.");
-    let mut sections = vec![
-        bars(
-            &format!("{name}: how often does each set of rules take the zone lock?"),
-            &note,
-            "holds of zone locks for 1000 allocations and frees",
-            &names,
-            vec![Bars::new("locks/1000 ops", column("zone_lock_acquisitions_per_1000_operations")?)],
-        ),
-        bars(
-            &format!("{name}: how many pages do refills and drains move?"),
-            &note,
-            "pages",
-            &all,
-            vec![
-                Bars::new("refill pages", with_kernel("refill_pages")?),
-                Bars::new("drain pages", with_kernel("drain_pages")?),
-            ],
-        ),
-        bars(
-            &format!("{name}: in how many refills and drains?"),
-            &note,
-            "refills, drains",
-            &all,
-            vec![Bars::new("refills", with_kernel("refills")?), Bars::new("drains", with_kernel("drains")?)],
-        ),
-        bars(
-            &format!("{name}: how many pages do all CPUs hold at most?"),
-            &note,
-            "pages",
-            &names,
-            vec![Bars::new("most held", column("held_pages_max")?)],
-        ),
-    ];
-    let near = |row: &Value, name: &str| row[name].as_f64().map_or("-".to_owned(), |pct| format!("{pct:.2} %"));
-    let nearness = |row: &&Value| {
-        vec![
-            format!("{}, {}", row["name"].as_str().unwrap_or_default(), row["level"].as_str().unwrap_or_default()),
-            near(row, "refills_diff_pct"),
-            near(row, "refill_pages_diff_pct"),
-            near(row, "drain_pages_diff_pct"),
-            near(row, "refills_near_pct"),
-        ]
-    };
-    let own: Vec<&Value> = rules.iter().filter(|row| row["is_kernel"] == true).collect();
-    if !own.is_empty() {
-        sections.push(Section {
-            question: format!("{name}: how near do the kernel's own rules come to the kernel?"),
-            note: warnings.unwrap_or_default().join(" · "),
-            chart: None,
-            heads: strings(&["rules", "refills", "refill pages", "drain pages", "refills near"]),
-            rows: own.iter().map(nearness).collect(),
-        });
-    }
-    let facts = vec![format!(
-        "Kernel rules {}; {} CPUs; {} allocations and frees in {:.3} s.",
-        text(kernel, "rules")?,
-        plain(number(trace, "cpus")?),
-        plain(number(trace, "operations")?),
-        number(trace, "duration_ns")? / 1e9
-    )];
-    Ok(Report { title: format!("Replay of {name}"), facts, sections })
-}
-
-/// Pages of a huge page. Specification: `linux-page-allocator.md` 1.4.
-const HUGE_PAGES: f64 = 512.0;
-
-fn advise(value: &Value) -> Result<Report, String> {
-    let name = text(value, "trace")?;
-    let verdict = &value["verdict"];
-    let advice = match verdict["high_fraction"].as_u64() {
-        None => "Verdict: change nothing".to_owned(),
-        Some(fraction) => format!("Verdict: vm.percpu_pagelist_high_fraction = {fraction}"),
-    };
-    let rows: Vec<&Value> = list(value, "settings")?.iter().chain(list(value, "other_kernels")?).collect();
-    let label = |row: &&Value| {
-        let mark = if row["in_force"] == true { ", in force" } else { "" };
-        Ok(format!("{}{mark}", text(row, "setting")?))
-    };
-    let names = rows.iter().map(label).collect::<Result<Vec<_>, String>>()?;
-    let per_1000 =
-        |row: &&Value| Ok(1000.0 * number(row, "zone_lock_acquisitions")? / number(row, "operations")?.max(1.0));
-    let locks = rows.iter().map(per_1000).collect::<Result<Vec<_>, String>>()?;
-    let column = |of: &str| rows.iter().map(|row| number(row, of)).collect::<Result<Vec<_>, _>>();
-    let mut sections = vec![
-        bars(
-            &format!("{name}: what would each setting gain?"),
-            "Numbers are values of vm.percpu_pagelist_high_fraction; names are the rules of other kernels.",
-            "holds of zone locks for 1000 allocations and frees",
-            &names,
-            vec![Bars::new("locks/1000 ops", locks)],
-        ),
-        bars(
-            &format!("{name}: how many pages would each setting keep from others?"),
-            "Pages that CPUs hold are free to nobody else.",
-            "pages",
-            &names,
-            vec![Bars::new("most held", column("held_pages_max")?)],
-        ),
-    ];
-    let huge =
-        rows.iter().map(|row| Some(row["high_order_pages_min"].as_f64()? / HUGE_PAGES)).collect::<Option<Vec<_>>>();
-    if let Some(huge) = huge {
-        sections.push(bars(
-            &format!("{name}: how many huge pages would each setting leave room for?"),
-            "Free blocks of orders 9 and 10 when there were fewest. Memory that stays in use throughout is not replayed, so \
-             compare the bars with each other.",
-            "huge pages",
-            &names,
-            vec![Bars::new("huge pages free", huge)],
-        ));
-    }
-    let reasons = list(&value["sure"], "reasons")?.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("; ");
-    let mut facts = vec![format!("{advice}: {}.", text(verdict, "why")?)];
-    for (head, member) in [("Gain", "gain"), ("Price", "price")] {
-        facts.extend(value[member].as_str().map(|said| format!("{head}: {said}.")));
-    }
-    facts.push(format!("How sure: {} ({reasons}).", text(&value["sure"], "trust")?));
-    for pattern in value["named_patterns"].as_array().into_iter().flatten() {
-        facts.push(format!("Pattern {}: {}.", text(pattern, "name")?, text(pattern, "seen")?));
-    }
-    Ok(Report { title: format!("Advice on {name}"), facts, sections })
 }
 
 /// Values over time by what they belong to, in the order of their names.

@@ -3,7 +3,7 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `input` | what is reported on: JSON of ours by its schema, or a recording |
-//! | `json`, `simulated`, `bench`, `recording` | the sections of each kind of input: a question, a chart, the data |
+//! | `json`, `results`, `simulated`, `bench`, `recording` | the sections of each kind of input: a question, a chart, the data |
 //! | `draw` | charts laid out |
 //! | `render` | sections as HTML, SVG and Markdown |
 
@@ -13,6 +13,7 @@ mod input;
 mod json;
 mod recording;
 mod render;
+mod results;
 mod simulated;
 
 use std::io::Write as _;

@@ -21,8 +21,6 @@ mod view;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,6 +32,7 @@ use self::look::{Counting, Look, Machine};
 use self::state::{Action, State};
 use self::view::View;
 use crate::error::{Exit, Failure};
+use crate::interrupt::Interrupt;
 use crate::output::Output;
 
 /// Watch the per-CPU pagesets of this machine: what they hold, how they size themselves, what they move
@@ -119,46 +118,26 @@ pub(crate) fn names() -> impl Iterator<Item = String> {
     columns.chain(metrics::names()).chain(view::SHOWN.into_iter().map(|name| name.trim_end_matches('_').to_owned()))
 }
 
-/// Whether a signal asks to end. They are taken over from their default actions.
-struct Ended(Arc<AtomicBool>);
-
-impl Ended {
-    fn install() -> io::Result<Ended> {
-        let flag = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // The second one ends the process at once, should it hang.
-            signal_hook::flag::register_conditional_shutdown(signal, Exit::Interrupted as i32, flag.clone())?;
-            signal_hook::flag::register(signal, flag.clone())?;
+/// Waits, but for a signal.
+fn wait(until: Instant, interrupt: &Interrupt) {
+    while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        if !interrupt.keep_on() {
+            return;
         }
-        Ok(Ended(flag))
-    }
-
-    fn get(&self) -> bool {
-        // Relaxed: the flag guards nothing but itself.
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Waits, but for a signal.
-    fn wait(&self, until: Instant) {
-        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-            if self.get() {
-                return;
-            }
-            thread::sleep(left.min(STEP));
-        }
+        thread::sleep(left.min(STEP));
     }
 }
 
 /// Runs `pageset top`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let ended = Ended::install()?;
+    let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP], false)?;
     let on_screen = !args.plain && !args.json && io::stdout().is_terminal() && args.openmetrics.is_none() && !args.once;
     if !args.from.is_empty() {
         let looks = args.from.iter().map(|path| look::saved(path)).collect::<Result<Vec<_>, _>>()?;
         let before = std::iter::once(None).chain(looks.iter().map(Some));
         let views: Vec<View> = looks.iter().zip(before).map(|(look, before)| View::new(look, before)).collect();
         if on_screen {
-            return screen(&mut Saved(views), args.interval, None, &ended);
+            return screen(&mut Saved(views), args.interval, None, &interrupt);
         }
         for view in &views {
             print(view, &args)?;
@@ -168,17 +147,17 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let counting = if args.no_count { Counting::Off } else { Counting::By(args.count_by.map(Way::from)) };
     let mut machine = Machine::new(counting);
     if let Some(address) = args.listen {
-        listen::serve(address, &mut machine, &|| ended.get())?;
+        listen::serve(address, &mut machine, &|| !interrupt.keep_on())?;
         return Ok(Exit::Interrupted);
     }
     if on_screen {
-        return screen(&mut Live { machine, before: None, view: None }, args.interval, args.count, &ended);
+        return screen(&mut Live { machine, before: None, view: None }, args.interval, args.count, &interrupt);
     }
-    lines(&mut machine, &args, &ended)
+    lines(&mut machine, &args, &interrupt)
 }
 
 /// Looks and prints, until it is enough.
-fn lines(machine: &mut Machine, args: &Args, ended: &Ended) -> Result<Exit, Failure> {
+fn lines(machine: &mut Machine, args: &Args, interrupt: &Interrupt) -> Result<Exit, Failure> {
     let mut before: Option<Look> = None;
     let mut printed = 0;
     loop {
@@ -193,8 +172,8 @@ fn lines(machine: &mut Machine, args: &Args, ended: &Ended) -> Result<Exit, Fail
             return Ok(Exit::Done);
         }
         before = Some(look);
-        ended.wait(begin + args.interval);
-        if ended.get() {
+        wait(begin + args.interval, interrupt);
+        if !interrupt.keep_on() {
             return Ok(Exit::Interrupted);
         }
     }
@@ -269,7 +248,12 @@ impl Drop for Restore {
     }
 }
 
-fn screen(views: &mut dyn Views, interval: Duration, count: Option<u64>, ended: &Ended) -> Result<Exit, Failure> {
+fn screen(
+    views: &mut dyn Views,
+    interval: Duration,
+    count: Option<u64>,
+    interrupt: &Interrupt,
+) -> Result<Exit, Failure> {
     views.refresh()?;
     let mut terminal = ratatui::try_init()?;
     let _restore = Restore;
@@ -295,7 +279,7 @@ fn screen(views: &mut dyn Views, interval: Duration, count: Option<u64>, ended: 
                 return Ok(Exit::Done);
             }
         }
-        if ended.get() {
+        if !interrupt.keep_on() {
             return Ok(Exit::Interrupted);
         }
         if Instant::now() >= next {

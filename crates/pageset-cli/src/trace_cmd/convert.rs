@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use pageset_trace::file::Writer;
 use pageset_trace::text::TextWriter;
 
-use super::{Input, is_standard};
+use super::Input;
 use crate::error::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Output, is_standard};
 
 /// Turn a recording of any form into our own, one file with everything inside
 ///

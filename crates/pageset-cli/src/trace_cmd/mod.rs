@@ -3,7 +3,7 @@
 mod convert;
 mod info;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use pageset_trace::{OpenOptions, Trace};
 
@@ -52,7 +52,7 @@ impl Input {
 /// What heads the columns of the tables.
 #[cfg(test)]
 pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
-    info::KINDS.into_iter().chain(info::ZONE_HEADS)
+    pageset_trace::info::KINDS.into_iter().chain(info::ZONE_HEADS)
 }
 
 /// Runs `pageset trace`.
@@ -62,9 +62,4 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         Command::Import(args) => convert::import(args),
         Command::Export(args) => convert::export(args),
     }
-}
-
-/// Whether `path` is standard input or output.
-fn is_standard(path: &Path) -> bool {
-    path.as_os_str() == "-"
 }

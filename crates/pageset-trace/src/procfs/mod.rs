@@ -7,14 +7,13 @@ pub mod buddyinfo;
 pub mod pagetypeinfo;
 pub mod zoneinfo;
 
-use std::fmt;
-
 pub use buddyinfo::BuddyInfo;
 pub use pagetypeinfo::PageTypeInfo;
 pub use zoneinfo::{PagesetSection, ZoneSection, Zoneinfo};
 
 /// Why a text could not be understood.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}; allowed: {allowed}")]
 pub struct ParseError {
     /// The line, counted from 1; one past the last where something is missing at the end.
     pub line: u64,
@@ -29,14 +28,6 @@ impl ParseError {
         ParseError { line, what: what.into(), allowed: allowed.into() }
     }
 }
-
-impl fmt::Display for ParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}; allowed: {}", self.line, self.what, self.allowed)
-    }
-}
-
-impl std::error::Error for ParseError {}
 
 /// A word as it may stand in a message: in quotes, escaped, not longer than a line of a terminal.
 pub(crate) fn quoted(word: &str) -> String {

@@ -1,7 +1,5 @@
 //! The kernel's own descriptions of its trace records: `events/*/format` and `events/header_page`.
 
-use std::fmt;
-
 /// Where a field lies in a record, and how to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
@@ -44,16 +42,9 @@ impl Field {
 }
 
 /// A description that does not say what it has to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct FormatError(String);
-
-impl fmt::Display for FormatError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for FormatError {}
 
 impl From<String> for FormatError {
     fn from(what: String) -> Self {

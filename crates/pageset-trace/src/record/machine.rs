@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::facts::{CpuCache, Facts};
 use crate::limits::MAX_CPUS;
+use crate::number::ranges;
 
 /// The facts that can be read before recording. What cannot be read is left out. `buddyinfo` and `pagetypeinfo` are
 /// the texts of `/proc`.
@@ -62,14 +63,7 @@ fn chosen(modes: &str) -> Option<String> {
 
 /// `0-3,8` as numbers; what makes no sense is left out.
 pub(crate) fn cpu_list(list: &str) -> Vec<u32> {
-    list.trim()
-        .split(',')
-        .filter_map(|range| {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
-        })
-        .flatten()
-        .collect()
+    ranges(list.trim()).flatten().flatten().collect()
 }
 
 fn pageblock_order(pagetypeinfo: &str) -> Option<u8> {

@@ -3,7 +3,6 @@
 //! The layout of the records is described by `events/header_event` and has been the same since Linux 2.6.30: a word of
 //! 5 bits of type or length and 27 bits of nanoseconds since the record before.
 
-use std::fmt;
 use std::ops::Range;
 
 use super::format::PageLayout;
@@ -22,21 +21,14 @@ const DELTA_BITS: u32 = 27;
 const STAMP_BITS: u32 = 59;
 
 /// A page that cannot be what the kernel wrote, with the byte at which it stops making sense.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("ring buffer page, byte {at}: {what}")]
 pub struct RingError {
     /// Bytes from the start of the page.
     pub at: usize,
     /// What is wrong there.
     pub what: &'static str,
 }
-
-impl fmt::Display for RingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ring buffer page, byte {}: {}", self.at, self.what)
-    }
-}
-
-impl std::error::Error for RingError {}
 
 /// Walks the records of one page. It does not hold the page: the caller gives the same bytes to every call.
 #[derive(Clone, Copy, Debug)]

@@ -8,9 +8,9 @@ use pageset::{MigrateType, Pfn};
 use rustc_hash::FxBuildHasher;
 
 use super::blocks::{BlockMap, Freed, PageMap};
-use super::list_pass::ordinary;
 use super::setting::State;
 use super::survey::{Earlier, Notes};
+use super::types::ordinary;
 use crate::event::{Context, Event, Kind};
 
 /// What is known of one free, in a byte: the type of the list that it went to, whether a batch committed it, and
@@ -30,12 +30,8 @@ impl FreeNote {
     }
 
     fn list_type(self) -> MigrateType {
-        match (self.0 & Self::KNOWN, self.0 & 3) {
-            (Self::KNOWN, 0) => MigrateType::Unmovable,
-            (Self::KNOWN, 2) => MigrateType::Reclaimable,
-            // Unknown ones too: most pages are movable.
-            _ => MigrateType::Movable,
-        }
+        // Unknown ones too: most pages are movable.
+        if self.0 & Self::KNOWN == 0 { MigrateType::Movable } else { ordinary(self.0 & 3) }
     }
 }
 
@@ -245,13 +241,13 @@ impl FreePass {
         match event.kind {
             Kind::Alloc { pfn, .. } => {
                 notes.operations += 1;
-                notes.failed += u64::from(pfn.is_none());
+                notes.found.failed += u64::from(pfn.is_none());
             }
             Kind::Free { .. } => notes.operations += 1,
-            Kind::VmstatWork => notes.ticks += 1,
-            Kind::ExtFrag { .. } => notes.fallbacks += 1,
-            Kind::KswapdWake | Kind::DirectReclaim => notes.reclaims += 1,
-            Kind::SnapshotEnd(_) => notes.markers += 1,
+            Kind::VmstatWork => notes.found.ticks += 1,
+            Kind::ExtFrag { .. } => notes.found.fallbacks += 1,
+            Kind::KswapdWake | Kind::DirectReclaim => notes.found.reclaims += 1,
+            Kind::SnapshotEnd(_) => notes.found.markers += 1,
             _ => {}
         }
     }

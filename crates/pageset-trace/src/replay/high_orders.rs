@@ -1,7 +1,8 @@
 //! Free memory in large blocks, which pages in pagesets keep from forming.
 
-use pageset::{Allocator, Machine, MigrateType, Order};
+use pageset::{Allocator, Machine, Order};
 
+use super::types::ORDINARY;
 use crate::procfs::BuddyInfo;
 
 /// Pages on free lists in blocks of a pageblock and more (orders 9 and 10): the room for huge pages. Unit: pages.
@@ -39,8 +40,8 @@ fn orders() -> impl Iterator<Item = Order> {
 
 /// What all zones of an allocator have.
 pub(super) fn of_world<M: Machine>(world: &Allocator<'_, M>) -> u64 {
-    let types = [MigrateType::Unmovable, MigrateType::Movable, MigrateType::Reclaimable];
-    let of = |zone: usize, order: Order| types.map(|of| u64::from(world.free_blocks(zone, order, of)) * order.pages());
+    let of =
+        |zone: usize, order: Order| ORDINARY.map(|of| u64::from(world.free_blocks(zone, order, of)) * order.pages());
     (0..world.zone_count()).flat_map(|zone| orders().flat_map(move |order| of(zone, order))).sum()
 }
 

@@ -1,9 +1,11 @@
 //! Which kernel's rules made a recording: every preset is replayed, and the kernel's refills and drains decide.
 
 use pageset::tuning::{FallbackRule, PRESETS, Preset};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::agreement::{Deviation, agrees, deviations, explained_pct};
-use super::{Level, Moves, Replay, ReplayError, RuleSet};
+use super::{Level, Moves, Replay, ReplayError, RuleSet, Step};
 use crate::trace::Trace;
 
 /// Presets whose shares differ by less are not told apart. A guess: one refill of fifty in another place. Unit: percent.
@@ -38,7 +40,8 @@ impl Candidate {
 }
 
 /// How far an identification may be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Confidence {
     /// The best set of rules agrees with the kernel, and explains more than all others.
     High,
@@ -96,8 +99,9 @@ impl Identified {
 /// A recording that cannot be replayed.
 pub fn prepare<'t>(
     trace: &'t Trace,
-    progress: &mut dyn FnMut(Step),
+    progress: &mut dyn FnMut(Step<'_>),
 ) -> Result<(Replay<'t>, Option<Identified>), ReplayError> {
+    progress(Step::LookOver);
     let replay = Replay::prepare(trace, &mut |events| progress(Step::Events(events)))?;
     let events = &mut |events| progress(Step::Events(events));
     let outcome = replay.run(&replay.kernel_rules(), Level::Reconstructed, events)?;
@@ -111,20 +115,6 @@ pub fn prepare<'t>(
     }
     let replay = Replay::prepare_as(trace, choice, &mut |events| progress(Step::Events(events)))?;
     Ok((replay, Some(identified)))
-}
-
-/// How far [`prepare`] has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// So many events have been read.
-    Events(u64),
-    /// So many presets have been compared.
-    Presets {
-        /// Presets compared so far.
-        done: u64,
-        /// Presets to compare.
-        of: u64,
-    },
 }
 
 /// Ranks the presets of all kernels by how well each explains the kernel's refills and drains. `progress` is told

@@ -17,6 +17,7 @@ use super::moves::{Move, Moves};
 use super::setting::{Setting, State};
 use super::start_state::{Histories, Step};
 use super::survey::{DrainRequest, Earlier, Notes, Shown, Taken};
+use super::types::{list_type, ordinary};
 use crate::event::{Context, Event, Kind};
 
 /// Blocks taken from a free list one after the other: a refill, or a single allocation.
@@ -293,7 +294,7 @@ impl<'s> ListPass<'s> {
                     self.pending.insert(pfn, (order, migratetype));
                 } else if self.frees.is_direct(number) {
                     let cached = self.tuning.lists.list(order, migratetype).is_some();
-                    notes.direct_frees += u64::from(self.began && cached);
+                    notes.found.direct_frees += u64::from(self.began && cached);
                 } else {
                     self.commit(notes, index, event.cpu, pfn, order, migratetype);
                 }
@@ -360,7 +361,7 @@ impl<'s> ListPass<'s> {
         // A refill asks for more than one block, unless the zone's batch is one page, as it is while its pagesets are off.
         let batch = self.setting.zones[run.zone].start.bounds.batch;
         if run.blocks.len() == 1 && batch > 1 && !self.hotplug.is_off(run.zone) {
-            notes.direct_allocs += u64::from(self.began);
+            notes.found.direct_allocs += u64::from(self.began);
             return;
         }
         let id = self.found.lists.id(run.zone, cpu, list);
@@ -478,7 +479,7 @@ impl<'s> ListPass<'s> {
                 if requested && self.began {
                     self.found.drain_requests.push(DrainRequest { event: index, zone, cpu: owner });
                 }
-                notes.remote_drains += u64::from(self.began && owner != cpu);
+                notes.found.remote_drains += u64::from(self.began && owner != cpu);
             }
         }
     }
@@ -496,7 +497,7 @@ impl<'s> ListPass<'s> {
 
     fn zone_of(&self, notes: &mut Notes, pfn: Pfn) -> Option<usize> {
         let zone = self.setting.zone_of(pfn);
-        notes.foreign += u64::from(zone.is_none() && self.began);
+        notes.found.foreign += u64::from(zone.is_none() && self.began);
         zone
     }
 
@@ -523,16 +524,16 @@ impl<'s> ListPass<'s> {
             known.entry((zone, cpu)).or_default().push((event, order.pages()));
             taken.push(Taken { event, zone, cpu, pfn: Some(pfn), order, migratetype, shown: None });
         }
-        notes.bulk_allocs = lists.unseen().count() as u64;
+        notes.found.bulk_allocs = lists.unseen().count() as u64;
         for (zone, cpu, event, pages) in self.balance.unseen(&known) {
-            notes.bulk_allocs += pages;
+            notes.found.bulk_allocs += pages;
             // Most bulk allocations are of kernel memory.
             let (order, migratetype) = (Order::ZERO, MigrateType::Unmovable);
             lists.held_more(lists.id(zone, cpu, 0), pages);
             let page = Taken { event, zone, cpu, pfn: None, order, migratetype, shown: None };
             taken.extend((0..pages).map(|_| page));
         }
-        notes.surprises = lists.surprises;
+        notes.found.surprises = lists.surprises;
         // The recording ended within an allocation: no event of it is there to be replayed.
         let unfinished: HashSet<usize> = self.unfinished.values().map(|refill| refill.refill).collect();
         let mut place = 0;
@@ -546,23 +547,5 @@ impl<'s> ListPass<'s> {
         // Stable: what was found out in order at one event stays in order.
         taken.sort_by_key(|t| t.event);
         self.found
-    }
-}
-
-/// The type of an ordinary list; pages of special pageblocks wait among the movable ones.
-pub(super) fn ordinary(migratetype: u8) -> MigrateType {
-    match migratetype {
-        0 => MigrateType::Unmovable,
-        2 => MigrateType::Reclaimable,
-        _ => MigrateType::Movable,
-    }
-}
-
-/// A type whose blocks wait on this list. The shared lists of huge pages have several; the first is returned.
-pub(super) fn list_type(list: usize) -> MigrateType {
-    match list % 3 {
-        0 => MigrateType::Unmovable,
-        2 => MigrateType::Reclaimable,
-        _ => MigrateType::Movable,
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! | module | what it knows |
 //! | --- | --- |
+//! | `types` | the migratetypes of lists |
 //! | `blocks` | which pages of the recorded machine are in use |
 //! | [`moves`] | refills and drains, and how near two sets of them are |
 //! | [`setting`] | the recorded machine, from its snapshots |
@@ -36,24 +37,28 @@ pub mod selection;
 pub mod setting;
 mod start_state;
 pub mod survey;
+mod types;
 mod world;
-
-use std::fmt;
 
 use pageset::tuning::Preset;
 use pageset::{MapError, Tuning};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 pub use high_orders::HighOrders;
 pub use moves::{Move, Moves, Near, Totals, near};
+pub use pageset_rules::RuleSet;
+use pageset_rules::RulesError;
 pub use setting::Setting;
-pub use survey::Notes;
+pub use survey::{Found, Notes};
 
 use crate::error::TraceError;
 use crate::trace::Trace;
 use survey::Survey;
 
 /// How much of the recording a replay may use. Never mixed in one result. Specification: `trace-replay.md` 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Level {
     /// The events that a pageset answers to (allocations, bulk allocations, frees, the timer work, reclaim, requests to
     /// drain it), and its state at the start: the first snapshot, and the counters and list lengths that no snapshot
@@ -75,29 +80,8 @@ impl Level {
     }
 }
 
-/// A set of rules to replay under.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RuleSet {
-    /// What it is called in results.
-    pub name: String,
-    /// The rules.
-    pub tuning: Tuning,
-    /// The administrator's fraction (8 or more; 0 for none), instead of the recorded machine's.
-    pub high_fraction: Option<u32>,
-    /// Each CPU's share of the last-level cache in pages, instead of the recorded machine's or where that is not known.
-    pub cache_slice_pages: Option<u64>,
-}
-
-impl RuleSet {
-    /// Rules on a machine that stays as it was recorded.
-    #[must_use]
-    pub fn new(name: &str, tuning: Tuning) -> Self {
-        RuleSet { name: name.to_owned(), tuning, high_fraction: None, cache_slice_pages: None }
-    }
-}
-
 /// What a replay took from the kernel's own refills, drains and later snapshots, rather than from its input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Borrowed {
     /// Pagesets whose list lengths at the start were inferred from the blocks that the kernel took from them later;
     /// zoneinfo prints their sum. Both levels.
@@ -114,6 +98,7 @@ pub struct Borrowed {
     /// Frees taken to have met a busy pageset. Reconstructed only.
     pub direct_frees: u64,
     /// Snapshots after the first whose marks and free memory were used. Reconstructed only.
+    #[serde(rename = "later_snapshots")]
     pub snapshots: u64,
 }
 
@@ -172,18 +157,18 @@ impl Outcome {
 }
 
 /// Why a recording could not be replayed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReplayError {
     /// The recording.
-    Trace(TraceError),
-    /// The rules, or a machine that cannot be built.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// Rules that cannot be used.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
+    /// Rules that do not go together, or a machine that cannot be built.
+    #[error("{}", cannot_map(.0))]
     Map(MapError),
-}
-
-impl From<TraceError> for ReplayError {
-    fn from(error: TraceError) -> Self {
-        Self::Trace(error)
-    }
 }
 
 impl From<MapError> for ReplayError {
@@ -192,16 +177,39 @@ impl From<MapError> for ReplayError {
     }
 }
 
-impl fmt::Display for ReplayError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Trace(error) => error.fmt(f),
-            Self::Map(error) => error.fmt(f),
-        }
+fn cannot_map(error: &MapError) -> String {
+    match error {
+        MapError::Tuning(_) => format!("these rules are invalid for this machine: {error}"),
+        _ => format!("the recorded machine cannot be built: {error}"),
     }
 }
 
-impl std::error::Error for ReplayError {}
+/// How far a command that replays a recording has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// The two passes over the recording begin.
+    LookOver,
+    /// So many events of a pass have been read.
+    Events(u64),
+    /// So many presets have been compared.
+    Presets {
+        /// Presets compared so far.
+        done: u64,
+        /// Presets to compare.
+        of: u64,
+    },
+    /// A replay begins.
+    Replay {
+        /// The rules' name.
+        rules: &'a str,
+        /// Events to read.
+        events: u64,
+        /// Replays done before it.
+        done: u64,
+        /// Replays in all.
+        of: u64,
+    },
+}
 
 /// A recording made ready for replays.
 #[derive(Debug)]
@@ -235,7 +243,7 @@ impl<'t> Replay<'t> {
 
     fn look_over(trace: &'t Trace, mut setting: Setting, progress: &mut dyn FnMut(u64)) -> Result<Self, TraceError> {
         let mut survey = Survey::new(trace, &setting, progress)?;
-        if survey.notes.replayed == 0 && survey.notes.events > 0 && survey.notes.markers == 0 {
+        if survey.notes.replayed == 0 && survey.notes.events > 0 && survey.notes.found.markers == 0 {
             // A recording without markers, such as a perf.data, is replayed from its first event on.
             setting.replay_whole();
             survey = Survey::new(trace, &setting, progress)?;

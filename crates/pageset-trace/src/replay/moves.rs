@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use pageset::CpuId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// A refill or drain farther than this from the other's is never near. Specification: `trace-replay.md` 1. Unit: input
 /// events.
@@ -32,7 +34,7 @@ pub struct Moves {
 }
 
 /// What moved, in sums.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     /// Refills.
     pub refills: u64,
@@ -42,6 +44,15 @@ pub struct Totals {
     pub drains: u64,
     /// Pages that they moved.
     pub drain_pages: u64,
+}
+
+impl std::ops::AddAssign for Totals {
+    fn add_assign(&mut self, other: Totals) {
+        self.refills += other.refills;
+        self.refill_pages += other.refill_pages;
+        self.drains += other.drains;
+        self.drain_pages += other.drain_pages;
+    }
 }
 
 impl Moves {

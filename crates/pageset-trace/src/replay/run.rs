@@ -15,12 +15,12 @@ use pageset::{
 use super::blocks::{BlockMap, Freed};
 use super::high_orders::{self, HighOrders};
 use super::hotplug::Hotplug;
-use super::list_pass::ordinary;
 use super::moves::Move;
 use super::reclaim::Change;
 use super::setting::{PagesetSnapshot, Setting, State, ZoneState};
 use super::start_state::Shown;
 use super::survey::{DrainRequest, Survey, Taken};
+use super::types::ordinary;
 use super::world::{self, Placed, Plans, ReplayMachine, World};
 use super::{Level, Outcome, ReplayError, RuleSet};
 use crate::event::{Event, Kind, StateChange};

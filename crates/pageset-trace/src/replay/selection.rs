@@ -13,6 +13,7 @@ use super::setting::{Setting, State};
 use super::{Move, Moves};
 use crate::error::TraceError;
 use crate::event::{Event, Kind};
+use crate::number::ranges;
 use crate::trace::Trace;
 
 /// The tables of threads that a recording has, of before and after.
@@ -37,7 +38,7 @@ impl FromStr for Only {
         let wrong = || format!("{text} is not a condition; allowed: cpu=0-3,8 process=NAME process=NUMBER cgroup=PATH");
         let (kind, value) = text.split_once('=').filter(|(_, value)| !value.is_empty()).ok_or_else(wrong)?;
         match kind {
-            "cpu" => value.split(',').map(range).collect::<Option<_>>().map(Self::Cpu).ok_or_else(wrong),
+            "cpu" => ranges(value).collect::<Option<_>>().map(Self::Cpu).ok_or_else(wrong),
             "process" => Ok(Self::Process(value.to_owned())),
             "cgroup" if value.starts_with('/') => Ok(Self::Cgroup(value.trim_end_matches('/').to_owned())),
             _ => Err(wrong()),
@@ -60,13 +61,6 @@ impl fmt::Display for Only {
             Self::Cgroup(path) => write!(f, "cgroup={path}"),
         }
     }
-}
-
-/// `3` or `3-5`.
-fn range(text: &str) -> Option<RangeInclusive<u32>> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
-    (first <= last).then_some(first..=last)
 }
 
 /// The events that meet conditions. Conditions of one kind are alternatives. With conditions of several kinds, an event meets

@@ -8,6 +8,8 @@ use std::collections::HashMap;
 
 use pageset::policy::lists::LISTS;
 use pageset::{CpuId, MigrateType, Order, Pfn};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::free_pass::{FreeNotes, FreePass};
 use super::hotplug::Hotplug;
@@ -72,6 +74,13 @@ pub struct Notes {
     pub operations: u64,
     /// Nanoseconds from the first replayed event to the last.
     pub duration_ns: u64,
+    /// What else was counted.
+    pub found: Found,
+}
+
+/// What was counted in a recording beside refills and drains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Found {
     /// Allocations that failed in the kernel.
     pub failed: u64,
     /// Runs of the timer decay.

@@ -13,9 +13,9 @@ use pageset::{
 };
 
 use super::RuleSet;
-use super::list_pass::list_type;
 use super::setting::Setting;
 use super::survey::Earlier;
+use super::types::{ORDINARY, list_type};
 
 /// A machine whose CPU is that of the event being replayed.
 #[derive(Debug, Default)]
@@ -77,8 +77,6 @@ pub(super) struct Plans {
     /// Units that come online later, by zone, for memory that the recorded machine was given meanwhile.
     spare: Vec<u64>,
 }
-
-const ORDINARY: [MigrateType; 3] = [MigrateType::Unmovable, MigrateType::Movable, MigrateType::Reclaimable];
 
 impl Plans {
     /// Plans the memory: free blocks as pagetypeinfo and zoneinfo had them, pages that are freed in the recording,

@@ -1,14 +1,16 @@
 //! What a word with a slip of the pen was meant to be.
 
 /// The one of `names` that `word` is a slip away from: an edit, and another for each five letters.
-pub(crate) fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+#[must_use]
+pub fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let slips = (word.chars().count() / 5).max(1);
     let distance = |name: &str| strsim::osa_distance(word, name);
     names.map(|name| (distance(name), name)).filter(|(d, _)| *d <= slips).min().map(|(_, name)| name)
 }
 
 /// ` (did you mean NAME?)`, or nothing.
-pub(crate) fn suggestion<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> String {
+#[must_use]
+pub fn suggestion<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> String {
     nearest(word, names).map_or_else(String::new, |name| format!(" (did you mean {name}?)"))
 }
 

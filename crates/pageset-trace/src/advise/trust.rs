@@ -1,11 +1,12 @@
 //! How sure a verdict is. Numbers in, words out.
 
-use pageset_trace::replay::Totals;
-use pageset_trace::replay::agreement::deviations;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::verdict::{Basis, felt, per_cpu_s};
-use crate::replay_cmd::measure::differs_pct;
+use crate::measure::differs_pct;
+use crate::replay::Totals;
+use crate::replay::agreement::deviations;
 
 /// Refills and drains below which a recording says little. A guess: one of them is 1 %.
 const FEW: u64 = 100;
@@ -13,16 +14,21 @@ const FEW: u64 = 100;
 const FAR_OFF_PCT: f64 = 20.0;
 
 /// How far the replay of the kernel's own rules may be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Trust {
+pub enum Trust {
+    /// Not at all.
     Low,
+    /// With care.
     Fair,
+    /// As far as any.
     High,
 }
 
 impl Trust {
-    pub(super) const fn name(self) -> &'static str {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Trust::Low => "low",
             Trust::Fair => "fair",
@@ -32,10 +38,12 @@ impl Trust {
 }
 
 /// How far it may be trusted, and why: what speaks against it comes first.
-#[derive(Debug, Serialize)]
-pub(super) struct Sure {
-    pub(super) trust: Trust,
-    pub(super) reasons: Vec<String>,
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sure {
+    /// How far.
+    pub trust: Trust,
+    /// Why.
+    pub reasons: Vec<String>,
 }
 
 /// What is known of a recording and of its replay under the setting in force.

@@ -1,208 +1,13 @@
-//! The keys: one for each rule of a [`Tuning`], what each may be set to, and the way back.
+//! The table of keys: one for each rule of a [`pageset::Tuning`].
 //!
-//! `--set`, rule files, `--list-rules` and JSON all read this table. A field of [`Tuning`] without a line here is
+//! `--set`, rule files, `--list-rules` and JSON all read this table. A field of it without a line here is
 //! found by a test.
 
-use std::fmt;
-use std::ops::RangeInclusive;
+use pageset::tuning::sizes::{MAX_BATCH, MAX_HIGH};
+use pageset::tuning::{BatchRule, HighRule};
 
-use pageset::tuning::sizes::{MAX_BATCH, MAX_HIGH, MIN_HIGH_FRACTION};
-use pageset::tuning::{BatchRule, HighRule, Tuning};
-use pageset_trace::replay::RuleSet;
-use serde::Serialize;
-
-use super::words::Worded;
-
-/// What a key is set to.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(untagged)]
-pub(crate) enum Value {
-    /// On or off.
-    Switch(bool),
-    /// A number, in the key's unit.
-    Number(u64),
-    /// One of the key's words.
-    Word(String),
-}
-
-impl Value {
-    /// The value that a text on the command line, or a string in a file, stands for.
-    pub(super) fn from_text(text: &str) -> Value {
-        match text {
-            "on" | "true" => Value::Switch(true),
-            "off" | "false" => Value::Switch(false),
-            _ => text.parse().map_or_else(|_| Value::Word(text.to_owned()), Value::Number),
-        }
-    }
-}
-
-/// As on the command line.
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Value::Switch(on) => f.write_str(if *on { "on" } else { "off" }),
-            Value::Number(number) => number.fmt(f),
-            Value::Word(word) => word.fmt(f),
-        }
-    }
-}
-
-/// One key.
-pub(crate) struct Key {
-    /// Its name.
-    pub(crate) name: &'static str,
-    /// What it changes, for `--list-rules`.
-    pub(super) about: &'static str,
-    rule: &'static (dyn Rule + Sync),
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl Key {
-    /// The key of this name.
-    pub(super) fn find(name: &str) -> Option<&'static Key> {
-        KEYS.iter().find(|key| key.name == name)
-    }
-
-    /// What it may be set to, for messages.
-    pub(super) fn allowed(&self) -> String {
-        self.rule.allowed()
-    }
-
-    /// Changes the rule; nothing where the value is not allowed.
-    pub(super) fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
-        self.rule.set(rules, value)
-    }
-
-    /// What the rule is now; nothing where other keys say that.
-    pub(super) fn get(&self, rules: &RuleSet) -> Option<Value> {
-        self.rule.get(rules)
-    }
-}
-
-/// How a key is read, set and told.
-trait Rule {
-    fn allowed(&self) -> String;
-    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()>;
-    fn get(&self, rules: &RuleSet) -> Option<Value>;
-}
-
-/// A rule that is on or off.
-struct Switch(fn(&mut Tuning) -> &mut bool);
-
-impl Rule for Switch {
-    fn allowed(&self) -> String {
-        "on (true) or off (false)".to_owned()
-    }
-
-    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
-        let Value::Switch(on) = *value else { return None };
-        *(self.0)(&mut rules.tuning) = on;
-        Some(())
-    }
-
-    fn get(&self, rules: &RuleSet) -> Option<Value> {
-        let mut tuning = rules.tuning;
-        Some(Value::Switch(*(self.0)(&mut tuning)))
-    }
-}
-
-/// A rule that is one of several.
-struct Words<T>(fn(&mut Tuning) -> &mut T);
-
-impl<T: Worded> Rule for Words<T> {
-    fn allowed(&self) -> String {
-        T::all_words()
-    }
-
-    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
-        let Value::Word(word) = value else { return None };
-        *(self.0)(&mut rules.tuning) = T::of_word(word)?;
-        Some(())
-    }
-
-    fn get(&self, rules: &RuleSet) -> Option<Value> {
-        let mut tuning = rules.tuning;
-        (self.0)(&mut tuning).word().map(|word| Value::Word(word.to_owned()))
-    }
-}
-
-/// A rule that is a number.
-struct Number {
-    range: RangeInclusive<u32>,
-    unit: &'static str,
-    set: fn(&mut RuleSet, u32),
-    get: fn(&RuleSet) -> Option<u32>,
-}
-
-impl Number {
-    fn within(&self, value: &Value) -> Option<u32> {
-        let Value::Number(number) = value else { return None };
-        u32::try_from(*number).ok().filter(|number| self.range.contains(number))
-    }
-}
-
-impl Rule for Number {
-    fn allowed(&self) -> String {
-        format!("{} to {}{}", self.range.start(), self.range.end(), self.unit)
-    }
-
-    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
-        (self.set)(rules, self.within(value)?);
-        Some(())
-    }
-
-    fn get(&self, rules: &RuleSet) -> Option<Value> {
-        (self.get)(rules).map(|number| Value::Number(number.into()))
-    }
-}
-
-/// Pages by hand, or by a formula.
-struct High(Number);
-
-impl Rule for High {
-    fn allowed(&self) -> String {
-        format!("{}, {}", self.0.allowed(), HighRule::all_words())
-    }
-
-    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
-        match value {
-            Value::Word(word) => {
-                rules.tuning.high = HighRule::of_word(word)?;
-                Some(())
-            }
-            _ => self.0.set(rules, value),
-        }
-    }
-
-    fn get(&self, rules: &RuleSet) -> Option<Value> {
-        rules.tuning.high.word().map(|word| Value::Word(word.to_owned()))
-    }
-}
-
-/// A fraction, of which the smallest are refused.
-struct Fraction;
-
-impl Rule for Fraction {
-    fn allowed(&self) -> String {
-        format!("0 for none, or {MIN_HIGH_FRACTION} to {}", u32::MAX)
-    }
-
-    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
-        let Value::Number(number) = *value else { return None };
-        let fraction = u32::try_from(number).ok().filter(|&f| f == 0 || f >= MIN_HIGH_FRACTION)?;
-        rules.high_fraction = Some(fraction);
-        Some(())
-    }
-
-    fn get(&self, rules: &RuleSet) -> Option<Value> {
-        rules.high_fraction.map(|fraction| Value::Number(fraction.into()))
-    }
-}
+use crate::keys::{Fraction, High, Key, Number, Rule, Switch, Words};
+use crate::set::RuleSet;
 
 const fn pages(most: u32, set: fn(&mut RuleSet, u32), get: fn(&RuleSet) -> Option<u32>) -> Number {
     Number { range: 0..=most, unit: " pages", set, get }
@@ -212,9 +17,9 @@ const fn key(name: &'static str, about: &'static str, rule: &'static (dyn Rule +
     Key { name, about, rule }
 }
 
-/// All keys, in the order of [`Tuning`]'s fields, and after them what a set says of the machine.
+/// All keys, in the order of [`pageset::Tuning`]'s fields, and after them what a set says of the machine.
 #[rustfmt::skip] // One line a rule.
-pub(super) const KEYS: &[Key] = &[
+pub const KEYS: &[Key] = &[
     key("batch", "pages that one refill or drain moves, by hand", &BATCH),
     key("batch_cap_kib", "the same from the zone's size, with this cap before a division by 4", &BATCH_CAP),
     key("high", "pages that a CPU may keep, by hand or by a formula", &High(pages(MAX_HIGH, |r, n| set_high(r, Some(n), Some(n)), |_| None))),
@@ -260,7 +65,7 @@ pub(super) const KEYS: &[Key] = &[
 ];
 
 /// The key that describes the machine, which `--set` may do where a recording does not.
-pub(super) const CACHE_SLICE: &str = "cache_slice_pages";
+pub(crate) const CACHE_SLICE: &str = "cache_slice_pages";
 
 const BATCH: Number = Number {
     range: 1..=MAX_BATCH,
@@ -307,7 +112,7 @@ fn set_high(rules: &mut RuleSet, min: Option<u32>, max: Option<u32>) {
 }
 
 /// Keys that cannot stand together: each sets what the other sets.
-pub(super) const EXCLUSIVE: [(&str, &str); 5] = [
+pub(crate) const EXCLUSIVE: [(&str, &str); 5] = [
     ("batch", "batch_cap_kib"),
     ("high", "high_min"),
     ("high", "high_max"),
@@ -316,28 +121,26 @@ pub(super) const EXCLUSIVE: [(&str, &str); 5] = [
 ];
 
 /// Keys that only make sense together.
-pub(super) const TOGETHER: [(&str, &str); 1] = [("high_min", "high_max")];
+pub(crate) const TOGETHER: [(&str, &str); 1] = [("high_min", "high_max")];
 
 /// The names of all keys.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+pub fn key_names() -> impl Iterator<Item = &'static str> {
     KEYS.iter().map(|key| key.name)
 }
 
-/// The rules by their keys, in the order of [`Tuning`]'s fields.
-pub(crate) fn described(tuning: &Tuning) -> Vec<(&'static str, Value)> {
-    told(&RuleSet::new("", *tuning))
-}
-
-/// The same, and what the set says of the machine.
-pub(super) fn told(rules: &RuleSet) -> Vec<(&'static str, Value)> {
-    KEYS.iter().filter_map(|key| Some((key.name, key.get(rules)?))).collect()
+impl Key {
+    /// The key of this name.
+    pub(crate) fn find(name: &str) -> Option<&'static Key> {
+        KEYS.iter().find(|key| key.name == name)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use pageset::tuning::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, ListRule, PRESETS};
+    use pageset::tuning::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, ListRule, PRESETS, Tuning};
 
     use super::*;
+    use crate::described;
 
     /// Two sets of rules that differ in each field. Written out, so that a new field has to be added to both; without
     /// a key for it the next test fails.
@@ -440,21 +243,6 @@ mod tests {
         assert_eq!((led(one, &other), led(other, &one)), (other, one));
         for preset in PRESETS {
             assert_eq!(led(one, &preset.tuning), preset.tuning, "{}", preset.name);
-        }
-    }
-
-    #[test]
-    fn texts_are_values_and_back() {
-        for (text, value, back) in [
-            ("on", Value::Switch(true), "on"),
-            ("true", Value::Switch(true), "on"),
-            ("off", Value::Switch(false), "off"),
-            ("false", Value::Switch(false), "off"),
-            ("31", Value::Number(31), "31"),
-            ("two-pass", Value::Word("two-pass".to_owned()), "two-pass"),
-            ("-1", Value::Word("-1".to_owned()), "-1"),
-        ] {
-            assert_eq!((Value::from_text(text), value.to_string()), (value, back.to_owned()));
         }
     }
 

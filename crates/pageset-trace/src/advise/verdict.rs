@@ -1,6 +1,9 @@
 //! The verdict: what to set, or nothing, from what replays measured. Numbers in, words out.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::measure::per_1000;
 
 /// A change that does not halve the lock holds is not worth a setting that someone has to remember. A guess, as in
 /// `docs/guide/tuning.md`.
@@ -13,39 +16,43 @@ const FELT_PER_CPU_S: f64 = 1000.0;
 const AS_GOOD: f64 = 1.1;
 
 /// What a replay under one setting measured.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Measured {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Setting {
     /// The sysctl's value, or the rules' name.
-    pub(super) setting: String,
+    pub setting: String,
     /// `vm.percpu_pagelist_high_fraction`; null for other kernels' rules.
-    pub(super) high_fraction: Option<u32>,
+    pub high_fraction: Option<u32>,
     /// Whether it is what was in force.
-    pub(super) in_force: bool,
-    pub(super) operations: u64,
-    pub(super) zone_lock_acquisitions: u64,
+    pub in_force: bool,
+    /// Allocations and frees.
+    pub operations: u64,
+    /// Holds of zone locks.
+    pub zone_lock_acquisitions: u64,
     /// The largest single refill or drain.
-    pub(super) longest_hold_pages: u64,
+    pub longest_hold_pages: u64,
     /// By refills and drains.
-    pub(super) moved_pages: u64,
-    pub(super) held_pages_max: u64,
+    pub moved_pages: u64,
+    /// The most pages in pagesets at any time.
+    pub held_pages_max: u64,
     /// Pages free in blocks of orders 9 and 10 when they were fewest; null where the recording does not tell in what
     /// blocks memory was free.
-    pub(super) high_order_pages_min: Option<u64>,
+    pub high_order_pages_min: Option<u64>,
     /// Allocations that failed or went below the min watermark.
-    pub(super) short: u64,
+    pub short: u64,
 }
 
-impl Measured {
+impl Setting {
     /// Lock holds for 1000 allocations and frees.
-    pub(super) fn locks_per_1000(&self) -> f64 {
-        1000.0 * self.zone_lock_acquisitions as f64 / self.operations.max(1) as f64
+    #[must_use]
+    pub fn locks_per_1000(&self) -> f64 {
+        per_1000(self.zone_lock_acquisitions, self.operations)
     }
 }
 
 /// What a verdict rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Basis {
+pub enum Basis {
     /// Zone locks are taken so seldom that no setting can be felt.
     NotFelt,
     /// No setting gains enough.
@@ -55,18 +62,19 @@ pub(super) enum Basis {
 }
 
 /// What is advised.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Verdict {
-    pub(super) basis: Basis,
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Verdict {
+    /// What it rests on.
+    pub basis: Basis,
     /// The value to set; null to change nothing.
-    pub(super) high_fraction: Option<u32>,
+    pub high_fraction: Option<u32>,
     /// In one sentence.
-    pub(super) why: String,
+    pub why: String,
 }
 
 /// Judges. `settings` are those that the recorded kernel can be set to, the one in force among them; the recording took
 /// `seconds` on `cpus` CPUs.
-pub(super) fn judge(settings: &[Measured], seconds: f64, cpus: usize) -> Verdict {
+pub(super) fn judge(settings: &[Setting], seconds: f64, cpus: usize) -> Verdict {
     let nothing = |why: String| Verdict { basis: Basis::NoGain, high_fraction: None, why };
     let Some(now) = settings.iter().find(|setting| setting.in_force) else {
         return nothing("the setting in force is not among those replayed".to_owned());
@@ -119,7 +127,7 @@ mod tests {
 
     /// Fraction, lock holds, pages held, shortages; the first is in force.
     fn verdict(settings: &[(u32, u64, u64, u64)], seconds: f64) -> Option<u32> {
-        let measured = |(place, (fraction, locks, held, short)): (usize, &(u32, u64, u64, u64))| Measured {
+        let measured = |(place, (fraction, locks, held, short)): (usize, &(u32, u64, u64, u64))| Setting {
             setting: fraction.to_string(),
             high_fraction: Some(*fraction),
             in_force: place == 0,
@@ -131,7 +139,7 @@ mod tests {
             high_order_pages_min: None,
             short: *short,
         };
-        let settings: Vec<Measured> = settings.iter().enumerate().map(measured).collect();
+        let settings: Vec<Setting> = settings.iter().enumerate().map(measured).collect();
         judge(&settings, seconds, 2).high_fraction
     }
 

@@ -1,13 +1,14 @@
-//! What weakens a result: one short sentence each, with what mends it where something does.
+//! What weakens a result, with what mends it where something does.
 
 use std::collections::BTreeSet;
 
-use pageset_trace::replay::identify::Identified;
-use pageset_trace::replay::{Level, Notes, Outcome, Replay};
-use pageset_trace::{Facts, Loss, Trace};
-
-use super::measure::Row;
-use crate::columns::grouped;
+use super::Run;
+use super::warnings::{Counted, Name, Warning};
+use crate::facts::{Facts, Loss};
+use crate::number::grouped;
+use crate::replay::identify::Identified;
+use crate::replay::{Level, Notes, Outcome, Replay};
+use crate::trace::Trace;
 
 /// Fewer refills or drains of the kernel than this say little in percent. A guess: one of them is 1 %.
 const FEW: u64 = 100;
@@ -15,115 +16,14 @@ const FEW: u64 = 100;
 /// Unit: nanoseconds.
 const TICKS_EXPECTED_AFTER_NS: u64 = 2_000_000_000;
 
-/// The warnings by name, each with an entry in `pageset explain`.
-macro_rules! names {
-    ($($variant:ident = $name:literal),+ $(,)?) => {
-        /// Which warning it is.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Name {
-            $(#[doc = $name] $variant),+
-        }
-
-        impl Name {
-            /// All of them.
-            #[cfg(test)]
-            pub(crate) const ALL: &[Name] = &[$(Name::$variant),+];
-
-            /// As it is printed, and asked for with `pageset explain`.
-            pub(crate) const fn text(self) -> &'static str {
-                match self {
-                    $(Name::$variant => $name),+
-                }
-            }
-        }
-    };
-}
-
-names! {
-    EventsLost = "events-lost",
-    LossUnknown = "loss-unknown",
-    BufferFull = "buffer-full",
-    KernelUnknown = "kernel-unknown",
-    KernelTraffic = "kernel-traffic",
-    CacheUnknown = "cache-unknown",
-    NodesUnknown = "nodes-unknown",
-    PageSize = "page-size",
-    NoMarkers = "no-markers",
-    OneSnapshot = "one-snapshot",
-    NoPagetypeinfo = "no-pagetypeinfo",
-    NearHighMark = "near-high-mark",
-    ZoneResized = "zone-resized",
-    Reclaim = "reclaim",
-    BulkAllocations = "bulk-allocations",
-    DirectAllocations = "direct-allocations",
-    DirectFrees = "direct-frees",
-    RemoteDrains = "remote-drains",
-    Fallbacks = "fallbacks",
-    ForeignPages = "foreign-pages",
-    UnseenChanges = "unseen-changes",
-    KernelFailures = "kernel-failures",
-    NoDecay = "no-decay",
-    FewSamples = "few-samples",
-    ReplayFailures = "replay-failures",
-    BelowMin = "below-min",
-    TakenTwice = "taken-twice",
-    NotMade = "not-made",
-    FreedUnseen = "freed-unseen",
-}
-
-/// What weakens a result, in one sentence.
-#[derive(Clone, Debug)]
-pub(super) struct Warning {
-    name: Name,
-    text: String,
-}
-
-impl Warning {
-    fn new(name: Name, text: impl Into<String>) -> Self {
-        Warning { name, text: text.into() }
-    }
-}
-
-/// The sentence, and the name to ask `pageset explain` for.
-impl std::fmt::Display for Warning {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} [{}]", self.text, self.name.text())
-    }
-}
-
-/// Something that happened, how often, and what that means.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Counted {
-    /// Which warning it is.
-    pub(super) name: Name,
-    /// What happened.
-    pub(super) what: &'static str,
-    /// How often.
-    pub(super) count: u64,
-    /// Why that weakens the result, or how the replay goes on.
-    why: &'static str,
-}
-
-impl std::fmt::Display for Counted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}; {}", self.what, grouped(self.count), self.why)
-    }
-}
-
-impl Counted {
-    /// With its name, and `of`, which says of which replay it is told.
-    pub(super) fn warning(&self, of: &str) -> Warning {
-        Warning::new(self.name, format!("{self}{of}"))
-    }
-}
-
 /// Those that happened at all.
 fn counted(rows: impl IntoIterator<Item = (Name, &'static str, u64, &'static str)>) -> impl Iterator<Item = Counted> {
     rows.into_iter().map(|(name, what, count, why)| Counted { name, what, count, why }).filter(|row| row.count > 0)
 }
 
 /// The CPUs that lost events.
-pub(super) fn lost_on(facts: &Facts) -> String {
+#[must_use]
+pub fn lost_on(facts: &Facts) -> String {
     let cpus: Vec<String> = facts.loss.iter().filter(|loss| loss.any()).map(|loss| loss.cpu.to_string()).collect();
     format!("CPU{} {}", if cpus.len() == 1 { "" } else { "s" }, cpus.join(", "))
 }
@@ -133,14 +33,14 @@ pub(super) fn of_trace(
     trace: &Trace,
     replay: &Replay<'_>,
     level: Level,
-    rows: &[Row],
+    runs: &[Run],
     identified: Option<&Identified>,
 ) -> Vec<Warning> {
     let (facts, notes) = (trace.facts(), replay.notes());
     let mut all = Vec::new();
     all.extend(identified.map(traffic));
     all.extend(losses(facts));
-    all.extend(machine(trace, replay, rows));
+    all.extend(machine(trace, replay, runs));
     all.extend(marks(trace));
     all.extend(unseen(notes, facts, level));
     all.extend(ticks(replay));
@@ -153,8 +53,9 @@ fn traffic(identified: &Identified) -> Warning {
     Warning::new(Name::KernelTraffic, disagreement(identified))
 }
 
-/// The same in words.
-pub(crate) fn disagreement(identified: &Identified) -> String {
+/// How the traffic and the rules of the release disagree.
+#[must_use]
+pub fn disagreement(identified: &Identified) -> String {
     let (choice, confidence) = (identified.choice().name, identified.confidence.name());
     match identified.by_release {
         Some(named) if named.tuning == identified.choice().tuning => format!(
@@ -209,7 +110,7 @@ fn losses(facts: &Facts) -> Vec<Warning> {
 }
 
 /// The kernel, its nodes, and the snapshots.
-fn machine(trace: &Trace, replay: &Replay<'_>, rows: &[Row]) -> Vec<Warning> {
+fn machine(trace: &Trace, replay: &Replay<'_>, runs: &[Run]) -> Vec<Warning> {
     let (facts, setting, snapshots) = (trace.facts(), replay.setting(), trace.snapshots());
     let mut all = Vec::new();
     if !setting.kernel_known {
@@ -218,7 +119,7 @@ fn machine(trace: &Trace, replay: &Replay<'_>, rows: &[Row]) -> Vec<Warning> {
             setting.kernel.name
         )));
     }
-    if rows.iter().any(|row| row.tuning.cache_slice && row.cache_slice_pages.is_none()) {
+    if runs.iter().any(|run| run.rules.tuning.cache_slice && run.cache_slice_pages.is_none()) {
         all.push(Warning::new(Name::CacheUnknown, "cache sizes are not recorded; rules with cache_slice run as on a machine with small caches, and drain more \
              at frees of orders 1 to 3 (before 6.16) than one with large caches would; give --set cache_slice_pages=N, \
              the pages of the last-level cache divided by the CPUs that share it"
@@ -240,7 +141,7 @@ fn machine(trace: &Trace, replay: &Replay<'_>, rows: &[Row]) -> Vec<Warning> {
             ),
         ));
     }
-    if replay.notes().markers == 0 {
+    if replay.notes().found.markers == 0 {
         all.push(Warning::new(
             Name::NoMarkers,
             "no marker says when the zoneinfo was read, so the replay starts with the first event; `pageset record` \
@@ -315,32 +216,37 @@ fn unseen(notes: &Notes, facts: &Facts, level: Level) -> impl Iterator<Item = Wa
         (
             Name::Reclaim,
             "events of reclaim",
-            notes.reclaims,
+            notes.found.reclaims,
             "what kswapd and direct reclaim did to the zones is not replayed",
         ),
-        (Name::BulkAllocations, "blocks taken in bulk", notes.bulk_allocs, bulk),
+        (Name::BulkAllocations, "blocks taken in bulk", notes.found.bulk_allocs, bulk),
         (
             Name::DirectAllocations,
             "blocks of cached orders taken past a pageset",
-            notes.direct_allocs,
+            notes.found.direct_allocs,
             "it was busy, and no event says when",
         ),
         (
             Name::DirectFrees,
             "blocks of cached orders given back past a pageset",
-            notes.direct_frees,
+            notes.found.direct_frees,
             "an interrupt met it busy",
         ),
-        (Name::RemoteDrains, "drains by another CPU than the pageset's", notes.remote_drains, "no event says why"),
-        (Name::Fallbacks, "blocks taken from another migratetype's pageblock", notes.fallbacks, unknown_lists),
-        (Name::ForeignPages, "pages outside all zones of the snapshots", notes.foreign, "they are left out"),
+        (
+            Name::RemoteDrains,
+            "drains by another CPU than the pageset's",
+            notes.found.remote_drains,
+            "no event says why",
+        ),
+        (Name::Fallbacks, "blocks taken from another migratetype's pageblock", notes.found.fallbacks, unknown_lists),
+        (Name::ForeignPages, "pages outside all zones of the snapshots", notes.found.foreign, "they are left out"),
         (
             Name::UnseenChanges,
             "events that do not fit the kernel's lists",
-            notes.surprises,
+            notes.found.surprises,
             "something happened that no event shows",
         ),
-        (Name::KernelFailures, "allocations that failed in the kernel", notes.failed, "they are not replayed"),
+        (Name::KernelFailures, "allocations that failed in the kernel", notes.found.failed, "they are not replayed"),
     ];
     counted(rows).map(|row| row.warning(""))
 }
@@ -348,7 +254,7 @@ fn unseen(notes: &Notes, facts: &Facts, level: Level) -> impl Iterator<Item = Wa
 fn ticks(replay: &Replay<'_>) -> Option<Warning> {
     let notes = replay.notes();
     let decays = replay.kernel_rules().tuning.auto_high;
-    (decays && notes.ticks == 0 && notes.duration_ns >= TICKS_EXPECTED_AFTER_NS).then(|| {
+    (decays && notes.found.ticks == 0 && notes.duration_ns >= TICKS_EXPECTED_AFTER_NS).then(|| {
         Warning::new(Name::NoDecay, "no run of the once-a-second decay was recorded, so drain pages can be off by up to 100 %; record the event \
          workqueue_execute_start of vmstat_update, as `pageset record` does")
     })
@@ -371,7 +277,7 @@ fn samples(replay: &Replay<'_>) -> Option<Warning> {
 /// What weakens one replay.
 pub(super) fn of_run(outcome: &Outcome, notes: &Notes) -> Vec<Counted> {
     // The input shows bulk allocations only by the frees of their pages; those are told of the recording.
-    let told = if outcome.level == Level::Input { notes.bulk_allocs } else { 0 };
+    let told = if outcome.level == Level::Input { notes.found.bulk_allocs } else { 0 };
     counted([
         (
             Name::ReplayFailures,

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use pageset::Tuning;
 use pageset::tuning::{PRESETS, Preset};
-use pageset_trace::replay::RuleSet;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::Value;
-use super::nearest::suggestion;
-use super::settings::Settings;
-use super::{ALL, KERNEL};
+use crate::error::RulesError;
+use crate::keys::Value;
+use crate::nearest::suggestion;
+use crate::set::{ALL, KERNEL, RuleSet};
+use crate::settings::Settings;
 
 /// How a name ends that is a file's.
 const ENDING: &str = "toml";
@@ -24,19 +24,19 @@ const MAX_NAME: usize = 64;
 
 /// A set of rules from a file.
 #[derive(Clone, Debug)]
-pub(super) struct RuleFile {
+pub(crate) struct RuleFile {
     /// Where it was read.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// What the set is called: what the file says, or else the file's name.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// What its author says of it.
-    pub(super) about: Option<String>,
+    pub(crate) about: Option<String>,
     base: Tuning,
     changes: Settings,
 }
 
 /// Whether a name on the command line is that of a rule file.
-pub(super) fn is_file(name: &str) -> bool {
+pub(crate) fn is_file(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|ending| ending == ENDING)
 }
 
@@ -45,26 +45,26 @@ impl RuleFile {
     ///
     /// # Errors
     /// What is wrong, with file, line and column, and what is allowed.
-    pub(super) fn read(path: &str) -> Result<RuleFile, String> {
+    pub(crate) fn read(path: &str) -> Result<RuleFile, RulesError> {
         let mut bytes = Vec::new();
         File::open(path)
             .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-            .map_err(|e| format!("{path}: {e}"))?;
+            .map_err(|source| RulesError::Io { path: path.to_owned(), source })?;
         if bytes.len() as u64 > MAX_BYTES {
-            return Err(format!("{path}: the file is too large; allowed: {MAX_BYTES} bytes"));
+            return Err(RulesError::invalid(path, format!("the file is too large; allowed: {MAX_BYTES} bytes")));
         }
         let text = str::from_utf8(&bytes).map_err(|e| {
             let before = String::from_utf8_lossy(&bytes[..e.valid_up_to()]);
             let at = place(path, &before, before.len());
-            format!("{at}: the text is not UTF-8, as TOML has to be")
+            RulesError::invalid(at, "the text is not UTF-8, as TOML has to be")
         })?;
         Self::parse(path, text)
     }
 
-    fn parse(path: &str, text: &str) -> Result<RuleFile, String> {
+    fn parse(path: &str, text: &str) -> Result<RuleFile, RulesError> {
         let table = DeTable::parse(text).map_err(|e| {
             let at = place(path, text, e.span().map_or(0, |span| span.start));
-            format!("{at}: {}", e.message())
+            RulesError::invalid(at, e.message())
         })?;
         let mut lines: Vec<_> = table.get_ref().iter().collect();
         lines.sort_by_key(|(key, _)| key.span().start);
@@ -72,9 +72,9 @@ impl RuleFile {
         let (mut name, mut about) = (None, None);
         for (key, value) in lines {
             let said = said(path, text, key.get_ref(), key.span().start, value);
-            let wrong = |allowed: &str| format!("{said}: allowed: {allowed}");
+            let wrong = |allowed: &str| RulesError::invalid(&said, format!("allowed: {allowed}"));
             match key.get_ref().as_ref() {
-                "base" => base = preset(value.get_ref()).map_err(|what| format!("{said}: {what}"))?.tuning,
+                "base" => base = preset(value.get_ref()).map_err(|what| RulesError::invalid(&said, what))?.tuning,
                 "name" => {
                     name = Some(line(value.get_ref()).filter(|name| is_name(name)).ok_or_else(|| wrong(NAME_ALLOWED))?)
                 }
@@ -86,22 +86,20 @@ impl RuleFile {
         let name = match name {
             Some(name) => name,
             None => stem(path).ok_or_else(|| {
-                format!(
-                    "{path}: there is no `name`, and the file's own cannot be that of a set; allowed: {NAME_ALLOWED}"
-                )
+                let what = "there is no `name`, and the file's own cannot be that of a set";
+                RulesError::invalid(path, format!("{what}; allowed: {NAME_ALLOWED}"))
             })?,
         };
         let file = RuleFile { path: path.to_owned(), name, about, base, changes };
         let mut rules = RuleSet::new("", base);
-        file.changes.apply(&mut rules).map_err(|conflict| {
-            let at = conflict.said.unwrap_or_else(|| path.to_owned());
-            format!("{at}: {}", conflict.message)
-        })?;
+        file.changes
+            .apply(&mut rules)
+            .map_err(|conflict| RulesError::invalid(conflict.said.as_deref().unwrap_or(path), conflict.what))?;
         Ok(file)
     }
 
     /// The rules; where the file says nothing of it, batches grow as far as given here.
-    pub(super) fn rules(&self, batch_scale_max: Option<u8>) -> RuleSet {
+    pub(crate) fn rules(&self, batch_scale_max: Option<u8>) -> RuleSet {
         let scale = batch_scale_max.unwrap_or(self.base.batch_scale_max);
         let mut rules = RuleSet::new(&self.name, Tuning { batch_scale_max: scale, ..self.base });
         // That they go together was seen when the file was read; how far batches grow needs no other rule.
@@ -181,7 +179,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<RuleSet, String> {
-        RuleFile::parse("mine.toml", text).map(|file| file.rules(None))
+        RuleFile::parse("mine.toml", text).map(|file| file.rules(None)).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -280,7 +278,7 @@ mod tests {
         let long = read(&format!("name = '{}'", "x".repeat(65))).unwrap_err();
         assert_eq!(long, format!("mine.toml:1:1: name = '{}…: allowed: {NAME_ALLOWED}", "x".repeat(39)));
         for path in ["linux-6.18.toml", "all.toml", "kernel.toml"] {
-            let error = RuleFile::parse(path, "").unwrap_err();
+            let error = RuleFile::parse(path, "").unwrap_err().to_string();
             assert!(error.starts_with(&format!("{path}: there is no `name`")), "{error}");
         }
     }

@@ -1,39 +1,16 @@
-//! Sets of rules by what the user calls them: presets by name, rule files, the recorded kernel's, changes to them.
-//!
-//! | module | what it does |
-//! | --- | --- |
-//! | `words`, `keys` | what may be set: one key a rule, its values, and the way back to text and JSON |
-//! | `nearest` | what a misspelt name was meant to be |
-//! | `settings` | changes, from `--set` and from files |
-//! | `file` | rule files |
-//! | `list` | the tables of `--list-rules` |
-//!
-//! What is here reads `--rules`.
-
-mod file;
-mod keys;
-mod list;
-mod nearest;
-mod settings;
-mod words;
+//! Several sets of rules by what the user calls them, with the same changes to each.
 
 use pageset::tuning::{PRESETS, Preset, Tuning};
-use pageset_trace::replay::RuleSet;
 
-use self::file::RuleFile;
-pub(crate) use self::keys::{described, names as keys};
-pub(crate) use self::list::list;
-pub(crate) use self::nearest::{nearest, suggestion};
-use self::settings::Settings;
-use crate::error::{Exit, Failure};
-
-/// The name of the recorded kernel's rules, and that of all presets.
-const KERNEL: &str = "kernel";
-const ALL: &str = "all";
+use crate::error::RulesError;
+use crate::file::{self, RuleFile};
+use crate::nearest::suggestion;
+use crate::set::{ALL, KERNEL, RuleSet};
+use crate::settings::Settings;
 
 /// What was asked for with `--rules` and `--set`.
 #[derive(Debug)]
-pub(crate) struct Chosen {
+pub struct Chosen {
     rules: Vec<Named>,
     settings: Settings,
 }
@@ -50,18 +27,18 @@ impl Chosen {
     /// is a recorded kernel.
     ///
     /// # Errors
-    /// Usage, with what is allowed.
-    pub(crate) fn parse(names: &[String], settings: &[String], recorded: bool) -> Result<Chosen, Failure> {
+    /// What is wrong, and what is allowed.
+    pub fn parse(names: &[String], settings: &[String], recorded: bool) -> Result<Chosen, RulesError> {
         let mut rules = Vec::new();
         for name in names {
             match name.as_str() {
                 KERNEL if recorded => rules.push(Named::Kernel),
                 ALL => rules.extend(PRESETS.iter().map(Named::Preset)),
-                path if file::is_file(path) => rules.push(Named::File(RuleFile::read(path).map_err(usage)?)),
+                path if file::is_file(path) => rules.push(Named::File(RuleFile::read(path)?)),
                 _ => rules.push(Named::Preset(Preset::find(name).ok_or_else(|| unknown(name, recorded))?)),
             }
         }
-        let chosen = Chosen { rules, settings: Settings::parse(settings).map_err(usage)? };
+        let chosen = Chosen { rules, settings: Settings::parse(settings)? };
         // What cannot be had is told before a recording is read; the kernel's rules are known only then.
         chosen.sets()?;
         Ok(chosen)
@@ -70,8 +47,8 @@ impl Chosen {
     /// The sets where no kernel was recorded, each once, in the order given.
     ///
     /// # Errors
-    /// Usage: changes that a set cannot have, or two unlike sets of one name.
-    pub(crate) fn sets(&self) -> Result<Vec<RuleSet>, Failure> {
+    /// Changes that a set cannot have, or two unlike sets of one name.
+    pub fn sets(&self) -> Result<Vec<RuleSet>, RulesError> {
         self.resolve(None)
     }
 
@@ -79,13 +56,14 @@ impl Chosen {
     ///
     /// # Errors
     /// As [`Self::sets`].
-    pub(crate) fn for_kernel(&self, kernel: &RuleSet) -> Result<Vec<RuleSet>, Failure> {
+    pub fn for_kernel(&self, kernel: &RuleSet) -> Result<Vec<RuleSet>, RulesError> {
         self.resolve(Some(kernel))
     }
 
     /// The recorded kernel's rules without changes, for the comparison with the kernel; `--set` may still say what the
     /// recording does not know of the machine.
-    pub(crate) fn control(&self, kernel: &RuleSet) -> RuleSet {
+    #[must_use]
+    pub fn control(&self, kernel: &RuleSet) -> RuleSet {
         let mut rules = kernel.clone();
         let machine = self.settings.of_machine();
         // What describes the machine needs no rule.
@@ -94,7 +72,7 @@ impl Chosen {
         rules
     }
 
-    fn resolve(&self, kernel: Option<&RuleSet>) -> Result<Vec<RuleSet>, Failure> {
+    fn resolve(&self, kernel: Option<&RuleSet>) -> Result<Vec<RuleSet>, RulesError> {
         // The largest scale is how the recorded machine's kernel was configured, whatever its rules.
         let scale = kernel.map(|kernel| kernel.tuning.batch_scale_max);
         let mut sets: Vec<(RuleSet, &Named)> = Vec::new();
@@ -107,7 +85,7 @@ impl Chosen {
             };
             let changed = self.settings.apply(&mut rules);
             rules.name += &self.settings.suffix();
-            changed.map_err(|conflict| usage(format!("{}: {}", rules.name, conflict.message)))?;
+            changed.map_err(|conflict| RulesError::invalid(&rules.name, conflict.what))?;
             match sets.iter().find(|(other, _)| other.name == rules.name) {
                 Some((other, _)) if *other == rules => {}
                 Some((_, other)) => return Err(same_name(&rules.name, other, named)),
@@ -118,7 +96,7 @@ impl Chosen {
     }
 
     /// The sets that were read from files as they stand there, each with what the file says of it, or its path.
-    fn files(&self) -> impl Iterator<Item = (RuleSet, String)> {
+    pub fn files(&self) -> impl Iterator<Item = (RuleSet, String)> {
         self.rules.iter().filter_map(|named| match named {
             Named::File(file) => Some((file.rules(None), file.about.as_ref().unwrap_or(&file.path).clone())),
             _ => None,
@@ -131,27 +109,20 @@ fn of_preset(preset: &Preset, batch_scale_max: Option<u8>) -> RuleSet {
     RuleSet::new(preset.name, Tuning { batch_scale_max, ..preset.tuning })
 }
 
-fn usage(message: String) -> Failure {
-    Failure::new(Exit::Usage, message)
-}
-
 /// Presets have names of their own, and a file cannot take one: it is two files, or one that changed meanwhile.
-fn same_name(name: &str, one: &Named, other: &Named) -> Failure {
+fn same_name(name: &str, one: &Named, other: &Named) -> RulesError {
     let from = |named: &Named| match named {
         Named::File(file) => file.path.clone(),
         Named::Preset(preset) => preset.name.to_owned(),
         Named::Kernel => KERNEL.to_owned(),
     };
-    let (one, other) = (from(one), from(other));
-    usage(format!("two unlike sets of rules have the name {name}: {one} and {other}"))
-        .help("give one of them another `name`")
+    RulesError::SameName { name: name.to_owned(), one: from(one), other: from(other) }
 }
 
-fn unknown(name: &str, recorded: bool) -> Failure {
+fn unknown(name: &str, recorded: bool) -> RulesError {
     let presets = || PRESETS.iter().map(|preset| preset.name);
     let words = || recorded.then_some(KERNEL).into_iter().chain([ALL]).chain(presets());
     let meant = suggestion(name, words());
     let allowed = words().collect::<Vec<_>>().join(", ");
-    usage(format!("there are no rules {name}{meant}; allowed: {allowed}, or a file whose name ends in .toml"))
-        .help("pageset replay --list-rules says what each is")
+    RulesError::Unknown { name: name.to_owned(), meant, allowed }
 }

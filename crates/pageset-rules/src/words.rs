@@ -3,7 +3,7 @@
 use pageset::tuning::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule};
 
 /// A rule with a word for each of its values.
-pub(super) trait Worded: Copy + PartialEq + 'static {
+pub(crate) trait Worded: Copy + PartialEq + 'static {
     /// All values that have a word.
     const WORDS: &'static [(&'static str, Self)];
 

@@ -1,14 +1,16 @@
 //! Changes to a set of rules: from `--set key=value`, or from the lines of a rule file.
 
 use pageset::tuning::{HighRule, TuningError};
-use pageset_trace::replay::RuleSet;
 
-use super::keys::{CACHE_SLICE, EXCLUSIVE, Key, TOGETHER, Value, names};
-use super::nearest::suggestion;
+use crate::error::RulesError;
+use crate::keys::{Key, Value};
+use crate::nearest::suggestion;
+use crate::set::RuleSet;
+use crate::table::{CACHE_SLICE, EXCLUSIVE, TOGETHER, key_names};
 
 /// Changes, in the order given.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Settings(Vec<Change>);
+pub(crate) struct Settings(Vec<Change>);
 
 #[derive(Clone, Debug)]
 struct Change {
@@ -20,11 +22,11 @@ struct Change {
 
 /// Rules that do not go together.
 #[derive(Debug)]
-pub(super) struct Conflict {
+pub(crate) struct Conflict {
     /// What is wrong.
-    pub(super) message: String,
+    pub(crate) what: String,
     /// Where the change stands that brought it about, and what is written there.
-    pub(super) said: Option<String>,
+    pub(crate) said: Option<String>,
 }
 
 impl Settings {
@@ -32,12 +34,13 @@ impl Settings {
     ///
     /// # Errors
     /// What is wrong with which, and what is allowed.
-    pub(super) fn parse(texts: &[String]) -> Result<Settings, String> {
+    pub(crate) fn parse(texts: &[String]) -> Result<Settings, RulesError> {
         let mut settings = Settings::default();
         for text in texts {
             let said = format!("--set {text}");
             let Some((key, value)) = text.split_once('=') else {
-                return Err(format!("{said}: no `=`; allowed: KEY=VALUE, where KEY is {}", all_keys()));
+                let what = format!("no `=`; allowed: KEY=VALUE, where KEY is {}", all_keys());
+                return Err(RulesError::invalid(said, what));
             };
             settings.add(key, Some(Value::from_text(value)), said)?;
         }
@@ -50,18 +53,19 @@ impl Settings {
     ///
     /// # Errors
     /// No such key, a value that is not allowed, or a key that is there already.
-    pub(super) fn add(&mut self, name: &str, value: Option<Value>, said: String) -> Result<(), String> {
+    pub(crate) fn add(&mut self, name: &str, value: Option<Value>, said: String) -> Result<(), RulesError> {
         let Some(key) = Key::find(name) else {
-            let meant = suggestion(name, names());
-            return Err(format!("{said}: there is no rule {name}{meant}; allowed: {}", all_keys()));
+            let meant = suggestion(name, key_names());
+            let what = format!("there is no rule {name}{meant}; allowed: {}", all_keys());
+            return Err(RulesError::invalid(said, what));
         };
         let mut scratch = RuleSet::new("", pageset::Tuning::default());
         let allowed = value.filter(|value| key.set(&mut scratch, value).is_some());
         let Some(value) = allowed else {
-            return Err(format!("{said}: allowed: {}", key.allowed()));
+            return Err(RulesError::invalid(said, format!("allowed: {}", key.allowed())));
         };
         if self.find(name).is_some() {
-            return Err(format!("{said}: {name} is given twice"));
+            return Err(RulesError::invalid(said, format!("{name} is given twice")));
         }
         self.0.push(Change { key, value, said });
         Ok(())
@@ -71,16 +75,17 @@ impl Settings {
     ///
     /// # Errors
     /// The later one of two, or the one that lacks another.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), RulesError> {
         for (i, change) in self.0.iter().enumerate() {
             let name = change.key.name;
             let others = EXCLUSIVE.iter().filter_map(|&(a, b)| other_of(name, a, b));
             if let Some(other) = self.0[..i].iter().find(|earlier| others.clone().any(|o| o == earlier.key.name)) {
-                return Err(format!("{}: {} is given as well; they exclude each other", change.said, other.key.name));
+                let what = format!("{} is given as well; they exclude each other", other.key.name);
+                return Err(RulesError::invalid(&change.said, what));
             }
             let mut lacks = TOGETHER.iter().filter_map(|&(a, b)| other_of(name, a, b));
             if let Some(lack) = lacks.find(|lack| self.find(lack).is_none()) {
-                return Err(format!("{}: {lack} is not given; they go together", change.said));
+                return Err(RulesError::invalid(&change.said, format!("{lack} is not given; they go together")));
             }
         }
         Ok(())
@@ -91,12 +96,12 @@ impl Settings {
     }
 
     /// Those of the changes that describe the machine, not its rules.
-    pub(super) fn of_machine(&self) -> Settings {
+    pub(crate) fn of_machine(&self) -> Settings {
         Settings(self.0.iter().filter(|change| change.key.name == CACHE_SLICE).cloned().collect())
     }
 
     /// The changes as a part of a name: ` key=value` for each.
-    pub(super) fn suffix(&self) -> String {
+    pub(crate) fn suffix(&self) -> String {
         self.0.iter().map(|change| format!(" {}={}", change.key.name, change.value)).collect()
     }
 
@@ -104,23 +109,23 @@ impl Settings {
     ///
     /// # Errors
     /// Rules that do not go together then; some of the changes are made.
-    pub(super) fn apply(&self, rules: &mut RuleSet) -> Result<(), Conflict> {
+    pub(crate) fn apply(&self, rules: &mut RuleSet) -> Result<(), Conflict> {
         for change in &self.0 {
             // That the value is allowed was seen when it was added.
             let _ = change.key.set(rules, &change.value);
         }
-        let (message, culprits) = match rules.tuning.check() {
+        let (what, culprits) = match rules.tuning.check() {
             Err(error @ TuningError::Needs { rule, needs }) => (error.to_string(), [rule, needs]),
             Err(error @ TuningError::OutOfRange { field, .. }) => (error.to_string(), [field, field]),
             Err(error @ TuningError::NeedsHistory { rule }) => (error.to_string(), [rule, rule]),
             Ok(()) if by_hand_and_fraction(rules) => {
-                let message = "high_fraction changes nothing where high is set by hand".to_owned();
-                (message, ["high_fraction", "high"])
+                let what = "high_fraction changes nothing where high is set by hand".to_owned();
+                (what, ["high_fraction", "high"])
             }
             Ok(()) => return Ok(()),
         };
         let said = culprits.iter().find_map(|name| self.find(name)).map(|change| change.said.clone());
-        Err(Conflict { message, said })
+        Err(Conflict { what, said })
     }
 }
 
@@ -140,7 +145,7 @@ fn other_of(name: &str, a: &'static str, b: &'static str) -> Option<&'static str
 }
 
 fn all_keys() -> String {
-    names().collect::<Vec<_>>().join(", ")
+    key_names().collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -152,9 +157,9 @@ mod tests {
 
     fn changed(texts: &[&str]) -> Result<RuleSet, String> {
         let texts: Vec<String> = texts.iter().map(|t| (*t).to_owned()).collect();
-        let settings = Settings::parse(&texts)?;
+        let settings = Settings::parse(&texts).map_err(|error| error.to_string())?;
         let mut rules = RuleSet::new("x", LINUX_6_18);
-        settings.apply(&mut rules).map_err(|conflict| conflict.message)?;
+        settings.apply(&mut rules).map_err(|conflict| conflict.what)?;
         rules.name += &settings.suffix();
         Ok(rules)
     }

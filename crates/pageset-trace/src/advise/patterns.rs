@@ -3,8 +3,12 @@
 use std::collections::HashMap;
 
 use pageset::Pfn;
-use pageset_trace::{Context, Event, Kind, Trace, TraceError};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::TraceError;
+use crate::event::{Context, Event, Kind};
+use crate::trace::Trace;
 
 /// Frees in a row from which they are a burst: more than the largest single drain, 63 << 5. Unit: pages.
 /// Specification: `linux-page-allocator.md` 9.
@@ -15,34 +19,44 @@ const NAMED_FROM_PCT: f64 = 20.0;
 const HOARD_PCT: f64 = 60.0;
 
 /// What was found; pages and shares in percent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Patterns {
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Patterns {
     /// Pages freed whose allocation was seen as well.
-    pub(super) followed_pages: u64,
+    pub followed_pages: u64,
     /// Of those, freed on another CPU than they were allocated on.
-    pub(super) travelling_pct: f64,
+    pub travelling_pct: f64,
     /// Bursts of frees on one CPU by one process, without an allocation between.
-    pub(super) bursts: u64,
+    pub bursts: u64,
     /// Of all pages freed, those in bursts.
-    pub(super) burst_pct: f64,
+    pub burst_pct: f64,
     /// The longest burst.
-    pub(super) burst_pages_max: u64,
+    pub burst_pages_max: u64,
     /// Of all pages allocated and freed, those in blocks of orders 1 to 3.
-    pub(super) high_order_pct: f64,
+    pub high_order_pct: f64,
     /// Blocks of orders 1 to 3 that the kernel drained.
-    pub(super) high_order_drains: u64,
+    pub high_order_drains: u64,
     /// A CPU that holds most of what is held and does little of the traffic.
-    pub(super) hoarder: Option<Hoarder>,
+    pub hoarder: Option<Hoarder>,
 }
 
 /// A CPU that hoards.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Hoarder {
-    pub(super) cpu: u32,
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Hoarder {
+    /// The CPU.
+    pub cpu: u32,
     /// Of all that pagesets held, on the average of the snapshots.
-    pub(super) held_pct: f64,
+    pub held_pct: f64,
     /// Of all pages allocated and freed.
-    pub(super) traffic_pct: f64,
+    pub traffic_pct: f64,
+}
+
+/// A pattern that rules the load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Named {
+    /// The name to ask `pageset explain` for.
+    pub name: String,
+    /// What was seen.
+    pub seen: String,
 }
 
 /// Frees in a row on one CPU, of pages that were there before it began: what a stream frees as it comes is no burst.
@@ -162,36 +176,37 @@ impl Patterns {
         Ok(pass.finish(&held))
     }
 
-    /// Those that rule the load: the name to ask `pageset explain` for, and what was seen.
-    pub(super) fn named(&self) -> Vec<(&'static str, String)> {
+    /// Those that rule the load.
+    pub(super) fn named(&self) -> Vec<Named> {
         let mut named = Vec::new();
+        let mut name = |name: &str, seen| named.push(Named { name: name.to_owned(), seen });
         if self.travelling_pct >= NAMED_FROM_PCT {
             let seen = format!(
                 "{:.0} % of the pages are freed on another CPU than they were allocated on",
                 self.travelling_pct
             );
-            named.push((TRAVELLING, seen));
+            name(TRAVELLING, seen);
         }
         if self.burst_pct >= NAMED_FROM_PCT {
             let seen = format!(
                 "{:.0} % of the pages are freed in bursts: {} of them, the longest of {} pages",
                 self.burst_pct, self.bursts, self.burst_pages_max
             );
-            named.push((BURSTS, seen));
+            name(BURSTS, seen);
         }
         if self.high_order_pct >= NAMED_FROM_PCT {
             let seen = format!(
                 "{:.0} % of the pages are in blocks of orders 1 to 3, and {} such blocks were drained",
                 self.high_order_pct, self.high_order_drains
             );
-            named.push((CHURN, seen));
+            name(CHURN, seen);
         }
         if let Some(hoarder) = &self.hoarder {
             let seen = format!(
                 "CPU {} holds {:.0} % of all cached pages and does {:.0} % of the traffic",
                 hoarder.cpu, hoarder.held_pct, hoarder.traffic_pct
             );
-            named.push((HOARDER, seen));
+            name(HOARDER, seen);
         }
         named
     }
@@ -203,8 +218,7 @@ const CHURN: &str = "high-order-churn";
 const HOARDER: &str = "hoarding-cpu";
 
 /// The names of all patterns.
-#[cfg(test)]
-pub(super) const NAMES: [&str; 4] = [TRAVELLING, BURSTS, CHURN, HOARDER];
+pub const NAMES: [&str; 4] = [TRAVELLING, BURSTS, CHURN, HOARDER];
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,137 @@
+//! The sections of what `pageset replay` and `pageset advise` wrote with --json.
+
+use pageset_trace::advise::{Advice, HUGE_PAGES, Setting};
+use pageset_trace::measure::{ReplayResult, Replayed};
+use pageset_trace::replay::Totals;
+
+use super::draw::Bars;
+use super::json::{bars, strings};
+use super::{Report, Section};
+use crate::columns::grouped;
+
+pub(super) fn replay(result: &ReplayResult) -> Report {
+    let (trace, kernel, name) = (&result.trace, &result.kernel, &result.trace.name);
+    // Rows of unlike levels are never put side by side.
+    let rows: Vec<&Replayed> = result.named().collect();
+    let names: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
+    let column = |of: fn(&Replayed) -> f64| rows.iter().map(|row| of(row)).collect::<Vec<_>>();
+    let with_kernel = |of: fn(&Totals) -> u64| {
+        std::iter::once(&kernel.totals)
+            .chain(rows.iter().map(|row| &row.totals))
+            .map(|totals| of(totals) as f64)
+            .collect()
+    };
+    let all: Vec<String> = std::iter::once("kernel, as recorded".to_owned()).chain(names.iter().cloned()).collect();
+    let note = format!("Level: {}.", result.level.name());
+    let mut sections = vec![
+        bars(
+            &format!("{name}: how often does each set of rules take the zone lock?"),
+            &note,
+            "holds of zone locks for 1000 allocations and frees",
+            &names,
+            vec![Bars::new("locks/1000 ops", column(|row| row.zone_lock_acquisitions_per_1000_operations))],
+        ),
+        bars(
+            &format!("{name}: how many pages do refills and drains move?"),
+            &note,
+            "pages",
+            &all,
+            vec![
+                Bars::new("refill pages", with_kernel(|totals| totals.refill_pages)),
+                Bars::new("drain pages", with_kernel(|totals| totals.drain_pages)),
+            ],
+        ),
+        bars(
+            &format!("{name}: in how many refills and drains?"),
+            &note,
+            "refills, drains",
+            &all,
+            vec![
+                Bars::new("refills", with_kernel(|totals| totals.refills)),
+                Bars::new("drains", with_kernel(|totals| totals.drains)),
+            ],
+        ),
+        bars(
+            &format!("{name}: how many pages do all CPUs hold at most?"),
+            &note,
+            "pages",
+            &names,
+            vec![Bars::new("most held", column(|row| row.held_pages_max as f64))],
+        ),
+    ];
+    let nearness = |row: &Replayed| {
+        let pct = |pct: Option<f64>| pct.map_or("-".to_owned(), |pct| format!("{pct:.2} %"));
+        vec![
+            format!("{}, {}", row.name, row.level.name()),
+            pct(row.differences.refills_diff_pct),
+            pct(row.differences.refill_pages_diff_pct),
+            pct(row.differences.drain_pages_diff_pct),
+            pct(row.near.refills_near_pct),
+        ]
+    };
+    let own: Vec<_> = result.rules.iter().filter(|row| row.is_kernel).map(nearness).collect();
+    if !own.is_empty() {
+        sections.push(Section {
+            question: format!("{name}: how near do the kernel's own rules come to the kernel?"),
+            note: result.warnings.join(" · "),
+            chart: None,
+            heads: strings(&["rules", "refills", "refill pages", "drain pages", "refills near"]),
+            rows: own,
+        });
+    }
+    let facts = vec![format!(
+        "Kernel rules {}; {} CPUs; {} allocations and frees in {:.3} s.",
+        kernel.rules,
+        trace.cpus,
+        grouped(trace.operations),
+        trace.duration_ns as f64 / 1e9
+    )];
+    Report { title: format!("Replay of {name}"), facts, sections }
+}
+
+pub(super) fn advise(advice: &Advice) -> Report {
+    let (name, verdict) = (&advice.trace, &advice.verdict);
+    let rows: Vec<&Setting> = advice.settings.iter().chain(&advice.other_kernels).collect();
+    let label = |row: &&Setting| format!("{}{}", row.setting, if row.in_force { ", in force" } else { "" });
+    let names: Vec<String> = rows.iter().map(label).collect();
+    let column = |of: fn(&Setting) -> f64| rows.iter().map(|row| of(row)).collect::<Vec<_>>();
+    let mut sections = vec![
+        bars(
+            &format!("{name}: what would each setting gain?"),
+            "Numbers are values of vm.percpu_pagelist_high_fraction; names are the rules of other kernels.",
+            "holds of zone locks for 1000 allocations and frees",
+            &names,
+            vec![Bars::new("locks/1000 ops", column(Setting::locks_per_1000))],
+        ),
+        bars(
+            &format!("{name}: how many pages would each setting keep from others?"),
+            "Pages that CPUs hold are free to nobody else.",
+            "pages",
+            &names,
+            vec![Bars::new("most held", column(|row| row.held_pages_max as f64))],
+        ),
+    ];
+    let huge = rows.iter().map(|row| Some(row.high_order_pages_min? as f64 / HUGE_PAGES as f64));
+    if let Some(huge) = huge.collect::<Option<Vec<_>>>() {
+        sections.push(bars(
+            &format!("{name}: how many huge pages would each setting leave room for?"),
+            "Free blocks of orders 9 and 10 when there were fewest. Memory that stays in use throughout is not replayed, so \
+             compare the bars with each other.",
+            "huge pages",
+            &names,
+            vec![Bars::new("huge pages free", huge)],
+        ));
+    }
+    let what = match verdict.high_fraction {
+        None => "change nothing".to_owned(),
+        Some(fraction) => format!("vm.percpu_pagelist_high_fraction = {fraction}"),
+    };
+    let mut facts = vec![format!("Verdict: {what}: {}.", verdict.why)];
+    for (head, said) in [("Gain", &advice.gain), ("Price", &advice.price)] {
+        facts.extend(said.as_ref().map(|said| format!("{head}: {said}.")));
+    }
+    facts.push(format!("How sure: {} ({}).", advice.sure.trust.name(), advice.sure.reasons.join("; ")));
+    let pattern = |pattern: &pageset_trace::advise::Named| format!("Pattern {}: {}.", pattern.name, pattern.seen);
+    facts.extend(advice.named_patterns.iter().map(pattern));
+    Report { title: format!("Advice on {name}"), facts, sections }
+}

@@ -1,0 +1,56 @@
+//! What `--json` writes is what the JSON schemas say, and all of it is in the models.
+
+mod support;
+
+use pageset_trace::advise::Advice;
+use pageset_trace::info::Info;
+use pageset_trace::measure::ReplayResult;
+use pageset_trace::measure::identification::Identification;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use support::{Small, ends, json};
+
+/// Validates a result against the schema that it names, and reads it into its model and back.
+fn valid<T: DeserializeOwned + Serialize>(text: &str) {
+    let result = json(text);
+    let name = result["schema"].as_str().unwrap();
+    let (_, schema) = pageset_trace::schemas().into_iter().find(|(of, _)| *of == name).unwrap();
+    let schema = jsonschema::validator_for(schema.as_value()).unwrap();
+    let errors: Vec<String> = schema.iter_errors(&result).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{name}: {errors:#?}");
+    let model: T = serde_json::from_value(result.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&model).unwrap(), result, "{name}: a member that the model does not have");
+    for member in result.as_object().unwrap().iter().filter(|(_, value)| !value.is_null()).map(|(member, _)| member) {
+        let mut without = result.clone();
+        without.as_object_mut().unwrap().remove(member);
+        let nullable = schema.is_valid(&without);
+        let optional = ["only", "check", "kernel_release", "by_release", "gain", "price"].contains(&member.as_str());
+        assert_eq!(nullable, optional, "{name} without {member}");
+    }
+    let mut other = result.clone();
+    other["schema"] = Value::from(format!("{name}0"));
+    assert!(!schema.is_valid(&other), "{name}: another version");
+}
+
+#[test]
+fn results_are_as_their_schemas_say() {
+    let small = Small::new();
+    let arguments: [&dyn AsRef<std::path::Path>; 10] = [
+        &"replay",
+        &small.events(),
+        &"--rules",
+        &"kernel,linux-5.18",
+        &"--only",
+        &"cpu=0",
+        &"--check",
+        &"--lossy",
+        &"--json",
+        &"-",
+    ];
+    valid::<ReplayResult>(&ends(1, &arguments).0);
+    valid::<ReplayResult>(&ends(0, &[&"replay", &small.events(), &"--json", &"-"]).0);
+    valid::<Identification>(&ends(0, &[&"identify", &small.events(), &"--json", &"-"]).0);
+    valid::<Advice>(&ends(0, &[&"advise", &small.events(), &"--json", &"-"]).0);
+    valid::<Info>(&ends(0, &[&"trace", &"info", &small.events(), &"--json"]).0);
+}

@@ -1,0 +1,218 @@
+//! Keys: what each may be set to, and how a rule is read and set by its key.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use pageset::tuning::sizes::MIN_HIGH_FRACTION;
+use pageset::tuning::{HighRule, Tuning};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::set::RuleSet;
+use crate::words::Worded;
+
+/// What a key is set to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Value {
+    /// On or off.
+    Switch(bool),
+    /// A number, in the key's unit.
+    Number(u64),
+    /// One of the key's words.
+    Word(String),
+}
+
+impl Value {
+    /// The value that a text on the command line, or a string in a file, stands for.
+    pub(crate) fn from_text(text: &str) -> Value {
+        match text {
+            "on" | "true" => Value::Switch(true),
+            "off" | "false" => Value::Switch(false),
+            _ => text.parse().map_or_else(|_| Value::Word(text.to_owned()), Value::Number),
+        }
+    }
+}
+
+/// As on the command line.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Switch(on) => f.write_str(if *on { "on" } else { "off" }),
+            Value::Number(number) => number.fmt(f),
+            Value::Word(word) => word.fmt(f),
+        }
+    }
+}
+
+/// One key.
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// What it changes, for `--list-rules`.
+    pub about: &'static str,
+    pub(crate) rule: &'static (dyn Rule + Sync),
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Key {
+    /// What it may be set to, for messages.
+    pub fn allowed(&self) -> String {
+        self.rule.allowed()
+    }
+
+    /// Changes the rule; nothing where the value is not allowed.
+    pub(crate) fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
+        self.rule.set(rules, value)
+    }
+
+    /// What the rule is now; nothing where other keys say that.
+    pub(crate) fn get(&self, rules: &RuleSet) -> Option<Value> {
+        self.rule.get(rules)
+    }
+}
+
+/// How a key is read, set and told.
+pub(crate) trait Rule {
+    fn allowed(&self) -> String;
+    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()>;
+    fn get(&self, rules: &RuleSet) -> Option<Value>;
+}
+
+/// A rule that is on or off.
+pub(crate) struct Switch(pub(crate) fn(&mut Tuning) -> &mut bool);
+
+impl Rule for Switch {
+    fn allowed(&self) -> String {
+        "on (true) or off (false)".to_owned()
+    }
+
+    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
+        let Value::Switch(on) = *value else { return None };
+        *(self.0)(&mut rules.tuning) = on;
+        Some(())
+    }
+
+    fn get(&self, rules: &RuleSet) -> Option<Value> {
+        let mut tuning = rules.tuning;
+        Some(Value::Switch(*(self.0)(&mut tuning)))
+    }
+}
+
+/// A rule that is one of several.
+pub(crate) struct Words<T>(pub(crate) fn(&mut Tuning) -> &mut T);
+
+impl<T: Worded> Rule for Words<T> {
+    fn allowed(&self) -> String {
+        T::all_words()
+    }
+
+    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
+        let Value::Word(word) = value else { return None };
+        *(self.0)(&mut rules.tuning) = T::of_word(word)?;
+        Some(())
+    }
+
+    fn get(&self, rules: &RuleSet) -> Option<Value> {
+        let mut tuning = rules.tuning;
+        (self.0)(&mut tuning).word().map(|word| Value::Word(word.to_owned()))
+    }
+}
+
+/// A rule that is a number.
+pub(crate) struct Number {
+    pub(crate) range: RangeInclusive<u32>,
+    pub(crate) unit: &'static str,
+    pub(crate) set: fn(&mut RuleSet, u32),
+    pub(crate) get: fn(&RuleSet) -> Option<u32>,
+}
+
+impl Number {
+    fn within(&self, value: &Value) -> Option<u32> {
+        let Value::Number(number) = value else { return None };
+        u32::try_from(*number).ok().filter(|number| self.range.contains(number))
+    }
+}
+
+impl Rule for Number {
+    fn allowed(&self) -> String {
+        format!("{} to {}{}", self.range.start(), self.range.end(), self.unit)
+    }
+
+    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
+        (self.set)(rules, self.within(value)?);
+        Some(())
+    }
+
+    fn get(&self, rules: &RuleSet) -> Option<Value> {
+        (self.get)(rules).map(|number| Value::Number(number.into()))
+    }
+}
+
+/// Pages by hand, or by a formula.
+pub(crate) struct High(pub(crate) Number);
+
+impl Rule for High {
+    fn allowed(&self) -> String {
+        format!("{}, {}", self.0.allowed(), HighRule::all_words())
+    }
+
+    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
+        match value {
+            Value::Word(word) => {
+                rules.tuning.high = HighRule::of_word(word)?;
+                Some(())
+            }
+            _ => self.0.set(rules, value),
+        }
+    }
+
+    fn get(&self, rules: &RuleSet) -> Option<Value> {
+        rules.tuning.high.word().map(|word| Value::Word(word.to_owned()))
+    }
+}
+
+/// A fraction, of which the smallest are refused.
+pub(crate) struct Fraction;
+
+impl Rule for Fraction {
+    fn allowed(&self) -> String {
+        format!("0 for none, or {MIN_HIGH_FRACTION} to {}", u32::MAX)
+    }
+
+    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
+        let Value::Number(number) = *value else { return None };
+        let fraction = u32::try_from(number).ok().filter(|&f| f == 0 || f >= MIN_HIGH_FRACTION)?;
+        rules.high_fraction = Some(fraction);
+        Some(())
+    }
+
+    fn get(&self, rules: &RuleSet) -> Option<Value> {
+        rules.high_fraction.map(|fraction| Value::Number(fraction.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_values_and_back() {
+        for (text, value, back) in [
+            ("on", Value::Switch(true), "on"),
+            ("true", Value::Switch(true), "on"),
+            ("off", Value::Switch(false), "off"),
+            ("false", Value::Switch(false), "off"),
+            ("31", Value::Number(31), "31"),
+            ("two-pass", Value::Word("two-pass".to_owned()), "two-pass"),
+            ("-1", Value::Word("-1".to_owned()), "-1"),
+        ] {
+            assert_eq!((Value::from_text(text), value.to_string()), (value, back.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Whether a load would be served better by another setting of its kernel's: the result of `pageset advise`.
+//!
+//! | module | what it knows |
+//! | --- | --- |
+//! | `patterns` | what kind of traffic it is, from one pass over the recording |
+//! | `verdict` | what to set, or nothing, from what replays measured |
+//! | `trust` | how sure that is, from how near the replay comes to the kernel |
+//! | `price` | what it gains and costs |
+
+mod patterns;
+mod price;
+mod trust;
+mod verdict;
+
+use pageset::Tuning;
+use pageset::tuning::Preset;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use patterns::{Hoarder, NAMES, Named, Patterns};
+pub use price::HUGE_PAGES;
+pub use trust::{Sure, Trust};
+pub use verdict::{Basis, Setting, Verdict};
+
+use crate::measure::disagreement;
+use crate::replay::{Level, Outcome, Replay, ReplayError, RuleSet, Step, identify};
+use crate::trace::Trace;
+
+/// The fractions that are tried: none, the least that is allowed, and what folklore uses.
+const FRACTIONS: [u32; 7] = [0, 8, 12, 16, 25, 50, 100];
+/// Other kernels: the ends of each era. The recorded kernel's own is left out.
+const OTHERS: [&str; 4] = ["linux-4.19", "linux-5.18", "linux-6.7", "linux-6.18"];
+
+schema!("pageset.advise/1");
+
+/// All that is said.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Advice {
+    /// `pageset.advise/1`.
+    pub schema: Schema,
+    /// The recording's name.
+    pub trace: String,
+    /// The recorded kernel.
+    pub kernel: Kernel,
+    /// From the first replayed event to the last.
+    pub duration_ns: u64,
+    /// Allocations and frees.
+    pub operations: u64,
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// All pages of the zones, to weigh what pagesets hold.
+    pub managed_pages: u64,
+    /// What to set, or nothing.
+    pub verdict: Verdict,
+    /// What the setting gains, in a sentence; null where nothing is to be changed.
+    pub gain: Option<String>,
+    /// What it costs.
+    pub price: Option<String>,
+    /// How sure that is.
+    pub sure: Sure,
+    /// Pages free in blocks of orders 9 and 10, where the recording tells.
+    pub high_orders: HighOrderPages,
+    /// Under what this kernel can be set to.
+    pub settings: Vec<Setting>,
+    /// Under the rules of other kernels.
+    pub other_kernels: Vec<Setting>,
+    /// What kind of traffic it is.
+    pub patterns: Patterns,
+    /// Of the patterns those that rule the load.
+    pub named_patterns: Vec<Named>,
+}
+
+/// How near the replay of what was in force comes to what the kernel kept free in large blocks.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct HighOrderPages {
+    /// Where the recording begins.
+    pub begin_pages: Option<u64>,
+    /// Where it ends: what the kernel had.
+    pub kernel_end_pages: Option<u64>,
+    /// And the replay.
+    pub replay_end_pages: Option<u64>,
+}
+
+/// The recorded kernel.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Kernel {
+    /// Its release, where that is recorded.
+    pub release: Option<String>,
+    /// Its rules' name.
+    pub rules: String,
+    /// Whether the recording tells the rules, or they are guessed.
+    pub known: bool,
+    /// Where the traffic does not agree with the rules of the release: what it agrees with.
+    pub disagreement: Option<String>,
+    /// `vm.percpu_pagelist_high_fraction` while recording.
+    pub high_fraction: u32,
+}
+
+impl Advice {
+    /// Replays a recording under every setting, and judges.
+    ///
+    /// # Errors
+    /// A recording that cannot be replayed.
+    pub fn of(trace: &Trace, progress: &mut dyn FnMut(Step<'_>)) -> Result<Self, ReplayError> {
+        let (replay, identified) = identify::prepare(trace, progress)?;
+        let patterns = Patterns::find(trace)?;
+        let facts = trace.facts();
+        let in_force = facts.high_fraction.unwrap_or(0);
+        let kernel = replay.kernel_rules();
+        let offered = settings(&kernel, in_force);
+        let others = others(&kernel);
+        let (notes, count) = (*replay.notes(), (offered.len() + others.len()) as u64);
+        let mut done = 0;
+        let mut measure = |rules: &RuleSet| -> Result<(Setting, Outcome), ReplayError> {
+            progress(Step::Replay { rules: &rules.name, events: notes.events, done, of: count });
+            done += 1;
+            let outcome = replay.run(rules, Level::Reconstructed, &mut |events| progress(Step::Events(events)))?;
+            Ok((measured(rules, &outcome), outcome))
+        };
+        let (mut settings, mut in_force_did) = (Vec::new(), None);
+        for (fraction, rules) in &offered {
+            let (measured, outcome) = measure(rules)?;
+            let now = *fraction == in_force;
+            if now {
+                in_force_did = Some(outcome);
+            }
+            settings.push(Setting { high_fraction: Some(*fraction), in_force: now, ..measured });
+        }
+        let other_kernels = others.iter().map(|rules| Ok(measure(rules)?.0)).collect::<Result<_, ReplayError>>()?;
+        let setting = replay.setting();
+        let cpus = setting.cpus.len();
+        let managed_pages = setting.zones.iter().map(|zone| zone.start.managed).sum();
+        let seconds = notes.duration_ns as f64 / 1e9;
+        let verdict = verdict::judge(&settings, seconds, cpus);
+        let sure = sure(&replay, in_force_did.as_ref(), verdict.basis, facts.lost_events());
+        let seen = in_force_did.and_then(|outcome| outcome.high_orders);
+        let chosen = price::chosen(&settings, &verdict);
+        Ok(Advice {
+            schema: Schema::V1,
+            trace: trace.name().to_owned(),
+            kernel: Kernel {
+                release: facts.kernel_release.clone(),
+                rules: setting.kernel.name.to_owned(),
+                known: setting.kernel_known,
+                disagreement: identified.as_ref().map(disagreement),
+                high_fraction: in_force,
+            },
+            duration_ns: notes.duration_ns,
+            operations: notes.operations,
+            cpus,
+            managed_pages,
+            gain: chosen.map(|(now, then)| price::gain(now, then)),
+            price: chosen.map(|(now, then)| price::price(now, then, managed_pages)),
+            verdict,
+            sure,
+            high_orders: HighOrderPages {
+                begin_pages: seen.map(|seen| seen.begin),
+                kernel_end_pages: replay.kernel_high_orders_end(),
+                replay_end_pages: seen.map(|seen| seen.end),
+            },
+            settings,
+            other_kernels,
+            named_patterns: patterns.named(),
+            patterns,
+        })
+    }
+}
+
+/// How sure a verdict is; `in_force` is what the replay of the setting in force did.
+fn sure(replay: &Replay<'_>, in_force: Option<&Outcome>, basis: Basis, lost_events: bool) -> Sure {
+    let Some(outcome) = in_force else { return Sure { trust: Trust::Low, reasons: Vec::new() } };
+    let setting = replay.setting();
+    trust::judge(&trust::Seen {
+        kernel: replay.kernel().totals(|_| true),
+        replay: outcome.moves.totals(|_| true),
+        basis,
+        seconds: replay.notes().duration_ns as f64 / 1e9,
+        cpus: setting.cpus.len(),
+        lost_events,
+        near_mark: outcome.near_mark,
+        kernel_known: setting.kernel_known,
+    })
+}
+
+/// The settings that are offered, by their fraction. The one in force is replayed with the bounds that the snapshots
+/// show.
+fn settings(kernel: &RuleSet, in_force: u32) -> Vec<(u32, RuleSet)> {
+    let mut fractions = FRACTIONS.to_vec();
+    if !fractions.contains(&in_force) {
+        fractions.push(in_force);
+        fractions.sort_unstable();
+    }
+    let rules = |fraction: u32| {
+        let high_fraction = (fraction != in_force).then_some(fraction);
+        (fraction, RuleSet { name: fraction.to_string(), high_fraction, ..kernel.clone() })
+    };
+    fractions.into_iter().map(rules).collect()
+}
+
+fn others(kernel: &RuleSet) -> Vec<RuleSet> {
+    let rules = OTHERS.iter().filter_map(|name| Preset::find(name)).map(|preset| {
+        let batch_scale_max = kernel.tuning.batch_scale_max;
+        RuleSet { high_fraction: Some(0), ..RuleSet::new(preset.name, Tuning { batch_scale_max, ..preset.tuning }) }
+    });
+    rules.filter(|rules| rules.name != kernel.name).collect()
+}
+
+fn measured(rules: &RuleSet, outcome: &Outcome) -> Setting {
+    let moves = || outcome.moves.refills.iter().chain(&outcome.moves.drains).map(|moved| u64::from(moved.pages));
+    Setting {
+        setting: rules.name.clone(),
+        high_fraction: None,
+        in_force: false,
+        operations: outcome.operations,
+        zone_lock_acquisitions: outcome.zone_lock_acquisitions,
+        longest_hold_pages: moves().max().unwrap_or(0),
+        moved_pages: moves().sum(),
+        held_pages_max: outcome.held_pages_max,
+        high_order_pages_min: outcome.high_orders.map(|seen| seen.least),
+        short: outcome.failed + outcome.below_min,
+    }
+}

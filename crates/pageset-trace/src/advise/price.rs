@@ -1,0 +1,83 @@
+//! What the advised setting gains and what it costs, in a sentence each.
+
+use super::verdict::{Setting, Verdict};
+use crate::number::grouped;
+
+/// What is in force, and what is advised instead.
+pub(super) fn chosen<'a>(settings: &'a [Setting], verdict: &Verdict) -> Option<(&'a Setting, &'a Setting)> {
+    let fraction = verdict.high_fraction?;
+    let now = settings.iter().find(|setting| setting.in_force)?;
+    Some((now, settings.iter().find(|setting| setting.high_fraction == Some(fraction))?))
+}
+
+pub(super) fn gain(now: &Setting, then: &Setting) -> String {
+    format!(
+        "zone locks taken {} times instead of {}, {} pages moved instead of {}, longest hold {} pages instead of {}",
+        grouped(then.zone_lock_acquisitions),
+        grouped(now.zone_lock_acquisitions),
+        grouped(then.moved_pages),
+        grouped(now.moved_pages),
+        grouped(then.longest_hold_pages),
+        grouped(now.longest_hold_pages)
+    )
+}
+
+/// Pages of a huge page. Specification: `linux-page-allocator.md` 9.
+pub const HUGE_PAGES: u64 = 512;
+
+pub(super) fn price(now: &Setting, then: &Setting, managed: u64) -> String {
+    let share = 100.0 * then.held_pages_max as f64 / managed.max(1) as f64;
+    let high_orders = match (now.high_order_pages_min, then.high_order_pages_min) {
+        (Some(now), Some(then)) => {
+            let [now, then] = [now, then].map(|pages| pages / HUGE_PAGES);
+            let change = match (then.saturating_sub(now), now.saturating_sub(then)) {
+                (0, 0) => "none lost".to_owned(),
+                (more, 0) => format!("{} more", grouped(more)),
+                (_, fewer) => format!("{} lost", grouped(fewer)),
+            };
+            format!("huge pages free at the worst moment {} instead of {} ({change})", grouped(then), grouped(now))
+        }
+        _ => "how many huge pages that costs cannot be known, for the recording does not tell in what blocks memory \
+              was free (no pagetypeinfo)"
+            .to_owned(),
+    };
+    format!(
+        "pagesets hold up to {} pages instead of {}: {share:.1} % of memory; {high_orders}",
+        grouped(then.held_pages_max),
+        grouped(now.held_pages_max)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(held: u64, high_orders: Option<u64>) -> Setting {
+        Setting {
+            setting: String::new(),
+            high_fraction: None,
+            in_force: false,
+            operations: 1000,
+            zone_lock_acquisitions: 10,
+            longest_hold_pages: 63,
+            moved_pages: 630,
+            held_pages_max: held,
+            high_order_pages_min: high_orders,
+            short: 0,
+        }
+    }
+
+    #[test]
+    fn the_price_is_in_pages_and_in_high_orders() {
+        for (now, then, said) in [
+            (Some(5120), Some(4096), "huge pages free at the worst moment 8 instead of 10 (2 lost)"),
+            (Some(4096), Some(5120), "huge pages free at the worst moment 10 instead of 8 (2 more)"),
+            (Some(4096), Some(4096), "huge pages free at the worst moment 8 instead of 8 (none lost)"),
+            (None, None, "how many huge pages that costs cannot be known"),
+        ] {
+            let price = price(&measured(100, now), &measured(2000, then), 100_000);
+            let held = "pagesets hold up to 2,000 pages instead of 100: 2.0 % of memory; ";
+            assert!(price.starts_with(&format!("{held}{said}")), "{price}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What a recording holds: the result of `pageset trace info`.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::TraceError;
+use crate::event::{Event, Kind};
+use crate::facts::Facts;
+use crate::number::grouped;
+use crate::procfs::{ZoneSection, Zoneinfo};
+use crate::snapshots::Snapshots;
+use crate::trace::{Form, Trace};
+
+schema!("pageset.trace-info/1");
+
+/// What a recording holds; in base units: ns, bytes, pages.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Info {
+    /// `pageset.trace-info/1`.
+    pub schema: Schema,
+    /// The recording's name.
+    pub trace: String,
+    /// The form it is kept in: `pstrace`, `text` or `perf.data`.
+    pub form: String,
+    /// The machine and the circumstances.
+    pub facts: Facts,
+    /// Events in all.
+    pub events: u64,
+    /// The first event's time.
+    pub first_ns: u64,
+    /// The last event's time.
+    pub last_ns: u64,
+    /// From the first event to the last.
+    pub duration_ns: u64,
+    /// Events by CPU and by kind, one of [`KINDS`].
+    pub counts: BTreeMap<u32, BTreeMap<String, u64>>,
+    /// Texts of the kernel that were taken along.
+    pub snapshots: usize,
+    /// The populated zones at the recording's start and end.
+    pub zones: Vec<Zone>,
+    /// What weakens a replay.
+    pub warnings: Vec<String>,
+}
+
+/// The kinds of events, as they head the columns.
+pub const KINDS: [&str; 13] = [
+    "alloc",
+    "failed",
+    "free",
+    "batched",
+    "zone_locked",
+    "drain",
+    "extfrag",
+    "decay",
+    "reclaim",
+    "marker",
+    "bulk",
+    "state_change",
+    "fork",
+];
+
+/// A kind's place in [`KINDS`].
+fn place(kind: &Kind) -> usize {
+    match kind {
+        Kind::Alloc { pfn: Some(_), .. } => 0,
+        Kind::Alloc { pfn: None, .. } => 1,
+        Kind::Free { .. } => 2,
+        Kind::FreeBatched { .. } => 3,
+        Kind::ZoneLocked { .. } => 4,
+        Kind::Drain { .. } => 5,
+        Kind::ExtFrag { .. } => 6,
+        Kind::VmstatWork => 7,
+        Kind::KswapdWake | Kind::KswapdSleep | Kind::DirectReclaim => 8,
+        Kind::SnapshotBegin(_) | Kind::SnapshotEnd(_) => 9,
+        Kind::BulkAlloc { .. } => 10,
+        Kind::StateChange(_) => 11,
+        Kind::Fork { .. } => 12,
+    }
+}
+
+/// A zone at one end of the recording; amounts in pages.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Zone {
+    /// Its node.
+    pub node: u32,
+    /// Its name.
+    pub zone: String,
+    /// The snapshot's tag.
+    pub at: String,
+    /// Pages of the zone.
+    pub managed: u64,
+    /// Pages on free lists.
+    pub free: u64,
+    /// The min watermark.
+    pub min: u64,
+    /// The low watermark.
+    pub low: u64,
+    /// The high watermark.
+    pub high: u64,
+    /// The batch.
+    pub batch: u64,
+    /// The lower bound of high, where the kernel prints it.
+    pub high_min: Option<u64>,
+    /// The upper bound of high, where the kernel prints it.
+    pub high_max: Option<u64>,
+    /// On the lists of all CPUs.
+    pub held: u64,
+}
+
+impl Zone {
+    fn of(zone: &ZoneSection, at: &str) -> Zone {
+        // batch and the bounds are a zone's, though they are printed with each CPU.
+        let first = zone.pagesets.first().copied().unwrap_or_default();
+        Zone {
+            node: zone.node,
+            zone: zone.name.clone(),
+            at: at.to_owned(),
+            managed: zone.managed,
+            free: zone.free,
+            min: zone.min,
+            low: zone.low,
+            high: zone.high,
+            batch: first.batch,
+            high_min: first.high_min,
+            high_max: first.high_max,
+            held: zone.pagesets.iter().fold(0, |sum: u64, set| sum.saturating_add(set.count)),
+        }
+    }
+}
+
+impl Info {
+    /// Reads all events.
+    ///
+    /// # Errors
+    /// Damage to the recording.
+    pub fn gather(trace: &Trace) -> Result<Info, TraceError> {
+        let mut counts = BTreeMap::<u32, [u64; KINDS.len()]>::new();
+        let (mut events, mut first_ns, mut last_ns) = (0, 0, 0);
+        for event in trace.events()? {
+            let Event { time_ns, cpu, kind, .. } = event?;
+            counts.entry(cpu.0).or_default()[place(&kind)] += 1;
+            if events == 0 {
+                first_ns = time_ns;
+            }
+            last_ns = time_ns;
+            events += 1;
+        }
+        let facts = trace.facts().clone();
+        Ok(Info {
+            schema: Schema::V1,
+            trace: trace.name().to_owned(),
+            form: match trace.form() {
+                Form::Own => "pstrace",
+                Form::Text => "text",
+                Form::Perf => "perf.data",
+            }
+            .to_owned(),
+            events,
+            first_ns,
+            last_ns,
+            duration_ns: last_ns - first_ns,
+            counts: counts.into_iter().map(|(cpu, counts)| (cpu, by_name(counts))).collect(),
+            snapshots: trace.snapshots().texts.len(),
+            zones: zones(trace.snapshots()),
+            warnings: warnings(&facts, trace.snapshots()),
+            facts,
+        })
+    }
+}
+
+fn by_name(counts: [u64; KINDS.len()]) -> BTreeMap<String, u64> {
+    KINDS.into_iter().map(str::to_owned).zip(counts).collect()
+}
+
+/// The populated zones at the recording's start and end.
+fn zones(snapshots: &Snapshots) -> Vec<Zone> {
+    let Some((start, first)) = snapshots.start() else { return Vec::new() };
+    let end = snapshots.end().filter(|(end, _)| end != start);
+    let zone = |info: &Zoneinfo, node, name: &str, at: &str| info.zone(node, name).map(|zone| Zone::of(zone, at));
+    let mut rows = Vec::new();
+    for section in first.zones.iter().filter(|zone| zone.managed > 0) {
+        rows.push(Zone::of(section, start));
+        rows.extend(end.and_then(|(at, last)| zone(last, section.node, &section.name, at)));
+    }
+    rows
+}
+
+fn warnings(facts: &Facts, snapshots: &Snapshots) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if facts.lost_events() {
+        warnings.push(
+            "events were lost: a replay of this recording cannot be exact; record with a larger buffer".to_owned(),
+        );
+    }
+    if facts.after_full > 0 {
+        warnings.push(format!(
+            "a ring buffer was full: the recording ends there, {} events came later; record with a larger --buffer",
+            grouped(facts.after_full)
+        ));
+    }
+    if snapshots.zoneinfo.is_empty() {
+        warnings.push("no zoneinfo: this cannot be replayed; give a copy of /proc/zoneinfo with --zoneinfo".to_owned());
+    }
+    warnings
+}

@@ -1,0 +1,283 @@
+//! One recording replayed under several sets of rules, and the result that table, JSON and report show.
+//!
+//! | module | what it knows |
+//! | --- | --- |
+//! | `model` | the result |
+//! | [`warnings`], `weaknesses` | what weakens it |
+//! | `check` | whether a replay is as near to the kernel as it must be |
+//! | [`identification`] | which kernel's rules made a recording |
+//! | `timeline` | when the kernel and each replay refilled and drained |
+
+mod check;
+pub mod identification;
+mod model;
+mod timeline;
+pub mod warnings;
+mod weaknesses;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pageset_rules::{Chosen, RuleSet};
+
+pub use model::{
+    Check, Differences, Kernel, Limit, Nearness, Pageset, Recording, ReplayResult, Replayed, Schema, Selected, Verdict,
+    Zone, differs_pct,
+};
+pub use timeline::Mark;
+pub use weaknesses::{disagreement, lost_on};
+
+use crate::facts::Facts;
+use crate::replay::agreement::{agrees, explained_pct};
+use crate::replay::identify::{Identified, identify};
+use crate::replay::selection::{Only, Selection};
+use crate::replay::{Level, Move, Moves, Outcome, Replay, ReplayError, Setting, Step, Totals, near};
+use crate::trace::{Form, Trace};
+
+/// How to replay.
+#[derive(Clone, Debug)]
+pub struct How {
+    /// What the replays of the named rules may use.
+    pub level: Level,
+    /// Whose refills and drains are counted; all, where this is empty.
+    pub only: Vec<Only>,
+}
+
+/// A recording's result, and the moves that it was made of.
+#[derive(Debug)]
+pub struct Measured<'t> {
+    /// The result.
+    pub result: ReplayResult,
+    /// Whether the traffic contradicts the rules that the release names. The replay then uses the rules that agree with the
+    /// traffic, and a check fails.
+    pub contradicted: bool,
+    trace: &'t Trace,
+    replay: Replay<'t>,
+    /// The counted moves of each row of the result.
+    moves: Vec<Moves>,
+}
+
+/// One replay.
+struct Run {
+    rules: RuleSet,
+    level: Level,
+    /// Whether the rules are the recorded kernel's.
+    is_kernel: bool,
+    cache_slice_pages: Option<u64>,
+    /// The sums of all refills and drains, counted or not.
+    whole: Totals,
+    /// Each counted refill and drain.
+    moves: Moves,
+    /// What else was measured; its moves are taken out.
+    outcome: Outcome,
+}
+
+impl<'t> Measured<'t> {
+    /// Replays a recording. Where the rules that its release names do not agree with its traffic and another kernel's
+    /// do, those are taken to be the kernel's.
+    ///
+    /// # Errors
+    /// Damage to it, and rules that it cannot be replayed under.
+    pub fn new(
+        trace: &'t Trace,
+        chosen: &Chosen,
+        how: &How,
+        progress: &mut dyn FnMut(Step<'_>),
+    ) -> Result<Self, ReplayError> {
+        progress(Step::LookOver);
+        let mut replay = Replay::prepare(trace, &mut |events| progress(Step::Events(events)))?;
+        let selection =
+            if how.only.is_empty() { None } else { Some(Selection::new(trace, replay.setting(), &how.only)?) };
+        let mut runs = runs(&replay, chosen, how.level, selection.as_ref(), progress)?;
+        let own = runs.iter().find(|run| run.is_kernel && run.level == how.level);
+        let mut identified = None;
+        if own.is_some_and(|own| !agrees(&replay.kernel().totals(|_| true), &own.whole)) {
+            let found = identify(trace, &mut |done, of| progress(Step::Presets { done, of }))?;
+            if found.choice().tuning != replay.setting().kernel.tuning {
+                replay = Replay::prepare_as(trace, found.choice(), &mut |events| progress(Step::Events(events)))?;
+                runs = self::runs(&replay, chosen, how.level, selection.as_ref(), progress)?;
+            }
+            identified = Some(found);
+        }
+        Ok(Self::of(trace, replay, how, selection, runs, identified.as_ref()))
+    }
+
+    fn of(
+        trace: &'t Trace,
+        replay: Replay<'t>,
+        how: &How,
+        selection: Option<Selection>,
+        runs: Vec<Run>,
+        identified: Option<&Identified>,
+    ) -> Self {
+        let setting = replay.setting();
+        let places = replay.notes().replayed;
+        let kernel = &selected(selection.as_ref(), replay.kernel());
+        let warnings = weaknesses::of_trace(trace, &replay, how.level, &runs, identified);
+        let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        let row = |run: &Run| replayed(run, &replay, kernel, trace.facts(), &warnings);
+        let named = identified.and_then(|identified| identified.by_release);
+        let result = ReplayResult {
+            schema: Schema::V1,
+            level: how.level,
+            only: selection.map(|selection| Selected {
+                conditions: how.only.iter().map(ToString::to_string).collect(),
+                selected_operations: selection.operations,
+                unlisted_operations: selection.unlisted,
+            }),
+            trace: recording(trace, &replay),
+            kernel: Kernel {
+                rules: setting.kernel.name.to_owned(),
+                known: setting.kernel_known,
+                totals: kernel.totals(|_| true),
+                pagesets: pagesets(setting, kernel, kernel, places),
+            },
+            rules: runs.iter().map(row).collect(),
+            check: None,
+            warnings: warnings.clone(),
+        };
+        let contradicted = named.is_some_and(|named| named.tuning != setting.kernel.tuning);
+        let moves = runs.into_iter().map(|run| run.moves).collect();
+        Measured { result, contradicted, trace, replay, moves }
+    }
+}
+
+/// Each set of rules replayed, in their order; the kernel's by the input alone last.
+fn runs(
+    replay: &Replay<'_>,
+    chosen: &Chosen,
+    level: Level,
+    selection: Option<&Selection>,
+    progress: &mut dyn FnMut(Step<'_>),
+) -> Result<Vec<Run>, ReplayError> {
+    let kernel_rules = replay.kernel_rules();
+    let mut sets: Vec<(RuleSet, Level)> =
+        chosen.for_kernel(&kernel_rules)?.into_iter().map(|rules| (rules, level)).collect();
+    let recorded_slice = replay.setting().cache_slice_pages;
+    if level != Level::Input {
+        let control = if recorded_slice.is_none() { chosen.control(&kernel_rules) } else { kernel_rules.clone() };
+        sets.push((control, Level::Input));
+    }
+    let of = sets.len() as u64;
+    let run = |(done, (rules, level)): (u64, (RuleSet, Level))| {
+        progress(Step::Replay { rules: &rules.name, events: replay.notes().events, done, of });
+        let mut outcome = replay.run(&rules, level, &mut |events| progress(Step::Events(events)))?;
+        let cache_slice_pages = rules.cache_slice_pages.or(recorded_slice);
+        let all = std::mem::take(&mut outcome.moves);
+        Ok(Run {
+            // A cache of a size that is not recorded may be the recorded machine's.
+            is_kernel: rules.tuning == kernel_rules.tuning
+                && rules.high_fraction.is_none()
+                && (recorded_slice.is_none() || cache_slice_pages == recorded_slice),
+            rules,
+            level,
+            cache_slice_pages,
+            whole: all.totals(|_| true),
+            moves: selected(selection, &all),
+            outcome,
+        })
+    };
+    (0..).zip(sets).map(run).collect()
+}
+
+/// The moves that are counted.
+fn selected(selection: Option<&Selection>, moves: &Moves) -> Moves {
+    selection.map_or_else(|| moves.clone(), |selection| selection.of(moves))
+}
+
+/// A row of the result; `shared` weakens all rows.
+fn replayed(run: &Run, replay: &Replay<'_>, kernel: &Moves, facts: &Facts, shared: &[String]) -> Replayed {
+    let Run { rules, outcome, moves, .. } = run;
+    let (places, kernel_totals, totals) = (replay.notes().replayed, kernel.totals(|_| true), moves.totals(|_| true));
+    let counted = weaknesses::of_run(outcome, replay.notes());
+    let own = counted.iter().map(|counted| counted.warning("").to_string());
+    Replayed {
+        name: rules.name.clone(),
+        level: run.level,
+        is_kernel: run.is_kernel,
+        totals,
+        differences: Differences::new(&totals, &kernel_totals),
+        near: nearness(kernel, moves, places),
+        explained_pct: explained_pct(kernel, moves),
+        agrees: agrees(&kernel_totals, &totals),
+        taken_from_kernel: outcome.borrowed,
+        zone_lock_acquisitions: outcome.zone_lock_acquisitions,
+        zone_lock_acquisitions_per_1000_operations: per_1000(outcome.zone_lock_acquisitions, outcome.operations),
+        held_pages_max: outcome.held_pages_max,
+        operations: outcome.operations,
+        failed: outcome.failed,
+        below_min: outcome.below_min,
+        unseen_allocs: outcome.unseen_allocs,
+        lost_frees: outcome.lost_frees,
+        refused_frees: outcome.refused_frees,
+        tuning: pageset_rules::described(&rules.tuning).into_iter().map(|(key, v)| (key.to_owned(), v)).collect(),
+        high_fraction: rules.high_fraction.or(facts.high_fraction).unwrap_or(0),
+        cache_slice_pages: run.cache_slice_pages,
+        pagesets: pagesets(replay.setting(), moves, kernel, places),
+        warnings: shared.iter().cloned().chain(own).collect(),
+        counted,
+    }
+}
+
+/// So many for 1000 operations.
+pub(crate) fn per_1000(number: u64, operations: u64) -> f64 {
+    1000.0 * number as f64 / operations.max(1) as f64
+}
+
+fn nearness(kernel: &Moves, moves: &Moves, places: u64) -> Nearness {
+    Nearness::new(near(&kernel.refills, &moves.refills, places), near(&kernel.drains, &moves.drains, places))
+}
+
+/// The moves by CPU and zone.
+fn pagesets(setting: &Setting, moves: &Moves, kernel: &Moves, places: u64) -> Vec<Pageset> {
+    let mut split: BTreeMap<(u32, u32), [Moves; 2]> = BTreeMap::new();
+    let whose = |m: &Move| (m.cpu.0, m.zone);
+    for (side, moves) in [moves, kernel].into_iter().enumerate() {
+        for m in &moves.refills {
+            split.entry(whose(m)).or_default()[side].refills.push(*m);
+        }
+        for m in &moves.drains {
+            split.entry(whose(m)).or_default()[side].drains.push(*m);
+        }
+    }
+    let pageset = |((cpu, zone), [moves, kernel]): ((u32, u32), [Moves; 2])| {
+        let zone = setting.zones.get(zone as usize)?;
+        let (totals, near) = (moves.totals(|_| true), nearness(&kernel, &moves, places));
+        Some(Pageset { cpu, node: zone.node.0, zone: zone.name.clone(), totals, near })
+    };
+    split.into_iter().filter_map(pageset).collect()
+}
+
+fn recording(trace: &Trace, replay: &Replay<'_>) -> Recording {
+    let (notes, setting) = (replay.notes(), replay.setting());
+    let zone = |zone: &crate::replay::setting::ZoneSetting| Zone {
+        node: zone.node.0,
+        name: zone.name.clone(),
+        managed: zone.start.managed,
+        free: zone.start.free,
+        held: zone.start.pagesets.iter().map(|pageset| pageset.count).sum(),
+        watermark_min: zone.start.watermarks.min,
+        watermark_low: zone.start.watermarks.low,
+        watermark_high: zone.start.watermarks.high,
+        batch: zone.start.bounds.batch,
+        high_min: zone.start.bounds.high_min,
+        high_max: zone.start.bounds.high_max,
+    };
+    let form = match trace.form() {
+        Form::Own => "pageset",
+        Form::Text => "text",
+        Form::Perf => "perf",
+    };
+    Recording {
+        name: trace.name().to_owned(),
+        form: form.to_owned(),
+        events: notes.events,
+        replayed_events: notes.replayed,
+        operations: notes.operations,
+        duration_ns: notes.duration_ns,
+        cpus: setting.cpus.len(),
+        nodes: setting.zones.iter().map(|zone| zone.node).collect::<BTreeSet<_>>().len(),
+        zones: setting.zones.iter().map(zone).collect(),
+        facts: trace.facts().clone(),
+        found: notes.found,
+    }
+}

@@ -1,0 +1,17 @@
+//! Names and versions of results.
+
+/// The type of a result's member `schema`: it reads and writes nothing but its own name and version.
+macro_rules! schema {
+    ($name:literal) => {
+        /// The name and version of this result.
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+        )]
+        pub enum Schema {
+            /// The first version.
+            #[default]
+            #[serde(rename = $name)]
+            V1,
+        }
+    };
+}

@@ -1,0 +1,19 @@
+//! The JSON schemas of the results.
+
+use schemars::{Schema, schema_for};
+
+use crate::advise::Advice;
+use crate::info::Info;
+use crate::measure::ReplayResult;
+use crate::measure::identification::Identification;
+
+/// The results that the commands write as JSON: the value of the member `schema`, and the schema in the draft of 2020-12.
+#[must_use]
+pub fn schemas() -> [(&'static str, Schema); 4] {
+    [
+        ("pageset.replay/1", schema_for!(ReplayResult)),
+        ("pageset.identify/1", schema_for!(Identification)),
+        ("pageset.advise/1", schema_for!(Advice)),
+        ("pageset.trace-info/1", schema_for!(Info)),
+    ]
+}
