@@ -8,7 +8,7 @@ use pageset::Tuning;
 use pageset::tuning::BatchRule;
 use pageset::tuning::presets::LINUX_4_17;
 use pageset_sim::calibrate::{self, Cost, Fit, Goal, Settings, Target};
-use pageset_sim::compare::{BASE_BATCH, SHIPPED as TABLES, SweepTable, TASKS_MACHINE, TasksRow, TasksTable};
+use pageset_sim::compare::{BASE_BATCH, SHIPPED as TABLES, SWEEP_ERA, SweepTable, TASKS_MACHINE, TasksRow, TasksTable};
 use pageset_sim::machine::{Calibrated, Machine, SHIPPED, detect};
 use pageset_sim::run::RunError;
 use pageset_sim::workload::Workload;
@@ -114,7 +114,7 @@ fn fit(name: &str, most: u16, beside: &Beside) -> Result<Exit, Failure> {
     let goal = goal(&machine)?;
     let workload = Workload::find("page_fault1").ok_or_else(|| Failure::new(Exit::Failed, "no page_fault1"))?;
     let settings = Settings {
-        run: &|machine, tuning| beside.run(workload, machine, tuning),
+        run: &|machine, tuning, era| beside.run(workload, machine, tuning, era),
         seeds: beside.effort.seeds().collect(),
         most: usize::from(most),
         workers: beside.effort.workers(),
@@ -151,7 +151,7 @@ fn goal_of_batches(machine: &Machine) -> Result<Goal, Failure> {
     })?;
     let row = Target { tasks: machine.topology().cpus(), score, contention_pct: Some([zone_pct, lru_pct]) };
     let tuning = Tuning { batch: BatchRule::Fixed(BASE_BATCH), ..LINUX_4_17 };
-    Ok(Goal { rows: vec![row], costs: Cost::ALL.into(), tuning })
+    Ok(Goal { rows: vec![row], costs: Cost::ALL.into(), tuning, era: SWEEP_ERA })
 }
 
 /// The rows of fewest and of most tasks.
@@ -163,7 +163,7 @@ fn goal_of_tasks(machine: &Machine) -> Result<Goal, Failure> {
     let (first, last) = ends.ok_or_else(|| Failure::new(Exit::Damaged, format!("{file} has no rows")))?;
     let target = |row: &TasksRow| Target { tasks: row.tasks, score: row.published[0], contention_pct: None };
     let costs = vec![Cost::Fault, Cost::LruPage];
-    Ok(Goal { rows: vec![target(first), target(last)], costs, tuning: first.tuning })
+    Ok(Goal { rows: vec![target(first), target(last)], costs, tuning: first.tuning, era: first.era })
 }
 
 /// A table that is built in.

@@ -10,6 +10,7 @@ use std::num::NonZeroUsize;
 
 use pageset::Tuning;
 
+use crate::era::Era;
 use crate::machine::{Calibrated, Machine, Ns};
 use crate::run::{Outcome, Run, RunError};
 use crate::statistics::Spread;
@@ -51,10 +52,12 @@ pub struct Goal {
     pub costs: Vec<Cost>,
     /// The rules of the rows.
     pub tuning: Tuning,
+    /// The era of the rows' kernel.
+    pub era: Era,
 }
 
-/// How a machine is simulated under some rules.
-pub type HowToRun<'s> = &'s dyn for<'m> Fn(&'m Machine, Tuning) -> Run<'m>;
+/// How a machine is simulated under some rules and in some era.
+pub type HowToRun<'s> = &'s dyn for<'m> Fn(&'m Machine, Tuning, Era) -> Run<'m>;
 
 /// How the fit is to be made.
 #[derive(Clone)]
@@ -253,7 +256,7 @@ fn simulate(
     let mut runs = Vec::new();
     for machine in &machines {
         for row in &goal.rows {
-            let run = (settings.run)(machine, goal.tuning);
+            let run = (settings.run)(machine, goal.tuning, goal.era);
             runs.extend(settings.seeds.iter().map(|&seed| Run { tasks: row.tasks, seed, ..run.clone() }));
         }
     }
@@ -365,6 +368,7 @@ mod tests {
             rows: vec![target(1, 100.0), target(40, 1000.0)],
             costs: vec![Cost::Fault, Cost::LruPage],
             tuning: Tuning::default(),
+            era: Era::default(),
         };
         let simulated = [target(1, 100.0), Target { contention_pct: Some([9.0, 9.0]), ..target(40, 1010.0) }];
         let residuals = goal.residuals(&simulated, &[1.0, 1.0, 43_f64.ln() + 0.2]);

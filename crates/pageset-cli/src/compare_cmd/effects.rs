@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, text: &str) -> Result<Exit, Failure> {
         let found = machines.get(experiment.machine).zip(Workload::find(experiment.workload));
         let (machine, workload) =
             found.ok_or_else(|| Failure::new(Exit::Failed, format!("there is no {}", experiment.workload)))?;
-        let run = args.beside.run(workload, machine, experiment.tuning);
+        let run = args.beside.run(workload, machine, experiment.tuning, experiment.era);
         let tasks = experiment.tasks.unwrap_or(run.tasks);
         Ok(Run { tasks, ..run })
     };
@@ -82,7 +82,7 @@ struct Report<'r> {
 
 impl Report<'_> {
     fn text(&self) -> String {
-        let mut text = self.args.head(self.simulations.iter());
+        let mut text = self.args.head(&self.simulations.iter().collect::<Vec<_>>());
         text += "p published, s simulated, change from the base: in percent, of shares in percentage points\n\n";
         let keys = self.rows.first().map_or(&[][..], |row| &row.keys[..]);
         let heads = ["column", "p", "s", "spread", "error", "doing nothing", "change p", "change s", ""];

@@ -10,7 +10,8 @@ use std::path::Path;
 use pageset::Tuning;
 use pageset::tuning::BatchRule;
 use pageset::tuning::presets::LINUX_4_17;
-use pageset_sim::compare::{self, EffectTable, SHIPPED, Simulated, SweepRow, SweepTable, TasksTable};
+use pageset_sim::compare::{self, EffectTable, SHIPPED, SWEEP_ERA, Simulated, SweepRow, SweepTable, TasksTable};
+use pageset_sim::era::Era;
 use pageset_sim::run::{Outcome, Run};
 use pageset_sim::workload::Workload;
 
@@ -71,7 +72,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let run_of = |row: &SweepRow| {
         // The kernel of the table: 4.17 but for its batch. High is six batches.
         let tuning = Tuning { batch: BatchRule::Fixed(row.batch), ..LINUX_4_17 };
-        machines.get(row.machine.as_str()).map(|machine| args.beside.run(workload, machine, tuning))
+        machines.get(row.machine.as_str()).map(|machine| args.beside.run(workload, machine, tuning, SWEEP_ERA))
     };
     let runs: Vec<Run<'_>> = rows.iter().filter_map(run_of).collect();
     let batch = Batch::begin(&args.beside.effort)?;
@@ -86,11 +87,15 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 
 impl Args {
     /// What was run: the first line of a result.
-    fn head<'s>(&self, simulations: impl Iterator<Item = &'s Simulation>) -> String {
-        let mut lengths = simulations.map(|simulation| simulation.length);
+    fn head(&self, simulations: &[&Simulation]) -> String {
+        let mut lengths = simulations.iter().map(|simulation| simulation.length);
         let first = lengths.next();
         let same = first.filter(|first| lengths.all(|length| length == *first)).flatten();
-        format!("{}, {}\n", self.table, self.beside.told(same))
+        let mut eras: Vec<Era> = simulations.iter().map(|simulation| simulation.era).collect();
+        eras.sort_unstable();
+        eras.dedup();
+        let eras: Vec<&str> = eras.into_iter().map(Era::name).collect();
+        format!("{}, {}, era {}\n", self.table, self.beside.told(same), eras.join(", "))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use pageset_sim::compare::{COLUMNS, Compared, Errors, Values, errors};
+use pageset_sim::era::Era;
 use pageset_sim::run::{Outcome, Run};
 use pageset_sim::time::Time;
 use pageset_sim::workload::{Length, Span};
@@ -26,6 +27,7 @@ pub(super) struct Simulation {
     machine: String,
     workload: &'static str,
     tasks: u32,
+    pub(super) era: Era,
     seeds: Vec<u64>,
     /// None for a workload that ends by itself.
     #[serde(skip)]
@@ -46,6 +48,7 @@ impl Simulation {
             machine: run.machine.name.clone(),
             workload: run.workload.name,
             tasks: run.tasks,
+            era: run.era,
             seeds: seeds.iter().map(|(seed, _)| *seed).collect(),
             length,
             warm_up_ns: length.map_or(0, |length| length.warm_up.whole_ns()),
@@ -75,7 +78,7 @@ impl<'r> Report<'r> {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut text = self.args.head(self.rows.iter().map(|(_, simulation)| simulation));
+        let mut text = self.args.head(&self.rows.iter().map(|(_, simulation)| simulation).collect::<Vec<_>>());
         text += "p published, s simulated; change of the score from batch 31 and contention in percent\n\n";
         let heads = [
             "machine", "batch", "score p", "score s", "spread %", "change p", "change s", "zone p", "zone s", "LRU p",

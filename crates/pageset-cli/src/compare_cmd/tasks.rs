@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args, text: &str) -> Result<Exit, Failure> {
     let workloads: Vec<(usize, _)> =
         columns.filter_map(|(column, (_, name))| Some((column, Workload::find(name)?))).collect();
     let runs_of = |row: &TasksRow| {
-        let run = |workload| Run { tasks: row.tasks, ..args.beside.run(workload, &machine, row.tuning) };
+        let run = |workload| Run { tasks: row.tasks, ..args.beside.run(workload, &machine, row.tuning, row.era) };
         workloads.iter().map(|(_, workload)| run(workload)).collect::<Vec<_>>()
     };
     let runs: Vec<Run<'_>> = table.rows.iter().flat_map(runs_of).collect();
@@ -70,7 +70,7 @@ fn error_pct(of: f64, published: f64) -> f64 {
 }
 
 fn report(args: &Args, rows: &[Row<'_>]) -> String {
-    let mut text = args.head(rows.iter().flat_map(|row| &row.simulations));
+    let mut text = args.head(&rows.iter().flat_map(|row| &row.simulations).collect::<Vec<_>>());
     text += &format!(
         "on {TASKS_MACHINE}; errors in percent: simulated, doing nothing (the row of fewest tasks again), Amdahl's law\n\n"
     );

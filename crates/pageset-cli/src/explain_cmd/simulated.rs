@@ -11,6 +11,8 @@ pub(super) const TERMS: &[Term] = &[
     column("machine", "The machine: a simulated one by its description's name (`pageset machine list`), or what was measured on.", "", ""),
     column("workload", "The simulated workload; `pageset run` with a name that is none lists them.", "", ""),
     column("tasks", "Tasks of the workload, each on a CPU of its own of the simulated machine.", "", ""),
+    column("era", "The kernel's era of a simulation, named after its first release. It sets what rules do not: pages of an LRU batch, LRU locks of memory groups, which caches count for a CPU's slice of the cache.",
+        "Unlike that of the kernel that rows are compared with.", "Give --era."),
     column("seeds", "Runs of each row, which differ in their random choices only. Numbers are their means.", "Fewer than five: the spread says little.", "Give --seeds."),
     column("measured_ns", "Simulated time that was measured, of each run. Unit: nanoseconds.", "", ""),
     column("warm_up_ns", "Simulated time before it, which is not measured. Unit: nanoseconds.", "", ""),

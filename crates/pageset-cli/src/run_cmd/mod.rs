@@ -7,6 +7,7 @@ mod timeline;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use pageset_sim::era::Era;
 use pageset_sim::run::{Run, RunError};
 use pageset_sim::workload::{WORKLOADS, Workload};
 use pageset_trace::replay::RuleSet;
@@ -118,14 +119,14 @@ pub(crate) fn simulate(
         high_fraction: set.high_fraction.unwrap_or(0),
         tasks,
         held,
-        ..effort.run(workload, &machine, set.tuning)
+        ..effort.run(workload, &machine, set.tuning, Era::of_rules(&set.name))
     };
     let runs: Vec<Run<'_>> = rows.iter().map(run_of).collect();
     let batch = Batch::begin(effort)?;
     let outcomes = batch.run(&runs, |row| format!("{}, {} tasks", rows[row].0.name, rows[row].1))?;
     let mut report = Report::new(workload, &machine, effort);
-    for ((set, tasks), outcomes) in rows.into_iter().zip(outcomes) {
-        report.add(Row::new(&set.name, tasks, outcomes));
+    for (((set, tasks), run), outcomes) in rows.into_iter().zip(&runs).zip(outcomes) {
+        report.add(Row::new(&set.name, run.era, tasks, outcomes));
     }
     if let Some(path) = timeline {
         let mut out = Output::create(path)?;

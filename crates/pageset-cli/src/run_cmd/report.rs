@@ -1,6 +1,7 @@
 //! The result of `pageset run`, as text and as JSON.
 
 use pageset_sim::engine::{LockStats, PathStats};
+use pageset_sim::era::Era;
 use pageset_sim::machine::Machine;
 use pageset_sim::run::Outcome;
 use pageset_sim::statistics::Spread;
@@ -24,14 +25,15 @@ pub(super) struct Report<'r> {
 /// One set of rules with one number of tasks.
 pub(super) struct Row {
     rules: String,
+    era: Era,
     tasks: u32,
     outcomes: Vec<(u64, Outcome)>,
 }
 
 impl Row {
     /// One with its outcomes by seed.
-    pub(super) fn new(rules: &str, tasks: u32, outcomes: Vec<(u64, Outcome)>) -> Self {
-        Row { rules: rules.to_owned(), tasks, outcomes }
+    pub(super) fn new(rules: &str, era: Era, tasks: u32, outcomes: Vec<(u64, Outcome)>) -> Self {
+        Row { rules: rules.to_owned(), era, tasks, outcomes }
     }
 
     pub(super) fn rules(&self) -> &str {
@@ -92,6 +94,7 @@ impl<'r> Report<'r> {
         let unit = format!("{} a second", workload.unit);
         let mut heads = vec![
             "rules",
+            "era",
             "tasks",
             "seeds",
             &unit,
@@ -105,9 +108,10 @@ impl<'r> Report<'r> {
         ];
         let second_unit = workload.second_unit.map(|unit| format!("{unit} a second"));
         heads.extend(second_unit.as_deref());
-        let mut table = numbers(heads.into_iter(), 0..1);
+        let mut table = numbers(heads.into_iter(), 0..2);
         for row in &self.rows {
-            let mut cells = vec![row.rules.clone(), row.tasks.to_string(), row.outcomes.len().to_string()];
+            let mut cells =
+                vec![row.rules.clone(), row.era.to_string(), row.tasks.to_string(), row.outcomes.len().to_string()];
             match (row.spread(Outcome::score), row.alloc_ns()) {
                 (Some(score), Some(alloc)) => {
                     cells.push(grouped(score.mean.round() as u64));
@@ -153,6 +157,7 @@ struct Document {
 #[derive(Serialize)]
 struct RowJson {
     rules: String,
+    era: Era,
     tasks: u32,
     score: Option<SpreadJson>,
     zone_lock_pct: Option<SpreadJson>,
@@ -254,6 +259,7 @@ impl RowJson {
         };
         RowJson {
             rules: row.rules.clone(),
+            era: row.era,
             tasks: row.tasks,
             score: spread(Outcome::score),
             zone_lock_pct: spread(Outcome::zone_pct),

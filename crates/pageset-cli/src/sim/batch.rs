@@ -93,6 +93,7 @@ impl<'e> Batch<'e> {
 mod tests {
     use clap::Parser as _;
     use pageset::tuning::presets::LINUX_4_17;
+    use pageset_sim::era::Era;
     use pageset_sim::machine;
     use pageset_sim::workload::Workload;
 
@@ -108,7 +109,7 @@ mod tests {
     fn one_run_that_fails_costs_no_other() {
         let effort = Line::parse_from(["", "--seconds", "0.001", "--warm-up", "0.001", "--seeds", "2"]).effort;
         let machine = machine::find("lkp-sb02").unwrap().unwrap();
-        let good = effort.run(Workload::find("malloc1").unwrap(), &machine, LINUX_4_17);
+        let good = effort.run(Workload::find("malloc1").unwrap(), &machine, LINUX_4_17, Era::Linux4_16);
         let bad = Run { tasks: 1000, ..good.clone() };
         let batch = Batch::begin(&effort).unwrap();
         let kept = batch.run_each(&[good.clone(), bad.clone(), good.clone()]);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use pageset::Tuning;
+use pageset_sim::era::Era;
 use pageset_sim::machine::Machine;
 use pageset_sim::run::Run;
 use pageset_sim::time::Time;
@@ -40,6 +41,12 @@ pub(crate) struct Effort {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
 
+    /// The kernel's era, which sets what rules do not: LRU batches, LRU locks of memory groups, what counts as a CPU's slice
+    /// of the cache: linux-4.16, linux-5.11, posted, linux-6.10, or a release such as linux-5.15 [default: of a preset
+    /// that of its kernel, of a published table that of its kernels, else linux-6.10]
+    #[arg(long, value_name = "NAME")]
+    era: Option<Era>,
+
     /// Threads to simulate on [default: one a CPU of this host]; no result depends on it
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
@@ -59,13 +66,14 @@ impl Effort {
         }
     }
 
-    /// A run with the first seed, on all CPUs and all nodes.
-    pub(crate) fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning) -> Run<'m> {
+    /// A run with the first seed, on all CPUs and all nodes. `era` holds unless --era sets another.
+    pub(crate) fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning, era: Era) -> Run<'m> {
         let Length { warm_up, time } = self.length(workload);
         Run {
             workload,
             machine,
             tuning,
+            era: self.era.unwrap_or(era),
             high_fraction: 0,
             tasks: machine.topology().cpus(),
             warm_up,
@@ -120,11 +128,11 @@ impl Beside {
     }
 
     /// A run with the first seed, on all CPUs.
-    pub(crate) fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning) -> Run<'m> {
+    pub(crate) fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning, era: Era) -> Run<'m> {
         // The result is the mean over the seeds: each of them may be off by more.
         let each = self.precision * f64::from(self.effort.last_seed()).sqrt();
         let precision_pct = (self.precision > 0.0).then_some(each);
-        Run { precision_pct, whole: self.whole, ..self.effort.run(workload, machine, tuning) }
+        Run { precision_pct, whole: self.whole, ..self.effort.run(workload, machine, tuning, era) }
     }
 
     /// What is done, in words; of many workloads each may have its own length.

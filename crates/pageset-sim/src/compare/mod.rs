@@ -14,7 +14,7 @@ pub use effects::{
     Column, ComparedEffects, Effect, EffectRow, EffectTable, Experiment, Kind, Measure, NEAR_POINTS, SMALL_CHANGE_PCT,
     Value, Verdict,
 };
-pub use sweep_table::{BASE_BATCH, SweepRow, SweepTable};
+pub use sweep_table::{BASE_BATCH, SWEEP_ERA, SweepRow, SweepTable};
 pub use tasks_table::{TASKS_COLUMNS, TASKS_MACHINE, TasksRow, TasksTable, baselines};
 
 use crate::statistics::Spread;

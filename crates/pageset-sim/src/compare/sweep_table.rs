@@ -3,10 +3,13 @@
 use serde::Deserialize;
 
 use super::{COLUMNS, SHIPPED, TableError, Values, records};
+use crate::era::Era;
 use crate::machine;
 
 /// The batch that all changes are relative to, and that costs are fitted to.
 pub const BASE_BATCH: u32 = 31;
+/// The era of the table's kernel, 4.17.
+pub const SWEEP_ERA: Era = Era::Linux4_16;
 /// The largest batch that a table may have: that of the rules.
 const MOST_BATCH: u32 = pageset::tuning::sizes::MAX_BATCH;
 

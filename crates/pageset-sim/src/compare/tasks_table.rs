@@ -6,6 +6,7 @@ use pageset::tuning::Preset;
 use serde::Deserialize;
 
 use super::{TableError, records};
+use crate::era::Era;
 
 /// The machine of the table: two sockets of ten cores. Its description says what is known of it.
 pub const TASKS_MACHINE: &str = "xeon-2s40";
@@ -23,6 +24,8 @@ pub struct TasksRow {
     pub kernel: String,
     /// Its rules.
     pub tuning: Tuning,
+    /// Its era.
+    pub era: Era,
     /// How many tasks.
     pub tasks: u32,
     /// Faults a second, by column.
@@ -72,7 +75,8 @@ impl TasksRow {
         let Record { kernel, tasks, processes_faults_per_s, threads_faults_per_s } = record;
         // A release candidate has its release's rules.
         let release = kernel.split("-rc").next().unwrap_or_default();
-        let preset = Preset::find(&format!("linux-{release}"))
+        let name = format!("linux-{release}");
+        let preset = Preset::find(&name)
             .ok_or_else(|| format!("kernel: there are no rules of {kernel}; allowed: as 4.16 or 4.16-rc5"))?;
         if tasks == 0 || tasks > cpus {
             return Err(format!("tasks: {tasks}; allowed: 1 to {cpus}, the CPUs of {TASKS_MACHINE}"));
@@ -83,7 +87,8 @@ impl TasksRow {
                 return Err(format!("{column}: {faults}; allowed: above 0"));
             }
         }
-        Ok(TasksRow { kernel, tuning: preset.tuning, tasks, published })
+        let era = Era::of_rules(&name);
+        Ok(TasksRow { kernel, tuning: preset.tuning, era, tasks, published })
     }
 }
 
@@ -129,6 +134,7 @@ mod tests {
         let row = |tasks, faults: f64| TasksRow {
             kernel: "4.16".to_owned(),
             tuning: Tuning::default(),
+            era: Era::default(),
             tasks,
             published: [faults, 2.0 * faults],
         };

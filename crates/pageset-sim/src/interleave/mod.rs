@@ -17,8 +17,9 @@ use pageset::owned::OwnedMetadata;
 use pageset::{Config, NodeId, Tuning};
 
 use crate::engine::{self, Engine, Mode, Plant};
+use crate::era::Era;
 use crate::machine::Machine;
-use crate::os::{self, Era, Needs};
+use crate::os::{self, Needs};
 use crate::run::RunError;
 use crate::sim_lock::built_on;
 use crate::time::Time;
@@ -111,7 +112,7 @@ impl Interleaving {
         let machine = self.machine()?;
         let mut config = machine.engine_config(self.seed);
         config.mode = Mode::Interleave(self.plant);
-        let engine = Rc::new(Engine::new(config, &os::locks(&machine, Era::of(&self.tuning), Needs::NOTHING)));
+        let engine = Rc::new(Engine::new(config, &os::locks(&machine, Era::default(), Needs::NOTHING)));
         built_on(&engine, || {
             let sim = SimMachine::with_memory(engine.clone(), &machine, NODE_PAGES)?;
             let ranges = sim.map.ranges();

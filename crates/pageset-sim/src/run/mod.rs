@@ -9,14 +9,14 @@ use std::rc::Rc;
 
 pub use outcome::Outcome;
 use pageset::owned::OwnedMetadata;
-use pageset::tuning::presets::LINUX_5_18;
 use pageset::tuning::sizes::WatermarkRule;
 use pageset::{AllocError, Config, MapError, NodeId, Tuning};
 
 use crate::engine::{self, Engine, LockId, LockStats};
+use crate::era::{CacheSlice, Era};
 use crate::huge_pages;
 use crate::machine::Machine;
-use crate::os::{self, Era, System};
+use crate::os::{self, System};
 use crate::sim_lock::built_on;
 use crate::time::Time;
 use crate::workload::{Span, Workload};
@@ -32,6 +32,8 @@ pub struct Run<'m> {
     pub machine: &'m Machine,
     /// Under which rules.
     pub tuning: Tuning,
+    /// In which era of the kernel, but for its rules.
+    pub era: Era,
     /// The administrator's fraction of a zone that all pagesets may hold, 0 for none.
     pub high_fraction: u32,
     /// How many tasks, each on a CPU of its own: 1 to the machine's CPUs. They fill first threads first.
@@ -142,7 +144,7 @@ impl Run<'_> {
     fn simulate(&self, reserve_kib: Option<u64>, keep_on: impl Fn() -> bool) -> Result<Outcome, RunError> {
         let cpus = self.machine.topology().cpus();
         let needs = self.workload.needs(self.tasks);
-        let locks = os::locks(self.machine, Era::of(&self.tuning), needs);
+        let locks = os::locks(self.machine, self.era, needs);
         let engine = Rc::new(Engine::new(self.machine.engine_config(self.seed), &locks));
         built_on(&engine, || {
             let sim = SimMachine::new(engine.clone(), self.machine)?;
@@ -163,17 +165,16 @@ impl Run<'_> {
             huge_pages::ask_for(metadata.tags);
             huge_pages::ask_for(metadata.words);
             let allocator = Allocator::new(sim, &config, metadata)?;
-            let system = System::new(&allocator, self.machine, needs);
+            let system = System::new(&allocator, self.machine, self.era, needs);
             self.measure(&engine, &system, &keep_on)
         })
     }
 
-    /// What the rules take as a CPU's share of the cache: as first posted, of all levels. Specification 4.2.
+    /// A CPU's slice of the cache.
     fn cache_slice_pages(&self) -> u64 {
-        if self.tuning.cache_slice_batches > LINUX_5_18.cache_slice_batches {
-            self.machine.cache_slice_of_all_levels()
-        } else {
-            self.machine.cache_slice_pages()
+        match self.era.cache_slice() {
+            CacheSlice::LastLevel => self.machine.cache_slice_pages(),
+            CacheSlice::AllLevels => self.machine.cache_slice_of_all_levels(),
         }
     }
 

@@ -8,6 +8,10 @@ use pageset::tuning::BatchRule;
 use pageset::tuning::presets::LINUX_4_17;
 
 use super::{Cells, Column, EffectRow, EffectTable, Experiment, Kind, Measure, Value, known, machine};
+use crate::era::Era;
+
+/// The era of the table's kernels.
+const ERA: Era = Era::Linux4_16;
 
 pub(super) const HEADER: &str =
     "workload,machine,batch31,batch31_stddev_pct,batch63,batch63_stddev_pct,batch127,batch127_stddev_pct";
@@ -54,7 +58,7 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
     let unit = base.unwrap_or(100.0);
     let mut experiment = |batch| {
         let tuning = Tuning { batch: BatchRule::Fixed(batch), ..LINUX_4_17 };
-        table.experiment(Experiment { workload, machine: on, tuning, tasks: None })
+        table.experiment(Experiment { workload, machine: on, tuning, era: ERA, tasks: None })
     };
     let to = experiment(COLUMNS[0].2);
     let mut columns = Vec::new();

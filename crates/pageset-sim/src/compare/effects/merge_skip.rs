@@ -4,6 +4,10 @@ use pageset::Tuning;
 use pageset::tuning::presets::{CLUSTERS, CLUSTERS_FREE, LINUX_4_17, MERGE_SKIP};
 
 use super::{Cells, Column, EffectRow, EffectTable, Experiment, Kind, Measure, Value, known};
+use crate::era::Era;
+
+/// The era of the table's kernels.
+const ERA: Era = Era::Linux4_16;
 
 pub(super) const HEADER: &str = "experiment,metric,base,merge_skip,merge_skip_and_clusters";
 
@@ -38,7 +42,7 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
         if tuning == CLUSTERS_FREE && word.contains("without the free-path batch") {
             tuning = CLUSTERS;
         }
-        table.experiment(Experiment { workload, machine, tuning, tasks })
+        table.experiment(Experiment { workload, machine, tuning, era: ERA, tasks })
     };
     let to = experiment(LINUX_4_17);
     let base = cells.number(2, "base")?;

@@ -27,6 +27,7 @@ pub use measure::{Measure, Value};
 pub use verdict::{Effect, Kind, NEAR_POINTS, SMALL_CHANGE_PCT, Verdict};
 
 use super::TableError;
+use crate::era::Era;
 use crate::run::Outcome;
 use crate::statistics::Spread;
 use cells::{Cells, known, machine};
@@ -40,6 +41,8 @@ pub struct Experiment {
     pub machine: &'static str,
     /// The rules.
     pub tuning: Tuning,
+    /// The era of the table's kernels.
+    pub era: Era,
     /// Tasks, at most as many as CPUs; these where none are given.
     pub tasks: Option<u32>,
 }

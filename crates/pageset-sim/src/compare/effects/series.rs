@@ -7,6 +7,10 @@ use pageset::Tuning;
 use pageset::tuning::presets::{LINUX_5_18, POSTED_3, POSTED_5, POSTED_7, POSTED_9, POSTED_10, SERIES_1};
 
 use super::{Cells, Column, EffectRow, EffectTable, Experiment, Kind, Measure, Value, known};
+use crate::era::Era;
+
+/// The era of the table's kernels.
+const ERA: Era = Era::Posted;
 
 pub(super) const HEADER: &str =
     "workload,state,result_pct_of_base,zone_lock_pct,free_high_pct_of_base,alloc_zone_pct_of_base,cache_miss_rate_pct";
@@ -80,8 +84,9 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
     };
     let tuning = rules(state).ok_or_else(|| format!("state: {state}; allowed: base, patch1 to patch10"))?;
     let workload = known(subject.workload)?;
-    let mut experiment =
-        |tuning| table.experiment(Experiment { workload, machine: subject.machine, tuning, tasks: subject.tasks });
+    let mut experiment = |tuning| {
+        table.experiment(Experiment { workload, machine: subject.machine, tuning, era: ERA, tasks: subject.tasks })
+    };
     let (of, to) = (experiment(tuning), experiment(LINUX_5_18));
     // The base's own line, if the table has it.
     let base = cells.all.iter().map(|(_, record)| record).find(|r| r.get(0) == Some(word) && r.get(1) == Some("base"));

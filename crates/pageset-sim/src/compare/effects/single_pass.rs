@@ -8,6 +8,10 @@ use pageset::tuning::BulkFree;
 use pageset::tuning::presets::LINUX_5_14;
 
 use super::{Cells, Column, EffectRow, EffectTable, Experiment, Kind, Measure, Value, known};
+use crate::era::Era;
+
+/// The era of the table's kernels.
+const ERA: Era = Era::Linux5_11;
 
 pub(super) const HEADER: &str = "experiment,tasks,two_pass,single_pass";
 
@@ -48,7 +52,7 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
     let most = tasks.and_then(|tasks| cpus(machine).filter(|&cpus| tasks > cpus));
     let note = most.map(|cpus| format!("{word}, {} tasks: simulated as {cpus}, one on each CPU", cells.word(1)));
     let tasks = most.or(tasks);
-    let mut experiment = |tuning| table.experiment(Experiment { workload, machine, tuning, tasks });
+    let mut experiment = |tuning| table.experiment(Experiment { workload, machine, tuning, era: ERA, tasks });
     let (of, to) = (experiment(SINGLE_PASS), experiment(TWO_PASS));
     let base = cells.number(2, "two_pass")?;
     let unit = base.unwrap_or(100.0);
