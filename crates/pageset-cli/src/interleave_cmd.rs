@@ -68,7 +68,6 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             rounds: args.checks,
             operations: args.every,
             seed,
-            plant: None,
         };
         let before = place * usize::try_from(args.seeds).unwrap_or(usize::MAX);
         let outcome = try_all(&args, of_seed, || interrupt.keep_on(), |ended| progress.at(before + ended));

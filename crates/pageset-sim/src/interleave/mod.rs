@@ -16,7 +16,7 @@ use std::rc::Rc;
 use pageset::owned::OwnedMetadata;
 use pageset::{Config, NodeId, Tuning};
 
-use crate::engine::{self, Engine, Mode, Plant};
+use crate::engine::{self, Engine, Mode};
 use crate::era::Era;
 use crate::machine::Machine;
 use crate::os::{self, Needs};
@@ -41,8 +41,6 @@ pub struct Interleaving {
     pub operations: u32,
     /// What all chance comes from.
     pub seed: u64,
-    /// A bug to be found, for tests of this very search.
-    pub plant: Option<Plant>,
 }
 
 /// CPUs that an interleaving may have. More CPUs race no more closely, and zones are small.
@@ -101,18 +99,24 @@ impl Interleaving {
     /// # Errors
     /// See [`Failure`].
     pub fn run(&self) -> Result<Tried, Failure> {
+        self.run_on(|_| ())
+    }
+
+    /// Tries it on an engine that was prepared so.
+    fn run_on(&self, prepare: impl Fn(&Engine)) -> Result<Tried, Failure> {
         let round = Cell::new(0);
         // What was built is dropped with the unwinding; only the number of the round is used afterwards.
-        catch_unwind(AssertUnwindSafe(|| self.run_all(&round))).unwrap_or_else(|panic| {
+        catch_unwind(AssertUnwindSafe(|| self.run_all(&round, prepare))).unwrap_or_else(|panic| {
             Err(Failure::Violation(Violation { round: round.get(), what: format!("a panic: {}", message(&*panic)) }))
         })
     }
 
-    fn run_all(&self, round: &Cell<u32>) -> Result<Tried, Failure> {
+    fn run_all(&self, round: &Cell<u32>, prepare: impl Fn(&Engine)) -> Result<Tried, Failure> {
         let machine = self.machine()?;
         let mut config = machine.engine_config(self.seed);
-        config.mode = Mode::Interleave(self.plant);
+        config.mode = Mode::Interleave;
         let engine = Rc::new(Engine::new(config, &os::locks(&machine, Era::default(), Needs::NOTHING)));
+        prepare(&engine);
         built_on(&engine, || {
             let sim = SimMachine::with_memory(engine.clone(), &machine, NODE_PAGES)?;
             let ranges = sim.map.ranges();
