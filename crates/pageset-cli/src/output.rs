@@ -4,7 +4,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use tempfile::NamedTempFile;
+
+/// Writes a result as JSON for people to read, with the end of its last line.
+pub(crate) fn json(mut out: impl Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut out, value)?;
+    out.write_all(b"\n")
+}
 
 /// Where a result is written; `-` is standard output.
 pub(crate) enum Output {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::options::Effort;
 use super::progress::{Interrupt, Progress};
 use crate::error::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{self, Output};
 
 /// The runs of one command.
 pub(crate) struct Batch<'e> {
@@ -81,8 +81,7 @@ impl<'e> Batch<'e> {
         }
         if let Some(path) = &self.effort.json {
             let mut out = Output::create(path)?;
-            serde_json::to_writer_pretty(&mut out, &json()).map_err(io::Error::from)?;
-            out.write_all(b"\n")?;
+            output::json(&mut out, &json())?;
             out.commit()?;
         }
         Ok(if self.interrupt.keep_on() { Exit::Done } else { Exit::Interrupted })

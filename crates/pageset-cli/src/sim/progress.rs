@@ -23,6 +23,12 @@ impl Progress {
         Progress(bar)
     }
 
+    /// So many of so many have ended.
+    pub(crate) fn of(&self, ended: usize, runs: usize) {
+        self.0.set_length(runs as u64);
+        self.at(ended);
+    }
+
     /// So many have ended.
     pub(crate) fn at(&self, ended: usize) {
         self.0.set_position(ended as u64);
