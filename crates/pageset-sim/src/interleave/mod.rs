@@ -9,7 +9,6 @@ mod operations;
 
 use std::any::Any;
 use std::cell::Cell;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
@@ -62,7 +61,8 @@ pub struct Tried {
 }
 
 /// Something that the allocator promises does not hold.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("round {round}: {what}")]
 pub struct Violation {
     /// The round in which it was found, from 0.
     pub round: u32,
@@ -70,20 +70,14 @@ pub struct Violation {
     pub what: String,
 }
 
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "round {}: {}", self.round, self.what)
-    }
-}
-
-impl std::error::Error for Violation {}
-
 /// Why a try did not end well.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The rules do not suit so small a machine, or the host has no memory.
+    #[error(transparent)]
     Run(RunError),
     /// A promise is broken.
+    #[error(transparent)]
     Violation(Violation),
 }
 

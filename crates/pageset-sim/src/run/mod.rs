@@ -3,7 +3,6 @@
 mod outcome;
 mod steady;
 
-use std::fmt;
 use std::io;
 use std::rc::Rc;
 
@@ -55,9 +54,10 @@ pub struct Run<'m> {
 }
 
 /// Why there is no outcome.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// More tasks than CPUs, or none.
+    #[error("{tasks} tasks on {cpus} CPUs; allowed: 1 to {cpus}")]
     Tasks {
         /// How many were asked for.
         tasks: u32,
@@ -65,36 +65,20 @@ pub enum RunError {
         cpus: u32,
     },
     /// The rules do not suit the machine.
-    Map(MapError),
+    #[error(transparent)]
+    Map(#[from] MapError),
     /// A task found no memory.
+    #[error("a task ended: {0}")]
     Alloc(AllocError),
     /// The host has no memory for the machine's books.
+    #[error("this host has not enough memory for the simulated machine")]
     NoMemory,
     /// The host has no memory for a CPU's stack.
+    #[error("no stack for a virtual CPU: {0}")]
     Stack(io::Error),
     /// It was told to stop.
+    #[error("interrupted")]
     Interrupted,
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tasks { tasks, cpus } => write!(f, "{tasks} tasks on {cpus} CPUs; allowed: 1 to {cpus}"),
-            Self::Map(error) => error.fmt(f),
-            Self::Alloc(error) => write!(f, "a task ended: {error}"),
-            Self::NoMemory => write!(f, "this host has not enough memory for the simulated machine"),
-            Self::Stack(error) => write!(f, "no stack for a virtual CPU: {error}"),
-            Self::Interrupted => write!(f, "interrupted"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
-
-impl From<MapError> for RunError {
-    fn from(error: MapError) -> Self {
-        RunError::Map(error)
-    }
 }
 
 impl From<NoMemory> for RunError {
