@@ -266,7 +266,7 @@ fn a_comparison_has_published_simulated_and_baselines() {
     assert!(row["simulated"]["zone_contention_pct"].as_f64().expect("a number") >= 0.0);
     assert_eq!(rows[0]["simulated"]["change_pct"], 0.0);
     let simulations = json!([{
-        "machine": "lkp-sb02", "workload": "page_fault1", "tasks": 4, "era": "linux-4.16", "seeds": [1], "warm_up_ns": 5_000_000,
+        "machine": "lkp-sb02", "workload": "page_fault1", "tasks": 4, "era": "linux-4.16", "seeds": [1], "warm_up_ns": 5_000_000, "length_ns": 20_000_000,
         "measured_ns": [20_000_000], "one_node_for_all": false,
     }]);
     assert_eq!(row["simulations"], simulations);

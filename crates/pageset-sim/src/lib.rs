@@ -48,7 +48,7 @@
 //! | `sim_lock`, [`world`] | what the allocator is given: its lock, its machine |
 //! | [`os`] | address spaces and the LRU, above the allocator |
 //! | [`workload`] | what the tasks do |
-//! | [`run`], [`sweep`] | one run; many at once |
+//! | [`run`], [`sweep`] | one run and its result; many at once, with all seeds |
 //! | [`interleave`] | interleavings chosen at random, and what must hold under any |
 //! | [`calibrate`], [`compare`] | fitting costs to one published row; published tables beside simulated ones |
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::draw::{Bars, COLOURS, Chart, Line, plain};
@@ -19,12 +20,17 @@ pub(super) fn report(values: &[Value]) -> Result<Report, String> {
     match schema {
         "pageset.replay/1" => each(values, replay),
         "pageset.advise/1" => each(values, advise),
-        "pageset.run/1" => each(values, simulated::run),
-        "pageset.compare/1" => each(values, simulated::compare),
-        "pageset.bench/1" => each(values, bench::report),
+        "pageset.run/1" => each(values, |value| simulated::run(typed(value)?)),
+        "pageset.compare/1" => each(values, |value| simulated::compare(typed(value)?)),
+        "pageset.bench/1" => each(values, |value| bench::report(typed(value)?)),
         "pageset.top/1" => top(values),
         other => Err(format!("the schema {other} is not known")),
     }
+}
+
+/// A result that has a model.
+fn typed<R: DeserializeOwned>(value: &Value) -> Result<R, String> {
+    R::deserialize(value).map_err(|error| error.to_string())
 }
 
 /// One report of all values.
@@ -40,15 +46,15 @@ fn joined(one: Result<Report, String>, other: Result<Report, String>) -> Result<
     Ok(one)
 }
 
-pub(super) fn text<'v>(value: &'v Value, name: &str) -> Result<&'v str, String> {
+fn text<'v>(value: &'v Value, name: &str) -> Result<&'v str, String> {
     value[name].as_str().ok_or_else(|| format!("there is no text `{name}`"))
 }
 
-pub(super) fn number(value: &Value, name: &str) -> Result<f64, String> {
+fn number(value: &Value, name: &str) -> Result<f64, String> {
     value[name].as_f64().ok_or_else(|| format!("there is no number `{name}`"))
 }
 
-pub(super) fn list<'v>(value: &'v Value, name: &str) -> Result<&'v [Value], String> {
+fn list<'v>(value: &'v Value, name: &str) -> Result<&'v [Value], String> {
     value[name].as_array().map(Vec::as_slice).ok_or_else(|| format!("there is no list `{name}`"))
 }
 

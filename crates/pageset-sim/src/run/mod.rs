@@ -1,6 +1,7 @@
 //! One run: a workload on a machine under a set of rules.
 
 mod outcome;
+mod result;
 mod steady;
 
 use std::io;
@@ -10,6 +11,7 @@ pub use outcome::Outcome;
 use pageset::owned::OwnedMetadata;
 use pageset::tuning::sizes::WatermarkRule;
 use pageset::{AllocError, Config, MapError, NodeId, Tuning};
+pub use result::{AllocTimes, PathSum, Paths, RunResult, RunRow, SCHEMA, Sample};
 
 use crate::engine::{self, Engine, LockId, LockStats};
 use crate::era::{CacheSlice, Era};

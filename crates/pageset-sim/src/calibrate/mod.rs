@@ -5,19 +5,27 @@
 //! as it is known, so that the most likely costs are found. The search is Levenberg and Marquardt's on the logarithms of the
 //! costs, with Broyden's updates of the slopes, so that most steps are one simulation.
 
+mod least_squares;
+
 use std::fmt;
-use std::num::NonZeroUsize;
 
+use indexmap::IndexMap;
 use pageset::Tuning;
+use serde::{Deserialize, Serialize};
 
+use crate::compare::{BASE_BATCH, SHIPPED, TASKS_MACHINE, TableError, sweep, tasks};
 use crate::era::Era;
 use crate::machine::{Calibrated, Machine, Ns};
 use crate::run::{Outcome, Run, RunError};
 use crate::statistics::Spread;
-use crate::sweep::run_all;
+use crate::sweep::{BySeed, Effort, run_seeds};
+use least_squares::{damped_step, errors, update};
+
+/// The schema of [`Calibration`].
+pub const SCHEMA: &str = "pageset.calibrate/1";
 
 /// What was published of one row, or simulated.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Target {
     /// Tasks.
     pub tasks: u32,
@@ -41,6 +49,16 @@ pub enum Cost {
 impl Cost {
     /// All of them.
     pub const ALL: [Cost; COSTS] = [Cost::Fault, Cost::Transfer, Cost::LruPage];
+
+    /// Its key in a machine's description.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Cost::Fault => "fault_ns",
+            Cost::Transfer => "transfer_ns",
+            Cost::LruPage => "lru_page_ns",
+        }
+    }
 }
 
 /// What a fit is made to, beside the guesses.
@@ -56,6 +74,104 @@ pub struct Goal {
     pub era: Era,
 }
 
+/// Why a machine cannot be fitted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum GoalError {
+    /// A shipped table is damaged.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// No row was published of the machine.
+    #[error("{file} has no row of batch {BASE_BATCH} of a machine {machine}")]
+    NoRow {
+        /// The table.
+        file: &'static str,
+        /// The machine.
+        machine: String,
+    },
+}
+
+impl Goal {
+    /// The published rows that a machine is fitted to: that of batch 31, or those of fewest and of most tasks.
+    ///
+    /// # Errors
+    /// No row was published of the machine.
+    pub fn of(machine: &Machine) -> Result<Goal, GoalError> {
+        let is_of_tasks = machine.name == TASKS_MACHINE;
+        let (file, text) = SHIPPED[usize::from(is_of_tasks)];
+        let no_row = || GoalError::NoRow { file, machine: machine.name.clone() };
+        if is_of_tasks {
+            let rows = tasks::rows(file, text)?;
+            let ends = rows.iter().min_by_key(|row| row.tasks).zip(rows.iter().max_by_key(|row| row.tasks));
+            let (first, last) = ends.ok_or_else(no_row)?;
+            let target =
+                |row: &tasks::TasksRow| Target { tasks: row.tasks, score: row.published[0], contention_pct: None };
+            let costs = vec![Cost::Fault, Cost::LruPage];
+            return Ok(Goal { rows: vec![target(first), target(last)], costs, tuning: first.tuning, era: first.era });
+        }
+        let rows = sweep::rows(file, text)?;
+        let row = rows.iter().find(|row| row.machine == machine.name && row.batch == BASE_BATCH).ok_or_else(no_row)?;
+        let [score, _, zone_pct, lru_pct, _] = row.values;
+        let target = Target { tasks: machine.topology().cpus(), score, contention_pct: Some([zone_pct, lru_pct]) };
+        let (tuning, era) = sweep::rules(BASE_BATCH);
+        Ok(Goal { rows: vec![target], costs: Cost::ALL.into(), tuning, era })
+    }
+}
+
+/// The result of a fit.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Calibration {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The machine's name.
+    pub machine: String,
+    /// The era of the rows' kernel.
+    pub era: Era,
+    /// Virtual time that each simulation measured, at most.
+    pub measured_ns: u64,
+    /// Virtual time before it.
+    pub warm_up_ns: u64,
+    /// A measurement ended once it was known so well; 0 where all was measured.
+    pub precision_pct: f64,
+    /// Seeds of each simulation.
+    pub seeds: Vec<u64>,
+    /// The rows that the costs were fitted to.
+    pub published: Vec<Target>,
+    /// What the costs lead to, row by row.
+    pub simulated: Vec<Target>,
+    /// The costs.
+    pub calibrated: Calibrated,
+    /// Standard error of each cost that was fitted, relative to it; nothing where rows and guesses do not tell. Empty where the
+    /// fit was interrupted.
+    pub relative_errors: IndexMap<String, Option<f64>>,
+}
+
+impl Calibration {
+    /// The result of a fit whose simulations were like this run.
+    #[must_use]
+    pub fn new(run: &Run<'_>, goal: &Goal, fit: &Fit, precision_pct: f64, seeds: u32) -> Calibration {
+        let error = |(cost, errors): (&Cost, Vector)| {
+            (cost.key().to_owned(), Some(errors[*cost as usize]).filter(|error| error.is_finite()))
+        };
+        Calibration {
+            schema: SCHEMA.to_owned(),
+            machine: run.machine.name.clone(),
+            era: run.era,
+            measured_ns: run.time.whole_ns(),
+            warm_up_ns: run.warm_up.whole_ns(),
+            precision_pct,
+            seeds: (1..=u64::from(seeds)).collect(),
+            published: goal.rows.clone(),
+            simulated: fit.simulated.clone(),
+            calibrated: fit.costs,
+            relative_errors: fit
+                .errors
+                .iter()
+                .flat_map(|errors| goal.costs.iter().map(|c| error((c, *errors))))
+                .collect(),
+        }
+    }
+}
+
 /// How a machine is simulated under some rules and in some era.
 pub type HowToRun<'s> = &'s dyn for<'m> Fn(&'m Machine, Tuning, Era) -> Run<'m>;
 
@@ -64,17 +180,15 @@ pub type HowToRun<'s> = &'s dyn for<'m> Fn(&'m Machine, Tuning, Era) -> Run<'m>;
 pub struct Settings<'s> {
     /// How a row is simulated, but for its tasks and its seed. As in a comparison, or the fit is one of something else.
     pub run: HowToRun<'s>,
-    /// Each simulation is run with these seeds.
-    pub seeds: Vec<u64>,
+    /// Seeds of each simulation, and threads to run them on.
+    pub effort: Effort,
     /// Simulations at most.
     pub most: usize,
-    /// Threads to run them on.
-    pub workers: NonZeroUsize,
 }
 
 impl fmt::Debug for Settings<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("seeds", &self.seeds).field("most", &self.most).finish_non_exhaustive()
+        f.debug_struct("Settings").field("effort", &self.effort).field("most", &self.most).finish_non_exhaustive()
     }
 }
 
@@ -257,83 +371,29 @@ fn simulate(
     for machine in &machines {
         for row in &goal.rows {
             let run = (settings.run)(machine, goal.tuning, goal.era);
-            runs.extend(settings.seeds.iter().map(|&seed| Run { tasks: row.tasks, seed, ..run.clone() }));
+            runs.push(Run { tasks: row.tasks, ..run });
         }
     }
-    let outcomes = run_all(&runs, settings.workers, keep_on, |_| {}).into_iter().collect::<Result<Vec<_>, _>>()?;
-    let mean = |outcomes: &[Outcome], of: fn(&Outcome) -> f64| {
-        Spread::of(&outcomes.iter().map(of).collect::<Vec<_>>()).map_or(f64::NAN, |spread| spread.mean)
+    let outcomes = run_seeds(&runs, settings.effort, keep_on, |_, _| {});
+    let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
+    if outcomes.iter().any(|seeds| seeds.len() < settings.effort.seeds as usize) {
+        return Err(RunError::Interrupted);
+    }
+    let mean = |outcomes: &BySeed, of: fn(&Outcome) -> f64| {
+        Spread::of(&outcomes.iter().map(|(_, outcome)| of(outcome)).collect::<Vec<_>>())
+            .map_or(f64::NAN, |spread| spread.mean)
     };
-    let reached = |(row, outcomes): (&Target, &[Outcome])| Target {
+    let reached = |(row, outcomes): (&Target, &BySeed)| Target {
         tasks: row.tasks,
         score: mean(outcomes, Outcome::score),
         contention_pct: Some([mean(outcomes, Outcome::zone_pct), mean(outcomes, Outcome::lru_pct)]),
     };
-    let seeds = settings.seeds.len();
-    let fits = machines.iter().zip(outcomes.chunks(seeds * goal.rows.len())).map(|(machine, outcomes)| Fit {
+    let fits = machines.iter().zip(outcomes.chunks(goal.rows.len())).map(|(machine, outcomes)| Fit {
         costs: machine.calibrated,
         errors: None,
-        simulated: goal.rows.iter().zip(outcomes.chunks(seeds)).map(reached).collect(),
+        simulated: goal.rows.iter().zip(outcomes).map(reached).collect(),
     });
     Ok(fits.collect())
-}
-
-/// Solves `(JᵀJ + damping diag(JᵀJ)) step = -Jᵀr`.
-fn damped_step(slopes: &Slopes, residuals: &Residuals, damping: f64) -> Option<Vector> {
-    let mut normal = normal(slopes);
-    (0..COSTS).for_each(|i| normal[i][i] = normal[i][i] * (1.0 + damping) + 1e-9);
-    let down = std::array::from_fn(|i| -slopes.iter().zip(residuals).map(|(row, r)| row[i] * r).sum::<f64>());
-    solve(normal, down)
-}
-
-/// Standard errors of the logarithms: roots of the diagonal of `(JᵀJ)⁻¹`.
-fn errors(slopes: &Slopes) -> Vector {
-    // A cost that nothing depends on was not to be found.
-    let normal = normal(slopes);
-    let found: Vector = std::array::from_fn(|i| f64::from(u8::from(normal[i][i] > 0.0)));
-    let mut regular = normal;
-    (0..COSTS).for_each(|i| regular[i][i] += 1.0 - found[i]);
-    std::array::from_fn(|i| {
-        let unit = std::array::from_fn(|j| if i == j { found[i] } else { 0.0 });
-        solve(regular, unit).map_or(f64::NAN, |column| column[i].sqrt())
-    })
-}
-
-/// `JᵀJ`.
-fn normal(slopes: &Slopes) -> [Vector; COSTS] {
-    std::array::from_fn(|i| std::array::from_fn(|j| slopes.iter().map(|row| row[i] * row[j]).sum()))
-}
-
-/// Solves `matrix x = right` with the largest pivots.
-fn solve(matrix: [Vector; COSTS], right: Vector) -> Option<Vector> {
-    let mut system: [[f64; COSTS + 1]; COSTS] =
-        std::array::from_fn(|i| std::array::from_fn(|j| if j < COSTS { matrix[i][j] } else { right[i] }));
-    for i in 0..COSTS {
-        let pivot = (i..COSTS).max_by(|a, b| system[*a][i].abs().total_cmp(&system[*b][i].abs()))?;
-        system.swap(i, pivot);
-        let row = system[i];
-        if row[i].abs() < 1e-12 {
-            return None;
-        }
-        for other in (0..COSTS).filter(|other| *other != i) {
-            let factor = system[other][i] / row[i];
-            (i..=COSTS).for_each(|column| system[other][column] -= factor * row[column]);
-        }
-    }
-    Some(std::array::from_fn(|i| system[i][COSTS] / system[i][i]))
-}
-
-/// Broyden's update: the slopes agree with the last step.
-fn update(slopes: &mut Slopes, step: &Vector, before: &Residuals, after: &Residuals) {
-    let length: f64 = step.iter().map(|s| s * s).sum();
-    if length < 1e-12 {
-        return;
-    }
-    for row in 0..RESIDUALS {
-        let expected: f64 = (0..COSTS).map(|i| slopes[row][i] * step[i]).sum();
-        let off = after[row] - before[row] - expected;
-        (0..COSTS).for_each(|i| slopes[row][i] += off * step[i] / length);
-    }
 }
 
 #[cfg(test)]
@@ -341,16 +401,6 @@ mod tests {
     use super::*;
 
     const NONE: Vector = [0.0; COSTS];
-
-    #[test]
-    fn a_step_solves_a_linear_problem() {
-        let slopes = [[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [1.0, 0.0, 4.0], NONE, NONE, NONE];
-        let step = damped_step(&slopes, &[3.0, -2.0, 5.0, 0.0, 0.0, 0.0], 0.0).unwrap();
-        for (row, residual) in slopes.iter().zip([3.0, -2.0, 5.0]) {
-            let reached: f64 = row.iter().zip(step).map(|(slope, step)| slope * step).sum();
-            assert!((reached + residual).abs() < 1e-4, "{step:?}");
-        }
-    }
 
     #[test]
     fn a_cost_that_no_row_tells_stays() {
@@ -380,33 +430,5 @@ mod tests {
         let costs = calibrated(&machine, &goal, &[1000.06, 1.0, 33.33]);
         assert_eq!([costs.fault_ns, costs.lru_page_ns].map(Ns::get), [1000.1, 33.3]);
         assert_eq!(costs.transfer_ns, machine.calibrated.transfer_ns);
-    }
-
-    #[test]
-    fn a_row_without_contention_leaves_the_guesses_and_says_so() {
-        // Only the score depends on anything, and on the first cost alone; guesses are off by one error and by two.
-        let slopes = [[200.0, 0.0, 0.0], NONE, NONE, NONE, [0.0, 1.0 / 0.3, 0.0], [0.0, 0.0, 1.0 / 0.1]];
-        let step = damped_step(&slopes, &[10.0, 0.0, 0.0, 0.0, 1.0, -2.0], 0.0).unwrap();
-        for (step, expected) in step.iter().zip([-0.05, -0.3, 0.2]) {
-            assert!((step - expected).abs() < 1e-6, "{step} instead of {expected}");
-        }
-        for (error, expected) in errors(&slopes).iter().zip([0.005, 0.3, 0.1]) {
-            assert!((error - expected).abs() < 1e-6, "{error} instead of {expected}");
-        }
-        // A lock that is waited for tells its cost by far better than the guess.
-        let told = [slopes[0], [0.0, 0.0, 50.0], NONE, NONE, slopes[4], slopes[5]];
-        assert!(errors(&told)[2] < 0.02);
-    }
-
-    #[test]
-    fn slopes_follow_what_a_step_did() {
-        let mut slopes: Slopes =
-            std::array::from_fn(|row| std::array::from_fn(|cost| f64::from(u8::from(row == cost))));
-        let (step, before, after) = ([0.5, -0.2, 0.1], [1.0, 2.0, 3.0, 0.0, 0.0, 0.0], [2.0, 1.0, 3.5, 0.5, 0.0, -1.0]);
-        update(&mut slopes, &step, &before, &after);
-        for row in 0..RESIDUALS {
-            let told: f64 = (0..COSTS).map(|i| slopes[row][i] * step[i]).sum();
-            assert!((told - (after[row] - before[row])).abs() < 1e-12);
-        }
     }
 }

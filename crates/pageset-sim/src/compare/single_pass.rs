@@ -7,7 +7,9 @@ use pageset::Tuning;
 use pageset::tuning::BulkFree;
 use pageset::tuning::presets::LINUX_5_14;
 
-use super::{Cells, Column, EffectRow, EffectTable, Experiment, Kind, Measure, Value, known};
+use super::cells::{Cells, cpus, known};
+use super::table::{Column, Experiment, Kind, Row, Table, words};
+use super::{Measure, Value};
 use crate::era::Era;
 
 /// The era of the table's kernels.
@@ -19,12 +21,7 @@ pub(super) const HEADER: &str = "experiment,tasks,two_pass,single_pass";
 const TWO_PASS: Tuning = LINUX_5_14;
 const SINGLE_PASS: Tuning = Tuning { bulk_free: BulkFree::SinglePass, ..LINUX_5_14 };
 
-/// CPUs of a shipped machine.
-fn cpus(machine: &str) -> Option<u32> {
-    crate::machine::find(machine)?.ok().map(|machine| machine.topology().cpus())
-}
-
-pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), String> {
+pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
     let (word, tasks) = (cells.word(0), cells.word(1));
     let machine = match () {
         () if word.contains("CascadeLake") => "csl-2s80",
@@ -61,10 +58,11 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
         kind: Kind::Amount,
         published,
         do_nothing: base,
+        forecast: None,
         value: Value::Ratio { measure, of, to, base: unit },
     };
     let columns = vec![column("two_pass", base, to), column("single_pass", cells.number(3, "single_pass")?, of)];
-    let keys = vec![("experiment".to_owned(), word.to_owned()), ("tasks".to_owned(), cells.word(1).to_owned())];
-    table.rows.push(EffectRow { keys, columns, note });
+    let keys = words([("experiment", word), ("tasks", cells.word(1))]);
+    table.rows.push(Row { keys, columns, note });
     Ok(())
 }

@@ -7,7 +7,9 @@ use pageset::Tuning;
 use pageset::tuning::BatchRule;
 use pageset::tuning::presets::LINUX_4_17;
 
-use super::{Cells, Column, EffectRow, EffectTable, Experiment, Kind, Measure, Value, known, machine};
+use super::cells::{Cells, known, machine};
+use super::table::{Column, Experiment, Kind, Row, Table, words};
+use super::{Measure, Value};
 use crate::era::Era;
 
 /// The era of the table's kernels.
@@ -46,7 +48,7 @@ const NAMES: &[(&str, &str, Measure)] = &[
 /// Columns and the batches that they are of.
 const COLUMNS: [(&str, usize, u32); 3] = [("batch31", 2, 31), ("batch63", 4, 63), ("batch127", 6, 127)];
 
-pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), String> {
+pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
     let (word, on) = (cells.word(0), machine(cells.word(1))?);
     let Some(&(_, workload, measure)) = NAMES.iter().find(|(name, ..)| *name == word) else {
         let names: Vec<&str> = NAMES.iter().map(|(name, ..)| *name).collect();
@@ -68,10 +70,11 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
             kind: Kind::Amount,
             published: cells.number(place, name)?,
             do_nothing: base,
+            forecast: None,
             value: Value::Ratio { measure, of: experiment(batch), to, base: unit },
         });
     }
-    let keys = vec![("workload".to_owned(), word.to_owned()), ("machine".to_owned(), on.to_owned())];
-    table.rows.push(EffectRow { keys, columns, note: None });
+    let keys = words([("workload", word), ("machine", on)]);
+    table.rows.push(Row { keys, columns, note: None });
     Ok(())
 }
