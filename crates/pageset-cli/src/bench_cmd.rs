@@ -98,7 +98,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 fn measured(args: Args) -> Result<Report, Failure> {
     let Args { patterns, who, threads, rounds, window_ms, .. } = args;
     let settings = Settings { patterns, who, threads, rounds, window: Duration::from_millis(window_ms) };
-    let (interrupt, progress) = (Interrupt::install()?, Progress::new(0));
+    let (interrupt, progress) = (Interrupt::install()?, Progress::new());
     pageset_bench::run(&settings, &pageset_bench::entries(), || interrupt.keep_on(), |done, all| progress.of(done, all))
         .map_err(|error| Failure::new(Exit::Usage, error))
 }

@@ -34,7 +34,7 @@ impl<'e> Batch<'e> {
 
     /// Runs each with all seeds.
     pub(crate) fn run(&self, runs: &[Run<'_>]) -> Vec<Result<BySeed, RunError>> {
-        let progress = Progress::new(0);
+        let progress = Progress::new();
         run_seeds(runs, self.effort.of_each(), || self.keep_on(), |ended, all| progress.of(ended, all))
     }
 

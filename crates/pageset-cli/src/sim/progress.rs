@@ -13,10 +13,10 @@ use crate::error::Exit;
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    pub(crate) fn new(runs: usize) -> Self {
+    pub(crate) fn new() -> Self {
         let shown = io::stderr().is_terminal();
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(runs as u64), target);
+        let bar = ProgressBar::with_draw_target(Some(0), target);
         let style = ProgressStyle::with_template("[{bar:30}] {pos} of {len} runs, {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
         bar.tick();
@@ -26,11 +26,6 @@ impl Progress {
     /// So many of so many have ended.
     pub(crate) fn of(&self, ended: usize, runs: usize) {
         self.0.set_length(runs as u64);
-        self.at(ended);
-    }
-
-    /// So many have ended.
-    pub(crate) fn at(&self, ended: usize) {
         self.0.set_position(ended as u64);
     }
 }

@@ -6,6 +6,7 @@
 
 mod books;
 mod operations;
+mod search;
 
 use std::any::Any;
 use std::cell::Cell;
@@ -24,6 +25,7 @@ use crate::sim_lock::built_on;
 use crate::time::Time;
 use crate::world::{Allocator, SimMachine};
 use books::Books;
+pub use search::{Search, try_seeds};
 
 /// What is to be tried.
 #[derive(Clone, Copy, Debug)]
