@@ -1,5 +1,6 @@
 //! The result: every sample, medians, ratios.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::floors::FLOOR_B;
@@ -10,7 +11,7 @@ use crate::sample::{SHARE, Sample};
 pub const SCHEMA: &str = "pageset.bench/1";
 
 /// All that was measured.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
@@ -27,7 +28,7 @@ pub struct Report {
 }
 
 /// The machine, as far as it matters to a reader of figures.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct MachineFacts {
     /// The processor's name.
     pub processor: String,
@@ -38,7 +39,7 @@ pub struct MachineFacts {
 }
 
 /// One subject under one pattern.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Row {
     /// The subject's name.
     pub who: String,
@@ -64,7 +65,7 @@ pub struct Row {
 }
 
 /// A sample that was thrown away.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Discarded {
     /// What it came to.
     pub ns_per_pair: f64,

@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use pageset::tuning::{Preset, Release};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A range of kernel releases, named after the first release that is modelled.
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// | `linux-5.11` | 5.11 to 6.9 | 15 | 32 | one a node and group | last level |
 /// | `posted` | as `linux-5.11`, with the auto-tuning series as first posted | 15 | 32 | one a node and group | all levels |
 /// | `linux-6.10` | 6.10 on | 31 | 31 | one a node and group | last level |
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub enum Era {
     /// To 5.10.
     #[serde(rename = "linux-4.16")]

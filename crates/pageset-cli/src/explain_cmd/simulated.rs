@@ -60,6 +60,9 @@ pub(super) const TERMS: &[Term] = &[
     column("second_score", "Operations of the second kind a second, where the workload has one.", "", "As a second."),
     // `pageset machine calibrate`.
     column("calibrated", "The fitted costs, as a machine's description has them.", "", ""),
+    column("fault_ns", "Work of a page fault outside of locks, without clearing the page. Unit: nanoseconds; in relative_errors its standard error, relative to it.", "", ""),
+    column("transfer_ns", "A line that another core of the socket has written, under load. Unit: nanoseconds; in relative_errors its standard error, relative to it.", "", ""),
+    column("lru_page_ns", "Instructions of one page put on the LRU or taken off. Unit: nanoseconds; in relative_errors its standard error, relative to it.", "", ""),
     column("relative_errors", "The standard error of each fitted cost, relative to it; null where the rows do not tell.", "Near 1: the rows tell little of that cost.", "Look at contention_pct: where nobody waits, a row tells little of a lock."),
     column("contention_pct", "Waiting for zone locks and for LRU locks, in per cent; null where it was not published.", "", ""),
     // `pageset compare`.

@@ -1,6 +1,7 @@
 //! What a fit is made to: published rows, and the costs that they tell.
 
 use pageset::Tuning;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::COSTS;
@@ -9,7 +10,7 @@ use crate::era::Era;
 use crate::machine::Machine;
 
 /// What was published of one row, or simulated.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Target {
     /// Tasks.
     pub tasks: u32,

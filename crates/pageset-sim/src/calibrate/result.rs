@@ -1,6 +1,7 @@
 //! The result of a fit.
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Cost, Fit, Goal, SCHEMA, Target, Vector};
@@ -9,7 +10,7 @@ use crate::machine::Calibrated;
 use crate::run::Run;
 
 /// The costs of a machine, and how well the rows tell them.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Calibration {
     /// [`SCHEMA`].
     pub schema: String,

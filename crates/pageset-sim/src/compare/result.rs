@@ -1,6 +1,7 @@
 //! The result of a comparison: published and simulated values, baselines, errors.
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sweep::COLUMNS as SWEEP_COLUMNS;
@@ -13,7 +14,7 @@ use crate::sweep::BySeed;
 use crate::workload::Span;
 
 /// What `pageset compare` makes of a published table.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct CompareResult {
     /// [`SCHEMA`].
     pub schema: String,
@@ -45,7 +46,7 @@ pub struct CompareResult {
 pub type Columns<T = f64> = IndexMap<String, T>;
 
 /// A line of the table.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct CompareRow {
     /// Its key columns.
     #[serde(flatten)]
@@ -77,7 +78,7 @@ pub struct CompareRow {
 }
 
 /// One experiment.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Simulation {
     /// The machine's name.
     pub machine: String,
@@ -102,7 +103,7 @@ pub struct Simulation {
 }
 
 /// Mean absolute errors over a machine's rows other than the base row.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct MeanErrors {
     /// The machine's name.
     pub machine: String,

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use indexmap::IndexMap;
 use pageset::Tuning;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::result::{CompareResult, CompareRow, Simulation};
@@ -31,7 +32,7 @@ pub struct Experiment {
 }
 
 /// What a column holds, and so how its error counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Something whose change relative to the base matters, and first of all its sign.
@@ -60,7 +61,7 @@ pub struct Column {
 }
 
 /// A line's own name in one column.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Key {
     /// A batch, a number of tasks.
@@ -111,7 +112,7 @@ impl Row {
 }
 
 /// What a table's lines and columns are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layout {
     /// page_fault1 over batches; the forecast is a line in 1/batch.

@@ -1,11 +1,12 @@
 //! The numbers of a description, each with its unit and range.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::time::Time;
 
 /// A time in nanoseconds, from 0 to one second.
-#[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(try_from = "f64")]
 pub struct Ns(f64);
 

@@ -1,5 +1,6 @@
 //! The result of runs of one workload on one machine, over sets of rules, numbers of tasks and seeds.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Outcome, Run};
@@ -13,7 +14,7 @@ use crate::workload::{Length, Workload};
 pub const SCHEMA: &str = "pageset.run/1";
 
 /// What `pageset run` and `pageset sweep` have measured.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct RunResult {
     /// [`SCHEMA`].
     pub schema: String,
@@ -41,7 +42,7 @@ pub struct RunResult {
 }
 
 /// One set of rules with one number of tasks.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct RunRow {
     /// The name of the rules, with their changes.
     pub rules: String,
@@ -66,7 +67,7 @@ pub struct RunRow {
 }
 
 /// How long the half, 99 of 100, 999 of 1000, and all allocations took at most, in ns.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the struct's comment names them in order")]
 pub struct AllocTimes {
     pub p50: u64,
@@ -76,7 +77,7 @@ pub struct AllocTimes {
 }
 
 /// One seed.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Sample {
     /// The seed.
     pub seed: u64,
@@ -105,7 +106,7 @@ pub struct Sample {
 }
 
 /// The locks of all nodes together, by the path on which they were taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "Sample says what each path is")]
 pub struct Paths {
     pub alloc: PathSum,
@@ -114,7 +115,7 @@ pub struct Paths {
 }
 
 /// Holds of locks on one path.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct PathSum {
     /// Holds.
     pub holds: u64,
