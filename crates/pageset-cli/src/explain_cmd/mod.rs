@@ -212,13 +212,12 @@ fn listed() -> String {
 
 /// Prints the JSON schema of a result, or the names of all.
 fn print_schema(name: &str) -> Result<Exit, Failure> {
-    let names = || schema::names().collect::<Vec<_>>();
     if name.is_empty() {
-        writeln!(io::stdout(), "{}", names().join("\n"))?;
+        writeln!(io::stdout(), "{}", schema::NAMES.join("\n"))?;
         return Ok(Exit::Done);
     }
     let schema = schema::of(name).ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("unknown result `{name}`; allowed: {}", names().join(", ")))
+        Failure::new(Exit::Usage, format!("unknown result `{name}`; allowed: {}", schema::NAMES.join(", ")))
     })?;
     output::json(io::stdout().lock(), &schema)?;
     Ok(Exit::Done)

@@ -24,6 +24,9 @@ fn with_spread(name: &str, values: impl Iterator<Item = Option<Spread>>) -> Bars
     }
 }
 
+/// What a chart shows of a row.
+type OfRow = fn(&RunRow) -> Option<Spread>;
+
 /// A row of `pageset run` by what tells it from others.
 struct Row<'v> {
     /// The rules without their batch.
@@ -122,7 +125,7 @@ pub(super) fn run(result: RunResult) -> Result<Report, String> {
     let find = |category: &String, series: &String| {
         rows.iter().find(|row| axis.category(row) == *category && series_of(row) == *series).map(|row| row.row)
     };
-    let section = |question: String, note: &str, unit: &'static str, of: fn(&RunRow) -> Option<Spread>| {
+    let section = |question: String, note: &str, unit: &'static str, of: OfRow| {
         let bars_of = |series: &String| {
             let name = if series.is_empty() { unit } else { series };
             with_spread(name, categories.iter().map(|category| of(find(category, series)?)))
@@ -134,8 +137,7 @@ pub(super) fn run(result: RunResult) -> Result<Report, String> {
         vec![section(format!("{workload} on {machine}: how much is done {against}?"), WHISKERS, "score", |row| {
             row.score
         })];
-    let locks: [(&str, fn(&RunRow) -> Option<Spread>); 2] =
-        [("zone", |row| row.zone_lock_pct), ("LRU", |row| row.lru_lock_pct)];
+    let locks: [(&str, OfRow); 2] = [("zone", |row| row.zone_lock_pct), ("LRU", |row| row.lru_lock_pct)];
     for (lock, of) in locks {
         if lock == "zone" || rows.iter().any(|row| of(row.row).is_some_and(|spread| spread.mean > 0.0)) {
             let question =
@@ -165,10 +167,13 @@ fn simulated(what: &str, measured_ns: u64, warm_up_ns: u64, seeds: &str) -> Stri
     format!("Simulated: {what}{measured} s after {warm_up} s of warming up, {seeds}.")
 }
 
+/// Key columns of a row: names and values.
+type Own<'r> = Vec<(&'r String, &'r Key)>;
+
 /// A row's own names by their keys, in the order of the keys, and which of them the bars stand along: a number where there
 /// is one, else the last.
-fn axis(row: &CompareRow) -> Result<(Vec<(&String, &Key)>, usize), String> {
-    let mut own: Vec<(&String, &Key)> = row.keys.iter().collect();
+fn axis(row: &CompareRow) -> Result<(Own<'_>, usize), String> {
+    let mut own: Own<'_> = row.keys.iter().collect();
     own.sort_by_key(|(name, _)| *name);
     let place = own.iter().position(|(_, key)| matches!(key, Key::Number(_))).or(own.len().checked_sub(1));
     Ok((own, place.ok_or("a row has nothing that tells it from others")?))
