@@ -101,6 +101,7 @@ pub fn run(
     let all = figures.len() * settings.rounds as usize;
     let window = settings.window;
     let mut done = 0;
+    progress(done, all);
     for _ in 0..settings.rounds {
         for figure in &mut figures {
             figure.measure(&cpus, window, &keep_on);

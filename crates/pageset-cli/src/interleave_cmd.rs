@@ -71,6 +71,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             seed,
         };
         let before = place * of_each;
+        progress.of(before, all);
         let seeds = args.seed..args.seed.saturating_add(args.seeds);
         let search =
             try_seeds(of_seed, seeds, workers, || interrupt.keep_on(), |ended| progress.of(before + ended, all));

@@ -20,7 +20,7 @@ pub struct Effort {
 }
 
 /// Runs each setting with all seeds. A run's failure is not that of the others; what was interrupted is left out.
-/// `keep_on` is asked now and then by all threads, and `done` told after each run how many have ended, and of how many.
+/// `keep_on` is asked now and then by all threads, and `done` told at first and after each run how many have ended, and of how many.
 pub fn run_seeds(
     runs: &[Run<'_>],
     effort: Effort,
@@ -34,6 +34,7 @@ pub fn run_seeds(
         seeded.extend((1..=u64::from(effort.seeds)).map(|seed| Run { seed, held: held(seed), ..run.clone() }));
     }
     let all = seeded.len();
+    done(0, all);
     let outcomes = run_all(&seeded, effort.workers, keep_on, |ended| done(ended, all));
     let mut kept: Vec<Result<BySeed, RunError>> = runs.iter().map(|_| Ok(Vec::new())).collect();
     for (place, (outcome, run)) in outcomes.into_iter().zip(&seeded).enumerate() {
