@@ -1,6 +1,7 @@
 //! `pageset bench` with allocators from outside beside the pool and the floors, in the same rounds.
 //!
-//! `cargo run --release --manifest-path bench-peers/Cargo.toml -- --json`; the arguments are those of `pageset bench`.
+//! `pageset bench` runs this program where it is installed, and renders its result. By itself it writes the result as JSON:
+//! `cargo run --release --manifest-path bench-peers/Cargo.toml`; the arguments are those of `pageset bench`.
 //! What a peer does not offer it is not measured in: orders, frees on another thread, calls for many pages.
 
 #[cfg(dpdk)]
@@ -8,43 +9,53 @@ mod dpdk;
 mod frames;
 mod global;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use clap::Parser;
+use pageset_bench::{Pattern, Settings};
 
+/// The arguments of `pageset bench`, which explains them.
 #[derive(Parser)]
 #[command(about)]
 struct Cli {
-    #[command(flatten)]
-    args: pageset_bench::Args,
+    #[arg(long, value_delimiter = ',')]
+    patterns: Vec<Pattern>,
+    #[arg(long, value_delimiter = ',')]
+    who: Vec<String>,
+    #[arg(long, value_delimiter = ',')]
+    threads: Vec<usize>,
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    window_ms: u64,
+    /// The result is JSON in any case
+    #[arg(long)]
+    json: bool,
 }
 
 fn main() -> ExitCode {
-    let Cli { args } = Cli::parse();
+    let Cli { patterns, who, threads, rounds, window_ms, json: _ } = Cli::parse();
+    let settings = Settings { patterns, who, threads, rounds, window: Duration::from_millis(window_ms) };
     let mut entries = pageset_bench::entries();
     entries.extend(frames::entries());
     entries.extend(global::entries());
     #[cfg(dpdk)]
     entries.extend(dpdk::entries());
-    let report = match pageset_bench::run(&args, &entries, &AtomicBool::new(false), |_, _| {}) {
+    let report = match pageset_bench::run(&settings, &entries, || true, |_, _| {}) {
         Ok(report) => report,
         Err(error) => {
             eprintln!("error: {error}");
             return ExitCode::from(2);
         }
     };
-    report.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
-    if args.json {
-        match serde_json::to_string_pretty(&report) {
-            Ok(text) => println!("{text}"),
-            Err(error) => {
-                eprintln!("error: {error}");
-                return ExitCode::FAILURE;
-            }
+    let mut out = io::stdout().lock();
+    match serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from).and_then(|()| writeln!(out)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
         }
-    } else {
-        print!("{}", report.table());
     }
-    ExitCode::SUCCESS
 }

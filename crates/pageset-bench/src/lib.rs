@@ -13,22 +13,23 @@
 //! | [`floors`] | the least that a cache of pages can cost |
 //! | [`ours`] | `pageset-host`'s pool |
 //! | [`sample`] | one measurement on pinned threads |
-//! | [`report`] | what came of it: medians, ratios, table, JSON |
-//! | [`command`] | the command line, and the rounds |
+//! | [`report`] | the result: every sample, medians, ratios |
+//! | [`rounds`] | what is measured, in which order |
 #![deny(unsafe_code)]
 
-pub mod command;
 pub mod floors;
 mod look;
 pub mod ours;
 pub mod pattern;
 pub mod report;
 mod ring;
+pub mod rounds;
 pub mod sample;
 pub mod subject;
 
-pub use command::{Args, Outcome, UsageError, run};
 pub use pattern::Pattern;
+pub use report::Report;
+pub use rounds::{Settings, SettingsError, run};
 pub use subject::{Built, Entry, Pages, Refusal, Run, Subject};
 
 /// Those that every build can measure: the floors and the pool.

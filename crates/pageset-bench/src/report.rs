@@ -1,9 +1,7 @@
-//! What came of it: medians, ratios, table, JSON.
+//! The result: every sample, medians, ratios.
 
-use std::fmt::Write;
-
-use comfy_table::{CellAlignment, Table, presets};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::floors::FLOOR_B;
 use crate::pattern::Pattern;
@@ -13,10 +11,10 @@ use crate::sample::{SHARE, Sample};
 pub const SCHEMA: &str = "pageset.bench/1";
 
 /// All that was measured.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
-    pub schema: &'static str,
+    pub schema: String,
     /// Where.
     pub machine: MachineFacts,
     /// How long a sample took, in nanoseconds.
@@ -30,7 +28,7 @@ pub struct Report {
 }
 
 /// The machine, as far as it matters to a reader of figures.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct MachineFacts {
     /// The processor's name.
     pub processor: String,
@@ -41,10 +39,10 @@ pub struct MachineFacts {
 }
 
 /// One subject under one pattern.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Row {
     /// The subject's name.
-    pub who: &'static str,
+    pub who: String,
     /// The pattern's name.
     pub pattern: String,
     /// How many threads.
@@ -67,7 +65,7 @@ pub struct Row {
 }
 
 /// A sample that was thrown away.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Discarded {
     /// What it came to.
     pub ns_per_pair: f64,
@@ -76,9 +74,9 @@ pub struct Discarded {
 }
 
 impl Row {
-    pub(crate) fn new(who: &'static str, pattern: Pattern, threads: usize) -> Row {
+    pub(crate) fn new(who: &str, pattern: Pattern, threads: usize) -> Row {
         Row {
-            who,
+            who: who.to_owned(),
             pattern: pattern.to_string(),
             threads,
             ns_per_pair: vec![],
@@ -122,7 +120,7 @@ impl Row {
 
     /// That its threads slept for a good part of the time, where they did.
     fn sleep(&self) -> Option<String> {
-        let asleep = median(&self.asleep).filter(|&asleep| asleep > 1.0 - SHARE)?;
+        let asleep = quantile(&self.asleep, 0.5).filter(|&asleep| asleep > 1.0 - SHARE)?;
         let Self { who, pattern, threads, .. } = self;
         Some(format!(
             "{who}, {pattern} {threads}T: a thread slept {:.0} % of the time, waiting for others or for what they had",
@@ -133,15 +131,23 @@ impl Row {
     /// The median of its samples, if it has any.
     #[must_use]
     pub fn median(&self) -> Option<f64> {
-        median(&self.ns_per_pair)
+        quantile(&self.ns_per_pair, 0.5)
+    }
+
+    /// The first and the third quartile of its samples, if it has any.
+    #[must_use]
+    pub fn quartiles(&self) -> Option<(f64, f64)> {
+        Some((quantile(&self.ns_per_pair, 0.25)?, quantile(&self.ns_per_pair, 0.75)?))
     }
 }
 
-fn median(samples: &[f64]) -> Option<f64> {
-    let mut samples = samples.to_vec();
-    samples.sort_by(f64::total_cmp);
-    let (low, high) = (samples.get(samples.len().checked_sub(1)? / 2)?, samples.get(samples.len() / 2)?);
-    Some(f64::midpoint(*low, *high))
+/// The value below which a share of the samples lie, between two of them where it is none of them.
+fn quantile(samples: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = share * sorted.len().checked_sub(1)? as f64;
+    let (low, high) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    Some(low + (high - low) * place.fract())
 }
 
 impl Report {
@@ -157,49 +163,6 @@ impl Report {
             let floor = of_floor.iter().find(|floor| floor.0 == row.pattern && floor.1 == row.threads);
             row.ratio_to_floor_b = floor.and_then(|floor| Some(row.median()? / floor.2));
         }
-    }
-
-    /// The table: a row a subject, a column a pattern and number of threads.
-    #[must_use]
-    pub fn table(&self) -> String {
-        let mut columns: Vec<(&str, usize)> = vec![];
-        let mut names: Vec<&str> = vec![];
-        for row in &self.rows {
-            if !columns.contains(&(&row.pattern, row.threads)) {
-                columns.push((&row.pattern, row.threads));
-            }
-            if !names.contains(&row.who) {
-                names.push(row.who);
-            }
-        }
-        let find = |who: &str, column: (&str, usize)| {
-            self.rows.iter().find(|row| row.who == who && (row.pattern.as_str(), row.threads) == column)
-        };
-        let mut text = String::new();
-        // As many columns side by side as a terminal of 120 has room for.
-        for some in columns.chunks(9) {
-            let mut table = Table::new();
-            let heads = some.iter().map(|(pattern, threads)| format!("{pattern} {threads}T"));
-            table.load_preset(presets::NOTHING).set_header(std::iter::once("ns per pair".to_owned()).chain(heads));
-            for &who in &names {
-                let cells = some.iter().map(|&column| find(who, column).map_or_else(|| "-".to_owned(), cell));
-                table.add_row(std::iter::once(who.to_owned()).chain(cells));
-            }
-            for column in table.column_iter_mut().skip(1) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-            for line in table.lines() {
-                let _ = writeln!(text, "{}", line.trim_end());
-            }
-            text.push('\n');
-        }
-        let _ = writeln!(
-            text,
-            "In brackets: times floor b. Medians of up to {} samples of {} ms. -: not offered.",
-            self.rounds,
-            self.window_ns / 1_000_000
-        );
-        text
     }
 
     /// What a reader has to know of samples that are missing, one line each.
@@ -233,19 +196,11 @@ impl Report {
     }
 }
 
-fn cell(row: &Row) -> String {
-    let Some(ns) = row.median() else {
-        return if row.failed.is_some() { "failed".to_owned() } else { format!("0 of {}", row.discarded) };
-    };
-    let ns = if ns < 99.95 { format!("{ns:.1}") } else { format!("{ns:.0}") };
-    row.ratio_to_floor_b.map_or_else(|| ns.clone(), |ratio| format!("{ns} ({ratio:.2})"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(who: &'static str, pattern: Pattern, samples: &[f64]) -> Row {
+    fn row(who: &str, pattern: Pattern, samples: &[f64]) -> Row {
         Row { ns_per_pair: samples.to_vec(), ..Row::new(who, pattern, 1) }
     }
 
@@ -267,7 +222,8 @@ mod tests {
             stolen,
             sleeper,
         ];
-        let mut report = Report { schema: SCHEMA, machine, window_ns: 5_000_000, rounds: 3, interrupted: false, rows };
+        let mut report =
+            Report { schema: SCHEMA.to_owned(), machine, window_ns: 5_000_000, rounds: 3, interrupted: false, rows };
         report.compare();
         report
     }
@@ -280,19 +236,16 @@ mod tests {
         let sleeper = (Some(300.0), None);
         assert_eq!(ratios, [(Some(3.0), Some(1.0)), (Some(7.5), Some(2.5)), (Some(250.0), None), none, none, sleeper]);
         assert_eq!(row("x", Pattern::Hot, &[]).median(), None);
+        let quartiles = |samples: &[f64]| row("x", Pattern::Hot, samples).quartiles();
+        assert_eq!(quartiles(&[4.0, 1.0, 3.0, 2.0, 5.0]), Some((2.0, 4.0)));
+        assert_eq!(quartiles(&[2.0, 1.0]), Some((1.25, 1.75)));
+        assert_eq!(quartiles(&[]), None);
     }
 
     #[test]
-    fn the_table_and_its_warnings() {
-        let report = report();
-        let table = report.table();
-        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-        let columns = ["hot", "1T", "order-9", "1T", "half", "1T", "bulk", "1T", "half-9", "1T"];
-        assert_eq!(lines[0], [&["ns", "per", "pair"][..], &columns].concat());
-        assert_eq!(lines[1], ["floor", "b", "3.0", "(1.00)", "-", "-", "-", "-"]);
-        assert_eq!(lines[2], ["x", "7.5", "(2.50)", "250", "failed", "0", "of", "2", "300"]);
+    fn warnings_name_the_figures() {
         assert_eq!(
-            report.warnings(),
+            report().warnings(),
             [
                 "x, half 1T: could not be built: no memory",
                 "x, bulk 1T: none of 2 samples kept: a thread had its CPU for 80 to 93 % of the time only",
@@ -314,5 +267,7 @@ mod tests {
         ]);
         assert_eq!(row["discarded_samples"], samples);
         assert_eq!(json["rows"][3]["failed"], "no memory");
+        let again: Report = serde_json::from_value(json.clone()).expect("the model");
+        assert_eq!(serde_json::to_value(again).expect("JSON"), json);
     }
 }

@@ -2,21 +2,58 @@
 //! `pageset-bench`.
 //!
 //! Allocators from outside are measured by a program of their own, `pageset-bench-peers`, that has all of this as well and
-//! takes the same arguments: where it is found it is run instead, so that all take part in the same rounds.
+//! takes the same arguments: where it is found it measures instead, so that all take part in the same rounds. It writes
+//! JSON, which is rendered here.
 
 use std::env;
-use std::io::{self, IsTerminal, Write as _};
-use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget};
-use pageset_bench::Args;
-use signal_hook::consts::SIGINT;
+use pageset_bench::report::Row;
+use pageset_bench::{Pattern, Report, Settings};
 
+use crate::columns::{numbers, trimmed};
 use crate::error::{Exit, Failure};
+use crate::output;
+use crate::sim::progress::{Interrupt, Progress};
+
+/// Measures how fast pages are taken and given back, beside floors that say what the hardware allows.
+///
+/// Everyone is measured in turn, on threads with a CPU each. A sample in which a thread had its CPU for less than 97 %
+/// of the time is thrown away, and said so.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only these patterns: hot, bulk, random, churn, remote, order-9, calls-32, calls-256, half, half-9
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    patterns: Vec<Pattern>,
+
+    /// Only these subjects, by their names in the table; floor b is measured as well
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    who: Vec<String>,
+
+    /// Numbers of threads; by default 1, 2, 4 and so on, and as many as there are CPUs
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
+    threads: Vec<usize>,
+
+    /// Samples of each
+    #[arg(long, value_name = "NUMBER", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+
+    /// How long a sample takes, in milliseconds; short ones more often have their CPUs for themselves
+    #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    window_ms: u64,
+
+    /// Print JSON, with every sample
+    #[arg(long)]
+    json: bool,
+
+    /// Leave allocators from outside out, also where `pageset-bench-peers` is installed
+    #[arg(long)]
+    no_peers: bool,
+}
 
 /// The program with allocators from outside.
 const PEERS: &str = "pageset-bench-peers";
@@ -30,41 +67,129 @@ fn peers() -> Option<PathBuf> {
 }
 
 /// Runs the subcommand. Ctrl-C ends it with what was measured by then; a second one at once.
-pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
-    if !args.no_peers {
-        match peers() {
-            Some(program) => {
-                let own = env::args_os().skip_while(|arg| arg != "bench").skip(1);
-                // Comes back only when it could not be run.
-                let error = Command::new(&program).args(own).exec();
-                return Err(io::Error::new(error.kind(), format!("{}: {error}", program.display())).into());
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    let json = args.json;
+    let report = match peers().filter(|_| !args.no_peers) {
+        Some(program) => match measured_by(&program)? {
+            Ok(report) => report,
+            Err(exit) => return Ok(exit),
+        },
+        None => {
+            if !args.no_peers {
+                eprintln!(
+                    "note: no allocators from outside: {PEERS} is neither beside this command nor in PATH; \
+                     it is built from bench-peers/"
+                );
             }
-            None => eprintln!(
-                "note: no allocators from outside: {PEERS} is neither beside this command nor in PATH; \
-                 it is built from bench-peers/"
-            ),
+            measured(args)?
         }
-    }
-    let stop = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register_conditional_shutdown(SIGINT, Exit::Interrupted as i32, Arc::clone(&stop))?;
-    signal_hook::flag::register(SIGINT, Arc::clone(&stop))?;
-    let target = if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(None, target);
-    let report = pageset_bench::run(args, &pageset_bench::entries(), &stop, |done, all| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    })
-    .map_err(|error| Failure::new(Exit::Usage, error))?;
-    bar.finish_and_clear();
+    };
     for warning in report.warnings() {
         eprintln!("warning: {warning}");
     }
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
-        writeln!(out)?;
+    if json {
+        output::json(io::stdout().lock(), &report)?;
     } else {
-        write!(out, "{}", report.table())?;
+        io::stdout().write_all(table(&report).as_bytes())?;
     }
     Ok(if report.interrupted { Exit::Interrupted } else { Exit::Done })
+}
+
+fn measured(args: Args) -> Result<Report, Failure> {
+    let Args { patterns, who, threads, rounds, window_ms, .. } = args;
+    let settings = Settings { patterns, who, threads, rounds, window: Duration::from_millis(window_ms) };
+    let (interrupt, progress) = (Interrupt::install()?, Progress::new());
+    pageset_bench::run(&settings, &pageset_bench::entries(), || interrupt.keep_on(), |done, all| progress.of(done, all))
+        .map_err(|error| Failure::new(Exit::Usage, error))
+}
+
+/// The result of the program with allocators from outside, or how it ended without one; then it said why.
+fn measured_by(program: &Path) -> Result<Result<Report, Exit>, Failure> {
+    let named = |error: &dyn std::fmt::Display| Failure::new(Exit::Failed, format!("{}: {error}", program.display()));
+    let own = env::args_os().skip_while(|arg| arg != "bench").skip(1);
+    let output = Command::new(program).args(own).stderr(Stdio::inherit()).output().map_err(|error| named(&error))?;
+    match output.status.code() {
+        Some(0) => Ok(Ok(serde_json::from_slice(&output.stdout).map_err(|error| named(&error))?)),
+        Some(2) => Ok(Err(Exit::Usage)),
+        _ => Err(named(&output.status)),
+    }
+}
+
+/// Columns side by side for which a terminal of 120 has room.
+const SIDE_BY_SIDE: usize = 9;
+
+/// The table: a row a subject, a column a pattern and number of threads.
+fn table(report: &Report) -> String {
+    let mut columns: Vec<(&str, usize)> = vec![];
+    let mut names: Vec<&str> = vec![];
+    for row in &report.rows {
+        if !columns.contains(&(&row.pattern, row.threads)) {
+            columns.push((&row.pattern, row.threads));
+        }
+        if !names.contains(&row.who.as_str()) {
+            names.push(&row.who);
+        }
+    }
+    let find = |who: &str, column: (&str, usize)| {
+        report.rows.iter().find(|row| row.who == who && (row.pattern.as_str(), row.threads) == column)
+    };
+    let mut text = String::new();
+    for some in columns.chunks(SIDE_BY_SIDE) {
+        let heads: Vec<String> = some.iter().map(|(pattern, threads)| format!("{pattern} {threads}T")).collect();
+        let mut table = numbers(std::iter::once("ns per pair").chain(heads.iter().map(String::as_str)), 0..1);
+        for &who in &names {
+            let cells = some.iter().map(|&column| find(who, column).map_or_else(|| "-".to_owned(), cell));
+            table.add_row(std::iter::once(who.to_owned()).chain(cells));
+        }
+        text += &trimmed(&table);
+        text.push('\n');
+    }
+    let _ = writeln!(
+        text,
+        "In brackets: times floor b. Medians of up to {} samples of {} ms. -: not offered.",
+        report.rounds,
+        report.window_ns / 1_000_000
+    );
+    text
+}
+
+fn cell(row: &Row) -> String {
+    let Some(ns) = row.median() else {
+        return if row.failed.is_some() { "failed".to_owned() } else { format!("0 of {}", row.discarded) };
+    };
+    let ns = if ns < 99.95 { format!("{ns:.1}") } else { format!("{ns:.0}") };
+    row.ratio_to_floor_b.map_or_else(|| ns.clone(), |ratio| format!("{ns} ({ratio:.2})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_medians_and_what_is_missing() {
+        let row = |who: &str, pattern: &str, samples: &[f64], ratio: Option<f64>| {
+            serde_json::json!({
+                "who": who, "pattern": pattern, "threads": 1, "ns_per_pair": samples, "asleep": [], "discarded": 2,
+                "discarded_samples": [], "not_pinned": 0, "failed": null, "ratio_to_floor_b": ratio,
+            })
+        };
+        let mut failed = row("x", "half", &[], None);
+        failed["failed"] = "no memory".into();
+        let rows = [
+            row("floor b", "hot", &[4.0, 2.0, 3.0], Some(1.0)),
+            row("x", "hot", &[9.0, 6.0], Some(2.5)),
+            row("x", "order-9", &[250.0], None),
+            failed,
+            row("x", "bulk", &[], None),
+        ];
+        let report = serde_json::json!({
+            "schema": "pageset.bench/1", "machine": { "processor": "P", "kernel": "K", "cpus": 2 },
+            "window_ns": 5_000_000, "rounds": 3, "interrupted": false, "rows": rows,
+        });
+        let table = table(&serde_json::from_value(report).unwrap());
+        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["ns", "per", "pair", "hot", "1T", "order-9", "1T", "half", "1T", "bulk", "1T"]);
+        assert_eq!(lines[1], ["floor", "b", "3.0", "(1.00)", "-", "-", "-"]);
+        assert_eq!(lines[2], ["x", "7.5", "(2.50)", "250", "failed", "0", "of", "2"]);
+    }
 }

@@ -2,11 +2,9 @@
 
 use std::io::{self, Write as _};
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use pageset_sim::interleave::{self, Interleaving, MOST_CPUS, Tried, Violation};
+use pageset_sim::interleave::{self, Interleaving, MOST_CPUS, Tried, Violation, try_seeds};
 
 use crate::columns::{grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
@@ -59,7 +57,10 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let heads = ["rules", "interleavings", "operations", "switches"];
     let mut table = numbers(heads.into_iter(), 0..1);
     let interrupt = Interrupt::install()?;
-    let progress = Progress::new(sets.len() * usize::try_from(args.seeds).unwrap_or(usize::MAX));
+    let progress = Progress::new();
+    let of_each = usize::try_from(args.seeds).unwrap_or(usize::MAX);
+    let all = of_each.saturating_mul(sets.len());
+    let workers = args.jobs.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     for (place, set) in sets.iter().enumerate() {
         let of_seed = |seed| Interleaving {
             tuning: set.tuning,
@@ -68,74 +69,25 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             rounds: args.checks,
             operations: args.every,
             seed,
-            plant: None,
         };
-        let before = place * usize::try_from(args.seeds).unwrap_or(usize::MAX);
-        let outcome = try_all(&args, of_seed, || interrupt.keep_on(), |ended| progress.at(before + ended));
-        if let Some((seed, failure)) = outcome.first_failure {
+        let before = place * of_each;
+        progress.of(before, all);
+        let seeds = args.seed..args.seed.saturating_add(args.seeds);
+        let search =
+            try_seeds(of_seed, seeds, workers, || interrupt.keep_on(), |ended| progress.of(before + ended, all));
+        if let Some((seed, failure)) = search.first_failure {
             drop(progress);
             return Err(match failure {
                 interleave::Failure::Violation(violation) => violated(&args, place, &set.name, seed, &violation),
                 interleave::Failure::Run(error) => Failure::new(Exit::Usage, format!("{}: {error}", set.name)),
             });
         }
-        let Tried { operations, switches } = outcome.tried;
-        table.add_row([set.name.clone(), grouped(outcome.interleavings), grouped(operations), grouped(switches)]);
+        let Tried { operations, switches } = search.tried;
+        table.add_row([set.name.clone(), grouped(search.interleavings), grouped(operations), grouped(switches)]);
     }
     drop(progress);
     io::stdout().write_all(trimmed(&table).as_bytes())?;
     Ok(if interrupt.keep_on() { Exit::Done } else { Exit::Interrupted })
-}
-
-#[derive(Default)]
-struct Outcome {
-    interleavings: u64,
-    tried: Tried,
-    /// That of the lowest seed.
-    first_failure: Option<(u64, interleave::Failure)>,
-}
-
-/// Tries all seeds until one fails: seeds above it are left out, those below are tried to the end, so that the same one is
-/// found by any number of threads.
-fn try_all(
-    args: &Args,
-    of_seed: impl Fn(u64) -> Interleaving + Sync,
-    keep_on: impl Fn() -> bool + Sync,
-    done: impl Fn(usize) + Sync,
-) -> Outcome {
-    let workers = args.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
-    let end = args.seed.saturating_add(args.seeds);
-    let (next, outcome) = (AtomicU64::new(args.seed), Mutex::new(Outcome::default()));
-    thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    // Relaxed: hands out numbers; the outcome has a lock, and the scope joins the threads.
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end || !keep_on() {
-                        break;
-                    }
-                    let result = of_seed(seed).run();
-                    let Ok(mut outcome) = outcome.lock() else { break };
-                    match result {
-                        Ok(tried) => {
-                            outcome.interleavings += 1;
-                            outcome.tried.operations += tried.operations;
-                            outcome.tried.switches += tried.switches;
-                            done(outcome.interleavings as usize);
-                        }
-                        Err(failure) => {
-                            next.store(end, Ordering::Relaxed);
-                            if outcome.first_failure.as_ref().is_none_or(|(first, _)| seed < *first) {
-                                outcome.first_failure = Some((seed, failure));
-                            }
-                        }
-                    }
-                }
-            });
-        }
-    });
-    outcome.into_inner().unwrap_or_default()
 }
 
 /// What is broken, and the command that shows it again.

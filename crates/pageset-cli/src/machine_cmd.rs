@@ -4,21 +4,18 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use pageset::Tuning;
-use pageset::tuning::BatchRule;
-use pageset::tuning::presets::LINUX_4_17;
-use pageset_sim::calibrate::{self, Cost, Fit, Goal, Settings, Target};
-use pageset_sim::compare::{BASE_BATCH, SHIPPED as TABLES, SweepTable, TASKS_MACHINE, TasksRow, TasksTable};
-use pageset_sim::machine::{Calibrated, Machine, SHIPPED, detect};
+use pageset_sim::calibrate::{self, Calibration, Cost, Fit, Goal, GoalError, Settings, Target};
+use pageset_sim::machine::{Calibrated, SHIPPED, detect};
 use pageset_sim::run::RunError;
-use pageset_sim::workload::Workload;
+use pageset_sim::time::Time;
+use pageset_sim::workload::{Length, Workload};
 
 use crate::columns::{grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
 use crate::output::Output;
+use crate::sim::batch::Batch;
 use crate::sim::machine;
-use crate::sim::options::Beside;
-use crate::sim::progress::Interrupt;
+use crate::sim::options::{Beside, described};
 
 /// List, show, detect and calibrate simulated machines
 #[derive(clap::Args)]
@@ -111,69 +108,34 @@ fn text_of(name: &str) -> Result<String, Failure> {
 
 fn fit(name: &str, most: u16, beside: &Beside) -> Result<Exit, Failure> {
     let machine = machine(name)?;
-    let goal = goal(&machine)?;
+    let goal = Goal::of(&machine).map_err(|error| {
+        let exit = if matches!(error, GoalError::NoRow { .. }) { Exit::Usage } else { Exit::Damaged };
+        Failure::new(exit, error)
+    })?;
     let workload = Workload::find("page_fault1").ok_or_else(|| Failure::new(Exit::Failed, "no page_fault1"))?;
+    let effort = beside.effort.of_each();
     let settings = Settings {
-        run: &|machine, tuning| beside.run(workload, machine, tuning),
-        seeds: beside.effort.seeds().collect(),
+        run: &|machine, tuning, era| beside.run(workload, machine, tuning, era),
+        effort,
         most: usize::from(most),
-        workers: beside.effort.workers(),
     };
-    let interrupt = Interrupt::install()?;
+    let batch = Batch::begin(&beside.effort)?;
     let mut best = None;
     let heard = |fit: &Fit| {
         best = Some(fit.clone());
-        let _ = writeln!(io::stderr(), "{}", told(&fit.simulated));
+        let _ = writeln!(io::stderr(), "{}", rows(&fit.simulated));
     };
-    let (exit, fit) = match calibrate::fit(&machine, &goal, &settings, || interrupt.keep_on(), heard) {
-        Ok(fit) => (Exit::Done, Some(fit)),
-        Err(RunError::Interrupted) => (Exit::Interrupted, best),
-        Err(error) => return Err(Failure::new(Exit::Failed, error)),
+    let fit = match calibrate::fit(&machine, &goal, &settings, || batch.keep_on(), heard) {
+        Err(RunError::Interrupted) => best,
+        fit => Some(fit.map_err(|error| Failure::new(Exit::Failed, error))?),
     };
-    if let Some(fit) = fit {
-        io::stdout().write_all(text(&goal, beside, workload, &fit).as_bytes())?;
-    }
-    Ok(exit)
-}
-
-/// The published rows that a machine is fitted to.
-fn goal(machine: &Machine) -> Result<Goal, Failure> {
-    if machine.name == TASKS_MACHINE { goal_of_tasks(machine) } else { goal_of_batches(machine) }
-}
-
-/// The row of batch 31.
-fn goal_of_batches(machine: &Machine) -> Result<Goal, Failure> {
-    let (file, text) = shipped("page_fault1-batch-sweep.csv")?;
-    let table = SweepTable::parse(file, text).map_err(|error| Failure::new(Exit::Damaged, error))?;
-    let row = table.rows.iter().find(|row| row.machine == machine.name && row.batch == BASE_BATCH);
-    let [score, _, zone_pct, lru_pct, _] = row.map(|row| row.values).ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("{file} has no row of batch {BASE_BATCH} of a machine {}", machine.name))
-    })?;
-    let row = Target { tasks: machine.topology().cpus(), score, contention_pct: Some([zone_pct, lru_pct]) };
-    let tuning = Tuning { batch: BatchRule::Fixed(BASE_BATCH), ..LINUX_4_17 };
-    Ok(Goal { rows: vec![row], costs: Cost::ALL.into(), tuning })
-}
-
-/// The rows of fewest and of most tasks.
-fn goal_of_tasks(machine: &Machine) -> Result<Goal, Failure> {
-    let (file, text) = shipped("page_fault1-1-to-40-tasks.csv")?;
-    let table = TasksTable::parse(file, text, machine.topology().cpus());
-    let rows = table.map_err(|error| Failure::new(Exit::Damaged, error))?.rows;
-    let ends = rows.iter().min_by_key(|row| row.tasks).zip(rows.iter().max_by_key(|row| row.tasks));
-    let (first, last) = ends.ok_or_else(|| Failure::new(Exit::Damaged, format!("{file} has no rows")))?;
-    let target = |row: &TasksRow| Target { tasks: row.tasks, score: row.published[0], contention_pct: None };
-    let costs = vec![Cost::Fault, Cost::LruPage];
-    Ok(Goal { rows: vec![target(first), target(last)], costs, tuning: first.tuning })
-}
-
-/// A table that is built in.
-fn shipped(name: &str) -> Result<(&'static str, &'static str), Failure> {
-    let found = TABLES.iter().find(|(shipped, _)| *shipped == name);
-    found.copied().ok_or_else(|| Failure::new(Exit::Failed, format!("there is no table {name}")))
+    let Some(fit) = fit else { return Ok(Exit::Interrupted) };
+    let run = beside.run(workload, &machine, goal.tuning, goal.era);
+    batch.give(&Calibration::new(&run, &goal, &fit, beside.precision, effort.seeds), text)
 }
 
 /// Rows in words.
-fn told(rows: &[Target]) -> String {
+fn rows(rows: &[Target]) -> String {
     let row = |row: &Target| {
         let mut text = format!("{} tasks: score {}", row.tasks, grouped(row.score.round() as u64));
         if let Some([zone_pct, lru_pct]) = row.contention_pct {
@@ -185,23 +147,24 @@ fn told(rows: &[Target]) -> String {
 }
 
 /// The fitted table, and as comments how near it comes and how well the rows tell each cost.
-fn text(goal: &Goal, beside: &Beside, workload: &Workload, fit: &Fit) -> String {
-    let Calibrated { fault_ns, transfer_ns, lru_page_ns } = fit.costs;
-    let costs = [("fault_ns", fault_ns), ("transfer_ns", transfer_ns), ("lru_page_ns", lru_page_ns)];
+fn text(fit: &Calibration) -> String {
+    let time = |ns: u64| Time::from_ns(ns as f64);
+    let length = Length { warm_up: time(fit.warm_up_ns), time: time(fit.measured_ns) };
     let mut text = format!(
         "# Published: {}.\n# Simulated, {}: {}.\n",
-        told(&goal.rows),
-        beside.told(Some(beside.effort.length(workload))),
-        told(&fit.simulated),
+        rows(&fit.published),
+        described(Some(length), fit.precision_pct, fit.seeds.len()),
+        rows(&fit.simulated),
     );
-    if let Some(errors) = fit.errors {
-        let error = |&cost: &Cost| format!("{} {:.0} %", costs[cost as usize].0, 100.0 * errors[cost as usize]);
-        let errors: Vec<_> = goal.costs.iter().map(error).collect();
+    if !fit.relative_errors.is_empty() {
+        let error = |(key, error): (&String, &Option<f64>)| format!("{key} {:.0} %", 100.0 * error.unwrap_or(f64::NAN));
+        let errors: Vec<_> = fit.relative_errors.iter().map(error).collect();
         text += &format!("# Standard errors, of the row and of what is guessed without it: {}.\n", errors.join(", "));
     }
+    let Calibrated { fault_ns, transfer_ns, lru_page_ns } = fit.calibrated;
     text += "[calibrated]\n";
-    for (key, ns) in costs {
-        text += &format!("{key} = {}\n", ns.get());
+    for (cost, ns) in Cost::ALL.into_iter().zip([fault_ns, transfer_ns, lru_page_ns]) {
+        text += &format!("{} = {}\n", cost.key(), ns.get());
     }
     text
 }

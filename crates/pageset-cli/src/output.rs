@@ -15,6 +15,12 @@ pub(crate) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
+/// Writes a result as JSON for people to read, with the end of its last line.
+pub(crate) fn json(mut out: impl Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut out, value)?;
+    out.write_all(b"\n")
+}
+
 /// Where a result is written; `-` is standard output.
 pub(crate) enum Output {
     Stdout(io::Stdout),

@@ -23,11 +23,27 @@ fn peers_are_run_where_they_are_found() {
     assert!(without.status.success());
     assert!(text(&without.stderr).starts_with("note: no allocators from outside: pageset-bench-peers is neither"));
     let program = folder.path().join("pageset-bench-peers");
-    std::fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 7\n").expect("a script");
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    let script = |text: &str| {
+        std::fs::write(&program, format!("#!/bin/sh\necho \"$@\" >&2\n{text}\n")).expect("a script");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    };
+    let result = r#"{ "schema": "pageset.bench/1", "machine": { "processor": "P", "kernel": "K", "cpus": 2 },
+        "window_ns": 1000000, "rounds": 1, "interrupted": false, "rows": [{ "who": "jemalloc", "pattern": "hot",
+        "threads": 1, "ns_per_pair": [7.5], "asleep": [0.0], "discarded": 0, "discarded_samples": [], "not_pinned": 0,
+        "failed": null, "ratio_to_floor_b": 2.5 }] }"#;
+    script(&format!("echo '{result}'"));
     let with = run();
-    assert_eq!(with.status.code(), Some(7), "its exit code is ours");
-    assert_eq!(text(&with.stdout), "--who floor b --patterns hot --threads 1 --rounds 1 --window-ms 1\n");
+    assert_eq!(with.status.code(), Some(0));
+    assert_eq!(text(&with.stderr), "--who floor b --patterns hot --threads 1 --rounds 1 --window-ms 1\n");
+    let row =
+        text(&with.stdout).lines().nth(1).map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    assert_eq!(row, Some(["jemalloc", "7.5", "(2.50)"].map(str::to_owned).into()), "{}", text(&with.stdout));
+    script("exit 2");
+    assert_eq!(run().status.code(), Some(2), "it said what is wrong with the command line");
+    script("exit 7");
+    let failed = run();
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(text(&failed.stderr).ends_with("/pageset-bench-peers: exit status: 7\n"), "{}", text(&failed.stderr));
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -104,7 +120,7 @@ fn what_cannot_be_measured_is_a_usage_error() {
     for (args, said) in [
         (
             ["--who", "nobody"],
-            "nobody is called \"nobody\"; allowed: harness, floor a, floor b, floor c, floor d, pageset",
+            "unknown allocator `nobody`; allowed: harness, floor a, floor b, floor c, floor d, pageset",
         ),
         (["--threads", "0"], "0 threads were asked for; allowed: 1 to "),
         (["--threads", "65537"], "65537 threads were asked for; allowed: 1 to "),

@@ -74,6 +74,8 @@ fn headings_and_members_are_explained() {
     ];
     let mut seen = BTreeSet::new();
     for command in &commands {
+        let schema = json(&ends(0, &[&"explain", &"--schema", &command[0]]).0);
+        let valid = jsonschema::validator_for(&schema).unwrap();
         let arguments = |more: &'static [&'static str]| command.iter().chain(more).copied().collect::<Vec<_>>();
         let run = |arguments: Vec<&'static str>| {
             let arguments: Vec<&dyn AsRef<std::path::Path>> = arguments.iter().map(|word| word as _).collect();
@@ -81,7 +83,11 @@ fn headings_and_members_are_explained() {
         };
         let mut names = headings(&run(arguments(&[])));
         assert!(names.len() >= 3, "no table of {command:?}: {names:?}");
-        members(&json(&run(arguments(&["--json"]))), &mut names);
+        let result = json(&run(arguments(&["--json"])));
+        let wrong: Vec<String> = valid.iter_errors(&result).map(|error| error.to_string()).collect();
+        assert_eq!(wrong, Vec::<String>::new(), "{command:?}");
+        assert!(!valid.is_valid(&json("{ \"schema\": 1 }")), "{command:?}: the schema allows anything");
+        members(&result, &mut names);
         for name in names {
             if seen.insert(name.clone()) {
                 ends(0, &[&"explain", &name]);
@@ -89,6 +95,25 @@ fn headings_and_members_are_explained() {
         }
     }
     assert!(seen.len() > 80, "{} names only", seen.len());
+}
+
+#[test]
+fn the_fit_of_a_machine_is_as_its_schema_says() {
+    let (list, _) = ends(0, &[&"explain", &"--schema"]);
+    assert_eq!(list, "run\nsweep\ncompare\ncalibrate\nbench\n");
+    let schema = json(&ends(0, &[&"explain", &"--schema", &"pageset.calibrate/1"]).0);
+    let fit = ["machine", "calibrate", "lkp-sb02", "--most", "4", "--seconds", "0.004", "--warm-up", "0.002", "--json"];
+    let fit: Vec<&dyn AsRef<std::path::Path>> = fit.iter().map(|word| word as _).collect();
+    let fit = json(&ends(0, &fit).0);
+    assert_eq!((&fit["schema"], &fit["seeds"]), (&"pageset.calibrate/1".into(), &serde_json::json!([1, 2, 3])));
+    jsonschema::validate(&schema, &fit).unwrap();
+    let mut names = Vec::new();
+    members(&fit, &mut names);
+    for name in names {
+        ends(0, &[&"explain", &name]);
+    }
+    let (_, error) = ends(2, &[&"explain", &"--schema", &"replays"]);
+    assert!(error.contains("unknown result `replays`; allowed: run, sweep, compare, calibrate, bench"), "{error}");
 }
 
 /// And so has each member of the JSON of a replay, a check, a look and an advice.

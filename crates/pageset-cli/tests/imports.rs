@@ -38,7 +38,6 @@ impl Paths {
             syn::UseTree::Rename(name) => self.found.push(with(&name.ident)),
             syn::UseTree::Glob(_) => self.found.push(before.to_vec()),
             syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.add_use(tree, before)),
-            _ => {}
         }
     }
 }

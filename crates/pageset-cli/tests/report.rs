@@ -430,16 +430,19 @@ fn what_is_no_result_is_refused() {
         ("{}", "there is no `schema`"),
         ("{\"schema\": \"pageset.replay/9\"}", "the schema pageset.replay/9 is not known"),
         ("{\"schema\": \"pageset.replay/1\"}", "missing field `level`"),
-        ("{\"schema\": \"pageset.run/1\", \"workload\": \"w\", \"machine\": \"m\", \"rows\": []}", "there are no rows"),
         (
-            "{\"schema\": \"pageset.run/1\", \"workload\": \"w\", \"machine\": \"m\", \"rows\": [{}]}",
-            "there is no text `rules`",
+            r#"{"schema": "pageset.run/1", "workload": "w", "machine": "m", "measured_ns": 1, "warm_up_ns": 0, "rows": []}"#,
+            "there are no rows",
         ),
         (
-            "{\"schema\": \"pageset.compare/1\", \"table\": \"t\", \"rows\": [{}]}",
+            r#"{"schema": "pageset.run/1", "workload": "w", "machine": "m", "measured_ns": 1, "warm_up_ns": 0, "rows": [{}]}"#,
+            "missing field `rules`",
+        ),
+        (
+            r#"{"schema": "pageset.compare/1", "table": "t", "measured_ns": 1, "warm_up_ns": 0, "seeds": [], "rows": [{}]}"#,
             "a row has nothing that tells it from others",
         ),
-        ("{\"schema\": \"pageset.bench/1\", \"machine\": {}, \"rows\": []}", "there are no rows"),
+        (r#"{"schema": "pageset.bench/1", "machine": {}, "rows": []}"#, "missing field `processor`"),
         ("{\"schema\": ", "EOF"),
         ("[]", "there is no `schema`"),
     ] {

@@ -50,6 +50,36 @@ fn a_table_has_a_row_for_each_set_of_rules_and_number_of_tasks() {
     assert!(out.contains("zone lock %") && out.contains("alloc p50 ns"), "{out}");
 }
 
+/// The era is the kernel's or the one that is given; a rule does not change it.
+#[test]
+fn a_rule_changes_nothing_of_the_era() {
+    // The era of the first row, and how often pages were put on the LRU under its lock.
+    let row = |more: &[&str]| {
+        let out = ends(0, &short(&[&["--tasks", "1", "--json"], more].concat())).0;
+        let row = serde_json::from_str::<Value>(&out).expect("JSON")["rows"][0].clone();
+        let holds = row["samples"][0]["lru_locks"]["alloc"]["holds"].as_u64().expect("a count");
+        (row["era"].as_str().map(str::to_owned), holds)
+    };
+    let era = |name: &str| Some(name.to_owned());
+    let (of_preset, holds) = row(&["--rules", "linux-5.14"]);
+    assert_eq!(of_preset, era("linux-5.11"));
+    for rule in ["type_at_drain=on", "scale_drain=off", "cache_slice_batches=4"] {
+        let (of_rule, switched) = row(&["--rules", "linux-5.14", "--set", rule]);
+        assert_eq!(of_rule, of_preset, "{rule}");
+        assert!(switched.abs_diff(holds) < holds / 10, "{rule}: {switched} holds, {holds} before");
+    }
+    // Batches of 31 pages instead of 15.
+    let (given, fewer) = row(&["--rules", "linux-5.14", "--era", "linux-6.12"]);
+    assert_eq!(given, era("linux-6.10"));
+    assert!(fewer < holds * 6 / 10, "{fewer}, {holds} before");
+    assert_eq!(row(&[]).0, era("linux-6.10"), "of no kernel");
+    let (_, err) = ends(2, &short(&["--era", "5.15"]));
+    assert!(
+        err.contains("unknown era `5.15`; allowed: linux-4.16, linux-5.11, posted, linux-6.10, or a release"),
+        "{err}"
+    );
+}
+
 #[test]
 fn a_sweep_has_a_row_for_each_combination() {
     let mut arguments = short(&["--rules", "linux-4.17", "--batch", "31,63", "--set", "high=186,100", "--seeds", "1"]);
@@ -236,7 +266,7 @@ fn a_comparison_has_published_simulated_and_baselines() {
     assert!(row["simulated"]["zone_contention_pct"].as_f64().expect("a number") >= 0.0);
     assert_eq!(rows[0]["simulated"]["change_pct"], 0.0);
     let simulations = json!([{
-        "machine": "lkp-sb02", "workload": "page_fault1", "tasks": 4, "seeds": [1], "warm_up_ns": 5_000_000,
+        "machine": "lkp-sb02", "workload": "page_fault1", "tasks": 4, "era": "linux-4.16", "seeds": [1], "warm_up_ns": 5_000_000, "length_ns": 20_000_000,
         "measured_ns": [20_000_000], "one_node_for_all": false,
     }]);
     assert_eq!(row["simulations"], simulations);
@@ -341,7 +371,10 @@ fn a_comparison_measures_no_longer_than_it_takes() {
     // 100 % is known after four windows of ten.
     let (early, all) = (with(&["--precision", "100"]), with(&["--precision", "0"]));
     assert!(early.starts_with("page_fault1-batch-sweep.csv, at most 0.08 s after 0.005 s, until score and"), "{early}");
-    assert!(all.starts_with("page_fault1-batch-sweep.csv, 0.08 s after 0.005 s, seeds 1 to 1\n"), "{all}");
+    assert!(
+        all.starts_with("page_fault1-batch-sweep.csv, 0.08 s after 0.005 s, seeds 1 to 1, era linux-4.16\n"),
+        "{all}"
+    );
     assert_ne!(early.lines().last(), all.lines().last(), "a part of the time has another score");
     assert_eq!(early, with(&["--precision", "100"]));
 }

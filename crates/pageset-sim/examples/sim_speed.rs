@@ -12,6 +12,7 @@ use pageset::Tuning;
 use pageset::tuning::BatchRule;
 use pageset::tuning::presets::LINUX_4_17;
 use pageset_sim::engine::Source;
+use pageset_sim::era::Era;
 use pageset_sim::machine;
 use pageset_sim::run::Run;
 use pageset_sim::time::Time;
@@ -35,6 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         workload: Workload::find(&workload).ok_or("no such workload")?,
         machine: &machine,
         tuning: Tuning { batch: BatchRule::Fixed(batch), ..LINUX_4_17 },
+        era: Era::Linux4_16,
         high_fraction: 0,
         tasks: machine.topology().cpus(),
         warm_up: Time::from_seconds(0.2),

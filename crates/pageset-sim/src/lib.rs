@@ -7,6 +7,7 @@
 //!
 //! ```
 //! use pageset::Tuning;
+//! use pageset_sim::era::Era;
 //! use pageset_sim::machine;
 //! use pageset_sim::run::Run;
 //! use pageset_sim::time::Time;
@@ -18,6 +19,7 @@
 //!     workload: Workload::find("page_fault1").ok_or("no such workload")?,
 //!     machine: &machine,
 //!     tuning: Tuning::default(),
+//!     era: Era::default(),
 //!     high_fraction: 0,
 //!     tasks: 4,
 //!     warm_up: Time::from_seconds(0.001),
@@ -39,19 +41,21 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`time`], [`statistics`] | virtual time; means over seeds |
+//! | [`era`] | what kernels changed over time outside of the rules |
 //! | [`engine`] | virtual CPUs, locks, caches |
 //! | [`machine`] | descriptions of machines |
 //! | `huge_pages`, `host_cache` | how the host keeps large tables, and fetches from them |
 //! | `sim_lock`, [`world`] | what the allocator is given: its lock, its machine |
 //! | [`os`] | address spaces and the LRU, above the allocator |
 //! | [`workload`] | what the tasks do |
-//! | [`run`], [`sweep`] | one run; many at once |
+//! | [`run`], [`sweep`] | one run and its result; many at once, with all seeds |
 //! | [`interleave`] | interleavings chosen at random, and what must hold under any |
 //! | [`calibrate`], [`compare`] | fitting costs to one published row; published tables beside simulated ones |
 
 pub mod calibrate;
 pub mod compare;
 pub mod engine;
+pub mod era;
 mod host_cache;
 mod huge_pages;
 pub mod interleave;

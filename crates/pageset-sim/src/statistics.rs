@@ -1,7 +1,10 @@
 //! Means and spreads over seeds.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// A mean and how far values lie around it.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Spread {
     /// The mean.
     pub mean: f64,

@@ -7,9 +7,49 @@ use std::thread;
 
 use crate::run::{Outcome, Run, RunError};
 
-/// Runs all of them; outcomes are in the order of `runs`. `keep_on` is asked now and then by all threads, and `done` told
-/// after each run how many have ended.
-pub fn run_all(
+/// Outcomes of one run by seed: those that were run to their end.
+pub type BySeed = Vec<(u64, Outcome)>;
+
+/// How many runs are made of each setting, and on what.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Each setting is run with the seeds 1 to this.
+    pub seeds: u32,
+    /// Threads to run on.
+    pub workers: NonZeroUsize,
+}
+
+/// Runs each setting with all seeds. A run's failure is not that of the others; what was interrupted is left out.
+/// `keep_on` is asked now and then by all threads, and `done` told at first and after each run how many have ended, and of how many.
+pub fn run_seeds(
+    runs: &[Run<'_>],
+    effort: Effort,
+    keep_on: impl Fn() -> bool + Sync,
+    done: impl Fn(usize, usize) + Sync,
+) -> Vec<Result<BySeed, RunError>> {
+    let mut seeded = Vec::new();
+    for run in runs {
+        // One seed's holds are enough to look at.
+        let held = |seed| if seed == 1 { run.held } else { 0 };
+        seeded.extend((1..=u64::from(effort.seeds)).map(|seed| Run { seed, held: held(seed), ..run.clone() }));
+    }
+    let all = seeded.len();
+    done(0, all);
+    let outcomes = run_all(&seeded, effort.workers, keep_on, |ended| done(ended, all));
+    let mut kept: Vec<Result<BySeed, RunError>> = runs.iter().map(|_| Ok(Vec::new())).collect();
+    for (place, (outcome, run)) in outcomes.into_iter().zip(&seeded).enumerate() {
+        let kept = &mut kept[place / effort.seeds as usize];
+        match (kept.as_mut(), outcome) {
+            (Ok(kept), Ok(outcome)) => kept.push((run.seed, outcome)),
+            (Err(_), _) | (Ok(_), Err(RunError::Interrupted)) => {}
+            (Ok(_), Err(error)) => *kept = Err(error),
+        }
+    }
+    kept
+}
+
+/// Runs all of them; outcomes are in the order of `runs`.
+fn run_all(
     runs: &[Run<'_>],
     workers: NonZeroUsize,
     keep_on: impl Fn() -> bool + Sync,
@@ -35,4 +75,37 @@ pub fn run_all(
     });
     let taken = outcomes.into_iter().map(|slot| slot.into_inner().ok().flatten());
     taken.map(|outcome| outcome.unwrap_or(Err(RunError::Interrupted))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::era::Era;
+    use crate::machine;
+    use crate::time::Time;
+    use crate::workload::Workload;
+
+    #[test]
+    fn one_run_that_fails_costs_no_other() {
+        let machine = machine::find("lkp-sb02").unwrap().unwrap();
+        let good = Run {
+            workload: Workload::find("malloc1").unwrap(),
+            machine: &machine,
+            tuning: pageset::tuning::presets::LINUX_4_17,
+            era: Era::Linux4_16,
+            high_fraction: 0,
+            tasks: 4,
+            warm_up: Time::from_seconds(0.001),
+            time: Time::from_seconds(0.001),
+            precision_pct: None,
+            whole: true,
+            held: 0,
+            seed: 1,
+        };
+        let bad = Run { tasks: 1000, ..good.clone() };
+        let effort = Effort { seeds: 2, workers: NonZeroUsize::MIN };
+        let kept = run_seeds(&[good.clone(), bad, good], effort, || true, |_, all| assert_eq!(all, 6));
+        assert_eq!(kept.iter().map(|kept| kept.as_ref().map_or(0, Vec::len)).collect::<Vec<_>>(), [2, 0, 2]);
+        assert!(kept[1].as_ref().unwrap_err().to_string().starts_with("1000 tasks on 4 CPUs"));
+    }
 }

@@ -6,10 +6,12 @@
 //! | `simulated` | those of simulations, comparisons and benchmarks, and the members of their JSON |
 //! | `members` | members of the JSON of recordings, replays, `top` and `advise` that are no columns |
 //! | `warnings` | the warnings of a replay |
+//! | `schema` | JSON schemas of results |
 //! | `rules` | the rules, as `docs/reference/rules.md` has them |
 
 mod members;
 mod rules;
+mod schema;
 mod simulated;
 mod terms;
 mod warnings;
@@ -17,16 +19,21 @@ mod warnings;
 use std::io::{self, Write as _};
 
 use crate::error::{Exit, Failure};
+use crate::output;
 
 /// Say what a column, a number, a rule or a warning means, when it is bad, and what to do
 ///
 /// The name is as it stands in an output: a column's head, a metric, a key of --set, or the word in brackets at the end
-/// of a warning. Without a name all of them are listed.
+/// of a warning. Without a name all of them are listed. With --schema it prints the JSON schema of a result.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What to explain, such as `locks/1000 ops`, auto_high or few-samples
     #[arg(value_name = "NAME")]
     name: Vec<String>,
+
+    /// Print the JSON schema of the result of NAME: run, sweep, compare, calibrate or bench; without NAME list these
+    #[arg(long)]
+    schema: bool,
 }
 
 /// What kind of thing a name stands for.
@@ -203,8 +210,24 @@ fn listed() -> String {
     text.replace('\u{a0}', " ")
 }
 
+/// Prints the JSON schema of a result, or the names of all.
+fn print_schema(name: &str) -> Result<Exit, Failure> {
+    if name.is_empty() {
+        writeln!(io::stdout(), "{}", schema::NAMES.join("\n"))?;
+        return Ok(Exit::Done);
+    }
+    let schema = schema::of(name).ok_or_else(|| {
+        Failure::new(Exit::Usage, format!("unknown result `{name}`; allowed: {}", schema::NAMES.join(", ")))
+    })?;
+    output::json(io::stdout().lock(), &schema)?;
+    Ok(Exit::Done)
+}
+
 /// Runs `pageset explain`.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    if args.schema {
+        return print_schema(&args.name.join(" "));
+    }
     if args.name.is_empty() {
         io::stdout().write_all(listed().as_bytes())?;
         return Ok(Exit::Done);

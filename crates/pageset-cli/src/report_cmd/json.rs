@@ -18,24 +18,24 @@ pub(super) fn report(values: &[Value]) -> Result<Report, String> {
         return Err(format!("values of schema {schema} and {} in one file", other["schema"]));
     }
     match schema {
-        "pageset.replay/1" => each(values, |value| typed(value, results::replay)),
-        "pageset.advise/1" => each(values, |value| typed(value, results::advise)),
-        "pageset.run/1" => each(values, simulated::run),
-        "pageset.compare/1" => each(values, simulated::compare),
-        "pageset.bench/1" => each(values, bench::report),
+        "pageset.replay/1" => each(values, |value| Ok(results::replay(&typed(value)?))),
+        "pageset.advise/1" => each(values, |value| Ok(results::advise(&typed(value)?))),
+        "pageset.run/1" => each(values, |value| simulated::run(typed(value)?)),
+        "pageset.compare/1" => each(values, |value| simulated::compare(typed(value)?)),
+        "pageset.bench/1" => each(values, |value| bench::report(typed(value)?)),
         "pageset.top/1" => top(values),
         other => Err(format!("the schema {other} is not known")),
     }
 }
 
+/// A result that has a model.
+fn typed<R: DeserializeOwned>(value: &Value) -> Result<R, String> {
+    R::deserialize(value).map_err(|error| error.to_string())
+}
+
 /// One report of all values.
 fn each(values: &[Value], of: fn(&Value) -> Result<Report, String>) -> Result<Report, String> {
     values.iter().map(of).reduce(joined).unwrap_or_else(|| Err("it is empty".to_owned()))
-}
-
-/// The report of a result's model.
-fn typed<T: DeserializeOwned>(value: &Value, of: fn(&T) -> Report) -> Result<Report, String> {
-    T::deserialize(value).map(|result| of(&result)).map_err(|error| error.to_string())
 }
 
 fn joined(one: Result<Report, String>, other: Result<Report, String>) -> Result<Report, String> {
@@ -46,15 +46,15 @@ fn joined(one: Result<Report, String>, other: Result<Report, String>) -> Result<
     Ok(one)
 }
 
-pub(super) fn text<'v>(value: &'v Value, name: &str) -> Result<&'v str, String> {
+fn text<'v>(value: &'v Value, name: &str) -> Result<&'v str, String> {
     value[name].as_str().ok_or_else(|| format!("there is no text `{name}`"))
 }
 
-pub(super) fn number(value: &Value, name: &str) -> Result<f64, String> {
+fn number(value: &Value, name: &str) -> Result<f64, String> {
     value[name].as_f64().ok_or_else(|| format!("there is no number `{name}`"))
 }
 
-pub(super) fn list<'v>(value: &'v Value, name: &str) -> Result<&'v [Value], String> {
+fn list<'v>(value: &'v Value, name: &str) -> Result<&'v [Value], String> {
     value[name].as_array().map(Vec::as_slice).ok_or_else(|| format!("there is no list `{name}`"))
 }
 

@@ -1,17 +1,17 @@
 //! `pageset run`: a workload on a simulated machine, under any rules.
 
 mod recording;
-mod report;
+mod table;
 mod timeline;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use pageset_sim::run::{Run, RunError};
+use pageset_sim::era::Era;
+use pageset_sim::run::{Run, RunError, RunResult, RunRow};
 use pageset_sim::workload::{WORKLOADS, Workload};
 use pageset_trace::replay::RuleSet;
 
-use self::report::{Report, Row};
 use crate::columns::{trimmed, wrapped};
 use crate::error::{Exit, Failure};
 use crate::output::Output;
@@ -118,25 +118,27 @@ pub(crate) fn simulate(
         high_fraction: set.high_fraction.unwrap_or(0),
         tasks,
         held,
-        ..effort.run(workload, &machine, set.tuning)
+        ..effort.run(workload, &machine, set.tuning, Era::of_rules(&set.name))
     };
     let runs: Vec<Run<'_>> = rows.iter().map(run_of).collect();
     let batch = Batch::begin(effort)?;
-    let outcomes = batch.run(&runs, |row| format!("{}, {} tasks", rows[row].0.name, rows[row].1))?;
-    let mut report = Report::new(workload, &machine, effort);
-    for ((set, tasks), outcomes) in rows.into_iter().zip(outcomes) {
-        report.add(Row::new(&set.name, tasks, outcomes));
+    let mut result = RunResult::new(workload, &machine, effort.length(workload), effort.of_each().seeds);
+    let mut tracks = Vec::new();
+    for ((&(set, tasks), run), outcomes) in rows.iter().zip(&runs).zip(batch.run(&runs)) {
+        let name = format!("{}, {tasks} tasks", set.name);
+        let outcomes = outcomes.map_err(|error| Failure::new(Exit::Failed, format!("{name}: {error}")))?;
+        result.rows.push(RunRow::new(&set.name, run, &outcomes));
+        tracks.extend(outcomes.into_iter().next().map(|first| (name, first)));
     }
     if let Some(path) = timeline {
         let mut out = Output::create(path)?;
-        timeline::write(report.rows(), &mut out)?;
+        timeline::write(&tracks, &mut out)?;
         out.commit()?;
-        let full = |row: &&Row| row.first().is_some_and(|(_, outcome)| outcome.held.len() == held);
-        if let Some(row) = report.rows().iter().find(full) {
-            eprintln!("note: the timeline has the first {held} holds of {}; there were more", row.rules());
+        if let Some((name, _)) = tracks.iter().find(|(_, (_, outcome))| outcome.held.len() == held) {
+            eprintln!("note: the timeline has the first {held} holds of {name}; there were more");
         }
     }
-    batch.give(|| report.text(), || report.json())
+    batch.give(&result, table::text)
 }
 
 /// The workload of this name, or that of a recording.

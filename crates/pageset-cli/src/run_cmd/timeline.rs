@@ -9,7 +9,6 @@ use pageset_sim::engine::Held;
 use pageset_sim::run::Outcome;
 use serde_json::json;
 
-use super::report::Row;
 use crate::error::Failure;
 use crate::perfetto::Writer;
 
@@ -21,16 +20,15 @@ const ZONE_PATHS: [&str; 5] = ["fill", "drain", "direct allocation", "direct fre
 /// Ways to an LRU lock.
 const LRU_PATHS: [&str; 2] = ["add", "remove"];
 
-/// Writes the first seed of each row.
+/// Writes the first seed of each row: its name, the seed, the outcome.
 ///
 /// # Errors
 /// Those of writing.
-pub(super) fn write(rows: &[Row], out: impl Write) -> Result<(), Failure> {
+pub(super) fn write(rows: &[(String, (u64, Outcome))], out: impl Write) -> Result<(), Failure> {
     let mut events = Writer::new(out)?;
-    for (number, row) in rows.iter().enumerate() {
-        let Some((seed, outcome)) = row.first() else { continue };
+    for (number, (name, (seed, outcome))) in rows.iter().enumerate() {
         let process = number + 1;
-        events.process(process, &format!("{}, {} tasks, seed {seed}", row.rules(), row.tasks()))?;
+        events.process(process, &format!("{name}, seed {seed}"))?;
         let mut cpus: Vec<u32> = outcome.held.iter().map(|held| held.cpu).collect();
         cpus.sort_unstable();
         cpus.dedup();

@@ -4,24 +4,11 @@ pub(crate) mod batch;
 pub(crate) mod options;
 pub(crate) mod progress;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fs;
 
 use pageset_sim::machine::{self, Machine};
 
 use crate::error::{Exit, Failure};
-
-/// Machines by name, each read once.
-pub(crate) fn machines<'n>(names: impl Iterator<Item = &'n str>) -> Result<HashMap<&'n str, Machine>, Failure> {
-    let mut known = HashMap::new();
-    for name in names {
-        if let Entry::Vacant(place) = known.entry(name) {
-            place.insert(machine(name)?);
-        }
-    }
-    Ok(known)
-}
 
 /// The machine of this name, or that of a description whose name ends in .toml.
 ///

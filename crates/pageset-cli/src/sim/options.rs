@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::thread;
 
 use pageset::Tuning;
+use pageset_sim::era::Era;
 use pageset_sim::machine::Machine;
 use pageset_sim::run::Run;
+use pageset_sim::sweep;
 use pageset_sim::time::Time;
 use pageset_sim::workload::{Length, Workload};
 
@@ -40,9 +42,15 @@ pub(crate) struct Effort {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
 
+    /// The kernel's era, which sets what rules do not: LRU batches, LRU locks of memory groups, what counts as a CPU's slice
+    /// of the cache: linux-4.16, linux-5.11, posted, linux-6.10, or a release such as linux-5.15 [default: of a preset
+    /// that of its kernel, of a published table that of its kernels, else linux-6.10]
+    #[arg(long, value_name = "NAME")]
+    era: Option<Era>,
+
     /// Threads to simulate on [default: one a CPU of this host]; no result depends on it
     #[arg(long, value_name = "N")]
-    pub(crate) jobs: Option<NonZeroUsize>,
+    jobs: Option<NonZeroUsize>,
 
     /// Also write JSON; `-` is standard output, instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
@@ -59,13 +67,14 @@ impl Effort {
         }
     }
 
-    /// A run with the first seed, on all CPUs and all nodes.
-    pub(crate) fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning) -> Run<'m> {
+    /// A run with the first seed, on all CPUs and all nodes. `era` holds unless --era sets another.
+    pub(crate) fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning, era: Era) -> Run<'m> {
         let Length { warm_up, time } = self.length(workload);
         Run {
             workload,
             machine,
             tuning,
+            era: self.era.unwrap_or(era),
             high_fraction: 0,
             tasks: machine.topology().cpus(),
             warm_up,
@@ -73,25 +82,14 @@ impl Effort {
             precision_pct: None,
             whole: true,
             held: 0,
-            seed: *self.seeds().start(),
+            seed: 1,
         }
     }
 
-    pub(crate) fn seeds(&self) -> std::ops::RangeInclusive<u64> {
-        1..=u64::from(self.last_seed())
-    }
-
-    pub(crate) fn last_seed(&self) -> u32 {
-        self.seeds.unwrap_or(SEEDS)
-    }
-
-    pub(crate) fn workers(&self) -> NonZeroUsize {
-        self.jobs.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN)
-    }
-
-    /// Whether standard output is for JSON.
-    pub(crate) fn json_only(&self) -> bool {
-        self.json.as_deref().is_some_and(|path| path.as_os_str() == "-")
+    /// Seeds and threads.
+    pub(crate) fn of_each(&self) -> sweep::Effort {
+        let workers = self.jobs.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+        sweep::Effort { seeds: self.seeds.unwrap_or(SEEDS), workers }
     }
 }
 
@@ -102,7 +100,7 @@ pub(crate) struct Beside {
     /// Measure until score and contention are known so well, in percent and percentage points: the standard error of the
     /// mean over all seeds. Four tenths of --seconds are the least; 0 measures all of them
     #[arg(long, value_name = "PCT", default_value_t = PRECISION_PCT, allow_negative_numbers = true, value_parser = percent)]
-    precision: f64,
+    pub(crate) precision: f64,
 
     /// Simulate all nodes, even where they are alike and share nothing, so that one would do
     #[arg(long)]
@@ -120,25 +118,26 @@ impl Beside {
     }
 
     /// A run with the first seed, on all CPUs.
-    pub(crate) fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning) -> Run<'m> {
+    pub(crate) fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning, era: Era) -> Run<'m> {
         // The result is the mean over the seeds: each of them may be off by more.
-        let each = self.precision * f64::from(self.effort.last_seed()).sqrt();
+        let each = self.precision * f64::from(self.effort.of_each().seeds).sqrt();
         let precision_pct = (self.precision > 0.0).then_some(each);
-        Run { precision_pct, whole: self.whole, ..self.effort.run(workload, machine, tuning) }
+        Run { precision_pct, whole: self.whole, ..self.effort.run(workload, machine, tuning, era) }
     }
+}
 
-    /// What is done, in words; of many workloads each may have its own length.
-    pub(crate) fn told(&self, length: Option<Length>) -> String {
-        let (most, until) = match self.precision {
-            0.0 => ("", String::new()),
-            precision => ("at most ", format!(", until score and contention were known to {precision} %")),
-        };
-        let length = match length {
-            Some(Length { warm_up, time }) => format!("{} s after {} s", time.seconds(), warm_up.seconds()),
-            None => "as long as each workload needs".to_owned(),
-        };
-        format!("{most}{length}{until}, seeds 1 to {}", self.effort.last_seed())
-    }
+/// What is done, in words: for how long it is measured and after how long, where all lengths are the same, how well score
+/// and contention are to be known, and how many seeds there are.
+pub(crate) fn described(length: Option<Length>, precision_pct: f64, seeds: usize) -> String {
+    let (most, until) = match precision_pct {
+        0.0 => ("", String::new()),
+        precision => ("at most ", format!(", until score and contention were known to {precision} %")),
+    };
+    let length = match length {
+        Some(Length { warm_up, time }) => format!("{} s after {} s", time.seconds(), warm_up.seconds()),
+        None => "as long as each workload needs".to_owned(),
+    };
+    format!("{most}{length}{until}, seeds 1 to {seeds}")
 }
 
 /// Percent, from 0 to 100.

@@ -11,17 +11,18 @@ use crate::replay_cmd::progress::style;
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    pub(crate) fn new(runs: usize) -> Self {
+    pub(crate) fn new() -> Self {
         let shown = io::stderr().is_terminal();
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(runs as u64), target);
+        let bar = ProgressBar::with_draw_target(Some(0), target);
         bar.set_style(style("[{bar:30}] {pos} of {len} runs, {eta} left"));
         bar.tick();
         Progress(bar)
     }
 
-    /// So many have ended.
-    pub(crate) fn at(&self, ended: usize) {
+    /// So many of so many have ended.
+    pub(crate) fn of(&self, ended: usize, runs: usize) {
+        self.0.set_length(runs as u64);
         self.0.set_position(ended as u64);
     }
 }

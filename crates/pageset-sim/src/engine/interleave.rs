@@ -9,19 +9,20 @@ pub enum Mode {
     /// Always the earliest in virtual time. Touches and locks cost time; a CPU waits for the others only at locks.
     #[default]
     Earliest,
-    /// At random, at every lock and every touch. A bug may be planted, to see that it is found.
-    Interleave(Option<Plant>),
+    /// At random, at every lock and every touch.
+    Interleave,
 }
 
-/// A bug that can be planted.
+/// A bug that tests plant, to see that it is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Plant {
+pub(crate) enum Plant {
     /// Of those who find a zone's lock held, some get it.
     ZoneLockShared,
     /// Of those who wait for a zone's lock, some are forgotten.
     WaiterForgotten,
 }
 
+#[cfg(test)]
 impl Plant {
     /// One of so many.
     const ONE_IN: u64 = 64;
@@ -57,9 +58,22 @@ impl Engine {
         }
     }
 
+    /// Plants a bug.
+    #[cfg(test)]
+    pub(crate) fn plant(&self, plant: Plant) {
+        self.planted.set(Some(plant));
+    }
+
     /// Whether a planted bug strikes, where it could.
-    #[inline]
+    #[cfg(test)]
     pub(super) fn strikes(&self, plant: Plant) -> bool {
-        self.config.mode == Mode::Interleave(Some(plant)) && self.random_below(Plant::ONE_IN) == 0
+        self.planted.get() == Some(plant) && self.random_below(Plant::ONE_IN) == 0
+    }
+
+    /// No bug is planted outside of tests.
+    #[cfg(not(test))]
+    #[inline]
+    pub(super) const fn strikes(&self, _: Plant) -> bool {
+        false
     }
 }

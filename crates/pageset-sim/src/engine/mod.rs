@@ -20,7 +20,8 @@ use std::io;
 
 pub use cache::{CacheCosts, LINE_BYTES, LineState, Source};
 pub(crate) use fiber::{Fibers, scope};
-pub use interleave::{Mode, Plant};
+pub use interleave::Mode;
+pub(crate) use interleave::Plant;
 pub(crate) use lengths::Lengths;
 pub use lock::{Held, LockId, LockSpec, LockStats, PATHS, PathStats};
 pub use topology::{Core, Socket, Topology};
@@ -84,6 +85,8 @@ struct Cpu {
 #[derive(Debug)]
 pub struct Engine {
     config: EngineConfig,
+    #[cfg(test)]
+    planted: Cell<Option<Plant>>,
     order: Earliest,
     cpus: Box<[Cpu]>,
     /// Thousandths that work takes on each socket, by how many of its cores have some.
@@ -121,6 +124,8 @@ impl Engine {
             slept: Cell::new(Time::ZERO),
         };
         let engine = Engine {
+            #[cfg(test)]
+            planted: Cell::default(),
             order: Earliest::new(FIRST_LOCK + locks.len() + topology.cpus() as usize),
             cpus: (0..topology.cpus()).map(cpu).collect(),
             clocks: vec![Cell::new(1000); topology.sockets as usize].into(),

@@ -6,24 +6,26 @@
 
 mod books;
 mod operations;
+mod search;
 
 use std::any::Any;
 use std::cell::Cell;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use pageset::owned::OwnedMetadata;
 use pageset::{Config, NodeId, Tuning};
 
-use crate::engine::{self, Engine, Mode, Plant};
+use crate::engine::{self, Engine, Mode};
+use crate::era::Era;
 use crate::machine::Machine;
-use crate::os::{self, Era, Needs};
+use crate::os::{self, Needs};
 use crate::run::RunError;
 use crate::sim_lock::built_on;
 use crate::time::Time;
 use crate::world::{Allocator, SimMachine};
 use books::Books;
+pub use search::{Search, try_seeds};
 
 /// What is to be tried.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +42,6 @@ pub struct Interleaving {
     pub operations: u32,
     /// What all chance comes from.
     pub seed: u64,
-    /// A bug to be found, for tests of this very search.
-    pub plant: Option<Plant>,
 }
 
 /// CPUs that an interleaving may have. More CPUs race no more closely, and zones are small.
@@ -63,7 +63,8 @@ pub struct Tried {
 }
 
 /// Something that the allocator promises does not hold.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("round {round}: {what}")]
 pub struct Violation {
     /// The round in which it was found, from 0.
     pub round: u32,
@@ -71,20 +72,14 @@ pub struct Violation {
     pub what: String,
 }
 
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "round {}: {}", self.round, self.what)
-    }
-}
-
-impl std::error::Error for Violation {}
-
 /// Why a try did not end well.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The rules do not suit so small a machine, or the host has no memory.
+    #[error(transparent)]
     Run(RunError),
     /// A promise is broken.
+    #[error(transparent)]
     Violation(Violation),
 }
 
@@ -100,18 +95,24 @@ impl Interleaving {
     /// # Errors
     /// See [`Failure`].
     pub fn run(&self) -> Result<Tried, Failure> {
+        self.run_on(|_| ())
+    }
+
+    /// Tries it on an engine that was prepared so.
+    fn run_on(&self, prepare: impl Fn(&Engine)) -> Result<Tried, Failure> {
         let round = Cell::new(0);
         // What was built is dropped with the unwinding; only the number of the round is used afterwards.
-        catch_unwind(AssertUnwindSafe(|| self.run_all(&round))).unwrap_or_else(|panic| {
+        catch_unwind(AssertUnwindSafe(|| self.run_all(&round, prepare))).unwrap_or_else(|panic| {
             Err(Failure::Violation(Violation { round: round.get(), what: format!("a panic: {}", message(&*panic)) }))
         })
     }
 
-    fn run_all(&self, round: &Cell<u32>) -> Result<Tried, Failure> {
+    fn run_all(&self, round: &Cell<u32>, prepare: impl Fn(&Engine)) -> Result<Tried, Failure> {
         let machine = self.machine()?;
         let mut config = machine.engine_config(self.seed);
-        config.mode = Mode::Interleave(self.plant);
-        let engine = Rc::new(Engine::new(config, &os::locks(&machine, Era::of(&self.tuning), Needs::NOTHING)));
+        config.mode = Mode::Interleave;
+        let engine = Rc::new(Engine::new(config, &os::locks(&machine, Era::default(), Needs::NOTHING)));
+        prepare(&engine);
         built_on(&engine, || {
             let sim = SimMachine::with_memory(engine.clone(), &machine, NODE_PAGES)?;
             let ranges = sim.map.ranges();

@@ -1,24 +1,16 @@
 //! A description of the machine that this runs on, from what Linux tells of it.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What Linux did not tell.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}: {what}", .file.display())]
 pub struct DetectError {
     file: PathBuf,
     what: String,
 }
-
-impl fmt::Display for DetectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.file.display(), self.what)
-    }
-}
-
-impl std::error::Error for DetectError {}
 
 struct Found {
     sockets: usize,

@@ -1,9 +1,12 @@
 //! What is wrong with a description, and where.
 
-use std::fmt;
-
 /// A description that cannot be had: the file, the line, the key, what is wrong.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{file}{}{}: {what}",
+    .line.map(|line| format!(", line {line}")).unwrap_or_default(),
+    .key.as_ref().map(|key| format!(", {key}")).unwrap_or_default()
+)]
 pub struct MachineError {
     file: String,
     line: Option<usize>,
@@ -37,18 +40,3 @@ fn key_of(line: &str) -> Option<String> {
     };
     (!key.is_empty()).then(|| key.to_owned())
 }
-
-impl fmt::Display for MachineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
-        if let Some(line) = self.line {
-            write!(f, ", line {line}")?;
-        }
-        if let Some(key) = &self.key {
-            write!(f, ", {key}")?;
-        }
-        write!(f, ": {}", self.what)
-    }
-}
-
-impl std::error::Error for MachineError {}

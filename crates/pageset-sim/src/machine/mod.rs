@@ -8,7 +8,8 @@ mod error;
 mod numbers;
 mod shipped;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 pub use detect::{DetectError, detect};
 pub use error::MachineError;
@@ -117,7 +118,7 @@ pub struct Model {
 }
 
 /// The costs that are fitted to one published row.
-#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibrated {
     /// Work of a page fault outside of locks, without clearing the page.

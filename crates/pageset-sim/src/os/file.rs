@@ -91,7 +91,7 @@ impl File {
     pub fn truncate(&self, system: &System<'_>) {
         system.lru_flush();
         let pages = self.pages.take();
-        for batch in pages.chunks(system.era.lru_batch) {
+        for batch in pages.chunks(system.era.lru_batch()) {
             for &page in batch {
                 system.engine().work(TRUNCATE_PAGE);
                 system.machine().touch_page(page);

@@ -64,7 +64,7 @@ impl System<'_> {
     pub(super) fn lru_add(&self, pfn: Pfn) {
         let mut batch = self.lru.batches[self.engine().cpu() as usize].borrow_mut();
         batch.push(pfn);
-        if batch.len() >= self.era.lru_batch {
+        if batch.len() >= self.era.lru_batch() {
             self.move_pages(&batch, Path::Add);
             batch.clear();
             drop(batch);
@@ -86,7 +86,7 @@ impl System<'_> {
 
     /// Takes pages off the LRU, so many a hold of its lock. Returns how many were on it: who takes a page off has it.
     pub(super) fn lru_delete(&self, pages: &[Pfn]) -> usize {
-        let mut chunks = pages.chunks(self.era.lru_release);
+        let mut chunks = pages.chunks(self.era.lru_release());
         let (mut next, mut taken) = (chunks.next(), 0);
         while let Some(chunk) = next {
             next = chunks.next();

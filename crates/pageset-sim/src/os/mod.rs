@@ -3,7 +3,6 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `costs` | what its code costs |
-//! | `era` | sizes that kernels have changed over time |
 //! | `pages` | blocks taken and given back, and what is counted of them |
 //! | `lru` | the LRU lists of each node, behind their locks, and each CPU's batch in front |
 //! | `semaphore` | what guards an address space |
@@ -16,7 +15,6 @@
 //! | `setting` | what a workload finds when virtual time begins |
 
 pub(crate) mod costs;
-mod era;
 mod file;
 mod huge;
 mod lru;
@@ -34,7 +32,6 @@ use std::cell::Cell;
 use hdrhistogram::Histogram;
 use pageset::AllocError;
 
-pub use era::Era;
 pub use file::File;
 pub use pages::Moved;
 pub use scattered::Scattered;
@@ -42,6 +39,7 @@ pub use socket::{Shape, Socket};
 pub use space::{Region, Space};
 
 use crate::engine::{Engine, Lengths, LockId, LockSpec, Socket as EngineSocket, Source};
+use crate::era::Era;
 use crate::machine::Machine;
 use crate::time::Time;
 use crate::world::{Allocator, SimMachine};
@@ -117,7 +115,7 @@ impl Needs {
 
     /// LRU lists of each node.
     fn lists(self, era: Era) -> u32 {
-        if era.lru_by_group { self.groups.max(1) } else { 1 }
+        if era.lru_by_group() { self.groups.max(1) } else { 1 }
     }
 }
 
@@ -136,9 +134,8 @@ pub fn locks(machine: &Machine, era: Era, needs: Needs) -> Vec<LockSpec> {
 impl<'w> System<'w> {
     /// A system above an allocator whose engine has the locks of [`locks`].
     #[must_use]
-    pub fn new(allocator: &'w Allocator<'w>, machine: &Machine, needs: Needs) -> Self {
+    pub fn new(allocator: &'w Allocator<'w>, machine: &Machine, era: Era, needs: Needs) -> Self {
         let (cpus, nodes) = (machine.topology().cpus(), machine.topology().sockets);
-        let era = Era::of(allocator.tuning());
         let lists = needs.lists(era);
         let first_object = nodes * (1 + lists);
         // CPUs do not tick in step.

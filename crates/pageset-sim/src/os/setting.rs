@@ -3,7 +3,7 @@
 use pageset::{AllocError, MigrateType, NodeId, Order, Pfn, Request};
 
 use super::System;
-use super::era::GATHER_PAGE;
+use super::space::GATHER_PAGE;
 use crate::time::Time;
 
 impl System<'_> {

@@ -6,8 +6,14 @@ use pageset::{AllocError, MigrateType, Pfn};
 
 use super::System;
 use super::costs::{COPY_PAGE, FLUSH, FLUSH_CPU, LOOKUP, MAP};
-use super::era::{GATHER_FIRST, GATHER_PAGE, GATHER_PAGES};
 use super::semaphore::Semaphore;
+
+/// Entries of the bundle that an unmapping has on its stack. Specification: 5, "Unmap".
+const GATHER_FIRST: usize = 8;
+/// Entries of a gather page.
+pub(super) const GATHER_PAGE: usize = 510;
+/// Gather pages at most.
+const GATHER_PAGES: usize = 19;
 
 /// Pages that a page-table page maps.
 pub(super) const TABLE_PAGES: usize = 512;

@@ -1,22 +1,23 @@
 //! One run: a workload on a machine under a set of rules.
 
 mod outcome;
+mod result;
 mod steady;
 
-use std::fmt;
 use std::io;
 use std::rc::Rc;
 
 pub use outcome::Outcome;
 use pageset::owned::OwnedMetadata;
-use pageset::tuning::presets::LINUX_5_18;
 use pageset::tuning::sizes::WatermarkRule;
 use pageset::{AllocError, Config, MapError, NodeId, Tuning};
+pub use result::{AllocTimes, PathSum, Paths, RunResult, RunRow, SCHEMA, Sample};
 
 use crate::engine::{self, Engine, LockId, LockStats};
+use crate::era::{CacheSlice, Era};
 use crate::huge_pages;
 use crate::machine::Machine;
-use crate::os::{self, Era, System};
+use crate::os::{self, System};
 use crate::sim_lock::built_on;
 use crate::time::Time;
 use crate::workload::{Span, Workload};
@@ -32,6 +33,8 @@ pub struct Run<'m> {
     pub machine: &'m Machine,
     /// Under which rules.
     pub tuning: Tuning,
+    /// In which era of the kernel, but for its rules.
+    pub era: Era,
     /// The administrator's fraction of a zone that all pagesets may hold, 0 for none.
     pub high_fraction: u32,
     /// How many tasks, each on a CPU of its own: 1 to the machine's CPUs. They fill first threads first.
@@ -53,9 +56,10 @@ pub struct Run<'m> {
 }
 
 /// Why there is no outcome.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// More tasks than CPUs, or none.
+    #[error("{tasks} tasks on {cpus} CPUs; allowed: 1 to {cpus}")]
     Tasks {
         /// How many were asked for.
         tasks: u32,
@@ -63,36 +67,20 @@ pub enum RunError {
         cpus: u32,
     },
     /// The rules do not suit the machine.
-    Map(MapError),
+    #[error(transparent)]
+    Map(#[from] MapError),
     /// A task found no memory.
+    #[error("a task ended: {0}")]
     Alloc(AllocError),
     /// The host has no memory for the machine's books.
+    #[error("this host has not enough memory for the simulated machine")]
     NoMemory,
     /// The host has no memory for a CPU's stack.
+    #[error("no stack for a virtual CPU: {0}")]
     Stack(io::Error),
     /// It was told to stop.
+    #[error("interrupted")]
     Interrupted,
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tasks { tasks, cpus } => write!(f, "{tasks} tasks on {cpus} CPUs; allowed: 1 to {cpus}"),
-            Self::Map(error) => error.fmt(f),
-            Self::Alloc(error) => write!(f, "a task ended: {error}"),
-            Self::NoMemory => write!(f, "this host has not enough memory for the simulated machine"),
-            Self::Stack(error) => write!(f, "no stack for a virtual CPU: {error}"),
-            Self::Interrupted => write!(f, "interrupted"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
-
-impl From<MapError> for RunError {
-    fn from(error: MapError) -> Self {
-        RunError::Map(error)
-    }
 }
 
 impl From<NoMemory> for RunError {
@@ -142,7 +130,7 @@ impl Run<'_> {
     fn simulate(&self, reserve_kib: Option<u64>, keep_on: impl Fn() -> bool) -> Result<Outcome, RunError> {
         let cpus = self.machine.topology().cpus();
         let needs = self.workload.needs(self.tasks);
-        let locks = os::locks(self.machine, Era::of(&self.tuning), needs);
+        let locks = os::locks(self.machine, self.era, needs);
         let engine = Rc::new(Engine::new(self.machine.engine_config(self.seed), &locks));
         built_on(&engine, || {
             let sim = SimMachine::new(engine.clone(), self.machine)?;
@@ -163,17 +151,16 @@ impl Run<'_> {
             huge_pages::ask_for(metadata.tags);
             huge_pages::ask_for(metadata.words);
             let allocator = Allocator::new(sim, &config, metadata)?;
-            let system = System::new(&allocator, self.machine, needs);
+            let system = System::new(&allocator, self.machine, self.era, needs);
             self.measure(&engine, &system, &keep_on)
         })
     }
 
-    /// What the rules take as a CPU's share of the cache: as first posted, of all levels. Specification 4.2.
+    /// A CPU's slice of the cache.
     fn cache_slice_pages(&self) -> u64 {
-        if self.tuning.cache_slice_batches > LINUX_5_18.cache_slice_batches {
-            self.machine.cache_slice_of_all_levels()
-        } else {
-            self.machine.cache_slice_pages()
+        match self.era.cache_slice() {
+            CacheSlice::LastLevel => self.machine.cache_slice_pages(),
+            CacheSlice::AllLevels => self.machine.cache_slice_of_all_levels(),
         }
     }
 

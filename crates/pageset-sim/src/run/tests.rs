@@ -1,6 +1,6 @@
 //! One node for all, and measurements that end sooner.
 
-use pageset::tuning::presets::{LINUX_4_17, LINUX_5_18};
+use pageset::tuning::presets::{LINUX_4_17, LINUX_5_14, LINUX_5_18};
 
 use super::*;
 use crate::machine::find;
@@ -14,6 +14,7 @@ fn run<'m>(machine: &'m Machine, name: &str) -> Run<'m> {
         workload: Workload::find(name).unwrap(),
         machine,
         tuning: LINUX_4_17,
+        era: Era::Linux4_16,
         high_fraction: 0,
         tasks: machine.topology().cpus(),
         warm_up: Time::from_seconds(0.02),
@@ -81,7 +82,7 @@ fn a_node_has_the_marks_that_it_has_in_the_whole_machine() {
 }
 
 fn engine_of(machine: &Machine) -> Engine {
-    let locks = os::locks(machine, Era::of(&LINUX_5_18), crate::os::Needs::NOTHING);
+    let locks = os::locks(machine, Era::Linux5_11, crate::os::Needs::NOTHING);
     Engine::new(machine.engine_config(1), &locks)
 }
 
@@ -99,4 +100,35 @@ fn windows_change_nothing_but_the_end() {
     };
     assert_eq!(told(&never), told(&all));
     assert_eq!(told(&at_once), told(&four_of_ten));
+}
+
+#[test]
+fn a_rule_changes_nothing_of_the_era() {
+    let machine = machine();
+    let base = Run {
+        workload: Workload::find("page_fault1-groups").unwrap(),
+        tuning: LINUX_5_14,
+        era: Era::Linux5_11,
+        tasks: 4,
+        time: Time::from_seconds(0.01),
+        ..run(&machine, "page_fault1")
+    };
+    // Locks of memory groups, pages of a hold of an LRU lock, pages of the cache slice.
+    let facts = |run: &Run<'_>| {
+        let outcome = run.run(|| true).unwrap();
+        let holds: u64 = outcome.lru_locks.iter().map(|lock| lock.paths[0].holds).sum();
+        let pages_a_hold = outcome.operations[0] as f64 / holds as f64;
+        (outcome.lru_locks.len(), pages_a_hold.round(), run.cache_slice_pages())
+    };
+    let of_base = facts(&base);
+    for tuning in [
+        Tuning { type_at_drain: !base.tuning.type_at_drain, ..base.tuning },
+        Tuning { scale_drain: !base.tuning.scale_drain, ..base.tuning },
+        Tuning { cache_slice_batches: base.tuning.cache_slice_batches + 1, ..base.tuning },
+    ] {
+        assert_eq!(facts(&Run { tuning, ..base.clone() }), of_base, "{tuning:?}");
+    }
+    for era in [Era::Linux4_16, Era::Posted, Era::Linux6_10] {
+        assert_ne!(facts(&Run { era, ..base.clone() }), of_base, "{era}");
+    }
 }

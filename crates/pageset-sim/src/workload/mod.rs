@@ -29,7 +29,7 @@ use pageset::AllocError;
 
 pub use length::Length;
 pub use list::WORKLOADS;
-pub use recorded::{Call, Recording, Step};
+pub use recorded::{Call, Recording, RecordingBuilder, Step};
 
 use crate::os::{Needs, Space, System};
 

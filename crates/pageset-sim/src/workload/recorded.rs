@@ -4,9 +4,10 @@
 //! a bound. A block that another process frees is one that both know by number.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use pageset::{AllocError, Block, MigrateType, Order};
+use pageset::{AllocError, Block, MigrateType, Order, Pfn};
 
 use super::Job;
 use crate::os::System;
@@ -49,6 +50,57 @@ pub struct Recording {
     pub in_use: Vec<(u32, Order)>,
     /// How many blocks there are; they are numbered from 0.
     pub blocks: u32,
+}
+
+/// Makes a recording of calls in the order of their times.
+#[derive(Debug, Default)]
+pub struct RecordingBuilder {
+    recording: Recording,
+    /// A process's place and the time of its last call.
+    processes: HashMap<u32, (usize, u64)>,
+    /// The blocks in use, by their first pages.
+    in_use: HashMap<Pfn, u32>,
+}
+
+impl RecordingBuilder {
+    /// A process allocates a block.
+    pub fn alloc(&mut self, time_ns: u64, pid: u32, pfn: Pfn, order: Order, migratetype: MigrateType) {
+        let block = self.new_block();
+        self.in_use.insert(pfn, block);
+        self.step(time_ns, pid, block, Call::Alloc { order, migratetype });
+    }
+
+    /// A process frees a block. One whose allocation is not known is in use from the beginning.
+    pub fn free(&mut self, time_ns: u64, pid: u32, pfn: Pfn, order: Order) {
+        let block = self.in_use.remove(&pfn).unwrap_or_else(|| {
+            let block = self.new_block();
+            self.recording.in_use.push((block, order));
+            block
+        });
+        self.step(time_ns, pid, block, Call::Free);
+    }
+
+    /// The recording.
+    #[must_use]
+    pub fn build(self) -> Recording {
+        self.recording
+    }
+
+    fn new_block(&mut self) -> u32 {
+        self.recording.blocks += 1;
+        self.recording.blocks - 1
+    }
+
+    fn step(&mut self, time_ns: u64, pid: u32, block: u32, call: Call) {
+        let processes = &mut self.recording.processes;
+        let (place, last_ns) = self.processes.entry(pid).or_insert_with(|| {
+            processes.push(Vec::new());
+            (processes.len() - 1, time_ns)
+        });
+        let after = Time::from_ns(time_ns.saturating_sub(*last_ns) as f64);
+        *last_ns = time_ns;
+        processes[*place].push(Step { after, block, call });
+    }
 }
 
 /// A block's life in a run.

@@ -6,7 +6,13 @@
 use pageset::Tuning;
 use pageset::tuning::presets::{LINUX_5_18, POSTED_3, POSTED_5, POSTED_7, POSTED_9, POSTED_10, SERIES_1};
 
-use super::{Cells, Column, EffectRow, EffectTable, Experiment, Kind, Measure, Value, known};
+use super::cells::{Cells, known};
+use super::table::{Column, Experiment, Kind, Row, Table, words};
+use super::{Measure, Value};
+use crate::era::Era;
+
+/// The era of the table's kernels.
+const ERA: Era = Era::Posted;
 
 pub(super) const HEADER: &str =
     "workload,state,result_pct_of_base,zone_lock_pct,free_high_pct_of_base,alloc_zone_pct_of_base,cache_miss_rate_pct";
@@ -72,7 +78,7 @@ fn rules(state: &str) -> Option<Tuning> {
     })
 }
 
-pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), String> {
+pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
     let (word, state) = (cells.word(0), cells.word(1));
     let Some(subject) = SUBJECTS.iter().find(|subject| subject.name == word) else {
         let names: Vec<&str> = SUBJECTS.iter().map(|subject| subject.name).collect();
@@ -80,8 +86,9 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
     };
     let tuning = rules(state).ok_or_else(|| format!("state: {state}; allowed: base, patch1 to patch10"))?;
     let workload = known(subject.workload)?;
-    let mut experiment =
-        |tuning| table.experiment(Experiment { workload, machine: subject.machine, tuning, tasks: subject.tasks });
+    let mut experiment = |tuning| {
+        table.experiment(Experiment { workload, machine: subject.machine, tuning, era: ERA, tasks: subject.tasks })
+    };
     let (of, to) = (experiment(tuning), experiment(LINUX_5_18));
     // The base's own line, if the table has it.
     let base = cells.all.iter().map(|(_, record)| record).find(|r| r.get(0) == Some(word) && r.get(1) == Some("base"));
@@ -98,11 +105,11 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
         let of_base = base.and_then(|record| record.get(place)).unwrap_or_default();
         let do_nothing = super::cells::number(of_base, name)?;
         if published.is_some() || !is_missing_for_all(cells, word, place) {
-            columns.push(Column { name: name.to_owned(), kind, published, do_nothing, value });
+            columns.push(Column { name: name.to_owned(), kind, published, do_nothing, forecast: None, value });
         }
     }
-    let keys = vec![("workload".to_owned(), word.to_owned()), ("state".to_owned(), state.to_owned())];
-    table.rows.push(EffectRow { keys, columns, note: None });
+    let keys = words([("workload", word), ("state", state)]);
+    table.rows.push(Row { keys, columns, note: None });
     Ok(())
 }
 

@@ -5,35 +5,31 @@ use pageset::Tuning;
 use pageset::tuning::Preset;
 use serde::Deserialize;
 
-use super::{TableError, records};
+use super::table::{Column, Experiment, Key, Kind, Layout, Row, Table};
+use super::{Measure, TableError, Value, cells, records};
+use crate::era::Era;
 
 /// The machine of the table: two sockets of ten cores. Its description says what is known of it.
 pub const TASKS_MACHINE: &str = "xeon-2s40";
 /// The columns that are compared, each with the workload that it is of.
-pub const TASKS_COLUMNS: [(&str, &str); 2] =
+const COLUMNS: [(&str, &str); 2] =
     [("processes_faults_per_s", "page_fault1"), ("threads_faults_per_s", "page_fault1-threads")];
 
-const HEADERS: [&str; 6] =
-    ["kernel", "tasks", TASKS_COLUMNS[0].0, "processes_stddev", TASKS_COLUMNS[1].0, "threads_stddev"];
+const HEADERS: [&str; 6] = ["kernel", "tasks", COLUMNS[0].0, "processes_stddev", COLUMNS[1].0, "threads_stddev"];
 
 /// One row.
 #[derive(Clone, PartialEq, Debug)]
-pub struct TasksRow {
+pub(crate) struct TasksRow {
     /// The kernel, in the table's words.
-    pub kernel: String,
+    pub(crate) kernel: String,
     /// Its rules.
-    pub tuning: Tuning,
+    pub(crate) tuning: Tuning,
+    /// Its era.
+    pub(crate) era: Era,
     /// How many tasks.
-    pub tasks: u32,
+    pub(crate) tasks: u32,
     /// Faults a second, by column.
-    pub published: [f64; TASKS_COLUMNS.len()],
-}
-
-/// The table.
-#[derive(Clone, PartialEq, Debug)]
-pub struct TasksTable {
-    /// Its rows, in order.
-    pub rows: Vec<TasksRow>,
+    pub(crate) published: [f64; COLUMNS.len()],
 }
 
 #[derive(Deserialize)]
@@ -44,27 +40,47 @@ struct Record {
     threads_faults_per_s: f64,
 }
 
-impl TasksTable {
-    /// Whether a text has the first line of such a table.
-    #[must_use]
-    pub fn is_one(text: &str) -> bool {
-        text.lines().next().is_some_and(|line| line.split(',').map(str::trim).eq(HEADERS))
-    }
+/// Whether a table that begins so is this one.
+pub(super) fn is_one(heading: &str) -> bool {
+    heading.split(',').map(str::trim).eq(HEADERS)
+}
 
-    /// Its first line.
-    pub(super) fn heading() -> String {
-        HEADERS.join(",")
-    }
+/// Its first line.
+pub(super) fn heading() -> String {
+    HEADERS.join(",")
+}
 
-    /// Reads a table for a machine of so many CPUs; `file` is its name in messages.
-    ///
-    /// # Errors
-    /// What is wrong in which line.
-    pub fn parse(file: &str, text: &str, cpus: u32) -> Result<TasksTable, TableError> {
-        let key = |row: &TasksRow| format!("kernel {}, {} tasks", row.kernel, row.tasks);
-        let rows = records::read(file, text, HEADERS.into_iter(), |record| TasksRow::new(record, cpus), key)?;
-        Ok(TasksTable { rows })
+/// Reads the rows of a text.
+pub(crate) fn rows(file: &str, text: &str) -> Result<Vec<TasksRow>, TableError> {
+    let key = |row: &TasksRow| format!("kernel {}, {} tasks", row.kernel, row.tasks);
+    let cpus = cells::cpus(TASKS_MACHINE).unwrap_or(0);
+    records::read(file, text, HEADERS.into_iter(), |record| TasksRow::new(record, cpus), key)
+}
+
+/// Adds the rows of a text to a table.
+pub(super) fn add(table: &mut Table, text: &str) -> Result<(), TableError> {
+    let rows = rows(&table.name, text)?;
+    table.layout = Layout::Tasks;
+    for row in &rows {
+        let [do_nothing, amdahl] = baselines(&rows, row);
+        let column = |(place, (name, workload)): (usize, (&str, &'static str))| {
+            let (machine, tuning, era, tasks) = (TASKS_MACHINE, row.tuning, row.era, Some(row.tasks));
+            let of = table.experiment(Experiment { workload, machine, tuning, era, tasks });
+            Column {
+                name: name.to_owned(),
+                kind: Kind::Amount,
+                published: Some(row.published[place]),
+                do_nothing: Some(do_nothing[place]),
+                forecast: Some(amdahl[place]),
+                value: Value::Of(Measure::Score, of),
+            }
+        };
+        let columns = COLUMNS.into_iter().enumerate().map(column).collect();
+        let keys =
+            [("kernel".to_owned(), Key::Word(row.kernel.clone())), ("tasks".to_owned(), Key::Number(row.tasks.into()))];
+        table.rows.push(Row { keys: keys.into(), columns, note: None });
     }
+    Ok(())
 }
 
 impl TasksRow {
@@ -72,25 +88,26 @@ impl TasksRow {
         let Record { kernel, tasks, processes_faults_per_s, threads_faults_per_s } = record;
         // A release candidate has its release's rules.
         let release = kernel.split("-rc").next().unwrap_or_default();
-        let preset = Preset::find(&format!("linux-{release}"))
+        let name = format!("linux-{release}");
+        let preset = Preset::find(&name)
             .ok_or_else(|| format!("kernel: there are no rules of {kernel}; allowed: as 4.16 or 4.16-rc5"))?;
         if tasks == 0 || tasks > cpus {
             return Err(format!("tasks: {tasks}; allowed: 1 to {cpus}, the CPUs of {TASKS_MACHINE}"));
         }
         let published = [processes_faults_per_s, threads_faults_per_s];
-        for ((column, _), faults) in TASKS_COLUMNS.iter().zip(published) {
+        for ((column, _), faults) in COLUMNS.iter().zip(published) {
             if !(faults > 0.0 && faults.is_finite()) {
                 return Err(format!("{column}: {faults}; allowed: above 0"));
             }
         }
-        Ok(TasksRow { kernel, tuning: preset.tuning, tasks, published })
+        let era = Era::of_rules(&name);
+        Ok(TasksRow { kernel, tuning: preset.tuning, era, tasks, published })
     }
 }
 
 /// Baselines of a row among rows of one kernel: the row of fewest tasks again, and Amdahl's law through that row and the
 /// one of most tasks.
-#[must_use]
-pub fn baselines(rows: &[TasksRow], row: &TasksRow) -> [[f64; TASKS_COLUMNS.len()]; 2] {
+fn baselines(rows: &[TasksRow], row: &TasksRow) -> [[f64; COLUMNS.len()]; 2] {
     let of_kernel = || rows.iter().filter(|other| other.kernel == row.kernel);
     let first = of_kernel().min_by_key(|other| other.tasks).unwrap_or(row);
     let last = of_kernel().max_by_key(|other| other.tasks).unwrap_or(row);
@@ -116,10 +133,10 @@ mod tests {
     #[test]
     fn the_shipped_table_is_whole() {
         let (file, text) = SHIPPED.iter().find(|(name, _)| name.contains("1-to-40")).expect("it is shipped");
-        assert!(TasksTable::is_one(text));
-        let table = TasksTable::parse(file, text, 40).unwrap();
-        assert_eq!(table.rows.len(), 9);
-        let row = &table.rows[8];
+        assert!(is_one(text.lines().next().unwrap()));
+        let rows = rows(file, text).unwrap();
+        assert_eq!(rows.len(), 9);
+        let row = &rows[8];
         assert_eq!((row.tasks, row.published), (40, [10_223_472.0, 2_670_421.0]));
         assert_eq!(row.tuning, pageset::tuning::presets::LINUX_4_16);
     }
@@ -129,6 +146,7 @@ mod tests {
         let row = |tasks, faults: f64| TasksRow {
             kernel: "4.16".to_owned(),
             tuning: Tuning::default(),
+            era: Era::default(),
             tasks,
             published: [faults, 2.0 * faults],
         };
@@ -152,7 +170,7 @@ mod tests {
             ("4.16,1,1,0,1,0\n4.16,1,1,0,1,0", "t.csv, line 3: kernel 4.16, 1 tasks: for the second time"),
             ("", "t.csv: no rows"),
         ] {
-            let error = TasksTable::parse("t.csv", &format!("{head}\n{rows}\n"), 40).unwrap_err();
+            let error = super::rows("t.csv", &format!("{head}\n{rows}\n")).unwrap_err();
             assert_eq!(error.to_string(), message);
         }
     }

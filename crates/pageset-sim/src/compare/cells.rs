@@ -1,5 +1,6 @@
 //! A table's cells: words, numbers, and the names of workloads and machines among them.
 
+use super::{Table, TableError};
 use crate::workload::Workload;
 
 /// A line's cells, and all lines.
@@ -38,4 +39,32 @@ pub(super) fn machine(word: &str) -> Result<&'static str, String> {
     names().find(|name| *name == word).ok_or_else(|| {
         format!("machine: there is no machine {word}; allowed: {}", names().collect::<Vec<_>>().join(", "))
     })
+}
+
+/// CPUs of a shipped machine.
+pub(super) fn cpus(machine: &str) -> Option<u32> {
+    crate::machine::find(machine)?.ok().map(|machine| machine.topology().cpus())
+}
+
+/// What makes a line of cells a row of a table.
+pub(super) type Add = fn(&mut Table, &Cells<'_>) -> Result<(), String>;
+
+/// Adds all lines of a text.
+///
+/// # Errors
+/// What is wrong in which line.
+pub(super) fn add_all(table: &mut Table, text: &str, add: Add) -> Result<(), TableError> {
+    let file = table.name.clone();
+    let wrong = |line, what| TableError { file: file.clone(), line, what };
+    let mut lines = Vec::new();
+    for record in csv::Reader::from_reader(text.as_bytes()).into_records() {
+        let record = record.map_err(|error| {
+            wrong(error.position().map(csv::Position::line), "not as many columns as the first line has".to_owned())
+        })?;
+        lines.push((record.position().map(csv::Position::line), record));
+    }
+    for (line, record) in &lines {
+        add(table, &Cells { record, all: &lines }).map_err(|what| wrong(*line, what))?;
+    }
+    if table.rows.is_empty() { Err(wrong(None, "no rows".to_owned())) } else { Ok(()) }
 }

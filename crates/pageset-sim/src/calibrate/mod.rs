@@ -5,73 +5,43 @@
 //! as it is known, so that the most likely costs are found. The search is Levenberg and Marquardt's on the logarithms of the
 //! costs, with Broyden's updates of the slopes, so that most steps are one simulation.
 
+mod goal;
+mod least_squares;
+mod result;
+
 use std::fmt;
-use std::num::NonZeroUsize;
 
 use pageset::Tuning;
 
+use crate::era::Era;
 use crate::machine::{Calibrated, Machine, Ns};
 use crate::run::{Outcome, Run, RunError};
 use crate::statistics::Spread;
-use crate::sweep::run_all;
+use crate::sweep::{BySeed, Effort, run_seeds};
+pub use goal::{Cost, Goal, GoalError, Target};
+use least_squares::{damped_step, errors, update};
+pub use result::Calibration;
 
-/// What was published of one row, or simulated.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Target {
-    /// Tasks.
-    pub tasks: u32,
-    /// Operations a second.
-    pub score: f64,
-    /// Zone lock and LRU lock contention in percent, where they are known.
-    pub contention_pct: Option<[f64; 2]>,
-}
+/// The schema of [`Calibration`].
+pub const SCHEMA: &str = "pageset.calibrate/1";
 
-/// A calibrated cost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cost {
-    /// [`Calibrated::fault_ns`].
-    Fault,
-    /// [`Calibrated::transfer_ns`].
-    Transfer,
-    /// [`Calibrated::lru_page_ns`].
-    LruPage,
-}
-
-impl Cost {
-    /// All of them.
-    pub const ALL: [Cost; COSTS] = [Cost::Fault, Cost::Transfer, Cost::LruPage];
-}
-
-/// What a fit is made to, beside the guesses.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Goal {
-    /// The rows, one or two.
-    pub rows: Vec<Target>,
-    /// The costs that they tell; the others stay as they are.
-    pub costs: Vec<Cost>,
-    /// The rules of the rows.
-    pub tuning: Tuning,
-}
-
-/// How a machine is simulated under some rules.
-pub type HowToRun<'s> = &'s dyn for<'m> Fn(&'m Machine, Tuning) -> Run<'m>;
+/// How a machine is simulated under some rules and in some era.
+pub type HowToRun<'s> = &'s dyn for<'m> Fn(&'m Machine, Tuning, Era) -> Run<'m>;
 
 /// How the fit is to be made.
 #[derive(Clone)]
 pub struct Settings<'s> {
     /// How a row is simulated, but for its tasks and its seed. As in a comparison, or the fit is one of something else.
     pub run: HowToRun<'s>,
-    /// Each simulation is run with these seeds.
-    pub seeds: Vec<u64>,
+    /// Seeds of each simulation, and threads to run them on.
+    pub effort: Effort,
     /// Simulations at most.
     pub most: usize,
-    /// Threads to run them on.
-    pub workers: NonZeroUsize,
 }
 
 impl fmt::Debug for Settings<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("seeds", &self.seeds).field("most", &self.most).finish_non_exhaustive()
+        f.debug_struct("Settings").field("effort", &self.effort).field("most", &self.most).finish_non_exhaustive()
     }
 }
 
@@ -253,84 +223,30 @@ fn simulate(
     let mut runs = Vec::new();
     for machine in &machines {
         for row in &goal.rows {
-            let run = (settings.run)(machine, goal.tuning);
-            runs.extend(settings.seeds.iter().map(|&seed| Run { tasks: row.tasks, seed, ..run.clone() }));
+            let run = (settings.run)(machine, goal.tuning, goal.era);
+            runs.push(Run { tasks: row.tasks, ..run });
         }
     }
-    let outcomes = run_all(&runs, settings.workers, keep_on, |_| {}).into_iter().collect::<Result<Vec<_>, _>>()?;
-    let mean = |outcomes: &[Outcome], of: fn(&Outcome) -> f64| {
-        Spread::of(&outcomes.iter().map(of).collect::<Vec<_>>()).map_or(f64::NAN, |spread| spread.mean)
+    let outcomes = run_seeds(&runs, settings.effort, keep_on, |_, _| {});
+    let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
+    if outcomes.iter().any(|seeds| seeds.len() < settings.effort.seeds as usize) {
+        return Err(RunError::Interrupted);
+    }
+    let mean = |outcomes: &BySeed, of: fn(&Outcome) -> f64| {
+        Spread::of(&outcomes.iter().map(|(_, outcome)| of(outcome)).collect::<Vec<_>>())
+            .map_or(f64::NAN, |spread| spread.mean)
     };
-    let reached = |(row, outcomes): (&Target, &[Outcome])| Target {
+    let reached = |(row, outcomes): (&Target, &BySeed)| Target {
         tasks: row.tasks,
         score: mean(outcomes, Outcome::score),
         contention_pct: Some([mean(outcomes, Outcome::zone_pct), mean(outcomes, Outcome::lru_pct)]),
     };
-    let seeds = settings.seeds.len();
-    let fits = machines.iter().zip(outcomes.chunks(seeds * goal.rows.len())).map(|(machine, outcomes)| Fit {
+    let fits = machines.iter().zip(outcomes.chunks(goal.rows.len())).map(|(machine, outcomes)| Fit {
         costs: machine.calibrated,
         errors: None,
-        simulated: goal.rows.iter().zip(outcomes.chunks(seeds)).map(reached).collect(),
+        simulated: goal.rows.iter().zip(outcomes).map(reached).collect(),
     });
     Ok(fits.collect())
-}
-
-/// Solves `(JᵀJ + damping diag(JᵀJ)) step = -Jᵀr`.
-fn damped_step(slopes: &Slopes, residuals: &Residuals, damping: f64) -> Option<Vector> {
-    let mut normal = normal(slopes);
-    (0..COSTS).for_each(|i| normal[i][i] = normal[i][i] * (1.0 + damping) + 1e-9);
-    let down = std::array::from_fn(|i| -slopes.iter().zip(residuals).map(|(row, r)| row[i] * r).sum::<f64>());
-    solve(normal, down)
-}
-
-/// Standard errors of the logarithms: roots of the diagonal of `(JᵀJ)⁻¹`.
-fn errors(slopes: &Slopes) -> Vector {
-    // A cost that nothing depends on was not to be found.
-    let normal = normal(slopes);
-    let found: Vector = std::array::from_fn(|i| f64::from(u8::from(normal[i][i] > 0.0)));
-    let mut regular = normal;
-    (0..COSTS).for_each(|i| regular[i][i] += 1.0 - found[i]);
-    std::array::from_fn(|i| {
-        let unit = std::array::from_fn(|j| if i == j { found[i] } else { 0.0 });
-        solve(regular, unit).map_or(f64::NAN, |column| column[i].sqrt())
-    })
-}
-
-/// `JᵀJ`.
-fn normal(slopes: &Slopes) -> [Vector; COSTS] {
-    std::array::from_fn(|i| std::array::from_fn(|j| slopes.iter().map(|row| row[i] * row[j]).sum()))
-}
-
-/// Solves `matrix x = right` with the largest pivots.
-fn solve(matrix: [Vector; COSTS], right: Vector) -> Option<Vector> {
-    let mut system: [[f64; COSTS + 1]; COSTS] =
-        std::array::from_fn(|i| std::array::from_fn(|j| if j < COSTS { matrix[i][j] } else { right[i] }));
-    for i in 0..COSTS {
-        let pivot = (i..COSTS).max_by(|a, b| system[*a][i].abs().total_cmp(&system[*b][i].abs()))?;
-        system.swap(i, pivot);
-        let row = system[i];
-        if row[i].abs() < 1e-12 {
-            return None;
-        }
-        for other in (0..COSTS).filter(|other| *other != i) {
-            let factor = system[other][i] / row[i];
-            (i..=COSTS).for_each(|column| system[other][column] -= factor * row[column]);
-        }
-    }
-    Some(std::array::from_fn(|i| system[i][COSTS] / system[i][i]))
-}
-
-/// Broyden's update: the slopes agree with the last step.
-fn update(slopes: &mut Slopes, step: &Vector, before: &Residuals, after: &Residuals) {
-    let length: f64 = step.iter().map(|s| s * s).sum();
-    if length < 1e-12 {
-        return;
-    }
-    for row in 0..RESIDUALS {
-        let expected: f64 = (0..COSTS).map(|i| slopes[row][i] * step[i]).sum();
-        let off = after[row] - before[row] - expected;
-        (0..COSTS).for_each(|i| slopes[row][i] += off * step[i] / length);
-    }
 }
 
 #[cfg(test)]
@@ -338,16 +254,6 @@ mod tests {
     use super::*;
 
     const NONE: Vector = [0.0; COSTS];
-
-    #[test]
-    fn a_step_solves_a_linear_problem() {
-        let slopes = [[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [1.0, 0.0, 4.0], NONE, NONE, NONE];
-        let step = damped_step(&slopes, &[3.0, -2.0, 5.0, 0.0, 0.0, 0.0], 0.0).unwrap();
-        for (row, residual) in slopes.iter().zip([3.0, -2.0, 5.0]) {
-            let reached: f64 = row.iter().zip(step).map(|(slope, step)| slope * step).sum();
-            assert!((reached + residual).abs() < 1e-4, "{step:?}");
-        }
-    }
 
     #[test]
     fn a_cost_that_no_row_tells_stays() {
@@ -365,6 +271,7 @@ mod tests {
             rows: vec![target(1, 100.0), target(40, 1000.0)],
             costs: vec![Cost::Fault, Cost::LruPage],
             tuning: Tuning::default(),
+            era: Era::default(),
         };
         let simulated = [target(1, 100.0), Target { contention_pct: Some([9.0, 9.0]), ..target(40, 1010.0) }];
         let residuals = goal.residuals(&simulated, &[1.0, 1.0, 43_f64.ln() + 0.2]);
@@ -376,33 +283,5 @@ mod tests {
         let costs = calibrated(&machine, &goal, &[1000.06, 1.0, 33.33]);
         assert_eq!([costs.fault_ns, costs.lru_page_ns].map(Ns::get), [1000.1, 33.3]);
         assert_eq!(costs.transfer_ns, machine.calibrated.transfer_ns);
-    }
-
-    #[test]
-    fn a_row_without_contention_leaves_the_guesses_and_says_so() {
-        // Only the score depends on anything, and on the first cost alone; guesses are off by one error and by two.
-        let slopes = [[200.0, 0.0, 0.0], NONE, NONE, NONE, [0.0, 1.0 / 0.3, 0.0], [0.0, 0.0, 1.0 / 0.1]];
-        let step = damped_step(&slopes, &[10.0, 0.0, 0.0, 0.0, 1.0, -2.0], 0.0).unwrap();
-        for (step, expected) in step.iter().zip([-0.05, -0.3, 0.2]) {
-            assert!((step - expected).abs() < 1e-6, "{step} instead of {expected}");
-        }
-        for (error, expected) in errors(&slopes).iter().zip([0.005, 0.3, 0.1]) {
-            assert!((error - expected).abs() < 1e-6, "{error} instead of {expected}");
-        }
-        // A lock that is waited for tells its cost by far better than the guess.
-        let told = [slopes[0], [0.0, 0.0, 50.0], NONE, NONE, slopes[4], slopes[5]];
-        assert!(errors(&told)[2] < 0.02);
-    }
-
-    #[test]
-    fn slopes_follow_what_a_step_did() {
-        let mut slopes: Slopes =
-            std::array::from_fn(|row| std::array::from_fn(|cost| f64::from(u8::from(row == cost))));
-        let (step, before, after) = ([0.5, -0.2, 0.1], [1.0, 2.0, 3.0, 0.0, 0.0, 0.0], [2.0, 1.0, 3.5, 0.5, 0.0, -1.0]);
-        update(&mut slopes, &step, &before, &after);
-        for row in 0..RESIDUALS {
-            let told: f64 = (0..COSTS).map(|i| slopes[row][i] * step[i]).sum();
-            assert!((told - (after[row] - before[row])).abs() < 1e-12);
-        }
     }
 }

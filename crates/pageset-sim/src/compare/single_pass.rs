@@ -7,7 +7,13 @@ use pageset::Tuning;
 use pageset::tuning::BulkFree;
 use pageset::tuning::presets::LINUX_5_14;
 
-use super::{Cells, Column, EffectRow, EffectTable, Experiment, Kind, Measure, Value, known};
+use super::cells::{Cells, cpus, known};
+use super::table::{Column, Experiment, Kind, Row, Table, words};
+use super::{Measure, Value};
+use crate::era::Era;
+
+/// The era of the table's kernels.
+const ERA: Era = Era::Linux5_11;
 
 pub(super) const HEADER: &str = "experiment,tasks,two_pass,single_pass";
 
@@ -15,12 +21,7 @@ pub(super) const HEADER: &str = "experiment,tasks,two_pass,single_pass";
 const TWO_PASS: Tuning = LINUX_5_14;
 const SINGLE_PASS: Tuning = Tuning { bulk_free: BulkFree::SinglePass, ..LINUX_5_14 };
 
-/// CPUs of a shipped machine.
-fn cpus(machine: &str) -> Option<u32> {
-    crate::machine::find(machine)?.ok().map(|machine| machine.topology().cpus())
-}
-
-pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), String> {
+pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
     let (word, tasks) = (cells.word(0), cells.word(1));
     let machine = match () {
         () if word.contains("CascadeLake") => "csl-2s80",
@@ -48,7 +49,7 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
     let most = tasks.and_then(|tasks| cpus(machine).filter(|&cpus| tasks > cpus));
     let note = most.map(|cpus| format!("{word}, {} tasks: simulated as {cpus}, one on each CPU", cells.word(1)));
     let tasks = most.or(tasks);
-    let mut experiment = |tuning| table.experiment(Experiment { workload, machine, tuning, tasks });
+    let mut experiment = |tuning| table.experiment(Experiment { workload, machine, tuning, era: ERA, tasks });
     let (of, to) = (experiment(SINGLE_PASS), experiment(TWO_PASS));
     let base = cells.number(2, "two_pass")?;
     let unit = base.unwrap_or(100.0);
@@ -57,10 +58,11 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
         kind: Kind::Amount,
         published,
         do_nothing: base,
+        forecast: None,
         value: Value::Ratio { measure, of, to, base: unit },
     };
     let columns = vec![column("two_pass", base, to), column("single_pass", cells.number(3, "single_pass")?, of)];
-    let keys = vec![("experiment".to_owned(), word.to_owned()), ("tasks".to_owned(), cells.word(1).to_owned())];
-    table.rows.push(EffectRow { keys, columns, note });
+    let keys = words([("experiment", word), ("tasks", cells.word(1))]);
+    table.rows.push(Row { keys, columns, note });
     Ok(())
 }

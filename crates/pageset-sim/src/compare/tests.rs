@@ -1,4 +1,3 @@
-use super::super::SHIPPED;
 use super::*;
 use crate::workload::Workload;
 
@@ -9,13 +8,16 @@ fn shipped(name: &str) -> &'static str {
 #[test]
 fn the_shipped_tables_are_whole() {
     for (name, rows, experiments) in [
+        ("page_fault1-batch-sweep.csv", 123, 123),
+        // Processes and threads.
+        ("page_fault1-1-to-40-tasks.csv", 9, 18),
         ("batch-31-63-127.csv", 181, 3 * 181),
         ("merge-skip-and-clusters.csv", 13, 17),
         ("pcp-autotune-patch-by-patch.csv", 15, 15),
         // Those of more tasks than CPUs are one.
         ("single-pass-bulk-free.csv", 18, 22),
     ] {
-        let table = EffectTable::parse(name, shipped(name)).unwrap();
+        let table = Table::parse(name, shipped(name)).unwrap();
         assert_eq!((table.rows.len(), table.experiments.len()), (rows, experiments), "{name}");
         for experiment in &table.experiments {
             assert!(Workload::find(experiment.workload).is_some(), "{}", experiment.workload);
@@ -26,64 +28,44 @@ fn the_shipped_tables_are_whole() {
 
 #[test]
 fn columns_and_their_bases() {
-    let table = EffectTable::parse("t", shipped("pcp-autotune-patch-by-patch.csv")).unwrap();
+    let table = Table::parse("t", shipped("pcp-autotune-patch-by-patch.csv")).unwrap();
     let patch7 = &table.rows[4];
-    assert_eq!(patch7.keys[1], ("state".to_owned(), "patch7".to_owned()));
+    assert_eq!(patch7.keys["state"].to_string(), "patch7");
     let zone = &patch7.columns[1];
     assert_eq!((zone.published, zone.do_nothing, zone.kind), (Some(9.8), Some(43.6), Kind::Share));
     assert_eq!(patch7.columns.len(), 4, "no cache-miss rate was published of builds");
     // A line whose base is published and whose own values are kept back is simulated all the same.
     let kept_back = "lmbench3-af-unix-score,patch3,,,,,\n";
     let text = format!("{}{kept_back}", shipped("pcp-autotune-patch-by-patch.csv"));
-    let row = EffectTable::parse("t", &text).unwrap().rows.pop().unwrap();
+    let row = Table::parse("t", &text).unwrap().rows.pop().unwrap();
     assert_eq!((row.columns.len(), row.columns[0].published), (5, None));
     assert_eq!(row.columns[0].do_nothing, Some(100.0));
 }
 
 #[test]
 fn more_tasks_than_cpus_are_one_on_each_and_the_row_says_so() {
-    let table = EffectTable::parse("t", shipped("single-pass-bulk-free.csv")).unwrap();
+    let table = Table::parse("t", shipped("single-pass-bulk-free.csv")).unwrap();
     let told: Vec<bool> = table.rows.iter().map(|row| row.note.is_some()).collect();
-    let more = |row: &EffectRow| row.keys[1].1.parse::<u32>().is_ok_and(|tasks| tasks > 80);
+    let more = |row: &Row| row.keys["tasks"].to_string().parse::<u32>().is_ok_and(|tasks| tasks > 80);
     assert_eq!(told, table.rows.iter().map(more).collect::<Vec<_>>());
     assert!(table.experiments.iter().all(|experiment| experiment.tasks.is_some_and(|tasks| tasks <= 80)));
 }
 
 #[test]
 fn a_part_of_a_table_needs_its_own_experiments_only() {
-    let mut table = EffectTable::parse("t", shipped("batch-31-63-127.csv")).unwrap();
-    table.retain(|row| row.keys[1].1 == "lkp-sb02" && row.keys[0].1 == "ebizzy.throughput");
+    let mut table = Table::parse("t", shipped("batch-31-63-127.csv")).unwrap();
+    table.select(&["lkp-sb02".to_owned()], &["ebizzy.throughput".to_owned()], &[]).unwrap();
     assert_eq!((table.rows.len(), table.experiments.len()), (1, 3));
     assert!(table.experiments.iter().all(|experiment| experiment.machine == "lkp-sb02"));
-}
 
-#[test]
-fn verdicts() {
-    let effect = |kind, published, do_nothing, mean| Effect {
-        column: Column {
-            name: String::new(),
-            kind,
-            published,
-            do_nothing: Some(do_nothing),
-            value: Value::Of(Measure::Score, 0),
-        },
-        simulated: Spread { mean, deviation: 0.0 },
-    };
-    for (kind, published, do_nothing, simulated, verdict) in [
-        (Kind::Amount, Some(110.0), 100.0, 100.5, Verdict::Holds),
-        (Kind::Amount, Some(110.0), 100.0, 99.0, Verdict::Misses),
-        (Kind::Amount, Some(110.0), 100.0, 100.0, Verdict::Misses),
-        (Kind::Amount, Some(96.0), 100.0, 80.0, Verdict::Holds),
-        (Kind::Amount, Some(102.0), 100.0, 80.0, Verdict::Open),
-        (Kind::Amount, None, 100.0, 80.0, Verdict::Open),
-        (Kind::Share, Some(42.0), 35.0, 51.0, Verdict::Holds),
-        (Kind::Share, Some(42.0), 35.0, 53.0, Verdict::Misses),
-        (Kind::Change, Some(8.3), 0.0, 1.0, Verdict::Holds),
-        (Kind::Change, Some(-1.0), 0.0, 1.0, Verdict::Open),
-    ] {
-        let effect = effect(kind, published, do_nothing, simulated);
-        assert_eq!(effect.verdict(), verdict, "{kind:?} {published:?} {simulated}");
-    }
+    let mut sweep = Table::parse("t", shipped("page_fault1-batch-sweep.csv")).unwrap();
+    let select = |sweep: &mut Table, machine: &str, batch| sweep.select(&[machine.to_owned()], &[], &[batch]);
+    assert_eq!(select(&mut sweep, "lkp-sb02", 7).unwrap_err(), "--batch 7: no row of t has it");
+    assert_eq!(select(&mut sweep, "pdp-11", 63).unwrap_err(), "--machine pdp-11: no row of t has it");
+    select(&mut sweep, "lkp-sb02", 63).unwrap();
+    let batches: Vec<String> = sweep.rows.iter().map(|row| row.keys["batch"].to_string()).collect();
+    assert_eq!(batches, ["31", "63"], "the base row stays");
+    assert_eq!(table.select(&[], &[], &[31]).unwrap_err(), "--batch: t has no rows of a batch");
 }
 
 #[test]
@@ -103,13 +85,13 @@ fn nonsense_names_the_line_and_the_column() {
         ),
         ("experiment,tasks,two_pass,single_pass\n", "t: no rows"),
     ] {
-        assert_eq!(EffectTable::parse("t", text).unwrap_err().to_string(), message);
+        assert_eq!(Table::parse("t", text).unwrap_err().to_string(), message);
     }
     let table = format!("{}\nkbuild-build-time,patch11,1,1,1,1,1\n", series::HEADER);
-    let message = EffectTable::parse("t", &table).unwrap_err().to_string();
+    let message = Table::parse("t", &table).unwrap_err().to_string();
     assert_eq!(message, "t, line 2: state: patch11; allowed: base, patch1 to patch10");
     let table = format!("{}\nebizzy.throughput,pdp-11,1,,1,,1,\n", batches::HEADER);
-    let message = EffectTable::parse("t", &table).unwrap_err().to_string();
+    let message = Table::parse("t", &table).unwrap_err().to_string();
     assert!(
         message.starts_with("t, line 2: machine: there is no machine pdp-11; allowed: lkp-skl-4sp1, "),
         "{message}"

@@ -7,7 +7,13 @@ use pageset::Tuning;
 use pageset::tuning::BatchRule;
 use pageset::tuning::presets::LINUX_4_17;
 
-use super::{Cells, Column, EffectRow, EffectTable, Experiment, Kind, Measure, Value, known, machine};
+use super::cells::{Cells, known, machine};
+use super::table::{Column, Experiment, Kind, Row, Table, words};
+use super::{Measure, Value};
+use crate::era::Era;
+
+/// The era of the table's kernels.
+const ERA: Era = Era::Linux4_16;
 
 pub(super) const HEADER: &str =
     "workload,machine,batch31,batch31_stddev_pct,batch63,batch63_stddev_pct,batch127,batch127_stddev_pct";
@@ -42,7 +48,7 @@ const NAMES: &[(&str, &str, Measure)] = &[
 /// Columns and the batches that they are of.
 const COLUMNS: [(&str, usize, u32); 3] = [("batch31", 2, 31), ("batch63", 4, 63), ("batch127", 6, 127)];
 
-pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), String> {
+pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
     let (word, on) = (cells.word(0), machine(cells.word(1))?);
     let Some(&(_, workload, measure)) = NAMES.iter().find(|(name, ..)| *name == word) else {
         let names: Vec<&str> = NAMES.iter().map(|(name, ..)| *name).collect();
@@ -54,7 +60,7 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
     let unit = base.unwrap_or(100.0);
     let mut experiment = |batch| {
         let tuning = Tuning { batch: BatchRule::Fixed(batch), ..LINUX_4_17 };
-        table.experiment(Experiment { workload, machine: on, tuning, tasks: None })
+        table.experiment(Experiment { workload, machine: on, tuning, era: ERA, tasks: None })
     };
     let to = experiment(COLUMNS[0].2);
     let mut columns = Vec::new();
@@ -64,10 +70,11 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
             kind: Kind::Amount,
             published: cells.number(place, name)?,
             do_nothing: base,
+            forecast: None,
             value: Value::Ratio { measure, of: experiment(batch), to, base: unit },
         });
     }
-    let keys = vec![("workload".to_owned(), word.to_owned()), ("machine".to_owned(), on.to_owned())];
-    table.rows.push(EffectRow { keys, columns, note: None });
+    let keys = words([("workload", word), ("machine", on)]);
+    table.rows.push(Row { keys, columns, note: None });
     Ok(())
 }

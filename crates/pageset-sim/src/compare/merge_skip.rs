@@ -3,7 +3,13 @@
 use pageset::Tuning;
 use pageset::tuning::presets::{CLUSTERS, CLUSTERS_FREE, LINUX_4_17, MERGE_SKIP};
 
-use super::{Cells, Column, EffectRow, EffectTable, Experiment, Kind, Measure, Value, known};
+use super::cells::{Cells, known};
+use super::table::{Column, Experiment, Kind, Row, Table, words};
+use super::{Measure, Value};
+use crate::era::Era;
+
+/// The era of the table's kernels.
+const ERA: Era = Era::Linux4_16;
 
 pub(super) const HEADER: &str = "experiment,metric,base,merge_skip,merge_skip_and_clusters";
 
@@ -25,7 +31,7 @@ const METRICS: &[(&str, Kind, Measure)] = &[
     ("pct", Kind::Share, Measure::ClusterPct),
 ];
 
-pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), String> {
+pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
     let (word, metric) = (cells.word(0), cells.word(1));
     let Some(&(_, kind, measure)) = METRICS.iter().find(|(words, ..)| metric.contains(words)) else {
         let allowed: Vec<&str> = METRICS.iter().map(|(words, ..)| *words).collect();
@@ -38,7 +44,7 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
         if tuning == CLUSTERS_FREE && word.contains("without the free-path batch") {
             tuning = CLUSTERS;
         }
-        table.experiment(Experiment { workload, machine, tuning, tasks })
+        table.experiment(Experiment { workload, machine, tuning, era: ERA, tasks })
     };
     let to = experiment(LINUX_4_17);
     let base = cells.number(2, "base")?;
@@ -56,10 +62,10 @@ pub(super) fn add(table: &mut EffectTable, cells: &Cells<'_>) -> Result<(), Stri
             (Kind::Amount, Some(base)) => Value::Ratio { measure, of, to, base },
             (Kind::Amount, None) => Value::Of(measure, of),
         };
-        columns.push(Column { name: name.to_owned(), kind, published, do_nothing: base, value });
+        columns.push(Column { name: name.to_owned(), kind, published, do_nothing: base, forecast: None, value });
     }
-    let keys = vec![("experiment".to_owned(), word.to_owned()), ("metric".to_owned(), metric.to_owned())];
-    table.rows.push(EffectRow { keys, columns, note: None });
+    let keys = words([("experiment", word), ("metric", metric)]);
+    table.rows.push(Row { keys, columns, note: None });
     Ok(())
 }
 

@@ -21,6 +21,8 @@ pub enum Measure {
     ZoneFreePct,
     /// Waiting for LRU locks.
     LruPct,
+    /// Waiting for zone and LRU locks.
+    LocksPct,
     /// Drains by frees of orders 1 to 3, a second.
     HighOrderDrains,
     /// The same, for an operation.
@@ -50,6 +52,7 @@ impl Measure {
             Self::ZoneAllocPct => outcome.zone_path_pct(&[0]),
             Self::ZoneFreePct => outcome.zone_path_pct(&[1]),
             Self::LruPct => outcome.lru_pct(),
+            Self::LocksPct => outcome.zone_pct() + outcome.lru_pct(),
             Self::HighOrderDrains => moved.high_order_drains as f64 / seconds,
             Self::HighOrderDrainsOfWork => moved.high_order_drains as f64 / work,
             Self::FromZone => moved.from_zone as f64 / seconds,
@@ -61,7 +64,7 @@ impl Measure {
     }
 }
 
-/// How a column's value comes of simulations; numbers are places in [`super::EffectTable::experiments`].
+/// How a column's value comes of simulations; numbers are places in [`super::Table::experiments`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value {
     /// A measure as it is.
@@ -86,28 +89,52 @@ pub enum Value {
         /// Relative to where.
         to: usize,
     },
+    /// The same relative to the mean of the base's seeds.
+    ChangeOfMeanPct {
+        /// What is measured.
+        measure: Measure,
+        /// Where.
+        of: usize,
+        /// Relative to where.
+        to: usize,
+    },
 }
 
 impl Value {
-    pub(super) fn eval(self, outcome: impl Fn(usize) -> f64) -> f64 {
-        match self {
-            Self::Of(_, of) => outcome(of),
-            Self::Ratio { of, to, base, .. } => base * outcome(of) / outcome(to),
-            Self::ChangePct { of, to, .. } => 100.0 * (outcome(of) / outcome(to) - 1.0),
-        }
+    /// The value of one seed, from the measures of that seed and the means over seeds of experiments.
+    pub(super) fn eval(self, seed: impl Fn(usize) -> f64, mean: impl Fn(usize) -> Option<f64>) -> Option<f64> {
+        Some(match self {
+            Self::Of(_, of) => seed(of),
+            Self::Ratio { of, to, base, .. } => base * seed(of) / seed(to),
+            Self::ChangePct { of, to, .. } => 100.0 * (seed(of) / seed(to) - 1.0),
+            Self::ChangeOfMeanPct { of, to, .. } => 100.0 * (seed(of) / mean(to)? - 1.0),
+        })
     }
 
     pub(super) const fn measure(self) -> Measure {
         match self {
-            Self::Of(measure, _) | Self::Ratio { measure, .. } | Self::ChangePct { measure, .. } => measure,
+            Self::Of(measure, _)
+            | Self::Ratio { measure, .. }
+            | Self::ChangePct { measure, .. }
+            | Self::ChangeOfMeanPct { measure, .. } => measure,
         }
     }
 
-    /// The experiments that it needs.
-    pub(super) fn needs(self) -> [usize; 2] {
+    /// The experiments whose seeds it needs one by one.
+    pub(super) const fn needs(self) -> [usize; 2] {
         match self {
-            Self::Of(_, of) => [of, of],
+            Self::Of(_, of) | Self::ChangeOfMeanPct { of, .. } => [of, of],
             Self::Ratio { of, to, .. } | Self::ChangePct { of, to, .. } => [of, to],
+        }
+    }
+
+    /// All experiments that it names, to be renumbered.
+    pub(super) fn places(&mut self) -> Vec<&mut usize> {
+        match self {
+            Self::Of(_, of) => vec![of],
+            Self::Ratio { of, to, .. } | Self::ChangePct { of, to, .. } | Self::ChangeOfMeanPct { of, to, .. } => {
+                vec![of, to]
+            }
         }
     }
 }

@@ -1,0 +1,169 @@
+//! The rounds: in each, every allocator has one sample of each pattern in turn, so that what the machine does meanwhile
+//! happens to all.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::pattern::Pattern;
+use crate::report::{MachineFacts, Report, Row, SCHEMA};
+use crate::sample::{allowed_cpus, sample};
+use crate::subject::{Built, Entry, Refusal};
+
+/// Tries for each sample that is wanted, before it is given up. A guess: on a machine that is busy half of the time
+/// this many short windows have a quiet one among them.
+const TRIES: u32 = 8;
+
+/// What is measured, and how often.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Only these patterns; all where there are none.
+    pub patterns: Vec<Pattern>,
+    /// Only these allocators, by name; all where there are none. Floor b is always measured.
+    pub who: Vec<String>,
+    /// Numbers of threads; where there are none: 1, 2, 4 and so on, and as many as there are CPUs.
+    pub threads: Vec<usize>,
+    /// Samples of each figure.
+    pub rounds: u32,
+    /// How long a sample takes.
+    pub window: Duration,
+}
+
+/// Settings that cannot be measured: what is wrong, and what is allowed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// No allocator has this name.
+    #[error("unknown allocator `{name}`; allowed: {allowed}")]
+    Who {
+        /// The name.
+        name: String,
+        /// All names.
+        allowed: String,
+    },
+    /// No threads, or more than CPUs.
+    #[error("{threads} threads were asked for; allowed: 1 to {cpus}, a CPU each")]
+    Threads {
+        /// How many were asked for.
+        threads: usize,
+        /// CPUs that the process may use.
+        cpus: usize,
+    },
+    /// A pattern that none of the numbers of threads fits.
+    #[error("pattern {pattern} does not take {threads:?} threads; allowed: --threads 2")]
+    Pattern {
+        /// The pattern.
+        pattern: Pattern,
+        /// The numbers of threads.
+        threads: Vec<usize>,
+    },
+}
+
+/// One figure to be measured. Its subject is built for each sample, and gone before the next is: one's memory does not
+/// weigh on the others.
+struct Figure {
+    row: Row,
+    pattern: Pattern,
+    make: fn(Pattern, usize) -> Built,
+    is_offered: bool,
+}
+
+impl Figure {
+    /// Measures until a sample is kept or the tries are used up.
+    fn measure(&mut self, cpus: &[usize], window: Duration, keep_on: impl Fn() -> bool) {
+        if !self.is_offered || self.row.failed.is_some() || !keep_on() {
+            return;
+        }
+        let subject = match (self.make)(self.pattern, self.row.threads) {
+            Ok(subject) => subject,
+            Err(Refusal::NotOffered) => return self.is_offered = false,
+            Err(Refusal::Failed(why)) => return self.row.failed = Some(why),
+        };
+        for _ in 0..TRIES {
+            if !keep_on() || self.row.take(sample(&*subject, self.pattern, &cpus[..self.row.threads], window)) {
+                break;
+            }
+        }
+    }
+}
+
+/// Measures. Ends early when `keep_on` says false, with what there is by then. `progress` hears of each sample how many are
+/// done, and of how many.
+///
+/// # Errors
+/// See [`SettingsError`].
+pub fn run(
+    settings: &Settings,
+    entries: &[Entry],
+    keep_on: impl Fn() -> bool,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<Report, SettingsError> {
+    let cpus = allowed_cpus();
+    let mut figures = figures(settings, entries, &cpus)?;
+    let all = figures.len() * settings.rounds as usize;
+    let window = settings.window;
+    let mut done = 0;
+    progress(done, all);
+    for _ in 0..settings.rounds {
+        for figure in &mut figures {
+            figure.measure(&cpus, window, &keep_on);
+            done += 1;
+            progress(done, all);
+        }
+    }
+    let rows = figures.into_iter().filter(|figure| figure.is_offered).map(|figure| figure.row).collect();
+    let window_ns = window.as_nanos() as u64;
+    let machine = machine(cpus.len());
+    let mut report = Report {
+        schema: SCHEMA.to_owned(),
+        machine,
+        window_ns,
+        rounds: settings.rounds,
+        interrupted: !keep_on(),
+        rows,
+    };
+    report.compare();
+    Ok(report)
+}
+
+fn figures(settings: &Settings, entries: &[Entry], cpus: &[usize]) -> Result<Vec<Figure>, SettingsError> {
+    let names: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
+    if let Some(name) = settings.who.iter().find(|who| !names.contains(&who.as_str())).cloned() {
+        return Err(SettingsError::Who { name, allowed: names.join(", ") });
+    }
+    let mut threads = settings.threads.clone();
+    if threads.is_empty() {
+        threads = (0..).map(|shift| 1 << shift).take_while(|&n| n < cpus.len()).chain([cpus.len()]).collect();
+    }
+    if let Some(&threads) = threads.iter().find(|&&n| n == 0 || n > cpus.len()) {
+        return Err(SettingsError::Threads { threads, cpus: cpus.len() });
+    }
+    let patterns = if settings.patterns.is_empty() { Pattern::ALL.to_vec() } else { settings.patterns.clone() };
+    // Asked for by name, a pattern that no number of threads fits is a mistake; among all it is left out.
+    if let Some(&pattern) = settings.patterns.iter().find(|pattern| !threads.iter().any(|&n| pattern.takes(n))) {
+        return Err(SettingsError::Pattern { pattern, threads });
+    }
+    let wanted = |name: &str| {
+        settings.who.is_empty() || name == crate::floors::FLOOR_B || settings.who.iter().any(|who| who == name)
+    };
+    let mut seen = HashMap::new();
+    let mut figures = vec![];
+    for &pattern in &patterns {
+        for &threads in threads.iter().filter(|&&n| pattern.takes(n)) {
+            for entry in entries.iter().filter(|entry| wanted(entry.name)) {
+                if seen.insert((pattern.to_string(), threads, entry.name), ()).is_some() {
+                    continue;
+                }
+                let row = Row::new(entry.name, pattern, threads);
+                figures.push(Figure { row, pattern, make: entry.make, is_offered: true });
+            }
+        }
+    }
+    Ok(figures)
+}
+
+fn machine(cpus: usize) -> MachineFacts {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let processor = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let processor = processor.map_or("unknown", |(_, name)| name.trim()).to_owned();
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    MachineFacts { processor, kernel, cpus }
+}

@@ -1,0 +1,21 @@
+//! JSON schemas of results, made from their types.
+
+use pageset_bench::{Report, report};
+use pageset_sim::calibrate::{self, Calibration};
+use pageset_sim::compare::{self, CompareResult};
+use pageset_sim::run::{self, RunResult};
+use schemars::{Schema, schema_for};
+
+/// The commands whose results have a schema.
+pub(super) const NAMES: [&str; 5] = ["run", "sweep", "compare", "calibrate", "bench"];
+
+/// The schema of a command's result. A result's own `schema` is a name as well.
+pub(super) fn of(name: &str) -> Option<Schema> {
+    Some(match name {
+        "run" | "sweep" | run::SCHEMA => schema_for!(RunResult),
+        "compare" | compare::SCHEMA => schema_for!(CompareResult),
+        "calibrate" | calibrate::SCHEMA => schema_for!(Calibration),
+        "bench" | report::SCHEMA => schema_for!(Report),
+        _ => return None,
+    })
+}

@@ -1,0 +1,106 @@
+//! Levenberg and Marquardt's steps over a few costs, with Broyden's updates of the slopes.
+
+use super::{COSTS, RESIDUALS, Residuals, Slopes, Vector};
+
+/// Solves `(JᵀJ + damping diag(JᵀJ)) step = -Jᵀr`.
+pub(super) fn damped_step(slopes: &Slopes, residuals: &Residuals, damping: f64) -> Option<Vector> {
+    let mut normal = normal(slopes);
+    (0..COSTS).for_each(|i| normal[i][i] = normal[i][i] * (1.0 + damping) + 1e-9);
+    let down = std::array::from_fn(|i| -slopes.iter().zip(residuals).map(|(row, r)| row[i] * r).sum::<f64>());
+    solve(normal, down)
+}
+
+/// Standard errors of the logarithms: roots of the diagonal of `(JᵀJ)⁻¹`.
+pub(super) fn errors(slopes: &Slopes) -> Vector {
+    // A cost that nothing depends on was not to be found.
+    let normal = normal(slopes);
+    let found: Vector = std::array::from_fn(|i| f64::from(u8::from(normal[i][i] > 0.0)));
+    let mut regular = normal;
+    (0..COSTS).for_each(|i| regular[i][i] += 1.0 - found[i]);
+    std::array::from_fn(|i| {
+        let unit = std::array::from_fn(|j| if i == j { found[i] } else { 0.0 });
+        solve(regular, unit).map_or(f64::NAN, |column| column[i].sqrt())
+    })
+}
+
+/// `JᵀJ`.
+fn normal(slopes: &Slopes) -> [Vector; COSTS] {
+    std::array::from_fn(|i| std::array::from_fn(|j| slopes.iter().map(|row| row[i] * row[j]).sum()))
+}
+
+/// Solves `matrix x = right` with the largest pivots.
+fn solve(matrix: [Vector; COSTS], right: Vector) -> Option<Vector> {
+    let mut system: [[f64; COSTS + 1]; COSTS] =
+        std::array::from_fn(|i| std::array::from_fn(|j| if j < COSTS { matrix[i][j] } else { right[i] }));
+    for i in 0..COSTS {
+        let pivot = (i..COSTS).max_by(|a, b| system[*a][i].abs().total_cmp(&system[*b][i].abs()))?;
+        system.swap(i, pivot);
+        let row = system[i];
+        if row[i].abs() < 1e-12 {
+            return None;
+        }
+        for other in (0..COSTS).filter(|other| *other != i) {
+            let factor = system[other][i] / row[i];
+            (i..=COSTS).for_each(|column| system[other][column] -= factor * row[column]);
+        }
+    }
+    Some(std::array::from_fn(|i| system[i][COSTS] / system[i][i]))
+}
+
+/// Broyden's update: the slopes agree with the last step.
+pub(super) fn update(slopes: &mut Slopes, step: &Vector, before: &Residuals, after: &Residuals) {
+    let length: f64 = step.iter().map(|s| s * s).sum();
+    if length < 1e-12 {
+        return;
+    }
+    for row in 0..RESIDUALS {
+        let expected: f64 = (0..COSTS).map(|i| slopes[row][i] * step[i]).sum();
+        let off = after[row] - before[row] - expected;
+        (0..COSTS).for_each(|i| slopes[row][i] += off * step[i] / length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Vector = [0.0; COSTS];
+
+    #[test]
+    fn a_step_solves_a_linear_problem() {
+        let slopes = [[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [1.0, 0.0, 4.0], NONE, NONE, NONE];
+        let step = damped_step(&slopes, &[3.0, -2.0, 5.0, 0.0, 0.0, 0.0], 0.0).unwrap();
+        for (row, residual) in slopes.iter().zip([3.0, -2.0, 5.0]) {
+            let reached: f64 = row.iter().zip(step).map(|(slope, step)| slope * step).sum();
+            assert!((reached + residual).abs() < 1e-4, "{step:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_without_contention_leaves_the_guesses_and_says_so() {
+        // Only the score depends on anything, and on the first cost alone; guesses are off by one error and by two.
+        let slopes = [[200.0, 0.0, 0.0], NONE, NONE, NONE, [0.0, 1.0 / 0.3, 0.0], [0.0, 0.0, 1.0 / 0.1]];
+        let step = damped_step(&slopes, &[10.0, 0.0, 0.0, 0.0, 1.0, -2.0], 0.0).unwrap();
+        for (step, expected) in step.iter().zip([-0.05, -0.3, 0.2]) {
+            assert!((step - expected).abs() < 1e-6, "{step} instead of {expected}");
+        }
+        for (error, expected) in errors(&slopes).iter().zip([0.005, 0.3, 0.1]) {
+            assert!((error - expected).abs() < 1e-6, "{error} instead of {expected}");
+        }
+        // A lock that is waited for tells its cost by far better than the guess.
+        let told = [slopes[0], [0.0, 0.0, 50.0], NONE, NONE, slopes[4], slopes[5]];
+        assert!(errors(&told)[2] < 0.02);
+    }
+
+    #[test]
+    fn slopes_follow_what_a_step_did() {
+        let mut slopes: Slopes =
+            std::array::from_fn(|row| std::array::from_fn(|cost| f64::from(u8::from(row == cost))));
+        let (step, before, after) = ([0.5, -0.2, 0.1], [1.0, 2.0, 3.0, 0.0, 0.0, 0.0], [2.0, 1.0, 3.5, 0.5, 0.0, -1.0]);
+        update(&mut slopes, &step, &before, &after);
+        for row in 0..RESIDUALS {
+            let told: f64 = (0..COSTS).map(|i| slopes[row][i] * step[i]).sum();
+            assert!((told - (after[row] - before[row])).abs() < 1e-12);
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The result of a comparison: published and simulated values, baselines, errors.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::sweep::COLUMNS as SWEEP_COLUMNS;
+use super::table::{Column, Key, Keys, Kind, Layout, Table};
+use super::{BASE_BATCH, SCHEMA};
+use crate::era::Era;
+use crate::run::Run;
+use crate::statistics::Spread;
+use crate::sweep::BySeed;
+use crate::workload::Span;
+
+/// What `pageset compare` makes of a published table.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
+pub struct CompareResult {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The table's name.
+    pub table: String,
+    /// What its lines and columns are.
+    #[serde(default)]
+    pub layout: Layout,
+    /// The longest virtual time that was measured, at most.
+    pub measured_ns: u64,
+    /// The longest virtual time before it.
+    pub warm_up_ns: u64,
+    /// A measurement ended once it was known so well; 0 where all was measured.
+    #[serde(default)]
+    pub precision_pct: f64,
+    /// Seeds that each experiment was to be run with.
+    pub seeds: Vec<u64>,
+    /// The table's lines, those that were simulated.
+    pub rows: Vec<CompareRow>,
+    /// What was simulated otherwise than the table says, or not at all.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Of a sweep of batches, for each machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mean_absolute_errors: Vec<MeanErrors>,
+}
+
+/// Values by column.
+pub type Columns<T = f64> = IndexMap<String, T>;
+
+/// A line of the table.
+#[derive(Clone, PartialEq, Debug, Default, JsonSchema, Serialize, Deserialize)]
+pub struct CompareRow {
+    /// Its key columns.
+    #[serde(flatten)]
+    pub keys: Keys,
+    /// What its other columns hold.
+    #[serde(default)]
+    pub kinds: Columns<Kind>,
+    /// What was published.
+    #[serde(default)]
+    pub published: Columns,
+    /// Means over the seeds.
+    #[serde(default)]
+    pub simulated: Columns,
+    /// Standard deviations over the seeds of single simulations.
+    #[serde(default)]
+    pub deviation: Columns,
+    /// The published base again.
+    #[serde(default)]
+    pub do_nothing: Columns,
+    /// Of a sweep of batches: the line in 1/batch through the published base row and the machine's last.
+    #[serde(default, skip_serializing_if = "Columns::is_empty")]
+    pub line: Columns,
+    /// Of a table over tasks: Amdahl's law through the rows of fewest tasks and most.
+    #[serde(default, skip_serializing_if = "Columns::is_empty")]
+    pub amdahl: Columns,
+    /// What was simulated for it.
+    #[serde(default)]
+    pub simulations: Vec<Simulation>,
+}
+
+/// One experiment.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
+pub struct Simulation {
+    /// The machine's name.
+    pub machine: String,
+    /// The workload's name.
+    pub workload: String,
+    /// Tasks.
+    pub tasks: u32,
+    /// The kernel's era.
+    #[serde(default)]
+    pub era: Era,
+    /// Seeds that were run to their end.
+    pub seeds: Vec<u64>,
+    /// Virtual time before the measurement.
+    pub warm_up_ns: u64,
+    /// Virtual time that was to be measured, at most; nothing for a workload that ends by itself.
+    #[serde(default)]
+    pub length_ns: Option<u64>,
+    /// Virtual time that was measured, of each seed.
+    pub measured_ns: Vec<u64>,
+    /// Whether all nodes' figures are those of one that was simulated.
+    pub one_node_for_all: bool,
+}
+
+/// Mean absolute errors over a machine's rows other than the base row.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
+pub struct MeanErrors {
+    /// The machine's name.
+    pub machine: String,
+    /// How many rows.
+    pub rows: usize,
+    /// Of the simulation.
+    pub simulated: Columns,
+    /// Of doing nothing.
+    pub do_nothing: Columns,
+    /// Of the line in 1/batch.
+    pub line: Columns,
+}
+
+/// What a comparison of one column says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// The sign of the change, or the share within ten points, is right.
+    Holds,
+    /// It is not.
+    Misses,
+    /// Nothing was published, or a change too small to have a sign.
+    Open,
+}
+
+/// A change up to this has no sign that could be right: the published runs vary by as much. In percent.
+pub const SMALL_CHANGE_PCT: f64 = 3.0;
+/// A share is right within so many percentage points.
+pub const NEAR_POINTS: f64 = 10.0;
+
+/// One column of a row, as its comparison needs it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Effect {
+    /// What the column holds.
+    pub kind: Kind,
+    /// What was published.
+    pub published: Option<f64>,
+    /// The published base.
+    pub do_nothing: Option<f64>,
+    /// What the table's forecast says.
+    pub forecast: Option<f64>,
+    /// The mean over seeds and their deviation.
+    pub simulated: Spread,
+}
+
+impl Effect {
+    /// The published change from the base: in percent, or in points for a share.
+    #[must_use]
+    pub fn published_change(&self) -> Option<f64> {
+        Some(self.change(self.published?, self.do_nothing?))
+    }
+
+    /// The simulated change from the base.
+    #[must_use]
+    pub fn simulated_change(&self) -> Option<f64> {
+        Some(self.change(self.simulated.mean, self.do_nothing?))
+    }
+
+    fn change(&self, value: f64, base: f64) -> f64 {
+        match self.kind {
+            Kind::Amount => 100.0 * (value / base - 1.0),
+            Kind::Share | Kind::Change => value - base,
+        }
+    }
+
+    /// Whether it came out: a share within [`NEAR_POINTS`], of a change above [`SMALL_CHANGE_PCT`] its sign.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let Some(published) = self.published else { return Verdict::Open };
+        let holds = match self.kind {
+            Kind::Share => (self.simulated.mean - published).abs() <= NEAR_POINTS,
+            Kind::Amount | Kind::Change => match (self.published_change(), self.simulated_change()) {
+                (Some(p), Some(s)) if p.abs() > SMALL_CHANGE_PCT => (p > 0.0) == (s > 0.0) && s != 0.0,
+                _ => return Verdict::Open,
+            },
+        };
+        if holds { Verdict::Holds } else { Verdict::Misses }
+    }
+}
+
+impl CompareRow {
+    pub(super) fn add(&mut self, column: &Column, simulated: Spread, layout: Layout) {
+        let insert = |columns: &mut Columns, value: Option<f64>| {
+            columns.extend(value.map(|value| (column.name.clone(), value)));
+        };
+        insert(&mut self.published, column.published);
+        insert(&mut self.simulated, Some(simulated.mean));
+        insert(&mut self.deviation, Some(simulated.deviation));
+        insert(&mut self.do_nothing, column.do_nothing);
+        match layout {
+            Layout::BatchSweep => insert(&mut self.line, column.forecast),
+            Layout::Tasks => insert(&mut self.amdahl, column.forecast),
+            Layout::Effects => {}
+        }
+        self.kinds.insert(column.name.clone(), column.kind);
+    }
+
+    /// A column by its name; nothing where it was not simulated.
+    #[must_use]
+    pub fn effect(&self, column: &str) -> Option<Effect> {
+        let of = |columns: &Columns| columns.get(column).copied();
+        Some(Effect {
+            kind: *self.kinds.get(column)?,
+            published: of(&self.published),
+            do_nothing: of(&self.do_nothing),
+            forecast: of(&self.line).or(of(&self.amdahl)),
+            simulated: Spread { mean: of(&self.simulated)?, deviation: of(&self.deviation)? },
+        })
+    }
+
+    /// All columns that were simulated, in the order of the table.
+    pub fn effects(&self) -> impl Iterator<Item = (&str, Effect)> {
+        self.kinds.keys().filter_map(|column| Some((column.as_str(), self.effect(column)?)))
+    }
+}
+
+impl Simulation {
+    pub(super) fn of((run, seeds): (&Run<'_>, &BySeed)) -> Self {
+        let steady = run.workload.span == Span::Steady;
+        Simulation {
+            machine: run.machine.name.clone(),
+            workload: run.workload.name.to_owned(),
+            tasks: run.tasks,
+            era: run.era,
+            seeds: seeds.iter().map(|(seed, _)| *seed).collect(),
+            warm_up_ns: if steady { run.warm_up.whole_ns() } else { 0 },
+            length_ns: steady.then(|| run.time.whole_ns()),
+            measured_ns: seeds.iter().map(|(_, outcome)| outcome.time.whole_ns()).collect(),
+            one_node_for_all: seeds.iter().any(|(_, outcome)| outcome.stands_for > 1),
+        }
+    }
+}
+
+impl CompareResult {
+    pub(super) fn new(
+        table: &Table,
+        rows: Vec<CompareRow>,
+        simulations: &[Simulation],
+        notes: Vec<String>,
+        precision_pct: f64,
+        seeds: u32,
+    ) -> Self {
+        let mean_absolute_errors = if table.layout == Layout::BatchSweep { mean_errors(&rows) } else { Vec::new() };
+        CompareResult {
+            schema: SCHEMA.to_owned(),
+            table: table.name.clone(),
+            layout: table.layout,
+            measured_ns: simulations.iter().filter_map(|simulation| simulation.length_ns).max().unwrap_or(0),
+            warm_up_ns: simulations.iter().map(|simulation| simulation.warm_up_ns).max().unwrap_or(0),
+            precision_pct,
+            seeds: (1..=u64::from(seeds)).collect(),
+            rows,
+            notes,
+            mean_absolute_errors,
+        }
+    }
+
+    /// All that was simulated for the rows.
+    pub fn simulations(&self) -> impl Iterator<Item = &Simulation> {
+        self.rows.iter().flat_map(|row| &row.simulations)
+    }
+}
+
+/// The errors of each machine of a sweep of batches, in the order of the rows.
+fn mean_errors(rows: &[CompareRow]) -> Vec<MeanErrors> {
+    let base = Key::Number(BASE_BATCH.into());
+    let of = |rows: &[CompareRow]| {
+        let machine = rows.first()?.keys.get("machine")?.to_string();
+        let rows: Vec<&CompareRow> = rows.iter().filter(|row| row.keys.get("batch") != Some(&base)).collect();
+        let error = |of: fn(&CompareRow) -> &Columns| -> Columns {
+            let columns = SWEEP_COLUMNS.iter().filter_map(|(column, _)| {
+                let off = |row: &&CompareRow| Some((of(row).get(*column)? - row.published.get(*column)?).abs());
+                Some(((*column).to_owned(), Spread::of(&rows.iter().filter_map(off).collect::<Vec<_>>())?.mean))
+            });
+            columns.collect()
+        };
+        Some(MeanErrors {
+            machine,
+            rows: rows.len(),
+            simulated: error(|row| &row.simulated),
+            do_nothing: error(|row| &row.do_nothing),
+            line: error(|row| &row.line),
+        })
+    };
+    let machine = |row: &CompareRow| row.keys.get("machine").cloned();
+    rows.chunk_by(|a, b| machine(a) == machine(b)).filter_map(of).filter(|errors| errors.rows > 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_by_hand() {
+        let row = |machine: &str, batch: u64, [published, simulated, do_nothing, line]: [f64; 4]| {
+            let one = |value: f64| Columns::from([("score".to_owned(), value)]);
+            let keys = [("machine", Key::Word(machine.to_owned())), ("batch", Key::Number(batch))];
+            CompareRow {
+                keys: keys.map(|(name, key)| (name.to_owned(), key)).into(),
+                published: one(published),
+                simulated: one(simulated),
+                do_nothing: one(do_nothing),
+                line: one(line),
+                ..CompareRow::default()
+            }
+        };
+        let rows = [
+            row("a", 31, [100.0, 90.0, 100.0, 100.0]),
+            row("a", 62, [110.0, 105.0, 100.0, 110.0]),
+            row("a", 124, [120.0, 130.0, 100.0, 124.0]),
+            row("b", 31, [5.0, 6.0, 5.0, 5.0]),
+        ];
+        let errors = mean_errors(&rows);
+        assert_eq!(errors.len(), 1, "machine b has nothing but its base row");
+        assert_eq!((errors[0].machine.as_str(), errors[0].rows), ("a", 2));
+        let score = |columns: &Columns| columns["score"];
+        assert_eq!([&errors[0].simulated, &errors[0].do_nothing, &errors[0].line].map(score), [7.5, 15.0, 2.0]);
+    }
+
+    #[test]
+    fn verdicts() {
+        let effect = |kind, published, do_nothing, mean| Effect {
+            kind,
+            published,
+            do_nothing: Some(do_nothing),
+            forecast: None,
+            simulated: Spread { mean, deviation: 0.0 },
+        };
+        for (kind, published, do_nothing, simulated, verdict) in [
+            (Kind::Amount, Some(110.0), 100.0, 100.5, Verdict::Holds),
+            (Kind::Amount, Some(110.0), 100.0, 99.0, Verdict::Misses),
+            (Kind::Amount, Some(110.0), 100.0, 100.0, Verdict::Misses),
+            (Kind::Amount, Some(96.0), 100.0, 80.0, Verdict::Holds),
+            (Kind::Amount, Some(102.0), 100.0, 80.0, Verdict::Open),
+            (Kind::Amount, None, 100.0, 80.0, Verdict::Open),
+            (Kind::Share, Some(42.0), 35.0, 51.0, Verdict::Holds),
+            (Kind::Share, Some(42.0), 35.0, 53.0, Verdict::Misses),
+            (Kind::Change, Some(8.3), 0.0, 1.0, Verdict::Holds),
+            (Kind::Change, Some(-1.0), 0.0, 1.0, Verdict::Open),
+        ] {
+            let effect = effect(kind, published, do_nothing, simulated);
+            assert_eq!(effect.verdict(), verdict, "{kind:?} {published:?} {simulated}");
+        }
+    }
+}

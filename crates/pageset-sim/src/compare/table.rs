@@ -1,0 +1,295 @@
+//! A published table: which simulations each of its lines needs, and which column is read off which of them.
+
+use std::collections::{BTreeSet, HashMap};
+
+use indexmap::IndexMap;
+use pageset::Tuning;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::result::{CompareResult, CompareRow, Simulation};
+use super::{BASE_BATCH, TableError, Value, batches, cells, merge_skip, series, single_pass, sweep, tasks};
+use crate::era::Era;
+use crate::machine::{self, Machine, MachineError};
+use crate::run::{Run, RunError};
+use crate::statistics::Spread;
+use crate::sweep::BySeed;
+use crate::workload::Workload;
+
+/// One simulation, of all seeds.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Experiment {
+    /// The workload's name.
+    pub workload: &'static str,
+    /// The machine's name.
+    pub machine: &'static str,
+    /// The rules.
+    pub tuning: Tuning,
+    /// The era of the table's kernels.
+    pub era: Era,
+    /// Tasks, at most as many as CPUs; these where none are given.
+    pub tasks: Option<u32>,
+}
+
+/// What a column holds, and so how its error counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Something whose change relative to the base matters, and first of all its sign.
+    Amount,
+    /// Percent of some whole: errors are in percentage points.
+    Share,
+    /// A change in percent, relative to a base that is 0.
+    Change,
+}
+
+/// One column of a line.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Column {
+    /// Its name in the table.
+    pub name: String,
+    /// What it holds.
+    pub kind: Kind,
+    /// What was published, unless it was left out.
+    pub published: Option<f64>,
+    /// The published base.
+    pub do_nothing: Option<f64>,
+    /// What the table's forecast says, where it has one.
+    pub forecast: Option<f64>,
+    /// How it is simulated.
+    pub value: Value,
+}
+
+/// A line's own name in one column.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Key {
+    /// A batch, a number of tasks.
+    Number(u64),
+    /// A machine, a workload, a kernel.
+    Word(String),
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Key::Number(number) => number.fmt(f),
+            Key::Word(word) => word.fmt(f),
+        }
+    }
+}
+
+/// Key columns, in the order of the table.
+pub type Keys = IndexMap<String, Key>;
+
+/// Two key columns of words.
+pub(super) fn words(keys: [(&str, &str); 2]) -> Keys {
+    keys.map(|(name, word)| (name.to_owned(), Key::Word(word.to_owned()))).into()
+}
+
+/// One line of a table.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// Its key columns.
+    pub keys: Keys,
+    /// Its other columns.
+    pub columns: Vec<Column>,
+    /// What is simulated otherwise than the table says.
+    pub note: Option<String>,
+}
+
+impl Row {
+    fn batch(&self) -> Option<u64> {
+        match self.keys.get("batch") {
+            Some(Key::Number(batch)) => Some(*batch),
+            _ => None,
+        }
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.keys.values().any(|key| key.to_string().contains(word))
+    }
+}
+
+/// What a table's lines and columns are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// page_fault1 over batches; the forecast is a line in 1/batch.
+    BatchSweep,
+    /// page_fault1 over numbers of tasks; the forecast is Amdahl's law.
+    Tasks,
+    /// What a rule changes: columns of several kinds, without a forecast.
+    #[default]
+    Effects,
+}
+
+/// A table, and what has to be simulated for it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Table {
+    /// Its name in messages.
+    pub name: String,
+    /// What its lines and columns are.
+    pub layout: Layout,
+    /// All simulations.
+    pub experiments: Vec<Experiment>,
+    /// All lines.
+    pub rows: Vec<Row>,
+}
+
+/// How an experiment is run.
+pub type HowToRun<'h, 'm> = &'h dyn Fn(&'m Workload, &'m Machine, Tuning, Era) -> Run<'m>;
+
+impl Table {
+    /// Reads a table of any kind; `name` is its name in messages.
+    ///
+    /// # Errors
+    /// What is wrong in which line.
+    pub fn parse(name: &str, text: &str) -> Result<Table, TableError> {
+        let mut table = Table { name: name.to_owned(), ..Table::default() };
+        let heading = text.lines().next().unwrap_or_default();
+        if tasks::is_one(heading) {
+            tasks::add(&mut table, text)?;
+        } else {
+            match heading.trim_end() {
+                batches::HEADER => cells::add_all(&mut table, text, batches::add)?,
+                merge_skip::HEADER => cells::add_all(&mut table, text, merge_skip::add)?,
+                series::HEADER => cells::add_all(&mut table, text, series::add)?,
+                single_pass::HEADER => cells::add_all(&mut table, text, single_pass::add)?,
+                _ => sweep::add(&mut table, text)?,
+            }
+        }
+        // A share needs no base.
+        table.retain(|_| true);
+        Ok(table)
+    }
+
+    /// Keeps the lines with one of `machines` and one of `words` in a key column, and with one of `batches`; an empty list
+    /// keeps all. Base lines of a batch stay.
+    ///
+    /// # Errors
+    /// The option that selects nothing, and what it was given.
+    pub fn select(&mut self, machines: &[String], words: &[String], batches: &[u32]) -> Result<(), String> {
+        if !batches.is_empty() && self.rows.iter().all(|row| row.batch().is_none()) {
+            return Err(format!("--batch: {} has no rows of a batch", self.name));
+        }
+        let missing = |option: &str, value: &str| Err(format!("--{option} {value}: no row of {} has it", self.name));
+        for (option, words) in [("machine", machines), ("row", words)] {
+            if let Some(word) = words.iter().find(|word| !self.rows.iter().any(|row| row.has(word))) {
+                return missing(option, word);
+            }
+        }
+        let is_of = |row: &Row, batch: u32| row.batch() == Some(batch.into());
+        if let Some(batch) = batches.iter().find(|&&batch| !self.rows.iter().any(|row| is_of(row, batch))) {
+            return missing("batch", &batch.to_string());
+        }
+        let any = |words: &[String], row: &Row| words.is_empty() || words.iter().any(|word| row.has(word));
+        self.retain(|row| {
+            let of_batch = batches.is_empty() || batches.iter().chain([&BASE_BATCH]).any(|&batch| is_of(row, batch));
+            any(machines, row) && any(words, row) && of_batch
+        });
+        Ok(())
+    }
+
+    /// Keeps the lines for which `wanted` holds, and the experiments that these need.
+    fn retain(&mut self, wanted: impl Fn(&Row) -> bool) {
+        self.rows.retain(wanted);
+        let mut kept = Vec::new();
+        for column in self.rows.iter_mut().flat_map(|row| &mut row.columns) {
+            for place in column.value.places() {
+                let old = *place;
+                *place = kept.iter().position(|kept| *kept == old).unwrap_or_else(|| {
+                    kept.push(old);
+                    kept.len() - 1
+                });
+            }
+        }
+        self.experiments = kept.iter().map(|&old| self.experiments[old].clone()).collect();
+    }
+
+    /// The machines of all experiments, by name.
+    ///
+    /// # Errors
+    /// A description that says something wrong.
+    pub fn machines(&self) -> Result<HashMap<&'static str, Machine>, MachineError> {
+        let names: BTreeSet<&'static str> = self.experiments.iter().map(|experiment| experiment.machine).collect();
+        names.into_iter().filter_map(|name| Some(machine::find(name)?.map(|machine| (name, machine)))).collect()
+    }
+
+    /// A run for each experiment, on machines of [`Self::machines`].
+    #[must_use]
+    pub fn runs<'m>(&self, machines: &'m HashMap<&'static str, Machine>, how: HowToRun<'_, 'm>) -> Vec<Run<'m>> {
+        let run_of = |experiment: &Experiment| {
+            let workload = Workload::find(experiment.workload)?;
+            let run = how(workload, machines.get(experiment.machine)?, experiment.tuning, experiment.era);
+            Some(Run { tasks: experiment.tasks.unwrap_or(run.tasks), ..run })
+        };
+        // Reading a table has looked up its workloads and machines.
+        self.experiments.iter().filter_map(run_of).collect()
+    }
+
+    /// Reads the columns off the outcomes of [`Self::runs`]. A run that failed costs its own lines, and not a table that took
+    /// an hour.
+    #[must_use]
+    pub fn compare(
+        &self,
+        runs: &[Run<'_>],
+        outcomes: Vec<Result<BySeed, RunError>>,
+        precision_pct: f64,
+        seeds: u32,
+    ) -> CompareResult {
+        let mut notes: Vec<String> = self.rows.iter().filter_map(|row| row.note.clone()).collect();
+        let outcomes: Vec<BySeed> = outcomes
+            .into_iter()
+            .zip(runs)
+            .map(|(outcomes, run)| {
+                outcomes.unwrap_or_else(|error| {
+                    notes.push(format!("not simulated: {} on {}: {error}", run.workload.name, run.machine.name));
+                    Vec::new()
+                })
+            })
+            .collect();
+        let simulations: Vec<Simulation> = runs.iter().zip(&outcomes).map(Simulation::of).collect();
+        let mut rows = Vec::new();
+        for row in &self.rows {
+            let mut compared = CompareRow { keys: row.keys.clone(), ..CompareRow::default() };
+            let mut needed = BTreeSet::new();
+            for column in &row.columns {
+                if let Some(simulated) = simulated(column.value, &outcomes) {
+                    compared.add(column, simulated, self.layout);
+                    needed.extend(column.value.needs());
+                }
+            }
+            if compared.simulated.is_empty() {
+                let keys: Vec<String> = row.keys.values().map(Key::to_string).collect();
+                notes.push(format!("nothing to show for {}", keys.join(", ")));
+                continue;
+            }
+            compared.simulations = needed.into_iter().map(|place| simulations[place].clone()).collect();
+            rows.push(compared);
+        }
+        CompareResult::new(self, rows, &simulations, notes, precision_pct, seeds)
+    }
+
+    /// The place of an experiment, which is added if it is new.
+    pub(super) fn experiment(&mut self, experiment: Experiment) -> usize {
+        match self.experiments.iter().position(|known| *known == experiment) {
+            Some(place) => place,
+            None => {
+                self.experiments.push(experiment);
+                self.experiments.len() - 1
+            }
+        }
+    }
+}
+
+/// A value over all seeds that its experiments have; nothing where one of them has none.
+fn simulated(value: Value, outcomes: &[BySeed]) -> Option<Spread> {
+    let of = |place: usize, seed: usize| value.measure().of(&outcomes[place][seed].1);
+    let seeds = value.needs().into_iter().map(|place| outcomes[place].len()).min().unwrap_or(0);
+    let mean = |place: usize| {
+        Spread::of(&(0..outcomes[place].len()).map(|seed| of(place, seed)).collect::<Vec<_>>()).map(|all| all.mean)
+    };
+    let of_seed = |seed| value.eval(|place| of(place, seed), mean);
+    Spread::of(&(0..seeds).map(of_seed).collect::<Option<Vec<_>>>()?)
+}
