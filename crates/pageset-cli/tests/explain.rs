@@ -100,7 +100,7 @@ fn headings_and_members_are_explained() {
 #[test]
 fn the_fit_of_a_machine_is_as_its_schema_says() {
     let (list, _) = ends(0, &[&"explain", &"--schema"]);
-    assert_eq!(list, "run\nsweep\ncompare\ncalibrate\nbench\n");
+    assert_eq!(list, "replay\nidentify\nadvise\ntrace info\nrun\nsweep\ncompare\ncalibrate\nbench\n");
     let schema = json(&ends(0, &[&"explain", &"--schema", &"pageset.calibrate/1"]).0);
     let fit = ["machine", "calibrate", "lkp-sb02", "--most", "4", "--seconds", "0.004", "--warm-up", "0.002", "--json"];
     let fit: Vec<&dyn AsRef<std::path::Path>> = fit.iter().map(|word| word as _).collect();
@@ -113,7 +113,7 @@ fn the_fit_of_a_machine_is_as_its_schema_says() {
         ends(0, &[&"explain", &name]);
     }
     let (_, error) = ends(2, &[&"explain", &"--schema", &"replays"]);
-    assert!(error.contains("unknown result `replays`; allowed: run, sweep, compare, calibrate, bench"), "{error}");
+    assert!(error.contains("unknown result `replays`; allowed: replay, identify, advise, trace info, run, sweep, compare, calibrate, bench"), "{error}");
 }
 
 /// And so has each member of the JSON of a replay, a check, a look and an advice.

@@ -1,6 +1,6 @@
 //! The allocator's view of a process on Linux: CPU numbers, and the locks of pagesets.
 
-use pageset::{CpuId, Machine, RawLock, CpuHint};
+use pageset::{CpuHint, CpuId, Machine, RawLock};
 
 use crate::lock::HostLock;
 use crate::sys::cpu::CpuNumber;

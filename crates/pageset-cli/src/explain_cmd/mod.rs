@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME")]
     name: Vec<String>,
 
-    /// Print the JSON schema of the result of NAME: run, sweep, compare, calibrate or bench; without NAME list these
+    /// Print the JSON schema of the result of the command NAME; without NAME list the commands
     #[arg(long)]
     schema: bool,
 }

@@ -7,7 +7,8 @@ use pageset_sim::run::{self, RunResult};
 use schemars::{Schema, schema_for};
 
 /// The commands whose results have a schema.
-pub(super) const NAMES: [&str; 5] = ["run", "sweep", "compare", "calibrate", "bench"];
+pub(super) const NAMES: [&str; 9] =
+    ["replay", "identify", "advise", "trace info", "run", "sweep", "compare", "calibrate", "bench"];
 
 /// The schema of a command's result. A result's own `schema` is a name as well.
 pub(super) fn of(name: &str) -> Option<Schema> {
@@ -16,6 +17,12 @@ pub(super) fn of(name: &str) -> Option<Schema> {
         "compare" | compare::SCHEMA => schema_for!(CompareResult),
         "calibrate" | calibrate::SCHEMA => schema_for!(Calibration),
         "bench" | report::SCHEMA => schema_for!(Report),
-        _ => return None,
+        _ => {
+            let asked = name.replace(' ', "-");
+            let is_asked = |of: &str| {
+                of == name || of.strip_prefix("pageset.").and_then(|of| of.split('/').next()) == Some(&asked)
+            };
+            pageset_trace::schemas().into_iter().find(|(of, _)| is_asked(of))?.1
+        }
     })
 }
