@@ -301,4 +301,15 @@ mod tests {
             assert_eq!(HighAtomicRule::Free.limit(managed), free, "{managed} pages");
         }
     }
+
+    /// Specification 1.2: a MOVABLE zone keeps a thousandth of itself, 32 to 128 pages; its share of the reserve sets the gap.
+    #[test]
+    fn marks_of_a_movable_zone() {
+        let rule = WatermarkRule { scale_factor: 0, ..WatermarkRule::default() };
+        for (managed, min) in [(1000, 32), (65_536, 64), (66_000, 64), (131_072, 128), (1 << 20, 128)] {
+            let marks = rule.marks(4096, managed, 1 << 20, true);
+            let gap = 1024 * managed / (1 << 20) / 4;
+            assert_eq!(marks, Watermarks { min, low: min + gap, high: min + 2 * gap }, "{managed} pages");
+        }
+    }
 }

@@ -4,9 +4,14 @@
 use crate::decode::RECORD;
 use crate::ops::{Map, Op, Scenario};
 use crate::support::{NO_HINT, World, movable, one_zone};
+use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{Bounds, PRESETS, Preset};
-use pageset::{Block, CpuId, MigrateType, Order, Pfn, Tuning};
+use pageset::{
+    Allocator, Block, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Tuning,
+    ZoneKind, ZoneSpec,
+};
 use proptest::prelude::*;
+use std::cell::Cell;
 use std::fmt::Write;
 
 /// All that can be seen of an allocator.
@@ -183,5 +188,41 @@ fn drains_come_at_the_same_free() {
             let differs = fast.iter().zip(&general).position(|(fast, general)| fast != general);
             assert_eq!(differs, None, "{}, order {order}", preset.name);
         }
+    }
+}
+
+/// A machine that counts how often it is asked for the CPU: only the general path asks, the fast path takes the hint.
+#[derive(Default)]
+struct Asked(Cell<u32>);
+
+impl Machine for &Asked {
+    type Lock = SpinLock;
+
+    fn cpu(&self) -> CpuId {
+        self.0.set(self.0.get() + 1);
+        CpuId(0)
+    }
+
+    fn cpu_hint(&self) -> u32 {
+        0
+    }
+}
+
+#[test]
+fn a_hit_and_a_free_take_the_fast_path_also_in_a_zone_of_several_types() {
+    for migratetype in [MigrateType::Movable, MigrateType::Unmovable] {
+        let range = PageRange::new(Pfn(1 << 20), 1 << 18);
+        let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] }];
+        let config = Config::new(&zones, &[NodeId(0)]);
+        let metadata = OwnedMetadata::new(&config).expect("memory");
+        let (mut zones, asked) = (metadata.zones(), Asked::default());
+        let world = Allocator::new(&asked, &config, metadata.lend(&mut zones)).expect("a good map");
+        let request = Request::new(Order::ZERO, migratetype);
+        let first = world.alloc(&request).expect("memory");
+        let before = asked.0.get();
+        let page = world.alloc(&request).expect("memory");
+        world.free(page, Order::ZERO).expect("in use");
+        assert_eq!(asked.0.get(), before, "{migratetype:?}");
+        world.free(first, Order::ZERO).expect("in use");
     }
 }

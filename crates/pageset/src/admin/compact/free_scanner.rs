@@ -199,3 +199,48 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
         true
     }
 }
+
+#[cfg(all(test, feature = "alloc"))]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::alloc::config::{Config, ZoneSpec};
+    use crate::alloc::owned::OwnedMetadata;
+    use crate::frame::{CpuId, NodeId, PageRange, Pfn, ZoneKind};
+    use crate::machine::SpinLock;
+    use crate::{Allocator, Tuning};
+
+    struct OneCpu;
+
+    impl Machine for OneCpu {
+        type Lock = SpinLock;
+
+        fn cpu(&self) -> CpuId {
+            CpuId(0)
+        }
+    }
+
+    /// Half a pageblock that is taken makes its pageblock MOVABLE; a smaller block leaves the type. Specification 1.5.
+    #[test]
+    fn half_a_pageblock_makes_its_pageblock_movable() {
+        for (order, expected) in [(7, MigrateType::Unmovable), (8, MigrateType::Movable), (9, MigrateType::Movable)] {
+            let order = Order::new(order).expect("an order");
+            let range = PageRange::new(Pfn(0), 4 * u64::from(PAGEBLOCK));
+            let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] }];
+            let config = Config { tuning: Tuning::default(), ..Config::new(&zones, &[NodeId(0)]) };
+            let metadata = OwnedMetadata::new(&config).expect("memory");
+            let mut zones = metadata.zones();
+            let world = Allocator::new(OneCpu, &config, metadata.lend(&mut zones)).expect("a good map");
+            world.set_watermarks(0, Default::default(), [0; ZoneKind::COUNT]);
+            world.set_pageblock_type(Pfn(0), MigrateType::Unmovable).expect("in the zone");
+            let zone = world.zones[0].zone.lock(world.env(), LockPath::Map);
+            // The pageblock is one free block: split it to have a block of the order at its start.
+            zone.remove(0, Order::PAGEBLOCK);
+            zone.split(0, Order::PAGEBLOCK, order, MigrateType::Unmovable);
+            zone.put(0, order, MigrateType::Unmovable, End::Head);
+            assert!(zone.take_unallocated(0, order));
+            assert_eq!(zone.frames.block_type(0), expected, "order {order}");
+        }
+    }
+}
