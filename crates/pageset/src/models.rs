@@ -17,7 +17,7 @@ use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use crate::sync::hint;
 use crate::zone::flags::{BELOW_HIGH, Flags, RECLAIM_ACTIVE};
-use crate::zone::in_flight::InFlight;
+use crate::buddy::in_flight::InFlight;
 
 /// A word whose writers hold a lock.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ fn explore<S: Send + Sync + 'static>(
     });
 }
 
-/// A pageset in front of a zone, as [`Zone::free_cached`](crate::zone::Zone) and its fall-back see them.
+/// A pageset in front of a zone, as `CachedZone::free_cached` and its fall-back see them.
 #[derive(Default)]
 struct Caches<L> {
     pageset: L,
