@@ -109,7 +109,7 @@ fn who_cannot_be_built_is_said() {
     let (table, said) = (text(&out.stdout), text(&out.stderr));
     assert!(out.status.success(), "{said}");
     assert!(
-        said.contains("warning: pageset, half 1T: could not be built: reserving address space of 4294967296 bytes"),
+        said.contains("warning: pageset, half 1T: could not be built: cannot reserve address space (4294967296 bytes)"),
         "{said}"
     );
     assert!(table.lines().any(|line| line.split_whitespace().eq(["pageset", "failed"])), "{table}");
