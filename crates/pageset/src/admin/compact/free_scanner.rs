@@ -209,6 +209,7 @@ mod tests {
     use crate::alloc::owned::OwnedMetadata;
     use crate::frame::{CpuId, NodeId, PageRange, Pfn, ZoneKind};
     use crate::machine::SpinLock;
+    use crate::policy::Watermarks;
     use crate::{Allocator, Tuning};
 
     struct OneCpu;
@@ -221,7 +222,8 @@ mod tests {
         }
     }
 
-    /// Half a pageblock that is taken makes its pageblock MOVABLE; a smaller block leaves the type. Specification 1.5.
+    /// Half a pageblock that is taken makes its pageblock MOVABLE; a smaller block leaves the type. No lowmem reserve holds the
+    /// take back, but the min mark does. Specification 1.5.
     #[test]
     fn half_a_pageblock_makes_its_pageblock_movable() {
         for (order, expected) in [(7, MigrateType::Unmovable), (8, MigrateType::Movable), (9, MigrateType::Movable)] {
@@ -232,7 +234,8 @@ mod tests {
             let metadata = OwnedMetadata::new(&config).expect("memory");
             let mut zones = metadata.zones();
             let world = Allocator::new(OneCpu, &config, metadata.lend(&mut zones)).expect("a good map");
-            world.set_watermarks(0, Default::default(), [0; ZoneKind::COUNT]);
+            let reserve = ZoneKind::ALL.map(|highest| if highest == ZoneKind::Dma { 0 } else { 1 << 20 });
+            world.set_watermarks(0, Default::default(), reserve);
             world.set_pageblock_type(Pfn(0), MigrateType::Unmovable).expect("in the zone");
             let zone = world.zones[0].zone.lock(world.env(), LockPath::Map);
             // The pageblock is one free block: split it to have a block of the order at its start.
@@ -241,6 +244,11 @@ mod tests {
             zone.put(0, order, MigrateType::Unmovable, End::Head);
             assert!(zone.take_unallocated(0, order));
             assert_eq!(zone.frames.block_type(0), expected, "order {order}");
+            drop(zone);
+            let min = 4 * u64::from(PAGEBLOCK);
+            world.set_watermarks(0, Watermarks { min, low: min, high: min }, [0; ZoneKind::COUNT]);
+            let zone = world.zones[0].zone.lock(world.env(), LockPath::Map);
+            assert!(!zone.take_unallocated(PAGEBLOCK, Order::PAGEBLOCK), "below the min mark");
         }
     }
 }
