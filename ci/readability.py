@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Readability of the hand-written pages, per folder: length of sentences, share of long ones, share in passive voice.
+"""Readability of the hand-written pages and of the comments in the code, per folder: length of sentences, share of long ones,
+share in passive voice.
 
     python3 -m venv target/readability && target/readability/bin/pip install markdown-it-py==4.2.0 pysbd==0.3.4
-    target/readability/bin/python ci/readability.py [FILE.md ...]     # with files: a row per file, long sentences listed
+    target/readability/bin/python ci/readability.py [FILE ...]     # with files: a row per file, long sentences listed
 
 Code blocks, tables and headings are left out. Inline code counts as one word. A list item is at least one sentence.
 A sentence is passive when a form of "be" stands before a participle (-ed, or one of the irregular forms below) with at
@@ -54,6 +55,19 @@ def blocks(text):
             yield "".join(parts)
 
 
+def comments(code):
+    """The comments of Rust code as Markdown: lines that follow each other with the same marker are one text."""
+    marker, lines = None, []
+    for line in code.splitlines() + [""]:
+        found = re.match(r"\s*(//[/!]?)(?: (.*))?$", line)
+        if (found.group(1) if found else None) != marker:
+            if marker:
+                yield "\n".join(lines)
+            marker, lines = found.group(1) if found else None, []
+        if found:
+            lines.append(found.group(2) or "")
+
+
 def measure(text, segmenter):
     """For each sentence: its number of words, whether it is passive, and the sentence."""
     for block in blocks(text):
@@ -66,7 +80,7 @@ def measure(text, segmenter):
 
 def main():
     given = sys.argv[1:]
-    files = given or subprocess.check_output(["git", "ls-files", "*.md"], text=True).split()
+    files = given or subprocess.check_output(["git", "ls-files", "*.md", "crates/*/src/*.rs"], text=True).split()
     segmenter = pysbd.Segmenter(language="en", clean=False)
     groups = defaultdict(list)
     for file in files:
@@ -75,7 +89,13 @@ def main():
         folder = file if given or "/" not in file else file.rsplit("/", 1)[0]
         folder = "crates/*/README.md" if re.fullmatch(r"crates/[\w-]+", folder) else folder
         with open(file, encoding="utf-8") as opened:
-            groups[folder].extend(measure(opened.read(), segmenter))
+            text = opened.read()
+        if file.endswith(".rs"):
+            folder = file if given else "comments of " + "/".join(file.split("/")[:2])
+            for comment in comments(text):
+                groups[folder].extend(measure(comment, segmenter))
+        else:
+            groups[folder].extend(measure(text, segmenter))
     print(f"{'':36} sentences  mean words  over {LONG}  passive")
     groups["all"] = [row for rows in list(groups.values()) for row in rows]
     for folder, rows in groups.items():
