@@ -19,7 +19,7 @@ use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::machine::{CpuHint, Machine, MachineHint};
 use crate::pcp::{CachedZone, Pageset, PcpGuard};
 use crate::policy::{ListRule, Tuning};
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 /// Entries of the table of lists: orders by types, in powers of two, so that an index needs no test.
 pub(crate) const LIST_TABLE: usize = 64;

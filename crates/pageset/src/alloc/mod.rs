@@ -61,7 +61,7 @@ pub struct Allocator<'a, M: Machine> {
     pub(crate) lists: [u8; LIST_TABLE],
     pub(crate) tuning: Tuning,
     pub(crate) rules: Rules<'a>,
-    /// Held while a setting changes and what follows from it is computed, so that the last change decides.
+    /// Held while a setting changes and the values that depend on it are computed, so that the last change decides.
     pub(crate) changes: M::Lock,
     /// Whether a drain of the pagesets of all CPUs is under way.
     pub(crate) draining: AtomicBool,
@@ -262,7 +262,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 }
 
-/// Says why a block cannot be freed.
+/// Returns why a block cannot be freed.
 #[cold]
 fn why_wrong<M: Machine>(zone: &CachedZone<'_, M>, pfn: Pfn, page: u32, order: Order) -> WrongFree {
     if !pfn.is_aligned(order) {

@@ -5,7 +5,7 @@
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use crate::frame::Order;
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
 /// Attempts are passed over up to this power of two. Source: specification 9.
 const MAX_SHIFT: u8 = 6;

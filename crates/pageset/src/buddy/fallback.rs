@@ -5,7 +5,7 @@ use super::{Buddy, Locked};
 use crate::frame::{MigrateType, Order, start_of};
 use crate::machine::Machine;
 use crate::policy::FallbackRule;
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 use MigrateType::{Cma, Movable, Reclaimable, Unmovable};
 

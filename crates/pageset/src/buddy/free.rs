@@ -71,7 +71,7 @@ impl<M: Machine> Locked<'_, '_, M> {
             if let Put::OrCapture(capture) = put
                 && capture.takes(page, order, migratetype)
             {
-                // Held for the compaction, which hands it out when it ends.
+                // The compaction holds the block and allocates it when the run ends.
                 self.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
                 return;
             }

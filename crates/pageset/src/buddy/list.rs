@@ -6,7 +6,7 @@
 use core::sync::atomic::AtomicU32;
 
 use crate::frame::Links;
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
 /// No slot.
 const NONE: u32 = u32::MAX;

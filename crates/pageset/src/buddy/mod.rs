@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::frame::{Frames, MigrateType, Order, PageState};
 use crate::machine::{Access, Guard, Line, Machine};
 use crate::policy::Tuning;
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 #[cfg(feature = "history")]
 pub(crate) use fallback::may_claim;

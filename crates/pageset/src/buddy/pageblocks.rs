@@ -4,7 +4,7 @@ use super::Locked;
 use super::list::End;
 use crate::frame::{MigrateType, Order, PageState, start_of};
 use crate::machine::Machine;
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 impl<M: Machine> Locked<'_, '_, M> {
     /// Gives a pageblock another type and counts the types that are reserved. Its free blocks stay where they are.

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use super::pageblock::Pageblock;
 use super::{MigrateType, Order, PageState, Pfn, Tag};
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
 /// The metadata of one zone's pages. Pages are numbered from `base`, which is aligned to the largest order. The
 /// arrays reach from there to the next such boundary; pages outside the span have the tag of an inside.

@@ -11,7 +11,7 @@ use core::sync::atomic::AtomicU32;
 use crate::buddy::list::{End, List};
 use crate::buddy::{Buddy, Clusters};
 use crate::frame::{Links, MigrateType, Order};
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 /// A cluster by its descriptor's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@ use crate::alloc::Allocator;
 use crate::buddy::{Buddy, Env, Locked};
 use crate::frame::Order;
 use crate::machine::{LockPath, Machine};
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 use crate::zone::Zone;
 
 /// While one exists, pages of its zone merge as they are freed, refills take page by page, and no refill is in flight. Takes

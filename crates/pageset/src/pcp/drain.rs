@@ -9,7 +9,7 @@ use crate::frame::{CpuId, MigrateType, Order};
 use crate::machine::{LockPath, Machine};
 use crate::policy::BulkFree;
 use crate::policy::lists::order_of;
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 impl<M: Machine> CachedZone<'_, M> {
     /// Drains what the rules ask for: at once, or a batch per hold of the pageset's lock. Returns the lock, unless `relock`

@@ -30,7 +30,7 @@ use crate::policy::expiry::Expiry;
 use crate::policy::lists::LISTS;
 use crate::policy::state::{State, words};
 use crate::policy::{Bounds, Decay, PcpState, Tuning};
-use crate::sync::Held;
+use crate::sync::LockedWord;
 use crate::zone::Zone;
 
 pub(crate) use take::FromCache;

@@ -6,7 +6,7 @@ use super::{CachedZone, PcpGuard};
 use crate::buddy::{Env, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 impl<M: Machine> CachedZone<'_, M> {
     /// Allocates pages of order 0 until `pages` is full or the list is empty. Ends after the first page where that took a

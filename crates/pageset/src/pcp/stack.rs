@@ -7,7 +7,7 @@
 
 use core::sync::atomic::AtomicU32;
 
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
 /// Words in a chunk: four cache lines, so that one call in sixty looks further than the head and its entry.
 const CHUNK: u32 = 64;

@@ -8,7 +8,7 @@ use crate::buddy::{Env, Locked, Stage, Wanted};
 use crate::frame::{CpuId, MigrateType, PageState, Tag};
 use crate::machine::{LockPath, Machine};
 use crate::policy::Tuning;
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 /// The answer of a pageset that was asked for a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

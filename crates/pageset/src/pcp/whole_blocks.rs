@@ -13,7 +13,7 @@ use crate::buddy::{Locked, Wanted};
 use crate::frame::range::largest_blocks;
 use crate::frame::{MigrateType, Order, Tag};
 use crate::machine::Machine;
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
 /// The rest of a block that a refill splits: pages that are on no list, in blocks of `step` pages.
 #[derive(Debug, Default)]
@@ -106,7 +106,7 @@ impl<M: Machine> Locked<'_, '_, M> {
 /// The largest block that pages make up, the first of them and those after it, in rising or in falling order: its first page.
 /// Nothing for a single page.
 fn first_block(pages: &[AtomicU32]) -> Option<(u32, Order)> {
-    let at = |i: usize| pages.get(i).map(Held::get);
+    let at = |i: usize| pages.get(i).map(LockedWord::get);
     let (first, second) = (at(0)?, at(1)?);
     let rises = second == first ^ 1 && second > first;
     if second != first ^ 1 {

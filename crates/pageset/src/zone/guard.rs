@@ -10,7 +10,7 @@ use crate::frame::ZoneKind;
 use crate::machine::{Access, Guard, Line, LockPath, Machine};
 use crate::policy::Watermarks;
 use crate::policy::sizes::boosted;
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 impl<'a, M: Machine> Zone<'a, M> {
     /// Takes the zone lock, waits for it, and counts the hold. Lock order: changes, pageset, zone.

@@ -6,7 +6,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use crate::frame::{Frames, Order, start_of};
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
 /// A zone's part of compaction's memory. Positions are pages of the zone.
 #[derive(Debug)]

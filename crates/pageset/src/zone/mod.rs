@@ -15,7 +15,7 @@ use crate::buddy::Buddy;
 use crate::frame::{NodeId, Order, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::policy::{HighAtomicRule, Pressure};
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
 pub(crate) use guard::ZoneGuard;
 

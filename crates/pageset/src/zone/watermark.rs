@@ -7,7 +7,7 @@ use crate::frame::Order;
 use crate::frame::ZoneKind;
 use crate::machine::Machine;
 use crate::policy::{HighAtomicRule, Watermarks};
-use crate::sync::Held;
+use crate::sync::LockedWord;
 use crate::zone::Zone;
 
 /// A mark that is tested.

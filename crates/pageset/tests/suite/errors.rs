@@ -117,7 +117,7 @@ fn metadata_of_another_size() {
     short.zones = &mut none;
     let error = Allocator::new(TestMachine::default(), &config, short).expect_err("no zones");
     assert_eq!(error, MapError::Metadata { part: "zones", given: 0, expected: 1 });
-    assert_eq!(error.to_string(), "the metadata's zones have length 0; metadata_size asks for 1");
+    assert_eq!(error.to_string(), "the metadata's zones have length 0; metadata_size requires 1");
     for part in ["tags", "words", "pagesets"] {
         let mut zones = metadata.zones();
         let mut short = metadata.lend(&mut zones);
@@ -167,14 +167,14 @@ fn requests_that_cannot_be_had() {
                     free_blocks: [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0],
                     cached_pages: 0,
                 }),
-                "no Movable block of order 10: zone Normal of node 0 has 512 pages free, 0 of them for others only; \
-                 1024 are needed above its min mark of 64 and reserve of 0; zones tried: 1, pages free there: 512, in \
-                 blocks of order 0 to 10: 0 0 0 0 0 0 0 0 0 1 0; 0 more in pagesets",
+                "no Movable block of order 10: zone Normal of node 0 has 512 pages free, 0 of them unusable \
+                 for this request; 1024 are needed above its min mark of 64 and reserve of 0; zones tried: 1, pages \
+                 free there: 512, in blocks of order 0 to 10: 0 0 0 0 0 0 0 0 0 1 0; 0 more in pagesets",
             ),
             (
                 Request::new(order(1), MigrateType::Isolate),
                 AllocError::Migratetype(MigrateType::Isolate),
-                "pages of type Isolate cannot be asked for; allowed: Unmovable, Movable, Reclaimable",
+                "cannot allocate pages of type Isolate; allowed: Unmovable, Movable, Reclaimable",
             ),
             (
                 Request { node: Some(NodeId(3)), ..movable(0) },
@@ -194,7 +194,7 @@ fn requests_that_cannot_be_had() {
         }
         let error = world.alloc_bulk(&movable(2), &mut [Pfn(0)]).expect_err("not single pages");
         assert_eq!(error, AllocError::BulkOrder(order(2)));
-        assert_eq!(error.to_string(), "blocks of order 2 cannot be had in bulk; allowed: 0");
+        assert_eq!(error.to_string(), "cannot allocate blocks of order 2 in bulk; allowed: 0");
         assert_eq!(world.alloc_bulk(&movable(0), &mut []), Ok(0));
         world.free(taken, order(9)).expect("was allocated");
     });
@@ -212,49 +212,49 @@ fn wrong_frees() {
         let at = |page: u64| Pfn(BASE + page);
         let state = PageState::Allocated;
         let rows = [
-            (Pfn(5), 0, WrongFree::NotOurs, "page 0x5 cannot be freed as a block of order 0: it is in no zone"),
+            (Pfn(5), 0, WrongFree::NotOurs, "cannot free page 0x5 as a block of order 0: it is in no zone"),
             (
                 big.offset(1),
                 5,
                 WrongFree::Misaligned,
-                "page 0x100001 cannot be freed as a block of order 5: no block of that order starts there",
+                "cannot free page 0x100001 as a block of order 5: no block of that order starts there",
             ),
             (
                 at(5000),
                 0,
                 WrongFree::NotAllocated(PageState::Inside),
-                "page 0x101388 cannot be freed as a block of order 0: it was never brought online",
+                "cannot free page 0x101388 as a block of order 0: it was never brought online",
             ),
             (
                 at(1024),
                 10,
                 WrongFree::NotAllocated(PageState::Free),
-                "page 0x100400 cannot be freed as a block of order 10: it is free",
+                "cannot free page 0x100400 as a block of order 10: it is free",
             ),
             (
                 cached,
                 0,
                 WrongFree::NotAllocated(PageState::Cached),
-                "page 0x100020 cannot be freed as a block of order 0: it is free, in a pageset",
+                "cannot free page 0x100020 as a block of order 0: it is free, in a pageset",
             ),
             (
                 big,
                 4,
                 WrongFree::WrongOrder(order(5)),
-                "page 0x100000 cannot be freed as a block of order 4: the block there has order 5",
+                "cannot free page 0x100000 as a block of order 4: the block there has order 5",
             ),
             (
                 big.offset(8),
                 3,
                 WrongFree::Inside { head: big, order: order(5), state },
-                "page 0x100008 cannot be freed as a block of order 3: it is inside the block of order 5 at 0x100000, \
+                "cannot free page 0x100008 as a block of order 3: it is inside the block of order 5 at 0x100000, \
                  which is Allocated",
             ),
             (
                 at(1025),
                 0,
                 WrongFree::Inside { head: at(1024), order: Order::MAX, state: PageState::Free },
-                "page 0x100401 cannot be freed as a block of order 0: it is inside the block of order 10 at 0x100400, \
+                "cannot free page 0x100401 as a block of order 0: it is inside the block of order 10 at 0x100400, \
                  which is Free",
             ),
         ];
@@ -289,7 +289,7 @@ fn limits_that_cannot_be_set() {
         let (asked, room) = capacity(1 << 20);
         assert_eq!(
             MapError::Capacity { asked, capacity: room }.to_string(),
-            format!("1048576 pages a CPU were asked for; the pagesets were built for {room}")
+            format!("1048576 pages per CPU were requested; the pagesets have room for {room}")
         );
         assert_eq!(capacity(room + 1), (room + 1, room));
         let error = world.set_bounds(0, Bounds { batch: 0, high_min: 1, high_max: 1 }).expect_err("no batch");

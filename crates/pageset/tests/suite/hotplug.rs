@@ -193,7 +193,7 @@ fn changes_of_cpus_that_cannot_be_made() {
         let states = || [0, 1, 2].map(|cpu| (world.is_cpu_online(CpuId(cpu)), bounds(world, 0, cpu)));
         let before = states();
         for (result, error, message) in [
-            (world.cpu_offline(CpuId(1)), HotplugError::LastCpu(CpuId(1)), "CPU 1 is the last that is online"),
+            (world.cpu_offline(CpuId(1)), HotplugError::LastCpu(CpuId(1)), "CPU 1 is the last online CPU"),
             (world.cpu_offline(CpuId(0)), HotplugError::Offline(CpuId(0)), "CPU 0 is offline already"),
             (world.cpu_online(CpuId(1)), HotplugError::Online(CpuId(1)), "CPU 1 is online already"),
             (

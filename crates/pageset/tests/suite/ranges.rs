@@ -236,7 +236,7 @@ fn what_cannot_be_asked_for() {
         world.set_pageblock_type(page(1024), MigrateType::Isolate).expect("ours");
         let error = refused(range(100, 1030), MigrateType::Movable);
         assert_eq!(error, RangeError { pfn: page(1024), obstacle: Obstacle::Isolated });
-        assert_eq!(error.to_string(), "the pageblock of page 0x100400 is isolated, for another range");
+        assert_eq!(error.to_string(), "the pageblock of page 0x100400 is already isolated for another range");
         assert_eq!(
             world.pageblock_type(page(512)),
             Some(MigrateType::Movable),
@@ -398,7 +398,7 @@ fn offline_may_fail() {
         let pfn = world.alloc(&movable(0)).expect("memory");
         let error = world.offline(range(0, 4096), &Immovable).expect_err("a page stays");
         assert_eq!(error, RangeError { pfn, obstacle: Obstacle::InUse(Order::ZERO) });
-        assert_eq!(error.to_string(), format!("the owner keeps the block of order 0 at {pfn} where it is"));
+        assert_eq!(error.to_string(), format!("the owner does not release the block of order 0 at {pfn}"));
         assert_eq!((world.zone_stats(0).managed, world.pageset_state(0, CpuId(0)).high_max), (4096, bounds));
         world.free(pfn, Order::ZERO).expect("in use");
     });

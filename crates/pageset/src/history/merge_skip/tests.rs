@@ -112,7 +112,7 @@ fn planted_inconsistencies_are_found() {
         ),
         (|zone| zone.in_flight.begin(), "zone 0: refills on their way: expected 0, found 1"),
         (
-            |zone| crate::sync::Held::set(&zone.skips_merged, crate::sync::Held::get(&zone.skips)),
+            |zone| crate::sync::LockedWord::set(&zone.skips_merged, crate::sync::LockedWord::get(&zone.skips)),
             "zone 0: free buddies are unmerged: expected 0, found 0, at page 0x0",
         ),
     ];
