@@ -1,5 +1,5 @@
-//! What only a zone's own words show: merging again while clusters are disabled or compaction is deferred, and planted
-//! inconsistencies that the audit finds.
+//! Tests that need a zone's private words: merging while clusters are disabled or compaction is deferred, and planted
+//! inconsistencies that the audit must find.
 
 extern crate std;
 
@@ -29,7 +29,7 @@ impl Machine for OneCpu {
 
 const PAGES: u64 = 1024;
 
-/// A zone with all pages in use, and batches of 4 pages.
+/// Runs a test on a zone with all pages allocated and batches of 4 pages.
 fn taken(test: impl FnOnce(&Allocator<'_, OneCpu>, &Zone<'_, OneCpu>)) {
     let ranges = [PageRange::new(Pfn(0), PAGES)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
@@ -62,7 +62,7 @@ fn merging_goes_on_while_somebody_needs_it() {
         assert_eq!(blocks(world), [4, 0, 0, 0]);
         let outer = zone.merges(world.env());
         drop(zone.merges(world.env()));
-        // Still disabled once: pages merge as they are freed, though not those of before.
+        // Merge skipping is still disabled once: pages merge when freed, but earlier skips stay.
         free(world, 4..8);
         assert_eq!(blocks(world), [4, 0, 1, 0]);
         let before = world.zone_stats(0);
