@@ -108,7 +108,7 @@ fn a_busy_pageset_is_passed_by() {
 /// The wrong variant makes its guard even if it did not get the lock, and so releases another thread's lock.
 #[test]
 #[should_panic(expected = "lost blocks")]
-fn a_guard_of_a_lock_not_had_is_found() {
+fn a_guard_without_its_lock_is_found() {
     fn eager<L: RawLock>(lock: &L, then: &dyn Fn()) -> bool {
         struct Unlock<'l, L: RawLock>(&'l L);
         impl<L: RawLock> Drop for Unlock<'_, L> {

@@ -126,7 +126,7 @@ mod tests {
 
     /// Each setter changes only its own getter, except that isolation overwrites the skip bit.
     #[test]
-    fn parts_are_apart() {
+    fn fields_are_independent() {
         for byte in all() {
             let isolated = byte.migratetype() == MigrateType::Isolate;
             let rest = |b: Pageblock| (b.migratetype(), b.former(), b.skips(), b.is_online());

@@ -482,7 +482,7 @@ mod tests {
 
     /// At every list length, alternating one push and one pop stays on the shortest path.
     #[test]
-    fn one_that_comes_and_goes_stays_within_a_chunk() {
+    fn alternating_push_and_pop_stay_in_one_chunk() {
         let words: Vec<AtomicU32> = (0..words(300, 1)).map(|_| AtomicU32::new(0)).collect();
         let (pool, list) = (Pool::default(), Stack::default());
         pool.place(0, words.len() as u32);

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_lies_idle_goes() {
+    fn all_idle_pages_are_drained() {
         let mut expiry = Expiry::default();
         let row = [(true, 150), (false, 150), (false, 150), (false, 87), (false, 24), (false, 0)];
         let asked = row.map(|(used, count)| {

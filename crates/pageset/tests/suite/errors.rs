@@ -1,4 +1,4 @@
-//! Every error: reached, its message as it is, and nothing built or changed.
+//! Every error: it is reached, its message is exact, and nothing was built or changed.
 
 use crate::support::{TestMachine, movable, one_zone};
 use pageset::alloc::owned::OwnedMetadata;
@@ -27,7 +27,7 @@ fn zone(node: u32, kind: ZoneKind, span: PageRange, ranges: &[PageRange]) -> Zon
 }
 
 #[test]
-fn maps_that_cannot_be_had() {
+fn invalid_maps_are_errors() {
     let normal = |span, ranges| zone(0, ZoneKind::Normal, span, ranges);
     let span = range(0, 4096);
     let cpu: &[NodeId] = &[NodeId(0)];
@@ -106,7 +106,7 @@ fn ranges_in_bytes() {
 }
 
 #[test]
-fn metadata_of_another_size() {
+fn metadata_of_the_wrong_size_is_an_error() {
     let ranges = [range(0, 4096)];
     let zones = [zone(0, ZoneKind::Normal, ranges[0], &ranges)];
     let config = Config::new(&zones, &[NodeId(0)]);
@@ -143,7 +143,7 @@ fn metadata_of_another_size() {
 }
 
 #[test]
-fn requests_that_cannot_be_had() {
+fn invalid_requests_are_errors() {
     one_zone(Tuning::default(), 1024, 1, |world| {
         let taken = world.alloc(&movable(9)).expect("memory");
         for (request, error, message) in [
@@ -279,7 +279,7 @@ fn wrong_frees() {
 }
 
 #[test]
-fn limits_that_cannot_be_set() {
+fn invalid_limits_are_errors() {
     one_zone(Tuning::default(), 1 << 16, 1, |world| {
         let before = world.pageset_state(0, CpuId(0));
         let capacity = |asked| match world.set_bounds(0, Bounds { batch: 1, high_min: 1, high_max: asked }) {
@@ -299,7 +299,7 @@ fn limits_that_cannot_be_set() {
         assert_eq!(world.set_high_fraction(3), Err(MapError::Fraction(3)));
         assert_eq!(world.pageset_state(0, CpuId(0)), before);
     });
-    // Pagesets built for less than a fraction asks.
+    // The pagesets' capacity is below the fraction.
     let ranges = [range(0, 1 << 16)];
     let zones = [zone(0, ZoneKind::Normal, ranges[0], &ranges)];
     let config = Config { pageset_capacity: 1000, ..Config::new(&zones, &[NodeId(0)]) };

@@ -1,4 +1,4 @@
-//! What the books cost: bytes a page, and how long it takes to bring pages online.
+//! The cost of metadata: bytes per page, and the time to bring pages online.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use pageset::{Allocator, Config, NodeId, PageRange, Pfn, ZoneKind, ZoneSpec};
 
 const GIB: u64 = 1 << 18;
 
-/// A machine's NORMAL zones, one a node, below them DMA and DMA32 on node 0; the CPUs spread evenly.
+/// One NORMAL zone per node, DMA and DMA32 below them on node 0; the CPUs are spread evenly.
 fn machine<R>(gib: u64, cpus: usize, nodes: u64, test: impl FnOnce(&Config<'_>) -> R) -> R {
     let mut spans = vec![(0, ZoneKind::Dma, 0, 4096)];
     if gib > 4 {
@@ -53,7 +53,7 @@ fn at_most_12_bytes_a_page() {
 }
 
 #[test]
-fn metadata_of_another_size_is_refused() {
+fn metadata_of_the_wrong_size_is_refused() {
     machine(1, 2, 1, |config| {
         let metadata = OwnedMetadata::<TestMachine>::new(config).expect("memory");
         let small = Config { cpus: &config.cpus[..1], ..*config };
@@ -63,7 +63,7 @@ fn metadata_of_another_size_is_refused() {
     });
 }
 
-/// 512 GiB, from the start or at run time, in less than 100 ms; ten times that without optimisation.
+/// 512 GiB come online, at the start or at run time, in less than 100 ms; ten times that without optimisation.
 #[test]
 fn half_a_tebibyte_comes_online_at_once() {
     let limit = if cfg!(debug_assertions) { Duration::from_secs(1) } else { Duration::from_millis(100) };

@@ -1,4 +1,4 @@
-//! Blocks of the largest order cover two pageblocks, whose types may come to differ: CMA, HIGHATOMIC and ISOLATE
+//! Blocks of the largest order cover two pageblocks, whose types may become different. CMA, HIGHATOMIC and ISOLATE
 //! pageblocks never share a free block with others. Specification 1.5, 1.6.
 
 use crate::support::{World, build, movable};
@@ -8,7 +8,7 @@ use pageset::{Config, MigrateType, NodeId, Order, PageRange, Pfn, ZoneKind, Zone
 const BASE: Pfn = Pfn(1 << 20);
 const NOT_ORDINARY: [MigrateType; 3] = [MigrateType::HighAtomic, MigrateType::Cma, MigrateType::Isolate];
 
-/// Each pageblock's pages are on the lists of its type, and come together again when the types do.
+/// Each pageblock's pages are on the lists of its type, and merge again when the types become equal.
 fn check_apart(world: &World<'_>, name: &str, other: MigrateType) {
     world.audit(0).unwrap_or_else(|error| panic!("{name}, {other:?}: {error}"));
     for (migratetype, orders) in [(other, [1, 0]), (MigrateType::Movable, [1, 0])] {

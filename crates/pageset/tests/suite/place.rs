@@ -1,4 +1,4 @@
-//! Free blocks taken by where they are, and given back where they are wanted last.
+//! Free blocks taken by page number, and freed to the list end that is allocated last.
 
 use crate::support::{World, movable, one_zone};
 use pageset::policy::presets::*;
@@ -35,7 +35,7 @@ fn a_block_is_taken_out_of_the_middle_of_a_larger_one() {
     bare(LINUX_6_18, 2048, |world| {
         assert_eq!(world.free_block_around(page(700)), Some(PageRange::new(page(0), 1024)));
         assert!(world.alloc_at(page(704), order(4)));
-        // 512 below it, then 128 and 32 and 16 beside it, 64 and 256 above.
+        // Left over: 512 below the block; 128, 32 and 16 next to it; 64 and 256 above.
         assert_eq!(blocks(world), [(4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1)]);
         assert_eq!(world.free_block_around(page(704)), None);
         assert_eq!(world.free_block_around(page(720)), Some(PageRange::new(page(720), 16)));
@@ -51,7 +51,7 @@ fn a_block_is_taken_out_of_the_middle_of_a_larger_one() {
     });
 }
 
-/// What nobody but its own callers may have is not to be had by its place either.
+/// Blocks that ordinary requests may not use cannot be taken by page number either.
 #[test]
 fn reserved_and_isolated_blocks_stay() {
     for migratetype in [MigrateType::Cma, MigrateType::HighAtomic, MigrateType::Isolate] {
@@ -63,9 +63,9 @@ fn reserved_and_isolated_blocks_stay() {
     }
 }
 
-/// Blocks that are given back cold are handed out after all others of their order.
+/// Blocks that were freed cold are allocated after all others of their order.
 #[test]
-fn what_is_cold_is_handed_out_last() {
+fn cold_blocks_are_allocated_last() {
     bare(LINUX_6_18, 8 * 1024, |world| {
         for cold in [5, 3] {
             assert!(world.alloc_at(page(1024 * cold), Order::MAX));

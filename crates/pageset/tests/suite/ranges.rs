@@ -1,4 +1,4 @@
-//! Contiguous ranges and memory that goes: what is in use moves away, neighbours stay, a failure changes nothing.
+//! Contiguous ranges and memory that goes offline: blocks in use move away, neighbours stay, a failure changes nothing.
 
 use crate::owner::StampingOwner;
 use crate::support::{TestMachine, World, build, movable, one_zone};
@@ -47,7 +47,7 @@ fn types(world: &World<'_>, pages: u64) -> Vec<Option<MigrateType>> {
     (0..pages).step_by(512).map(|n| world.pageblock_type(page(n))).collect()
 }
 
-/// A range of free memory, aligned to nothing: handed out in its largest blocks; its neighbours stay free.
+/// An unaligned range of free memory is allocated in its largest blocks; its neighbours stay free.
 #[test]
 fn a_free_range() {
     zone(LINUX_6_18, 4096, |world| {
@@ -67,7 +67,7 @@ fn a_free_range() {
             world.alloc_range(range(2050, 2051), MigrateType::Movable, &Immovable),
             Err(RangeError { pfn: page(2050), obstacle: Obstacle::InUse(Order::ZERO) })
         );
-        // One block by itself, then what is left of the range on both sides.
+        // One block alone, then the rest of the range on both sides.
         world.free(page(1024), Order::MAX).expect("it is a block of its own");
         world.free_range(range(1000, 1024)).expect("in use");
         world.free_range(range(2048, 2051)).expect("in use");
@@ -97,10 +97,10 @@ fn free_range_frees_all_or_nothing() {
     });
 }
 
-/// Under every preset: pages in use, in pagesets and free, of several orders, in and around a range. What is in use moves
-/// with its contents, what is outside stays where it is.
+/// Under every preset: pages of several orders in use, in pagesets and free, in and around a range. Blocks in use move
+/// with their contents; blocks outside stay.
 #[test]
-fn what_is_in_use_moves_away() {
+fn blocks_in_use_move_away() {
     for preset in PRESETS {
         zone(preset.tuning, 8192, |world| {
             let owner = StampingOwner::new(world);
@@ -139,7 +139,7 @@ fn what_is_in_use_moves_away() {
     }
 }
 
-/// A block of the largest order that only reaches into the range is moved whole; the half outside is free then.
+/// A block of the largest order that overlaps the range moves as a whole; the half outside is free afterwards.
 #[test]
 fn a_block_that_reaches_in_moves_whole() {
     for tuning in [LINUX_4_19, LINUX_6_18] {
@@ -160,7 +160,7 @@ fn a_block_that_reaches_in_moves_whole() {
     }
 }
 
-/// Whatever fails, and at whichever move: an error that names the block; types, neighbours, contents as they were.
+/// Any failure at any move: the error names the block; types, neighbours and contents are unchanged.
 #[test]
 fn every_move_may_fail() {
     for (nth, error) in (0..40).flat_map(|nth| [(nth, MoveError::Busy), (nth, MoveError::NoMemory)]) {
@@ -179,7 +179,7 @@ fn every_move_may_fail() {
                 assert_eq!(types(world, 4096), before);
                 world.audit(0).expect("the books add up");
                 if times == 1 {
-                    // Another time it moves.
+                    // A later attempt moves the block.
                     assert_eq!(result, Ok(()), "{nth}");
                     world.free_range(span).expect("ours");
                 } else {
@@ -195,22 +195,22 @@ fn every_move_may_fail() {
     }
 }
 
-/// Memory ends while the range is emptied.
+/// Memory runs out while the range is emptied.
 #[test]
-fn no_place_to_move_to() {
+fn no_target_to_move_to() {
     zone(LINUX_6_18, 2048, |world| {
         let owner = StampingOwner::new(world);
         while owner.alloc(&movable(0)).is_some() {}
         let blocks = owner.blocks();
         assert_eq!(blocks.len(), 2048);
-        // Three pages free outside of the range, and one in it.
+        // Three free pages outside the range, and one inside.
         for n in [3, 700, 1900, 2000] {
             assert!(owner.free(blocks[n].0));
         }
         let error = world.alloc_range(range(600, 800), MigrateType::Movable, &owner).expect_err("199 pages must move");
         let Obstacle::NoPlace(AllocError::OutOfMemory(shortage)) = error.obstacle else { panic!("{error}") };
         assert_eq!((shortage.order, shortage.free_pages), (Order::ZERO, 0));
-        // Of the three places one or two are in the pageset when the zone has nothing left, and the marks keep them there.
+        // One or two of the three targets are in the pageset when the zone is empty, and the marks keep them there.
         assert!((page(601)..=page(603)).contains(&error.pfn), "{error}");
         owner.check();
         world.drain_all();
@@ -219,7 +219,7 @@ fn no_place_to_move_to() {
 }
 
 #[test]
-fn what_cannot_be_asked_for() {
+fn invalid_ranges_are_errors() {
     zone(LINUX_6_18, 4096, |world| {
         let before = world.zone_stats(0);
         let refused = |range, migratetype| world.alloc_range(range, migratetype, &Immovable).expect_err("wrong");
@@ -247,7 +247,7 @@ fn what_cannot_be_asked_for() {
 }
 
 #[test]
-fn holes_are_named() {
+fn errors_name_the_hole() {
     let spec = ZoneSpec {
         node: NodeId(0),
         kind: ZoneKind::Normal,
@@ -267,8 +267,8 @@ fn holes_are_named() {
     });
 }
 
-/// An owner that allocates ranges itself while it is asked to let go: an overlapping one fails cleanly, and so does one
-/// that shares nothing but a pageblock.
+/// An owner that allocates ranges inside its callbacks: an overlapping range fails cleanly, and so does one that shares
+/// only a pageblock.
 #[test]
 fn overlapping_ranges() {
     struct Nested<'w, 'a, 'o> {
@@ -305,7 +305,7 @@ fn overlapping_ranges() {
     });
 }
 
-/// The owner frees what the range waits for, in the middle of it.
+/// The owner frees the blocks that the range waits for, during the call.
 #[test]
 fn the_owner_frees_what_is_being_moved() {
     struct Freeing<'w, 'a, 'o>(&'o StampingOwner<'w, 'a, TestMachine>, Cell<u32>);
@@ -336,7 +336,7 @@ fn the_owner_frees_what_is_being_moved() {
     });
 }
 
-/// Memory goes and comes back: neither present nor managed meanwhile; marks and bounds follow.
+/// Memory goes offline and comes back: meanwhile it is neither present nor managed; marks and bounds follow.
 #[test]
 fn offline_and_online() {
     zone(LINUX_6_18, 1 << 18, |world| {
@@ -360,7 +360,7 @@ fn offline_and_online() {
         assert_eq!(error.reason, WrongFree::NotAllocated(PageState::Inside));
         let error = world.alloc_range(range(100, 301), MigrateType::Movable, &owner).expect_err("it is gone");
         assert_eq!(error, RangeError { pfn: page(300), obstacle: Obstacle::Offline });
-        // A part comes back, then all the rest.
+        // A part comes back, then the rest.
         world.online(range(1000, 1001)).expect("it was taken off line");
         assert_eq!(world.online(gone), Err(MapError::Overlap { start: gone.start, other: page(1000) }));
         world.online(range(300, 1000)).expect("off line");
@@ -374,7 +374,7 @@ fn offline_and_online() {
     });
 }
 
-/// Every last page may go.
+/// All pages of a zone may go offline.
 #[test]
 fn a_zone_without_memory() {
     zone(LINUX_6_18, 4096, |world| {
@@ -389,7 +389,7 @@ fn a_zone_without_memory() {
     });
 }
 
-/// What cannot move keeps its memory on line; bounds set before count again.
+/// An immovable block keeps its memory online; earlier bounds apply again.
 #[test]
 fn offline_may_fail() {
     zone(LINUX_6_18, 4096, |world| {
@@ -404,7 +404,7 @@ fn offline_may_fail() {
     });
 }
 
-/// Pages move within their node's zones of the same kind and below: whoever asked for them may have excluded others.
+/// Pages move to zones of the same kind or below on their node, since their requests may have excluded higher zones.
 #[test]
 fn pages_move_to_no_higher_zone() {
     let low = PageRange::new(Pfn(1 << 19), 2048);

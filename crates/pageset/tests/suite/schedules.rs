@@ -1,5 +1,5 @@
-//! Thousands of interleavings of three threads, chosen by a scheduler that decides at every lock, every look at which
-//! CPU this is and every touch of shared memory. All shared words are atomics, so nothing else is needed.
+//! Thousands of interleavings of three threads, chosen by a scheduler that decides at every lock, every read of the
+//! current CPU and every touch of shared memory. All shared words are atomics, so nothing else is needed.
 //!
 //! A failure prints the seed with the command that replays it.
 
@@ -19,7 +19,7 @@ use shuttle::{Runner, thread};
 const PAGES: u64 = 2048;
 const BASE: u64 = 1 << 20;
 
-/// One thread's part: blocks of its own and from the others, on two CPUs that three threads share.
+/// One thread's part: its own blocks and blocks from the others, with three threads on two CPUs.
 fn part<const FAULT: u8>(
     world: &Allocator<'_, Scheduled<FAULT>>,
     thread: u32,
@@ -57,8 +57,8 @@ fn part<const FAULT: u8>(
     world.free_bulk(&blocks).expect("they were allocated");
 }
 
-/// One thread's part where memory is short: urgent blocks, pageblocks reserved and given back, marks boosted, and owners
-/// that give what they have.
+/// One thread's part when memory is short: urgent blocks, pageblocks reserved and returned, boosted marks, and owners
+/// that free their pages.
 fn short<const FAULT: u8>(
     world: &Allocator<'_, Scheduled<FAULT>>,
     thread: u32,
@@ -106,11 +106,11 @@ fn short<const FAULT: u8>(
 /// One thread's part.
 type Part<const FAULT: u8> = fn(&Allocator<'_, Scheduled<FAULT>>, u32, &shuttle::sync::Mutex<Vec<Block>>);
 
-/// One schedule: three threads, then the books.
+/// One schedule: three threads, then the audit.
 fn schedule<const FAULT: u8>(preset: &Preset, part: Part<FAULT>) {
     let ranges = [PageRange::new(Pfn(BASE), PAGES)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    // A zone as small as this would have no clusters.
+    // The zone-size formula gives such a small zone no clusters.
     let batch = if preset.tuning.clusters { BatchRule::Fixed(2) } else { preset.tuning.batch };
     let tuning = Tuning { batch, ..preset.tuning };
     let watermarks = WatermarkRule { boost_factor: WatermarkRule::KERNEL_BOOST_FACTOR, ..WatermarkRule::default() };
@@ -118,9 +118,9 @@ fn schedule<const FAULT: u8>(preset: &Preset, part: Part<FAULT>) {
     let metadata = OwnedMetadata::<Scheduled<FAULT>>::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("a good map");
-    // High enough that pages stay, low enough that they are drained now and then.
+    // High is large enough that pages stay, and small enough that some drains happen.
     world.set_bounds(0, Bounds { batch: 2, high_min: 4, high_max: 4 }).expect("room");
-    // Single pages on the free list, in clusters where there are some.
+    // Single pages on the free list, in clusters if there are any.
     let singles: Vec<_> = (0..9).map(|_| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable))).collect();
     singles.into_iter().for_each(|pfn| world.free_direct(pfn.expect("memory"), Order::ZERO).expect("allocated"));
     let mail = shuttle::sync::Mutex::new(vec![]);
@@ -140,7 +140,7 @@ fn schedule<const FAULT: u8>(preset: &Preset, part: Part<FAULT>) {
     assert_eq!(world.zone_stats(0).nr_free_pages, PAGES);
 }
 
-/// Explores some schedules of a preset from a seed on.
+/// Explores some schedules of a preset, starting from a seed.
 fn explore<const FAULT: u8>(preset: &'static str, part: Part<FAULT>, seed: u64, schedules: usize) {
     println!("{preset}: seed {seed}, {schedules} schedules");
     let preset = Preset::find(preset).expect("a preset");
@@ -169,9 +169,9 @@ fn every_schedule_keeps_the_books() {
     }
 }
 
-/// A lock that lets two in is found, and the seed finds it again.
+/// A lock that admits two threads is found, and the seed finds it again.
 #[test]
-fn a_lock_that_lies_is_found() {
+fn a_broken_try_lock_is_found() {
     let found = |seed| {
         let panic = catch_unwind(AssertUnwindSafe(|| explore::<{ fault::LIES }>("linux-6.18", part, seed, SCHEDULES)));
         let panic = panic.expect_err("two threads in one pageset");
