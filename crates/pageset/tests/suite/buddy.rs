@@ -20,7 +20,7 @@ fn bare(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>)) {
         world.set_bounds(0, Bounds::DISABLED).expect("the pagesets have room");
         world.set_watermarks(0, Default::default(), [0; 4]);
         test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
@@ -209,7 +209,7 @@ fn isolated_pages_are_neither_free_nor_allocatable() {
             assert_eq!((taken.len(), taken.iter().filter(|&&page| page < 512).count()), (1536, 0));
             world.set_pageblock_type(Pfn(BASE), Movable).expect("ours");
             assert_eq!(world.zone_stats(0).nr_free_pages, 512);
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }
@@ -220,7 +220,7 @@ fn a_pageblock_given_back_merges() {
         for migratetype in [Isolate, Cma, Unmovable] {
             world.set_pageblock_type(Pfn(BASE + 512), migratetype).expect("ours");
             assert_eq!(world.free_blocks(0, order(9), migratetype), 1, "{migratetype:?}");
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
             world.set_pageblock_type(Pfn(BASE + 512), Movable).expect("ours");
             assert_eq!(world.free_blocks(0, Order::MAX, Movable), 1, "{migratetype:?}");
         }
@@ -269,7 +269,7 @@ fn ranges_that_come_online_merge_with_their_neighbours() {
         world.online(at(3000, 1096)).expect("a hole so far");
         world.online(at(1024, 1976)).expect("a hole so far");
         assert_eq!(world.free_blocks(0, order(10), Movable), 4);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
         for known in [at(0, 1), at(4095, 1), at(0, 4096)] {
             world.online(known).expect_err("known");
         }

@@ -120,7 +120,7 @@ fn carry_out(tuning: Tuning, steps: &[Step], most: usize) -> (Vec<Block>, Vec<Pi
             pictures.push(picture(world));
         }
         for zone in 0..world.zone_count() {
-            world.audit(zone).expect("the books add up");
+            world.audit(zone).expect("the audit passes");
         }
         (all, pictures)
     })
@@ -181,7 +181,7 @@ fn counting(tuning: Tuning, cpus: u32, test: impl FnOnce(&Allocator<'_, &Countin
     let machine = Counting { cpus, ..Counting::default() };
     let world = Allocator::new(&machine, &config, metadata.lend(&mut zones)).expect("a good map");
     test(&world, &machine);
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn the_cpu_may_change_at_every_read() {
                     _ => {}
                 }
                 world.free_bulk(&pages.map(single)).expect("allocated");
-                let books = world.audit(0).expect("the books add up");
+                let books = world.audit(0).expect("the audit passes");
                 assert_eq!((books.in_use, books.free + books.cached), (0, 1 << 16));
                 for cpu in (0..3).map(CpuId).filter(|&cpu| !world.is_cpu_online(cpu)) {
                     assert_eq!(world.pageset_state(0, cpu).count, 0, "{}: {cpu} is offline", preset.name);
@@ -277,10 +277,10 @@ fn memory_runs_out_during_a_bulk_call() {
             let error = world.alloc_bulk(&request, &mut pages[1000..]).expect_err("nothing is left");
             let AllocError::OutOfMemory(shortage) = error else { panic!("{error}") };
             assert_eq!((shortage.order, shortage.free_pages), (Order::ZERO, 0));
-            let books = world.audit(0).expect("the books add up");
+            let books = world.audit(0).expect("the audit passes");
             assert_eq!((books.in_use, books.free, books.cached), (1000, 0, 0), "{}", preset.name);
             world.free_bulk(&pages[..1000].iter().copied().map(single).collect::<Vec<_>>()).expect("allocated");
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }
@@ -342,7 +342,7 @@ fn a_busy_pageset_is_tried_again_for_each_page() {
         world.free_bulk(&pages.map(single)).expect("allocated");
         let stats = world.zone_stats(0);
         assert_eq!((stats.direct_free_pages, stats.pagesets.pgfree), (4, 6), "{}", preset.name);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     }
 }
 
@@ -365,7 +365,7 @@ fn uncacheable_blocks_bypass_the_pageset() {
             world.free(other, Order::ZERO).expect("allocated");
             world.free_bulk(&[e]).expect("allocated");
             assert_eq!(passed(), (2 + 32, 5), "{}", preset.name);
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }

@@ -24,7 +24,7 @@ fn taken(tuning: Tuning, pages: u64, batch: u32, high: u32, test: impl FnOnce(&W
         world.set_bounds(0, Bounds { batch, high_min: high, high_max: high }).expect("the pagesets have room");
         take(world, pages);
         test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
@@ -284,7 +284,7 @@ fn a_full_pageset_takes_page_by_page() {
             world.set_bounds(0, Bounds { batch, high_min: 65, high_max: 65 }).expect("room for 65");
             take(world, 100);
             assert!(world.pageset_state(0, CpuId(0)).count <= 65);
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         }
         assert!(stats(world).cluster_alloc_pages > 0);
     });
@@ -383,5 +383,5 @@ fn a_cluster_stays_whole_if_merging_resumes_during_its_drain() {
     })));
     world.drain();
     assert!(ACT.take().is_none() && world.zone_stats(0).cluster_free_pages > before);
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
 }

@@ -320,7 +320,7 @@ fn larger_blocks_move_whole() {
         let moved = owner.moved();
         assert!(!moved.is_empty() && moved.iter().all(|moved| moved.2 == order(3)), "{moved:?}");
         owner.check();
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
         let report = world.compact_zone(0, Some(order(3)), CompactMode::SyncLight, &owner);
         assert_eq!(report.outcome, CompactOutcome::Success, "there are such blocks");
     });
@@ -435,7 +435,7 @@ fn a_busy_lock_ends_an_asynchronous_run() {
         assert_eq!(report.outcome, outcome, "{mode:?} {report:?}");
         assert!(report.moved > 0, "what was begun is finished");
         owner.check();
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     }
 }
 
@@ -470,7 +470,7 @@ fn a_block_without_a_target_does_not_stop_smaller_ones() {
         singles.into_iter().filter(|&id| owner.place(id).0.is_multiple_of(2)).for_each(|id| assert!(owner.free(id)));
         let report = world.compact(&movable(6), CompactMode::SyncLight, &owner);
         assert!(report.outcome == CompactOutcome::Success && report.moved > 0 && report.failed > 0, "{report:?}");
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
@@ -512,7 +512,7 @@ fn a_block_is_captured_from_a_pageset_that_holds_a_batch() {
             let owner = owner_of(world, (1..32).step_by(2));
             let report = world.compact(&movable(5), CompactMode::Async, &owner);
             assert_eq!((report.captured, report.moved), (Some(page(0)), 16), "batch {batch}: {report:?}");
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }

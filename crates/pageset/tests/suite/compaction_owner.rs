@@ -185,7 +185,7 @@ fn an_owner_that_panics_loses_nothing() {
                 (1, 1),
                 "{moves}"
             );
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         }
     });
     // Merging is skipped again: the run's request for merging ended with the run.
@@ -199,6 +199,6 @@ fn an_owner_that_panics_loses_nothing() {
         let before = world.zone_stats(0).merge_skips;
         world.free(pages[7 * 512 + 101], Order::ZERO).expect("has not moved");
         assert_eq!(world.zone_stats(0).merge_skips, before + 1);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }

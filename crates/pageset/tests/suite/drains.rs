@@ -22,7 +22,7 @@ fn world(tuning: Tuning, bounds: Bounds, test: impl FnOnce(&World<'_>)) {
     build(&config, |world| {
         world.set_bounds(0, bounds).expect("the pagesets have room");
         test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 

@@ -274,7 +274,7 @@ fn wrong_frees() {
         assert_eq!(error.reason, WrongFree::NotOurs);
         world.free(big, order(5)).expect("still in use");
         world.free(other, Order::ZERO).expect("still in use");
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 

@@ -22,7 +22,7 @@ fn world(tuning: Tuning, test: impl FnOnce(&World<'_>)) {
         }
         test(world);
         for zone in [0, 1] {
-            world.audit(zone).expect("the books add up");
+            world.audit(zone).expect("the audit passes");
         }
     });
 }

@@ -23,7 +23,7 @@ fn bare(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>)) {
     one_zone(tuning, pages, 1, |world| {
         world.set_bounds(0, Bounds::DISABLED).expect("the pagesets have room");
         test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
@@ -186,7 +186,7 @@ fn the_stage_is_remembered_over_one_refill() {
             assert_eq!(types(world, 1), [Movable]);
             let free: u64 = Order::all().map(|o| u64::from(world.free_blocks(0, o, left)) * o.pages()).sum();
             assert_eq!(free, 212 - 126);
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }
@@ -222,7 +222,7 @@ fn before_6_15_own_memory_serves_after_a_cma_block_did() {
         world.alloc(&Request { cma: true, ..request(0, Movable) }).expect("memory");
         assert_eq!(world.zone_stats(0).nr_free_cma, 0);
         assert_eq!(claims_and_steals(world), (0, 1));
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
@@ -257,7 +257,7 @@ fn cma_pageblocks_are_never_claimed() {
                 assert_eq!(world.pageblock_type(pfn), Some(Cma));
             }
             assert_eq!(types(world, 1), [Cma]);
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }
@@ -326,7 +326,7 @@ fn movable_non_cma_requests_bypass_the_pageset() {
             assert_eq!(direct(Request { cma: false, ..request(0, Unmovable) }), 0);
             let cached = tuning.lists.list(order(1), Movable).is_some();
             assert_eq!(direct(Request { cma: false, ..request(1, Movable) }), u64::from(passes || !cached));
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }

@@ -80,7 +80,7 @@ fn passes_through(world: &World<'_>, cpu: u32, what: &str) {
     assert_eq!(count(world, 0, cpu), 0, "{what}, alloc_bulk");
     world.free_bulk(&pages.map(|pfn| Block { pfn, order: Order::ZERO })).expect("allocated");
     assert_eq!(count(world, 0, cpu), 0, "{what}, free_bulk");
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn an_offline_cpu_keeps_nothing_and_the_others_more() {
             assert!(!world.is_cpu_online(CpuId(1)) && world.is_cpu_online(CpuId(0)));
             assert_eq!((count(world, 0, 0), count(world, 0, 1)), (kept, 0), "{}", preset.name);
             assert_eq!(world.zone_stats(0).nr_free_pages, free - u64::from(kept), "{}", preset.name);
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }
@@ -157,7 +157,7 @@ fn the_last_cpu_keeps_no_more_than_its_pagesets_have_room_for() {
         }
         world.set_high_fraction(8).expect("there is room with all CPUs online");
         assert_eq!(bounds(world, 0, 0).high_max, alone.high_max);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
@@ -358,7 +358,7 @@ fn an_offline_cpu_with_pages_is_found() {
     assert_eq!((error.expected, error.found), (0, u64::from(kept.max(bounds(&world, 0, 1).high_max))));
     assert!(error.to_string().contains("disabled or of an offline CPU"), "{error}");
     words[at].store(both, Relaxed);
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
 }
 
 /// An owner that panics ends the call, not the zone's pagesets.
@@ -384,6 +384,6 @@ fn pagesets_are_enabled_again_where_the_owner_panics() {
         assert_eq!(world.enable_pagesets(0), Err(HotplugError::PagesetsEnabled { zone: 0 }));
         assert_eq!((bounds(world, 0, 0), world.pageblock_type(pfn)), (before, Some(MigrateType::Movable)));
         world.free(pfn, Order::ZERO).expect("still in use");
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }

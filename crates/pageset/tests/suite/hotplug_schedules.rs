@@ -84,11 +84,11 @@ fn schedule<const FAULT: u8>(preset: &Preset, parts: [Part<FAULT>; 3], after: Pa
             scope.spawn(move || part(world));
         }
     });
-    let books = world.audit(0).expect("the books add up");
+    let books = world.audit(0).expect("the audit passes");
     assert_eq!((books.in_use, books.free + books.cached), (0, PAGES));
     after(&world);
     world.drain_all();
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
     assert_eq!(world.zone_stats(0).nr_free_pages, PAGES);
 }
 

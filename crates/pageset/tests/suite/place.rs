@@ -21,7 +21,7 @@ fn bare(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>)) {
         world.set_watermarks(0, Default::default(), [0; 4]);
         world.set_bounds(0, Bounds::DISABLED).expect("room");
         test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
@@ -89,7 +89,7 @@ fn single_pages_under_clusters() {
         assert_eq!(world.free_block_around(single), Some(PageRange::new(single, 1)));
         assert!(world.alloc_at(single, Order::ZERO));
         assert_eq!(world.zone_stats(0).nr_free_pages, free - 1);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
         world.free_cold(single, Order::ZERO).expect("in use");
         world.alloc(&Request::new(Order::PAGEBLOCK, MigrateType::Movable)).expect("all merges again");
     });

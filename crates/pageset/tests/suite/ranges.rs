@@ -29,7 +29,7 @@ fn zone<R>(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>) -> R) -> R 
     one_zone(tuning, pages, 2, |world| {
         world.set_watermarks(0, NO_MARKS, [0; 4]);
         let result = test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
         result
     })
 }
@@ -130,7 +130,7 @@ fn blocks_in_use_move_away() {
             }
             assert!(owner.moved().len() > 100, "{}: {} moves", preset.name, owner.moved().len());
             assert_eq!(types(world, 8192)[3..], types_before[3..]);
-            let books = world.audit(0).expect("the books add up");
+            let books = world.audit(0).expect("the audit passes");
             assert_eq!(books.in_use, owner.pages() + 1101);
             let stats = world.zone_stats(0);
             assert_eq!(stats.pgalloc() - stats.pgfree(), books.in_use);
@@ -153,7 +153,7 @@ fn a_block_that_reaches_in_moves_whole() {
             world.alloc_range(range(first + 700, first + 701), MigrateType::Movable, &owner).expect("it moves");
             owner.check();
             assert_eq!(owner.moved().len(), 1);
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
             assert_eq!(world.zone_stats(0).nr_free_pages, 8192 - 5 * 1024 - 1);
             world.free_range(range(first + 700, first + 701)).expect("ours");
         });
@@ -177,7 +177,7 @@ fn every_move_may_fail() {
                 let result = world.alloc_range(span, MigrateType::Movable, &owner);
                 owner.check();
                 assert_eq!(types(world, 4096), before);
-                world.audit(0).expect("the books add up");
+                world.audit(0).expect("the audit passes");
                 if times == 1 {
                     // A later attempt moves the block.
                     assert_eq!(result, Ok(()), "{nth}");
@@ -262,7 +262,7 @@ fn errors_name_the_hole() {
             assert_eq!(error, RangeError { pfn: page(at), obstacle: Obstacle::Offline });
             assert_eq!(world.offline(asked, &Immovable), Err(error));
         }
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
         assert_eq!(types(world, 2048), [Some(MigrateType::Movable); 4]);
     });
 }
@@ -348,7 +348,7 @@ fn offline_and_online() {
         let gone = range(300, (1 << 17) + 10);
         world.offline(gone, &owner).expect("all of it moves");
         owner.check();
-        let books = world.audit(0).expect("the books add up");
+        let books = world.audit(0).expect("the audit passes");
         let stats = world.zone_stats(0);
         assert_eq!((stats.managed, books.in_use), ((1 << 18) - gone.pages, 1500));
         assert!(stats.watermarks.low < before.0.watermarks.low);
@@ -427,7 +427,7 @@ fn pages_move_to_no_higher_zone() {
         assert!(owner.blocks().iter().all(|(_, block)| world.zone_of(block.pfn) == Some(0)));
         world.alloc_range(high, MigrateType::Movable, &owner).expect("all is free");
         owner.check();
-        world.audit(0).expect("the books add up");
-        world.audit(1).expect("the books add up");
+        world.audit(0).expect("the audit passes");
+        world.audit(1).expect("the audit passes");
     });
 }

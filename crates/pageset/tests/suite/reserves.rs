@@ -32,7 +32,7 @@ fn short(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>)) {
         world.set_bounds(0, Bounds::DISABLED).expect("the pagesets have room");
         world.set_watermarks(0, Watermarks { min: 0, low: pages, high: pages }, [0; 4]);
         test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
@@ -195,7 +195,7 @@ fn broken(tuning: Tuning, factor: u64, test: impl FnOnce(&World<'_>)) {
         world.set_bounds(0, Bounds::DISABLED).expect("room");
         world.set_watermarks(0, MARKS, [0; 4]);
         test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
@@ -266,7 +266,7 @@ fn two_zones(tuning: Tuning, dma32: bool, test: impl FnOnce(&World<'_>)) {
         }
         test(world);
         for zone in 0..3 {
-            world.audit(zone).expect("the books add up");
+            world.audit(zone).expect("the audit passes");
         }
     });
 }
@@ -330,7 +330,7 @@ fn a_pageblock_that_was_not_counted_is_found() {
         let mut zones: Vec<_> = (0..size.zones).map(|_| CachedZone::empty()).collect();
         let metadata = Metadata { tags: &tags, words: &words, pagesets: &pagesets, zones: &mut zones };
         let world = Allocator::new(crate::support::TestMachine::default(), &config, metadata).expect("a good map");
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
         // The pageblocks' bytes follow the pages' tags. The type is in the lowest three bits, the lowest one inverted.
         // The third pageblock is the first of a block of order 10.
         let byte = &tags[4096 + 2];

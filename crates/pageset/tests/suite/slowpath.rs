@@ -75,7 +75,7 @@ fn full(of: u8, test: impl FnOnce(&World<'_>, Vec<(Pfn, Order)>)) {
         let blocks = exhaust(world, of);
         assert_eq!(blocks.len() as u64 * order(of).pages(), 4096);
         test(world, blocks);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
@@ -226,7 +226,7 @@ fn reserved_pageblocks_are_given_back_last_one_last() {
         assert_eq!((owner.calls.get(), state(world)), (1, (0, 0)));
         while world.alloc(&request).is_ok() {}
         out_of_memory(world.alloc_with(&request, &owner));
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
     // A request that cannot wait does not reach that step.
     one_zone(LINUX_6_18, 4096, 2, |world| {
@@ -248,7 +248,7 @@ fn two_zones(test: impl FnOnce(&World<'_>)) {
         (0..2).for_each(|zone| world.set_watermarks(zone, Watermarks::default(), [0; 4]));
         test(world);
         for zone in 0..2 {
-            world.audit(zone).expect("the books add up");
+            world.audit(zone).expect("the audit passes");
         }
     });
 }
@@ -464,7 +464,7 @@ fn a_request_that_never_waits_skips_held_locks() {
     for of in [2, 4, 9, 10] {
         world.alloc(&nothing(of)).expect("the lock is free again");
     }
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
 }
 
 /// An owner that frees nothing but lets pages move.
@@ -495,7 +495,7 @@ fn scattered_memory_is_compacted_without_a_page_reclaimed() {
             let request = Request::new(order(6), migratetype);
             world.alloc(&request).expect_err("only single pages are free");
             world.alloc_with(&request, &MovesAll).expect("compaction makes it");
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }

@@ -275,13 +275,13 @@ fn hammer(name: &str, tuning: Tuning, time: Duration) {
         scope.spawn(|| administer(&world, &shared, bounds));
     });
     let left = std::mem::take(&mut *shared.mail());
-    let books = world.audit(0).expect("the books add up");
+    let books = world.audit(0).expect("the audit passes");
     assert_eq!(books.in_use, left.iter().map(|block| block.order.pages()).sum::<u64>(), "{name}");
     world.free_bulk(&left).expect("they were allocated");
     let stats = world.zone_stats(0);
     assert_eq!(stats.pgalloc(), stats.pgfree(), "{name}");
     world.drain_all();
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
     assert_eq!(world.zone_stats(0).nr_free_pages, PAGES, "{name}");
     let [operations, changes] = [&shared.operations, &shared.changes].map(|number| number.load(Relaxed));
     let direct = stats.lock_direct_alloc + stats.lock_direct_free;

@@ -69,7 +69,7 @@ impl<'w> Cpu<'w> {
     }
 
     fn audit(&self) {
-        let books = self.world.audit(0).expect("the books add up");
+        let books = self.world.audit(0).expect("the audit passes");
         assert_eq!(books.in_use, self.pages.len() as u64);
     }
 }
@@ -342,7 +342,7 @@ fn example_10_5_consecutive_high_order_frees() {
                     let drains = free_from_empty(world, &[(200, 2)]).remove(0);
                     assert_eq!(&drains[..first.len()], first, "{name}, cache {slice}: the first drains");
                     assert_eq!(drains.len(), number, "{name}, cache {slice}: drains");
-                    world.audit(0).expect("the books add up");
+                    world.audit(0).expect("the audit passes");
                 });
             }
         }

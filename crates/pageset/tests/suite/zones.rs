@@ -37,7 +37,7 @@ fn zones_may_meet_at_an_odd_pageblock() {
             world.free(pfn, Order::ZERO).expect("the zone that it came from");
         }
         world.drain_all();
-        assert_eq!(world.audit(1).expect("the books add up").free, 5 * 512);
+        assert_eq!(world.audit(1).expect("the audit passes").free, 5 * 512);
         assert_eq!(world.zone_stats(0).nr_free_pages, 3 * 512);
     });
 }
@@ -54,7 +54,7 @@ fn spans_need_not_be_aligned() {
         assert_eq!(reason, WrongFree::NotAllocated(pageset::PageState::Inside));
         let text = world.zoneinfo().to_string();
         assert!(text.contains("spanned  5000\n") && text.contains("start_pfn:           1\n"), "{text}");
-        assert_eq!(world.audit(0).expect("the books add up").free, 158 + 4745);
+        assert_eq!(world.audit(0).expect("the audit passes").free, 158 + 4745);
         for outside in [PageRange::new(Pfn(0), 1), PageRange::new(Pfn(5001), 1), PageRange::new(Pfn(200), u64::MAX)] {
             world.online(outside).expect_err("outside the span");
         }
@@ -197,12 +197,12 @@ fn no_zone_below_its_high_mark_has_plenty() {
         let mut pages = vec![];
         while let Ok(pfn) = world.alloc(&request) {
             if pfn.0 % 16 == 0 {
-                world.audit(0).expect("the books add up");
+                world.audit(0).expect("the audit passes");
             }
             pages.push(pfn);
         }
         // Half of the zone is free, without two adjacent pages.
         pages.iter().step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("it is in use"));
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }

@@ -34,7 +34,7 @@ pub fn laid_out<R>(pageblocks: u64, free: impl Fn(u64) -> bool, test: impl FnOnc
             world.free(page(n), Order::ZERO).expect("allocated");
         }
         let result = test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
         result
     })
 }

@@ -336,7 +336,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
 /// Frees everything after the threads have ended. The accounting must add up, and all memory must merge.
 pub fn check_end<M: Machine>(world: &Allocator<'_, M>, shared: &Shared) {
     let left = std::mem::take(&mut *shared.mail());
-    let books = world.audit(0).expect("the books add up");
+    let books = world.audit(0).expect("the audit passes");
     assert_eq!(books.in_use, left.iter().map(|block| block.order.pages()).sum::<u64>(), "pages in use");
     world.free_bulk(&left).expect("they are in use");
     (0..CPUS).for_each(|cpu| either_way(world.cpu_online(CpuId(cpu))));
@@ -347,7 +347,7 @@ pub fn check_end<M: Machine>(world: &Allocator<'_, M>, shared: &Shared) {
     for pfn in (BASE..BASE + managed).step_by(512) {
         world.set_pageblock_type(Pfn(pfn), MigrateType::Movable).expect("ours");
     }
-    let books = world.audit(0).expect("the books add up");
+    let books = world.audit(0).expect("the audit passes");
     assert_eq!((books.in_use, books.cached), (0, 0), "after everything was freed and drained");
     let largest: u32 = MigrateType::ALL.iter().map(|&list| world.free_blocks(0, Order::MAX, list)).sum();
     assert_eq!(u64::from(largest) * Order::MAX.pages(), managed, "all memory merges");
