@@ -99,7 +99,7 @@ fn run(preset: &Preset, shuffled: bool) {
     let config = Config { tuning: preset.tuning, ..Config::new(&zones, &[NodeId(0)]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Counting, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(Counting, &config, metadata.lend(&mut zones)).expect("the map is valid");
     let request = Request::new(Order::ZERO, MigrateType::Movable);
     let (mut seed, mut pages) = (1, Vec::with_capacity(PAGES));
     let mut before = world.zone_stats(0);

@@ -29,7 +29,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// one of them panics, the pages of the run are lost.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::alloc_bulk`].
     pub fn alloc_pages<T>(
         &self,
         request: &Request,
@@ -99,7 +99,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// with the pageset's lock held: it must not call the allocator and must not panic.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::free_bulk`].
     #[inline]
     pub fn free_pages<T>(&self, pages: &[T], pfn: impl Fn(&T) -> Pfn) -> Result<(), FreeError> {
         self.free_all(pages, |page| Block { pfn: pfn(page), order: Order::ZERO })

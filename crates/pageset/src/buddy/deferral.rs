@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn each_failure_doubles_what_is_passed_over() {
         let deferral = Deferral::default();
-        assert_eq!(passed_over(&deferral, 9), 0, "nothing has failed");
+        assert_eq!(passed_over(&deferral, 9), 0, "no compaction has failed");
         let waits: Vec<_> = (0..8)
             .map(|_| {
                 deferral.on_failure(order(9));
@@ -106,7 +106,7 @@ mod tests {
         let deferral = Deferral::default();
         deferral.on_failure(order(4));
         assert!(!deferral.defers(order(3)));
-        assert_eq!(deferral.considered(), 0, "and do not count");
+        assert_eq!(deferral.considered(), 0, "attempts for smaller orders do not count");
         deferral.on_failure(order(9));
         assert!(deferral.defers(order(4)), "the smallest failed order stays");
     }
@@ -118,7 +118,7 @@ mod tests {
         deferral.on_failure(order(4));
         deferral.reset(order(5), false);
         assert!(!deferral.defers(order(5)));
-        assert!(deferral.defers(order(6)), "shift and count stay until the block is had");
+        assert!(deferral.defers(order(6)), "shift and count stay until the block is allocated");
         deferral.reset(order(5), true);
         assert_eq!((deferral.considered(), passed_over(&deferral, 6)), (0, 0));
         deferral.reset(Order::MAX, true);

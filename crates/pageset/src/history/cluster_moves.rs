@@ -104,7 +104,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             buddy.frames.set_tag(page, Tag::new(PageState::Cached, Order::ZERO, kind));
             Some(page)
         });
-        debug_assert_eq!(taken, cut.len(), "the cut was made to fit");
+        debug_assert_eq!(taken, cut.len(), "the cut fits the pageset");
         buddy.in_flight.end();
         (None, taken)
     }

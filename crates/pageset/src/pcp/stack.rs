@@ -472,11 +472,11 @@ mod tests {
         assert!(other.push(&words, &pool, 7));
         let mut next = 0..;
         assert_eq!(one.fill(&words, &pool, 1000, || next.next()), ENTRIES);
-        assert_eq!(next.next(), Some(ENTRIES), "no block was asked for that had no place");
+        assert_eq!(next.next(), Some(ENTRIES), "each requested block had a place");
         assert!(!one.push(&words, &pool, 8));
         assert_eq!(one.push_all(&words, &pool, &[8, 9], |page| *page), 0);
         assert_eq!(other.pop_oldest(&words, &pool), Some(7));
-        assert!(one.push(&words, &pool, 8), "the chunk came back");
+        assert!(one.push(&words, &pool, 8), "the chunk returned to the pool");
         assert_eq!(one.iter(&words).count() as u32, ENTRIES + 1);
     }
 

@@ -117,7 +117,7 @@ fn merge_pair(tuning: Tuning, lower: MigrateType, upper: MigrateType, check: imp
     bare(Tuning { lists: ListRule::ToCostly, ..tuning }, 1024, |world| {
         assert_eq!(take_all(world, 9), [0, 512]);
         for (page, migratetype) in [(0, lower), (512, upper)] {
-            world.set_pageblock_type(Pfn(BASE + page), migratetype).expect("ours");
+            world.set_pageblock_type(Pfn(BASE + page), migratetype).expect("the page is in the zone");
             free(world, page, 9);
         }
         check(world);
@@ -175,7 +175,7 @@ fn a_largest_block_over_two_types() {
     for (tuning, upper, after) in rows {
         bare(tuning, 1024, |world| {
             assert_eq!(take_all(world, 10), [0]);
-            world.set_pageblock_type(Pfn(BASE + 512), upper).expect("ours");
+            world.set_pageblock_type(Pfn(BASE + 512), upper).expect("the page is in the zone");
             free(world, 0, 10);
             for &(o, migratetype) in after {
                 assert_eq!(world.free_blocks(0, order(o), migratetype), 1, "{upper:?}: order {o} of {migratetype:?}");
@@ -193,7 +193,7 @@ fn isolated_pages_are_neither_free_nor_allocatable() {
             let cached = world.alloc(&movable(0)).expect("memory");
             assert_eq!((inside, cached), (Pfn(BASE), Pfn(BASE + 16)));
             let held = world.pageset_state(0, pageset::CpuId(0)).count;
-            world.set_pageblock_type(Pfn(BASE), Isolate).expect("ours");
+            world.set_pageblock_type(Pfn(BASE), Isolate).expect("the page is in the zone");
             assert_eq!(world.zone_stats(0).nr_free_pages, 1536, "half a largest block, split");
             assert_eq!(world.pageblock_type(Pfn(BASE + 512)), Some(Movable), "the other half keeps its type");
             // These frees bypass the pagesets and do not count as free pages.
@@ -207,7 +207,7 @@ fn isolated_pages_are_neither_free_nor_allocatable() {
             assert_eq!(world.free_blocks(0, order(9), Isolate), 1);
             let taken = take_all(world, 0);
             assert_eq!((taken.len(), taken.iter().filter(|&&page| page < 512).count()), (1536, 0));
-            world.set_pageblock_type(Pfn(BASE), Movable).expect("ours");
+            world.set_pageblock_type(Pfn(BASE), Movable).expect("the page is in the zone");
             assert_eq!(world.zone_stats(0).nr_free_pages, 512);
             world.audit(0).expect("the audit passes");
         });
@@ -218,10 +218,10 @@ fn isolated_pages_are_neither_free_nor_allocatable() {
 fn a_pageblock_given_back_merges() {
     bare(LINUX_6_18, 1024, |world| {
         for migratetype in [Isolate, Cma, Unmovable] {
-            world.set_pageblock_type(Pfn(BASE + 512), migratetype).expect("ours");
+            world.set_pageblock_type(Pfn(BASE + 512), migratetype).expect("the page is in the zone");
             assert_eq!(world.free_blocks(0, order(9), migratetype), 1, "{migratetype:?}");
             world.audit(0).expect("the audit passes");
-            world.set_pageblock_type(Pfn(BASE + 512), Movable).expect("ours");
+            world.set_pageblock_type(Pfn(BASE + 512), Movable).expect("the page is in the zone");
             assert_eq!(world.free_blocks(0, Order::MAX, Movable), 1, "{migratetype:?}");
         }
     });
@@ -232,7 +232,7 @@ fn cma_serves_movable_requests_only() {
     let request = |migratetype, cma| Request { cma, ..Request::new(order(4), migratetype) };
     bare(LINUX_6_18, 4096, |world| {
         // With 512 CMA pages of 4096, own blocks come first. When they are fewer than the CMA pages, CMA blocks come.
-        world.set_pageblock_type(Pfn(BASE), Cma).expect("ours");
+        world.set_pageblock_type(Pfn(BASE), Cma).expect("the page is in the zone");
         assert_eq!(world.zone_stats(0).nr_free_cma, 512);
         let mut own = 0;
         while world.zone_stats(0).nr_free_cma == 512 {
@@ -240,7 +240,7 @@ fn cma_serves_movable_requests_only() {
             own += 1;
         }
         // 4096 - 16 * 192 = 1024 free: CMA is not more than half. One more, and it is.
-        assert_eq!(own, 192 + 2, "one at the turn, then the first from CMA");
+        assert_eq!(own, 192 + 2, "one block at the turning point, then the first from CMA");
         while let Ok(pfn) = world.alloc(&request(Unmovable, false)) {
             assert!(pfn.0 >= BASE + 512);
         }
@@ -264,10 +264,10 @@ fn ranges_that_come_online_merge_with_their_neighbours() {
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: at(0, 4096), ranges: &ranges }];
     crate::support::build(&Config::new(&zones, &[NodeId(0)]), |world| {
         assert_eq!(world.free_blocks(0, order(9), Movable), 1);
-        world.online(at(512, 512)).expect("a hole so far");
+        world.online(at(512, 512)).expect("the range is still a hole");
         assert_eq!(world.free_blocks(0, order(10), Movable), 1);
-        world.online(at(3000, 1096)).expect("a hole so far");
-        world.online(at(1024, 1976)).expect("a hole so far");
+        world.online(at(3000, 1096)).expect("the range is still a hole");
+        world.online(at(1024, 1976)).expect("the range is still a hole");
         assert_eq!(world.free_blocks(0, order(10), Movable), 4);
         world.audit(0).expect("the audit passes");
         for known in [at(0, 1), at(4095, 1), at(0, 4096)] {

@@ -109,9 +109,9 @@ fn carry_out(tuning: Tuning, steps: &[Step], most: usize) -> (Vec<Block>, Vec<Pi
                 }
                 Step::Isolate(pageblock) => {
                     let pfn = Pfn(512 * pageblock);
-                    let now = world.pageblock_type(pfn).expect("ours");
+                    let now = world.pageblock_type(pfn).expect("the page is in the zone");
                     let to = if now == MigrateType::Isolate { MigrateType::Movable } else { MigrateType::Isolate };
-                    world.set_pageblock_type(pfn, to).expect("ours");
+                    world.set_pageblock_type(pfn, to).expect("the page is in the zone");
                 }
                 Step::Tick => {
                     world.tick();
@@ -179,7 +179,7 @@ fn counting(tuning: Tuning, cpus: u32, test: impl FnOnce(&Allocator<'_, &Countin
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let machine = Counting { cpus, ..Counting::default() };
-    let world = Allocator::new(&machine, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(&machine, &config, metadata.lend(&mut zones)).expect("the map is valid");
     test(&world, &machine);
     world.audit(0).expect("the audit passes");
 }
@@ -332,7 +332,7 @@ fn a_busy_pageset_is_tried_again_for_each_page() {
         let config = Config { tuning: preset.tuning, ..Config::new(&specs, &[NodeId(0)]) };
         let metadata = OwnedMetadata::new(&config).expect("memory");
         let mut zones = metadata.zones();
-        let world = Allocator::new(Busy, &config, metadata.lend(&mut zones)).expect("a good map");
+        let world = Allocator::new(Busy, &config, metadata.lend(&mut zones)).expect("the map is valid");
         let mut pages = [Pfn(0); 10];
         REFUSALS.set(3);
         assert_eq!(world.alloc_bulk(&movable(0), &mut pages), Ok(10), "{}", preset.name);
@@ -356,7 +356,7 @@ fn uncacheable_blocks_bypass_the_pageset() {
             let large = world.alloc(&movable(5)).expect("memory");
             let isolated = world.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable)).expect("memory");
             let other = world.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable)).expect("memory");
-            world.set_pageblock_type(isolated, MigrateType::Isolate).expect("ours");
+            world.set_pageblock_type(isolated, MigrateType::Isolate).expect("the page is in the zone");
             let [a, b, c, d, e] = pages.map(single);
             let large = Block { pfn: large, order: Order::new(5).expect("an order") };
             world.free_bulk(&[a, b, single(isolated), c, large, d]).expect("allocated");

@@ -25,7 +25,8 @@ type World<'a, const FAULT: u8> = Allocator<'a, Scheduled<FAULT>>;
 fn takes<const FAULT: u8>(world: &World<'_, FAULT>) {
     let mut pages = [Pfn(0); 6];
     for _ in 0..2 {
-        let got = world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).expect("enough");
+        let got =
+            world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).expect("enough memory");
         pages[..got].iter().for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("allocated"));
     }
 }
@@ -33,7 +34,7 @@ fn takes<const FAULT: u8>(world: &World<'_, FAULT>) {
 /// Changes a pageblock's type and restores it: its free pages change their lists.
 fn retypes<const FAULT: u8>(world: &World<'_, FAULT>) {
     for migratetype in [MigrateType::Unmovable, MigrateType::Movable, MigrateType::Isolate, MigrateType::Movable] {
-        world.set_pageblock_type(Pfn(0), migratetype).expect("ours");
+        world.set_pageblock_type(Pfn(0), migratetype).expect("the page is in the zone");
     }
 }
 
@@ -45,12 +46,12 @@ fn merges<const FAULT: u8>(world: &World<'_, FAULT>) {
 
 /// Brings online the buddy of the last single page, which a refill may hold, and pages that merge with no other.
 fn onlines<const FAULT: u8>(world: &World<'_, FAULT>) {
-    world.online(PageRange::new(Pfn(PAGES - 1), 1)).expect("a hole so far");
+    world.online(PageRange::new(Pfn(PAGES - 1), 1)).expect("the range is still a hole");
 }
 
 /// Drains batches of movable pages as clusters.
 fn drains<const FAULT: u8>(world: &World<'_, FAULT>) {
-    let pages = [(); 5].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough"));
+    let pages = [(); 5].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough memory"));
     pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("allocated"));
     world.drain_all();
 }
@@ -79,11 +80,12 @@ fn schedule<const FAULT: u8>(tuning: Tuning, act: Act<FAULT>) {
     let config = Config { tuning, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0); 3]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Scheduled::<FAULT>, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(Scheduled::<FAULT>, &config, metadata.lend(&mut zones)).expect("the map is valid");
     world.set_bounds(0, Bounds { batch: BATCH, high_min: 8, high_max: 8 }).expect("room");
     // Single pages on the free list. The page whose buddy comes online later is at the head, so that each schedule
     // takes it.
-    let singles = [(); 13].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough"));
+    let singles =
+        [(); 13].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough memory"));
     world.drain_all();
     singles.iter().rev().for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("allocated"));
     let parts: [Act<FAULT>; 3] = [takes, act, takes];

@@ -53,7 +53,7 @@ fn merging_is_skipped_until_requested() {
         free(world, 0..1024);
         assert_eq!(blocks(world, Movable), [(0, 1024)]);
         assert_eq!(world.zone_stats(0).merge_skips, 1024);
-        world.audit(0).expect("legal as long as nobody merges");
+        world.audit(0).expect("unmerged pairs are valid while merging is skipped");
         assert_eq!(world.merge_skipped(0), 512);
         assert_eq!(blocks(world, Movable), [(10, 1)]);
         assert_eq!(world.merge_skipped(0), 0);
@@ -78,7 +78,7 @@ fn a_request_for_a_high_order_merges() {
         free(world, (0..1024).step_by(2));
         let before = stats(world).lock_map;
         world.alloc(&movable(0)).expect("memory");
-        assert_eq!(stats(world).lock_map, before, "no page but the one asked for was looked at");
+        assert_eq!(stats(world).lock_map, before, "only the requested page was read");
         world.alloc(&movable(1)).expect_err("no two pages are side by side");
         assert!(stats(world).lock_map > before);
     });
@@ -104,7 +104,7 @@ fn only_single_pages_skip_and_only_whole_pairs_merge() {
 fn pages_moved_to_another_type_merge_as_well() {
     taken(MERGE_SKIP, 1024, 31, 62, |world| {
         free(world, 0..512);
-        world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
+        world.set_pageblock_type(Pfn(BASE), Unmovable).expect("the page is in the zone");
         assert_eq!(blocks(world, Unmovable), [(0, 512)]);
         assert_eq!(world.merge_skipped(0), 256);
         assert_eq!(blocks(world, Unmovable), [(9, 1)]);
@@ -214,7 +214,7 @@ fn only_a_full_batch_of_one_type_drains_as_a_cluster() {
     });
     // Two types: the rule visits RECLAIMABLE, UNMOVABLE, MOVABLE in turn.
     taken(CLUSTERS_FREE, 1024, 4, 8, |world| {
-        world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
+        world.set_pageblock_type(Pfn(BASE), Unmovable).expect("the page is in the zone");
         free_cached(world, [600, 1, 601, 2, 602, 3, 603, 4]);
         let freed = (blocks(world, Unmovable), blocks(world, Movable));
         // Two of UNMOVABLE for the two lists passed, then one of MOVABLE. RECLAIMABLE is empty, so two of UNMOVABLE
@@ -239,7 +239,7 @@ fn drained_pages_go_to_their_pageblocks_lists() {
                 continue;
             }
             taken(CLUSTERS_FREE, 1024, 4, 8, |world| {
-                let retype = || world.set_pageblock_type(Pfn(BASE + 512), other).expect("ours");
+                let retype = || world.set_pageblock_type(Pfn(BASE + 512), other).expect("the page is in the zone");
                 if !late {
                     retype();
                 }
@@ -258,7 +258,7 @@ fn drained_pages_go_to_their_pageblocks_lists() {
             let by_drain = Tuning { type_at_drain: true, ..CLUSTERS_FREE };
             taken(by_drain, 1024, 4, 8, |world| {
                 free_cached(world, [1, 600, 2, 3]);
-                world.set_pageblock_type(Pfn(BASE + 512), other).expect("ours");
+                world.set_pageblock_type(Pfn(BASE + 512), other).expect("the page is in the zone");
                 free_cached(world, [4, 5, 6, 7]);
                 assert_eq!(stats(world).cluster_free_pages, 3, "{other:?}");
                 assert_eq!(world.free_blocks(0, Order::ZERO, other), 1, "{other:?}");
@@ -308,7 +308,7 @@ fn clusters_use_metadata_only_when_enabled() {
     let words = |tuning, pages| {
         let ranges = [PageRange::new(Pfn(BASE), pages)];
         let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-        Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }.metadata_size().expect("a good map").words
+        Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }.metadata_size().expect("the map is valid").words
     };
     let pages = 1 << 20;
     assert_eq!(words(MERGE_SKIP, pages), words(LINUX_4_16, pages));
@@ -356,10 +356,10 @@ fn a_cluster_stays_whole_if_merging_resumes_during_its_drain() {
     let ranges: &[PageRange] = Box::leak(Box::new([range]));
     let zones = Box::leak(Box::new([ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges }]));
     let config = Config { tuning: CLUSTERS_FREE, ..Config::new(zones, &[NodeId(0)]) };
-    let metadata = Box::leak(Box::new(OwnedMetadata::new(&config).expect("a good map")));
+    let metadata = Box::leak(Box::new(OwnedMetadata::new(&config).expect("the map is valid")));
     let lent = Box::leak(Box::new(metadata.zones()));
     let world: &'static _ =
-        Box::leak(Box::new(Allocator::new(Meanwhile, &config, metadata.lend(lent)).expect("a good map")));
+        Box::leak(Box::new(Allocator::new(Meanwhile, &config, metadata.lend(lent)).expect("the map is valid")));
     world.set_watermarks(0, Default::default(), [0; 4]);
     let pages: Vec<_> = std::iter::from_fn(|| world.alloc(&movable(0)).ok()).collect();
     pages
@@ -372,7 +372,7 @@ fn a_cluster_stays_whole_if_merging_resumes_during_its_drain() {
     world.drain_all();
     let free = |page: u64| world.free(Pfn(BASE + page), Order::ZERO).expect("allocated");
     free(0);
-    world.set_pageblock_type(Pfn(BASE), MigrateType::HighAtomic).expect("ours");
+    world.set_pageblock_type(Pfn(BASE), MigrateType::HighAtomic).expect("the page is in the zone");
     free(1);
     let batch = world.pageset_state(0, CpuId(0)).batch;
     (1..).step_by(2).take(batch as usize - 2).for_each(|page| free(1024 + page));

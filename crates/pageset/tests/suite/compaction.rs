@@ -149,7 +149,9 @@ fn positions_are_remembered() {
             assert_eq!(world.alloc(&movable(9)), Ok(page(0)));
             // Isolation overwrites the skip bits, so only the positions remain.
             for migratetype in [MigrateType::Isolate, MigrateType::Movable] {
-                (0..12).for_each(|block| world.set_pageblock_type(page(block * 512), migratetype).expect("ours"));
+                (0..12).for_each(|block| {
+                    world.set_pageblock_type(page(block * 512), migratetype).expect("the page is in the zone")
+                });
             }
             let report = world.compact_zone(0, Some(order(9)), second, &owner);
             // Pageblocks 1 to 3 have one movable page each, which makes no block. Pageblocks that an async run scanned
@@ -258,7 +260,7 @@ fn an_asynchronous_request_leaves_what_cannot_become_free() {
     });
     // Only async requests skip pageblocks of another type.
     laid_out(8, every_other, |world| {
-        world.set_pageblock_type(page(0), MigrateType::Unmovable).expect("ours");
+        world.set_pageblock_type(page(0), MigrateType::Unmovable).expect("the page is in the zone");
         let owner = owner_of(world, holes());
         let report = world.compact(&movable(9), CompactMode::Async, &owner);
         assert_eq!((report.outcome, report.isolated), (CompactOutcome::Complete, 0));
@@ -283,14 +285,14 @@ fn destinations_by_type() {
             let free = |n: u64| n < 512 && n.is_multiple_of(2) || n >= 3 * 512 && n.is_multiple_of(2);
             laid_out(4, free, |world| {
                 for block in 1..4 {
-                    world.set_pageblock_type(page(block * 512), migratetype).expect("ours");
+                    world.set_pageblock_type(page(block * 512), migratetype).expect("the page is in the zone");
                 }
                 let owner = owner_of(world, (1..512).step_by(2));
                 let report = world.compact(&Request { cma: true, ..movable(1) }, mode, &owner);
                 assert_eq!(report.moved > 0, moves, "{migratetype:?}, {mode:?}: {report:?}");
                 owner.check();
                 for block in 1..4 {
-                    world.set_pageblock_type(page(block * 512), Movable).expect("ours");
+                    world.set_pageblock_type(page(block * 512), Movable).expect("the page is in the zone");
                 }
             });
         }
@@ -413,7 +415,7 @@ fn a_busy_lock_ends_an_asynchronous_run() {
         let config = Config::new(&zones, &[NodeId(0)]);
         let metadata = OwnedMetadata::new(&config).expect("memory");
         let mut zones = metadata.zones();
-        let world = Allocator::new(BusyMachine, &config, metadata.lend(&mut zones)).expect("a good map");
+        let world = Allocator::new(BusyMachine, &config, metadata.lend(&mut zones)).expect("the map is valid");
         world.set_watermarks(0, NO_MARKS, [0; 4]);
         world.set_bounds(0, Bounds::DISABLED).expect("room");
         let owner = StampingOwner::new(&world);

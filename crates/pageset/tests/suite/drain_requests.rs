@@ -64,7 +64,7 @@ fn world(test: impl FnOnce(&Allocator<'_, &HoldUp>, &HoldUp)) {
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let machine = HoldUp::default();
-    let world = Allocator::new(&machine, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(&machine, &config, metadata.lend(&mut zones)).expect("the map is valid");
     for cpu in [0, 1] {
         CPU.set(cpu);
         for node in [0, 1] {
@@ -103,7 +103,7 @@ fn each_drain_empties_its_pagesets() {
         world.drain_all();
         world.drain_zone(0);
         assert_eq!(counts(world), [[false, false]; 2]);
-        assert_eq!(machine.waits.load(SeqCst), 0, "each has ended before the next");
+        assert_eq!(machine.waits.load(SeqCst), 0, "each drain ends before the next begins");
     });
 }
 
@@ -117,14 +117,14 @@ fn drain_all_returns_and_drain_zone_waits() {
                 thread::yield_now();
             }
             world.drain_all();
-            assert_eq!(counts(world)[1], [true, true], "the second one left it to the first");
+            assert_eq!(counts(world)[1], [true, true], "the second drain returns and leaves the work to the first");
             assert_eq!(machine.waits.load(SeqCst), 0);
             // The wait lets the first drain continue.
             world.drain_zone(1);
             let (waits, left) = (machine.waits.load(SeqCst), counts(world));
             machine.go_on.store(true, SeqCst);
             assert!(waits > 0);
-            assert_eq!(left, [[false, false]; 2], "the first has ended, and so has this one");
+            assert_eq!(left, [[false, false]; 2], "both drains have ended");
             first.join().expect("it does not panic");
         });
     });

@@ -80,7 +80,11 @@ fn whole_lists_from_the_freed_pages_list_on() {
             free_all(world, 0, &single);
             // From list 2 on: all its 40 pages, then on to list 0.
             assert_eq!((lists(world)[..3].to_vec(), stats(world).drain_pages), (vec![57, 80, 0], 512 + 63));
-            assert_eq!(world.alloc(&Request::new(Order::ZERO, Unmovable)), Ok(unmovable[79]), "the newest are kept");
+            assert_eq!(
+                world.alloc(&Request::new(Order::ZERO, Unmovable)),
+                Ok(unmovable[79]),
+                "the newest pages stay in the pageset"
+            );
         });
     }
 }
@@ -157,18 +161,18 @@ fn below_high_is_set_by_the_walk_and_cleared_after_a_drain() {
         world.set_watermarks(0, marks(1 << 17), [0; ZoneKind::COUNT]);
         assert!(raises_high(world), "far above the mark");
         world.set_watermarks(0, marks(1 << 30), [0; ZoneKind::COUNT]);
-        assert!(!raises_high(world), "set by the very request that found it");
+        assert!(!raises_high(world), "the request that finds the shortage sets the flag");
         world.set_watermarks(0, marks(1 << 17), [0; ZoneKind::COUNT]);
-        assert!(!raises_high(world), "an allocation does not clear it");
+        assert!(!raises_high(world), "an allocation does not clear the flag");
         free_all(world, 0, &pages[..100]);
-        assert!(!raises_high(world), "nor do frees that drain nothing");
+        assert!(!raises_high(world), "frees without a drain do not clear the flag");
         world.set_watermarks(0, marks(1 << 30), [0; ZoneKind::COUNT]);
         free_all(world, 0, &pages[100..700]);
         assert!(stats(world).drains > 0);
-        assert!(!raises_high(world), "nor a drain while the zone is below the mark");
+        assert!(!raises_high(world), "a drain below the mark does not clear the flag");
         world.set_watermarks(0, marks(1 << 17), [0; ZoneKind::COUNT]);
         free_all(world, 0, &pages[700..]);
-        assert!(raises_high(world), "cleared by a drain above it");
+        assert!(raises_high(world), "a drain above the mark clears the flag");
     });
 }
 

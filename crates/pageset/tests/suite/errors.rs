@@ -111,7 +111,7 @@ fn metadata_of_the_wrong_size_is_an_error() {
     let zones = [zone(0, ZoneKind::Normal, ranges[0], &ranges)];
     let config = Config::new(&zones, &[NodeId(0)]);
     let metadata = OwnedMetadata::<TestMachine>::new(&config).expect("memory");
-    let size = config.metadata_size().expect("a good map");
+    let size = config.metadata_size().expect("the map is valid");
     let (mut none, mut all) = ([], metadata.zones());
     let mut short = metadata.lend(&mut all);
     short.zones = &mut none;
@@ -266,11 +266,11 @@ fn wrong_frees() {
             assert_eq!(world.free_undrained(pfn, order(of)), Err(error));
             assert_eq!(world.split(pfn, order(of), Order::ZERO), Err(error));
             let blocks = [Block { pfn: other, order: Order::ZERO }, Block { pfn, order: order(of) }];
-            assert_eq!(world.free_bulk(&blocks), Err(error), "the good one stays, too");
+            assert_eq!(world.free_bulk(&blocks), Err(error), "the valid block is not freed either");
             assert_eq!((world.zone_stats(0), world.pageset_state(0, CpuId(0))), before);
         }
         assert_eq!(world.split(big, order(5), order(6)).expect_err("larger").reason, WrongFree::WrongOrder(order(5)));
-        let error = world.set_pageblock_type(Pfn(5), MigrateType::Cma).expect_err("not ours");
+        let error = world.set_pageblock_type(Pfn(5), MigrateType::Cma).expect_err("the page is in no zone");
         assert_eq!(error.reason, WrongFree::NotOurs);
         world.free(big, order(5)).expect("still in use");
         world.free(other, Order::ZERO).expect("still in use");

@@ -28,7 +28,7 @@ fn bare(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>)) {
 }
 
 fn types(world: &World<'_>, pageblocks: u64) -> Vec<MigrateType> {
-    (0..pageblocks).map(|i| world.pageblock_type(Pfn(BASE + 512 * i)).expect("ours")).collect()
+    (0..pageblocks).map(|i| world.pageblock_type(Pfn(BASE + 512 * i)).expect("the page is in the zone")).collect()
 }
 
 fn claims_and_steals(world: &World<'_>) -> (u64, u64) {
@@ -44,10 +44,10 @@ fn fallback_types_are_tried_in_order() {
                 let others: Vec<_> = ORDINARY.into_iter().filter(|&t| t != wanted).collect();
                 // An allocation in between keeps buddy pageblocks apart.
                 for (i, &other) in [others[0], Movable, others[1]].iter().enumerate() {
-                    world.set_pageblock_type(Pfn(BASE + 512 * i as u64), other).expect("ours");
+                    world.set_pageblock_type(Pfn(BASE + 512 * i as u64), other).expect("the page is in the zone");
                 }
-                world.set_pageblock_type(Pfn(BASE + 512), Cma).expect("ours");
-                world.set_pageblock_type(Pfn(BASE + 1536), Cma).expect("ours");
+                world.set_pageblock_type(Pfn(BASE + 512), Cma).expect("the page is in the zone");
+                world.set_pageblock_type(Pfn(BASE + 1536), Cma).expect("the page is in the zone");
                 let pfn = world.alloc(&request(4, wanted)).expect("memory");
                 let at = if others[0] == first { BASE } else { BASE + 1024 };
                 assert_eq!(pfn, Pfn(at), "{wanted:?}");
@@ -81,15 +81,15 @@ fn whole_pageblocks_are_claimed_and_split_on_the_lists_of_the_wanted_type() {
 /// rest. The remaining pages are free.
 fn one_pageblock(tuning: Tuning, of: MigrateType, movable: u64, unmovable: u64, test: impl FnOnce(&World<'_>)) {
     bare(tuning, 512, |world| {
-        world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
+        world.set_pageblock_type(Pfn(BASE), Unmovable).expect("the page is in the zone");
         for _ in 0..unmovable {
             world.alloc(&request(0, Unmovable)).expect("memory");
         }
-        world.set_pageblock_type(Pfn(BASE), Movable).expect("ours");
+        world.set_pageblock_type(Pfn(BASE), Movable).expect("the page is in the zone");
         for _ in 0..movable {
             world.alloc(&request(0, Movable)).expect("memory");
         }
-        world.set_pageblock_type(Pfn(BASE), of).expect("ours");
+        world.set_pageblock_type(Pfn(BASE), of).expect("the page is in the zone");
         assert_eq!(world.zone_stats(0).nr_free_pages, 512 - movable - unmovable);
         assert_eq!(claims_and_steals(world), (0, 0));
         test(world);
@@ -144,7 +144,7 @@ fn a_small_movable_request_takes_the_smallest_block() {
     // Only blocks below order 4 are free, in an unmovable pageblock: predicate C is false for movable requests.
     for tuning in [LINUX_6_18, LINUX_6_10, LINUX_6_7] {
         bare(tuning, 512, |world| {
-            world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
+            world.set_pageblock_type(Pfn(BASE), Unmovable).expect("the page is in the zone");
             let pages: Vec<_> = (0..512).map(|_| world.alloc(&request(0, Unmovable)).expect("memory")).collect();
             for at in [0, 1, 2, 3, 64, 65, 128] {
                 world.free(pages[at], Order::ZERO).expect("was allocated");
@@ -207,8 +207,8 @@ fn before_6_15_own_memory_serves_after_a_cma_block_did() {
     let tuning = Tuning { batch: BatchRule::Fixed(63), ..LINUX_6_7 };
     one_zone(tuning, 1024, 1, |world| {
         world.set_bounds(0, Bounds::DISABLED).expect("room");
-        world.set_pageblock_type(Pfn(BASE), Cma).expect("ours");
-        world.set_pageblock_type(Pfn(BASE + 512), Unmovable).expect("ours");
+        world.set_pageblock_type(Pfn(BASE), Cma).expect("the page is in the zone");
+        world.set_pageblock_type(Pfn(BASE + 512), Unmovable).expect("the page is in the zone");
         let blocks = |migratetype, times, of: u8, cma| {
             for _ in 0..times {
                 world.alloc(&Request { cma, ..request(of, migratetype) }).expect("memory");
@@ -251,7 +251,7 @@ fn cma_pageblocks_are_never_claimed() {
             for &pfn in &pages[..2] {
                 world.free(pfn, Order::ZERO).expect("was allocated");
             }
-            world.set_pageblock_type(Pfn(BASE), Cma).expect("ours");
+            world.set_pageblock_type(Pfn(BASE), Cma).expect("the page is in the zone");
             world.drain_all();
             while let Ok(pfn) = world.alloc(&request(0, Unmovable)) {
                 assert_eq!(world.pageblock_type(pfn), Some(Cma));
@@ -288,7 +288,7 @@ fn blocks_that_change_their_type_go_to_the_head_or_to_the_tail() {
     // claims the second; the next single page shows the list end of its blocks.
     for (tuning, next) in [(LINUX_4_16, 612), (LINUX_5_9, 612), (LINUX_5_10, 99), (LINUX_6_10, 99), (LINUX_6_18, 99)] {
         bare(tuning, 1024, |world| {
-            world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
+            world.set_pageblock_type(Pfn(BASE), Unmovable).expect("the page is in the zone");
             let own: Vec<_> = (0..512).map(|_| world.alloc(&request(0, Unmovable)).expect("memory")).collect();
             let theirs: Vec<_> = (0..256).map(|_| world.alloc(&request(0, Movable)).expect("memory")).collect();
             assert_eq!((own[0], theirs[0]), (Pfn(BASE), Pfn(BASE + 512)));

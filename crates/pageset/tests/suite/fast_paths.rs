@@ -131,7 +131,7 @@ fn blocks(order: u8, generally: bool) -> (Vec<Pfn>, String) {
                 let types = [MigrateType::Unmovable, MigrateType::Reclaimable, MigrateType::Movable];
                 world
                     .set_pageblock_type(Pfn(pfn.0 & !511), types[(pageblock / 2 + usize::from(differs)) % 3])
-                    .expect("ours");
+                    .expect("the page is in the zone");
             }
             held.drain(held.len() / 4..).for_each(|pfn| world.free(pfn, freed_as).expect("was allocated"));
         }

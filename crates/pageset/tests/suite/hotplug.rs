@@ -257,7 +257,7 @@ fn a_disabled_pageset_by_hand() {
         world.enable_pagesets(0).expect("disabled once");
         assert_eq!(bounds(world, 0, 0), Bounds { batch: 63, high_min: 1548, high_max: 65_536 });
         pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("was allocated"));
-        assert_eq!((holds(), count(world, 0, 0)), ((11, 73, 12, 63), 10), "kept again");
+        assert_eq!((holds(), count(world, 0, 0)), ((11, 73, 12, 63), 10), "the pageset keeps pages again");
     });
 }
 
@@ -336,13 +336,13 @@ fn an_offline_cpu_with_pages_is_found() {
     let ranges = [PageRange::new(Pfn(0), 1 << 14)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let config = Config::new(&zones, &[NodeId(0); 2]);
-    let size = config.metadata_size().expect("a good map");
+    let size = config.metadata_size().expect("the map is valid");
     let tags: Vec<_> = (0..size.tags).map(|_| AtomicU8::new(0)).collect();
     let words: Vec<_> = (0..size.words).map(|_| AtomicU32::new(0)).collect();
     let pagesets: Vec<_> = (0..size.pagesets).map(|_| Pageset::default()).collect();
     let mut zones = [CachedZone::empty()];
     let metadata = Metadata { tags: &tags, words: &words, pagesets: &pagesets, zones: &mut zones };
-    let world = Allocator::new(TestMachine::default(), &config, metadata).expect("a good map");
+    let world = Allocator::new(TestMachine::default(), &config, metadata).expect("the map is valid");
     // The word of the set is the one that changes when an idle CPU goes offline.
     let picture = || words.iter().map(|word| word.load(Relaxed)).collect::<Vec<_>>();
     let before = picture();

@@ -54,9 +54,9 @@ const SMALL: Bounds = Bounds { batch: 2, high_min: 6, high_max: 6 };
 fn caller<const FAULT: u8>(world: &World<'_, FAULT>) {
     let movable = Request::new(Order::ZERO, MigrateType::Movable);
     let mut pages = [Pfn(0); 5];
-    let got = world.alloc_bulk(&movable, &mut pages).expect("there is enough");
+    let got = world.alloc_bulk(&movable, &mut pages).expect("there is enough memory");
     let large = Request::new(Order::new(1).expect("an order"), MigrateType::Movable);
-    let block = world.alloc(&large).expect("there is enough");
+    let block = world.alloc(&large).expect("there is enough memory");
     world.free_undrained(pages[0], Order::ZERO).expect("it was allocated");
     world.free(block, large.order).expect("it was allocated");
     let blocks: Vec<_> = pages[1..got].iter().map(|&pfn| Block { pfn, order: Order::ZERO }).collect();
@@ -74,7 +74,7 @@ fn schedule<const FAULT: u8>(preset: &Preset, parts: [Part<FAULT>; 3], after: Pa
     let config = Config { tuning: preset.tuning, pageset_capacity: 300, ..Config::new(&zones, &[NodeId(0); 2]) };
     let metadata = OwnedMetadata::<Restless<FAULT>>::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Restless, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(Restless, &config, metadata.lend(&mut zones)).expect("the map is valid");
     world.set_bounds(0, SMALL).expect("room");
     caller(&world);
     caller(&world);

@@ -36,7 +36,7 @@ fn at_most_12_bytes_a_page() {
     for (gib, cpus, nodes) in [(1, 2, 1), (4, 2, 1), (4, 8, 1), (64, 16, 1), (64, 192, 1), (256, 64, 2), (512, 192, 4)]
     {
         machine(gib, cpus, nodes, |config| {
-            let bytes = config.metadata_size().expect("a good map").bytes::<TestMachine>() as u64;
+            let bytes = config.metadata_size().expect("the map is valid").bytes::<TestMachine>() as u64;
             let pages = config.zones.iter().map(|zone| zone.span.pages).sum::<u64>();
             let hundredths = 100 * bytes / pages;
             println!(
@@ -71,7 +71,8 @@ fn half_a_tebibyte_comes_online_at_once() {
         let metadata = OwnedMetadata::new(config).expect("lazily zeroed memory");
         let mut zones = metadata.zones();
         let start = Instant::now();
-        let world = Allocator::new(TestMachine::default(), config, metadata.lend(&mut zones)).expect("a good map");
+        let world =
+            Allocator::new(TestMachine::default(), config, metadata.lend(&mut zones)).expect("the map is valid");
         let took = start.elapsed();
         assert_eq!((0..6).map(|zone| world.zone_stats(zone).managed).sum::<u64>(), 512 * GIB);
         assert!(took < limit, "from the start: {took:?}");
@@ -81,7 +82,7 @@ fn half_a_tebibyte_comes_online_at_once() {
     let config = Config { tuning: LINUX_6_18, ..Config::new(&zones, &[NodeId(0); 192]) };
     crate::support::build(&config, |world| {
         let start = Instant::now();
-        world.online(span).expect("a hole so far");
+        world.online(span).expect("the range is still a hole");
         let took = start.elapsed();
         assert_eq!(world.zone_stats(0).nr_free_pages, 512 * GIB);
         assert!(took < limit, "at run time: {took:?}");

@@ -61,7 +61,7 @@ fn schedule<const FAULT: u8>(preset: &Preset) {
     let config = Config { tuning: preset.tuning, pageset_capacity: CAPACITY, ..Config::new(&zones, &cpus) };
     let metadata = OwnedMetadata::<Scheduled<FAULT>>::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("the map is valid");
     // High is large enough that pages stay, and small enough that some drains happen.
     world.set_bounds(0, Bounds { batch: 2, high_min: 4, high_max: 4 }).expect("room");
     let shared = Shared::new();

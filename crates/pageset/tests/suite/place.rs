@@ -43,8 +43,11 @@ fn a_block_is_taken_out_of_the_middle_of_a_larger_one() {
             assert_eq!(world.settled_free_block_around(page(at)), world.free_block_around(page(at)), "{at}");
         }
         assert!(!world.alloc_at(page(704), order(4)), "in use");
-        assert!(!world.alloc_at(page(640), order(7)), "a part of it is");
-        assert!(!world.alloc_at(page(1), order(1)) && !world.alloc_at(Pfn(1), Order::ZERO), "misaligned, not ours");
+        assert!(!world.alloc_at(page(640), order(7)), "part of the block is in use");
+        assert!(
+            !world.alloc_at(page(1), order(1)) && !world.alloc_at(Pfn(1), Order::ZERO),
+            "misaligned, or in no zone"
+        );
         assert_eq!(world.zone_stats(0).pgalloc(), 16);
         world.free(page(704), order(4)).expect("in use");
         assert_eq!(blocks(world), [(10, 2)]);
@@ -56,7 +59,7 @@ fn a_block_is_taken_out_of_the_middle_of_a_larger_one() {
 fn reserved_and_isolated_blocks_stay() {
     for migratetype in [MigrateType::Cma, MigrateType::HighAtomic, MigrateType::Isolate] {
         bare(LINUX_6_18, 2048, |world| {
-            world.set_pageblock_type(page(512), migratetype).expect("ours");
+            world.set_pageblock_type(page(512), migratetype).expect("the page is in the zone");
             assert!(!world.alloc_at(page(512), Order::PAGEBLOCK), "{migratetype:?}");
             assert!(world.alloc_at(page(0), Order::PAGEBLOCK));
         });
@@ -91,6 +94,6 @@ fn single_pages_under_clusters() {
         assert_eq!(world.zone_stats(0).nr_free_pages, free - 1);
         world.audit(0).expect("the audit passes");
         world.free_cold(single, Order::ZERO).expect("in use");
-        world.alloc(&Request::new(Order::PAGEBLOCK, MigrateType::Movable)).expect("all merges again");
+        world.alloc(&Request::new(Order::PAGEBLOCK, MigrateType::Movable)).expect("all memory merges");
     });
 }

@@ -72,7 +72,7 @@ fn a_free_range() {
         world.free_range(range(1000, 1024)).expect("in use");
         world.free_range(range(2048, 2051)).expect("in use");
         world.drain_all();
-        assert_eq!(free_blocks(world), [(10, MigrateType::Movable, 4)], "all has merged again");
+        assert_eq!(free_blocks(world), [(10, MigrateType::Movable, 4)], "all memory has merged");
     });
 }
 
@@ -85,7 +85,11 @@ fn free_range_frees_all_or_nothing() {
         let error = refused(512, 1025);
         assert_eq!((error.pfn, error.reason), (page(1024), WrongFree::NotAllocated(PageState::Free)));
         let error = refused(512, 1000);
-        assert_eq!((error.pfn, error.reason), (page(512), WrongFree::WrongOrder(order(9))), "it reaches beyond");
+        assert_eq!(
+            (error.pfn, error.reason),
+            (page(512), WrongFree::WrongOrder(order(9))),
+            "the block reaches beyond the range"
+        );
         let inside = WrongFree::Inside { head: page(512), order: order(9), state: PageState::Allocated };
         assert_eq!((refused(600, 1024).pfn, refused(600, 1024).reason), (page(600), inside));
         assert_eq!(refused(5000, 5001).reason, WrongFree::NotOurs);
@@ -134,7 +138,7 @@ fn blocks_in_use_move_away() {
             assert_eq!(books.in_use, owner.pages() + 1101);
             let stats = world.zone_stats(0);
             assert_eq!(stats.pgalloc() - stats.pgfree(), books.in_use);
-            world.free_range(wanted).expect("ours");
+            world.free_range(wanted).expect("in use");
         });
     }
 }
@@ -155,7 +159,7 @@ fn a_block_that_reaches_in_moves_whole() {
             assert_eq!(owner.moved().len(), 1);
             world.audit(0).expect("the audit passes");
             assert_eq!(world.zone_stats(0).nr_free_pages, 8192 - 5 * 1024 - 1);
-            world.free_range(range(first + 700, first + 701)).expect("ours");
+            world.free_range(range(first + 700, first + 701)).expect("in use");
         });
     }
 }
@@ -171,7 +175,7 @@ fn every_move_may_fail() {
                 for _ in 0..40 {
                     owner.alloc(&movable(0)).expect("memory");
                 }
-                world.set_pageblock_type(page(512), MigrateType::Cma).expect("ours");
+                world.set_pageblock_type(page(512), MigrateType::Cma).expect("the page is in the zone");
                 let before = types(world, 4096);
                 let span = range(owner.blocks()[0].1.pfn.0 - BASE, owner.blocks()[39].1.pfn.0 - BASE + 1);
                 let result = world.alloc_range(span, MigrateType::Movable, &owner);
@@ -181,7 +185,7 @@ fn every_move_may_fail() {
                 if times == 1 {
                     // A later attempt moves the block.
                     assert_eq!(result, Ok(()), "{nth}");
-                    world.free_range(span).expect("ours");
+                    world.free_range(span).expect("in use");
                 } else {
                     let obstacle = Obstacle::Move(Order::ZERO, error);
                     assert_eq!(result, Err(RangeError { pfn: span.start.offset(nth as u64), obstacle }));
@@ -189,7 +193,7 @@ fn every_move_may_fail() {
                 }
                 owner.blocks().iter().for_each(|(id, _)| assert!(owner.free(*id)));
                 world.drain_all();
-                assert_eq!(world.zone_stats(0).nr_free_pages, 4096, "nothing is lost");
+                assert_eq!(world.zone_stats(0).nr_free_pages, 4096, "no page is lost");
             });
         }
     }
@@ -233,16 +237,16 @@ fn invalid_ranges_are_errors() {
             assert_eq!(refused(asked, migratetype), RangeError { pfn, obstacle });
         }
         assert_eq!(world.zone_stats(0), before);
-        world.set_pageblock_type(page(1024), MigrateType::Isolate).expect("ours");
+        world.set_pageblock_type(page(1024), MigrateType::Isolate).expect("the page is in the zone");
         let error = refused(range(100, 1030), MigrateType::Movable);
         assert_eq!(error, RangeError { pfn: page(1024), obstacle: Obstacle::Isolated });
         assert_eq!(error.to_string(), "the pageblock of page 0x100400 is already isolated for another range");
         assert_eq!(
             world.pageblock_type(page(512)),
             Some(MigrateType::Movable),
-            "what was isolated before it is undone"
+            "the isolation of earlier pageblocks is undone"
         );
-        assert_eq!(world.pageblock_type(page(1024)), Some(MigrateType::Isolate), "and that is not ours to undo");
+        assert_eq!(world.pageblock_type(page(1024)), Some(MigrateType::Isolate), "the other range stays isolated");
     });
 }
 
@@ -370,7 +374,7 @@ fn offline_and_online() {
         let after = world.zone_stats(0);
         assert_eq!((after.managed, after.nr_free_pages, after.watermarks), (1 << 18, 1 << 18, before.0.watermarks));
         assert_eq!(world.pageset_state(0, CpuId(0)).high_max, before.1);
-        assert_eq!(free_blocks(world), [(10, MigrateType::Movable, 256)], "all has merged again");
+        assert_eq!(free_blocks(world), [(10, MigrateType::Movable, 256)], "all memory has merged");
     });
 }
 

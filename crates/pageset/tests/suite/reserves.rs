@@ -128,7 +128,7 @@ fn rights_to_the_highatomic_reserve() {
         short(LINUX_6_18, PAGES, |world| {
             world.alloc(&urgent(4)).expect("memory");
             while world.alloc(&movable(4)).is_ok() {}
-            assert_eq!(world.zone_stats(0).nr_free_pages, 512 - 16, "all else is gone");
+            assert_eq!(world.zone_stats(0).nr_free_pages, 512 - 16, "only the reserve is left");
             let result = world.alloc(&request);
             assert_eq!(result.is_ok(), got, "{name}: {result:?}");
             if let Ok(pfn) = result {
@@ -154,7 +154,7 @@ fn reserved_pages_come_back_through_pagesets() {
             assert_eq!(reserved(world), (512, 496));
             world.drain_all();
             assert_eq!(reserved(world), (512, 512));
-            assert_eq!(world.free_blocks(0, Order::PAGEBLOCK, HighAtomic), 1, "merged again");
+            assert_eq!(world.free_blocks(0, Order::PAGEBLOCK, HighAtomic), 1, "the pages have merged");
         });
     }
 }
@@ -162,7 +162,7 @@ fn reserved_pages_come_back_through_pagesets() {
 #[test]
 fn pageblocks_that_are_typed_by_hand_count() {
     short(LINUX_6_18, PAGES, |world| {
-        let set = |nth: u64, to| world.set_pageblock_type(Pfn(BASE + 512 * nth), to).expect("ours");
+        let set = |nth: u64, to| world.set_pageblock_type(Pfn(BASE + 512 * nth), to).expect("the page is in the zone");
         set(0, HighAtomic);
         set(1, HighAtomic);
         set(2, MigrateType::Cma);
@@ -223,10 +223,10 @@ fn claims_boost_the_marks_and_wake_reclaim_once() {
             for _ in 1..31 {
                 world.alloc(&request(true)).expect("memory");
             }
-            assert_eq!((boost(world), world.machine().woken()), (512, vec![]), "not again");
+            assert_eq!((boost(world), world.machine().woken()), (512, vec![]), "reclaim is not woken again");
             world.alloc(&request(false)).expect("memory");
             // One and a half times 600.
-            assert_eq!((boost(world), world.machine().woken()), (900, vec![]), "nobody may be told");
+            assert_eq!((boost(world), world.machine().woken()), (900, vec![]), "the request wakes nobody");
             let text = world.zoneinfo().to_string();
             assert!(text.contains("boost    900\n") && text.contains("min      1100\n"), "{text}");
             assert_eq!(world.decay_boost(0, 300), 600);
@@ -276,7 +276,7 @@ fn types_stay_apart_while_another_zone_has_a_pageblock() {
     let unmovable = Request::new(Order::ZERO, Unmovable);
     let serving = |world: &World<'_>, request: &Request| {
         let pfn = world.alloc(request).expect("memory");
-        world.zone_of(pfn).expect("ours")
+        world.zone_of(pfn).expect("the page is in the zone")
     };
     for tuning in [LINUX_5_14, LINUX_6_7, LINUX_6_18] {
         two_zones(tuning, true, |world| {
@@ -305,7 +305,7 @@ fn types_stay_apart_while_another_zone_has_a_pageblock() {
 #[test]
 fn memory_onlined_later_counts() {
     two_zones(LINUX_6_18, false, |world| {
-        world.online(PageRange::new(Pfn(BASE + 2048), 2048)).expect("a hole so far");
+        world.online(PageRange::new(Pfn(BASE + 2048), 2048)).expect("the range is still a hole");
         (0..3).for_each(|zone| world.set_watermarks(zone, Watermarks::default(), [0; 4]));
         let pfn = world.alloc(&Request::new(Order::ZERO, Unmovable)).expect("memory");
         assert_eq!(world.zone_of(pfn), Some(1));
@@ -319,7 +319,7 @@ fn a_pageblock_that_was_not_counted_is_found() {
     let spec = ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] };
     let spec = [spec];
     let config = Config::new(&spec, &[NodeId(0)]);
-    let size = config.metadata_size().expect("a good map");
+    let size = config.metadata_size().expect("the map is valid");
     for (number, what) in [
         (HighAtomic as u8, "the pages of HIGHATOMIC pageblocks"),
         (MigrateType::Cma as u8, "the pages of CMA pageblocks"),
@@ -329,7 +329,8 @@ fn a_pageblock_that_was_not_counted_is_found() {
         let pagesets: Vec<Pageset<SpinLock>> = (0..size.pagesets).map(|_| Pageset::default()).collect();
         let mut zones: Vec<_> = (0..size.zones).map(|_| CachedZone::empty()).collect();
         let metadata = Metadata { tags: &tags, words: &words, pagesets: &pagesets, zones: &mut zones };
-        let world = Allocator::new(crate::support::TestMachine::default(), &config, metadata).expect("a good map");
+        let world =
+            Allocator::new(crate::support::TestMachine::default(), &config, metadata).expect("the map is valid");
         world.audit(0).expect("the audit passes");
         // The pageblocks' bytes follow the pages' tags. The type is in the lowest three bits, the lowest one inverted.
         // The third pageblock is the first of a block of order 10.
@@ -358,7 +359,7 @@ fn types_are_kept_apart_beside_a_node_without_memory() {
         // A movable page in each pageblock of NORMAL.
         let request = Request { zone: Some(1), ..movable(0) };
         let pages: Vec<_> = std::iter::from_fn(|| world.alloc(&request).ok()).collect();
-        pages.into_iter().filter(|pfn| pfn.0 % 512 != 0).for_each(|pfn| world.free(pfn, Order::ZERO).expect("ours"));
+        pages.into_iter().filter(|pfn| pfn.0 % 512 != 0).for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
         let got = world.alloc(&Request::new(Order::ZERO, Unmovable)).expect("memory");
         assert_eq!(world.zone_of(got), Some(0), "DMA32, whose pageblocks are empty");
     });

@@ -28,7 +28,7 @@ fn part<const FAULT: u8>(
     run_on(CpuId(thread % 2));
     let alloc = |order: u8, migratetype| {
         let order = Order::new(order).expect("an order");
-        let pfn = world.alloc(&Request::new(order, migratetype)).expect("there is enough");
+        let pfn = world.alloc(&Request::new(order, migratetype)).expect("there is enough memory");
         Block { pfn, order }
     };
     let free = |block: Block| world.free(block.pfn, block.order).expect("it was allocated");
@@ -42,7 +42,7 @@ fn part<const FAULT: u8>(
         }
         1 => world.drain_all(),
         _ => {
-            world.set_pageblock_type(Pfn(BASE), MigrateType::Unmovable).expect("ours");
+            world.set_pageblock_type(Pfn(BASE), MigrateType::Unmovable).expect("the page is in the zone");
             free(alloc(4, MigrateType::Unmovable));
         }
     }
@@ -52,7 +52,8 @@ fn part<const FAULT: u8>(
         free(block);
     }
     let mut pages = [Pfn(0); 3];
-    let got = world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).expect("there is enough");
+    let got =
+        world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).expect("there is enough memory");
     let blocks: Vec<_> = pages[..got].iter().map(|&pfn| Block { pfn, order: Order::ZERO }).collect();
     world.free_bulk(&blocks).expect("they were allocated");
 }
@@ -117,7 +118,7 @@ fn schedule<const FAULT: u8>(preset: &Preset, part: Part<FAULT>) {
     let config = Config { tuning, watermarks, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
     let metadata = OwnedMetadata::<Scheduled<FAULT>>::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("the map is valid");
     // High is large enough that pages stay, and small enough that some drains happen.
     world.set_bounds(0, Bounds { batch: 2, high_min: 4, high_max: 4 }).expect("room");
     // Single pages on the free list, in clusters if there are any.

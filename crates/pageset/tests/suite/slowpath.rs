@@ -197,7 +197,7 @@ fn reserved_pageblocks_are_given_back_last_one_last() {
     // Only two reserved pageblocks are left; the owner frees a page that the request cannot use.
     let reserve = |world: &World<'_>| {
         for nth in [0, 1] {
-            world.set_pageblock_type(Pfn(BASE + 512 * nth), MigrateType::HighAtomic).expect("ours");
+            world.set_pageblock_type(Pfn(BASE + 512 * nth), MigrateType::HighAtomic).expect("the page is in the zone");
         }
         exhaust(world, 0)
     };
@@ -363,7 +363,7 @@ fn out_of_memory_says_where_and_why() {
         world.free(page, Order::ZERO).expect("was allocated");
         let cached = world.zone_stats(0).pagesets.count;
         for (nth, to) in [(1, MigrateType::Cma), (2, MigrateType::HighAtomic)] {
-            world.set_pageblock_type(Pfn(BASE + 512 * nth), to).expect("ours");
+            world.set_pageblock_type(Pfn(BASE + 512 * nth), to).expect("the page is in the zone");
         }
         world.set_watermarks(0, marks(2000), [0; 4]);
         let dma32 = Request { highest: ZoneKind::Dma32, ..Request::new(order(2), MigrateType::Unmovable) };
@@ -434,7 +434,7 @@ fn a_request_that_never_waits_skips_held_locks() {
     let config = Config { tuning: Tuning::default(), ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
     let metadata = OwnedMetadata::<Stopping>::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Stopping, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(Stopping, &config, metadata.lend(&mut zones)).expect("the map is valid");
     let nothing = |of| Request { wait: Wait::Nothing, ..movable(of) };
     // With free locks the request gets the same blocks as others.
     let free: Vec<_> = [0, 1, 4].map(|of| (world.alloc(&nothing(of)).expect("memory"), order(of))).into();

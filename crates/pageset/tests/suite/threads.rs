@@ -174,7 +174,9 @@ fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
             }
             95 => {
                 let pageblock = Pfn(BASE + 512 * random.below(PAGES as usize / 512) as u64);
-                world.set_pageblock_type(pageblock, MigrateType::ALL[random.below(3)]).expect("ours");
+                world
+                    .set_pageblock_type(pageblock, MigrateType::ALL[random.below(3)])
+                    .expect("the page is in the zone");
             }
             96 => {
                 let mut pages = [Pfn(0); 40];
@@ -257,7 +259,7 @@ fn hammer(name: &str, tuning: Tuning, time: Duration) {
     let config = Config { tuning, watermarks, pageset_capacity: ROOM - 64, ..Config::new(&zones, &[NodeId(0); CPUS]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Threads, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(Threads, &config, metadata.lend(&mut zones)).expect("the map is valid");
     let bounds = Bounds { batch: 3, high_min: 7, high_max: if tuning.auto_high { 40 } else { 7 } };
     world.set_bounds(0, bounds).expect("room");
     let shared = Shared {

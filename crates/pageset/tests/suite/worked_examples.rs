@@ -141,7 +141,7 @@ fn example_10_2_auto_tuned() {
                 let s = cpu.state();
                 (s.high, s.alloc_factor, s.count, s.free_count)
             };
-            assert_eq!(see(&cpu).0, 0, "high is pulled into its bounds at the first use");
+            assert_eq!(see(&cpu).0, 0, "high is clamped to its bounds at the first use");
             assert_eq!(cpu.alloc(1), [(1, 63)]);
             assert_eq!(see(&cpu), (first, 1, 62, 0), "alloc 1");
             assert_eq!(cpu.alloc(62), NONE);

@@ -116,7 +116,7 @@ impl Model<'_> {
         for range in &self.online {
             for pfn in (range.start.align_down(Order::PAGEBLOCK).0..range.end().0).step_by(512) {
                 let pfn = Pfn(pfn.max(range.start.0));
-                self.world.set_pageblock_type(pfn, MigrateType::Movable).expect("ours");
+                self.world.set_pageblock_type(pfn, MigrateType::Movable).expect("the page is in the zone");
             }
         }
         self.audit();

@@ -238,7 +238,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             Op::Offline { faults, .. } => either_way(world.offline(HOLE, &self.mover(faults))),
             Op::BlockType { pageblock, migratetype } => {
                 let pfn = Pfn(BASE + u64::from(pageblock) % (PAGES / 512) * 512);
-                world.set_pageblock_type(pfn, migratetype).expect("ours");
+                world.set_pageblock_type(pfn, migratetype).expect("the page is in the zone");
             }
             Op::Online(_) => either_way(world.online(HOLE)),
             Op::ReclaimActive { on, .. } => world.set_reclaim_active(0, on),
@@ -345,7 +345,7 @@ pub fn check_end<M: Machine>(world: &Allocator<'_, M>, shared: &Shared) {
     world.merge_skipped(0);
     let managed = world.zone_stats(0).managed;
     for pfn in (BASE..BASE + managed).step_by(512) {
-        world.set_pageblock_type(Pfn(pfn), MigrateType::Movable).expect("ours");
+        world.set_pageblock_type(Pfn(pfn), MigrateType::Movable).expect("the page is in the zone");
     }
     let books = world.audit(0).expect("the audit passes");
     assert_eq!((books.in_use, books.cached), (0, 0), "after everything was freed and drained");

@@ -65,7 +65,8 @@ pub fn one_zone<R>(tuning: Tuning, pages: u64, cpus: usize, test: impl FnOnce(&W
 pub fn build<R>(config: &Config<'_>, test: impl FnOnce(&World<'_>) -> R) -> R {
     let metadata = OwnedMetadata::new(config).expect("the configuration is valid");
     let mut zones = metadata.zones();
-    let world = Allocator::new(TestMachine::default(), config, metadata.lend(&mut zones)).expect("it can be built");
+    let world =
+        Allocator::new(TestMachine::default(), config, metadata.lend(&mut zones)).expect("the configuration is valid");
     test(&world)
 }
 

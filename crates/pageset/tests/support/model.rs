@@ -250,7 +250,9 @@ impl<'w> Model<'w> {
                 for range in ranges {
                     let here = range.pages.div_ceil(512);
                     if nth < here {
-                        self.world.set_pageblock_type(range.start.offset(nth * 512), migratetype).expect("ours");
+                        self.world
+                            .set_pageblock_type(range.start.offset(nth * 512), migratetype)
+                            .expect("the page is in the zone");
                         break;
                     }
                     nth -= here;
@@ -259,7 +261,7 @@ impl<'w> Model<'w> {
             Op::Online(nth) => {
                 if let Some(at) = usize::from(nth).checked_rem(self.holes.len()) {
                     let hole = self.holes.swap_remove(at);
-                    self.world.online(hole).expect("a hole so far");
+                    self.world.online(hole).expect("the range is still a hole");
                     self.online.push(hole);
                 }
             }
@@ -296,7 +298,7 @@ impl<'w> Model<'w> {
             self.hold(block);
             self.live.push(block);
         } else if contains {
-            let migratetype = self.world.pageblock_type(pfn).expect("ours");
+            let migratetype = self.world.pageblock_type(pfn).expect("the page is in the zone");
             assert!(!migratetype.is_ordinary(), "{block:?} was refused, in a pageblock of {migratetype:?}");
         }
     }
@@ -312,7 +314,7 @@ impl<'w> Model<'w> {
             let range = self.online.iter().find(|range| (range.start.0..range.end().0).contains(&at));
             at = range.unwrap_or_else(|| panic!("{at:#x} is a hole")).end().0;
         }
-        self.in_use[self.world.zone_of(block.pfn).expect("ours")] += block.order.pages();
+        self.in_use[self.world.zone_of(block.pfn).expect("the page is in the zone")] += block.order.pages();
     }
 
     /// Merges the pages that skipped merging. The audit then finds no unmerged pair.
@@ -389,7 +391,7 @@ impl<'w> Model<'w> {
         let at = usize::from(from).checked_rem(self.live.len())?;
         let block = self.live.swap_remove(at);
         self.held[block.pfn.0 as usize..][..block.order.pages() as usize].fill(false);
-        self.in_use[self.world.zone_of(block.pfn).expect("ours")] -= block.order.pages();
+        self.in_use[self.world.zone_of(block.pfn).expect("the page is in the zone")] -= block.order.pages();
         self.freed.truncate(200);
         self.freed.insert(0, block);
         Some(block)

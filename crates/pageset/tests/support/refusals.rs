@@ -75,7 +75,7 @@ impl Model<'_> {
                 if let Some(block) = live.filter(|block| block.order < Order::MAX) {
                     world.split(block.pfn, block.order, order(block.order.get() + 1)).expect_err("larger");
                 }
-                world.split(Pfn(u64::MAX), order(1), Order::ZERO).expect_err("not ours");
+                world.split(Pfn(u64::MAX), order(1), Order::ZERO).expect_err("the page is in no zone");
             }
             Wrong::AskFor(migratetype) => {
                 if !migratetype.is_ordinary() {
@@ -147,7 +147,9 @@ impl Model<'_> {
                     let free = (pfn.0..).find(|&page| !self.held[page as usize]).expect("not all is in use");
                     world.free_range(range(pfn.0, free + 1)).expect_err("not all in use");
                     if order > Order::ZERO {
-                        world.free_range(PageRange::new(pfn, order.pages() - 1)).expect_err("it reaches beyond");
+                        world
+                            .free_range(PageRange::new(pfn, order.pages() - 1))
+                            .expect_err("the block reaches beyond the range");
                         world.free_range(PageRange::new(pfn.offset(1), order.pages() - 1)).expect_err("inside");
                     }
                 }

@@ -136,7 +136,7 @@ fn short_of_descriptors() {
         } else {
             let all = [of(&[0, 1], true), of(&[2, 3], true), of(&[4], false), of(&[5], false)];
             assert_eq!(runs(&clusters, links, &list), all);
-            assert_eq!(pages(links, &clusters.cut(links, &list, 9, 9, |_| ())), [0, 1, 2, 3], "and ends at page 4");
+            assert_eq!(pages(links, &clusters.cut(links, &list, 9, 9, |_| ())), [0, 1, 2, 3], "the cut ends at page 4");
             clusters.push(links, &list, 6, End::Tail, |_| ());
             assert_eq!(runs(&clusters, links, &list), [of(&[4], false), of(&[5], false), of(&[6], true)]);
         }

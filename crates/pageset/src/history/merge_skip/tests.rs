@@ -37,7 +37,7 @@ fn taken(test: impl FnOnce(&Allocator<'_, OneCpu>, &Zone<'_, OneCpu>)) {
     let config = Config { tuning, ..Config::new(&zones, &[NodeId(0)]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(OneCpu, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(OneCpu, &config, metadata.lend(&mut zones)).expect("the map is valid");
     (0..PAGES).for_each(|_| assert!(take(&world) < PAGES));
     test(&world, &world.zones[0].zone);
 }
@@ -79,7 +79,7 @@ fn merging_goes_on_once_compaction_is_passed_over() {
     taken(|world, zone| {
         zone.buddy.deferral.on_failure(Order::PAGEBLOCK);
         free(world, 0..2);
-        assert_eq!(blocks(world), [2, 0, 0, 0], "right after the failure it is still put off");
+        assert_eq!(blocks(world), [2, 0, 0, 0], "merging is skipped right after the failure");
         assert!(zone.buddy.deferral.defers(Order::PAGEBLOCK));
         free(world, 2..4);
         assert_eq!(blocks(world), [2, 1, 0, 0]);
