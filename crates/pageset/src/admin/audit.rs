@@ -59,12 +59,18 @@ impl<M: Machine> Allocator<'_, M> {
         for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {
             let (kept, may) = (pageset.count().max(pageset.state().high_max), self.keeps_pages(zone, cpu));
             if !may && kept > 0 {
-                let what = "pages kept, or to be kept, by a pageset that is disabled or of an offline CPU";
+                let what = "pages or a high above 0 in a pageset that is disabled or of an offline CPU";
                 return Err(Inconsistency { zone: index, pfn: None, what, expected: 0, found: kept.into() });
             }
             if may && pageset.state().high_max > pageset.capacity() {
                 let (expected, found) = (pageset.capacity().into(), pageset.state().high_max.into());
-                return Err(Inconsistency { zone: index, pfn: None, what: "the room of a pageset", expected, found });
+                return Err(Inconsistency {
+                    zone: index,
+                    pfn: None,
+                    what: "high_max within the capacity of a pageset",
+                    expected,
+                    found,
+                });
             }
         }
         Audit { zone, merge_by_type: self.tuning.merge_by_type }.run()
@@ -99,7 +105,7 @@ impl<M: Machine> Audit<'_, '_, M> {
             .buddy
             .check_clusters()
             .or_else(|(page, what, expected, found)| self.error(page, what, expected, found))?;
-        self.equal("refills on their way", 0, self.zone.zone.buddy.in_flight.refills().into())?;
+        self.equal("refills in flight", 0, self.zone.zone.buddy.in_flight.refills().into())?;
         self.equal("pages on free lists against pages tagged free", books.free, free)?;
         self.equal("pages in pagesets against pages tagged cached", books.cached, cached)?;
         self.plenty()?;
@@ -116,7 +122,7 @@ impl<M: Machine> Audit<'_, '_, M> {
     /// Marks a block as seen. Fails if the block was seen before.
     fn see(&self, page: u32, order: Order, state: PageState) -> Result<(), Inconsistency> {
         if page >= self.zone.frames().len() {
-            return self.error(None, "a list leads out of the zone", 0, u64::from(page));
+            return self.error(None, "a free list or pageset has a page outside the zone", 0, u64::from(page));
         }
         let tag = self.zone.frames().tag(page);
         if !tag.is(state, order) {
@@ -156,7 +162,12 @@ impl<M: Machine> Audit<'_, '_, M> {
             let request = MarkTest { order, ..MarkTest::SINGLE };
             for highest in ZoneKind::ALL {
                 if !self.zone.zone.passes_mark(Mark::High, &MarkTest { highest, ..request }) {
-                    return self.error(None, "plenty, but not for a request of order", 0, order.get().into());
+                    return self.error(
+                        None,
+                        "a zone marked as having plenty fails a request of order",
+                        0,
+                        order.get().into(),
+                    );
                 }
             }
         }

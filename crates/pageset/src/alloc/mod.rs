@@ -144,8 +144,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Frees a block, through the caller's pageset where its order is cached. Specification 2.5.
     ///
     /// # Errors
-    /// A wrong free; nothing has changed. Two threads that free the same block at the same instant are not told
-    /// apart: that would take an atomic exchange on each free.
+    /// A wrong free; nothing has changed. Two threads that free the same block at the same instant are not
+    /// distinguished: that would need an atomic exchange on each free.
     #[inline]
     pub fn free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         if self.free_hot(pfn, order, MachineHint::of(&self.machine)) { Ok(()) } else { self.free_generally(pfn, order) }

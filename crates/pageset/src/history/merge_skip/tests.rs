@@ -110,7 +110,7 @@ fn planted_inconsistencies_are_found() {
             |zone| assert!(zone.clusters.open().is_some()),
             "zone 0: clusters in use against those on lists: expected 3, found 2",
         ),
-        (|zone| zone.in_flight.begin(), "zone 0: refills on their way: expected 0, found 1"),
+        (|zone| zone.in_flight.begin(), "zone 0: refills in flight: expected 0, found 1"),
         (
             |zone| crate::sync::LockedWord::set(&zone.skips_merged, crate::sync::LockedWord::get(&zone.skips)),
             "zone 0: free buddies are unmerged: expected 0, found 0, at page 0x0",
