@@ -1,5 +1,5 @@
-//! Nanoseconds a page of bulk calls by their size: `alloc_bulk` and `free_bulk` of that many pages, one after the other,
-//! that the pageset holds. The best of many runs, on one CPU, nobody else about.
+//! Measures nanoseconds per page of bulk calls by their size: `alloc_bulk` and `free_bulk` in turn, on pages in the
+//! pageset. Prints the best of many runs, on one otherwise idle CPU.
 //!
 //! `cargo run --release -p pageset --features alloc --example bulk [PRESET...]`
 
@@ -26,7 +26,7 @@ impl Machine for OneCpu {
 
 /// Pages of one call.
 const SIZES: [usize; 5] = [1, 8, 31, 128, 512];
-/// Pages of one run: a few hundred microseconds, short enough that some run is never interrupted.
+/// Pages of one run: a few hundred microseconds, short enough that some runs are not interrupted.
 const RUN: usize = 16 * 512;
 const RUNS: usize = 200;
 

@@ -1,7 +1,7 @@
-//! What each entry point costs, for `ci/costs.sh` to count under valgrind: instructions, and locks taken.
+//! The cost of each entry point, for `ci/costs.sh` to count under valgrind: instructions, and locks taken.
 //!
-//! `costs list` prints the names. `costs NAME` makes 64 calls that cost the same, each through a function of the name
-//! `subject_NAME`, which is what is counted, and prints how many locks each took.
+//! `costs list` prints the names. `costs NAME` makes 48 calls of equal cost, each through a function `subject_NAME`,
+//! which valgrind counts, and prints the number of locks that each call took.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -13,18 +13,18 @@ use pageset::{
     ZoneKind, ZoneSpec,
 };
 
-/// Calls that are counted. Fewer than a batch, so that none of the cheap ones meets a refill or a drain.
+/// The number of counted calls. Fewer than a batch, so that none of the cheap calls meets a refill or a drain.
 const CALLS: usize = 48;
 /// Pages of a bulk call.
 const BULK: usize = 32;
-/// What a refill or a drain moves: the batch of a zone of this size.
+/// Pages of a refill or a drain: the batch of a zone of this size.
 const BATCH: u32 = 63;
 
-/// Locks taken, each with one atomic exchange; there are no other atomic operations that write on these paths.
+/// Locks taken, each with one atomic exchange. These paths have no other atomic read-modify-write operations.
 static LOCKS: AtomicU64 = AtomicU64::new(0);
 
-/// The allocator's own lock. It counts with a load and a store, which are two instructions more than it has otherwise;
-/// the counting build of a figure is another than the one whose instructions are counted.
+/// The allocator's own lock with a counter. The counter adds two instructions, a load and a store; the lock count and
+/// the instruction count come from different builds.
 #[derive(Debug, Default)]
 struct CountingLock(SpinLock);
 
@@ -91,7 +91,7 @@ subjects! {
     subject_free_direct(world, page: &mut Pfn) { world.free_direct(*page, Order::ZERO).expect("was allocated"); }
 }
 
-/// The entry points, and what each costs: its name, and how the calls are made.
+/// The names of the entry points.
 const NAMES: [&str; 13] = [
     "harness",
     "alloc",
@@ -112,12 +112,12 @@ fn run<L: RawLock>(world: &World<'_, L>, name: &str, calls: usize) {
     let mut pages = [Pfn(0); CALLS];
     let pages = &mut pages[..calls];
     let bounds = |high| Bounds { batch: BATCH, high_min: high, high_max: high };
-    // So large that nothing is drained; pages of all sizes are cached.
+    // The bounds are so large that nothing is drained. Pages of all sizes are cached.
     world.set_bounds(0, bounds(1 << 15)).expect("room");
     let each_order = |order: u8| Request::new(self::order(order), MigrateType::Movable);
     let with_order = |number: u8, pages: &mut [Pfn], allocs: bool| {
         let (request, order) = (each_order(number), order(number));
-        // Twice: the first time fills the pageset.
+        // Two rounds: the first one fills the pageset.
         for _ in 0..2 {
             for page in pages.iter_mut() {
                 *page = world.alloc(&request).expect("memory");
@@ -184,7 +184,7 @@ fn run<L: RawLock>(world: &World<'_, L>, name: &str, calls: usize) {
             let mut locks = 0;
             for page in pages {
                 world.drain();
-                // As after a pause: a refill takes one batch.
+                // The state after a pause: a refill takes one batch.
                 world.restore_pageset(0, CpuId(0), &Default::default());
                 LOCKS.store(0, Relaxed);
                 subject_refill(world, page);
@@ -195,7 +195,7 @@ fn run<L: RawLock>(world: &World<'_, L>, name: &str, calls: usize) {
         "drain-63" => {
             let mut locks = 0;
             for page in pages {
-                // Room for one batch and what a refill brings; the next free drains one batch.
+                // Room for one batch and one refill; the next free drains one batch.
                 world.drain();
                 world.set_bounds(0, bounds(1 << 15)).expect("room");
                 world.restore_pageset(0, CpuId(0), &Default::default());
@@ -249,7 +249,7 @@ fn build<L: RawLock + 'static>(then: impl FnOnce(&World<'_, L>)) -> Result<(), B
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     match std::env::args().nth(1).as_deref() {
         Some("list") => NAMES.iter().for_each(|name| println!("{name}")),
-        // Counted by valgrind: with the lock as it is.
+        // Valgrind counts this run, with the plain lock.
         Some("run") => {
             let name = std::env::args().nth(2).ok_or("a name")?;
             build::<SpinLock>(|world| run(world, &name, CALLS))?;

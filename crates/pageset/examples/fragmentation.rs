@@ -1,5 +1,5 @@
-//! Huge pages out of memory that is half free in single pages, as in stress-highalloc: how many of those that the free
-//! pages could make up are had, and what each costs, under each set of rules. Prints Markdown.
+//! Allocates huge pages from memory that is half free in single pages, as in stress-highalloc. Measures, under each set
+//! of rules, the share of the possible huge pages that succeed, and the cost of each. Prints Markdown.
 //!
 //! `cargo run --release -p pageset --features alloc --example fragmentation [PRESET...]`
 
@@ -16,9 +16,9 @@ use pageset::{
 
 /// 1 GiB.
 const PAGES: u64 = 1 << 18;
-/// One page in this many is asked for as unmovable, and stays.
+/// One page in this many is unmovable and stays.
 const UNMOVABLE: usize = 64;
-/// Single pages that others free and allocate between two requests for huge pages.
+/// Single pages that other callers free and allocate between two requests for huge pages.
 const BETWEEN: [usize; 3] = [0, 1000, 20_000];
 
 struct OneCpu;
@@ -37,7 +37,7 @@ type World<'a> = Allocator<'a, OneCpu>;
 #[derive(Default)]
 struct Pages {
     all: Vec<Pfn>,
-    /// By page: one more than its place in `all`, 0 where it is not in use.
+    /// Per page: its index in `all` plus one, or 0 if it is not in use.
     places: Vec<u32>,
 }
 
@@ -57,7 +57,7 @@ impl Pages {
     }
 }
 
-/// Lets every page of its go; contents are not copied, so the times are the allocator's.
+/// An owner that releases every page. Contents are not copied, so the times are the allocator's.
 struct User(RefCell<Pages>);
 
 impl Owner for User {
@@ -76,7 +76,7 @@ impl Owner for User {
     fn put_back(&self, _pfn: Pfn, _order: Order) {}
 }
 
-/// A small generator: the same sequence in each run.
+/// A small random number generator with the same sequence in each run.
 struct Random(u64);
 
 impl Random {
@@ -109,7 +109,7 @@ fn fragment(world: &World<'_>, random: &mut Random) -> User {
     User(RefCell::new(pages))
 }
 
-/// Others free some pages and allocate as many.
+/// Other callers free some pages and allocate as many.
 fn others(world: &World<'_>, user: &User, random: &mut Random, pages: usize) {
     let mut user = user.0.borrow_mut();
     let freed = pages.min(user.all.len() / 2);
@@ -125,7 +125,7 @@ fn others(world: &World<'_>, user: &User, random: &mut Random, pages: usize) {
     }
 }
 
-/// A huge page: at once, or after compaction, first the light form.
+/// Allocates a huge page: directly, or after compaction, first in the light mode.
 fn huge(world: &World<'_>, user: &User, moved: &mut u64) -> Option<Pfn> {
     let request = Request::new(Order::PAGEBLOCK, MigrateType::Movable);
     let mut got = world.alloc(&request).ok();

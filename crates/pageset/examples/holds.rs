@@ -1,10 +1,10 @@
-//! What is done with the zone lock held, for each page that moves: touches of memory that other CPUs write, and
-//! nanoseconds; with and without merging put off and clusters.
+//! Measures the work under the zone lock per moved page: touches of memory that other CPUs write, and nanoseconds; with
+//! and without skipped merging and clusters.
 //!
 //! `cargo run --release -p pageset --features alloc --example holds [PRESET...]`
 //!
-//! One CPU allocates and frees 32768 single pages again and again, in order as page_fault1 does or shuffled; the
-//! pageset keeps six batches. Nanoseconds hold the clock's own cost, about 40 a hold.
+//! One CPU repeatedly allocates and frees 32768 single pages, in order as page_fault1 does, or shuffled. The pageset
+//! keeps six batches. The nanoseconds include the clock's own cost, about 40 per hold.
 
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
@@ -16,7 +16,7 @@ use pageset::{
     ZoneKind, ZoneSpec,
 };
 
-/// What happened in the holds of one path.
+/// The work in the holds of one path.
 #[derive(Clone, Copy, Default)]
 struct Work {
     holds: u64,
@@ -25,9 +25,9 @@ struct Work {
 }
 
 thread_local! {
-    /// The path that is about to take a zone's lock.
+    /// The path that takes a zone's lock next.
     static NEXT: Cell<Option<LockPath>> = const { Cell::new(None) };
-    /// The path whose hold this is, since when.
+    /// The path of the current hold, and its start.
     static HELD: Cell<Option<(LockPath, Instant)>> = const { Cell::new(None) };
     static WORK: RefCell<[Work; LockPath::COUNT]> = RefCell::default();
 }
@@ -36,7 +36,7 @@ fn count(path: LockPath, change: impl FnOnce(&mut Work)) {
     WORK.with_borrow_mut(|work| change(&mut work[path as usize]));
 }
 
-/// A lock for one thread that knows whether it is a zone's.
+/// A lock for one thread that knows whether it is a zone's lock.
 #[derive(Debug, Default)]
 struct Watched;
 
@@ -53,7 +53,7 @@ impl RawLock for Watched {
     }
 
     fn unlock(&self) {
-        // The zone's lock is taken after the pageset's and given back before it.
+        // The zone's lock is taken after the pageset's and released before it.
         if let Some((path, since)) = HELD.take() {
             count(path, |work| work.ns += since.elapsed().as_nanos() as u64);
         }
@@ -85,7 +85,7 @@ impl Machine for Counting {
 const PAGES: usize = 32_768;
 const ROUNDS: u64 = 20;
 
-/// The same order for each preset: a permutation by a small generator.
+/// Shuffles with a small generator: the same permutation for each preset.
 fn shuffle(pages: &mut [Pfn], seed: &mut u64) {
     for last in (1..pages.len()).rev() {
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -99,13 +99,13 @@ fn run(preset: &Preset, shuffled: bool) {
     let config = Config { tuning: preset.tuning, ..Config::new(&zones, &[NodeId(0)]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Counting, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(Counting, &config, metadata.lend(&mut zones)).expect("the map is valid");
     let request = Request::new(Order::ZERO, MigrateType::Movable);
     let (mut seed, mut pages) = (1, Vec::with_capacity(PAGES));
     let mut before = world.zone_stats(0);
     for round in 0..=ROUNDS {
         if round == 1 {
-            // The first round makes the free lists what they are later.
+            // The first round brings the free lists into their steady state.
             WORK.take();
             before = world.zone_stats(0);
         }

@@ -1,5 +1,5 @@
-//! Nanoseconds of the paths that count: hot pairs, bulk calls, refills and drains. The best of several runs, on one
-//! CPU, nobody else about; so that a regression is seen.
+//! Measures nanoseconds of the important paths: hot pairs, bulk calls, refills and drains. Prints the best of several
+//! runs on one otherwise idle CPU, to detect regressions.
 //!
 //! `cargo run --release -p pageset --features alloc --example hot [PRESET...]`
 
@@ -26,7 +26,7 @@ impl Machine for OneCpu {
 
 type World<'a> = Allocator<'a, OneCpu>;
 
-/// Best nanoseconds a unit of `units` over some runs.
+/// The best nanoseconds per unit of `units`, over some runs.
 fn best(units: u64, mut run: impl FnMut()) -> f64 {
     (0..7)
         .map(|_| {
@@ -47,7 +47,7 @@ fn pairs(world: &World<'_>, order: Order) -> f64 {
     })
 }
 
-/// Allocates and frees `pages` pages one by one, a number that the pageset cannot hold.
+/// Allocates and frees `pages` single pages, more than the pageset holds.
 fn through(world: &World<'_>, pages: usize) -> f64 {
     let request = Request::new(Order::ZERO, MigrateType::Movable);
     let mut held = Vec::with_capacity(pages);

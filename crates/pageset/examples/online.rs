@@ -1,4 +1,4 @@
-//! What the books of a large machine cost: bytes a page, and the time to bring 512 GiB online.
+//! Measures the metadata of a large machine: bytes per page, and the time to bring 512 GiB online.
 //!
 //! `cargo run --release -p pageset --features alloc --example online`
 

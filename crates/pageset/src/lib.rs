@@ -1,15 +1,16 @@
 //! A page allocator with per-CPU page caches.
 //!
-//! It deals in page frame numbers and never touches the pages; it has no heap: the caller gives the memory for its
-//! books. One [`Allocator`] has any number of nodes and zones. A zone is a buddy system behind one lock; in front
-//! of the lock each CPU has a *pageset*, filled and emptied in batches whose sizes the [`Tuning`] decides.
+//! The allocator works with page frame numbers and never touches the pages. It has no heap: the caller provides the
+//! memory for its metadata. One [`Allocator`] has any number of nodes and zones. A zone is a buddy system behind one
+//! lock. In front of the lock each CPU has a *pageset*, refilled and drained in batches whose sizes the [`Tuning`]
+//! decides.
 //!
 //! ```
 //! use pageset::alloc::owned::OwnedMetadata;
 //! use pageset::{Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request};
 //! use pageset::{SpinLock, ZoneKind, ZoneSpec};
 //!
-//! /// What the allocator asks of the world: which CPU this is, and a lock.
+//! /// The allocator's view of the machine: the current CPU, and a lock.
 //! struct OneCpu;
 //!
 //! impl Machine for OneCpu {
@@ -21,11 +22,11 @@
 //! }
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // One zone of 4 GiB, all of it there, and one CPU on its node.
+//! // One zone of 4 GiB, completely present, and one CPU on its node.
 //! let ranges = [PageRange::new(Pfn(0x10_0000), 1 << 20)];
 //! let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
 //! let config = Config::new(&zones, &[NodeId(0)]);
-//! // Without the feature `alloc` the caller brings the memory: `Config::metadata_size` says how much.
+//! // Without the feature `alloc` the caller brings the memory; `Config::metadata_size` gives its size.
 //! let metadata = OwnedMetadata::new(&config)?;
 //! let mut zones = metadata.zones();
 //! let allocator = Allocator::new(OneCpu, &config, metadata.lend(&mut zones))?;
@@ -33,12 +34,12 @@
 //! let page = allocator.alloc(&Request::new(Order::ZERO, MigrateType::Movable))?;
 //! allocator.free(page, Order::ZERO)?;
 //!
-//! // The zone lock was taken once, for a batch of 63 pages, all of which the CPU has again.
+//! // The zone lock was taken once, for a batch of 63 pages. The CPU's pageset now holds all of them.
 //! let stats = allocator.zone_stats(0);
 //! assert_eq!((stats.lock_refill, stats.pagesets.refill_pages, stats.pagesets.count), (1, 63, 63));
-//! // A second free is an error that names the page, and changes nothing.
+//! // A second free is an error that names the page; it changes nothing.
 //! let twice = allocator.free(page, Order::ZERO).unwrap_err();
-//! assert_eq!(twice.to_string(), "page 0x100000 cannot be freed as a block of order 0: it is free, in a pageset");
+//! assert_eq!(twice.to_string(), "cannot free page 0x100000 as a block of order 0: it is free, in a pageset");
 //! # Ok(())
 //! # }
 //! ```
@@ -48,8 +49,8 @@
 //! | layer | contents |
 //! | --- | --- |
 //! | [`frame`] | page frame numbers, orders, migratetypes, and the metadata of each page |
-//! | [`machine`] | the trait through which CPU numbers, locks and memory costs come in |
-//! | [`policy`] | every rule as data; how many pages move: numbers in, numbers out |
+//! | [`machine`] | the trait that provides CPU numbers, locks and memory costs |
+//! | [`policy`] | every rule as data; the pure functions that decide how many pages move |
 //! | `buddy` | free lists, split, merge, claiming and stealing |
 //! | `zone` | a zone's lock, watermarks and counters |
 //! | [`pcp`] | the per-CPU pagesets: allocation, free, refill, drain |

@@ -1,7 +1,8 @@
-//! The small protocols under a model checker: every order of their steps, and every value that a relaxed load may give.
+//! The small protocols under a model checker, which explores every order of their steps and every value that a relaxed
+//! load may return.
 //!
-//! Each model runs a protocol of the crate, and twins of it with one step wrong, which have to be found. Words are read
-//! and written as everywhere in the crate, relaxed, so a lock or a wait that orders too little shows. How to run them:
+//! Each model runs a protocol of the crate, and variants of it with one step wrong, which the checker must find. Words
+//! are relaxed, as in the crate, so a lock or a wait with too weak an ordering shows. How to run them:
 //! `docs/contributing/testing.md`.
 
 extern crate std;
@@ -12,12 +13,12 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::admin::drains::Draining;
-use crate::buddy::in_flight::InFlight;
 use crate::machine::{Guard, RawLock, SpinLock};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use crate::sync::hint;
 use crate::zone::flags::{BELOW_HIGH, Flags, RECLAIM_ACTIVE};
+use crate::buddy::in_flight::InFlight;
 
 /// A word whose writers hold a lock.
 #[derive(Debug, Default)]
@@ -37,7 +38,7 @@ impl Word {
     }
 }
 
-/// Explores two threads on something that they share; `check` sees what they leave.
+/// Explores two threads on a shared value; `check` sees the final state.
 fn explore<S: Send + Sync + 'static>(
     new: fn() -> S,
     first: fn(&S),
@@ -56,7 +57,7 @@ fn explore<S: Send + Sync + 'static>(
     });
 }
 
-/// A pageset in front of a zone, as `CachedZone::free_cached` and its fall-back see them.
+/// A pageset in front of a zone, as in `CachedZone::free_cached` and its fallback.
 #[derive(Default)]
 struct Caches<L> {
     pageset: L,
@@ -66,14 +67,14 @@ struct Caches<L> {
     direct: Word,
 }
 
-/// Does something with a lock held, if it is free.
+/// Runs a closure with a lock held, if the lock is free.
 type TryHold<L> = fn(&L, &dyn Fn()) -> bool;
 
 fn with_guard<L: RawLock>(lock: &L, then: &dyn Fn()) -> bool {
     Guard::try_lock(lock).map(|_guard| then()).is_some()
 }
 
-/// A block goes to the pageset and from there on to the zone, or straight to the zone where the pageset is busy.
+/// Frees one block to the pageset and from there to the zone, or directly to the zone if the pageset is busy.
 fn free_one<L: RawLock>(caches: &Caches<L>, try_hold: TryHold<L>) {
     let through = || {
         caches.cached.add();
@@ -104,10 +105,10 @@ fn a_busy_pageset_is_passed_by() {
     );
 }
 
-/// The twin makes its guard whether it got the lock or not, and so opens another's.
+/// The wrong variant makes its guard even if it did not get the lock, and so releases another thread's lock.
 #[test]
 #[should_panic(expected = "lost blocks")]
-fn a_guard_of_a_lock_not_had_is_found() {
+fn a_guard_without_its_lock_is_found() {
     fn eager<L: RawLock>(lock: &L, then: &dyn Fn()) -> bool {
         struct Unlock<'l, L: RawLock>(&'l L);
         impl<L: RawLock> Drop for Unlock<'_, L> {
@@ -120,7 +121,7 @@ fn a_guard_of_a_lock_not_had_is_found() {
     explore_caches::<SpinLock>(|caches| free_one(caches, eager), |caches| (0..2).for_each(|_| free_one(caches, eager)));
 }
 
-/// A spin lock that leaves one ordering out.
+/// A spin lock that omits one ordering.
 #[derive(Debug, Default)]
 struct Unordered<const ACQUIRES: bool>(AtomicBool);
 
@@ -167,7 +168,7 @@ fn a_lock_that_does_not_acquire_is_found() {
     explore_lock::<Unordered<false>>();
 }
 
-/// What [`InFlight`] and its twins do.
+/// The interface of [`InFlight`] and its wrong variants.
 trait Flights: Default + Send + Sync + 'static {
     fn begin(&self);
     fn end(&self);
@@ -194,7 +195,7 @@ impl Flights for InFlight {
     }
 }
 
-/// A twin for each step: [`InFlight`] with that step wrong.
+/// A wrong variant for each step: [`InFlight`] with that step wrong.
 #[derive(Default)]
 struct Wrong<const STEP: u8> {
     refills: AtomicU32,
@@ -236,13 +237,13 @@ impl<const STEP: u8> Flights for Wrong<STEP> {
     }
 }
 
-/// A zone with one page, which a refill takes and a scan looks at.
+/// A zone with one page, which a refill takes and a scan reads.
 struct OnePage<F> {
     lock: SpinLock,
     flights: F,
-    /// Under the lock.
+    /// Accessed under the lock.
     on_list: Word,
-    /// Written without it by the refill that took the page.
+    /// Written without the lock by the refill that took the page.
     looks_free: Word,
 }
 
@@ -259,7 +260,7 @@ impl<F: Flights> OnePage<F> {
         page
     }
 
-    /// Cuts the page off its list, and writes to it without the lock.
+    /// Cuts the page off its list, and writes it without the lock.
     fn refill(&self) {
         {
             let _zone = Guard::lock(&self.lock);
@@ -273,7 +274,7 @@ impl<F: Flights> OnePage<F> {
         self.flights.end();
     }
 
-    /// Looks at the page without the lock, when no refill is on its way and none begins.
+    /// Reads the page without the lock, when no refill is in flight and none can begin.
     fn scan(&self) {
         {
             let _zone = Guard::lock(&self.lock);
@@ -314,7 +315,7 @@ fn a_refill_whose_end_does_not_release_is_found() {
 
 type SetFlag<F> = fn(&F, u8, bool);
 
-/// One thread finds the zone below its high mark while another begins and ends reclaim: neither loses what the other did.
+/// One thread sets "below high" while another sets and clears reclaim: no update is lost.
 fn explore_flags<F: Default + Send + Sync + 'static>(set: SetFlag<F>, get: fn(&F) -> u8) {
     loom::model(move || {
         let flags = Arc::new(F::default());
@@ -346,7 +347,7 @@ fn flags_that_are_read_and_then_written_are_found() {
     explore_flags::<AtomicU8>(set, |flags| flags.load(Relaxed));
 }
 
-/// Two drains of all CPUs: one waits for its turn, the other gives way; each sees what the one before did.
+/// Two drains of all CPUs: one waits for its turn, the other returns. Each sees the writes of the previous drain.
 fn explore_drains<G>(try_begin: fn(&'static AtomicBool) -> Option<G>)
 where
     G: 'static,

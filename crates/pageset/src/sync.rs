@@ -1,8 +1,8 @@
 //! Shared words: the atomics of protocols, and words whose writers hold a lock.
 //!
 //! Nearly every word of the allocator is written only by the holder of a lock. Loads and stores of such a word are
-//! `Relaxed`: the acquire and the release of the lock order them. [`Held`] states that once. A word that is read or
-//! written without its lock states its ordering where it is used.
+//! `Relaxed`: the acquire and the release of the lock order them. [`LockedWord`] states that once. A word that is read
+//! or written without its lock states its ordering where it is used.
 
 #[cfg(not(all(loom, test)))]
 pub(crate) use core::{hint, sync::atomic};
@@ -11,17 +11,17 @@ pub(crate) use loom::{hint, sync::atomic};
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A word whose writers hold a lock. `Relaxed` throughout: the lock's acquire and release order it; a reader
+/// A word whose writers hold a lock. All accesses are `Relaxed`: the lock's acquire and release order them. A reader
 /// without the lock gets some recent value.
-pub(crate) trait Held {
+pub(crate) trait LockedWord {
     type Value: Copy;
     fn get(&self) -> Self::Value;
     fn set(&self, value: Self::Value);
 }
 
-macro_rules! held {
+macro_rules! locked_word {
     ($($atomic:ty => $value:ty),*) => {$(
-        impl Held for $atomic {
+        impl LockedWord for $atomic {
             type Value = $value;
             #[inline(always)]
             fn get(&self) -> $value {
@@ -35,7 +35,7 @@ macro_rules! held {
     )*};
 }
 
-held!(AtomicBool => bool, AtomicU8 => u8, AtomicU32 => u32, AtomicU64 => u64);
+locked_word!(AtomicBool => bool, AtomicU8 => u8, AtomicU32 => u32, AtomicU64 => u64);
 
 /// Adds to a word whose writers hold a lock.
 #[inline(always)]

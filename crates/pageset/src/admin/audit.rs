@@ -1,4 +1,4 @@
-//! The books checked: every page once, every list consistent with tags, every counter with its lists.
+//! The consistency check: every page is counted once, lists agree with tags, counters agree with lists.
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
 use crate::policy::lists::{LISTS, order_of};
-use crate::sync::Held;
+use crate::sync::LockedWord;
 use crate::zone::watermark::{Mark, MarkTest};
 
 /// Where a zone's pages are. `free + cached + in_use = managed`.
@@ -19,22 +19,22 @@ pub struct Books {
     pub free: u64,
     /// Pages in pagesets.
     pub cached: u64,
-    /// Pages handed out.
+    /// Allocated pages.
     pub in_use: u64,
 }
 
-/// Something that does not add up: the first that was found.
+/// The first inconsistency that the audit found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inconsistency {
     /// The zone's number.
     pub zone: usize,
-    /// The page that it was found at, if one.
+    /// The page, if the inconsistency concerns one.
     pub pfn: Option<Pfn>,
-    /// What does not hold.
+    /// The property that does not hold.
     pub what: &'static str,
-    /// What the books say.
+    /// The expected value.
     pub expected: u64,
-    /// What was found.
+    /// The value found.
     pub found: u64,
 }
 
@@ -48,22 +48,29 @@ impl fmt::Display for Inconsistency {
 impl core::error::Error for Inconsistency {}
 
 impl<M: Machine> Allocator<'_, M> {
-    /// Checks a zone from end to end. Nobody else may use the allocator meanwhile: takes no lock, and marks the
-    /// pages it has seen for the time of the call. Takes time in proportion to the zone.
+    /// Checks a zone from end to end. The caller guarantees that nobody else uses the allocator meanwhile: the check
+    /// takes no lock, and marks the tags of the pages it has seen for the time of the call. Takes time in proportion to
+    /// the zone.
     ///
     /// # Errors
-    /// The first thing that does not add up.
+    /// The first inconsistency.
     pub fn audit(&self, index: usize) -> Result<Books, Inconsistency> {
         let zone = &self.zones[index];
         for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {
             let (kept, may) = (pageset.count().max(pageset.state().high_max), self.keeps_pages(zone, cpu));
             if !may && kept > 0 {
-                let what = "pages kept, or to be kept, by a pageset that is disabled or of an offline CPU";
+                let what = "pages or a high above 0 in a pageset that is disabled or of an offline CPU";
                 return Err(Inconsistency { zone: index, pfn: None, what, expected: 0, found: kept.into() });
             }
             if may && pageset.state().high_max > pageset.capacity() {
                 let (expected, found) = (pageset.capacity().into(), pageset.state().high_max.into());
-                return Err(Inconsistency { zone: index, pfn: None, what: "the room of a pageset", expected, found });
+                return Err(Inconsistency {
+                    zone: index,
+                    pfn: None,
+                    what: "high_max within the capacity of a pageset",
+                    expected,
+                    found,
+                });
             }
         }
         Audit { zone, merge_by_type: self.tuning.merge_by_type }.run()
@@ -75,7 +82,7 @@ struct Audit<'z, 'a, M: Machine> {
     merge_by_type: bool,
 }
 
-/// The state that marks a page as seen: no block begins there.
+/// The state that marks a page as seen: no block begins at a page in this state.
 const SEEN: PageState = PageState::Inside;
 
 impl<M: Machine> Audit<'_, '_, M> {
@@ -98,7 +105,7 @@ impl<M: Machine> Audit<'_, '_, M> {
             .buddy
             .check_clusters()
             .or_else(|(page, what, expected, found)| self.error(page, what, expected, found))?;
-        self.equal("refills on their way", 0, self.zone.zone.buddy.in_flight.refills().into())?;
+        self.equal("refills in flight", 0, self.zone.zone.buddy.in_flight.refills().into())?;
         self.equal("pages on free lists against pages tagged free", books.free, free)?;
         self.equal("pages in pagesets against pages tagged cached", books.cached, cached)?;
         self.plenty()?;
@@ -112,10 +119,10 @@ impl<M: Machine> Audit<'_, '_, M> {
         Ok(books)
     }
 
-    /// Marks a block as seen, once.
+    /// Marks a block as seen. Fails if the block was seen before.
     fn see(&self, page: u32, order: Order, state: PageState) -> Result<(), Inconsistency> {
         if page >= self.zone.frames().len() {
-            return self.error(None, "a list leads out of the zone", 0, u64::from(page));
+            return self.error(None, "a free list or pageset has a page outside the zone", 0, u64::from(page));
         }
         let tag = self.zone.frames().tag(page);
         if !tag.is(state, order) {
@@ -126,7 +133,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         Ok(())
     }
 
-    /// The pageblocks that are counted by type.
+    /// Checks the counters of HIGHATOMIC and CMA pageblocks.
     fn types(&self) -> Result<(), Inconsistency> {
         let pages = |migratetype| {
             let starts = (0..self.zone.frames().len()).step_by(Order::PAGEBLOCK.pages() as usize);
@@ -138,7 +145,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         self.equal("the pages of CMA pageblocks", self.zone.zone.buddy.cma_pages.get(), pages(MigrateType::Cma))
     }
 
-    /// A boost is in all three marks.
+    /// Checks that all three marks include the boost.
     fn boost(&self) -> Result<(), Inconsistency> {
         let (boost, marks) = (self.zone.zone.boost.get(), self.zone.zone.watermarks());
         for mark in [marks.min, marks.low, marks.high] {
@@ -149,13 +156,18 @@ impl<M: Machine> Audit<'_, '_, M> {
         Ok(())
     }
 
-    /// A zone that is said to have plenty passes the test that this stands for, whatever is asked.
+    /// Checks that a zone marked as having plenty passes the high mark for every order and kind.
     fn plenty(&self) -> Result<(), Inconsistency> {
         for order in Order::all().filter(|_| self.zone.zone.has_plenty()) {
             let request = MarkTest { order, ..MarkTest::SINGLE };
             for highest in ZoneKind::ALL {
                 if !self.zone.zone.passes_mark(Mark::High, &MarkTest { highest, ..request }) {
-                    return self.error(None, "plenty, but not for a request of order", 0, order.get().into());
+                    return self.error(
+                        None,
+                        "a zone marked as having plenty fails a request of order",
+                        0,
+                        order.get().into(),
+                    );
                 }
             }
         }
@@ -216,7 +228,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         Ok(all)
     }
 
-    /// Takes the marks off again. A marked tag keeps its kind; state and order come from the lists.
+    /// Removes the marks. A marked tag keeps its kind; state and order come from the lists.
     fn unmark(&self) {
         let restore = |page: u32, order, state| {
             if page < self.zone.frames().len() && self.zone.frames().tag(page).byte() & 0x3f == 0xf {
@@ -228,7 +240,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         for order in Order::all() {
             for list in MigrateType::ALL.map(|list| self.zone.zone.buddy.list(order, list)) {
                 let mut slot = list.first();
-                // A broken list may run in a circle.
+                // A corrupt list may be circular.
                 for _ in 0..list.len() {
                     let Some(at) = slot else { break };
                     restore(self.zone.frames().page_of_slot(at, order), order, PageState::Free);
@@ -246,7 +258,8 @@ impl<M: Machine> Audit<'_, '_, M> {
         }
     }
 
-    /// Walks the zone by its blocks: none inside another, none unmerged that should be merged.
+    /// Walks the zone by its blocks. No block may lie inside another, and no free buddies may be unmerged that should
+    /// be merged.
     fn blocks(&self) -> Result<Books, Inconsistency> {
         let mut books = Books::default();
         let mut free_from = 0;

@@ -19,10 +19,11 @@ fn cut<'a, T>(rest: &mut &'a [T], len: usize) -> &'a [T] {
 }
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Builds an allocator and brings the map's ranges online. Writes only the heads of their largest blocks.
+    /// Builds an allocator and brings the map's ranges online. Writes only the tags of the ranges' largest aligned
+    /// blocks.
     ///
     /// # Errors
-    /// What is wrong with the map, the rules or the size of the metadata; nothing has been written then.
+    /// A fault of the map, the rules or the size of the metadata. Nothing has been written then.
     pub fn new(machine: M, config: &Config<'a>, metadata: Metadata<'a, M>) -> Result<Self, MapError> {
         let size = config.metadata_size()?;
         check_len("tags", metadata.tags.len(), size.tags)?;

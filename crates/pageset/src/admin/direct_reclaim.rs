@@ -11,28 +11,29 @@ use crate::frame::{Order, Pfn};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
 
-/// How often the owner is asked for pages in one request: the kernel's bound of reclaims without progress. From memory; the
+/// How often one request asks the owner for pages: the kernel's bound of reclaims without progress. From memory; the
 /// specification says only that retries end.
 const RECLAIM_ROUNDS: u32 = 16;
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Takes a block as [`Self::alloc`] does, and where that finds none, asks the owner for pages.
+    /// Allocates a block as [`Self::alloc`] does. If that finds none, asks the owner for pages.
     ///
-    /// Specification 1.7. After the low marks and the min marks, for a request that may wait for memory
-    /// ([`Wait::Memory`]):
+    /// Specification 1.7. A request that may wait for memory ([`Wait::Memory`]) goes on after the low marks and the min
+    /// marks:
     ///
-    /// 1. above order 0 direct compaction of the first kind, and the zones again at the min marks;
-    /// 2. [`Owner::reclaim`]; where it gives nothing, on to 4;
-    /// 3. the zones again; one HIGHATOMIC pageblock is given back, but not a zone's last; all pagesets are drained; the
-    ///    zones again;
-    /// 4. above order 0 compaction that looks at more, and the zones again;
-    /// 5. from 2 on while the owner gives, up to 16 times in all; once for orders above 3, which single pages seldom make.
-    /// 6. Before it gives up, all HIGHATOMIC pageblocks are given back, one by one.
+    /// 1. Above order 0, async direct compaction, then the zones at the min marks.
+    /// 2. [`Owner::reclaim`]. If it frees nothing, on to step 4.
+    /// 3. The zones again; then one HIGHATOMIC pageblock is returned, but not a zone's last one; all pagesets are
+    ///    drained; the zones again.
+    /// 4. Above order 0, compaction that scans more (`SyncLight`), then the zones again.
+    /// 5. From step 2 on while the owner frees pages, up to 16 times in all; only once for orders above 3, which single
+    ///    pages seldom make.
+    /// 6. Before it fails, the request returns all HIGHATOMIC pageblocks, one by one.
     ///
-    /// The owner is called without a lock, and may allocate and free.
+    /// Calls the owner without a lock; the owner may allocate and free.
     ///
     /// # Errors
-    /// A request that cannot be had; no memory, with what there is and what stood in the way.
+    /// An invalid request; or no memory, with the state of the zones and the reason.
     pub fn alloc_with(&self, request: &Request, owner: &impl Owner) -> Result<Pfn, AllocError> {
         match self.alloc(request) {
             Err(AllocError::OutOfMemory(_)) if request.wait == Wait::Memory => self.reclaim_and_retry(request, owner),
@@ -92,13 +93,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
             _ => self.retry(request)?,
         };
         if let Some((zone, _)) = got.and_then(|pfn| self.locate(pfn)) {
-            // It helped, whatever it thought of itself, and so is worth while again.
+            // The request got its block, so compaction is worthwhile again, whatever its outcome says.
             zone.zone.buddy.deferral.reset(request.order, true);
         }
         Ok(got)
     }
 
-    /// The zones once more. The caller may be on another CPU by now.
+    /// Tries the zones at the min marks again. The caller may be on another CPU by now.
     fn retry(&self, request: &Request) -> Result<Option<Pfn>, AllocError> {
         let cpu = self.machine.cpu();
         let mut take = |zone: &CachedZone<'a, M>, attempt| {
@@ -107,11 +108,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(self.at_min_marks(&self.zonelist(request, cpu)?, &mut take))
     }
 
-    /// Gives one HIGHATOMIC pageblock back to the type of a request, of the first zone that has one to give. True when
-    /// there was one.
+    /// Returns one HIGHATOMIC pageblock to the request's migratetype, from the first zone that can return one. Returns
+    /// whether a zone could.
     fn unreserve_highatomic(&self, request: &Request, forced: bool) -> Result<bool, AllocError> {
         let list = self.zonelist(request, self.machine.cpu())?;
-        // The look without the lock may miss one that comes right now.
+        // The check without the lock may miss a pageblock that is reserved right now.
         Ok(list.zones().filter(|zone| zone.zone.may_unreserve_highatomic(forced)).any(|zone| {
             let guard = zone.zone.lock(self.env(), LockPath::Map);
             zone.zone.may_unreserve_highatomic(forced) && guard.unreserve_highatomic(request.migratetype)

@@ -1,4 +1,4 @@
-//! Pagesets emptied from outside the free path: by time, by request, and kept empty for as long as wanted.
+//! Drains of pagesets outside the free path: by time, by request, and disabled pagesets, which stay empty.
 //!
 //! Specification: `linux-page-allocator.md` 8.1, 8.2.
 
@@ -7,16 +7,16 @@ use crate::alloc::error::HotplugError;
 use crate::frame::CpuId;
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
-use crate::sync::Held;
+use crate::sync::LockedWord;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// Holds the right to empty the pagesets of all CPUs, which one caller has at a time, until dropped.
+/// The exclusive right to drain the pagesets of all CPUs, held until dropped.
 pub(crate) struct Draining<'l>(&'l AtomicBool);
 
 impl<'l> Draining<'l> {
     pub(crate) fn try_begin(draining: &'l AtomicBool) -> Option<Self> {
-        // Acquire: pairs with the release in drop. Only for the order of one drain after another; each pageset and zone
-        // has its own lock.
+        // Acquire: pairs with the release in drop. It only orders one drain after another; each pageset and zone has
+        // its own lock.
         let begun = draining.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
         begun.is_ok().then(|| Draining(draining))
     }
@@ -30,14 +30,15 @@ impl Drop for Draining<'_> {
 }
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// The caller's CPU, all zones: a second has passed. High decays, and pages of other nodes' zones go back that have
-    /// lain idle for [`crate::policy::expiry::TICKS`] ticks. True when another tick has more to do. Specification 8.2.
+    /// The once-a-second tick of the caller's CPU, for all zones. High decays. Pages of other nodes' zones are drained
+    /// after [`crate::policy::expiry::TICKS`] idle ticks. Returns true when another tick has more to do. Specification
+    /// 8.2.
     pub fn tick(&self) -> bool {
         let cpu = self.machine.cpu();
         self.zones.iter().fold(false, |more, zone| self.tick_on(zone, cpu) | more)
     }
 
-    /// As [`Self::tick`], for one zone by its number.
+    /// As [`Self::tick`], for one zone, given by its number.
     ///
     /// # Panics
     /// There is no zone of that number.
@@ -53,13 +54,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zone.tick(self.env(), cpu, remote)
     }
 
-    /// Empties the caller's pagesets of all zones.
+    /// Drains the caller's pagesets of all zones.
     pub fn drain(&self) {
         (0..self.zones.len()).for_each(|zone| self.drain_local(zone));
     }
 
-    /// Empties the caller's pageset of one zone, by its number: what a step of compaction does, so that what it freed can
-    /// merge. Specification 8.1.
+    /// Drains the caller's pageset of one zone, given by its number. A step of compaction does this, so that freed
+    /// blocks can merge. Specification 8.1.
     ///
     /// # Panics
     /// There is no zone of that number.
@@ -67,16 +68,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.zones[zone].drain_cpu(self.env(), self.machine.cpu());
     }
 
-    /// Empties all pagesets of all zones, each under its lock. Pages that come in meanwhile may stay. Does nothing where
-    /// another drain of all CPUs is under way: that one serves. Specification 8.1.
+    /// Drains all pagesets of all zones, each under its lock. Pages freed meanwhile may stay. Returns at once if
+    /// another drain of all CPUs is running: that drain suffices. Specification 8.1.
     pub fn drain_all(&self) {
         if let Some(_draining) = Draining::try_begin(&self.draining) {
             self.zones.iter().for_each(|zone| self.drain_cpus(zone));
         }
     }
 
-    /// Empties all pagesets of one zone, by its number, each under its lock. Pages that come in meanwhile may stay. Waits
-    /// until no other drain of all CPUs is under way. Specification 8.1.
+    /// Drains all pagesets of one zone, given by its number, each under its lock. Pages freed meanwhile may stay. Waits
+    /// until no other drain of all CPUs is running. Specification 8.1.
     ///
     /// # Panics
     /// There is no zone of that number.
@@ -90,16 +91,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.drain_cpus(&self.zones[zone]);
     }
 
-    /// Those of offline CPUs as well: empty ones cost a look.
+    /// Drains the pagesets of all possible CPUs. An empty pageset of an offline CPU costs one read.
     fn drain_cpus(&self, zone: &CachedZone<'a, M>) {
         self.possible_cpus().for_each(|cpu| zone.drain_cpu(self.env(), cpu));
     }
 
-    /// Empties the pagesets of a zone, by its number, and keeps them empty until [`Self::enable_pagesets`] has been called
-    /// as often. Waits for the pagesets' locks and for other drains. Specification 8.1.
+    /// Drains the pagesets of a zone, given by its number, and keeps them empty until [`Self::enable_pagesets`] has
+    /// been called as often. Waits for the pagesets' locks and for other drains. Specification 8.1.
     ///
-    /// From the return of this call on, every block freed goes to the buddy in the same call, a call that was under way
-    /// included, and a refill takes no more than the block that is asked for.
+    /// After this call returns, every freed block goes to the buddy in the same call, also in calls that began before.
+    /// A refill takes only the requested block.
     ///
     /// # Panics
     /// There is no zone of that number.
@@ -109,11 +110,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.disabled.set(zone.disabled.get() + 1);
             self.recompute_bounds_of(zone, &changes);
         }
-        // Also when they were disabled before: who did that may still be draining.
+        // The drain is needed also if they were disabled before: the earlier caller may still be draining.
         self.drain_zone(zone);
     }
 
-    /// Takes one [`Self::disable_pagesets`] back; with the last, bounds are computed anew.
+    /// Undoes one [`Self::disable_pagesets`]. The last one computes the bounds again.
     ///
     /// # Errors
     /// The zone's pagesets are not disabled.

@@ -1,10 +1,10 @@
-//! Free blocks known by where they are: for an owner that lends free memory elsewhere, as a pool does that gives it back
-//! to its system, or a balloon.
+//! Free blocks taken by page number, for an owner that lends free memory elsewhere: a pool that returns it to the
+//! operating system, or a balloon.
 //!
-//! Such an owner looks where memory is free ([`Allocator::free_block_around`]), takes some of it
-//! ([`Allocator::alloc_at`]), and puts it where it is wanted last ([`Allocator::free_cold`]). That costs one hold of the
-//! zone lock a block, and takes nothing else out of use meanwhile. Specification: `linux-page-allocator.md` 1.5, "Taking a
-//! free block without allocating it", but for the marks: these blocks come back.
+//! Such an owner finds free memory ([`Allocator::free_block_around`]), takes some of it ([`Allocator::alloc_at`]), and
+//! later frees it to the list position that is allocated last ([`Allocator::free_cold`]). That costs one hold of the
+//! zone lock per block and affects no other block. Specification: `linux-page-allocator.md` 1.5, "Taking a free block
+//! without allocating it", except for the marks: these blocks come back.
 
 use crate::alloc::Allocator;
 use crate::alloc::error::FreeError;
@@ -16,8 +16,8 @@ use crate::machine::{LockPath, Machine};
 use crate::zone::ZoneGuard;
 
 impl<M: Machine> Allocator<'_, M> {
-    /// The free block that a page lies in, if it lies in one. Looks without a lock, so others may be taking the block or
-    /// splitting it: [`Self::alloc_at`] tells.
+    /// The free block around a page, if the page lies in one. Takes no lock, so another CPU may be taking or splitting
+    /// the block: only [`Self::alloc_at`] is decisive.
     #[must_use]
     pub fn free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
         let (zone, page) = self.locate(pfn)?;
@@ -27,8 +27,8 @@ impl<M: Machine> Allocator<'_, M> {
         }
     }
 
-    /// As [`Self::free_block_around`], when nobody is taking, splitting or merging blocks of the zone: a block that is
-    /// being merged is on no list for a moment. Holds the zone lock.
+    /// As [`Self::free_block_around`], under the zone lock, when no CPU takes, splits or merges a block of the zone.
+    /// Without the lock, a block that is being merged is on no list for a moment.
     #[must_use]
     pub fn settled_free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
         let (zone, _) = self.locate(pfn)?;
@@ -36,19 +36,20 @@ impl<M: Machine> Allocator<'_, M> {
         self.free_block_around(pfn)
     }
 
-    /// Takes a block of `order` that begins at `pfn`, whoever it is meant for, if all of it lies in one free block of an
-    /// ordinary type; false, with nothing changed, if not. What is left of that block stays free. Heeds no marks. Holds the
+    /// Takes the block of `order` that begins at `pfn`, if all of it lies in one free block of an ordinary type.
+    /// Otherwise returns false and changes nothing. The rest of the free block stays free. Ignores the marks. Holds the
     /// zone lock.
     ///
-    /// The block is in use as if it had been allocated for the type of its list; any of the ways to free gives it back.
+    /// The block is then in use as if it had been allocated for the migratetype of its list. All ways to free accept
+    /// it.
     #[must_use = "the block is in use where this is true"]
     pub fn alloc_at(&self, pfn: Pfn, order: Order) -> bool {
         let Some((zone, page)) = self.locate(pfn).filter(|_| pfn.is_aligned(order)) else { return false };
         zone.zone.lock(self.env(), LockPath::DirectAlloc).take_at(page, order)
     }
 
-    /// Gives a block straight to the buddy, as [`Self::free_direct`] does, and to the end of its list that is taken from
-    /// last: for memory that costs more to use than what is free already. Holds the zone lock.
+    /// Frees a block to the buddy, as [`Self::free_direct`] does, at the end of its list that is allocated last: for
+    /// memory that costs more to use than other free memory. Holds the zone lock.
     ///
     /// # Errors
     /// As [`Self::free`].
@@ -62,7 +63,7 @@ impl<M: Machine> Allocator<'_, M> {
 }
 
 impl<M: Machine> ZoneGuard<'_, '_, M> {
-    /// Takes the block of `order` at `page` out of the free block that it lies in.
+    /// Takes the block of `order` at `page` out of the free block around it.
     fn take_at(&self, page: u32, order: Order) -> bool {
         let Some((head, found, PageState::Free)) = self.block_around(page) else { return false };
         let list = self.list_of(head);
@@ -83,7 +84,7 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
         true
     }
 
-    /// Gives back what a block that was taken off its list has besides the block of `order` at `page`.
+    /// Returns all of a taken block but the block of `order` at `page`.
     fn put_rest(&self, head: u32, found: Order, page: u32, order: Order, list: MigrateType) {
         let mut start = head;
         for half in Order::all().take(found.index()).skip(order.index()).rev() {

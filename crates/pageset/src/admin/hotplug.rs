@@ -9,7 +9,7 @@ use crate::alloc::config::MapError;
 use crate::frame::PageRange;
 use crate::machine::{LockPath, Machine};
 
-/// The pagesets of a zone disabled, also where the owner's code panics meanwhile.
+/// Keeps the pagesets of a zone disabled until dropped, also if the owner's code panics.
 struct NoPagesets<'w, 'a, M: Machine>(&'w Allocator<'a, M>, usize);
 
 impl<'w, 'a, M: Machine> NoPagesets<'w, 'a, M> {
@@ -21,16 +21,16 @@ impl<'w, 'a, M: Machine> NoPagesets<'w, 'a, M> {
 
 impl<M: Machine> Drop for NoPagesets<'_, '_, M> {
     fn drop(&mut self) {
-        // They were disabled above.
+        // This cannot fail: `new` disabled the pagesets.
         self.0.enable_pagesets(self.1).ok();
     }
 }
 
 impl<M: Machine> Allocator<'_, M> {
-    /// Brings more pages online. Watermarks and bounds are computed again.
+    /// Brings the pages of a range online, and computes watermarks and bounds again. Holds the zone lock.
     ///
     /// # Errors
-    /// A range that is empty, in no zone's span, or online already; nothing has changed then.
+    /// A range that is empty, outside every zone's span, or partly online already. Nothing has changed then.
     pub fn online(&self, range: PageRange) -> Result<(), MapError> {
         if range.pages == 0 {
             return Err(MapError::Empty { start: range.start });
@@ -52,9 +52,9 @@ impl<M: Machine> Allocator<'_, M> {
         Ok(())
     }
 
-    /// Takes a range off line: it is emptied as by [`Self::alloc_range`], and its pages are then neither present nor
-    /// managed, until [`Self::online`]. Watermarks and bounds are computed again. The zone's pagesets keep nothing
-    /// meanwhile. Specification 8.1 "zone PCP disable".
+    /// Takes a range offline. The range is emptied as by [`Self::alloc_range`]; its pages are then neither present nor
+    /// managed, until [`Self::online`]. Computes watermarks and bounds again. The zone's pagesets are disabled during
+    /// the call. Specification 8.1 "zone PCP disable".
     ///
     /// # Errors
     /// As [`Self::alloc_range`].

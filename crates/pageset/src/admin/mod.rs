@@ -5,10 +5,10 @@
 //! | --- | --- |
 //! | `build` | an allocator built from a configuration |
 //! | `settings` | fractions, watermarks, bounds, pageblock types |
-//! | `drains`, `cpus` | pagesets drained by time and by request; CPUs that come and go |
-//! | `hotplug`, [`range`], `free_blocks` | memory that comes and goes; pages and free blocks taken by their numbers |
-//! | [`owner`] | what the operations below ask of the owner of the memory |
-//! | [`compact`], `direct_reclaim`, [`reclaim`] | free blocks made by moving pages; a request that waits for memory; background reclaim |
+//! | `drains`, `cpus` | drains of pagesets, by time and by request; CPUs that come and go |
+//! | `hotplug`, [`range`], `free_blocks` | memory that comes and goes; contiguous ranges; free blocks taken by page number |
+//! | [`owner`] | the trait for the owner of the memory, which compaction, ranges and reclaim call |
+//! | [`compact`], `direct_reclaim`, [`reclaim`] | free blocks made by moving pages; requests that wait for memory; background reclaim |
 //! | [`stats`], [`audit`] | counters and the zoneinfo view; the consistency check |
 
 pub mod audit;

@@ -1,44 +1,44 @@
-//! Who the pages belong to: what the slow paths ask of the owner of memory.
+//! The owner of the pages in use: the calls that the slow paths make to it.
 //!
-//! Allocation and free never call it. Compaction and contiguous ranges move pages through it, the slow path of an
-//! allocation asks it to give pages back.
+//! Allocation and free never call the owner. Compaction and contiguous ranges move pages through the owner. The slow
+//! path of an allocation asks the owner to free pages.
 
 use crate::alloc::request::Request;
 use crate::frame::{Order, Pfn};
 
 /// The owner of the pages in use: a kernel's memory management, a buffer manager.
 ///
-/// Called without any of the allocator's locks, so each call may allocate and free; what it was told may have changed by
-/// the time it acts, and every call may refuse. A call that panics ends what it was called for: blocks that were isolated
-/// stay so, and a block that it was to move to stays in use; nothing else is lost. Specification:
-/// `linux-page-allocator.md` 7, "Callback contract".
+/// Each method is called without any of the allocator's locks, so it may allocate and free. Its arguments may be out of
+/// date by the time it acts, and it may refuse. A panic ends the operation that called the method: isolated blocks stay
+/// isolated, and a target of a move stays in use; nothing else is lost. Specification: `linux-page-allocator.md` 7,
+/// "Callback contract".
 pub trait Owner {
-    /// Takes a block out of use until [`Self::move_block`] or [`Self::put_back`]: the order of the allocated block that
-    /// begins at `pfn`, or nothing where it cannot be moved now or begins elsewhere.
+    /// Takes a block out of use until [`Self::move_block`] or [`Self::put_back`]. Returns the order of the allocated
+    /// block that begins at `pfn`. Returns `None` if the block cannot move now or no block begins there.
     fn isolate(&self, pfn: Pfn) -> Option<Order>;
 
-    /// Moves an isolated block: its contents and all that refers to it. After `Ok` the owner uses `to` and never again
+    /// Moves an isolated block: its contents and all references to it. After `Ok` the owner uses `to` and never again
     /// `from`, which the caller frees.
     ///
     /// # Errors
-    /// It cannot be moved. The block is still isolated and still at `from`; `to` was not kept.
+    /// The block cannot move. It is still isolated and still at `from`; the owner does not keep `to`.
     fn move_block(&self, from: Pfn, to: Pfn, order: Order) -> Result<(), MoveError>;
 
-    /// Takes an isolated block into use again, where it was.
+    /// Takes an isolated block into use again, at its old place.
     fn put_back(&self, pfn: Pfn, order: Order);
 
-    /// Frees pages that can be done without, for a request that found none; returns how many. Called by
-    /// [`crate::Allocator::alloc_with`], again after pages that were not enough or not of the right kind, at most 16 times
-    /// in all; never again once it gave none.
+    /// Frees pages for a request that found none, and returns how many. [`crate::Allocator::alloc_with`] calls this,
+    /// and calls it again if the freed pages were too few or of the wrong kind: at most 16 times in all, and never
+    /// again after a result of 0.
     ///
-    /// One that gives none is not asked why: where memory is free and only scattered, it is compacted all the same.
+    /// The reason for a result of 0 does not matter: free but fragmented memory is compacted all the same.
     fn reclaim(&self, request: &Request) -> u64 {
         let _ = request;
         0
     }
 }
 
-/// An owner whose pages stay where they are.
+/// An owner whose pages never move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Immovable;
 
@@ -57,8 +57,8 @@ impl Owner for Immovable {
 /// Why a block was not moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MoveError {
-    /// It is in use in a way that holds it where it is; another time it may move.
+    /// The block is in use in a way that prevents a move now; a later move may succeed.
     Busy,
-    /// The owner had no memory for what the move needs.
+    /// The owner had no memory for the move.
     NoMemory,
 }

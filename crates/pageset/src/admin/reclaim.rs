@@ -1,13 +1,15 @@
-//! For a reclaimer in the background: which zones it is needed for, when it may rest, what it says of itself.
+//! Support for background reclaim: which zones need it, when it may rest, how it reports its state.
 //!
-//! The allocator has none of its own. [`crate::Machine::wake_reclaim`] says when one is wanted; then it
+//! The allocator has no reclaimer of its own. [`crate::Machine::wake_reclaim`] reports that one is needed. The
+//! reclaimer then
 //!
-//! 1. notes each zone's [`crate::admin::stats::ZoneStats::watermark_boost`] and says [`Allocator::set_node_reclaim_active`];
-//! 2. gives pages back until [`Allocator::is_balanced`];
-//! 3. takes the noted boosts off with [`Allocator::decay_boost`];
-//! 4. makes blocks of the order that it was woken for with [`Allocator::compact_node`], where it was one above 0;
-//! 5. calls [`Allocator::forget_skipped`], for what it gave back has changed where blocks can be had, and says that it has
-//!    ended.
+//! 1. saves each zone's [`crate::admin::stats::ZoneStats::watermark_boost`] and calls
+//!    [`Allocator::set_node_reclaim_active`];
+//! 2. frees pages until [`Allocator::is_balanced`];
+//! 3. removes the saved boosts with [`Allocator::decay_boost`];
+//! 4. makes blocks of the order it was woken for with [`Allocator::compact_node`], if that order is above 0;
+//! 5. calls [`Allocator::forget_skipped`], since the freed pages make skip bits obsolete, and
+//!    [`Allocator::set_node_reclaim_active`] with `false`.
 //!
 //! Specification: `linux-page-allocator.md` 1.6, 4.11 "RECLAIM_ACTIVE".
 
@@ -16,11 +18,11 @@ use crate::frame::Order;
 use crate::frame::{NodeId, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
-use crate::sync::Held;
+use crate::sync::LockedWord;
 use crate::zone::watermark::{Mark, MarkTest};
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Whether a zone is not above its high mark, boost included: reclaim has something to do there. Looks without a lock.
+    /// Whether a zone is not above its high mark, boost included, so that reclaim has work there. Takes no lock.
     ///
     /// # Panics
     /// There is no zone of that number.
@@ -32,7 +34,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Whether reclaim of a node may rest: one of its zones up to `highest` has a block of `order` above its high mark,
-    /// or it has no such zone. Looks without a lock.
+    /// or the node has no such zone. Takes no lock.
     #[must_use]
     pub fn is_balanced(&self, node: NodeId, order: Order, highest: ZoneKind) -> bool {
         let test = MarkTest { order, highest, ..MarkTest::SINGLE };
@@ -40,13 +42,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zones.peek().is_none() || zones.any(|zone| zone.zone.passes_mark(Mark::High, &test))
     }
 
-    /// Says that reclaim balances a node's zones up to `highest`, or has ended. Pagesets of these zones keep at most four
-    /// batches meanwhile (5.14 on). Specification 4.11.
+    /// Sets whether reclaim works on a node's zones up to `highest`. While it does, pagesets of these zones keep at
+    /// most four batches (5.14 on). Specification 4.11.
     pub fn set_node_reclaim_active(&self, node: NodeId, highest: ZoneKind, on: bool) {
         self.zones_of(node, highest).for_each(|zone| zone.zone.set_reclaim_active(on));
     }
 
-    /// Takes up to `pages` off a zone's watermark boost, once reclaim has worked for it; returns what is left of it.
+    /// Lowers a zone's watermark boost by up to `pages`, after reclaim has worked for it. Returns the remaining boost.
     /// Holds the zone lock. Specification 1.6, "Watermark boost".
     ///
     /// # Panics
@@ -56,7 +58,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zone.zone.lock(self.env(), LockPath::Map).lower_boost(pages)
     }
 
-    /// A node's zones that have memory, up to a kind.
+    /// A node's zones up to `highest` that have managed pages.
     pub(crate) fn zones_of(&self, node: NodeId, highest: ZoneKind) -> impl Iterator<Item = &'a CachedZone<'a, M>> {
         let here = move |zone: &&CachedZone<'a, M>| {
             zone.zone.node == node && zone.zone.kind <= highest && zone.zone.buddy.managed.get() > 0

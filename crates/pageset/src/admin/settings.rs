@@ -1,4 +1,4 @@
-//! What an administrator sets and looks at: fractions, marks, bounds, pageblock types, pagesets' states.
+//! The administrator's settings: fractions, marks, bounds, pageblock types, the pagesets' states.
 //!
 //! Specification: `linux-page-allocator.md` 1.2, 2.2.
 
@@ -15,22 +15,22 @@ use crate::pcp::CachedZone;
 use crate::policy::lists::LISTS;
 use crate::policy::sizes::ZoneSize;
 use crate::policy::{Bounds, HighRule, PcpState, Tuning, Watermarks};
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
-/// Kernel default: one page of a higher zone keeps this many of its pages from the requests that could be served
-/// there. By [`ZoneKind`]; 0 keeps none. Specification 1.2.
+/// Kernel default of `lowmem_reserve_ratio`: a zone keeps one page per this many managed pages of the higher zones,
+/// against requests that those zones could serve. Index: [`ZoneKind`]; 0 keeps none. Specification 1.2.
 const LOWMEM_RATIOS: [u64; ZoneKind::COUNT] = [256, 256, 32, 0];
 
-/// A drain grows while it is less than the largest high, which is 2^28 pages. Unit: power of two.
+/// A drain doubles only while it is smaller than the largest high, 2^28 pages. Unit: power of two.
 const MAX_FREE_FACTOR: u8 = crate::policy::sizes::MAX_HIGH.ilog2() as u8;
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Sets the fraction of each zone that all its pagesets may hold: 8 or more; 0 goes back to the rules. High
-    /// then no longer tunes itself. While CPUs are offline, those left may hold more each, as far as their pagesets have
-    /// room. Specification 2.2.
+    /// Sets the fraction of each zone that all its pagesets may hold: 8 or more; 0 returns to the rules. With a
+    /// fraction high no longer tunes itself. While CPUs are offline, each remaining CPU may hold more, up to the
+    /// capacity of its pagesets. Specification 2.2.
     ///
     /// # Errors
-    /// A fraction of 1 to 7, or one that the pagesets have no room for with all CPUs online; the old one stays.
+    /// A fraction of 1 to 7, or one that exceeds the pagesets' capacity with all CPUs online. The old fraction stays.
     pub fn set_high_fraction(&self, fraction: u32) -> Result<(), MapError> {
         check_fraction(fraction)?;
         let changes = self.change();
@@ -46,8 +46,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    /// Gives the pageblock of a page another type and moves its free blocks to that type's lists. A free block
-    /// that reaches beyond the pageblock is split.
+    /// Sets the type of a page's pageblock and moves its free blocks to the lists of that type. Splits a free block
+    /// that reaches beyond the pageblock. Holds the zone lock.
     ///
     /// # Errors
     /// The page is in no zone.
@@ -59,14 +59,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    /// The type of the pageblock that a page lies in, if it is in a zone.
+    /// The type of a page's pageblock; `None` if the page is in no zone.
     #[must_use]
     pub fn pageblock_type(&self, pfn: Pfn) -> Option<MigrateType> {
         self.locate(pfn).map(|(zone, page)| zone.frames().block_type(page))
     }
 
-    /// What the formulas ask of a zone, with the CPUs that `counts` counts; where its node has none of them, all share
-    /// it. Specification 2.2.
+    /// The inputs of the sizing formulas for a zone, with the CPUs that `counts` selects. If none of them is on the
+    /// zone's node, all share the zone. Specification 2.2.
     fn zone_size(&self, zone: &CachedZone<'a, M>, counts: impl Fn(CpuId) -> bool) -> ZoneSize {
         let (mut local, mut all) = (0, 0);
         for cpu in self.possible_cpus().filter(|cpu| counts(*cpu)) {
@@ -77,7 +77,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         ZoneSize { managed: zone.zone.buddy.managed.get(), low: zone.zone.watermarks().low, cpus }
     }
 
-    /// Computes watermarks, reserves and bounds from what is managed now. Specification 1.2.
+    /// Computes watermarks, reserves and bounds from the managed pages. Specification 1.2.
     pub fn recompute(&self) {
         let changes = self.change();
         let is_lowmem = |zone: &&CachedZone<'a, M>| zone.zone.kind != ZoneKind::Movable;
@@ -95,9 +95,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.recompute_mixing();
     }
 
-    /// Where requests first try to keep types apart: in NORMAL zones that have a DMA32 zone below them to turn to. A map
-    /// without such zones is a kernel without them; on one node an empty one counts, too. Specification 1.6, "No-fragment
-    /// flag".
+    /// Sets which zones first keep migratetypes apart: NORMAL zones with a DMA32 zone below them. A map without DMA32
+    /// zones models a kernel without them; on a one-node machine an empty DMA32 zone counts. Specification 1.6,
+    /// "No-fragment flag".
     fn recompute_mixing(&self) {
         let one_node = self.zones.iter().all(|zone| zone.zone.node == self.zones[0].zone.node);
         for zone in self.zones {
@@ -110,7 +110,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
     }
 
-    /// Pages of a zone that requests with a higher highest zone leave alone. Specification 1.2.
+    /// Pages of a zone that requests with this highest zone may not use. Specification 1.2.
     fn lowmem_reserve(&self, zone: &CachedZone<'a, M>, highest: ZoneKind) -> u64 {
         let ratio = LOWMEM_RATIOS[zone.zone.kind.index()];
         let above = self
@@ -120,12 +120,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
         above.map(|z| z.zone.buddy.managed.get()).sum::<u64>().checked_div(ratio).unwrap_or(0)
     }
 
-    /// Computes bounds from what there is now; the lock of changes is held.
+    /// Computes the bounds of all pagesets. The lock of changes is held.
     pub(crate) fn recompute_bounds(&self, changes: &Guard<'_, M::Lock>) {
         self.zones.iter().for_each(|zone| self.recompute_bounds_of(zone, changes));
     }
 
-    /// The same for one zone.
+    /// Computes the bounds of one zone's pagesets. The lock of changes is held.
     pub(crate) fn recompute_bounds_of(&self, zone: &CachedZone<'a, M>, changes: &Guard<'_, M::Lock>) {
         // Relaxed: see the field.
         let fraction = self.rules.fraction.load(Relaxed);
@@ -133,12 +133,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.set_bounds_of(zone, self.tuning.bounds(size, fraction), changes);
     }
 
-    /// Pagesets of a disabled zone, and those of offline CPUs, keep nothing, whatever the bounds.
+    /// Sets the bounds of a zone's pagesets. Pagesets of a disabled zone and those of offline CPUs keep nothing,
+    /// whatever the bounds.
     fn set_bounds_of(&self, zone: &CachedZone<'a, M>, bounds: Bounds, _changes: &Guard<'_, M::Lock>) {
         let large_cache = self.tuning.large_cache(self.rules.cache_slice_pages, bounds.batch);
         zone.zone.buddy.clusters.set_limit(bounds.batch);
         for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {
-            // Watermarks far above the usual, or few CPUs online, may ask for more than the pagesets were built for.
+            // High watermarks, or few online CPUs, can lead to bounds above the pagesets' capacity.
             let room = pageset.capacity();
             let bounds = if self.keeps_pages(zone, cpu) {
                 Bounds { high_min: bounds.high_min.min(room), high_max: bounds.high_max.min(room), ..bounds }
@@ -155,8 +156,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zone.disabled.get() == 0 && self.rules.online.contains(cpu)
     }
 
-    /// Sets a zone's marks and reserves by hand, until the next time they are computed. A boost of its marks ends. Marks that
-    /// nobody can pass are marks.
+    /// Sets a zone's marks and reserves by hand, until they are next computed. Ends a boost of the marks. Marks that no
+    /// request can pass are allowed. Holds the zone lock.
     ///
     /// # Panics
     /// There is no zone of that number.
@@ -168,11 +169,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
         guard.set_reserve(reserve);
     }
 
-    /// Sets batch and the bounds of high for a zone's pagesets by hand, until the next time they are computed.
-    /// With equal bounds nothing tunes high; that is how auto-tuning is switched off.
+    /// Sets batch and the bounds of high for a zone's pagesets by hand, until they are next computed. Equal bounds
+    /// switch the auto-tuning of high off.
     ///
     /// # Errors
-    /// An upper bound below the lower one, a batch of 0, either beyond the pagesets' room, or pagesets that are disabled.
+    /// An upper bound below the lower one, a batch of 0, a value above the pagesets' capacity, or disabled pagesets.
     ///
     /// # Panics
     /// There is no zone of that number.
@@ -206,13 +207,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.zones[zone].pagesets[cpu.0 as usize].state()
     }
 
-    /// Gives a pageset a remembered state, as when a saved machine is restored. What it holds, its batch and its
-    /// bounds stay. Values that no pageset can reach are brought down to the largest that it can.
+    /// Restores a pageset's saved state. Its pages, its batch and its bounds do not change. A value above the largest
+    /// reachable one is reduced to it.
     ///
     /// # Panics
     /// There is no zone or no CPU of that number.
     pub fn restore_pageset(&self, zone: usize, cpu: CpuId, state: &PcpState) {
-        // Held so that a pageset that may keep nothing is not told otherwise.
+        // Otherwise a pageset that may keep nothing could be given bounds.
         let _changes = self.change();
         let keeps = self.keeps_pages(&self.zones[zone], cpu);
         let pageset = self.zones[zone].lock_pageset(self.env(), cpu);
@@ -228,7 +229,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         });
     }
 
-    /// Blocks on each list of a pageset. Waits for its lock.
+    /// Blocks on each list of a pageset. Waits for the pageset's lock.
     ///
     /// # Panics
     /// There is no zone or no CPU of that number.
@@ -238,7 +239,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         core::array::from_fn(|list| pageset.len(list))
     }
 
-    /// Says that reclaim works on a zone, or has ended. Specification 4.11.
+    /// Sets whether reclaim works on a zone. Specification 4.11.
     ///
     /// # Panics
     /// There is no zone of that number.
@@ -246,7 +247,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.zones[zone].zone.set_reclaim_active(on);
     }
 
-    /// Says whether an allocation found a zone below its high mark. Specification 4.8.
+    /// Sets whether an allocation found a zone below its high mark. Specification 4.8.
     ///
     /// # Panics
     /// There is no zone of that number.

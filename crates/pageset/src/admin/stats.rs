@@ -1,4 +1,4 @@
-//! Counters, by CPU and zone, and the zoneinfo view.
+//! Counters by CPU and zone, and the zoneinfo view.
 
 use core::fmt;
 use core::ops::AddAssign;
@@ -9,22 +9,23 @@ use crate::frame::{CpuId, Order};
 use crate::frame::{NodeId, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::policy::Watermarks;
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
-/// What went through one pageset. Names of `/proc/vmstat` where it has one; all but the two counts are pages.
+/// Counters of one pageset. Names of `/proc/vmstat` where it has the counter. Unit: pages, except `refills` and
+/// `drains`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PagesetStats {
-    /// Pages handed out.
+    /// Pages allocated.
     pub pgalloc: u64,
-    /// Pages taken back.
+    /// Pages freed.
     pub pgfree: u64,
-    /// Times it was filled from the zone.
+    /// Refills from the zone.
     pub refills: u64,
-    /// Pages that came with them.
+    /// Pages that refills took.
     pub refill_pages: u64,
-    /// Times it was emptied to the zone.
+    /// Drains to the zone.
     pub drains: u64,
-    /// Pages that went with them.
+    /// Pages that drains returned.
     pub drain_pages: u64,
     /// Pages held now.
     pub count: u64,
@@ -49,80 +50,80 @@ pub struct ZoneStats {
     pub node: NodeId,
     /// Its kind.
     pub kind: ZoneKind,
-    /// Pages that its buddy was given.
+    /// Pages managed by the buddy.
     pub managed: u64,
     /// Pages on its free lists (`nr_free_pages`).
     pub nr_free_pages: u64,
-    /// Those of them in CMA pageblocks (`nr_free_cma`).
+    /// Free pages in CMA pageblocks (`nr_free_cma`).
     pub nr_free_cma: u64,
-    /// Those of them on lists of HIGHATOMIC (`nr_free_highatomic`).
+    /// Free pages on HIGHATOMIC lists (`nr_free_highatomic`).
     pub nr_free_highatomic: u64,
     /// Pages of its HIGHATOMIC pageblocks, free or not, holes included (`nr_reserved_highatomic`).
     pub nr_reserved_highatomic: u64,
     /// Pages of its CMA pageblocks, free or not, holes included.
     pub cma: u64,
-    /// Its marks as they are in force: with the boost.
+    /// The effective marks, boost included.
     pub watermarks: Watermarks,
-    /// How much of each is boost.
+    /// The part of each mark that is boost. Unit: pages.
     pub watermark_boost: u64,
-    /// All its pagesets together.
+    /// The sum over all pagesets of the zone.
     pub pagesets: PagesetStats,
-    /// Pages handed out past the pagesets.
+    /// Pages allocated without a pageset.
     pub direct_alloc_pages: u64,
-    /// Pages taken back past the pagesets.
+    /// Pages freed without a pageset.
     pub direct_free_pages: u64,
-    /// Holds of the zone lock to fill a pageset.
+    /// Holds of the zone lock for refills.
     pub lock_refill: u64,
-    /// Holds of the zone lock to drain one.
+    /// Holds of the zone lock for drains.
     pub lock_drain: u64,
-    /// Holds of the zone lock for blocks taken past the pagesets.
+    /// Holds of the zone lock for blocks allocated without a pageset.
     pub lock_direct_alloc: u64,
-    /// Holds of the zone lock for blocks given back past them.
+    /// Holds of the zone lock for blocks freed without a pageset.
     pub lock_direct_free: u64,
-    /// Holds of the zone lock for changes of the map and of pageblocks' types, and for compaction.
+    /// Holds of the zone lock for changes of the memory map and of pageblock types, and for compaction.
     pub lock_map: u64,
-    /// Whether an allocation found it below its high mark, so that pagesets shrink.
+    /// Whether an allocation found the zone below its high mark, so that pagesets shrink.
     pub below_high: bool,
-    /// Whether reclaim works on it.
+    /// Whether reclaim works on the zone.
     pub reclaim_active: bool,
-    /// Pageblocks brought over from another migratetype.
+    /// Pageblocks claimed from another migratetype.
     pub claims: u64,
-    /// Blocks taken from another migratetype's pageblock.
+    /// Blocks stolen from another migratetype's pageblock.
     pub steals: u64,
     /// Looks of compaction's migrate scanner.
     pub compact_migrate_scanned: u64,
-    /// Looks of its free scanner.
+    /// Looks of compaction's free scanner.
     pub compact_free_scanned: u64,
-    /// Pages that either isolated.
+    /// Pages that either scanner isolated.
     pub compact_isolated: u64,
-    /// Times that a request compacted the zone.
+    /// Direct compactions of the zone.
     pub compact_stall: u64,
-    /// Of those, the times that a block came of it,
+    /// Direct compactions that made a block.
     pub compact_success: u64,
-    /// and those that none did.
+    /// Direct compactions that made no block.
     pub compact_fail: u64,
     /// Pages that compaction moved within the zone.
     pub pgmigrate_success: u64,
-    /// Pages that were isolated to be moved and stayed.
+    /// Pages that were isolated and did not move.
     pub pgmigrate_fail: u64,
     /// Pages freed without merging.
     pub merge_skips: u64,
     /// Pages that refills took in whole clusters.
     pub cluster_alloc_pages: u64,
-    /// Pages that drains gave as whole clusters.
+    /// Pages that drains freed as whole clusters.
     pub cluster_free_pages: u64,
-    /// Times that no descriptor was free for a new cluster.
+    /// Times that a new cluster found no free descriptor.
     pub cluster_shortages: u64,
 }
 
 impl ZoneStats {
-    /// Pages handed out, however (`pgalloc_*`).
+    /// All pages allocated (`pgalloc_*`).
     #[must_use]
     pub const fn pgalloc(&self) -> u64 {
         self.pagesets.pgalloc + self.direct_alloc_pages
     }
 
-    /// Pages taken back, however (`pgfree`).
+    /// All pages freed (`pgfree`).
     #[must_use]
     pub const fn pgfree(&self) -> u64 {
         self.pagesets.pgfree + self.direct_free_pages
@@ -136,7 +137,7 @@ impl ZoneStats {
 }
 
 impl<M: Machine> Allocator<'_, M> {
-    /// The counters of one pageset, as of some recent moment.
+    /// The counters of one pageset at a recent moment. Takes no lock.
     ///
     /// # Panics
     /// There is no zone or no CPU of that number.
@@ -154,7 +155,7 @@ impl<M: Machine> Allocator<'_, M> {
         }
     }
 
-    /// The counters of one zone, as of some recent moment.
+    /// The counters of one zone at a recent moment. Takes no lock.
     #[must_use]
     pub fn zone_stats(&self, index: usize) -> ZoneStats {
         let zone = &self.zones[index];

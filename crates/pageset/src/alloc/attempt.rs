@@ -1,19 +1,19 @@
-//! One pass over the zones for a request: under which mark, with which rights, and whether types may mix.
+//! One attempt of a request: which mark, which rights, and whether types may mix.
 //!
 //! Specification: `linux-page-allocator.md` 1.6 "No-fragment flag", 1.7.
 
 use super::request::{Request, Wait};
 use crate::buddy::Wanted;
 use crate::machine::Machine;
-use crate::sync::Held;
+use crate::sync::LockedWord;
 use crate::zone::Zone;
 use crate::zone::watermark::{Mark, Rights};
 
 /// Whether a request may take a part of another type's pageblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mixing {
-    /// As the zone says, which is the preferred zone of the request.
-    AsZoneSays,
+    /// As the zone decides, which is the preferred zone of the request.
+    ZoneDefault,
     /// The request takes only whole pageblocks.
     Avoided,
     /// The request takes any block.
@@ -29,10 +29,10 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// The first, in the preferred zone.
-    pub(crate) const FIRST: Attempt = Attempt { mark: Mark::Low, rights: Rights::NONE, mixing: Mixing::AsZoneSays };
+    /// The first attempt, in the preferred zone.
+    pub(crate) const FIRST: Attempt = Attempt { mark: Mark::Low, rights: Rights::NONE, mixing: Mixing::ZoneDefault };
 
-    /// What the slow path tries.
+    /// The attempt of the slow path.
     pub(crate) const fn slow(request: &Request) -> Attempt {
         Attempt { mark: Mark::Min, rights: request.rights(), mixing: Mixing::Allowed }
     }
@@ -41,10 +41,10 @@ impl Attempt {
         Attempt { mixing, ..self }
     }
 
-    /// What it asks of a zone's free lists.
+    /// The attempt's request to a zone's free lists.
     pub(crate) fn wanted<M: Machine>(self, zone: &Zone<'_, M>, request: &Request) -> Wanted {
         let no_fragment = match self.mixing {
-            Mixing::AsZoneSays => zone.keeps_apart.get(),
+            Mixing::ZoneDefault => zone.keeps_apart.get(),
             Mixing::Avoided => true,
             Mixing::Allowed => false,
         };

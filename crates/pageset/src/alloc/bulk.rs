@@ -1,4 +1,4 @@
-//! Pages by the array: many taken or given back in one call, a run of them under one hold of a pageset's lock.
+//! Bulk allocation and free: each run of pages takes the pageset's lock once.
 //!
 //! Specification: `linux-page-allocator.md` 2.3, 2.5 "Batched free".
 
@@ -12,25 +12,24 @@ use crate::pcp::CachedZone;
 use crate::policy::ListRule;
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Takes single pages into `pages`, as many as can be had; returns how many.
+    /// Allocates single pages into `pages`, as many as available. Returns their number.
     ///
-    /// The same pages come as from as many calls of [`Self::alloc`], with the same refills; whether consecutive frees go
-    /// on counting as such is a rule ([`crate::Tuning::bulk_counts`]). A pageset's lock is held until its list is empty, for
-    /// as many pages as the list has; the caller's CPU is looked up for each such run. Specification 2.3,
-    /// step 2.
+    /// The pages and the refills are the same as with single calls of [`Self::alloc`]. Only the count of consecutive
+    /// frees may differ: [`crate::Tuning::bulk_counts`] decides. Each run holds a pageset's lock until the list is
+    /// empty, and reads the caller's CPU again. Specification 2.3, step 2.
     ///
     /// # Errors
-    /// As [`Self::alloc`], when not even one page was to be had; an order above 0.
+    /// As [`Self::alloc`], if no page could be allocated; an order above 0.
     pub fn alloc_bulk(&self, request: &Request, pages: &mut [Pfn]) -> Result<usize, AllocError> {
         self.alloc_pages(request, pages, |pfn| pfn)
     }
 
-    /// As [`Self::alloc_bulk`], for a caller that names pages in its own way; `name` makes that of each. It runs with the
-    /// pageset's lock held, and so does the drop of what was in a slot: neither may call the allocator. Should one panic,
-    /// the pages of the run are lost.
+    /// As [`Self::alloc_bulk`], for a caller with its own handles for pages; `name` makes a handle from a page. `name`,
+    /// and the drop of a slot's previous value, run with the pageset's lock held and must not call the allocator. If
+    /// one of them panics, the pages of the run are lost.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::alloc_bulk`].
     pub fn alloc_pages<T>(
         &self,
         request: &Request,
@@ -58,7 +57,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(got)
     }
 
-    /// Takes at least one page from a zone, through the pageset or past it; as [`Self::take`] for a run of pages.
+    /// Takes at least one page from a zone, through the pageset or directly: [`Self::take`] for a run of pages.
     fn take_run<T>(
         &self,
         zone: &CachedZone<'a, M>,
@@ -71,7 +70,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if let Some(list) = self.cached_list(request) {
             let wanted = attempt.wanted(&zone.zone, request);
             match zone.alloc_run(self.env(), cpu, list, wanted, pages, &name) {
-                // Before 5.14 a refill that failed was the zone's answer. Specification 2.3.
+                // Before 5.14 the zone fails if the refill fails. Specification 2.3.
                 Some(0) if self.tuning.lists == ListRule::OrderZero => return None,
                 Some(0) | None => {}
                 run => {
@@ -84,23 +83,23 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Some(1)
     }
 
-    /// Gives many blocks back: all are checked first, then freed in order, so that none comes back to a pageset before
-    /// all have been seen. Consecutive blocks of a zone share a hold of the pageset's lock, up to
-    /// [`crate::Tuning::free_run`] or [`crate::Tuning::long_free_run`]; where it is busy, one block goes to the buddy and
-    /// the next tries again. The caller's CPU is looked up for each hold. Specification 2.5, "Batched free".
+    /// Frees many blocks. First checks all of them, then frees them in order: no block enters a pageset before all are
+    /// checked. Consecutive blocks of a zone share one hold of the pageset's lock, up to [`crate::Tuning::free_run`] or
+    /// [`crate::Tuning::long_free_run`]. If the pageset is busy, one block goes to the buddy and the next block tries
+    /// the pageset again. Each hold reads the caller's CPU again. Specification 2.5, "Batched free".
     ///
     /// # Errors
-    /// The first wrong one; none has been freed then.
+    /// The first wrong free. No block has been freed then.
     pub fn free_bulk(&self, blocks: &[Block]) -> Result<(), FreeError> {
         self.free_all(blocks, |block| *block)
     }
 
-    /// As [`Self::free_bulk`], for single pages that the caller names in its own way; `pfn` says which each is. It says
-    /// the same each time that it is asked, for what was checked is not checked again; it runs with the pageset's lock
-    /// held, where it may not call the allocator, and does not panic.
+    /// As [`Self::free_bulk`], for single pages and a caller with its own handles for them; `pfn` gives the page of a
+    /// handle. `pfn` must always give the same answer for a handle, since checked pages are not checked again. It runs
+    /// with the pageset's lock held: it must not call the allocator and must not panic.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::free_bulk`].
     #[inline]
     pub fn free_pages<T>(&self, pages: &[T], pfn: impl Fn(&T) -> Pfn) -> Result<(), FreeError> {
         self.free_all(pages, |page| Block { pfn: pfn(page), order: Order::ZERO })
@@ -125,7 +124,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    /// Checks the blocks after the first `prepared` and turns their tags to Cached.
+    /// Checks the blocks after the first `prepared` ones and sets their tags to Cached.
     #[cold]
     fn prepare_rest<T>(&self, entries: &[T], prepared: usize, block: impl Fn(&T) -> Block) -> Result<(), FreeError> {
         for (i, entry) in entries.iter().enumerate().skip(prepared) {
@@ -142,7 +141,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    /// Puts checked blocks into the pageset of the first one's zone, as far as they are of that zone; returns how many.
+    /// Puts checked blocks into the pageset of the first block's zone, up to the first block of another zone. Returns
+    /// their number.
     #[inline(never)]
     fn commit_run<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
         let Some((zone, _)) = entries.first().and_then(|entry| self.locate(block(entry).pfn)) else { return 0 };
@@ -154,7 +154,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zone.free_run(self.env(), self.machine.cpu(), run)
     }
 
-    /// Gives the first of some checked blocks to the buddy; returns that it was one.
+    /// Frees the first of the checked blocks to the buddy. Returns the number of blocks freed: 0 or 1.
     #[cold]
     fn free_first_to_buddy<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
         let Some(Block { pfn, order }) = entries.first().map(block) else { return 0 };

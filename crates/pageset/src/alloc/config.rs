@@ -1,4 +1,4 @@
-//! What an allocator is built from: the memory map, the CPUs, the rules; and how much metadata that takes.
+//! The configuration of an allocator: the memory map, the CPUs, the rules; and the metadata size that follows from it.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU32};
@@ -14,10 +14,10 @@ use crate::policy::sizes::{MAX_HIGH, MIN_HIGH_FRACTION, WatermarkRule, ZoneSize}
 use crate::policy::{Tuning, TuningError};
 
 impl PageRange {
-    /// The pages of `bytes` from a physical address on, as firmware tells of memory.
+    /// The pages of `bytes` from a physical address on, as in a firmware memory map.
     ///
     /// # Errors
-    /// [`MapError::Unaligned`] where either is not a multiple of 4096 bytes, [`MapError::Empty`] where there is none.
+    /// [`MapError::Unaligned`] if either is not a multiple of 4096 bytes. [`MapError::Empty`] if `bytes` is 0.
     pub const fn from_bytes(address: u64, bytes: u64) -> Result<Self, MapError> {
         let range = PageRange { start: Pfn(address / 4096), pages: bytes / 4096 };
         if !address.is_multiple_of(4096) || !bytes.is_multiple_of(4096) {
@@ -30,40 +30,40 @@ impl PageRange {
 /// One zone of the memory map.
 #[derive(Clone, Copy, Debug)]
 pub struct ZoneSpec<'c> {
-    /// Its node.
+    /// The zone's node.
     pub node: NodeId,
-    /// Its kind.
+    /// The zone's kind.
     pub kind: ZoneKind,
-    /// All frames that it may ever hold, holes and memory to come included. Aligned to a pageblock (512 pages)
-    /// where another zone begins or ends in the same one.
+    /// All frames that the zone may ever hold, with holes and memory that comes online later. Aligned to a pageblock
+    /// (512 pages) where another zone begins or ends in the same pageblock.
     pub span: PageRange,
-    /// The frames that are there from the start, inside `span`, without overlap.
+    /// The frames that are online from the start: inside `span`, without overlap.
     pub ranges: &'c [PageRange],
 }
 
-/// What an allocator is built from.
+/// The configuration of an allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct Config<'c> {
-    /// The zones, in any order; each is known by its place here.
+    /// The zones, in any order. A zone's number is its index here.
     pub zones: &'c [ZoneSpec<'c>],
-    /// The node of each possible CPU, by its number. At least one CPU.
+    /// The node of each possible CPU, indexed by CPU number. At least one CPU.
     pub cpus: &'c [NodeId],
-    /// Distances between nodes, row by row, in any unit; empty where nodes are equally far.
+    /// Distances between nodes, row by row, in any unit. Empty if all nodes are equally far.
     pub distances: &'c [u8],
     /// The rules.
     pub tuning: Tuning,
-    /// Where the watermarks come from.
+    /// The rule for the watermarks.
     pub watermarks: WatermarkRule,
-    /// The administrator's fraction of a zone that all pagesets may hold (8 or more), 0 for none.
+    /// The administrator's fraction of a zone that all its pagesets may hold: 8 or more, or 0 for none.
     pub high_fraction: u32,
-    /// Each CPU's share of the last-level cache in pages, 0 where unknown. Specification 4.2.
+    /// Each CPU's share of the last-level cache in pages; 0 if unknown. Specification 4.2.
     pub cache_slice_pages: u64,
-    /// Pages that each pageset has room for; 0 for what the rules can ask for.
+    /// Capacity of each pageset in pages; 0 for the largest high that the rules can ask for.
     pub pageset_capacity: u32,
 }
 
 impl<'c> Config<'c> {
-    /// A machine of these zones and CPUs under the default rules.
+    /// A machine with these zones and CPUs, under the default rules.
     #[must_use]
     pub fn new(zones: &'c [ZoneSpec<'c>], cpus: &'c [NodeId]) -> Self {
         Config {
@@ -79,22 +79,22 @@ impl<'c> Config<'c> {
     }
 }
 
-/// A memory map that cannot be had. Nothing was built.
+/// An invalid configuration or change of it. Nothing was built or changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapError {
     /// No zone, or more than 255.
     Zones {
-        /// How many there are.
+        /// The number given.
         zones: usize,
     },
     /// No CPU, or more than 65536.
     Cpus {
-        /// How many there are.
+        /// The number given.
         cpus: usize,
     },
     /// More than 1024 nodes, counted by their largest number.
     Nodes {
-        /// How many there are.
+        /// The number given.
         nodes: usize,
     },
     /// A range without pages.
@@ -102,11 +102,11 @@ pub enum MapError {
         /// Where it starts.
         start: Pfn,
     },
-    /// Two ranges, or the spans of two zones, have pages in common.
+    /// Two ranges, or the spans of two zones, overlap.
     Overlap {
         /// The start of the later range.
         start: Pfn,
-        /// The start of the one that it runs into.
+        /// The start of the other range; from [`crate::Allocator::online`], the first page that is already online.
         other: Pfn,
     },
     /// A range is not inside its zone's span.
@@ -114,11 +114,11 @@ pub enum MapError {
         /// Where the range starts.
         start: Pfn,
     },
-    /// A boundary is not where it may be.
+    /// A boundary is not aligned.
     Unaligned {
         /// The boundary.
         start: Pfn,
-        /// What it has to be a multiple of, in bytes.
+        /// The required alignment in bytes.
         multiple_bytes: u64,
     },
     /// A span that does not fit 32-bit page numbers (16 TiB), or frames beyond 2^52.
@@ -128,39 +128,39 @@ pub enum MapError {
         /// Its pages.
         pages: u64,
     },
-    /// The same kind twice in a node.
+    /// Two zones of a node have the same kind.
     DuplicateZone {
-        /// The zone's place in the list.
+        /// The second zone's number.
         zone: usize,
     },
-    /// Distances that are not one for each pair of nodes.
+    /// The number of distances is not the square of the number of nodes.
     Distances {
-        /// How many there are.
+        /// The number given.
         given: usize,
-        /// How many there should be.
+        /// The required number.
         expected: usize,
     },
-    /// Metadata of another size than [`Config::metadata_size`] says.
+    /// Metadata of a size other than [`Config::metadata_size`].
     Metadata {
-        /// Which part.
+        /// The part's name.
         part: &'static str,
         /// Its length.
         given: usize,
-        /// The length asked for.
+        /// The required length.
         expected: usize,
     },
-    /// Rules that do not go together.
+    /// Rules that are invalid or contradict each other.
     Tuning(TuningError),
     /// A fraction of 1 to 7.
     Fraction(u32),
-    /// Pagesets have no room for what was asked.
+    /// A value above the pagesets' capacity.
     Capacity {
-        /// Pages asked for.
+        /// Pages requested per CPU.
         asked: u32,
-        /// Pages there is room for; see [`Config::pageset_capacity`].
+        /// The capacity in pages; see [`Config::pageset_capacity`].
         capacity: u32,
     },
-    /// Bounds for the pagesets of a zone that are disabled.
+    /// Bounds were set for a zone whose pagesets are disabled.
     PagesetsDisabled {
         /// The zone's number.
         zone: usize,
@@ -190,14 +190,14 @@ impl fmt::Display for MapError {
                 write!(f, "{given} distances were given; allowed: none, or {expected}, one for each pair of nodes")
             }
             Self::Metadata { part, given, expected } => {
-                write!(f, "the metadata's {part} have length {given}; metadata_size asks for {expected}")
+                write!(f, "the metadata's {part} have length {given}; metadata_size requires {expected}")
             }
             Self::Tuning(error) => error.fmt(f),
             Self::Fraction(fraction) => {
                 write!(f, "the fraction is {fraction}; allowed: 0 for none, or {MIN_HIGH_FRACTION} and more")
             }
             Self::Capacity { asked, capacity } => {
-                write!(f, "{asked} pages a CPU were asked for; the pagesets were built for {capacity}")
+                write!(f, "{asked} pages per CPU were requested; the pagesets have room for {capacity}")
             }
             Self::PagesetsDisabled { zone } => write!(f, "the pagesets of zone {zone} are disabled; enable them first"),
         }
@@ -206,7 +206,7 @@ impl fmt::Display for MapError {
 
 impl core::error::Error for MapError {}
 
-/// How much memory an allocator's metadata takes, part by part, in elements.
+/// Size of an allocator's metadata, part by part, in elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MetadataSize {
     /// Bytes of tags and pageblock types.
@@ -220,7 +220,7 @@ pub struct MetadataSize {
 }
 
 impl MetadataSize {
-    /// All of it in bytes, for a machine of this kind.
+    /// The whole size in bytes, for a machine of this kind.
     #[must_use]
     pub const fn bytes<M: Machine<Lock: 'static> + 'static>(&self) -> usize {
         self.tags
@@ -230,8 +230,8 @@ impl MetadataSize {
     }
 }
 
-/// The memory that an allocator keeps its books in. The tags and words must be zero; memory that the system zeroes
-/// when it is first touched is best, since most of it never is.
+/// The memory for an allocator's metadata. The tags and words must be zero. Memory that the operating system zeroes on
+/// first touch is best, since most of it is never touched.
 #[derive(Debug)]
 pub struct Metadata<'a, M: Machine> {
     /// [`MetadataSize::tags`] bytes.
@@ -244,8 +244,8 @@ pub struct Metadata<'a, M: Machine> {
     pub zones: &'a mut [CachedZone<'a, M>],
 }
 
-/// The most that a zone may span, in pages: links have numbers of 32 bits, one a page and one a pageblock, and one number
-/// stands for none. A little is left for what the span does not begin and end with whole blocks.
+/// The largest span of a zone, in pages. Links are 32-bit numbers, one per page and one per pageblock, and one value
+/// stands for none. The margin covers partial blocks at both ends of the span.
 const MAX_SPAN: u64 = (1 << 32) - (1 << 23);
 const _: () = assert!((MAX_SPAN + 2 * Order::MAX.pages()) / 512 * 513 < u32::MAX as u64);
 
@@ -263,12 +263,12 @@ pub(crate) struct ZoneLayout {
 }
 
 impl Config<'_> {
-    /// How much metadata [`crate::Allocator::new`] will ask for. With the default rules at most 12 bytes a page,
-    /// as long as four batches a CPU are less than an eighth of each zone; with [`Tuning::clusters`] 4 more, and 8 for
-    /// each batch of pages.
+    /// Size of the metadata that [`crate::Allocator::new`] requires. With the default rules at most 12 bytes per page,
+    /// as long as four batches per CPU are less than an eighth of each zone. [`Tuning::clusters`] adds 4 bytes per page
+    /// and 8 per batch of pages.
     ///
     /// # Errors
-    /// What is wrong with the map or the rules.
+    /// A fault of the map or the rules.
     pub fn metadata_size(&self) -> Result<MetadataSize, MapError> {
         self.check()?;
         let mut size = MetadataSize {
@@ -285,13 +285,13 @@ impl Config<'_> {
         Ok(size)
     }
 
-    /// How many nodes the map speaks of.
+    /// The number of nodes: the largest node number plus one.
     pub(crate) fn nodes(&self) -> usize {
         let nodes = self.zones.iter().map(|z| z.node).chain(self.cpus.iter().copied());
         nodes.map(|n| n.0 as usize + 1).max().unwrap_or(0)
     }
 
-    /// CPUs that share a zone: those of its node, all where it has none. Specification 2.2.
+    /// CPUs that share a zone: those of its node, or all if the node has none. Specification 2.2.
     pub(crate) fn sharers(&self, node: NodeId) -> u32 {
         let local = self.cpus.iter().filter(|n| **n == node).count();
         if local == 0 { self.cpus.len() as u32 } else { local as u32 }
@@ -323,12 +323,12 @@ impl Config<'_> {
         })
     }
 
-    /// A zone with all its pages there.
+    /// The inputs of the sizing formulas for a zone with all its pages online.
     fn zone_size(&self, zone: &ZoneSpec<'_>) -> ZoneSize {
         ZoneSize { managed: zone.span.pages, low: zone.span.pages / 64, cpus: self.sharers(zone.node) }
     }
 
-    /// Room in each pageset for the largest high that the rules or an administrator can ask for.
+    /// Capacity of each pageset: the largest high that the rules or an administrator can ask for.
     fn capacity(&self, zone: &ZoneSpec<'_>) -> u32 {
         if self.pageset_capacity > 0 {
             return pcp::capacity_for(self.pageset_capacity.min(MAX_HIGH), 0);
@@ -368,7 +368,7 @@ impl Config<'_> {
     }
 }
 
-/// Whether an administrator may set this fraction: 0 for none, or 8 and more. Specification 2.2.
+/// Checks a fraction set by an administrator: 0 for none, or 8 and more. Specification 2.2.
 pub(crate) fn check_fraction(fraction: u32) -> Result<(), MapError> {
     if fraction > 0 && fraction < MIN_HIGH_FRACTION { Err(MapError::Fraction(fraction)) } else { Ok(()) }
 }

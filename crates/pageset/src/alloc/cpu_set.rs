@@ -3,19 +3,19 @@
 use core::sync::atomic::AtomicU32;
 
 use crate::frame::CpuId;
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
-/// The online CPUs among the possible ones: a bit each. Written under the lock of changes.
+/// The online CPUs: one bit per possible CPU. Written under the lock of changes.
 #[derive(Debug)]
 pub(crate) struct CpuSet<'a>(&'a [AtomicU32]);
 
 impl<'a> CpuSet<'a> {
-    /// The words that a set of `cpus` possible CPUs takes.
+    /// Number of words for a set of `cpus` possible CPUs.
     pub(crate) const fn words(cpus: usize) -> usize {
         cpus.div_ceil(u32::BITS as usize)
     }
 
-    /// The set in these words, which are zero, with CPUs 0 to `cpus` - 1 in it.
+    /// The set of CPUs 0 to `cpus` - 1, stored in these words. The words must be zero.
     pub(crate) fn all(words: &'a [AtomicU32], cpus: usize) -> Self {
         let set = CpuSet(words);
         (0..cpus).for_each(|cpu| set.change(CpuId(cpu as u32), true));

@@ -1,4 +1,4 @@
-//! What a caller gets instead of a page, or for a wrong free or change. Nothing has changed when one of these comes back.
+//! Errors of allocation, free and hotplug. A call that returns one of them has changed nothing.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use crate::frame::MigrateType;
 use crate::frame::NodeId;
 use crate::frame::{CpuId, Order, PageState, Pfn};
 
-// It is returned by value, from the slow path only; a guess at what is small enough.
+// The error is returned by value, from the slow path only. The limit is a guess.
 const _: () = assert!(size_of::<AllocError>() <= 128);
 
 /// An allocation that could not be made.
@@ -15,11 +15,11 @@ const _: () = assert!(size_of::<AllocError>() <= 128);
 pub enum AllocError {
     /// No zone of the request's zonelist could serve it.
     OutOfMemory(OutOfMemory),
-    /// Only the three ordinary types can be asked for.
+    /// The migratetype is not one of the three ordinary types.
     Migratetype(MigrateType),
-    /// Only single pages can be had in bulk.
+    /// A bulk allocation asked for an order above 0.
     BulkOrder(Order),
-    /// The map has no such node, or no zone for such a request there.
+    /// The map has no such node, or no zone on the node's zonelist may serve the request.
     Node(NodeId),
 }
 
@@ -28,9 +28,9 @@ impl fmt::Display for AllocError {
         match self {
             Self::OutOfMemory(shortage) => shortage.fmt(f),
             Self::Migratetype(migratetype) => {
-                write!(f, "pages of type {migratetype:?} cannot be asked for; allowed: Unmovable, Movable, Reclaimable")
+                write!(f, "cannot allocate pages of type {migratetype:?}; allowed: Unmovable, Movable, Reclaimable")
             }
-            Self::BulkOrder(order) => write!(f, "blocks of order {order} cannot be had in bulk; allowed: 0"),
+            Self::BulkOrder(order) => write!(f, "cannot allocate blocks of order {order} in bulk; allowed: 0"),
             Self::Node(node) => write!(f, "node {} has no zone for this request", node.0),
         }
     }
@@ -38,25 +38,25 @@ impl fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
-/// A free that is wrong: the page, and why.
+/// A wrong free: the page, and the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FreeError {
     /// The page that was to be freed.
     pub pfn: Pfn,
     /// The order that was given.
     pub order: Order,
-    /// What is wrong.
+    /// The reason.
     pub reason: WrongFree,
 }
 
-/// Why a free is wrong.
+/// The reason why a free is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WrongFree {
     /// The page is in no zone.
     NotOurs,
-    /// A block of that order cannot start there.
+    /// The page is not aligned to the order.
     Misaligned,
-    /// The page is not allocated: it is free or cached already, or was never brought online.
+    /// The page is not allocated: it is free, cached in a pageset, or was never brought online.
     NotAllocated(PageState),
     /// The block that starts there has another order.
     WrongOrder(Order),
@@ -74,7 +74,7 @@ pub enum WrongFree {
 impl fmt::Display for FreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pfn, order, reason } = self;
-        write!(f, "page {pfn} cannot be freed as a block of order {order}: ")?;
+        write!(f, "cannot free page {pfn} as a block of order {order}: ")?;
         match reason {
             WrongFree::NotOurs => f.write_str("it is in no zone"),
             WrongFree::Misaligned => f.write_str("no block of that order starts there"),
@@ -91,14 +91,14 @@ impl fmt::Display for FreeError {
 
 impl core::error::Error for FreeError {}
 
-/// A change of the CPUs, or of a zone's pagesets, that cannot be made.
+/// An invalid change of the online CPUs or of a zone's pagesets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HotplugError {
-    /// The map knows no such CPU.
+    /// The CPU is not possible.
     NoSuchCpu {
         /// The CPU.
         cpu: CpuId,
-        /// How many are possible.
+        /// The number of possible CPUs.
         possible: usize,
     },
     /// The CPU is offline already.
@@ -120,7 +120,7 @@ impl fmt::Display for HotplugError {
             Self::NoSuchCpu { cpu, possible } => write!(f, "{cpu} is not possible; allowed: below {possible}"),
             Self::Offline(cpu) => write!(f, "{cpu} is offline already"),
             Self::Online(cpu) => write!(f, "{cpu} is online already"),
-            Self::LastCpu(cpu) => write!(f, "{cpu} is the last that is online"),
+            Self::LastCpu(cpu) => write!(f, "{cpu} is the last online CPU"),
             Self::PagesetsEnabled { zone } => write!(f, "the pagesets of zone {zone} are not disabled"),
         }
     }

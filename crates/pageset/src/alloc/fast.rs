@@ -1,13 +1,13 @@
-//! The fast path: a block taken from a pageset or freed into one, where nothing else is to do.
+//! The fast path: takes a block from a pageset or frees one into it, if nothing else needs to be done.
 //!
-//! The general path asks rules, marks and state. The fast path reads a few words that are kept up to date for it:
+//! The general path checks the rules, the marks and the state. The fast path reads a few words that summarise them:
 //!
 //! - the zone's flags: the zone has plenty, is under no pressure, and its pageblocks are all MOVABLE;
 //! - a list's floor and the ends of its chunks: one word is read or written;
 //! - the pageset's `drain_threshold`: a free drains nothing and moves no bound.
 //!
-//! Where one of them says otherwise nothing has changed, and the general path serves the call.
-//! Specification: `linux-page-allocator.md` 2.3, 2.5, 4.11.
+//! If one of them says otherwise, nothing has changed, and the general path serves the call. Specification:
+//! `linux-page-allocator.md` 2.3, 2.5, 4.11.
 
 use core::sync::atomic::AtomicU8;
 
@@ -19,7 +19,7 @@ use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::machine::{CpuHint, Machine, MachineHint};
 use crate::pcp::{CachedZone, Pageset, PcpGuard};
 use crate::policy::{ListRule, Tuning};
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 /// Entries of the table of lists: orders by types, in powers of two, so that an index needs no test.
 pub(crate) const LIST_TABLE: usize = 64;
@@ -43,7 +43,7 @@ pub(crate) fn list_table(rule: ListRule) -> [u8; LIST_TABLE] {
 }
 
 impl Tuning {
-    /// Whether the fast path knows the rules: those of 6.7 and later. Others are followed on the general path only.
+    /// Whether these rules have a fast path: those of 6.7 and later do.
     pub(crate) fn has_fast_path(&self) -> bool {
         self.alloc_factor
             && self.free_count
@@ -55,8 +55,8 @@ impl Tuning {
 }
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// The fast path of [`Self::alloc`], by a hint of the caller's CPU. None where the general path has to serve the request:
-    /// nothing has changed then. For callers that want this part inlined, and the rest behind a call.
+    /// The fast path of [`Self::alloc`], by a hint of the caller's CPU. Returns `None`, with nothing changed, if the
+    /// general path must serve the request. For callers that inline this part and call the rest.
     #[inline(always)]
     pub fn alloc_hot(&self, request: &Request, hint: impl CpuHint<M::Lock>) -> Option<Pfn> {
         let zone = self.first_with_plenty(request, hint.cpu())?;
@@ -70,8 +70,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Some(zone.frames().pfn(page))
     }
 
-    /// Takes single pages from the caller's pageset of the zone that the request tries first, as many as the list has;
-    /// returns how many: 0 where the general path has to serve the request.
+    /// Takes single pages from the caller's pageset of the request's first zone, as many as the list has. Returns their
+    /// number: 0 if the general path must serve the request.
     #[inline(always)]
     pub(crate) fn take_run_hot<T>(&self, request: &Request, pages: &mut [T], name: impl Fn(Pfn) -> T) -> usize {
         let hint = MachineHint::of(&self.machine);
@@ -85,7 +85,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zone.take_run(self.env(), &mut pcp, list, request.migratetype, pages, name)
     }
 
-    /// The zone that a request from a CPU tries first, where that zone has plenty for it.
+    /// The first zone of a request from a CPU, if that zone has plenty for it.
     #[inline(always)]
     fn first_with_plenty(&self, request: &Request, cpu: u32) -> Option<&'a CachedZone<'a, M>> {
         let ordinary = request.node.is_none() && request.zone.is_none() && !request.this_node_only;
@@ -100,8 +100,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zone.zone.has_plenty().then_some(zone)
     }
 
-    /// The fast path of [`Self::free`], by a hint of the caller's CPU. False where the general path has to serve the call, also
-    /// for a wrong free: nothing has changed then.
+    /// The fast path of [`Self::free`], by a hint of the caller's CPU. Returns false, with nothing changed, if the
+    /// general path must serve the call, also for a wrong free.
     #[inline(always)]
     #[must_use]
     pub fn free_hot(&self, pfn: Pfn, order: Order, hint: impl CpuHint<M::Lock>) -> bool {
@@ -151,8 +151,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         given
     }
 
-    /// Checks pages from the first on and turns their tags to Cached, as long as each is a single movable page in use, in the
-    /// preferred zone, whose pageblocks are all MOVABLE. Returns how many.
+    /// Checks pages in order and sets their tags to Cached, as long as each is a single movable page in use, in the
+    /// preferred zone, whose pageblocks are all MOVABLE. Returns the number of pages.
     #[inline(always)]
     pub(crate) fn prepare_movable<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
         let Some(zone) = self.preferred_zone.filter(|zone| zone.zone.is_relaxed()) else { return 0 };
@@ -170,14 +170,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
         entries.iter().position(|entry| !prepare(entry)).unwrap_or(entries.len())
     }
 
-    /// Puts pages that [`Self::prepare_movable`] has prepared into the caller's pageset under one hold of its lock, as far as
-    /// that drains nothing; returns how many: 0 where another thread holds the lock. None where the general path has to do
-    /// it.
+    /// Puts the pages of [`Self::prepare_movable`] into the caller's pageset under one hold of its lock, until a drain
+    /// would be due. Returns their number: 0 if another thread holds the lock, `None` if the general path must serve
+    /// the call.
     #[inline(always)]
     pub(crate) fn give_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> Option<usize> {
         let zone = self.preferred_zone.filter(|zone| zone.zone.is_relaxed())?;
         let hint = MachineHint::of(&self.machine);
-        // A look ahead, so that a lock is not taken in vain.
+        // Checked first, so that the lock is not taken needlessly.
         if zone.pagesets.get(hint.cpu() as usize)?.room_before_drain() <= 1 {
             return None;
         }
@@ -225,7 +225,7 @@ impl<L> Pageset<L> {
 }
 
 impl<L, G> PcpGuard<'_, L, G> {
-    /// Takes the newest block of a list where the list's newest chunk has one.
+    /// Takes the newest block of a list, if the list's newest chunk has one.
     #[inline(always)]
     fn take_hot(&self, list: usize, order: Order) -> Option<u32> {
         let page = self.pop_within(list)?;
@@ -234,7 +234,7 @@ impl<L, G> PcpGuard<'_, L, G> {
         Some(page)
     }
 
-    /// Puts a block on a list where that drains nothing.
+    /// Puts a block on a list, if that drains nothing.
     #[inline(always)]
     fn give_hot(&self, list: usize, page: u32, order: Order) -> bool {
         let pages = order.pages() as u32;

@@ -1,7 +1,7 @@
-//! The general path: which zones a request tries, under which marks, through the pageset or past it.
+//! The general path: which zones a request tries, under which marks, with or without the pageset.
 //!
-//! [`Allocator::take_first`] serves most requests that the fast path did not serve; [`Allocator::walk`] serves the others.
-//! Specification: `linux-page-allocator.md` 1.7, 2.3, 4.8.
+//! [`Allocator::take_first`] serves most of the requests that the fast path did not serve. [`Allocator::walk`] serves
+//! the others.
 
 use core::sync::atomic::AtomicU32;
 
@@ -17,7 +17,7 @@ use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
 use crate::pcp::FromCache;
 use crate::policy::ListRule;
-use crate::sync::Held;
+use crate::sync::LockedWord;
 use crate::zone::watermark::{Mark, MarkTest};
 
 /// The zones that may serve a request, best first.
@@ -42,7 +42,8 @@ impl<'a, M: Machine> Zonelist<'_, 'a, M> {
 }
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Takes a block from the first zone of the zonelist where that has plenty: what the walk would do, without its tests.
+    /// Takes a block from the first zone of the zonelist, if that zone has plenty. The result is that of the walk,
+    /// without the walk's tests.
     #[inline]
     pub(crate) fn take_first(&self, request: &Request, cpu: CpuId) -> Option<Pfn> {
         if request.node.is_some() || request.zone.is_some() || !request.migratetype.is_ordinary() {
@@ -55,8 +56,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.take(zone, cpu, request, Attempt::FIRST).map(|page| zone.frames().pfn(page))
     }
 
-    /// Walks the zonelist at the low marks, then goes the slow path. `take` takes from a zone whose marks allow it.
-    /// Specification 1.7.
+    /// Walks the zonelist at the low marks, then takes the slow path. `take` allocates from a zone whose marks allow
+    /// it. Specification 1.7.
     pub(crate) fn walk<T>(
         &self,
         request: &Request,
@@ -70,7 +71,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
     }
 
-    /// The zones for a request from a CPU.
+    /// The zonelist of a request from a CPU.
     pub(crate) fn zonelist<'z>(&self, request: &'z Request, cpu: CpuId) -> Result<Zonelist<'z, 'a, M>, AllocError> {
         if !request.migratetype.is_ordinary() {
             return Err(AllocError::Migratetype(request.migratetype));
@@ -82,22 +83,22 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if list.zones().next().is_none() { Err(AllocError::Node(node)) } else { Ok(list) }
     }
 
-    /// The zones in the order in which requests from the caller's CPU try them, by their numbers in the map: those of its own
-    /// node first. Specification 1.7.
+    /// The zones by their numbers, in the order in which requests from the caller's CPU try them: the own node's zones
+    /// first. Specification 1.7.
     pub fn zones_from_here(&self) -> impl Iterator<Item = usize> {
         let node = self.rules.cpus[self.machine.cpu().0 as usize];
         let row = self.zonelists.chunks_exact(self.zones.len()).nth(node.0 as usize);
         row.unwrap_or_default().iter().map(|zone| zone.get() as usize)
     }
 
-    /// At the low marks: types stay apart as long as the preferred node has another zone for that, then they may mix.
-    /// Specification 1.6, "No-fragment flag".
+    /// The attempt at the low marks. Types stay apart while the preferred node has another zone that can serve the
+    /// request; then they may mix. Specification 1.6, "No-fragment flag".
     fn first_attempt<T>(
         &self,
         list: &Zonelist<'_, 'a, M>,
         take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
     ) -> Option<T> {
-        // The kernel's zonelists have no zones without memory.
+        // The kernel's zonelists contain no zones without memory, so an empty zone cannot be the preferred one.
         let preferred = list.zones().find(|zone| zone.zone.buddy.managed.get() > 0);
         if let Some(node) = preferred.filter(|zone| zone.zone.keeps_apart.get()).map(|zone| zone.zone.node) {
             let local = list.zones().filter(|zone| zone.zone.node == node);
@@ -108,7 +109,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.attempt(list.zones(), list.request, Attempt::FIRST.with_mixing(Mixing::Allowed), take)
     }
 
-    /// Tries zones one after the other.
+    /// Tries zones in turn.
     pub(crate) fn attempt<T>(
         &self,
         mut zones: impl Iterator<Item = &'a CachedZone<'a, M>>,
@@ -119,7 +120,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zones.find_map(|zone| if self.may_take(zone, request, attempt) { take(zone, attempt) } else { None })
     }
 
-    /// Whether a zone's marks let it serve a request. Specification 1.7, 4.8.
+    /// Whether a zone's marks allow a request. Specification 1.7, 4.8.
     fn may_take(&self, zone: &CachedZone<'a, M>, request: &Request, attempt: Attempt) -> bool {
         let test = request.mark_test(attempt.rights);
         if self.tuning.below_high && !zone.zone.pressure().below_high {
@@ -134,7 +135,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         !request.watermarks || zone.zone.passes_mark(attempt.mark, &test)
     }
 
-    /// The list of a pageset that serves a request, where one does.
+    /// The pageset list that serves a request; `None` if the request bypasses the pageset.
     #[inline]
     pub(crate) fn cached_list(&self, request: &Request) -> Option<usize> {
         if self.tuning.cma_skip && request.skips_for_cma() {
@@ -143,8 +144,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.tuning.lists.list(request.order, request.migratetype)
     }
 
-    /// Takes a block from a zone, through the pageset or past it. Keeps the block's pageblock for more requests like this
-    /// one where it is urgent. Specification 2.3.
+    /// Takes a block from a zone, through the pageset or directly. For an urgent request, reserves the block's
+    /// pageblock for more such requests. Specification 2.3.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -170,7 +171,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                     self.report_boost(zone, request);
                     return Some(page);
                 }
-                // Before 5.14 a refill that failed was the zone's answer. Specification 2.3.
+                // Before 5.14 the zone fails if the refill fails. Specification 2.3.
                 FromCache::Empty if self.tuning.lists == ListRule::OrderZero => return None,
                 FromCache::Empty | FromCache::Busy => {}
             }
@@ -178,7 +179,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.take_direct(zone, request, attempt)
     }
 
-    /// Takes a block past the pageset. Specification 2.3, step 5.
+    /// Takes a block from the buddy, without the pageset. Specification 2.3, step 5.
     #[cold]
     pub(crate) fn take_direct(&self, zone: &CachedZone<'a, M>, request: &Request, attempt: Attempt) -> Option<u32> {
         let (wanted, rights) = (attempt.wanted(&zone.zone, request), attempt.rights);
@@ -198,8 +199,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Some(page)
     }
 
-    /// Wakes reclaim once after the marks were boosted. Marks are boosted with the zone lock held, so a block that came from
-    /// the pageset alone needs no look. Specification 1.6, "Watermark boost".
+    /// Wakes reclaim once after the marks were boosted. The marks are boosted only under the zone lock, so a block from
+    /// the pageset alone needs no check. Specification 1.6, "Watermark boost".
     #[cold]
     pub(crate) fn report_boost(&self, zone: &CachedZone<'a, M>, request: &Request) {
         if request.wakes() && zone.zone.take_boosted() {

@@ -1,16 +1,18 @@
-//! The allocator: what a kernel, a program or a simulator calls. Uses `frame`, `machine`, `policy`, `buddy`, `zone`, `pcp`.
+//! The allocator, as a kernel, a program or a simulator calls it. Uses `frame`, `machine`, `policy`, `buddy`, `zone`,
+//! `pcp`.
 //!
-//! One request passes through [`fast`](self), then `general`, then `slow`, and each does all that the one before it does.
+//! A request passes through [`fast`](self), then `general`, then `slow`. Each path does all that the previous one does,
+//! and more.
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`request`], `attempt` | a request; one pass over its zones: under which mark, with which rights |
+//! | [`request`], `attempt` | a request; one attempt at its zones: the mark and the rights |
 //! | [`config`], `zonelist` | the memory map and its metadata; the order in which zones are tried |
-//! | `fast` | a block taken from a pageset, or freed into one, where nothing else is to do |
+//! | `fast` | the common case: a block taken from a pageset, or freed into one |
 //! | `general` | the zonelist, the watermarks, the pageset or the free lists |
 //! | `slow` | the min marks with the request's rights |
 //! | `bulk` | many pages in one call |
-//! | [`error`], [`shortage`] | what a caller gets instead of a page |
+//! | [`error`], [`shortage`] | the errors; the details of an out-of-memory error |
 //! | `cpu_set`, [`owned`] | the online CPUs; metadata from a heap |
 
 pub(crate) mod attempt;
@@ -53,21 +55,21 @@ pub struct Allocator<'a, M: Machine> {
     pub(crate) zonelists: &'a [AtomicU32],
     /// A row for each CPU: by [`ZoneKind`] the first zone that a request for at most that kind tries.
     pub(crate) first_zones: &'a [AtomicU32],
-    /// The same zone by [`ZoneKind`], where all CPUs have the same.
+    /// The first zone by [`ZoneKind`], if it is the same for all CPUs.
     pub(crate) common_first_zones: [Option<&'a CachedZone<'a, M>>; ZoneKind::COUNT],
-    /// The largest zone, in which the fast path looks for a freed block; none where the fast path does not know the rules.
+    /// The largest zone, where the fast path looks for a freed block; `None` if the rules have no fast path.
     pub(crate) preferred_zone: Option<&'a CachedZone<'a, M>>,
     /// The list of each order and migratetype: [`fast::list_table`].
     pub(crate) lists: [u8; LIST_TABLE],
     pub(crate) tuning: Tuning,
     pub(crate) rules: Rules<'a>,
-    /// Held while a setting changes and what follows from it is computed, so that the last change decides.
+    /// Held while a setting changes and the values that depend on it are computed, so that the last change decides.
     pub(crate) changes: M::Lock,
-    /// Whether a drain of the pagesets of all CPUs is under way.
+    /// Whether a drain of the pagesets of all CPUs is running.
     pub(crate) draining: AtomicBool,
 }
 
-/// The settings that sizes are computed from.
+/// The settings from which sizes are computed.
 #[derive(Debug)]
 pub(crate) struct Rules<'a> {
     /// The node of each possible CPU.
@@ -142,8 +144,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Frees a block, through the caller's pageset where its order is cached. Specification 2.5.
     ///
     /// # Errors
-    /// A wrong free; nothing has changed. Two threads that free the same block at the same instant are not told
-    /// apart: that would take an atomic exchange on each free.
+    /// A wrong free; nothing has changed. Two threads that free the same block at the same instant are not
+    /// distinguished: that would need an atomic exchange on each free.
     #[inline]
     pub fn free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         if self.free_hot(pfn, order, MachineHint::of(&self.machine)) { Ok(()) } else { self.free_generally(pfn, order) }
@@ -173,7 +175,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    /// Frees a block to the buddy, past the pageset: right for pages that nobody will want soon. Holds the zone lock.
+    /// Frees a block to the buddy, without the pageset: for pages that are not needed again soon. Holds the zone lock.
     ///
     /// # Errors
     /// As [`Self::free`].
@@ -224,7 +226,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.free_to_buddy(zone, page, order);
     }
 
-    /// The list that a freed block goes to, with the block's tag written for it; none where the block goes to the buddy.
+    /// The list of a freed block, after its tag is written for that list; `None` if the block goes to the buddy.
     #[inline]
     pub(crate) fn list_for(&self, zone: &CachedZone<'a, M>, page: u32, order: Order) -> Option<usize> {
         let migratetype = zone.frames().block_type(page);
@@ -239,7 +241,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[cold]
     pub(crate) fn free_to_buddy(&self, zone: &CachedZone<'a, M>, page: u32, order: Order) {
         let guard = zone.zone.lock(self.env(), LockPath::DirectFree);
-        // The type is read under the lock: the pageblock may just have got another.
+        // The type is read under the lock, since the pageblock's type may just have changed.
         guard.free_block(page, order, guard.frames.block_type(page));
         guard.count_direct_free(order.pages());
     }
@@ -262,7 +264,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 }
 
-/// Says why a block cannot be freed.
+/// Returns why a block cannot be freed.
 #[cold]
 fn why_wrong<M: Machine>(zone: &CachedZone<'_, M>, pfn: Pfn, page: u32, order: Order) -> WrongFree {
     if !pfn.is_aligned(order) {

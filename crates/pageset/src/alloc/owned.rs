@@ -1,4 +1,4 @@
-//! Metadata from the heap, for machines that have one: tests, replays, programs.
+//! Metadata from the heap: for tests, replays, and programs.
 
 extern crate alloc;
 
@@ -12,8 +12,8 @@ use crate::machine::Machine;
 use crate::pcp::CachedZone;
 use crate::pcp::Pageset;
 
-/// The memory for one allocator's books. Tags and words are zeroed by the system as they are touched, where its
-/// heap does that.
+/// The memory for one allocator's metadata. If the heap supports it, the operating system zeroes tags and words on
+/// first touch.
 #[derive(Debug)]
 pub struct OwnedMetadata<M: Machine> {
     tags: Vec<AtomicU8>,
@@ -23,10 +23,10 @@ pub struct OwnedMetadata<M: Machine> {
 }
 
 impl<M: Machine> OwnedMetadata<M> {
-    /// Memory for an allocator of this configuration.
+    /// Allocates the metadata for a configuration.
     ///
     /// # Errors
-    /// What is wrong with the configuration, or that there is not enough memory.
+    /// A fault of the configuration, or too little memory.
     pub fn new(config: &Config<'_>) -> Result<Self, MapError> {
         let size = config.metadata_size()?;
         let short = |part, expected| MapError::Metadata { part, given: 0, expected };
@@ -38,13 +38,13 @@ impl<M: Machine> OwnedMetadata<M> {
         })
     }
 
-    /// Empty zones, to be kept beside this.
+    /// Empty zones, which the caller keeps next to this value.
     #[must_use]
     pub fn zones<'a>(&self) -> Vec<CachedZone<'a, M>> {
         (0..self.zones).map(|_| CachedZone::empty()).collect()
     }
 
-    /// Lends the memory to one allocator. A second one would find it in use and is not to be built.
+    /// Lends the memory to one allocator. The caller must not build a second allocator from it.
     pub fn lend<'a>(&'a self, zones: &'a mut [CachedZone<'a, M>]) -> Metadata<'a, M> {
         Metadata { tags: &self.tags, words: &self.words, pagesets: &self.pagesets, zones }
     }

@@ -1,69 +1,69 @@
-//! What is asked of the allocator, and what it gives.
+//! Allocation requests, and the blocks that come back.
 
 use crate::frame::MigrateType;
 use crate::frame::{NodeId, ZoneKind};
 use crate::frame::{Order, Pfn};
 use crate::zone::watermark::{MarkTest, Rights};
 
-/// How far a request may go into what is kept for others. Counts on the slow path only: the first attempt keeps to the
-/// low mark, whoever asks. Specification: `linux-page-allocator.md` 1.3.
+/// How far a request may go into the reserves. Counts on the slow path only: the first attempt uses the low mark for
+/// every urgency. Specification: `linux-page-allocator.md` 1.3.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Urgency {
-    /// Not below the min mark.
+    /// Stays above the min mark.
     #[default]
     Ordinary,
-    /// Below the min mark by half of it; a caller that cannot wait by another quarter of the rest, and above order 0 it
-    /// may use the HIGHATOMIC pageblocks.
+    /// May go down to half of the min mark; a caller that cannot wait, to three eighths. The latter may also use the
+    /// HIGHATOMIC pageblocks above order 0.
     High,
-    /// By half of it, and single HIGHATOMIC pages where nothing else is left: for one that is about to give all its
-    /// memory back.
+    /// May go down to half of the min mark, and use single HIGHATOMIC pages if nothing else is left: for a task that is
+    /// about to free all its memory.
     OomVictim,
 }
 
-/// What the caller may wait for. Each may wait for all that comes after it.
+/// What the caller may wait for. Each value includes the values after it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Wait {
-    /// For memory: [`crate::Allocator::alloc_with`] compacts and reclaims for it.
+    /// Memory: [`crate::Allocator::alloc_with`] compacts and reclaims for the request.
     #[default]
     Memory,
-    /// For a zone's lock: the caller is in an interrupt, or must not call back into the owner. It may use HIGHATOMIC
-    /// pageblocks where nothing else is left. In an interrupt that takes a [`crate::RawLock`] that keeps interrupts away
-    /// while it is held.
+    /// A zone's lock: the caller is in an interrupt, or must not call the owner. May use HIGHATOMIC pageblocks if
+    /// nothing else is left. Use in an interrupt requires a [`crate::RawLock`] that disables interrupts while it is
+    /// held.
     Lock,
-    /// For nothing: the caller may have interrupted a holder of any lock. A lock that is not free is passed by. Such a
-    /// request wakes nobody and has no rights to what is kept for others, whatever its urgency.
+    /// Nothing: the caller may have interrupted a holder of any lock. The request skips locks that are held, wakes
+    /// nobody, and may not use the reserves, whatever its urgency.
     Nothing,
 }
 
-/// What is asked for.
+/// An allocation request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// The size of the block.
+    /// The order of the block.
     pub order: Order,
-    /// The kind of use: one of the three ordinary types.
+    /// The migratetype: one of the three ordinary types.
     pub migratetype: MigrateType,
-    /// The highest zone that may serve it. Specification 1.1, "Zone selection".
+    /// The highest zone that may serve the request. Specification 1.1, "Zone selection".
     pub highest: ZoneKind,
-    /// The node to begin at; that of the caller's CPU where none is given.
+    /// The node whose zonelist is used; `None` for the node of the caller's CPU.
     pub node: Option<NodeId>,
-    /// Whether only that node may serve it.
+    /// Whether only that node may serve the request.
     pub this_node_only: bool,
-    /// The only zone that may serve it, by its number in the map; any where none is given.
+    /// The number of the only zone that may serve the request; `None` for any.
     pub zone: Option<usize>,
-    /// How far it may go into what is kept for others.
+    /// How far the request may go into the reserves.
     pub urgency: Urgency,
     /// What the caller may wait for.
     pub wait: Wait,
-    /// Whether [`crate::Machine::wake_reclaim`] is told when it finds memory short.
+    /// Whether the request calls [`crate::Machine::wake_reclaim`] when a zone is below its low mark.
     pub wakes_reclaim: bool,
-    /// Whether the marks count at all; off for the memory that frees memory. Above every urgency.
+    /// Whether the watermarks apply. Off only for requests that free memory themselves. Overrides every urgency.
     pub watermarks: bool,
-    /// Whether CMA pageblocks may serve it.
+    /// Whether CMA pageblocks may serve the request.
     pub cma: bool,
 }
 
 impl Request {
-    /// An ordinary request: movable pages from every zone, others from NORMAL down; it may wait for memory.
+    /// An ordinary request that may wait for memory: movable pages from every zone, other types from NORMAL down.
     #[must_use]
     pub const fn new(order: Order, migratetype: MigrateType) -> Self {
         let movable = matches!(migratetype, MigrateType::Movable);
@@ -82,7 +82,7 @@ impl Request {
         }
     }
 
-    /// What it may take of what is kept for others, on the slow path. Specification 1.3, 2.3 step 5.
+    /// The request's rights to the reserves on the slow path. Specification 1.3, 2.3 step 5.
     pub(crate) const fn rights(&self) -> Rights {
         let non_blocking = matches!(self.wait, Wait::Lock);
         let high = matches!(self.urgency, Urgency::High);
@@ -95,13 +95,13 @@ impl Request {
         if matches!(self.wait, Wait::Nothing) { Rights::NONE } else { all }
     }
 
-    /// Whether it tells the owner that memory is short.
+    /// Whether the request wakes reclaim.
     pub(crate) const fn wakes(&self) -> bool {
         self.wakes_reclaim && !matches!(self.wait, Wait::Nothing)
     }
 
-    /// Whether it passes the pageset by with `cma_skip`: CMA pages wait there among the movable ones, and it may not
-    /// have one. Specification 2.3.
+    /// Whether the request bypasses the pageset under `cma_skip`: the movable lists also hold CMA pages, which this
+    /// request may not use. Specification 2.3.
     pub(crate) const fn skips_for_cma(&self) -> bool {
         matches!(self.migratetype, MigrateType::Movable) && !self.cma
     }

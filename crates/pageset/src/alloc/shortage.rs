@@ -1,4 +1,4 @@
-//! What an out-of-memory error says: how much is free, where, in which orders, and what stood in the way.
+//! The contents of an out-of-memory error: the free memory by zone and order, and the reason of the failure.
 
 use core::fmt;
 
@@ -8,69 +8,69 @@ use crate::frame::Order;
 use crate::frame::{NodeId, ZoneKind};
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
-use crate::sync::Held;
+use crate::sync::LockedWord;
 use crate::zone::watermark::{Mark, MarkTest};
 
-/// No zone of the request's zonelist could serve it. All numbers are of a moment: others allocate and free meanwhile.
+/// No zone of the request's zonelist could serve it. All numbers are momentary: other CPUs allocate and free meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfMemory {
-    /// The order asked for.
+    /// The requested order.
     pub order: Order,
-    /// The migratetype asked for.
+    /// The requested migratetype.
     pub migratetype: MigrateType,
-    /// What stood in the way in the zone that came nearest.
+    /// Why the nearest zone did not serve the request.
     pub reason: Reason,
-    /// That zone: the one with the most free pages above what it keeps back.
+    /// The zone with the largest margin of usable pages above its mark and reserve.
     pub nearest: Nearest,
-    /// How many zones were tried.
+    /// The number of zones tried.
     pub zones: u16,
-    /// Pages free in the zones that were tried; those in pagesets not counted.
+    /// Free pages of the zones tried, without those in pagesets.
     pub free_pages: u64,
-    /// The same in blocks by order. Blocks of ISOLATE pageblocks are not counted; all other types are.
+    /// Free blocks of the zones tried, by order. Blocks of ISOLATE pageblocks are not counted; all other types are.
     pub free_blocks: [u32; Order::COUNT],
-    /// Pages in the pagesets of the zones that were tried: what [`crate::Allocator::drain_all`] would make free.
+    /// Pages in the pagesets of the zones tried: [`crate::Allocator::drain_all`] would free them.
     pub cached_pages: u64,
 }
 
 /// Why a zone did not serve a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
-    /// Its free pages that the request may use are too few above what it keeps back.
+    /// Too few free pages that the request may use, above the zone's mark and reserve.
     Watermark,
-    /// It has enough free pages, but no free block of the order in a pageblock that the request may use.
+    /// Enough free pages, but no free block of the order in a pageblock that the request may use.
     NoBlock,
-    /// It had a block: its lock was held by another and the request may wait for nothing, or another was faster.
+    /// The zone had a block, but its lock was held and the request may not wait, or another CPU took the block first.
     Busy,
 }
 
-/// A zone as a request saw it. In pages where not said otherwise.
+/// A zone as the request saw it. Unit: pages, unless stated otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Nearest {
-    /// Its number in the map.
+    /// The zone's number.
     pub zone: u16,
-    /// Its node.
+    /// The zone's node.
     pub node: NodeId,
-    /// Its kind.
+    /// The zone's kind.
     pub kind: ZoneKind,
-    /// Pages free.
+    /// Free pages.
     pub free: u64,
-    /// Of those, pages that this request may not use, whatever the marks: of CMA or HIGHATOMIC pageblocks.
+    /// Free pages that this request may not use, whatever the marks: pages of CMA or HIGHATOMIC pageblocks.
     pub for_others: u64,
-    /// Its min mark with the boost, as far as the request's urgency does not lower it; 0 for a request without marks.
+    /// The min mark with the boost, lowered by the request's urgency; 0 for a request without marks.
     pub mark: u64,
-    /// What it keeps from requests that a higher zone could serve; 0 for a request without marks.
+    /// The reserve against requests that a higher zone could serve; 0 for a request without marks.
     pub reserve: u64,
 }
 
 impl Nearest {
-    /// How many pages it has above what it keeps back; negative where it has less. The watermark test wants as many as
+    /// Usable pages above the mark and the reserve; negative if there are fewer. The watermark test requires as many as
     /// the block has.
     fn margin(&self) -> i128 {
         i128::from(self.free) - i128::from(self.for_others) - i128::from(self.mark) - i128::from(self.reserve)
     }
 }
 
-/// Looks at the zones of a request that found nothing at the min marks.
+/// Describes the zones of a request that failed at the min marks.
 #[cold]
 pub(crate) fn of<M: Machine>(list: &Zonelist<'_, '_, M>) -> OutOfMemory {
     let request = list.request;
@@ -92,7 +92,7 @@ pub(crate) fn of<M: Machine>(list: &Zonelist<'_, '_, M>) -> OutOfMemory {
             reserve,
         }
     };
-    // The first of those that are as near.
+    // Of equal margins the first wins.
     let nearest = list
         .zones()
         .map(|zone| (see(zone), zone))
@@ -126,7 +126,7 @@ pub(crate) fn of<M: Machine>(list: &Zonelist<'_, '_, M>) -> OutOfMemory {
 }
 
 impl Nearest {
-    /// For a list without zones, which there is not.
+    /// A placeholder for an empty zonelist, which cannot occur.
     const NONE: Nearest =
         Nearest { zone: 0, node: NodeId(0), kind: ZoneKind::Dma, free: 0, for_others: 0, mark: 0, reserve: 0 };
 }
@@ -135,13 +135,13 @@ impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Nearest { node, kind, free, for_others, mark, reserve, .. } = self.nearest;
         write!(f, "no {:?} block of order {}: zone {kind} of node {} ", self.migratetype, self.order, node.0)?;
-        write!(f, "has {free} pages free, {for_others} of them for others only; ")?;
+        write!(f, "has {free} pages free, {for_others} of them unusable for this request; ")?;
         match self.reason {
             Reason::Watermark => {
                 write!(f, "{} are needed above its min mark of {mark} and reserve of {reserve}", self.order.pages())?;
             }
-            Reason::NoBlock => f.write_str("that is above its marks, but not in such a block")?,
-            Reason::Busy => f.write_str("that is above its marks, but it was busy")?,
+            Reason::NoBlock => f.write_str("that is above its marks, but no block of this order is usable")?,
+            Reason::Busy => f.write_str("that is above its marks, but its lock was held or its block was taken")?,
         }
         write!(f, "; zones tried: {}, pages free there: {}, in blocks of order 0 to 10:", self.zones, self.free_pages)?;
         for blocks in self.free_blocks {

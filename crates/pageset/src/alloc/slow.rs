@@ -1,7 +1,7 @@
-//! The slow path: a request that no zone serves at its low mark.
+//! The slow path: a request that no zone can serve at its low mark.
 //!
-//! Reclaim is woken, then the min marks are tried with the request's rights. A caller that may wait for memory and brings
-//! the owner of the memory goes on in [`Allocator::alloc_with`]. Specification: `linux-page-allocator.md` 1.6, 1.7.
+//! The slow path wakes reclaim, then tries the min marks with the request's rights. A caller that may wait for memory
+//! and has an owner goes on in [`Allocator::alloc_with`]. Specification: `linux-page-allocator.md` 1.6, 1.7.
 
 use super::Allocator;
 use super::attempt::Attempt;
@@ -15,7 +15,7 @@ use crate::pcp::CachedZone;
 use crate::zone::watermark::{Mark, Rights};
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// What [`Self::walk`] does after the low marks.
+    /// The part of [`Self::walk`] after the low marks.
     #[cold]
     pub(crate) fn slow<T>(
         &self,
@@ -29,7 +29,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
     }
 
-    /// The zones at the min marks with the rights of the request, and once more where something was merged for it.
+    /// Tries the zones at the min marks with the request's rights. Tries them once more if pages were merged for the
+    /// request.
     pub(crate) fn at_min_marks<T>(
         &self,
         list: &Zonelist<'_, 'a, M>,
@@ -43,15 +44,15 @@ impl<'a, M: Machine> Allocator<'a, M> {
         taken
     }
 
-    /// Merges what was freed without merging, for a request above order 0 that found nothing and has the time: it takes a
-    /// look at every page. True if there was any. Specification 6.1.
+    /// Merges the pages that were freed without merging, for a request above order 0 that may wait for memory: the
+    /// merge reads every page. Returns whether any page merged. Specification 6.1.
     fn merge_for(&self, list: &Zonelist<'_, 'a, M>) -> bool {
         let merge = |zone: &CachedZone<'a, M>| zone.zone.merge_skipped(self.env());
         let may = list.request.order > Order::ZERO && list.request.wait == Wait::Memory;
         may && list.zones().map(merge).sum::<u64>() > 0
     }
 
-    /// Tells the owner of each zone that is below its low mark for this request.
+    /// Calls `wake_reclaim` for each zone that is below its low mark for this request.
     fn wake_reclaim(&self, list: &Zonelist<'_, 'a, M>) {
         let request = list.request;
         let test = request.mark_test(Rights::NONE);

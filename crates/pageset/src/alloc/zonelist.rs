@@ -1,4 +1,4 @@
-//! Zonelists: in which order the zones of which nodes are tried.
+//! Zonelists: the order in which a request tries the zones.
 //!
 //! Specification: `linux-page-allocator.md` 1.1.
 
@@ -9,10 +9,11 @@ use crate::frame::{NodeId, ZoneKind};
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
 use crate::policy::Tuning;
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
-/// Writes the zonelist of every node: nodes by rising distance, the local one first, ties to the nodes after us;
-/// within a node zones from the highest to the lowest. `lists` has a row of all zones for each node.
+/// Writes the zonelist of every node. Nodes come by rising distance, the local node first; among equal distances the
+/// nodes after the local one come first. Within a node zones come from the highest to the lowest. `lists` has a row of
+/// all zones for each node.
 pub(crate) fn build(config: &Config<'_>, lists: &[AtomicU32]) {
     let zones = config.zones.len();
     for (local, row) in lists.chunks_exact(zones).enumerate() {
@@ -32,21 +33,21 @@ pub(crate) fn build(config: &Config<'_>, lists: &[AtomicU32]) {
     }
 }
 
-/// Writes for every CPU and kind of zone the first zone that a request for at most that kind tries, or [`NO_ZONE`]:
-/// `firsts` has a row of all kinds for each CPU. `lists` is as [`build`] leaves it.
+/// Writes, for every CPU and zone kind, the first zone that a request up to that kind tries, or [`NO_ZONE`]. `firsts`
+/// has a row of all kinds for each CPU. `lists` is the result of [`build`].
 pub(crate) fn build_firsts(config: &Config<'_>, lists: &[AtomicU32], firsts: &[AtomicU32]) {
     let zones = config.zones.len();
     for (row, node) in firsts.chunks_exact(ZoneKind::COUNT).zip(config.cpus) {
         let list = &lists[node.0 as usize * zones..][..zones];
         for (word, highest) in row.iter().zip(ZoneKind::ALL) {
-            let first = list.iter().map(Held::get).find(|&index| config.zones[index as usize].kind <= highest);
+            let first = list.iter().map(LockedWord::get).find(|&index| config.zones[index as usize].kind <= highest);
             word.set(first.unwrap_or(NO_ZONE));
         }
     }
 }
 
-/// What the fast path looks up by the kind alone: the first zone that all CPUs try for it, where that is the same; and the
-/// largest zone. Nothing where the fast path does not know the rules.
+/// The fast path's tables: for each kind the first zone, if it is the same for all CPUs; and the largest zone. Empty if
+/// the rules have no fast path.
 pub(crate) fn common_first_zones<'a, M: Machine>(
     zones: &'a [CachedZone<'a, M>],
     firsts: &[AtomicU32],
@@ -66,13 +67,13 @@ pub(crate) fn common_first_zones<'a, M: Machine>(
 /// Stands for no zone.
 const NO_ZONE: u32 = u32::MAX;
 
-/// The nearest node that is farther than `last` in the order of [`rank`].
+/// The node that follows `last` in the order of [`rank`].
 fn nearest(config: &Config<'_>, local: usize, last: Option<usize>) -> Option<usize> {
     let rank = |node: usize| rank(config, local, node);
     (0..config.nodes()).filter(|&node| last.is_none_or(|last| rank(node) > rank(last))).min_by_key(|&node| rank(node))
 }
 
-/// How late a node comes: by distance, then by how far it is after us in number.
+/// A node's rank in the zonelist of `local`: by distance, then by its number counted from `local` on.
 fn rank(config: &Config<'_>, local: usize, node: usize) -> (bool, u8, usize) {
     let nodes = config.nodes();
     let distance = config.distances.get(local * nodes + node).copied().unwrap_or(0);

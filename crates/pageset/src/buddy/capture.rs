@@ -1,4 +1,4 @@
-//! A block handed to the compaction that made it, before anyone else can take it.
+//! Capture: a freed block goes directly to the compaction that made it, before another CPU can take it.
 //!
 //! Specification: `linux-page-allocator.md` 1.5 step 2, 7.6 "Capture".
 
@@ -7,7 +7,7 @@ use core::cell::Cell;
 use crate::frame::MigrateType;
 use crate::frame::Order;
 
-/// What a direct compaction waits for. Goes with its own frees only; theirs is the zone lock.
+/// The block that a direct compaction waits for. Only the compaction's own frees see it, under the zone lock.
 #[derive(Debug)]
 pub(crate) struct Capture {
     order: Order,
@@ -20,15 +20,15 @@ impl Capture {
         Capture { order, wanted, page: Cell::new(None) }
     }
 
-    /// The block that was captured, by its first page: on no list, tagged like one in a pageset.
+    /// The first page of the captured block, which is on no list and tagged like a block in a pageset.
     pub(crate) fn page(&self) -> Option<u32> {
         self.page.get()
     }
 
-    /// Takes a free block that is on its way to a list of `migratetype`, if it is the one that is waited for.
+    /// Captures a free block that is about to enter a list of `migratetype`, if it matches. Returns whether it did.
     pub(crate) fn takes(&self, page: u32, order: Order, migratetype: MigrateType) -> bool {
-        // CMA and isolated pageblocks keep their pages to themselves; small blocks of other kinds of use would spoil a
-        // movable pageblock.
+        // CMA and isolated pageblocks keep their pages. Small blocks for other migratetypes would fragment a movable
+        // pageblock.
         let spoils =
             migratetype == MigrateType::Movable && self.wanted != MigrateType::Movable && self.order < Order::PAGEBLOCK;
         let fits = order == self.order && !matches!(migratetype, MigrateType::Cma | MigrateType::Isolate) && !spoils;
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn what_is_captured() {
         let order = |order| Order::new(order).expect("an order");
-        // Wanted order and type, the freed block's order and type.
+        // Columns: wanted order and type; freed order and type; captured.
         for (wanted, freed, captured) in [
             ((4, Movable), (4, Movable), true),
             ((4, Movable), (3, Movable), false),

@@ -1,26 +1,26 @@
-//! When compaction is not tried again so soon: each failure doubles the attempts that are passed over.
+//! Deferred compaction: each failure doubles the number of skipped attempts.
 //!
 //! Specification: `linux-page-allocator.md` 7.1, "Deferral".
 
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use crate::frame::Order;
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
-/// Attempts are passed over up to this power of two. Source: specification 9.
+/// Skipped attempts are at most two to this power. Source: specification 9.
 const MAX_SHIFT: u8 = 6;
 
-/// What a zone remembers of failed compactions. Written without a lock: a lost count is one attempt more or less.
+/// A zone's record of failed compactions. Written without a lock: a lost update is one attempt more or less.
 #[derive(Debug, Default)]
 pub(crate) struct Deferral {
     considered: AtomicU32,
     shift: AtomicU8,
-    /// One above the smallest order that failed, so that zero says that none did.
+    /// One above the smallest order that failed; 0 if none did.
     failed: AtomicU8,
 }
 
 impl Deferral {
-    /// The smallest order that failed, beyond the largest where none did.
+    /// The smallest order that failed; above the largest order if none did.
     fn order_failed(&self) -> u8 {
         match self.failed.get() {
             0 => Order::COUNT as u8,
@@ -28,12 +28,12 @@ impl Deferral {
         }
     }
 
-    /// Attempts since the last failure or success: 0 right after either. Merging is skipped only then (6.1).
+    /// Attempts since the last failure or success; 0 right after either. Only at 0 do frees skip merging (6.1).
     pub(crate) fn considered(&self) -> u32 {
         self.considered.get()
     }
 
-    /// Whether an attempt for `order` is to be passed over; counts it.
+    /// Whether to skip an attempt for `order`. Counts the attempt.
     pub(crate) fn defers(&self, order: Order) -> bool {
         if order.get() < self.order_failed() {
             return false;
@@ -44,14 +44,14 @@ impl Deferral {
         considered < limit
     }
 
-    /// A whole zone was scanned in vain.
+    /// Records that a whole zone was scanned without success.
     pub(crate) fn on_failure(&self, order: Order) {
         self.considered.set(0);
         self.shift.set((self.shift.get() + 1).min(MAX_SHIFT));
         self.failed.set(order.get().min(self.order_failed()) + 1);
     }
 
-    /// Compaction reports success for `order`; `allocated` once the block was really had.
+    /// Records a success for `order`. `allocated`: the request really got the block.
     pub(crate) fn reset(&self, order: Order, allocated: bool) {
         if allocated {
             self.considered.set(0);
@@ -62,7 +62,7 @@ impl Deferral {
         }
     }
 
-    /// Whether everything was passed over for so long that skip bits and positions are due to be forgotten.
+    /// Whether the longest series of skipped attempts has ended, so that skip bits and positions are reset.
     pub(crate) fn restarts(&self, order: Order) -> bool {
         order.get() >= self.order_failed() && self.shift.get() == MAX_SHIFT && self.considered.get() >= 1 << MAX_SHIFT
     }
@@ -79,7 +79,7 @@ mod tests {
         Order::new(order).expect("an order")
     }
 
-    /// How many attempts are passed over until one is made.
+    /// The number of attempts skipped before one is made.
     fn passed_over(deferral: &Deferral, of: u8) -> usize {
         (0..).take_while(|_| deferral.defers(order(of))).count()
     }
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn each_failure_doubles_what_is_passed_over() {
         let deferral = Deferral::default();
-        assert_eq!(passed_over(&deferral, 9), 0, "nothing has failed");
+        assert_eq!(passed_over(&deferral, 9), 0, "no compaction has failed");
         let waits: Vec<_> = (0..8)
             .map(|_| {
                 deferral.on_failure(order(9));
@@ -95,7 +95,7 @@ mod tests {
                 passed_over(&deferral, 9)
             })
             .collect();
-        // 2^shift attempts are considered, the last of them is made.
+        // 2^shift attempts are considered; only the last is made.
         assert_eq!(waits, [1, 3, 7, 15, 31, 63, 63, 63]);
         assert!(deferral.restarts(order(9)));
         assert!(!deferral.restarts(order(8)));
@@ -106,7 +106,7 @@ mod tests {
         let deferral = Deferral::default();
         deferral.on_failure(order(4));
         assert!(!deferral.defers(order(3)));
-        assert_eq!(deferral.considered(), 0, "and do not count");
+        assert_eq!(deferral.considered(), 0, "attempts for smaller orders do not count");
         deferral.on_failure(order(9));
         assert!(deferral.defers(order(4)), "the smallest failed order stays");
     }
@@ -118,7 +118,7 @@ mod tests {
         deferral.on_failure(order(4));
         deferral.reset(order(5), false);
         assert!(!deferral.defers(order(5)));
-        assert!(deferral.defers(order(6)), "shift and count stay until the block is had");
+        assert!(deferral.defers(order(6)), "shift and count stay until the block is allocated");
         deferral.reset(order(5), true);
         assert_eq!((deferral.considered(), passed_over(&deferral, 6)), (0, 0));
         deferral.reset(Order::MAX, true);

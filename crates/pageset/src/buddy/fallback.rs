@@ -1,15 +1,16 @@
-//! A block taken: by its own migratetype, from CMA, by claiming a pageblock, by stealing. Specification:
+//! Takes a block: of the own migratetype, from CMA, by claiming a pageblock, by stealing. Specification:
 //! `linux-page-allocator.md` 1.6.
 
 use super::{Buddy, Locked};
 use crate::frame::{MigrateType, Order, start_of};
 use crate::machine::Machine;
 use crate::policy::FallbackRule;
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 use MigrateType::{Cma, Movable, Reclaimable, Unmovable};
 
-/// From this order on a found block is worth its whole pageblock, whatever was wanted: half the pageblock's order.
+/// From this order on a found block justifies a claim of its pageblock, whatever the wanted type: half the pageblock's
+/// order.
 const CLAIM_ORDER: u8 = Order::PAGEBLOCK.get() / 2;
 
 /// The stage that served the last page of a refill; before 6.15 always the first.
@@ -22,18 +23,18 @@ pub(crate) enum Stage {
     Steal,
 }
 
-/// What a request asks of the free lists.
+/// A request to a zone's free lists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) order: Order,
     pub(crate) migratetype: MigrateType,
-    /// Whether CMA pageblocks may serve it.
+    /// Whether CMA pageblocks may serve the request.
     pub(crate) cma: bool,
-    /// Whether it takes no part of a pageblock of another type.
+    /// Whether the request must not take part of another type's pageblock.
     pub(crate) no_fragment: bool,
-    /// Whether reclaim may be told of a boost that it causes.
+    /// Whether a boost that the request causes may wake reclaim.
     pub(crate) wakes: bool,
-    /// Whether it waits for the zone lock.
+    /// Whether the request waits for the zone lock.
     pub(crate) waits: bool,
 }
 
@@ -53,7 +54,7 @@ const fn fallbacks(wanted: MigrateType) -> [MigrateType; 2] {
     }
 }
 
-/// Whether a block of this order may bring its whole pageblock to the wanted type: predicate C.
+/// Predicate C: whether a block of this order may claim its whole pageblock for the wanted type.
 pub(crate) fn may_claim(order: Order, wanted: MigrateType) -> bool {
     order.get() >= CLAIM_ORDER || wanted != Movable
 }
@@ -69,13 +70,14 @@ impl Buddy<'_> {
         fallbacks(wanted).into_iter().find_map(|other| Some((other, self.first(order, other)?)))
     }
 
-    /// The smallest block of a fallback type that fits.
+    /// The smallest sufficient block of a fallback type.
     pub(crate) fn smallest_fallback(&self, order: Order, wanted: MigrateType) -> Option<(Order, (MigrateType, u32))> {
         Order::all().skip(order.index()).find_map(|found| Some((found, self.find_fallback(found, wanted)?)))
     }
 
-    /// Whether a free block would serve a request without stealing: of its own type, CMA for a movable one, or of
-    /// another type in a pageblock that may be claimed. Reads without the lock. Specification 7.6, step 5.
+    /// Whether a free block would serve a request without stealing: a block of its own type, CMA for a movable request,
+    /// or a block of another type in a pageblock that may be claimed. Reads without the lock. Specification 7.6, step
+    /// 5.
     pub(crate) fn has_block_for(&self, order: Order, wanted: MigrateType) -> bool {
         Order::all().skip(order.index()).any(|order| {
             let has = |migratetype| self.blocks(order, migratetype) > 0;
@@ -87,7 +89,7 @@ impl Buddy<'_> {
 }
 
 impl<M: Machine> Locked<'_, '_, M> {
-    /// Takes one block from the first stage that serves it; returns its first page, untagged.
+    /// Takes one block from the first stage that serves the request. Returns its first page, not yet tagged.
     pub(crate) fn take(&self, wanted: Wanted, stage: &mut Stage) -> Option<u32> {
         let Wanted { order, migratetype, cma, .. } = wanted;
         if cma
@@ -127,7 +129,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         Some(page)
     }
 
-    /// Stage CLAIM: from the largest blocks down, brings a whole pageblock over.
+    /// Stage CLAIM: claims a whole pageblock, starting with the largest blocks.
     fn claim_any(&self, wanted: Wanted) -> Option<u32> {
         for found in Order::all().skip(wanted.smallest_claim().index()).rev() {
             let Some((_, page)) = self.find_fallback(found, wanted.migratetype) else { continue };
@@ -141,7 +143,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         None
     }
 
-    /// Claims the pageblocks of a found block, if enough of them is free or of the wanted kind.
+    /// Claims the pageblocks of a found block, if enough of their pages are free or of a compatible type.
     pub(crate) fn claim(&self, page: u32, found: Order, wanted: Wanted) -> Option<u32> {
         let Wanted { order, migratetype, wakes, .. } = wanted;
         if found >= Order::PAGEBLOCK {

@@ -1,4 +1,4 @@
-//! A block freed: merged with its buddies and put on a list. Specification: `linux-page-allocator.md` 1.5.
+//! Frees a block: merges it with its buddies and puts it on a list. Specification: `linux-page-allocator.md` 1.5.
 
 use super::Locked;
 use super::capture::Capture;
@@ -7,7 +7,7 @@ use crate::frame::{MigrateType, Order, PageState, Tag};
 use crate::machine::Machine;
 use crate::sync;
 
-/// From this order on blocks go to the head of their list: what they would merge into is the largest order or beyond.
+/// From this order on blocks go to the head of their list: a merge would give the largest order, or is impossible.
 /// Specification 1.5, step 3.
 const HEAD_ORDERS: u8 = Order::MAX.get() - 1;
 
@@ -15,32 +15,32 @@ const HEAD_ORDERS: u8 = Order::MAX.get() - 1;
 #[derive(Clone, Copy)]
 enum Put<'c> {
     /// To the tail of its list if it is likely to merge soon, else to the head.
-    ByChance,
+    ByMergeLikelihood,
     At(End),
-    /// As by chance, unless it becomes the block that a compaction waits for.
+    /// As by merge likelihood, unless it becomes the block that a compaction waits for.
     OrCapture(&'c Capture),
 }
 
 impl<M: Machine> Locked<'_, '_, M> {
-    /// Frees one block and merges it with its buddies, unless the rules put that off. The block is on no list;
-    /// `migratetype` is the list that it goes to. Specification 1.5, "Free one block".
+    /// Frees one block and merges it with its buddies, unless the rules skip the merge. The block is on no list;
+    /// `migratetype` selects its list. Specification 1.5, "Free one block".
     pub(crate) fn free_block(&self, page: u32, order: Order, migratetype: MigrateType) {
-        self.free_and_put(page, order, migratetype, Put::ByChance);
+        self.free_and_put(page, order, migratetype, Put::ByMergeLikelihood);
     }
 
     /// As [`Self::free_block`], for a compaction that waits for a block.
     pub(crate) fn free_or_capture(&self, page: u32, order: Order, migratetype: MigrateType, capture: Option<&Capture>) {
-        self.free_and_put(page, order, migratetype, capture.map_or(Put::ByChance, Put::OrCapture));
+        self.free_and_put(page, order, migratetype, capture.map_or(Put::ByMergeLikelihood, Put::OrCapture));
     }
 
-    /// As [`Self::free_block`], to the tail of the list: the block is taken last.
+    /// As [`Self::free_block`], to the tail of the list: the block is allocated last.
     pub(crate) fn free_cold(&self, page: u32, order: Order, migratetype: MigrateType) {
         self.free_and_put(page, order, migratetype, Put::At(End::Tail));
     }
 
     /// Frees a block of the largest order whose two pageblocks have this type: as freeing one after the other does.
     pub(crate) fn free_pair(&self, page: u32, migratetype: MigrateType) {
-        self.merge(page, Order::MAX, migratetype, Put::ByChance);
+        self.merge(page, Order::MAX, migratetype, Put::ByMergeLikelihood);
     }
 
     fn free_and_put(&self, page: u32, order: Order, migratetype: MigrateType, put: Put<'_>) {
@@ -71,7 +71,7 @@ impl<M: Machine> Locked<'_, '_, M> {
             if let Put::OrCapture(capture) = put
                 && capture.takes(page, order, migratetype)
             {
-                // Held for the compaction, which hands it out when it ends.
+                // The compaction holds the block and allocates it when the run ends.
                 self.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
                 return;
             }
@@ -113,7 +113,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         order < Order::PAGEBLOCK || theirs == migratetype || theirs.is_ordinary() && migratetype.is_ordinary()
     }
 
-    /// Whether the block that this one would form with its absent buddy has its own buddy free.
+    /// Whether the buddy of the merged block would be free, if this block merged with its own buddy.
     fn merges_soon(&self, page: u32, order: Order) -> bool {
         if order.get() >= HEAD_ORDERS {
             return false;

@@ -1,12 +1,12 @@
-//! Free lists threaded through the links of pages: push at either end, remove.
+//! Free lists, linked through the pages' links: push at either end, remove.
 //!
-//! A *slot* numbers a pair of links: the block's first page, or for pageblocks and larger their own dense numbers
-//! (see [`crate::frame::Frames::slot`]). All calls are made with the zone lock held.
+//! A *slot* is the number of a pair of links: the block's first page; for pageblocks and larger blocks a dense number
+//! of its own (see [`crate::frame::Frames::slot`]). All calls are made with the zone lock held.
 
 use core::sync::atomic::AtomicU32;
 
 use crate::frame::Links;
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
 /// No slot.
 const NONE: u32 = u32::MAX;
@@ -28,9 +28,9 @@ impl Default for List {
 /// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// Where blocks are taken.
+    /// The end where blocks are taken.
     Head,
-    /// Where blocks wait that are likely to merge soon.
+    /// The end for blocks that are likely to merge soon.
     Tail,
 }
 
@@ -67,7 +67,7 @@ impl List {
         some(links.prev(slot).get())
     }
 
-    /// Puts a slot at one end. `touch` is told the neighbour, whose links change as well.
+    /// Inserts a slot at one end. Calls `touch` with the neighbour, whose links also change.
     pub(crate) fn push(&self, links: Links<'_>, slot: u32, end: End, touch: impl Fn(u32)) {
         let (outer, inner, this_end, other_end) = match end {
             End::Head => (links.prev(slot), links.next(slot), &self.head, &self.tail),
@@ -90,7 +90,7 @@ impl List {
         self.len.set(self.len.get() + 1);
     }
 
-    /// Takes a slot out. `touch` is told its neighbours, whose links change as well.
+    /// Removes a slot. Calls `touch` with its neighbours, whose links also change.
     pub(crate) fn remove(&self, links: Links<'_>, slot: u32, touch: impl Fn(u32)) {
         let (next, prev) = (links.next(slot).get(), links.prev(slot).get());
         match some(prev) {
@@ -110,7 +110,7 @@ impl List {
         self.len.set(self.len.get() - 1);
     }
 
-    /// Cuts off the first `len` slots, the last of which is `tail`.
+    /// Cuts off the first `len` slots. `tail` is the last of them.
     pub(crate) fn cut(&self, links: Links<'_>, tail: u32, len: u32) -> List {
         let rest = links.next(tail).get();
         let front =
@@ -125,7 +125,8 @@ impl List {
         front
     }
 
-    /// Puts all slots of `front`, which has some, before the first. `touch` is told that one, whose links change.
+    /// Inserts all slots of `front`, which is not empty, at the head. Calls `touch` with the former first slot, whose
+    /// links change.
     pub(crate) fn prepend(&self, links: Links<'_>, front: &List, touch: impl Fn(u32)) {
         let old = self.head.get();
         links.next(front.tail.get()).set(old);

@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::frame::{Frames, MigrateType, Order, PageState};
 use crate::machine::{Access, Guard, Line, Machine};
 use crate::policy::Tuning;
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 #[cfg(feature = "history")]
 pub(crate) use fallback::may_claim;
@@ -29,7 +29,7 @@ use deferral::Deferral;
 use in_flight::InFlight;
 use list::{End, List};
 
-/// The machine and the rules: what every operation is given.
+/// The machine and the rules, which every operation receives.
 #[derive(Debug)]
 pub(crate) struct Env<'e, M> {
     pub(crate) machine: &'e M,
@@ -66,44 +66,44 @@ pub(crate) struct Buddy<'a> {
     areas: [[List; MigrateType::COUNT]; Order::COUNT],
     /// Pages on free lists of types other than ISOLATE.
     pub(crate) free_pages: AtomicU64,
-    /// Those of them in CMA pageblocks.
+    /// Free pages in CMA pageblocks.
     pub(crate) free_cma: AtomicU64,
-    /// Those of them on lists of HIGHATOMIC.
+    /// Free pages on HIGHATOMIC lists.
     pub(crate) free_highatomic: AtomicU64,
     /// Pages of HIGHATOMIC and of CMA pageblocks, holes included; [`Locked::set_block_type`] writes both.
     pub(crate) reserved_highatomic: AtomicU64,
     pub(crate) cma_pages: AtomicU64,
     /// Pageblocks of other types than MOVABLE; [`Locked::set_block_type`] writes it.
     other_blocks: AtomicU64,
-    /// Pages brought online, and those of them that the buddy has.
+    /// Pages brought online, and pages managed by the buddy.
     pub(crate) present: AtomicU64,
     pub(crate) managed: AtomicU64,
-    /// Blocks got from other types' pageblocks: claimed, stolen.
+    /// Blocks taken from other types' pageblocks: claimed, stolen.
     pub(crate) claims: AtomicU64,
     pub(crate) steals: AtomicU64,
-    /// When compaction of the zone is tried again.
+    /// The deferral of compaction.
     pub(crate) deferral: Deferral,
-    /// What rules of `history` keep: clusters of single pages, refills that take them, and merges that were skipped.
+    /// State of the rules of `history`: clusters of single pages, refills that take them, and skipped merges.
     pub(crate) clusters: Clusters<'a>,
     pub(crate) in_flight: InFlight,
     pub(crate) skips: AtomicU64,
     pub(crate) skips_merged: AtomicU64,
 }
 
-/// The memory of a zone's order-0 clusters; `history::cluster` gives it its meaning.
+/// The memory of a zone's order-0 clusters; `history::cluster` defines its use.
 #[derive(Debug, Default)]
 pub(crate) struct Clusters<'a> {
     /// A page's descriptor plus one, 0 for none.
     pub(crate) refs: &'a [AtomicU32],
     pub(crate) descriptors: &'a [AtomicU32],
-    /// The first descriptor given back plus one, and the first that was never used.
+    /// The first returned descriptor plus one, and the first that was never used.
     pub(crate) free: AtomicU32,
     pub(crate) fresh: AtomicU32,
-    /// Pages that a cluster grows to.
+    /// The largest cluster, in pages.
     pub(crate) limit: AtomicU32,
-    /// Pages that found no descriptor.
+    /// Pages without a cluster for lack of a descriptor.
     pub(crate) shortages: AtomicU64,
-    /// Pages taken and given as whole clusters.
+    /// Pages allocated and freed as whole clusters.
     pub(crate) taken: AtomicU64,
     pub(crate) given: AtomicU64,
 }
@@ -179,7 +179,7 @@ impl Buddy<'_> {
         })
     }
 
-    /// The first of some pages that is part of a block already.
+    /// The first of some pages that already belongs to a block.
     pub(crate) fn first_known(&self, page: u32, pages: u64) -> Option<u32> {
         if self.block_around(page).is_some() {
             return Some(page);
@@ -208,11 +208,11 @@ pub(crate) struct Locked<'g, 'a, M: Machine> {
     _guard: Guard<'g, M::Lock>,
 }
 
-/// How often one hold of the lock broke into another type's pageblock. The zone raises its marks for each.
+/// How often one hold of the lock took part of another type's pageblock. The zone raises its marks for each.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Breaks {
     pub(crate) count: u32,
-    /// Whether reclaim may be told.
+    /// Whether reclaim may be woken for it.
     pub(crate) wakes: bool,
 }
 
@@ -242,7 +242,7 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
         self.breaks.get()
     }
 
-    /// Notes that a request broke into a pageblock of another type.
+    /// Records that a request took part of a pageblock of another type.
     pub(crate) fn note_break(&self, wakes: bool) {
         self.breaks.set(Breaks { count: self.breaks.get().count + 1, wakes });
     }
@@ -259,7 +259,7 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
         self.count_free(order, list, sync::add);
     }
 
-    /// Takes a free block off its list, which it returns; the tag becomes the inside of a block.
+    /// Takes a free block off its list, and returns that list. The tag then reads as `Inside`.
     pub(crate) fn remove(&self, page: u32, order: Order) -> MigrateType {
         let list = self.list_of(page);
         self.touch_list(page, order, list);
@@ -280,13 +280,13 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
         match list {
             MigrateType::Cma => count(&self.free_cma, order.pages()),
             MigrateType::HighAtomic => count(&self.free_highatomic, order.pages()),
-            // Isolated blocks are no free pages of the zone.
+            // Isolated blocks do not count as free pages of the zone.
             _ => return,
         }
         count(&self.free_pages, order.pages());
     }
 
-    /// Takes the smallest block that fits from one type's lists and splits it; returns its first page, untagged.
+    /// Takes the smallest sufficient block of one type's lists and splits it. Returns its first page, untagged.
     pub(crate) fn take_smallest(&self, order: Order, list: MigrateType) -> Option<u32> {
         for found in Order::all().skip(order.index()) {
             if let Some(page) = self.first(found, list) {
@@ -298,7 +298,7 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
         None
     }
 
-    /// Gives the upper halves of a taken block back until `to` pages remain at its start.
+    /// Returns the upper halves of a taken block to the lists, until `to` pages remain at its start.
     pub(crate) fn split(&self, page: u32, from: Order, to: Order, list: MigrateType) {
         for half in Order::all().take(from.index()).skip(to.index()).rev() {
             self.put(page + half.pages() as u32, half, list, End::Head);

@@ -1,13 +1,13 @@
-//! Pageblocks: their types, and their free blocks that follow. Specification: `linux-page-allocator.md` 1.4, 1.6.
+//! Types of pageblocks, and the moves of their free blocks. Specification: `linux-page-allocator.md` 1.4, 1.6.
 
 use super::Locked;
 use super::list::End;
 use crate::frame::{MigrateType, Order, PageState, start_of};
 use crate::machine::Machine;
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 impl<M: Machine> Locked<'_, '_, M> {
-    /// Gives a pageblock another type and counts the types that are reserved. Its free blocks stay where they are.
+    /// Sets a pageblock's type and updates the counters of reserved types. Its free blocks stay on their lists.
     pub(crate) fn set_block_type(&self, page: u32, to: MigrateType) {
         let from = self.frames.block_type(page);
         if from == to {
@@ -56,12 +56,12 @@ impl<M: Machine> Locked<'_, '_, M> {
         });
     }
 
-    /// The end of the list that blocks go to when they change their type. Specification 1.6.
+    /// The list end for blocks that change their type. Specification 1.6.
     pub(crate) fn end_of_moves(&self) -> End {
         if self.tuning().fallback_tail { End::Tail } else { End::Head }
     }
 
-    /// Gives one pageblock another type, and its free blocks with it.
+    /// Sets the type of one pageblock and moves its free blocks.
     pub(crate) fn change_type(&self, start: u32, to: MigrateType) {
         let neighbour = start ^ Order::PAGEBLOCK.pages() as u32;
         let both = start & neighbour;
@@ -80,14 +80,14 @@ impl<M: Machine> Locked<'_, '_, M> {
         }
     }
 
-    /// Gives all pageblocks of a block another type; its place on a list stays.
+    /// Sets the type of all pageblocks of a block. The block stays at its place on its list.
     pub(crate) fn retype(&self, page: u32, order: Order, migratetype: MigrateType) {
         for at in (page..page + order.pages() as u32).step_by(Order::PAGEBLOCK.pages() as usize) {
             self.set_block_type(at, migratetype);
         }
     }
 
-    /// Whether at least half of a pageblock is free or of the wanted kind; nothing where it reaches beyond the zone.
+    /// Whether at least half of a pageblock is free or of a compatible type; `None` if it reaches beyond the zone.
     pub(crate) fn is_mostly(&self, start: u32, wanted: MigrateType) -> Option<bool> {
         use MigrateType::Movable;
         let pageblock = Order::PAGEBLOCK.pages() as u32;
@@ -110,8 +110,9 @@ impl<M: Machine> Locked<'_, '_, M> {
         Some(free + alike >= pageblock / 2)
     }
 
-    /// Keeps the HIGHATOMIC pageblocks of a block that an urgent request has just got, as far as `room` allows. The block
-    /// itself is in use; what is free around it is for the next such request. Specification 1.6, "HIGHATOMIC reserve".
+    /// Reserves the pageblocks of a block that an urgent request has just allocated as HIGHATOMIC, as far as `room`
+    /// allows. The block itself is in use; the free blocks around it are for the next such request. Specification 1.6,
+    /// "HIGHATOMIC reserve".
     pub(crate) fn reserve_highatomic(&self, page: u32, order: Order, has_room: impl Fn() -> bool) {
         let pageblock = Order::PAGEBLOCK.pages() as u32;
         let first = start_of(page, Order::PAGEBLOCK);
@@ -123,7 +124,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         }
     }
 
-    /// Gives the first reserved pageblock that has free pages to `to`. True when there was one.
+    /// Changes the first reserved pageblock with free pages to the type `to`. Returns whether there was one.
     pub(crate) fn unreserve_highatomic(&self, to: MigrateType) -> bool {
         let found = Order::all().find_map(|order| self.first(order, MigrateType::HighAtomic));
         found.inspect(|&page| self.change_type(start_of(page, Order::PAGEBLOCK), to)).is_some()

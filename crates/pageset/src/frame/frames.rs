@@ -4,19 +4,19 @@ use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use super::pageblock::Pageblock;
 use super::{MigrateType, Order, PageState, Pfn, Tag};
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
-/// The metadata of one zone's pages. Pages are numbered from `base`, which is aligned to the largest order. The
-/// arrays reach from there to the next such boundary; pages outside the span have the tag of an inside.
+/// The metadata of one zone's pages. Page numbers count from `base`, which is aligned to the largest order. The arrays
+/// extend to the next such boundary after the zone. Pages outside the span read as `Inside`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frames<'a> {
     pub(crate) base: Pfn,
-    /// The first page of the zone's span, and the first one after it.
+    /// The first page of the zone's span, and the page after its last.
     pub(crate) first: u32,
     pub(crate) end: u32,
-    /// One byte a page.
+    /// One byte per page.
     pub(crate) tags: &'a [AtomicU8],
-    /// One byte a pageblock: see [`Pageblock`].
+    /// One byte per pageblock: see [`Pageblock`].
     pub(crate) types: &'a [AtomicU8],
     pub(crate) links: Links<'a>,
 }
@@ -30,12 +30,12 @@ impl Frames<'_> {
         self.tags.len() as u32
     }
 
-    /// Pages that the zone spans, holes included.
+    /// The pages of the zone's span, holes included.
     pub(crate) fn spanned(&self) -> u64 {
         u64::from(self.end - self.first)
     }
 
-    /// The page's number in the zone, if it is in the zone's span.
+    /// The page's number in the zone; `None` outside the zone's span.
     #[inline]
     pub(crate) fn page(&self, pfn: Pfn) -> Option<u32> {
         let page = pfn.0.wrapping_sub(self.base.0);
@@ -63,8 +63,8 @@ impl Frames<'_> {
         }
     }
 
-    /// Tags a block that enters a free list. The largest are noted in their pageblock's byte instead, so that
-    /// bringing a large range online leaves the tags' memory untouched.
+    /// Tags a block that enters a free list. A block of the largest order is recorded in its pageblock's byte instead,
+    /// so that bringing a large range online does not touch the tags' memory.
     pub(crate) fn set_free(&self, page: u32, order: Order, list: MigrateType) {
         let tag = Tag::new(PageState::Free, order, list);
         if order == Order::MAX {
@@ -74,7 +74,7 @@ impl Frames<'_> {
         }
     }
 
-    /// Turns the tag of a block that leaves a free list to the inside of a block.
+    /// Sets the tag of a block that leaves a free list to `Inside`.
     pub(crate) fn set_not_free(&self, page: u32, order: Order) {
         if order == Order::MAX {
             self.set_pageblock(page, self.pageblock(page).without_largest());
@@ -88,37 +88,38 @@ impl Frames<'_> {
         self.tags[page as usize].set(tag.byte());
     }
 
-    /// What is known of the pageblock that a page lies in.
+    /// The byte of the pageblock around a page.
     #[inline]
     pub(crate) fn pageblock(&self, page: u32) -> Pageblock {
         Pageblock(self.types[(page >> Order::PAGEBLOCK.get()) as usize].get())
     }
 
-    /// Changes it; the zone lock is held, since the byte is read, changed and written.
+    /// Writes the byte of the pageblock around a page. The zone lock is held, since the byte is read, changed and
+    /// written.
     pub(crate) fn set_pageblock(&self, page: u32, pageblock: Pageblock) {
         self.types[(page >> Order::PAGEBLOCK.get()) as usize].set(pageblock.0);
     }
 
-    /// The type of the pageblock that a page lies in.
+    /// The type of the pageblock around a page.
     #[inline]
     pub(crate) fn block_type(&self, page: u32) -> MigrateType {
         self.pageblock(page).migratetype()
     }
 
-    /// To be called by `Zone::set_block_type`, which keeps count.
+    /// Sets a pageblock's type. Only `Zone::set_block_type` calls this, because it keeps the counters.
     pub(crate) fn set_block_type(&self, page: u32, migratetype: MigrateType) {
         self.set_pageblock(page, self.pageblock(page).with_type(migratetype));
     }
 
-    /// Notes that a block of pages has been brought online.
+    /// Records that a block of pages is online.
     pub(crate) fn set_online(&self, page: u32, order: Order) {
         for at in (page..page + order.pages() as u32).step_by(Order::PAGEBLOCK.pages() as usize) {
             self.set_pageblock(at, self.pageblock(at).with_online(true));
         }
     }
 
-    /// The links of a block. Those of pageblocks and larger blocks lie side by side after all others: bringing a large range
-    /// online touches few lines, and huge pages that come and go do not each have a page of links for themselves.
+    /// The slot of a block's links. The links of pageblocks and larger blocks lie together after all others: bringing a
+    /// large range online touches few cache lines, and alternating huge pages do not each use a page of links.
     pub(crate) fn slot(&self, page: u32, order: Order) -> u32 {
         if order >= Order::PAGEBLOCK { self.len() + (page >> Order::PAGEBLOCK.get()) } else { page }
     }
@@ -129,7 +130,7 @@ impl Frames<'_> {
     }
 }
 
-/// The links of one zone: a pair of words a slot, next and previous. Meaningful only while a block is on a list.
+/// The links of one zone: two words per slot, next and previous. Valid only while a block is on a list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links<'a>(pub(crate) &'a [AtomicU32]);
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// The number of a CPU, as the machine numbers its possible CPUs: from 0.
+/// The number of a possible CPU, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct CpuId(pub u32);
 
@@ -25,12 +25,12 @@ pub enum ZoneKind {
     Dma32,
     /// For everything.
     Normal,
-    /// For pages that can be moved.
+    /// For movable pages.
     Movable,
 }
 
 impl ZoneKind {
-    /// How many kinds there are.
+    /// The number of kinds.
     pub const COUNT: usize = 4;
     /// All kinds, lowest first.
     pub const ALL: [ZoneKind; Self::COUNT] = [Self::Dma, Self::Dma32, Self::Normal, Self::Movable];

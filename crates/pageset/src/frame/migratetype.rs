@@ -1,35 +1,35 @@
-//! Migratetypes: what may be moved, and so what is kept together.
+//! Migratetypes: pages grouped by mobility.
 
-/// The kind of pages that a pageblock holds and that a request asks for.
+/// The mobility of pages: a pageblock holds pages of one migratetype, and a request asks for one.
 ///
 /// Specification: `linux-page-allocator.md` 1.4.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum MigrateType {
-    /// Pages that stay where they are: kernel objects, page tables.
+    /// Pages that cannot move: kernel objects, page tables.
     Unmovable = 0,
-    /// Pages that can be moved: user memory.
+    /// Pages that can move: user memory.
     Movable = 1,
-    /// Pages that can be given back when asked: caches of the file systems.
+    /// Pages that can be freed on request: file system caches.
     Reclaimable = 2,
-    /// Pageblocks kept for urgent requests above order 0.
+    /// Pageblocks reserved for urgent requests above order 0.
     HighAtomic = 3,
-    /// Pageblocks lent to movable pages until a device wants them.
+    /// Pageblocks used for movable pages until a device needs them.
     Cma = 4,
-    /// Pageblocks that nothing may be taken from.
+    /// Pageblocks that no allocation may use.
     Isolate = 5,
 }
 
 impl MigrateType {
-    /// How many types there are.
+    /// The number of types.
     pub const COUNT: usize = 6;
-    /// How many types have lists of their own in a pageset: the ordinary ones.
+    /// The number of types with their own lists in a pageset: the ordinary ones.
     pub const PCP_COUNT: usize = 3;
     /// All types in the order of their numbers.
     pub const ALL: [MigrateType; Self::COUNT] =
         [Self::Unmovable, Self::Movable, Self::Reclaimable, Self::HighAtomic, Self::Cma, Self::Isolate];
 
-    /// The type of a number; the largest stands for all above it.
+    /// The type of a number; numbers above the largest type give the largest type.
     pub(crate) const fn from_number(number: u8) -> Self {
         match number {
             0 => Self::Unmovable,

@@ -1,4 +1,4 @@
-//! Page frames: their numbers, orders and types, and the metadata that is kept for each. Uses no other layer.
+//! Page frames: numbers, orders, migratetypes, and the metadata of each page. Uses no other layer.
 
 pub(crate) mod frames;
 mod ids;
@@ -64,14 +64,14 @@ impl Order {
     pub const ZERO: Order = Order(0);
     /// The largest block: 1024 pages, 4 MiB. Unit: power of two of pages. Source: specification 1.4.
     pub const MAX: Order = Order(10);
-    /// How many orders there are.
+    /// The number of orders.
     pub const COUNT: usize = 11;
-    /// The largest order that is expected to be had without compaction. Source: specification 9.
+    /// The largest order that is expected to succeed without compaction. Source: specification 9.
     pub const COSTLY: Order = Order(3);
-    /// A pageblock, the unit of grouping by mobility, and a huge page: 512 pages, 2 MiB on x86-64.
+    /// The order of a pageblock, the unit of grouping by mobility, and of a huge page: 512 pages, 2 MiB on x86-64.
     pub const PAGEBLOCK: Order = Order(9);
 
-    /// The order `order`, or nothing above [`Order::MAX`].
+    /// The order `order`; `None` above [`Order::MAX`].
     #[must_use]
     pub const fn new(order: u8) -> Option<Order> {
         if order <= Self::MAX.0 { Some(Order(order)) } else { None }
@@ -83,7 +83,7 @@ impl Order {
         1 << self.0
     }
 
-    /// The order in the low bits of a tag, which nothing else writes.
+    /// The order in the low bits of a tag. Only valid orders are ever written there.
     pub(super) const fn from_bits(bits: u8) -> Order {
         Order(bits)
     }
@@ -121,7 +121,8 @@ impl fmt::Display for Order {
 /// Pages of a pageblock.
 pub(crate) const PAGEBLOCK: u32 = Order::PAGEBLOCK.pages() as u32;
 
-/// The first page of the block of `order` that a page of a zone lies in, whether there is such a block or not.
+/// The first page of the naturally aligned block of `order` around a page of a zone, whether or not such a block
+/// exists.
 pub(crate) const fn start_of(page: u32, order: Order) -> u32 {
     page & !(order.pages() as u32 - 1)
 }

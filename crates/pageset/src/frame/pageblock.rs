@@ -1,10 +1,10 @@
-//! The byte that is kept for each pageblock: its migratetype, and what else is known of it as a whole.
+//! The byte of each pageblock: its migratetype and other per-pageblock state.
 //!
-//! Specification: `linux-page-allocator.md` 1.4. Bits 0 to 2 hold the migratetype with its lowest bit turned, so that
-//! zeroed memory is MOVABLE; bit 3 says that a free block of the largest order begins here; bits 4 and 5 hold the kind
-//! of that block's list; bit 6 is compaction's skip bit; bit 7 says that pages of it have been brought online. In an
-//! isolated pageblock nothing but the ISOLATE list can hold a block, and compaction does not come by: there bits 4 to
-//! 6 hold the type that it had before, coded as in bits 0 to 2.
+//! Specification: `linux-page-allocator.md` 1.4. Bits 0 to 2 hold the migratetype with its lowest bit inverted, so that
+//! zeroed memory is MOVABLE. Bit 3: a free block of the largest order begins here. Bits 4 and 5 hold the kind of that
+//! block's list. Bit 6 is compaction's skip bit. Bit 7: some pages of the pageblock have been online. In an isolated
+//! pageblock only the ISOLATE list can hold a block, and compaction does not scan it; there bits 4 to 6 hold the former
+//! type, coded as in bits 0 to 2.
 
 use crate::frame::MigrateType;
 
@@ -17,7 +17,7 @@ const FORMER: u8 = 0x70;
 const FORMER_SHIFT: u8 = 4;
 const ONLINE: u8 = 0x80;
 
-/// The kind of a list that is the pageblock's own.
+/// The kind of a list of the pageblock's own type.
 const KIND_OF_PAGEBLOCK: u8 = 3;
 
 /// One pageblock's byte.
@@ -41,7 +41,7 @@ impl Pageblock {
         self.0 & TYPE == code(MigrateType::Isolate)
     }
 
-    /// With another type. Isolation remembers the type before it, and takes the place of the skip bit.
+    /// The byte with another type. Isolation saves the former type and overwrites the skip bit.
     pub(crate) const fn with_type(self, migratetype: MigrateType) -> Self {
         let isolates = matches!(migratetype, MigrateType::Isolate);
         let kept = match (self.is_isolated(), isolates) {
@@ -53,12 +53,12 @@ impl Pageblock {
         Pageblock(kept | code(migratetype))
     }
 
-    /// The type that an isolated pageblock had before.
+    /// The former type of an isolated pageblock.
     pub(crate) const fn former(self) -> Option<MigrateType> {
         if self.is_isolated() { Some(decode((self.0 & FORMER) >> FORMER_SHIFT)) } else { None }
     }
 
-    /// The kind of the list of the free block of the largest order that begins here, if one does.
+    /// The list kind of the free block of the largest order that begins here, if one does.
     pub(crate) const fn largest(self) -> Option<u8> {
         match (self.0 & LARGEST != 0, self.is_isolated()) {
             (false, _) => None,
@@ -67,24 +67,24 @@ impl Pageblock {
         }
     }
 
-    /// With such a block on a list of this kind.
+    /// The byte with such a block on a list of this kind.
     pub(crate) const fn with_largest(self, kind: u8) -> Self {
         let kept = if self.is_isolated() { self.0 } else { self.0 & !KIND | kind << KIND_SHIFT };
         Pageblock(kept | LARGEST)
     }
 
-    /// Without it.
+    /// The byte without such a block.
     pub(crate) const fn without_largest(self) -> Self {
         let gone = if self.is_isolated() { LARGEST } else { LARGEST | KIND };
         Pageblock(self.0 & !gone)
     }
 
-    /// Whether compaction found nothing here lately.
+    /// Whether compaction skips the pageblock.
     pub(crate) const fn skips(self) -> bool {
         !self.is_isolated() && self.0 & SKIP != 0
     }
 
-    /// Says whether compaction passes it over.
+    /// The byte with the skip bit set or cleared.
     pub(crate) const fn with_skip(self, skip: bool) -> Self {
         match (self.is_isolated(), skip) {
             (true, _) => self,
@@ -106,7 +106,7 @@ impl Pageblock {
 mod tests {
     use super::*;
 
-    /// Every state that a byte can be in: type, former type or kind of the largest block, skip bit, online.
+    /// Every valid byte: type, former type or kind of the largest block, skip bit, online.
     fn all() -> impl Iterator<Item = Pageblock> {
         MigrateType::ALL.into_iter().flat_map(|migratetype| {
             (0..32_u8).map(move |bits| {
@@ -124,9 +124,9 @@ mod tests {
         assert_eq!((zero.former(), zero.largest(), zero.skips(), zero.is_online()), (None, None, false, false));
     }
 
-    /// What one setter sets, no other getter sees; but isolation takes the place of the skip bit.
+    /// Each setter changes only its own getter, except that isolation overwrites the skip bit.
     #[test]
-    fn parts_are_apart() {
+    fn fields_are_independent() {
         for byte in all() {
             let isolated = byte.migratetype() == MigrateType::Isolate;
             let rest = |b: Pageblock| (b.migratetype(), b.former(), b.skips(), b.is_online());

@@ -1,13 +1,13 @@
-//! Runs of page frames, and the blocks that make them up.
+//! Ranges of page frames, and their largest aligned blocks.
 
 use super::{Order, Pfn};
 
-/// A run of page frames.
+/// A range of page frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageRange {
     /// The first frame.
     pub start: Pfn,
-    /// How many, at least 1.
+    /// The number of frames, at least 1.
     pub pages: u64,
 }
 
@@ -29,13 +29,13 @@ impl PageRange {
     }
 }
 
-/// The largest block that can begin at a page and ends at `end` or before.
+/// The largest aligned block that begins at `page` and ends at or before `end`.
 pub(crate) fn largest_at(page: u32, end: u32) -> Order {
     let fits = (end - page).ilog2().min(page.trailing_zeros());
     Order::new(fits.min(u32::from(Order::MAX.get())) as u8).unwrap_or(Order::MAX)
 }
 
-/// The largest blocks that make up the pages from `first` to `end`.
+/// The largest aligned blocks that cover the pages from `first` to `end`.
 pub(crate) fn largest_blocks(first: u32, end: u32) -> impl Iterator<Item = (u32, Order)> {
     let mut page = first;
     core::iter::from_fn(move || {

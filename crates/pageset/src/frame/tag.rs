@@ -2,23 +2,23 @@
 
 use super::{MigrateType, Order};
 
-/// What a page is to the allocator, as its tag byte says.
+/// The allocator's state of a page, from its tag byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageState {
     /// Inside a block, not its first page; or never brought online.
     Inside,
     /// The first page of a block on a free list.
     Free,
-    /// The first page of a block that was handed out.
+    /// The first page of an allocated block.
     Allocated,
-    /// The first page of a block in a pageset, or one that compaction holds for pages to move to.
+    /// The first page of a block in a pageset, or of a block that compaction holds as a move target.
     Cached,
 }
 
-/// The tag byte of a page: state, order and kind of the block that starts there. Zero is the inside of a block.
+/// The tag byte of a page: state, order and kind of the block that starts there. Zero reads as `Inside`.
 ///
-/// Bits 0 to 3 hold the order, 4 and 5 the state, 6 and 7 a kind: the list of a free block, the remembered type of
-/// a cached one, the type asked for of an allocated one. Kind 3 stands for "as the pageblock says".
+/// Bits 0 to 3 hold the order, bits 4 and 5 the state, bits 6 and 7 a kind: the list of a free block, the remembered
+/// type of a cached block, the requested type of an allocated block. Kind 3 stands for the pageblock's type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tag(u8);
 
@@ -33,7 +33,7 @@ impl Tag {
         Tag::from_parts(state, order, kind)
     }
 
-    /// As [`Self::new`], with the kind as [`Self::kind_bits`] gives it.
+    /// As [`Self::new`], with the kind from [`Self::kind_bits`].
     pub(crate) const fn from_parts(state: PageState, order: Order, kind: u8) -> Tag {
         Tag(order.get() | (state as u8) << 4 | kind << 6)
     }
@@ -64,7 +64,7 @@ impl Tag {
         Order::from_bits(self.0 & 0xf)
     }
 
-    /// The kind, or nothing where the pageblock's type counts.
+    /// The kind; `None` if the pageblock's type counts.
     pub(crate) const fn kind(self) -> Option<MigrateType> {
         match self.0 >> 6 {
             0 => Some(MigrateType::Unmovable),
@@ -78,7 +78,7 @@ impl Tag {
         Tag(self.0 & !0x30 | (state as u8) << 4)
     }
 
-    /// Whether a block of this order and state starts here, of whatever kind.
+    /// Whether a block of this order and state starts here, of any kind.
     pub(crate) const fn is(self, state: PageState, order: Order) -> bool {
         self.0 & 0x3f == order.get() | (state as u8) << 4
     }

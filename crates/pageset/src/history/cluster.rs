@@ -1,23 +1,24 @@
-//! Order-0 clusters: runs of pages on a free list that are taken and given whole, without touching each page.
+//! Order-0 clusters: runs of pages on a free list that refills take and drains free as a whole, without touching each
+//! page.
 //!
-//! A cluster is a stretch of one order-0 list of at most a batch of pages. Its *descriptor* holds its tail, the page
-//! nearest the list's end, and its length; each page refers to the descriptor. A refill finds the cluster of the list's
-//! first page, and with it where to cut. Specification: `linux-page-allocator.md` 6.2, 6.3.
+//! A cluster is a section of one order-0 list with at most a batch of pages. Its *descriptor* holds its tail (the page
+//! nearest the list's end) and its length. Each page refers to the descriptor. A refill finds the cluster of the list's
+//! first page, and thus the place to cut. Specification: `linux-page-allocator.md` 6.2, 6.3.
 //!
-//! Everything here is called with the zone lock held.
+//! All calls are made with the zone lock held.
 
 use core::sync::atomic::AtomicU32;
 
 use crate::buddy::list::{End, List};
 use crate::buddy::{Buddy, Clusters};
 use crate::frame::{Links, MigrateType, Order};
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
-/// A cluster by its descriptor's number.
+/// A cluster, as the number of its descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cluster(pub(crate) u32);
 
-/// A piece of memory that is about to be touched.
+/// Memory that is about to be touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Touch {
     Page(u32),
@@ -27,13 +28,13 @@ pub(crate) enum Touch {
 /// Words of a descriptor.
 const DESCRIPTOR: usize = 2;
 
-/// How many descriptors a zone of `pages` pages has: enough if all clusters are full. Specification 6.2.
+/// The number of descriptors of a zone with `pages` pages: enough if all clusters are full. Specification 6.2.
 const fn descriptors(pages: u64, batch: u32) -> u64 {
     if batch > 1 { pages.div_ceil(batch as u64) } else { 0 }
 }
 
 impl<'a> Clusters<'a> {
-    /// The words that a zone of `span` pages, numbered up to `pages`, needs: one per page, and two per descriptor.
+    /// The words for a zone of `span` pages, numbered up to `pages`: one per page, and two per descriptor.
     pub(crate) const fn words(span: u64, pages: u64, batch: u32) -> u64 {
         let descriptors = descriptors(span, batch);
         if descriptors > 0 { pages + descriptors * DESCRIPTOR as u64 } else { 0 }
@@ -46,22 +47,22 @@ impl<'a> Clusters<'a> {
         Clusters { refs, descriptors, limit: AtomicU32::new(limit), ..Clusters::default() }
     }
 
-    /// Whether the zone has any use for them.
+    /// Whether the zone has clusters.
     pub(crate) fn exist(&self) -> bool {
         !self.descriptors.is_empty()
     }
 
-    /// From now on clusters grow to `pages`. Larger ones that there are stay as they are.
+    /// Sets the largest cluster. Existing larger clusters do not change.
     pub(crate) fn set_limit(&self, pages: u32) {
         self.limit.set(pages);
     }
 
-    /// The cluster of a page on a list that has clusters. The audit makes sure that there is such a descriptor.
+    /// The cluster of a page on a list with clusters. The audit checks that the descriptor exists.
     pub(crate) fn of(&self, page: u32) -> Option<Cluster> {
         self.refs.get(page as usize)?.get().checked_sub(1).map(Cluster)
     }
 
-    /// The page of a cluster that is nearest the list's end.
+    /// The cluster's page nearest the list's end.
     pub(crate) fn tail(&self, Cluster(number): Cluster) -> u32 {
         self.descriptors[DESCRIPTOR * number as usize].get()
     }
@@ -71,16 +72,16 @@ impl<'a> Clusters<'a> {
         self.descriptors[DESCRIPTOR * number as usize + 1].get()
     }
 
-    /// Whether such a descriptor was ever used.
+    /// Whether the descriptor was ever used.
     pub(crate) fn is_known(&self, Cluster(number): Cluster) -> bool {
         number < self.fresh.get()
     }
 
-    /// How many there are.
+    /// The number of clusters.
     pub(crate) fn in_use(&self) -> u32 {
         let mut given_back = 0;
         let mut at = self.free.get();
-        // A broken row may run in a circle.
+        // A corrupt chain may be circular.
         while given_back < self.fresh.get()
             && let Some(number) = at.checked_sub(1)
         {
@@ -99,7 +100,7 @@ impl<'a> Clusters<'a> {
         self.refs[page as usize].set(cluster.map_or(0, |Cluster(number)| number + 1));
     }
 
-    /// Takes a descriptor that is in no use, for a cluster yet to be set.
+    /// Takes an unused descriptor, for a cluster that the caller sets.
     pub(crate) fn open(&self) -> Option<Cluster> {
         if self.limit.get() < 2 {
             return None;
@@ -117,14 +118,14 @@ impl<'a> Clusters<'a> {
         Some(Cluster(fresh))
     }
 
-    /// Gives a descriptor back.
+    /// Returns a descriptor.
     pub(crate) fn close(&self, cluster: Cluster) {
         self.set(cluster, self.free.get(), 0);
         self.free.set(cluster.0 + 1);
     }
 
-    /// Puts a page at an end of a list: it joins the cluster there if that has room, else begins one, or stays without
-    /// where there is no descriptor.
+    /// Inserts a page at an end of a list. It joins the cluster there if that has room. Otherwise it begins a new
+    /// cluster, or has none if no descriptor is free.
     pub(crate) fn push(&self, links: Links<'_>, list: &List, page: u32, end: End, touch: impl Fn(Touch)) {
         let neighbour = list.at(end);
         let joined = neighbour.and_then(|neighbour| {
@@ -140,11 +141,11 @@ impl<'a> Clusters<'a> {
             self.set(cluster, tail, len + 1);
         }
         self.set_of(page, cluster);
-        // The neighbour has been touched.
+        // The neighbour is already reported.
         list.push(links, page, end, |_| ());
     }
 
-    /// Takes one page off its list and out of its cluster.
+    /// Removes one page from its list and its cluster.
     pub(crate) fn remove(&self, links: Links<'_>, list: &List, page: u32, touch: impl Fn(Touch)) {
         if let Some(cluster) = self.of(page) {
             touch(Touch::Cluster(cluster));
@@ -159,9 +160,9 @@ impl<'a> Clusters<'a> {
         list.remove(links, page, |slot| touch(Touch::Page(slot)));
     }
 
-    /// Cuts whole clusters off the head of a list: as many as it takes for `want` pages, so up to a cluster less one page
-    /// more; none that would make it more than `room`. Ends early at a page without a cluster. Touches two pages a
-    /// cluster.
+    /// Cuts whole clusters off the head of a list, until they have `want` pages: the last cluster may add up to its
+    /// length less one page. Does not exceed `room` pages. Ends early at a page without a cluster. Touches two pages
+    /// per cluster.
     pub(crate) fn cut(&self, links: Links<'_>, list: &List, want: u32, room: u32, touch: impl Fn(Touch)) -> List {
         let (mut head, mut tail, mut got) = (list.first(), None, 0);
         while got < want
@@ -187,13 +188,13 @@ impl<'a> Clusters<'a> {
 }
 
 impl Buddy<'_> {
-    /// Whether the pages of a list form clusters: single pages of the types that refills ask for.
+    /// Whether pages on a list form clusters: only single pages of the types that refills request do.
     pub(super) fn has_clusters(&self, order: Order, list: MigrateType) -> bool {
         order == Order::ZERO && self.clusters.exist() && list.is_ordinary()
     }
 
-    /// Checks each cluster against its run of pages. The lists themselves have been checked. The error is a page, what does
-    /// not hold, what the books say, and what was found.
+    /// Checks each cluster against its run of pages. The lists themselves have been checked. The error holds the page,
+    /// the violated property, the expected value, and the found value.
     pub(crate) fn check_clusters(&self) -> Result<(), (Option<u32>, &'static str, u64, u64)> {
         let (clusters, links) = (&self.clusters, self.frames.links);
         let mut runs = 0;

@@ -1,4 +1,4 @@
-//! Whole clusters between the zone and a pageset: taken by refills, given by drains.
+//! Moves of whole clusters between the zone and a pageset: refills take them, drains free them.
 //!
 //! Specification: `linux-page-allocator.md` 6.2, "Refill", and 6.3.
 
@@ -12,12 +12,11 @@ use crate::policy::BulkFree;
 use crate::sync;
 use crate::zone::ZoneGuard;
 
-/// The list of single movable pages: the only one whose batches are given as clusters.
+/// The list of single movable pages, the only list that drains as clusters.
 const MOVABLE: usize = MigrateType::Movable.index();
 
 impl<M: Machine> Locked<'_, '_, M> {
-    /// Puts a page into a cluster of its list. False where the list has no clusters: only single pages of the types that
-    /// refills ask for form clusters.
+    /// Inserts a page into its list and a cluster. Returns false if the list has no clusters.
     #[inline]
     pub(crate) fn put_in_cluster(&self, page: u32, order: Order, list: MigrateType, end: End) -> bool {
         let has_clusters = self.has_clusters(order, list);
@@ -27,7 +26,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         has_clusters
     }
 
-    /// Takes a page off its list and out of its cluster. False where the list has no clusters.
+    /// Removes a page from its list and its cluster. Returns false if the list has no clusters.
     pub(crate) fn remove_from_cluster(&self, page: u32, order: Order, list: MigrateType) -> bool {
         let has_clusters = self.has_clusters(order, list);
         if has_clusters {
@@ -36,7 +35,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         has_clusters
     }
 
-    /// Reports what the clusters touch.
+    /// Reports the memory that clusters touch.
     fn touch_cluster(&self) -> impl Fn(Touch) {
         move |touch| match touch {
             Touch::Page(page) => self.touch_page(page),
@@ -44,10 +43,10 @@ impl<M: Machine> Locked<'_, '_, M> {
         }
     }
 
-    /// Cuts clusters for a refill of about `want` pages into a pageset with room for `room`. An empty list where clusters do
-    /// not serve this refill.
+    /// Cuts clusters for a refill of about `want` pages into a pageset with room for `room`. Returns an empty list if
+    /// clusters do not serve this refill.
     fn cut_clusters(&self, wanted: Wanted, want: u32, room: u32) -> List {
-        // A pageset that asks for one page is to keep nothing, and a cluster would bring more.
+        // A pageset that requests one page must keep nothing, and a cluster would bring more.
         let suits = self.tuning().clusters && self.clusters.exist() && want > 1;
         if !suits || !self.skips_merge(wanted.order) || wanted.cma && self.prefers_cma() {
             return List::default();
@@ -59,7 +58,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         cut
     }
 
-    /// Puts a list of free movable pages before all others, as one cluster.
+    /// Inserts a list of free movable pages at the head of their list, as one cluster.
     fn splice(&self, cluster: Cluster, batch: &List) {
         let Some(tail) = batch.last() else { return self.clusters.close(cluster) };
         let pages = batch.len();
@@ -79,8 +78,8 @@ impl<M: Machine> Locked<'_, '_, M> {
 }
 
 impl<'a, M: Machine> CachedZone<'a, M> {
-    /// Refills an empty list with whole clusters, as far as they serve this refill; returns how many pages came. The zone lock
-    /// is held only while the clusters are cut off their list: it comes back where none was cut.
+    /// Refills an empty list with whole clusters, if they serve this refill. Returns the number of pages. The zone lock
+    /// is held only while the clusters are cut off their list; if none was cut, the lock is returned still held.
     pub(crate) fn refill_from_clusters<'z, G>(
         &'z self,
         zone: ZoneGuard<'z, 'a, M>,
@@ -105,12 +104,12 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             buddy.frames.set_tag(page, Tag::new(PageState::Cached, Order::ZERO, kind));
             Some(page)
         });
-        debug_assert_eq!(taken, cut.len(), "the cut was made to fit");
+        debug_assert_eq!(taken, cut.len(), "the cut fits the pageset");
         buddy.in_flight.end();
         (None, taken)
     }
 
-    /// Whether a drain of `wanted` pages is tried as one cluster: a full batch, all of it single movable pages.
+    /// Whether to try a drain of `wanted` pages as one cluster: a full batch, all of it single movable pages.
     pub(super) fn drains_cluster<G>(
         &self,
         env: Env<'_, M>,
@@ -121,9 +120,9 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         let are_empty = |mut lists: core::ops::Range<usize>| lists.all(|list| pcp.list(list).is_empty());
         let all = env.tuning.lists.count();
         let comes_first = || match env.tuning.bulk_free {
-            // All lists take part, so there must be no other.
+            // These drains take from all lists, so all others must be empty.
             BulkFree::PickLocked | BulkFree::TwoPass => are_empty(0..MOVABLE) && are_empty(MOVABLE + 1..all),
-            // Whole lists go, from the one of the freed page on.
+            // These drains take whole lists, beginning with the freed page's list.
             BulkFree::SinglePass | BulkFree::Chunked if start <= MOVABLE => are_empty(start..MOVABLE),
             BulkFree::SinglePass | BulkFree::Chunked => are_empty(start..all) && are_empty(0..MOVABLE),
         };
@@ -135,12 +134,13 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             && pcp.len(MOVABLE) >= wanted
     }
 
-    /// Drains the `wanted` oldest single movable pages, which there are, as one cluster if one can be had.
+    /// Drains the `wanted` oldest single movable pages, as one cluster if frees skip merging and a descriptor is free.
+    /// The list has that many pages.
     pub(super) fn drain_cluster<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, wanted: u32) -> u32 {
         let links = self.zone.buddy.frames.links;
         let batch = List::default();
-        // The pages are ours and on no list of the zone: their links may be written, and their lines fetched, before the zone
-        // lock is taken. The oldest comes last.
+        // The pages belong to this drain and are on no list of the zone. So their links can be written, and their cache
+        // lines fetched, before the zone lock is taken. The oldest page comes last.
         for _ in 0..wanted {
             let Some(page) = pcp.pop_oldest(MOVABLE) else { break };
             env.touch(Line::Page(self.zone.buddy.frames.pfn(page)));
@@ -151,8 +151,8 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         let mut next = batch.last();
         while let Some(page) = next {
             next = batch.before(links, page);
-            // Read under the lock: the pageblock's type may have changed since the free. A page whose pageblock is CMA,
-            // HIGHATOMIC or ISOLATE belongs on that list.
+            // The type is read under the lock, since the pageblock's type may have changed since the free. A page of a
+            // CMA, HIGHATOMIC or ISOLATE pageblock goes to that list.
             let migratetype = zone.drained_type(page);
             match cluster {
                 Some(_) if migratetype == MigrateType::Movable => {
@@ -160,7 +160,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                     zone.frames.set_free(page, Order::ZERO, migratetype);
                     zone.clusters.set_of(page, cluster);
                 }
-                // A merge would find pages of the batch, which look free.
+                // A merge would find pages of the batch, which already look free.
                 Some(_) => {
                     batch.remove(links, page, |_| ());
                     zone.put(page, Order::ZERO, migratetype, End::Head);

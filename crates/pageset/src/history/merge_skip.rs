@@ -1,18 +1,18 @@
-//! Merging put off: single pages are freed without a look at their buddies, until high orders are needed.
+//! Skipped merging: single pages are freed without a look at their buddies, until high orders are needed.
 //!
-//! Skipped merges are not stored: two free pages that are buddies would have merged, so one of them was skipped. That finds
-//! more than a flag set at the free would: a page that moves to another list loses such a flag and then never merges.
-//! Specification: `linux-page-allocator.md` 6.1.
+//! Skipped merges are not recorded per page. Two free buddies of order 0 would have merged, so one of their merges was
+//! skipped. This finds more than a flag set at the free would: a page that moves to another list loses such a flag and
+//! never merges again. Specification: `linux-page-allocator.md` 6.1.
 
 use crate::alloc::Allocator;
 use crate::buddy::{Buddy, Env, Locked};
 use crate::frame::Order;
 use crate::machine::{LockPath, Machine};
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 use crate::zone::Zone;
 
-/// While one exists, pages of its zone merge as they are freed, refills take page by page, and no refill is in flight. Takes
-/// the zone lock to begin and to end.
+/// While a value exists, pages of its zone merge when freed, refills take page by page, and no refill is in flight. The
+/// creation and the drop take the zone lock.
 pub(crate) struct Merges<'z, 'a, M: Machine> {
     env: Env<'z, M>,
     zone: &'z Zone<'a, M>,
@@ -26,12 +26,12 @@ impl<M: Machine> Drop for Merges<'_, '_, M> {
 }
 
 impl Buddy<'_> {
-    /// Whether there may be pages that have not merged with their buddies, as of some recent moment.
+    /// Whether pages may exist that have not merged with their buddies, at a recent moment.
     pub(crate) fn has_skipped(&self) -> bool {
         self.skips.get() != self.skips_merged.get()
     }
 
-    /// The pairs of free pages in a pageblock that could be blocks of order 1, by their lower page.
+    /// The pairs of free pages in a pageblock that could merge to order 1, as the lower page of each.
     fn unmerged_pairs(&self, start: u32) -> impl Iterator<Item = u32> {
         let is_pair = |page: &u32| self.is_free(*page, Order::ZERO) && self.is_free(page + 1, Order::ZERO);
         (start..start + Order::PAGEBLOCK.pages() as u32).step_by(2).filter(is_pair)
@@ -39,8 +39,8 @@ impl Buddy<'_> {
 }
 
 impl<M: Machine> Locked<'_, '_, M> {
-    /// Whether a block of this order is freed without merging: a single page, unless compaction has been passed over since
-    /// it last failed, or somebody needs merging.
+    /// Whether a block of this order is freed without merging: a single page, while no attempt at compaction was
+    /// counted since its last failure or success, and no [`Merges`] exists.
     pub(crate) fn skips_merge(&self, order: Order) -> bool {
         self.tuning().merge_skip
             && order == Order::ZERO
@@ -63,7 +63,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         let mut pairs = 0;
         for page in self.unmerged_pairs(start) {
             self.remove(page, Order::ZERO);
-            // Skipping is disabled, so this merges.
+            // Merge skipping is disabled here, so this free merges.
             self.free_block(page, Order::ZERO, migratetype);
             pairs += 1;
         }
@@ -72,7 +72,7 @@ impl<M: Machine> Locked<'_, '_, M> {
 }
 
 impl<'a, M: Machine> Zone<'a, M> {
-    /// Disables skipping for as long as the result lives.
+    /// Disables merge skipping while the result lives.
     pub(crate) fn merges<'z>(&'z self, env: Env<'z, M>) -> Merges<'z, 'a, M> {
         let zone = self.lock(env, LockPath::Map);
         zone.in_flight.disable();
@@ -81,7 +81,8 @@ impl<'a, M: Machine> Zone<'a, M> {
         Merges { env, zone: self }
     }
 
-    /// Merges all pages that were freed without; returns how many pairs. Takes the zone lock for one pageblock at a time.
+    /// Merges all pages that were freed without merging. Returns the number of pairs. Takes the zone lock for one
+    /// pageblock at a time.
     pub(crate) fn merge_skipped(&self, env: Env<'_, M>) -> u64 {
         if !self.buddy.has_skipped() {
             return 0;
@@ -89,21 +90,22 @@ impl<'a, M: Machine> Zone<'a, M> {
         let _merges = self.merges(env);
         let mut pairs = 0;
         for start in (0..self.buddy.frames.len()).step_by(Order::PAGEBLOCK.pages() as usize) {
-            // Without the lock: every skip was before the lock was last held, and none comes now.
+            // No lock is needed here: every skip happened before the lock was last held, and no new one can begin.
             if self.buddy.unmerged_pairs(start).next().is_some() {
                 pairs += self.lock(env, LockPath::Map).merge_pageblock(start);
             }
         }
-        // Nothing was skipped since the call above, and all that had been is merged.
+        // Nothing was skipped since the call above, and all earlier skips are merged.
         self.buddy.skips_merged.set(self.buddy.skips.get());
         pairs
     }
 }
 
 impl<M: Machine> Allocator<'_, M> {
-    /// Merges the pages of a zone that were freed without merging, as [`Tuning::merge_skip`](crate::Tuning::merge_skip) lets
-    /// them; returns how many pairs of pages were merged. A request above order 0 that finds nothing does this by itself.
-    /// Takes time in proportion to the zone, and the zone lock for one pageblock at a time. Specification 6.1.
+    /// Merges the pages of a zone that were freed without merging under
+    /// [`Tuning::merge_skip`](crate::Tuning::merge_skip). Returns the number of merged pairs. A request above order 0
+    /// that finds no block does this by itself. Takes time in proportion to the zone, and the zone lock for one
+    /// pageblock at a time. Specification 6.1.
     ///
     /// # Panics
     /// There is no zone of that number.

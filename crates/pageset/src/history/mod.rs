@@ -3,9 +3,9 @@
 //!
 //! # The seam
 //!
-//! The layers below name nothing of this folder. They call the methods in this table; without the feature `history` the
-//! methods in `off` take their place, answer as in the last column, and compile to nothing.
-//! [`Tuning::check`](crate::Tuning::check) then refuses rules that need this folder.
+//! The layers below use nothing of this folder by name. They call the methods in this table. Without the feature
+//! `history` the methods in `off` replace them, return the values in the last column, and compile to nothing.
+//! [`Tuning::check`](crate::Tuning::check) then rejects rules that need this folder.
 //!
 //! | method | called by | without the feature |
 //! | --- | --- | --- |
@@ -20,9 +20,9 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | `cluster` | runs of pages on an order-0 list that are taken and given whole |
-//! | `cluster_moves` | whole clusters between zone and pageset |
-//! | `merge_skip` | merging put off until high orders are needed |
+//! | `cluster` | runs of pages on an order-0 list that move as a whole |
+//! | `cluster_moves` | moves of whole clusters between zone and pageset |
+//! | `merge_skip` | frees without merging until high orders are needed |
 //! | `round_robin` | drains before 5.18 |
 //! | `steal` | fallback before 6.15 |
 

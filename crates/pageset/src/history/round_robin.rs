@@ -1,4 +1,4 @@
-//! Drains before 5.18: the lists take turns, and from 4.17 on the blocks are picked before the lock is taken.
+//! Drains before 5.18: round robin over the lists. From 4.17 on the blocks are picked before the lock is taken.
 //!
 //! Specification: `linux-page-allocator.md` 3.1, 3.2.
 
@@ -11,7 +11,7 @@ use crate::policy::lists::{LISTS, order_of};
 use crate::policy::{BulkFree, Tuning};
 
 impl<M: Machine> CachedZone<'_, M> {
-    /// Drains `wanted` pages by a rule of this folder: as one cluster, or by turns. None where no such rule is on.
+    /// Drains `wanted` pages by a rule of this folder: as one cluster, or round robin. `None` if no such rule is on.
     pub(crate) fn drain_by_old_rules<G>(
         &self,
         env: Env<'_, M>,
@@ -25,7 +25,8 @@ impl<M: Machine> CachedZone<'_, M> {
         }
         match env.tuning.bulk_free {
             BulkFree::SinglePass | BulkFree::Chunked => return None,
-            // The first pass fetches what the second will touch. Which blocks go, and in which order, is the same.
+            // The first pass fetches the memory that the second pass touches. The drained blocks and their order do not
+            // change.
             BulkFree::TwoPass => self.fetch_picks(env, pcp, wanted),
             BulkFree::PickLocked => {}
         }
@@ -59,7 +60,7 @@ impl<M: Machine> CachedZone<'_, M> {
 impl<M: Machine> Locked<'_, '_, M> {
     fn drain_by_turns<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>, wanted: u32, capture: Option<&Capture>) -> u32 {
         let mut drained = 0;
-        // A list of single pages that has all blocks has all turns.
+        // If all blocks are on one list of single pages, every turn is that list's.
         let mut filled = (0..self.tuning().lists.count()).filter(|&list| !pcp.list(list).is_empty());
         if let (Some(list), None) = (filled.next(), filled.next())
             && order_of(list) == Order::ZERO
@@ -79,7 +80,7 @@ impl<M: Machine> Locked<'_, '_, M> {
     }
 }
 
-/// The lists that a round-robin drain takes from, one entry a block. Specification 3.2.
+/// The lists of a round-robin drain, one entry per block. Specification 3.2.
 struct RoundRobin {
     cursor: usize,
     run: u32,
@@ -88,12 +89,13 @@ struct RoundRobin {
 
 impl RoundRobin {
     fn new(tuning: &Tuning) -> Self {
-        // A batch of movable pages alone is found in the first round if they come last in it. Specification 6.3.
+        // A batch of only movable pages is found in the first round if the movable list comes last in it. Specification
+        // 6.3.
         let cursor = if tuning.cluster_free { MigrateType::Movable.index() } else { 0 };
         RoundRobin { cursor, run: 0, lists: tuning.lists.count() }
     }
 
-    /// The next list to take a block from while `wanted` pages remain to be drained.
+    /// The list of the next block, while `wanted` pages remain to be drained.
     fn next(&mut self, wanted: u32, is_empty: impl Fn(usize) -> bool) -> usize {
         if self.run == 0 || is_empty(self.cursor) {
             loop {
@@ -122,7 +124,7 @@ mod tests {
     use proptest::prelude::*;
     use std::vec::Vec;
 
-    /// Specification 3.2 word by word: pages taken from each list when `n` are drained.
+    /// Specification 3.2, step by step: the pages taken from each list when `n` pages are drained.
     fn as_specified(lens: &[u32], n: u32) -> Vec<u32> {
         let (mut left, mut n, mut cursor, mut run) = (lens.to_vec(), n.min(lens.iter().sum()), 0, 0);
         while n > 0 {
@@ -157,15 +159,15 @@ mod tests {
     #[test]
     fn round_robin_by_hand() {
         for (lens, n, expected) in [
-            // One of each in turn, from list 1 on.
+            // One of each list in turn, from list 1 on.
             ([9, 9, 9], 4, [1, 2, 1]),
-            // Only one list has pages: it gives all.
+            // Only one list has pages, so it gives all.
             ([0, 0, 9], 5, [0, 0, 5]),
-            // List 2 gives one, the empty list 0 and 1 make the next run of list 2 three, which means all the rest.
+            // List 2 gives one. The empty lists 0 and 1 make list 2's next run three, which takes all the rest.
             ([0, 1, 9], 7, [0, 1, 6]),
-            // List 1 is skipped once: 2 of list 2, one of list 0, 2 of list 2, one of list 0.
+            // List 1 is skipped once per round: 2 of list 2, one of list 0, 2 of list 2, one of list 0.
             ([9, 0, 9], 6, [2, 0, 4]),
-            // The remainder is carried over: list 2 had one of its two, so list 0 gives two.
+            // The remainder of a run is carried over: list 2 had one of its two, so list 0 gives two.
             ([9, 0, 1], 3, [2, 0, 1]),
         ] {
             assert_eq!(taken(ListRule::OrderZero, &lens, n), expected, "{lens:?}, {n}");
@@ -177,7 +179,7 @@ mod tests {
         #[test]
         fn round_robin_is_as_specified(
             three in prop::collection::vec(0..40_u32, 3),
-            // Mostly empty lists, so that runs are carried over.
+            // Mostly empty lists, so that runs carry over.
             thirteen in prop::collection::vec(prop_oneof![Just(0), Just(0), 0..5_u32, 0..40_u32], 13),
             n in 1..150_u32,
         ) {

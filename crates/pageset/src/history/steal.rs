@@ -32,7 +32,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         Some(page)
     }
 
-    /// Moves a found block to the wanted type's lists, and its pageblock's other free blocks where that is worth it.
+    /// Moves a found block to the wanted type's lists, and also its pageblock's other free blocks if that qualifies.
     fn bring_over(&self, page: u32, found: Order, wanted: Wanted) {
         let Wanted { migratetype: wanted, wakes, .. } = wanted;
         let start = start_of(page, Order::PAGEBLOCK);

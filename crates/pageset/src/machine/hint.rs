@@ -13,7 +13,7 @@ pub trait CpuHint<L: RawLock>: Copy {
     /// Takes the lock of that CPU's pageset, as [`Machine::try_lock_pageset`].
     fn try_lock(self, lock: &L) -> bool;
 
-    /// Gives back the lock that [`Self::try_lock`] took.
+    /// Releases the lock that [`Self::try_lock`] took.
     #[inline(always)]
     fn unlock(self, lock: &L) {
         lock.unlock();

@@ -15,7 +15,7 @@ pub trait RawLock: fmt::Debug + Default {
     fn lock(&self);
     /// Takes the lock if it is free.
     fn try_lock(&self) -> bool;
-    /// Gives the lock back. Only the holder calls it, once.
+    /// Releases the lock. Only the holder calls it, once.
     fn unlock(&self);
 }
 

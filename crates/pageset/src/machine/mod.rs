@@ -1,4 +1,4 @@
-//! The trait through which the machine comes in: CPU numbers, locks, a probe of touched memory, and waiting. Uses `frame`.
+//! The trait that provides the machine: CPU numbers, locks, a probe of touched memory, and waiting. Uses `frame`.
 
 mod hint;
 mod lock;
@@ -40,7 +40,7 @@ pub trait Machine {
         lock.try_lock()
     }
 
-    /// Takes the lock of `cpu`'s pageset from any CPU and waits for it. Rare: ticks, drains and settings call it.
+    /// Takes the lock of `cpu`'s pageset from any CPU, waiting for it. Rare: ticks, drains and settings call it.
     #[inline]
     fn lock_pageset(&self, lock: &Self::Lock, cpu: CpuId) {
         let _ = cpu;

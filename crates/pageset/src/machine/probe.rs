@@ -1,4 +1,4 @@
-//! What the allocator reports to its machine: the memory that it touches, and the zone locks that it takes.
+//! The allocator's reports to its machine: the memory that it touches, and the zone locks that it takes.
 
 use crate::frame::{CpuId, Pfn};
 
@@ -13,12 +13,12 @@ pub enum Access {
     ZoneLock {
         /// The zone's index.
         zone: usize,
-        /// Why.
+        /// The reason.
         path: LockPath,
     },
 }
 
-/// Why a zone's lock is taken.
+/// The reason why a zone's lock is taken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LockPath {
     /// To refill a pageset.

@@ -1,4 +1,4 @@
-//! Blocks that go from a pageset to the buddy: after a free, once a second, on request.
+//! Drains: blocks move from a pageset to the buddy, after a free, once a second, or on request.
 //!
 //! Specification: `linux-page-allocator.md` 3, 4.7, 8.1, 8.2.
 
@@ -9,11 +9,11 @@ use crate::frame::{CpuId, MigrateType, Order};
 use crate::machine::{LockPath, Machine};
 use crate::policy::BulkFree;
 use crate::policy::lists::order_of;
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 impl<M: Machine> CachedZone<'_, M> {
-    /// Drains what the rules ask for: at once, or a batch per hold of the pageset's lock. Returns the lock, unless `relock`
-    /// refused it between two batches. Specification 3.3, "E7".
+    /// Drains the requested pages: at once, or one batch per hold of the pageset's lock. Returns the lock, unless
+    /// `relock` refused it between two batches. Specification 3.3, "E7".
     #[cold]
     pub(super) fn drain_due<'p>(
         &self,
@@ -31,7 +31,7 @@ impl<M: Machine> CachedZone<'_, M> {
             if due == 0 {
                 break;
             }
-            // Between chunks others get at the pageset.
+            // Other threads may take the pageset's lock between chunks.
             drop(held.take());
             held = relock();
         }
@@ -62,8 +62,8 @@ impl<M: Machine> CachedZone<'_, M> {
         sync::add(&pcp.drain_pages, u64::from(drained));
     }
 
-    /// The once-a-second decay of one pageset, and the expiry of pages of another node (`remote`). True when another tick
-    /// has more to do. Specification 4.7, 8.2.
+    /// The once-a-second decay of one pageset, and the expiry of pages of another node (`remote`). Returns true when
+    /// another tick has more to do. Specification 4.7, 8.2.
     pub(crate) fn tick(&self, env: Env<'_, M>, cpu: CpuId, remote: bool) -> bool {
         let mut pcp = self.lock_pageset(env, cpu);
         let pageset = pcp.pageset;
@@ -77,9 +77,9 @@ impl<M: Machine> CachedZone<'_, M> {
         decay.more || expired.more
     }
 
-    /// Empties one pageset. A pageset that looks empty without its lock counts as empty: a page that comes in meanwhile stays,
-    /// if the pageset may keep pages. A caller that has just set the pageset to keep nothing had its lock, and so sees all
-    /// that came before.
+    /// Drains one pageset completely. A pageset that looks empty without its lock counts as empty: a page freed
+    /// meanwhile stays, if the pageset may keep pages. A caller that has just set the pageset to keep nothing has held
+    /// its lock, and so sees all earlier frees.
     pub(crate) fn drain_cpu(&self, env: Env<'_, M>, cpu: CpuId) {
         self.drain_or_capture(env, cpu, None);
     }
@@ -90,7 +90,7 @@ impl<M: Machine> CachedZone<'_, M> {
         if pageset.count() == 0 {
             return;
         }
-        // A lock hold is bounded. Specification 8.1.
+        // Each hold of the lock is bounded.
         loop {
             let mut pcp = self.lock_again(env, pageset, cpu);
             let pages = pcp.batch().max(1) << env.tuning.batch_scale_max;
@@ -102,7 +102,7 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 }
 
-/// Moves whole lists, from `start` on, until `wanted` pages have moved; returns how many have.
+/// Moves whole lists, from `start` on, until `wanted` pages have moved. Returns the number moved.
 fn drain_lists<M: Machine, G>(
     zone: &Locked<'_, '_, M>,
     pcp: &PcpGuard<'_, M::Lock, G>,
@@ -124,7 +124,7 @@ fn drain_lists<M: Machine, G>(
 }
 
 impl<M: Machine> Locked<'_, '_, M> {
-    /// Moves the oldest block of a list; returns its pages.
+    /// Moves the oldest block of a list. Returns its pages.
     pub(crate) fn drain_one<G>(
         &self,
         pcp: &PcpGuard<'_, M::Lock, G>,
@@ -147,7 +147,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         }
     }
 
-    /// Moves the oldest blocks of a list together, where they make up one larger block; returns its pages.
+    /// Moves the oldest blocks of a list together, if they form one larger block. Returns its pages.
     fn drain_whole_block<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>, list: usize, most: u32) -> Option<u32> {
         match order_of(list) {
             _ if !self.drains_whole_blocks() => None,

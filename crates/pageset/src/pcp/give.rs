@@ -1,4 +1,4 @@
-//! One block freed into a pageset.
+//! Frees one block into a pageset.
 //!
 //! Specification: `linux-page-allocator.md` 2.5, 4.11.
 
@@ -9,8 +9,9 @@ use crate::machine::Machine;
 use crate::sync;
 
 impl<M: Machine> CachedZone<'_, M> {
-    /// Puts a block whose tag is Cached into a CPU's pageset and drains what is due; where `drain` is false, only a pageset
-    /// that may keep nothing is drained. False when the pageset is busy or has no room: the block is then the caller's.
+    /// Puts a block whose tag is Cached into a CPU's pageset, and drains the pages that are due. If `drain` is false,
+    /// only a pageset that may keep nothing is drained. Returns false if the pageset is busy or has no room: the block
+    /// then still belongs to the caller.
     #[inline]
     pub(crate) fn free_cached(
         &self,
@@ -34,8 +35,8 @@ impl<M: Machine> CachedZone<'_, M> {
         true
     }
 
-    /// Drains what is due after a free, and clears "below high" of a zone that is above its high mark again. Gives the lock
-    /// of the pageset back to the caller, unless another took it between two chunks.
+    /// Drains the pages that are due after a free, and clears "below high" of a zone that is above its high mark again.
+    /// Returns the lock of the pageset to the caller, unless another thread took it between two chunks.
     #[cold]
     pub(super) fn drain_after_free<'p>(
         &'p self,
@@ -46,7 +47,8 @@ impl<M: Machine> CachedZone<'_, M> {
         cpu: CpuId,
     ) -> Option<MachineGuard<'p, M::Lock>> {
         let pageset = pcp.pageset;
-        // Chunked: the rest is given up when another holds the pageset meanwhile, or this is another CPU by now.
+        // Chunked: the drain stops early if another thread holds the pageset meanwhile, or if the caller has moved to
+        // another CPU.
         let relock = || if env.machine.cpu() == cpu { self.try_lock_again(env, pageset, cpu) } else { None };
         let pcp = self.drain_due(env, pcp, due, list, relock);
         self.zone.clear_below_high();

@@ -30,7 +30,7 @@ use crate::policy::expiry::Expiry;
 use crate::policy::lists::LISTS;
 use crate::policy::state::{State, words};
 use crate::policy::{Bounds, Decay, PcpState, Tuning};
-use crate::sync::Held;
+use crate::sync::LockedWord;
 use crate::zone::Zone;
 
 pub(crate) use take::FromCache;
@@ -59,9 +59,9 @@ pub struct Pageset<L> {
     /// Below this count a free drains nothing and leaves `high` as it is, in a zone under no pressure: `high` if it is within
     /// its bounds, else 0. In pages.
     pub(crate) drain_threshold: AtomicU32,
-    /// `free_count` counts up to here: the largest drain, in pages.
+    /// The largest value of `free_count`: the largest drain, in pages.
     pub(crate) free_count_cap: AtomicU32,
-    /// Pages taken back through this pageset. Pages handed out follow from it: [`Pageset::alloc_pages`].
+    /// Pages freed through this pageset. The number of allocated pages follows from it: [`Pageset::alloc_pages`].
     pub(crate) free_pages: AtomicU64,
 
     lists: [Stack; LIST_PLACES],
@@ -71,12 +71,12 @@ pub struct Pageset<L> {
     pub(crate) drains: AtomicU64,
     pub(crate) drain_pages: AtomicU64,
 
-    /// Pages handed out and taken back until the last tick, together.
+    /// Pages allocated plus pages freed, as of the last tick.
     seen_pages: AtomicU64,
     /// [`Expiry::left`].
     expire: AtomicU8,
 
-    /// Pages that the lists have room for, together.
+    /// The capacity of all lists together, in pages.
     capacity: AtomicU32,
     pool: Pool,
 }
@@ -85,8 +85,8 @@ pub struct Pageset<L> {
 const LIST_PLACES: usize = 16;
 const _: () = assert!(LISTS <= LIST_PLACES);
 
-// The layout that the fast path counts on: the state in the first line, no list head across two lines, 384 bytes in all. One
-// call touches the first line and one list head's. (A model checker's lock is larger.)
+// The layout that the fast path relies on: the state is in the first line, no list head crosses a line, 384 bytes in
+// all. One call touches the first line and the line of one list head. (A model checker's lock is larger.)
 #[cfg(not(all(loom, test)))]
 const _: () = {
     use crate::machine::SpinLock;
@@ -96,27 +96,27 @@ const _: () = {
     assert!(64 % size_of::<Stack>() == 0);
 };
 
-/// The words of the arrays of a pageset that holds `capacity` pages.
+/// The number of words of the arrays of a pageset that holds `capacity` pages.
 pub(crate) const fn array_words(capacity: u32) -> u64 {
     stack::words(capacity, LISTS as u32)
 }
 
-/// The capacity that lets a pageset reach `high` pages: a batch, what a cluster brings beyond it, and a block of each
-/// cached order may enter before a drain.
+/// The capacity for a pageset that reaches `high` pages. Before a drain, a batch, the excess of a cluster, and a block
+/// of each cached order may enter.
 pub(crate) const fn capacity_for(high: u32, batch: u32) -> u32 {
     high + 4 * batch + 64
 }
 
 impl<L> Pageset<L> {
-    /// Pages held, as of some recent moment.
+    /// Pages in the pageset at a recent moment.
     pub(crate) fn count(&self) -> u32 {
         self.count.get()
     }
 
-    /// Pages handed out: pages that came in, less pages that left otherwise and pages that are here. The fast path has one
-    /// counter less.
+    /// Pages allocated: pages that entered, minus pages that left by a drain, minus pages in the pageset. This saves
+    /// the fast path a counter.
     ///
-    /// Without the lock the words may be of different moments, and more may have left than came in: then it is 0.
+    /// Without the lock the words may be of different moments. If more pages have left than entered, the result is 0.
     pub(crate) fn alloc_pages(&self) -> u64 {
         let gone = self.drain_pages.get() + u64::from(self.count.get());
         (self.refill_pages.get() + self.free_pages.get()).saturating_sub(gone)
@@ -130,19 +130,19 @@ impl<L> Pageset<L> {
         self.capacity.get()
     }
 
-    /// Gives the lists their memory, which starts at word `start` of the zone's arrays.
+    /// Sets the lists' memory, which starts at word `start` of the zone's arrays.
     pub(crate) fn place(&self, start: u32, capacity: u32) {
         self.pool.place(start, array_words(capacity) as u32);
         self.capacity.set(capacity);
     }
 
-    /// A list by its number. Without the lock, only whether it looks empty means anything.
+    /// A list by its number. Without the lock, only its emptiness is meaningful.
     #[inline(always)]
     pub(crate) fn list(&self, list: usize) -> &Stack {
         &self.lists[list % LIST_PLACES]
     }
 
-    /// The blocks of a list, the oldest first. Without the lock this means something only where nobody uses the allocator.
+    /// The blocks of a list, the oldest first. Without the lock, meaningful only if nobody uses the allocator.
     pub(crate) fn blocks<'w>(&self, words: &'w [AtomicU32], list: usize) -> impl Iterator<Item = u32> + use<'w, L> {
         self.lists[list].iter(words)
     }
@@ -152,7 +152,7 @@ impl<L> Pageset<L> {
         self.high_max.get() > 0
     }
 
-    /// The state, as of some recent moment.
+    /// The state at a recent moment.
     pub(crate) fn state(&self) -> PcpState {
         PcpState {
             count: self.count.get(),
@@ -192,7 +192,7 @@ impl<L, G> Deref for PcpGuard<'_, L, G> {
 }
 
 impl<'p, L, G> PcpGuard<'p, L, G> {
-    /// Single pages that certainly have room. Each page is at least an entry's worth.
+    /// The number of single pages for which there is certainly room: each page needs at most one entry.
     pub(crate) fn room(&self) -> u32 {
         self.capacity.get().saturating_sub(self.count.get())
     }
@@ -225,12 +225,12 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         self.list(list).oldest(self.words)
     }
 
-    /// Takes so many of the blocks that [`Self::oldest`] shows off their list.
+    /// Takes `blocks` blocks of [`Self::oldest`] off their list.
     pub(crate) fn drop_oldest(&self, list: usize, blocks: u32) {
         self.list(list).drop_oldest(self.words, &self.pool, blocks);
     }
 
-    /// Puts a block on a list. False where there is no room.
+    /// Puts a block on a list. Returns false if there is no room.
     #[inline]
     pub(crate) fn push(&self, list: usize, block: u32) -> bool {
         self.list(list).push(self.words, &self.pool, block)
@@ -242,13 +242,13 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         self.list(list).push_within(self.words, block)
     }
 
-    /// Puts a block for each of some entries on a list, until there is no more room; returns how many.
+    /// Puts one block per entry on a list, until there is no more room. Returns the number of blocks.
     #[inline(always)]
     pub(crate) fn push_all<T>(&self, list: usize, entries: &[T], block: impl Fn(&T) -> u32) -> usize {
         self.list(list).push_all(self.words, &self.pool, entries, block)
     }
 
-    /// Fills an empty list with up to `blocks` blocks, so that the first is the newest; returns how many.
+    /// Fills an empty list with up to `blocks` blocks, the first of which is the newest. Returns their number.
     pub(crate) fn fill(&self, list: usize, blocks: u32, next: impl FnMut() -> Option<u32>) -> u32 {
         self.list(list).fill(self.words, &self.pool, blocks, next)
     }
@@ -263,7 +263,7 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         self.list(list).len(self.words)
     }
 
-    /// New bounds; `high` follows at once where nothing tunes it, else at its next use.
+    /// Sets the bounds. `high` follows at once without auto-tuning, else at its next use.
     pub(crate) fn set_bounds(&self, bounds: Bounds, tuning: &Tuning, large_cache: bool) {
         self.batch.set(bounds.batch);
         self.high_min.set(bounds.high_min);
@@ -283,7 +283,7 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         self.drain_threshold.set(if within { high } else { 0 });
     }
 
-    /// Writes what the state machine may have changed: all but the bounds and the cache flag.
+    /// Writes the words that the state machine may have changed: all but the bounds and the cache flag.
     pub(crate) fn set_state(&self, s: &PcpState) {
         self.count.set(s.count);
         self.high.set(s.high);
@@ -295,9 +295,10 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         self.update_threshold();
     }
 
-    /// What the pages that have lain idle since the last ticks ask for.
+    /// The result of the remote expiry at a tick.
     fn expire(&self, remote: bool, all: bool) -> Decay {
-        // Both only grow, so their sum tells whether any page came or left, at no cost to the fast path.
+        // Both counters only grow, so their sum shows whether any page was allocated or freed, at no cost to the fast
+        // path.
         let pages = self.alloc_pages().wrapping_add(self.free_pages.get());
         let used = pages != self.seen_pages.get();
         self.seen_pages.set(pages);
@@ -310,7 +311,7 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
 
 macro_rules! state_in_pageset {
     ($($get:ident $(/ $set:ident)?: $type:ty,)*) => {
-        /// The words where they are.
+        /// The words in the pageset itself.
         impl<L, G> State for PcpGuard<'_, L, G> {
             $(
                 #[inline]
@@ -425,7 +426,7 @@ mod tests {
         pageset.drain_pages.set(31);
         pageset.count.set(4);
         assert_eq!(pageset.alloc_pages(), 10);
-        // A reader that another CPU overtakes sees what has gone again before what had come.
+        // A reader that another CPU overtakes may see the drained pages before the pages that entered.
         pageset.count.set(15);
         assert_eq!(pageset.alloc_pages(), 0);
     }

@@ -1,4 +1,4 @@
-//! Many pages through a pageset under one hold of its lock.
+//! Allocates or frees many pages through a pageset under one hold of its lock.
 //!
 //! Specification: `linux-page-allocator.md` 2.3, 2.5 "Batched free".
 
@@ -6,13 +6,14 @@ use super::{CachedZone, PcpGuard};
 use crate::buddy::{Env, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 impl<M: Machine> CachedZone<'_, M> {
-    /// Allocates pages of order 0 until `pages` is full or the list is empty. Ends after the first page where that took a
-    /// refill: the zone then has less, and the next page may come from another zone.
+    /// Allocates pages of order 0 until `pages` is full or the list is empty. Ends after the first page if that needed
+    /// a refill: the zone then has fewer pages, and the next page may come from another zone.
     ///
-    /// Returns how many: 0 where the zone had nothing to refill the list with. None where another thread holds the pageset.
+    /// Returns the number of pages: 0 if the zone had no pages for a refill, `None` if another thread holds the
+    /// pageset.
     pub(crate) fn alloc_run<T>(
         &self,
         env: Env<'_, M>,
@@ -28,7 +29,7 @@ impl<M: Machine> CachedZone<'_, M> {
             return Some(got);
         }
         if env.tuning.bulk_counts {
-            // The attempt that needs a refill counts as well.
+            // The attempt that needs a refill counts as an allocation as well.
             env.tuning.on_allocs(&mut pcp, 1);
         }
         let Some(slot) = pages.first_mut() else { return Some(0) };
@@ -40,7 +41,7 @@ impl<M: Machine> CachedZone<'_, M> {
         Some(1)
     }
 
-    /// Takes the pages of a list of single pages, until `pages` is full; returns how many.
+    /// Takes pages of a list of single pages, until `pages` is full. Returns their number.
     #[inline(always)]
     pub(crate) fn take_run<T, G>(
         &self,
@@ -52,7 +53,7 @@ impl<M: Machine> CachedZone<'_, M> {
         name: impl Fn(Pfn) -> T,
     ) -> usize {
         let allocated = Tag::new(PageState::Allocated, Order::ZERO, migratetype);
-        // A copy: the zone's own would be read again after each store.
+        // A copy: the compiler would read the zone's own slice again after each store.
         let frames = self.zone.buddy.frames;
         let give = |slot: &mut T, page: u32| {
             frames.set_tag(page, allocated);
@@ -61,7 +62,7 @@ impl<M: Machine> CachedZone<'_, M> {
         let mut got = 0;
         while let Some(rest) = pages.get_mut(got..).filter(|rest| !rest.is_empty()) {
             let run = pcp.pop_run(list, rest.len());
-            // Before the caller's code runs, which may panic.
+            // This precedes the caller's code, which may panic.
             env.tuning.on_take(pcp, run.len() as u32);
             rest.iter_mut().zip(run.iter().rev()).for_each(|(slot, page)| give(slot, page.get()));
             got += run.len();
@@ -78,9 +79,9 @@ impl<M: Machine> CachedZone<'_, M> {
         got
     }
 
-    /// Puts blocks whose tags are Cached into a CPU's pageset, each with its list and order, and drains what is due after
-    /// each. Returns how many: fewer where another thread holds the pageset, where it has no room, or where another thread
-    /// took its lock during a drain.
+    /// Puts blocks whose tags are Cached into a CPU's pageset, each with its list and order, and drains the pages that
+    /// are due after each. Returns the number of blocks. It is smaller if another thread holds the pageset, if the
+    /// pageset has no room, or if another thread took its lock during a drain.
     pub(crate) fn free_run(
         &self,
         env: Env<'_, M>,

@@ -1,27 +1,28 @@
 //! The arrays of a pageset's lists: block numbers, the newest on top, the oldest at the bottom.
 //!
-//! All lists of a pageset share one pool of memory, since each alone may hold all that the pageset may hold. The
-//! pool is cut in chunks; a list is a row of chunks, each of which knows its neighbours. So one push or pop is one
-//! word beside the list's head, and memory that was never used is never touched. All calls are made with the
-//! pageset's lock held.
+//! All lists of a pageset share one pool of memory, since each list alone may hold all pages of the pageset. The pool
+//! consists of chunks. A list is a chain of chunks, each linked to its neighbours. So a push or pop touches one word
+//! besides the list's head, and memory that was never used is never touched. All calls are made with the pageset's lock
+//! held.
 
 use core::sync::atomic::AtomicU32;
 
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
-/// Words in a chunk: four cache lines, so that one call in sixty looks further than the head and its entry.
+/// Words in a chunk: four cache lines, so that one call in sixty touches more than the head and its entry.
 const CHUNK: u32 = 64;
-/// The words of a chunk: the older neighbour, the newer one (or in the pool the next free chunk), then the entries.
+/// The first words of a chunk: the older neighbour, then the newer one (in the pool: the next free chunk). The entries
+/// follow.
 const OLDER: u32 = 0;
 const NEWER: u32 = 1;
 const FIRST: u32 = 2;
 const LAST: u32 = CHUNK - 1;
 const ENTRIES: u32 = CHUNK - FIRST;
 
-/// No position. Its place in a chunk is [`LAST`], so that a push on an empty list takes the way of a full chunk.
+/// No position. Its place in a chunk is [`LAST`], so a push on an empty list takes the path of a full chunk.
 const NONE: u32 = u32::MAX;
 
-/// Where in its chunk a position is.
+/// The place of a position in its chunk.
 const fn place(at: u32) -> u32 {
     at % CHUNK
 }
@@ -31,19 +32,19 @@ const fn chunk(at: u32) -> u32 {
     at - at % CHUNK
 }
 
-/// The words that `lists` lists need which hold `entries` entries together, however divided: two chunks of each may
-/// be used in part.
+/// The words for `lists` lists with `entries` entries in total, however they are divided. Two chunks of each list may
+/// be partly used.
 pub(crate) const fn words(entries: u32, lists: u32) -> u64 {
     (entries.div_ceil(ENTRIES) + 2 * lists) as u64 * CHUNK as u64
 }
 
-/// The chunks of one pageset that no list has.
+/// The free chunks of one pageset.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// The next chunk that was never used, and the end of them.
+    /// The next chunk that was never used, and the end of the pool.
     fresh: AtomicU32,
     end: AtomicU32,
-    /// The first of those given back.
+    /// The first returned chunk.
     free: AtomicU32,
 }
 
@@ -54,7 +55,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Gives the pool its memory: some words from a multiple of the chunk's size on.
+    /// Sets the pool's memory: `words` words from `start` on. `start` is a multiple of the chunk size.
     pub(crate) fn place(&self, start: u32, words: u32) {
         self.fresh.set(start);
         self.end.set(start + words);
@@ -86,16 +87,16 @@ impl Pool {
 
 /// One list: the positions of its newest and its oldest entry.
 ///
-/// The newest chunk stays with the list when its last entry has been taken: a list that loses and gains one entry again
-/// and again takes no way but the shortest, wherever that entry is.
+/// The newest chunk stays with the list when its last entry is popped. A list that loses and gains one entry repeatedly
+/// then stays on the shortest path, wherever that entry is.
 #[derive(Debug)]
 #[repr(C, align(16))]
 pub(crate) struct Stack {
-    /// The newest entry, or the position before the entries of a newest chunk that has none; [`NONE`] without a chunk.
+    /// The newest entry; in an empty newest chunk, the position before its entries; [`NONE`] without a chunk.
     top: AtomicU32,
-    /// Above this position a pop is one word: the position before the newest chunk's oldest entry.
+    /// Pops above this position touch one word. The position before the newest chunk's oldest entry.
     floor: AtomicU32,
-    /// The oldest entry; of an empty list the position after `top`.
+    /// The oldest entry; in an empty list the position after `top`.
     bottom: AtomicU32,
 }
 
@@ -117,24 +118,24 @@ impl Stack {
         self.top.get().wrapping_add(1)
     }
 
-    /// Without entries and without a chunk.
+    /// Makes the list empty, without a chunk.
     fn clear(&self) {
         self.top.set(NONE);
         self.bottom.set(NONE.wrapping_add(1));
         self.floor.set(NONE);
     }
 
-    /// Brings the floor to where it belongs, after the newest chunk or its oldest entry has become another.
+    /// Recomputes the floor after the newest chunk or its oldest entry has changed.
     fn settle(&self) {
         let (top, bottom) = (self.top.get(), self.bottom.get());
         let oldest_in_chunk = if chunk(top) == chunk(bottom) { bottom } else { chunk(top) + FIRST };
         self.floor.set(if top == NONE { NONE } else { oldest_in_chunk - 1 });
     }
 
-    /// Puts a block on top where the newest chunk has room: false where it has not.
+    /// Pushes a block if the newest chunk has room. Otherwise returns false.
     #[inline(always)]
     pub(crate) fn push_within(&self, words: &[AtomicU32], block: u32) -> bool {
-        // The position after none, and that after the last of a chunk, begin a chunk.
+        // The position after `NONE`, and the position after a chunk's last place, are multiples of the chunk size.
         let at = self.top.get().wrapping_add(1);
         if place(at) == 0 {
             return false;
@@ -145,7 +146,7 @@ impl Stack {
         true
     }
 
-    /// Puts a block on top. False when the pool has no room.
+    /// Pushes a block. Returns false if the pool has no room.
     #[inline]
     pub(crate) fn push(&self, words: &[AtomicU32], pool: &Pool, block: u32) -> bool {
         self.push_within(words, block) || self.push_beyond(words, pool, block)
@@ -167,7 +168,7 @@ impl Stack {
         true
     }
 
-    /// Puts a block for each of some entries on top, one after the other, until there is no more room; returns how many.
+    /// Pushes one block per entry, in order, until the pool has no room. Returns the number of blocks pushed.
     #[inline(always)]
     pub(crate) fn push_all<T>(
         &self,
@@ -194,17 +195,17 @@ impl Stack {
         entries.len() - rest.len()
     }
 
-    /// The places of the newest chunk that are free, from the one after the newest entry on.
+    /// The free places of the newest chunk, after its newest entry.
     #[inline(always)]
     fn places<'w>(&self, words: &'w [AtomicU32]) -> &'w [AtomicU32] {
         let at = self.top.get().wrapping_add(1);
         let start = at as usize;
-        // Where the newest chunk is full this is the beginning of another one, which is not ours.
+        // If the newest chunk is full, this is the start of another chunk, which does not belong to the list.
         let end = if place(at) == 0 { start } else { (chunk(at) + CHUNK) as usize };
         words.get(start..end).unwrap_or(&[])
     }
 
-    /// Takes the newest block where the newest chunk has one.
+    /// Pops the newest block if it is in the newest chunk.
     #[inline(always)]
     pub(crate) fn pop_within(&self, words: &[AtomicU32]) -> Option<u32> {
         let top = self.top.get();
@@ -216,7 +217,7 @@ impl Stack {
         Some(block)
     }
 
-    /// As many calls of [`Self::pop_within`] as give a block, at most `most`: what they would give, in reverse.
+    /// Pops up to `most` blocks, as that many calls of [`Self::pop_within`] would. The result is in reverse order.
     #[inline]
     pub(crate) fn pop_run<'w>(&self, words: &'w [AtomicU32], most: usize) -> &'w [AtomicU32] {
         let (top, floor) = (self.top.get(), self.floor.get());
@@ -227,13 +228,14 @@ impl Stack {
         run
     }
 
-    /// Takes the newest block.
+    /// Pops the newest block.
     #[inline]
     pub(crate) fn pop(&self, words: &[AtomicU32], pool: &Pool) -> Option<u32> {
         self.pop_within(words).or_else(|| self.pop_older(words, pool))
     }
 
-    /// Takes the newest block where the newest chunk has none: it goes back to the pool if there is an older one.
+    /// Pops the newest block if the newest chunk is empty. The empty chunk returns to the pool if the list has an older
+    /// one.
     #[cold]
     fn pop_older(&self, words: &[AtomicU32], pool: &Pool) -> Option<u32> {
         if self.is_empty() {
@@ -246,14 +248,14 @@ impl Stack {
         self.pop_within(words)
     }
 
-    /// Takes the oldest block.
+    /// Pops the oldest block.
     pub(crate) fn pop_oldest(&self, words: &[AtomicU32], pool: &Pool) -> Option<u32> {
         let oldest = self.oldest(words).first()?.get();
         self.drop_oldest(words, pool, 1);
         Some(oldest)
     }
 
-    /// The blocks of the oldest chunk, from the oldest on: all of them where the list is no longer than that.
+    /// The blocks of the oldest chunk, oldest first; all blocks if the list has only one chunk.
     pub(crate) fn oldest<'w>(&self, words: &'w [AtomicU32]) -> &'w [AtomicU32] {
         let (top, bottom) = (self.top.get(), self.bottom.get());
         if self.is_empty() {
@@ -263,7 +265,7 @@ impl Stack {
         words.get(bottom as usize..end as usize + 1).unwrap_or(&[])
     }
 
-    /// Takes the oldest blocks, as many as [`Self::oldest`] has at most, and at least one.
+    /// Removes the `blocks` oldest blocks: at least one, at most the length of [`Self::oldest`].
     pub(crate) fn drop_oldest(&self, words: &[AtomicU32], pool: &Pool, blocks: u32) {
         let last = self.bottom.get() + (blocks - 1);
         if last == self.top.get() {
@@ -280,11 +282,12 @@ impl Stack {
         self.settle();
     }
 
-    /// Puts blocks at the bottom one after the other, so that they come off the top in the order that `next` gives
-    /// them if the list was empty; returns how many came.
+    /// Inserts up to `want` blocks at the bottom. If the list was empty, they pop in the order in which `next` returned
+    /// them. Returns the number inserted.
     pub(crate) fn fill(&self, words: &[AtomicU32], pool: &Pool, want: u32, next: impl FnMut() -> Option<u32>) -> u32 {
         if self.is_empty() && self.top.get() != NONE {
-            // There is room for one chunk's entries above and below: from its end on all of it is below.
+            // The pool's size allows one partly used chunk at each end of a list. The empty chunk goes back, so that
+            // the new entries fill a chunk from its end.
             pool.give(words, chunk(self.top.get()));
             self.clear();
         }
@@ -310,7 +313,7 @@ impl Stack {
 
     #[cold]
     fn grow_down(&self, words: &[AtomicU32], pool: &Pool, bottom: u32) -> u32 {
-        // There is room: the only caller has looked.
+        // The pool has room: the only caller has checked.
         let new = pool.take(words).unwrap_or(0);
         if self.top.get() == NONE {
             self.top.set(new + LAST);
@@ -321,7 +324,7 @@ impl Stack {
         new + LAST
     }
 
-    /// Its entries from the oldest on.
+    /// The entries, oldest first.
     pub(crate) fn iter<'w>(&self, words: &'w [AtomicU32]) -> impl Iterator<Item = u32> + use<'w> {
         let (top, end, mut at) = (self.top.get(), self.end(), self.bottom.get());
         core::iter::from_fn(move || {
@@ -337,7 +340,7 @@ impl Stack {
         })
     }
 
-    /// How many entries it has; looks at each chunk.
+    /// The number of entries. Reads each chunk.
     pub(crate) fn len(&self, words: &[AtomicU32]) -> u32 {
         let (top, mut at) = (self.top.get(), self.bottom.get());
         if self.is_empty() {
@@ -387,12 +390,12 @@ mod tests {
     }
 
     proptest! {
-        /// Three lists over one pool do what three double-ended queues do, and always have room for what the pool was
-        /// made for.
+        /// Three lists over one pool behave like three double-ended queues, and the pool always has room for its
+        /// capacity.
         #[test]
         fn lists_are_queues(ops in prop::collection::vec((op(), 1..80_usize), 0..60)) {
             const ROOM: u32 = 500;
-            // A second pageset's pool before it must stay as it is.
+            // The pool of another pageset comes first; it must stay unchanged.
             let words: Vec<AtomicU32> = (0..CHUNK as u64 + words(ROOM, 3)).map(|_| AtomicU32::new(0)).collect();
             let pool = Pool::default();
             pool.place(CHUNK, words.len() as u32 - CHUNK);
@@ -469,17 +472,17 @@ mod tests {
         assert!(other.push(&words, &pool, 7));
         let mut next = 0..;
         assert_eq!(one.fill(&words, &pool, 1000, || next.next()), ENTRIES);
-        assert_eq!(next.next(), Some(ENTRIES), "no block was asked for that had no place");
+        assert_eq!(next.next(), Some(ENTRIES), "each requested block had a place");
         assert!(!one.push(&words, &pool, 8));
         assert_eq!(one.push_all(&words, &pool, &[8, 9], |page| *page), 0);
         assert_eq!(other.pop_oldest(&words, &pool), Some(7));
-        assert!(one.push(&words, &pool, 8), "the chunk came back");
+        assert!(one.push(&words, &pool, 8), "the chunk returned to the pool");
         assert_eq!(one.iter(&words).count() as u32, ENTRIES + 1);
     }
 
-    /// However many a list has, one that comes and goes again and again takes the shortest way.
+    /// At every list length, alternating one push and one pop stays on the shortest path.
     #[test]
-    fn one_that_comes_and_goes_stays_within_a_chunk() {
+    fn alternating_push_and_pop_stay_in_one_chunk() {
         let words: Vec<AtomicU32> = (0..words(300, 1)).map(|_| AtomicU32::new(0)).collect();
         let (pool, list) = (Pool::default(), Stack::default());
         pool.place(0, words.len() as u32);

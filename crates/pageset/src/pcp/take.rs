@@ -1,4 +1,4 @@
-//! One block allocated through a pageset, which the zone refills where it is empty.
+//! Allocates one block through a pageset, which the zone refills when it is empty.
 //!
 //! Specification: `linux-page-allocator.md` 2.3, 2.4.
 
@@ -8,17 +8,18 @@ use crate::buddy::{Env, Locked, Stage, Wanted};
 use crate::frame::{CpuId, MigrateType, PageState, Tag};
 use crate::machine::{LockPath, Machine};
 use crate::policy::Tuning;
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
-/// The answer of a pageset that was asked for a block.
+/// The result of an allocation from a pageset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FromCache {
     Page(u32),
-    /// A block that was there only after a refill.
+    /// A block from a refill.
     Refilled(u32),
     /// Another thread holds the pageset.
     Busy,
-    /// The pageset was empty and the zone had nothing to refill it with, or was busy for a caller that waits for nothing.
+    /// The pageset was empty, and the zone had no block for a refill, or its lock was held and the caller waits for
+    /// nothing.
     Empty,
 }
 
@@ -39,8 +40,8 @@ impl<M: Machine> CachedZone<'_, M> {
         from
     }
 
-    /// Fills an empty list and takes the first block: under one hold of the zone lock, or two where whole clusters did not
-    /// make it all. Specification 2.4, 6.2.
+    /// Refills an empty list and takes the first block, under one hold of the zone lock; or two, if whole clusters did
+    /// not supply all pages. Specification 2.4, 6.2.
     #[cold]
     pub(super) fn refill<G>(
         &self,
@@ -66,7 +67,7 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 }
 
-/// Fills a list with up to `blocks` blocks of the zone's free lists; returns how many.
+/// Fills a list with up to `blocks` blocks of the zone's free lists. Returns their number.
 fn refill_from_lists<M: Machine, G>(
     zone: &Locked<'_, '_, M>,
     pcp: &PcpGuard<'_, M::Lock, G>,
@@ -85,7 +86,7 @@ fn refill_from_lists<M: Machine, G>(
     taken
 }
 
-/// The type that a cached page carries: its pageblock's. Specification 2.6.
+/// The type stored in a cached page's tag: its pageblock's type. Specification 2.6.
 pub(crate) fn remembered_type(
     buddy: &crate::buddy::Buddy<'_>,
     tuning: &Tuning,

@@ -1,9 +1,9 @@
-//! A block split at once into the pages of a list, and pages of a list drained as one block: the rule
+//! Splits a block at once into the pages of a list, and drains pages of a list as one block: the rule
 //! [`Tuning::whole_blocks`](crate::Tuning::whole_blocks).
 //!
-//! The result is that of splitting and merging page by page: the same pages in the same order, the same blocks in the same
-//! places of the same lists. No block enters a list only to leave it again, so fewer lines are touched. Specification:
-//! `linux-page-allocator.md` 1.5, 2.4, 3.3.
+//! The result equals that of splitting and merging page by page: the same pages in the same order, and the same blocks
+//! at the same places of the same lists. No block enters a list only to leave it again, so fewer cache lines are
+//! touched. Specification: `linux-page-allocator.md` 1.5, 2.4, 3.3.
 
 use core::sync::atomic::AtomicU32;
 
@@ -13,7 +13,7 @@ use crate::buddy::{Locked, Wanted};
 use crate::frame::range::largest_blocks;
 use crate::frame::{MigrateType, Order, Tag};
 use crate::machine::Machine;
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
 /// The rest of a block that a refill splits: pages that are on no list, in blocks of `step` pages.
 #[derive(Debug, Default)]
@@ -24,8 +24,9 @@ pub(super) struct SplitBlock {
 }
 
 impl SplitBlock {
-    /// Takes the smallest block of the wanted type; returns its first part. The smaller lists of that type are empty, so the
-    /// parts come in the order in which splitting one by one would bring them. None where other types could serve as well.
+    /// Takes the smallest block of the wanted type and returns its first part. That type's smaller lists are empty, so
+    /// the parts come in the same order as from splitting one by one. `None` if other types could also serve the
+    /// request.
     pub(super) fn begin<M: Machine>(&mut self, zone: &Locked<'_, '_, M>, wanted: Wanted) -> Option<u32> {
         let tuning = zone.tuning();
         if !tuning.whole_blocks || tuning.clusters || zone.free_cma.get() > 0 {
@@ -49,7 +50,7 @@ impl SplitBlock {
         })
     }
 
-    /// Gives the parts back that were not needed: the halves that splitting one by one would have left.
+    /// Frees the unused parts: the halves that splitting one by one would have left.
     pub(super) fn end<M: Machine>(self, zone: &Locked<'_, '_, M>, list: MigrateType) {
         for (page, order) in largest_blocks(self.next, self.end) {
             zone.put(page, order, list, End::Head);
@@ -58,15 +59,15 @@ impl SplitBlock {
 }
 
 impl<M: Machine> Locked<'_, '_, M> {
-    /// Whether the blocks of a pageset may be drained together: each goes to its pageblock's list and merges at once.
+    /// Whether a drain may free blocks together: each goes to its pageblock's list and merges at once.
     pub(super) fn drains_whole_blocks(&self) -> bool {
         let tuning = self.tuning();
         // Before 6.10 each block goes to the list that its own tag names.
         tuning.whole_blocks && tuning.type_at_drain && !tuning.merge_skip
     }
 
-    /// Drains the oldest single pages of a list that make up a block of at most `most` pages, as that block; returns its
-    /// pages. None where they make up no block.
+    /// Drains the oldest single pages of a list as one block of at most `most` pages, if they form one. Returns its
+    /// pages, or `None`.
     pub(super) fn drain_pages_as_block<G>(
         &self,
         pcp: &PcpGuard<'_, M::Lock, G>,
@@ -85,8 +86,8 @@ impl<M: Machine> Locked<'_, '_, M> {
         Some(pages)
     }
 
-    /// Drains the oldest two pageblocks of a list that make up the largest block, as that block, if `most` allows so many
-    /// pages; returns its pages. None where they do not, or where they have different types.
+    /// Drains the oldest two pageblocks of a list as one block of the largest order, if they form one, have the same
+    /// type, and `most` allows it. Returns its pages, or `None`.
     pub(super) fn drain_pair<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>, list: usize, most: u32) -> Option<u32> {
         let (half, pages) = (Order::PAGEBLOCK.pages() as u32, Order::MAX.pages() as u32);
         let [first, second, ..] = pcp.oldest(list) else { return None };
@@ -103,17 +104,17 @@ impl<M: Machine> Locked<'_, '_, M> {
     }
 }
 
-/// The largest block that pages make up, the first of them and those after it, in rising or in falling order: its first page.
-/// Nothing for a single page.
+/// The largest block that is formed by the first page and its successors, in ascending or descending order, as its
+/// first page and order. `None` for a single page.
 fn first_block(pages: &[AtomicU32]) -> Option<(u32, Order)> {
-    let at = |i: usize| pages.get(i).map(Held::get);
+    let at = |i: usize| pages.get(i).map(LockedWord::get);
     let (first, second) = (at(0)?, at(1)?);
     let rises = second == first ^ 1 && second > first;
     if second != first ^ 1 {
         return None;
     }
     let mut order = 1;
-    // As long as the block of twice the pages begins where this one begins, or ends where it ends, and its pages follow.
+    // Doubles the block while the block of twice the size begins or ends at the same page, and its pages follow.
     while order < Order::PAGEBLOCK.get() {
         let (len, twice) = (1_u32 << order, 2_u32 << order);
         let is_end = if rises { first % twice == 0 } else { first % twice == twice - 1 };

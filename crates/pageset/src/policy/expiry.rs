@@ -1,24 +1,25 @@
-//! Pages of other nodes' zones that a CPU keeps go back when it leaves them alone: numbers in, numbers out.
+//! Remote expiry: a CPU drains its pages of other nodes' zones after it has not used them for some ticks. Pure
+//! functions.
 //!
 //! Specification: `linux-page-allocator.md` 8.2, "Remote expiry".
 
 use super::Decay;
 
-/// Ticks after the last use of another node's zone until a batch of its pages goes back, the tick that sees the use
-/// included. Specification 9.
+/// Ticks from the last use of another node's zone to the drain of a batch of its pages, counting the tick that sees the
+/// use. Specification 9.
 pub const TICKS: u8 = 3;
 
-/// How long a pageset is still waited for.
+/// The countdown to the drain of one pageset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Expiry {
-    /// Ticks left; 0 when nothing is waited for.
+    /// Ticks left; 0 if no drain is due.
     pub left: u8,
 }
 
 impl Expiry {
-    /// A second has passed. `used` says whether pages came or went since the last tick, `remote` whether the zone is
-    /// another node's. Asks for one batch when the pageset has been idle for [`TICKS`]: once, or with `all` (the rule
-    /// [`super::Tuning::expire_all`]) at every tick from then on.
+    /// The once-a-second tick. `used`: pages were allocated or freed since the last tick. `remote`: the zone is on
+    /// another node. Requests the drain of one batch after [`TICKS`] idle ticks: once, or with `all` (the rule
+    /// [`super::Tuning::expire_all`]) at every later tick.
     #[must_use]
     pub fn tick(&mut self, used: bool, remote: bool, count: u32, batch: u32, all: bool) -> Decay {
         if used {
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// What a row of ticks asks for, and what is left after each.
+    /// The result of each tick, and the ticks left after it.
     fn ticks(row: &[(bool, bool, u32)]) -> Vec<(u32, bool, u8)> {
         let mut expiry = Expiry::default();
         row.iter()
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_lies_idle_goes() {
+    fn all_idle_pages_are_drained() {
         let mut expiry = Expiry::default();
         let row = [(true, 150), (false, 150), (false, 150), (false, 87), (false, 24), (false, 0)];
         let asked = row.map(|(used, count)| {
@@ -71,16 +72,16 @@ mod tests {
         const IDLE: bool = false;
         const REMOTE: bool = true;
         const LOCAL: bool = false;
-        // One batch an idle period.
+        // One batch per idle period.
         let row = [(USED, REMOTE, 200), (IDLE, REMOTE, 200), (IDLE, REMOTE, 200), (IDLE, REMOTE, 137)];
         assert_eq!(ticks(&row), [(0, true, 2), (0, true, 1), (63, true, 0), (0, false, 0)]);
-        // Less than a batch; use begins the wait anew.
+        // Less than a batch; a use restarts the countdown.
         let row = [(USED, REMOTE, 40), (IDLE, REMOTE, 40), (USED, REMOTE, 40), (IDLE, REMOTE, 40), (IDLE, REMOTE, 40)];
         assert_eq!(ticks(&row), [(0, true, 2), (0, true, 1), (0, true, 2), (0, true, 1), (40, true, 0)]);
-        // An empty pageset waits without being asked for ticks.
+        // An empty pageset does not request further ticks.
         let row = [(USED, REMOTE, 0), (IDLE, REMOTE, 0), (IDLE, REMOTE, 5), (IDLE, REMOTE, 5), (IDLE, REMOTE, 5)];
         assert_eq!(ticks(&row), [(0, false, 3), (0, false, 3), (0, true, 2), (0, true, 1), (5, true, 0)]);
-        // The CPU's own node; and a CPU number that another node's thread used for a while.
+        // The CPU's own node; then a CPU number that a thread of another node uses for a while.
         let row =
             [(USED, LOCAL, 200), (IDLE, LOCAL, 200), (USED, REMOTE, 200), (IDLE, LOCAL, 200), (IDLE, REMOTE, 200)];
         assert_eq!(ticks(&row), [(0, false, 0), (0, false, 0), (0, true, 2), (0, false, 0), (0, false, 0)]);

@@ -1,4 +1,4 @@
-//! Which lists a pageset has, and which blocks are on them.
+//! The lists of a pageset, and which blocks are on them.
 //!
 //! Specification: `linux-page-allocator.md` 2.1.
 
@@ -6,13 +6,13 @@ use crate::frame::MigrateType;
 use crate::frame::Order;
 use crate::policy::ListRule;
 
-/// Lists of a pageset, at most: three types for each of orders 0 to 3, three for huge pages. Specification 2.1 and
-/// `kernels-2026.md` 3.6.
+/// The largest number of lists in a pageset: three types for each of orders 0 to 3, three for huge pages. Specification
+/// 2.1 and `kernels-2026.md` 3.6.
 pub const LISTS: usize = 15;
 const FIRST_HUGE_LIST: usize = 12;
 
 impl ListRule {
-    /// The list of blocks of this order and type, or nothing where they are not cached. Specification 2.1.
+    /// The list of blocks of this order and type; `None` if such blocks are not cached. Specification 2.1.
     #[inline]
     #[must_use]
     pub fn list(self, order: Order, migratetype: MigrateType) -> Option<usize> {
@@ -20,7 +20,7 @@ impl ListRule {
             Self::OrderZero => Order::ZERO,
             _ => Order::COSTLY,
         };
-        // HIGHATOMIC and CMA pages wait among the movable ones.
+        // HIGHATOMIC and CMA pages are on the movable lists.
         let kind = if migratetype.is_ordinary() { migratetype } else { MigrateType::Movable };
         if order == Order::ZERO {
             return Some(kind.index());
@@ -38,7 +38,7 @@ impl ListRule {
         }
     }
 
-    /// How many lists there are.
+    /// The number of lists.
     #[must_use]
     pub const fn count(self) -> usize {
         match self {

@@ -1,7 +1,8 @@
-//! Every rule as data: what a kernel's developers chose, as one value of [`Tuning`].
+//! Every rule as data: one set of rules is one value of [`Tuning`].
 //!
-//! Nothing here knows a list or a lock. [`state`] decides how many pages move, [`sizes`] how large batch and high
-//! are, [`expiry`] when pages of other nodes go back, [`presets`] names the sets of rules that were in use or proposed.
+//! This folder has no lists and no locks. [`state`] decides how many pages move. [`sizes`] computes batch and high.
+//! [`expiry`] decides when pages of other nodes are drained. [`presets`] names the sets of rules that were in use or
+//! proposed.
 
 pub mod lists;
 
@@ -16,7 +17,7 @@ pub use presets::{PRESETS, Preset, Release};
 pub use sizes::{Bounds, Watermarks};
 pub use state::{Decay, PcpState, Pressure, State};
 
-/// How large a batch is.
+/// How the batch is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BatchRule {
     /// From the zone's managed pages, capped at this many KiB before the division by four: 512 (largest batch 31)
@@ -29,16 +30,16 @@ pub enum BatchRule {
     Fixed(u32),
 }
 
-/// How many pages a CPU may keep when no administrator has set it.
+/// How the bounds of high are computed, if no administrator has set them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HighRule {
     /// Six batches (before 5.14).
     SixBatches,
     /// The zone's low watermark shared by the node's CPUs, at least four batches (5.14 on). Specification 2.2.
     FromLowWatermark,
-    /// Set by hand, in pages. With [`Tuning::auto_high`] the two are the bounds that the CPU's own high moves in.
+    /// Set by hand, in pages. With [`Tuning::auto_high`] the two values are the bounds of the CPU's own high.
     Fixed {
-        /// The lower bound in pages, and the value where nothing tunes it.
+        /// The lower bound in pages; the value of high without auto-tuning.
         min: u32,
         /// The upper bound in pages, at least `min`.
         max: u32,
@@ -54,51 +55,52 @@ pub enum ListRule {
     ToCostly,
     /// Orders 0 to 3, and one list for huge pages: 13 lists (6.0 to 6.9).
     HugeShared,
-    /// Orders 0 to 3, and huge pages in two lists, movable apart: 14 lists (6.10 on, and stable series from 6.1.97,
-    /// 6.6.37 and 6.9.8).
+    /// Orders 0 to 3, and two lists for huge pages, movable and others: 14 lists (6.10 on, and stable series from
+    /// 6.1.97, 6.6.37 and 6.9.8).
     HugeByMobility,
-    /// Orders 0 to 3, and huge pages in a list for each type: 15 lists (5.14 to 5.19).
+    /// Orders 0 to 3, and a list for huge pages of each type: 15 lists (5.14 to 5.19).
     HugeByType,
 }
 
 /// How a drain moves pages to the buddy. Specification 3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BulkFree {
-    /// Round robin over the lists, picked while the zone lock is held (to 4.16).
+    /// Round robin over the lists. Blocks are picked with the zone lock held (to 4.16).
     PickLocked,
-    /// Round robin, picked first and freed in a second pass under the lock (4.17 to 5.17).
+    /// Round robin. A first pass picks the blocks, a second pass frees them under the lock (4.17 to 5.17).
     TwoPass,
-    /// One pass under the lock, whole lists, the freed page's own first (5.18 on).
+    /// One pass under the lock, whole lists, the freed page's list first (5.18 on).
     SinglePass,
-    /// As `SinglePass`, a batch a lock hold (6.19 on).
+    /// As `SinglePass`, one batch per hold of the lock (6.19 on).
     Chunked,
 }
 
 /// How a request is served from another migratetype's pageblocks. Specification 1.6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FallbackRule {
-    /// One search that steals what it finds, and brings it to the wanted type's lists even where the pageblock keeps
-    /// its type (before 6.10).
+    /// One search that steals the block it finds. The block moves to the wanted type's lists even if the pageblock
+    /// keeps its type (before 6.10).
     Steal,
-    /// The same search; where the pageblock keeps its type, so do its free blocks: what is left of the stolen block
-    /// stays on that type's lists (6.10 to 6.14). The specification has the search and that lists and pageblocks
-    /// agree from 6.10 on; that the block found is the one that is split follows from the two.
+    /// The same search. If the pageblock keeps its type, the rest of the stolen block stays on that type's lists (6.10
+    /// to 6.14). The specification gives the search, and that lists and pageblocks agree from 6.10 on; that the found
+    /// block is the one that is split follows from the two.
     StealInPlace,
-    /// First claim a whole pageblock, then steal single blocks, remembering what succeeded (6.15 on).
+    /// Claims a whole pageblock if possible, else steals single blocks. Remembers the stage that succeeded (6.15 on).
     ClaimThenSteal,
 }
 
-/// How many pageblocks are kept for urgent requests above order 0, and how they count. Specification 1.3, 1.6.
+/// How many pageblocks are reserved for urgent requests above order 0, and how they count. Specification 1.3, 1.6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HighAtomicRule {
-    /// To a hundredth of the zone and one pageblock; all of them are off limits to others, free or not (before 6.12).
+    /// Up to 1 % of the zone plus one pageblock. All their pages, free or not, are off limits to other requests (before
+    /// 6.12).
     Reserved,
-    /// To a hundredth of the zone in whole pageblocks, none where that is less than one; only what is free of them
-    /// counts as off limits. The two changes came at different times; no preset lies between.
+    /// Up to 1 % of the zone in whole pageblocks, none if that is less than one. Only their free pages are off limits.
+    /// The kernel made the two changes at different times; no preset lies between.
     Free,
 }
 
-/// The posted or the merged rule by which an idle CPU's high shrinks each second. Specification 4.7, 4.9.
+/// How much an idle CPU's high decays per second. Specification 4.7, 4.9.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecayRule {
     /// By an eighth (merged).
@@ -107,117 +109,123 @@ pub enum DecayRule {
     Fifth,
 }
 
-/// One field a rule. The presets in [`PRESETS`] are values of it; [`Tuning::check`] says which go together.
+/// One field per rule. The presets in [`PRESETS`] are values of this type. [`Tuning::check`] tells which rules need
+/// which others.
 ///
-/// If unsure, take [`Tuning::default`].
+/// If unsure, use [`Tuning::default`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tuning {
-    /// How large a batch is.
+    /// How the batch is computed.
     pub batch: BatchRule,
-    /// How many pages a CPU may keep.
+    /// How the bounds of high are computed.
     pub high: HighRule,
-    /// Which orders are cached.
+    /// Which blocks a pageset caches.
     pub lists: ListRule,
-    /// How a drain frees.
+    /// How a drain frees pages.
     pub bulk_free: BulkFree,
     /// How a request falls back to other migratetypes.
     pub fallback: FallbackRule,
     /// Whether free blocks that change their type go to the tail of their new lists (5.10 on), or to the head.
     /// Specification 1.6.
     pub fallback_tail: bool,
-    /// Whether movable blocks that may not come from CMA pageblocks are taken past the pageset (5.9 to 6.6, kernels with
-    /// CMA). Specification 2.3 and `kernels-2026.md` 3.6.
+    /// Whether movable blocks that may not come from CMA pageblocks bypass the pageset (5.9 to 6.6, kernels with CMA).
+    /// Specification 2.3 and `kernels-2026.md` 3.6.
     pub cma_skip: bool,
-    /// Whether a request that prefers the NORMAL zone takes a lower zone rather than another type's pageblock, as long as
-    /// it can (5.0 on). Specification 1.6, "No-fragment flag".
+    /// Whether a request that prefers the NORMAL zone uses a lower zone before another type's pageblock, if it can (5.0
+    /// on). Specification 1.6, "No-fragment flag".
     pub no_fragment: bool,
-    /// What is kept for urgent requests.
+    /// How pageblocks are reserved for urgent requests.
     pub highatomic: HighAtomicRule,
-    /// Whether a block that merges with one of another ordinary type, from a pageblock upwards, brings that
-    /// pageblock to its own type (6.10 on). `kernels-2026.md` 3.6.
+    /// Whether a merge of blocks of two ordinary types, at least pageblocks, gives the other pageblock the merging
+    /// block's type (6.10 on). `kernels-2026.md` 3.6.
     pub merge_by_type: bool,
-    /// Whether a drained page's type is read again at the drain (6.10 on), instead of remembered from the free.
+    /// Whether a drain reads a page's type again (6.10 on), instead of using the type remembered at the free.
     pub type_at_drain: bool,
-    /// Whether single pages are freed without merging, until a request above order 0 finds nothing (RFC of 2018,
-    /// part 2). Frees hold the zone lock for less; high orders come later and dearer. If unsure, off.
+    /// Whether single pages are freed without merging, until a request above order 0 finds no block (RFC of 2018, part
+    /// 2). Gain: frees hold the zone lock for less time. Loss: high orders come later and cost more. If unsure, off.
     /// Specification 6.1.
     pub merge_skip: bool,
     /// Whether refills take single pages in whole clusters, cut off the free list without touching each page (RFC of
-    /// 2018, part 3). Refills hold the zone lock for less; 4 bytes a page of metadata and some work at each free. If
-    /// unsure, off. Specification 6.2.
+    /// 2018, part 3). Gain: refills hold the zone lock for less time. Loss: 4 bytes of metadata per page and some work
+    /// at each free. If unsure, off. Specification 6.2.
     pub clusters: bool,
-    /// Whether a drain of one full batch of movable pages goes back as one cluster (RFC of 2018, part 4). Takes back
-    /// what clusters cost at frees; if there are clusters, on. Specification 6.3.
+    /// Whether a drain of one full batch of movable pages is freed as one cluster (RFC of 2018, part 4). Recovers the
+    /// cost of clusters at frees; with clusters, use on. Specification 6.3.
     pub cluster_free: bool,
     /// Whether consecutive frees drain more each time (5.14 on; `free_factor`).
     pub scale_drain: bool,
     /// Whether frees of orders 1 to 3 in a row drain the pageset (5.18 on).
     pub drain_high_order: bool,
-    /// Whether a zone under reclaim keeps only four batches a CPU (5.14 on).
+    /// Whether pagesets of a zone under reclaim keep only four batches per CPU (5.14 on).
     pub reclaim_limit: bool,
-    /// Patch 1: two frees of orders 1 to 3 in a row are needed for that.
+    /// Patch 1: `drain_high_order` needs two frees of orders 1 to 3 in a row.
     pub prev_high_order: bool,
-    /// Patch 3: with a large cache, up to a batch of pages stays all the same.
+    /// Patch 3: with a large cache, `drain_high_order` leaves up to a batch of pages.
     pub cache_slice: bool,
-    /// More batches than this make a CPU's share of the cache large: 3, or 4 as first posted. Specification 4.3.
+    /// A CPU's share of the cache is large if it holds more batches than this: 3, or 4 as first posted. Specification
+    /// 4.3.
     pub cache_slice_batches: u8,
     /// Patch 4: drains and refills grow to at most `batch << batch_scale_max`.
     pub scale_cap: bool,
     /// Patch 5: consecutive allocations refill more each time.
     pub alloc_factor: bool,
-    /// Patch 7: each CPU's high moves between its bounds by itself.
+    /// Patch 7: each CPU's high tunes itself between its bounds.
     pub auto_high: bool,
-    /// Patch 8: it shrinks while the zone is below its high watermark.
+    /// Patch 8: high shrinks while the zone is below its high watermark.
     pub below_high: bool,
-    /// Patch 9, posted but never merged: high decays by what stayed unused since the last tick, at most by the part
-    /// that `decay` says.
+    /// Patch 9, posted but never merged: high decays by the pages that stayed unused since the last tick, at most by
+    /// the fraction in `decay`.
     pub count_min: bool,
-    /// Patch 10: a count of pages freed in a row takes the place of `free_factor`.
+    /// Patch 10: a count of pages freed in a row replaces `free_factor`.
     pub free_count: bool,
-    /// Patch 10 as first posted: under pressure each free shrinks high by that count alone, not by a batch at least.
+    /// Patch 10 as first posted: under pressure each free shrinks high by that count alone, without the minimum of a
+    /// batch.
     pub shrink_by_count: bool,
-    /// 6.16: high-order draining needs half of `high_min` freed in a row as well.
+    /// 6.16: high-order draining also needs half of `high_min` freed in a row.
     pub high_threshold_616: bool,
-    /// Whether "below high" is said only of a zone that is short of *pages*. In the kernels a request above order 0 that
-    /// finds no block of its order says it of a zone far above its high watermark. This project's; 4.8, "Quirk".
+    /// Whether "below high" is set only for a zone that is short of *pages*. In the kernels a request above order 0
+    /// that finds no block of its order sets it for a zone far above its high watermark. Not a kernel rule; 4.8,
+    /// "Quirk".
     pub below_high_by_pages: bool,
-    /// Whether a tick takes it back too. In the kernels only a drain by a free does, so that a zone which nobody frees
-    /// into keeps it, and its pagesets stay small. This project's; 4.8, "Clear".
+    /// Whether a tick also clears "below high". In the kernels only a drain by a free does: a zone without frees keeps
+    /// the flag, and its pagesets stay small. Not a kernel rule; 4.8, "Clear".
     pub below_high_at_tick: bool,
-    /// Whether idle pages of other nodes go back batch after batch. In the kernels one batch an idle period does, and the
-    /// rest stays. This project's; 8.2.
+    /// Whether idle pages of other nodes are drained batch after batch. The kernels drain one batch per idle period,
+    /// and the rest stays. Not a kernel rule; 8.2.
     pub expire_all: bool,
-    /// Whether a bulk allocation ends frees in a row as any other does. In the kernels it does not, and a CPU that frees
-    /// pages one by one and takes them in bulk drains as if it only freed. This project's; 2.3, step 2.
+    /// Whether a bulk allocation ends consecutive frees, as every other allocation does. In the kernels it does not: a
+    /// CPU that frees single pages and allocates in bulk drains as if it only freed. Not a kernel rule; 2.3, step 2.
     pub bulk_counts: bool,
-    /// Whether a bulk free that drains nothing puts up to 512 blocks into a pageset under one hold of its lock: a
-    /// microsecond. In the kernels 31 or 32 do, which is what their callers gather. This project's; 9.
+    /// Whether a bulk free that drains nothing puts up to 512 blocks into a pageset under one hold of its lock, which
+    /// takes about a microsecond. The kernels put 31 or 32, the size of their callers' batches. Not a kernel rule; 9.
     pub long_runs: bool,
-    /// Whether refills of blocks grow as those of single pages do, while nothing is freed: in pages, with the same exponent and
-    /// to the same most. In the kernels only single pages' do, so that each seven blocks of order 3 take the zone's lock. Where
-    /// that lock is not short it costs more than it gains: off by default. This project's; 4.5.
+    /// Whether refills above order 0 grow like those of single pages while nothing is freed: in pages, with the same
+    /// exponent and the same maximum. In the kernels only refills of single pages grow, so every seventh block of order
+    /// 3 takes the zone lock. If the zone lock is not contended, the cost exceeds the gain: off by default. Not a
+    /// kernel rule; 4.5.
     pub double_blocks: bool,
-    /// Whether a refill splits a block at once into the pages of a list, and a drain gives back pages that make up a block as
-    /// that block. The same pages move, and fewer lines are touched with the zone lock held. The kernels go page by page.
-    /// This project's; 2.4, 3.3.
+    /// Whether a refill splits a block at once into the pages of a list, and a drain frees pages that form a block as
+    /// that block. The same pages move, and fewer cache lines are touched with the zone lock held. The kernels move
+    /// page by page. Not a kernel rule; 2.4, 3.3.
     pub whole_blocks: bool,
     /// The decay of patch 7.
     pub decay: DecayRule,
-    /// Batches grow to at most `batch << batch_scale_max` pages; 0 to 6, the kernel's default is 5. Specification 9.
+    /// The largest growth of a batch: `batch << batch_scale_max` pages. 0 to 6; the kernel's default is 5.
+    /// Specification 9.
     pub batch_scale_max: u8,
 }
 
-/// A set of rules that cannot be had.
+/// An invalid set of rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TuningError {
-    /// A rule builds on another that is off.
+    /// A rule needs another rule that is off.
     Needs {
         /// The rule that is on.
         rule: &'static str,
-        /// What it needs.
+        /// The rule that it needs.
         needs: &'static str,
     },
-    /// A rule is one of those that kernels dropped, and the crate was built without its feature `history`.
+    /// A rule that kernels dropped or never merged is on, but the crate was built without the feature `history`.
     NeedsHistory {
         /// The rule that is on.
         rule: &'static str,
@@ -228,7 +236,7 @@ pub enum TuningError {
         field: &'static str,
         /// Its value.
         value: u64,
-        /// What is allowed.
+        /// The allowed values.
         allowed: &'static str,
     },
 }
@@ -250,10 +258,10 @@ impl fmt::Display for TuningError {
 impl core::error::Error for TuningError {}
 
 impl Tuning {
-    /// Checks that the rules go together. Specification 4.12, column "Needs".
+    /// Checks that each rule has the rules it needs, and that values are in range. Specification 4.12, column "Needs".
     ///
     /// # Errors
-    /// The first rule that lacks what it builds on, or the first value out of range.
+    /// The first rule that lacks a rule it needs, or the first value out of range.
     pub const fn check(&self) -> Result<(), TuningError> {
         const fn needs(on: bool, rule: &'static str, met: bool, needs: &'static str) -> Result<(), TuningError> {
             if on && !met { Err(TuningError::Needs { rule, needs }) } else { Ok(()) }
@@ -309,7 +317,7 @@ impl Tuning {
 }
 
 impl Tuning {
-    /// A rule that kernels dropped or never merged, if one is on: it needs the feature `history`.
+    /// The name of the first active rule that kernels dropped or never merged; such a rule needs the feature `history`.
     #[must_use]
     pub const fn history_rule(&self) -> Option<&'static str> {
         if self.merge_skip {
@@ -327,19 +335,19 @@ impl Tuning {
         }
     }
 
-    /// Blocks of a batched free that go into a pageset under one hold of its lock where one of them may drain. No rule of its
-    /// own, since it moves no page: 32 until 6.9, then 31, which came in the release that came to read types again at the
+    /// Number of blocks of a batched free that enter a pageset under one hold of its lock, if one of them may drain.
+    /// Not a field of its own, since it moves no page: 32 until 6.9, 31 in the releases that read types again at the
     /// drain. Source: specification 9.
     #[must_use]
     pub const fn free_run(&self) -> usize {
         if self.type_at_drain { 31 } else { 32 }
     }
 
-    /// Blocks of a batched free that go into a pageset under one hold of its lock where none of them drains it:
+    /// Number of blocks of a batched free that enter a pageset under one hold of its lock, if none of them drains:
     /// [`Self::long_runs`].
     #[must_use]
     pub const fn long_free_run(&self) -> usize {
-        // A ns or two each. A guess at what nobody minds who waits.
+        // One or two ns per block. A guess of an acceptable wait for the lock.
         if self.long_runs { 512 } else { self.free_run() }
     }
 }

@@ -1,4 +1,4 @@
-//! The sets of rules that were in use or proposed, each as its difference from the one before.
+//! The sets of rules that were in use or proposed, each as a difference from an earlier one.
 //!
 //! Specification: eras in section 0, the auto-tuning series in section 4.
 
@@ -9,7 +9,7 @@ use super::{BatchRule, BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRu
 pub struct Preset {
     /// The name on a command line.
     pub name: &'static str,
-    /// Where it was in use.
+    /// Where the rules were in use.
     pub about: &'static str,
     /// The rules.
     pub tuning: Tuning,
@@ -61,21 +61,21 @@ pub const LINUX_4_16: Tuning = Tuning {
 /// E2, 4.17 and 4.18: pages are picked before the lock is taken.
 pub const LINUX_4_17: Tuning = Tuning { bulk_free: BulkFree::TwoPass, ..LINUX_4_16 };
 
-/// The RFC of 2018 on top of 4.16 and the two passes that it was written for: its part 2. Specification 6.
+/// The RFC of 2018, part 2, on top of 4.16 with the two-pass drain that it was written for. Specification 6.
 pub const MERGE_SKIP: Tuning = Tuning { bulk_free: BulkFree::TwoPass, merge_skip: true, ..LINUX_4_16 };
 
-/// Its parts 2 and 3.
+/// The RFC of 2018, parts 2 and 3.
 pub const CLUSTERS: Tuning = Tuning { clusters: true, ..MERGE_SKIP };
-/// Its parts 2 to 4.
+/// The RFC of 2018, parts 2 to 4.
 pub const CLUSTERS_FREE: Tuning = Tuning { cluster_free: true, ..CLUSTERS };
 
 /// E3, 4.19 and 4.20: the batch is doubled to 63.
 pub const LINUX_4_19: Tuning = Tuning { batch: BatchRule::FromZone { cap_kib: 1024 }, ..LINUX_4_17 };
 
-/// 5.0 to 5.8, of E3: types stay apart where another zone has room.
+/// 5.0 to 5.8, of E3: requests use another zone before they mix types.
 pub const LINUX_5_0: Tuning = Tuning { no_fragment: true, ..LINUX_4_19 };
 
-/// 5.9, of E3: movable pages that may not come from CMA pageblocks pass the pageset by.
+/// 5.9, of E3: movable pages that may not come from CMA pageblocks bypass the pageset.
 pub const LINUX_5_9: Tuning = Tuning { cma_skip: true, ..LINUX_5_0 };
 
 /// 5.10 to 5.13, the rest of E3: blocks that change their type go to the tail of their lists.
@@ -90,7 +90,7 @@ pub const LINUX_5_14: Tuning = Tuning {
     ..LINUX_5_10
 };
 
-/// E5, 5.18 and 5.19: one pass under the lock, everything drained at a free of orders 1 to 3 after others.
+/// E5, 5.18 and 5.19: one pass under the lock; consecutive frees of orders 1 to 3 drain everything.
 pub const LINUX_5_18: Tuning = Tuning { bulk_free: BulkFree::SinglePass, drain_high_order: true, ..LINUX_5_14 };
 
 /// 6.0 to 6.6, of E5: all huge pages share one list. Stable series: to 6.1.96 and 6.6.36.
@@ -114,12 +114,12 @@ pub const SERIES_5: Tuning = Tuning { alloc_factor: true, ..SERIES_4 };
 pub const SERIES_7: Tuning = Tuning { auto_high: true, ..SERIES_5 };
 /// Patches 1 to 8.
 pub const SERIES_8: Tuning = Tuning { below_high: true, ..SERIES_7 };
-/// Patches 1 to 8, and the ninth of the first posting with the decay by a fifth that it bounds; it was never merged.
+/// Patches 1 to 8, and patch 9 of the first posting with the decay by a fifth that it bounds. Patch 9 was never merged.
 /// Specification 10.4, row "+9".
 pub const SERIES_9: Tuning = Tuning { count_min: true, decay: DecayRule::Fifth, ..SERIES_8 };
 
-/// Patches 1 to 3 of the first posting, in which the share of the cache has to hold four batches. It counts the
-/// caches of all levels, where the merged form counts the last level: that is the machine's to say.
+/// Patches 1 to 3 of the first posting: a large share of the cache holds four batches. The posting counts the caches of
+/// all levels, the merged form only the last level; the machine description provides that number.
 pub const POSTED_3: Tuning = Tuning { cache_slice: true, cache_slice_batches: 4, ..SERIES_1 };
 /// Patches 1 to 5 of the first posting.
 pub const POSTED_5: Tuning = Tuning { scale_cap: true, alloc_factor: true, ..POSTED_3 };
@@ -127,7 +127,7 @@ pub const POSTED_5: Tuning = Tuning { scale_cap: true, alloc_factor: true, ..POS
 pub const POSTED_7: Tuning = Tuning { auto_high: true, decay: DecayRule::Fifth, ..POSTED_5 };
 /// Patches 1 to 9 of the first posting.
 pub const POSTED_9: Tuning = Tuning { below_high: true, count_min: true, ..POSTED_7 };
-/// All ten patches of the first posting: the form that the published tables are of.
+/// All ten patches of the first posting: the published tables measure this form.
 pub const POSTED_10: Tuning = Tuning { free_count: true, shrink_by_count: true, ..POSTED_9 };
 
 /// E6, 6.7 to 6.9: the series as merged.
@@ -136,14 +136,14 @@ pub const LINUX_6_7: Tuning = Tuning { free_count: true, ..SERIES_8 };
 /// 6.9.8 on: movable huge pages have a list of their own.
 pub const LINUX_6_9_8: Tuning = Tuning { lists: ListRule::HugeByMobility, ..LINUX_6_7 };
 
-/// 6.10: lists and pageblocks agree on a page's type, and a merge keeps them so.
+/// 6.10: lists and pageblocks agree on a page's type, also after a merge.
 pub const LINUX_6_10: Tuning =
     Tuning { type_at_drain: true, fallback: FallbackRule::StealInPlace, merge_by_type: true, ..LINUX_6_9_8 };
 
 /// 6.11: as 6.10.
 pub const LINUX_6_11: Tuning = LINUX_6_10;
 
-/// 6.12 to 6.14: pageblocks kept for urgent requests count by what is free of them. `kernels-2026.md` 2.1.
+/// 6.12 to 6.14: reserved HIGHATOMIC pageblocks count by their free pages. `kernels-2026.md` 2.1.
 pub const LINUX_6_12: Tuning = Tuning { highatomic: HighAtomicRule::Free, ..LINUX_6_11 };
 
 /// 6.15, and 6.12.29 on: claiming before stealing.
@@ -155,10 +155,10 @@ pub const LINUX_6_16: Tuning = Tuning { high_threshold_616: true, ..LINUX_6_15 }
 /// 6.18: the rules that were checked against recordings of a live machine.
 pub const LINUX_6_18: Tuning = LINUX_6_16;
 
-/// E7, 6.19 on: drains let go of the zone lock after each batch.
+/// E7, 6.19 on: drains release the zone lock after each batch.
 pub const LINUX_6_19: Tuning = Tuning { bulk_free: BulkFree::Chunked, ..LINUX_6_18 };
 
-/// This project's: 6.18 without those of its defects that cost nothing to avoid.
+/// This project's own: 6.18 without those of its defects that cost nothing to avoid.
 pub const PAGESET: Tuning = Tuning {
     below_high_by_pages: true,
     below_high_at_tick: true,
@@ -173,8 +173,8 @@ const fn preset(name: &'static str, about: &'static str, tuning: Tuning) -> Pres
     Preset { name, about, tuning }
 }
 
-/// All presets, oldest first. A name `linux-A.B` or `linux-A.B.0` is that of the first release with these rules. A name
-/// `linux-A.B.C` is that of the first update of the stable series A.B that has them; it says nothing of other series.
+/// All presets, oldest first. `linux-A.B` and `linux-A.B.0` name the first release with these rules. `linux-A.B.C`
+/// names the first update of the stable series A.B with these rules; it does not apply to other series.
 pub const PRESETS: &[Preset] = &[
     preset("linux-4.16", "to 4.16: batch 31, high 186, order 0", LINUX_4_16),
     preset("linux-4.17", "4.17-4.18: bulk free in two passes", LINUX_4_17),
@@ -223,7 +223,7 @@ pub struct Release {
     pub major: u32,
     /// The second.
     pub minor: u32,
-    /// The update of the stable series; nothing stands for the newest.
+    /// The update of the stable series; `None` for the newest.
     pub update: Option<u32>,
 }
 
@@ -240,7 +240,7 @@ impl Release {
         Release { major, minor, update: Some(update) }
     }
 
-    /// Reads `A.B` or `A.B.C` at the start of a text; what follows must not be a digit or a point.
+    /// Parses `A.B` or `A.B.C` at the start of a text. The next character must not be a digit or a point.
     #[must_use]
     pub fn parse(text: &str) -> Option<Release> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -255,19 +255,19 @@ impl Release {
 }
 
 impl Preset {
-    /// The preset of this name; for any other name `linux-A.B` or `linux-A.B.C`, that of the release.
+    /// The preset of this name. For any other name `linux-A.B` or `linux-A.B.C`, the preset of that release.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Preset> {
         let exact = || PRESETS.iter().find(|p| p.name == name);
         let release = name.strip_prefix("linux-").and_then(|number| Some((Release::parse(number)?, number)));
         let of_release = release.filter(|(_, number)| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
-        // There is no kernel with pagesets before 2.6: such a name is a slip.
+        // No kernel before 2.6 has pagesets: such a name is a mistake.
         let of_release = of_release.filter(|(release, _)| (release.major, release.minor) >= (2, 6));
         exact().or_else(|| of_release.map(|(release, _)| Self::of_release(release)))
     }
 
-    /// The rules that the kernels of a release had: those of its stable series where that is known to differ by this
-    /// update, else those of the mainline. Of kernels before 4.16 and of those to come, the nearest that is known.
+    /// The rules of a kernel release: those of its stable series if they are known to differ by this update, else those
+    /// of the mainline. For kernels before 4.16 and future ones, the nearest known preset.
     #[must_use]
     pub fn of_release(release: Release) -> &'static Preset {
         let is_of = |preset: &&Preset| {
@@ -282,7 +282,7 @@ impl Preset {
         PRESETS.iter().rev().find(is_of).unwrap_or(&PRESETS[0])
     }
 
-    /// The release whose name it has.
+    /// The release in the preset's name.
     fn first_release(&self) -> Option<Release> {
         Release::parse(self.name.strip_prefix("linux-")?)
     }

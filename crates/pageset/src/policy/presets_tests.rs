@@ -1,4 +1,4 @@
-//! Which releases have which rules: each line a statement of the specification.
+//! Which releases have which rules. Each row is a statement of the specification.
 
 extern crate std;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::frame::MigrateType;
 use crate::frame::Order;
 
-/// Every release whose rules the specification tells apart, and some between, before and after.
+/// Every release whose rules the specification distinguishes, and some between, before and after.
 const RELEASES: &[(u32, u32)] = &[
     (3, 10),
     (4, 15),
@@ -65,7 +65,7 @@ fn huge(tuning: &Tuning, migratetype: MigrateType) -> Option<usize> {
 #[test]
 fn each_release_has_the_rules_of_its_time() {
     type Row = (&'static str, fn(&Tuning) -> bool, (u32, u32), (u32, u32));
-    // What is true of the releases from the first one on and before the second.
+    // Each row holds for the releases from the first one on and before the second.
     let rows: &[Row] = &[
         ("1.5: a merge retypes the other pageblock", |t| t.merge_by_type, (6, 10), NEVER),
         ("1.6: a list may hold blocks of other pageblocks", |t| t.fallback == FallbackRule::Steal, ALWAYS, (6, 10)),
@@ -110,7 +110,7 @@ fn each_release_has_the_rules_of_its_time() {
     ];
     for (statement, holds, since, until) in rows {
         for &(major, minor) in RELEASES {
-            // As it was released: without what updates brought over.
+            // The first release of the series, without later updates.
             let preset = Preset::of_release(Release::update(major, minor, 0));
             let expected = *since <= (major, minor) && (major, minor) < *until;
             assert_eq!(holds(&preset.tuning), expected, "{statement}: {major}.{minor} as {}", preset.name);
@@ -180,7 +180,7 @@ fn a_release_is_read_off_a_text() {
 
 #[test]
 fn the_first_posting_differs_from_what_was_merged() {
-    // 4.3, 4.7, 4.9, 4.10: the threshold of the cache, the decay, the bound by the unused, the least step.
+    // 4.3, 4.7, 4.9, 4.10: the cache threshold, the decay, the bound by unused pages, the smallest step.
     for (posted, merged) in
         [(POSTED_3, SERIES_3), (POSTED_5, SERIES_5), (POSTED_7, SERIES_7), (POSTED_9, SERIES_9), (POSTED_10, LINUX_6_7)]
     {
@@ -189,7 +189,7 @@ fn the_first_posting_differs_from_what_was_merged() {
         assert_eq!(posted.decay, if posted.auto_high { DecayRule::Fifth } else { DecayRule::Eighth });
         assert_eq!(posted.count_min, posted.below_high);
         assert_eq!(posted.shrink_by_count, posted.free_count);
-        // Nothing else.
+        // Nothing else differs.
         let same = Tuning { cache_slice_batches: 3, shrink_by_count: false, ..posted };
         assert_eq!(Tuning { decay: merged.decay, count_min: merged.count_min, ..same }, merged);
     }

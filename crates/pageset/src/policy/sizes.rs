@@ -1,4 +1,4 @@
-//! How large batch, high and the watermarks are: formulas over a zone's managed pages.
+//! The sizes of batch, high and the watermarks: formulas over a zone's managed pages.
 //!
 //! Specification: `linux-page-allocator.md` 1.2, 2.2. All divisions round down; all results are pages of 4 KiB
 //! unless a name says otherwise.
@@ -13,39 +13,40 @@ pub const MAX_BATCH: u32 = 65_536;
 pub const MAX_HIGH: u32 = 1 << 28;
 /// The smallest fraction that an administrator may set: an eighth of a zone. Specification 9.
 pub const MIN_HIGH_FRACTION: u32 = 8;
-/// The largest batch under the fraction of before 5.14, in pages. Specification 9.
+/// The largest batch with a fraction before 5.14, in pages. Specification 9.
 const OLD_FRACTION_MAX_BATCH: u64 = 96;
 /// KiB in a page.
 const PAGE_KIB: u64 = 4;
 
-/// One pageset's quantum and the bounds of its high, in pages.
+/// The batch of a pageset and the bounds of its high, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bounds {
-    /// The base quantum of refills and drains, at least 1.
+    /// The base size of refills and drains, at least 1.
     pub batch: u32,
     /// The lower bound of high.
     pub high_min: u32,
-    /// The upper bound of high; equal to the lower one where nothing tunes it.
+    /// The upper bound of high; equal to the lower one without auto-tuning.
     pub high_max: u32,
 }
 
 impl Bounds {
-    /// A pageset that keeps nothing: every free goes to the buddy, every refill takes one block. Specification 2.2.
+    /// The bounds of a pageset that keeps nothing: every free goes to the buddy, every refill takes one block.
+    /// Specification 2.2.
     pub const DISABLED: Bounds = Bounds { batch: 1, high_min: 0, high_max: 0 };
 }
 
-/// What the formulas ask of a zone.
+/// The inputs of the formulas for a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZoneSize {
-    /// Pages that the zone's buddy was given.
+    /// Managed pages of the zone.
     pub managed: u64,
     /// The low watermark in pages, with its boost.
     pub low: u64,
-    /// CPUs that share the zone: those of its node, or all where it has none. At least 1.
+    /// CPUs that share the zone: those of its node, or all if the node has none. At least 1.
     pub cpus: u32,
 }
 
-/// The batch that a zone's size gives, in pages; 0 for the smallest zones.
+/// The batch for a zone's size, in pages; 0 for the smallest zones.
 #[must_use]
 pub const fn zone_batch(managed: u64, cap_kib: u32) -> u32 {
     let cap = cap_kib as u64 / PAGE_KIB;
@@ -62,7 +63,8 @@ pub const fn zone_batch(managed: u64, cap_kib: u32) -> u32 {
 }
 
 impl HighAtomicRule {
-    /// A pageblock is kept for urgent requests while fewer pages than this are. Specification 1.6, "HIGHATOMIC reserve".
+    /// The upper limit of the reserve in pages: another pageblock is reserved only while it has fewer. Specification
+    /// 1.6, "HIGHATOMIC reserve".
     #[must_use]
     pub const fn limit(self, managed: u64) -> u64 {
         let (hundredth, pageblock) = (managed / 100, Order::PAGEBLOCK.pages());
@@ -75,7 +77,7 @@ impl HighAtomicRule {
 }
 
 impl Tuning {
-    /// Batch and the bounds of high for a zone. `fraction` is what the administrator set, 0 for nothing.
+    /// The batch and the bounds of high for a zone. `fraction` is the administrator's setting, 0 for none.
     #[must_use]
     pub fn bounds(&self, zone: ZoneSize, fraction: u32) -> Bounds {
         let batch = match self.batch {
@@ -108,27 +110,27 @@ impl Tuning {
 /// A zone's marks in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Watermarks {
-    /// Below it only urgent requests are served.
+    /// Below this mark only urgent requests are served.
     pub min: u64,
-    /// Below it reclaim is woken.
+    /// Below this mark reclaim is woken.
     pub low: u64,
-    /// Reclaim stops here; above it pagesets may grow.
+    /// Reclaim stops at this mark; above it pagesets may grow.
     pub high: u64,
 }
 
-/// What the watermarks of all zones come from. Specification 1.2.
+/// The inputs of the watermarks of all zones. Specification 1.2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WatermarkRule {
-    /// The administrator's reserve in KiB, or the formula's.
+    /// The administrator's reserve in KiB; `None` for the formula.
     pub min_free_kbytes: Option<u64>,
     /// Whether transparent huge pages are enabled, which raises the formula's reserve.
     pub huge_pages: bool,
-    /// The distance between marks in ten-thousandths of the zone. The kernel's default is 10.
+    /// The distance between marks, in ten-thousandths of the zone. The kernel's default is 10.
     pub scale_factor: u64,
-    /// How far a request that breaks into another type's pageblock may raise all marks for a while, in ten-thousandths of
-    /// the high mark; 0 for not at all. The kernel's is [`Self::KERNEL_BOOST_FACTOR`] since 5.0. Here it is off unless asked
-    /// for: what is boosted stays so until [`crate::Allocator::decay_boost`] is called, so it takes an owner that reclaims in
-    /// the background, and without one only memory is lost. Specification 1.6.
+    /// The largest temporary boost of all marks after a request takes part of another type's pageblock, in
+    /// ten-thousandths of the high mark; 0 for no boost. The kernel's value is [`Self::KERNEL_BOOST_FACTOR`] since 5.0.
+    /// Here the default is 0: a boost lasts until [`crate::Allocator::decay_boost`] is called, so without an owner that
+    /// reclaims in the background memory is lost. Specification 1.6.
     pub boost_factor: u64,
 }
 
@@ -143,8 +145,8 @@ impl WatermarkRule {
     /// The kernel's default `watermark_boost_factor`: 150 %. Source: specification 9.
     pub const KERNEL_BOOST_FACTOR: u64 = 15_000;
 
-    /// The reserve of the whole machine in KiB. `lowmem` is the managed pages of all zones that ordinary requests
-    /// may use, `zones` how many of them have pages.
+    /// The reserve of the whole machine in KiB. `lowmem` is the number of managed pages in all zones that ordinary
+    /// requests may use; `zones` is the number of those zones that have pages.
     #[must_use]
     pub fn reserve_kib(&self, lowmem: u64, zones: u64) -> u64 {
         if let Some(kib) = self.min_free_kbytes {
@@ -155,13 +157,13 @@ impl WatermarkRule {
         if !self.huge_pages {
             return base;
         }
-        // Two pageblocks a zone against mixing, and one for each pair of types. Specification 1.2.
+        // Per zone: two pageblocks that keep types apart, and one for each pair of types. Specification 1.2.
         let wanted = 512 * zones * (2 + 9);
         base.max(wanted.min(lowmem / 20) * PAGE_KIB)
     }
 
-    /// A zone's marks. `lowmem` is as for [`Self::reserve_kib`]; `movable_only` is the MOVABLE zone, which holds
-    /// no reserve of its own.
+    /// A zone's marks. `lowmem` as for [`Self::reserve_kib`]. `movable_only` selects the MOVABLE zone, which holds no
+    /// reserve of its own.
     #[must_use]
     pub fn marks(&self, reserve_kib: u64, managed: u64, lowmem: u64, movable_only: bool) -> Watermarks {
         let reserve = reserve_kib / PAGE_KIB;
@@ -172,8 +174,8 @@ impl WatermarkRule {
     }
 }
 
-/// A zone's boost after one more request broke into another type's pageblock: a pageblock more, up to `factor`
-/// ten-thousandths of the high mark. `high` is without the boost. Specification 1.6.
+/// A zone's boost after one more request took part of another type's pageblock: one pageblock more, up to `factor`
+/// ten-thousandths of the high mark. `high` excludes the boost. Specification 1.6.
 #[must_use]
 pub const fn boosted(boost: u64, managed: u64, high: u64, factor: u64) -> u64 {
     let pageblock = Order::PAGEBLOCK.pages();

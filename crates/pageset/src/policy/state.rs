@@ -1,9 +1,8 @@
-//! The state machine that decides how many pages move: numbers in, numbers out.
+//! The state machine that decides how many pages move. Pure functions.
 //!
 //! Specification: `linux-page-allocator.md` 2.3 to 2.5 and 4. A pageset calls [`Tuning::on_alloc`] once for each
-//! allocation, [`Tuning::refill`] when a list is empty, [`Tuning::on_take`] as pages leave a list,
-//! [`Tuning::commit`] as a block enters one, and [`Tuning::decay`] once a second. All amounts are pages unless
-//! they are [`Blocks`].
+//! allocation, [`Tuning::refill`] when a list is empty, [`Tuning::on_take`] when pages leave a list, [`Tuning::commit`]
+//! when a block enters a list, and [`Tuning::decay`] once a second. All amounts are pages, except [`Blocks`].
 
 use super::{DecayRule, Tuning};
 use crate::frame::Order;
@@ -12,20 +11,20 @@ use crate::frame::Order;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Blocks(pub u32);
 
-/// What a pageset remembers between calls. Specification 2.1.
+/// The state of a pageset between calls. Specification 2.1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PcpState {
-    /// Pages on all its lists.
+    /// Pages on all lists of the pageset.
     pub count: u32,
-    /// The present limit; pulled into its bounds at each use where it tunes itself.
+    /// The current limit; clamped to its bounds at each use under auto-tuning.
     pub high: u32,
     /// The lower bound of `high`.
     pub high_min: u32,
     /// The upper bound of `high`.
     pub high_max: u32,
-    /// The base quantum.
+    /// The base size of refills and drains.
     pub batch: u32,
-    /// Pages freed of late without an allocation.
+    /// Pages freed since the last allocation.
     pub free_count: u32,
     /// The smallest `count` since the last tick (patch 9).
     pub count_min: u32,
@@ -39,16 +38,16 @@ pub struct PcpState {
     pub large_cache: bool,
 }
 
-/// What the zone says about its memory.
+/// The zone's memory pressure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pressure {
-    /// Reclaim is balancing the node.
+    /// Reclaim works on the zone.
     pub reclaim_active: bool,
     /// An allocation found the zone below its high watermark.
     pub below_high: bool,
 }
 
-/// What a tick asks for.
+/// The result of a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Decay {
     /// Pages to drain, from the first list on.
@@ -57,17 +56,18 @@ pub struct Decay {
     pub more: bool,
 }
 
-/// Whether frees of this order count towards draining the pageset: 1 to 3, not huge pages.
+/// Whether frees of this order count for high-order draining: 1 to 3, not huge pages.
 const fn is_costly(order: Order) -> bool {
     order.get() >= 1 && order.get() <= Order::COSTLY.get()
 }
 
-/// `clamp` of the specification, which lets the lower bound win where the two cross.
+/// `clamp` of the specification: the lower bound wins if the bounds cross.
 fn clamp(x: u32, lo: u32, hi: u32) -> u32 {
     x.min(hi).max(lo)
 }
 
-/// Calls a macro with the words of a pageset's state: how each is read, how it is written where the rules do, its type.
+/// Calls a macro with the words of a pageset's state: for each the getter, the setter (if the rules write it), and its
+/// type.
 macro_rules! words {
     ($then:ident) => {
         $then! {
@@ -89,8 +89,8 @@ pub(crate) use words;
 
 macro_rules! state {
     ($($get:ident $(/ $set:ident)?: $type:ty,)*) => {
-        /// Where the words of a [`PcpState`] are kept: in such a value, or in a pageset, of which a call then reads and
-        /// writes no more than it needs. Each word is the field of that name.
+        /// Storage for the words of a [`PcpState`]: a value of it, or a pageset. With a pageset, a call reads and
+        /// writes only the words it needs. Each method is the field of that name.
         pub trait State {
             $(
                 #[doc = concat!("Reads [`PcpState::", stringify!($get), "`].")]
@@ -124,20 +124,20 @@ fn clamp_high(s: &mut impl State) {
     s.set_high(clamp(s.high(), s.high_min(), s.high_max()));
 }
 
-/// Whether anything may move `high`.
+/// Whether `high` is auto-tuned.
 fn tunes(s: &impl State) -> bool {
     s.high_min() != s.high_max()
 }
 
 impl Tuning {
-    /// An allocation begins: consecutive frees have ended. Not called for the bulk allocation of page arrays, unless a rule
-    /// says so.
+    /// An allocation begins, which ends consecutive frees. Not called for bulk allocations of pages, unless a rule
+    /// requires it.
     #[inline]
     pub fn on_alloc(&self, s: &mut impl State) {
         self.on_allocs(s, 1);
     }
 
-    /// So many allocations begin, one after the other.
+    /// `allocs` allocations begin, one after the other.
     #[inline]
     pub fn on_allocs(&self, s: &mut impl State, allocs: u32) {
         if self.free_count {
@@ -147,7 +147,7 @@ impl Tuning {
         }
     }
 
-    /// How many blocks of `order` a refill asks the zone for. Specification 2.4, 4.5, 4.7.
+    /// The number of blocks of `order` that a refill requests from the zone. Specification 2.4, 4.5, 4.7.
     #[must_use]
     pub fn refill(&self, s: &mut impl State, order: Order, pressure: Pressure) -> Blocks {
         if !self.scale_drain {
@@ -187,9 +187,9 @@ impl Tuning {
         }
     }
 
-    /// A freed block entered a list: how many pages to drain now, from that list on; mostly 0.
+    /// A freed block entered a list. Returns the number of pages to drain now, from that list on; usually 0.
     ///
-    /// Specification 4.11, in its order; with fewer patches, 4.0 to 4.10.
+    /// Follows specification 4.11 step by step; with fewer patches, 4.0 to 4.10.
     #[inline]
     #[must_use]
     pub fn commit(&self, s: &mut impl State, order: Order, pressure: Pressure) -> u32 {
@@ -202,7 +202,7 @@ impl Tuning {
         if self.free_count && s.free_count() < s.batch() << self.batch_scale_max {
             s.set_free_count(s.free_count() + order.pages() as u32);
         }
-        // Mostly: nothing is due, and high is where it may be and stays there.
+        // The common case: no drain is due, and high is within its bounds.
         let high = s.high();
         let settled = s.high_min() <= high && high <= s.high_max() || !self.auto_high;
         if count < high && settled && !high_order && pressure == Pressure::default() {
@@ -211,7 +211,7 @@ impl Tuning {
         self.drain_due(s, high_order, pressure)
     }
 
-    /// Pages to drain at a free, where it is not plain that there are none; moves `high` where it tunes itself.
+    /// Pages to drain at a free that is not the common case. Moves `high` under auto-tuning.
     #[cold]
     fn drain_due(&self, s: &mut impl State, high_order: bool, pressure: Pressure) -> u32 {
         let limit = self.limit(s, high_order, pressure);
@@ -221,7 +221,7 @@ impl Tuning {
         self.drain_amount(s, high_order, limit)
     }
 
-    /// Whether this free, after others of orders 1 to 3, empties the pageset. Specification 4.0, 4.1, 4.3, 4.10.
+    /// Whether this free, after others of orders 1 to 3, drains the pageset. Specification 4.0, 4.1, 4.3, 4.10.
     #[inline]
     fn frees_high_order(&self, s: &mut impl State, order: Order) -> bool {
         if !self.drain_high_order {
@@ -243,7 +243,7 @@ impl Tuning {
         recent && in_a_row && !room
     }
 
-    /// The count from which pages are drained; moves `high` where it tunes itself.
+    /// The page count above which a free drains. Moves `high` under auto-tuning.
     fn limit(&self, s: &mut impl State, high_order: bool, pressure: Pressure) -> u32 {
         let reclaim = self.reclaim_limit && pressure.reclaim_active;
         if !self.auto_high {
@@ -312,7 +312,7 @@ impl Tuning {
         clamp(scaled, s.batch(), rest)
     }
 
-    /// A second has passed. Specification 4.7 "Timer decay", 4.9.
+    /// The once-a-second tick. Specification 4.7 "Timer decay", 4.9.
     #[must_use]
     pub fn decay(&self, s: &mut impl State) -> Decay {
         if !self.auto_high {
@@ -323,7 +323,7 @@ impl Tuning {
             let idle = match (self.decay, self.count_min) {
                 (DecayRule::Eighth, false) => s.high() / 8,
                 (DecayRule::Eighth, true) => s.count_min().min(s.high() / 8),
-                // Posted as four fifths that stay, then as a fifth that goes: they round unlike each other.
+                // First posted as the four fifths that stay, then as the fifth that goes: the two round differently.
                 (DecayRule::Fifth, false) => s.high() - s.high() * 4 / 5,
                 (DecayRule::Fifth, true) => s.count_min().min(s.high() / 5),
             };
@@ -335,20 +335,19 @@ impl Tuning {
         Decay { drain, more: more || drain > 0 }
     }
 
-    /// A tick has ended, its pages drained.
+    /// Ends a tick, after its pages are drained.
     pub fn end_tick(&self, s: &mut impl State) {
         s.set_count_min(s.count());
     }
 
-    /// Whether a CPU whose share of the last-level cache is `slice_pages` keeps a batch at high-order frees.
-    /// Specification 4.3.
+    /// Whether a CPU with `slice_pages` of the last-level cache keeps a batch at high-order frees. Specification 4.3.
     #[must_use]
     pub fn large_cache(&self, slice_pages: u64, batch: u32) -> bool {
         slice_pages > u64::from(self.cache_slice_batches) * u64::from(batch)
     }
 }
 
-/// A refill of about `pages` in blocks of `order`: at least two blocks, unless single steps were asked for.
+/// About `pages` pages in blocks of `order`: at least two blocks, unless `pages` is at most 1.
 fn blocks(pages: u32, order: Order) -> Blocks {
     Blocks(if pages > 1 { (pages >> order.get()).max(2) } else { pages })
 }

@@ -1,4 +1,4 @@
-//! The state machine by tables: each patch's switch, its borders, and the sets of rules around them.
+//! The state machine by tables: each patch's switch, its boundary values, and the presets around it.
 
 extern crate std;
 
@@ -16,19 +16,19 @@ fn order(order: u8) -> Order {
     Order::new(order).unwrap()
 }
 
-/// A pageset of batch 63 that nothing tunes.
+/// A pageset of batch 63 without auto-tuning.
 fn fixed(count: u32, high: u32) -> PcpState {
     PcpState { count, high, high_min: high, high_max: high, batch: 63, ..PcpState::default() }
 }
 
-/// One of batch 63 whose high lies between its bounds.
+/// A pageset of batch 63 with auto-tuning between two bounds.
 fn tuned(count: u32, high: u32, high_min: u32, high_max: u32) -> PcpState {
     PcpState { count, high, high_min, high_max, batch: 63, ..PcpState::default() }
 }
 
 #[test]
 fn refills_of_each_order() {
-    // 2.4: E1-E3 take a batch; E4 on a batch of pages, two blocks at least. Orders 0 to 3 and 9.
+    // 2.4: E1 to E3 take a batch of blocks; from E4 on a batch of pages, at least two blocks. Orders 0 to 3 and 9.
     for (tuning, blocks) in
         [(LINUX_4_16, [63, 63, 63, 63, 63]), (LINUX_5_14, [63, 31, 15, 7, 2]), (LINUX_6_18, [63, 31, 15, 7, 2])]
     {
@@ -47,7 +47,7 @@ fn a_disabled_pageset_moves_one_block_at_a_time() {
         for o in [0, 1, 3, 9] {
             for pressure in [CALM, RECLAIM, BELOW] {
                 assert_eq!(preset.tuning.refill(&mut s, order(o), pressure), Blocks(1), "{}, order {o}", preset.name);
-                // Anything from one page on drains the one block that came.
+                // Any result from one page on drains the one block of the pageset.
                 let drained = preset.tuning.commit(&mut s, order(o), pressure);
                 assert!((1..=s.count).contains(&drained), "{}, order {o}: {drained}", preset.name);
                 s.count = 0;
@@ -90,7 +90,7 @@ fn drains_grow_below_high_less_a_batch() {
     assert_eq!((factor_at_border(SERIES_5), factor_at_border(SERIES_7)), (1, 2));
     assert_eq!(amounts(SERIES_3, 100_000, 9), [63, 126, 252, 504, 1008, 2016, 4032, 8064, 16_128]);
     assert_eq!(amounts(SERIES_4, 100_000, 9), [63, 126, 252, 504, 1008, 2016, 2016, 2016, 2016]);
-    // A high below two batches: a batch all the same. Below one: a page.
+    // A high below two batches still drains a batch; a high below one batch drains a page.
     assert_eq!((amounts(LINUX_5_18, 100, 2), amounts(LINUX_5_18, 62, 1)), (vec![63, 63], vec![1]));
 }
 
@@ -106,7 +106,7 @@ fn an_allocation_halves_what_was_freed_in_a_row() {
 
 #[test]
 fn high_order_frees() {
-    // Rules, order, state before, whether all is drained, PREV after. 4.0, 4.1, 4.3, 4.10.
+    // Columns: rules, order, state before, whether all is drained, PREV after. 4.0, 4.1, 4.3, 4.10.
     let base = PcpState { free_factor: 1, free_count: 63, ..fixed(100, 1000) };
     let prev = PcpState { prev_high_order: true, ..base };
     let cached = PcpState { large_cache: true, ..prev };
@@ -140,7 +140,7 @@ fn high_order_frees() {
         assert_eq!(drained, if all { s.count } else { 0 }, "{name}");
         assert_eq!(s.prev_high_order, prev_after, "{name}: the flag");
     }
-    // Never, where the threshold is beyond what the count reaches. 4.10, last paragraph.
+    // Never, if the count cannot reach the threshold. 4.10, last paragraph.
     let mut s = PcpState { prev_high_order: true, ..tuned(0, 8820, 4410, 34_816) };
     for _ in 0..1000 {
         assert_eq!(LINUX_6_16.commit(&mut s, order(2), CALM), 0);
@@ -179,7 +179,7 @@ fn refills_grow_with_patch_5() {
         let mut s = PcpState { alloc_factor, ..fixed(count, high) };
         assert_eq!(SERIES_5.refill(&mut s, order(o), RECLAIM), Blocks(blocks), "{count}, {high}, {alloc_factor}, {o}");
         assert_eq!((s.alloc_factor, s.high), (after, high));
-        // Every free halves it.
+        // Every free halves the factor.
         assert_eq!(SERIES_5.commit(&mut s, order(0), CALM) > 0, count + 1 >= high);
         assert_eq!(s.alloc_factor, after >> 1);
     }
@@ -187,26 +187,27 @@ fn refills_grow_with_patch_5() {
 
 #[test]
 fn refills_of_blocks_double_where_a_rule_says_so() {
-    // Rules, order, batch, count, high, exponent before; blocks, exponent after. 4.5, and this project's `double_blocks`.
+    // Columns: rules, order, batch, count, high, exponent before; blocks, exponent after. 4.5, and this project's
+    // `double_blocks`.
     const DOUBLE: Tuning = Tuning { double_blocks: true, ..LINUX_6_18 };
     for (tuning, o, batch, count, high, before, blocks, after) in [
         (LINUX_6_18, 3, 63, 0, 100_000, 3, 7, 3),
         (DOUBLE, 3, 63, 0, 100_000, 0, 7, 1),
         (DOUBLE, 3, 63, 0, 100_000, 3, 63, 4),
-        // The exponent stops at its cap, and so do the pages: 2016, as of single ones.
+        // The exponent stops at its cap, and the pages at 2016, as for single pages.
         (DOUBLE, 3, 63, 0, 100_000, 5, 252, 5),
         (DOUBLE, 9, 63, 0, 100_000, 5, 3, 5),
-        // Less than a batch of pages: as many as in the kernels.
+        // Less than a batch of pages: the same as in the kernels.
         (DOUBLE, 9, 63, 0, 100_000, 0, 2, 1),
-        // High less a batch is room for 200 pages; what would be more leaves the exponent.
+        // High minus a batch leaves room for 200 pages. A larger refill is cut and leaves the exponent.
         (DOUBLE, 3, 63, 0, 263, 1, 15, 2),
         (DOUBLE, 3, 63, 0, 263, 2, 25, 2),
         (DOUBLE, 3, 63, 5000, 5000, 3, 7, 3),
-        // A pageset that takes one block at a time goes on doing so where a second would be more than it asks for.
+        // A pageset that takes one block at a time still does so, if a second block would exceed its request.
         (DOUBLE, 9, 1, 0, 240, 0, 1, 1),
         (DOUBLE, 9, 1, 0, 240, 5, 1, 5),
         (DOUBLE, 3, 1, 0, 240, 5, 4, 5),
-        // And single pages as without it.
+        // Single pages are not affected.
         (DOUBLE, 0, 63, 0, 100_000, 2, 252, 3),
     ] {
         let mut s = PcpState { alloc_factor: before, batch, ..fixed(count, high) };
@@ -226,7 +227,7 @@ fn refills_raise_high_with_patch_7() {
         ((SERIES_7, CALM, 0, 1000, 3, 2), (15, 1063, 3)),
         // With the raised high: 252 + 252 - 300 - 63 < 252.
         ((SERIES_7, CALM, 300, 252, 2, 0), (141, 504, 2)),
-        // Stopped by reclaim, then by BELOW_HIGH instead; the factor goes on.
+        // SERIES_7: reclaim stops the growth of high. SERIES_8: BELOW_HIGH does instead. The factor grows in both.
         ((SERIES_7, RECLAIM, 0, 1000, 1, 0), (126, 1000, 2)),
         ((SERIES_7, BELOW, 0, 1000, 1, 0), (126, 1126, 2)),
         ((SERIES_8, RECLAIM, 0, 1000, 1, 0), (126, 1126, 2)),
@@ -237,7 +238,7 @@ fn refills_raise_high_with_patch_7() {
         let got = tuning.refill(&mut s, order(o), pressure);
         assert_eq!((got, s.high, s.alloc_factor), (Blocks(blocks), high_after, factor_after), "{count} of {high}, {o}");
     }
-    // Equal bounds: an administrator's high, which nothing moves.
+    // Equal bounds: an administrator's high does not move.
     let mut s = PcpState { alloc_factor: 1, ..tuned(0, 0, 1000, 1000) };
     assert_eq!((LINUX_6_18.refill(&mut s, order(0), CALM), s.high), (Blocks(126), 1000));
     // High below a batch: one block, and no growth.
@@ -305,7 +306,7 @@ fn patch_10_as_posted_shrinks_by_the_count_alone() {
     for pressure in [RECLAIM, BELOW] {
         for (free_count, merged, posted) in [(0, 937, 999), (61, 937, 938), (62, 937, 937), (100, 899, 899)] {
             for (tuning, high) in [(LINUX_6_7, merged), (POSTED_10, posted)] {
-                // The free itself is counted.
+                // The count includes the free itself.
                 let mut s = PcpState { free_count, ..tuned(100, 1000, 252, 4096) };
                 assert_eq!(tuning.commit(&mut s, order(0), pressure), 0);
                 assert_eq!(s.high, high, "{free_count}, {pressure:?}");
@@ -339,29 +340,29 @@ fn decay() {
         ((LINUX_6_18, 300, 252, 0), (252, 48, true)),
         ((LINUX_6_18, 100, 252, 0), (252, 0, false)),
         ((LINUX_6_18, 900, 1000, 0), (875, 25, true)),
-        // Within 2016 of the count: at most 2016 a tick, and high may even rise.
+        // High moves to within 2016 pages of the count, which may raise it; a tick drains at most 2016 pages.
         ((LINUX_6_18, 30_000, 30_000, 0), (27_984, 2016, true)),
         ((LINUX_6_18, 40_000, 30_000, 0), (37_984, 2016, true)),
-        // Patch 9: by what stayed unused, a fifth at most.
+        // Patch 9: high decays by the unused pages, at most by a fifth.
         ((SERIES_9, 900, 1000, 50), (950, 0, true)),
         ((SERIES_9, 900, 1000, 500), (800, 100, true)),
         ((SERIES_9, 900, 1000, 0), (1000, 0, true)),
-        // With another bound: a part that was never posted, but can be had.
+        // With another bound: never posted, but a valid configuration.
         ((Tuning { decay: DecayRule::Eighth, ..SERIES_9 }, 900, 1000, 500), (875, 25, true)),
-        // The two postings of a fifth round unlike each other: 200 of 1001 go, or 201.
+        // The two postings of a fifth round differently: 200 of 1001 go, or 201.
         ((SERIES_9, 0, 1001, 1001), (801, 0, true)),
         ((POSTED_9, 0, 1001, 1001), (801, 0, true)),
         ((POSTED_7, 0, 1001, 0), (800, 0, true)),
         // The first posting: to four fifths.
         ((Tuning { decay: DecayRule::Fifth, ..SERIES_7 }, 0, 1001, 0), (800, 0, true)),
-        // Nothing tunes high: nothing decays.
+        // Without auto-tuning nothing decays.
         ((LINUX_5_18, 900, 1000, 0), (1000, 0, false)),
     ];
     for ((tuning, count, high, count_min), (high_after, drain, more)) in rows {
         let mut s = PcpState { count_min, ..tuned(count, high, 252, 65_536) };
         assert_eq!((tuning.decay(&mut s), s.high), (Decay { drain, more }, high_after), "{count} of {high}");
     }
-    // An administrator's high: only what is above it goes.
+    // An administrator's high: only the pages above it are drained.
     let mut s = tuned(1100, 1000, 1000, 1000);
     assert_eq!((LINUX_6_18.decay(&mut s), s.high), (Decay { drain: 100, more: true }, 1000));
 }

@@ -10,7 +10,7 @@ use crate::frame::ZoneKind;
 use crate::machine::{Access, Guard, Line, LockPath, Machine};
 use crate::policy::Watermarks;
 use crate::policy::sizes::boosted;
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 
 impl<'a, M: Machine> Zone<'a, M> {
     /// Takes the zone lock, waits for it, and counts the hold. Lock order: changes, pageset, zone.
@@ -19,7 +19,7 @@ impl<'a, M: Machine> Zone<'a, M> {
         self.locked(env, path, Guard::lock(&self.lock))
     }
 
-    /// As [`Self::lock`], but only where the lock is free.
+    /// As [`Self::lock`], but only if the lock is free.
     pub(crate) fn try_lock<'z>(&'z self, env: Env<'z, M>, path: LockPath) -> Option<ZoneGuard<'z, 'a, M>> {
         env.machine.probe(Access::ZoneLock { zone: self.index, path });
         let guard = Guard::try_lock(&self.lock)?;
@@ -27,7 +27,7 @@ impl<'a, M: Machine> Zone<'a, M> {
         (self.buddy.in_flight.refills() == 0).then(|| self.locked(env, path, guard))
     }
 
-    /// The lock for a request: waited for, unless the request waits for nothing.
+    /// Takes the lock for a request. Waits for it, unless the request waits for nothing.
     pub(crate) fn lock_for<'z>(
         &'z self,
         env: Env<'z, M>,
@@ -45,8 +45,8 @@ impl<'a, M: Machine> Zone<'a, M> {
     }
 }
 
-/// Holds a zone's lock. Gives access to the zone's buddy ([`Locked`]). When the lock is given back the zone's marks rise for
-/// each pageblock that the holder broke into, and the zone's flags say how much it has.
+/// Holds a zone's lock, and gives access to the zone's buddy ([`Locked`]). The drop raises the marks for each pageblock
+/// of another type that the holder took part of, and updates the zone's flags.
 #[derive(Debug)]
 pub(crate) struct ZoneGuard<'z, 'a, M: Machine> {
     zone: &'z Zone<'a, M>,
@@ -64,7 +64,7 @@ impl<'z, 'a, M: Machine> Deref for ZoneGuard<'z, 'a, M> {
 impl<M: Machine> Drop for ZoneGuard<'_, '_, M> {
     #[inline]
     fn drop(&mut self) {
-        // The lock itself is given back after this, with the field.
+        // The lock itself is released after this, with the field.
         if self.locked.breaks().count > 0 {
             self.raise_boosts();
         }
@@ -80,7 +80,7 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
         self.zone
     }
 
-    /// New marks, which begin without a boost.
+    /// Sets the marks, without a boost.
     pub(crate) fn set_watermarks(&self, marks: Watermarks) {
         self.zone.boost.set(0);
         for (word, mark) in self.zone.marks.iter().zip([marks.min, marks.low, marks.high]) {
@@ -88,7 +88,7 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
         }
     }
 
-    /// New reserves, by the highest zone of a request.
+    /// Sets the reserves by the highest zone of a request.
     pub(crate) fn set_reserve(&self, pages: [u64; ZoneKind::COUNT]) {
         for (word, pages) in self.zone.reserve.iter().zip(pages) {
             word.set(pages);
@@ -96,17 +96,17 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
         self.zone.largest_reserve.set(pages.into_iter().max().unwrap_or(0));
     }
 
-    /// Counts pages that a caller got past the pagesets.
+    /// Counts pages allocated without a pageset.
     pub(crate) fn count_direct_alloc(&self, pages: u64) {
         sync::add(&self.zone.direct_alloc_pages, pages);
     }
 
-    /// Counts pages that a caller gave back past the pagesets.
+    /// Counts pages freed without a pageset.
     pub(crate) fn count_direct_free(&self, pages: u64) {
         sync::add(&self.zone.direct_free_pages, pages);
     }
 
-    /// Takes up to `pages` off the boost. Returns what is left of it.
+    /// Lowers the boost by up to `pages`. Returns the remaining boost.
     pub(crate) fn lower_boost(&self, pages: u64) -> u64 {
         let left = self.zone.boost.get().saturating_sub(pages);
         self.set_boost(left);
@@ -119,7 +119,7 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
         (0..breaks.count).for_each(|_| self.raise_boost(breaks.wakes));
     }
 
-    /// Raises the marks because a request broke into another type's pageblock. Specification 1.6, "Watermark boost".
+    /// Raises the marks after a request took part of another type's pageblock. Specification 1.6, "Watermark boost".
     fn raise_boost(&self, wakes: bool) {
         let zone = self.zone;
         let boost = zone.boost.get();
@@ -132,7 +132,7 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
         }
     }
 
-    /// The marks in force follow.
+    /// Sets the boost and adapts the effective marks.
     fn set_boost(&self, boost: u64) {
         let old = self.zone.boost.get();
         for mark in &self.zone.marks {

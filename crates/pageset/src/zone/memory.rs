@@ -1,4 +1,4 @@
-//! What a zone remembers from one compaction to the next: where the scanners continue, and what they did.
+//! Compaction's state in a zone between runs: the scanner positions, and counters.
 //!
 //! Specification: `linux-page-allocator.md` 7.1. Positions are written without a lock: a lost position is a few pageblocks
 //! scanned again.
@@ -6,18 +6,19 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use crate::frame::{Frames, Order, start_of};
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
-/// A zone's part of compaction's memory. Positions are pages of the zone.
+/// Compaction's state of one zone. Positions are page indexes in the zone.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// Where the migrate scanner goes on: an asynchronous one, others.
+    /// The positions of the migrate scanner: of async runs, of other runs.
     migrate: [AtomicU32; 2],
-    /// Where the free scanner does.
+    /// The position of the free scanner.
     free: AtomicU32,
-    /// A direct compaction has seen the whole zone: skip bits are due to be forgotten when it is tried anew.
+    /// The scanners of a direct compaction have met: skip bits are cleared when reclaim ends or the longest deferral is
+    /// over.
     pub(crate) flush: AtomicBool,
-    /// What was done, in pages, and attempts of requests by their result; under the zone lock.
+    /// Counters of pages, and of attempts by result; written under the zone lock.
     pub(crate) migrate_scanned: AtomicU64,
     pub(crate) free_scanned: AtomicU64,
     pub(crate) isolated: AtomicU64,
@@ -55,8 +56,8 @@ pub(crate) fn last_pageblock(frames: &Frames<'_>) -> u32 {
 }
 
 impl Memory {
-    /// Where both scanners continue; `slot` is 0 for an asynchronous migrate scanner, 1 for others. A position outside the
-    /// zone is put at its end.
+    /// The positions of both scanners. `slot` is 0 for an async migrate scanner, 1 for others. A scanner without a
+    /// position inside the zone starts at its own end of the zone.
     pub(crate) fn positions(&self, frames: &Frames<'_>, slot: usize) -> (u32, u32) {
         let within = |page| (frames.first..frames.end).contains(&page);
         if !within(self.free.get()) {
@@ -70,33 +71,33 @@ impl Memory {
         (frames.first, self.free.get())
     }
 
-    /// The scanners have met: the next run begins at the zone's ends.
+    /// Resets the positions after the scanners have met: the next run begins at the zone's ends.
     pub(crate) fn start_over(&self, frames: &Frames<'_>) {
         self.migrate.iter().for_each(|slot| slot.set(frames.first));
         self.free.set(last_pageblock(frames));
     }
 
-    /// A pageblock that ends at `page` needs no migrate scanner for a while.
+    /// Advances the migrate scanner behind a pageblock that ends at `page`.
     pub(crate) fn advance_migrate(&self, page: u32, slot: usize) {
         for position in &self.migrate[..=slot] {
-            // A position beyond the zone is none.
+            // A position outside the zone means no position.
             if position.get() == u32::MAX || position.get() < page {
                 position.set(page);
             }
         }
     }
 
-    /// The free scanner has seen all pageblocks above the one that begins at `page`.
+    /// Lowers the free scanner to the pageblock that begins at `page`.
     pub(crate) fn lower_free(&self, page: u32) {
         self.free.set(self.free.get().min(page));
     }
 
-    /// Unused free pages were given back to the pageblock that begins at `page`.
+    /// Raises the free scanner to the pageblock that begins at `page`, to which unused targets were returned.
     pub(crate) fn raise_free(&self, page: u32) {
         self.free.set(self.free.get().max(page));
     }
 
-    /// A direct compaction found nothing in the whole zone.
+    /// Requests a reset of the skip bits, after the scanners of a direct compaction have met.
     pub(crate) fn wants_flush(&self) {
         self.flush.set(true);
     }

@@ -15,7 +15,7 @@ use crate::buddy::Buddy;
 use crate::frame::{NodeId, Order, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::policy::{HighAtomicRule, Pressure};
-use crate::sync::Held;
+use crate::sync::LockedWord;
 
 pub(crate) use guard::ZoneGuard;
 
@@ -23,7 +23,7 @@ use flags::{BELOW_HIGH, BOOSTED, Flags, MIXED, PLENTY, RECLAIM_ACTIVE};
 use memory::Memory;
 use watermark::{Mark, MarkTest};
 
-/// A zone: what one lock protects, and what is read without it.
+/// A zone: the data under one lock, and data that is read without it.
 #[derive(Debug)]
 pub(crate) struct Zone<'a, M: Machine> {
     pub(crate) index: usize,
@@ -34,24 +34,24 @@ pub(crate) struct Zone<'a, M: Machine> {
     lock: M::Lock,
     flags: Flags,
     pub(crate) highatomic: HighAtomicRule,
-    /// In force, by [`Mark`]: with the boost. In pages.
+    /// The effective marks by [`Mark`], boost included. Unit: pages.
     marks: [AtomicU64; 3],
-    /// How much of each mark is boost, in pages; [`ZoneGuard`] writes it.
+    /// The part of each mark that is boost, in pages; [`ZoneGuard`] writes it.
     pub(crate) boost: AtomicU64,
     /// Ten-thousandths of the high mark that the boost may reach; 0 for no boost.
     pub(crate) boost_factor: u64,
     /// Whether requests that prefer this zone first try to keep types apart.
     pub(crate) keeps_apart: AtomicBool,
-    /// Pages kept from requests that could be served from the zone of that kind.
+    /// The lowmem reserves by the request's highest zone, in pages.
     pub(crate) reserve: [AtomicU64; ZoneKind::COUNT],
-    /// The largest of them; [`ZoneGuard::set_reserve`] writes both.
+    /// The largest reserve; [`ZoneGuard::set_reserve`] writes both.
     largest_reserve: AtomicU64,
     /// Holds of the lock by [`LockPath`].
     pub(crate) holds: [AtomicU64; LockPath::COUNT],
     /// Pages that bypassed the pagesets; written with the lock held.
     pub(crate) direct_alloc_pages: AtomicU64,
     pub(crate) direct_free_pages: AtomicU64,
-    /// Where compaction goes on, and what it has done.
+    /// The positions and counters of compaction.
     pub(crate) compaction: Memory,
 }
 
@@ -81,7 +81,7 @@ impl<M: Machine> Default for Zone<'_, M> {
 }
 
 impl<M: Machine> Zone<'_, M> {
-    /// What the zone says about its memory.
+    /// The zone's memory pressure.
     pub(crate) fn pressure(&self) -> Pressure {
         let flags = self.flags.get();
         Pressure { reclaim_active: flags & RECLAIM_ACTIVE != 0, below_high: flags & BELOW_HIGH != 0 }
@@ -107,11 +107,11 @@ impl<M: Machine> Zone<'_, M> {
         self.flags.take(BOOSTED)
     }
 
-    /// Whether every request for any order passes the watermark test at the high mark, as of the last hold of the lock: one
-    /// look instead of the test.
+    /// Whether every request of any order passes the watermark test at the high mark, as of the last hold of the lock.
+    /// One read replaces the test.
     #[inline]
     pub(crate) fn has_plenty(&self) -> bool {
-        // The free pages that the test would read are as old.
+        // The test would read free page counts of the same age.
         self.flags.get() & PLENTY != 0
     }
 
@@ -121,7 +121,7 @@ impl<M: Machine> Zone<'_, M> {
         self.flags.get() == PLENTY
     }
 
-    /// The same of a zone whose pageblocks have several types.
+    /// As [`Self::is_relaxed`], for a zone with pageblocks of several types.
     pub(crate) fn is_relaxed_and_mixed(&self) -> bool {
         self.flags.get() == PLENTY | MIXED
     }
@@ -131,7 +131,7 @@ impl<M: Machine> Zone<'_, M> {
         self.buddy.reserved_highatomic.get() < self.highatomic.limit(self.buddy.managed.get())
     }
 
-    /// Whether there is a HIGHATOMIC pageblock to give back: the last one only where `forced`.
+    /// Whether a HIGHATOMIC pageblock can be returned: the last one only if `forced`.
     pub(crate) fn may_unreserve_highatomic(&self, forced: bool) -> bool {
         let last = if forced { 0 } else { Order::PAGEBLOCK.pages() };
         self.buddy.reserved_highatomic.get() > last

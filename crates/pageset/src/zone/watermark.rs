@@ -1,4 +1,4 @@
-//! Watermarks: whether a zone has enough free pages for a request, and what is kept back for whom.
+//! Watermarks: whether a zone has enough free pages for a request, and the reserves.
 //!
 //! Specification: `linux-page-allocator.md` 1.2, 1.3.
 
@@ -7,43 +7,42 @@ use crate::frame::Order;
 use crate::frame::ZoneKind;
 use crate::machine::Machine;
 use crate::policy::{HighAtomicRule, Watermarks};
-use crate::sync::Held;
+use crate::sync::LockedWord;
 use crate::zone::Zone;
 
 /// A mark that is tested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mark {
-    /// The slow path's.
+    /// The mark of the slow path.
     Min,
-    /// The first attempt's.
+    /// The mark of the first attempt.
     Low,
-    /// Above it pagesets may grow and reclaim rests.
+    /// Above this mark pagesets may grow and reclaim rests.
     High,
 }
 
-/// What a request may take of what is kept for others. Any of them is a right to HIGHATOMIC pages as far as counting
-/// goes: they are then not taken off the free pages.
+/// The rights of a request to the reserves. With any of them, HIGHATOMIC pages count as free pages in the test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rights {
-    /// Half of the min mark.
+    /// Lowers the min mark by half.
     pub(crate) high: bool,
-    /// With `high` another quarter of the rest; HIGHATOMIC blocks after all others.
+    /// With `high`, lowers the rest by a quarter; HIGHATOMIC blocks after all others.
     pub(crate) non_blocking: bool,
-    /// Half of the mark; HIGHATOMIC blocks after all others.
+    /// Lowers the mark by half; HIGHATOMIC blocks after all others.
     pub(crate) oom_victim: bool,
     /// HIGHATOMIC blocks before all others.
     pub(crate) highatomic: bool,
 }
 
 impl Rights {
-    /// Those of the first attempt, and of ordinary requests.
+    /// The rights of the first attempt, and of ordinary requests.
     pub(crate) const NONE: Rights = Rights { high: false, non_blocking: false, oom_victim: false, highatomic: false };
 
     const fn any(self) -> bool {
         self.high || self.non_blocking || self.oom_victim || self.highatomic
     }
 
-    /// What a mark comes down to.
+    /// The mark lowered by these rights.
     pub(crate) const fn lowered(self, mark: u64) -> u64 {
         let mut min = mark;
         if self.high {
@@ -59,7 +58,7 @@ impl Rights {
     }
 }
 
-/// What a watermark test asks for.
+/// The parameters of a watermark test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkTest {
     pub(crate) order: Order,
@@ -69,7 +68,7 @@ pub(crate) struct MarkTest {
 }
 
 impl MarkTest {
-    /// A single page for a request that may use every zone: what clears "below high".
+    /// A single page for a request that may use every zone. This test clears "below high".
     pub(crate) const SINGLE: MarkTest =
         MarkTest { order: Order::ZERO, highest: ZoneKind::Movable, rights: Rights::NONE, cma: false };
 
@@ -85,7 +84,7 @@ impl MarkTest {
 }
 
 impl<M: Machine> Zone<'_, M> {
-    /// The marks in force: with the boost.
+    /// The effective marks, boost included.
     pub(crate) fn watermarks(&self) -> Watermarks {
         Watermarks { min: self.mark(Mark::Min), low: self.mark(Mark::Low), high: self.mark(Mark::High) }
     }
@@ -94,7 +93,7 @@ impl<M: Machine> Zone<'_, M> {
         self.marks[mark as usize].get()
     }
 
-    /// Free pages kept for requests with a right to HIGHATOMIC pageblocks.
+    /// Free pages reserved for requests with a right to HIGHATOMIC pageblocks.
     pub(crate) fn kept_highatomic(&self) -> u64 {
         match self.highatomic {
             HighAtomicRule::Reserved => self.buddy.reserved_highatomic.get(),
@@ -117,15 +116,15 @@ impl<M: Machine> Zone<'_, M> {
         self.buddy.free().saturating_sub(self.unusable(test)) > floor && self.has_block(test)
     }
 
-    /// The same at one of the zone's own marks. An urgent request for a single page need not heed a boost at the min
-    /// mark. Specification 1.3, "Fast path variant".
+    /// The watermark test at one of the zone's own marks. At the min mark, an urgent request for a single page ignores
+    /// the boost. Specification 1.3, "Fast path variant".
     pub(crate) fn passes_mark(&self, mark: Mark, test: &MarkTest) -> bool {
         let boost = self.boost.get();
         let unboosted = mark == Mark::Min && test.order == Order::ZERO && test.rights.high && boost > 0;
         self.passes(self.mark(mark), test) || unboosted && self.passes(self.mark(mark).saturating_sub(boost), test)
     }
 
-    /// Whether a request of the largest order, held back by the largest reserve, passes at the high mark: then every request
+    /// Whether a request of the largest order with the largest reserve passes at the high mark: then every request
     /// does.
     pub(crate) fn passes_for_all(&self) -> bool {
         let test = MarkTest { order: Order::MAX, ..MarkTest::SINGLE };
@@ -135,19 +134,19 @@ impl<M: Machine> Zone<'_, M> {
         usable > self.mark(Mark::High).saturating_add(self.largest_reserve.get()) && has_largest()
     }
 
-    /// Whether a single page can be had above the min mark once a block of `order` is gone, by a request that no lowmem
-    /// reserve holds back. Specification 1.5.
+    /// Whether a single page is available above the min mark after a block of `order` is taken, for a request without a
+    /// lowmem reserve. Specification 1.5.
     pub(crate) fn has_above_min(&self, order: Order) -> bool {
         let test = MarkTest { highest: ZoneKind::Dma, cma: true, ..MarkTest::SINGLE };
         self.passes(self.mark(Mark::Min).saturating_add(order.pages()), &test)
     }
 
-    /// Whether a block of the order or above is on a list that serves the request; single pages are not looked for.
+    /// Whether a list that serves the request has a block of the order or above. Always true for single pages.
     pub(crate) fn has_block(&self, test: &MarkTest) -> bool {
         test.order == Order::ZERO || self.has_any_block(test)
     }
 
-    /// The same for single pages, too.
+    /// As [`Self::has_block`], with a check for single pages as well.
     pub(crate) fn has_any_block(&self, test: &MarkTest) -> bool {
         let is_there = |order| move |&&list: &&MigrateType| self.buddy.blocks(order, list) > 0 && test.may_use(list);
         Order::all().skip(test.order.index()).any(|order| MigrateType::ALL.iter().find(is_there(order)).is_some())
@@ -184,8 +183,8 @@ mod tests {
     const HIGHATOMIC: Rights = Rights { highatomic: true, ..ATOMIC };
     const OOM: Rights = Rights { oom_victim: true, ..Rights::NONE };
 
-    /// Marks of 400, 500 and 600 with a boost on top; 100 free CMA pages, 200 free HIGHATOMIC pages of 512 reserved; 50
-    /// pages kept from requests that a MOVABLE zone could serve.
+    /// Marks of 400, 500 and 600 plus a boost; 100 free CMA pages; 200 free HIGHATOMIC pages of 512 reserved; a reserve
+    /// of 50 pages against requests that a MOVABLE zone could serve.
     fn zone(boost: u64) -> Zone<'static, OneCpu> {
         let zone = Zone::default();
         for (word, mark) in zone.marks.iter().zip([400, 500, 600]) {

@@ -1,4 +1,4 @@
-//! Free lists: split order, which end a block goes to, merging. Specification 1.5.
+//! Free lists: the order of splits, the list end of each block, merging. Specification 1.5.
 
 use crate::support::{World, movable, one_zone};
 use pageset::policy::presets::*;
@@ -7,26 +7,26 @@ use pageset::{MigrateType, Order, Pfn, Request};
 
 use MigrateType::{Cma, HighAtomic, Isolate, Movable, Reclaimable, Unmovable};
 
-/// Where the zone begins.
+/// The first page of the zone.
 const BASE: u64 = 1 << 20;
 
 fn order(order: u8) -> Order {
     Order::new(order).expect("an order")
 }
 
-/// A zone whose pagesets keep nothing: every free goes straight to the buddy, every refill takes one block.
+/// A zone whose pagesets keep nothing: every free goes to the buddy, every refill takes one block.
 fn bare(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>)) {
     one_zone(tuning, pages, 1, |world| {
         world.set_bounds(0, Bounds::DISABLED).expect("the pagesets have room");
         world.set_watermarks(0, Default::default(), [0; 4]);
         test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
-/// Takes blocks of one order until there are no more; they are returned by their place in the zone, in pages.
+/// Allocates blocks of one order until none is left. Returns their page indexes in the zone.
 fn take_all(world: &World<'_>, of: u8) -> Vec<u64> {
-    // Without marks: they would keep what a pageset holds once the zone has nothing.
+    // No marks, since they would reserve pages that the pageset holds when the zone is empty.
     let request = Request { watermarks: false, ..movable(of) };
     std::iter::from_fn(|| world.alloc(&request).ok()).map(|pfn| pfn.0 - BASE).collect()
 }
@@ -77,13 +77,13 @@ fn a_freed_block_goes_to_the_head() {
 
 #[test]
 fn a_block_that_would_merge_twice_goes_to_the_tail() {
-    // (order, blocks freed, in which order they are had again)
+    // Columns: order, blocks freed, the order in which they are allocated again.
     let rows: &[(u8, &[u64], &[u64])] = &[
         // 0 would form 0-1, whose buddy 2-3 is free.
         (4, &[2, 3, 8, 0], &[8, 0, 2, 3]),
         // 1 the same from the other side.
         (4, &[2, 3, 8, 1], &[8, 1, 2, 3]),
-        // 2-3 is not wholly free.
+        // 2-3 is only partly free.
         (4, &[2, 8, 0], &[0, 8, 2]),
         // Below the second largest order: 0 would form 0-1, whose buddy 2-3 of order 9 is free.
         (8, &[2, 3, 6, 0], &[6, 0, 2, 3]),
@@ -112,12 +112,12 @@ fn the_second_largest_order_always_goes_to_the_head() {
     });
 }
 
-/// Frees a pageblock of each type that are buddies, the lower first.
+/// Frees two pageblocks that are buddies, one of each type, the lower first.
 fn merge_pair(tuning: Tuning, lower: MigrateType, upper: MigrateType, check: impl FnOnce(&World<'_>)) {
     bare(Tuning { lists: ListRule::ToCostly, ..tuning }, 1024, |world| {
         assert_eq!(take_all(world, 9), [0, 512]);
         for (page, migratetype) in [(0, lower), (512, upper)] {
-            world.set_pageblock_type(Pfn(BASE + page), migratetype).expect("ours");
+            world.set_pageblock_type(Pfn(BASE + page), migratetype).expect("the page is in the zone");
             free(world, page, 9);
         }
         check(world);
@@ -161,20 +161,21 @@ fn pageblocks_merge_by_their_types() {
 
 #[test]
 fn a_largest_block_over_two_types() {
-    // Allocated as one, then the upper pageblock gets another type, then freed: (rules, type, blocks afterwards).
+    // The block is allocated as one, the upper pageblock's type is changed, then the block is freed. Columns: rules,
+    // type, blocks afterwards.
     type Row = (Tuning, MigrateType, &'static [(u8, MigrateType)]);
     let rows: [Row; 5] = [
         (LINUX_6_18, Unmovable, &[(10, Unmovable)]),
         (LINUX_6_18, Cma, &[(9, Movable), (9, Cma)]),
         (LINUX_6_18, Isolate, &[(9, Movable), (9, Isolate)]),
-        // Before 6.10 the whole goes by its first page, where both are ordinary.
+        // Before 6.10 the whole block goes to the list of its first page's type, if both are ordinary.
         (LINUX_6_7, Unmovable, &[(10, Movable)]),
         (LINUX_6_7, Isolate, &[(9, Movable), (9, Isolate)]),
     ];
     for (tuning, upper, after) in rows {
         bare(tuning, 1024, |world| {
             assert_eq!(take_all(world, 10), [0]);
-            world.set_pageblock_type(Pfn(BASE + 512), upper).expect("ours");
+            world.set_pageblock_type(Pfn(BASE + 512), upper).expect("the page is in the zone");
             free(world, 0, 10);
             for &(o, migratetype) in after {
                 assert_eq!(world.free_blocks(0, order(o), migratetype), 1, "{upper:?}: order {o} of {migratetype:?}");
@@ -184,7 +185,7 @@ fn a_largest_block_over_two_types() {
 }
 
 #[test]
-fn isolated_pages_do_not_count_as_free_and_cannot_be_had() {
+fn isolated_pages_are_neither_free_nor_allocatable() {
     for tuning in [LINUX_4_19, LINUX_5_14, LINUX_6_18] {
         one_zone(tuning, 2048, 1, |world| {
             world.set_watermarks(0, Default::default(), [0; 4]);
@@ -192,23 +193,23 @@ fn isolated_pages_do_not_count_as_free_and_cannot_be_had() {
             let cached = world.alloc(&movable(0)).expect("memory");
             assert_eq!((inside, cached), (Pfn(BASE), Pfn(BASE + 16)));
             let held = world.pageset_state(0, pageset::CpuId(0)).count;
-            world.set_pageblock_type(Pfn(BASE), Isolate).expect("ours");
+            world.set_pageblock_type(Pfn(BASE), Isolate).expect("the page is in the zone");
             assert_eq!(world.zone_stats(0).nr_free_pages, 1536, "half a largest block, split");
             assert_eq!(world.pageblock_type(Pfn(BASE + 512)), Some(Movable), "the other half keeps its type");
-            // Freed past the pagesets, without counting as free.
+            // These frees bypass the pagesets and do not count as free pages.
             world.free(cached, Order::ZERO).expect("was allocated");
             world.free(inside, order(4)).expect("was allocated");
             assert_eq!(world.pageset_state(0, pageset::CpuId(0)).count, held);
             assert_eq!((world.zone_stats(0).nr_free_pages, world.zone_stats(0).direct_free_pages), (1536, 17));
-            // What the pageset held follows when it is drained.
+            // The page in the pageset follows with the drain.
             world.drain_all();
             assert_eq!(world.zone_stats(0).nr_free_pages, 1536);
             assert_eq!(world.free_blocks(0, order(9), Isolate), 1);
             let taken = take_all(world, 0);
             assert_eq!((taken.len(), taken.iter().filter(|&&page| page < 512).count()), (1536, 0));
-            world.set_pageblock_type(Pfn(BASE), Movable).expect("ours");
+            world.set_pageblock_type(Pfn(BASE), Movable).expect("the page is in the zone");
             assert_eq!(world.zone_stats(0).nr_free_pages, 512);
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }
@@ -217,10 +218,10 @@ fn isolated_pages_do_not_count_as_free_and_cannot_be_had() {
 fn a_pageblock_given_back_merges() {
     bare(LINUX_6_18, 1024, |world| {
         for migratetype in [Isolate, Cma, Unmovable] {
-            world.set_pageblock_type(Pfn(BASE + 512), migratetype).expect("ours");
+            world.set_pageblock_type(Pfn(BASE + 512), migratetype).expect("the page is in the zone");
             assert_eq!(world.free_blocks(0, order(9), migratetype), 1, "{migratetype:?}");
-            world.audit(0).expect("the books add up");
-            world.set_pageblock_type(Pfn(BASE + 512), Movable).expect("ours");
+            world.audit(0).expect("the audit passes");
+            world.set_pageblock_type(Pfn(BASE + 512), Movable).expect("the page is in the zone");
             assert_eq!(world.free_blocks(0, Order::MAX, Movable), 1, "{migratetype:?}");
         }
     });
@@ -230,8 +231,8 @@ fn a_pageblock_given_back_merges() {
 fn cma_serves_movable_requests_only() {
     let request = |migratetype, cma| Request { cma, ..Request::new(order(4), migratetype) };
     bare(LINUX_6_18, 4096, |world| {
-        // 512 of 4096: own blocks first. Then, as they become fewer than the CMA ones, those.
-        world.set_pageblock_type(Pfn(BASE), Cma).expect("ours");
+        // With 512 CMA pages of 4096, own blocks come first. When they are fewer than the CMA pages, CMA blocks come.
+        world.set_pageblock_type(Pfn(BASE), Cma).expect("the page is in the zone");
         assert_eq!(world.zone_stats(0).nr_free_cma, 512);
         let mut own = 0;
         while world.zone_stats(0).nr_free_cma == 512 {
@@ -239,7 +240,7 @@ fn cma_serves_movable_requests_only() {
             own += 1;
         }
         // 4096 - 16 * 192 = 1024 free: CMA is not more than half. One more, and it is.
-        assert_eq!(own, 192 + 2, "one at the turn, then the first from CMA");
+        assert_eq!(own, 192 + 2, "one block at the turning point, then the first from CMA");
         while let Ok(pfn) = world.alloc(&request(Unmovable, false)) {
             assert!(pfn.0 >= BASE + 512);
         }
@@ -263,12 +264,12 @@ fn ranges_that_come_online_merge_with_their_neighbours() {
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: at(0, 4096), ranges: &ranges }];
     crate::support::build(&Config::new(&zones, &[NodeId(0)]), |world| {
         assert_eq!(world.free_blocks(0, order(9), Movable), 1);
-        world.online(at(512, 512)).expect("a hole so far");
+        world.online(at(512, 512)).expect("the range is still a hole");
         assert_eq!(world.free_blocks(0, order(10), Movable), 1);
-        world.online(at(3000, 1096)).expect("a hole so far");
-        world.online(at(1024, 1976)).expect("a hole so far");
+        world.online(at(3000, 1096)).expect("the range is still a hole");
+        world.online(at(1024, 1976)).expect("the range is still a hole");
         assert_eq!(world.free_blocks(0, order(10), Movable), 4);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
         for known in [at(0, 1), at(4095, 1), at(0, 4096)] {
             world.online(known).expect_err("known");
         }

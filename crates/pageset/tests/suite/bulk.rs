@@ -1,4 +1,4 @@
-//! Pages by the array: the same as one by one, under fewer holds of the pageset's lock. Specification 2.3, 2.5.
+//! Bulk calls: the same pages as with single calls, under fewer holds of the pageset's lock. Specification 2.3, 2.5.
 
 use std::cell::Cell;
 
@@ -17,7 +17,7 @@ fn single(pfn: Pfn) -> Block {
     Block { pfn, order: Order::ZERO }
 }
 
-/// Two nodes with two small zones on the first, so that the marks of one are reached while another has more.
+/// Two nodes. The first has two small zones, so that one reaches its marks while the other still has pages.
 fn two_nodes<R>(tuning: Tuning, test: impl FnOnce(&World<'_>) -> R) -> R {
     let range = |start, pages| [PageRange::new(Pfn(start), pages)];
     let ranges = [range(0, 1024), range(1024, 2048), range(1 << 20, 2048)];
@@ -38,7 +38,7 @@ enum Step {
     RunOn(u32),
     Take(usize, MigrateType),
     Give(usize, usize),
-    /// Blocks of other orders among the pages, and pageblocks that keep nothing in pagesets.
+    /// Blocks of other orders among the pages, and pageblocks whose pages no pageset keeps.
     Large(u8),
     Isolate(u64),
     Tick,
@@ -69,7 +69,7 @@ fn picture(world: &World<'_>) -> Picture {
     )
 }
 
-/// Carries steps out with calls of at most `most` pages; what was handed out, in order, and what the world looks like
+/// Runs steps with calls of at most `most` pages. Returns the allocated blocks in order, and the state of the world
 /// after each step.
 fn carry_out(tuning: Tuning, steps: &[Step], most: usize) -> (Vec<Block>, Vec<Picture>) {
     two_nodes(tuning, |world| {
@@ -109,9 +109,9 @@ fn carry_out(tuning: Tuning, steps: &[Step], most: usize) -> (Vec<Block>, Vec<Pi
                 }
                 Step::Isolate(pageblock) => {
                     let pfn = Pfn(512 * pageblock);
-                    let now = world.pageblock_type(pfn).expect("ours");
+                    let now = world.pageblock_type(pfn).expect("the page is in the zone");
                     let to = if now == MigrateType::Isolate { MigrateType::Movable } else { MigrateType::Isolate };
-                    world.set_pageblock_type(pfn, to).expect("ours");
+                    world.set_pageblock_type(pfn, to).expect("the page is in the zone");
                 }
                 Step::Tick => {
                     world.tick();
@@ -120,7 +120,7 @@ fn carry_out(tuning: Tuning, steps: &[Step], most: usize) -> (Vec<Block>, Vec<Pi
             pictures.push(picture(world));
         }
         for zone in 0..world.zone_count() {
-            world.audit(zone).expect("the books add up");
+            world.audit(zone).expect("the audit passes");
         }
         (all, pictures)
     })
@@ -129,9 +129,9 @@ fn carry_out(tuning: Tuning, steps: &[Step], most: usize) -> (Vec<Block>, Vec<Pi
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However many pages a call takes or gives, the same pages move at the same time.
+    /// The number of pages per call does not change which pages move, nor when.
     #[test]
-    fn large_calls_move_what_small_ones_do(steps in prop::collection::vec(step(), 1..40)) {
+    fn large_calls_move_the_same_pages_as_small_ones(steps in prop::collection::vec(step(), 1..40)) {
         for preset in PRESETS {
             let (pages, pictures) = carry_out(preset.tuning, &steps, 1);
             for most in [33, usize::MAX] {
@@ -145,7 +145,7 @@ proptest! {
     }
 }
 
-/// A machine that counts how often a pageset is come to, and whose CPU may be another at each look.
+/// A machine that counts the accesses to pagesets, and whose CPU may change at each read.
 #[derive(Default)]
 struct Counting {
     pagesets: Cell<u32>,
@@ -179,14 +179,14 @@ fn counting(tuning: Tuning, cpus: u32, test: impl FnOnce(&Allocator<'_, &Countin
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let machine = Counting { cpus, ..Counting::default() };
-    let world = Allocator::new(&machine, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(&machine, &config, metadata.lend(&mut zones)).expect("the map is valid");
     test(&world, &machine);
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
 }
 
 #[test]
 fn a_hold_of_the_pageset_serves_a_run() {
-    // By hand: 126 pages in the pageset are one run; the 127th takes a refill; the rest of that is a run.
+    // By hand: 126 pages in the pageset are one run; the 127th needs a refill; the rest of that refill is a run.
     counting(LINUX_5_18, 1, |world, machine| {
         world.set_bounds(0, Bounds { batch: 63, high_min: 4000, high_max: 4000 }).expect("room");
         let mut pages = [Pfn(0); 200];
@@ -199,7 +199,7 @@ fn a_hold_of_the_pageset_serves_a_run() {
         world.free_bulk(&pages[..126].iter().copied().map(single).collect::<Vec<_>>()).expect("allocated");
         assert_eq!(holds(&mut pages), 5, "126, 1 and 62, 1 and 10");
     });
-    // 32 blocks a hold, 31 from 6.10 on. Specification 9.
+    // 32 blocks per hold, 31 from 6.10 on. Specification 9.
     let kernels =
         [(LINUX_4_19, 32), (LINUX_5_18, 32), (LINUX_6_7, 32), (LINUX_6_16, 31), (LINUX_6_18, 31), (LINUX_6_19, 31)];
     for (tuning, run) in kernels.into_iter().chain([(PAGESET, 512)]) {
@@ -215,7 +215,7 @@ fn a_hold_of_the_pageset_serves_a_run() {
     }
 }
 
-/// A drain in chunks gives the lock back and has it again, and the run goes on.
+/// A drain in chunks releases the lock and takes it again, and the run goes on.
 #[test]
 fn a_run_goes_on_after_a_drain() {
     for (tuning, drain_holds) in [(LINUX_6_18, 1), (LINUX_6_19, 9)] {
@@ -227,7 +227,8 @@ fn a_run_goes_on_after_a_drain() {
             let blocks = pages.map(single);
             world.free_bulk(&blocks[..99]).expect("allocated");
             let (runs, drains) = (machine.pagesets.get(), machine.drains.get());
-            // By hand: the first reaches high and drains clamp(100 freed in a row, 10, 90); ten more stay.
+            // By hand: the first free reaches high and drains clamp(100 freed in a row, 10, 90); the next ten pages
+            // stay.
             world.free_bulk(&blocks[99..]).expect("allocated");
             assert_eq!(world.pageset_state(0, CpuId(0)).count, 100 - 90 + 10);
             assert_eq!((machine.pagesets.get() - runs, machine.drains.get() - drains), (1, drain_holds));
@@ -235,9 +236,9 @@ fn a_run_goes_on_after_a_drain() {
     }
 }
 
-/// The CPU is another one at every look: each run stays with the one that it began on.
+/// The CPU changes at every read. Each run stays on the CPU that it began on.
 #[test]
-fn a_cpu_that_is_another_at_every_look() {
+fn the_cpu_may_change_at_every_read() {
     for preset in PRESETS {
         counting(preset.tuning, 3, |world, _| {
             world.set_bounds(0, Bounds { batch: 7, high_min: 20, high_max: 60 }).expect("room");
@@ -248,14 +249,14 @@ fn a_cpu_that_is_another_at_every_look() {
                 let mut sorted = pages;
                 sorted.sort_unstable();
                 assert!(sorted.windows(2).all(|pair| pair[0] < pair[1]), "{}: a page twice", preset.name);
-                // CPUs go and come between the calls; one is always left.
+                // CPUs go offline and online between the calls; one always stays online.
                 match round % 4 {
                     0 => world.cpu_offline(CpuId(round % 3)).expect("others are left"),
                     2 => world.cpu_online(CpuId((round - 2) % 3)).expect("it went"),
                     _ => {}
                 }
                 world.free_bulk(&pages.map(single)).expect("allocated");
-                let books = world.audit(0).expect("the books add up");
+                let books = world.audit(0).expect("the audit passes");
                 assert_eq!((books.in_use, books.free + books.cached), (0, 1 << 16));
                 for cpu in (0..3).map(CpuId).filter(|&cpu| !world.is_cpu_online(cpu)) {
                     assert_eq!(world.pageset_state(0, cpu).count, 0, "{}: {cpu} is offline", preset.name);
@@ -265,9 +266,9 @@ fn a_cpu_that_is_another_at_every_look() {
     }
 }
 
-/// Memory that ends in the middle: what there was is handed out, and the next call says that there is nothing.
+/// Memory runs out during a bulk call: the call returns the pages it got, and the next call fails.
 #[test]
-fn memory_that_ends_in_the_middle() {
+fn memory_runs_out_during_a_bulk_call() {
     for preset in PRESETS {
         one_zone(preset.tuning, 1000, 1, |world| {
             let request = Request { watermarks: false, ..movable(0) };
@@ -276,10 +277,10 @@ fn memory_that_ends_in_the_middle() {
             let error = world.alloc_bulk(&request, &mut pages[1000..]).expect_err("nothing is left");
             let AllocError::OutOfMemory(shortage) = error else { panic!("{error}") };
             assert_eq!((shortage.order, shortage.free_pages), (Order::ZERO, 0));
-            let books = world.audit(0).expect("the books add up");
+            let books = world.audit(0).expect("the audit passes");
             assert_eq!((books.in_use, books.free, books.cached), (1000, 0, 0), "{}", preset.name);
             world.free_bulk(&pages[..1000].iter().copied().map(single).collect::<Vec<_>>()).expect("allocated");
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }
@@ -288,7 +289,7 @@ thread_local! {
     static REFUSALS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A lock that refuses some tries, as if another had it.
+/// A lock that fails some tries, as if another thread held it.
 #[derive(Debug, Default)]
 struct Refusing(SpinLock);
 
@@ -322,7 +323,7 @@ impl Machine for Busy {
     }
 }
 
-/// While the pageset is busy each page goes past it, and the next one tries again.
+/// While the pageset is busy each page bypasses it, and the next page tries it again.
 #[test]
 fn a_busy_pageset_is_tried_again_for_each_page() {
     let ranges = [PageRange::new(Pfn(0), 1 << 16)];
@@ -331,7 +332,7 @@ fn a_busy_pageset_is_tried_again_for_each_page() {
         let config = Config { tuning: preset.tuning, ..Config::new(&specs, &[NodeId(0)]) };
         let metadata = OwnedMetadata::new(&config).expect("memory");
         let mut zones = metadata.zones();
-        let world = Allocator::new(Busy, &config, metadata.lend(&mut zones)).expect("a good map");
+        let world = Allocator::new(Busy, &config, metadata.lend(&mut zones)).expect("the map is valid");
         let mut pages = [Pfn(0); 10];
         REFUSALS.set(3);
         assert_eq!(world.alloc_bulk(&movable(0), &mut pages), Ok(10), "{}", preset.name);
@@ -341,21 +342,21 @@ fn a_busy_pageset_is_tried_again_for_each_page() {
         world.free_bulk(&pages.map(single)).expect("allocated");
         let stats = world.zone_stats(0);
         assert_eq!((stats.direct_free_pages, stats.pagesets.pgfree), (4, 6), "{}", preset.name);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     }
 }
 
-/// A page of an ISOLATE pageblock goes past the pageset, and so does a block of an order that has no list; the ones
+/// A page of an ISOLATE pageblock bypasses the pageset, and so does a block of an order without a list. The blocks
 /// around them do not.
 #[test]
-fn what_no_pageset_keeps_goes_past_it() {
+fn uncacheable_blocks_bypass_the_pageset() {
     for preset in PRESETS {
         one_zone(preset.tuning, 1 << 16, 1, |world| {
             let pages = [(); 5].map(|()| world.alloc(&movable(0)).expect("memory"));
             let large = world.alloc(&movable(5)).expect("memory");
             let isolated = world.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable)).expect("memory");
             let other = world.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable)).expect("memory");
-            world.set_pageblock_type(isolated, MigrateType::Isolate).expect("ours");
+            world.set_pageblock_type(isolated, MigrateType::Isolate).expect("the page is in the zone");
             let [a, b, c, d, e] = pages.map(single);
             let large = Block { pfn: large, order: Order::new(5).expect("an order") };
             world.free_bulk(&[a, b, single(isolated), c, large, d]).expect("allocated");
@@ -364,14 +365,14 @@ fn what_no_pageset_keeps_goes_past_it() {
             world.free(other, Order::ZERO).expect("allocated");
             world.free_bulk(&[e]).expect("allocated");
             assert_eq!(passed(), (2 + 32, 5), "{}", preset.name);
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }
 
-/// Wherever the wrong one is, and whether it is free, somebody else's or there twice.
+/// The wrong block may be at any place, and may be free, foreign or listed twice.
 #[test]
-fn one_wrong_block_keeps_all_from_being_freed() {
+fn one_wrong_block_fails_the_whole_bulk_free() {
     let seen = |world: &Allocator<'_, &Counting>| {
         (world.pageset_state(0, CpuId(0)), world.pageset_lists(0, CpuId(0)), world.zone_stats(0))
     };

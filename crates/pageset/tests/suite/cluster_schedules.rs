@@ -1,8 +1,8 @@
-//! Interleavings of refills that take whole clusters with whoever acts on the look of a page: changes of pageblocks'
-//! types, merging, memory that comes, drains. The scheduler decides at every lock, every touch of shared memory and in
+//! Interleavings of refills from whole clusters with code that acts on a page's tag: changes of pageblock types,
+//! merging, memory that comes online, drains. The scheduler decides at every lock, every touch of shared memory and
 //! every round of a wait. A failure prints the seed with the command that replays it.
 //!
-//! That a missing wait is found is shown beside the protocol, in `flight`; that a lock which lets two in is, below.
+//! The tests of `in_flight` show that a missing wait is found. A test below shows that a broken lock is found.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -21,19 +21,20 @@ const BATCH: u32 = 4;
 
 type World<'a, const FAULT: u8> = Allocator<'a, Scheduled<FAULT>>;
 
-/// Takes more pages than a cluster has, and puts them back on the free list.
+/// Allocates more pages than a cluster has, and frees them to the free list.
 fn takes<const FAULT: u8>(world: &World<'_, FAULT>) {
     let mut pages = [Pfn(0); 6];
     for _ in 0..2 {
-        let got = world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).expect("enough");
+        let got =
+            world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).expect("enough memory");
         pages[..got].iter().for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("allocated"));
     }
 }
 
-/// Gives a pageblock another type and the first one back: its free pages change their lists.
+/// Changes a pageblock's type and restores it: its free pages change their lists.
 fn retypes<const FAULT: u8>(world: &World<'_, FAULT>) {
     for migratetype in [MigrateType::Unmovable, MigrateType::Movable, MigrateType::Isolate, MigrateType::Movable] {
-        world.set_pageblock_type(Pfn(0), migratetype).expect("ours");
+        world.set_pageblock_type(Pfn(0), migratetype).expect("the page is in the zone");
     }
 }
 
@@ -43,19 +44,19 @@ fn merges<const FAULT: u8>(world: &World<'_, FAULT>) {
     }
 }
 
-/// Brings the buddy of the last single page, which a refill may have, and pages that merge with nothing.
+/// Brings online the buddy of the last single page, which a refill may hold, and pages that merge with no other.
 fn onlines<const FAULT: u8>(world: &World<'_, FAULT>) {
-    world.online(PageRange::new(Pfn(PAGES - 1), 1)).expect("a hole so far");
+    world.online(PageRange::new(Pfn(PAGES - 1), 1)).expect("the range is still a hole");
 }
 
 /// Drains batches of movable pages as clusters.
 fn drains<const FAULT: u8>(world: &World<'_, FAULT>) {
-    let pages = [(); 5].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough"));
+    let pages = [(); 5].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough memory"));
     pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("allocated"));
     world.drain_all();
 }
 
-/// Compacts in vain: the next request is deferred, and merging is put off until then.
+/// Compacts without success: the next request is deferred. Until then merging is skipped.
 fn defers<const FAULT: u8>(world: &World<'_, FAULT>) {
     let request = Request::new(Order::PAGEBLOCK, MigrateType::Movable);
     for _ in 0..3 {
@@ -69,20 +70,22 @@ const fn actors<const FAULT: u8>() -> [(&'static str, Act<FAULT>); 5] {
     [("retypes", retypes), ("merges", merges), ("onlines", onlines), ("drains", drains), ("defers", defers)]
 }
 
-/// One schedule: two threads that take pages, one that acts, then the books.
+/// One schedule: two threads that allocate, one that acts, then the audit.
 fn schedule<const FAULT: u8>(tuning: Tuning, act: Act<FAULT>) {
     let ranges = [PageRange::new(Pfn(0), PAGES - 1)];
     let zones =
         [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: PageRange::new(Pfn(0), PAGES), ranges: &ranges }];
-    // A zone as small as this would have no clusters.
+    // The zone-size formula gives such a small zone no clusters.
     let tuning = Tuning { batch: BatchRule::Fixed(BATCH), ..tuning };
     let config = Config { tuning, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0); 3]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Scheduled::<FAULT>, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(Scheduled::<FAULT>, &config, metadata.lend(&mut zones)).expect("the map is valid");
     world.set_bounds(0, Bounds { batch: BATCH, high_min: 8, high_max: 8 }).expect("room");
-    // Single pages on the free list; the one whose buddy is yet to come is at its head, so that each schedule has it.
-    let singles = [(); 13].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough"));
+    // Single pages on the free list. The page whose buddy comes online later is at the head, so that each schedule
+    // takes it.
+    let singles =
+        [(); 13].map(|()| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable)).expect("enough memory"));
     world.drain_all();
     singles.iter().rev().for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("allocated"));
     let parts: [Act<FAULT>; 3] = [takes, act, takes];
@@ -96,25 +99,25 @@ fn schedule<const FAULT: u8>(tuning: Tuning, act: Act<FAULT>) {
         }
     });
     let managed = world.zone_stats(0).managed;
-    let books = world.audit(0).expect("the books add up");
+    let books = world.audit(0).expect("the audit passes");
     assert_eq!((books.in_use, books.free + books.cached), (0, managed));
     world.drain_all();
     world.merge_skipped(0);
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
     assert_eq!(world.zone_stats(0).nr_free_pages, managed);
 }
 
-/// Schedules of each actor under each set of rules, where the environment does not say.
+/// Schedules of each actor under each set of rules, unless the environment sets the number.
 const SCHEDULES: usize = 1000;
 
-/// Explores some schedules; where one fails, its panic.
+/// Explores some schedules. Returns the panic of a failing one.
 fn explore<const FAULT: u8>(seed: u64, schedules: usize, tuning: Tuning, act: Act<FAULT>) -> thread::Result<()> {
     let runner = Runner::new(RandomScheduler::new_from_seed(seed, schedules), crate::watched::config());
     catch_unwind(AssertUnwindSafe(|| runner.run(move || schedule(tuning, act)))).map(drop)
 }
 
 #[test]
-fn every_schedule_keeps_the_books() {
+fn every_schedule_passes_the_audit() {
     let (seed, schedules) = crate::watched::seed_and_schedules(SCHEDULES);
     for preset in ["merge-skip", "clusters", "clusters-free"] {
         let tuning = Preset::find(preset).expect("a preset").tuning;
@@ -131,9 +134,9 @@ fn every_schedule_keeps_the_books() {
     }
 }
 
-/// Locks that let two in are found, whoever else acts.
+/// Locks that admit two threads are found, whichever thread acts.
 #[test]
-fn a_lock_that_lies_is_found() {
+fn a_broken_try_lock_is_found() {
     let tuning = Preset::find("clusters-free").expect("a preset").tuning;
     for (name, act) in actors::<{ fault::OPEN }>() {
         let found = (0..10).any(|seed| explore(seed, SCHEDULES, tuning, act).is_err());

@@ -1,4 +1,4 @@
-//! Merging put off, and order-0 clusters. Specification 6.
+//! Skipped merging and order-0 clusters. Specification 6.
 
 use crate::support::{World, movable, one_zone};
 use pageset::alloc::owned::OwnedMetadata;
@@ -12,30 +12,30 @@ use std::cell::{Cell, RefCell};
 
 use MigrateType::{Movable, Unmovable};
 
-/// Where the zone begins.
+/// The first page of the zone.
 const BASE: u64 = 1 << 20;
 
-/// A zone with all its pages handed out as single ones; `batch` pages move at a time, none is kept below `high`.
+/// A zone with all its pages allocated as single pages. Refills and drains move `batch` pages; high is `high`.
 fn taken(tuning: Tuning, pages: u64, batch: u32, high: u32, test: impl FnOnce(&World<'_>)) {
-    // Zones as small as these would have no clusters.
+    // The zone-size formula gives such small zones no clusters.
     let tuning = Tuning { batch: BatchRule::Fixed(batch.max(2)), ..tuning };
     one_zone(tuning, pages, 1, |world| {
         world.set_watermarks(0, Default::default(), [0; 4]);
         world.set_bounds(0, Bounds { batch, high_min: high, high_max: high }).expect("the pagesets have room");
         take(world, pages);
         test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
-/// Takes single pages; they are returned by their place in the zone.
+/// Allocates single pages. Returns their page indexes in the zone.
 fn take(world: &World<'_>, pages: u64) -> Vec<u64> {
-    // Without marks: they would keep what a pageset holds once the zone has nothing.
+    // No marks, since they would reserve pages that the pageset holds when the zone is empty.
     let request = Request { watermarks: false, ..movable(0) };
     (0..pages).map(|_| world.alloc(&request).expect("memory").0 - BASE).collect()
 }
 
-/// Frees single pages past the pagesets, by their place in the zone.
+/// Frees single pages without the pagesets, by their page indexes in the zone.
 fn free(world: &World<'_>, pages: impl IntoIterator<Item = u64>) {
     for page in pages {
         world.free_direct(Pfn(BASE + page), Order::ZERO).expect("was allocated");
@@ -48,12 +48,12 @@ fn blocks(world: &World<'_>, migratetype: MigrateType) -> Vec<(u8, u32)> {
 }
 
 #[test]
-fn merging_is_put_off_until_it_is_asked_for() {
+fn merging_is_skipped_until_requested() {
     taken(MERGE_SKIP, 1024, 31, 62, |world| {
         free(world, 0..1024);
         assert_eq!(blocks(world, Movable), [(0, 1024)]);
         assert_eq!(world.zone_stats(0).merge_skips, 1024);
-        world.audit(0).expect("legal as long as nobody merges");
+        world.audit(0).expect("unmerged pairs are valid while merging is skipped");
         assert_eq!(world.merge_skipped(0), 512);
         assert_eq!(blocks(world, Movable), [(10, 1)]);
         assert_eq!(world.merge_skipped(0), 0);
@@ -73,12 +73,12 @@ fn a_request_for_a_high_order_merges() {
             assert_eq!(world.alloc(&movable(of)).expect("all is free").0 % (1 << of), 0, "order {of}");
         });
     }
-    // A single page never does; and where merging gives nothing the answer is as before.
+    // A request for a single page never merges. If merging yields no block, the request fails as before.
     taken(MERGE_SKIP, 1024, 31, 62, |world| {
         free(world, (0..1024).step_by(2));
         let before = stats(world).lock_map;
         world.alloc(&movable(0)).expect("memory");
-        assert_eq!(stats(world).lock_map, before, "no page but the one asked for was looked at");
+        assert_eq!(stats(world).lock_map, before, "only the requested page was read");
         world.alloc(&movable(1)).expect_err("no two pages are side by side");
         assert!(stats(world).lock_map > before);
     });
@@ -89,10 +89,10 @@ fn only_single_pages_skip_and_only_whole_pairs_merge() {
     taken(MERGE_SKIP, 1024, 31, 62, |world| {
         free(world, [2, 3, 0, 5, 6]);
         assert_eq!(blocks(world, Movable), [(0, 5)]);
-        // 2 and 3 are buddies; 0 and 1, 4 and 5, 6 and 7 are not both free.
+        // 2 and 3 are free buddies; of 0 and 1, 4 and 5, 6 and 7 only one is free.
         assert_eq!(world.merge_skipped(0), 1);
         assert_eq!(blocks(world, Movable), [(0, 3), (1, 1)]);
-        // The next free is put off again: 1 joins neither 0 nor the 2 and 3 above.
+        // The next free skips merging again: 1 joins neither 0 nor the block 2-3.
         free(world, [1]);
         assert_eq!(blocks(world, Movable), [(0, 4), (1, 1)]);
         assert_eq!(world.merge_skipped(0), 1);
@@ -104,7 +104,7 @@ fn only_single_pages_skip_and_only_whole_pairs_merge() {
 fn pages_moved_to_another_type_merge_as_well() {
     taken(MERGE_SKIP, 1024, 31, 62, |world| {
         free(world, 0..512);
-        world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
+        world.set_pageblock_type(Pfn(BASE), Unmovable).expect("the page is in the zone");
         assert_eq!(blocks(world, Unmovable), [(0, 512)]);
         assert_eq!(world.merge_skipped(0), 256);
         assert_eq!(blocks(world, Unmovable), [(9, 1)]);
@@ -128,10 +128,10 @@ fn stats(world: &World<'_>) -> pageset::admin::stats::ZoneStats {
 fn a_refill_takes_whole_clusters() {
     for tuning in [CLUSTERS, CLUSTERS_FREE] {
         taken(tuning, 1024, 4, 16, |world| {
-            // From the head on: 19 18, 17 to 14, 13 to 10.
+            // Clusters from the head on: 19 18, 17 to 14, 13 to 10.
             free(world, 10..20);
             let before = stats(world);
-            // Two clusters, for four pages wanted: all six come, in the list's order, under one hold.
+            // Two clusters for four wanted pages: all six come, in list order, under one hold.
             assert_eq!(take(world, 1), [19]);
             let after = stats(world);
             assert_eq!(after.cluster_alloc_pages - before.cluster_alloc_pages, 6);
@@ -145,7 +145,7 @@ fn a_refill_takes_whole_clusters() {
 }
 
 #[test]
-fn what_clusters_do_not_bring_comes_page_by_page() {
+fn pages_without_clusters_are_taken_one_by_one() {
     taken(CLUSTERS, 1024, 4, 16, |world| {
         free(world, 0..64);
         assert_eq!(world.merge_skipped(0), 32);
@@ -155,10 +155,10 @@ fn what_clusters_do_not_bring_comes_page_by_page() {
         let after = stats(world);
         assert_eq!(after.cluster_alloc_pages - before.cluster_alloc_pages, 3);
         assert_eq!((after.lock_refill - before.lock_refill, after.pagesets.count), (2, 0));
-        // Page 1 was left over by the split, a cluster of its own.
+        // Page 1 remained from the split and is a cluster of its own.
         assert_eq!(take(world, 4), [1, 2, 3, 4]);
         assert_eq!(stats(world).cluster_alloc_pages - after.cluster_alloc_pages, 1);
-        // Without any cluster one hold does.
+        // Without clusters one hold suffices.
         assert_eq!(world.merge_skipped(0), 0);
         let holds = stats(world).lock_refill;
         assert_eq!(take(world, 3), [5, 6, 7]);
@@ -175,14 +175,14 @@ fn free_cached(world: &World<'_>, pages: impl IntoIterator<Item = u64>) {
 }
 
 #[test]
-fn a_batch_goes_back_as_one_cluster() {
+fn a_full_batch_drains_as_one_cluster() {
     let on_5_18 = Tuning { merge_skip: true, clusters: true, cluster_free: true, ..LINUX_5_18 };
     for tuning in [CLUSTERS_FREE, on_5_18] {
         taken(tuning, 1024, 4, 8, |world| {
             free_cached(world, [100, 7, 300, 2]);
             assert_eq!(stats(world).pagesets.drains, 0);
             free_cached(world, [50, 60, 70, 80]);
-            // The oldest four, the oldest of them last.
+            // The oldest four pages, the oldest of them last.
             let after = stats(world);
             assert_eq!((after.cluster_free_pages, after.merge_skips, after.nr_free_pages), (4, 4, 4));
             world.audit(0).expect("one cluster of four pages");
@@ -190,7 +190,7 @@ fn a_batch_goes_back_as_one_cluster() {
             assert_eq!(stats(world).cluster_alloc_pages, 4);
         });
     }
-    // Without the rule the same pages go the same way, each for itself.
+    // Without the rule the same pages are freed to the same place, one by one.
     taken(CLUSTERS, 1024, 4, 8, |world| {
         free_cached(world, [100, 7, 300, 2, 50, 60, 70, 80]);
         assert_eq!((stats(world).cluster_free_pages, stats(world).merge_skips), (0, 4));
@@ -199,45 +199,47 @@ fn a_batch_goes_back_as_one_cluster() {
 }
 
 #[test]
-fn only_a_full_batch_of_one_type_goes_whole() {
+fn only_a_full_batch_of_one_type_drains_as_a_cluster() {
     // Fewer than a batch.
     taken(CLUSTERS_FREE, 1024, 4, 8, |world| {
         free_cached(world, [1, 2, 3]);
         world.drain_all();
         assert_eq!((stats(world).cluster_free_pages, stats(world).nr_free_pages), (0, 3));
     });
-    // More than one.
+    // More than one batch.
     taken(CLUSTERS_FREE, 1024, 4, 16, |world| {
         free_cached(world, 1..10);
         world.drain_all();
         assert_eq!((stats(world).cluster_free_pages, stats(world).nr_free_pages), (0, 9));
     });
-    // Two types: RECLAIMABLE, UNMOVABLE, MOVABLE in turn, which is the order of the visits under this rule.
+    // Two types: the rule visits RECLAIMABLE, UNMOVABLE, MOVABLE in turn.
     taken(CLUSTERS_FREE, 1024, 4, 8, |world| {
-        world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
+        world.set_pageblock_type(Pfn(BASE), Unmovable).expect("the page is in the zone");
         free_cached(world, [600, 1, 601, 2, 602, 3, 603, 4]);
         let freed = (blocks(world, Unmovable), blocks(world, Movable));
-        // Two of UNMOVABLE for the two lists passed, then one of MOVABLE, then RECLAIMABLE has none: two of UNMOVABLE.
+        // Two of UNMOVABLE for the two lists passed, then one of MOVABLE. RECLAIMABLE is empty, so two of UNMOVABLE
+        // follow.
         assert_eq!((stats(world).cluster_free_pages, freed), (0, (vec![(0, 3)], vec![(0, 1)])));
     });
-    // High orders are wanted: merged one by one.
+    // High orders are needed, so the pages merge one by one.
     taken(CLUSTERS_FREE, 1024, 1, 1, |world| {
         free_cached(world, 0..4);
         assert_eq!(stats(world).cluster_free_pages, 0, "a batch of one page makes no cluster");
     });
 }
 
-/// Pages of pageblocks that became something else wait among the movable ones; each goes to its own list.
+/// Movable lists hold pages of pageblocks whose type has changed. Each drained page goes to the list of its pageblock's
+/// type.
 #[test]
-fn pages_of_other_pageblocks_are_not_misfiled() {
+fn drained_pages_go_to_their_pageblocks_lists() {
     for other in [MigrateType::Cma, MigrateType::HighAtomic, MigrateType::Isolate] {
         for late in [false, true] {
-            // An isolated pageblock takes its pages past the pageset, so it can only come late.
+            // Pages of an isolated pageblock bypass the pageset, so the isolation can only come late.
             if other == MigrateType::Isolate && !late {
                 continue;
             }
             taken(CLUSTERS_FREE, 1024, 4, 8, |world| {
-                let retype = || world.set_pageblock_type(Pfn(BASE + 512), other).expect("ours");
+                let retype = || world.set_pageblock_type(Pfn(BASE + 512), other).expect("the page is in the zone");
                 if !late {
                     retype();
                 }
@@ -246,7 +248,7 @@ fn pages_of_other_pageblocks_are_not_misfiled() {
                     retype();
                 }
                 free_cached(world, [4, 5, 6, 7]);
-                // Before 6.10 a page remembers its type from the free, unless it is isolated since.
+                // Before 6.10 a page keeps the type of its free, unless its pageblock is isolated since.
                 let misses = late && other != MigrateType::Isolate;
                 let (own, theirs) = if misses { (4, 0) } else { (3, 1) };
                 assert_eq!(stats(world).cluster_free_pages, own, "{other:?}, {late}");
@@ -256,7 +258,7 @@ fn pages_of_other_pageblocks_are_not_misfiled() {
             let by_drain = Tuning { type_at_drain: true, ..CLUSTERS_FREE };
             taken(by_drain, 1024, 4, 8, |world| {
                 free_cached(world, [1, 600, 2, 3]);
-                world.set_pageblock_type(Pfn(BASE + 512), other).expect("ours");
+                world.set_pageblock_type(Pfn(BASE + 512), other).expect("the page is in the zone");
                 free_cached(world, [4, 5, 6, 7]);
                 assert_eq!(stats(world).cluster_free_pages, 3, "{other:?}");
                 assert_eq!(world.free_blocks(0, Order::ZERO, other), 1, "{other:?}");
@@ -265,7 +267,7 @@ fn pages_of_other_pageblocks_are_not_misfiled() {
     }
 }
 
-/// Clusters that would not fit are not taken: the pageset holds what it was built for.
+/// Clusters that exceed the pageset's capacity are not taken.
 #[test]
 fn a_full_pageset_takes_page_by_page() {
     use pageset::{Config, CpuId, NodeId, PageRange, ZoneKind, ZoneSpec};
@@ -282,13 +284,13 @@ fn a_full_pageset_takes_page_by_page() {
             world.set_bounds(0, Bounds { batch, high_min: 65, high_max: 65 }).expect("room for 65");
             take(world, 100);
             assert!(world.pageset_state(0, CpuId(0)).count <= 65);
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         }
         assert!(stats(world).cluster_alloc_pages > 0);
     });
 }
 
-/// One that is to keep nothing is brought nothing but what is asked for.
+/// A disabled pageset takes only the requested page.
 #[test]
 fn a_disabled_pageset_takes_one_page() {
     taken(CLUSTERS, 1024, 4, 16, |world| {
@@ -301,16 +303,16 @@ fn a_disabled_pageset_takes_one_page() {
 }
 
 #[test]
-fn clusters_take_memory_only_where_there_are_some() {
+fn clusters_use_metadata_only_when_enabled() {
     use pageset::{Config, NodeId, PageRange, ZoneKind, ZoneSpec};
     let words = |tuning, pages| {
         let ranges = [PageRange::new(Pfn(BASE), pages)];
         let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-        Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }.metadata_size().expect("a good map").words
+        Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }.metadata_size().expect("the map is valid").words
     };
     let pages = 1 << 20;
     assert_eq!(words(MERGE_SKIP, pages), words(LINUX_4_16, pages));
-    // One word a page, two for each batch of 31.
+    // One word per page, two per batch of 31.
     assert_eq!(words(CLUSTERS, pages) - words(LINUX_4_16, pages), (1 << 20) + 2 * (1_usize << 20).div_ceil(31));
     assert_eq!(words(CLUSTERS_FREE, pages), words(CLUSTERS, pages));
     // Batch 1.
@@ -322,7 +324,8 @@ thread_local! {
     static ACT: RefCell<Option<Box<dyn Fn()>>> = const { RefCell::new(None) };
 }
 
-/// Does something at the first touch of a page after a drain has come to the zone lock: what another CPU may do then.
+/// Runs a hook at the first touch of a page after a drain has taken the zone lock: an action of another CPU at that
+/// moment.
 struct Meanwhile;
 
 impl Machine for Meanwhile {
@@ -345,31 +348,31 @@ impl Machine for Meanwhile {
     }
 }
 
-/// A batch is given as a cluster; before its last page is looked at, a request of another CPU is deferred, and merging is
-/// put off no more. The last page belongs on another list, and its buddy, which looks free by then, is on none.
+/// A batch drains as a cluster. Before its last page is read, a request of another CPU is deferred, which ends skipped
+/// merging. The last page belongs on another list; its buddy already looks free, but is on no list.
 #[test]
-fn merging_that_begins_again_while_a_cluster_is_given_leaves_it_whole() {
+fn a_cluster_stays_whole_if_merging_resumes_during_its_drain() {
     let range = PageRange::new(Pfn(BASE), 64 * 512);
     let ranges: &[PageRange] = Box::leak(Box::new([range]));
     let zones = Box::leak(Box::new([ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges }]));
     let config = Config { tuning: CLUSTERS_FREE, ..Config::new(zones, &[NodeId(0)]) };
-    let metadata = Box::leak(Box::new(OwnedMetadata::new(&config).expect("a good map")));
+    let metadata = Box::leak(Box::new(OwnedMetadata::new(&config).expect("the map is valid")));
     let lent = Box::leak(Box::new(metadata.zones()));
     let world: &'static _ =
-        Box::leak(Box::new(Allocator::new(Meanwhile, &config, metadata.lend(lent)).expect("a good map")));
+        Box::leak(Box::new(Allocator::new(Meanwhile, &config, metadata.lend(lent)).expect("the map is valid")));
     world.set_watermarks(0, Default::default(), [0; 4]);
     let pages: Vec<_> = std::iter::from_fn(|| world.alloc(&movable(0)).ok()).collect();
     pages
         .iter()
         .filter(|pfn| pfn.0 >= BASE + 2048 && pfn.0 % 2 == 0)
         .for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("allocated"));
-    // Fails, so that the next request is deferred, which ends the skipping.
+    // The compaction fails, so the next request is deferred, which ends skipped merging.
     let deferred = || world.compact(&movable(9), CompactMode::SyncLight, &Immovable);
     deferred();
     world.drain_all();
     let free = |page: u64| world.free(Pfn(BASE + page), Order::ZERO).expect("allocated");
     free(0);
-    world.set_pageblock_type(Pfn(BASE), MigrateType::HighAtomic).expect("ours");
+    world.set_pageblock_type(Pfn(BASE), MigrateType::HighAtomic).expect("the page is in the zone");
     free(1);
     let batch = world.pageset_state(0, CpuId(0)).batch;
     (1..).step_by(2).take(batch as usize - 2).for_each(|page| free(1024 + page));
@@ -380,5 +383,5 @@ fn merging_that_begins_again_while_a_cluster_is_given_leaves_it_whole() {
     })));
     world.drain();
     assert!(ACT.take().is_none() && world.zone_stats(0).cluster_free_pages > before);
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
 }

@@ -1,4 +1,4 @@
-//! Compaction by hand: small zones whose every page is known, exact results and exact costs.
+//! Compaction by hand: small zones with known contents, exact results and exact costs.
 //!
 //! Specification: `linux-page-allocator.md` 7.
 
@@ -14,8 +14,8 @@ use pageset::{
 };
 use std::cell::Cell;
 
-/// One pageblock with a hole beside each page becomes free. Eight clusters of 32 pages are isolated in 64 looks each. The
-/// free scanner looks at 256 pages in use and then finds 256 free in one block, enough for all.
+/// One pageblock with a free page next to each page in use becomes free. Eight clusters of 32 pages are isolated in 64
+/// looks each. The free scanner looks at 256 pages in use and then finds 256 free pages in one block, enough for all.
 #[test]
 fn a_pageblock_with_holes_becomes_free() {
     laid_out(8, every_other, |world| {
@@ -23,7 +23,7 @@ fn a_pageblock_with_holes_becomes_free() {
         let report = world.compact(&movable(9), CompactMode::SyncLight, &owner);
         assert_eq!(report.outcome, CompactOutcome::Success);
         assert_eq!(cost(&report), [512, 257, 256, 256, 256, 0]);
-        // Upwards from the middle of the last pageblock, in the order of the sources.
+        // The targets ascend from the middle of the last pageblock, in the order of the sources.
         let expected: Vec<_> =
             holes().enumerate().map(|(i, n)| (page(n), page(7 * 512 + 256 + i as u64), Order::ZERO)).collect();
         assert_eq!(owner.moved(), expected);
@@ -34,13 +34,13 @@ fn a_pageblock_with_holes_becomes_free() {
         assert_eq!(stats.compact_isolated, 512);
         assert_eq!((stats.pgmigrate_success, stats.pgmigrate_fail), (256, 0));
         assert_eq!((stats.compact_stall, stats.compact_success, stats.compact_fail), (1, 1, 0));
-        // Nothing waited in the pageset, so nothing was captured: the block is on its list.
+        // No page waited in the pageset, so nothing was captured: the block is on its list.
         assert_eq!(report.captured, None);
         assert_eq!(world.alloc(&movable(9)), Ok(page(0)));
     });
 }
 
-/// With a pageset that keeps them, moved pages merge when they are drained, and the block is captured.
+/// If the pageset keeps the moved pages, they merge when drained, and the block is captured.
 #[test]
 fn the_block_is_captured() {
     laid_out(8, every_other, |world| {
@@ -58,11 +58,11 @@ fn the_block_is_captured() {
     });
 }
 
-/// The same for small blocks: not where the request would spoil a movable pageblock.
+/// Small blocks are not captured if the request would fragment a movable pageblock.
 #[test]
 fn a_block_of_another_type_is_not_captured() {
     for (migratetype, captured) in [(MigrateType::Movable, true), (MigrateType::Unmovable, false)] {
-        // Blocks of two of the first pageblock's pages: none is free whole.
+        // Blocks of two pages in the first pageblock; none is completely free.
         let free = |n: u64| n % 4 != 1 && n < 128 && n.is_multiple_of(2) || n >= 7 * 512 && n.is_multiple_of(2);
         laid_out(8, free, |world| {
             world.set_bounds(0, Bounds { batch: 63, high_min: 500, high_max: 500 }).expect("room");
@@ -80,7 +80,7 @@ fn a_block_of_another_type_is_not_captured() {
 }
 
 #[test]
-fn what_is_there_already_costs_nothing() {
+fn an_existing_block_needs_no_compaction() {
     laid_out(
         8,
         |n| n < 512,
@@ -92,7 +92,7 @@ fn what_is_there_already_costs_nothing() {
 }
 
 #[test]
-fn what_cannot_help_is_skipped() {
+fn unsuitable_zones_are_skipped() {
     let skipped = CompactReport::default();
     // 1024 free pages are not more than twice the block.
     let free = |n: u64| (4 * PAGEBLOCK..).contains(&n) && n % PAGEBLOCK >= 256;
@@ -104,23 +104,23 @@ fn what_cannot_help_is_skipped() {
         assert_eq!(world.compact(&isolate, CompactMode::Sync, &Immovable), skipped);
         assert_eq!(world.zone_stats(0).compact_stall, 0, "no attempt was made");
     });
-    // 1280 pages in 5 blocks of 256: the index is 1000 - (1000 + 2500) / 5 = 300, memory is what lacks.
+    // 1280 pages in 5 blocks of 256: the index is 1000 - (1000 + 2500) / 5 = 300, so memory is lacking.
     let free = |n: u64| (3 * PAGEBLOCK..).contains(&n) && n % PAGEBLOCK >= 256;
     laid_out(8, free, |world| {
         assert_eq!(world.compact(&movable(9), CompactMode::SyncLight, &Immovable), skipped);
     });
 }
 
-/// Nothing moves: seven pageblocks are looked at before the scanners meet. Afterwards skip bits save the looks, until
-/// they are forgotten.
+/// Nothing moves: seven pageblocks are scanned before the scanners meet. Afterwards skip bits save the scans, until
+/// they are cleared.
 #[test]
 fn a_zone_where_nothing_moves() {
     laid_out(8, every_other, |world| {
         let run = || world.compact_zone(0, Some(order(9)), CompactMode::SyncLight, &Immovable);
         let first = world.compact(&movable(9), CompactMode::SyncLight, &Immovable);
         assert_eq!(first.outcome, CompactOutcome::Complete);
-        // Pageblock 0: a look at each page. 1 to 3: the same. 4 to 6: 256 pages and one free block each. The last one is
-        // the free scanner's.
+        // Pageblock 0: a look at each page. 1 to 3: the same. 4 to 6: 256 pages and one free block each. The last
+        // pageblock is the free scanner's.
         assert_eq!(cost(&first), [4 * 512 + 3 * 257, 0, 0, 0, 0, 0]);
         assert_eq!((world.zone_stats(0).compact_stall, world.zone_stats(0).compact_fail), (1, 1));
         let second = run();
@@ -136,7 +136,7 @@ fn a_zone_where_nothing_moves() {
     });
 }
 
-/// A second run goes on where the first one stopped, for both scanners; asynchronous runs have a position of their own.
+/// A second run continues at the positions of the first, for both scanners. Async runs have a position of their own.
 #[test]
 fn positions_are_remembered() {
     let run = |first: CompactMode, second: CompactMode| {
@@ -147,13 +147,15 @@ fn positions_are_remembered() {
             let report = world.compact(&movable(9), first, &owner);
             assert_eq!((report.outcome, report.moved), (CompactOutcome::Success, 256));
             assert_eq!(world.alloc(&movable(9)), Ok(page(0)));
-            // Isolation takes the place of the skip bits, so only the positions are left.
+            // Isolation overwrites the skip bits, so only the positions remain.
             for migratetype in [MigrateType::Isolate, MigrateType::Movable] {
-                (0..12).for_each(|block| world.set_pageblock_type(page(block * 512), migratetype).expect("ours"));
+                (0..12).for_each(|block| {
+                    world.set_pageblock_type(page(block * 512), migratetype).expect("the page is in the zone")
+                });
             }
             let report = world.compact_zone(0, Some(order(9)), second, &owner);
-            // Pageblocks 1 to 3 have one page each that moves; nothing comes of it. What an asynchronous run has passed over
-            // in strides is looked at again, so that the scanners meet later and more pages move.
+            // Pageblocks 1 to 3 have one movable page each, which makes no block. Pageblocks that an async run scanned
+            // in strides are scanned again, so the scanners meet later and more pages move.
             let moved = match (first, second) {
                 (CompactMode::Async, CompactMode::Async) => 11,
                 (CompactMode::Async, _) => 42,
@@ -166,10 +168,10 @@ fn positions_are_remembered() {
     };
     let same = run(CompactMode::SyncLight, CompactMode::SyncLight);
     assert_eq!(same.outcome, CompactOutcome::PartialSkipped, "it began behind the first pageblock");
-    // Pageblocks 1 to 9; in 10 the scanners meet.
+    // Pageblocks 1 to 9 are scanned; in 10 the scanners meet.
     assert_eq!(same.migrate_scanned, 9 * 512);
-    // 170 pages of the last pageblock were free, 86 came from the one before, the last of them its page 256. The second
-    // run begins at its first page and takes pages 259, 262 and 265.
+    // 170 pages of the last pageblock were free. 86 came from the previous one, the last of them its page 256. The
+    // second run begins at its first page and takes pages 259, 262 and 265.
     assert_eq!((same.free_scanned, same.free_isolated), (266, 3));
     let other = run(CompactMode::Async, CompactMode::SyncLight);
     assert_eq!(other.outcome, CompactOutcome::Complete, "the asynchronous position is none of its business");
@@ -177,7 +179,7 @@ fn positions_are_remembered() {
     assert_eq!(run(CompactMode::SyncLight, CompactMode::Async).outcome, CompactOutcome::PartialSkipped);
 }
 
-/// After a failure the next attempt is passed over, the one after it is made: 2^1 are considered.
+/// After a failure the next attempt is skipped and the one after it is made: 2^1 are considered.
 #[test]
 fn failures_defer() {
     laid_out(8, every_other, |world| {
@@ -191,7 +193,7 @@ fn failures_defer() {
         // Larger orders are deferred with it, smaller ones are not.
         let smaller = world.compact(&movable(8), CompactMode::SyncLight, &Immovable);
         assert_eq!(smaller.outcome, CompactOutcome::Success, "there are such blocks");
-        // What went on so long is forgotten: after 64 attempts that were passed over all is looked at anew.
+        // After 64 skipped attempts the skip bits are cleared and everything is scanned again.
         for _ in 0..4 {
             while world.compact(&movable(9), CompactMode::SyncLight, &Immovable).outcome == CompactOutcome::Deferred {}
         }
@@ -206,7 +208,7 @@ fn failures_defer() {
     });
 }
 
-/// A block that was captured ends the deferral at once.
+/// A captured block ends the deferral at once.
 #[test]
 fn success_ends_deferral() {
     laid_out(8, every_other, |world| {
@@ -221,15 +223,15 @@ fn success_ends_deferral() {
     });
 }
 
-/// Without a place to move to it gives up: the last pages above the min mark are not taken.
+/// Without targets the run stops: it does not take the last pages above the min mark.
 #[test]
 fn the_min_mark_is_kept() {
-    // 4 free pages in the first pageblock, 8 in the last one, none beside another.
+    // 4 free pages in the first pageblock, 8 in the last, none next to another.
     let free = |n: u64| (n < 8 || (7 * 512..7 * 512 + 16).contains(&n)) && n.is_multiple_of(2);
     laid_out(8, free, |world| {
-        // Order 1 is tried with more than 4 pages above the min mark; each taken page must leave more than one.
+        // Order 1 is tried with more than 4 pages above the min mark. Each taken page must leave more than one.
         world.set_watermarks(0, Watermarks { min: 7, low: 7, high: 7 }, [0; 4]);
-        // What has moved waits in the pageset and is not free yet.
+        // Moved pages wait in the pageset and are not free yet.
         world.set_bounds(0, Bounds { batch: 63, high_min: 500, high_max: 500 }).expect("room");
         let owner = owner_of(world, (32..512).rev());
         let report = world.compact(&movable(1), CompactMode::SyncLight, &owner);
@@ -242,23 +244,23 @@ fn the_min_mark_is_kept() {
     });
 }
 
-/// For a request that does not wait: one sub-block after the other, each moved away whole or left alone.
+/// An async request processes one sub-block after the other: each moves away completely or stays.
 #[test]
 fn an_asynchronous_request_leaves_what_cannot_become_free() {
-    // Order 2. Sub-block 0 has a page that stays, the second moves.
+    // Order 2. Sub-block 0 has a page that stays; the second sub-block moves.
     let free = |n: u64| n == 0 || n >= 3 * 512 && n.is_multiple_of(2);
     laid_out(4, free, |world| {
         let owner = owner_of(world, [1, 2, 4, 5, 6, 7].into_iter());
         let report = world.compact(&movable(2), CompactMode::Async, &owner);
         assert_eq!(report.outcome, CompactOutcome::Success);
         assert_eq!(owner.moved().iter().map(|moved| moved.0).collect::<Vec<_>>(), [4, 5, 6, 7].map(page));
-        // Pages 1 and 2 were isolated and put back at page 3.
+        // Pages 1 and 2 were isolated, and put back at page 3.
         assert_eq!((report.isolated, report.moved, report.failed), (6, 4, 2));
         owner.check();
     });
-    // Pageblocks of another type are left alone by it, and only by it.
+    // Only async requests skip pageblocks of another type.
     laid_out(8, every_other, |world| {
-        world.set_pageblock_type(page(0), MigrateType::Unmovable).expect("ours");
+        world.set_pageblock_type(page(0), MigrateType::Unmovable).expect("the page is in the zone");
         let owner = owner_of(world, holes());
         let report = world.compact(&movable(9), CompactMode::Async, &owner);
         assert_eq!((report.outcome, report.isolated), (CompactOutcome::Complete, 0));
@@ -267,7 +269,7 @@ fn an_asynchronous_request_leaves_what_cannot_become_free() {
     });
 }
 
-/// Pages move to movable pageblocks only; with the last resort to any, but never to an isolated one.
+/// Pages move only to movable pageblocks; as a last resort to any type, but never to an isolated pageblock.
 #[test]
 fn destinations_by_type() {
     use MigrateType::{Cma, HighAtomic, Isolate, Movable, Reclaimable, Unmovable};
@@ -283,21 +285,21 @@ fn destinations_by_type() {
             let free = |n: u64| n < 512 && n.is_multiple_of(2) || n >= 3 * 512 && n.is_multiple_of(2);
             laid_out(4, free, |world| {
                 for block in 1..4 {
-                    world.set_pageblock_type(page(block * 512), migratetype).expect("ours");
+                    world.set_pageblock_type(page(block * 512), migratetype).expect("the page is in the zone");
                 }
                 let owner = owner_of(world, (1..512).step_by(2));
                 let report = world.compact(&Request { cma: true, ..movable(1) }, mode, &owner);
                 assert_eq!(report.moved > 0, moves, "{migratetype:?}, {mode:?}: {report:?}");
                 owner.check();
                 for block in 1..4 {
-                    world.set_pageblock_type(page(block * 512), Movable).expect("ours");
+                    world.set_pageblock_type(page(block * 512), Movable).expect("the page is in the zone");
                 }
             });
         }
     }
 }
 
-/// Blocks above a single page move whole, to where they are aligned; those as large as wanted stay.
+/// Blocks above order 0 move as a whole, to an aligned target. Blocks at least as large as wanted stay.
 #[test]
 fn larger_blocks_move_whole() {
     one_zone(LINUX_6_18, 8 * PAGEBLOCK, 1, |world| {
@@ -320,15 +322,15 @@ fn larger_blocks_move_whole() {
         let moved = owner.moved();
         assert!(!moved.is_empty() && moved.iter().all(|moved| moved.2 == order(3)), "{moved:?}");
         owner.check();
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
         let report = world.compact_zone(0, Some(order(3)), CompactMode::SyncLight, &owner);
         assert_eq!(report.outcome, CompactOutcome::Success, "there are such blocks");
     });
 }
 
-/// The background compacts for whoever comes: a failure drains the pagesets of all CPUs and defers.
+/// Background compaction serves no particular request: a failure drains the pagesets of all CPUs and defers.
 #[test]
-fn the_background_of_a_node() {
+fn background_compaction_of_a_node() {
     laid_out(8, every_other, |world| {
         let background = |owner: &StampingOwner<'_, '_, TestMachine>| {
             world.compact_node(NodeId(0), order(9), ZoneKind::Normal, owner).outcome
@@ -344,7 +346,7 @@ fn the_background_of_a_node() {
     });
 }
 
-/// Proactive compaction ends when little enough is fragmented.
+/// Proactive compaction ends when the fragmentation score is low enough.
 #[test]
 fn proactive_until_the_score_is_low_enough() {
     laid_out(
@@ -356,7 +358,7 @@ fn proactive_until_the_score_is_low_enough() {
             assert_eq!(world.fragmentation_score(NodeId(1)), 0);
             let report = world.compact_proactively(NodeId(0), 60, &owner);
             assert_eq!(report.outcome, CompactOutcome::Success);
-            // At least 60 % of the 2048 free pages are to be in blocks of order 9: three of four pageblocks.
+            // At least 60 % of the 2048 free pages must be in blocks of order 9: three of four pageblocks.
             assert_eq!(world.fragmentation_score(NodeId(0)), 25);
             let all = world.compact_proactively(NodeId(0), 100, &owner);
             assert_eq!(
@@ -373,7 +375,7 @@ thread_local! {
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A lock that another holds when it is tried, if the test says so.
+/// A lock that is held by another when tried, if the test selects so.
 #[derive(Debug, Default)]
 struct SometimesBusy(SpinLock);
 
@@ -401,7 +403,7 @@ impl Machine for BusyMachine {
     }
 }
 
-/// A request that does not wait ends at the next pageblock when others want the lock; one that does goes on.
+/// An async run ends at the next pageblock when others want the lock; other runs go on.
 #[test]
 fn a_busy_lock_ends_an_asynchronous_run() {
     for (mode, outcome) in
@@ -413,13 +415,13 @@ fn a_busy_lock_ends_an_asynchronous_run() {
         let config = Config::new(&zones, &[NodeId(0)]);
         let metadata = OwnedMetadata::new(&config).expect("memory");
         let mut zones = metadata.zones();
-        let world = Allocator::new(BusyMachine, &config, metadata.lend(&mut zones)).expect("a good map");
+        let world = Allocator::new(BusyMachine, &config, metadata.lend(&mut zones)).expect("the map is valid");
         world.set_watermarks(0, NO_MARKS, [0; 4]);
         world.set_bounds(0, Bounds::DISABLED).expect("room");
         let owner = StampingOwner::new(&world);
         while let Ok(pfn) = world.alloc(&movable(0)) {
             let n = pfn.0 - BASE;
-            // In each pageblock one page stays, so nothing comes of it.
+            // One page of each pageblock stays, so no block is made.
             if n % PAGEBLOCK != 7 {
                 owner.adopt(pfn, Order::ZERO);
             }
@@ -435,14 +437,14 @@ fn a_busy_lock_ends_an_asynchronous_run() {
         assert_eq!(report.outcome, outcome, "{mode:?} {report:?}");
         assert!(report.moved > 0, "what was begun is finished");
         owner.check();
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     }
 }
 
-/// Every other page free, and an asynchronous run that looks at one page in 32 finds none of them: it must not say of the
-/// pageblocks that they are full, so that the run after it finds what there is.
+/// Every other page is free. An async run that looks at one page in 32 finds none of them. It must not set skip bits,
+/// so that the next run finds the free pages.
 #[test]
-fn what_was_passed_over_in_strides_is_looked_at_again() {
+fn pageblocks_scanned_in_strides_are_scanned_again() {
     laid_out(
         12,
         |n| n % 2 == 1,
@@ -457,10 +459,10 @@ fn what_was_passed_over_in_strides_is_looked_at_again() {
     );
 }
 
-/// One block of order 3 at the start, then single pages with a hole beside each: nowhere is there a block for the large
-/// one to move to. The single pages move all the same.
+/// One block of order 3 at the start, then single pages with a hole next to each. No target is large enough for the
+/// block. The single pages move all the same.
 #[test]
-fn a_block_without_a_place_does_not_hold_up_smaller_ones() {
+fn a_block_without_a_target_does_not_stop_smaller_ones() {
     one_zone(LINUX_6_18, 8 * PAGEBLOCK, 1, |world| {
         world.set_watermarks(0, NO_MARKS, [0; 4]);
         world.set_bounds(0, Bounds::DISABLED).expect("room");
@@ -470,18 +472,18 @@ fn a_block_without_a_place_does_not_hold_up_smaller_ones() {
         singles.into_iter().filter(|&id| owner.place(id).0.is_multiple_of(2)).for_each(|id| assert!(owner.free(id)));
         let report = world.compact(&movable(6), CompactMode::SyncLight, &owner);
         assert!(report.outcome == CompactOutcome::Success && report.moved > 0 && report.failed > 0, "{report:?}");
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
-/// The last resort disregards what is known of pageblocks, whoever asks for it.
+/// The last resort ignores skip bits, whoever requests it.
 #[test]
-fn a_zone_compacted_as_a_last_resort_is_looked_at_whole() {
+fn sync_compaction_scans_the_whole_zone() {
     laid_out(
         8,
         |n| n.is_multiple_of(2),
         |world| {
-            // Nobody lets go of a page: all pageblocks are to be passed over.
+            // The owner releases no page, so all pageblocks get skip bits.
             for _ in 0..3 {
                 world.compact_zone(0, Some(order(9)), CompactMode::SyncLight, &Immovable);
             }
@@ -494,7 +496,8 @@ fn a_zone_compacted_as_a_last_resort_is_looked_at_whole() {
     );
 }
 
-/// The pageset that holds exactly a batch when the run drains it: freed as a cluster, its pages would be nobody's block.
+/// The pageset holds exactly a batch when the run drains it. If the batch were freed as a cluster, its pages would not
+/// be captured.
 #[test]
 fn a_block_is_captured_from_a_pageset_that_holds_a_batch() {
     for batch in [16, 17] {
@@ -511,7 +514,7 @@ fn a_block_is_captured_from_a_pageset_that_holds_a_batch() {
             let owner = owner_of(world, (1..32).step_by(2));
             let report = world.compact(&movable(5), CompactMode::Async, &owner);
             assert_eq!((report.captured, report.moved), (Some(page(0)), 16), "batch {batch}: {report:?}");
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }

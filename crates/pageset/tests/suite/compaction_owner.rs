@@ -1,4 +1,4 @@
-//! Compaction and an owner of pages that fails, frees, errs or panics in its midst.
+//! Compaction with an owner that fails, frees, errs or panics during the run.
 //!
 //! Specification: `linux-page-allocator.md` 7.
 
@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A move that fails leaves its block where it is, whichever it is, and however it fails.
+/// A failed move leaves its block in place, whichever block it is, and however the move fails.
 #[test]
 fn every_single_move_may_fail() {
     for error in [MoveError::Busy, MoveError::NoMemory] {
@@ -45,13 +45,13 @@ fn every_single_move_may_fail() {
     }
 }
 
-/// The owner frees a block between the look and the isolation: single, in between, or to allocate it anew with another
-/// order or as it was.
+/// The owner frees a block between the read of its tag and the isolation: it stays free, or is allocated again with the
+/// same or another order.
 #[test]
 fn the_owner_frees_what_is_being_isolated() {
     laid_out(8, every_other, |world| {
         let inner = owner_of(world, holes());
-        // Its blocks, freed at the n-th look: every third.
+        // The owner, and the number of isolations so far: every third one frees its block first.
         struct Racing<'o, 'w, 'a>(&'o StampingOwner<'w, 'a, TestMachine>, Cell<usize>);
         impl pageset::Owner for Racing<'_, '_, '_> {
             fn isolate(&self, pfn: Pfn) -> Option<Order> {
@@ -76,7 +76,7 @@ fn the_owner_frees_what_is_being_isolated() {
     });
 }
 
-/// An owner that says another order than the allocator knows is not believed: the block is put back.
+/// An owner that reports an order other than the allocator's is not believed: the block is put back.
 #[test]
 fn an_owner_that_is_wrong_about_the_order() {
     struct Wrong<'o>(&'o Cell<usize>);
@@ -101,9 +101,9 @@ fn an_owner_that_is_wrong_about_the_order() {
     });
 }
 
-/// The owner may use and free the new place as soon as it has moved there, and allocate in the middle of it.
+/// The owner may use and free the target as soon as the block has moved there, and may allocate during the move.
 #[test]
-fn the_owner_frees_the_new_place_at_once() {
+fn the_owner_frees_the_target_at_once() {
     struct Hasty<'w, 'a>(&'w World<'a>, Cell<u64>);
     impl pageset::Owner for Hasty<'_, '_> {
         fn isolate(&self, pfn: Pfn) -> Option<Order> {
@@ -128,9 +128,9 @@ fn the_owner_frees_the_new_place_at_once() {
     });
 }
 
-/// What waits for pages to move to it is neither free nor allocated: a free of it is refused.
+/// A free block held as a target is neither free nor allocated: a free of it is refused.
 #[test]
-fn spare_pages_cannot_be_freed() {
+fn free_targets_cannot_be_freed() {
     struct Meddling<'w, 'a>(&'w World<'a>, Cell<u64>);
     impl pageset::Owner for Meddling<'_, '_> {
         fn isolate(&self, pfn: Pfn) -> Option<Order> {
@@ -153,7 +153,7 @@ fn spare_pages_cannot_be_freed() {
     });
 }
 
-/// An owner that panics when the n-th block is to be moved.
+/// An owner that panics at the n-th move.
 struct Panics(Cell<u32>);
 
 impl Owner for Panics {
@@ -169,8 +169,8 @@ impl Owner for Panics {
     fn put_back(&self, _pfn: Pfn, _order: Order) {}
 }
 
-/// What was picked for pages to move to goes back; the block that the owner was given stays in use. Afterwards the zone
-/// compacts, merges and puts off merging as before.
+/// Unused targets are freed; the target that the owner was given stays in use. Afterwards the zone compacts, merges and
+/// skips merging as before.
 #[test]
 fn an_owner_that_panics_loses_nothing() {
     laid_out(8, every_other, |world| {
@@ -185,10 +185,10 @@ fn an_owner_that_panics_loses_nothing() {
                 (1, 1),
                 "{moves}"
             );
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         }
     });
-    // Merging goes on being put off: the run's claim to merging ended with it.
+    // Merging is skipped again: the run's request for merging ended with the run.
     one_zone(MERGE_SKIP, 8 * PAGEBLOCK, 1, |world| {
         world.set_watermarks(0, NO_MARKS, [0; 4]);
         world.set_bounds(0, Bounds::DISABLED).expect("room");
@@ -199,6 +199,6 @@ fn an_owner_that_panics_loses_nothing() {
         let before = world.zone_stats(0).merge_skips;
         world.free(pages[7 * 512 + 101], Order::ZERO).expect("has not moved");
         assert_eq!(world.zone_stats(0).merge_skips, before + 1);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }

@@ -1,4 +1,5 @@
-//! What the default rules do better than those of Linux 6.18 that they are made from: four defects, and their absence.
+//! The default rules compared with those of Linux 6.18, on which they are based: four defects of 6.18, and their
+//! absence.
 
 use crate::support::{World, build, movable, one_zone};
 use pageset::policy::presets::{LINUX_6_18, PAGESET};
@@ -24,9 +25,10 @@ fn the_default_is_6_18_but_for_six_rules() {
     assert_eq!((Tuning::default(), as_was), (PAGESET, LINUX_6_18));
 }
 
-/// Half of the zone free, in single pages: a request for a huge page finds none, and the zone is far above its marks.
+/// Half of the zone is free, in single pages. A request for a huge page finds none, and the zone is far above its
+/// marks.
 #[test]
-fn an_order_that_is_not_there_is_no_shortage_of_pages() {
+fn a_missing_order_is_no_page_shortage() {
     let below_high = BOTH.map(|tuning| {
         one_zone(tuning, 8192, 1, |world| {
             world.set_bounds(0, Bounds::DISABLED).expect("room");
@@ -43,9 +45,9 @@ fn an_order_that_is_not_there_is_no_shortage_of_pages() {
     assert_eq!(below_high, [true, false]);
 }
 
-/// And a shortage of pages is one, whatever order finds it.
+/// A shortage of pages is detected by requests of every order.
 #[test]
-fn a_shortage_is_seen_by_every_order() {
+fn every_order_detects_a_page_shortage() {
     for (tuning, order) in BOTH.into_iter().flat_map(|tuning| [(tuning, 0), (tuning, 9)]) {
         one_zone(tuning, 8192, 1, |world| {
             world.set_watermarks(0, Watermarks { min: 10, low: 20, high: 8192 }, [0; ZoneKind::COUNT]);
@@ -55,9 +57,9 @@ fn a_shortage_is_seen_by_every_order() {
     }
 }
 
-/// A moment of shortage, and then nobody frees.
+/// A short shortage, after which no CPU frees.
 #[test]
-fn a_tick_sees_that_the_shortage_is_over() {
+fn a_tick_clears_below_high() {
     let below_high = BOTH.map(|tuning| {
         one_zone(tuning, 8192, 1, |world| {
             world.set_below_high(0, true);
@@ -74,9 +76,9 @@ fn a_tick_sees_that_the_shortage_is_over() {
     });
 }
 
-/// 200 pages of another node, left alone.
+/// 200 idle pages of another node.
 #[test]
-fn what_lies_idle_of_another_node_goes_back_whole() {
+fn all_idle_remote_pages_are_drained() {
     let ranges = [1, 2].map(|at| [PageRange::new(Pfn(at << 20), 1 << 18)]);
     let zone = |node: usize| ZoneSpec {
         node: NodeId(node as u32),
@@ -100,7 +102,7 @@ fn what_lies_idle_of_another_node_goes_back_whole() {
     assert!(left[1] >= 200);
 }
 
-/// A CPU that gets its pages in bulk and frees them one by one does not only free.
+/// A CPU that allocates in bulk and frees single pages does not count as a CPU that only frees.
 #[test]
 fn bulk_allocations_end_frees_in_a_row() {
     let freed = |world: &World<'_>| {

@@ -1,4 +1,4 @@
-//! Drains by request: which pagesets each empties, and what it does while another runs. Specification 8.1.
+//! Drains by request: the pagesets that each drains, and its behaviour while another drain runs. Specification 8.1.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -16,7 +16,7 @@ thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A machine that can hold up whoever drains zone 0, until someone waits for that.
+/// A machine that can suspend a drain of zone 0, until another thread waits for it.
 #[derive(Default)]
 struct HoldUp {
     armed: AtomicBool,
@@ -36,7 +36,7 @@ impl Machine for &HoldUp {
         if access == (Access::ZoneLock { zone: 0, path: LockPath::Drain }) && self.armed.swap(false, SeqCst) {
             self.held_up.store(true, SeqCst);
             let since = Instant::now();
-            // Not for ever, so that who should wait and does not is a failure.
+            // The time is limited, so that a missing wait is a failure.
             while !self.go_on.load(SeqCst) && since.elapsed() < Duration::from_secs(20) {
                 thread::yield_now();
             }
@@ -64,7 +64,7 @@ fn world(test: impl FnOnce(&Allocator<'_, &HoldUp>, &HoldUp)) {
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let machine = HoldUp::default();
-    let world = Allocator::new(&machine, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(&machine, &config, metadata.lend(&mut zones)).expect("the map is valid");
     for cpu in [0, 1] {
         CPU.set(cpu);
         for node in [0, 1] {
@@ -78,13 +78,13 @@ fn world(test: impl FnOnce(&Allocator<'_, &HoldUp>, &HoldUp)) {
     test(&world, &machine);
 }
 
-/// By zone and CPU whether a pageset holds pages.
+/// Whether each pageset holds pages, by zone and CPU.
 fn counts(world: &Allocator<'_, &HoldUp>) -> [[bool; 2]; 2] {
     [0, 1].map(|zone| [0, 1].map(|cpu| world.pageset_state(zone, CpuId(cpu)).count > 0))
 }
 
 #[test]
-fn each_empties_what_it_says() {
+fn each_drain_empties_its_pagesets() {
     world(|world, _| {
         CPU.set(1);
         world.drain_local(0);
@@ -103,12 +103,12 @@ fn each_empties_what_it_says() {
         world.drain_all();
         world.drain_zone(0);
         assert_eq!(counts(world), [[false, false]; 2]);
-        assert_eq!(machine.waits.load(SeqCst), 0, "each has ended before the next");
+        assert_eq!(machine.waits.load(SeqCst), 0, "each drain ends before the next begins");
     });
 }
 
 #[test]
-fn a_drain_of_everything_gives_way_and_one_of_a_zone_waits() {
+fn drain_all_returns_and_drain_zone_waits() {
     world(|world, machine| {
         machine.armed.store(true, SeqCst);
         thread::scope(|scope| {
@@ -117,20 +117,20 @@ fn a_drain_of_everything_gives_way_and_one_of_a_zone_waits() {
                 thread::yield_now();
             }
             world.drain_all();
-            assert_eq!(counts(world)[1], [true, true], "the second one left it to the first");
+            assert_eq!(counts(world)[1], [true, true], "the second drain returns and leaves the work to the first");
             assert_eq!(machine.waits.load(SeqCst), 0);
-            // Waiting lets the first go on.
+            // The wait lets the first drain continue.
             world.drain_zone(1);
             let (waits, left) = (machine.waits.load(SeqCst), counts(world));
             machine.go_on.store(true, SeqCst);
             assert!(waits > 0);
-            assert_eq!(left, [[false, false]; 2], "the first has ended, and so has this one");
+            assert_eq!(left, [[false, false]; 2], "both drains have ended");
             first.join().expect("it does not panic");
         });
     });
 }
 
-/// Disabling pagesets waits for a drain that runs, so that it has emptied them when it returns.
+/// A disable waits for a running drain, so the pagesets are empty when it returns.
 #[test]
 fn a_disable_waits_for_a_drain() {
     world(|world, machine| {

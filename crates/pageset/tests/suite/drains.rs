@@ -1,4 +1,4 @@
-//! Which blocks a drain takes, in which order, and under how many holds of the zone lock. Specification 3, 4.8, 8.1.
+//! The blocks that a drain takes, their order, and the number of zone lock holds. Specification 3, 4.8, 8.1.
 
 use crate::support::{World, build, movable, one_zone};
 use pageset::admin::stats::PagesetStats;
@@ -12,8 +12,8 @@ fn order(order: u8) -> Order {
     Order::new(order).expect("an order")
 }
 
-/// A zone of 1 GiB with two CPUs. What the test frees on CPU 0 has been allocated by CPU 1, so that its pageset holds
-/// that and nothing else.
+/// A zone of 1 GiB with two CPUs. CPU 1 allocates the blocks that CPU 0 frees, so that CPU 0's pageset holds only
+/// those.
 fn world(tuning: Tuning, bounds: Bounds, test: impl FnOnce(&World<'_>)) {
     let range = PageRange::new(Pfn(1 << 20), 1 << 18);
     let ranges = [range];
@@ -22,7 +22,7 @@ fn world(tuning: Tuning, bounds: Bounds, test: impl FnOnce(&World<'_>)) {
     build(&config, |world| {
         world.set_bounds(0, bounds).expect("the pagesets have room");
         test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
@@ -54,8 +54,8 @@ fn lists(world: &World<'_>) -> [u32; pageset::policy::lists::LISTS] {
 }
 
 #[test]
-fn whole_lists_from_the_freed_pages_own_one_on() {
-    // 3.3. Lists before, then a free of the given order drains 63 pages: the lists after.
+fn whole_lists_from_the_freed_pages_list_on() {
+    // 3.3. The lists before; then a free of the given order drains 63 pages; the lists after.
     for tuning in [LINUX_5_18, LINUX_6_7] {
         world(tuning, hold(200), |world| {
             let unmovable = elsewhere(world, 0, Unmovable, 80);
@@ -66,11 +66,11 @@ fn whole_lists_from_the_freed_pages_own_one_on() {
             free_all(world, 0, &movables);
             free_all(world, 0, &reclaimable);
             assert_eq!(lists(world)[..3], [80, 80, 39]);
-            // Empty again what consecutive frees have raised.
+            // Resets what consecutive frees have raised.
             let state = pageset::policy::PcpState { free_count: 0, free_factor: 0, ..world.pageset_state(0, CpuId(0)) };
             world.restore_pageset(0, CpuId(0), &state);
             free_all(world, 9, &huge);
-            // The huge page's list first, which is the whole of it, and more than was asked for.
+            // The huge page's list first: all of it, which is more than requested.
             assert_eq!(
                 (lists(world), stats(world).drain_pages),
                 ([80, 80, 39, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 512)
@@ -78,9 +78,13 @@ fn whole_lists_from_the_freed_pages_own_one_on() {
             let single = elsewhere(world, 0, Reclaimable, 1);
             world.restore_pageset(0, CpuId(0), &state);
             free_all(world, 0, &single);
-            // From list 2 on: all 40 of it, then around to list 0.
+            // From list 2 on: all its 40 pages, then on to list 0.
             assert_eq!((lists(world)[..3].to_vec(), stats(world).drain_pages), (vec![57, 80, 0], 512 + 63));
-            assert_eq!(world.alloc(&Request::new(Order::ZERO, Unmovable)), Ok(unmovable[79]), "the newest are kept");
+            assert_eq!(
+                world.alloc(&Request::new(Order::ZERO, Unmovable)),
+                Ok(unmovable[79]),
+                "the newest pages stay in the pageset"
+            );
         });
     }
 }
@@ -103,7 +107,7 @@ fn round_robin_over_the_lists() {
 
 #[test]
 fn a_drain_takes_one_hold_or_one_a_batch() {
-    // E7: the same pages, a batch a hold.
+    // E7: the same pages, one batch per hold.
     for (tuning, holds) in [(LINUX_6_18, 1), (LINUX_6_19, 4)] {
         world(tuning, Bounds { batch: 63, high_min: 300, high_max: 300 }, |world| {
             let some = elsewhere(world, 0, Movable, 200);
@@ -140,7 +144,7 @@ fn an_explicit_drain_empties_in_bounded_holds() {
             for cpu in 0..2 {
                 assert_eq!(world.pageset_state(0, CpuId(cpu)).count, 0, "{}", preset.name);
             }
-            // 2016 pages a hold.
+            // 2016 pages per hold.
             assert_eq!((stats(world).drains, stats(world).drain_pages), (3, 5000), "{}", preset.name);
             assert_eq!(world.zone_stats(0).nr_free_pages, 1 << 18);
             world.merge_skipped(0);
@@ -157,24 +161,24 @@ fn below_high_is_set_by_the_walk_and_cleared_after_a_drain() {
         world.set_watermarks(0, marks(1 << 17), [0; ZoneKind::COUNT]);
         assert!(raises_high(world), "far above the mark");
         world.set_watermarks(0, marks(1 << 30), [0; ZoneKind::COUNT]);
-        assert!(!raises_high(world), "set by the very request that found it");
+        assert!(!raises_high(world), "the request that finds the shortage sets the flag");
         world.set_watermarks(0, marks(1 << 17), [0; ZoneKind::COUNT]);
-        assert!(!raises_high(world), "an allocation does not clear it");
+        assert!(!raises_high(world), "an allocation does not clear the flag");
         free_all(world, 0, &pages[..100]);
-        assert!(!raises_high(world), "nor do frees that drain nothing");
+        assert!(!raises_high(world), "frees without a drain do not clear the flag");
         world.set_watermarks(0, marks(1 << 30), [0; ZoneKind::COUNT]);
         free_all(world, 0, &pages[100..700]);
         assert!(stats(world).drains > 0);
-        assert!(!raises_high(world), "nor a drain while the zone is below the mark");
+        assert!(!raises_high(world), "a drain below the mark does not clear the flag");
         world.set_watermarks(0, marks(1 << 17), [0; ZoneKind::COUNT]);
         free_all(world, 0, &pages[700..]);
-        assert!(raises_high(world), "cleared by a drain above it");
+        assert!(raises_high(world), "a drain above the mark clears the flag");
     });
 }
 
 #[test]
 fn an_order_that_no_free_block_has_sets_below_high() {
-    // The quirk of 4.8, however much is free.
+    // The quirk of 4.8, with any number of free pages.
     one_zone(LINUX_6_18, 1 << 14, 1, |world| {
         let pages: Vec<_> =
             std::iter::from_fn(|| world.alloc(&Request { watermarks: false, ..movable(0) }).ok()).collect();

@@ -1,4 +1,4 @@
-//! Every error: reached, its message as it is, and nothing built or changed.
+//! Every error: it is reached, its message is exact, and nothing was built or changed.
 
 use crate::support::{TestMachine, movable, one_zone};
 use pageset::alloc::owned::OwnedMetadata;
@@ -27,7 +27,7 @@ fn zone(node: u32, kind: ZoneKind, span: PageRange, ranges: &[PageRange]) -> Zon
 }
 
 #[test]
-fn maps_that_cannot_be_had() {
+fn invalid_maps_are_errors() {
     let normal = |span, ranges| zone(0, ZoneKind::Normal, span, ranges);
     let span = range(0, 4096);
     let cpu: &[NodeId] = &[NodeId(0)];
@@ -106,18 +106,18 @@ fn ranges_in_bytes() {
 }
 
 #[test]
-fn metadata_of_another_size() {
+fn metadata_of_the_wrong_size_is_an_error() {
     let ranges = [range(0, 4096)];
     let zones = [zone(0, ZoneKind::Normal, ranges[0], &ranges)];
     let config = Config::new(&zones, &[NodeId(0)]);
     let metadata = OwnedMetadata::<TestMachine>::new(&config).expect("memory");
-    let size = config.metadata_size().expect("a good map");
+    let size = config.metadata_size().expect("the map is valid");
     let (mut none, mut all) = ([], metadata.zones());
     let mut short = metadata.lend(&mut all);
     short.zones = &mut none;
     let error = Allocator::new(TestMachine::default(), &config, short).expect_err("no zones");
     assert_eq!(error, MapError::Metadata { part: "zones", given: 0, expected: 1 });
-    assert_eq!(error.to_string(), "the metadata's zones have length 0; metadata_size asks for 1");
+    assert_eq!(error.to_string(), "the metadata's zones have length 0; metadata_size requires 1");
     for part in ["tags", "words", "pagesets"] {
         let mut zones = metadata.zones();
         let mut short = metadata.lend(&mut zones);
@@ -143,7 +143,7 @@ fn metadata_of_another_size() {
 }
 
 #[test]
-fn requests_that_cannot_be_had() {
+fn invalid_requests_are_errors() {
     one_zone(Tuning::default(), 1024, 1, |world| {
         let taken = world.alloc(&movable(9)).expect("memory");
         for (request, error, message) in [
@@ -167,14 +167,14 @@ fn requests_that_cannot_be_had() {
                     free_blocks: [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0],
                     cached_pages: 0,
                 }),
-                "no Movable block of order 10: zone Normal of node 0 has 512 pages free, 0 of them for others only; \
-                 1024 are needed above its min mark of 64 and reserve of 0; zones tried: 1, pages free there: 512, in \
-                 blocks of order 0 to 10: 0 0 0 0 0 0 0 0 0 1 0; 0 more in pagesets",
+                "no Movable block of order 10: zone Normal of node 0 has 512 pages free, 0 of them unusable \
+                 for this request; 1024 are needed above its min mark of 64 and reserve of 0; zones tried: 1, pages \
+                 free there: 512, in blocks of order 0 to 10: 0 0 0 0 0 0 0 0 0 1 0; 0 more in pagesets",
             ),
             (
                 Request::new(order(1), MigrateType::Isolate),
                 AllocError::Migratetype(MigrateType::Isolate),
-                "pages of type Isolate cannot be asked for; allowed: Unmovable, Movable, Reclaimable",
+                "cannot allocate pages of type Isolate; allowed: Unmovable, Movable, Reclaimable",
             ),
             (
                 Request { node: Some(NodeId(3)), ..movable(0) },
@@ -194,7 +194,7 @@ fn requests_that_cannot_be_had() {
         }
         let error = world.alloc_bulk(&movable(2), &mut [Pfn(0)]).expect_err("not single pages");
         assert_eq!(error, AllocError::BulkOrder(order(2)));
-        assert_eq!(error.to_string(), "blocks of order 2 cannot be had in bulk; allowed: 0");
+        assert_eq!(error.to_string(), "cannot allocate blocks of order 2 in bulk; allowed: 0");
         assert_eq!(world.alloc_bulk(&movable(0), &mut []), Ok(0));
         world.free(taken, order(9)).expect("was allocated");
     });
@@ -212,49 +212,49 @@ fn wrong_frees() {
         let at = |page: u64| Pfn(BASE + page);
         let state = PageState::Allocated;
         let rows = [
-            (Pfn(5), 0, WrongFree::NotOurs, "page 0x5 cannot be freed as a block of order 0: it is in no zone"),
+            (Pfn(5), 0, WrongFree::NotOurs, "cannot free page 0x5 as a block of order 0: it is in no zone"),
             (
                 big.offset(1),
                 5,
                 WrongFree::Misaligned,
-                "page 0x100001 cannot be freed as a block of order 5: no block of that order starts there",
+                "cannot free page 0x100001 as a block of order 5: no block of that order starts there",
             ),
             (
                 at(5000),
                 0,
                 WrongFree::NotAllocated(PageState::Inside),
-                "page 0x101388 cannot be freed as a block of order 0: it was never brought online",
+                "cannot free page 0x101388 as a block of order 0: it was never brought online",
             ),
             (
                 at(1024),
                 10,
                 WrongFree::NotAllocated(PageState::Free),
-                "page 0x100400 cannot be freed as a block of order 10: it is free",
+                "cannot free page 0x100400 as a block of order 10: it is free",
             ),
             (
                 cached,
                 0,
                 WrongFree::NotAllocated(PageState::Cached),
-                "page 0x100020 cannot be freed as a block of order 0: it is free, in a pageset",
+                "cannot free page 0x100020 as a block of order 0: it is free, in a pageset",
             ),
             (
                 big,
                 4,
                 WrongFree::WrongOrder(order(5)),
-                "page 0x100000 cannot be freed as a block of order 4: the block there has order 5",
+                "cannot free page 0x100000 as a block of order 4: the block there has order 5",
             ),
             (
                 big.offset(8),
                 3,
                 WrongFree::Inside { head: big, order: order(5), state },
-                "page 0x100008 cannot be freed as a block of order 3: it is inside the block of order 5 at 0x100000, \
+                "cannot free page 0x100008 as a block of order 3: it is inside the block of order 5 at 0x100000, \
                  which is Allocated",
             ),
             (
                 at(1025),
                 0,
                 WrongFree::Inside { head: at(1024), order: Order::MAX, state: PageState::Free },
-                "page 0x100401 cannot be freed as a block of order 0: it is inside the block of order 10 at 0x100400, \
+                "cannot free page 0x100401 as a block of order 0: it is inside the block of order 10 at 0x100400, \
                  which is Free",
             ),
         ];
@@ -266,20 +266,20 @@ fn wrong_frees() {
             assert_eq!(world.free_undrained(pfn, order(of)), Err(error));
             assert_eq!(world.split(pfn, order(of), Order::ZERO), Err(error));
             let blocks = [Block { pfn: other, order: Order::ZERO }, Block { pfn, order: order(of) }];
-            assert_eq!(world.free_bulk(&blocks), Err(error), "the good one stays, too");
+            assert_eq!(world.free_bulk(&blocks), Err(error), "the valid block is not freed either");
             assert_eq!((world.zone_stats(0), world.pageset_state(0, CpuId(0))), before);
         }
         assert_eq!(world.split(big, order(5), order(6)).expect_err("larger").reason, WrongFree::WrongOrder(order(5)));
-        let error = world.set_pageblock_type(Pfn(5), MigrateType::Cma).expect_err("not ours");
+        let error = world.set_pageblock_type(Pfn(5), MigrateType::Cma).expect_err("the page is in no zone");
         assert_eq!(error.reason, WrongFree::NotOurs);
         world.free(big, order(5)).expect("still in use");
         world.free(other, Order::ZERO).expect("still in use");
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
 #[test]
-fn limits_that_cannot_be_set() {
+fn invalid_limits_are_errors() {
     one_zone(Tuning::default(), 1 << 16, 1, |world| {
         let before = world.pageset_state(0, CpuId(0));
         let capacity = |asked| match world.set_bounds(0, Bounds { batch: 1, high_min: 1, high_max: asked }) {
@@ -289,7 +289,7 @@ fn limits_that_cannot_be_set() {
         let (asked, room) = capacity(1 << 20);
         assert_eq!(
             MapError::Capacity { asked, capacity: room }.to_string(),
-            format!("1048576 pages a CPU were asked for; the pagesets were built for {room}")
+            format!("1048576 pages per CPU were requested; the pagesets have room for {room}")
         );
         assert_eq!(capacity(room + 1), (room + 1, room));
         let error = world.set_bounds(0, Bounds { batch: 0, high_min: 1, high_max: 1 }).expect_err("no batch");
@@ -299,7 +299,7 @@ fn limits_that_cannot_be_set() {
         assert_eq!(world.set_high_fraction(3), Err(MapError::Fraction(3)));
         assert_eq!(world.pageset_state(0, CpuId(0)), before);
     });
-    // Pagesets built for less than a fraction asks.
+    // The pagesets' capacity is below the fraction.
     let ranges = [range(0, 1 << 16)];
     let zones = [zone(0, ZoneKind::Normal, ranges[0], &ranges)];
     let config = Config { pageset_capacity: 1000, ..Config::new(&zones, &[NodeId(0)]) };

@@ -1,12 +1,11 @@
-//! Pages of another node's zone that lie idle in a pageset go back, a batch after three ticks. Specification 8.2.
+//! Idle pages of another node's zone in a pageset are drained, one batch after three ticks. Specification 8.2.
 
 use crate::support::{World, build, movable};
 use pageset::policy::presets::LINUX_6_18;
 use pageset::policy::{Bounds, PRESETS, Tuning};
 use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
 
-/// Two nodes with a zone and a CPU each, and a CPU of a node without memory. High stays where it is, so that nothing
-/// decays.
+/// Two nodes with a zone and a CPU each, and a CPU on a node without memory. High is fixed, so that nothing decays.
 fn world(tuning: Tuning, test: impl FnOnce(&World<'_>)) {
     let ranges = [1, 2].map(|at| [PageRange::new(Pfn(at << 20), 1 << 18)]);
     let zone = |node: usize| ZoneSpec {
@@ -23,7 +22,7 @@ fn world(tuning: Tuning, test: impl FnOnce(&World<'_>)) {
         }
         test(world);
         for zone in [0, 1] {
-            world.audit(zone).expect("the books add up");
+            world.audit(zone).expect("the audit passes");
         }
     });
 }
@@ -41,7 +40,7 @@ fn count(world: &World<'_>, zone: usize, cpu: u32) -> u32 {
 }
 
 #[test]
-fn a_batch_of_anothers_pages_goes_back_after_three_ticks() {
+fn a_batch_of_remote_pages_is_drained_after_three_ticks() {
     for preset in PRESETS.iter().filter(|preset| !preset.tuning.expire_all) {
         world(preset.tuning, |world| {
             cache(world, 0, 1, 200);
@@ -52,7 +51,7 @@ fn a_batch_of_anothers_pages_goes_back_after_three_ticks() {
             assert_eq!(tick(), (true, before), "{}: the tick that sees the use", preset.name);
             assert_eq!(tick(), (true, before), "{}", preset.name);
             assert_eq!(tick(), (true, before - 63), "{}: due", preset.name);
-            // Once an idle period.
+            // Only one batch per idle period.
             for _ in 0..5 {
                 assert_eq!(tick(), (false, before - 63), "{}", preset.name);
             }
@@ -64,11 +63,11 @@ fn a_batch_of_anothers_pages_goes_back_after_three_ticks() {
 }
 
 #[test]
-fn each_use_begins_the_wait_anew() {
+fn each_use_restarts_the_countdown() {
     world(LINUX_6_18, |world| {
         cache(world, 0, 1, 1);
         let request = Request { node: Some(NodeId(1)), ..movable(0) };
-        // An allocation and a free count, each for itself.
+        // Both an allocation and a free count as a use.
         assert!(world.tick() && world.tick());
         let pfn = world.alloc(&request).expect("memory");
         assert!(world.tick() && world.tick());
@@ -78,7 +77,7 @@ fn each_use_begins_the_wait_anew() {
         assert!(world.tick());
         assert_eq!(count(world, 1, 0), 0);
         assert!(!world.tick());
-        // Another's tick is not this CPU's.
+        // Another CPU's tick does not count for this CPU.
         cache(world, 0, 1, 1);
         world.machine().run_on(1);
         assert!((0..10).all(|_| !world.tick()), "it is CPU 1's own node");
@@ -87,7 +86,7 @@ fn each_use_begins_the_wait_anew() {
 }
 
 #[test]
-fn less_than_a_batch_goes_whole_and_nothing_means_no_ticks() {
+fn less_than_a_batch_is_drained_whole_and_an_empty_pageset_needs_no_ticks() {
     world(LINUX_6_18, |world| {
         cache(world, 0, 1, 40);
         world.drain();
@@ -102,7 +101,7 @@ fn less_than_a_batch_goes_whole_and_nothing_means_no_ticks() {
     });
 }
 
-/// To a CPU of a node without memory every zone is another's.
+/// For a CPU on a node without memory every zone is remote.
 #[test]
 fn a_node_without_memory_keeps_nothing_for_long() {
     world(LINUX_6_18, |world| {
@@ -115,7 +114,7 @@ fn a_node_without_memory_keeps_nothing_for_long() {
     });
 }
 
-/// Where high tunes itself, expiry comes on top of the decay, and each says when it has more to do.
+/// Under auto-tuning, expiry adds to the decay, and each reports whether it has more to do.
 #[test]
 fn decay_and_expiry_share_a_tick() {
     world(LINUX_6_18, |world| {

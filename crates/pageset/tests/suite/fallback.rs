@@ -23,12 +23,12 @@ fn bare(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>)) {
     one_zone(tuning, pages, 1, |world| {
         world.set_bounds(0, Bounds::DISABLED).expect("the pagesets have room");
         test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
 fn types(world: &World<'_>, pageblocks: u64) -> Vec<MigrateType> {
-    (0..pageblocks).map(|i| world.pageblock_type(Pfn(BASE + 512 * i)).expect("ours")).collect()
+    (0..pageblocks).map(|i| world.pageblock_type(Pfn(BASE + 512 * i)).expect("the page is in the zone")).collect()
 }
 
 fn claims_and_steals(world: &World<'_>) -> (u64, u64) {
@@ -36,18 +36,18 @@ fn claims_and_steals(world: &World<'_>) -> (u64, u64) {
 }
 
 #[test]
-fn the_order_of_preference() {
-    // One free pageblock of each of the other two types: which one goes first.
+fn fallback_types_are_tried_in_order() {
+    // One free pageblock of each other type; the preferred type goes first.
     for tuning in [LINUX_4_19, LINUX_6_7, LINUX_6_10, LINUX_6_18] {
         for (wanted, first) in [(Unmovable, Reclaimable), (Movable, Reclaimable), (Reclaimable, Unmovable)] {
             bare(tuning, 2048, |world| {
                 let others: Vec<_> = ORDINARY.into_iter().filter(|&t| t != wanted).collect();
-                // Pageblocks that are buddies are kept apart by an allocation in between.
+                // An allocation in between keeps buddy pageblocks apart.
                 for (i, &other) in [others[0], Movable, others[1]].iter().enumerate() {
-                    world.set_pageblock_type(Pfn(BASE + 512 * i as u64), other).expect("ours");
+                    world.set_pageblock_type(Pfn(BASE + 512 * i as u64), other).expect("the page is in the zone");
                 }
-                world.set_pageblock_type(Pfn(BASE + 512), Cma).expect("ours");
-                world.set_pageblock_type(Pfn(BASE + 1536), Cma).expect("ours");
+                world.set_pageblock_type(Pfn(BASE + 512), Cma).expect("the page is in the zone");
+                world.set_pageblock_type(Pfn(BASE + 1536), Cma).expect("the page is in the zone");
                 let pfn = world.alloc(&request(4, wanted)).expect("memory");
                 let at = if others[0] == first { BASE } else { BASE + 1024 };
                 assert_eq!(pfn, Pfn(at), "{wanted:?}");
@@ -63,7 +63,7 @@ fn whole_pageblocks_are_claimed_and_split_on_the_lists_of_the_wanted_type() {
         for wanted in [Unmovable, Reclaimable] {
             bare(tuning, 2048, |world| {
                 let pfn = world.alloc(&request(0, wanted)).expect("memory");
-                // Of two blocks of order 10 the first in the list, and all of it.
+                // Of two blocks of order 10 the first in the list is taken completely.
                 assert_eq!(pfn, Pfn(BASE));
                 assert_eq!(types(world, 4), [wanted, wanted, Movable, Movable]);
                 for o in 0..10 {
@@ -77,19 +77,19 @@ fn whole_pageblocks_are_claimed_and_split_on_the_lists_of_the_wanted_type() {
     }
 }
 
-/// A single pageblock of a type in which `movable` and `unmovable` pages are allocated, in blocks of order 4 and one
-/// for the rest in single pages; the remainder is free.
+/// A single pageblock with `movable` and `unmovable` allocated pages: blocks of order 4, then single pages for the
+/// rest. The remaining pages are free.
 fn one_pageblock(tuning: Tuning, of: MigrateType, movable: u64, unmovable: u64, test: impl FnOnce(&World<'_>)) {
     bare(tuning, 512, |world| {
-        world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
+        world.set_pageblock_type(Pfn(BASE), Unmovable).expect("the page is in the zone");
         for _ in 0..unmovable {
             world.alloc(&request(0, Unmovable)).expect("memory");
         }
-        world.set_pageblock_type(Pfn(BASE), Movable).expect("ours");
+        world.set_pageblock_type(Pfn(BASE), Movable).expect("the page is in the zone");
         for _ in 0..movable {
             world.alloc(&request(0, Movable)).expect("memory");
         }
-        world.set_pageblock_type(Pfn(BASE), of).expect("ours");
+        world.set_pageblock_type(Pfn(BASE), of).expect("the page is in the zone");
         assert_eq!(world.zone_stats(0).nr_free_pages, 512 - movable - unmovable);
         assert_eq!(claims_and_steals(world), (0, 0));
         test(world);
@@ -98,21 +98,21 @@ fn one_pageblock(tuning: Tuning, of: MigrateType, movable: u64, unmovable: u64, 
 
 #[test]
 fn half_of_a_pageblock_must_be_free_or_alike() {
-    // (type of the pageblock, movable pages, unmovable pages, wanted, claimed)
+    // Columns: type of the pageblock, movable pages, unmovable pages, wanted type, claimed.
     let rows = [
-        // F = 256: just half.
+        // F = 256: exactly half.
         (Movable, 256, 0, Unmovable, true),
         (Movable, 257, 0, Unmovable, false),
         (Movable, 300, 0, Reclaimable, false),
-        // Pages in a movable pageblock that do not move are like what is wanted: 512 - F - M.
+        // Unmovable pages in a movable pageblock count as compatible: 512 - F - M.
         (Movable, 250, 250, Unmovable, true),
         (Movable, 300, 200, Unmovable, false),
         (Movable, 200, 300, Reclaimable, true),
-        // In a pageblock of a third type they are not.
+        // In a pageblock of a third type they do not.
         (Reclaimable, 0, 256, Unmovable, true),
         (Reclaimable, 0, 300, Unmovable, false),
         (Unmovable, 0, 300, Reclaimable, false),
-        // Wanted movable: movable pages are alike, others are not.
+        // Wanted movable: movable pages count as compatible, others do not.
         (Unmovable, 250, 200, Movable, true),
         (Unmovable, 200, 290, Movable, false),
         (Reclaimable, 200, 220, Movable, true),
@@ -129,7 +129,7 @@ fn half_of_a_pageblock_must_be_free_or_alike() {
                 let after = if claimed { wanted } else { of };
                 assert_eq!(types(world, 1), [after], "{what}");
                 assert_eq!(claims_and_steals(world), if claimed { (1, 0) } else { (0, 1) }, "{what}");
-                // Which lists the rest is on: before 6.10 all free blocks come over even without the pageblock.
+                // The lists of the remaining pages: before 6.10 all free blocks move, even without a claim.
                 let on_wanted: u64 = Order::all().map(|o| u64::from(world.free_blocks(0, o, wanted)) * o.pages()).sum();
                 let all_moved = claimed || (!tuning.type_at_drain && (found >= order(4) || wanted != Movable));
                 let expected = if all_moved { free - 1 } else { 0 };
@@ -144,7 +144,7 @@ fn a_small_movable_request_takes_the_smallest_block() {
     // Only blocks below order 4 are free, in an unmovable pageblock: predicate C is false for movable requests.
     for tuning in [LINUX_6_18, LINUX_6_10, LINUX_6_7] {
         bare(tuning, 512, |world| {
-            world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
+            world.set_pageblock_type(Pfn(BASE), Unmovable).expect("the page is in the zone");
             let pages: Vec<_> = (0..512).map(|_| world.alloc(&request(0, Unmovable)).expect("memory")).collect();
             for at in [0, 1, 2, 3, 64, 65, 128] {
                 world.free(pages[at], Order::ZERO).expect("was allocated");
@@ -164,9 +164,9 @@ fn a_small_movable_request_takes_the_smallest_block() {
 
 #[test]
 fn the_stage_is_remembered_over_one_refill() {
-    // One movable pageblock with 300 pages in use: no claim. A refill of 63 steals page after page from 6.15 on; the
-    // next refill, its memory gone, looks again. Before, the first steal brings all free pages over.
-    // From 6.10 to 6.14 each page is a search and a steal.
+    // One movable pageblock with 300 pages in use, so no claim. From 6.15 on a refill of 63 steals page after page; the
+    // next refill searches again. Before, the first steal moves all free pages. From 6.10 to 6.14 each page is a search
+    // and a steal.
     for (tuning, steals, left) in
         [(LINUX_6_18, [63, 126], Movable), (LINUX_6_10, [63, 126], Movable), (LINUX_6_7, [1, 1], Unmovable)]
     {
@@ -186,7 +186,7 @@ fn the_stage_is_remembered_over_one_refill() {
             assert_eq!(types(world, 1), [Movable]);
             let free: u64 = Order::all().map(|o| u64::from(world.free_blocks(0, o, left)) * o.pages()).sum();
             assert_eq!(free, 212 - 126);
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }
@@ -203,18 +203,18 @@ fn a_refill_that_claims_goes_on_with_its_own_memory() {
 
 #[test]
 fn before_6_15_own_memory_serves_after_a_cma_block_did() {
-    // A refill of 63: own 0, CMA 16, then the first steal; what it brought over serves the rest.
+    // A refill of 63: own 0, CMA 16, then the first steal, whose moved pages serve the rest.
     let tuning = Tuning { batch: BatchRule::Fixed(63), ..LINUX_6_7 };
     one_zone(tuning, 1024, 1, |world| {
         world.set_bounds(0, Bounds::DISABLED).expect("room");
-        world.set_pageblock_type(Pfn(BASE), Cma).expect("ours");
-        world.set_pageblock_type(Pfn(BASE + 512), Unmovable).expect("ours");
+        world.set_pageblock_type(Pfn(BASE), Cma).expect("the page is in the zone");
+        world.set_pageblock_type(Pfn(BASE + 512), Unmovable).expect("the page is in the zone");
         let blocks = |migratetype, times, of: u8, cma| {
             for _ in 0..times {
                 world.alloc(&Request { cma, ..request(of, migratetype) }).expect("memory");
             }
         };
-        // 300 unmovable pages in use: the rest cannot be claimed. 16 pages of CMA are left.
+        // 300 unmovable pages in use prevent a claim. 16 CMA pages are left.
         blocks(Unmovable, 300, 0, false);
         blocks(Movable, 31, 4, true);
         assert_eq!((world.zone_stats(0).nr_free_cma, world.zone_stats(0).nr_free_pages), (16, 16 + 212));
@@ -222,13 +222,13 @@ fn before_6_15_own_memory_serves_after_a_cma_block_did() {
         world.alloc(&Request { cma: true, ..request(0, Movable) }).expect("memory");
         assert_eq!(world.zone_stats(0).nr_free_cma, 0);
         assert_eq!(claims_and_steals(world), (0, 1));
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
 #[test]
-fn before_5_14_a_refill_that_fails_is_the_answer() {
-    // One hold of the zone lock for each walk, not a second one to look again.
+fn before_5_14_a_failed_refill_fails_the_zone() {
+    // One hold of the zone lock per walk, without a second search.
     for (tuning, holds) in [(LINUX_4_19, [2, 0]), (LINUX_6_18, [2, 2])] {
         bare(tuning, 512, |world| {
             while world.alloc(&request(0, Movable)).is_ok() {}
@@ -251,20 +251,20 @@ fn cma_pageblocks_are_never_claimed() {
             for &pfn in &pages[..2] {
                 world.free(pfn, Order::ZERO).expect("was allocated");
             }
-            world.set_pageblock_type(Pfn(BASE), Cma).expect("ours");
+            world.set_pageblock_type(Pfn(BASE), Cma).expect("the page is in the zone");
             world.drain_all();
             while let Ok(pfn) = world.alloc(&request(0, Unmovable)) {
                 assert_eq!(world.pageblock_type(pfn), Some(Cma));
             }
             assert_eq!(types(world, 1), [Cma]);
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }
 
 #[test]
-fn what_is_stolen_when_nothing_can_be_claimed() {
-    // One movable pageblock, of which too much is in use to be claimed; free are page 100 and the pages from 448 on.
+fn steals_when_no_claim_is_possible() {
+    // One movable pageblock with too many pages in use for a claim. Page 100 and the pages from 448 on are free.
     for (tuning, first) in
         [(LINUX_6_7, 100), (LINUX_6_10, 448), (LINUX_6_11, 448), (LINUX_6_15, 100), (LINUX_6_18, 100)]
     {
@@ -272,8 +272,8 @@ fn what_is_stolen_when_nothing_can_be_claimed() {
             let pages: Vec<_> = (0..448).map(|_| world.alloc(&request(0, Movable)).expect("memory")).collect();
             world.free(pages[100], Order::ZERO).expect("was allocated");
             let other = world.alloc(&request(0, Unmovable)).expect("memory");
-            // 6.10 to 6.14 split the largest block, from 6.15 on the smallest is stolen. Before, all free blocks
-            // come over, and the smallest of them serves.
+            // 6.10 to 6.14 split the largest block; from 6.15 on the smallest is stolen. Before, all free blocks move,
+            // and the smallest of them serves.
             assert_eq!(other, Pfn(BASE + first), "{tuning:?}");
             assert_eq!((types(world, 1), claims_and_steals(world)), (vec![Movable], (0, 1)));
             let kept = Order::all().map(|o| u64::from(world.free_blocks(0, o, Movable)) * o.pages()).sum::<u64>();
@@ -285,10 +285,10 @@ fn what_is_stolen_when_nothing_can_be_claimed() {
 #[test]
 fn blocks_that_change_their_type_go_to_the_head_or_to_the_tail() {
     // Page 99 of an unmovable pageblock is free, and of a movable one page 100 and the upper half. A request of order 6
-    // brings the second over; which single page goes next shows where it was put.
+    // claims the second; the next single page shows the list end of its blocks.
     for (tuning, next) in [(LINUX_4_16, 612), (LINUX_5_9, 612), (LINUX_5_10, 99), (LINUX_6_10, 99), (LINUX_6_18, 99)] {
         bare(tuning, 1024, |world| {
-            world.set_pageblock_type(Pfn(BASE), Unmovable).expect("ours");
+            world.set_pageblock_type(Pfn(BASE), Unmovable).expect("the page is in the zone");
             let own: Vec<_> = (0..512).map(|_| world.alloc(&request(0, Unmovable)).expect("memory")).collect();
             let theirs: Vec<_> = (0..256).map(|_| world.alloc(&request(0, Movable)).expect("memory")).collect();
             assert_eq!((own[0], theirs[0]), (Pfn(BASE), Pfn(BASE + 512)));
@@ -302,7 +302,7 @@ fn blocks_that_change_their_type_go_to_the_head_or_to_the_tail() {
 }
 
 #[test]
-fn movable_pages_that_may_not_be_cma_pass_the_pageset_by() {
+fn movable_non_cma_requests_bypass_the_pageset() {
     // 2.3 and `kernels-2026.md` 3.6: 5.9 to 6.6, all orders that pagesets cache.
     let single = Request { cma: true, ..request(0, Movable) };
     for (tuning, passes) in [
@@ -326,7 +326,7 @@ fn movable_pages_that_may_not_be_cma_pass_the_pageset_by() {
             assert_eq!(direct(Request { cma: false, ..request(0, Unmovable) }), 0);
             let cached = tuning.lists.list(order(1), Movable).is_some();
             assert_eq!(direct(Request { cma: false, ..request(1, Movable) }), u64::from(passes || !cached));
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }

@@ -1,5 +1,5 @@
-//! The fast path and the short ways of refills and drains do what the general ways do: whatever happens, two allocators, one
-//! of which takes the general ways only, remain the same.
+//! The fast path and the shortcuts of refills and drains match the general path: two allocators, one of which uses only
+//! the general path, stay equal under any operations.
 
 use crate::decode::RECORD;
 use crate::ops::{Map, Op, Scenario};
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use std::cell::Cell;
 use std::fmt::Write;
 
-/// All that can be seen of an allocator.
+/// The whole visible state of an allocator.
 fn state(world: &World<'_>, cpus: u32) -> String {
     let mut text = String::new();
     for zone in 0..world.zone_count() {
@@ -46,7 +46,7 @@ proptest! {
     /// Under any rules, on any map.
     #[test]
     fn any_sequence_ends_the_same(
-        // Mostly rules that have a fast path.
+        // Mostly rules with a fast path.
         preset in prop_oneof![prop::sample::select(&PRESETS[22..]), prop::sample::select(PRESETS)],
         map in prop::sample::select(&Map::ALL[..]),
         records in prop::collection::vec(any::<[u8; RECORD]>(), 1..60),
@@ -60,8 +60,8 @@ proptest! {
     }
 }
 
-/// Pages as they come, and the state at the end: taken and freed in patterns that meet refills, whole and in pieces, and
-/// drains of pages in rising, in falling and in no order.
+/// The allocated pages in order, and the final state. The patterns meet whole and partial refills, and drains of pages
+/// in ascending, descending and random order.
 fn pages(generally: bool) -> (Vec<Pfn>, String) {
     NO_HINT.set(generally);
     let result = one_zone(Tuning::default(), 1 << 16, 2, |world| {
@@ -108,8 +108,8 @@ fn the_same_pages_come_in_the_same_order() {
     assert_eq!(fast.1, general.1);
 }
 
-/// As [`pages`], with blocks of any cached order: those that are taken apart for a refill, and pairs of pageblocks that are
-/// put together by a drain, among them pairs of two types.
+/// As [`pages`], with blocks of any cached order: blocks that a refill splits, and pairs of pageblocks that a drain
+/// merges, some of them of two types.
 fn blocks(order: u8, generally: bool) -> (Vec<Pfn>, String) {
     NO_HINT.set(generally);
     let result = one_zone(Tuning::default(), 1 << 17, 2, |world| {
@@ -130,13 +130,13 @@ fn blocks(order: u8, generally: bool) -> (Vec<Pfn>, String) {
                 _ => {}
             }
             for pfn in held.iter().skip(round % 5).take(40) {
-                // Both of most pairs of one type, of some pairs not.
+                // Most pairs have one type, some have two.
                 let pageblock = (pfn.0 >> 9) as usize;
                 let differs = (pageblock.wrapping_mul(2_654_435_761) >> 7).is_multiple_of(4);
                 let types = [MigrateType::Unmovable, MigrateType::Reclaimable, MigrateType::Movable];
                 world
                     .set_pageblock_type(Pfn(pfn.0 & !511), types[(pageblock / 2 + usize::from(differs)) % 3])
-                    .expect("ours");
+                    .expect("the page is in the zone");
             }
             held.drain(held.len() / 4..).for_each(|pfn| world.free(pfn, freed_as).expect("was allocated"));
         }
@@ -156,7 +156,7 @@ fn blocks_of_every_cached_order_come_in_the_same_order() {
     }
 }
 
-/// States after each of some frees, and of the allocations that follow, with bounds that are soon met.
+/// The states after each of some frees and the following allocations, with tight bounds.
 fn around_high(preset: &Preset, order: u8, generally: bool) -> Vec<String> {
     NO_HINT.set(generally);
     let states = one_zone(preset.tuning, 1 << 16, 1, |world| {

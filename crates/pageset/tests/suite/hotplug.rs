@@ -1,5 +1,5 @@
-//! CPUs that go and come, and pagesets that are disabled: what is kept, what is given back, what the others may keep.
-//! Specification 2.2, 8.1, 8.3.
+//! CPUs that go offline and online, and disabled pagesets: the pages kept, the pages drained, and the bounds of the
+//! other CPUs. Specification 2.2, 8.1, 8.3.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
@@ -14,7 +14,7 @@ use pageset::{
 
 const CPUS: u32 = 2;
 
-/// A NORMAL zone for each of `zones` nodes, 4 GiB each, with room in the pagesets for all that one CPU may keep.
+/// A NORMAL zone of 4 GiB for each of `zones` nodes. The pagesets have room for all that one CPU may keep.
 fn nodes(tuning: Tuning, zones: u32, cpus: &[u32], test: impl FnOnce(&World<'_>)) {
     let ranges: Vec<_> = (1..=zones).map(|node| [PageRange::new(Pfn(u64::from(node) << 20), 1 << 20)]).collect();
     let specs: Vec<_> = ranges
@@ -47,7 +47,7 @@ fn cached_orders(tuning: &Tuning) -> impl Iterator<Item = Order> {
     Order::all().filter(|&order| tuning.lists.list(order, MigrateType::Movable).is_some())
 }
 
-/// Whatever is freed on a CPU, in whatever way, goes on to the buddy, and no allocation leaves anything behind.
+/// Every block freed on the CPU, by any call, goes to the buddy, and no allocation leaves pages behind.
 fn passes_through(world: &World<'_>, cpu: u32, what: &str) {
     world.machine().run_on(cpu);
     for order in cached_orders(world.tuning()) {
@@ -80,11 +80,11 @@ fn passes_through(world: &World<'_>, cpu: u32, what: &str) {
     assert_eq!(count(world, 0, cpu), 0, "{what}, alloc_bulk");
     world.free_bulk(&pages.map(|pfn| Block { pfn, order: Order::ZERO })).expect("allocated");
     assert_eq!(count(world, 0, cpu), 0, "{what}, free_bulk");
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
 }
 
 #[test]
-fn a_cpu_that_goes_leaves_nothing_and_the_other_may_keep_more() {
+fn an_offline_cpu_keeps_nothing_and_the_others_more() {
     for preset in PRESETS {
         one_zone(preset.tuning, 1 << 16, CPUS as usize, |world| {
             let free = world.zone_stats(0).nr_free_pages;
@@ -94,7 +94,7 @@ fn a_cpu_that_goes_leaves_nothing_and_the_other_may_keep_more() {
             assert!(!world.is_cpu_online(CpuId(1)) && world.is_cpu_online(CpuId(0)));
             assert_eq!((count(world, 0, 0), count(world, 0, 1)), (kept, 0), "{}", preset.name);
             assert_eq!(world.zone_stats(0).nr_free_pages, free - u64::from(kept), "{}", preset.name);
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }
@@ -110,7 +110,7 @@ fn bounds_follow_the_online_cpus() {
         world.cpu_offline(CpuId(1)).expect("another is left");
         assert_eq!(bounds(world, 0, 0), example(3096, 131_072));
         assert_eq!(bounds(world, 0, 1), Bounds::DISABLED);
-        // An administrator's change reaches those that are there, and the others when they come.
+        // An administrator's change affects the online CPUs at once, and the others when they come online.
         world.set_high_fraction(100).expect("10485 pages");
         assert_eq!(bounds(world, 0, 0), example(10_485, 10_485));
         assert_eq!(bounds(world, 0, 1), Bounds::DISABLED);
@@ -129,7 +129,7 @@ fn bounds_follow_the_online_cpus() {
         };
         assert_eq!([0, 1, 2].map(|zone| shared_by(world, zone, 0)), [2, 1, 3]);
         world.cpu_offline(CpuId(2)).expect("two are left");
-        // Node 1 has no CPU any more: all share it. Node 2 never had one.
+        // Node 1 has no CPU any more, so all share its zone. Node 2 never had one.
         assert_eq!([0, 1, 2].map(|zone| shared_by(world, zone, 0)), [2, 2, 2]);
         world.cpu_offline(CpuId(0)).expect("one is left");
         assert_eq!([0, 1, 2].map(|zone| shared_by(world, zone, 1)), [1, 1, 1]);
@@ -140,7 +140,7 @@ fn bounds_follow_the_online_cpus() {
     });
 }
 
-/// The pagesets have room for what all CPUs online may keep, not for all that the last may.
+/// The capacity covers the bounds with all CPUs online, not the bounds of a single remaining CPU.
 #[test]
 fn the_last_cpu_keeps_no_more_than_its_pagesets_have_room_for() {
     one_zone(LINUX_6_18, 1 << 16, 8, |world| {
@@ -157,12 +157,12 @@ fn the_last_cpu_keeps_no_more_than_its_pagesets_have_room_for() {
         }
         world.set_high_fraction(8).expect("there is room with all CPUs online");
         assert_eq!(bounds(world, 0, 0).high_max, alone.high_max);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
 #[test]
-fn a_caller_left_on_a_cpu_that_went_leaves_nothing_there() {
+fn a_caller_on_an_offline_cpu_leaves_no_page_there() {
     for preset in PRESETS {
         one_zone(preset.tuning, 1 << 16, CPUS as usize, |world| {
             cache(world, 1, 50);
@@ -172,7 +172,7 @@ fn a_caller_left_on_a_cpu_that_went_leaves_nothing_there() {
             world.free(late, Order::ZERO).expect("was allocated");
             assert_eq!(count(world, 0, 1), 0, "{}", preset.name);
             passes_through(world, 1, preset.name);
-            // What is set or restored meanwhile does not change that.
+            // Settings and restored states meanwhile do not change that.
             let bounds = Bounds { batch: 4, high_min: 40, high_max: 40 };
             world.set_bounds(0, bounds).expect("room");
             world.restore_pageset(0, CpuId(1), &PcpState { high: 100, ..PcpState::default() });
@@ -186,14 +186,14 @@ fn a_caller_left_on_a_cpu_that_went_leaves_nothing_there() {
 }
 
 #[test]
-fn changes_of_cpus_that_cannot_be_made() {
+fn invalid_cpu_changes_are_errors() {
     one_zone(Tuning::default(), 1 << 16, 3, |world| {
         world.cpu_offline(CpuId(2)).expect("two are left");
         world.cpu_offline(CpuId(0)).expect("one is left");
         let states = || [0, 1, 2].map(|cpu| (world.is_cpu_online(CpuId(cpu)), bounds(world, 0, cpu)));
         let before = states();
         for (result, error, message) in [
-            (world.cpu_offline(CpuId(1)), HotplugError::LastCpu(CpuId(1)), "CPU 1 is the last that is online"),
+            (world.cpu_offline(CpuId(1)), HotplugError::LastCpu(CpuId(1)), "CPU 1 is the last online CPU"),
             (world.cpu_offline(CpuId(0)), HotplugError::Offline(CpuId(0)), "CPU 0 is offline already"),
             (world.cpu_online(CpuId(1)), HotplugError::Online(CpuId(1)), "CPU 1 is online already"),
             (
@@ -220,7 +220,7 @@ fn changes_of_cpus_that_cannot_be_made() {
     });
 }
 
-/// More CPUs than fit one word of the set, and the zoneinfo view of them.
+/// More CPUs than one word of the set holds, and the zoneinfo view of them.
 #[test]
 fn each_of_many_cpus_goes_and_comes_alone() {
     one_zone(Tuning::default(), 1 << 14, 70, |world| {
@@ -257,12 +257,12 @@ fn a_disabled_pageset_by_hand() {
         world.enable_pagesets(0).expect("disabled once");
         assert_eq!(bounds(world, 0, 0), Bounds { batch: 63, high_min: 1548, high_max: 65_536 });
         pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("was allocated"));
-        assert_eq!((holds(), count(world, 0, 0)), ((11, 73, 12, 63), 10), "kept again");
+        assert_eq!((holds(), count(world, 0, 0)), ((11, 73, 12, 63), 10), "the pageset keeps pages again");
     });
 }
 
 #[test]
-fn nothing_but_the_last_enable_undoes_a_disable() {
+fn only_the_last_enable_ends_a_disable() {
     for preset in PRESETS {
         one_zone(preset.tuning, 1 << 16, CPUS as usize, |world| {
             let enabled = bounds(world, 0, 0);
@@ -302,7 +302,7 @@ fn nothing_but_the_last_enable_undoes_a_disable() {
     }
 }
 
-/// Only the pagesets of the zone.
+/// Only the zone's own pagesets are disabled.
 #[test]
 fn one_zone_of_two_is_disabled() {
     nodes(LINUX_6_18, 2, &[0, 1], |world| {
@@ -330,20 +330,20 @@ fn marks_that_change_while_disabled_count_afterwards() {
     });
 }
 
-/// The audit finds a CPU that went without its pages: planted by taking its bit out of the set.
+/// The audit finds an offline CPU with pages: planted by clearing its bit in the set.
 #[test]
 fn an_offline_cpu_with_pages_is_found() {
     let ranges = [PageRange::new(Pfn(0), 1 << 14)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let config = Config::new(&zones, &[NodeId(0); 2]);
-    let size = config.metadata_size().expect("a good map");
+    let size = config.metadata_size().expect("the map is valid");
     let tags: Vec<_> = (0..size.tags).map(|_| AtomicU8::new(0)).collect();
     let words: Vec<_> = (0..size.words).map(|_| AtomicU32::new(0)).collect();
     let pagesets: Vec<_> = (0..size.pagesets).map(|_| Pageset::default()).collect();
     let mut zones = [CachedZone::empty()];
     let metadata = Metadata { tags: &tags, words: &words, pagesets: &pagesets, zones: &mut zones };
-    let world = Allocator::new(TestMachine::default(), &config, metadata).expect("a good map");
-    // The word of the set is the one that changes when an idle CPU goes.
+    let world = Allocator::new(TestMachine::default(), &config, metadata).expect("the map is valid");
+    // The word of the set is the one that changes when an idle CPU goes offline.
     let picture = || words.iter().map(|word| word.load(Relaxed)).collect::<Vec<_>>();
     let before = picture();
     world.cpu_offline(CpuId(1)).expect("another is left");
@@ -358,7 +358,7 @@ fn an_offline_cpu_with_pages_is_found() {
     assert_eq!((error.expected, error.found), (0, u64::from(kept.max(bounds(&world, 0, 1).high_max))));
     assert!(error.to_string().contains("disabled or of an offline CPU"), "{error}");
     words[at].store(both, Relaxed);
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
 }
 
 /// An owner that panics ends the call, not the zone's pagesets.
@@ -384,6 +384,6 @@ fn pagesets_are_enabled_again_where_the_owner_panics() {
         assert_eq!(world.enable_pagesets(0), Err(HotplugError::PagesetsEnabled { zone: 0 }));
         assert_eq!((bounds(world, 0, 0), world.pageblock_type(pfn)), (before, Some(MigrateType::Movable)));
         world.free(pfn, Order::ZERO).expect("still in use");
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }

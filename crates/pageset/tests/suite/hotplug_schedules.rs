@@ -1,6 +1,6 @@
-//! Interleavings of callers with CPUs that go and come, pagesets that are disabled, changes by an administrator, and
-//! drains. The scheduler decides at every lock, every look at which CPU this is, every touch of shared memory and in
-//! every round of a wait. A failure prints the seed with the command that replays it.
+//! Interleavings of callers with CPUs that go offline and online, disabled pagesets, changes by an administrator, and
+//! drains. The scheduler decides at every lock, every read of the current CPU, every touch of shared memory and every
+//! round of a wait. A failure prints the seed with the command that replays it.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,7 +22,7 @@ shuttle::thread_local! {
     static LOOKS: Cell<u32> = Cell::new(0);
 }
 
-/// The CPU is another one at each look, so that it changes within every call that looks twice.
+/// The CPU changes at each read, so it changes within every call that reads it twice.
 struct Restless<const FAULT: u8>;
 
 impl<const FAULT: u8> Machine for Restless<FAULT> {
@@ -50,13 +50,13 @@ type Part<const FAULT: u8> = fn(&World<'_, FAULT>);
 
 const SMALL: Bounds = Bounds { batch: 2, high_min: 6, high_max: 6 };
 
-/// Takes and gives, in all ways that go through pagesets.
+/// Allocates and frees by all calls that use pagesets.
 fn caller<const FAULT: u8>(world: &World<'_, FAULT>) {
     let movable = Request::new(Order::ZERO, MigrateType::Movable);
     let mut pages = [Pfn(0); 5];
-    let got = world.alloc_bulk(&movable, &mut pages).expect("there is enough");
+    let got = world.alloc_bulk(&movable, &mut pages).expect("there is enough memory");
     let large = Request::new(Order::new(1).expect("an order"), MigrateType::Movable);
-    let block = world.alloc(&large).expect("there is enough");
+    let block = world.alloc(&large).expect("there is enough memory");
     world.free_undrained(pages[0], Order::ZERO).expect("it was allocated");
     world.free(block, large.order).expect("it was allocated");
     let blocks: Vec<_> = pages[1..got].iter().map(|&pfn| Block { pfn, order: Order::ZERO }).collect();
@@ -67,14 +67,14 @@ fn states<const FAULT: u8>(world: &World<'_, FAULT>) -> [PcpState; 2] {
     [0, 1].map(|cpu| world.pageset_state(0, CpuId(cpu)))
 }
 
-/// Runs the parts at once on a zone whose pagesets hold pages, then checks the books and what `after` says.
+/// Runs the parts concurrently on a zone whose pagesets hold pages, then checks the audit and `after`.
 fn schedule<const FAULT: u8>(preset: &Preset, parts: [Part<FAULT>; 3], after: Part<FAULT>) {
     let ranges = [PageRange::new(Pfn(1 << 20), PAGES)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let config = Config { tuning: preset.tuning, pageset_capacity: 300, ..Config::new(&zones, &[NodeId(0); 2]) };
     let metadata = OwnedMetadata::<Restless<FAULT>>::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Restless, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(Restless, &config, metadata.lend(&mut zones)).expect("the map is valid");
     world.set_bounds(0, SMALL).expect("room");
     caller(&world);
     caller(&world);
@@ -84,18 +84,18 @@ fn schedule<const FAULT: u8>(preset: &Preset, parts: [Part<FAULT>; 3], after: Pa
             scope.spawn(move || part(world));
         }
     });
-    let books = world.audit(0).expect("the books add up");
+    let books = world.audit(0).expect("the audit passes");
     assert_eq!((books.in_use, books.free + books.cached), (0, PAGES));
     after(&world);
     world.drain_all();
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
     assert_eq!(world.zone_stats(0).nr_free_pages, PAGES);
 }
 
 const PRESETS: [&str; 5] = ["linux-4.19", "linux-5.14", "linux-5.18", "linux-6.18", "linux-6.19"];
 const SCHEDULES: usize = 400;
 
-/// Explores schedules of all presets. `PAGESET_SCHEDULES` says how many of each.
+/// Explores schedules of all presets. `PAGESET_SCHEDULES` sets their number per preset.
 fn explore(test: &str, parts: [Part<{ fault::NONE }>; 3], after: Part<{ fault::NONE }>) {
     let (seed, schedules) = crate::watched::seed_and_schedules(SCHEDULES);
     for preset in PRESETS {
@@ -117,7 +117,7 @@ fn run<const FAULT: u8>(preset: &str, seed: u64, schedules: usize, parts: [Part<
     Runner::new(scheduler, crate::watched::config()).run(move || schedule::<FAULT>(preset, parts, after));
 }
 
-/// Two callers are in the middle of bulk calls while a CPU goes: nothing is left behind there.
+/// Two callers are in bulk calls while a CPU goes offline: no page stays there.
 #[test]
 fn a_cpu_goes_in_the_middle_of_bulk_calls() {
     explore(
@@ -127,7 +127,7 @@ fn a_cpu_goes_in_the_middle_of_bulk_calls() {
     );
 }
 
-/// And it comes back at once: what is still there then is kept like any other page.
+/// The CPU comes back at once: pages that are still there are kept like any others.
 #[test]
 fn a_cpu_goes_and_comes() {
     explore(
@@ -141,7 +141,7 @@ fn a_cpu_goes_and_comes() {
     );
 }
 
-/// Frees race with a disable: those that it does not find in the pagesets go to the buddy.
+/// Frees race with a disable: blocks that the drain misses go to the buddy.
 #[test]
 fn pagesets_are_disabled_under_callers() {
     explore(
@@ -149,7 +149,7 @@ fn pagesets_are_disabled_under_callers() {
         [caller, caller, |world| {
             world.disable_pagesets(0);
             let kept = |state: &PcpState| state.count;
-            // Callers in the middle of a call hold at most what they are about to take or to give on.
+            // Callers in a call hold at most the pages that they are about to allocate or free.
             assert!(states(world).iter().map(kept).sum::<u32>() <= 4);
         }],
         |world| {
@@ -159,7 +159,7 @@ fn pagesets_are_disabled_under_callers() {
     );
 }
 
-/// Two disables at once, one of them taken back: both have left the pagesets empty, and they stay disabled.
+/// Two concurrent disables, one of them undone: both have drained the pagesets, which stay disabled.
 #[test]
 fn two_disable_and_one_enables() {
     let disable: Part<{ fault::NONE }> = |world| world.disable_pagesets(0);
@@ -177,7 +177,7 @@ fn two_disable_and_one_enables() {
     );
 }
 
-/// Each of two disables at once has the pagesets empty when it returns, not only the first or the last.
+/// Each of two concurrent disables returns with empty pagesets, not only the first or the last.
 #[test]
 fn each_disable_drains() {
     let disable: Part<{ fault::NONE }> = |world| {
@@ -189,7 +189,7 @@ fn each_disable_drains() {
     });
 }
 
-/// Whoever returns from draining a zone has it empty, however many drain at once, where nobody brings pages.
+/// Every drain of a zone returns with empty pagesets, with any number of concurrent drains, if no CPU frees.
 #[test]
 fn drains_at_once() {
     let drain: Part<{ fault::NONE }> = |world| {
@@ -199,7 +199,7 @@ fn drains_at_once() {
     explore("drains_at_once", [drain, drain, |world| world.drain_all()], |_| {});
 }
 
-/// Fraction, marks and bounds under callers, and a CPU that goes: the bounds are those of the last change.
+/// Fraction, marks and bounds change under callers, and a CPU goes offline: the bounds are those of the last change.
 #[test]
 fn an_administrator_under_callers() {
     explore(
@@ -223,9 +223,9 @@ fn bounds_are_as_computed<const FAULT: u8>(world: &World<'_, FAULT>) {
     assert_eq!(before, bounds(), "an older change was the last to be written");
 }
 
-/// Without the lock of changes an older change could be written last: that is found, and the seed finds it again.
+/// Without the lock of changes an older change could be written last. That is found, and the seed finds it again.
 #[test]
-fn changes_that_overtake_each_other_are_found() {
+fn unordered_changes_are_found() {
     let parts: [Part<{ fault::OPEN }>; 3] = [
         |world| world.set_high_fraction(8).expect("allowed"),
         |world| world.set_high_fraction(50).expect("allowed"),

@@ -1,4 +1,4 @@
-//! The allocator from outside, in one program: a file for each subject.
+//! Tests of the allocator's public interface, in one program: one file per subject.
 
 #[path = "../support/decode.rs"]
 mod decode;

@@ -1,4 +1,4 @@
-//! What the books cost: bytes a page, and how long it takes to bring pages online.
+//! The cost of metadata: bytes per page, and the time to bring pages online.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use pageset::{Allocator, Config, NodeId, PageRange, Pfn, ZoneKind, ZoneSpec};
 
 const GIB: u64 = 1 << 18;
 
-/// A machine's NORMAL zones, one a node, below them DMA and DMA32 on node 0; the CPUs spread evenly.
+/// One NORMAL zone per node, DMA and DMA32 below them on node 0; the CPUs are spread evenly.
 fn machine<R>(gib: u64, cpus: usize, nodes: u64, test: impl FnOnce(&Config<'_>) -> R) -> R {
     let mut spans = vec![(0, ZoneKind::Dma, 0, 4096)];
     if gib > 4 {
@@ -36,7 +36,7 @@ fn at_most_12_bytes_a_page() {
     for (gib, cpus, nodes) in [(1, 2, 1), (4, 2, 1), (4, 8, 1), (64, 16, 1), (64, 192, 1), (256, 64, 2), (512, 192, 4)]
     {
         machine(gib, cpus, nodes, |config| {
-            let bytes = config.metadata_size().expect("a good map").bytes::<TestMachine>() as u64;
+            let bytes = config.metadata_size().expect("the map is valid").bytes::<TestMachine>() as u64;
             let pages = config.zones.iter().map(|zone| zone.span.pages).sum::<u64>();
             let hundredths = 100 * bytes / pages;
             println!(
@@ -53,7 +53,7 @@ fn at_most_12_bytes_a_page() {
 }
 
 #[test]
-fn metadata_of_another_size_is_refused() {
+fn metadata_of_the_wrong_size_is_refused() {
     machine(1, 2, 1, |config| {
         let metadata = OwnedMetadata::<TestMachine>::new(config).expect("memory");
         let small = Config { cpus: &config.cpus[..1], ..*config };
@@ -63,7 +63,7 @@ fn metadata_of_another_size_is_refused() {
     });
 }
 
-/// 512 GiB, from the start or at run time, in less than 100 ms; ten times that without optimisation.
+/// 512 GiB come online, at the start or at run time, in less than 100 ms; ten times that without optimisation.
 #[test]
 fn half_a_tebibyte_comes_online_at_once() {
     let limit = if cfg!(debug_assertions) { Duration::from_secs(1) } else { Duration::from_millis(100) };
@@ -71,7 +71,8 @@ fn half_a_tebibyte_comes_online_at_once() {
         let metadata = OwnedMetadata::new(config).expect("lazily zeroed memory");
         let mut zones = metadata.zones();
         let start = Instant::now();
-        let world = Allocator::new(TestMachine::default(), config, metadata.lend(&mut zones)).expect("a good map");
+        let world =
+            Allocator::new(TestMachine::default(), config, metadata.lend(&mut zones)).expect("the map is valid");
         let took = start.elapsed();
         assert_eq!((0..6).map(|zone| world.zone_stats(zone).managed).sum::<u64>(), 512 * GIB);
         assert!(took < limit, "from the start: {took:?}");
@@ -81,7 +82,7 @@ fn half_a_tebibyte_comes_online_at_once() {
     let config = Config { tuning: LINUX_6_18, ..Config::new(&zones, &[NodeId(0); 192]) };
     crate::support::build(&config, |world| {
         let start = Instant::now();
-        world.online(span).expect("a hole so far");
+        world.online(span).expect("the range is still a hole");
         let took = start.elapsed();
         assert_eq!(world.zone_stats(0).nr_free_pages, 512 * GIB);
         assert!(took < limit, "at run time: {took:?}");

@@ -1,4 +1,4 @@
-//! Blocks of the largest order cover two pageblocks, whose types may come to differ: CMA, HIGHATOMIC and ISOLATE
+//! Blocks of the largest order cover two pageblocks, whose types may become different. CMA, HIGHATOMIC and ISOLATE
 //! pageblocks never share a free block with others. Specification 1.5, 1.6.
 
 use crate::support::{World, build, movable};
@@ -8,15 +8,15 @@ use pageset::{Config, MigrateType, NodeId, Order, PageRange, Pfn, ZoneKind, Zone
 const BASE: Pfn = Pfn(1 << 20);
 const NOT_ORDINARY: [MigrateType; 3] = [MigrateType::HighAtomic, MigrateType::Cma, MigrateType::Isolate];
 
-/// Each pageblock's pages are on the lists of its type, and come together again when the types do.
+/// Each pageblock's pages are on the lists of its type, and merge again when the types become equal.
 fn check_apart(world: &World<'_>, name: &str, other: MigrateType) {
     world.audit(0).unwrap_or_else(|error| panic!("{name}, {other:?}: {error}"));
     for (migratetype, orders) in [(other, [1, 0]), (MigrateType::Movable, [1, 0])] {
         let found = [Order::PAGEBLOCK, Order::MAX].map(|order| world.free_blocks(0, order, migratetype));
         assert_eq!(found, orders, "{name}: pageblocks and largest blocks of {migratetype:?} beside {other:?}");
     }
-    world.set_pageblock_type(BASE, MigrateType::Movable).expect("ours");
-    world.set_pageblock_type(BASE.offset(512), MigrateType::Movable).expect("ours");
+    world.set_pageblock_type(BASE, MigrateType::Movable).expect("the page is in the zone");
+    world.set_pageblock_type(BASE.offset(512), MigrateType::Movable).expect("the page is in the zone");
     assert_eq!(world.free_blocks(0, Order::MAX, MigrateType::Movable), 1, "{name}: after {other:?}");
     world.audit(0).unwrap_or_else(|error| panic!("{name}, {other:?}: {error}"));
 }
@@ -29,7 +29,7 @@ fn a_freed_block_is_put_on_the_lists_of_its_pageblocks() {
                 crate::support::one_zone(preset.tuning, 1024, 1, |world| {
                     let request = pageset::Request { watermarks: false, ..movable(10) };
                     let block = world.alloc(&request).expect("there is one");
-                    world.set_pageblock_type(BASE.offset(half), other).expect("ours");
+                    world.set_pageblock_type(BASE.offset(half), other).expect("the page is in the zone");
                     world.free(block, Order::MAX).expect("it is in use");
                     check_apart(world, preset.name, other);
                 });
@@ -46,7 +46,7 @@ fn memory_comes_online_on_the_lists_of_its_pageblocks() {
             let spec = ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[] };
             build(&Config { tuning: preset.tuning, ..Config::new(&[spec], &[NodeId(0)]) }, |world| {
                 world.set_pageblock_type(BASE, other).expect("in the zone's span");
-                world.online(range).expect("a hole so far");
+                world.online(range).expect("the range is still a hole");
                 check_apart(world, preset.name, other);
             });
         }

@@ -1,9 +1,9 @@
-//! Mixes of all operations, by three threads on two CPUs, under schedules that a scheduler chooses: at every lock, every
-//! look at which CPU this is, every touch of shared memory and in every round of a wait. All shared words are atomics,
-//! so nothing else is needed.
+//! Mixes of all operations, by three threads on two CPUs, under schedules chosen by a scheduler: at every lock, every
+//! read of the current CPU, every touch of shared memory and every round of a wait. All shared words are atomics, so
+//! nothing else is needed.
 //!
-//! `PAGESET_SCHEDULES` is how many a preset and a scheduler, `PAGESET_PRESET` the only preset. A failure prints the one
-//! command that replays it, which has a test of its own.
+//! `PAGESET_SCHEDULES` is the number of schedules per preset and scheduler, `PAGESET_PRESET` the only preset. A failure
+//! prints the one command that replays it, which has a test of its own.
 
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,17 +20,17 @@ use shuttle::rand::{RngCore, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Runner, thread};
 
-/// One thread more than there are CPUs.
+/// One thread more than CPUs.
 const THREADS: u32 = CPUS + 1;
 
-/// Presets that differ in what they lock and when.
+/// Presets that differ in the locks they take, and when.
 const PRESETS: [&str; 8] =
     ["merge-skip", "clusters", "linux-4.19", "linux-5.14", "linux-5.18", "linux-6.15", "linux-6.18", "linux-6.19"];
 
-/// Schedules a preset and a scheduler.
+/// Schedules per preset and scheduler.
 const SCHEDULES: usize = 1500;
 
-/// One thread's part: operations that the scheduler's randomness chooses, so that a seed brings them back.
+/// One thread's part: operations from the scheduler's random numbers, so that a seed reproduces them.
 fn part<const FAULT: u8>(world: &Allocator<'_, Scheduled<FAULT>>, shared: &Shared, thread: u32) {
     run_on(CpuId(thread % CPUS));
     let mut mix = Mix::new(world, shared);
@@ -52,7 +52,7 @@ fn part<const FAULT: u8>(world: &Allocator<'_, Scheduled<FAULT>>, shared: &Share
     mix.finish();
 }
 
-/// One schedule: the threads, then the books.
+/// One schedule: the threads, then the audit.
 fn schedule<const FAULT: u8>(preset: &Preset) {
     let range = PageRange::new(Pfn(BASE), PAGES);
     let span = PageRange::new(range.start, PAGES + HOLE.pages);
@@ -61,8 +61,8 @@ fn schedule<const FAULT: u8>(preset: &Preset) {
     let config = Config { tuning: preset.tuning, pageset_capacity: CAPACITY, ..Config::new(&zones, &cpus) };
     let metadata = OwnedMetadata::<Scheduled<FAULT>>::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("a good map");
-    // High enough that pages stay, low enough that they are drained now and then.
+    let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("the map is valid");
+    // High is large enough that pages stay, and small enough that some drains happen.
     world.set_bounds(0, Bounds { batch: 2, high_min: 4, high_max: 4 }).expect("room");
     let shared = Shared::new();
     thread::scope(|scope| {
@@ -74,14 +74,15 @@ fn schedule<const FAULT: u8>(preset: &Preset) {
     check_end(&world, &shared);
 }
 
-/// Who chooses: evenly at random, or by priorities that change at few places, which finds what needs few changes sooner.
+/// The scheduler: uniformly random, or by priorities that change at few points, which finds bugs that need few switches
+/// sooner.
 #[derive(Clone, Copy, Debug)]
 enum Chooser {
     Random,
     Priorities,
 }
 
-/// What to explore: the same numbers find the same failure again.
+/// The parameters of a search: equal values find the same failure again.
 #[derive(Clone, Copy)]
 struct Search {
     chooser: Chooser,
@@ -95,12 +96,12 @@ impl Search {
         Search { chooser, seed, schedules }
     }
 
-    /// Explores schedules of one preset until one fails; what it says then.
+    /// Explores schedules of one preset until one fails. Returns its message.
     fn explore<const FAULT: u8>(self, preset: &'static str) -> Result<(), String> {
         let Self { chooser, seed, schedules } = self;
         println!("{preset}: {schedules} schedules, {chooser:?}, seed {seed}");
         let mut config = crate::watched::config();
-        // A schedule has some thousand; a planted bug may make a ring of a list.
+        // A schedule has some thousand steps. A planted bug may make a list circular.
         config.max_steps = shuttle::MaxSteps::FailAfter(200_000);
         let preset = Preset::find(preset).expect("a preset");
         let one = move || schedule::<FAULT>(preset);
@@ -132,16 +133,16 @@ fn hold<const FAULT: u8>(test: &str, chooser: Chooser) {
 }
 
 #[test]
-fn schedules_at_random_keep_the_books() {
-    hold::<{ fault::NONE }>("schedules_at_random_keep_the_books", Chooser::Random);
+fn schedules_at_random_pass_the_audit() {
+    hold::<{ fault::NONE }>("schedules_at_random_pass_the_audit", Chooser::Random);
 }
 
 #[test]
-fn schedules_by_priorities_keep_the_books() {
-    hold::<{ fault::NONE }>("schedules_by_priorities_keep_the_books", Chooser::Priorities);
+fn schedules_by_priorities_pass_the_audit() {
+    hold::<{ fault::NONE }>("schedules_by_priorities_pass_the_audit", Chooser::Priorities);
 }
 
-/// Both ways to choose find it, within the schedules that the tests above carry out.
+/// Both schedulers find the bug, within the number of schedules that the tests above run.
 fn is_found<const FAULT: u8>() {
     for chooser in [Chooser::Random, Chooser::Priorities] {
         let finds = |seed| Search { chooser, seed, schedules: SCHEDULES }.explore::<FAULT>("linux-6.18").is_err();
@@ -150,7 +151,7 @@ fn is_found<const FAULT: u8>() {
 }
 
 #[test]
-fn a_lock_that_lies_is_found() {
+fn a_broken_try_lock_is_found() {
     is_found::<{ fault::LIES }>();
 }
 
@@ -164,14 +165,14 @@ fn a_thread_that_frees_what_another_frees_too_is_found() {
     is_found::<{ fault::FREES_THEN_TAKES }>();
 }
 
-/// Fails, as it should: [`the_printed_command_replays`] runs it.
+/// Must fail: [`the_printed_command_replays`] runs it.
 #[test]
 #[ignore = "its bug is planted; run by the test below"]
 fn planted() {
     hold::<{ fault::LIES }>("planted", Chooser::Random);
 }
 
-/// What a failure prints, run as printed, fails in the same way at the same schedule.
+/// The printed command, run as printed, fails in the same way at the same schedule.
 #[test]
 fn the_printed_command_replays() {
     let run = |settings: &[(&str, &str)], arguments: &[&str]| {
@@ -181,13 +182,13 @@ fn the_printed_command_replays() {
         assert!(!output.status.success(), "the planted bug was not found: {said}");
         said
     };
-    // What a schedule is known by: shuttle prints all its choices between the two lines.
+    // The identity of a schedule: shuttle prints all its choices between the two lines.
     let schedule = |said: &str| {
         let from = said.find("failing schedule:").expect("shuttle tells the schedule");
         let to = said[from..].find("pass that string").expect("and ends it");
         said[from..from + to].to_owned()
     };
-    // One preset, since broken books may also make an endless loop under another.
+    // One preset, since inconsistent metadata may cause an endless loop under another.
     let given = [("SHUTTLE_RANDOM_SEED", "7"), ("PAGESET_SCHEDULES", "600"), ("PAGESET_PRESET", "linux-6.18")];
     let first = run(&given, &["--include-ignored", "--exact", "mixes::planted"]);
     let (_, command) = first.split_once("replay with\n").expect("a command");

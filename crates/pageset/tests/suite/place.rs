@@ -1,4 +1,4 @@
-//! Free blocks taken by where they are, and given back where they are wanted last.
+//! Free blocks taken by page number, and freed to the list end that is allocated last.
 
 use crate::support::{World, movable, one_zone};
 use pageset::policy::presets::*;
@@ -21,7 +21,7 @@ fn bare(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>)) {
         world.set_watermarks(0, Default::default(), [0; 4]);
         world.set_bounds(0, Bounds::DISABLED).expect("room");
         test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
@@ -35,7 +35,7 @@ fn a_block_is_taken_out_of_the_middle_of_a_larger_one() {
     bare(LINUX_6_18, 2048, |world| {
         assert_eq!(world.free_block_around(page(700)), Some(PageRange::new(page(0), 1024)));
         assert!(world.alloc_at(page(704), order(4)));
-        // 512 below it, then 128 and 32 and 16 beside it, 64 and 256 above.
+        // Left over: 512 below the block; 128, 32 and 16 next to it; 64 and 256 above.
         assert_eq!(blocks(world), [(4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1)]);
         assert_eq!(world.free_block_around(page(704)), None);
         assert_eq!(world.free_block_around(page(720)), Some(PageRange::new(page(720), 16)));
@@ -43,29 +43,32 @@ fn a_block_is_taken_out_of_the_middle_of_a_larger_one() {
             assert_eq!(world.settled_free_block_around(page(at)), world.free_block_around(page(at)), "{at}");
         }
         assert!(!world.alloc_at(page(704), order(4)), "in use");
-        assert!(!world.alloc_at(page(640), order(7)), "a part of it is");
-        assert!(!world.alloc_at(page(1), order(1)) && !world.alloc_at(Pfn(1), Order::ZERO), "misaligned, not ours");
+        assert!(!world.alloc_at(page(640), order(7)), "part of the block is in use");
+        assert!(
+            !world.alloc_at(page(1), order(1)) && !world.alloc_at(Pfn(1), Order::ZERO),
+            "misaligned, or in no zone"
+        );
         assert_eq!(world.zone_stats(0).pgalloc(), 16);
         world.free(page(704), order(4)).expect("in use");
         assert_eq!(blocks(world), [(10, 2)]);
     });
 }
 
-/// What nobody but its own callers may have is not to be had by its place either.
+/// Blocks that ordinary requests may not use cannot be taken by page number either.
 #[test]
 fn reserved_and_isolated_blocks_stay() {
     for migratetype in [MigrateType::Cma, MigrateType::HighAtomic, MigrateType::Isolate] {
         bare(LINUX_6_18, 2048, |world| {
-            world.set_pageblock_type(page(512), migratetype).expect("ours");
+            world.set_pageblock_type(page(512), migratetype).expect("the page is in the zone");
             assert!(!world.alloc_at(page(512), Order::PAGEBLOCK), "{migratetype:?}");
             assert!(world.alloc_at(page(0), Order::PAGEBLOCK));
         });
     }
 }
 
-/// Blocks that are given back cold are handed out after all others of their order.
+/// Blocks that were freed cold are allocated after all others of their order.
 #[test]
-fn what_is_cold_is_handed_out_last() {
+fn cold_blocks_are_allocated_last() {
     bare(LINUX_6_18, 8 * 1024, |world| {
         for cold in [5, 3] {
             assert!(world.alloc_at(page(1024 * cold), Order::MAX));
@@ -89,8 +92,8 @@ fn single_pages_under_clusters() {
         assert_eq!(world.free_block_around(single), Some(PageRange::new(single, 1)));
         assert!(world.alloc_at(single, Order::ZERO));
         assert_eq!(world.zone_stats(0).nr_free_pages, free - 1);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
         world.free_cold(single, Order::ZERO).expect("in use");
-        world.alloc(&Request::new(Order::PAGEBLOCK, MigrateType::Movable)).expect("all merges again");
+        world.alloc(&Request::new(Order::PAGEBLOCK, MigrateType::Movable)).expect("all memory merges");
     });
 }

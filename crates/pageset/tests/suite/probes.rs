@@ -1,4 +1,4 @@
-//! The accesses that the probe reports, and their order: what a simulator charges.
+//! The accesses that the probe reports, in order: a simulator charges them.
 
 use std::cell::{Cell, RefCell};
 
@@ -10,7 +10,7 @@ use pageset::{
     SpinLock, ZoneKind, ZoneSpec,
 };
 
-/// The accesses that a machine was told of.
+/// The reported accesses.
 #[derive(Default)]
 struct Recorder {
     on: Cell<bool>,
@@ -53,7 +53,7 @@ fn lock(path: LockPath) -> Access {
 
 const BASE: u64 = 1 << 20;
 
-/// Four pages, taken one by one; then the second and the fourth are given straight to the buddy.
+/// Four pages are allocated one by one; then the second and the fourth are freed to the buddy.
 fn two_free_of_four(tuning: Tuning, test: impl FnOnce(&Allocator<'_, Recorder>)) {
     let range = PageRange::new(Pfn(BASE), 4);
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] }];
@@ -78,7 +78,7 @@ fn a_merge_touches_buddies_and_neighbours() {
         let told = world.machine().during(|| world.free_direct(Pfn(BASE + 2), Order::ZERO).unwrap());
         assert_eq!(told[0], lock(LockPath::DirectFree));
         let expected = [
-            // The buddy is looked at, then taken off; the page after it on the list is its neighbour.
+            // The buddy is read, then taken off its list; the page after it on the list is its neighbour.
             3, 3, 1, // The buddy of the pair is not free; would the four have one? Then the pair is listed.
             0, 4, 2,
         ];
@@ -87,7 +87,7 @@ fn a_merge_touches_buddies_and_neighbours() {
 }
 
 #[test]
-fn two_passes_touch_what_they_pick_before_the_lock() {
+fn two_pass_drains_touch_their_pages_before_the_lock() {
     let picks = [Access::Touch(Line::Page(Pfn(BASE + 2))), Access::Prefetch(Line::Page(Pfn(BASE + 3)))];
     for (tuning, before) in [(LINUX_4_16, &[][..]), (LINUX_4_17, &picks[..])] {
         two_free_of_four(tuning, |world| {
@@ -100,7 +100,7 @@ fn two_passes_touch_what_they_pick_before_the_lock() {
     }
 }
 
-/// What a hit and a free on the fast path touch: their pageset's line, and no other.
+/// A hit and a free on the fast path touch only their pageset's cache line.
 #[test]
 fn the_fast_path_touches_one_line() {
     let range = PageRange::new(Pfn(BASE), 1 << 18);
@@ -119,8 +119,7 @@ fn the_fast_path_touches_one_line() {
     world.free(first, Order::ZERO).unwrap();
 }
 
-/// What a mixture of refills and drains touches under the zone lock, and how many free blocks each order has after each
-/// round.
+/// The touches of a mix of refills and drains under the zone lock, and the free blocks of each order after each round.
 fn mixture(tuning: Tuning, batch: u32, whole_blocks: bool) -> (usize, Vec<u64>) {
     let range = PageRange::new(Pfn(BASE), 1 << 13);
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] }];
@@ -134,14 +133,14 @@ fn mixture(tuning: Tuning, batch: u32, whole_blocks: bool) -> (usize, Vec<u64>) 
     let (mut held, mut blocks) = (Vec::new(), Vec::new());
     for round in 0..12 {
         for i in 0..100 + 97 * round {
-            // Some of another type, so that a pageblock is taken over.
+            // Some requests of another type, so that a pageblock is claimed.
             let migratetype = if i % 50 == 7 { MigrateType::Unmovable } else { MigrateType::Movable };
-            // And some larger ones, which some rules cache.
+            // And some larger requests, which some rules cache.
             let order = if i % 23 == 5 { 3 } else { 9 * u8::from(i % 211 == 3) };
             let order = Order::new(order).unwrap();
             held.extend(world.alloc(&Request::new(order, migratetype)).map(|pfn| (pfn, order)));
         }
-        // Every third stays: what is free is in pieces.
+        // Every third block stays, so the free memory is fragmented.
         let (mut stay, mut number) = (Vec::new(), 0);
         for (pfn, order) in held.drain(..) {
             number += 1;

@@ -1,8 +1,8 @@
-//! Any sequence of operations, under every preset: no page twice, the books add up, errors change nothing, everything
-//! merges in the end.
+//! Any sequence of operations, under every preset: no page is allocated twice, the audit passes, errors change nothing,
+//! and all memory merges in the end.
 //!
-//! A failure prints the seed with the command that replays it, and the shortest sequence that fails as a regression
-//! test to be pasted below.
+//! A failure prints the seed with the command that replays it, and the shortest failing sequence as a regression test
+//! to paste below.
 
 use std::cell::Cell;
 use std::env;
@@ -19,18 +19,18 @@ use pageset::{CompactMode, MigrateType, ZoneKind};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 
-/// How long to look: the same numbers find the same failure again.
+/// The parameters of a search: equal values find the same failure again.
 #[derive(Clone, Copy, Debug)]
 struct Search {
     seed: u64,
-    /// Sequences a preset.
+    /// Sequences per preset.
     cases: u32,
     /// The longest sequence, in operations.
     length: usize,
 }
 
 impl Search {
-    /// A few sequences, each time others; what the environment says instead.
+    /// A few sequences from a new seed, unless the environment sets the values.
     fn from_env() -> Self {
         let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
         Search {
@@ -41,11 +41,11 @@ impl Search {
     }
 }
 
-/// Shorter sequences that are tried once one has failed. A sequence of 1000 operations is down to its shortest after a
-/// few thousand; a guess with room.
+/// The number of shorter sequences to try after a failure. A sequence of 1000 operations shrinks fully within a few
+/// thousand tries; a guess with a margin.
 const SHRINKS: u32 = 20_000;
 
-/// Prints as the settings that repeat it.
+/// Prints as the settings that repeat the search.
 impl fmt::Display for Search {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, cases, length } = self;
@@ -53,8 +53,8 @@ impl fmt::Display for Search {
     }
 }
 
-/// Scenarios of one preset. Their operations are records of bytes, so that the fuzzer knows every one of them; a failure
-/// shrinks by leaving records out and making bytes smaller.
+/// Scenarios of one preset. Their operations are records of bytes, so that the fuzzer can produce each of them. A
+/// failure shrinks by removing records and reducing bytes.
 fn scenarios(preset: &'static str, length: usize) -> impl Strategy<Value = Scenario> {
     let records = prop::collection::vec(any::<[u8; RECORD]>(), 1..=length);
     (prop::sample::select(&Map::ALL[..]), records).prop_map(move |(map, records)| {
@@ -67,13 +67,13 @@ thread_local! {
     static SHRINKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What a failure tells: the command that replays it and the regression test.
+/// A failure: the command that replays it, and the regression test.
 struct Failure {
     scenario: Scenario,
     report: String,
 }
 
-/// Runs a property over scenarios of one preset, from a seed on.
+/// Runs a property over scenarios of one preset, starting from a seed.
 fn check(test: &str, preset: &'static str, search: Search, property: impl Fn(&Scenario)) -> Result<(), Box<Failure>> {
     let config = Config {
         cases: search.cases,
@@ -82,7 +82,7 @@ fn check(test: &str, preset: &'static str, search: Search, property: impl Fn(&Sc
         max_shrink_iters: SHRINKS,
         ..Config::default()
     };
-    // Shrinking fails hundreds of times; only the last counts, and that is reported.
+    // Shrinking fails hundreds of times. Only the last failure counts, and it is reported.
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         let loud = panic::take_hook();
@@ -133,7 +133,7 @@ fn hold(test: &str, presets: &[Preset]) {
     }
 }
 
-/// Carries out one sequence: what a failure prints calls this.
+/// Runs one sequence. The printed regression tests call this.
 #[allow(dead_code, reason = "used while a failure waits for its remedy")]
 fn replay(preset: &'static str, map: Map, ops: &[Op]) {
     Scenario { preset, map, ops: ops.to_vec() }.run();
@@ -154,8 +154,8 @@ fn any_sequence_from_6_7_on() {
     hold("any_sequence_from_6_7_on", &PRESETS[22..]);
 }
 
-/// A property that does not hold: its failure names the seed, the seed finds it again, and what is printed to be
-/// pasted is the shortest sequence.
+/// A false property: its failure names the seed, the seed finds it again, and the printed regression test is the
+/// shortest sequence.
 #[test]
 fn a_failure_can_be_replayed() {
     let planted = |scenario: &Scenario| {
@@ -175,7 +175,7 @@ fn a_failure_can_be_replayed() {
     assert_eq!(first.scenario, again.scenario);
 }
 
-/// Every kind of operation comes from bytes, and so does every scenario; records do not depend on each other.
+/// Every operation and every scenario has a byte encoding; records do not depend on each other.
 #[test]
 fn bytes_make_every_operation() {
     let mut found: Vec<_> = (0..=u8::MAX).map(|kind| mem::discriminant(&Op::decode(&[kind]))).collect();
@@ -189,7 +189,7 @@ fn bytes_make_every_operation() {
     assert_eq!(Scenario::decode(&[]), Scenario { preset: PRESETS[0].name, map: Map::OneZone, ops: vec![] });
 }
 
-/// Operations print as they are written.
+/// Operations print as their Rust source.
 #[test]
 fn operations_print_as_rust() {
     macro_rules! printed_as_written {

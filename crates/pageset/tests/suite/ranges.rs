@@ -1,4 +1,4 @@
-//! Contiguous ranges and memory that goes: what is in use moves away, neighbours stay, a failure changes nothing.
+//! Contiguous ranges and memory that goes offline: blocks in use move away, neighbours stay, a failure changes nothing.
 
 use crate::owner::StampingOwner;
 use crate::support::{TestMachine, World, build, movable, one_zone};
@@ -29,7 +29,7 @@ fn zone<R>(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>) -> R) -> R 
     one_zone(tuning, pages, 2, |world| {
         world.set_watermarks(0, NO_MARKS, [0; 4]);
         let result = test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
         result
     })
 }
@@ -47,7 +47,7 @@ fn types(world: &World<'_>, pages: u64) -> Vec<Option<MigrateType>> {
     (0..pages).step_by(512).map(|n| world.pageblock_type(page(n))).collect()
 }
 
-/// A range of free memory, aligned to nothing: handed out in its largest blocks; its neighbours stay free.
+/// An unaligned range of free memory is allocated in its largest blocks; its neighbours stay free.
 #[test]
 fn a_free_range() {
     zone(LINUX_6_18, 4096, |world| {
@@ -67,12 +67,12 @@ fn a_free_range() {
             world.alloc_range(range(2050, 2051), MigrateType::Movable, &Immovable),
             Err(RangeError { pfn: page(2050), obstacle: Obstacle::InUse(Order::ZERO) })
         );
-        // One block by itself, then what is left of the range on both sides.
+        // One block alone, then the rest of the range on both sides.
         world.free(page(1024), Order::MAX).expect("it is a block of its own");
         world.free_range(range(1000, 1024)).expect("in use");
         world.free_range(range(2048, 2051)).expect("in use");
         world.drain_all();
-        assert_eq!(free_blocks(world), [(10, MigrateType::Movable, 4)], "all has merged again");
+        assert_eq!(free_blocks(world), [(10, MigrateType::Movable, 4)], "all memory has merged");
     });
 }
 
@@ -85,7 +85,11 @@ fn free_range_frees_all_or_nothing() {
         let error = refused(512, 1025);
         assert_eq!((error.pfn, error.reason), (page(1024), WrongFree::NotAllocated(PageState::Free)));
         let error = refused(512, 1000);
-        assert_eq!((error.pfn, error.reason), (page(512), WrongFree::WrongOrder(order(9))), "it reaches beyond");
+        assert_eq!(
+            (error.pfn, error.reason),
+            (page(512), WrongFree::WrongOrder(order(9))),
+            "the block reaches beyond the range"
+        );
         let inside = WrongFree::Inside { head: page(512), order: order(9), state: PageState::Allocated };
         assert_eq!((refused(600, 1024).pfn, refused(600, 1024).reason), (page(600), inside));
         assert_eq!(refused(5000, 5001).reason, WrongFree::NotOurs);
@@ -97,10 +101,10 @@ fn free_range_frees_all_or_nothing() {
     });
 }
 
-/// Under every preset: pages in use, in pagesets and free, of several orders, in and around a range. What is in use moves
-/// with its contents, what is outside stays where it is.
+/// Under every preset: pages of several orders in use, in pagesets and free, in and around a range. Blocks in use move
+/// with their contents; blocks outside stay.
 #[test]
-fn what_is_in_use_moves_away() {
+fn blocks_in_use_move_away() {
     for preset in PRESETS {
         zone(preset.tuning, 8192, |world| {
             let owner = StampingOwner::new(world);
@@ -130,16 +134,16 @@ fn what_is_in_use_moves_away() {
             }
             assert!(owner.moved().len() > 100, "{}: {} moves", preset.name, owner.moved().len());
             assert_eq!(types(world, 8192)[3..], types_before[3..]);
-            let books = world.audit(0).expect("the books add up");
+            let books = world.audit(0).expect("the audit passes");
             assert_eq!(books.in_use, owner.pages() + 1101);
             let stats = world.zone_stats(0);
             assert_eq!(stats.pgalloc() - stats.pgfree(), books.in_use);
-            world.free_range(wanted).expect("ours");
+            world.free_range(wanted).expect("in use");
         });
     }
 }
 
-/// A block of the largest order that only reaches into the range is moved whole; the half outside is free then.
+/// A block of the largest order that overlaps the range moves as a whole; the half outside is free afterwards.
 #[test]
 fn a_block_that_reaches_in_moves_whole() {
     for tuning in [LINUX_4_19, LINUX_6_18] {
@@ -153,14 +157,14 @@ fn a_block_that_reaches_in_moves_whole() {
             world.alloc_range(range(first + 700, first + 701), MigrateType::Movable, &owner).expect("it moves");
             owner.check();
             assert_eq!(owner.moved().len(), 1);
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
             assert_eq!(world.zone_stats(0).nr_free_pages, 8192 - 5 * 1024 - 1);
-            world.free_range(range(first + 700, first + 701)).expect("ours");
+            world.free_range(range(first + 700, first + 701)).expect("in use");
         });
     }
 }
 
-/// Whatever fails, and at whichever move: an error that names the block; types, neighbours, contents as they were.
+/// Any failure at any move: the error names the block; types, neighbours and contents are unchanged.
 #[test]
 fn every_move_may_fail() {
     for (nth, error) in (0..40).flat_map(|nth| [(nth, MoveError::Busy), (nth, MoveError::NoMemory)]) {
@@ -171,17 +175,17 @@ fn every_move_may_fail() {
                 for _ in 0..40 {
                     owner.alloc(&movable(0)).expect("memory");
                 }
-                world.set_pageblock_type(page(512), MigrateType::Cma).expect("ours");
+                world.set_pageblock_type(page(512), MigrateType::Cma).expect("the page is in the zone");
                 let before = types(world, 4096);
                 let span = range(owner.blocks()[0].1.pfn.0 - BASE, owner.blocks()[39].1.pfn.0 - BASE + 1);
                 let result = world.alloc_range(span, MigrateType::Movable, &owner);
                 owner.check();
                 assert_eq!(types(world, 4096), before);
-                world.audit(0).expect("the books add up");
+                world.audit(0).expect("the audit passes");
                 if times == 1 {
-                    // Another time it moves.
+                    // A later attempt moves the block.
                     assert_eq!(result, Ok(()), "{nth}");
-                    world.free_range(span).expect("ours");
+                    world.free_range(span).expect("in use");
                 } else {
                     let obstacle = Obstacle::Move(Order::ZERO, error);
                     assert_eq!(result, Err(RangeError { pfn: span.start.offset(nth as u64), obstacle }));
@@ -189,28 +193,28 @@ fn every_move_may_fail() {
                 }
                 owner.blocks().iter().for_each(|(id, _)| assert!(owner.free(*id)));
                 world.drain_all();
-                assert_eq!(world.zone_stats(0).nr_free_pages, 4096, "nothing is lost");
+                assert_eq!(world.zone_stats(0).nr_free_pages, 4096, "no page is lost");
             });
         }
     }
 }
 
-/// Memory ends while the range is emptied.
+/// Memory runs out while the range is emptied.
 #[test]
-fn no_place_to_move_to() {
+fn no_target_to_move_to() {
     zone(LINUX_6_18, 2048, |world| {
         let owner = StampingOwner::new(world);
         while owner.alloc(&movable(0)).is_some() {}
         let blocks = owner.blocks();
         assert_eq!(blocks.len(), 2048);
-        // Three pages free outside of the range, and one in it.
+        // Three free pages outside the range, and one inside.
         for n in [3, 700, 1900, 2000] {
             assert!(owner.free(blocks[n].0));
         }
         let error = world.alloc_range(range(600, 800), MigrateType::Movable, &owner).expect_err("199 pages must move");
         let Obstacle::NoPlace(AllocError::OutOfMemory(shortage)) = error.obstacle else { panic!("{error}") };
         assert_eq!((shortage.order, shortage.free_pages), (Order::ZERO, 0));
-        // Of the three places one or two are in the pageset when the zone has nothing left, and the marks keep them there.
+        // One or two of the three targets are in the pageset when the zone is empty, and the marks keep them there.
         assert!((page(601)..=page(603)).contains(&error.pfn), "{error}");
         owner.check();
         world.drain_all();
@@ -219,7 +223,7 @@ fn no_place_to_move_to() {
 }
 
 #[test]
-fn what_cannot_be_asked_for() {
+fn invalid_ranges_are_errors() {
     zone(LINUX_6_18, 4096, |world| {
         let before = world.zone_stats(0);
         let refused = |range, migratetype| world.alloc_range(range, migratetype, &Immovable).expect_err("wrong");
@@ -233,21 +237,21 @@ fn what_cannot_be_asked_for() {
             assert_eq!(refused(asked, migratetype), RangeError { pfn, obstacle });
         }
         assert_eq!(world.zone_stats(0), before);
-        world.set_pageblock_type(page(1024), MigrateType::Isolate).expect("ours");
+        world.set_pageblock_type(page(1024), MigrateType::Isolate).expect("the page is in the zone");
         let error = refused(range(100, 1030), MigrateType::Movable);
         assert_eq!(error, RangeError { pfn: page(1024), obstacle: Obstacle::Isolated });
-        assert_eq!(error.to_string(), "the pageblock of page 0x100400 is isolated, for another range");
+        assert_eq!(error.to_string(), "the pageblock of page 0x100400 is already isolated for another range");
         assert_eq!(
             world.pageblock_type(page(512)),
             Some(MigrateType::Movable),
-            "what was isolated before it is undone"
+            "the isolation of earlier pageblocks is undone"
         );
-        assert_eq!(world.pageblock_type(page(1024)), Some(MigrateType::Isolate), "and that is not ours to undo");
+        assert_eq!(world.pageblock_type(page(1024)), Some(MigrateType::Isolate), "the other range stays isolated");
     });
 }
 
 #[test]
-fn holes_are_named() {
+fn errors_name_the_hole() {
     let spec = ZoneSpec {
         node: NodeId(0),
         kind: ZoneKind::Normal,
@@ -262,13 +266,13 @@ fn holes_are_named() {
             assert_eq!(error, RangeError { pfn: page(at), obstacle: Obstacle::Offline });
             assert_eq!(world.offline(asked, &Immovable), Err(error));
         }
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
         assert_eq!(types(world, 2048), [Some(MigrateType::Movable); 4]);
     });
 }
 
-/// An owner that allocates ranges itself while it is asked to let go: an overlapping one fails cleanly, and so does one
-/// that shares nothing but a pageblock.
+/// An owner that allocates ranges inside its callbacks: an overlapping range fails cleanly, and so does one that shares
+/// only a pageblock.
 #[test]
 fn overlapping_ranges() {
     struct Nested<'w, 'a, 'o> {
@@ -305,7 +309,7 @@ fn overlapping_ranges() {
     });
 }
 
-/// The owner frees what the range waits for, in the middle of it.
+/// The owner frees the blocks that the range waits for, during the call.
 #[test]
 fn the_owner_frees_what_is_being_moved() {
     struct Freeing<'w, 'a, 'o>(&'o StampingOwner<'w, 'a, TestMachine>, Cell<u32>);
@@ -336,7 +340,7 @@ fn the_owner_frees_what_is_being_moved() {
     });
 }
 
-/// Memory goes and comes back: neither present nor managed meanwhile; marks and bounds follow.
+/// Memory goes offline and comes back: meanwhile it is neither present nor managed; marks and bounds follow.
 #[test]
 fn offline_and_online() {
     zone(LINUX_6_18, 1 << 18, |world| {
@@ -348,7 +352,7 @@ fn offline_and_online() {
         let gone = range(300, (1 << 17) + 10);
         world.offline(gone, &owner).expect("all of it moves");
         owner.check();
-        let books = world.audit(0).expect("the books add up");
+        let books = world.audit(0).expect("the audit passes");
         let stats = world.zone_stats(0);
         assert_eq!((stats.managed, books.in_use), ((1 << 18) - gone.pages, 1500));
         assert!(stats.watermarks.low < before.0.watermarks.low);
@@ -360,7 +364,7 @@ fn offline_and_online() {
         assert_eq!(error.reason, WrongFree::NotAllocated(PageState::Inside));
         let error = world.alloc_range(range(100, 301), MigrateType::Movable, &owner).expect_err("it is gone");
         assert_eq!(error, RangeError { pfn: page(300), obstacle: Obstacle::Offline });
-        // A part comes back, then all the rest.
+        // A part comes back, then the rest.
         world.online(range(1000, 1001)).expect("it was taken off line");
         assert_eq!(world.online(gone), Err(MapError::Overlap { start: gone.start, other: page(1000) }));
         world.online(range(300, 1000)).expect("off line");
@@ -370,11 +374,11 @@ fn offline_and_online() {
         let after = world.zone_stats(0);
         assert_eq!((after.managed, after.nr_free_pages, after.watermarks), (1 << 18, 1 << 18, before.0.watermarks));
         assert_eq!(world.pageset_state(0, CpuId(0)).high_max, before.1);
-        assert_eq!(free_blocks(world), [(10, MigrateType::Movable, 256)], "all has merged again");
+        assert_eq!(free_blocks(world), [(10, MigrateType::Movable, 256)], "all memory has merged");
     });
 }
 
-/// Every last page may go.
+/// All pages of a zone may go offline.
 #[test]
 fn a_zone_without_memory() {
     zone(LINUX_6_18, 4096, |world| {
@@ -389,7 +393,7 @@ fn a_zone_without_memory() {
     });
 }
 
-/// What cannot move keeps its memory on line; bounds set before count again.
+/// An immovable block keeps its memory online; earlier bounds apply again.
 #[test]
 fn offline_may_fail() {
     zone(LINUX_6_18, 4096, |world| {
@@ -398,13 +402,13 @@ fn offline_may_fail() {
         let pfn = world.alloc(&movable(0)).expect("memory");
         let error = world.offline(range(0, 4096), &Immovable).expect_err("a page stays");
         assert_eq!(error, RangeError { pfn, obstacle: Obstacle::InUse(Order::ZERO) });
-        assert_eq!(error.to_string(), format!("the owner keeps the block of order 0 at {pfn} where it is"));
+        assert_eq!(error.to_string(), format!("the owner does not release the block of order 0 at {pfn}"));
         assert_eq!((world.zone_stats(0).managed, world.pageset_state(0, CpuId(0)).high_max), (4096, bounds));
         world.free(pfn, Order::ZERO).expect("in use");
     });
 }
 
-/// Pages move within their node's zones of the same kind and below: whoever asked for them may have excluded others.
+/// Pages move to zones of the same kind or below on their node, since their requests may have excluded higher zones.
 #[test]
 fn pages_move_to_no_higher_zone() {
     let low = PageRange::new(Pfn(1 << 19), 2048);
@@ -427,7 +431,7 @@ fn pages_move_to_no_higher_zone() {
         assert!(owner.blocks().iter().all(|(_, block)| world.zone_of(block.pfn) == Some(0)));
         world.alloc_range(high, MigrateType::Movable, &owner).expect("all is free");
         owner.check();
-        world.audit(0).expect("the books add up");
-        world.audit(1).expect("the books add up");
+        world.audit(0).expect("the audit passes");
+        world.audit(1).expect("the audit passes");
     });
 }

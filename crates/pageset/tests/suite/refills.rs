@@ -1,13 +1,14 @@
-//! How many blocks come with one hold of the zone's lock.
+//! The number of blocks per refill.
 
 use crate::support::{World, movable, one_zone};
 use pageset::policy::presets::LINUX_6_18;
 use pageset::policy::{Bounds, Tuning};
 use pageset::{CpuId, Order};
 
-/// Blocks of order 3 in a row: in the kernels each seven take the zone's lock; doubled, 7 + 15 + 31 + 63 are four refills.
+/// Blocks of order 3 in a row: in the kernels every seven blocks take the zone's lock; with `double_blocks`, 7 + 15 +
+/// 31 + 63 blocks are four refills.
 #[test]
-fn blocks_in_a_row_come_in_ever_larger_lots() {
+fn refills_of_blocks_double() {
     let refills = |world: &World<'_>| {
         world.set_bounds(0, Bounds { batch: 63, high_min: 16_000, high_max: 16_000 }).expect("room");
         let blocks: Vec<_> = (0..112).map(|_| world.alloc(&movable(3)).expect("memory")).collect();

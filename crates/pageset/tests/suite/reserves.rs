@@ -1,4 +1,4 @@
-//! What is kept apart and for whom: HIGHATOMIC pageblocks, boosted marks, types that do not mix. Specification 1.6.
+//! Reserves: HIGHATOMIC pageblocks, boosted marks, types that do not mix. Specification 1.6.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
@@ -15,7 +15,7 @@ use pageset::{
 use MigrateType::{HighAtomic, Movable, Unmovable};
 
 const BASE: u64 = 1 << 20;
-/// 128 pageblocks, of which a hundredth, rounded up, is two.
+/// 128 pageblocks; 1 % of them, rounded up, is two.
 const PAGES: u64 = 65_536;
 
 fn order(order: u8) -> Order {
@@ -26,13 +26,13 @@ fn urgent(of: u8) -> Request {
     Request { urgency: Urgency::High, wait: Wait::Lock, ..movable(of) }
 }
 
-/// A zone below its low mark from the start, so that every request goes the slow path.
+/// A zone that is below its low mark from the start, so that every request takes the slow path.
 fn short(tuning: Tuning, pages: u64, test: impl FnOnce(&World<'_>)) {
     one_zone(tuning, pages, 2, |world| {
         world.set_bounds(0, Bounds::DISABLED).expect("the pagesets have room");
         world.set_watermarks(0, Watermarks { min: 0, low: pages, high: pages }, [0; 4]);
         test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
@@ -47,7 +47,7 @@ fn an_urgent_block_reserves_its_pageblock() {
         let first = world.alloc(&urgent(4)).expect("memory");
         assert_eq!(world.pageblock_type(first), Some(HighAtomic));
         assert_eq!(reserved(world), (512, 512 - 16));
-        // The rest of the pageblock serves the next ones, and them alone.
+        // The rest of the pageblock serves only the next urgent requests.
         for nth in 1..32 {
             assert_eq!(world.alloc(&urgent(4)), Ok(first.offset(16 * nth)));
         }
@@ -84,7 +84,7 @@ fn only_urgent_blocks_that_found_little_reserve() {
 
 #[test]
 fn the_reserve_has_a_limit() {
-    // Pageblocks that are reserved when more and more blocks of a pageblock are asked for.
+    // The number of reserved pageblocks after more and more urgent blocks.
     for (name, tuning, pages, pageblocks) in [
         ("a hundredth rounded up", LINUX_6_18, PAGES, 2),
         ("exactly one", LINUX_6_18, 51_200, 1),
@@ -110,13 +110,13 @@ fn the_reserve_has_a_limit() {
 }
 
 #[test]
-fn last_resorts() {
-    // All but the reserve is gone: who gets something of it.
+fn rights_to_the_highatomic_reserve() {
+    // Only the reserve is left: the requests that may use it.
     for (name, request, got) in [
         ("an urgent block, first of all", urgent(4), true),
         ("an OOM victim", Request { urgency: Urgency::OomVictim, ..movable(4) }, true),
         ("and its single pages", Request { urgency: Urgency::OomVictim, ..movable(0) }, true),
-        // The marks want a free block of the order in another pageblock, or the right to HIGHATOMIC ones.
+        // The marks require a free block of the order outside the reserve, or the right to use HIGHATOMIC blocks.
         ("one that cannot wait: not above order 0", Request { wait: Wait::Lock, ..movable(4) }, false),
         ("but single pages", Request { wait: Wait::Lock, ..movable(0) }, true),
         ("urgent ones, too", urgent(0), true),
@@ -128,7 +128,7 @@ fn last_resorts() {
         short(LINUX_6_18, PAGES, |world| {
             world.alloc(&urgent(4)).expect("memory");
             while world.alloc(&movable(4)).is_ok() {}
-            assert_eq!(world.zone_stats(0).nr_free_pages, 512 - 16, "all else is gone");
+            assert_eq!(world.zone_stats(0).nr_free_pages, 512 - 16, "only the reserve is left");
             let result = world.alloc(&request);
             assert_eq!(result.is_ok(), got, "{name}: {result:?}");
             if let Ok(pfn) = result {
@@ -140,7 +140,7 @@ fn last_resorts() {
 
 #[test]
 fn reserved_pages_come_back_through_pagesets() {
-    // 2.6: cached among the movable ones, drained to their own lists, under both rules of what a block remembers.
+    // 2.6: cached on the movable lists, drained to their own lists, under both rules for a block's remembered type.
     for tuning in [LINUX_5_14, LINUX_6_7, LINUX_6_18, LINUX_6_19] {
         short(tuning, PAGES, |world| {
             let block = world.alloc(&urgent(4)).expect("memory");
@@ -154,7 +154,7 @@ fn reserved_pages_come_back_through_pagesets() {
             assert_eq!(reserved(world), (512, 496));
             world.drain_all();
             assert_eq!(reserved(world), (512, 512));
-            assert_eq!(world.free_blocks(0, Order::PAGEBLOCK, HighAtomic), 1, "merged again");
+            assert_eq!(world.free_blocks(0, Order::PAGEBLOCK, HighAtomic), 1, "the pages have merged");
         });
     }
 }
@@ -162,7 +162,7 @@ fn reserved_pages_come_back_through_pagesets() {
 #[test]
 fn pageblocks_that_are_typed_by_hand_count() {
     short(LINUX_6_18, PAGES, |world| {
-        let set = |nth: u64, to| world.set_pageblock_type(Pfn(BASE + 512 * nth), to).expect("ours");
+        let set = |nth: u64, to| world.set_pageblock_type(Pfn(BASE + 512 * nth), to).expect("the page is in the zone");
         set(0, HighAtomic);
         set(1, HighAtomic);
         set(2, MigrateType::Cma);
@@ -177,8 +177,8 @@ fn pageblocks_that_are_typed_by_hand_count() {
     });
 }
 
-/// A zone in which unmovable requests have to break into movable pageblocks, each into the one given: one block of order
-/// 4 is in use at the start of each pageblock, so that none is free as a whole.
+/// A zone in which unmovable requests must take part of movable pageblocks. One block of order 4 is in use at the start
+/// of each pageblock, so that none is completely free.
 fn broken(tuning: Tuning, factor: u64, test: impl FnOnce(&World<'_>)) {
     let range = PageRange::new(Pfn(BASE), 4096);
     let spec = ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] };
@@ -195,13 +195,13 @@ fn broken(tuning: Tuning, factor: u64, test: impl FnOnce(&World<'_>)) {
         world.set_bounds(0, Bounds::DISABLED).expect("room");
         world.set_watermarks(0, MARKS, [0; 4]);
         test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
 const MARKS: Watermarks = Watermarks { min: 200, low: 400, high: 600 };
 
-/// The marks in force, by how much they are above [`MARKS`].
+/// The effective marks' distance above [`MARKS`].
 fn boost(world: &World<'_>) -> u64 {
     let stats = world.zone_stats(0);
     let boost = stats.watermark_boost;
@@ -216,17 +216,17 @@ fn claims_boost_the_marks_and_wake_reclaim_once() {
     for tuning in [LINUX_5_14, LINUX_6_18] {
         broken(tuning, WatermarkRule::KERNEL_BOOST_FACTOR, |world| {
             assert_eq!((boost(world), world.machine().woken()), (0, vec![]));
-            // Each takes the 496 free pages of a pageblock over, of which it uses 16; so the next breaks in after 31.
+            // Each claims the 496 free pages of a pageblock and uses 16, so the next claim comes after 31 requests.
             world.alloc(&request(true)).expect("memory");
             assert_eq!(boost(world), 512);
             assert_eq!(world.machine().woken(), [(0, Order::ZERO, ZoneKind::Normal)]);
             for _ in 1..31 {
                 world.alloc(&request(true)).expect("memory");
             }
-            assert_eq!((boost(world), world.machine().woken()), (512, vec![]), "not again");
+            assert_eq!((boost(world), world.machine().woken()), (512, vec![]), "reclaim is not woken again");
             world.alloc(&request(false)).expect("memory");
             // One and a half times 600.
-            assert_eq!((boost(world), world.machine().woken()), (900, vec![]), "nobody may be told");
+            assert_eq!((boost(world), world.machine().woken()), (900, vec![]), "the request wakes nobody");
             let text = world.zoneinfo().to_string();
             assert!(text.contains("boost    900\n") && text.contains("min      1100\n"), "{text}");
             assert_eq!(world.decay_boost(0, 300), 600);
@@ -246,8 +246,8 @@ fn claims_boost_the_marks_and_wake_reclaim_once() {
     });
 }
 
-/// DMA32 and NORMAL of node 0, 4 pageblocks each, and 4 of a NORMAL zone in node 1. In node 0's NORMAL zone no pageblock is
-/// free as a whole.
+/// DMA32 and NORMAL of node 0, 4 pageblocks each, and a NORMAL zone of 4 pageblocks on node 1. No pageblock of node 0's
+/// NORMAL zone is completely free.
 fn two_zones(tuning: Tuning, dma32: bool, test: impl FnOnce(&World<'_>)) {
     let at = |nth: u64| PageRange::new(Pfn(BASE + 2048 * nth), 2048);
     let spans = [at(0), at(1), at(2)];
@@ -266,7 +266,7 @@ fn two_zones(tuning: Tuning, dma32: bool, test: impl FnOnce(&World<'_>)) {
         }
         test(world);
         for zone in 0..3 {
-            world.audit(zone).expect("the books add up");
+            world.audit(zone).expect("the audit passes");
         }
     });
 }
@@ -276,7 +276,7 @@ fn types_stay_apart_while_another_zone_has_a_pageblock() {
     let unmovable = Request::new(Order::ZERO, Unmovable);
     let serving = |world: &World<'_>, request: &Request| {
         let pfn = world.alloc(request).expect("memory");
-        world.zone_of(pfn).expect("ours")
+        world.zone_of(pfn).expect("the page is in the zone")
     };
     for tuning in [LINUX_5_14, LINUX_6_7, LINUX_6_18] {
         two_zones(tuning, true, |world| {
@@ -286,7 +286,8 @@ fn types_stay_apart_while_another_zone_has_a_pageblock() {
             assert_eq!(serving(world, &Request { zone: Some(0), ..unmovable }), 0, "there is no other zone");
         });
         two_zones(tuning, true, |world| {
-            // What is left of DMA32 is movable and broken up as well: types mix in the preferred zone, not on another node.
+            // The rest of DMA32 is movable and fragmented as well: types then mix in the preferred zone, not on another
+            // node.
             while let Ok(pfn) = world.alloc(&Request { zone: Some(1), ..movable(9) }) {
                 world.split(pfn, order(9), order(4)).expect("was allocated");
                 world.free_direct(pfn, order(4)).expect("was allocated");
@@ -302,23 +303,23 @@ fn types_stay_apart_while_another_zone_has_a_pageblock() {
 }
 
 #[test]
-fn memory_that_comes_later_counts() {
+fn memory_onlined_later_counts() {
     two_zones(LINUX_6_18, false, |world| {
-        world.online(PageRange::new(Pfn(BASE + 2048), 2048)).expect("a hole so far");
+        world.online(PageRange::new(Pfn(BASE + 2048), 2048)).expect("the range is still a hole");
         (0..3).for_each(|zone| world.set_watermarks(zone, Watermarks::default(), [0; 4]));
         let pfn = world.alloc(&Request::new(Order::ZERO, Unmovable)).expect("memory");
         assert_eq!(world.zone_of(pfn), Some(1));
     });
 }
 
-/// The audit counts pageblocks by type: one whose type was changed behind the allocator's back is found.
+/// The audit counts pageblocks by type, and finds one whose type was changed without the allocator.
 #[test]
 fn a_pageblock_that_was_not_counted_is_found() {
     let range = PageRange::new(Pfn(BASE), 4096);
     let spec = ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] };
     let spec = [spec];
     let config = Config::new(&spec, &[NodeId(0)]);
-    let size = config.metadata_size().expect("a good map");
+    let size = config.metadata_size().expect("the map is valid");
     for (number, what) in [
         (HighAtomic as u8, "the pages of HIGHATOMIC pageblocks"),
         (MigrateType::Cma as u8, "the pages of CMA pageblocks"),
@@ -328,10 +329,11 @@ fn a_pageblock_that_was_not_counted_is_found() {
         let pagesets: Vec<Pageset<SpinLock>> = (0..size.pagesets).map(|_| Pageset::default()).collect();
         let mut zones: Vec<_> = (0..size.zones).map(|_| CachedZone::empty()).collect();
         let metadata = Metadata { tags: &tags, words: &words, pagesets: &pagesets, zones: &mut zones };
-        let world = Allocator::new(crate::support::TestMachine::default(), &config, metadata).expect("a good map");
-        world.audit(0).expect("the books add up");
-        // The bytes of the pageblocks come after those of the pages; the type is in the lowest three bits, the lowest one
-        // turned. The third pageblock is the first of a block of order 10.
+        let world =
+            Allocator::new(crate::support::TestMachine::default(), &config, metadata).expect("the map is valid");
+        world.audit(0).expect("the audit passes");
+        // The pageblocks' bytes follow the pages' tags. The type is in the lowest three bits, the lowest one inverted.
+        // The third pageblock is the first of a block of order 10.
         let byte = &tags[4096 + 2];
         byte.store(byte.load(Relaxed) & !7 | number ^ 1, Relaxed);
         let found = world.audit(0).expect_err("it was not counted");
@@ -339,7 +341,7 @@ fn a_pageblock_that_was_not_counted_is_found() {
     }
 }
 
-/// A zone without memory at the head of the zonelist is no zone to mix types in.
+/// An empty zone at the head of the zonelist is not the preferred zone.
 #[test]
 fn types_are_kept_apart_beside_a_node_without_memory() {
     let spans = [0, 4096, 8192].map(|start| PageRange::new(Pfn(BASE + start), 2048));
@@ -357,13 +359,13 @@ fn types_are_kept_apart_beside_a_node_without_memory() {
         // A movable page in each pageblock of NORMAL.
         let request = Request { zone: Some(1), ..movable(0) };
         let pages: Vec<_> = std::iter::from_fn(|| world.alloc(&request).ok()).collect();
-        pages.into_iter().filter(|pfn| pfn.0 % 512 != 0).for_each(|pfn| world.free(pfn, Order::ZERO).expect("ours"));
+        pages.into_iter().filter(|pfn| pfn.0 % 512 != 0).for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
         let got = world.alloc(&Request::new(Order::ZERO, Unmovable)).expect("memory");
         assert_eq!(world.zone_of(got), Some(0), "DMA32, whose pageblocks are empty");
     });
 }
 
-/// What is off line is reserved for nobody.
+/// Offline memory is not reserved.
 #[test]
 fn a_reserved_pageblock_that_goes_off_line_is_reserved_no_more() {
     for tuning in [LINUX_6_11, LINUX_6_18] {

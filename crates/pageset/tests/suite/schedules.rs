@@ -1,5 +1,5 @@
-//! Thousands of interleavings of three threads, chosen by a scheduler that decides at every lock, every look at which
-//! CPU this is and every touch of shared memory. All shared words are atomics, so nothing else is needed.
+//! Thousands of interleavings of three threads, chosen by a scheduler that decides at every lock, every read of the
+//! current CPU and every touch of shared memory. All shared words are atomics, so nothing else is needed.
 //!
 //! A failure prints the seed with the command that replays it.
 
@@ -19,7 +19,7 @@ use shuttle::{Runner, thread};
 const PAGES: u64 = 2048;
 const BASE: u64 = 1 << 20;
 
-/// One thread's part: blocks of its own and from the others, on two CPUs that three threads share.
+/// One thread's part: its own blocks and blocks from the others, with three threads on two CPUs.
 fn part<const FAULT: u8>(
     world: &Allocator<'_, Scheduled<FAULT>>,
     thread: u32,
@@ -28,7 +28,7 @@ fn part<const FAULT: u8>(
     run_on(CpuId(thread % 2));
     let alloc = |order: u8, migratetype| {
         let order = Order::new(order).expect("an order");
-        let pfn = world.alloc(&Request::new(order, migratetype)).expect("there is enough");
+        let pfn = world.alloc(&Request::new(order, migratetype)).expect("there is enough memory");
         Block { pfn, order }
     };
     let free = |block: Block| world.free(block.pfn, block.order).expect("it was allocated");
@@ -42,7 +42,7 @@ fn part<const FAULT: u8>(
         }
         1 => world.drain_all(),
         _ => {
-            world.set_pageblock_type(Pfn(BASE), MigrateType::Unmovable).expect("ours");
+            world.set_pageblock_type(Pfn(BASE), MigrateType::Unmovable).expect("the page is in the zone");
             free(alloc(4, MigrateType::Unmovable));
         }
     }
@@ -52,13 +52,14 @@ fn part<const FAULT: u8>(
         free(block);
     }
     let mut pages = [Pfn(0); 3];
-    let got = world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).expect("there is enough");
+    let got =
+        world.alloc_bulk(&Request::new(Order::ZERO, MigrateType::Movable), &mut pages).expect("there is enough memory");
     let blocks: Vec<_> = pages[..got].iter().map(|&pfn| Block { pfn, order: Order::ZERO }).collect();
     world.free_bulk(&blocks).expect("they were allocated");
 }
 
-/// One thread's part where memory is short: urgent blocks, pageblocks reserved and given back, marks boosted, and owners
-/// that give what they have.
+/// One thread's part when memory is short: urgent blocks, pageblocks reserved and returned, boosted marks, and owners
+/// that free their pages.
 fn short<const FAULT: u8>(
     world: &Allocator<'_, Scheduled<FAULT>>,
     thread: u32,
@@ -106,21 +107,21 @@ fn short<const FAULT: u8>(
 /// One thread's part.
 type Part<const FAULT: u8> = fn(&Allocator<'_, Scheduled<FAULT>>, u32, &shuttle::sync::Mutex<Vec<Block>>);
 
-/// One schedule: three threads, then the books.
+/// One schedule: three threads, then the audit.
 fn schedule<const FAULT: u8>(preset: &Preset, part: Part<FAULT>) {
     let ranges = [PageRange::new(Pfn(BASE), PAGES)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    // A zone as small as this would have no clusters.
+    // The zone-size formula gives such a small zone no clusters.
     let batch = if preset.tuning.clusters { BatchRule::Fixed(2) } else { preset.tuning.batch };
     let tuning = Tuning { batch, ..preset.tuning };
     let watermarks = WatermarkRule { boost_factor: WatermarkRule::KERNEL_BOOST_FACTOR, ..WatermarkRule::default() };
     let config = Config { tuning, watermarks, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
     let metadata = OwnedMetadata::<Scheduled<FAULT>>::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("a good map");
-    // High enough that pages stay, low enough that they are drained now and then.
+    let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("the map is valid");
+    // High is large enough that pages stay, and small enough that some drains happen.
     world.set_bounds(0, Bounds { batch: 2, high_min: 4, high_max: 4 }).expect("room");
-    // Single pages on the free list, in clusters where there are some.
+    // Single pages on the free list, in clusters if there are any.
     let singles: Vec<_> = (0..9).map(|_| world.alloc(&Request::new(Order::ZERO, MigrateType::Movable))).collect();
     singles.into_iter().for_each(|pfn| world.free_direct(pfn.expect("memory"), Order::ZERO).expect("allocated"));
     let mail = shuttle::sync::Mutex::new(vec![]);
@@ -133,14 +134,14 @@ fn schedule<const FAULT: u8>(preset: &Preset, part: Part<FAULT>) {
     for block in mail.into_inner().expect("no thread panics") {
         world.free(block.pfn, block.order).expect("it was allocated");
     }
-    let books = world.audit(0).expect("the books add up");
+    let books = world.audit(0).expect("the audit passes");
     assert_eq!((books.in_use, books.free + books.cached), (0, PAGES));
     world.drain_all();
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
     assert_eq!(world.zone_stats(0).nr_free_pages, PAGES);
 }
 
-/// Explores some schedules of a preset from a seed on.
+/// Explores some schedules of a preset, starting from a seed.
 fn explore<const FAULT: u8>(preset: &'static str, part: Part<FAULT>, seed: u64, schedules: usize) {
     println!("{preset}: seed {seed}, {schedules} schedules");
     let preset = Preset::find(preset).expect("a preset");
@@ -153,7 +154,7 @@ const PRESETS: [&str; 7] =
 const SCHEDULES: usize = 600;
 
 #[test]
-fn every_schedule_keeps_the_books() {
+fn every_schedule_passes_the_audit() {
     let (seed, schedules) = crate::watched::seed_and_schedules(SCHEDULES);
     for (preset, part) in
         PRESETS.into_iter().flat_map(|preset| [(preset, part::<{ fault::NONE }> as Part<_>), (preset, short)])
@@ -169,9 +170,9 @@ fn every_schedule_keeps_the_books() {
     }
 }
 
-/// A lock that lets two in is found, and the seed finds it again.
+/// A lock that admits two threads is found, and the seed finds it again.
 #[test]
-fn a_lock_that_lies_is_found() {
+fn a_broken_try_lock_is_found() {
     let found = |seed| {
         let panic = catch_unwind(AssertUnwindSafe(|| explore::<{ fault::LIES }>("linux-6.18", part, seed, SCHEDULES)));
         let panic = panic.expect_err("two threads in one pageset");

@@ -1,5 +1,5 @@
-//! What stands behind a request that finds nothing: reclaim woken, the owner asked, pagesets drained, reserves given
-//! back, and the error at the end. Specification 1.7, 8.1.
+//! The slow path: reclaim is woken, the owner is asked, pagesets are drained, reserves are returned, and finally the
+//! error. Specification 1.7, 8.1.
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc;
@@ -21,7 +21,7 @@ fn order(order: u8) -> Order {
     Order::new(order).expect("an order")
 }
 
-/// An owner that frees blocks, some at each call, and counts the calls.
+/// An owner that frees some blocks at each call, and counts the calls.
 struct Giving<'w, 'a> {
     world: &'w World<'a>,
     blocks: RefCell<Vec<(Pfn, Order)>>,
@@ -55,7 +55,7 @@ impl Owner for Giving<'_, '_> {
     }
 }
 
-/// Takes everything in blocks of an order.
+/// Allocates all memory in blocks of one order.
 fn exhaust(world: &World<'_>, of: u8) -> Vec<(Pfn, Order)> {
     let request = Request { watermarks: false, ..movable(of) };
     std::iter::from_fn(|| world.alloc(&request).ok()).map(|pfn| (pfn, order(of))).collect()
@@ -75,7 +75,7 @@ fn full(of: u8, test: impl FnOnce(&World<'_>, Vec<(Pfn, Order)>)) {
         let blocks = exhaust(world, of);
         assert_eq!(blocks.len() as u64 * order(of).pages(), 4096);
         test(world, blocks);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }
 
@@ -102,7 +102,7 @@ fn the_owner_is_asked_only_where_nothing_else_helps() {
 #[test]
 fn what_the_owner_frees_is_found() {
     full(0, |world, blocks| {
-        // The page goes to this CPU's pageset, where no watermark sees it; draining makes it count.
+        // The page goes to this CPU's pageset, where watermarks do not count it; a drain makes it count.
         let owner = Giving::new(world, blocks, 1);
         let drains = world.zone_stats(0).pagesets.drains;
         world.alloc_with(&movable(0), &owner).expect("one was given");
@@ -115,7 +115,7 @@ fn what_the_owner_frees_is_found() {
         assert_eq!((owner.calls.get(), world.zone_stats(0).pagesets.drains), (1, drains), "nothing to drain");
     });
     full(0, |world, mut blocks| {
-        // Pages in another CPU's pageset are drained once the owner has given something, not before.
+        // Another CPU's pageset is drained only after the owner has freed something.
         world.machine().run_on(1);
         for _ in 0..50 {
             let (pfn, order) = blocks.pop().expect("thousands");
@@ -134,7 +134,7 @@ fn what_the_owner_frees_is_found() {
 #[test]
 fn retries_end() {
     use Reason::{NoBlock, Watermark};
-    // Eight pages a call are less than a block of order 4.
+    // Eight pages per call are less than a block of order 4.
     for (of, calls, reason) in [(1, 16, NoBlock), (3, 16, NoBlock), (4, 1, Watermark), (9, 1, Watermark)] {
         full(0, |world, blocks| {
             // Every other page: they never merge.
@@ -147,14 +147,14 @@ fn retries_end() {
         });
     }
     full(0, |world, blocks| {
-        // Pages side by side, one a call: two make a block of order 1 if they are buddies.
+        // Adjacent pages, one per call: two make a block of order 1 if they are buddies.
         let owner = Giving::new(world, blocks, 1);
         world.alloc_with(&movable(1), &owner).expect("two buddies");
         assert_eq!(owner.calls.get(), 2);
     });
 }
 
-/// An owner that allocates and frees in its answer.
+/// An owner that allocates and frees in its callback.
 struct Busy<'w, 'a>(Giving<'w, 'a>);
 
 impl Owner for Busy<'_, '_> {
@@ -176,7 +176,7 @@ impl Owner for Busy<'_, '_> {
             self.0.world.free(page, own.order).expect("was allocated");
         }
         self.0.world.drain_all();
-        // On another CPU from now on.
+        // The call continues on another CPU.
         self.0.world.machine().run_on(1);
         self.0.reclaim(request)
     }
@@ -194,10 +194,10 @@ fn the_owner_may_use_the_allocator() {
 
 #[test]
 fn reserved_pageblocks_are_given_back_last_one_last() {
-    // Two reserved pageblocks and nothing else: a request that the owner helps with a page it cannot use.
+    // Only two reserved pageblocks are left; the owner frees a page that the request cannot use.
     let reserve = |world: &World<'_>| {
         for nth in [0, 1] {
-            world.set_pageblock_type(Pfn(BASE + 512 * nth), MigrateType::HighAtomic).expect("ours");
+            world.set_pageblock_type(Pfn(BASE + 512 * nth), MigrateType::HighAtomic).expect("the page is in the zone");
         }
         exhaust(world, 0)
     };
@@ -215,7 +215,8 @@ fn reserved_pageblocks_are_given_back_last_one_last() {
         let got = world.alloc_with(&request, &owner).expect("the first reserved pageblock");
         assert_eq!((owner.calls.get(), state(world)), (1, (512, 512)));
         assert_eq!(world.pageblock_type(got), Some(MigrateType::Unmovable), "the type that was wanted");
-        // The other 31 blocks of it, then the last pageblock, which is given by force: the owner has nothing more.
+        // The other 31 blocks of the pageblock, then the last pageblock, which is returned by force: the owner frees
+        // nothing more.
         let owner = Giving::new(world, vec![], 1);
         for _ in 1..32 {
             world.alloc_with(&request, &owner).expect("of the same pageblock");
@@ -225,9 +226,9 @@ fn reserved_pageblocks_are_given_back_last_one_last() {
         assert_eq!((owner.calls.get(), state(world)), (1, (0, 0)));
         while world.alloc(&request).is_ok() {}
         out_of_memory(world.alloc_with(&request, &owner));
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
-    // One that cannot wait does not get that far.
+    // A request that cannot wait does not reach that step.
     one_zone(LINUX_6_18, 4096, 2, |world| {
         world.set_watermarks(0, Watermarks::default(), [0; 4]);
         let blocks = reserve(world);
@@ -247,18 +248,18 @@ fn two_zones(test: impl FnOnce(&World<'_>)) {
         (0..2).for_each(|zone| world.set_watermarks(zone, Watermarks::default(), [0; 4]));
         test(world);
         for zone in 0..2 {
-            world.audit(zone).expect("the books add up");
+            world.audit(zone).expect("the audit passes");
         }
     });
 }
 
 #[test]
-fn reclaim_is_told_of_zones_below_low() {
+fn reclaim_is_woken_for_zones_below_low() {
     let marks = |low| Watermarks { min: 0, low, high: 2 * low };
     two_zones(|world| {
         world.alloc(&movable(4)).expect("memory");
         assert_eq!(world.machine().woken(), [], "there is enough");
-        // NORMAL is short, DMA32 serves: the first attempt found something.
+        // NORMAL is short and DMA32 serves: the first attempt succeeds.
         world.set_watermarks(1, marks(3000), [0; 4]);
         let got = world.alloc(&movable(4)).expect("memory");
         assert_eq!((world.zone_of(got), world.machine().woken()), (Some(0), vec![]));
@@ -283,7 +284,7 @@ fn reclaim_is_told_of_zones_below_low() {
 }
 
 #[test]
-fn a_reclaimer_sees_where_it_is_needed() {
+fn needs_reclaim_and_is_balanced() {
     two_zones(|world| {
         let balanced = |order, highest| world.is_balanced(NodeId(0), order, highest);
         assert_eq!([0, 1].map(|zone| world.needs_reclaim(zone)), [false; 2]);
@@ -292,7 +293,7 @@ fn a_reclaimer_sees_where_it_is_needed() {
         assert_eq!([0, 1].map(|zone| world.needs_reclaim(zone)), [false; 2], "one page above the mark");
         world.set_watermarks(0, high(2048), [0; 4]);
         assert_eq!([0, 1].map(|zone| world.needs_reclaim(zone)), [true, false]);
-        // One zone that is well enough is enough.
+        // One balanced zone is enough.
         assert!(balanced(Order::ZERO, ZoneKind::Movable) && !balanced(Order::ZERO, ZoneKind::Dma32));
         assert!(balanced(Order::MAX, ZoneKind::Normal));
         assert!(balanced(Order::ZERO, ZoneKind::Dma), "no such zone, nothing to do");
@@ -302,7 +303,7 @@ fn a_reclaimer_sees_where_it_is_needed() {
             world.free_direct(pfn, order(9)).expect("was allocated");
         });
         assert!(!balanced(Order::MAX, ZoneKind::Normal) && balanced(order(9), ZoneKind::Normal));
-        // The reserve of the request that woke it counts.
+        // The reserve counts by the waking request's highest zone.
         world.set_watermarks(1, high(1000), [0, 0, 0, 24]);
         assert!(balanced(Order::ZERO, ZoneKind::Normal) && !balanced(Order::ZERO, ZoneKind::Movable));
     });
@@ -340,7 +341,7 @@ fn reclaim_is_active_up_to_a_zone() {
 fn out_of_memory_says_where_and_why() {
     two_zones(|world| {
         let marks = |min| Watermarks { min, low: min, high: min };
-        // 2048 pages each; DMA32 lacks 952 pages of what it keeps, NORMAL 462, and 452 for a block of 10 more.
+        // 2048 pages each. DMA32 lacks 952 pages of its mark and reserve, NORMAL only 462: NORMAL is the nearest zone.
         world.set_watermarks(0, marks(2900), [0, 0, 100, 100]);
         world.set_watermarks(1, marks(2000), [0, 0, 0, 510]);
         let shortage = out_of_memory(world.alloc(&movable(4)));
@@ -351,18 +352,18 @@ fn out_of_memory_says_where_and_why() {
         assert_eq!(shortage.reason, Reason::Watermark);
         assert_eq!((nearest.zone, nearest.node, nearest.kind), (1, NodeId(0), ZoneKind::Normal));
         assert_eq!((nearest.free, nearest.for_others, nearest.mark, nearest.reserve), (2048, 0, 2000, 510));
-        // Rights lower the mark: 1050 and 100 are enough here, 1950 are not.
+        // Rights lower the mark: here 1050 and 100 suffice, 1950 do not.
         let oom = Request { urgency: Urgency::OomVictim, ..movable(10) };
         world.set_watermarks(0, marks(3900), [0, 0, 100, 100]);
         let nearest = out_of_memory(world.alloc(&Request { zone: Some(0), ..oom })).nearest;
         assert_eq!((nearest.mark, nearest.reserve), (1950, 100));
-        // Pages of others, and pages in pagesets.
+        // Pages unusable for the request, and pages in pagesets.
         world.set_watermarks(0, Watermarks::default(), [0; 4]);
         let page = world.alloc(&Request { zone: Some(0), ..movable(0) }).expect("memory");
         world.free(page, Order::ZERO).expect("was allocated");
         let cached = world.zone_stats(0).pagesets.count;
         for (nth, to) in [(1, MigrateType::Cma), (2, MigrateType::HighAtomic)] {
-            world.set_pageblock_type(Pfn(BASE + 512 * nth), to).expect("ours");
+            world.set_pageblock_type(Pfn(BASE + 512 * nth), to).expect("the page is in the zone");
         }
         world.set_watermarks(0, marks(2000), [0; 4]);
         let dma32 = Request { highest: ZoneKind::Dma32, ..Request::new(order(2), MigrateType::Unmovable) };
@@ -375,13 +376,14 @@ fn out_of_memory_says_where_and_why() {
         let free = 2048 - cached;
         assert!(
             text.starts_with(&format!(
-                "no Unmovable block of order 2: zone DMA32 of node 0 has {free} pages free, 1024 of them for others only; \
+                "no Unmovable block of order 2: zone DMA32 of node 0 has {free} pages free, 1024 of them \
+                 unusable for this request; \
                  4 are needed above its min mark of 2000 and reserve of 0; zones tried: 1, pages free there: {free}, in \
                  blocks of order 0 to 10: "
             )) && text.ends_with(&format!("; {cached} more in pagesets")),
             "{text}"
         );
-        // Enough pages, but not in one block; and without marks.
+        // Enough pages, but not in one block; and a request without marks.
         world.set_watermarks(0, Watermarks::default(), [0; 4]);
         let huge = Request { order: order(9), cma: true, ..dma32 };
         let blocks: Vec<_> = std::iter::from_fn(|| world.alloc(&huge).ok()).collect();
@@ -393,18 +395,19 @@ fn out_of_memory_says_where_and_why() {
             let shortage = out_of_memory(world.alloc(&Request { watermarks, ..huge }));
             assert_eq!(shortage.reason, Reason::NoBlock);
             let text = AllocError::OutOfMemory(shortage).to_string();
-            assert!(text.contains("only; that is above its marks, but not in such a block; zones tried: 1"), "{text}");
+            let reason = "request; that is above its marks, but no block of this order is usable; zones tried: 1";
+            assert!(text.contains(reason), "{text}");
         }
     });
 }
 
 thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };
-    /// Where this thread says that it holds a zone lock, and waits to go on.
+    /// The channel on which this thread reports that it holds a zone lock, and waits to go on.
     static STOP: RefCell<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>> = const { RefCell::new(None) };
 }
 
-/// A machine on which a thread can be stopped with a zone lock held.
+/// A machine that can suspend a thread while it holds a zone lock.
 struct Stopping;
 
 impl Machine for Stopping {
@@ -425,15 +428,15 @@ impl Machine for Stopping {
 }
 
 #[test]
-fn one_that_waits_for_nothing_passes_busy_locks_by() {
+fn a_request_that_never_waits_skips_held_locks() {
     let range = PageRange::new(Pfn(BASE), 4096);
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] }];
     let config = Config { tuning: Tuning::default(), ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
     let metadata = OwnedMetadata::<Stopping>::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Stopping, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(Stopping, &config, metadata.lend(&mut zones)).expect("the map is valid");
     let nothing = |of| Request { wait: Wait::Nothing, ..movable(of) };
-    // With the locks free it gets what others get.
+    // With free locks the request gets the same blocks as others.
     let free: Vec<_> = [0, 1, 4].map(|of| (world.alloc(&nothing(of)).expect("memory"), order(of))).into();
     free.iter().for_each(|&(pfn, of)| world.free(pfn, of).expect("was allocated"));
     let (held, is_held) = mpsc::channel();
@@ -445,7 +448,7 @@ fn one_that_waits_for_nothing_passes_busy_locks_by() {
             world.alloc(&movable(4))
         });
         is_held.recv().expect("the other thread is there");
-        // What this CPU's pageset holds is to be had; what would take the zone lock is not, of whatever order.
+        // This CPU's pageset serves the request. Blocks of any order that need the zone lock are refused.
         let cached = world.alloc(&nothing(0)).expect("in the pageset");
         world.free_undrained(cached, Order::ZERO).expect("was allocated");
         let before = world.zone_stats(0);
@@ -461,10 +464,10 @@ fn one_that_waits_for_nothing_passes_busy_locks_by() {
     for of in [2, 4, 9, 10] {
         world.alloc(&nothing(of)).expect("the lock is free again");
     }
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
 }
 
-/// An owner that gives nothing back but lets pages move.
+/// An owner that frees nothing but lets pages move.
 struct MovesAll;
 
 impl Owner for MovesAll {
@@ -479,8 +482,8 @@ impl Owner for MovesAll {
     fn put_back(&self, _pfn: Pfn, _order: Order) {}
 }
 
-/// Half of the memory is free, page by page, and all of the rest can move. The first kind of compaction looks only at
-/// pageblocks of the request's own type; the one after reclaim looks at all, also where reclaim gave nothing.
+/// Half of the memory is free, page by page, and all of the rest can move. The async compaction scans only pageblocks
+/// of the request's own type. The compaction after reclaim scans all, also if reclaim freed nothing.
 #[test]
 fn scattered_memory_is_compacted_without_a_page_reclaimed() {
     for migratetype in [MigrateType::Movable, MigrateType::Unmovable] {
@@ -492,12 +495,12 @@ fn scattered_memory_is_compacted_without_a_page_reclaimed() {
             let request = Request::new(order(6), migratetype);
             world.alloc(&request).expect_err("only single pages are free");
             world.alloc_with(&request, &MovesAll).expect("compaction makes it");
-            world.audit(0).expect("the books add up");
+            world.audit(0).expect("the audit passes");
         });
     }
 }
 
-/// Marks at the end of their range are marks that nobody passes.
+/// Marks at the end of their range are marks that no request passes.
 #[test]
 fn marks_above_all_memory_keep_everything() {
     one_zone(LINUX_6_18, 4096, 1, |world| {

@@ -1,6 +1,6 @@
-//! Real threads on one zone with small batches: no page twice, and the books add up when they have ended.
+//! Real threads on one zone with small batches: no page is allocated twice, and the audit passes at the end.
 //!
-//! Runs for `PAGESET_SECONDS` seconds in all, 5 if that is not set. The same under ThreadSanitizer: see `ci/tsan.sh`.
+//! Runs for `PAGESET_SECONDS` seconds in all, 5 by default. For ThreadSanitizer see `ci/tsan.sh`.
 
 use std::cell::{Cell, RefCell};
 use std::env;
@@ -21,7 +21,7 @@ use pageset::{
 const PAGES: u64 = 1 << 14;
 const BASE: u64 = 1 << 20;
 const CPUS: usize = 3;
-/// Pages that each pageset has room for: an eighth of the zone, for what an administrator may ask.
+/// Capacity of each pageset in pages: an eighth of the zone, the most that an administrator may set.
 const ROOM: u32 = PAGES as u32 / 8 + 64;
 /// More threads than CPUs: two of them share a pageset and find it busy.
 const THREADS: usize = 5;
@@ -30,8 +30,8 @@ thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The library's lock, but whoever waits lets others run: on a machine with fewer CPUs than threads its holder may be
-/// one of them.
+/// The library's lock, but a waiter yields: on a machine with fewer CPUs than threads the holder may need the waiter's
+/// CPU.
 #[derive(Debug, Default)]
 struct Polite(SpinLock);
 
@@ -65,7 +65,7 @@ impl Machine for Threads {
     }
 }
 
-/// A small generator: the same sequence for each thread of each run.
+/// A small random number generator with the same sequence for each thread of each run.
 struct Random(u64);
 
 impl Random {
@@ -77,7 +77,7 @@ impl Random {
     }
 }
 
-/// What the threads share: blocks on their way to another thread, and who has which page.
+/// The shared state of the threads: blocks in transit to another thread, and the pages in use.
 struct Shared {
     mail: Mutex<Vec<Block>>,
     held: Vec<AtomicBool>,
@@ -99,7 +99,7 @@ impl Shared {
     }
 }
 
-/// A thread as the owner of its blocks: gives some of them.
+/// A thread as the owner of its blocks: frees some of them.
 struct Giving<'w, 'a> {
     world: &'w Allocator<'a, Threads>,
     shared: &'w Shared,
@@ -174,7 +174,9 @@ fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
             }
             95 => {
                 let pageblock = Pfn(BASE + 512 * random.below(PAGES as usize / 512) as u64);
-                world.set_pageblock_type(pageblock, MigrateType::ALL[random.below(3)]).expect("ours");
+                world
+                    .set_pageblock_type(pageblock, MigrateType::ALL[random.below(3)])
+                    .expect("the page is in the zone");
             }
             96 => {
                 let mut pages = [Pfn(0); 40];
@@ -186,7 +188,7 @@ fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
                 }
             }
             97 if done % 2 == 0 => {
-                // Now most requests go the slow path, now hardly any does.
+                // At one setting most requests take the slow path, at the other hardly any.
                 let low = [PAGES / 64, PAGES - PAGES / 8][random.below(2)];
                 world.set_watermarks(0, Watermarks { min: PAGES / 128, low, high: low + PAGES / 64 }, [0; 4]);
                 world.decay_boost(0, PAGES / 16);
@@ -203,8 +205,8 @@ fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
     shared.operations.fetch_add(done, Relaxed);
 }
 
-/// What an administrator and the machine do meanwhile: CPUs go and come, pagesets are disabled, sizes change. What it
-/// looks at must hold at any time.
+/// Acts as administrator and machine meanwhile: CPUs go offline and online, pagesets are disabled, sizes change. The
+/// checked values must hold at any time.
 fn administer(world: &Allocator<'_, Threads>, shared: &Shared, bounds: Bounds) {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let cpu = |random: &mut Random| CpuId(random.below(CPUS) as u32);
@@ -220,7 +222,7 @@ fn administer(world: &Allocator<'_, Threads>, shared: &Shared, bounds: Bounds) {
             2 | 3 => come(world, cpu(&mut random)),
             4 => {
                 world.disable_pagesets(0);
-                // Callers in the middle of a call have one block each; a refill or a drain counts in steps.
+                // Callers in a call hold one block each; a refill or a drain counts in steps.
                 let kept = (0..CPUS as u32).map(|cpu| world.pageset_state(0, CpuId(cpu)).count).max();
                 assert!(kept <= Some(Order::PAGEBLOCK.pages() as u32), "{kept:?} pages kept");
                 world.enable_pagesets(0).expect("disabled just now");
@@ -244,7 +246,7 @@ fn administer(world: &Allocator<'_, Threads>, shared: &Shared, bounds: Bounds) {
     shared.changes.store(changes, Relaxed);
 }
 
-/// A CPU comes, if it had gone.
+/// Brings a CPU online, if it is offline.
 fn come(world: &Allocator<'_, Threads>, cpu: CpuId) {
     let refused = world.cpu_online(cpu).err();
     assert!(refused.is_none_or(|error| error == HotplugError::Online(cpu)), "{refused:?}");
@@ -257,7 +259,7 @@ fn hammer(name: &str, tuning: Tuning, time: Duration) {
     let config = Config { tuning, watermarks, pageset_capacity: ROOM - 64, ..Config::new(&zones, &[NodeId(0); CPUS]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(Threads, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(Threads, &config, metadata.lend(&mut zones)).expect("the map is valid");
     let bounds = Bounds { batch: 3, high_min: 7, high_max: if tuning.auto_high { 40 } else { 7 } };
     world.set_bounds(0, bounds).expect("room");
     let shared = Shared {
@@ -275,13 +277,13 @@ fn hammer(name: &str, tuning: Tuning, time: Duration) {
         scope.spawn(|| administer(&world, &shared, bounds));
     });
     let left = std::mem::take(&mut *shared.mail());
-    let books = world.audit(0).expect("the books add up");
+    let books = world.audit(0).expect("the audit passes");
     assert_eq!(books.in_use, left.iter().map(|block| block.order.pages()).sum::<u64>(), "{name}");
     world.free_bulk(&left).expect("they were allocated");
     let stats = world.zone_stats(0);
     assert_eq!(stats.pgalloc(), stats.pgfree(), "{name}");
     world.drain_all();
-    world.audit(0).expect("the books add up");
+    world.audit(0).expect("the audit passes");
     assert_eq!(world.zone_stats(0).nr_free_pages, PAGES, "{name}");
     let [operations, changes] = [&shared.operations, &shared.changes].map(|number| number.load(Relaxed));
     let direct = stats.lock_direct_alloc + stats.lock_direct_free;
@@ -303,7 +305,7 @@ fn threads_on_one_zone() {
         ("6.18", LINUX_6_18),
         ("6.19", LINUX_6_19),
     ];
-    // A lock that is never given back must not hold up everything else.
+    // A lock that is never released must not block everything else.
     let limit = Duration::from_secs_f64(seconds + 120.0);
     thread::spawn(move || {
         thread::sleep(limit);

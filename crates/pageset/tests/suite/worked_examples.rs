@@ -1,5 +1,5 @@
-//! The worked examples of the specification, section 10, through the allocator itself. 10.1 is pure arithmetic and
-//! tested beside the formulas in `tuning::sizes`.
+//! The worked examples of the specification, section 10, run on the allocator itself. 10.1 is pure arithmetic, tested
+//! next to the formulas in `policy::sizes`.
 
 use crate::support::{World, build, example, movable};
 use pageset::policy::presets::*;
@@ -9,7 +9,7 @@ use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec};
 /// An operation's number, from 1, and the pages that moved with it.
 type Moves = Vec<(u32, u64)>;
 
-/// One CPU of a world, and what it does to the zone.
+/// One CPU of a world, and its effects on the zone.
 struct Cpu<'w> {
     world: &'w World<'w>,
     pages: Vec<Pfn>,
@@ -25,7 +25,7 @@ impl<'w> Cpu<'w> {
         self.world.pageset_state(0, CpuId(0))
     }
 
-    /// Zone-lock holds since the beginning or the last call.
+    /// Zone-lock holds since the start or the last call.
     fn take_holds(&mut self) -> u64 {
         let holds = self.world.zone_stats(0).lock_acquisitions();
         holds - std::mem::replace(&mut self.holds, holds)
@@ -61,7 +61,7 @@ impl<'w> Cpu<'w> {
         moves
     }
 
-    /// A tick: pages drained, and whether it has more to do.
+    /// Runs a tick. Returns the pages drained, and whether it has more to do.
     fn tick(&self) -> (u64, bool) {
         let before = self.world.pageset_stats(0, CpuId(0)).drain_pages;
         let more = self.world.tick();
@@ -69,7 +69,7 @@ impl<'w> Cpu<'w> {
     }
 
     fn audit(&self) {
-        let books = self.world.audit(0).expect("the books add up");
+        let books = self.world.audit(0).expect("the audit passes");
         assert_eq!(books.in_use, self.pages.len() as u64);
     }
 }
@@ -113,7 +113,7 @@ fn example_10_2_fixed_high() {
 
 #[test]
 fn example_10_2_auto_tuned() {
-    // Bounds; high after each refill; (high, drained, count) after each tick.
+    // Columns: bounds; high after each refill; (high, drained, count) after each tick.
     type Row = (u32, u32, [u32; 3], &'static [(u32, u64, u32, bool)]);
     let rows: [Row; 2] = [
         (1548, 65_536, [1611, 1737, 1989], &[(1741, 0, 441, true), (1548, 0, 441, false)]),
@@ -141,7 +141,7 @@ fn example_10_2_auto_tuned() {
                 let s = cpu.state();
                 (s.high, s.alloc_factor, s.count, s.free_count)
             };
-            assert_eq!(see(&cpu).0, 0, "high is pulled into its bounds at the first use");
+            assert_eq!(see(&cpu).0, 0, "high is clamped to its bounds at the first use");
             assert_eq!(cpu.alloc(1), [(1, 63)]);
             assert_eq!(see(&cpu), (first, 1, 62, 0), "alloc 1");
             assert_eq!(cpu.alloc(62), NONE);
@@ -223,7 +223,7 @@ fn example_10_3() {
 
 #[test]
 fn example_10_4() {
-    // Holds, pages from and to the zone, count, high, free_factor or free_count, pages drained by ticks.
+    // Columns: holds, pages from and to the zone, count, high, free_factor or free_count, pages drained by ticks.
     type Row = (&'static [(&'static str, Tuning)], u64, u64, u64, u32, u32, u32, u64);
     let rows: [Row; 5] = [
         (
@@ -264,7 +264,7 @@ fn example_10_4() {
     }
 }
 
-/// Frees blocks that another CPU allocated, so that this one starts from an empty pageset; returns the drains.
+/// Frees blocks that another CPU allocated, so that this CPU starts with an empty pageset. Returns the drains.
 fn free_from_empty(world: &World<'_>, blocks: &[(u32, u8)]) -> Vec<Moves> {
     world.machine().run_on(1);
     let taken: Vec<(Vec<Pfn>, u8)> = blocks
@@ -287,7 +287,7 @@ fn free_from_empty(world: &World<'_>, blocks: &[(u32, u8)]) -> Vec<Moves> {
         .collect()
 }
 
-/// As [`example`] at 252..4096, on CPUs with a cache of that size.
+/// As [`example`] at 252..4096, on CPUs with a cache share of `cache_slice_pages`.
 fn with_cache(tuning: Tuning, cache_slice_pages: u64, test: impl FnOnce(&World<'_>)) {
     let range = PageRange::new(Pfn(1 << 20), 1 << 20);
     let spec = ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] };
@@ -342,14 +342,15 @@ fn example_10_5_consecutive_high_order_frees() {
                     let drains = free_from_empty(world, &[(200, 2)]).remove(0);
                     assert_eq!(&drains[..first.len()], first, "{name}, cache {slice}: the first drains");
                     assert_eq!(drains.len(), number, "{name}, cache {slice}: drains");
-                    world.audit(0).expect("the books add up");
+                    world.audit(0).expect("the audit passes");
                 });
             }
         }
     }
 }
 
-/// One iteration of page_fault1: 32768 pages in, 32768 pages out; the sizes of refills and drains, zone-lock holds.
+/// One iteration of page_fault1: 32768 pages in, 32768 pages out. Returns the sizes of refills and drains, and the
+/// zone-lock holds.
 fn page_fault1(cpu: &mut Cpu<'_>) -> (Vec<u64>, Vec<u64>, u64) {
     let sizes = |moves: Moves| moves.into_iter().map(|(_, pages)| pages).collect::<Vec<_>>();
     cpu.take_holds();
@@ -400,7 +401,7 @@ fn example_10_7_pressure() {
             let s = cpu.state();
             assert_eq!((s.count, s.high, s.alloc_factor, s.free_count), (345, 1197, 4, 0));
             if below_high {
-                // Else the first drain would find the zone above its high mark and clear the flag.
+                // Otherwise the first drain finds the zone above its high mark and clears the flag.
                 let marks = Watermarks { min: 0, low: 0, high: 1 << 30 };
                 cpu.world.set_watermarks(0, marks, [0; ZoneKind::COUNT]);
                 cpu.world.set_below_high(0, true);

@@ -1,4 +1,4 @@
-//! Zones, nodes and zonelists: which zone serves, which one a page belongs to, marks and reserves.
+//! Zones, nodes and zonelists: the zone that serves a request, the zone of a page, marks and reserves.
 
 use crate::support::{World, build, movable, one_zone};
 use pageset::policy::{Bounds, Tuning, Watermarks};
@@ -37,14 +37,14 @@ fn zones_may_meet_at_an_odd_pageblock() {
             world.free(pfn, Order::ZERO).expect("the zone that it came from");
         }
         world.drain_all();
-        assert_eq!(world.audit(1).expect("the books add up").free, 5 * 512);
+        assert_eq!(world.audit(1).expect("the audit passes").free, 5 * 512);
         assert_eq!(world.zone_stats(0).nr_free_pages, 3 * 512);
     });
 }
 
 #[test]
 fn spans_need_not_be_aligned() {
-    // As x86's DMA zone, which begins at frame 1; and an end inside a pageblock.
+    // Like x86's DMA zone, which begins at frame 1; and an end inside a pageblock.
     let span = PageRange::new(Pfn(1), 5000);
     let ranges = [PageRange::new(Pfn(1), 158), PageRange::new(Pfn(256), 4745)];
     let zones = [spec(0, ZoneKind::Dma, span, &ranges)];
@@ -54,7 +54,7 @@ fn spans_need_not_be_aligned() {
         assert_eq!(reason, WrongFree::NotAllocated(pageset::PageState::Inside));
         let text = world.zoneinfo().to_string();
         assert!(text.contains("spanned  5000\n") && text.contains("start_pfn:           1\n"), "{text}");
-        assert_eq!(world.audit(0).expect("the books add up").free, 158 + 4745);
+        assert_eq!(world.audit(0).expect("the audit passes").free, 158 + 4745);
         for outside in [PageRange::new(Pfn(0), 1), PageRange::new(Pfn(5001), 1), PageRange::new(Pfn(200), u64::MAX)] {
             world.online(outside).expect_err("outside the span");
         }
@@ -76,7 +76,7 @@ fn a_pageblock_beyond_the_zone_is_not_claimed() {
     });
 }
 
-/// The zones that serve a request one after the other, as each runs out.
+/// The zones that serve a request, in order, as each runs out.
 fn serving_order(world: &World<'_>, request: &Request) -> Vec<usize> {
     let request = Request { order: Order::MAX, watermarks: false, ..*request };
     let mut zones = vec![];
@@ -89,7 +89,7 @@ fn serving_order(world: &World<'_>, request: &Request) -> Vec<usize> {
 
 #[test]
 fn zonelists() {
-    // Three nodes of one block a zone; node 0's zones are given from the highest to the lowest.
+    // Three nodes with one block per zone; node 0's zones are listed from the highest to the lowest.
     let at = |block: u64| PageRange::new(Pfn(block * 1024), 1024);
     let ranges: Vec<[PageRange; 1]> = (0..5).map(|block| [at(block)]).collect();
     let zones = [
@@ -135,7 +135,8 @@ fn zonelists() {
 
 #[test]
 fn marks_reserves_and_rights() {
-    // Pages that a request may take from a zone of 4096, one by one and past the pagesets (order 4), marks by hand.
+    // The pages that a request may take from a zone of 4096, in single pages and in blocks that bypass the pagesets
+    // (order 4), with marks set by hand.
     let span = PageRange::new(Pfn(0), 4096);
     let ranges = [span];
     let zones = [spec(0, ZoneKind::Normal, span, &ranges)];
@@ -144,7 +145,7 @@ fn marks_reserves_and_rights() {
     let urgent = Request { urgency: Urgency::High, ..plain };
     let atomic = Request { wait: Wait::Lock, ..urgent };
     let rows = [
-        // The first attempt is at the low mark, the second at min; free - 15 > min is the test.
+        // The first attempt uses the low mark, the second the min mark; the test is free - 15 > min.
         ("min", plain, [0; 4], 800_u64),
         ("non-blocking alone has no rights", Request { wait: Wait::Lock, ..plain }, [0; 4], 800),
         ("high priority takes a half", urgent, [0; 4], 400),
@@ -164,15 +165,15 @@ fn marks_reserves_and_rights() {
             world.set_watermarks(0, marks, reserve);
             while world.alloc(&request).is_ok() {}
             let left = world.zone_stats(0).nr_free_pages;
-            // The first failure is where free - 15 <= floor.
+            // The first failure is at free - 15 <= floor.
             assert_eq!(left, if floor == 0 { 0 } else { floor.div_ceil(16) * 16 }, "{name}");
         });
     }
 }
 
 #[test]
-fn an_order_needs_a_block_of_it() {
-    // Specification 1.3: for order > 0 a list of the order or above must have a block; which quirk 4.8 builds on.
+fn an_order_needs_a_free_block() {
+    // Specification 1.3: for order > 0 a list of the order or above must have a block. Quirk 4.8 builds on this.
     let span = PageRange::new(Pfn(0), 1024);
     let ranges = [PageRange::new(Pfn(0), 1), PageRange::new(Pfn(512), 256)];
     let zones = [spec(0, ZoneKind::Normal, span, &ranges)];
@@ -184,10 +185,10 @@ fn an_order_needs_a_block_of_it() {
     });
 }
 
-/// As a zone empties page by page, what is noted of it for the fast path never says more than the test at the high mark
-/// would: the audit compares the two.
+/// As a zone empties page by page, the fast path's record of it never exceeds the test at the high mark: the audit
+/// compares the two.
 #[test]
-fn plenty_is_never_said_of_a_zone_below_its_high_mark() {
+fn no_zone_below_its_high_mark_has_plenty() {
     one_zone(Tuning::default(), 16_384, 1, |world| {
         world.set_bounds(0, Bounds::DISABLED).expect("the pagesets have room");
         let marks = Watermarks { min: 1000, low: 2000, high: 4000 };
@@ -196,12 +197,12 @@ fn plenty_is_never_said_of_a_zone_below_its_high_mark() {
         let mut pages = vec![];
         while let Ok(pfn) = world.alloc(&request) {
             if pfn.0 % 16 == 0 {
-                world.audit(0).expect("the books add up");
+                world.audit(0).expect("the audit passes");
             }
             pages.push(pfn);
         }
-        // Half of it free, and not two pages side by side.
+        // Half of the zone is free, without two adjacent pages.
         pages.iter().step_by(2).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("it is in use"));
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
     });
 }

@@ -1,4 +1,4 @@
-//! What has to hold of a model and its world.
+//! The invariants of a model and its world.
 
 use pageset::policy::{Bounds, ListRule, PcpState};
 use pageset::{CpuId, MigrateType, Order, Pfn, Request, Urgency, Wait};
@@ -11,7 +11,7 @@ impl Model<'_> {
         assert_eq!(self.world.zone_stats(zone).pagesets.count, 0, "zone {zone}: drained");
     }
 
-    /// One that may wait for memory fails only after all reserved pageblocks with free pages were given back.
+    /// A request that may wait for memory fails only after all reserved pageblocks with free pages were returned.
     pub(super) fn check_nothing_reserved(&self, request: &Request) {
         let local = self.map.cpus()[self.cpu as usize];
         for zone in (0..self.world.zone_count()).filter(|_| request.wait == Wait::Memory) {
@@ -21,9 +21,9 @@ impl Model<'_> {
         }
     }
 
-    /// Without marks nothing is kept back: no list that serves the request has a block.
+    /// Without marks a request fails only if no list that serves it has a block.
     pub(super) fn check_nothing_left(&self, request: &Request) {
-        // Before 5.14 a pageset that could not be filled was the answer for single pages.
+        // Before 5.14 a request for a single page fails if its pageset cannot be refilled.
         let past_pageset = self.world.tuning().lists != ListRule::OrderZero || request.order > Order::ZERO;
         let last_resort = match (request.urgency, request.wait) {
             (_, Wait::Nothing) => false,
@@ -54,7 +54,7 @@ impl Model<'_> {
         }
     }
 
-    /// The counters against each other, after every step.
+    /// Compares the counters with each other, after every step.
     pub(super) fn check_counters(&self) {
         for zone in 0..self.world.zone_count() {
             let stats = self.world.zone_stats(zone);
@@ -78,14 +78,14 @@ impl Model<'_> {
                     let kept = (s.count, Bounds { batch, high_min, high_max });
                     assert_eq!(kept, (0, Bounds::DISABLED), "zone {zone}, CPU {cpu}: keeps nothing");
                 } else {
-                    // Both within the room; they may cross where the low mark is above an eighth of the zone.
+                    // Both are within the capacity. They may cross if the low mark is above an eighth of the zone.
                     assert!(batch > 0 && high_min.max(high_max) <= CAPACITY + 64, "zone {zone}, CPU {cpu}");
                 }
             }
         }
     }
 
-    /// Everything against everything.
+    /// Audits every zone and compares the result with the model.
     pub fn audit(&self) {
         for zone in 0..self.world.zone_count() {
             let books = self.world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
@@ -100,7 +100,7 @@ impl Model<'_> {
         }
     }
 
-    /// Frees everything and checks that all memory merges as far as the map allows.
+    /// Frees all blocks and checks that all memory merges as far as the map allows.
     pub fn finish(mut self) {
         self.audit();
         while let Some(block) = self.drop_block(self.live.len() as u16 / 2) {
@@ -112,11 +112,11 @@ impl Model<'_> {
             self.merge_skipped(zone);
             assert_eq!(self.world.zone_stats(zone).pagesets.count, 0, "zone {zone}: drained");
         }
-        // Pageblocks of other types may stay apart; once all are of one type none does.
+        // Pageblocks of different types may stay apart, so all get one type first.
         for range in &self.online {
             for pfn in (range.start.align_down(Order::PAGEBLOCK).0..range.end().0).step_by(512) {
                 let pfn = Pfn(pfn.max(range.start.0));
-                self.world.set_pageblock_type(pfn, MigrateType::Movable).expect("ours");
+                self.world.set_pageblock_type(pfn, MigrateType::Movable).expect("the page is in the zone");
             }
         }
         self.audit();
@@ -128,7 +128,7 @@ impl Model<'_> {
         }
     }
 
-    /// How many blocks of each order the pages of a zone make up at best.
+    /// The number of blocks of each order if the pages of a zone merge completely.
     pub(super) fn largest_blocks(&self, zone: usize) -> Vec<u32> {
         let mut ranges: Vec<(u64, u64)> = vec![];
         let mut online = self.online.clone();

@@ -1,8 +1,8 @@
-//! Operations from bytes: one table for the property tests, the fuzzer and the explorer of interleavings.
+//! Decodes operations from bytes: one table for the property tests, the fuzzer and the explorer of interleavings.
 //!
-//! Every sequence of bytes is a scenario: two bytes pick the preset and the map, each [`RECORD`] bytes that follow are
-//! one operation. So a record that is cut out or zeroed leaves the others as they were, and a shorter or smaller input
-//! is a simpler scenario.
+//! Every sequence of bytes is a scenario. Two bytes select the preset and the map; each following [`RECORD`] bytes are
+//! one operation. Removing or zeroing a record leaves the others unchanged, and a shorter or smaller input is a simpler
+//! scenario.
 #![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
 use pageset::policy::PRESETS;
@@ -10,10 +10,10 @@ use pageset::{CompactMode, MigrateType, ZoneKind};
 
 use crate::ops::{Map, Op, Scenario, Wrong};
 
-/// Bytes of one operation: its kind and up to seven more, as many as the largest needs.
+/// Bytes of one operation: its kind and seven more, as many as the largest operation needs.
 pub const RECORD: usize = 8;
 
-/// Bytes as choices, zeros once they have run out.
+/// Bytes as choices; zeros after the last byte.
 pub struct Choices<'b>(&'b [u8]);
 
 impl Choices<'_> {
@@ -35,7 +35,7 @@ impl Choices<'_> {
         from[usize::from(self.byte()) % from.len()]
     }
 
-    /// Mostly single pages, then what pagesets cache, huge pages and the rest.
+    /// Mostly single pages, then the orders that pagesets cache, huge pages, and the others.
     fn order(&mut self) -> u8 {
         self.pick(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 9, 9, 4, 5, 6, 7, 8, 10])
     }
@@ -58,19 +58,19 @@ impl Choices<'_> {
         self.pick(&[CompactMode::SyncLight, CompactMode::Async, CompactMode::Sync])
     }
 
-    /// Half of the time none.
+    /// No faults in half of the cases.
     fn faults(&mut self) -> u8 {
         let byte = self.byte();
         if byte < 128 { 0 } else { byte << 1 | byte & 1 }
     }
 
-    /// Half of the time once, else up to 79 times.
+    /// 1 in half of the cases, else up to 79.
     fn times(&mut self) -> u8 {
         let byte = self.byte();
         if byte < 128 { 1 } else { 1 + byte % 79 }
     }
 
-    /// Half of the time without the rarer ones.
+    /// Without the rarer rights in half of the cases.
     fn rights(&mut self) -> u8 {
         if self.flag() { self.byte() } else { self.byte() % 32 }
     }
@@ -106,8 +106,8 @@ const WRONG: [Wrong; 18] = [
 
 type Make = fn(&mut Choices<'_>) -> Op;
 
-/// Every kind of operation with its weight: how often it comes, in shares of the sum. The simplest stand first, since
-/// a failure shrinks to them.
+/// Every kind of operation with its weight: its share of the sum. The simplest kinds come first, since a failure
+/// shrinks to them.
 const KINDS: &[(u8, Make)] = &[
     (2, |_| Op::Tick),
     (1, |_| Op::Drain),
@@ -153,7 +153,7 @@ const KINDS: &[(u8, Make)] = &[
     (2, |c| Op::CpuOffline(c.byte())),
     (2, |c| Op::CpuOnline(c.byte())),
     (1, |c| Op::DisablePagesets(c.byte())),
-    // More often than the other, so that not all zones end up without pagesets.
+    // A greater weight than the disable, so that not all zones end up without pagesets.
     (2, |c| Op::EnablePagesets(c.byte())),
     (1, |c| Op::ReclaimActive { zone: c.byte(), on: c.flag() }),
     (1, |c| Op::BelowHigh { zone: c.byte(), on: c.flag() }),
@@ -163,10 +163,10 @@ const KINDS: &[(u8, Make)] = &[
 ];
 
 impl Op {
-    /// How many kinds there are.
+    /// The number of kinds.
     pub const KINDS: usize = KINDS.len();
 
-    /// The operation that a record stands for; a short one is filled up with zeros.
+    /// Decodes a record. A short record is extended with zeros.
     pub fn decode(record: &[u8]) -> Op {
         let mut choices = Choices(record);
         let all: u32 = KINDS.iter().map(|&(weight, _)| u32::from(weight)).sum();
@@ -183,7 +183,7 @@ impl Op {
 }
 
 impl Scenario {
-    /// The scenario that some bytes stand for.
+    /// Decodes a scenario.
     pub fn decode(bytes: &[u8]) -> Scenario {
         let mut choices = Choices(bytes);
         let preset = choices.pick(PRESETS).name;

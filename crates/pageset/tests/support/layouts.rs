@@ -1,4 +1,4 @@
-//! Small zones whose every page is known, for compaction by hand.
+//! Small zones with known contents, for compaction tests by hand.
 #![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
 use pageset::policy::presets::LINUX_6_18;
@@ -21,8 +21,8 @@ pub fn page(n: u64) -> Pfn {
 
 pub const NO_MARKS: Watermarks = Watermarks { min: 0, low: 0, high: 0 };
 
-/// A zone of some pageblocks without marks, whose pagesets keep nothing, all of it allocated as movable single pages;
-/// those that `free` says are free again.
+/// A zone of `pageblocks` pageblocks without marks, whose pagesets keep nothing. All pages are allocated as movable
+/// single pages, except those that `free` selects.
 pub fn laid_out<R>(pageblocks: u64, free: impl Fn(u64) -> bool, test: impl FnOnce(&World<'_>) -> R) -> R {
     one_zone(LINUX_6_18, pageblocks * PAGEBLOCK, 1, |world| {
         world.set_watermarks(0, NO_MARKS, [0; 4]);
@@ -34,13 +34,13 @@ pub fn laid_out<R>(pageblocks: u64, free: impl Fn(u64) -> bool, test: impl FnOnc
             world.free(page(n), Order::ZERO).expect("allocated");
         }
         let result = test(world);
-        world.audit(0).expect("the books add up");
+        world.audit(0).expect("the audit passes");
         result
     })
 }
 
-/// Eight pageblocks. In the first every other page is free, in the last four the upper halves are. 1280 pages, enough
-/// to compact for order 9: twice the block beside the low mark.
+/// Eight pageblocks. In the first every other page is free; in the last four the upper halves are free. The 1280 free
+/// pages suffice for compaction for order 9: twice the block above the low mark.
 pub fn every_other(n: u64) -> bool {
     match n / PAGEBLOCK {
         0 => n.is_multiple_of(2),

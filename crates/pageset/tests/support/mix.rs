@@ -1,5 +1,5 @@
-//! Operations carried out by many threads at once. What another thread does cannot be known, so each result that may be
-//! is taken; but no page is handed out twice, and a block in use can be freed.
+//! Operations by many threads at once. Each result that may depend on another thread is accepted. But no page is
+//! allocated twice, and every block in use can be freed.
 #![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
 use std::cell::RefCell;
@@ -14,21 +14,21 @@ use pageset::{
 
 use crate::ops::{Op, Wrong, request};
 
-/// Where the zone begins, a page frame number.
+/// Start of the zone, a page frame number.
 pub const BASE: u64 = 1 << 20;
-/// Its pages from the start, two of the largest blocks.
+/// The zone's pages at the start: two blocks of the largest order.
 pub const PAGES: u64 = 2048;
-/// What may come online later.
+/// The range that may come online later.
 pub const HOLE: PageRange = PageRange::new(Pfn(BASE + PAGES), 1024);
-/// Pages that each pageset has room for.
+/// Capacity of each pageset in pages.
 pub const CAPACITY: u32 = 64;
-/// More threads than CPUs, so that pagesets are found busy.
+/// Fewer CPUs than threads, so that pagesets are found busy.
 pub const CPUS: u32 = 2;
 
-/// A result that depends on what the others do.
+/// Accepts a result that depends on the other threads.
 fn either_way<T, E>(_: Result<T, E>) {}
 
-/// What the threads share: blocks on their way to another thread, and which pages somebody has.
+/// The shared state of the threads: blocks in transit to another thread, and the pages in use.
 pub struct Shared {
     mail: Mutex<Vec<Block>>,
     held: Vec<AtomicBool>,
@@ -48,7 +48,7 @@ impl Shared {
         &self.held[(block.pfn.0 - BASE) as usize..][..block.order.pages() as usize]
     }
 
-    /// Notes that nobody has a block, whoever had it.
+    /// Records that a block's pages are not in use.
     pub fn let_go(&self, block: Block) {
         self.pages(block).iter().for_each(|page| page.store(false, Relaxed));
     }
@@ -60,13 +60,13 @@ impl Shared {
     }
 }
 
-/// Moves the blocks of one thread, and those in the mail: what is isolated is in nobody's hands until it is back.
+/// Moves the blocks of one thread and those in the mail. Isolated blocks belong to no thread until they return.
 struct Mover<'m> {
     shared: &'m Shared,
     mine: RefCell<&'m mut Vec<Block>>,
-    /// What is isolated, and whether it came from the mail.
+    /// The isolated blocks, and whether each came from the mail.
     isolated: RefCell<Vec<(Block, bool)>>,
-    /// Moves fail now and then.
+    /// Selects the moves that fail.
     faults: u8,
 }
 
@@ -109,7 +109,7 @@ impl Owner for Mover<'_> {
     }
 }
 
-/// One thread and the blocks it has.
+/// One thread and its blocks.
 pub struct Mix<'w, 'a, M: Machine> {
     world: &'w Allocator<'a, M>,
     shared: &'w Shared,
@@ -121,8 +121,8 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
         Mix { world, shared, mine: vec![] }
     }
 
-    /// Carries out one operation, with smaller numbers than it says: a few blocks make as many interleavings as many.
-    /// `run_on` is told which CPU what follows happens on.
+    /// Runs one operation, with smaller numbers than it states: a few blocks give as many interleavings as many blocks.
+    /// `run_on` receives the CPU of the next operations.
     pub fn step(&mut self, op: Op, run_on: impl Fn(CpuId)) {
         let world = self.world;
         match op {
@@ -133,7 +133,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
                     self.alloc(&request);
                 }
             }
-            // The mover moves blocks for a compaction; it has none to give up.
+            // The mover moves blocks for compaction; it has none to free.
             Op::AllocWith { order, migratetype, rights, .. } => {
                 let request = request(order, migratetype, ZoneKind::Movable, rights);
                 let got = world.alloc_with(&request, &self.mover(rights));
@@ -178,7 +178,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             Op::Split { nth, to } => {
                 if let Some(at) = usize::from(nth).checked_rem(self.mine.len()) {
                     let Block { pfn, order: from } = self.mine.swap_remove(at);
-                    // Not below order 5 from 10: a hundred blocks are enough.
+                    // At most five orders down: from order 10 that gives 32 blocks, which is enough.
                     let to = self.order(from.get() - to.min(from.get()).min(5));
                     world.split(pfn, from, to).expect("it is in use");
                     let firsts = (0..from.pages()).step_by(to.pages() as usize);
@@ -191,7 +191,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             Op::Drain => world.drain(),
             Op::DrainAll => world.drain_all(),
             Op::DrainZone(_) => world.drain_zone(0),
-            // The last CPU stays, and each only goes or comes once; whoever is second gets an error.
+            // The last CPU stays online. Each CPU changes only once; the second thread gets an error.
             Op::CpuOffline(cpu) => either_way(world.cpu_offline(CpuId(u32::from(cpu) % CPUS))),
             Op::CpuOnline(cpu) => either_way(world.cpu_online(CpuId(u32::from(cpu) % CPUS))),
             Op::DisablePagesets(_) => world.disable_pagesets(0),
@@ -238,7 +238,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             Op::Offline { faults, .. } => either_way(world.offline(HOLE, &self.mover(faults))),
             Op::BlockType { pageblock, migratetype } => {
                 let pfn = Pfn(BASE + u64::from(pageblock) % (PAGES / 512) * 512);
-                world.set_pageblock_type(pfn, migratetype).expect("ours");
+                world.set_pageblock_type(pfn, migratetype).expect("the page is in the zone");
             }
             Op::Online(_) => either_way(world.online(HOLE)),
             Op::ReclaimActive { on, .. } => world.set_reclaim_active(0, on),
@@ -254,7 +254,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
         }
     }
 
-    /// Sends a block to the others, or takes one of theirs.
+    /// Sends a block to another thread, or receives one.
     pub fn post(&mut self, send: bool) {
         if send {
             self.shared.mail().extend(self.mine.pop());
@@ -264,7 +264,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
         }
     }
 
-    /// Frees all that this thread has.
+    /// Frees all blocks of this thread.
     pub fn finish(mut self) {
         while let Some(block) = self.give(0) {
             self.world.free(block.pfn, block.order).expect("it is in use");
@@ -280,7 +280,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
         }
     }
 
-    /// Notes the blocks of a range that was allocated: the largest that are aligned.
+    /// Records the blocks of an allocated range: the largest aligned ones.
     fn take_range(&mut self, range: PageRange) {
         let mut pfn = range.start;
         while pfn < range.end() {
@@ -308,7 +308,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
         self.mine.push(block);
     }
 
-    /// Takes a block out of those in use, to be freed.
+    /// Removes a block from the list of blocks in use, to free it.
     fn give(&mut self, from: u16) -> Option<Block> {
         let at = usize::from(from).checked_rem(self.mine.len())?;
         let block = self.mine.swap_remove(at);
@@ -320,7 +320,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
         (0..times.min(3)).filter_map(|_| self.give(from)).for_each(free);
     }
 
-    /// Frees that are wrong whatever the others do.
+    /// Frees that are wrong whatever the other threads do.
     fn wrong(&self, wrong: Wrong, nth: u16) {
         let block = usize::from(nth).checked_rem(self.mine.len()).map(|at| self.mine[at]);
         let (pfn, order) = match (wrong, block) {
@@ -333,10 +333,10 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
     }
 }
 
-/// Everything back, after the threads have ended: the books add up, and all memory merges.
+/// Frees everything after the threads have ended. The accounting must add up, and all memory must merge.
 pub fn check_end<M: Machine>(world: &Allocator<'_, M>, shared: &Shared) {
     let left = std::mem::take(&mut *shared.mail());
-    let books = world.audit(0).expect("the books add up");
+    let books = world.audit(0).expect("the audit passes");
     assert_eq!(books.in_use, left.iter().map(|block| block.order.pages()).sum::<u64>(), "pages in use");
     world.free_bulk(&left).expect("they are in use");
     (0..CPUS).for_each(|cpu| either_way(world.cpu_online(CpuId(cpu))));
@@ -345,9 +345,9 @@ pub fn check_end<M: Machine>(world: &Allocator<'_, M>, shared: &Shared) {
     world.merge_skipped(0);
     let managed = world.zone_stats(0).managed;
     for pfn in (BASE..BASE + managed).step_by(512) {
-        world.set_pageblock_type(Pfn(pfn), MigrateType::Movable).expect("ours");
+        world.set_pageblock_type(Pfn(pfn), MigrateType::Movable).expect("the page is in the zone");
     }
-    let books = world.audit(0).expect("the books add up");
+    let books = world.audit(0).expect("the audit passes");
     assert_eq!((books.in_use, books.cached), (0, 0), "after everything was freed and drained");
     let largest: u32 = MigrateType::ALL.iter().map(|&list| world.free_blocks(0, Order::MAX, list)).sum();
     assert_eq!(u64::from(largest) * Order::MAX.pages(), managed, "all memory merges");

@@ -1,4 +1,4 @@
-//! A small machine for tests: one zone, a CPU that the test chooses.
+//! A small machine for tests: one zone, and a CPU that the test selects.
 #![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
 use std::cell::Cell;
@@ -12,11 +12,11 @@ use pageset::{
     ZoneSpec,
 };
 
-/// A machine whose CPU the test chooses.
+/// A machine whose CPU the test selects.
 #[derive(Debug, Default)]
 pub struct TestMachine {
     cpu: AtomicU32,
-    /// Each time that reclaim was woken: for which zone, order and highest zone.
+    /// The wake-ups of reclaim: zone, order, highest zone.
     woken: Mutex<Vec<(usize, Order, ZoneKind)>>,
 }
 
@@ -25,14 +25,14 @@ impl TestMachine {
         self.cpu.store(cpu, Relaxed);
     }
 
-    /// What woke reclaim since the last look.
+    /// The wake-ups of reclaim since the last call.
     pub fn woken(&self) -> Vec<(usize, Order, ZoneKind)> {
         std::mem::take(&mut self.woken.lock().expect("no thread panics"))
     }
 }
 
 thread_local! {
-    /// Whether the machines of this thread's tests have no hint of the CPU, so that every call takes the general path.
+    /// Whether this thread's test machines give no CPU hint, so that every call takes the general path.
     pub static NO_HINT: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -54,7 +54,7 @@ impl Machine for TestMachine {
 
 pub type World<'a> = Allocator<'a, TestMachine>;
 
-/// Runs a test on one NORMAL zone of `pages` pages from 4 GiB on, `cpus` CPUs.
+/// Runs a test on one NORMAL zone of `pages` pages from 4 GiB on, with `cpus` CPUs.
 pub fn one_zone<R>(tuning: Tuning, pages: u64, cpus: usize, test: impl FnOnce(&World<'_>) -> R) -> R {
     let range = PageRange::new(Pfn(1 << 20), pages);
     let spec = ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] };
@@ -65,11 +65,12 @@ pub fn one_zone<R>(tuning: Tuning, pages: u64, cpus: usize, test: impl FnOnce(&W
 pub fn build<R>(config: &Config<'_>, test: impl FnOnce(&World<'_>) -> R) -> R {
     let metadata = OwnedMetadata::new(config).expect("the configuration is valid");
     let mut zones = metadata.zones();
-    let world = Allocator::new(TestMachine::default(), config, metadata.lend(&mut zones)).expect("it can be built");
+    let world =
+        Allocator::new(TestMachine::default(), config, metadata.lend(&mut zones)).expect("the configuration is valid");
     test(&world)
 }
 
-/// A zone of 4 GiB with bounds set by hand, as the worked examples have it.
+/// A zone of 4 GiB with bounds set by hand, as in the worked examples.
 pub fn example<R>(tuning: Tuning, high_min: u32, high_max: u32, test: impl FnOnce(&World<'_>) -> R) -> R {
     one_zone(tuning, 1 << 20, 2, |world| {
         let batch = world.pageset_state(0, CpuId(0)).batch;

@@ -1,4 +1,4 @@
-//! A world, what the test holds of it, and each operation carried out on it.
+//! A world, the test's model of it, and each operation.
 
 use std::cell::{Cell, RefCell};
 
@@ -18,7 +18,7 @@ mod mover;
 #[path = "refusals.rs"]
 mod refusals;
 
-/// An owner that frees its blocks, some at each call.
+/// An owner that frees some of its blocks at each call.
 struct Giving<'w> {
     world: &'w World<'w>,
     blocks: RefCell<Vec<Block>>,
@@ -47,7 +47,7 @@ impl Owner for Giving<'_> {
     }
 }
 
-/// The world and what the test holds of it.
+/// The world, and the blocks that the test has allocated.
 pub struct Model<'w> {
     world: &'w World<'w>,
     map: Map,
@@ -56,11 +56,11 @@ pub struct Model<'w> {
     /// Whether each page is in `live`, and pages of each zone that are.
     held: Vec<bool>,
     in_use: Vec<u64>,
-    /// What was freed last, for frees that come twice.
+    /// The blocks freed last, for double frees.
     freed: Vec<Block>,
     holes: Vec<PageRange>,
     online: Vec<PageRange>,
-    /// Which CPUs have gone, and how often the pagesets of each zone are disabled.
+    /// Which CPUs are offline, and how often the pagesets of each zone are disabled.
     gone: Vec<bool>,
     disabled: Vec<u32>,
 }
@@ -237,7 +237,7 @@ impl<'w> Model<'w> {
             Op::FreeRange { nth, blocks } => self.free_range(nth, blocks),
             Op::Offline { from, pages, faults } => {
                 let Some(range) = self.pick_range(from, pages) else { return };
-                // As it begins; what merges now may give a pageblock its neighbour's type.
+                // The offline call also begins with this drain. Merges now may give a pageblock its neighbour's type.
                 self.world.drain_zone(self.world.zone_of(range.start).expect("online"));
                 if self.empty_range(range, true, faults, |world, mover| world.offline(range, mover)) {
                     self.retire(range);
@@ -250,7 +250,9 @@ impl<'w> Model<'w> {
                 for range in ranges {
                     let here = range.pages.div_ceil(512);
                     if nth < here {
-                        self.world.set_pageblock_type(range.start.offset(nth * 512), migratetype).expect("ours");
+                        self.world
+                            .set_pageblock_type(range.start.offset(nth * 512), migratetype)
+                            .expect("the page is in the zone");
                         break;
                     }
                     nth -= here;
@@ -259,7 +261,7 @@ impl<'w> Model<'w> {
             Op::Online(nth) => {
                 if let Some(at) = usize::from(nth).checked_rem(self.holes.len()) {
                     let hole = self.holes.swap_remove(at);
-                    self.world.online(hole).expect("a hole so far");
+                    self.world.online(hole).expect("the range is still a hole");
                     self.online.push(hole);
                 }
             }
@@ -284,7 +286,7 @@ impl<'w> Model<'w> {
         self.check_counters();
     }
 
-    /// Takes the block at a page, which can be had if all of it is in a free block of an ordinary type.
+    /// Allocates the block at a page. Succeeds if all of it is in a free block of an ordinary type.
     fn alloc_at(&mut self, from: u16, order: Order) {
         let Some(range) = self.pick_range(from, 0) else { return };
         let pfn = range.start.align_down(order);
@@ -296,12 +298,12 @@ impl<'w> Model<'w> {
             self.hold(block);
             self.live.push(block);
         } else if contains {
-            let migratetype = self.world.pageblock_type(pfn).expect("ours");
+            let migratetype = self.world.pageblock_type(pfn).expect("the page is in the zone");
             assert!(!migratetype.is_ordinary(), "{block:?} was refused, in a pageblock of {migratetype:?}");
         }
     }
 
-    /// Notes the pages of a block as in use.
+    /// Records the pages of a block as in use.
     fn hold(&mut self, block: Block) {
         let end = block.pfn.0 + block.order.pages();
         for page in block.pfn.0..end {
@@ -312,10 +314,10 @@ impl<'w> Model<'w> {
             let range = self.online.iter().find(|range| (range.start.0..range.end().0).contains(&at));
             at = range.unwrap_or_else(|| panic!("{at:#x} is a hole")).end().0;
         }
-        self.in_use[self.world.zone_of(block.pfn).expect("ours")] += block.order.pages();
+        self.in_use[self.world.zone_of(block.pfn).expect("the page is in the zone")] += block.order.pages();
     }
 
-    /// Merges what was put off; the audit knows that no pair is left after it.
+    /// Merges the pages that skipped merging. The audit then finds no unmerged pair.
     fn merge_skipped(&self, zone: usize) {
         let before = self.world.zone_stats(zone);
         let pairs = self.world.merge_skipped(zone);
@@ -326,7 +328,7 @@ impl<'w> Model<'w> {
         assert_eq!(self.world.merge_skipped(zone), 0, "zone {zone}: merged twice");
     }
 
-    /// Whether a CPU is there and not the last.
+    /// Whether a CPU is online and not the last one.
     fn can_go(&self, cpu: usize) -> bool {
         !self.gone[cpu] && self.gone.iter().filter(|gone| !**gone).count() > 1
     }
@@ -349,7 +351,7 @@ impl<'w> Model<'w> {
         }
     }
 
-    /// Asks with an owner that frees blocks of ours, `gives` a call.
+    /// Allocates with an owner that frees `gives` of the model's blocks per call.
     fn alloc_with(&mut self, request: &Request, gives: u8) {
         let own = (0..40).map_while(|nth| self.drop_block(7 * nth)).collect();
         let owner = Giving { world: self.world, blocks: RefCell::new(own), gives: gives.into(), calls: Cell::new(0) };
@@ -372,7 +374,7 @@ impl<'w> Model<'w> {
         }
     }
 
-    /// Notes a block that was handed out.
+    /// Records an allocated block.
     fn take(&mut self, pfn: Pfn, request: &Request) {
         assert!(pfn.is_aligned(request.order), "{pfn} for {request:?}");
         let zone = self.world.zone_of(pfn).expect("a page of ours");
@@ -384,12 +386,12 @@ impl<'w> Model<'w> {
         self.live.push(block);
     }
 
-    /// Takes a block out of those in use, to be freed.
+    /// Removes a block from the list of blocks in use, to free it.
     fn drop_block(&mut self, from: u16) -> Option<Block> {
         let at = usize::from(from).checked_rem(self.live.len())?;
         let block = self.live.swap_remove(at);
         self.held[block.pfn.0 as usize..][..block.order.pages() as usize].fill(false);
-        self.in_use[self.world.zone_of(block.pfn).expect("ours")] -= block.order.pages();
+        self.in_use[self.world.zone_of(block.pfn).expect("the page is in the zone")] -= block.order.pages();
         self.freed.truncate(200);
         self.freed.insert(0, block);
         Some(block)

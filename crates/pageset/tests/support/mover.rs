@@ -1,5 +1,5 @@
-//! The owner of a model's blocks: moves them, and does what an owner may do at the worst moment. And what the model
-//! knows of compaction and ranges.
+//! The owner of a model's blocks: it moves them, and injects faults at the worst moments. Also the model's checks of
+//! compaction and ranges.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -11,7 +11,7 @@ use pageset::{
 use super::{Model, range as pages};
 use crate::support::World;
 
-/// What goes wrong meanwhile, as bits; the lowest three say how often, the others what.
+/// The faults to inject, as bits: the lowest three bits select the frequency, the others the kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Faults(pub u8);
 
@@ -22,16 +22,16 @@ impl Faults {
     const FREES: u8 = 64;
     const ALLOCATES: u8 = 128;
 
-    /// Whether it happens at the n-th call.
+    /// Whether the fault happens at the n-th call.
     fn now(self, fault: u8, n: u32) -> bool {
         self.0 & fault != 0 && n.is_multiple_of(2 + 3 * u32::from(self.0 & 7))
     }
 }
 
-/// All blocks of a model can be moved, but for what its faults say.
+/// All blocks of a model can move, except for the injected faults.
 pub struct Mover<'m, 'w> {
     model: RefCell<&'m mut Model<'w>>,
-    /// Where in the model's list each block is.
+    /// The index of each block in the model's list.
     places: RefCell<HashMap<Pfn, usize>>,
     isolated: RefCell<HashSet<Pfn>>,
     faults: Faults,
@@ -52,7 +52,7 @@ impl<'m, 'w> Mover<'m, 'w> {
         }
     }
 
-    /// All that was isolated has moved or is back.
+    /// Checks that all isolated blocks have moved or were put back.
     pub fn end(self) -> u64 {
         assert!(self.isolated.borrow().is_empty(), "neither moved nor put back: {:?}", self.isolated);
         self.moved.get()
@@ -132,7 +132,7 @@ impl Owner for Mover<'_, '_> {
 }
 
 impl<'w> Model<'w> {
-    /// Compacts in some way; what was reported is what happened and what the counters say.
+    /// Runs a compaction, and checks its report against the moves and the counters.
     pub(super) fn compact(
         &mut self,
         faults: u8,
@@ -167,7 +167,7 @@ impl<'w> Model<'w> {
         report
     }
 
-    /// Notes that a block has moved.
+    /// Records that a block has moved.
     fn relocate(&mut self, at: usize, to: Pfn) {
         let Block { pfn: from, order } = self.live[at];
         let [old, new] = [from, to].map(|pfn| self.world.zone_of(pfn).expect("a page of ours"));
@@ -179,7 +179,7 @@ impl<'w> Model<'w> {
         self.live[at].pfn = to;
     }
 
-    /// Some pages from one that is online on.
+    /// A range of `pages` pages that starts at an online page.
     pub(super) fn pick_range(&self, from: u16, pages: u16) -> Option<PageRange> {
         let all: u64 = self.online.iter().map(|range| range.pages).sum();
         let mut nth = (u64::from(from) * 97).checked_rem(all)?;
@@ -191,7 +191,7 @@ impl<'w> Model<'w> {
         Some(PageRange::new(range.start.offset(nth), 1 + u64::from(pages) % 1500))
     }
 
-    /// Whether a pageblock has pages on line that are not in a range.
+    /// Whether a pageblock has online pages outside a range.
     fn is_online_beside(&self, start: u64, range: PageRange) -> bool {
         let beside = [(start, range.start.0), (range.end().0, start + 512)];
         let in_block = |&(from, to): &(u64, u64)| (from.max(start), to.min(start + 512));
@@ -201,8 +201,8 @@ impl<'w> Model<'w> {
             .any(|(from, to)| self.online.iter().any(|online| online.start.0.max(from) < online.end().0.min(to)))
     }
 
-    /// Allocates a range or takes it off line (`leaves`); whether it did. Its pageblocks keep their types, and what is
-    /// said to stand in the way does.
+    /// Allocates a range, or takes it offline (`leaves`). Returns whether it succeeded. Its pageblocks keep their
+    /// types, and a reported obstacle must exist.
     pub(super) fn empty_range(
         &mut self,
         range: PageRange,
@@ -211,7 +211,7 @@ impl<'w> Model<'w> {
         empty: impl FnOnce(&World<'_>, &Mover<'_, '_>) -> Result<(), RangeError>,
     ) -> bool {
         let world = self.world;
-        // Others may be claimed for what moves.
+        // Other pageblocks may be claimed for the moved blocks.
         let pageblocks: Vec<_> = (range.start.align_down(Order::PAGEBLOCK).0..range.end().0).step_by(512).collect();
         let types =
             || -> Vec<_> { pageblocks.iter().map(|&pfn| world.pageblock_type(Pfn(pfn.max(range.start.0)))).collect() };
@@ -223,7 +223,7 @@ impl<'w> Model<'w> {
             .iter()
             .zip(before)
             .map(|(&start, migratetype)| match migratetype {
-                // One of which nothing is left is reserved for nobody.
+                // An empty HIGHATOMIC pageblock is no longer reserved.
                 Some(MigrateType::HighAtomic) if leaves && result.is_ok() && !self.is_online_beside(start, range) => {
                     Some(MigrateType::Movable)
                 }
@@ -244,18 +244,18 @@ impl<'w> Model<'w> {
                     assert!(pfn < range.end() && pfn.offset(block.order.pages()) > range.start);
                     assert!(faults > 7 || matches!(obstacle, Obstacle::NoPlace(_)), "no fault, but {obstacle:?}");
                 }
-                // Nobody else is here.
+                // No other thread runs.
                 other => panic!("{range:?}: {other:?}"),
             }
         }
         for zone in 0..world.zone_count() {
-            // An offlined range is told to the model after this.
+            // The model learns of an offlined range only after this.
             world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
         }
         result.is_ok()
     }
 
-    /// Notes the blocks of an allocated range: the largest that are aligned.
+    /// Records the blocks of an allocated range: the largest aligned ones.
     pub(super) fn take_range(&mut self, range: PageRange) {
         let mut at = range.start;
         while at < range.end() {
@@ -284,7 +284,7 @@ impl<'w> Model<'w> {
         }
     }
 
-    /// Notes that a range is off line.
+    /// Records that a range is offline.
     pub(super) fn retire(&mut self, range: PageRange) {
         assert!(!self.held[range.start.0 as usize..range.end().0 as usize].contains(&true), "{range:?} is in use");
         let parts = |old: &PageRange| {

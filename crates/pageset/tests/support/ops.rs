@@ -1,7 +1,7 @@
-//! What can be done to an allocator, as values: for property tests, fuzzers and explorers of interleavings.
+//! Operations on an allocator as values, for property tests, fuzzers and explorers of interleavings.
 //!
-//! An [`Op`] names blocks by their place among those in use, so that any sequence can be carried out. A [`Scenario`]
-//! prints as a regression test.
+//! An [`Op`] names blocks by their index among those in use, so every sequence is valid. A [`Scenario`] prints as a
+//! regression test.
 #![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
 use std::fmt;
@@ -29,7 +29,7 @@ pub const OOM_VICTIM: u8 = 32;
 pub const TRY_ONLY: u8 = 64;
 pub const SILENT: u8 = 128;
 
-/// What an operation asks for.
+/// The request of an operation.
 pub fn request(of: u8, migratetype: MigrateType, highest: ZoneKind, rights: u8) -> Request {
     let has = |right| rights & right != 0;
     let urgency = match (has(OOM_VICTIM), has(HIGH_PRIORITY)) {
@@ -54,91 +54,93 @@ pub fn request(of: u8, migratetype: MigrateType, highest: ZoneKind, rights: u8) 
     }
 }
 
-/// One thing that a caller, an administrator, time or the machine does. Numbers are taken modulo what there is.
+/// One action of a caller, an administrator, time or the machine. Numbers are taken modulo the number of existing
+/// objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// What follows happens on this CPU.
+    /// The next operations run on this CPU.
     RunOn(u8),
-    /// Some blocks, one by one.
+    /// Allocates `times` blocks, one by one.
     Alloc { order: u8, migratetype: MigrateType, highest: ZoneKind, rights: u8, times: u8 },
-    /// A block, for which the owner gives some of its own at each call.
+    /// Allocates a block with an owner that frees `gives` of its own blocks at each call.
     AllocWith { order: u8, migratetype: MigrateType, rights: u8, gives: u8 },
-    /// Single pages at once.
+    /// Allocates single pages in bulk.
     AllocBulk { migratetype: MigrateType, pages: u16 },
-    /// The block at some place, if it is free.
+    /// Allocates the block at a page, if it is free.
     AllocAt { from: u16, order: u8 },
-    /// All that is to be had.
+    /// Allocates until memory runs out.
     Exhaust { order: u8, migratetype: MigrateType },
-    /// Blocks from the `from`-th in use on, one by one; `undrained` as by a caller that may have interrupted anything.
+    /// Frees blocks from the `from`-th in use on, one by one. `undrained`: as by a caller that may have interrupted any
+    /// code.
     Free { from: u16, times: u8, undrained: bool },
-    /// The same past the pagesets.
+    /// Frees blocks without the pagesets.
     FreeDirect { from: u16, times: u8 },
-    /// The same, where they are wanted last.
+    /// Frees blocks to the end of their lists.
     FreeCold { from: u16, times: u8 },
-    /// The same at once.
+    /// Frees blocks in bulk.
     FreeBulk { from: u16, blocks: u16 },
-    /// Something that must be refused.
+    /// A call that must fail.
     Wrong(Wrong, u16),
-    /// A block in use into smaller ones.
+    /// Splits a block in use.
     Split { nth: u16, to: u8 },
-    /// A second passes on this CPU.
+    /// One second passes on this CPU.
     Tick,
-    /// This CPU's pagesets are emptied.
+    /// Drains this CPU's pagesets.
     Drain,
-    /// All pagesets are.
+    /// Drains all pagesets.
     DrainAll,
-    /// Those of one zone are.
+    /// Drains all pagesets of a zone.
     DrainZone(u8),
-    /// A CPU goes, where that can be; what runs there goes on.
+    /// Takes a CPU offline, if possible. Code running there goes on.
     CpuOffline(u8),
-    /// A CPU comes, where it had gone.
+    /// Brings a CPU online, if it is offline.
     CpuOnline(u8),
-    /// A zone's pagesets keep nothing from here on.
+    /// Disables a zone's pagesets.
     DisablePagesets(u8),
-    /// One such is taken back, where there is one.
+    /// Undoes one disable, if there is one.
     EnablePagesets(u8),
     /// An administrator sets the fraction.
     HighFraction(u32),
-    /// Or the bounds of one zone.
+    /// An administrator sets the bounds of one zone.
     SetBounds { zone: u8, batch: u32, high_min: u32, high_max: u32 },
-    /// What was freed without merging is merged.
+    /// Merges the pages that were freed without merging.
     MergeSkipped(u8),
-    /// Zones are compacted for a request,
+    /// Compacts for a request.
     Compact { order: u8, migratetype: MigrateType, mode: CompactMode, faults: u8 },
-    /// one zone is, for an order or, above the largest, all of it,
+    /// Compacts one zone: for an order or, above the largest order, all of it.
     CompactZone { zone: u8, order: u8, mode: CompactMode, faults: u8 },
-    /// a node is in the background, or because it is fragmented.
+    /// Compacts a node, in the background or proactively.
     CompactNode { node: u8, order: u8, proactive: bool, faults: u8 },
-    /// A range is allocated, from some page on.
+    /// Allocates a range that starts at a page.
     AllocRange { from: u16, pages: u16, migratetype: MigrateType, faults: u8 },
-    /// Neighbouring blocks in use are freed as a range.
+    /// Frees adjacent blocks in use as a range.
     FreeRange { nth: u16, blocks: u8 },
-    /// A range goes off line.
+    /// Takes a range offline.
     Offline { from: u16, pages: u16, faults: u8 },
-    /// A pageblock gets another type.
+    /// Sets a pageblock's type.
     BlockType { pageblock: u16, migratetype: MigrateType },
-    /// Memory is added.
+    /// Brings memory online.
     Online(u8),
     /// Reclaim begins or ends.
     ReclaimActive { zone: u8, on: bool },
-    /// A zone is said to be below its high mark, or not.
+    /// Sets or clears "below high" of a zone.
     BelowHigh { zone: u8, on: bool },
     /// Reclaim begins or ends on a node, up to a kind of zone.
     NodeReclaim { node: u8, highest: ZoneKind, on: bool },
     /// An administrator sets a zone's marks, in hundredths of its pages.
     Marks { zone: u8, min: u8 },
-    /// Reclaim takes some of a boost off.
+    /// Lowers a boost, as reclaim does.
     DecayBoost { zone: u8, pages: u16 },
 }
 
-/// What must be refused. The number beside it picks the block or page.
+/// Calls that must fail. The number next to it selects the block or page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wrong {
     /// A page in no zone.
     NotOurs,
     /// A page that never came online.
     Hole,
-    /// A block where none of its order can start.
+    /// A block with a misaligned start.
     Misaligned,
     /// A block that was freed.
     Twice,
@@ -148,36 +150,37 @@ pub enum Wrong {
     Tail,
     /// Many blocks, one of them twice.
     BulkTwice,
-    /// A block into larger ones.
+    /// A split into larger blocks.
     SplitUp,
-    /// A type that cannot be asked for.
+    /// A migratetype that is not ordinary.
     AskFor(MigrateType),
     /// Blocks above order 0 in bulk.
     BulkOrder,
-    /// A node that there is not.
+    /// A node that does not exist.
     Node,
     /// A fraction of 1 to 7.
     Fraction,
-    /// Bounds that cross, or have no room.
+    /// Bounds that cross, or exceed the capacity.
     Bounds,
     /// Memory that is online already.
     OnlineTwice,
     /// Memory outside every zone.
     OnlineOutside,
-    /// A CPU that comes or goes when it cannot.
+    /// An invalid change of the online CPUs.
     Cpu,
-    /// Pagesets enabled that are not disabled.
+    /// An enable of pagesets that are not disabled.
     Enable,
-    /// A range that is empty, in no zone or of a type that cannot be asked for; one to free that is not in use.
+    /// A range that is empty, in no zone, or of an invalid type; a range to free that is not in use.
     Range,
 }
 
-/// A memory map to do it on.
+/// A memory map for a scenario.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Map {
-    /// One zone, aligned to nothing, with holes. Two CPUs.
+    /// One unaligned zone with holes. Two CPUs.
     OneZone,
-    /// Two nodes, four kinds of zones, some meeting at odd pageblocks. Four CPUs, one of a node without memory.
+    /// Two nodes and four kinds of zones; some zones meet at odd pageblocks. Four CPUs, one of them on a node without
+    /// memory.
     TwoNodes,
 }
 
@@ -189,7 +192,7 @@ pub struct Scenario {
     pub ops: Vec<Op>,
 }
 
-/// Prints as Rust source, to be pasted into `properties.rs`.
+/// Prints as Rust source, ready for `properties.rs`.
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "#[test]\nfn regression() {{")?;
@@ -247,7 +250,7 @@ impl Map {
         }
     }
 
-    /// What may come online later.
+    /// Ranges that may come online later.
     fn holes(self) -> Vec<PageRange> {
         match self {
             Map::OneZone => vec![range(1100, 1111), range(1111, 2048), range(4096, 4097), range(8192, 9000)],
@@ -265,7 +268,7 @@ impl Map {
     }
 }
 
-/// Pages that each pageset has room for.
+/// Capacity of each pageset in pages.
 const CAPACITY: u32 = 1500;
 
 fn order(order: u8) -> Order {
@@ -273,15 +276,15 @@ fn order(order: u8) -> Order {
 }
 
 impl Scenario {
-    /// Carries it out, checking at every step, and at the end that everything merges again.
+    /// Runs the scenario. Checks after every step, and at the end that all memory merges.
     pub fn run(&self) {
         self.run_with(|_, _| {});
     }
 
-    /// The same, with something else done after each operation.
+    /// As [`Self::run`], with a callback after each operation.
     pub fn run_with(&self, mut after: impl FnMut(&World<'_>, Op)) {
         let preset = Preset::find(self.preset).expect("a preset").tuning;
-        // Zones as small as these would have no clusters.
+        // The zone-size formula gives such small zones no clusters.
         let batch = if preset.clusters { BatchRule::Fixed(7) } else { preset.batch };
         let tuning = Tuning { batch, ..preset };
         let zones = self.map.zones();

@@ -1,7 +1,7 @@
-//! An owner of pages that knows what is in each of them: it stamps every page of a block with the block's number, moves
-//! the stamps with the block, and finds a page that was lost, doubled or not copied.
+//! An owner that knows the contents of its pages. It stamps every page of a block with the block's number, moves the
+//! stamps with the block, and detects pages that were lost, duplicated or not copied.
 //!
-//! Its lock is never held while it calls the allocator, so it can be used by threads and by an explorer of schedules.
+//! Its lock is never held during a call of the allocator, so threads and explorers of schedules can use it.
 #![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pageset::{Allocator, Block, Machine, MoveError, Order, Owner, Pfn, Request};
 
-/// The number of a block: it stays when the block moves.
+/// The number of a block, which stays when the block moves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Id(pub u64);
 
@@ -21,13 +21,13 @@ struct Held {
     isolated: bool,
 }
 
-/// What is in a page: whose it is, and which of its block's pages.
+/// The contents of a page: its block, and its index in the block.
 type Stamp = (Id, u64);
 
 #[derive(Default)]
 struct State {
     next: u64,
-    /// The blocks by their first pages.
+    /// The blocks, by their first pages.
     blocks: BTreeMap<Pfn, Held>,
     places: HashMap<Id, Pfn>,
     memory: HashMap<Pfn, Stamp>,
@@ -43,9 +43,9 @@ type Verdict<'w> = Box<dyn Fn(usize) -> Option<MoveError> + Send + Sync + 'w>;
 pub struct StampingOwner<'w, 'a, M: Machine> {
     world: &'w Allocator<'a, M>,
     state: Mutex<State>,
-    /// Called before a block is isolated, without any lock.
+    /// Called before each isolation, without any lock.
     before_isolation: Option<Hook<'w>>,
-    /// Whether the n-th move fails, and how.
+    /// Whether and how the n-th move fails.
     fails: Option<Verdict<'w>>,
 }
 
@@ -60,13 +60,13 @@ impl<'w, 'a, M: Machine> StampingOwner<'w, 'a, M> {
         StampingOwner { world, state: Mutex::default(), before_isolation: None, fails: None }
     }
 
-    /// The same with something that happens just before each isolation: a race that the owner loses.
+    /// Adds a hook that runs just before each isolation: a race that the owner loses.
     pub fn before_isolation(mut self, hook: impl Fn(Pfn) + Send + Sync + 'w) -> Self {
         self.before_isolation = Some(Box::new(hook));
         self
     }
 
-    /// The same with moves that fail; they are numbered from 0.
+    /// Adds failing moves. Moves are numbered from 0.
     pub fn failing(mut self, fails: impl Fn(usize) -> Option<MoveError> + Send + Sync + 'w) -> Self {
         self.fails = Some(Box::new(fails));
         self
@@ -82,7 +82,7 @@ impl<'w, 'a, M: Machine> StampingOwner<'w, 'a, M> {
         Some(self.adopt(pfn, request.order))
     }
 
-    /// Takes over a block that is allocated.
+    /// Takes over an allocated block.
     pub fn adopt(&self, pfn: Pfn, order: Order) -> Id {
         let mut state = self.state();
         let id = Id(state.next);
@@ -96,7 +96,7 @@ impl<'w, 'a, M: Machine> StampingOwner<'w, 'a, M> {
         id
     }
 
-    /// Takes a block out of the owner's hands, still allocated; nothing where it is isolated just now.
+    /// Removes a block from the owner, still allocated; `None` if it is isolated.
     pub fn release(&self, id: Id) -> Option<Block> {
         let mut state = self.state();
         let pfn = state.places[&id];
@@ -112,7 +112,7 @@ impl<'w, 'a, M: Machine> StampingOwner<'w, 'a, M> {
         Some(Block { pfn, order })
     }
 
-    /// Frees a block; false where it is isolated just now.
+    /// Frees a block. Returns false if it is isolated.
     pub fn free(&self, id: Id) -> bool {
         let Some(block) = self.release(id) else { return false };
         self.world.free(block.pfn, block.order).expect("it is in use");
@@ -138,18 +138,19 @@ impl<'w, 'a, M: Machine> StampingOwner<'w, 'a, M> {
         self.state().blocks.values().map(|held| held.order.pages()).sum()
     }
 
-    /// Isolations that were asked for, and moves.
+    /// The number of isolation requests and of moves.
     pub fn calls(&self) -> (usize, usize) {
         let state = self.state();
         (state.isolations, state.moves)
     }
 
-    /// The moves that were made: from, to, order.
+    /// The moves made: from, to, order.
     pub fn moved(&self) -> Vec<(Pfn, Pfn, Order)> {
         self.state().moved.clone()
     }
 
-    /// Every block is where it should be with what it should hold, none is isolated, and there is nothing else.
+    /// Checks that every block is in its place with its contents, that none is isolated, and that no other block
+    /// exists.
     pub fn check(&self) {
         let state = self.state();
         let mut pages = 0;

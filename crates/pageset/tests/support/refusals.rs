@@ -1,4 +1,4 @@
-//! What must be refused, and change nothing.
+//! Calls that must fail and change nothing.
 
 use pageset::admin::stats::ZoneStats;
 use pageset::policy::{Bounds, PcpState};
@@ -10,7 +10,7 @@ use pageset::{
 use super::Model;
 use crate::ops::{CAPACITY, Wrong, order, range};
 
-/// Everything about a world that an error must leave as it is.
+/// The state of a world that an error must not change.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Picture {
     zones: Vec<ZoneStats>,
@@ -75,7 +75,7 @@ impl Model<'_> {
                 if let Some(block) = live.filter(|block| block.order < Order::MAX) {
                     world.split(block.pfn, block.order, order(block.order.get() + 1)).expect_err("larger");
                 }
-                world.split(Pfn(u64::MAX), order(1), Order::ZERO).expect_err("not ours");
+                world.split(Pfn(u64::MAX), order(1), Order::ZERO).expect_err("the page is in no zone");
             }
             Wrong::AskFor(migratetype) => {
                 if !migratetype.is_ordinary() {
@@ -143,11 +143,13 @@ impl Model<'_> {
                 }
                 world.free_range(PageRange::new(start, 0)).expect_err("no pages");
                 if let Some(Block { pfn, order }) = live {
-                    // Up to and with the first page after it that is not in use.
+                    // The range ends after the first page that is not in use.
                     let free = (pfn.0..).find(|&page| !self.held[page as usize]).expect("not all is in use");
                     world.free_range(range(pfn.0, free + 1)).expect_err("not all in use");
                     if order > Order::ZERO {
-                        world.free_range(PageRange::new(pfn, order.pages() - 1)).expect_err("it reaches beyond");
+                        world
+                            .free_range(PageRange::new(pfn, order.pages() - 1))
+                            .expect_err("the block reaches beyond the range");
                         world.free_range(PageRange::new(pfn.offset(1), order.pages() - 1)).expect_err("inside");
                     }
                 }
@@ -165,7 +167,7 @@ impl Model<'_> {
         let zones = 0..self.world.zone_count();
         let cpus = 0..self.map.cpus().len() as u32;
         Picture {
-            // To look whether memory is online takes the lock, and that counts.
+            // The check whether memory is online takes the lock, which counts.
             zones: zones.clone().map(|z| ZoneStats { lock_map: 0, ..self.world.zone_stats(z) }).collect(),
             pagesets: zones
                 .clone()

@@ -1,5 +1,5 @@
-//! What a scheduler of threads needs to see: every use of a lock, every look at which CPU this is, every touch of shared
-//! memory, every round of a wait. All shared words are atomics, so nothing else is needed.
+//! The points that a thread scheduler must see: every use of a lock, every read of the current CPU, every touch of
+//! shared memory, every round of a wait. All shared words are atomics, so nothing else is needed.
 #![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
 use std::cell::Cell;
@@ -11,29 +11,29 @@ use pageset::{Access, CpuId, Machine, RawLock};
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use shuttle::thread;
 
-/// What is planted to be found.
+/// Planted bugs that the tests must find.
 pub mod fault {
     pub const NONE: u8 = 0;
-    /// A try succeeds on a lock that is held.
+    /// A try-lock succeeds on a held lock.
     pub const LIES: u8 = 1;
-    /// A lock does not wait: it looks whether it is free, and then takes it.
+    /// A lock reads whether it is free and then takes it, in two steps.
     pub const LOOKS_THEN_LOCKS: u8 = 2;
-    /// A lock lets everyone in.
+    /// A lock never excludes anyone.
     pub const OPEN: u8 = 3;
-    /// A thread frees what another sent, and only then takes it out of the mail.
+    /// A thread frees a block that another sent, and only then removes it from the mail.
     pub const FREES_THEN_TAKES: u8 = 4;
 }
 
-/// Where the scheduler may take another thread.
+/// A point where the scheduler may switch threads.
 pub fn point() {
-    // Any access to one of its atomics is such a place.
+    // Any access to one of the scheduler's atomics is such a point.
     shuttle::lazy_static! {
         static ref PLACE: AtomicUsize = AtomicUsize::new(0);
     }
     PLACE.load(SeqCst);
 }
 
-/// A lock whose every use the scheduler sees.
+/// A lock whose uses the scheduler sees.
 #[derive(Default)]
 pub struct Watched<const FAULT: u8>(AtomicBool);
 
@@ -80,7 +80,7 @@ pub fn run_on(cpu: CpuId) {
     CPU.with(|at| at.set(cpu.0));
 }
 
-/// A machine whose threads say which CPU they run on.
+/// A machine whose threads select their CPU.
 pub struct Scheduled<const FAULT: u8>;
 
 impl<const FAULT: u8> Machine for Scheduled<FAULT> {
@@ -100,14 +100,15 @@ impl<const FAULT: u8> Machine for Scheduled<FAULT> {
     }
 }
 
-/// How the explorers run threads: their stacks are small, since there are thousands.
+/// The configuration of the explorers: small stacks, since there are thousands of threads.
 pub fn config() -> shuttle::Config {
     let mut config = shuttle::Config::new();
     config.stack_size = 1 << 18;
     config
 }
 
-/// Where schedules begin, `SHUTTLE_RANDOM_SEED` or the time; and how many, `PAGESET_SCHEDULES` or `usual`.
+/// The first seed, from `SHUTTLE_RANDOM_SEED` or the time; and the number of schedules, from `PAGESET_SCHEDULES` or
+/// `usual`.
 pub fn seed_and_schedules(usual: usize) -> (u64, usize) {
     let number = |variable: &str| {
         let text = env::var(variable).ok()?;

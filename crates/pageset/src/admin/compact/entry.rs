@@ -1,4 +1,4 @@
-//! What callers call: compaction for a request, of a zone, of a node.
+//! The public calls: compaction for a request, of a zone, of a node.
 //!
 //! Specification: `linux-page-allocator.md` 7.6, last paragraphs.
 
@@ -14,15 +14,16 @@ use crate::frame::Order;
 use crate::frame::{NodeId, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 use crate::zone::watermark::MarkTest;
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Compacts zone after zone of a request's zonelist until one has a block for it. Zones where that failed lately are
-    /// deferred, except with [`CompactMode::Sync`], which disregards all that is known. Calls the owner without any of
-    /// the allocator's locks. A request for a single page, or one that no zone can serve, is skipped.
+    /// Compacts the zones of a request's zonelist in turn, until one has a block for the request. Skips zones that are
+    /// deferred after recent failures, except with [`CompactMode::Sync`], which ignores deferral and skip bits. Calls
+    /// the owner without any of the allocator's locks. A request for a single page, or one that no zone can serve, is
+    /// skipped.
     ///
-    /// Where a block was captured, it is the caller's. Specification 7.6 "Direct compaction".
+    /// A captured block belongs to the caller. Specification 7.6 "Direct compaction".
     pub fn compact(&self, request: &Request, mode: CompactMode, owner: &impl Owner) -> CompactReport {
         let mut report = CompactReport::default();
         let order = request.order;
@@ -60,8 +61,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         report
     }
 
-    /// Compacts one zone, for blocks of `order` or all of it, whoever may use them; all of it from end to end, whatever
-    /// is known of it. Calls the owner without any of the allocator's locks.
+    /// Compacts one zone: for blocks of `order`, or all of it if `order` is `None`. A block of any migratetype counts.
+    /// `None` compacts the zone from end to end and ignores skip bits. Calls the owner without any of the allocator's
+    /// locks.
     ///
     /// # Panics
     /// There is no zone of that number.
@@ -90,8 +92,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Run::zone(self, &self.zones[zone], owner, plan)
     }
 
-    /// What a node's background thread does when reclaim wakes it: compacts its zones up to `highest` for blocks of
-    /// `order`. After a failure all pagesets of the zone are drained and it is deferred. Specification 7.6 "Background".
+    /// The work of a node's background thread after reclaim wakes it: compacts the node's zones up to `highest` for
+    /// blocks of `order`. After a failure, drains all pagesets of the zone and defers the zone. Specification 7.6
+    /// "Background".
     pub fn compact_node(&self, node: NodeId, order: Order, highest: ZoneKind, owner: &impl Owner) -> CompactReport {
         let mut report = CompactReport::default();
         for zone in self.zones_of(node, highest).filter(|_| order > Order::ZERO) {
@@ -113,8 +116,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         report
     }
 
-    /// Compacts a node until each of its zones has a score of at most [`proactive::target_score`]. Whether that is due
-    /// is for [`proactive::Pace`] to say.
+    /// Compacts a node until each of its zones has a score of at most [`proactive::target_score`]. [`proactive::Pace`]
+    /// decides when this is due.
     pub fn compact_proactively(&self, node: NodeId, proactiveness: u8, owner: &impl Owner) -> CompactReport {
         let mut report = CompactReport::default();
         let plan = Plan::everything(Some(proactive::target_score(proactiveness)));
@@ -124,8 +127,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         report
     }
 
-    /// How fragmented a node's free memory is, in percent: the scores of its zones, each by its share of the node's
-    /// present pages. Specification 7.6, step 2.
+    /// How fragmented a node's free memory is, in percent: the mean of its zones' scores, weighted by present pages.
+    /// Specification 7.6, step 2.
     #[must_use]
     pub fn fragmentation_score(&self, node: NodeId) -> u8 {
         let zones = || self.zones.iter().filter(|zone| zone.zone.node == node);
@@ -137,8 +140,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zones().map(weighed).sum::<u64>() as u8
     }
 
-    /// Forgets which pageblocks of a node compaction passes over, if a request's compaction has seen a whole zone in
-    /// vain since the last time: what reclaim does when it has ended, for it has changed what there is.
+    /// Clears the skip bits of a node's pageblocks in each zone where the scanners of a direct compaction have met
+    /// since the last call. Reclaim calls this when it ends, because the pages it freed make the skip bits obsolete.
     /// Specification 7.1 "blockskip_flush".
     pub fn forget_skipped(&self, node: NodeId) {
         for zone in self.zones.iter().filter(|zone| zone.zone.node == node) {
@@ -158,7 +161,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
 }
 
 impl Plan {
-    /// For nobody in particular: a block of any type is success, since a request that stays can claim it.
+    /// A run for no particular request. A free block of any type is success, since a request can claim it.
     fn background(order: Order, highest: ZoneKind) -> Self {
         Plan {
             order: Some(order),
@@ -172,7 +175,7 @@ impl Plan {
         }
     }
 
-    /// All of a zone, or until its score is low enough.
+    /// Compacts a whole zone, or until its score is at most `score`.
     fn everything(score: Option<u8>) -> Self {
         Plan {
             order: None,

@@ -1,4 +1,4 @@
-//! The free scanner: from the zone's end downwards it takes free blocks for pages to move to.
+//! The free scanner: walks from the zone's end downwards and takes free blocks as move targets.
 //!
 //! Specification: `linux-page-allocator.md` 7.5.
 
@@ -12,18 +12,18 @@ use crate::frame::{Frames, MigrateType, Order, PAGEBLOCK, PageState, Tag, start_
 use crate::machine::{Line, LockPath, Machine};
 use crate::zone::ZoneGuard;
 
-/// Free blocks that a run has taken and not yet used, by order. They are linked through their own pages' links, which
-/// are free while a block is on no list of the zone, and tagged like blocks in a pageset.
+/// Free blocks that a run has taken and not yet used, by order. The links of their own pages hold the lists; those
+/// links are unused while a block is on no list of the zone. The blocks are tagged like blocks in a pageset.
 #[derive(Debug, Default)]
-pub(super) struct Spare {
+pub(super) struct FreeTargets {
     lists: [List; Order::COUNT],
-    /// Pages on them.
+    /// Pages on the lists.
     pub(super) pages: u64,
-    /// Pages that the owner has moved to.
+    /// Pages that were given to the owner as targets.
     pub(super) used: u64,
 }
 
-impl Spare {
+impl FreeTargets {
     pub(super) fn put<M: Machine>(&mut self, env: Env<'_, M>, frames: &Frames<'_>, page: u32, order: Order) {
         frames.set_tag(page, Tag::new(PageState::Cached, order, MigrateType::Movable));
         let touch = |slot| env.touch(Line::Page(frames.pfn(frames.page_of_slot(slot, order))));
@@ -39,7 +39,7 @@ impl Spare {
         Some(frames.page_of_slot(slot, order))
     }
 
-    /// Takes the smallest block that fits and splits it; its upper halves stay.
+    /// Takes the smallest block that fits and splits it. The unused upper halves stay on the lists.
     fn take<M: Machine>(&mut self, env: Env<'_, M>, frames: &Frames<'_>, order: Order) -> Option<u32> {
         let (page, found) =
             Order::all().skip(order.index()).find_map(|found| Some((self.take_first(env, frames, found)?, found)))?;
@@ -56,36 +56,36 @@ impl Spare {
 }
 
 impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
-    /// A free block for a block of this order to move to.
+    /// A free block of `order` as move target.
     pub(super) fn target(&mut self, order: Order) -> Option<u32> {
         let (env, frames) = (self.allocator.env(), self.zone.frames());
-        self.spare.take(env, frames, order).or_else(|| {
+        self.targets.take(env, frames, order).or_else(|| {
             self.take_free_blocks();
-            self.spare.take(env, frames, order)
+            self.targets.take(env, frames, order)
         })
     }
 
-    /// Takes free blocks until there are as many pages as candidates.
+    /// Takes free blocks until they hold as many pages as the candidates.
     fn take_free_blocks(&mut self) {
-        // The candidates come from below the migrate position, which may be the end of their pageblock.
+        // All candidates lie below the migrate position, which may be the end of their pageblock.
         let low = start_of(self.migrate - 1, Order::PAGEBLOCK) + PAGEBLOCK;
         let mut stride = if self.plan.mode == CompactMode::Async { CLUSTER } else { 1 };
         let mut start = start_of(self.free, Order::PAGEBLOCK);
         while start >= low {
             let end = self.zone.frames().end.min(start + PAGEBLOCK);
             if self.is_destination(start) {
-                let before = self.spare.pages;
+                let before = self.targets.pages;
                 let every_page = stride == 1;
                 self.scan_destination(end, &mut stride);
                 let scanned = self.free >= end;
                 let preceding = start.saturating_sub(PAGEBLOCK);
-                // What was looked at in strides is not known to be full: the next, slower attempt looks again. Where
-                // every other page is free, a stride of 32 finds none of them.
+                // A pageblock scanned in strides may still have free pages: if every other page is free, a stride of 32
+                // finds none. It gets no skip bit, so that the next, slower attempt scans it again.
                 if scanned && every_page {
                     self.zone.zone.set_skip(self.allocator.env(), start);
                     self.zone.zone.compaction.lower_free(preceding);
                 }
-                if self.spare.pages >= self.candidates.pages {
+                if self.targets.pages >= self.candidates.pages {
                     if scanned {
                         self.free = preceding;
                     }
@@ -94,7 +94,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
                 if !scanned {
                     return;
                 }
-                if self.spare.pages == before {
+                if self.targets.pages == before {
                     stride = CLUSTER.min(2 * stride);
                 }
             }
@@ -103,7 +103,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         }
     }
 
-    /// Whether pages may move to a pageblock.
+    /// Whether pages may move to the pageblock that starts at `start`.
     fn is_destination(&self, start: u32) -> bool {
         let frames = &self.zone.frames();
         let pageblock = frames.pageblock(start);
@@ -114,7 +114,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         if pageblock.skips() && !self.plan.whole_zone {
             return false;
         }
-        // What is as large as wanted stays whole.
+        // A free block of at least the wanted order stays whole.
         let large = self.plan.order.unwrap_or(Order::PAGEBLOCK);
         if let Some((_, order, PageState::Free)) = self.zone.zone.buddy.block_around(start)
             && order >= large
@@ -124,14 +124,14 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         self.plan.any_type || matches!(migratetype, MigrateType::Movable | MigrateType::Cma)
     }
 
-    /// Takes free blocks from the free position to the end of its pageblock, and leaves the position where it stopped:
-    /// before the end where there is enough, or where the zone would fall to its min mark.
+    /// Takes free blocks from the free position to the end of its pageblock. The position stays where the scan stopped:
+    /// before the end if the targets suffice, or if the zone would fall to its min mark.
     fn scan_destination(&mut self, end: u32, stride: &mut u32) {
         let (env, frames) = (self.allocator.env(), self.zone.frames());
         let mut guard: Option<ZoneGuard<'r, 'a, M>> = None;
         let mut looks = 0;
         while self.free < end {
-            // Others get at the zone now and then.
+            // Release the lock now and then, so that other CPUs make progress.
             if looks == CLUSTER {
                 (guard, looks) = (None, 0);
             }
@@ -141,7 +141,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             let mut tag = frames.tag(self.free);
             if tag.state() == PageState::Free && guard.is_none() {
                 guard = Some(self.lock());
-                // It may have been taken since.
+                // Another CPU may have taken the block before the lock was held.
                 tag = frames.tag(self.free);
             }
             let order = tag.order();
@@ -150,11 +150,11 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
                     if !zone.take_unallocated(self.free, order) {
                         return;
                     }
-                    self.spare.put(env, frames, self.free, order);
+                    self.targets.put(env, frames, self.free, order);
                     self.report.free_isolated += order.pages();
                     *stride = 1;
                     self.free += order.pages() as u32;
-                    if self.spare.pages >= self.candidates.pages {
+                    if self.targets.pages >= self.candidates.pages {
                         break;
                     }
                 }
@@ -165,7 +165,8 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         self.free = self.free.min(end);
     }
 
-    /// The zone lock. One who must not wait notes that others want it, then waits all the same, and ends soon.
+    /// Takes the zone lock. In async mode a contended lock sets `contended`, which ends the run soon; this call then
+    /// waits.
     fn lock(&mut self) -> ZoneGuard<'r, 'a, M> {
         let (env, zone) = (self.allocator.env(), &self.zone.zone);
         if self.plan.mode == CompactMode::Async && !self.contended {
@@ -179,9 +180,9 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
 }
 
 impl<M: Machine> ZoneGuard<'_, '_, M> {
-    /// Takes a free block off its list without allocating it; its tag is then the inside of a block. False, with nothing
-    /// changed, where the zone would fall to its min mark. A block of half a pageblock or more leaves its pageblock
-    /// MOVABLE. Specification 1.5, "Taking a free block without allocating it".
+    /// Takes a free block off its list without allocating it; its tag then reads as the inside of a block. Returns
+    /// false and changes nothing if the zone would fall to its min mark. A block of half a pageblock or more turns its
+    /// pageblock MOVABLE. Specification 1.5, "Taking a free block without allocating it".
     fn take_unallocated(&self, page: u32, order: Order) -> bool {
         if self.list_of(page) != MigrateType::Isolate && !self.zone().has_above_min(order) {
             return false;

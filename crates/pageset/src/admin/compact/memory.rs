@@ -4,7 +4,7 @@ use super::CompactReport;
 use crate::buddy::Env;
 use crate::frame::PAGEBLOCK;
 use crate::machine::{LockPath, Machine};
-use crate::sync::{self, Held};
+use crate::sync::{self, LockedWord};
 use crate::zone::memory::Memory;
 use crate::zone::{Zone, ZoneGuard};
 
@@ -12,7 +12,7 @@ use crate::zone::{Zone, ZoneGuard};
 const CLEARED_AT_ONCE: u32 = 4096;
 
 impl Memory {
-    /// Adds up what a run has done.
+    /// Adds a run's report to the zone's counters.
     pub(super) fn count<M: Machine>(&self, report: &CompactReport, _held: &ZoneGuard<'_, '_, M>) {
         sync::add(&self.migrate_scanned, report.migrate_scanned);
         sync::add(&self.free_scanned, report.free_scanned);
@@ -23,7 +23,7 @@ impl Memory {
 }
 
 impl<M: Machine> Zone<'_, M> {
-    /// Clears skip bits and positions, if a direct compaction has seen the whole zone since the last time.
+    /// Clears skip bits and scanner positions, if the scanners of a direct compaction have met since the last time.
     pub(super) fn forget_skipped(&self, env: Env<'_, M>) {
         if !self.compaction.flush.get() {
             return;
@@ -39,7 +39,6 @@ impl<M: Machine> Zone<'_, M> {
         }
     }
 
-    /// Sets the skip bit of a pageblock.
     pub(super) fn set_skip(&self, env: Env<'_, M>, page: u32) {
         let zone = self.lock(env, LockPath::Map);
         zone.frames.set_pageblock(page, zone.frames.pageblock(page).with_skip(true));

@@ -1,7 +1,7 @@
-//! The migrate scanner: from the zone's start upwards it isolates blocks in use that can be moved.
+//! The migrate scanner: walks from the zone's start upwards and isolates blocks in use that can move.
 //!
-//! Specification: `linux-page-allocator.md` 7.4. Reads tags without the zone lock; the owner's isolation, and a second
-//! look after it, are what counts.
+//! Specification: `linux-page-allocator.md` 7.4. Reads tags without the zone lock. Only the owner's isolation, and a
+//! second read of the tag after it, decide.
 
 use super::CompactMode;
 use super::run::Run;
@@ -13,13 +13,13 @@ use crate::machine::{Line, Machine};
 /// Pages isolated before they are moved. Source: specification 9, "compaction cluster".
 pub(super) const CLUSTER: u32 = 32;
 
-/// The blocks that are isolated and not yet moved: fewer than [`CLUSTER`] pages, or as many with the last one.
+/// The blocks that are isolated and not yet moved. The last block may take their pages to [`CLUSTER`] or beyond.
 #[derive(Default)]
 pub(super) struct Candidates {
     blocks: [(u32, Order); CLUSTER as usize],
     first: usize,
     end: usize,
-    /// Pages of all of them.
+    /// Pages of all candidates.
     pub(super) pages: u64,
 }
 
@@ -54,10 +54,11 @@ impl Candidates {
 }
 
 impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
-    /// Isolates blocks of the next pageblock that has some to offer, a cluster at most.
+    /// Isolates blocks of the next pageblock that has movable blocks: at most one cluster.
     ///
-    /// Where the specification isolates what is left of a pageblock at once, this comes back for it cluster by cluster,
-    /// so that the candidates have a fixed size: the main loop goes on until a pageblock is finished in any case.
+    /// The specification isolates the rest of a pageblock at once. This function returns to the pageblock cluster by
+    /// cluster, so that the candidates have a fixed size. The result is the same, since the main loop always finishes a
+    /// pageblock.
     pub(super) fn isolate_candidates(&mut self) {
         let mut page = self.migrate;
         loop {
@@ -76,7 +77,7 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
         self.migrate = page;
     }
 
-    /// Whether blocks of a pageblock are worth moving.
+    /// Whether the scanner isolates blocks of the pageblock that starts at `start`.
     fn is_source(&self, page: u32, start: u32) -> bool {
         let frames = &self.zone.frames();
         let pageblock = frames.pageblock(start);
@@ -96,12 +97,12 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
         suits
     }
 
-    /// A request that does not wait wants one block made whole and nothing else.
+    /// An async run for a request needs one whole block and nothing else.
     fn is_direct_async(&self) -> bool {
         self.plan.direct && self.plan.mode == CompactMode::Async
     }
 
-    /// Scans a pageblock from `page` on; returns where it stopped.
+    /// Scans a pageblock from `from` to `end`. Returns where the scan stopped.
     fn scan_source(&mut self, from: u32, end: u32) -> u32 {
         let sub_block = self.plan.order.filter(|_| self.is_direct_async());
         let end_of = |page, order: Order| start_of(page, order) + order.pages() as u32;
@@ -111,7 +112,7 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
             if let Some(order) = sub_block
                 && page >= sub_end
             {
-                // All of the last sub-block is isolated: moved away, it is the block that is wanted.
+                // The whole previous sub-block is isolated. Once it has moved, it is the wanted block.
                 if !self.candidates.is_empty() {
                     break;
                 }
@@ -120,7 +121,7 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
             let (pages, obstacle) = self.look(page);
             page += pages;
             if obstacle && sub_block.is_some() {
-                // The sub-block cannot become free: what was isolated of it stays.
+                // The sub-block cannot become free, so moving its isolated blocks gains nothing.
                 self.put_back_all();
                 page = page.max(sub_end);
             }
@@ -133,7 +134,8 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
         page
     }
 
-    /// Where a pageblock's own blocks begin: a block of the largest order may reach in from the one before.
+    /// The first page at or after `page` where a block begins: a block of the largest order may reach in from the
+    /// previous pageblock.
     fn enter(&mut self, page: u32, end: u32) -> u32 {
         match self.zone.zone.buddy.block_around(page) {
             Some((head, order, _)) if head < page => {
@@ -144,8 +146,8 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
         }
     }
 
-    /// Looks at what begins at a page and isolates it if it can be moved. Returns the pages to go on by, and whether it
-    /// stands in the way of a free block.
+    /// Reads the tag of a page and isolates the block that begins there, if it can move. Returns the pages to advance,
+    /// and whether the block prevents a free block here.
     fn look(&mut self, page: u32) -> (u32, bool) {
         self.report.migrate_scanned += 1;
         self.allocator.env().touch(Line::Page(self.zone.frames().pfn(page)));
@@ -166,12 +168,13 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
         }
     }
 
-    /// Whether moving a block of this order is no gain.
+    /// Whether a block is too large for a move to gain anything.
     fn is_too_large(&self, order: Order) -> bool {
         order >= Order::PAGEBLOCK || self.plan.order.is_some_and(|wanted| order >= wanted)
     }
 
-    /// Has the owner isolate the block at a page. The owner may have freed it since the look, and allocated it again.
+    /// Lets the owner isolate the block at a page. The owner may have freed the block since the scan, and allocated it
+    /// again.
     fn isolate(&self, page: u32) -> Option<Order> {
         let pfn = self.zone.frames().pfn(page);
         let order = self.owner.isolate(pfn)?;

@@ -1,34 +1,36 @@
 //! Compaction: free blocks made by moving movable pages out of the way.
 //!
-//! Two scanners walk a zone towards each other. The migrate scanner comes from its start and picks blocks in use that
-//! the [`Owner`](crate::Owner) lets go of; the free scanner comes from its end and picks free blocks for them to move
-//! to. Where they meet the zone's start is free and its end is full. Specification: `linux-page-allocator.md` 7.
+//! Two scanners walk a zone towards each other. The migrate scanner starts at the zone's start and isolates the blocks
+//! in use that the [`Owner`](crate::Owner) allows to move. The free scanner starts at the zone's end and takes free
+//! blocks as move targets. When the scanners meet, the zone's start is free and the zone's end is full. Specification:
+//! `linux-page-allocator.md` 7.
 //!
-//! The optional "fast" scanners, which look for good pageblocks in the free lists first (7.4 "Fast start", 7.5 last
-//! sentence), are left out: without them the same blocks are found, later.
+//! The optional "fast" scanners (7.4 "Fast start", 7.5 last sentence) search the free lists for good pageblocks first.
+//! They are not implemented: without them compaction finds the same blocks, later.
 //!
-//! # What may happen meanwhile
+//! # Races
 //!
-//! No lock is held while the owner is called, so all that was seen may have changed:
+//! No lock is held while the owner is called, so every earlier reading may be out of date:
 //!
-//! - *A block is freed between the look at its tag and its isolation.* The owner does not know it any longer and does
-//!   not isolate it. Freed and allocated again, it may have another order: after the isolation the tag is read again,
-//!   and a block whose order is not what the owner says is put back.
-//! - *A block is freed once it is isolated.* The owner has promised not to: it waits until the block is moved or put
-//!   back. Where it breaks this, one of the two frees of the block is refused, and nothing else comes of it.
-//! - *The new place is freed at once.* From `Ok` on it is the owner's like any allocated block; the compaction does not
-//!   touch it any more.
-//! - *A free block is taken between the look at its tag and the zone lock.* The tag is read again under the lock.
-//! - *Free blocks that were picked* are on no list and tagged like those in a pageset: nobody can free, take or merge
-//!   them until they are handed to the owner or given back.
+//! - *A block is freed after the scanner read its tag and before its isolation.* The owner no longer knows the block
+//!   and does not isolate it. A block that is freed and allocated again may have another order. The scanner therefore
+//!   reads the tag again after the isolation, and puts the block back if its order differs from the owner's answer.
+//! - *A block is freed after its isolation.* The owner's contract forbids this free until the block is moved or put
+//!   back. If the owner breaks the contract, one of the two frees of the block is refused; there is no other effect.
+//! - *The target block is freed at once.* From `Ok` on, the target belongs to the owner like any allocated block.
+//!   Compaction does not touch it again.
+//! - *A free block is taken after the scanner read its tag and before it holds the zone lock.* The scanner reads the
+//!   tag again under the lock.
+//! - *Free blocks that the free scanner took* are on no list and are tagged like blocks in a pageset. Nobody can free,
+//!   take or merge them until compaction gives them to the owner or returns them.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! | --- | --- |
-//! | `memory` | where the scanners go on, which pageblocks they pass over |
-//! | [`suitable`], [`proactive`] | whether it can help, whether it should: numbers in, numbers out |
-//! | `run` | one run over one zone: the main loop and its end |
+//! | `memory` | scanner positions, skip bits, counters |
+//! | [`suitable`], [`proactive`] | whether compaction can help, and whether it is due: numbers in, numbers out |
+//! | `run` | one run over one zone: the main loop, block moves, the end |
 //! | `migrate_scanner`, `free_scanner` | the scanners |
-//! | `entry` | what callers call: for a request, a zone, a node |
+//! | `entry` | the public calls: compaction for a request, of a zone, of a node |
 
 mod entry;
 mod free_scanner;
@@ -43,16 +45,17 @@ use crate::frame::Pfn;
 /// How much a compaction may do. Specification 7.3.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum CompactMode {
-    /// Does not wait, and for a request looks only at pageblocks of its own type. The first attempt.
+    /// Waits little: a contended zone lock ends the run soon. For a request, scans only pageblocks of the request's own
+    /// type. The first attempt.
     Async,
-    /// Looks at everything that is not known to be useless.
+    /// Scans all pageblocks whose skip bit is clear.
     SyncLight,
-    /// Looks at everything, whatever is known of it, and is not deferred. The last resort.
+    /// Scans all pageblocks, ignores skip bits, and is never deferred. The last resort.
     Sync,
 }
 
 impl CompactMode {
-    /// Which of the two remembered positions of the migrate scanner it uses.
+    /// Index of this mode's cached position of the migrate scanner.
     const fn slot(self) -> usize {
         match self {
             Self::Async => 0,
@@ -61,31 +64,33 @@ impl CompactMode {
     }
 }
 
-/// How a compaction ended; later is better for the request.
+/// How a compaction ended. A greater value is better for the request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum CompactOutcome {
-    /// No zone was suited: too little memory to work with, or an order that needs none.
+    /// No zone was suitable: too little free memory to work with, or an order that needs no compaction.
     #[default]
     Skipped,
-    /// It failed too often lately.
+    /// Compaction of the zone is deferred after recent failures.
     Deferred,
-    /// The scanners met after a whole zone; no block came of it. The end of a run that was to compact everything.
+    /// The scanners met after a whole zone, and no block of the order was made. A run that compacts everything ends
+    /// like this.
     Complete,
-    /// The scanners met after a part of a zone.
+    /// The scanners met after part of a zone, and no block of the order was made.
     PartialSkipped,
-    /// It gave up: no page to move to, or a lock that others wanted.
+    /// The run stopped early: no target block was free, or another CPU wanted the zone lock.
     Contended,
-    /// A block of the order is there, or was from the start; or the zone is as little fragmented as was asked.
+    /// A block of the order is free, or was free from the start; or the zone reached the requested fragmentation score.
     Success,
 }
 
-/// What a compaction did and what it cost. Pages, but for the scanned: those are looks at one page or block each.
+/// What a compaction did and what it cost. Unit: pages; the two `_scanned` counters count looks at one page or block
+/// each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CompactReport {
-    /// How it ended: the best of all zones.
+    /// The best outcome of all zones.
     pub outcome: CompactOutcome,
-    /// The block that was asked for, already allocated for the caller. Often there is none although the outcome is
-    /// success: then the block is on a free list, and another may take it first.
+    /// The requested block, already allocated for the caller. Often `None` although the outcome is success: the block
+    /// is then on a free list, and another CPU may take it first.
     pub captured: Option<Pfn>,
     /// Looks of the migrate scanner.
     pub migrate_scanned: u64,
@@ -93,16 +98,16 @@ pub struct CompactReport {
     pub free_scanned: u64,
     /// Pages that the owner isolated to be moved.
     pub isolated: u64,
-    /// Free pages that were taken to move them to; what was not used went back.
+    /// Free pages that were taken as move targets. Unused ones were returned.
     pub free_isolated: u64,
     /// Pages moved.
     pub moved: u64,
-    /// Pages that were isolated and stayed.
+    /// Pages that were isolated and did not move.
     pub failed: u64,
 }
 
 impl CompactReport {
-    /// Adds what was done in another zone.
+    /// Adds the report of another zone.
     fn absorb(&mut self, other: &CompactReport) {
         self.outcome = self.outcome.max(other.outcome);
         self.captured = self.captured.or(other.captured);

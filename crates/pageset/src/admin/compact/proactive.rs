@@ -1,33 +1,33 @@
-//! When memory is compacted before anyone asks for a block: by how fragmented a node is.
+//! Proactive compaction: when to compact a node before any request needs a block, by the node's fragmentation score.
 //!
 //! Specification: `linux-page-allocator.md` 7.6, last paragraph.
 
 /// Kernel default of `compaction_proactiveness`. Unit: percent. Source: specification 7.6.
 pub const PROACTIVENESS: u8 = 20;
-/// How often a node is looked at. Unit: milliseconds. Source: specification 9.
+/// Interval of the checks of a node. Unit: milliseconds. Source: specification 9.
 pub const PERIOD_MS: u32 = 500;
-/// A score below this is not worth any work. Unit: percent. Source: specification 7.6.
+/// Lowest score to compact down to. Unit: percent. Source: specification 7.6.
 const LOWEST_TARGET: u8 = 5;
-/// How far above the target a node must be. Unit: percent. Source: specification 7.6.
+/// A node is compacted when its score exceeds the target by more than this. Unit: percent. Source: specification 7.6.
 const LEEWAY: u8 = 10;
-/// Looks that are passed over after one that was no use: 2^6. Source: specification 7.6.
+/// Checks that are skipped after a compaction that did not lower the score: 2^6. Source: specification 7.6.
 const PAUSE: u8 = 64;
 
-/// The score to compact down to. `proactiveness` is a percentage; more than 100 counts as 100.
+/// The score to compact down to. `proactiveness` is a percentage; values above 100 count as 100.
 #[must_use]
 pub const fn target_score(proactiveness: u8) -> u8 {
     let target = 100_u8.saturating_sub(proactiveness);
     if target < LOWEST_TARGET { LOWEST_TARGET } else { target }
 }
 
-/// Whether a node with this score is compacted.
+/// Whether a node with this score needs compaction.
 #[must_use]
 pub const fn is_due(score: u8, proactiveness: u8) -> bool {
     let above = target_score(proactiveness) + LEEWAY;
     score > if above > 100 { 100 } else { above }
 }
 
-/// The pace of proactive compaction of one node. Ask it every [`PERIOD_MS`].
+/// Paces the proactive compaction of one node. Call [`Pace::is_due`] every [`PERIOD_MS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pace {
     pause: u8,
@@ -43,7 +43,7 @@ impl Pace {
         is_due(score, proactiveness)
     }
 
-    /// The node was compacted: its score before and after. Without improvement the next looks are passed over.
+    /// Records a compaction: the node's score before and after. Without improvement the next checks are skipped.
     pub const fn compacted(&mut self, before: u8, after: u8) {
         self.pause = if after < before { 0 } else { PAUSE };
     }

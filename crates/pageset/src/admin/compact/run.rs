@@ -1,10 +1,10 @@
-//! One compaction of one zone: the main loop, when it ends, and how blocks move.
+//! One compaction run over one zone: the main loop, its end conditions, and the moves of blocks.
 //!
 //! Specification: `linux-page-allocator.md` 7.3, 7.6.
 
 use core::mem;
 
-use super::free_scanner::Spare;
+use super::free_scanner::FreeTargets;
 use super::migrate_scanner::Candidates;
 use super::suitable::{Suitability, fragmentation_score};
 use super::{CompactMode, CompactOutcome, CompactReport};
@@ -19,23 +19,23 @@ use crate::zone::ZoneGuard;
 use crate::zone::memory::last_pageblock;
 use crate::zone::watermark::MarkTest;
 
-/// What a run is for.
+/// The purpose and limits of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// The order that is wanted; everything is compacted where there is none.
+    /// The wanted order. `None` compacts the whole zone.
     pub(super) order: Option<Order>,
-    /// The kind of use that it is wanted for.
+    /// The migratetype of the wanted block.
     pub(super) migratetype: MigrateType,
     pub(super) mode: CompactMode,
-    /// The request's watermark test; a run for no request goes ahead without.
+    /// The request's watermark test. A run without a request skips the test.
     pub(super) test: Option<MarkTest>,
-    /// Whether a request waits for it.
+    /// Whether a request waits for the result.
     pub(super) direct: bool,
-    /// Whether it begins at the zone's ends and disregards skip bits.
+    /// Whether the scanners start at the zone's ends and ignore skip bits.
     pub(super) whole_zone: bool,
     /// Whether pages may move to pageblocks of any type.
     pub(super) any_type: bool,
-    /// The fragmentation score that is low enough.
+    /// The fragmentation score at which the run ends. Unit: percent.
     pub(super) score: Option<u8>,
 }
 
@@ -45,33 +45,34 @@ pub(super) struct Run<'r, 'a, M: Machine, O> {
     pub(super) zone: &'r CachedZone<'a, M>,
     pub(super) owner: &'r O,
     pub(super) plan: Plan,
-    /// The next page of the migrate scanner, and of the free scanner.
+    /// The next page of the migrate scanner.
     pub(super) migrate: u32,
+    /// The next page of the free scanner.
     pub(super) free: u32,
-    /// Whether it began at the zone's start.
+    /// Whether the migrate scanner began at the zone's start.
     whole_zone: bool,
-    /// Whether the pageblock at hand was isolated from before: what is left of it is not worth another visit.
+    /// Whether blocks of the current pageblock were isolated before. The scanner does not visit the rest of it again.
     pub(super) finish_block: bool,
-    /// Whether others wanted the zone lock.
+    /// Whether another CPU wanted the zone lock.
     pub(super) contended: bool,
     pub(super) candidates: Candidates,
-    pub(super) spare: Spare,
+    pub(super) targets: FreeTargets,
     capture: Option<Capture>,
     pub(super) report: CompactReport,
 }
 
-/// What came of moving the candidates.
+/// The result of moving the candidates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Moves {
     All,
-    /// Some stayed.
+    /// At least one block did not move.
     Some,
-    /// There was no place to move to, or no memory for the owner to do it.
-    NoPlace,
+    /// There was no target block, or the owner had no memory for the move.
+    NoTarget,
 }
 
 impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
-    /// Compacts a zone, if that can help.
+    /// Compacts a zone, if the zone is suitable.
     pub(super) fn zone(
         allocator: &'r Allocator<'a, M>,
         zone: &'r CachedZone<'a, M>,
@@ -87,7 +88,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         if plan.order.is_some_and(|order| zone.zone.buddy.deferral.restarts(order)) {
             zone.zone.forget_skipped(allocator.env());
         }
-        // What is freed from here on merges, and what was not merged so far does.
+        // Pages freed from here on must merge, and so must pages that skipped merging before.
         let _merges = zone.zone.merges(allocator.env());
         let ends = (zone.frames().first, last_pageblock(zone.frames()));
         let (migrate, free) =
@@ -103,7 +104,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             finish_block: false,
             contended: false,
             candidates: Candidates::default(),
-            spare: Spare::default(),
+            targets: FreeTargets::default(),
             capture: plan.order.filter(|_| plan.direct).map(|order| Capture::new(order, plan.migratetype)),
             report: CompactReport::default(),
         };
@@ -113,7 +114,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     }
 
     fn main_loop(&mut self) -> CompactOutcome {
-        // The last page that candidates were looked for at, until its block was drained.
+        // The last page scanned for candidates, until the block around it is drained.
         let mut last = None;
         loop {
             if let Some(outcome) = self.finished() {
@@ -128,7 +129,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
                 }
                 last = Some(self.migrate - 1);
                 let moves = self.move_candidates();
-                if moves == Moves::NoPlace && !self.scanners_met() {
+                if moves == Moves::NoTarget && !self.scanners_met() {
                     return CompactOutcome::Contended;
                 }
                 let again = moves != Moves::All
@@ -153,7 +154,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         }
     }
 
-    /// Whether the run has ended, and how. Specification 7.6.
+    /// The outcome, if the run has ended. Specification 7.6.
     fn finished(&self) -> Option<CompactOutcome> {
         let (zone, plan) = (self.zone, &self.plan);
         if self.scanners_met() {
@@ -167,7 +168,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         if let Some(enough) = plan.score {
             return (fragmentation_score(&zone.zone.free_by_order()) <= enough).then_some(CompactOutcome::Success);
         }
-        // A pageblock that was begun is finished, so that less of its type is spread over others.
+        // A started pageblock is finished, so that fewer pageblocks hold scattered blocks of its type.
         if !self.migrate.is_multiple_of(PAGEBLOCK) {
             return None;
         }
@@ -181,17 +182,17 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         self.free / PAGEBLOCK <= self.migrate / PAGEBLOCK
     }
 
-    /// Moved blocks wait in the pageset; drained, they merge.
+    /// Drains the caller's pageset, where the freed source blocks wait: only drained blocks merge.
     fn drain(&self) {
         let env = self.allocator.env();
         self.zone.drain_or_capture(env, env.machine.cpu(), self.capture.as_ref());
     }
 
-    /// Moves all candidates; those that stay are put back. No lock is held.
+    /// Moves all candidates. Puts back those that cannot move. Holds no lock.
     fn move_candidates(&mut self) -> Moves {
         let mut moves = Moves::All;
         while let Some((page, order)) = self.candidates.first() {
-            let result = if moves == Moves::NoPlace { Err(MoveError::NoMemory) } else { self.move_one(page, order) };
+            let result = if moves == Moves::NoTarget { Err(MoveError::NoMemory) } else { self.move_one(page, order) };
             self.candidates.remove_first();
             match result {
                 Ok(()) => self.report.moved += order.pages(),
@@ -199,8 +200,8 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
                     self.owner.put_back(self.zone.frames().pfn(page), order);
                     self.report.failed += order.pages();
                     moves = match error {
-                        MoveError::NoMemory => Moves::NoPlace,
-                        MoveError::Busy if moves == Moves::NoPlace => moves,
+                        MoveError::NoMemory => Moves::NoTarget,
+                        MoveError::Busy if moves == Moves::NoTarget => moves,
                         MoveError::Busy => Moves::Some,
                     };
                 }
@@ -211,31 +212,33 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
 
     fn move_one(&mut self, page: u32, order: Order) -> Result<(), MoveError> {
         let frames = self.zone.frames();
-        // Where there are free pages, but none in a block as large, smaller blocks may still move.
-        let to = self.target(order).ok_or(if self.spare.pages > 0 { MoveError::Busy } else { MoveError::NoMemory })?;
+        // If the remaining targets are too small for this block, smaller candidates may still move.
+        let to =
+            self.target(order).ok_or(if self.targets.pages > 0 { MoveError::Busy } else { MoveError::NoMemory })?;
         let (from_pfn, to_pfn) = (frames.pfn(page), frames.pfn(to));
         let kind = frames.tag(page).kind().unwrap_or(MigrateType::Movable);
-        // Before the owner hears of it: from then on it may be freed.
+        // The tag is set before the owner gets the block, because the owner may free it from then on.
         frames.set_tag(to, Tag::new(PageState::Allocated, order, kind));
-        self.spare.used += order.pages();
+        self.targets.used += order.pages();
         match self.owner.move_block(from_pfn, to_pfn, order) {
             Ok(()) => {
-                // Refused only where the owner has freed what it had isolated; then it is free already.
+                // The free is refused only if the owner broke its contract and freed the isolated block. The block is
+                // free then.
                 self.allocator.free(from_pfn, order).ok();
                 Ok(())
             }
             Err(error) => {
-                // Else the owner has freed it.
+                // If the tag differs, the owner has freed the target.
                 if frames.tag(to).is(PageState::Allocated, order) {
-                    self.spare.used -= order.pages();
-                    self.spare.put(self.allocator.env(), self.zone.frames(), to, order);
+                    self.targets.used -= order.pages();
+                    self.targets.put(self.allocator.env(), self.zone.frames(), to, order);
                 }
                 Err(error)
             }
         }
     }
 
-    /// Hands out what was captured, gives back what was not used, and adds up.
+    /// Allocates the captured block, returns unused targets, and adds the report to the zone's counters.
     fn end(mut self, mut outcome: CompactOutcome) -> CompactReport {
         let (allocator, zone) = (self.allocator, self.zone);
         let guard = zone.zone.lock(allocator.env(), LockPath::Map);
@@ -258,26 +261,26 @@ impl<M: Machine, O> Run<'_, '_, M, O> {
         self.capture.as_ref().and_then(Capture::page)
     }
 
-    /// Gives back the free blocks that nothing has moved to.
+    /// Returns the unused targets to the free lists.
     fn give_back(&mut self, zone: &ZoneGuard<'_, '_, M>) {
         let mut highest = None;
-        while let Some((page, order)) = self.spare.pop(zone.env(), &zone.frames) {
+        while let Some((page, order)) = self.targets.pop(zone.env(), &zone.frames) {
             highest = highest.max(Some(page));
             zone.free_or_capture(page, order, zone.frames.block_type(page), self.capture.as_ref());
         }
         if let Some(page) = highest {
             self.zone.zone.compaction.raise_free(start_of(page, Order::PAGEBLOCK));
         }
-        // What the owner was given to move to was handed out past the pagesets.
-        zone.count_direct_alloc(mem::take(&mut self.spare.used));
+        // The used targets were allocated without a pageset.
+        zone.count_direct_alloc(mem::take(&mut self.targets.used));
     }
 }
 
-/// A run that has ended holds nothing any more; one that the owner ends by a panic does.
+/// Returns all blocks of a run that a panic of the owner ended. A run that ended normally holds none.
 impl<M: Machine, O> Drop for Run<'_, '_, M, O> {
     fn drop(&mut self) {
         let captured = self.captured().zip(self.plan.order);
-        if self.spare.pages == 0 && self.spare.used == 0 && captured.is_none() {
+        if self.targets.pages == 0 && self.targets.used == 0 && captured.is_none() {
             return;
         }
         let zone = self.zone.zone.lock(self.allocator.env(), LockPath::Map);

@@ -8,7 +8,8 @@ use crate::machine::Machine;
 use crate::zone::Zone;
 use crate::zone::watermark::MarkTest;
 
-/// Up to this fragmentation index memory is lacking, not its order. Source: specification 9, `extfrag_threshold`.
+/// Up to this fragmentation index the cause of a failure is too little memory, not fragmentation. Source: specification
+/// 9, `extfrag_threshold`.
 const EXTFRAG_THRESHOLD: i64 = 500;
 
 /// Free blocks by order.
@@ -18,8 +19,8 @@ fn pages(blocks: &FreeBlocks, from: Order) -> u64 {
     Order::all().zip(blocks).skip(from.index()).map(|(order, blocks)| blocks * order.pages()).sum()
 }
 
-/// Why a block of `order` cannot be had: towards 0 for lack of memory, towards 1000 for fragmentation; -1000 where it
-/// can. Specification 7.2, step 3.
+/// Why an allocation of `order` fails: towards 0 for lack of memory, towards 1000 for fragmentation; -1000 if it would
+/// succeed. Specification 7.2, step 3.
 #[must_use]
 pub fn fragmentation_index(blocks: &FreeBlocks, order: Order) -> i64 {
     let all: u64 = blocks.iter().sum();
@@ -32,7 +33,7 @@ pub fn fragmentation_index(blocks: &FreeBlocks, order: Order) -> i64 {
     1000 - ((1000 + pages(blocks, Order::ZERO) * 1000 / order.pages()) / all) as i64
 }
 
-/// How much of the free memory is in blocks smaller than a huge page, in percent. Specification 7.6, step 2.
+/// The share of the free memory in blocks smaller than a huge page, in percent. Specification 7.6, step 2.
 #[must_use]
 pub fn fragmentation_score(blocks: &FreeBlocks) -> u8 {
     let free = pages(blocks, Order::ZERO);
@@ -43,16 +44,16 @@ pub fn fragmentation_score(blocks: &FreeBlocks) -> u8 {
 /// What compaction can do for a request in a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Suitability {
-    /// The block is there already.
+    /// A free block exists already.
     Ready,
-    /// It may help.
+    /// Compaction may help.
     Suitable,
-    /// It lacks memory to work with, or fragmentation is not what stands in the way.
+    /// Compaction lacks free memory to work with, or fragmentation is not the cause of the failure.
     Unsuitable,
 }
 
 impl<M: Machine> Zone<'_, M> {
-    /// Free blocks of all types by order, as of some recent moment.
+    /// Free blocks of all types by order, at a recent moment.
     pub(super) fn free_by_order(&self) -> FreeBlocks {
         let mut blocks = FreeBlocks::default();
         for (order, blocks) in Order::all().zip(&mut blocks) {
@@ -69,7 +70,7 @@ impl<M: Machine> Zone<'_, M> {
             return Suitability::Ready;
         }
         let costly = test.order > Order::COSTLY;
-        // Room for both copies of what is moved.
+        // The test includes room for both copies of the moved pages.
         let mark = if costly { marks.low } else { marks.min };
         let mark = mark.saturating_add(2 * test.order.pages());
         let single = MarkTest { highest: test.highest, cma: true, ..MarkTest::SINGLE };

@@ -1,4 +1,4 @@
-//! Pageblocks from which nothing is handed out.
+//! Isolated pageblocks: nothing is allocated from them.
 
 use super::{Obstacle, RangeError, Span};
 use crate::buddy::Env;
@@ -6,7 +6,7 @@ use crate::frame::{MigrateType, Order, PAGEBLOCK, start_of};
 use crate::machine::{LockPath, Machine};
 use crate::zone::Zone;
 
-/// The pageblocks of a span, isolated until dropped: then each has its former type again.
+/// The isolated pageblocks of a span. The drop gives each its former type back.
 pub(super) struct Isolation<'r, 'a, M: Machine> {
     env: Env<'r, M>,
     zone: &'r Zone<'a, M>,
@@ -16,10 +16,11 @@ pub(super) struct Isolation<'r, 'a, M: Machine> {
 }
 
 impl<'r, 'a, M: Machine> Isolation<'r, 'a, M> {
-    /// Isolates the pageblocks of a span one after the other, from the first on. Pages of the zone merge as they are freed.
+    /// Isolates the pageblocks of a span one after the other, in ascending order. Pages of the zone must already merge
+    /// as they are freed. Takes the zone lock once per pageblock.
     ///
     /// # Errors
-    /// One is isolated already, or a page of the span is not online.
+    /// A pageblock is already isolated, or a page of the span is not online.
     pub(super) fn new(env: Env<'r, M>, zone: &'r Zone<'a, M>, span: Span) -> Result<Self, RangeError> {
         let from = start_of(span.first, Order::PAGEBLOCK);
         let mut isolation = Isolation { env, zone, from, to: from };
@@ -54,7 +55,7 @@ impl<M: Machine> Drop for Isolation<'_, '_, M> {
     fn drop(&mut self) {
         for start in (self.from..self.to).step_by(PAGEBLOCK as usize) {
             let zone = self.zone.lock(self.env, LockPath::Map);
-            // A pageblock that was given a type meanwhile keeps it.
+            // A pageblock whose type was set meanwhile keeps it.
             if let Some(former) = zone.frames.pageblock(start).former() {
                 zone.change_type(start, former);
             }

@@ -1,25 +1,25 @@
-//! Contiguous ranges: pages asked for by their numbers, whoever has them now.
+//! Contiguous ranges: allocation of given page numbers, also where the pages are in use.
 //!
-//! A range is emptied in four steps, and any failure takes them back: its pageblocks are isolated, so that nothing in
-//! them is handed out any more; pagesets are drained; what is in use moves away, through the [`Owner`]; and when all of
-//! it is free it is taken under one hold of the zone lock. Specification: `linux-page-allocator.md` 6.2, 7 "Callback
-//! contract", 8.1.
+//! A range is emptied in four steps. Any failure undoes them. First its pageblocks are isolated, so that nothing is
+//! allocated from them. Then the pagesets are drained. Then the blocks in use move away, through the [`Owner`]. When
+//! all pages are free, they are taken under one hold of the zone lock. Specification: `linux-page-allocator.md` 6.2, 7
+//! "Callback contract", 8.1.
 //!
-//! # What may happen meanwhile
+//! # Races
 //!
-//! - *A page is freed that was seen before the isolation.* A free that has read the pageblock's type before may still put
-//!   it into a pageset. The range is then found not to be free, the pagesets are drained again, and so on a few times.
-//! - *A page in a pageset is allocated.* It is found in use at the next look.
-//! - *Two ranges overlap, or share a pageblock.* Pageblocks are isolated from the first upwards, so of two ranges the one
-//!   that comes to the first shared pageblock first gets all of them; the other finds it isolated, and fails.
-//! - *Someone gives an isolated pageblock a type.* Then its pages may be handed out again and the range is not free; what
-//!   has a type keeps it.
+//! - *A page is freed by a call that read the pageblock's type before the isolation.* Such a free may still put the
+//!   page into a pageset. The range is then found not to be free, and the pagesets are drained again, up to five times.
+//! - *A page in a pageset is allocated.* The next pass finds it in use.
+//! - *Two ranges overlap, or share a pageblock.* Pageblocks are isolated in ascending order. Of two ranges, the one
+//!   that isolates the first shared pageblock gets all of them. The other finds it isolated and fails.
+//! - *Another caller sets the type of an isolated pageblock.* Its pages may then be allocated again, and the range is
+//!   not free. The pageblock keeps the new type.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! | --- | --- |
-//! | `isolation` | pageblocks that nothing is handed out from, until dropped |
-//! | `vacate` | blocks in use moved away |
-//! | `take` | free blocks turned into the range |
+//! | `isolation` | isolation of pageblocks, undone by the drop |
+//! | `vacate` | moves of the blocks in use |
+//! | `take` | allocation of the free blocks |
 
 mod isolation;
 mod take;
@@ -39,20 +39,21 @@ use crate::pcp::CachedZone;
 use crate::zone::ZoneGuard;
 use isolation::Isolation;
 
-/// How often a range is looked at, and a block moved, before that counts as failed. A guess: a free that had begun has
-/// ended after one look, unless its thread was held up.
+/// How often the passes over a range, and the moves of a block, are tried before they fail. A guess: a free that had
+/// begun has ended after one pass, unless its thread was suspended.
 const TRIES: u32 = 5;
 
-/// A range that could not be had. All of it is as it was, but for pages that have moved.
+/// A range that could not be allocated. Nothing has changed, except that pages may have moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RangeError {
-    /// The page that stood in the way: the first page of a block in use, otherwise the first page of the range that is.
+    /// The page that caused the failure: the first page of the block in use, otherwise the first affected page of the
+    /// range.
     pub pfn: Pfn,
-    /// Why.
+    /// The reason.
     pub obstacle: Obstacle,
 }
 
-/// Why a page stood in the way of a range.
+/// Why a range could not be allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Obstacle {
     /// The range has no pages.
@@ -61,19 +62,19 @@ pub enum Obstacle {
     NotOurs,
     /// The page is not online.
     Offline,
-    /// Only the three ordinary types can be asked for.
+    /// The migratetype is not one of the three ordinary types.
     Migratetype(MigrateType),
-    /// Its pageblock is isolated already: another range is being emptied there.
+    /// The page's pageblock is already isolated, for another range.
     Isolated,
-    /// The owner does not let go of the block.
+    /// The owner does not release the block.
     InUse(Order),
     /// The owner could not move the block.
     Move(Order, MoveError),
-    /// There was no place to move the block to.
+    /// No target block could be allocated for the move.
     NoPlace(AllocError),
-    /// The block stayed in a pageset, or with a compaction.
+    /// The block stayed in a pageset, or is held by a compaction.
     Cached(Order),
-    /// The block is free, but its pageblock was given a type meanwhile.
+    /// The block is free, but the type of its pageblock was set meanwhile.
     Reused,
 }
 
@@ -85,13 +86,13 @@ impl fmt::Display for RangeError {
             Obstacle::NotOurs => write!(f, "the range at {pfn} is not inside one zone"),
             Obstacle::Offline => write!(f, "page {pfn} is not online"),
             Obstacle::Migratetype(migratetype) => AllocError::Migratetype(*migratetype).fmt(f),
-            Obstacle::Isolated => write!(f, "the pageblock of page {pfn} is isolated, for another range"),
-            Obstacle::InUse(order) => write!(f, "the owner keeps the block of order {order} at {pfn} where it is"),
+            Obstacle::Isolated => write!(f, "the pageblock of page {pfn} is already isolated for another range"),
+            Obstacle::InUse(order) => write!(f, "the owner does not release the block of order {order} at {pfn}"),
             Obstacle::Move(order, MoveError::Busy) => write!(f, "the block of order {order} at {pfn} is busy"),
             Obstacle::Move(order, MoveError::NoMemory) => {
                 write!(f, "the owner has no memory to move the block of order {order} at {pfn}")
             }
-            Obstacle::NoPlace(error) => write!(f, "the block at {pfn} has no place to move to: {error}"),
+            Obstacle::NoPlace(error) => write!(f, "the block at {pfn} has no target to move to: {error}"),
             Obstacle::Cached(order) => write!(f, "the block of order {order} at {pfn} stays in a pageset"),
             Obstacle::Reused => write!(f, "the pageblock of page {pfn} is no longer isolated"),
         }
@@ -100,7 +101,7 @@ impl fmt::Display for RangeError {
 
 impl core::error::Error for RangeError {}
 
-/// A range of one zone: its first page and the first one after it.
+/// A range of one zone, as page indexes in the zone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     first: u32,
@@ -114,16 +115,16 @@ impl Span {
 }
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Allocates all pages of a range, wherever it begins and ends in one zone. What is in use there moves to other
-    /// places on its zone's level or below; neighbours in the same pageblocks stay what they are. Holds none of the
+    /// Allocates all pages of a range in one zone. The range may begin and end at any page. Blocks in use move to other
+    /// zones of the same or a lower kind. Other pages of the same pageblocks are not affected. Holds none of the
     /// allocator's locks while it calls the owner.
     ///
-    /// The range becomes blocks in use, each the largest that is aligned where it begins: as if each had been allocated
-    /// for `migratetype`. [`Self::free_range`] gives all of them back, [`Self::free`] one.
+    /// The range becomes allocated blocks of `migratetype`. Each is the largest block that is aligned at its start and
+    /// fits. [`Self::free_range`] frees all of them, [`Self::free`] one.
     ///
     /// # Errors
-    /// The page that stood in the way, and why. Nothing is lost then: pageblocks have their types back, what has moved is
-    /// in use where it is.
+    /// The page that caused the failure, and the reason. Pageblocks then have their former types, and moved pages stay
+    /// in use at their targets.
     pub fn alloc_range(
         &self,
         range: PageRange,
@@ -137,11 +138,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.empty_range(zone, span, owner, |zone| zone.hand_out(span, migratetype))
     }
 
-    /// Gives back all blocks of a range: of one that [`Self::alloc_range`] gave, or of neighbours, all in use and none
-    /// reaching beyond. Past the pagesets, since nobody will want so many soon. Takes the zone lock, block by block.
+    /// Frees all blocks of a range: one that [`Self::alloc_range`] allocated, or any adjacent allocated blocks that do
+    /// not reach beyond the range. Bypasses the pagesets, since so many pages are rarely needed again soon. Takes the
+    /// zone lock once per block.
     ///
     /// # Errors
-    /// The first block that cannot be freed; none has been then.
+    /// The first block that cannot be freed. No block has been freed then.
     pub fn free_range(&self, range: PageRange) -> Result<(), FreeError> {
         let not_ours = FreeError { pfn: range.start, order: Order::ZERO, reason: WrongFree::NotOurs };
         let (zone, span) = self.span_of(range).map_err(|_| not_ours)?;
@@ -149,7 +151,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         while page < span.end {
             let room = largest_at(page, span.end);
             let tag = zone.frames().tag(page);
-            // One that reaches beyond is asked for as what fits, so that the error names both.
+            // A block that reaches beyond the range is freed with the order that fits, so that the error names both
+            // orders.
             let order = if tag.state() == PageState::Allocated { tag.order().min(room) } else { Order::ZERO };
             if let Err(error) = self.prepare_free(zone.frames().pfn(page), order) {
                 self.each_block(zone, Span { end: page, ..span }, |page, _| {
@@ -163,7 +166,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    /// Visits the blocks of a span; each begins where the one before ends.
+    /// Visits the blocks of a span in ascending order.
     fn each_block(&self, zone: &CachedZone<'a, M>, span: Span, mut visit: impl FnMut(u32, Order)) {
         let mut page = span.first;
         while page < span.end {
@@ -186,7 +189,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok((zone, Span { first, end: first + range.pages as u32 }))
     }
 
-    /// Makes all pages of a span free, takes them, and passes them on as `then` says, in the same hold of the zone lock.
+    /// Empties a span, takes its pages, and calls `then` in the same hold of the zone lock.
     pub(crate) fn empty_range(
         &self,
         zone: &CachedZone<'a, M>,
@@ -195,7 +198,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         then: impl FnOnce(&ZoneGuard<'_, 'a, M>),
     ) -> Result<(), RangeError> {
         let env = self.env();
-        // Single pages merge as they are freed, and none of the pages below is in flight.
+        // Single pages must merge as they are freed, and no refill may be in flight with a page of the span.
         let _merges = zone.zone.merges(env);
         let _isolation = Isolation::new(env, &zone.zone, span)?;
         let mut tries = 1;

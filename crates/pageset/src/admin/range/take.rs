@@ -1,4 +1,4 @@
-//! Free blocks of isolated pageblocks turned into a range. Holds the zone lock throughout.
+//! Takes the free blocks of isolated pageblocks and allocates the range. The zone lock is held throughout.
 
 use super::{Obstacle, RangeError, Span};
 use crate::frame::MigrateType;
@@ -27,8 +27,8 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
         Ok(())
     }
 
-    /// Takes the blocks of a span off their lists, which [`Self::check_free`] has seen to be there. What of the first and
-    /// last reaches beyond goes back.
+    /// Takes the blocks of a span off their lists, after [`Self::check_free`] has succeeded. The parts of the first and
+    /// last block outside the span are freed again.
     pub(super) fn take_span(&self, span: Span) {
         let (mut lowest, mut page) = (span.first, span.first);
         while page < span.end {
@@ -37,13 +37,13 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
             lowest = lowest.min(head);
             page = head + order.pages() as u32;
         }
-        // Only now: what goes back must not merge with what is still to be taken.
+        // The outer parts are freed last, so that they cannot merge with blocks still to be taken.
         for (outer, order) in largest_blocks(lowest, span.first).chain(largest_blocks(span.end, page)) {
             self.free_block(outer, order, MigrateType::Isolate);
         }
     }
 
-    /// Turns pages that were taken into blocks in use.
+    /// Allocates the pages of a taken span as the largest aligned blocks.
     pub(super) fn hand_out(&self, span: Span, migratetype: MigrateType) {
         for (page, order) in largest_blocks(span.first, span.end) {
             self.frames.set_tag(page, Tag::new(PageState::Allocated, order, migratetype));
@@ -51,7 +51,7 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
         self.count_direct_alloc(span.pages());
     }
 
-    /// Turns pages that were taken into pages that are not there.
+    /// Turns the pages of a taken span into pages that are neither present nor managed.
     pub(crate) fn retire(&self, span: Span) {
         sync::sub(&self.managed, span.pages());
         sync::sub(&self.present, span.pages());
@@ -60,7 +60,7 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
             let mut others = (start..span.first.max(start)).chain(span.end.min(end)..end);
             if !others.any(|page| self.frames.tag(page) != Tag::INSIDE) {
                 self.frames.set_pageblock(start, self.frames.pageblock(start).with_online(false));
-                // Nothing is left in it to be kept, or to be found when it is to be given back.
+                // An empty pageblock has no HIGHATOMIC pages to reserve or to return.
                 if self.frames.pageblock(start).former() == Some(MigrateType::HighAtomic) {
                     self.set_block_type(start, MigrateType::Movable);
                 }

@@ -1,4 +1,4 @@
-//! Blocks in use moved out of a range.
+//! Moves the blocks in use out of a range.
 
 use super::{Obstacle, RangeError, Span, TRIES};
 use crate::admin::owner::Owner;
@@ -10,11 +10,11 @@ use crate::machine::Machine;
 use crate::pcp::CachedZone;
 
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Moves all blocks in use that reach into a span, also those that begin before it or end after it. No lock is held.
+    /// Moves all blocks in use that overlap a span, also those that begin before it or end after it. Holds no lock.
     pub(super) fn vacate(&self, zone: &CachedZone<'a, M>, span: Span, owner: &impl Owner) -> Result<(), RangeError> {
         let mut page = span.first;
         while page < span.end {
-            // Reads without the lock: what is wrong is found when the range is taken.
+            // These reads hold no lock. An outdated answer is found when the range is taken.
             page = match zone.zone.buddy.block_around(page) {
                 Some((head, order, state)) => {
                     if state == PageState::Allocated {
@@ -28,7 +28,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok(())
     }
 
-    /// Moves one block, or finds that it was freed.
+    /// Moves one block. Succeeds also if the owner has freed the block meanwhile.
     fn move_away(&self, zone: &CachedZone<'a, M>, page: u32, owner: &impl Owner) -> Result<(), RangeError> {
         let mut last = None;
         for _ in 0..TRIES {
@@ -43,7 +43,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             self.machine.relax();
         }
         match last {
-            // Unless it was freed in the last try.
+            // The block may have been freed during the last try.
             Some(obstacle) if zone.frames().tag(page).state() == PageState::Allocated => {
                 Err(RangeError { pfn: zone.frames().pfn(page), obstacle })
             }
@@ -65,7 +65,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             owner.put_back(pfn, order);
             return Err(Obstacle::InUse(looked));
         }
-        // Whoever asked for it may have excluded higher zones, but not this one, and so none below.
+        // The block's original request allowed this zone, and so all lower zones; it may have excluded higher ones.
         let request = Request {
             highest: zone.zone.kind,
             node: Some(zone.zone.node),
@@ -77,7 +77,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         })?;
         match owner.move_block(pfn, to, order) {
             Ok(()) => {
-                // Refused only where the owner has freed what it had isolated; then it is free already.
+                // The free is refused only if the owner broke its contract and freed the isolated block. The block is
+                // free then.
                 self.free(pfn, order).ok();
                 Ok(())
             }

@@ -1,5 +1,5 @@
-//! All that matters of a refill and of someone who acts on the look of a page, under a scheduler that chooses at each
-//! step; and the same without the wait, which is found.
+//! A model of a refill and of a CPU that acts on a page's tag, under a scheduler that chooses at each step. The same
+//! model without the wait must fail.
 
 extern crate std;
 
@@ -27,13 +27,13 @@ struct Zone {
 }
 
 impl Zone {
-    /// Notes what is wrong. The run asserts once, when all threads have ended: a second panic while another unwinds would
+    /// Records a violation. The run asserts once, after all threads have ended: a second panic during an unwind would
     /// abort the exploration.
     fn expect(&self, right: bool) {
         self.wrong.fetch_or(!right, SeqCst);
     }
 
-    /// Two pages leave the list at once, and are written to afterwards.
+    /// Cuts two pages off the list at once, and writes them afterwards.
     fn refill(&self) {
         let guard = self.lock.lock().expect("no thread panics");
         let listed = self.listed.load(SeqCst) as usize;
@@ -49,7 +49,7 @@ impl Zone {
         self.flight.end();
     }
 
-    /// Merges what looks free, as a claim or a merge does.
+    /// Merges pages that look free, as a claim or a merge does.
     fn act(&self, waits: bool) {
         let _guard = self.lock.lock().expect("no thread panics");
         if waits {
@@ -64,7 +64,7 @@ impl Zone {
         self.expect(self.listed.swap(0, SeqCst) == taken);
     }
 
-    /// Acts without the lock, since no refill begins meanwhile.
+    /// Acts without the lock, while new refills are forbidden.
     fn act_disabled(&self, waits: bool) {
         {
             let _guard = self.lock.lock().expect("no thread panics");
@@ -80,7 +80,7 @@ impl Zone {
     }
 }
 
-/// Explores schedules of two refills and someone who acts; what went wrong, if anything.
+/// Explores schedules of two refills and one CPU that acts on tags. Returns the first violation.
 fn explore(act: fn(&Zone, bool), waits: bool) -> Result<(), String> {
     let run = move || {
         let zone = Arc::new(Zone { listed: AtomicU32::new(PAGES as u32), ..Zone::default() });
@@ -109,7 +109,7 @@ fn nobody_takes_a_page_in_flight() {
     assert_eq!(explore(Zone::act_disabled, true), Ok(()));
 }
 
-/// The planted bug.
+/// The planted bug: the wait is missing.
 #[test]
 fn a_missing_wait_is_found() {
     for act in [Zone::act, Zone::act_disabled] {

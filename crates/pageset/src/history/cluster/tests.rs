@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::vec;
 use std::vec::Vec;
 
-/// Two lists over one zone's clusters, and what they should be.
+/// Two lists over one zone's clusters, and their expected contents.
 struct World {
     links: Vec<AtomicU32>,
     words: Vec<AtomicU32>,
@@ -40,7 +40,7 @@ fn pages(links: Links<'_>, list: &List) -> Vec<u32> {
     pages
 }
 
-/// The runs of a list: pages by cluster, a page without one alone and marked.
+/// The runs of a list: the pages of each cluster. A page without a cluster is a run of its own, marked as such.
 fn runs(clusters: &Clusters<'_>, links: Links<'_>, list: &List) -> Vec<(Vec<u32>, bool)> {
     let mut runs: Vec<(Vec<u32>, Option<Cluster>)> = vec![];
     for page in pages(links, list) {
@@ -57,7 +57,7 @@ fn runs(clusters: &Clusters<'_>, links: Links<'_>, list: &List) -> Vec<(Vec<u32>
     runs.into_iter().map(|(run, cluster)| (run, cluster.is_some())).collect()
 }
 
-/// Only clusters, as most examples have them.
+/// The runs that are clusters; other runs are empty.
 fn whole(runs: Vec<(Vec<u32>, bool)>) -> Vec<Vec<u32>> {
     runs.into_iter().map(|(run, is_cluster)| if is_cluster { run } else { vec![] }).collect()
 }
@@ -67,11 +67,11 @@ enum Do {
     Head(u32),
     Tail(u32),
     Remove(u32),
-    /// Wanted, room, and what comes.
+    /// Wanted pages, room, and the pages cut.
     Cut(u32, u32, &'static [u32]),
 }
 
-/// What it shows, what is done, and the clusters from the head on afterwards.
+/// The statement, the operations, and the resulting clusters from the head on.
 type Example = (&'static str, &'static [Do], &'static [&'static [u32]]);
 
 #[test]
@@ -118,7 +118,7 @@ fn by_hand() {
     }
 }
 
-/// A page that finds no descriptor is on the list all the same; a cut ends there.
+/// A page without a descriptor is on the list all the same. A cut ends there.
 #[test]
 fn short_of_descriptors() {
     for end in [End::Head, End::Tail] {
@@ -136,7 +136,7 @@ fn short_of_descriptors() {
         } else {
             let all = [of(&[0, 1], true), of(&[2, 3], true), of(&[4], false), of(&[5], false)];
             assert_eq!(runs(&clusters, links, &list), all);
-            assert_eq!(pages(links, &clusters.cut(links, &list, 9, 9, |_| ())), [0, 1, 2, 3], "and ends at page 4");
+            assert_eq!(pages(links, &clusters.cut(links, &list, 9, 9, |_| ())), [0, 1, 2, 3], "the cut ends at page 4");
             clusters.push(links, &list, 6, End::Tail, |_| ());
             assert_eq!(runs(&clusters, links, &list), [of(&[4], false), of(&[5], false), of(&[6], true)]);
         }
@@ -197,7 +197,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A list as the specification speaks of it: each page with the cluster that it is in.
+/// A list as in the specification: each page with its cluster.
 type Model = Vec<(u32, Option<u32>)>;
 
 fn len(model: &Model, cluster: u32) -> u32 {
@@ -205,7 +205,7 @@ fn len(model: &Model, cluster: u32) -> u32 {
 }
 
 proptest! {
-    /// Two lists that share descriptors do what lists of pages with labels do.
+    /// Two lists that share descriptors behave like lists of pages with labels.
     #[test]
     fn clusters_are_labels(ops in prop::collection::vec(op(), 0..200), few in 1..12_u64) {
         let world = World::new(64, few);

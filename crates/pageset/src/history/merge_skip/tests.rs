@@ -1,5 +1,5 @@
-//! What only a zone's own words show: merging again while clusters are disabled or compaction is deferred, and planted
-//! inconsistencies that the audit finds.
+//! Tests that need a zone's private words: merging while clusters are disabled or compaction is deferred, and planted
+//! inconsistencies that the audit must find.
 
 extern crate std;
 
@@ -29,7 +29,7 @@ impl Machine for OneCpu {
 
 const PAGES: u64 = 1024;
 
-/// A zone with all pages in use, and batches of 4 pages.
+/// Runs a test on a zone with all pages allocated and batches of 4 pages.
 fn taken(test: impl FnOnce(&Allocator<'_, OneCpu>, &Zone<'_, OneCpu>)) {
     let ranges = [PageRange::new(Pfn(0), PAGES)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
@@ -37,7 +37,7 @@ fn taken(test: impl FnOnce(&Allocator<'_, OneCpu>, &Zone<'_, OneCpu>)) {
     let config = Config { tuning, ..Config::new(&zones, &[NodeId(0)]) };
     let metadata = OwnedMetadata::new(&config).expect("memory");
     let mut zones = metadata.zones();
-    let world = Allocator::new(OneCpu, &config, metadata.lend(&mut zones)).expect("a good map");
+    let world = Allocator::new(OneCpu, &config, metadata.lend(&mut zones)).expect("the map is valid");
     (0..PAGES).for_each(|_| assert!(take(&world) < PAGES));
     test(&world, &world.zones[0].zone);
 }
@@ -62,7 +62,7 @@ fn merging_goes_on_while_somebody_needs_it() {
         assert_eq!(blocks(world), [4, 0, 0, 0]);
         let outer = zone.merges(world.env());
         drop(zone.merges(world.env()));
-        // Still disabled once: pages merge as they are freed, though not those of before.
+        // Merge skipping is still disabled once: pages merge when freed, but earlier skips stay.
         free(world, 4..8);
         assert_eq!(blocks(world), [4, 0, 1, 0]);
         let before = world.zone_stats(0);
@@ -79,7 +79,7 @@ fn merging_goes_on_once_compaction_is_passed_over() {
     taken(|world, zone| {
         zone.buddy.deferral.on_failure(Order::PAGEBLOCK);
         free(world, 0..2);
-        assert_eq!(blocks(world), [2, 0, 0, 0], "right after the failure it is still put off");
+        assert_eq!(blocks(world), [2, 0, 0, 0], "merging is skipped right after the failure");
         assert!(zone.buddy.deferral.defers(Order::PAGEBLOCK));
         free(world, 2..4);
         assert_eq!(blocks(world), [2, 1, 0, 0]);
@@ -110,9 +110,9 @@ fn planted_inconsistencies_are_found() {
             |zone| assert!(zone.clusters.open().is_some()),
             "zone 0: clusters in use against those on lists: expected 3, found 2",
         ),
-        (|zone| zone.in_flight.begin(), "zone 0: refills on their way: expected 0, found 1"),
+        (|zone| zone.in_flight.begin(), "zone 0: refills in flight: expected 0, found 1"),
         (
-            |zone| crate::sync::Held::set(&zone.skips_merged, crate::sync::Held::get(&zone.skips)),
+            |zone| crate::sync::LockedWord::set(&zone.skips_merged, crate::sync::LockedWord::get(&zone.skips)),
             "zone 0: free buddies are unmerged: expected 0, found 0, at page 0x0",
         ),
     ];
