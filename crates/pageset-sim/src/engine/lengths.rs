@@ -1,4 +1,4 @@
-//! How long things took: a histogram that is quick to add to.
+//! A histogram of durations with a fast `add`.
 
 use std::cell::Cell;
 
@@ -6,22 +6,22 @@ use hdrhistogram::Histogram;
 
 use crate::time::Time;
 
-/// Nanoseconds that a histogram reaches: ten seconds, far more than any wait.
-const MOST_NS: u64 = 10_000_000_000;
-/// Bits of a length that count: 1 %.
+/// Upper limit of the histogram in nanoseconds: ten seconds, far longer than any wait.
+const MAX_NS: u64 = 10_000_000_000;
+/// Significant bits of a duration; the resolution is 1 %.
 const BITS: u32 = 8;
-/// Half as many as there are numbers of so many bits: lengths with the same number of digits above these.
+/// Half the number of values with [`BITS`] bits: the durations that share a number of dropped bits.
 const HALF: usize = 1 << (BITS - 1);
-/// One place for each length of up to [`BITS`] bits, then [`HALF`] for each further bit.
-const PLACES: usize = HALF * ((MOST_NS.ilog2() + 1 - BITS) as usize + 2);
+/// One bucket for each duration of up to [`BITS`] bits, then [`HALF`] buckets for each further bit.
+const BUCKETS: usize = HALF * ((MAX_NS.ilog2() + 1 - BITS) as usize + 2);
 
-/// A histogram of times in nanoseconds, exact to 1 %.
+/// An empty histogram of nanoseconds with a resolution of 1 %.
 pub(crate) fn histogram() -> Histogram<u64> {
-    // Two digits and these bounds are valid; the fallback is one that grows.
-    Histogram::new_with_bounds(1, MOST_NS, 2).unwrap_or_else(|_| unreachable!("the bounds are valid"))
+    // Two digits and these bounds are always valid.
+    Histogram::new_with_bounds(1, MAX_NS, 2).unwrap_or_else(|_| unreachable!("the bounds are valid"))
 }
 
-/// What such a histogram counts.
+/// The counts for such a histogram.
 #[derive(Debug)]
 pub(crate) struct Lengths {
     counts: Box<[Cell<u64>]>,
@@ -29,29 +29,29 @@ pub(crate) struct Lengths {
 
 impl Lengths {
     pub(crate) fn new() -> Self {
-        Lengths { counts: vec![Cell::new(0); PLACES].into() }
+        Lengths { counts: vec![Cell::new(0); BUCKETS].into() }
     }
 
-    /// One more.
+    /// Adds a duration.
     #[inline]
     pub(crate) fn add(&self, time: Time) {
         let ns = match time.whole_ns() {
-            ns if ns < MOST_NS.next_power_of_two() => ns,
-            _ => MOST_NS,
+            ns if ns < MAX_NS.next_power_of_two() => ns,
+            _ => MAX_NS,
         };
-        // Digits below those that count.
-        let digits = (ns | (2 * HALF as u64 - 1)).ilog2() + 1 - BITS;
-        let count = &self.counts[(ns >> digits) as usize + HALF * digits as usize];
+        // Number of dropped low bits.
+        let dropped_bits = (ns | (2 * HALF as u64 - 1)).ilog2() + 1 - BITS;
+        let count = &self.counts[(ns >> dropped_bits) as usize + HALF * dropped_bits as usize];
         count.set(count.get() + 1);
     }
 
-    /// All of them, in nanoseconds.
+    /// All durations as a histogram in nanoseconds.
     pub(crate) fn histogram(&self) -> Histogram<u64> {
         let mut all = histogram();
-        // A length that did not occur would still be the histogram's longest.
-        for (place, count) in self.counts.iter().enumerate().filter(|(_, count)| count.get() > 0) {
-            let digits = (place / HALF).saturating_sub(1);
-            all.saturating_record_n(((place - HALF * digits) as u64) << digits, count.get());
+        // Empty buckets are skipped: recording a count of 0 would still raise the histogram's maximum.
+        for (bucket, count) in self.counts.iter().enumerate().filter(|(_, count)| count.get() > 0) {
+            let dropped_bits = (bucket / HALF).saturating_sub(1);
+            all.saturating_record_n(((bucket - HALF * dropped_bits) as u64) << dropped_bits, count.get());
         }
         all
     }
@@ -65,7 +65,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_plain_histogram(lengths in prop::collection::vec((0..45_u32, any::<u64>()), 0..50)) {
+        fn equals_the_plain_histogram(lengths in prop::collection::vec((0..45_u32, any::<u64>()), 0..50)) {
             let (times, mut plain) = (Lengths::new(), histogram());
             for ns in lengths.into_iter().map(|(bits, ns)| ns % (1 << bits)) {
                 times.add(Time::from_ps(1000 * ns + 999));
@@ -78,8 +78,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_histogram_takes_for_its_longest_is_so_here() {
-        for ns in [0, 255, 256, 511, 512, MOST_NS, MOST_NS + 1, (1 << 34) - 1, 1 << 34, 99_000_000_000] {
+    fn maximum_equals_that_of_the_plain_histogram() {
+        for ns in [0, 255, 256, 511, 512, MAX_NS, MAX_NS + 1, (1 << 34) - 1, 1 << 34, 99_000_000_000] {
             let (times, mut plain) = (Lengths::new(), histogram());
             times.add(Time::from_ps(1000 * ns));
             plain.saturating_record(ns);

@@ -148,8 +148,8 @@ impl Run<'_> {
             let metadata = OwnedMetadata::new(&config)?;
             let mut zones = metadata.zones();
             let metadata = metadata.lend(&mut zones);
-            huge_pages::ask_for(metadata.tags);
-            huge_pages::ask_for(metadata.words);
+            huge_pages::advise_huge(metadata.tags);
+            huge_pages::advise_huge(metadata.words);
             let allocator = Allocator::new(sim, &config, metadata)?;
             let system = System::new(&allocator, self.machine, self.era, needs);
             self.measure(&engine, &system, &keep_on)
