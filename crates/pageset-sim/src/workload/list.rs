@@ -21,7 +21,8 @@ const fn a_file_each_and_one_space(tasks: u32) -> Needs {
     Needs { objects: tasks + 1, ..Needs::NOTHING }
 }
 
-/// All workloads. Those of will-it-scale come first, each task a process, or a thread where the name says so.
+/// All workloads. The will-it-scale workloads come first. Each of their tasks is a process, or a thread in workloads
+/// named `-threads`.
 pub const WORKLOADS: &[Workload] = &[
     Workload::new("page_fault1", "map 128 MiB, write a byte in each page, unmap", "pages", |system, _| {
         Ok(processes(system, page_fault1::task))
