@@ -15,7 +15,7 @@ pub enum Mode {
 
 /// A bug that tests plant to check that the explorer finds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Plant {
+pub(crate) enum PlantedBug {
     /// Some CPUs that find a zone's lock held get it anyway.
     ZoneLockShared,
     /// Some CPUs in the queue of a zone's lock are forgotten.
@@ -23,7 +23,7 @@ pub(crate) enum Plant {
 }
 
 #[cfg(test)]
-impl Plant {
+impl PlantedBug {
     /// The bug occurs at one in this many opportunities.
     const ONE_IN: u64 = 64;
 }
@@ -60,20 +60,20 @@ impl Engine {
 
     /// Plants `plant` in this engine.
     #[cfg(test)]
-    pub(crate) fn plant(&self, plant: Plant) {
+    pub(crate) fn plant(&self, plant: PlantedBug) {
         self.planted.set(Some(plant));
     }
 
     /// Whether the planted bug occurs at this opportunity.
     #[cfg(test)]
-    pub(super) fn strikes(&self, plant: Plant) -> bool {
-        self.planted.get() == Some(plant) && self.random_below(Plant::ONE_IN) == 0
+    pub(super) fn strikes(&self, plant: PlantedBug) -> bool {
+        self.planted.get() == Some(plant) && self.random_below(PlantedBug::ONE_IN) == 0
     }
 
     /// Planted bugs exist only in tests.
     #[cfg(not(test))]
     #[inline]
-    pub(super) const fn strikes(&self, _: Plant) -> bool {
+    pub(super) const fn strikes(&self, _: PlantedBug) -> bool {
         false
     }
 }

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use super::cache::LineState;
 use super::jitter::Factor;
 use super::lengths::Lengths;
-use super::{Engine, FIRST_LOCK, Mode, Plant, Socket, fiber};
+use super::{Engine, FIRST_LOCK, Mode, PlantedBug, Socket, fiber};
 use crate::time::Time;
 
 /// The number of an engine's lock.
@@ -158,7 +158,7 @@ impl Engine {
         let lock = &self.locks[id.0 as usize];
         let waiter = Waiter { cpu: self.cpu(), path, since: self.now() };
         let mut lock = lock.borrow_mut();
-        if lock.holder.is_none() || self.strikes(Plant::ZoneLockShared) {
+        if lock.holder.is_none() || self.strikes(PlantedBug::ZoneLockShared) {
             self.take(&mut lock, &waiter);
         } else {
             self.enqueue(&mut lock, waiter);
@@ -296,7 +296,7 @@ impl Engine {
         let mut lock = self.locks[id.0 as usize].borrow_mut();
         lock.holder = None;
         let Some(next) = lock.queue.pop_front() else { return };
-        if self.strikes(Plant::WaiterForgotten) {
+        if self.strikes(PlantedBug::WaiterForgotten) {
             return;
         }
         let cpu = &self.cpus[next.cpu as usize];

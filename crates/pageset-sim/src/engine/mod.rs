@@ -21,7 +21,7 @@ use std::io;
 pub use cache::{CacheCosts, LINE_BYTES, LineState, Source};
 pub(crate) use fiber::{Fibers, scope};
 pub use interleave::Mode;
-pub(crate) use interleave::Plant;
+pub(crate) use interleave::PlantedBug;
 pub(crate) use lengths::Lengths;
 pub use lock::{Held, LockId, LockSpec, LockStats, PATHS, PathStats};
 pub use topology::{Core, Socket, Topology};
@@ -87,7 +87,7 @@ struct Cpu {
 pub struct Engine {
     config: EngineConfig,
     #[cfg(test)]
-    planted: Cell<Option<Plant>>,
+    planted: Cell<Option<PlantedBug>>,
     order: Earliest,
     cpus: Box<[Cpu]>,
     /// Duration of work on each socket in thousandths, from the number of its busy cores.
