@@ -1,65 +1,65 @@
-//! What a thread's time went into: running, waiting for its CPU, sleep.
+//! How a thread spends its time: running, waiting for its CPU, sleeping.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What the kernel has counted of a thread.
+/// The kernel's counters of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
-    /// How long it has waited for a CPU, ready to run; nothing where the kernel does not count that.
+    /// Time that the thread has waited for a CPU while ready to run; `None` if the kernel does not count it.
     waited: Option<Duration>,
-    /// How often it has given its CPU up because it waited for something.
+    /// Voluntary context switches.
     sleeps: u64,
 }
 
 impl Counts {
-    /// The calling thread's. Takes some microseconds.
+    /// The counters of the calling thread. Takes some microseconds.
     pub(crate) fn now() -> Counts {
         Counts { waited: waited(), sleeps: sleeps() }
     }
 
-    /// A thread's clocks now, with counts of a moment ago: a look before the time that is measured.
-    pub(crate) fn look(self) -> Look {
-        Look { at: Instant::now(), cpu: cpu_time(), counts: self }
+    /// Combines counters of a moment ago with the thread's clocks now: the snapshot before the measured time.
+    pub(crate) fn snapshot(self) -> Snapshot {
+        Snapshot { at: Instant::now(), cpu: cpu_time(), counts: self }
     }
 }
 
-/// A thread's clocks and counts at one moment.
+/// A thread's clocks and counters at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct Snapshot {
     at: Instant,
     cpu: Duration,
     counts: Counts,
 }
 
-/// What the time between two looks went into.
+/// How a thread spent the time between two snapshots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Spent {
     pub(crate) wall: Duration,
-    /// Somebody else had its CPU.
+    /// Time in which another task had the thread's CPU.
     pub(crate) kept_off: Duration,
-    /// It waited for something.
+    /// Time in which the thread slept voluntarily.
     pub(crate) asleep: Duration,
 }
 
-impl Look {
-    /// The calling thread's, after the time that is measured: the clocks come first.
-    pub(crate) fn after() -> Look {
+impl Snapshot {
+    /// The snapshot of the calling thread after the measured time: reads the clocks before the counters.
+    pub(crate) fn after() -> Snapshot {
         let at = Instant::now();
-        Look { at, cpu: cpu_time(), counts: Counts::now() }
+        Snapshot { at, cpu: cpu_time(), counts: Counts::now() }
     }
 
-    /// When it was.
+    /// The time of the snapshot.
     pub(crate) fn at(&self) -> Instant {
         self.at
     }
 
-    /// A thread that never slept was kept off its CPU for all the time that it did not run, and for what the kernel counted
-    /// between its counts and its clocks. Of one that did sleep, the kernel's count is believed, which does not know of
-    /// time that the machine below stole; where there is no count, none of it was sleep.
-    pub(crate) fn since(&self, begin: &Look) -> Spent {
+    /// The time since `begin`. A thread that never slept was kept off its CPU whenever it did not run, and for the time
+    /// that the kernel counted between counters and clocks. For a thread that slept, the kernel's counter is used,
+    /// which excludes time stolen by a hypervisor. Without the counter no time counts as sleep.
+    pub(crate) fn since(&self, begin: &Snapshot) -> Spent {
         let wall = self.at - begin.at;
         let off = wall.saturating_sub(self.cpu.saturating_sub(begin.cpu));
         let waited = self.counts.waited.zip(begin.counts.waited).map(|(now, then)| now.saturating_sub(then));
@@ -77,8 +77,8 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The second number of `schedstat`, in nanoseconds; the third is how often the thread has come to a CPU, 0 only where the
-/// kernel counts nothing. Source: the kernel's documentation of scheduler statistics.
+/// The second number of `schedstat`, in nanoseconds. The third number counts time slices; 0 means that the kernel
+/// counts nothing. Source: the kernel's documentation of scheduler statistics.
 fn waited() -> Option<Duration> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let mut numbers = text.split_whitespace().map_while(|number| number.parse().ok());
@@ -86,7 +86,7 @@ fn waited() -> Option<Duration> {
     (times > 0).then(|| Duration::from_nanos(waited))
 }
 
-/// Nothing is as good as never.
+/// Voluntary context switches; 0 if the kernel does not report them.
 fn sleeps() -> u64 {
     let text = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
@@ -97,40 +97,44 @@ fn sleeps() -> u64 {
 mod tests {
     use super::*;
 
-    fn look(ms: [u64; 2], waited: Option<u64>, sleeps: u64, start: Instant) -> Look {
+    fn snapshot(ms: [u64; 2], waited: Option<u64>, sleeps: u64, start: Instant) -> Snapshot {
         let [at, cpu] = ms.map(Duration::from_millis);
-        Look { at: start + at, cpu, counts: Counts { waited: waited.map(Duration::from_millis), sleeps } }
+        Snapshot { at: start + at, cpu, counts: Counts { waited: waited.map(Duration::from_millis), sleeps } }
     }
 
     #[test]
     fn time_off_the_cpu_is_sleep_only_where_a_thread_slept() {
         let start = Instant::now();
-        let begin = look([0, 0], Some(5), 7, start);
-        let spent = |end: Look| {
+        let begin = snapshot([0, 0], Some(5), 7, start);
+        let spent = |end: Snapshot| {
             let Spent { wall, kept_off, asleep } = end.since(&begin);
             [wall, kept_off, asleep].map(|time| time.as_millis())
         };
-        assert_eq!(spent(look([20, 20], Some(5), 7, start)), [20, 0, 0]);
-        assert_eq!(spent(look([20, 12], Some(6), 7, start)), [20, 8, 0], "stolen, though the kernel saw 1 ms of it");
-        assert_eq!(spent(look([20, 12], Some(6), 8, start)), [20, 1, 7], "it slept");
-        assert_eq!(spent(look([20, 12], None, 8, start)), [20, 8, 0], "nobody counted");
+        assert_eq!(spent(snapshot([20, 20], Some(5), 7, start)), [20, 0, 0]);
         assert_eq!(
-            spent(look([20, 20], Some(8), 7, start)),
+            spent(snapshot([20, 12], Some(6), 7, start)),
+            [20, 8, 0],
+            "the hypervisor stole 7 ms that the kernel did not count"
+        );
+        assert_eq!(spent(snapshot([20, 12], Some(6), 8, start)), [20, 1, 7], "the thread slept");
+        assert_eq!(spent(snapshot([20, 12], None, 8, start)), [20, 8, 0], "the kernel counts no waits");
+        assert_eq!(
+            spent(snapshot([20, 20], Some(8), 7, start)),
             [20, 3, 0],
-            "it lost its CPU just before its clocks were read"
+            "the thread lost its CPU between its counters and its clocks"
         );
     }
 
     #[test]
-    fn a_sleep_is_seen_and_work_is_none() {
-        let begin = Counts::now().look();
+    fn sleep_counts_as_sleep_and_work_does_not() {
+        let begin = Counts::now().snapshot();
         std::thread::sleep(Duration::from_millis(30));
-        let slept = Look::after().since(&begin);
+        let slept = Snapshot::after().since(&begin);
         if waited().is_some() {
             assert!(slept.asleep >= Duration::from_millis(20), "{slept:?}");
         }
-        let begin = Counts::now().look();
+        let begin = Counts::now().snapshot();
         while begin.at().elapsed() < Duration::from_millis(5) {}
-        assert_eq!(Look::after().since(&begin).asleep, Duration::ZERO);
+        assert_eq!(Snapshot::after().since(&begin).asleep, Duration::ZERO);
     }
 }
