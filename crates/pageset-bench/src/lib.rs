@@ -9,9 +9,11 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`pattern`] | the patterns, by name |
+//! | `ring` | a ring that carries batches of pages from thread to thread |
 //! | [`subject`] | the traits of a measured allocator, and each pattern as a loop over them |
 //! | [`floors`] | the lowest possible costs of a page cache |
 //! | [`ours`] | `pageset-host`'s pool |
+//! | `thread_time` | running, waiting and sleeping time of a thread |
 //! | [`sample`] | one measurement on pinned threads |
 //! | [`report`] | the result: all samples, medians, ratios |
 //! | [`rounds`] | the order of all measurements |
