@@ -50,7 +50,7 @@ struct Exposed;
 // that the trait describes.
 unsafe impl Provenance for Exposed {
     unsafe fn create(address: usize) -> NonNull<u8> {
-        NonNull::new(ptr::with_exposed_provenance_mut(address)).expect("an address of the span")
+        NonNull::new(ptr::with_exposed_provenance_mut(address)).expect("an address of the span is not null")
     }
 
     unsafe fn destroy<T>(pointer: NonNull<T>) -> usize {

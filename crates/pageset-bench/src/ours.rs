@@ -30,7 +30,7 @@ struct Pool<const ORDER: u8> {
 }
 
 impl<const ORDER: u8> Pool<ORDER> {
-    const ORDER: Order = Order::new(ORDER).expect("an order");
+    const ORDER: Order = Order::new(ORDER).expect("the order is valid");
 
     fn new(pattern: Pattern, threads: usize) -> Result<Self, Refusal> {
         let bytes = (pattern.pages(threads) * PAGE_BYTES) as u64;
@@ -42,7 +42,7 @@ impl<const ORDER: u8> Pool<ORDER> {
 
 /// The page at an address that `get` returned.
 fn at(address: u64) -> NonNull<u8> {
-    NonNull::new(ptr::without_provenance_mut(address as usize)).expect("an address")
+    NonNull::new(ptr::without_provenance_mut(address as usize)).expect("the address is not null")
 }
 
 impl<const ORDER: u8> Pages for Pool<ORDER> {
@@ -60,7 +60,7 @@ impl<const ORDER: u8> Pages for Pool<ORDER> {
     #[inline(always)]
     fn put(&self, _: &mut Self::Local, page: u64) {
         // SAFETY: no reference to the contents of the pages exists.
-        unsafe { self.pool.free(at(page), Self::ORDER).expect("it was taken") };
+        unsafe { self.pool.free(at(page), Self::ORDER).expect("the page was allocated") };
     }
 
     #[inline(always)]
@@ -69,6 +69,6 @@ impl<const ORDER: u8> Pages for Pool<ORDER> {
         let got = self.pool.alloc_bulk(buffer).expect("the pool is larger than the pattern");
         assert_eq!(got, pages.len());
         // SAFETY: no reference to the contents of the pages exists.
-        unsafe { self.pool.free_bulk(black_box(buffer)).expect("they were taken") };
+        unsafe { self.pool.free_bulk(black_box(buffer)).expect("the pages were allocated") };
     }
 }

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_and_ratios() {
+    fn rows_have_medians_quartiles_and_ratios_to_floor_b() {
         let report = report();
         let ratios: Vec<_> = report.rows.iter().map(|row| (row.median(), row.ratio_to_floor_b)).collect();
         let none = (None, None);
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn discarded_samples_are_in_the_json_with_their_values() {
-        let json = serde_json::to_value(report()).expect("JSON");
+        let json = serde_json::to_value(report()).expect("the report is valid JSON");
         let row = &json["rows"][4];
         assert_eq!((row["discarded"].as_u64(), row["not_pinned"].as_u64()), (Some(2), Some(2)));
         let samples = serde_json::json!([
@@ -267,7 +267,7 @@ mod tests {
         ]);
         assert_eq!(row["discarded_samples"], samples);
         assert_eq!(json["rows"][3]["failed"], "no memory");
-        let again: Report = serde_json::from_value(json.clone()).expect("the model");
+        let again: Report = serde_json::from_value(json.clone()).expect("the JSON matches the schema");
         assert_eq!(serde_json::to_value(again).expect("JSON"), json);
     }
 }

@@ -119,7 +119,7 @@ pub fn sample(subject: &dyn Subject, pattern: Pattern, cpus: &[usize], window: D
                 })
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().expect("a subject that does not panic")).collect()
+        threads.into_iter().map(|thread| thread.join().expect("a subject must not panic")).collect()
     });
     Sample {
         ns_per_pair: results.iter().map(|thread| thread.ns_per_pair).sum::<f64>() / results.len() as f64,

@@ -77,7 +77,7 @@ const RANGES: [(f64, f64); COSTS] = [(50.0, 20_000.0), (5.0, 1000.0), (1.0, 1000
 /// The guess of each cost before its machine's row is known: a value in ns, and the standard error of its logarithm.
 /// The values are geometric means over the four machines whose rows determine both costs, with contention of at least 7
 /// points of either lock (lkp-skl-4sp1, lkp-bdw-ex1, lkp-bdw-ep2, lkp-hsw-ep2). These have 64 to 113 ns and 41 to 45
-/// ns; their clocks differ by a tenth. A fault needs no guess, because every score determines it.
+/// ns. The error 0.1 is the difference of their clocks. A fault needs no guess, because every score determines it.
 const GUESSES: [Option<(f64, f64)>; COSTS] = [None, Some((85.0, 0.3)), Some((43.0, 0.1))];
 /// Standard error of a published score, relative to it. Specification: `simulation.md`, "How to judge accuracy honestly":
 /// 0.3 to 0.5 % a run.
@@ -131,7 +131,7 @@ fn calibrated(machine: &Machine, goal: &Goal, values: &Vector) -> Calibrated {
     let ns = |cost: Cost, before: Ns| {
         let value = (10.0 * values[cost as usize]).round() / 10.0;
         if goal.costs.contains(&cost) {
-            Ns::try_from(value).unwrap_or_else(|_| unreachable!("in range"))
+            Ns::try_from(value).unwrap_or_else(|_| unreachable!("the cost is in its range"))
         } else {
             before
         }

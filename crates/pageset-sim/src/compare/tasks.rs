@@ -151,7 +151,7 @@ mod tests {
             published: [faults, 2.0 * faults],
         };
         let rows = [row(1, 100.0), row(2, 150.0), row(4, 200.0)];
-        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} instead of {b}");
         let [nothing, amdahl] = baselines(&rows, &rows[2]);
         assert_eq!(nothing, [100.0, 200.0]);
         near(amdahl[0], 200.0);

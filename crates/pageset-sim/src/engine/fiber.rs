@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
 
-/// Bytes of stack per fiber. A guess: tests without optimisation use less than a quarter. Untouched pages cost nothing.
+/// Bytes of stack per fiber. A guess: tests at low optimisation use less than a quarter. Untouched pages cost nothing.
 const STACK_BYTES: usize = 256 << 10;
 
 type Suspender = Option<NonNull<Yielder<(), ()>>>;
@@ -98,7 +98,7 @@ impl Drop for Outer {
 pub(crate) fn suspend() {
     if let Some(current) = CURRENT.get() {
         // SAFETY: the pointer must point to a live yielder: the yielder of the coroutine on whose stack this code runs.
-        // 1. A yielder lies at the root of its coroutine's stack and lives until the coroutine ends.
+        // 1. A yielder is at the root of its coroutine's stack and lives until the coroutine ends.
         // 2. Only this module writes `CURRENT`. `resume`, or the fiber itself at its first start, sets it to the
         //    fiber's yielder. The value stays until `resume` returns, which is when that fiber has suspended or ended.
         // 3. In between, this thread runs on the fiber's stack, on the stack of a fiber resumed from there, for which

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 
 use super::cache::LineState;
+use super::durations::Durations;
 use super::jitter::Factor;
-use super::lengths::Lengths;
 use super::{Engine, FIRST_LOCK, Mode, PlantedBug, Socket, fiber};
 use crate::time::Time;
 
@@ -54,13 +54,13 @@ pub struct LockStats {
 #[derive(Debug)]
 struct Account {
     paths: [PathStats; PATHS],
-    waits: Lengths,
-    holds: Lengths,
+    waits: Durations,
+    holds: Durations,
 }
 
 impl Account {
     fn new() -> Self {
-        Account { paths: Default::default(), waits: Lengths::new(), holds: Lengths::new() }
+        Account { paths: Default::default(), waits: Durations::new(), holds: Durations::new() }
     }
 }
 
@@ -229,7 +229,7 @@ impl Engine {
     /// Takes a free lock.
     fn take(&self, lock: &mut Lock, waiter: &Waiter) {
         lock.had(waiter, waiter.since);
-        self.running.begin_hold(self.holds.draw(&self.random));
+        self.running.begin_hold(self.hold_variation.draw(&self.random));
         if self.config.mode == Mode::Earliest {
             self.touch(&lock.line, lock.spec.node);
         }
@@ -302,10 +302,10 @@ impl Engine {
         let cpu = &self.cpus[next.cpu as usize];
         let source = self.caches.locate(&self.running, cpu.core, &lock.line, lock.spec.node);
         let handoff = self.caches.line_time(source);
-        let now = time + self.lines.apply(handoff, &self.random);
+        let now = time + self.line_variation.apply(handoff, &self.random);
         lock.had(&next, now);
         cpu.clock.set(now);
-        cpu.hold.set(self.holds.draw(&self.random));
+        cpu.hold.set(self.hold_variation.draw(&self.random));
         cpu.settled.set(now);
         self.order.set(self.slot(next.cpu), now);
     }

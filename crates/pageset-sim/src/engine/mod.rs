@@ -5,11 +5,11 @@
 //! switch happens if the CPU is already the earliest. Locks are therefore taken in the order of virtual time.
 
 mod cache;
+mod durations;
 mod earliest;
 mod fiber;
 mod interleave;
 mod jitter;
-mod lengths;
 mod lock;
 mod running;
 mod sleep;
@@ -19,10 +19,10 @@ use std::cell::{Cell, RefCell};
 use std::io;
 
 pub use cache::{CacheCosts, LINE_BYTES, LineState, Source};
+pub(crate) use durations::Durations;
 pub(crate) use fiber::{Fibers, scope};
 pub use interleave::Mode;
 pub(crate) use interleave::PlantedBug;
-pub(crate) use lengths::Lengths;
 pub use lock::{Held, LockId, LockSpec, LockStats, PATHS, PathStats};
 pub use topology::{Core, Socket, Topology};
 
@@ -91,15 +91,15 @@ pub struct Engine {
     order: Earliest,
     cpus: Box<[Cpu]>,
     /// Duration of work on each socket in thousandths, from the number of its busy cores.
-    clocks: Box<[Cell<u64>]>,
+    clock_permille: Box<[Cell<u64>]>,
     /// Working threads of each core. Waiting, sleeping and finished threads do not count.
     working: Box<[Cell<u32>]>,
     locks: Box<[RefCell<Lock>]>,
     caches: Caches,
     random: Random,
-    work: Variation,
-    lines: Variation,
-    holds: Variation,
+    work_variation: Variation,
+    line_variation: Variation,
+    hold_variation: Variation,
     running: Running,
     /// The CPU in whose name actions run outside of [`Engine::run`].
     acting: Cell<u32>,
@@ -129,14 +129,14 @@ impl Engine {
             planted: Cell::default(),
             order: Earliest::new(FIRST_LOCK + locks.len() + topology.cpus() as usize),
             cpus: (0..topology.cpus()).map(cpu).collect(),
-            clocks: vec![Cell::new(1000); topology.sockets as usize].into(),
+            clock_permille: vec![Cell::new(1000); topology.sockets as usize].into(),
             working: vec![Cell::new(0); topology.cores() as usize].into(),
             locks: locks.iter().map(|lock| RefCell::new(Lock::new(*lock))).collect(),
             caches: Caches::new(topology, config.cache),
             random: Random::new(config.seed),
-            work: Variation::exponential(config.work_cv),
-            lines: Variation::exponential(config.line_cv),
-            holds: Variation::lognormal(config.hold_cv),
+            work_variation: Variation::exponential(config.work_cv),
+            line_variation: Variation::exponential(config.line_cv),
+            hold_variation: Variation::lognormal(config.hold_cv),
             running: Running::new(),
             acting: Cell::new(0),
             switches: Cell::new(0),
@@ -167,7 +167,7 @@ impl Engine {
         running.near.set(if near { self.config.cache.l2_lines } else { 0 });
         running.hold.set(cpu.hold.get());
         running.settled.set(cpu.settled.get());
-        running.clock_permille.set(self.clocks[self.config.topology.socket_of(cpu.core).0 as usize].get());
+        running.clock_permille.set(self.clock_permille[self.config.topology.socket_of(cpu.core).0 as usize].get());
         self.update_smt_slowdown();
     }
 
@@ -284,7 +284,7 @@ impl Engine {
         let all = u64::from(self.config.topology.cores_per_socket);
         let idle = all - u64::from(cores.max(1)).min(all);
         let gain = (1000 - self.config.turbo_permille) * idle / (all - 1).max(1);
-        self.clocks[socket.0 as usize].set(1000 - gain);
+        self.clock_permille[socket.0 as usize].set(1000 - gain);
         if self.config.topology.socket_of(self.running.core.get()) == socket {
             self.running.clock_permille.set(1000 - gain);
         }
@@ -323,7 +323,7 @@ impl Engine {
     pub fn work(&self, time: Time) {
         let running = &self.running;
         let time = time.permille(running.smt_permille.get()).permille(running.clock_permille.get());
-        running.pass(self.work.apply(time, &self.random));
+        running.pass(self.work_variation.apply(time, &self.random));
     }
 
     /// Performs work that also brings `lines` lines into the core's caches. `time` includes the latency of these lines.
@@ -378,7 +378,7 @@ impl Engine {
             return self.step();
         }
         let time = self.caches.line_time(self.caches.bring(running, line, node, lines));
-        running.pass(self.lines.apply(time, &self.random).times(lines));
+        running.pass(self.line_variation.apply(time, &self.random).times(lines));
     }
 
     /// Prefetches lines: they belong to the core from now on, at no cost in time.

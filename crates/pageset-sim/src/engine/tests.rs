@@ -51,7 +51,7 @@ fn run(config: EngineConfig, starts: &[u64], task: impl Fn(&Engine, u32)) -> Eng
 }
 
 #[test]
-fn two_cpus_on_one_lock() {
+fn a_contended_lock_passes_to_the_waiter_after_the_handoff() {
     let had = RefCell::new(Vec::new());
     let engine = run(config(), &[0, 10], |engine, cpu| {
         engine.acquire(LOCK, cpu as usize);
@@ -369,7 +369,7 @@ fn a_run_ends_on_time_and_can_continue() {
         engine.run(fibers, ns(50_000), || true);
         let half = rounds.get();
         // Each round takes 1000 for the hold, plus a handoff.
-        assert!((40..=50).contains(&half), "{half}");
+        assert!((40..=50).contains(&half), "{half} rounds");
         engine.run(fibers, ns(100_000), || true);
         assert!((80..=100).contains(&rounds.get()), "{}", rounds.get());
         engine.run(fibers, Time::NEVER, || false);

@@ -50,7 +50,7 @@ pub const MAX_CPUS: u32 = 64;
 /// Pages per node: four pageblocks. Small zones make CPUs collide.
 const NODE_PAGES: u64 = 4 * 512;
 
-/// Limit of steps in a round, per operation of a CPU. A round beyond it counts as endless.
+/// Limit of switches in a round, per operation of a CPU. A round beyond it counts as endless.
 const PATIENCE: u64 = 1 << 20;
 
 /// The amount of work done.

@@ -5,7 +5,8 @@ use pageset::{AllocError, Block, FreeError, MigrateType, Order, Pfn, Request, Wa
 use super::used_blocks::UsedBlocks;
 use crate::engine::Engine;
 
-/// Limit of blocks in use: half as many small blocks fill the memory, so that some requests fail.
+/// Limit of blocks in use. Half of the requests are small; this many blocks still fill the memory, so that some
+/// requests fail.
 const MAX_BLOCKS: usize = 1024;
 /// Maximum of pages per bulk call.
 const BULK: u64 = 40;

@@ -79,10 +79,6 @@ impl<'w> UsedBlocks<'w> {
             in_use += self.allocator.audit(zone).map_err(|wrong| wrong.to_string())?.in_use;
         }
         let held = self.pages.get();
-        if in_use == held {
-            Ok(())
-        } else {
-            Err(format!("{held} pages are handed out; by the allocator's books {in_use}"))
-        }
+        if in_use == held { Ok(()) } else { Err(format!("{held} pages are in use; the allocator counts {in_use}")) }
     }
 }

@@ -38,7 +38,7 @@ pub use scattered::Scattered;
 pub use socket::{Shape, Socket};
 pub use space::{Region, Space};
 
-use crate::engine::{Engine, Lengths, LockId, LockSpec, Socket as EngineSocket, Source};
+use crate::engine::{Durations, Engine, LockId, LockSpec, Socket as EngineSocket, Source};
 use crate::era::Era;
 use crate::machine::Machine;
 use crate::time::Time;
@@ -74,7 +74,7 @@ pub struct System<'w> {
     lines_before: Cell<[u64; Source::COUNT]>,
     /// Whether the measurement is running.
     measuring: Cell<bool>,
-    alloc_times: Lengths,
+    alloc_times: Durations,
     failure: Cell<Option<AllocError>>,
 }
 
@@ -100,7 +100,7 @@ struct CpuState {
 /// Period of the timer that decays each CPU's pagesets: one second. Specification: `linux-page-allocator.md` 8.2.
 const TICK: Time = Time::from_ps(1_000_000_000_000);
 
-/// Locks and groups that a workload needs beside the zones.
+/// Locks and groups that a workload needs, in addition to the zone locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Needs {
     /// Objects with their own lock: shared address spaces, files, sockets.
@@ -165,7 +165,7 @@ impl<'w> System<'w> {
             moved_before: Cell::default(),
             lines_before: Cell::default(),
             measuring: Cell::new(false),
-            alloc_times: Lengths::new(),
+            alloc_times: Durations::new(),
             failure: Cell::new(None),
         }
     }

@@ -70,13 +70,13 @@ pub enum RunError {
     #[error(transparent)]
     Map(#[from] MapError),
     /// A task found no memory.
-    #[error("a task ended: {0}")]
+    #[error("a task failed: {0}")]
     Alloc(AllocError),
     /// The host has no memory for the state of the simulated machine.
-    #[error("this host has not enough memory for the simulated machine")]
+    #[error("cannot simulate the machine: this host has too little memory; try a machine with less memory")]
     NoMemory,
     /// The host has no memory for a virtual CPU's stack.
-    #[error("no stack for a virtual CPU: {0}")]
+    #[error("cannot create a virtual CPU: no memory for its stack: {0}")]
     Stack(io::Error),
     /// The caller stopped the run.
     #[error("interrupted")]

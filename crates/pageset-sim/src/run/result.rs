@@ -93,7 +93,7 @@ pub struct Sample {
     pub drained: u64,
     /// Drains by frees of orders 1 to 3 although the pageset had room.
     pub high_order_drains: u64,
-    /// Lines from memory, in per cent of the lines that were not in the core's own caches.
+    /// Lines from memory or another socket, in per cent of the lines that were not in the core's own caches.
     pub cache_miss_pct: f64,
     /// Wait for zone locks in per cent.
     pub zone_lock_pct: f64,

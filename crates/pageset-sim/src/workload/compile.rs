@@ -1,5 +1,5 @@
 //! A compile farm: each CPU runs one build job after the other. A job is a shell that starts a compiler driver. The
-//! driver starts the compiler and the assembler, and small programs run beside them.
+//! driver starts the compiler and the assembler, and small programs run in parallel.
 //!
 //! Allocations, their rate and the time of frees come from a recorded build (`traces/compile-q1`): 16 small programs in
 //! C, with the pages that each process allocated and freed and the times between. The recorded compilers have 2,844
@@ -14,7 +14,7 @@ use crate::time::Time;
 /// Memory control groups: eight builds run in parallel, each in its own group, as on the machine of the published
 /// series.
 pub(super) const GROUPS: u32 = 8;
-/// Time for some jobs per CPU: a job takes a few tenths of a second, more beside a busy sibling.
+/// Time for some jobs per CPU: a job takes a few tenths of a second, more while the sibling thread is busy.
 pub(super) const LENGTH: Length = Length::ms(1500, 1500);
 
 /// Pages of anonymous memory of one compiler, minimum and maximum: 12 to 60 MiB. A guess.
@@ -63,7 +63,7 @@ const fn us(us: u64) -> Time {
     Time::from_ps(us * 1_000_000)
 }
 
-/// Lines that a program brings into its core's second-level cache during work, beside the 64 lines of each allocated
+/// Lines that a program brings into its core's second-level cache during work, in addition to the 64 lines of each allocated
 /// page. Source: gcc 12 -O2 on four sources of zstd, under cachegrind with a last level of 2 MiB. They had 166 to 554
 /// misses per fault including the page's own, with 26 to 103 us of work between faults: 4 to 8 other lines a
 /// microsecond. For small programs the value is a guess.

@@ -105,7 +105,7 @@ fn a_writer_of_an_address_space_excludes_readers() {
         },
         3,
     );
-    assert_eq!(outcome.moved.allocated, (200 + 1 + 1) + 2 * (600 + 2), "pages, page tables, a bundle");
+    assert_eq!(outcome.moved.allocated, (200 + 1 + 1) + 2 * (600 + 2), "pages, page tables and one unmap bundle");
 }
 
 #[test]
@@ -436,7 +436,7 @@ fn a_busy_sctp_pair_carries_three_to_four_gbit() {
     let cpus = machine.topology().cpus();
     let outcome = run(&machine, Workload::find("sctp-stream-many").unwrap(), cpus, 1).unwrap();
     let gbit = outcome.score() / f64::from(cpus / 2) * 10.0 * 1024.0 * 8.0 / 1e9;
-    assert!((3.0..4.0).contains(&gbit), "{gbit}");
+    assert!((3.0..4.0).contains(&gbit), "{gbit} Gbit/s");
 }
 
 #[test]

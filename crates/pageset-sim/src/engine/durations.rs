@@ -18,18 +18,18 @@ const BUCKETS: usize = HALF * ((MAX_NS.ilog2() + 1 - BITS) as usize + 2);
 /// An empty histogram of nanoseconds with a resolution of 1 %.
 pub(crate) fn histogram() -> Histogram<u64> {
     // Two digits and these bounds are always valid.
-    Histogram::new_with_bounds(1, MAX_NS, 2).unwrap_or_else(|_| unreachable!("the bounds are valid"))
+    Histogram::new_with_bounds(1, MAX_NS, 2).unwrap_or_else(|_| unreachable!("two digits and these bounds are valid"))
 }
 
 /// The counts for such a histogram.
 #[derive(Debug)]
-pub(crate) struct Lengths {
+pub(crate) struct Durations {
     counts: Box<[Cell<u64>]>,
 }
 
-impl Lengths {
+impl Durations {
     pub(crate) fn new() -> Self {
-        Lengths { counts: vec![Cell::new(0); BUCKETS].into() }
+        Durations { counts: vec![Cell::new(0); BUCKETS].into() }
     }
 
     /// Adds a duration.
@@ -66,7 +66,7 @@ mod tests {
     proptest! {
         #[test]
         fn equals_the_plain_histogram(lengths in prop::collection::vec((0..45_u32, any::<u64>()), 0..50)) {
-            let (times, mut plain) = (Lengths::new(), histogram());
+            let (times, mut plain) = (Durations::new(), histogram());
             for ns in lengths.into_iter().map(|(bits, ns)| ns % (1 << bits)) {
                 times.add(Time::from_ps(1000 * ns + 999));
                 plain.saturating_record(ns);
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn maximum_equals_that_of_the_plain_histogram() {
         for ns in [0, 255, 256, 511, 512, MAX_NS, MAX_NS + 1, (1 << 34) - 1, 1 << 34, 99_000_000_000] {
-            let (times, mut plain) = (Lengths::new(), histogram());
+            let (times, mut plain) = (Durations::new(), histogram());
             times.add(Time::from_ps(1000 * ns));
             plain.saturating_record(ns);
             assert_eq!(times.histogram(), plain, "{ns}");
