@@ -3,7 +3,7 @@
 //! Virtual CPUs take turns on one host thread. The CPU with the earliest virtual time always runs next. It runs the
 //! unchanged allocator under a small operating system model. Three things cost virtual time: stated work, cache lines,
 //! and waiting for locks and handing them over. The cost of a line depends on its last holder and on the lines that the
-//! holder's core has touched since. The settings and the seed define a run: the same run always has the same outcome,
+//! holder's core has brought in since. The settings and the seed define a run: the same run always has the same outcome,
 //! to the last digit.
 //!
 //! ```
@@ -15,9 +15,9 @@
 //! use pageset_sim::workload::Workload;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let machine = machine::find("lkp-sb02").ok_or("no such machine")??;
+//! let machine = machine::find("lkp-sb02").ok_or("unknown machine")??;
 //! let run = Run {
-//!     workload: Workload::find("page_fault1").ok_or("no such workload")?,
+//!     workload: Workload::find("page_fault1").ok_or("unknown workload")?,
 //!     machine: &machine,
 //!     tuning: Tuning::default(),
 //!     era: Era::default(),

@@ -17,7 +17,8 @@ use crate::time::Time;
 /// The allocator of a simulated machine.
 pub type Allocator<'a> = pageset::Allocator<'a, SimMachine>;
 
-/// The layout of a machine's memory: one zone per node; each node starts at a multiple of a power of two pages.
+/// The layout of a machine's memory: one zone per node. The distance between the starts of two nodes is a power of two
+/// pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryMap {
     nodes: u32,

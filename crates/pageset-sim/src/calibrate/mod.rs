@@ -79,8 +79,8 @@ const RANGES: [(f64, f64); COSTS] = [(50.0, 20_000.0), (5.0, 1000.0), (1.0, 1000
 /// points of either lock (lkp-skl-4sp1, lkp-bdw-ex1, lkp-bdw-ep2, lkp-hsw-ep2). These have 64 to 113 ns and 41 to 45
 /// ns. The error 0.1 is the difference of their clocks. A fault needs no guess, because every score determines it.
 const GUESSES: [Option<(f64, f64)>; COSTS] = [None, Some((85.0, 0.3)), Some((43.0, 0.1))];
-/// Standard error of a published score, relative to it. Specification: `simulation.md`, "How to judge accuracy honestly":
-/// 0.3 to 0.5 % a run.
+/// Standard error of a published score, relative to the score. Specification: `simulation.md`, "How to judge accuracy
+/// honestly": 0.3 to 0.5 % a run.
 const SCORE_ERROR: f64 = 0.005;
 /// Standard error of published contention in percentage points, which is published in whole points.
 const POINTS_ERROR: f64 = 0.5;

@@ -59,11 +59,11 @@ pub struct System<'w> {
     next_object: Cell<u32>,
     objects: std::ops::Range<u32>,
     high_order_drains: Cell<u64>,
-    /// Whether requests without memory reclaim.
+    /// Whether requests that find no memory reclaim.
     reclaims: Cell<bool>,
     /// Pages that reclaim has freed since the start.
     reclaimed: Cell<u64>,
-    /// Whether requests without memory compact.
+    /// Whether requests that find no memory compact.
     compacts: Cell<bool>,
     movable: Movable,
     /// Number and total duration of the timed requests for huge pages.

@@ -51,7 +51,7 @@ impl System<'_> {
     /// Fragments `pages` free pages, of the acting CPU's node as long as it has some. Allocates them one by one and
     /// frees them in random order, except for `kept_pct` per cent, 0 to 100, which stay allocated for good. If freed
     /// pages merge at once, they form large blocks again only with `kept_pct` 0.
-    pub(crate) fn break_up(&self, pages: u64, kept_pct: usize) {
+    pub(crate) fn fragment(&self, pages: u64, kept_pct: usize) {
         let mut taken: Vec<Pfn> = Vec::new();
         while taken.len() < pages as usize
             && let Ok(page) = self.alloc(MigrateType::Movable)
@@ -89,7 +89,7 @@ impl System<'_> {
         self.compacts.set(true);
     }
 
-    /// From now on requests without memory reclaim the oldest pages on the LRU.
+    /// From now on requests that find no memory reclaim the oldest pages on the LRU.
     pub(crate) fn reclaim_for_requests(&self) {
         self.reclaims.set(true);
     }

@@ -38,7 +38,7 @@ const ASSEMBLED: u64 = 11;
 const SMALL: Stretch = Stretch { pages: 67, compute: us(22) };
 
 /// Pages per CPU that were allocated singly before: 128 MiB, twice the maximum of a job.
-const BROKEN_PAGES: u64 = 1 << 15;
+const FRAGMENTED_PAGES: u64 = 1 << 15;
 /// Percentage of these pages that stay in use, at random places: page cache and slabs. The free memory between them is
 /// in small blocks, as on a machine that has run builds for hours. A guess; 50 gives the same results.
 const KEPT_PCT: usize = 33;
@@ -63,9 +63,9 @@ const fn us(us: u64) -> Time {
     Time::from_ps(us * 1_000_000)
 }
 
-/// Lines that a program brings into its core's second-level cache during work, in addition to the 64 lines of each allocated
-/// page. Source: gcc 12 -O2 on four sources of zstd, under cachegrind with a last level of 2 MiB. They had 166 to 554
-/// misses per fault including the page's own, with 26 to 103 us of work between faults: 4 to 8 other lines a
+/// Lines that a program brings into its core's second-level cache during work, in addition to the 64 lines of each
+/// allocated page. Source: gcc 12 -O2 on four sources of zstd, under cachegrind with a last level of 2 MiB. They had
+/// 166 to 554 misses per fault including the page's own, with 26 to 103 us of work between faults: 4 to 8 other lines a
 /// microsecond. For small programs the value is a guess.
 fn lines_of(compute: Time) -> u64 {
     const LINES_A_US: u64 = 5;
@@ -138,7 +138,7 @@ impl<'s> JobFiles<'s> {
 pub(super) fn set_up<'s>(system: &'s System<'_>, _tasks: u32) -> Result<Job<'s>, AllocError> {
     let cpus = system.engine().config().topology.cpus() / system.nodes();
     for node in 0..system.nodes() {
-        system.as_cpu(system.first_cpu(node), || system.break_up(u64::from(cpus) * BROKEN_PAGES, KEPT_PCT));
+        system.as_cpu(system.first_cpu(node), || system.fragment(u64::from(cpus) * FRAGMENTED_PAGES, KEPT_PCT));
     }
     Ok(Box::new(|_| task(system)))
 }

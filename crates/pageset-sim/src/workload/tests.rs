@@ -304,7 +304,7 @@ fn fragmented_memory_merges_only_if_all_pages_are_freed() {
         const BROKEN: u64 = 1 << 15;
         system.as_cpu(0, || system.use_up(BROKEN));
         let before = system.free_pages_of_node(0);
-        system.as_cpu(0, || system.break_up(BROKEN, KEPT_PCT));
+        system.as_cpu(0, || system.fragment(BROKEN, KEPT_PCT));
         let (missing, kept) = (before - system.free_pages_of_node(0), BROKEN * KEPT_PCT as u64 / 100);
         assert!(
             (kept..=kept + 186).contains(&missing),

@@ -7,7 +7,7 @@ use crate::os::{Region, Space, System};
 
 /// Pages of fragmented memory per node: 3 GiB, more than the regions of its CPUs need together. The rest is in use by
 /// others. The published run fragments all memory, but never allocates most of it again.
-const BROKEN_PAGES: u64 = 3 << 18;
+const FRAGMENTED_PAGES: u64 = 3 << 18;
 /// Pages of a region: 32 MiB, a quarter of the original test's, which limits the memory to fragment.
 const REGION_PAGES: u64 = page_fault1::REGION_PAGES / 4;
 /// Huge pages per region.
@@ -15,13 +15,13 @@ const HUGE_PAGES: u64 = REGION_PAGES / 512;
 /// Time for some regions per task, before and during the measurement.
 pub(super) const LENGTH: Length = Length::ms(300, 600);
 
-/// Allocates all memory page by page and frees it in random order. If freed pages merge at once, they form large blocks
-/// again.
+/// Leaves [`FRAGMENTED_PAGES`] free pages per node and fragments them: allocates them one by one and frees them in
+/// random order. If freed pages merge at once, they form large blocks again.
 pub(super) fn set_up<'s>(system: &'s System<'_>, _tasks: u32) -> Result<Job<'s>, AllocError> {
     for node in 0..system.nodes() {
         system.as_cpu(system.first_cpu(node), || {
-            system.use_up(BROKEN_PAGES);
-            system.break_up(BROKEN_PAGES, 0);
+            system.use_up(FRAGMENTED_PAGES);
+            system.fragment(FRAGMENTED_PAGES, 0);
         });
     }
     Ok(Box::new(
