@@ -1,5 +1,5 @@
-//! Looks for DPDK, and builds what calls it where it is there: once, so that after DPDK has come or gone the build is to be
-//! begun anew (`cargo clean -p pageset-bench-peers`).
+//! Builds the DPDK peer if DPDK is installed. The check runs once: after installing or removing DPDK, run `cargo clean
+//! -p pageset-bench-peers`.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ fn main() {
     println!("cargo:rerun-if-changed=dpdk.c");
     println!("cargo:rerun-if-env-changed=PKG_CONFIG_PATH");
     println!("cargo:rustc-check-cfg=cfg(dpdk)");
-    // Its flags are more than paths: it wants a processor and a header named.
+    // DPDK's flags contain more than paths: a processor type and a header.
     let Some(flags) = pkg_config("--cflags") else { return };
     let mut build = cc::Build::new();
     build.file("dpdk.c").opt_level(3);
@@ -25,7 +25,7 @@ fn main() {
     println!("cargo:rustc-cfg=dpdk");
 }
 
-/// What `pkg-config` says of DPDK; nothing where there is none.
+/// The output of `pkg-config` for DPDK; `None` without DPDK.
 fn pkg_config(what: &str) -> Option<String> {
     let said = Command::new("pkg-config").args([what, "libdpdk"]).output().ok()?;
     said.status.success().then(|| String::from_utf8_lossy(&said.stdout).into_owned())

@@ -1,4 +1,4 @@
-/* DPDK's mempool as functions that are called: its own are inline, in headers. */
+/* DPDK's mempool as linkable functions: DPDK's own functions are inline, in headers. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
@@ -9,13 +9,13 @@
 #include <rte_lcore.h>
 #include <rte_mempool.h>
 
-/* Neither get nor put touches an object, so that its size does not matter: one cache line. */
+/* Neither get nor put touches an object, so its size does not matter: one cache line. */
 #define OBJECT_BYTES 64
-/* The largest cache that DPDK allows; what its users take for such loads. */
+/* The largest cache that DPDK allows, which its users choose for such loads. */
 #define CACHE_OBJECTS RTE_MEMPOOL_CACHE_MAX_SIZE
 
-/* Starts DPDK with 1 GiB, which 40 threads' pools take, without huge pages, devices or files of its own; the caller stays on the CPUs that it had. 0, or what went
- * wrong. */
+/* Starts DPDK with 1 GiB, the need of 40 threads' pools, without huge pages, devices or shared files.
+ * Keeps the caller's CPU affinity. Returns 0 or an error number. */
 int peer_dpdk_start(void)
 {
 	char *arguments[] = {"pageset-bench-peers", "--no-huge", "--no-shconf", "--no-pci", "--no-telemetry",
@@ -42,20 +42,20 @@ void peer_dpdk_end(struct rte_mempool *pool)
 	rte_mempool_free(pool);
 }
 
-/* Gives the calling thread a cache of its own; 0 if it could. */
+/* Registers the calling thread, which gives it its own cache. Returns 0 on success. */
 int peer_dpdk_enter(void)
 {
 	return rte_thread_register();
 }
 
-/* Takes it away, with what it holds of a pool. */
+/* Returns the calling thread's cached objects to the pool and unregisters the thread. */
 void peer_dpdk_leave(struct rte_mempool *pool)
 {
 	rte_mempool_cache_flush(NULL, pool);
 	rte_thread_unregister();
 }
 
-/* 0 if there were so many. */
+/* Returns 0 if the pool had `count` objects. */
 int peer_dpdk_get(struct rte_mempool *pool, void **objects, unsigned count)
 {
 	return rte_mempool_get_bulk(pool, objects, count);

@@ -1,4 +1,4 @@
-//! DPDK's mempool: objects of one size, no orders, caches of 512 for each thread.
+//! DPDK's mempool: objects of one size, no orders, a cache of 512 objects per thread.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::hint::black_box;
@@ -25,19 +25,19 @@ unsafe extern "C" {
 
 struct Mempool(NonNull<Pool>);
 
-// SAFETY: DPDK's pools are for all threads.
+// SAFETY: DPDK's pools are thread-safe.
 unsafe impl Send for Mempool {}
 // SAFETY: as above.
 unsafe impl Sync for Mempool {}
 
 impl Drop for Mempool {
     fn drop(&mut self) {
-        // SAFETY: it is ours, and whoever used it is gone.
+        // SAFETY: this value owns the pool, and no user of the pool is left.
         unsafe { peer_dpdk_end(self.0.as_ptr()) };
     }
 }
 
-/// A thread with a cache of its own, and what it takes and gives in one call.
+/// A registered thread with its own cache, and its buffer for bulk calls.
 struct Member {
     pool: *mut Pool,
     objects: Vec<*mut c_void>,
@@ -45,26 +45,26 @@ struct Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // SAFETY: the pool outlives its members; this thread has entered.
+        // SAFETY: the pool outlives its members, and this thread is registered.
         unsafe { peer_dpdk_leave(self.pool) };
     }
 }
 
-/// The most that one call takes.
-const MOST: usize = 512;
+/// Largest number of objects per call.
+const MAX_OBJECTS: usize = 512;
 
 impl Pages for Mempool {
     type Local = Member;
 
     fn local(&self, _thread: usize) -> Member {
-        assert_eq!(peer_dpdk_enter(), 0, "DPDK has no place for another thread");
-        Member { pool: self.0.as_ptr(), objects: vec![ptr::null_mut(); MOST] }
+        assert_eq!(peer_dpdk_enter(), 0, "cannot register another thread with DPDK");
+        Member { pool: self.0.as_ptr(), objects: vec![ptr::null_mut(); MAX_OBJECTS] }
     }
 
     #[inline(always)]
     fn get(&self, _: &mut Member) -> u64 {
         let mut object = ptr::null_mut();
-        // SAFETY: the pool is there, and there is room for one.
+        // SAFETY: the pool is alive, and `object` has room for one pointer.
         let failed = unsafe { peer_dpdk_get(self.0.as_ptr(), &raw mut object, 1) };
         assert_eq!(failed, 0, "out of objects");
         object.expose_provenance() as u64
@@ -73,30 +73,30 @@ impl Pages for Mempool {
     #[inline(always)]
     fn put(&self, _: &mut Member, page: u64) {
         let object = ptr::with_exposed_provenance_mut(page as usize);
-        // SAFETY: it came from `get`, and goes back once.
+        // SAFETY: `get` returned it, and it is freed once.
         unsafe { peer_dpdk_put(self.0.as_ptr(), &raw const object, 1) };
     }
 
     #[inline(always)]
     fn take_and_give(&self, member: &mut Member, pages: &mut [u64]) {
         let objects = &mut member.objects[..pages.len()];
-        // SAFETY: the pool is there, and there is room for as many.
+        // SAFETY: the pool is alive, and `objects` has room for this many pointers.
         let failed = unsafe { peer_dpdk_get(member.pool, objects.as_mut_ptr(), objects.len() as c_uint) };
         assert_eq!(failed, 0, "out of objects");
         let objects = black_box(objects);
-        // SAFETY: they came from the pool, and go back once.
+        // SAFETY: the pool returned them, and they are freed once.
         unsafe { peer_dpdk_put(member.pool, objects.as_ptr(), objects.len() as c_uint) };
     }
 }
 
-/// Where DPDK runs: 0, or its error.
+/// Starts DPDK once. Returns 0 or its error number.
 fn start() -> i32 {
     static STARTED: OnceLock<i32> = OnceLock::new();
     *STARTED.get_or_init(|| peer_dpdk_start())
 }
 
 pub(crate) fn entries() -> Vec<Entry> {
-    // A pool's name is its own.
+    // Pool names must be unique.
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     vec![Entry {
         name: "dpdk mempool",

@@ -1,4 +1,4 @@
-//! Allocators of frames: of their numbers, or of memory that they keep their books in.
+//! Frame allocators: of frame numbers, or of memory that also holds their metadata.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::num::NonZeroUsize;
@@ -12,7 +12,7 @@ use frame_alloc::{
 use pageset_bench::{Built, Entry, Pages, Pattern, Refusal};
 use pageset_host::CpuNumber;
 
-/// A buddy system behind one lock.
+/// `buddy_system_allocator` behind one lock.
 struct Buddy {
     frames: LockedFrameAllocator<33>,
     count: usize,
@@ -24,7 +24,7 @@ impl Pages for Buddy {
     fn local(&self, _thread: usize) {}
 
     fn get(&self, (): &mut ()) -> u64 {
-        self.frames.lock().alloc(self.count).expect("there are as many frames as the pattern takes") as u64
+        self.frames.lock().alloc(self.count).expect("the allocator is larger than the pattern") as u64
     }
 
     fn put(&self, (): &mut (), page: u64) {
@@ -32,25 +32,25 @@ impl Pages for Buddy {
     }
 }
 
-/// The base frame of `frame-alloc`: as its documentation has it.
+/// The base frame size of `frame-alloc`, as in its documentation.
 const FRAME: PageSize = PageSize::from_log2(12);
-/// Its orders: up to 4 MiB, as the pool's.
+/// Orders of `frame-alloc`: up to 4 MiB, as in the pool.
 const ORDERS: usize = 11;
 /// The largest block, in bytes.
 const LARGEST: usize = 4096 << (ORDERS - 1);
-/// Its places for CPUs.
+/// Slots for CPUs in `frame-alloc`'s depot.
 const CPUS: usize = 64;
-/// Its regions: one for each CPU of a small machine, as its documentation has it.
+/// Regions of `frame-alloc`: one per CPU of a small machine, as in its documentation.
 const REGIONS: usize = 2;
 
-/// Memory of the heap in the place of physical memory.
+/// Heap memory in place of physical memory.
 struct Exposed;
 
-// SAFETY: the memory is one allocation whose provenance `Span::new` has exposed, the second of the two ways that the trait
-// describes.
+// SAFETY: the memory is one allocation whose provenance `Span::new` has exposed. This is the second of the two ways
+// that the trait describes.
 unsafe impl Provenance for Exposed {
     unsafe fn create(address: usize) -> NonNull<u8> {
-        NonNull::new(ptr::with_exposed_provenance_mut(address)).expect("an address of the span")
+        NonNull::new(ptr::with_exposed_provenance_mut(address)).expect("an address of the span is not null")
     }
 
     unsafe fn destroy<T>(pointer: NonNull<T>) -> usize {
@@ -58,7 +58,7 @@ unsafe impl Provenance for Exposed {
     }
 }
 
-/// The CPU of the caller, as the pool learns it.
+/// The CPU of the caller, found as in the pool.
 struct Cpu;
 
 impl CpuId for Cpu {
@@ -71,19 +71,19 @@ type Buddies = SummaryBuddyAllocator<ORDERS, Exposed>;
 type Depot = DepotAllocator<Buddies, Cpu, CPUS>;
 type Regioned = RegionedAllocator<REGIONS, Buddies, Cpu>;
 
-/// Memory that an allocator of this crate manages.
+/// Memory that an allocator of `frame-alloc` manages.
 struct Span {
     start: *mut u8,
     layout: Layout,
 }
 
-// SAFETY: plain memory that its owner alone frees.
+// SAFETY: plain memory that only its owner frees.
 unsafe impl Send for Span {}
 // SAFETY: as above.
 unsafe impl Sync for Span {}
 
 impl Span {
-    /// For a pattern: what it takes, and as much again for what caches hold and for books.
+    /// Allocates memory for a pattern: what the pattern needs, and as much again for caches and metadata.
     fn new(pattern: Pattern, threads: usize) -> Result<Span, Refusal> {
         let bytes = (pattern.pages(threads) * 2 * 4096).next_multiple_of(REGIONS * LARGEST);
         let failed = |text: String| Refusal::Failed(format!("{bytes} bytes of memory: {text}"));
@@ -91,7 +91,7 @@ impl Span {
         // SAFETY: the layout has a size.
         let start = unsafe { alloc(layout) };
         if start.is_null() {
-            return Err(failed("the heap has none".to_owned()));
+            return Err(failed("the heap has no memory".to_owned()));
         }
         start.expose_provenance();
         Ok(Span { start, layout })
@@ -105,12 +105,12 @@ impl Span {
 
 impl Drop for Span {
     fn drop(&mut self) {
-        // SAFETY: it came from `alloc` with this layout.
+        // SAFETY: `alloc` returned this memory for this layout.
         unsafe { dealloc(self.start, self.layout) };
     }
 }
 
-/// One of them, with its memory. In a box: a few hundred KiB.
+/// An allocator of `frame-alloc` with its memory. Boxed, because it has a few hundred KiB.
 struct Frames<A> {
     frames: Box<A>,
     count: NonZeroUsize,
@@ -124,7 +124,7 @@ impl<A: PhysicalAllocator + Sync> Pages for Frames<A> {
 
     #[inline(always)]
     fn get(&self, (): &mut ()) -> u64 {
-        // Its documentation says that a request may fail although there is memory.
+        // A request may fail although there is memory, as its documentation states.
         loop {
             if let Ok(address) = self.frames.allocate_physical(FRAME, self.count) {
                 return address as u64;
@@ -134,7 +134,7 @@ impl<A: PhysicalAllocator + Sync> Pages for Frames<A> {
 
     #[inline(always)]
     fn put(&self, (): &mut (), page: u64) {
-        // SAFETY: it came from `get`, with this count, and goes back once.
+        // SAFETY: `get` returned it for this count, and it is freed once.
         unsafe { self.frames.deallocate_physical(FRAME, self.count, page as usize) };
     }
 }
@@ -147,7 +147,8 @@ fn depot(pattern: Pattern, threads: usize) -> Built {
     let span = Span::new(pattern, threads)?;
     let frames: Box<Depot> = Box::new(DepotAllocator::new(FRAME, SummaryBuddyAllocator::new(FRAME)));
     let PhysRange { base, len } = span.part(0, 1);
-    // SAFETY: the span is ours, mapped, aligned to the largest block, and nobody uses the allocator yet.
+    // SAFETY: this function owns the span, which is mapped and aligned to the largest block. No other code uses the
+    // allocator yet.
     unsafe { frames.init(base, len, &[span.part(0, 1)]) };
     Ok(Box::new(Frames { frames, count: count(pattern), _span: span }))
 }

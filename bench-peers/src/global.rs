@@ -1,10 +1,10 @@
-//! Allocators for any size, asked for pages: aligned to their size, as the pool's are.
+//! General-purpose heap allocators, used for pages that are aligned to their size like the pool's.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use pageset_bench::{Entry, Pages, Refusal};
 
-/// Pages from an allocator for any size.
+/// Pages from a general-purpose allocator.
 struct Heap<A> {
     heap: A,
     layout: Layout,
@@ -25,7 +25,7 @@ impl<A: GlobalAlloc + Sync> Pages for Heap<A> {
 
     #[inline(always)]
     fn put(&self, (): &mut (), page: u64) {
-        // SAFETY: it came from `get`, and goes back once, with the layout that it came with.
+        // SAFETY: `get` returned it for this layout, and it is freed once.
         unsafe { self.heap.dealloc(std::ptr::with_exposed_provenance_mut(page as usize), self.layout) }
     }
 }

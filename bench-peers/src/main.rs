@@ -1,8 +1,8 @@
-//! `pageset bench` with allocators from outside beside the pool and the floors, in the same rounds.
+//! `pageset bench` with external allocators next to the pool and the floors, in the same rounds.
 //!
-//! `pageset bench` runs this program where it is installed, and renders its result. By itself it writes the result as JSON:
-//! `cargo run --release --manifest-path bench-peers/Cargo.toml`; the arguments are those of `pageset bench`.
-//! What a peer does not offer it is not measured in: orders, frees on another thread, calls for many pages.
+//! If this program is installed, `pageset bench` runs it and renders its result. On its own it writes the result as
+//! JSON: `cargo run --release --manifest-path bench-peers/Cargo.toml`; it takes the arguments of `pageset bench`. A
+//! peer is not measured under patterns that it does not support: orders, frees on another thread, calls for many pages.
 
 #[cfg(dpdk)]
 mod dpdk;

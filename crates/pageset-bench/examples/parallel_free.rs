@@ -1,5 +1,5 @@
-//! How many single pages a second come back to a pool of 512 GiB when all of it is given back at once, on one thread and on
-//! more. Only the books are touched, no page is.
+//! Rate at which single pages return to a pool of 512 GiB when one or several threads free all of it. The pool's
+//! metadata is touched, the pages are not.
 //!
 //! `cargo run --release -p pageset-bench --example parallel_free [GIB]`
 #![allow(unsafe_code, reason = "raw frees")]
@@ -14,7 +14,7 @@ use pageset_bench::sample::allowed_cpus;
 use pageset_host::{GiveBack, HugePages, Order, PAGE_BYTES, PagePool};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Times each number of threads is measured; the best counts, since others may run here.
+/// Measurements per number of threads. The best one counts, because other tasks may disturb the rest.
 const ROUNDS: usize = 3;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let builder = PagePool::builder(gib << 30).huge_pages(HugePages::None).give_back(GiveBack::OFF);
     let pool = builder.build()?;
     let pages = ((gib << 30) / PAGE_BYTES as u64) as usize;
-    println!("{pages} pages, {} MiB of books", pool.stats().metadata_bytes >> 20);
+    println!("{pages} pages, {} MiB of metadata", pool.stats().metadata_bytes >> 20);
     println!(
         "{:>7} {:>16} {:>12} {:>16} {:>12}",
         "threads", "taken, M pages/s", "ns a thread", "freed, M pages/s", "ns a thread"
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Takes all pages and frees them, on a thread for each CPU; returns the seconds of each.
+/// Allocates all pages and frees them, on one thread per CPU. Returns the seconds of both.
 fn round(pool: &PagePool, pages: usize, cpus: &[usize]) -> (f64, f64) {
     let barrier = Barrier::new(cpus.len());
     let each = |cpu: usize| {
@@ -64,8 +64,8 @@ fn round(pool: &PagePool, pages: usize, cpus: &[usize]) -> (f64, f64) {
         barrier.wait();
         let start = Instant::now();
         for &page in &held {
-            // SAFETY: it is ours, and nothing refers to it.
-            unsafe { pool.free(page, Order::ZERO).expect("it was taken") };
+            // SAFETY: this thread allocated the page, and no reference to it exists.
+            unsafe { pool.free(page, Order::ZERO).expect("the page was allocated") };
         }
         barrier.wait();
         (taken.as_secs_f64(), start.elapsed().as_secs_f64(), held.len())
@@ -81,7 +81,7 @@ fn round(pool: &PagePool, pages: usize, cpus: &[usize]) -> (f64, f64) {
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
     });
     let taken: usize = all.iter().map(|(_, _, pages)| pages).sum();
-    assert!(taken <= pages && taken + 4096 * cpus.len() >= pages, "{taken} of {pages} pages were to be had");
+    assert!(taken <= pages && taken + 4096 * cpus.len() >= pages, "{taken} of {pages} pages allocated");
     let longest = |of: fn(&(f64, f64, usize)) -> f64| all.iter().map(of).fold(0.0, f64::max);
     (longest(|all| all.0), longest(|all| all.1))
 }

@@ -1,4 +1,4 @@
-//! The least that a cache of pages can cost: no orders, no checks, no statistics, nothing behind the cache.
+//! The lowest possible costs of a page cache: no orders, no checks, no statistics, no allocator behind the cache.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use pageset_host::topology::possible_cpus;
 use crate::pattern::{HELD, Pattern};
 use crate::subject::{Built, Entry, Pages, Refusal};
 
-/// The name of the floor that others are compared with.
+/// The name of the floor that all ratios refer to.
 pub const FLOOR_B: &str = "floor b";
 
-/// Pages of a cache: what a thread holds, and room.
+/// Pages of a cache: twice what a thread holds.
 const PAGES: u32 = 2 * HELD as u32;
 
-/// Whether a cache with nothing behind it can serve a pattern.
+/// Whether a cache without an allocator behind it can serve a pattern.
 fn fits(pattern: Pattern) -> bool {
     matches!(pattern, Pattern::Hot | Pattern::Bulk | Pattern::Random | Pattern::Churn | Pattern::Calls(_))
 }
@@ -37,7 +37,7 @@ pub fn entries() -> Vec<Entry> {
     ]
 }
 
-/// The harness only: pages are numbers counted up.
+/// The harness only: page numbers come from a counter.
 struct Harness;
 
 impl Pages for Harness {
@@ -59,7 +59,7 @@ impl Pages for Harness {
     }
 }
 
-/// Floor a: an array of page numbers that a thread has for itself.
+/// Floor a: an array of page numbers per thread.
 struct ThreadArray;
 
 struct Array {
@@ -96,11 +96,11 @@ impl Pages for ThreadArray {
     }
 }
 
-/// A lock that is one exchange and one store.
+/// A lock that costs one exchange and one store.
 #[derive(Default)]
-struct Swap(AtomicBool);
+struct SwapLock(AtomicBool);
 
-impl Swap {
+impl SwapLock {
     #[inline(always)]
     fn with<R>(&self, work: impl FnOnce() -> R) -> R {
         // Acquire: pairs with the release below.
@@ -114,12 +114,12 @@ impl Swap {
     }
 }
 
-/// Floor b: an array of page numbers for each CPU, behind a lock.
+/// Floor b: an array of page numbers per CPU, behind a lock.
 struct CpuArrays(Arc<Vec<CpuArray>>);
 
 #[repr(align(128))]
 struct CpuArray {
-    lock: Swap,
+    lock: SwapLock,
     len: AtomicU32,
     pages: Vec<AtomicU32>,
 }
@@ -127,7 +127,7 @@ struct CpuArray {
 impl CpuArrays {
     fn new() -> Self {
         let of_cpu = |_| CpuArray {
-            lock: Swap::default(),
+            lock: SwapLock::default(),
             len: AtomicU32::new(PAGES),
             pages: (0..PAGES).rev().map(AtomicU32::new).collect(),
         };
@@ -135,7 +135,7 @@ impl CpuArrays {
     }
 }
 
-// Relaxed throughout: under the lock.
+// Relaxed throughout: the lock orders all accesses.
 impl Pages for CpuArrays {
     type Local = (CpuNumber, Arc<Vec<CpuArray>>);
 
@@ -183,7 +183,7 @@ impl Pages for CpuArrays {
     }
 }
 
-/// Floor c: a list through 16 bytes a page that a thread has for itself.
+/// Floor c: a linked list per thread, through 16 bytes per page.
 struct ThreadList;
 
 struct List {
@@ -212,12 +212,12 @@ impl Pages for ThreadList {
     }
 }
 
-/// Floor d: a list through 16 bytes a page for each CPU, behind a lock.
+/// Floor d: a linked list per CPU, through 16 bytes per page, behind a lock.
 struct CpuLists(Arc<Vec<CpuList>>);
 
 #[repr(align(128))]
 struct CpuList {
-    lock: Swap,
+    lock: SwapLock,
     head: AtomicU64,
     links: Vec<[AtomicU64; 2]>,
 }
@@ -225,7 +225,7 @@ struct CpuList {
 impl CpuLists {
     fn new() -> Self {
         let of_cpu = |_| CpuList {
-            lock: Swap::default(),
+            lock: SwapLock::default(),
             head: AtomicU64::new(0),
             links: (0..u64::from(PAGES)).map(|page| [AtomicU64::new(page + 1), AtomicU64::new(0)]).collect(),
         };

@@ -1,24 +1,25 @@
-//! How fast page allocators are: patterns of traffic, run by pinned threads, everyone in turn, beside floors that say
-//! what the hardware allows.
+//! Benchmarks of page allocators. Pinned threads run patterns of allocations; all allocators take turns. Floors show
+//! the limits of the hardware.
 //!
-//! A figure here is nanoseconds for one page taken and given back, on each thread: perfect scaling means that two
-//! threads have the figure of one. A sample counts only if every thread had its CPU for 97 % of the time.
+//! A figure is the time in nanoseconds to allocate and free one page, per thread. With perfect scaling, two threads
+//! have the figure of one. A sample counts only if every thread had its CPU for 97 % of the time.
 //!
-//! Modules, bottom to top; each uses those before it:
+//! Modules, bottom to top; each module uses only modules above it in this table:
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! | --- | --- |
 //! | [`pattern`] | the patterns, by name |
-//! | [`subject`] | what is measured: the trait, and each pattern as a loop over it |
-//! | [`floors`] | the least that a cache of pages can cost |
+//! | `ring` | a ring that carries batches of pages from thread to thread |
+//! | [`subject`] | the traits of a measured allocator, and each pattern as a loop over them |
+//! | [`floors`] | the lowest possible costs of a page cache |
 //! | [`ours`] | `pageset-host`'s pool |
+//! | `thread_time` | running, waiting and sleeping time of a thread |
 //! | [`sample`] | one measurement on pinned threads |
-//! | [`report`] | the result: every sample, medians, ratios |
-//! | [`rounds`] | what is measured, in which order |
+//! | [`report`] | the result: all samples, medians, ratios |
+//! | [`rounds`] | the order of all measurements |
 #![deny(unsafe_code)]
 
 pub mod floors;
-mod look;
 pub mod ours;
 pub mod pattern;
 pub mod report;
@@ -26,13 +27,14 @@ mod ring;
 pub mod rounds;
 pub mod sample;
 pub mod subject;
+mod thread_time;
 
 pub use pattern::Pattern;
 pub use report::Report;
 pub use rounds::{Settings, SettingsError, run};
 pub use subject::{Built, Entry, Pages, Refusal, Run, Subject};
 
-/// Those that every build can measure: the floors and the pool.
+/// The entries of every build: the floors and the pool.
 #[must_use]
 pub fn entries() -> Vec<Entry> {
     let mut entries = floors::entries();

@@ -1,4 +1,4 @@
-//! `pageset-host`'s pool under the default rules: with orders, with checks of each free, with statistics.
+//! `pageset-host`'s pool under the default rules, with orders, checked frees and statistics.
 #![allow(unsafe_code, reason = "raw frees")]
 
 use std::hint::black_box;
@@ -9,10 +9,10 @@ use pageset_host::{GiveBack, Order, PAGE_BYTES, PagePool};
 use crate::pattern::{BATCH, Pattern};
 use crate::subject::{Entry, Pages, Refusal};
 
-/// The name of the pool.
+/// The name of the pool's entry.
 pub const NAME: &str = "pageset";
 
-/// The pool.
+/// The entry of the pool.
 #[must_use]
 pub fn entry() -> Entry {
     Entry {
@@ -24,13 +24,13 @@ pub fn entry() -> Entry {
     }
 }
 
-/// Callers name the order where they call, as most programs do: the compiler knows it.
+/// The order is a compile-time constant, as in most programs that call the pool.
 struct Pool<const ORDER: u8> {
     pool: PagePool,
 }
 
 impl<const ORDER: u8> Pool<ORDER> {
-    const ORDER: Order = Order::new(ORDER).expect("an order");
+    const ORDER: Order = Order::new(ORDER).expect("the order is valid");
 
     fn new(pattern: Pattern, threads: usize) -> Result<Self, Refusal> {
         let bytes = (pattern.pages(threads) * PAGE_BYTES) as u64;
@@ -40,9 +40,9 @@ impl<const ORDER: u8> Pool<ORDER> {
     }
 }
 
-/// The page at an address that `get` gave.
+/// The page at an address that `get` returned.
 fn at(address: u64) -> NonNull<u8> {
-    NonNull::new(ptr::without_provenance_mut(address as usize)).expect("an address")
+    NonNull::new(ptr::without_provenance_mut(address as usize)).expect("the address is not null")
 }
 
 impl<const ORDER: u8> Pages for Pool<ORDER> {
@@ -59,8 +59,8 @@ impl<const ORDER: u8> Pages for Pool<ORDER> {
 
     #[inline(always)]
     fn put(&self, _: &mut Self::Local, page: u64) {
-        // SAFETY: nothing refers to what is in the pages.
-        unsafe { self.pool.free(at(page), Self::ORDER).expect("it was taken") };
+        // SAFETY: no reference to the contents of the pages exists.
+        unsafe { self.pool.free(at(page), Self::ORDER).expect("the page was allocated") };
     }
 
     #[inline(always)]
@@ -68,7 +68,7 @@ impl<const ORDER: u8> Pages for Pool<ORDER> {
         let buffer = &mut buffer[..pages.len()];
         let got = self.pool.alloc_bulk(buffer).expect("the pool is larger than the pattern");
         assert_eq!(got, pages.len());
-        // SAFETY: nothing refers to what is in the pages.
-        unsafe { self.pool.free_bulk(black_box(buffer)).expect("they were taken") };
+        // SAFETY: no reference to the contents of the pages exists.
+        unsafe { self.pool.free_bulk(black_box(buffer)).expect("the pages were allocated") };
     }
 }

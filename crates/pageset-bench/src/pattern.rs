@@ -3,38 +3,38 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Pages that a thread holds in the patterns that hold some: 256 MiB, far beyond what caches hold.
+/// Pages that a thread holds in `Random` and `Churn`: 256 MiB, far more than caches hold.
 pub const HELD: usize = 65_536;
-/// Pages taken or given back in one go by the patterns that do so.
+/// Pages allocated or freed in a row by the patterns that do so.
 pub const BATCH: usize = 512;
-/// All pages of the patterns that take half of what there is: 4 GiB.
+/// Pages of the allocator in `Half` and `HalfHuge`, which allocate half of them: 4 GiB.
 pub const HALF_OF: usize = 1 << 20;
 
-/// How pages are taken and given back.
+/// A pattern of allocations and frees.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Pattern {
-    /// Take one page, give it back.
+    /// Allocates one page and frees it.
     Hot,
-    /// Take 512, give them back in the same order.
+    /// Allocates 512 pages and frees them in the same order.
     Bulk,
-    /// Hold 65,536; give a random one back, take one.
+    /// Holds 65,536 pages; frees a random one and allocates one.
     Random,
-    /// Hold 65,536; give 512 scattered ones back, take 512.
+    /// Holds 65,536 pages; frees 512 scattered ones and allocates 512.
     Churn,
-    /// One CPU takes, another gives back; pages travel in batches of 64.
+    /// One CPU allocates, another frees; pages travel in batches of 64.
     Remote,
     /// As `Hot`, with 512 contiguous pages.
     HotHuge,
-    /// One call takes so many pages, one gives them back.
+    /// One call allocates this many pages, one call frees them.
     Calls(usize),
-    /// Take half of 4 GiB, then give it back: what no cache hides.
+    /// Allocates half of 4 GiB, then frees it, which exceeds every cache.
     Half,
     /// As `Half`, in runs of 512 contiguous pages.
     HalfHuge,
 }
 
 impl Pattern {
-    /// All of them, in the order of the table.
+    /// All patterns, in the order of the table.
     pub const ALL: [Pattern; 10] = [
         Self::Hot,
         Self::Bulk,
@@ -48,7 +48,7 @@ impl Pattern {
         Self::HalfHuge,
     ];
 
-    /// The order of its runs.
+    /// The order of its blocks.
     #[must_use]
     pub const fn order(self) -> u8 {
         match self {
@@ -57,13 +57,13 @@ impl Pattern {
         }
     }
 
-    /// Whether it takes that many threads.
+    /// Whether the pattern supports this number of threads.
     #[must_use]
     pub const fn takes(self, threads: usize) -> bool {
         threads > 0 && (!matches!(self, Self::Remote) || threads == 2)
     }
 
-    /// Pages that an allocator needs for it.
+    /// Pages that an allocator needs for this pattern.
     #[must_use]
     pub const fn pages(self, threads: usize) -> usize {
         match self {

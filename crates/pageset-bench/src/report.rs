@@ -1,4 +1,4 @@
-//! The result: every sample, medians, ratios.
+//! The result: all samples, medians, ratios.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,27 +7,27 @@ use crate::floors::FLOOR_B;
 use crate::pattern::Pattern;
 use crate::sample::{SHARE, Sample};
 
-/// The form of the JSON.
+/// The schema of [`Report`].
 pub const SCHEMA: &str = "pageset.bench/1";
 
-/// All that was measured.
+/// The result of a benchmark.
 #[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Where.
+    /// The machine.
     pub machine: MachineFacts,
-    /// How long a sample took, in nanoseconds.
+    /// Duration of a sample, in nanoseconds.
     pub window_ns: u64,
-    /// Samples that were wanted of each.
+    /// Configured samples per figure.
     pub rounds: u32,
-    /// Whether it was stopped before the end.
+    /// Whether the benchmark was interrupted.
     pub interrupted: bool,
-    /// What, in the order of the patterns, then of threads, then of subjects.
+    /// The figures, ordered by pattern, then threads, then subject.
     pub rows: Vec<Row>,
 }
 
-/// The machine, as far as it matters to a reader of figures.
+/// Facts about the machine that a reader of figures needs.
 #[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct MachineFacts {
     /// The processor's name.
@@ -38,38 +38,38 @@ pub struct MachineFacts {
     pub cpus: usize,
 }
 
-/// One subject under one pattern.
+/// One subject under one pattern with one number of threads.
 #[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Row {
     /// The subject's name.
     pub who: String,
     /// The pattern's name.
     pub pattern: String,
-    /// How many threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Every sample that was kept: ns of a page taken and given back, the mean of the threads.
+    /// The kept samples: ns to allocate and free a page, the mean over the threads.
     pub ns_per_pair: Vec<f64>,
-    /// Of each that was kept, the share of the time, 0 to 1, that the thread slept of its own accord which slept most. Sleep
-    /// is part of what a pair takes.
+    /// For each kept sample, the share of the time, 0 to 1, that a thread slept voluntarily: that of the thread which
+    /// slept most. Sleep is part of a pair's time.
     pub asleep: Vec<f64>,
-    /// Samples thrown away because a thread did not have its CPU: how many.
+    /// Number of discarded samples, in which a thread did not have its CPU.
     pub discarded: u32,
-    /// And what they were.
+    /// The discarded samples.
     pub discarded_samples: Vec<Discarded>,
-    /// Samples, kept ones and others, in which a thread could not be kept on its CPU.
+    /// Number of samples, kept or discarded, in which a thread could not be pinned to its CPU.
     pub not_pinned: u32,
-    /// Why it could not be built, where that is so.
+    /// The reason why the subject could not be built, if it could not.
     pub failed: Option<String>,
-    /// The median, beside floor b's of the same pattern and threads; nothing where that has none.
+    /// The median divided by floor b's median for the same pattern and threads; null if floor b has none.
     pub ratio_to_floor_b: Option<f64>,
 }
 
-/// A sample that was thrown away.
+/// A discarded sample.
 #[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Discarded {
-    /// What it came to.
+    /// The time to allocate and free a page, in ns.
     pub ns_per_pair: f64,
-    /// The share of the time, 0 to 1, that the thread had its CPU which had it least.
+    /// The share of the time, 0 to 1, in which a thread had its CPU: that of the thread which had it least.
     pub cpu_share: f64,
 }
 
@@ -89,7 +89,7 @@ impl Row {
         }
     }
 
-    /// Adds a sample where it belongs; whether it was kept.
+    /// Adds a sample. Returns whether it is kept.
     pub(crate) fn take(&mut self, sample: Sample) -> bool {
         self.not_pinned += u32::from(sample.not_pinned.is_some());
         if sample.is_kept() {
@@ -103,7 +103,7 @@ impl Row {
         false
     }
 
-    /// Why it has no figure; nothing where it has one.
+    /// The reason why the row has no figure; `None` if it has one.
     fn why_none(&self) -> Option<String> {
         let figure = format!("{}, {} {}T", self.who, self.pattern, self.threads);
         if let Some(why) = &self.failed {
@@ -118,30 +118,30 @@ impl Row {
         })
     }
 
-    /// That its threads slept for a good part of the time, where they did.
+    /// A warning if the threads slept for a considerable part of the time.
     fn sleep(&self) -> Option<String> {
         let asleep = quantile(&self.asleep, 0.5).filter(|&asleep| asleep > 1.0 - SHARE)?;
         let Self { who, pattern, threads, .. } = self;
         Some(format!(
-            "{who}, {pattern} {threads}T: a thread slept {:.0} % of the time, waiting for others or for what they had",
+            "{who}, {pattern} {threads}T: a thread slept {:.0} % of the time, waiting for a lock or for other threads",
             asleep * 100.0
         ))
     }
 
-    /// The median of its samples, if it has any.
+    /// The median of the kept samples, if there are any.
     #[must_use]
     pub fn median(&self) -> Option<f64> {
         quantile(&self.ns_per_pair, 0.5)
     }
 
-    /// The first and the third quartile of its samples, if it has any.
+    /// The first and the third quartile of the kept samples, if there are any.
     #[must_use]
     pub fn quartiles(&self) -> Option<(f64, f64)> {
         Some((quantile(&self.ns_per_pair, 0.25)?, quantile(&self.ns_per_pair, 0.75)?))
     }
 }
 
-/// The value below which a share of the samples lie, between two of them where it is none of them.
+/// The quantile at `share`, interpolated between two samples.
 fn quantile(samples: &[f64], share: f64) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -151,7 +151,7 @@ fn quantile(samples: &[f64], share: f64) -> Option<f64> {
 }
 
 impl Report {
-    /// Sets each row's ratio.
+    /// Sets the ratio of each row.
     pub(crate) fn compare(&mut self) {
         let of_floor: Vec<_> = self
             .rows
@@ -165,7 +165,7 @@ impl Report {
         }
     }
 
-    /// What a reader has to know of samples that are missing, one line each.
+    /// Warnings about missing or doubtful samples, one line each.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let discarded: u32 = self.rows.iter().map(|row| row.discarded).sum();
@@ -176,7 +176,7 @@ impl Report {
         lines.extend(self.rows.iter().filter_map(Row::sleep));
         if not_pinned > 0 {
             lines.push(format!(
-                "in {not_pinned} samples the system did not let a thread stay on its CPU: they are worth less"
+                "in {not_pinned} samples the system refused to pin a thread to its CPU: these samples are less reliable"
             ));
         }
         if discarded > 0 {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_and_ratios() {
+    fn rows_have_medians_quartiles_and_ratios_to_floor_b() {
         let report = report();
         let ratios: Vec<_> = report.rows.iter().map(|row| (row.median(), row.ratio_to_floor_b)).collect();
         let none = (None, None);
@@ -249,8 +249,8 @@ mod tests {
             [
                 "x, half 1T: could not be built: no memory",
                 "x, bulk 1T: none of 2 samples kept: a thread had its CPU for 80 to 93 % of the time only",
-                "x, half-9 1T: a thread slept 10 % of the time, waiting for others or for what they had",
-                "in 2 samples the system did not let a thread stay on its CPU: they are worth less",
+                "x, half-9 1T: a thread slept 10 % of the time, waiting for a lock or for other threads",
+                "in 2 samples the system refused to pin a thread to its CPU: these samples are less reliable",
                 "4 of 13 samples were thrown away: a thread had its CPU for less than 97 % of the time",
                 "4 of 6 figures have fewer than 3 samples; let nothing else run, or give more time with --window-ms"
             ]
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn discarded_samples_are_in_the_json_with_their_values() {
-        let json = serde_json::to_value(report()).expect("JSON");
+        let json = serde_json::to_value(report()).expect("the report is valid JSON");
         let row = &json["rows"][4];
         assert_eq!((row["discarded"].as_u64(), row["not_pinned"].as_u64()), (Some(2), Some(2)));
         let samples = serde_json::json!([
@@ -267,7 +267,7 @@ mod tests {
         ]);
         assert_eq!(row["discarded_samples"], samples);
         assert_eq!(json["rows"][3]["failed"], "no memory");
-        let again: Report = serde_json::from_value(json.clone()).expect("the model");
+        let again: Report = serde_json::from_value(json.clone()).expect("the JSON matches the schema");
         assert_eq!(serde_json::to_value(again).expect("JSON"), json);
     }
 }

@@ -3,12 +3,12 @@
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Pages that travel together.
-pub(crate) const TOGETHER: usize = 64;
-/// Batches under way at most.
-const ROOM: usize = 16;
+/// Pages per batch.
+pub(crate) const BATCH_PAGES: usize = 64;
+/// Capacity of the ring in batches.
+const CAPACITY: usize = 16;
 
-/// One writer, one reader.
+/// A ring with one writer and one reader.
 #[derive(Debug)]
 pub(crate) struct Ring {
     slots: Vec<AtomicU64>,
@@ -17,7 +17,7 @@ pub(crate) struct Ring {
     closed: AtomicBool,
 }
 
-/// Two cache lines, which processors fetch together.
+/// Aligned to two cache lines, because processors fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Line<T>(T);
@@ -25,7 +25,7 @@ struct Line<T>(T);
 impl Ring {
     pub(crate) fn new() -> Ring {
         Ring {
-            slots: (0..ROOM * TOGETHER).map(|_| AtomicU64::new(0)).collect(),
+            slots: (0..CAPACITY * BATCH_PAGES).map(|_| AtomicU64::new(0)).collect(),
             written: Line::default(),
             read: Line::default(),
             closed: AtomicBool::new(false),
@@ -33,39 +33,40 @@ impl Ring {
     }
 
     fn batch(&self, number: usize) -> &[AtomicU64] {
-        let start = number % ROOM * TOGETHER;
-        &self.slots[start..start + TOGETHER]
+        let start = number % CAPACITY * BATCH_PAGES;
+        &self.slots[start..start + BATCH_PAGES]
     }
 
-    /// Sends a batch, once there is room.
-    pub(crate) fn send(&self, pages: &[u64; TOGETHER]) {
-        // Relaxed: only the writer writes it.
+    /// Sends a batch. Spins while the ring is full.
+    pub(crate) fn send(&self, pages: &[u64; BATCH_PAGES]) {
+        // Relaxed: only this thread writes `written`.
         let written = self.written.0.load(Ordering::Relaxed);
-        // Acquire: pairs with the reader's release; the slots have been read.
-        while written - self.read.0.load(Ordering::Acquire) == ROOM {
+        // Acquire: pairs with the release in `receive`; the reader has read the slots.
+        while written - self.read.0.load(Ordering::Acquire) == CAPACITY {
             hint::spin_loop();
         }
         for (slot, &page) in self.batch(written).iter().zip(pages) {
             slot.store(page, Ordering::Relaxed);
         }
-        // Release: pairs with the reader's acquire.
+        // Release: pairs with the acquire of `written` in `receive`.
         self.written.0.store(written + 1, Ordering::Release);
     }
 
-    /// Says that nothing more will come.
+    /// Closes the ring: no batch follows.
     pub(crate) fn close(&self) {
-        // Release: pairs with the acquire in receive; what was written before is seen.
+        // Release: pairs with the acquire of `closed` in `receive`, which then sees all batches.
         self.closed.store(true, Ordering::Release);
     }
 
-    /// The next batch; false when the ring is closed and empty.
-    pub(crate) fn receive(&self, pages: &mut [u64; TOGETHER]) -> bool {
-        // Relaxed: only the reader writes it.
+    /// Receives the next batch. Spins while the ring is empty; returns false when the ring is closed and empty.
+    pub(crate) fn receive(&self, pages: &mut [u64; BATCH_PAGES]) -> bool {
+        // Relaxed: only this thread writes `read`.
         let read = self.read.0.load(Ordering::Relaxed);
         loop {
-            // Acquire: as in close. Looked at first, so that nothing comes after an empty look.
+            // Acquire: pairs with the release in `close`. Read before `written`, so that no batch can follow an empty
+            // ring that is closed.
             let closed = self.closed.load(Ordering::Acquire);
-            // Acquire: pairs with the writer's release.
+            // Acquire: pairs with the release in `send`.
             if self.written.0.load(Ordering::Acquire) != read {
                 break;
             }
@@ -77,7 +78,7 @@ impl Ring {
         for (page, slot) in pages.iter_mut().zip(self.batch(read)) {
             *page = slot.load(Ordering::Relaxed);
         }
-        // Release: pairs with the writer's acquire.
+        // Release: pairs with the acquire of `read` in `send`.
         self.read.0.store(read + 1, Ordering::Release);
         true
     }
@@ -88,19 +89,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_is_sent_arrives_in_order() {
+    fn batches_arrive_in_order() {
         let ring = Ring::new();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for n in 0..1000 {
-                    ring.send(&[n; TOGETHER]);
+                    ring.send(&[n; BATCH_PAGES]);
                 }
                 ring.close();
             });
-            let mut pages = [0; TOGETHER];
+            let mut pages = [0; BATCH_PAGES];
             for n in 0..1000 {
                 assert!(ring.receive(&mut pages));
-                assert_eq!(pages, [n; TOGETHER]);
+                assert_eq!(pages, [n; BATCH_PAGES]);
             }
             assert!(!ring.receive(&mut pages));
         });

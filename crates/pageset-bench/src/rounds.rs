@@ -1,5 +1,5 @@
-//! The rounds: in each, every allocator has one sample of each pattern in turn, so that what the machine does meanwhile
-//! happens to all.
+//! The rounds: in each round every allocator takes one sample of each pattern in turn, so that disturbances affect all
+//! allocators alike.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,26 +9,25 @@ use crate::report::{MachineFacts, Report, Row, SCHEMA};
 use crate::sample::{allowed_cpus, sample};
 use crate::subject::{Built, Entry, Refusal};
 
-/// Tries for each sample that is wanted, before it is given up. A guess: on a machine that is busy half of the time
-/// this many short windows have a quiet one among them.
+/// Tries for each sample. A guess: on a machine that is busy half of the time, one of this many short windows is quiet.
 const TRIES: u32 = 8;
 
-/// What is measured, and how often.
+/// What to measure, and how often.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Only these patterns; all where there are none.
+    /// The patterns; empty for all.
     pub patterns: Vec<Pattern>,
-    /// Only these allocators, by name; all where there are none. Floor b is always measured.
+    /// The names of the allocators; empty for all. Floor b is always measured.
     pub who: Vec<String>,
-    /// Numbers of threads; where there are none: 1, 2, 4 and so on, and as many as there are CPUs.
+    /// Numbers of threads; empty for 1, 2, 4 and so on, and the number of CPUs.
     pub threads: Vec<usize>,
-    /// Samples of each figure.
+    /// Samples per figure.
     pub rounds: u32,
-    /// How long a sample takes.
+    /// Duration of a sample.
     pub window: Duration,
 }
 
-/// Settings that cannot be measured: what is wrong, and what is allowed.
+/// Invalid settings, with the allowed values.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SettingsError {
     /// No allocator has this name.
@@ -39,16 +38,16 @@ pub enum SettingsError {
         /// All names.
         allowed: String,
     },
-    /// No threads, or more than CPUs.
-    #[error("{threads} threads were asked for; allowed: 1 to {cpus}, a CPU each")]
+    /// The number of threads is 0 or exceeds the CPUs.
+    #[error("cannot use {threads} threads; allowed: 1 to {cpus}, one per CPU")]
     Threads {
-        /// How many were asked for.
+        /// The configured threads.
         threads: usize,
         /// CPUs that the process may use.
         cpus: usize,
     },
-    /// A pattern that none of the numbers of threads fits.
-    #[error("pattern {pattern} does not take {threads:?} threads; allowed: --threads 2")]
+    /// A pattern that supports none of the configured numbers of threads.
+    #[error("pattern {pattern} does not support {threads:?} threads; allowed: --threads 2")]
     Pattern {
         /// The pattern.
         pattern: Pattern,
@@ -57,8 +56,8 @@ pub enum SettingsError {
     },
 }
 
-/// One figure to be measured. Its subject is built for each sample, and gone before the next is: one's memory does not
-/// weigh on the others.
+/// One figure to measure. Its subject is built for each sample and dropped before the next, so that its memory does not
+/// affect the others.
 struct Figure {
     row: Row,
     pattern: Pattern,
@@ -67,7 +66,7 @@ struct Figure {
 }
 
 impl Figure {
-    /// Measures until a sample is kept or the tries are used up.
+    /// Measures until a sample is kept or all tries are used.
     fn measure(&mut self, cpus: &[usize], window: Duration, keep_on: impl Fn() -> bool) {
         if !self.is_offered || self.row.failed.is_some() || !keep_on() {
             return;
@@ -85,8 +84,8 @@ impl Figure {
     }
 }
 
-/// Measures. Ends early when `keep_on` says false, with what there is by then. `progress` hears of each sample how many are
-/// done, and of how many.
+/// Performs all measurements. Returns early with the samples so far when `keep_on` returns false. `progress` receives
+/// the number of finished samples and the number of all samples, after each sample.
 ///
 /// # Errors
 /// See [`SettingsError`].
@@ -137,7 +136,7 @@ fn figures(settings: &Settings, entries: &[Entry], cpus: &[usize]) -> Result<Vec
         return Err(SettingsError::Threads { threads, cpus: cpus.len() });
     }
     let patterns = if settings.patterns.is_empty() { Pattern::ALL.to_vec() } else { settings.patterns.clone() };
-    // Asked for by name, a pattern that no number of threads fits is a mistake; among all it is left out.
+    // A pattern that supports no number of threads is an error if it was named, and is left out otherwise.
     if let Some(&pattern) = settings.patterns.iter().find(|pattern| !threads.iter().any(|&n| pattern.takes(n))) {
         return Err(SettingsError::Pattern { pattern, threads });
     }

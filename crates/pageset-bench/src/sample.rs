@@ -1,4 +1,4 @@
-//! One measurement: threads on CPUs of their own, started together, and whether they had their CPUs.
+//! One measurement: pinned threads that start together, and the share of time that they had their CPUs.
 
 use std::cell::Cell;
 use std::hint;
@@ -8,55 +8,55 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::look::{Counts, Look, Spent};
 use crate::pattern::Pattern;
 use crate::ring::Ring;
 use crate::subject::{Run, Subject};
+use crate::thread_time::{Counts, Snapshot, Spent};
 
-/// The share of the time that each thread must have had its CPU, but for what it slept of its own accord. Below that somebody
-/// else ran there, or the machine below this one stole time, and what was measured is that.
+/// The minimal share of the time, voluntary sleep excluded, in which each thread must have its CPU. A smaller share
+/// means that another task used the CPU or that a hypervisor stole time, which distorts the sample.
 pub const SHARE: f64 = 0.97;
 
-/// What came of one measurement.
+/// The result of one measurement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sample {
-    /// Nanoseconds of a pair, the mean over the threads.
+    /// Nanoseconds per pair, the mean over the threads.
     pub ns_per_pair: f64,
-    /// The share of the time, up to 1, that nobody kept its CPU from a thread: that of the thread which had least.
+    /// The share of the time, up to 1, in which no other task kept the thread off its CPU: that of the thread with the
+    /// smallest share.
     pub cpu_share: f64,
-    /// The share of the time that a thread slept of its own accord, as one does that waits for a lock: that of the
-    /// thread which slept most. It is part of what is measured.
+    /// The share of the time that a thread slept voluntarily, as when it waits for a lock: that of the thread which
+    /// slept most. Sleep is part of the measurement.
     pub asleep: f64,
-    /// What the system said to a thread that was to stay on its CPU, where it refused.
+    /// The system's error for a thread that could not be pinned to its CPU.
     pub not_pinned: Option<String>,
 }
 
 impl Sample {
-    /// Whether each thread had its CPU.
+    /// Whether each thread had its CPU for at least [`SHARE`] of the time.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.cpu_share >= SHARE
     }
 }
 
-/// The CPUs that this process may use, lowest first.
+/// The CPUs that this process may use, in ascending order.
 #[must_use]
 pub fn allowed_cpus() -> Vec<usize> {
     let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
     (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect()
 }
 
-/// Where threads wait for each other, awake: one that slept here would begin when the system gets round to it, and another
-/// that works with it has measured its absence until then.
+/// A spinning barrier. A sleeping thread would start late, and threads that wait for it would measure its absence.
 #[derive(Default)]
 struct Gate(AtomicUsize);
 
-/// More than any number of threads: opens a gate for good.
+/// A count above any number of threads, which opens a gate permanently.
 const OPEN: usize = usize::MAX / 2;
 
 impl Gate {
     fn wait_for(&self, threads: usize) {
-        // Relaxed: what threads share was shared before they started.
+        // Relaxed: the threads' shared data was complete before they started.
         self.0.fetch_add(1, Ordering::Relaxed);
         while self.0.load(Ordering::Relaxed) < threads {
             hint::spin_loop();
@@ -64,7 +64,7 @@ impl Gate {
     }
 }
 
-/// Opens the gates when its thread panics, which else the others would wait for.
+/// Opens the gates when its thread panics; otherwise the other threads would wait for ever.
 struct OpenInPanic<'g>([&'g Gate; 2]);
 
 impl Drop for OpenInPanic<'_> {
@@ -75,10 +75,10 @@ impl Drop for OpenInPanic<'_> {
     }
 }
 
-/// Measures once: `cpus` has a CPU for each thread.
+/// Takes one sample. `cpus` has one CPU per thread.
 ///
 /// # Panics
-/// When a thread of the subject does.
+/// When a thread of the subject panics.
 pub fn sample(subject: &dyn Subject, pattern: Pattern, cpus: &[usize], window: Duration) -> Sample {
     let (arrived, counted) = (Gate::default(), Gate::default());
     let ring = Ring::new();
@@ -98,15 +98,15 @@ pub fn sample(subject: &dyn Subject, pattern: Pattern, cpus: &[usize], window: D
                         arrived.wait_for(cpus.len());
                         let counts = Counts::now();
                         counted.wait_for(cpus.len());
-                        let look = counts.look();
-                        begin.set(Some(look));
-                        look.at() + window
+                        let snapshot = counts.snapshot();
+                        begin.set(Some(snapshot));
+                        snapshot.at() + window
                     };
-                    let over = || end.set(Some(Look::after()));
+                    let over = || end.set(Some(Snapshot::after()));
                     let run = Run { thread, threads: cpus.len(), pattern, ready: &ready, over: &over, ring };
                     let pairs = subject.work(&run);
                     let (Some(begin), Some(end)) = (begin.get(), end.get()) else {
-                        panic!("{pattern}: a thread did not say when it was ready, or when it was over");
+                        panic!("{pattern}: a thread did not call ready and over");
                     };
                     let Spent { wall, kept_off, asleep } = end.since(&begin);
                     let share = |time: Duration| time.as_secs_f64() / wall.as_secs_f64();
@@ -119,7 +119,7 @@ pub fn sample(subject: &dyn Subject, pattern: Pattern, cpus: &[usize], window: D
                 })
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().expect("a subject that does not panic")).collect()
+        threads.into_iter().map(|thread| thread.join().expect("a subject must not panic")).collect()
     });
     Sample {
         ns_per_pair: results.iter().map(|thread| thread.ns_per_pair).sum::<f64>() / results.len() as f64,

@@ -1,27 +1,27 @@
-//! What is measured, and each pattern as a loop over it.
+//! The traits of a measured allocator, and each pattern as a loop over them.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use crate::pattern::{BATCH, HALF_OF, HELD, Pattern};
-use crate::ring::{Ring, TOGETHER};
+use crate::ring::{BATCH_PAGES, Ring};
 
-/// A source of pages. A page is known by a number: its address, its frame number, an index.
+/// A page allocator. A number identifies a page: its address, its frame number or an index.
 pub trait Pages: Sync {
-    /// What a thread has for itself.
+    /// The state of a thread.
     type Local;
 
-    /// Prepares a thread, which is on its CPU already.
+    /// Creates the state of the calling thread, which runs on its CPU already.
     fn local(&self, thread: usize) -> Self::Local;
 
-    /// Takes a page. There always is one; a subject that runs out panics and says so.
+    /// Allocates a page. The allocator is larger than the pattern; a subject without pages panics.
     fn get(&self, local: &mut Self::Local) -> u64;
 
-    /// Gives a page back.
+    /// Frees a page.
     fn put(&self, local: &mut Self::Local, page: u64);
 
-    /// Takes as many pages as there is room for and gives them back, each in one call where it has one. `pages` is for those
-    /// that name pages by numbers.
+    /// Allocates `pages.len()` pages and frees them, each in one call if the allocator has such calls. `pages` is a
+    /// buffer for allocators that number their pages.
     #[inline(always)]
     fn take_and_give(&self, local: &mut Self::Local, pages: &mut [u64]) {
         pages.iter_mut().for_each(|page| *page = self.get(local));
@@ -29,9 +29,9 @@ pub trait Pages: Sync {
     }
 }
 
-/// Something that can be measured, by name.
+/// An allocator that can be measured, by name.
 pub struct Entry {
-    /// Its name in tables.
+    /// The name in tables.
     pub name: &'static str,
     /// Builds it for a pattern and a number of threads.
     pub make: fn(Pattern, usize) -> Built,
@@ -40,38 +40,38 @@ pub struct Entry {
 /// A subject, or why there is none.
 pub type Built = Result<Box<dyn Subject>, Refusal>;
 
-/// Why somebody is not measured under a pattern.
+/// Why an allocator is not measured under a pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// It does not offer what the pattern takes: orders, frees on another thread.
+    /// The allocator lacks a feature of the pattern: orders, or frees on another thread.
     NotOffered,
-    /// It does, but could not be built: why not.
+    /// The allocator could not be built; the text gives the reason.
     Failed(String),
 }
 
 /// A thread's part in one measurement.
 pub struct Run<'r> {
-    /// Which thread, from 0.
+    /// The number of the thread, from 0.
     pub thread: usize,
-    /// How many there are.
+    /// Number of threads.
     pub threads: usize,
-    /// What it is to do.
+    /// The pattern to run.
     pub pattern: Pattern,
-    /// Called when everything is prepared; returns when to stop.
+    /// Called after the preparation; returns when to stop.
     pub ready: &'r dyn Fn() -> Instant,
-    /// Called when the last pair is done, before anything else is given back.
+    /// Called after the last pair, before held pages are freed.
     pub over: &'r dyn Fn(),
     pub(crate) ring: &'r Ring,
 }
 
-/// Something that runs patterns.
+/// An allocator that can run patterns.
 pub trait Subject: Sync {
-    /// Runs a thread's part: prepares, says that it is ready, works until the time is over, says so, and returns how many
-    /// pages it took and gave back until then. What it holds then it gives back.
+    /// Runs a thread's part. Prepares, calls `ready`, works until the time is over and calls `over`. Then frees all
+    /// held pages. Returns the number of pages allocated and freed between the two calls.
     fn work(&self, run: &Run<'_>) -> u64;
 }
 
-/// Numbers that do not repeat soon: the multiplier is Knuth's.
+/// A linear congruential generator with Knuth's multiplier.
 struct Scatter(u64);
 
 impl Scatter {
@@ -82,7 +82,7 @@ impl Scatter {
     }
 }
 
-/// Odd, so that its multiples visit all places of a power of two; large, so that two in a row are far apart.
+/// Odd, so that its multiples visit all indices of a power of two; large, so that successive indices are far apart.
 const STRIDE: usize = 40_503;
 
 impl<P: Pages> Subject for P {
@@ -131,7 +131,7 @@ impl<P: Pages> Subject for P {
             Pattern::Remote => self.remote(run, local),
             Pattern::Calls(count) => {
                 let mut pages = vec![0; count];
-                // As many as make the looks at the clock, 20 to 50 ns each, less than a hundredth of a ns a page.
+                // Enough calls that reading the clock, 20 to 50 ns, costs less than 0.01 ns a page.
                 let calls = CLOCK_PAGES.div_ceil(count);
                 until(run, calls * count, || {
                     for _ in 0..calls {
@@ -142,7 +142,7 @@ impl<P: Pages> Subject for P {
             Pattern::Half | Pattern::HalfHuge => {
                 let count = (HALF_OF / 2 / run.threads) >> run.pattern.order();
                 let mut pages = vec![0; count];
-                // Once before the time begins: what is touched first is not what is measured.
+                // The first touch of memory is not part of the measurement.
                 pages.iter_mut().for_each(|page| *page = self.get(local));
                 pages.iter().for_each(|&page| self.put(local, page));
                 until(run, count, || {
@@ -154,12 +154,12 @@ impl<P: Pages> Subject for P {
     }
 }
 
-/// Pages between two looks at the clock where a page takes less than a ns.
+/// Pages between two reads of the clock in patterns that take less than 1 ns a page.
 const CLOCK_PAGES: usize = 8192;
 
-/// Works in pieces of `pairs` until the time is over.
+/// Runs pieces of `pairs` pages until the time is over.
 fn until(run: &Run<'_>, pairs: usize, mut piece: impl FnMut()) -> u64 {
-    // Once for the caches.
+    // One piece warms the caches.
     piece();
     let end = (run.ready)();
     let mut done = 0;
@@ -173,8 +173,8 @@ fn until(run: &Run<'_>, pairs: usize, mut piece: impl FnMut()) -> u64 {
     }
 }
 
-/// Batches between two looks at the clock, in `Remote`: 512 pages, as in `Bulk`.
-const ROUND: usize = 8;
+/// Batches between two reads of the clock in `Remote`: 512 pages, as in `Bulk`.
+const BATCHES_PER_PIECE: usize = 8;
 
 trait Remote: Pages {
     fn remote(&self, run: &Run<'_>, local: &mut Self::Local) -> u64;
@@ -182,15 +182,15 @@ trait Remote: Pages {
 
 impl<P: Pages> Remote for P {
     fn remote(&self, run: &Run<'_>, local: &mut Self::Local) -> u64 {
-        let mut pages = [0; TOGETHER];
+        let mut pages = [0; BATCH_PAGES];
         if run.thread == 0 {
-            // Closed before anything is looked at: the other one's time ends with that.
+            // The ring closes before this thread reads its counters, because closing ends the other thread's time.
             let over = || {
                 run.ring.close();
                 (run.over)();
             };
-            return until(&Run { over: &over, ..*run }, ROUND * TOGETHER, || {
-                for _ in 0..ROUND {
+            return until(&Run { over: &over, ..*run }, BATCHES_PER_PIECE * BATCH_PAGES, || {
+                for _ in 0..BATCHES_PER_PIECE {
                     pages.iter_mut().for_each(|page| *page = self.get(local));
                     run.ring.send(&pages);
                 }
@@ -200,7 +200,7 @@ impl<P: Pages> Remote for P {
         let mut done = 0;
         while run.ring.receive(&mut pages) {
             pages.iter().for_each(|&page| self.put(local, page));
-            done += TOGETHER as u64;
+            done += BATCH_PAGES as u64;
         }
         (run.over)();
         done

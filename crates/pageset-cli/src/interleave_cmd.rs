@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::num::NonZeroUsize;
 use std::thread;
 
-use pageset_sim::interleave::{self, Interleaving, MOST_CPUS, Tried, Violation, try_seeds};
+use pageset_sim::interleave::{self, Interleaving, MAX_CPUS, Tried, Violation, try_seeds};
 
 use crate::columns::{grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     settings: Vec<String>,
 
     /// Virtual CPUs, on two nodes
-    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CPUS)))]
+    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CPUS)))]
     cpus: u32,
 
     /// How many interleavings to try under each set of rules

@@ -117,7 +117,7 @@ fn fit(name: &str, most: u16, beside: &Beside) -> Result<Exit, Failure> {
     let settings = Settings {
         run: &|machine, tuning, era| beside.run(workload, machine, tuning, era),
         effort,
-        most: usize::from(most),
+        max_simulations: usize::from(most),
     };
     let batch = Batch::begin(&beside.effort)?;
     let mut best = None;

@@ -122,8 +122,8 @@ fn what_cannot_be_measured_is_a_usage_error() {
             ["--who", "nobody"],
             "unknown allocator `nobody`; allowed: harness, floor a, floor b, floor c, floor d, pageset",
         ),
-        (["--threads", "0"], "0 threads were asked for; allowed: 1 to "),
-        (["--threads", "65537"], "65537 threads were asked for; allowed: 1 to "),
+        (["--threads", "0"], "cannot use 0 threads; allowed: 1 to "),
+        (["--threads", "65537"], "cannot use 65537 threads; allowed: 1 to "),
         (["--patterns", "hottest"], "no such pattern; allowed: hot, bulk, random, churn, remote, order-9, calls-32"),
         (["--rounds", "0"], "0 is not in 1..=10000"),
     ] {

@@ -1,9 +1,10 @@
-//! How fast the simulator is: page operations and lock events a second of one core.
+//! Speed of the simulator: page operations and lock events a second on one core.
 //!
 //! `cargo run --release -p pageset-sim --example sim_speed [MACHINE [BATCH [SECONDS [NODES [WORKLOAD]]]]]`
 //!
-//! SECONDS are virtual, after 0.2 that are not measured; NODES is `one-node` where one stands for all, or `all-nodes`. The
-//! time of the rates is the processor's: others on the host slow it less.
+//! SECONDS is the measured virtual time, after a warm-up of 0.2 s. NODES is `one-node`, where one node represents all
+//! if possible, or `all-nodes`. Rates use processor time, which other tasks on the host affect less than wall-clock
+//! time.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use pageset_sim::time::Time;
 use pageset_sim::workload::Workload;
 use rustix::time::{ClockId, clock_gettime};
 
-/// What this thread has had of a processor.
+/// Processor time of this thread.
 fn processor_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
@@ -31,9 +32,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let seconds = arguments.next().map_or(Ok(0.5), |text| text.parse())?;
     let one_node = arguments.next().is_some_and(|word| word == "one-node");
     let workload = arguments.next().unwrap_or_else(|| "page_fault1".to_owned());
-    let machine = machine::find(&name).ok_or("no such machine")??;
+    let machine = machine::find(&name).ok_or("unknown machine")??;
     let run = Run {
-        workload: Workload::find(&workload).ok_or("no such workload")?,
+        workload: Workload::find(&workload).ok_or("unknown workload")?,
         machine: &machine,
         tuning: Tuning { batch: BatchRule::Fixed(batch), ..LINUX_4_17 },
         era: Era::Linux4_16,

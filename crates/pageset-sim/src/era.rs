@@ -1,6 +1,6 @@
-//! The kernel's era: what kernels changed over time outside of the allocator's rules.
+//! The kernel's era: changes between kernel releases outside of the allocator's rules.
 //!
-//! An era is a setting of its own. No rule of [`pageset::Tuning`] changes it, and it changes no rule.
+//! The era is independent of the rules: no rule of [`pageset::Tuning`] changes the era, and the era changes no rule.
 //! Specification: `linux-page-allocator.md` 4.2 and 5.
 
 use std::fmt;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// | --- | --- | --- | --- | --- | --- |
 /// | `linux-4.16` | to 5.10 | 15 | 32 | one a node | last level |
 /// | `linux-5.11` | 5.11 to 6.9 | 15 | 32 | one a node and group | last level |
-/// | `posted` | as `linux-5.11`, with the auto-tuning series as first posted | 15 | 32 | one a node and group | all levels |
+/// | `posted` | `linux-5.11` with the auto-tuning series as first posted | 15 | 32 | one a node and group | all levels |
 /// | `linux-6.10` | 6.10 on | 31 | 31 | one a node and group | last level |
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub enum Era {
@@ -69,15 +69,15 @@ impl Era {
         }
     }
 
-    /// The era of a set of rules by its name, changes after a space: that of the preset's kernel, or
-    /// [`Era::default`] for rules of no kernel, such as those of a file.
+    /// The era of a set of rules, by its name. Text after the first space, which lists changes, is ignored. A preset
+    /// has the era of its kernel. Rules of no kernel, such as those of a file, have [`Era::default`].
     #[must_use]
     pub fn of_rules(name: &str) -> Era {
         let name = name.split(' ').next().unwrap_or_default();
         let release = name.strip_prefix("linux-").and_then(Release::parse);
         match name {
             _ if Preset::find(name).is_none() => Era::default(),
-            // Patches to 4.17 and to 6.0.
+            // These series patch 4.17 and 6.0.
             "merge-skip" | "clusters" | "clusters-free" => Era::Linux4_16,
             _ if name.starts_with("series-") => Era::Linux5_11,
             _ if name.starts_with("posted-") => Era::Posted,
@@ -85,7 +85,7 @@ impl Era {
         }
     }
 
-    /// Pages of a CPU's batch in front of the LRU lock.
+    /// Pages that a CPU collects before it takes the LRU lock.
     #[must_use]
     pub const fn lru_batch(self) -> usize {
         if self.is_since_6_10() { 31 } else { 15 }
@@ -123,7 +123,7 @@ impl fmt::Display for Era {
 impl FromStr for Era {
     type Err = String;
 
-    /// Reads a name. A release such as `linux-5.15` selects the era that it belongs to.
+    /// Parses the name of an era. A release such as `linux-5.15` selects its era.
     fn from_str(text: &str) -> Result<Era, String> {
         let named = Era::ALL.into_iter().find(|era| era.name() == text);
         let preset = || Preset::find(text).filter(|_| text.starts_with("linux-")).map(|_| Era::of_rules(text));
@@ -146,7 +146,7 @@ mod tests {
     fn presets_have_the_era_of_their_kernel() {
         for preset in PRESETS {
             let (era, rules) = (Era::of_rules(preset.name), preset.tuning);
-            // Each of these rules came with a release of its era.
+            // Each of these rules appeared in the first release of an era.
             assert_eq!(era.lru_batch() == 31, rules.type_at_drain, "{}", preset.name);
             assert_eq!(era.lru_by_group(), rules.scale_drain, "{}", preset.name);
             assert_eq!(era == Era::Posted, rules.cache_slice_batches == 4, "{}", preset.name);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_back() {
+    fn names_parse_to_their_eras() {
         for era in Era::ALL {
             assert_eq!(era.name().parse(), Ok(era));
             assert_eq!(toml::Value::try_from(era).unwrap().as_str(), Some(era.name()));

@@ -1,17 +1,17 @@
-//! The host's own cache, which nothing that is simulated depends on.
+//! Prefetching into the host's cache. No simulated result depends on it.
 //!
-//! What is known of a simulated page is seldom in it: a task comes back to its pages after all others have been
-//! through theirs. Where a list says which pages come next, the host can fetch what is known of them meanwhile.
+//! The state of a simulated page is rarely in the host's cache, because all other tasks touch their pages before a task
+//! returns to its own. Where a list gives the next pages, the host can prefetch their states.
 
-/// Asks the host to bring what is here into its cache, and waits for nothing. It need not: only time depends on it.
+/// Prefetches `here` into the host's cache without waiting. This is a hint: only the host's run time depends on it.
 #[inline(always)]
-pub(crate) fn fetch<T>(here: &T) {
+pub(crate) fn prefetch<T>(here: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint must be one that this processor has, on an address that it may be given.
+        // SAFETY: the processor must have the instruction, and the address must be valid for it.
         // 1. The instruction is part of SSE, which every x86-64 has.
-        // 2. It takes any address, never faults, and changes nothing that the program could see; this is a reference's.
+        // 2. It accepts any address, never faults and changes no visible state; this address comes from a reference.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(here).cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]

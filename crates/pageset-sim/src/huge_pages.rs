@@ -1,10 +1,10 @@
 //! Huge pages for the large tables of a simulation.
 //!
-//! The simulated CPUs take turns, each with pages of its own: from one to the next the host walks its page tables anew, in a
-//! virtual machine two of them. With pages of 2 MiB it hardly has to.
+//! Each simulated CPU uses its own pages. A switch between CPUs makes the host walk its page tables again, in a virtual
+//! machine two levels of them. Huge pages of 2 MiB avoid most of these walks.
 
-/// Asks the host to put a table on huge pages. It may not: nothing but time depends on it.
-pub(crate) fn ask_for<T>(table: &[T]) {
+/// Advises the host to back a table with huge pages. The host may ignore this: only the host's run time depends on it.
+pub(crate) fn advise_huge<T>(table: &[T]) {
     #[cfg(target_os = "linux")]
     advise(table);
     #[cfg(not(target_os = "linux"))]
@@ -25,11 +25,11 @@ fn advise<T>(table: &[T]) {
         return;
     }
     let start = table.as_ptr().cast::<u8>().wrapping_add(front).cast_mut();
-    // SAFETY: advice must not change what anyone may read or write.
-    // 1. The range lies inside of the table: it begins `front` bytes after its start and ends before its end.
-    // 2. This advice changes no contents and no rights, only how large the pages are that memory comes in.
+    // SAFETY: the advice must not change contents or access rights.
+    // 1. The range lies inside `table`: it begins `front` bytes after its start and ends before its end.
+    // 2. This advice changes only the size of the pages that back the range.
     let advised = unsafe { madvise(start.cast(), whole, Advice::LinuxHugepage) };
-    // A host without huge pages does without.
+    // Hosts without huge pages return an error; the table then stays on small pages.
     let _ = advised;
 }
 
@@ -38,11 +38,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_of_any_size_keep_what_is_in_them() {
+    fn tables_of_any_size_keep_their_contents() {
         for len in [0, 1, 1000, 3 << 20] {
             let table: Vec<u32> = (0..len).collect();
-            ask_for(&table);
-            ask_for(&table[table.len() / 2..]);
+            advise_huge(&table);
+            advise_huge(&table[table.len() / 2..]);
             assert!(table.iter().copied().eq(0..len), "{len}");
         }
     }

@@ -1,9 +1,10 @@
-//! A many-core machine in virtual time that runs the pageset allocator.
+//! A simulator of many-core machines that runs the pageset allocator in virtual time.
 //!
-//! Virtual CPUs take turns on one thread, always the earliest in virtual time; what they run is the allocator as it is,
-//! under the little of an operating system that a workload needs. Only these cost time: work that is stated, cache lines
-//! (by who held them last, and how much that core has touched since), waiting for locks and handing them over. A run is its
-//! settings and its seed: the same run has the same outcome, to the last digit.
+//! Virtual CPUs take turns on one host thread. The CPU with the earliest virtual time always runs next. It runs the
+//! unchanged allocator under a small operating system model. Three things cost virtual time: stated work, cache lines,
+//! and waiting for locks and handing them over. The cost of a line depends on its last holder and on the lines that the
+//! holder's core has brought in since. The settings and the seed define a run: the same run always has the same outcome,
+//! to the last digit.
 //!
 //! ```
 //! use pageset::Tuning;
@@ -14,9 +15,9 @@
 //! use pageset_sim::workload::Workload;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let machine = machine::find("lkp-sb02").ok_or("no such machine")??;
+//! let machine = machine::find("lkp-sb02").ok_or("unknown machine")??;
 //! let run = Run {
-//!     workload: Workload::find("page_fault1").ok_or("no such workload")?,
+//!     workload: Workload::find("page_fault1").ok_or("unknown workload")?,
 //!     machine: &machine,
 //!     tuning: Tuning::default(),
 //!     era: Era::default(),
@@ -36,21 +37,21 @@
 //! # }
 //! ```
 //!
-//! Modules, bottom to top; each uses those before it:
+//! Modules, bottom to top; each module uses only modules above it in this table:
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! | --- | --- |
-//! | [`time`], [`statistics`] | virtual time; means over seeds |
-//! | [`era`] | what kernels changed over time outside of the rules |
-//! | [`engine`] | virtual CPUs, locks, caches |
-//! | [`machine`] | descriptions of machines |
-//! | `huge_pages`, `host_cache` | how the host keeps large tables, and fetches from them |
-//! | `sim_lock`, [`world`] | what the allocator is given: its lock, its machine |
-//! | [`os`] | address spaces and the LRU, above the allocator |
-//! | [`workload`] | what the tasks do |
-//! | [`run`], [`sweep`] | one run and its result; many at once, with all seeds |
-//! | [`interleave`] | interleavings chosen at random, and what must hold under any |
-//! | [`calibrate`], [`compare`] | fitting costs to one published row; published tables beside simulated ones |
+//! | [`time`], [`statistics`] | virtual time; mean and deviation over seeds |
+//! | [`era`] | kernel changes outside of the allocator's rules |
+//! | [`engine`] | virtual CPUs, locks, cache lines |
+//! | [`machine`] | machine descriptions |
+//! | `huge_pages`, `host_cache` | huge pages and prefetching on the host, for speed only |
+//! | `sim_lock`, [`world`] | the allocator's lock and machine traits on the engine |
+//! | [`os`] | address spaces, files, sockets, LRU |
+//! | [`workload`] | workloads: what the tasks do |
+//! | [`run`], [`sweep`] | one run and its result; many runs in parallel, with all seeds |
+//! | [`interleave`] | random interleavings and their invariants |
+//! | [`calibrate`], [`compare`] | fitting costs to one published row; comparing simulated with published tables |
 
 pub mod calibrate;
 pub mod compare;

@@ -1,4 +1,4 @@
-//! The lock that the allocator is given: a zone's waits in the engine's queue, a pageset's is only tried.
+//! The allocator's lock trait on the engine. CPUs queue for zone locks; pageset locks have no queue.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -9,11 +9,12 @@ use pageset::RawLock;
 use crate::engine::{Engine, LockId};
 
 thread_local! {
-    /// The engine of the world that is being built: a lock is made by default, and belongs to it.
+    /// The engine of the machine under construction. The allocator creates locks through `Default`, which has no
+    /// parameter.
     static BUILDING: RefCell<Option<Rc<Engine>>> = const { RefCell::new(None) };
 }
 
-/// Builds something whose locks belong to an engine.
+/// Calls `build`; locks created inside belong to `engine`.
 pub(crate) fn built_on<T>(engine: &Rc<Engine>, build: impl FnOnce() -> T) -> T {
     let before = BUILDING.replace(Some(engine.clone()));
     let built = build();
@@ -21,8 +22,8 @@ pub(crate) fn built_on<T>(engine: &Rc<Engine>, build: impl FnOnce() -> T) -> T {
     built
 }
 
-/// A lock of the simulated machine. It becomes one of the engine's when it is taken right after that lock was announced;
-/// else it is a pageset's, which hardly ever anyone waits for.
+/// A lock of the simulated machine. A lock taken right after an announcement becomes the announced engine lock. Every
+/// other lock is a pageset lock, for which CPUs hardly ever wait.
 pub struct SimLock {
     engine: Option<Rc<Engine>>,
     named: Cell<Option<LockId>>,
@@ -67,7 +68,7 @@ impl RawLock for SimLock {
             }
             engine.before_light_lock();
         }
-        // A pageset's holder is its own CPU, or one that drains it for another: no queue.
+        // Only the pageset's own CPU, or a CPU that drains it remotely, takes this lock: it needs no queue.
         !self.held.replace(true)
     }
 

@@ -1,9 +1,9 @@
-//! Means and spreads over seeds.
+//! Mean and standard deviation over seeds.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A mean and how far values lie around it.
+/// A mean and a standard deviation.
 #[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Spread {
     /// The mean.
@@ -13,7 +13,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of some values; nothing of none.
+    /// The spread of `values`; `None` without values.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Spread> {
         let n = values.len() as f64;
@@ -32,7 +32,7 @@ mod tests {
     use super::Spread;
 
     #[test]
-    fn of_none_one_and_many() {
+    fn spread_of_no_value_one_value_and_several_values() {
         assert_eq!(Spread::of(&[]), None);
         assert_eq!(Spread::of(&[5.0]), Some(Spread { mean: 5.0, deviation: 0.0 }));
         assert_eq!(Spread::of(&[1.0, 2.0, 3.0]), Some(Spread { mean: 2.0, deviation: 1.0 }));

@@ -1,4 +1,4 @@
-//! Many runs at once, on as many threads as are given. Which thread runs what changes no outcome.
+//! Many runs in parallel on host threads. The assignment of runs to threads changes no outcome.
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
@@ -7,20 +7,21 @@ use std::thread;
 
 use crate::run::{Outcome, Run, RunError};
 
-/// Outcomes of one run by seed: those that were run to their end.
+/// Outcomes of one setting with their seeds. Interrupted runs are missing.
 pub type BySeed = Vec<(u64, Outcome)>;
 
-/// How many runs are made of each setting, and on what.
+/// Seeds per setting and host threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Each setting is run with the seeds 1 to this.
+    /// Each setting runs with the seeds 1 to `seeds`.
     pub seeds: u32,
-    /// Threads to run on.
+    /// Host threads.
     pub workers: NonZeroUsize,
 }
 
-/// Runs each setting with all seeds. A run's failure is not that of the others; what was interrupted is left out.
-/// `keep_on` is asked now and then by all threads, and `done` told at first and after each run how many have ended, and of how many.
+/// Runs each setting with all seeds. A failed run does not affect the other settings. Interrupted runs are left out.
+/// All threads poll `keep_on`; `false` stops the runs. `done` receives the number of finished runs and the number of
+/// all runs, at the start and after each run.
 pub fn run_seeds(
     runs: &[Run<'_>],
     effort: Effort,
@@ -29,7 +30,7 @@ pub fn run_seeds(
 ) -> Vec<Result<BySeed, RunError>> {
     let mut seeded = Vec::new();
     for run in runs {
-        // One seed's holds are enough to look at.
+        // Recordings show the holds of one seed only.
         let held = |seed| if seed == 1 { run.held } else { 0 };
         seeded.extend((1..=u64::from(effort.seeds)).map(|seed| Run { seed, held: held(seed), ..run.clone() }));
     }
@@ -48,7 +49,7 @@ pub fn run_seeds(
     kept
 }
 
-/// Runs all of them; outcomes are in the order of `runs`.
+/// Runs all `runs`; outcomes are in the order of `runs`.
 fn run_all(
     runs: &[Run<'_>],
     workers: NonZeroUsize,
@@ -61,7 +62,8 @@ fn run_all(
         for _ in 0..workers.get().min(runs.len()) {
             scope.spawn(|| {
                 loop {
-                    // Relaxed: hands out numbers; the outcomes have locks, and the scope joins the threads.
+                    // Relaxed: this counter only hands out indices; locks guard the outcomes, and the scope joins the
+                    // threads.
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(run) = runs.get(index) else { break };
                     let outcome = if keep_on() { run.run(&keep_on) } else { Err(RunError::Interrupted) };
@@ -86,7 +88,7 @@ mod tests {
     use crate::workload::Workload;
 
     #[test]
-    fn one_run_that_fails_costs_no_other() {
+    fn a_failed_run_does_not_affect_the_other_settings() {
         let machine = machine::find("lkp-sb02").unwrap().unwrap();
         let good = Run {
             workload: Workload::find("malloc1").unwrap(),

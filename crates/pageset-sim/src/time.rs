@@ -1,10 +1,10 @@
-//! Virtual time: whole picoseconds, so that sums are exact.
+//! Virtual time in whole picoseconds, so that sums are exact.
 
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub};
 
-/// A point in virtual time, or a length of it, in picoseconds. Reaches 213 days.
+/// A point in virtual time or a duration, in picoseconds. The range is 213 days.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
@@ -12,55 +12,55 @@ const PS_IN_NS: f64 = 1e3;
 const PS_IN_S: f64 = 1e12;
 
 impl Time {
-    /// The beginning, and no time at all.
+    /// The start of virtual time; a duration of zero.
     pub const ZERO: Time = Time(0);
-    /// Later than all else.
+    /// Later than every other time.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// A time of whole picoseconds.
+    /// A time from picoseconds.
     #[must_use]
     pub const fn from_ps(ps: u64) -> Time {
         Time(ps)
     }
 
-    /// A time of nanoseconds, rounded to a picosecond. Negative values are no time.
+    /// A time from nanoseconds, rounded to a picosecond. Negative values give zero.
     #[must_use]
     pub fn from_ns(ns: f64) -> Time {
         Time((ns * PS_IN_NS).round() as u64)
     }
 
-    /// A time of seconds, rounded to a picosecond. Negative values are no time.
+    /// A time from seconds, rounded to a picosecond. Negative values give zero.
     #[must_use]
     pub fn from_seconds(s: f64) -> Time {
         Time((s * PS_IN_S).round() as u64)
     }
 
-    /// In picoseconds.
+    /// The time in picoseconds.
     #[must_use]
     pub const fn ps(self) -> u64 {
         self.0
     }
 
-    /// In whole nanoseconds, rounded down.
+    /// The time in nanoseconds, rounded down.
     #[must_use]
     pub const fn whole_ns(self) -> u64 {
         self.0 / 1000
     }
 
-    /// In seconds.
+    /// The time in seconds.
     #[must_use]
     pub fn seconds(self) -> f64 {
         self.0 as f64 / PS_IN_S
     }
 
-    /// This many thousandths of it.
+    /// The time multiplied by `permille` / 1000, rounded down.
     #[inline]
     #[must_use]
     pub const fn permille(self, permille: u64) -> Time {
         Time(self.0 * permille / 1000)
     }
 
-    /// So many times as long.
+    /// The time multiplied by `n`.
     #[inline]
     #[must_use]
     pub const fn times(self, n: u64) -> Time {

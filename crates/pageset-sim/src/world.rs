@@ -1,4 +1,4 @@
-//! The allocator's world: the trait through which `crates/pageset`, unchanged, runs on the engine.
+//! The implementation of the allocator's machine trait: the unchanged `crates/pageset` runs on the engine.
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,26 +17,27 @@ use crate::time::Time;
 /// The allocator of a simulated machine.
 pub type Allocator<'a> = pageset::Allocator<'a, SimMachine>;
 
-/// How a machine's memory lies: one zone a node, each at a multiple of a power of two.
+/// The layout of a machine's memory: one zone per node. The distance between the starts of two nodes is a power of two
+/// pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryMap {
     nodes: u32,
     node_pages: u64,
-    /// Page numbers from one node to the next, as a power of two.
+    /// log2 of the distance between the starts of two nodes, in pages.
     stride_shift: u32,
 }
 
-/// The first page number: 4 GiB, so that no page is number 0.
+/// The first page number, at 4 GiB, so that no page has number 0.
 const BASE: u64 = 1 << 20;
 
 impl MemoryMap {
-    /// The map of a machine. The low zones of its first node are left out: nothing that is simulated asks for them.
+    /// The map of a machine. It leaves out the low zones of node 0, because no simulated request asks for them.
     #[must_use]
     pub fn new(machine: &Machine) -> Self {
         Self::with_memory(machine, machine.node_pages())
     }
 
-    /// The map of a machine that has so many pages on each node.
+    /// The map of a machine with `node_pages` pages on each node.
     fn with_memory(machine: &Machine, node_pages: u64) -> Self {
         MemoryMap {
             nodes: machine.topology().sockets,
@@ -45,20 +46,20 @@ impl MemoryMap {
         }
     }
 
-    /// Nodes.
+    /// Number of nodes.
     #[must_use]
     pub const fn nodes(&self) -> u32 {
         self.nodes
     }
 
-    /// Each node's memory.
+    /// The memory of each node.
     #[must_use]
     pub fn ranges(&self) -> Vec<PageRange> {
         let start = |node: u32| Pfn(BASE + (u64::from(node) << self.stride_shift));
         (0..self.nodes).map(|node| PageRange::new(start(node), self.node_pages)).collect()
     }
 
-    /// The zones of these ranges.
+    /// The zones of `ranges`: one `Normal` zone per range.
     #[must_use]
     pub fn zones<'r>(&self, ranges: &'r [PageRange]) -> Vec<ZoneSpec<'r>> {
         let zone = |(node, range): (usize, &'r PageRange)| ZoneSpec {
@@ -70,21 +71,21 @@ impl MemoryMap {
         ranges.iter().enumerate().map(zone).collect()
     }
 
-    /// The place of a page in arrays that hold something for each page.
+    /// The index of a page in arrays with one element per page.
     #[inline]
     #[must_use]
     pub fn index(&self, pfn: Pfn) -> usize {
         pfn.0.wrapping_sub(BASE) as usize
     }
 
-    /// The page at a place in such arrays.
+    /// The page at an index of such arrays.
     #[inline]
     #[must_use]
     pub fn page(&self, index: usize) -> Pfn {
         Pfn(BASE + index as u64)
     }
 
-    /// How long such arrays are.
+    /// The length of such arrays.
     #[must_use]
     pub fn span(&self) -> usize {
         (u64::from(self.nodes) << self.stride_shift) as usize
@@ -93,16 +94,16 @@ impl MemoryMap {
     /// The node of a page.
     #[inline]
     #[must_use]
-    pub fn home(&self, pfn: Pfn) -> Socket {
+    pub fn node_of(&self, pfn: Pfn) -> Socket {
         Socket((pfn.0.wrapping_sub(BASE) >> self.stride_shift) as u32)
     }
 }
 
-/// Lines of a free area, which are touched together: a list of two pointers for each of six migratetypes and a count,
-/// 104 bytes. Specification: `linux-page-allocator.md` 1.4.
+/// Lines of a free area that are touched together: 104 bytes, made of two list pointers for each of six migratetypes
+/// and a count. Specification: `linux-page-allocator.md` 1.4.
 const AREA_LINES: u64 = 2;
 
-/// Cluster descriptors that share a line, see [`Line::Cluster`]. A zone has at most one for each two pages.
+/// Cluster descriptors per line, see [`Line::Cluster`]. A zone has at most one descriptor per two pages.
 const CLUSTERS_A_LINE: u32 = 8;
 
 /// The lines of one zone that several CPUs write.
@@ -114,35 +115,36 @@ struct ZoneLines {
     clusters: Vec<LineState>,
 }
 
-/// So many pages before a book is used the host begins to fetch it: it takes about as long as what is done with these.
-const AHEAD: usize = 16;
+/// Distance of host prefetches, in pages: a prefetch takes about as long as the processing of this many pages.
+const PREFETCH_DISTANCE: usize = 16;
 
-/// What is known of a page: the lines of its descriptor and of its data, and its neighbours on the LRU.
+/// The state of a simulated page: the lines of its descriptor and its data, and its neighbours on the LRU.
 #[derive(Debug, FromZeros)]
 #[repr(C)]
-pub(crate) struct PageBook {
+pub(crate) struct PageState {
     descriptor: LineState,
     data: LineState,
-    /// Places on the map plus one; 0 is none.
+    /// Index of the neighbour plus one; 0 means no neighbour.
     pub(crate) lru_next: Cell<u32>,
     pub(crate) lru_prev: Cell<u32>,
 }
 
-/// What the allocator runs on: the engine's CPUs and locks, and the state of every line that it touches.
+/// The machine under the allocator: the CPUs and locks of the engine, and the state of each line that the allocator
+/// touches.
 ///
-/// Lock number `z` of the engine is that of zone `z`.
+/// Lock `z` of the engine is the lock of zone `z`.
 pub struct SimMachine {
     engine: Rc<Engine>,
     pub(crate) map: MemoryMap,
     zones: Box<[ZoneLines]>,
-    pages: Vec<PageBook>,
-    /// What is left of a page's place as that of the first page whose descriptor shares its line: a mask.
+    pages: Vec<PageState>,
+    /// Mask for page indices: gives the index of the first page whose descriptor shares the line.
     first_sharing: usize,
-    /// Lines of a descriptor.
+    /// Lines per page descriptor, at least 1.
     descriptor_lines: u64,
     list_step: Time,
-    /// For each CPU, where refills fetch ahead: descriptors touched since it came to a zone's lock for one.
-    ahead: Box<[Cell<Option<u32>>]>,
+    /// For each CPU: descriptors touched since the CPU announced a refill; `None` outside of refills.
+    refill_touches: Box<[Cell<Option<u32>>]>,
     prefetch_next: bool,
 }
 
@@ -152,19 +154,19 @@ impl fmt::Debug for SimMachine {
     }
 }
 
-/// There is not enough memory for a simulated machine's books.
+/// The host has no memory for the state of the simulated machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoMemory;
 
-/// A table of zeros, on huge pages where it is large and the host has them.
+/// A zeroed table. Large tables use huge pages where the host has them.
 fn table<T: FromZeros>(len: usize) -> Result<Vec<T>, NoMemory> {
     let table = T::new_vec_zeroed(len).map_err(|_| NoMemory)?;
-    huge_pages::ask_for(&table);
+    huge_pages::advise_huge(&table);
     Ok(table)
 }
 
 impl SimMachine {
-    /// The world of a machine on an engine whose first locks are those of its nodes' zones.
+    /// The machine on an engine whose first locks are the zone locks, in the order of the nodes.
     ///
     /// # Errors
     /// The host has no memory for the state of all lines.
@@ -172,7 +174,7 @@ impl SimMachine {
         Self::with_memory(engine, machine, machine.node_pages())
     }
 
-    /// The same with so many pages on each node.
+    /// As [`Self::new`], with `node_pages` pages on each node.
     ///
     /// # Errors
     /// The host has no memory for the state of all lines.
@@ -195,76 +197,76 @@ impl SimMachine {
             first_sharing: !((LINE_BYTES / bytes).max(1) as usize - 1),
             descriptor_lines: (bytes / LINE_BYTES).max(1),
             list_step: machine.model.list_step_ns.into(),
-            ahead: vec![Cell::new(None); cpus].into(),
+            refill_touches: vec![Cell::new(None); cpus].into(),
             prefetch_next: machine.model.prefetch_next,
             engine,
             map,
         })
     }
 
-    /// The engine.
+    /// The engine below this machine.
     #[inline]
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// What is known of a page; nothing where there is none.
+    /// The state of a page; `None` for a page outside of the map.
     #[inline]
-    pub(crate) fn book(&self, pfn: Pfn) -> Option<&PageBook> {
+    pub(crate) fn page_state(&self, pfn: Pfn) -> Option<&PageState> {
         self.pages.get(self.map.index(pfn))
     }
 
-    /// What is known of the page at a place of the map.
+    /// The state of the page at an index of the map.
     #[inline]
-    pub(crate) fn book_at(&self, index: usize) -> &PageBook {
+    pub(crate) fn page_state_at(&self, index: usize) -> &PageState {
         &self.pages[index]
     }
 
-    /// Pages one after the other, for each of which the host fetches the book of one further on.
+    /// Iterates over `pages` and prefetches the state of the page [`PREFETCH_DISTANCE`] positions later.
     #[inline]
-    pub(crate) fn fetching<'p>(&'p self, pages: &'p [Pfn]) -> impl Iterator<Item = Pfn> + 'p {
+    pub(crate) fn with_prefetch<'p>(&'p self, pages: &'p [Pfn]) -> impl Iterator<Item = Pfn> + 'p {
         pages.iter().enumerate().map(|(i, &pfn)| {
-            self.fetch_books(pages.get(i + AHEAD));
+            self.prefetch_states(pages.get(i + PREFETCH_DISTANCE));
             pfn
         })
     }
 
-    /// The host fetches the books of pages.
+    /// Prefetches the states of `pages` into the host's cache.
     #[inline]
-    pub(crate) fn fetch_books<'p>(&self, pages: impl IntoIterator<Item = &'p Pfn>) {
-        pages.into_iter().filter_map(|&pfn| self.book(pfn)).for_each(host_cache::fetch);
+    pub(crate) fn prefetch_states<'p>(&self, pages: impl IntoIterator<Item = &'p Pfn>) {
+        pages.into_iter().filter_map(|&pfn| self.page_state(pfn)).for_each(host_cache::prefetch);
     }
 
-    /// And those of their neighbours on the LRU, once their own have come.
-    pub(crate) fn fetch_neighbours(&self, pages: &[Pfn]) {
-        for book in pages.iter().filter_map(|&pfn| self.book(pfn)) {
-            for neighbour in [&book.lru_next, &book.lru_prev] {
+    /// Prefetches the states of the LRU neighbours of `pages`. Call it after the states of `pages` have arrived.
+    pub(crate) fn prefetch_neighbours(&self, pages: &[Pfn]) {
+        for state in pages.iter().filter_map(|&pfn| self.page_state(pfn)) {
+            for neighbour in [&state.lru_next, &state.lru_prev] {
                 let place = (neighbour.get() as usize).checked_sub(1);
-                place.and_then(|place| self.pages.get(place)).into_iter().for_each(host_cache::fetch);
+                place.and_then(|place| self.pages.get(place)).into_iter().for_each(host_cache::prefetch);
             }
         }
     }
 
-    /// A touch of a page's descriptor.
+    /// Touches a page's descriptor.
     #[inline(always)]
     pub fn touch_page(&self, pfn: Pfn) {
-        if let Some(book) = self.pages.get(self.map.index(pfn) & self.first_sharing) {
-            self.engine.touch_run(&book.descriptor, || self.map.home(pfn), self.descriptor_lines);
+        if let Some(state) = self.pages.get(self.map.index(pfn) & self.first_sharing) {
+            self.engine.touch_run(&state.descriptor, || self.map.node_of(pfn), self.descriptor_lines);
         }
     }
 
-    /// Whether a descriptor that is touched now was fetched ahead: that of each page of a refill but the first.
-    fn is_fetched_ahead(&self) -> bool {
-        let ahead = &self.ahead[self.engine.cpu() as usize];
-        let Some(touched) = ahead.get() else { return false };
-        ahead.set(Some(touched + 1));
+    /// Whether the next touched descriptor was prefetched: true for each page of a refill except the first.
+    fn is_prefetched(&self) -> bool {
+        let touches = &self.refill_touches[self.engine.cpu() as usize];
+        let Some(touched) = touches.get() else { return false };
+        touches.set(Some(touched + 1));
         touched > 0
     }
 
     #[inline(always)]
     fn touch(&self, line: Line) {
         match line {
-            Line::Page(_) if self.prefetch_next && self.is_fetched_ahead() => self.prefetch(line),
+            Line::Page(_) if self.prefetch_next && self.is_prefetched() => self.prefetch(line),
             Line::Page(pfn) => self.touch_page(pfn),
             Line::FreeList { zone, order, migratetype: _ } => {
                 let area = &self.zones[zone].areas[usize::from(order)];
@@ -284,26 +286,25 @@ impl SimMachine {
 
     #[inline]
     fn prefetch(&self, line: Line) {
-        // Only descriptors are fetched ahead.
         if let Line::Page(pfn) = line
-            && let Some(book) = self.pages.get(self.map.index(pfn) & self.first_sharing)
+            && let Some(state) = self.pages.get(self.map.index(pfn) & self.first_sharing)
         {
-            self.engine.prefetch(&book.descriptor, self.map.home(pfn), self.descriptor_lines);
+            self.engine.prefetch(&state.descriptor, self.map.node_of(pfn), self.descriptor_lines);
         }
     }
 
-    /// The allocator is about to take a zone's lock: the next lock of the engine that it takes.
+    /// The allocator takes the lock of `zone` next; no other engine lock comes in between.
     fn announce(&self, zone: usize, path: LockPath) {
         if self.prefetch_next {
-            self.ahead[self.engine.cpu() as usize].set((path == LockPath::Refill).then_some(0));
+            self.refill_touches[self.engine.cpu() as usize].set((path == LockPath::Refill).then_some(0));
         }
         self.engine.announce(LockId(zone as u32), path as usize);
     }
 
-    /// All of a page's data is written, as when it is cleared.
+    /// Writes all data of a page, as clearing does.
     pub fn write_page(&self, pfn: Pfn) {
-        if let Some(book) = self.book(pfn) {
-            self.engine.write_page(&book.data, self.map.home(pfn));
+        if let Some(state) = self.page_state(pfn) {
+            self.engine.write_page(&state.data, self.map.node_of(pfn));
         }
     }
 }
@@ -316,7 +317,7 @@ impl pageset::Machine for SimMachine {
         CpuId(self.engine.cpu())
     }
 
-    // Each caller names the kind of its access, so nothing is decided at run time.
+    // Each caller passes a constant variant, so inlining removes this `match`.
     #[inline(always)]
     fn probe(&self, access: Access) {
         match access {

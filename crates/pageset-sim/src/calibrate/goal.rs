@@ -1,4 +1,4 @@
-//! What a fit is made to: published rows, and the costs that they tell.
+//! The goal of a fit: published rows, and the costs that these rows determine.
 
 use pageset::Tuning;
 use schemars::JsonSchema;
@@ -9,14 +9,14 @@ use crate::compare::{BASE_BATCH, SHIPPED, TASKS_MACHINE, TableError, sweep, task
 use crate::era::Era;
 use crate::machine::Machine;
 
-/// What was published of one row, or simulated.
+/// The values of one row, published or simulated.
 #[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Target {
-    /// Tasks.
+    /// Number of tasks.
     pub tasks: u32,
     /// Operations a second.
     pub score: f64,
-    /// Zone lock and LRU lock contention in percent, where they are known.
+    /// Zone lock and LRU lock contention in per cent, if known.
     pub contention_pct: Option<[f64; 2]>,
 }
 
@@ -32,10 +32,10 @@ pub enum Cost {
 }
 
 impl Cost {
-    /// All of them.
+    /// All costs.
     pub const ALL: [Cost; COSTS] = [Cost::Fault, Cost::Transfer, Cost::LruPage];
 
-    /// Its key in a machine's description.
+    /// The cost's key in a machine description.
     #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
@@ -46,12 +46,12 @@ impl Cost {
     }
 }
 
-/// What a fit is made to, beside the guesses.
+/// The goal of a fit, in addition to the guesses.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Goal {
     /// The rows, one or two.
     pub rows: Vec<Target>,
-    /// The costs that they tell; the others stay as they are.
+    /// The costs that the rows determine; the other costs stay unchanged.
     pub costs: Vec<Cost>,
     /// The rules of the rows.
     pub tuning: Tuning,
@@ -59,27 +59,27 @@ pub struct Goal {
     pub era: Era,
 }
 
-/// Why a machine cannot be fitted.
+/// The reason why a machine cannot be fitted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum GoalError {
     /// A shipped table is damaged.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// No row was published of the machine.
+    /// No row was published for the machine.
     #[error("{file} has no row of batch {BASE_BATCH} of a machine {machine}")]
     NoRow {
-        /// The table.
+        /// The name of the table.
         file: &'static str,
-        /// The machine.
+        /// The name of the machine.
         machine: String,
     },
 }
 
 impl Goal {
-    /// The published rows that a machine is fitted to: that of batch 31, or those of fewest and of most tasks.
+    /// The published rows for a machine: the row of batch 31, or the rows with the fewest and the most tasks.
     ///
     /// # Errors
-    /// No row was published of the machine.
+    /// No row was published for the machine.
     pub fn of(machine: &Machine) -> Result<Goal, GoalError> {
         let is_of_tasks = machine.name == TASKS_MACHINE;
         let (file, text) = SHIPPED[usize::from(is_of_tasks)];

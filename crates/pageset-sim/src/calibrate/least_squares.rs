@@ -1,4 +1,4 @@
-//! Levenberg and Marquardt's steps over a few costs, with Broyden's updates of the slopes.
+//! Steps of the Levenberg-Marquardt method for a few costs, and Broyden's updates of the slopes.
 
 use super::{COSTS, RESIDUALS, Residuals, Slopes, Vector};
 
@@ -12,7 +12,7 @@ pub(super) fn damped_step(slopes: &Slopes, residuals: &Residuals, damping: f64) 
 
 /// Standard errors of the logarithms: roots of the diagonal of `(JᵀJ)⁻¹`.
 pub(super) fn errors(slopes: &Slopes) -> Vector {
-    // A cost that nothing depends on was not to be found.
+    // A cost without slopes is not part of the fit.
     let normal = normal(slopes);
     let found: Vector = std::array::from_fn(|i| f64::from(u8::from(normal[i][i] > 0.0)));
     let mut regular = normal;
@@ -28,7 +28,7 @@ fn normal(slopes: &Slopes) -> [Vector; COSTS] {
     std::array::from_fn(|i| std::array::from_fn(|j| slopes.iter().map(|row| row[i] * row[j]).sum()))
 }
 
-/// Solves `matrix x = right` with the largest pivots.
+/// Solves `matrix x = right` by elimination with the largest pivots.
 fn solve(matrix: [Vector; COSTS], right: Vector) -> Option<Vector> {
     let mut system: [[f64; COSTS + 1]; COSTS] =
         std::array::from_fn(|i| std::array::from_fn(|j| if j < COSTS { matrix[i][j] } else { right[i] }));
@@ -47,7 +47,7 @@ fn solve(matrix: [Vector; COSTS], right: Vector) -> Option<Vector> {
     Some(std::array::from_fn(|i| system[i][COSTS] / system[i][i]))
 }
 
-/// Broyden's update: the slopes agree with the last step.
+/// Broyden's update: makes the slopes agree with the last step.
 pub(super) fn update(slopes: &mut Slopes, step: &Vector, before: &Residuals, after: &Residuals) {
     let length: f64 = step.iter().map(|s| s * s).sum();
     if length < 1e-12 {
@@ -77,8 +77,8 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_contention_leaves_the_guesses_and_says_so() {
-        // Only the score depends on anything, and on the first cost alone; guesses are off by one error and by two.
+    fn without_contention_the_guesses_and_their_errors_remain() {
+        // Only the score depends on a cost, the first one. The guesses are off by one error and by two errors.
         let slopes = [[200.0, 0.0, 0.0], NONE, NONE, NONE, [0.0, 1.0 / 0.3, 0.0], [0.0, 0.0, 1.0 / 0.1]];
         let step = damped_step(&slopes, &[10.0, 0.0, 0.0, 0.0, 1.0, -2.0], 0.0).unwrap();
         for (step, expected) in step.iter().zip([-0.05, -0.3, 0.2]) {
@@ -87,20 +87,20 @@ mod tests {
         for (error, expected) in errors(&slopes).iter().zip([0.005, 0.3, 0.1]) {
             assert!((error - expected).abs() < 1e-6, "{error} instead of {expected}");
         }
-        // A lock that is waited for tells its cost by far better than the guess.
-        let told = [slopes[0], [0.0, 0.0, 50.0], NONE, NONE, slopes[4], slopes[5]];
-        assert!(errors(&told)[2] < 0.02);
+        // Contention determines the cost of a lock far better than the guess.
+        let determined = [slopes[0], [0.0, 0.0, 50.0], NONE, NONE, slopes[4], slopes[5]];
+        assert!(errors(&determined)[2] < 0.02);
     }
 
     #[test]
-    fn slopes_follow_what_a_step_did() {
+    fn updated_slopes_agree_with_the_last_step() {
         let mut slopes: Slopes =
             std::array::from_fn(|row| std::array::from_fn(|cost| f64::from(u8::from(row == cost))));
         let (step, before, after) = ([0.5, -0.2, 0.1], [1.0, 2.0, 3.0, 0.0, 0.0, 0.0], [2.0, 1.0, 3.5, 0.5, 0.0, -1.0]);
         update(&mut slopes, &step, &before, &after);
         for row in 0..RESIDUALS {
-            let told: f64 = (0..COSTS).map(|i| slopes[row][i] * step[i]).sum();
-            assert!((told - (after[row] - before[row])).abs() < 1e-12);
+            let determined: f64 = (0..COSTS).map(|i| slopes[row][i] * step[i]).sum();
+            assert!((determined - (after[row] - before[row])).abs() < 1e-12);
         }
     }
 }

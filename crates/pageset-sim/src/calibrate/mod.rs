@@ -1,9 +1,9 @@
-//! Fitting a machine's calibrated costs to published rows of page_fault1, and to guesses as far as these do not tell them.
+//! Fits a machine's costs to published rows of page_fault1, and to guesses where the rows do not determine them.
 //!
-//! Up to three numbers are fitted to the score and both locks' contention of one row, or to the scores of two rows. Where
-//! nobody waits, a row tells nothing about the costs of locks: two of them are also held to a guess, as strongly
-//! as it is known, so that the most likely costs are found. The search is Levenberg and Marquardt's on the logarithms of the
-//! costs, with Broyden's updates of the slopes, so that most steps are one simulation.
+//! The fit uses up to three numbers: the score and both locks' contention of one row, or the scores of two rows. A row
+//! without lock contention does not determine the costs of locks. Two costs are therefore also tied to a guess,
+//! weighted with its standard error, which gives the most likely costs. The search is the Levenberg-Marquardt method on
+//! the logarithms of the costs. Broyden's updates of the slopes reduce most steps to one simulation.
 
 mod goal;
 mod least_squares;
@@ -25,72 +25,77 @@ pub use result::Calibration;
 /// The schema of [`Calibration`].
 pub const SCHEMA: &str = "pageset.calibrate/1";
 
-/// How a machine is simulated under some rules and in some era.
+/// Creates the run of a machine under a set of rules in an era.
 pub type HowToRun<'s> = &'s dyn for<'m> Fn(&'m Machine, Tuning, Era) -> Run<'m>;
 
-/// How the fit is to be made.
+/// The settings of a fit.
 #[derive(Clone)]
 pub struct Settings<'s> {
-    /// How a row is simulated, but for its tasks and its seed. As in a comparison, or the fit is one of something else.
+    /// Creates the run of a row; tasks and seed are set later. Use the same runs as comparisons do.
     pub run: HowToRun<'s>,
     /// Seeds of each simulation, and threads to run them on.
     pub effort: Effort,
-    /// Simulations at most.
-    pub most: usize,
+    /// Limit of simulations.
+    pub max_simulations: usize,
 }
 
 impl fmt::Debug for Settings<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("effort", &self.effort).field("most", &self.most).finish_non_exhaustive()
+        f.debug_struct("Settings")
+            .field("effort", &self.effort)
+            .field("max_simulations", &self.max_simulations)
+            .finish_non_exhaustive()
     }
 }
 
-/// Where a fit has come.
+/// The state of a fit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fit {
     /// The costs.
     pub costs: Calibrated,
-    /// Standard error of each cost in the order of [`Cost::ALL`], relative to it, from slopes over the next fifth of it; zero
-    /// for one that was not to be found, no number where rows and guesses do not tell. Known of the last fit only.
+    /// Standard error of each cost in the order of [`Cost::ALL`], relative to the cost, from the slopes over the next
+    /// 20 %. 0 for a cost that is not fitted, NaN where rows and guesses do not determine it. `None` before the end of
+    /// the fit.
     pub errors: Option<[f64; COSTS]>,
-    /// What they lead to, row by row.
+    /// The simulated rows with these costs.
     pub simulated: Vec<Target>,
 }
 
 const COSTS: usize = 3;
-/// One for each cost, in the order of [`Cost::ALL`].
+/// One number per cost, in the order of [`Cost::ALL`].
 type Vector = [f64; COSTS];
-/// What the rows tell, then what is guessed of each cost.
+/// Residuals of the rows, then one residual per cost for its guess.
 const RESIDUALS: usize = ROW_RESIDUALS + COSTS;
 const ROW_RESIDUALS: usize = 3;
-/// How far a simulation is off, in standard errors.
+/// The deviations of a simulation, in standard errors.
 type Residuals = [f64; RESIDUALS];
-/// What each residual gains when the logarithm of a cost does.
+/// The derivative of each residual by the logarithm of each cost.
 type Slopes = [Vector; RESIDUALS];
 
-/// Ranges of the costs in ns, far wider than any machine: a search must end somewhere.
+/// Ranges of the costs in ns, far wider than any machine, which bound the search.
 const RANGES: [(f64, f64); COSTS] = [(50.0, 20_000.0), (5.0, 1000.0), (1.0, 1000.0)];
-/// What is thought of each cost before its machine's row is seen: a value in ns, and by how much it may be off, as a
-/// standard error of its logarithm. The values are the geometric means of the four machines whose rows tell both costs, with
-/// contention of 7 points and more of either lock (lkp-skl-4sp1, lkp-bdw-ex1, lkp-bdw-ep2, lkp-hsw-ep2): these came to 64
-/// to 113 and to 41 to 45 ns; a tenth is what their clocks differ by. Nothing is thought of a fault, which every score tells.
+/// The guess of each cost before its machine's row is known: a value in ns, and the standard error of its logarithm.
+/// The values are geometric means over the four machines whose rows determine both costs, with contention of at least 7
+/// points of either lock (lkp-skl-4sp1, lkp-bdw-ex1, lkp-bdw-ep2, lkp-hsw-ep2). These have 64 to 113 ns and 41 to 45
+/// ns. The error 0.1 is the difference of their clocks. A fault needs no guess, because every score determines it.
 const GUESSES: [Option<(f64, f64)>; COSTS] = [None, Some((85.0, 0.3)), Some((43.0, 0.1))];
-/// Standard error of a published score, relative to it. Specification: `simulation.md`, "How to judge accuracy honestly":
-/// 0.3 to 0.5 % a run.
+/// Standard error of a published score, relative to the score. Specification: `simulation.md`, "How to judge accuracy
+/// honestly": 0.3 to 0.5 % a run.
 const SCORE_ERROR: f64 = 0.005;
-/// Standard error of published contention, in percentage points: whole points are published.
+/// Standard error of published contention in percentage points, which is published in whole points.
 const POINTS_ERROR: f64 = 0.5;
-/// How far a search first keeps to what each cost does by itself, relative to what all do together.
+/// Initial damping factor of the diagonal.
 const FIRST_DAMPING: f64 = 0.1;
-/// The step along each logarithm that slopes are measured with: well above the noise of a run.
+/// The step along each logarithm for measuring slopes, well above the noise of a run.
 const FIRST_STEP: f64 = 0.2;
-/// The largest step.
+/// The largest step along each logarithm.
 const LARGEST_STEP: f64 = 0.6;
-/// A search ends where no cost is to move by more: less than what seeds make of it.
+/// The search ends when all steps are below this, which is less than the differences between seeds.
 const LAST_STEP: f64 = 0.01;
 
 impl Goal {
-    /// How far a simulation is off with these logarithms of costs. What no row tells, and no guess, is never off.
+    /// The residuals of a simulation with these logarithms of costs. Values that neither a row nor a guess determines
+    /// have residual 0.
     fn residuals(&self, simulated: &[Target], logs: &Vector) -> Residuals {
         let score = |(row, sim): (&Target, &Target)| (sim.score / row.score).ln() / SCORE_ERROR;
         let shares = |(row, sim): (&Target, &Target)| {
@@ -107,7 +112,7 @@ impl Goal {
         all
     }
 
-    /// What is thought of the costs that are to be found: which, the value, its error.
+    /// The guesses of the costs to fit: index, value, error.
     fn guesses(&self) -> impl Iterator<Item = (usize, f64, f64)> {
         self.costs.iter().filter_map(|&cost| {
             let (value, error) = GUESSES[cost as usize]?;
@@ -120,13 +125,13 @@ fn costs_of(logs: &Vector) -> Vector {
     std::array::from_fn(|i| logs[i].exp().clamp(RANGES[i].0, RANGES[i].1))
 }
 
-/// The costs that are to be found, and those that stay.
+/// The fitted costs, and the unchanged costs of `machine`.
 fn calibrated(machine: &Machine, goal: &Goal, values: &Vector) -> Calibrated {
-    // To a tenth of a nanosecond, as they are printed; in range, so that no number is refused.
+    // Rounded to a tenth of a nanosecond, as printed. `costs_of` keeps all values in range.
     let ns = |cost: Cost, before: Ns| {
         let value = (10.0 * values[cost as usize]).round() / 10.0;
         if goal.costs.contains(&cost) {
-            Ns::try_from(value).unwrap_or_else(|_| unreachable!("in range"))
+            Ns::try_from(value).unwrap_or_else(|_| unreachable!("the cost is in its range"))
         } else {
             before
         }
@@ -143,24 +148,24 @@ fn size(residuals: &Residuals) -> f64 {
     residuals.iter().map(|r| r * r).sum()
 }
 
-/// Fits the costs of a machine, beginning at those that it has. `told` hears of each better fit.
+/// Fits the costs of a machine, starting from its present costs. Calls `on_better` for each better fit.
 ///
 /// # Errors
-/// A simulation could not be run, or it was told to stop.
+/// A simulation failed, or the caller stopped it.
 pub fn fit(
     machine: &Machine,
     goal: &Goal,
     settings: &Settings<'_>,
     keep_on: impl Fn() -> bool + Sync,
-    mut told: impl FnMut(&Fit),
+    mut on_better: impl FnMut(&Fit),
 ) -> Result<Fit, RunError> {
     let simulate = |points: &[Vector]| simulate(machine, goal, settings, points, &keep_on);
     let begin = machine.calibrated;
     let mut at: Vector = [begin.fault_ns, begin.transfer_ns, begin.lru_page_ns].map(|ns| ns.get().max(1.0).ln());
     let Some(mut best) = simulate(&[at])?.pop() else { return Err(RunError::Interrupted) };
-    told(&best);
+    on_better(&best);
     let mut residuals = goal.residuals(&best.simulated, &at);
-    // A step along each cost that is to be found. Nothing follows from the others: no step is made along them.
+    // One step along each cost to fit. Nothing depends on the other costs.
     let slopes_at = |at: &Vector, residuals: &Residuals| {
         let points: Vec<Vector> = goal.costs.iter().map(|cost| stepped(at, *cost as usize)).collect();
         let mut slopes: Slopes = [[0.0; COSTS]; RESIDUALS];
@@ -172,9 +177,9 @@ pub fn fit(
     };
     let mut slopes = slopes_at(&at, &residuals)?;
     let mut used = 1 + goal.costs.len();
-    // Whether the slopes are those at this place, or what steps of the search have made of them.
+    // Whether the slopes are measured at this point, rather than updated by steps of the search.
     let (mut damping, mut measured) = (FIRST_DAMPING, true);
-    while used < settings.most {
+    while used < settings.max_simulations {
         let Some(step) = damped_step(&slopes, &residuals, damping) else { break };
         if step.iter().all(|step| step.abs() < LAST_STEP) {
             if measured {
@@ -193,7 +198,7 @@ pub fn fit(
         if size(&moved) < size(&residuals) {
             (at, residuals, best) = (next, moved, fit);
             damping /= 4.0;
-            told(&best);
+            on_better(&best);
         } else {
             damping *= 6.0;
         }
@@ -256,8 +261,8 @@ mod tests {
     const NONE: Vector = [0.0; COSTS];
 
     #[test]
-    fn a_cost_that_no_row_tells_stays() {
-        // Two scores, fault and LRU costs: transfers have neither slopes nor a residual.
+    fn a_cost_that_no_row_determines_is_unchanged() {
+        // Two scores and the costs of faults and the LRU: transfers have neither slopes nor a residual.
         let slopes = [[2.0, 0.0, 1.0], [1.0, 0.0, 3.0], NONE, NONE, NONE, NONE];
         let step = damped_step(&slopes, &[4.0, -3.0, 0.0, 0.0, 0.0, 0.0], 0.0).unwrap();
         assert_eq!(step[1], 0.0);
@@ -277,7 +282,7 @@ mod tests {
         let residuals = goal.residuals(&simulated, &[1.0, 1.0, 43_f64.ln() + 0.2]);
         assert_eq!((residuals[0], residuals[2]), (0.0, 0.0));
         assert!((residuals[1] - 1.99).abs() < 0.01, "{residuals:?}");
-        assert_eq!(residuals[3..5], [0.0, 0.0], "no guess of a fault, nor of a cost that is not to be found");
+        assert_eq!(residuals[3..5], [0.0, 0.0], "neither fault_ns nor a cost outside of the goal has a guess");
         assert!((residuals[5] - 2.0).abs() < 1e-9, "{residuals:?}");
         let machine = crate::machine::find("xeon-2s40").unwrap().unwrap();
         let costs = calibrated(&machine, &goal, &[1000.06, 1.0, 33.33]);

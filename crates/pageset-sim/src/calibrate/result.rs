@@ -9,7 +9,7 @@ use crate::era::Era;
 use crate::machine::Calibrated;
 use crate::run::Run;
 
-/// The costs of a machine, and how well the rows tell them.
+/// The fitted costs of a machine and their precision.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Calibration {
     /// [`SCHEMA`].
@@ -18,27 +18,27 @@ pub struct Calibration {
     pub machine: String,
     /// The era of the rows' kernel.
     pub era: Era,
-    /// Virtual time that each simulation measured, at most.
+    /// Upper limit of the virtual time that each simulation measures.
     pub measured_ns: u64,
-    /// Virtual time before it.
+    /// Virtual time before the measurement.
     pub warm_up_ns: u64,
-    /// A measurement ended once it was known so well; 0 where all was measured.
+    /// Precision at which a measurement ends early; 0 if the full time is measured.
     pub precision_pct: f64,
     /// Seeds of each simulation.
     pub seeds: Vec<u64>,
     /// The rows that the costs were fitted to.
     pub published: Vec<Target>,
-    /// What the costs lead to, row by row.
+    /// The simulated rows with these costs.
     pub simulated: Vec<Target>,
     /// The costs.
     pub calibrated: Calibrated,
-    /// Standard error of each cost that was fitted, relative to it; nothing where rows and guesses do not tell. Empty where the
-    /// fit was interrupted.
+    /// Standard error of each fitted cost, relative to the cost; null if rows and guesses do not determine it. Empty if
+    /// the fit was interrupted.
     pub relative_errors: IndexMap<String, Option<f64>>,
 }
 
 impl Calibration {
-    /// The result of a fit whose simulations were like this run.
+    /// The result of a fit with simulations like `run`.
     #[must_use]
     pub fn new(run: &Run<'_>, goal: &Goal, fit: &Fit, precision_pct: f64, seeds: u32) -> Calibration {
         let error = |(cost, errors): (&Cost, Vector)| {

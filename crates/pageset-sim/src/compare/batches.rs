@@ -1,7 +1,7 @@
-//! Batches of 31, 63 and 127 over many workloads: a line is a workload on a machine, a column a batch.
+//! Batches of 31, 63 and 127 over many workloads: a row is a workload on a machine, a column is a batch.
 //!
-//! Scores are in units of their benchmarks: a simulated one is the published score of batch 31 times what the simulated
-//! score changes by.
+//! Scores have the units of their benchmarks. A simulated score is the published score of batch 31 multiplied by the
+//! simulated change.
 
 use pageset::Tuning;
 use pageset::tuning::BatchRule;
@@ -18,7 +18,7 @@ const ERA: Era = Era::Linux4_16;
 pub(super) const HEADER: &str =
     "workload,machine,batch31,batch31_stddev_pct,batch63,batch63_stddev_pct,batch127,batch127_stddev_pct";
 
-/// Names in the table, ours, and whether less is better.
+/// Names in the table, names here, and the measure.
 const NAMES: &[(&str, &str, Measure)] = &[
     ("ebizzy.throughput", "ebizzy", Measure::Score),
     ("kbuild.buildtime", "kbuild", Measure::Time),
@@ -45,18 +45,18 @@ const NAMES: &[(&str, &str, Measure)] = &[
     ("vm-scalability.lru-file-mmap-read-rand.throughput", "lru-file-mmap-read-rand", Measure::Score),
 ];
 
-/// Columns and the batches that they are of.
+/// Columns: name, index in the table, batch.
 const COLUMNS: [(&str, usize, u32); 3] = [("batch31", 2, 31), ("batch63", 4, 63), ("batch127", 6, 127)];
 
 pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
     let (word, on) = (cells.word(0), machine(cells.word(1))?);
     let Some(&(_, workload, measure)) = NAMES.iter().find(|(name, ..)| *name == word) else {
         let names: Vec<&str> = NAMES.iter().map(|(name, ..)| *name).collect();
-        return Err(format!("workload: there is no workload {word}; allowed: {}", names.join(", ")));
+        return Err(format!("workload: unknown workload `{word}`; allowed: {}", names.join(", ")));
     };
     let workload = known(workload)?;
     let base = cells.number(2, "batch31")?;
-    // Without a base the simulated base is 100.
+    // Without a published base, the simulated base counts as 100.
     let unit = base.unwrap_or(100.0);
     let mut experiment = |batch| {
         let tuning = Tuning { batch: BatchRule::Fixed(batch), ..LINUX_4_17 };

@@ -1,9 +1,9 @@
-//! A table's cells: words, numbers, and the names of workloads and machines among them.
+//! The cells of a table: words, numbers, and names of workloads and machines.
 
 use super::{Table, TableError};
 use crate::workload::Workload;
 
-/// A line's cells, and all lines.
+/// The cells of a row, and all rows.
 pub(super) struct Cells<'c> {
     pub(super) record: &'c csv::StringRecord,
     pub(super) all: &'c [(Option<u64>, csv::StringRecord)],
@@ -14,7 +14,7 @@ impl<'c> Cells<'c> {
         self.record.get(column).unwrap_or_default().trim()
     }
 
-    /// A number; `~0` is 0, and an empty cell none.
+    /// The number in a cell; `None` for an empty cell. `~0` is 0.
     pub(super) fn number(&self, column: usize, name: &str) -> Result<Option<f64>, String> {
         number(self.word(column), name)
     }
@@ -25,41 +25,44 @@ pub(super) fn number(word: &str, name: &str) -> Result<Option<f64>, String> {
         return Ok(None);
     }
     let number = word.trim_start_matches('~').parse().ok().filter(|number: &f64| number.is_finite());
-    number.map(Some).ok_or_else(|| format!("{name}: {word}; allowed: a number, or nothing"))
+    number.map(Some).ok_or_else(|| format!("{name}: {word}; allowed: a number, or empty"))
 }
 
-/// The workload of this name, which a table's own list of workloads names.
+/// Checks that a workload of the table's own list exists.
 pub(super) fn known(name: &'static str) -> Result<&'static str, String> {
-    Workload::find(name).map(|workload| workload.name).ok_or_else(|| format!("there is no workload {name}"))
+    Workload::find(name).map(|workload| workload.name).ok_or_else(|| format!("unknown workload `{name}`"))
 }
 
-/// The shipped machine that a table's word begins with the name of.
+/// The shipped machine with the name `word`.
 pub(super) fn machine(word: &str) -> Result<&'static str, String> {
     let names = || crate::machine::SHIPPED.iter().map(|(name, _)| *name);
     names().find(|name| *name == word).ok_or_else(|| {
-        format!("machine: there is no machine {word}; allowed: {}", names().collect::<Vec<_>>().join(", "))
+        format!("machine: unknown machine `{word}`; allowed: {}", names().collect::<Vec<_>>().join(", "))
     })
 }
 
-/// CPUs of a shipped machine.
+/// Number of CPUs of a shipped machine.
 pub(super) fn cpus(machine: &str) -> Option<u32> {
     crate::machine::find(machine)?.ok().map(|machine| machine.topology().cpus())
 }
 
-/// What makes a line of cells a row of a table.
+/// Adds the row of a line's cells to a table.
 pub(super) type Add = fn(&mut Table, &Cells<'_>) -> Result<(), String>;
 
-/// Adds all lines of a text.
+/// Adds all lines of a text to a table.
 ///
 /// # Errors
-/// What is wrong in which line.
+/// The fault and its line.
 pub(super) fn add_all(table: &mut Table, text: &str, add: Add) -> Result<(), TableError> {
     let file = table.name.clone();
     let wrong = |line, what| TableError { file: file.clone(), line, what };
     let mut lines = Vec::new();
     for record in csv::Reader::from_reader(text.as_bytes()).into_records() {
         let record = record.map_err(|error| {
-            wrong(error.position().map(csv::Position::line), "not as many columns as the first line has".to_owned())
+            wrong(
+                error.position().map(csv::Position::line),
+                "the number of columns differs from the first line".to_owned(),
+            )
         })?;
         lines.push((record.position().map(csv::Position::line), record));
     }

@@ -1,41 +1,41 @@
-//! What is read off a simulation, and how a column's value comes of it.
+//! The measures of a simulation, and the value of a column from measures.
 
 use crate::run::Outcome;
 
-/// What is read off a simulation.
+/// A measure of a simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {
     /// Operations a second.
     Score,
     /// Operations of the workload's second kind a second.
     SecondScore,
-    /// Seconds for an operation.
+    /// Seconds per operation.
     Time,
-    /// How long a timed request for a huge page took, in ns.
+    /// Mean duration of the timed requests for a huge page, in ns.
     HugeNs,
-    /// Waiting for zone locks, in percent of the time that tasks did not sleep.
+    /// Wait for zone locks, in per cent of the time that the tasks did not sleep.
     ZonePct,
-    /// Of it, to fill pagesets.
+    /// As [`Self::ZonePct`], for refills of pagesets only.
     ZoneAllocPct,
-    /// Of it, to drain them.
+    /// As [`Self::ZonePct`], for drains of pagesets only.
     ZoneFreePct,
-    /// Waiting for LRU locks.
+    /// Wait for LRU locks, in per cent of the time that the tasks did not sleep.
     LruPct,
-    /// Waiting for zone and LRU locks.
+    /// Wait for zone and LRU locks, in per cent of the time that the tasks did not sleep.
     LocksPct,
-    /// Drains by frees of orders 1 to 3, a second.
+    /// Drains by frees of orders 1 to 3 although the pageset had room, per second.
     HighOrderDrains,
-    /// The same, for an operation.
+    /// The same, per operation.
     HighOrderDrainsOfWork,
-    /// Pages taken from zones, a second.
+    /// Pages taken from zones, per second.
     FromZone,
-    /// The same, for an operation.
+    /// The same, per operation.
     FromZoneOfWork,
-    /// Lines from memory among those from outside the core, in percent.
+    /// Lines from memory or another socket among the lines from outside the core, in per cent.
     MissPct,
-    /// Pages drained as whole clusters among all that were drained, in percent.
+    /// Pages drained as whole clusters among all drained pages, in per cent.
     ClusterPct,
-    /// Operations among those of both kinds, in percent: successes, where the second kind is failures.
+    /// Operations of the first kind among those of both kinds, in per cent: successes, if the second kind is failures.
     SuccessPct,
 }
 
@@ -64,44 +64,44 @@ impl Measure {
     }
 }
 
-/// How a column's value comes of simulations; numbers are places in [`super::Table::experiments`].
+/// The value of a column from simulations. Numbers are indices in [`super::Table::experiments`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value {
-    /// A measure as it is.
+    /// The measure itself.
     Of(Measure, usize),
-    /// A measure relative to a base's, times what the base is in the table.
+    /// A measure relative to that of a base, multiplied by the base's published value.
     Ratio {
-        /// What is measured.
+        /// The measure.
         measure: Measure,
-        /// Where.
+        /// The experiment.
         of: usize,
-        /// Relative to where.
+        /// The base experiment.
         to: usize,
-        /// The base in the table's unit.
+        /// The base's value in the unit of the table.
         base: f64,
     },
-    /// How much larger a measure is than a base's, in percent.
+    /// The increase of a measure over that of a base, in per cent.
     ChangePct {
-        /// What is measured.
+        /// The measure.
         measure: Measure,
-        /// Where.
+        /// The experiment.
         of: usize,
-        /// Relative to where.
+        /// The base experiment.
         to: usize,
     },
-    /// The same relative to the mean of the base's seeds.
+    /// The same increase over the mean of the base's seeds.
     ChangeOfMeanPct {
-        /// What is measured.
+        /// The measure.
         measure: Measure,
-        /// Where.
+        /// The experiment.
         of: usize,
-        /// Relative to where.
+        /// The base experiment.
         to: usize,
     },
 }
 
 impl Value {
-    /// The value of one seed, from the measures of that seed and the means over seeds of experiments.
+    /// The value for one seed. `seed` gives that seed's measure of an experiment, `mean` the mean over all seeds.
     pub(super) fn eval(self, seed: impl Fn(usize) -> f64, mean: impl Fn(usize) -> Option<f64>) -> Option<f64> {
         Some(match self {
             Self::Of(_, of) => seed(of),
@@ -120,7 +120,7 @@ impl Value {
         }
     }
 
-    /// The experiments whose seeds it needs one by one.
+    /// The experiments that [`Self::eval`] reads seed by seed.
     pub(super) const fn needs(self) -> [usize; 2] {
         match self {
             Self::Of(_, of) | Self::ChangeOfMeanPct { of, .. } => [of, of],
@@ -128,8 +128,8 @@ impl Value {
         }
     }
 
-    /// All experiments that it names, to be renumbered.
-    pub(super) fn places(&mut self) -> Vec<&mut usize> {
+    /// All experiment indices, for renumbering.
+    pub(super) fn experiments_mut(&mut self) -> Vec<&mut usize> {
         match self {
             Self::Of(_, of) => vec![of],
             Self::Ratio { of, to, .. } | Self::ChangePct { of, to, .. } | Self::ChangeOfMeanPct { of, to, .. } => {

@@ -1,4 +1,4 @@
-//! Merge skipping and clusters, the RFC of 2018: a line is one measure of an experiment, a column a state of the rules.
+//! Merge skipping and clusters, the RFC of 2018: a row is one measure of an experiment, a column is a set of rules.
 
 use pageset::Tuning;
 use pageset::tuning::presets::{CLUSTERS, CLUSTERS_FREE, LINUX_4_17, MERGE_SKIP};
@@ -13,11 +13,11 @@ const ERA: Era = Era::Linux4_16;
 
 pub(super) const HEADER: &str = "experiment,metric,base,merge_skip,merge_skip_and_clusters";
 
-/// Columns, and the rules that they are of.
+/// Columns and their rules.
 const COLUMNS: [(&str, Tuning); 3] =
     [("base", LINUX_4_17), ("merge_skip", MERGE_SKIP), ("merge_skip_and_clusters", CLUSTERS_FREE)];
 
-/// What a metric's words mean.
+/// Metrics by the words that they contain.
 const METRICS: &[(&str, Kind, Measure)] = &[
     ("allocation path", Kind::Share, Measure::ZoneAllocPct),
     ("free path", Kind::Share, Measure::ZoneFreePct),
@@ -35,7 +35,7 @@ pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
     let (word, metric) = (cells.word(0), cells.word(1));
     let Some(&(_, kind, measure)) = METRICS.iter().find(|(words, ..)| metric.contains(words)) else {
         let allowed: Vec<&str> = METRICS.iter().map(|(words, ..)| *words).collect();
-        return Err(format!("metric: {metric}; allowed: one that has the words {}", allowed.join(" or ")));
+        return Err(format!("metric: {metric}; allowed: text that contains {}", allowed.join(" or ")));
     };
     let (workload, tasks) = workload(word)?;
     let workload = known(workload)?;
@@ -51,7 +51,7 @@ pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
     let mut columns = Vec::new();
     for (place, (name, tuning)) in COLUMNS.into_iter().enumerate() {
         let published = cells.number(place + 2, name)?;
-        // A table that has nothing for a state in this experiment asks nothing of it.
+        // Rules without a published value in this experiment need no simulation.
         if published.is_none() {
             continue;
         }
@@ -80,7 +80,7 @@ fn workload(word: &str) -> Result<(&'static str, Option<u32>), String> {
         () if word.contains("bulk frees") => ("kbuild", None),
         () => {
             let allowed = "page_fault1, parallel free, stress-highalloc, THP, bulk frees";
-            return Err(format!("experiment: {word}; allowed: one that has the words {allowed}"));
+            return Err(format!("experiment: {word}; allowed: text that contains one of: {allowed}"));
         }
     })
 }
@@ -89,7 +89,7 @@ fn machine(word: &str) -> &'static str {
     match () {
         () if word.contains("4-socket") => "lkp-skl-4sp1",
         () if word.contains("8 CPUs") => "vm-8",
-        // The mix's 112 tasks are as many as this machine has CPUs.
+        // The 112 tasks of the mix equal the CPUs of this machine.
         () => "lkp-skl-2sp2",
     }
 }

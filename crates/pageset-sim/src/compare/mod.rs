@@ -1,15 +1,16 @@
-//! Published tables beside what the simulator makes of them.
+//! Comparison of published tables with simulations.
 //!
-//! Every error stands beside that of doing nothing, which repeats the base, and of a forecast where the table has one. A
-//! simulator is worth something where it beats both. Costs are those of the machines, fitted to base rows of page_fault1.
+//! Each error is shown next to trivial baselines: "do nothing", which repeats the base, and the table's forecast, if it
+//! has one. The simulator is useful where it beats both. The costs are those of the machine descriptions, fitted to
+//! base rows of page_fault1.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! | --- | --- |
 //! | [`result`] | the result: published, simulated, baselines, verdicts, errors |
-//! | `table` | a table: its lines, and the simulations that they need |
-//! | `measure` | what is read off a simulation, and how a column's value comes of it |
-//! | `records`, `cells` | reading lines: all columns at once, or cell by cell |
-//! | `sweep`, `tasks`, `batches`, `merge_skip`, `series`, `single_pass` | the tables: what each of their words means |
+//! | `table` | a table: its rows, and the simulations that they need |
+//! | `measure` | the measures of a simulation, and the value of a column from measures |
+//! | `records`, `cells` | parsing rows: all columns at once, or cell by cell |
+//! | `sweep`, `tasks`, `batches`, `merge_skip`, `series`, `single_pass` | the kinds of tables and the meaning of their words |
 
 mod batches;
 mod cells;
@@ -32,7 +33,7 @@ pub use tasks::TASKS_MACHINE;
 /// The schema of [`CompareResult`].
 pub const SCHEMA: &str = "pageset.compare/1";
 
-/// A table that is damaged or of an unknown kind.
+/// A table that is invalid or of an unknown kind.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{file}{}: {what}", .line.map(|line| format!(", line {line}")).unwrap_or_default())]
 pub struct TableError {
@@ -42,21 +43,21 @@ pub struct TableError {
 }
 
 impl TableError {
-    /// The first line is none that is known.
+    /// The first line matches no kind of table.
     fn unknown_kind(file: &str) -> Self {
-        let what = format!("a table of an unknown kind; its first line may be\n  {}", headings().join("\n  "));
+        let what = format!("unknown kind of table; allowed first lines:\n  {}", headings().join("\n  "));
         TableError { file: file.to_owned(), line: Some(1), what }
     }
 }
 
-/// The first lines of all kinds of tables.
+/// The header lines of all kinds of tables.
 #[must_use]
 pub fn headings() -> Vec<String> {
     let others = [batches::HEADER, merge_skip::HEADER, series::HEADER, single_pass::HEADER];
     [sweep::heading(), tasks::heading()].into_iter().chain(others.map(str::to_owned)).collect()
 }
 
-/// The tables that come with the crate: names and texts.
+/// The tables that ship with the crate: names and texts.
 pub const SHIPPED: &[(&str, &str)] = &[
     ("page_fault1-batch-sweep.csv", include_str!("../../reference/page_fault1-batch-sweep.csv")),
     ("page_fault1-1-to-40-tasks.csv", include_str!("../../reference/page_fault1-1-to-40-tasks.csv")),

@@ -1,4 +1,4 @@
-//! Reading a table whose lines stand for themselves: each is a row, and none comes twice.
+//! Parses tables in which each line is a row of its own and no row occurs twice.
 
 use std::collections::HashSet;
 
@@ -6,11 +6,11 @@ use serde::de::DeserializeOwned;
 
 use super::TableError;
 
-/// Reads a table with these columns; `file` is its name in messages. `row` makes a row of a line, `key` says in words what
-/// may stand in the table only once.
+/// Parses a table with these columns. Error messages name `file`. `row` converts a record to a row; `key` describes
+/// what must be unique.
 ///
 /// # Errors
-/// What is wrong in which line.
+/// The fault and its line.
 pub(super) fn read<'c, R: DeserializeOwned, T>(
     file: &str,
     text: &str,
@@ -36,14 +36,14 @@ pub(super) fn read<'c, R: DeserializeOwned, T>(
         let read = record.deserialize(Some(&headers)).map_err(|error| wrong(line, reason(&error, &headers)))?;
         let row = row(read).map_err(|what| wrong(line, what))?;
         if !keys.insert(key(&row)) {
-            return Err(wrong(line, format!("{}: for the second time", key(&row))));
+            return Err(wrong(line, format!("{}: duplicate row", key(&row))));
         }
         rows.push(row);
     }
     if rows.is_empty() { Err(wrong(None, "no rows".to_owned())) } else { Ok(rows) }
 }
 
-/// What the reader says, with the column's name.
+/// The parser's message, with the name of the column.
 fn reason(error: &csv::Error, headers: &csv::StringRecord) -> String {
     match error.kind() {
         csv::ErrorKind::Deserialize { err, .. } => {

@@ -13,31 +13,31 @@ use crate::statistics::Spread;
 use crate::sweep::BySeed;
 use crate::workload::Span;
 
-/// What `pageset compare` makes of a published table.
+/// The result of `pageset compare` for a published table.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct CompareResult {
     /// [`SCHEMA`].
     pub schema: String,
     /// The table's name.
     pub table: String,
-    /// What its lines and columns are.
+    /// The layout of rows and columns.
     #[serde(default)]
     pub layout: Layout,
-    /// The longest virtual time that was measured, at most.
+    /// The longest measured virtual time, as an upper limit.
     pub measured_ns: u64,
-    /// The longest virtual time before it.
+    /// The longest virtual time before a measurement.
     pub warm_up_ns: u64,
-    /// A measurement ended once it was known so well; 0 where all was measured.
+    /// Precision at which a measurement ends early; 0 if the full time is measured.
     #[serde(default)]
     pub precision_pct: f64,
-    /// Seeds that each experiment was to be run with.
+    /// The configured seeds of each experiment.
     pub seeds: Vec<u64>,
-    /// The table's lines, those that were simulated.
+    /// The table's rows that were simulated.
     pub rows: Vec<CompareRow>,
-    /// What was simulated otherwise than the table says, or not at all.
+    /// Deviations of the simulations from the table, and simulations that failed.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Of a sweep of batches, for each machine.
+    /// For a sweep of batches: the mean errors of each machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mean_absolute_errors: Vec<MeanErrors>,
 }
@@ -45,60 +45,60 @@ pub struct CompareResult {
 /// Values by column.
 pub type Columns<T = f64> = IndexMap<String, T>;
 
-/// A line of the table.
+/// A row of the table.
 #[derive(Clone, PartialEq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct CompareRow {
-    /// Its key columns.
+    /// The key columns.
     #[serde(flatten)]
     pub keys: Keys,
-    /// What its other columns hold.
+    /// The kinds of the other columns.
     #[serde(default)]
     pub kinds: Columns<Kind>,
-    /// What was published.
+    /// The published values; missing where none was published.
     #[serde(default)]
     pub published: Columns,
-    /// Means over the seeds.
+    /// The mean over the seeds.
     #[serde(default)]
     pub simulated: Columns,
-    /// Standard deviations over the seeds of single simulations.
+    /// The standard deviation of single simulations over the seeds.
     #[serde(default)]
     pub deviation: Columns,
-    /// The published base again.
+    /// The baseline "do nothing": the published value of the base.
     #[serde(default)]
     pub do_nothing: Columns,
-    /// Of a sweep of batches: the line in 1/batch through the published base row and the machine's last.
+    /// For a sweep of batches: the line in 1/batch through the published base row and the machine's last row.
     #[serde(default, skip_serializing_if = "Columns::is_empty")]
     pub line: Columns,
-    /// Of a table over tasks: Amdahl's law through the rows of fewest tasks and most.
+    /// For a table over tasks: Amdahl's law through the rows with the fewest and the most tasks.
     #[serde(default, skip_serializing_if = "Columns::is_empty")]
     pub amdahl: Columns,
-    /// What was simulated for it.
+    /// The simulations for this row.
     #[serde(default)]
     pub simulations: Vec<Simulation>,
 }
 
-/// One experiment.
+/// One simulated experiment.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Simulation {
     /// The machine's name.
     pub machine: String,
     /// The workload's name.
     pub workload: String,
-    /// Tasks.
+    /// Number of tasks.
     pub tasks: u32,
     /// The kernel's era.
     #[serde(default)]
     pub era: Era,
-    /// Seeds that were run to their end.
+    /// The seeds that ended.
     pub seeds: Vec<u64>,
     /// Virtual time before the measurement.
     pub warm_up_ns: u64,
-    /// Virtual time that was to be measured, at most; nothing for a workload that ends by itself.
+    /// Upper limit of the measured virtual time; null for a workload that ends by itself.
     #[serde(default)]
     pub length_ns: Option<u64>,
-    /// Virtual time that was measured, of each seed.
+    /// Measured virtual time of each seed.
     pub measured_ns: Vec<u64>,
-    /// Whether all nodes' figures are those of one that was simulated.
+    /// Whether one simulated node represents all nodes.
     pub one_node_for_all: bool,
 }
 
@@ -107,49 +107,49 @@ pub struct Simulation {
 pub struct MeanErrors {
     /// The machine's name.
     pub machine: String,
-    /// How many rows.
+    /// Number of rows.
     pub rows: usize,
-    /// Of the simulation.
+    /// Errors of the simulation.
     pub simulated: Columns,
-    /// Of doing nothing.
+    /// Errors of the baseline "do nothing".
     pub do_nothing: Columns,
-    /// Of the line in 1/batch.
+    /// Errors of the line in 1/batch.
     pub line: Columns,
 }
 
-/// What a comparison of one column says.
+/// The verdict on one column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The sign of the change, or the share within ten points, is right.
+    /// The simulated change has the published sign, or the share is within ten points.
     Holds,
-    /// It is not.
+    /// The sign or the share is wrong.
     Misses,
-    /// Nothing was published, or a change too small to have a sign.
+    /// No value was published, or the published change is too small to have a sign.
     Open,
 }
 
-/// A change up to this has no sign that could be right: the published runs vary by as much. In percent.
+/// Largest change without a meaningful sign, in per cent: published runs vary by as much.
 pub const SMALL_CHANGE_PCT: f64 = 3.0;
-/// A share is right within so many percentage points.
+/// Tolerance of a share in percentage points.
 pub const NEAR_POINTS: f64 = 10.0;
 
-/// One column of a row, as its comparison needs it.
+/// The values of one column of a row.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Effect {
-    /// What the column holds.
+    /// The kind of the column.
     pub kind: Kind,
-    /// What was published.
+    /// The published values; missing where none was published.
     pub published: Option<f64>,
     /// The published base.
     pub do_nothing: Option<f64>,
-    /// What the table's forecast says.
+    /// The forecast of the table.
     pub forecast: Option<f64>,
-    /// The mean over seeds and their deviation.
+    /// Mean and deviation over the seeds.
     pub simulated: Spread,
 }
 
 impl Effect {
-    /// The published change from the base: in percent, or in points for a share.
+    /// The published change from the base: in per cent, or in percentage points for a share.
     #[must_use]
     pub fn published_change(&self) -> Option<f64> {
         Some(self.change(self.published?, self.do_nothing?))
@@ -168,7 +168,8 @@ impl Effect {
         }
     }
 
-    /// Whether it came out: a share within [`NEAR_POINTS`], of a change above [`SMALL_CHANGE_PCT`] its sign.
+    /// The verdict: a share must be within [`NEAR_POINTS`], a change above [`SMALL_CHANGE_PCT`] must have the right
+    /// sign.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let Some(published) = self.published else { return Verdict::Open };
@@ -200,7 +201,7 @@ impl CompareRow {
         self.kinds.insert(column.name.clone(), column.kind);
     }
 
-    /// A column by its name; nothing where it was not simulated.
+    /// The values of a column; `None` if the column was not simulated.
     #[must_use]
     pub fn effect(&self, column: &str) -> Option<Effect> {
         let of = |columns: &Columns| columns.get(column).copied();
@@ -213,7 +214,7 @@ impl CompareRow {
         })
     }
 
-    /// All columns that were simulated, in the order of the table.
+    /// All simulated columns, in the order of the table.
     pub fn effects(&self) -> impl Iterator<Item = (&str, Effect)> {
         self.kinds.keys().filter_map(|column| Some((column.as_str(), self.effect(column)?)))
     }
@@ -260,13 +261,13 @@ impl CompareResult {
         }
     }
 
-    /// All that was simulated for the rows.
+    /// The simulations of all rows.
     pub fn simulations(&self) -> impl Iterator<Item = &Simulation> {
         self.rows.iter().flat_map(|row| &row.simulations)
     }
 }
 
-/// The errors of each machine of a sweep of batches, in the order of the rows.
+/// The mean errors of each machine of a sweep of batches, in the order of the rows.
 fn mean_errors(rows: &[CompareRow]) -> Vec<MeanErrors> {
     let base = Key::Number(BASE_BATCH.into());
     let of = |rows: &[CompareRow]| {
@@ -296,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_by_hand() {
+    fn mean_errors_match_a_calculation_by_hand() {
         let row = |machine: &str, batch: u64, [published, simulated, do_nothing, line]: [f64; 4]| {
             let one = |value: f64| Columns::from([("score".to_owned(), value)]);
             let keys = [("machine", Key::Word(machine.to_owned())), ("batch", Key::Number(batch))];
@@ -316,14 +317,14 @@ mod tests {
             row("b", 31, [5.0, 6.0, 5.0, 5.0]),
         ];
         let errors = mean_errors(&rows);
-        assert_eq!(errors.len(), 1, "machine b has nothing but its base row");
+        assert_eq!(errors.len(), 1, "machine b has only its base row");
         assert_eq!((errors[0].machine.as_str(), errors[0].rows), ("a", 2));
         let score = |columns: &Columns| columns["score"];
         assert_eq!([&errors[0].simulated, &errors[0].do_nothing, &errors[0].line].map(score), [7.5, 15.0, 2.0]);
     }
 
     #[test]
-    fn verdicts() {
+    fn verdicts_follow_sign_and_tolerance() {
         let effect = |kind, published, do_nothing, mean| Effect {
             kind,
             published,

@@ -1,7 +1,7 @@
-//! The auto-tuning series, patch by patch: a line is a workload under the first so many patches.
+//! The auto-tuning series, patch by patch: a row is a workload with the first N patches.
 //!
-//! The table's kernels are those of the first posting. Its text does not name the machines: they are from memory of the
-//! mails, and their costs are those of the Skylake server, which is the nearest that is calibrated.
+//! The kernels are those of the first posting. The posting does not name the machines: they are from memory of the
+//! mails. Their costs are those of the Skylake server, the most similar calibrated machine.
 
 use pageset::Tuning;
 use pageset::tuning::presets::{LINUX_5_18, POSTED_3, POSTED_5, POSTED_7, POSTED_9, POSTED_10, SERIES_1};
@@ -17,7 +17,7 @@ const ERA: Era = Era::Posted;
 pub(super) const HEADER: &str =
     "workload,state,result_pct_of_base,zone_lock_pct,free_high_pct_of_base,alloc_zone_pct_of_base,cache_miss_rate_pct";
 
-/// A workload of the table: its name there, ours, its machine and tasks, and what its counters are relative to.
+/// A workload of the table: its names, machine, tasks and measures.
 struct Subject {
     name: &'static str,
     workload: &'static str,
@@ -29,7 +29,7 @@ struct Subject {
 }
 
 const SUBJECTS: &[Subject] = &[
-    // A build is a fixed amount of work: its counters are those of the whole build.
+    // A build is a fixed amount of work: its counters cover the whole build.
     Subject {
         name: "kbuild-build-time",
         workload: "kbuild",
@@ -39,7 +39,7 @@ const SUBJECTS: &[Subject] = &[
         high_order_drains: Measure::HighOrderDrainsOfWork,
         from_zone: Measure::FromZoneOfWork,
     },
-    // These run for a fixed time.
+    // This benchmark and the next run for a fixed time.
     Subject {
         name: "netperf-sctp-stream-many-score",
         workload: "sctp-stream-many",
@@ -49,8 +49,8 @@ const SUBJECTS: &[Subject] = &[
         high_order_drains: Measure::HighOrderDrains,
         from_zone: Measure::FromZone,
     },
-    // 16 pairs on two sockets, from memory of the mails as the machines are: the scheduler spreads them, and a node's eight
-    // are simulated. Nothing that the table asks for depends on how many nodes do the same.
+    // 16 pairs on two sockets, from memory of the mails like the machines. The scheduler spreads the pairs, and the
+    // simulation runs the eight pairs of one node. No column depends on the number of equal nodes.
     Subject {
         name: "lmbench3-af-unix-score",
         workload: "af-unix",
@@ -62,7 +62,7 @@ const SUBJECTS: &[Subject] = &[
     },
 ];
 
-/// The rules under the first so many patches. The second and the sixth change nothing by themselves.
+/// The rules with the patches up to `state`. Patches 2 and 6 change nothing by themselves.
 fn rules(state: &str) -> Option<Tuning> {
     Some(match state {
         "base" => LINUX_5_18,
@@ -82,7 +82,7 @@ pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
     let (word, state) = (cells.word(0), cells.word(1));
     let Some(subject) = SUBJECTS.iter().find(|subject| subject.name == word) else {
         let names: Vec<&str> = SUBJECTS.iter().map(|subject| subject.name).collect();
-        return Err(format!("workload: there is no workload {word}; allowed: {}", names.join(", ")));
+        return Err(format!("workload: unknown workload `{word}`; allowed: {}", names.join(", ")));
     };
     let tuning = rules(state).ok_or_else(|| format!("state: {state}; allowed: base, patch1 to patch10"))?;
     let workload = known(subject.workload)?;
@@ -90,7 +90,7 @@ pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
         table.experiment(Experiment { workload, machine: subject.machine, tuning, era: ERA, tasks: subject.tasks })
     };
     let (of, to) = (experiment(tuning), experiment(LINUX_5_18));
-    // The base's own line, if the table has it.
+    // The base's own row, if the table has one.
     let base = cells.all.iter().map(|(_, record)| record).find(|r| r.get(0) == Some(word) && r.get(1) == Some("base"));
     let percent = |measure| Value::Ratio { measure, of, to, base: 100.0 };
     let mut columns = Vec::new();
@@ -113,7 +113,7 @@ pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a column is empty in all lines of a workload: it was not measured.
+/// Whether a column is empty in all rows of a workload, because it was not measured.
 fn is_missing_for_all(cells: &Cells<'_>, workload: &str, place: usize) -> bool {
     let same = cells.all.iter().map(|(_, record)| record).filter(|record| record.get(0) == Some(workload));
     same.into_iter().all(|record| record.get(place).is_none_or(|cell| cell.trim().is_empty()))

@@ -1,7 +1,7 @@
-//! Bulk free in two passes and in one: a line is an experiment with so many tasks.
+//! Bulk free in two passes and in one: a row is an experiment with a number of tasks.
 //!
-//! Scores and times are in units of the published runs: a simulated one is the published one of two passes times what one
-//! pass changes.
+//! Scores and times have the units of the published runs. A simulated value is the published value of two passes
+//! multiplied by the simulated change.
 
 use pageset::Tuning;
 use pageset::tuning::BulkFree;
@@ -17,7 +17,7 @@ const ERA: Era = Era::Linux5_11;
 
 pub(super) const HEADER: &str = "experiment,tasks,two_pass,single_pass";
 
-/// The kernel of the table in its two forms: 5.17, with nothing changed but the drain.
+/// The table's kernel, 5.17, before and after the change of the drain.
 const TWO_PASS: Tuning = LINUX_5_14;
 const SINGLE_PASS: Tuning = Tuning { bulk_free: BulkFree::SinglePass, ..LINUX_5_14 };
 
@@ -28,13 +28,17 @@ pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
         () if word.contains("1-socket Skylake") => "lkp-skl-d01",
         () if word.contains("2-socket Skylake") => "lkp-skl-2sp2",
         () if word.contains("4-socket Skylake") => "lkp-skl-4sp1",
-        () => return Err(format!("experiment: {word}; allowed: one that names a CascadeLake or Skylake machine")),
+        () => return Err(format!("experiment: {word}; allowed: text that names a CascadeLake or Skylake machine")),
     };
     let (workload, measure) = match () {
         () if word.contains("page_fault1 processes") => ("page_fault1", Measure::Score),
         () if word.contains("page_fault1 threads") => ("page_fault1-threads", Measure::Score),
         () if word.contains("truncate") => ("truncate", Measure::Time),
-        () => return Err(format!("experiment: {word}; allowed: one of page_fault1 processes or threads, or truncate")),
+        () => {
+            return Err(format!(
+                "experiment: {word}; allowed: text that contains page_fault1 processes, page_fault1 threads or truncate"
+            ));
+        }
     };
     let workload = known(workload)?;
     let tasks = match tasks {
@@ -42,10 +46,10 @@ pub(super) fn add(table: &mut Table, cells: &Cells<'_>) -> Result<(), String> {
         "" => None,
         tasks => match tasks.parse() {
             Ok(n) if n > 0 => Some(n),
-            _ => return Err(format!("tasks: {tasks}; allowed: from 1 up, or nothing")),
+            _ => return Err(format!("tasks: {tasks}; allowed: 1 and above, or empty")),
         },
     };
-    // More tasks than CPUs take turns: to the allocator they are as many as CPUs.
+    // Tasks beyond the number of CPUs take turns. To the allocator they count as one task per CPU.
     let most = tasks.and_then(|tasks| cpus(machine).filter(|&cpus| tasks > cpus));
     let note = most.map(|cpus| format!("{word}, {} tasks: simulated as {cpus}, one on each CPU", cells.word(1)));
     let tasks = most.or(tasks);

@@ -1,4 +1,4 @@
-//! The table of page_fault1 over batches: a row is a machine and a batch, its columns score and contention.
+//! The table of page_fault1 over batches: a row is a machine and a batch; the columns are score and contention.
 
 use pageset::Tuning;
 use pageset::tuning::BatchRule;
@@ -9,12 +9,12 @@ use super::table::{Column, Experiment, Key, Kind, Layout, Row, Table};
 use super::{Measure, SHIPPED, TableError, Value, cells, records};
 use crate::era::Era;
 
-/// The batch that all changes are relative to, and that costs are fitted to.
+/// The base batch of all changes, and of the fit of costs, in pages.
 pub const BASE_BATCH: u32 = 31;
-/// The largest batch that a table may have: that of the rules.
+/// The largest valid batch in pages, as in the rules.
 const MAX_BATCH: u32 = pageset::tuning::sizes::MAX_BATCH;
 
-/// The columns, and what they hold.
+/// The columns and their kinds.
 pub(super) const COLUMNS: [(&str, Kind); 5] = [
     ("score", Kind::Amount),
     ("change_pct", Kind::Change),
@@ -30,11 +30,11 @@ pub(crate) struct SweepRow {
     pub(crate) machine: &'static str,
     /// The batch in pages.
     pub(crate) batch: u32,
-    /// The other columns.
+    /// The values of [`COLUMNS`].
     pub(crate) values: [f64; COLUMNS.len()],
 }
 
-/// The kernel of the table: 4.17 but for its batch. High is six batches.
+/// The rules of a batch: 4.17 except for the batch. `high` is six batches.
 pub(crate) const fn rules(batch: u32) -> (Tuning, Era) {
     (Tuning { batch: BatchRule::Fixed(batch), ..LINUX_4_17 }, Era::Linux4_16)
 }
@@ -54,12 +54,12 @@ fn columns() -> impl Iterator<Item = &'static str> {
     ["machine", "batch"].into_iter().chain(COLUMNS.iter().map(|(name, _)| *name))
 }
 
-/// Its first line.
+/// The header line.
 pub(super) fn heading() -> String {
     columns().collect::<Vec<_>>().join(",")
 }
 
-/// Reads the rows of a text. Each machine has a base row: one that it lacks is that of the shipped table.
+/// Parses the rows of a text. A machine without a base row gets that of the shipped table.
 pub(crate) fn rows(file: &str, text: &str) -> Result<Vec<SweepRow>, TableError> {
     let key = |row: &SweepRow| format!("machine {}, batch {}", row.machine, row.batch);
     let mut rows = records::read(file, text, columns(), SweepRow::new, key)?;
@@ -68,16 +68,14 @@ pub(crate) fn rows(file: &str, text: &str) -> Result<Vec<SweepRow>, TableError> 
         let base = shipped_base(machine).ok_or_else(|| TableError {
             file: file.to_owned(),
             line: None,
-            what: format!(
-                "machine {machine} has no row of batch {BASE_BATCH}, and the table that is built in has none"
-            ),
+            what: format!("machine {machine} has no row of batch {BASE_BATCH}, and the built-in table has none"),
         })?;
         rows.insert(place, base);
     }
     Ok(rows)
 }
 
-/// The row that a row's change is relative to.
+/// The base row of a row's machine.
 fn base_of<'r>(rows: &'r [SweepRow], row: &SweepRow) -> Option<&'r SweepRow> {
     rows.iter().find(|base| base.batch == BASE_BATCH && base.machine == row.machine)
 }
@@ -120,14 +118,14 @@ pub(super) fn add(table: &mut Table, text: &str) -> Result<(), TableError> {
     Ok(())
 }
 
-/// How far a batch lies on the line in 1/batch from the base row to the last.
+/// The position of a batch on the line in 1/batch: 0 at the base row, 1 at the last row.
 fn line_share(last: u32, batch: u32) -> f64 {
     let at = |batch: u32| 1.0 / f64::from(batch);
     let span = at(last) - at(BASE_BATCH);
     if span == 0.0 { 0.0 } else { (at(batch) - at(BASE_BATCH)) / span }
 }
 
-/// The shipped base row of a machine.
+/// The base row of a machine in the shipped table.
 fn shipped_base(machine: &str) -> Option<SweepRow> {
     let (_, text) = SHIPPED.iter().find(|(name, _)| *name == "page_fault1-batch-sweep.csv")?;
     let mut reader = csv::Reader::from_reader(text.as_bytes());
@@ -146,7 +144,7 @@ impl SweepRow {
             return Err(format!("score: {score}; allowed: above 0"));
         }
         if !change_pct.is_finite() {
-            return Err(format!("change_pct: {change_pct}; allowed: a number of percent"));
+            return Err(format!("change_pct: {change_pct}; allowed: a finite number"));
         }
         let shares = [record.zone_contention_pct, record.lru_contention_pct, record.total_contention_pct];
         for ((column, _), share) in COLUMNS[2..].iter().zip(shares) {
@@ -164,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shipped_table_is_whole() {
+    fn the_shipped_table_is_complete() {
         let rows = rows(SHIPPED[0].0, SHIPPED[0].1).unwrap();
         assert_eq!(rows.len(), 123);
         let row = &rows[1];
@@ -173,18 +171,18 @@ mod tests {
     }
 
     #[test]
-    fn a_base_row_that_is_missing_is_the_shipped_one() {
+    fn a_missing_base_row_comes_from_the_shipped_table() {
         let head = "machine,batch,score,change_pct,zone_contention_pct,lru_contention_pct,total_contention_pct\n";
         let rows = "lkp-sb02,63,5,0,0,0,0\nlkp-skl-4sp1,31,7,0,0,0,0\nlkp-sb02,90,6,0,0,0,0\n";
         let rows = super::rows("t.csv", &format!("{head}{rows}")).unwrap();
-        let told: Vec<_> = rows.iter().map(|row| (row.machine, row.batch, row.values[0])).collect();
+        let parsed: Vec<_> = rows.iter().map(|row| (row.machine, row.batch, row.values[0])).collect();
         let sb02 = |batch, score| ("lkp-sb02", batch, score);
-        assert_eq!(told, [sb02(31, 1_744_495.0), sb02(63, 5.0), ("lkp-skl-4sp1", 31, 7.0), sb02(90, 6.0)]);
+        assert_eq!(parsed, [sb02(31, 1_744_495.0), sb02(63, 5.0), ("lkp-skl-4sp1", 31, 7.0), sb02(90, 6.0)]);
     }
 
     #[test]
     fn the_line_goes_through_the_base_row_and_the_last() {
-        // 1/62 lies two thirds of the way from 1/31 to 1/124.
+        // 1/62 is two thirds of the way from 1/31 to 1/124.
         for (share, expected) in
             [(line_share(124, 62), 2.0 / 3.0), (line_share(124, 31), 0.0), (line_share(31, 31), 0.0)]
         {
@@ -193,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_names_the_line_and_the_column() {
+    fn errors_name_the_line_and_the_column() {
         let head = "machine,batch,score,change_pct,zone_contention_pct,lru_contention_pct,total_contention_pct\n";
         for (rows, message) in [
             ("lkp-sb02,31,1,0,0,0,0\nlkp-sb02,x,1,0,0,0,0\n", "t.csv, line 3: batch: invalid digit found in string"),
@@ -201,13 +199,10 @@ mod tests {
             ("lkp-sb02,31,-1,0,0,0,0\n", "t.csv, line 2: score: -1; allowed: above 0"),
             ("lkp-sb02,31,1,0,101,0,0\n", "t.csv, line 2: zone_contention_pct: 101; allowed: 0 to 100 %"),
             ("lkp-sb02,31,1,0,0,0,NaN\n", "t.csv, line 2: total_contention_pct: NaN; allowed: 0 to 100 %"),
-            (
-                "vm-8,63,1,0,0,0,0\n",
-                "t.csv: machine vm-8 has no row of batch 31, and the table that is built in has none",
-            ),
+            ("vm-8,63,1,0,0,0,0\n", "t.csv: machine vm-8 has no row of batch 31, and the built-in table has none"),
             (
                 "lkp-sb02,31,1,0,0,0,0\nlkp-sb02,31,1,0,0,0,0\n",
-                "t.csv, line 3: machine lkp-sb02, batch 31: for the second time",
+                "t.csv, line 3: machine lkp-sb02, batch 31: duplicate row",
             ),
             ("", "t.csv: no rows"),
         ] {
@@ -215,12 +210,12 @@ mod tests {
         }
         let error = super::rows("t.csv", &format!("{head}pdp-11,31,1,0,0,0,0\n")).unwrap_err().to_string();
         assert!(
-            error.starts_with("t.csv, line 2: machine: there is no machine pdp-11; allowed: lkp-skl-4sp1, "),
+            error.starts_with("t.csv, line 2: machine: unknown machine `pdp-11`; allowed: lkp-skl-4sp1, "),
             "{error}"
         );
         let error = super::rows("t.csv", "a,b\n1,2\n").unwrap_err().to_string();
-        assert!(error.starts_with("t.csv, line 1: a table of an unknown kind; its first line may be\n"), "{error}");
-        // Those of all the tables that are shipped.
+        assert!(error.starts_with("t.csv, line 1: unknown kind of table; allowed first lines:\n"), "{error}");
+        // The message lists the header lines of all shipped tables.
         for (name, text) in SHIPPED {
             let heading = text.lines().next().unwrap();
             assert!(error.lines().any(|line| line.trim() == heading), "{name}: {error}");

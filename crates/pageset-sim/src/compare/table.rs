@@ -1,4 +1,4 @@
-//! A published table: which simulations each of its lines needs, and which column is read off which of them.
+//! A published table: the simulations that its rows need, and how its columns follow from them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,7 +16,7 @@ use crate::statistics::Spread;
 use crate::sweep::BySeed;
 use crate::workload::Workload;
 
-/// One simulation, of all seeds.
+/// One simulation with all its seeds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Experiment {
     /// The workload's name.
@@ -27,46 +27,46 @@ pub struct Experiment {
     pub tuning: Tuning,
     /// The era of the table's kernels.
     pub era: Era,
-    /// Tasks, at most as many as CPUs; these where none are given.
+    /// Number of tasks, at most the number of CPUs; `None` means one per CPU.
     pub tasks: Option<u32>,
 }
 
-/// What a column holds, and so how its error counts.
+/// The kind of a column, which decides how its error counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Something whose change relative to the base matters, and first of all its sign.
+    /// A quantity. Its change from the base counts, above all the sign.
     Amount,
-    /// Percent of some whole: errors are in percentage points.
+    /// A percentage of a whole: errors are in percentage points.
     Share,
-    /// A change in percent, relative to a base that is 0.
+    /// A change in per cent, relative to a base that is 0.
     Change,
 }
 
-/// One column of a line.
+/// One column of a row.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Column {
-    /// Its name in the table.
+    /// The name in the table.
     pub name: String,
-    /// What it holds.
+    /// The kind.
     pub kind: Kind,
-    /// What was published, unless it was left out.
+    /// The published value, if any.
     pub published: Option<f64>,
     /// The published base.
     pub do_nothing: Option<f64>,
-    /// What the table's forecast says, where it has one.
+    /// The forecast of the table, if it has one.
     pub forecast: Option<f64>,
-    /// How it is simulated.
+    /// How the value follows from simulations.
     pub value: Value,
 }
 
-/// A line's own name in one column.
+/// The value of a key column.
 #[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Key {
-    /// A batch, a number of tasks.
+    /// A batch or a number of tasks.
     Number(u64),
-    /// A machine, a workload, a kernel.
+    /// A machine, a workload or a kernel.
     Word(String),
 }
 
@@ -82,19 +82,19 @@ impl std::fmt::Display for Key {
 /// Key columns, in the order of the table.
 pub type Keys = IndexMap<String, Key>;
 
-/// Two key columns of words.
+/// Two key columns that contain words.
 pub(super) fn words(keys: [(&str, &str); 2]) -> Keys {
     keys.map(|(name, word)| (name.to_owned(), Key::Word(word.to_owned()))).into()
 }
 
-/// One line of a table.
+/// One row of a table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
-    /// Its key columns.
+    /// The key columns.
     pub keys: Keys,
-    /// Its other columns.
+    /// The other columns.
     pub columns: Vec<Column>,
-    /// What is simulated otherwise than the table says.
+    /// A deviation of the simulation from the table.
     pub note: Option<String>,
 }
 
@@ -111,7 +111,7 @@ impl Row {
     }
 }
 
-/// What a table's lines and columns are.
+/// The layout of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layout {
@@ -119,32 +119,32 @@ pub enum Layout {
     BatchSweep,
     /// page_fault1 over numbers of tasks; the forecast is Amdahl's law.
     Tasks,
-    /// What a rule changes: columns of several kinds, without a forecast.
+    /// The effects of rules: columns of several kinds, without a forecast.
     #[default]
     Effects,
 }
 
-/// A table, and what has to be simulated for it.
+/// A table and the simulations that it needs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Table {
-    /// Its name in messages.
+    /// The name in messages.
     pub name: String,
-    /// What its lines and columns are.
+    /// The layout of rows and columns.
     pub layout: Layout,
     /// All simulations.
     pub experiments: Vec<Experiment>,
-    /// All lines.
+    /// All rows.
     pub rows: Vec<Row>,
 }
 
-/// How an experiment is run.
+/// Creates the run of an experiment.
 pub type HowToRun<'h, 'm> = &'h dyn Fn(&'m Workload, &'m Machine, Tuning, Era) -> Run<'m>;
 
 impl Table {
-    /// Reads a table of any kind; `name` is its name in messages.
+    /// Parses a table of any kind. Error messages use `name`.
     ///
     /// # Errors
-    /// What is wrong in which line.
+    /// The fault and its line.
     pub fn parse(name: &str, text: &str) -> Result<Table, TableError> {
         let mut table = Table { name: name.to_owned(), ..Table::default() };
         let heading = text.lines().next().unwrap_or_default();
@@ -159,16 +159,16 @@ impl Table {
                 _ => sweep::add(&mut table, text)?,
             }
         }
-        // A share needs no base.
+        // This drops base experiments that no column needs.
         table.retain(|_| true);
         Ok(table)
     }
 
-    /// Keeps the lines with one of `machines` and one of `words` in a key column, and with one of `batches`; an empty list
-    /// keeps all. Base lines of a batch stay.
+    /// Keeps the rows that have one of `machines` and one of `words` in a key column, and one of `batches`. An empty
+    /// list keeps all rows. Base rows of a batch stay.
     ///
     /// # Errors
-    /// The option that selects nothing, and what it was given.
+    /// The option that selects no row, and its value.
     pub fn select(&mut self, machines: &[String], words: &[String], batches: &[u32]) -> Result<(), String> {
         if !batches.is_empty() && self.rows.iter().all(|row| row.batch().is_none()) {
             return Err(format!("--batch: {} has no rows of a batch", self.name));
@@ -191,12 +191,12 @@ impl Table {
         Ok(())
     }
 
-    /// Keeps the lines for which `wanted` holds, and the experiments that these need.
+    /// Keeps the rows for which `wanted` holds, and their experiments.
     fn retain(&mut self, wanted: impl Fn(&Row) -> bool) {
         self.rows.retain(wanted);
         let mut kept = Vec::new();
         for column in self.rows.iter_mut().flat_map(|row| &mut row.columns) {
-            for place in column.value.places() {
+            for place in column.value.experiments_mut() {
                 let old = *place;
                 *place = kept.iter().position(|kept| *kept == old).unwrap_or_else(|| {
                     kept.push(old);
@@ -210,13 +210,13 @@ impl Table {
     /// The machines of all experiments, by name.
     ///
     /// # Errors
-    /// A description that says something wrong.
+    /// A machine description is invalid.
     pub fn machines(&self) -> Result<HashMap<&'static str, Machine>, MachineError> {
         let names: BTreeSet<&'static str> = self.experiments.iter().map(|experiment| experiment.machine).collect();
         names.into_iter().filter_map(|name| Some(machine::find(name)?.map(|machine| (name, machine)))).collect()
     }
 
-    /// A run for each experiment, on machines of [`Self::machines`].
+    /// Creates a run for each experiment, on machines of [`Self::machines`].
     #[must_use]
     pub fn runs<'m>(&self, machines: &'m HashMap<&'static str, Machine>, how: HowToRun<'_, 'm>) -> Vec<Run<'m>> {
         let run_of = |experiment: &Experiment| {
@@ -224,12 +224,12 @@ impl Table {
             let run = how(workload, machines.get(experiment.machine)?, experiment.tuning, experiment.era);
             Some(Run { tasks: experiment.tasks.unwrap_or(run.tasks), ..run })
         };
-        // Reading a table has looked up its workloads and machines.
+        // `parse` has checked all workloads and machines, so no experiment is dropped.
         self.experiments.iter().filter_map(run_of).collect()
     }
 
-    /// Reads the columns off the outcomes of [`Self::runs`]. A run that failed costs its own lines, and not a table that took
-    /// an hour.
+    /// Evaluates the columns from the outcomes of [`Self::runs`]. A failed run affects only its own rows, so that an
+    /// hour of simulations is not lost.
     #[must_use]
     pub fn compare(
         &self,
@@ -262,7 +262,7 @@ impl Table {
             }
             if compared.simulated.is_empty() {
                 let keys: Vec<String> = row.keys.values().map(Key::to_string).collect();
-                notes.push(format!("nothing to show for {}", keys.join(", ")));
+                notes.push(format!("no simulated values for {}", keys.join(", ")));
                 continue;
             }
             compared.simulations = needed.into_iter().map(|place| simulations[place].clone()).collect();
@@ -271,7 +271,7 @@ impl Table {
         CompareResult::new(self, rows, &simulations, notes, precision_pct, seeds)
     }
 
-    /// The place of an experiment, which is added if it is new.
+    /// The index of an experiment, which is added if it is new.
     pub(super) fn experiment(&mut self, experiment: Experiment) -> usize {
         match self.experiments.iter().position(|known| *known == experiment) {
             Some(place) => place,
@@ -283,7 +283,7 @@ impl Table {
     }
 }
 
-/// A value over all seeds that its experiments have; nothing where one of them has none.
+/// A value over the seeds that all its experiments have; `None` if an experiment has none.
 fn simulated(value: Value, outcomes: &[BySeed]) -> Option<Spread> {
     let of = |place: usize, seed: usize| value.measure().of(&outcomes[place][seed].1);
     let seeds = value.needs().into_iter().map(|place| outcomes[place].len()).min().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! The table of page_fault1 over numbers of tasks: a row is a kernel and a number of tasks, its columns faults a second of
-//! processes and of threads.
+//! The table of page_fault1 over numbers of tasks. A row is a kernel and a number of tasks; the columns are faults a
+//! second of processes and of threads.
 
 use pageset::Tuning;
 use pageset::tuning::Preset;
@@ -9,9 +9,9 @@ use super::table::{Column, Experiment, Key, Kind, Layout, Row, Table};
 use super::{Measure, TableError, Value, cells, records};
 use crate::era::Era;
 
-/// The machine of the table: two sockets of ten cores. Its description says what is known of it.
+/// The machine of the table: two sockets of ten cores. Its description lists what is published of it.
 pub const TASKS_MACHINE: &str = "xeon-2s40";
-/// The columns that are compared, each with the workload that it is of.
+/// The compared columns and their workloads.
 const COLUMNS: [(&str, &str); 2] =
     [("processes_faults_per_s", "page_fault1"), ("threads_faults_per_s", "page_fault1-threads")];
 
@@ -20,13 +20,13 @@ const HEADERS: [&str; 6] = ["kernel", "tasks", COLUMNS[0].0, "processes_stddev",
 /// One row.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct TasksRow {
-    /// The kernel, in the table's words.
+    /// The kernel's name in the table.
     pub(crate) kernel: String,
-    /// Its rules.
+    /// The kernel's rules.
     pub(crate) tuning: Tuning,
-    /// Its era.
+    /// The kernel's era.
     pub(crate) era: Era,
-    /// How many tasks.
+    /// Number of tasks.
     pub(crate) tasks: u32,
     /// Faults a second, by column.
     pub(crate) published: [f64; COLUMNS.len()],
@@ -40,17 +40,17 @@ struct Record {
     threads_faults_per_s: f64,
 }
 
-/// Whether a table that begins so is this one.
+/// Whether `heading` is the header line of this kind of table.
 pub(super) fn is_one(heading: &str) -> bool {
     heading.split(',').map(str::trim).eq(HEADERS)
 }
 
-/// Its first line.
+/// The header line.
 pub(super) fn heading() -> String {
     HEADERS.join(",")
 }
 
-/// Reads the rows of a text.
+/// Parses the rows of a text.
 pub(crate) fn rows(file: &str, text: &str) -> Result<Vec<TasksRow>, TableError> {
     let key = |row: &TasksRow| format!("kernel {}, {} tasks", row.kernel, row.tasks);
     let cpus = cells::cpus(TASKS_MACHINE).unwrap_or(0);
@@ -86,11 +86,11 @@ pub(super) fn add(table: &mut Table, text: &str) -> Result<(), TableError> {
 impl TasksRow {
     fn new(record: Record, cpus: u32) -> Result<TasksRow, String> {
         let Record { kernel, tasks, processes_faults_per_s, threads_faults_per_s } = record;
-        // A release candidate has its release's rules.
+        // A release candidate has the rules of its release.
         let release = kernel.split("-rc").next().unwrap_or_default();
         let name = format!("linux-{release}");
         let preset = Preset::find(&name)
-            .ok_or_else(|| format!("kernel: there are no rules of {kernel}; allowed: as 4.16 or 4.16-rc5"))?;
+            .ok_or_else(|| format!("kernel: no rules for `{kernel}`; allowed: a release such as 4.16 or 4.16-rc5"))?;
         if tasks == 0 || tasks > cpus {
             return Err(format!("tasks: {tasks}; allowed: 1 to {cpus}, the CPUs of {TASKS_MACHINE}"));
         }
@@ -105,8 +105,8 @@ impl TasksRow {
     }
 }
 
-/// Baselines of a row among rows of one kernel: the row of fewest tasks again, and Amdahl's law through that row and the
-/// one of most tasks.
+/// The baselines of a row among the rows of its kernel: the row with the fewest tasks, and Amdahl's law through that
+/// row and the row with the most tasks.
 fn baselines(rows: &[TasksRow], row: &TasksRow) -> [[f64; COLUMNS.len()]; 2] {
     let of_kernel = || rows.iter().filter(|other| other.kernel == row.kernel);
     let first = of_kernel().min_by_key(|other| other.tasks).unwrap_or(row);
@@ -114,7 +114,7 @@ fn baselines(rows: &[TasksRow], row: &TasksRow) -> [[f64; COLUMNS.len()]; 2] {
     let amdahl = std::array::from_fn(|column| {
         let (begin, end) = (first.published[column], last.published[column]);
         let times = |tasks: u32| f64::from(tasks) / f64::from(first.tasks);
-        // How much of one more of the first row's load is lost to waiting.
+        // The share of each further unit of load that is lost to waiting.
         let lost = if last.tasks == first.tasks {
             0.0
         } else {
@@ -131,8 +131,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shipped_table_is_whole() {
-        let (file, text) = SHIPPED.iter().find(|(name, _)| name.contains("1-to-40")).expect("it is shipped");
+    fn the_shipped_table_is_complete() {
+        let (file, text) = SHIPPED.iter().find(|(name, _)| name.contains("1-to-40")).expect("the table is shipped");
         assert!(is_one(text.lines().next().unwrap()));
         let rows = rows(file, text).unwrap();
         assert_eq!(rows.len(), 9);
@@ -151,7 +151,7 @@ mod tests {
             published: [faults, 2.0 * faults],
         };
         let rows = [row(1, 100.0), row(2, 150.0), row(4, 200.0)];
-        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} instead of {b}");
         let [nothing, amdahl] = baselines(&rows, &rows[2]);
         assert_eq!(nothing, [100.0, 200.0]);
         near(amdahl[0], 200.0);
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_names_the_line_and_the_column() {
+    fn errors_name_the_line_and_the_column() {
         let head = HEADERS.join(",");
         for (rows, message) in [
             ("4.16,0,1,0,1,0", "t.csv, line 2: tasks: 0; allowed: 1 to 40, the CPUs of xeon-2s40"),
             ("4.16,x,1,0,1,0", "t.csv, line 2: tasks: invalid digit found in string"),
             ("4.16,1,-1,0,1,0", "t.csv, line 2: processes_faults_per_s: -1; allowed: above 0"),
-            ("1.0,1,1,0,1,0", "t.csv, line 2: kernel: there are no rules of 1.0; allowed: as 4.16 or 4.16-rc5"),
-            ("4.16,1,1,0,1,0\n4.16,1,1,0,1,0", "t.csv, line 3: kernel 4.16, 1 tasks: for the second time"),
+            ("1.0,1,1,0,1,0", "t.csv, line 2: kernel: no rules for `1.0`; allowed: a release such as 4.16 or 4.16-rc5"),
+            ("4.16,1,1,0,1,0\n4.16,1,1,0,1,0", "t.csv, line 3: kernel 4.16, 1 tasks: duplicate row"),
             ("", "t.csv: no rows"),
         ] {
             let error = super::rows("t.csv", &format!("{head}\n{rows}\n")).unwrap_err();

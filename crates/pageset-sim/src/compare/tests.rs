@@ -6,7 +6,7 @@ fn shipped(name: &str) -> &'static str {
 }
 
 #[test]
-fn the_shipped_tables_are_whole() {
+fn the_shipped_tables_are_complete() {
     for (name, rows, experiments) in [
         ("page_fault1-batch-sweep.csv", 123, 123),
         // Processes and threads.
@@ -14,7 +14,7 @@ fn the_shipped_tables_are_whole() {
         ("batch-31-63-127.csv", 181, 3 * 181),
         ("merge-skip-and-clusters.csv", 13, 17),
         ("pcp-autotune-patch-by-patch.csv", 15, 15),
-        // Those of more tasks than CPUs are one.
+        // All experiments with more tasks than CPUs are the same.
         ("single-pass-bulk-free.csv", 18, 22),
     ] {
         let table = Table::parse(name, shipped(name)).unwrap();
@@ -27,32 +27,32 @@ fn the_shipped_tables_are_whole() {
 }
 
 #[test]
-fn columns_and_their_bases() {
+fn columns_have_the_values_of_their_base() {
     let table = Table::parse("t", shipped("pcp-autotune-patch-by-patch.csv")).unwrap();
     let patch7 = &table.rows[4];
     assert_eq!(patch7.keys["state"].to_string(), "patch7");
     let zone = &patch7.columns[1];
     assert_eq!((zone.published, zone.do_nothing, zone.kind), (Some(9.8), Some(43.6), Kind::Share));
-    assert_eq!(patch7.columns.len(), 4, "no cache-miss rate was published of builds");
-    // A line whose base is published and whose own values are kept back is simulated all the same.
-    let kept_back = "lmbench3-af-unix-score,patch3,,,,,\n";
-    let text = format!("{}{kept_back}", shipped("pcp-autotune-patch-by-patch.csv"));
+    assert_eq!(patch7.columns.len(), 4, "no cache-miss rate is published for builds");
+    // A row without published values is simulated if its base is published.
+    let without_values = "lmbench3-af-unix-score,patch3,,,,,\n";
+    let text = format!("{}{without_values}", shipped("pcp-autotune-patch-by-patch.csv"));
     let row = Table::parse("t", &text).unwrap().rows.pop().unwrap();
     assert_eq!((row.columns.len(), row.columns[0].published), (5, None));
     assert_eq!(row.columns[0].do_nothing, Some(100.0));
 }
 
 #[test]
-fn more_tasks_than_cpus_are_one_on_each_and_the_row_says_so() {
+fn tasks_beyond_the_cpus_are_reduced_with_a_note() {
     let table = Table::parse("t", shipped("single-pass-bulk-free.csv")).unwrap();
-    let told: Vec<bool> = table.rows.iter().map(|row| row.note.is_some()).collect();
+    let noted: Vec<bool> = table.rows.iter().map(|row| row.note.is_some()).collect();
     let more = |row: &Row| row.keys["tasks"].to_string().parse::<u32>().is_ok_and(|tasks| tasks > 80);
-    assert_eq!(told, table.rows.iter().map(more).collect::<Vec<_>>());
+    assert_eq!(noted, table.rows.iter().map(more).collect::<Vec<_>>());
     assert!(table.experiments.iter().all(|experiment| experiment.tasks.is_some_and(|tasks| tasks <= 80)));
 }
 
 #[test]
-fn a_part_of_a_table_needs_its_own_experiments_only() {
+fn a_selection_keeps_only_its_own_experiments() {
     let mut table = Table::parse("t", shipped("batch-31-63-127.csv")).unwrap();
     table.select(&["lkp-sb02".to_owned()], &["ebizzy.throughput".to_owned()], &[]).unwrap();
     assert_eq!((table.rows.len(), table.experiments.len()), (1, 3));
@@ -64,24 +64,24 @@ fn a_part_of_a_table_needs_its_own_experiments_only() {
     assert_eq!(select(&mut sweep, "pdp-11", 63).unwrap_err(), "--machine pdp-11: no row of t has it");
     select(&mut sweep, "lkp-sb02", 63).unwrap();
     let batches: Vec<String> = sweep.rows.iter().map(|row| row.keys["batch"].to_string()).collect();
-    assert_eq!(batches, ["31", "63"], "the base row stays");
+    assert_eq!(batches, ["31", "63"], "the base row must stay");
     assert_eq!(table.select(&[], &[], &[31]).unwrap_err(), "--batch: t has no rows of a batch");
 }
 
 #[test]
-fn nonsense_names_the_line_and_the_column() {
+fn errors_name_the_line_and_the_column() {
     for (text, message) in [
         (
             "experiment,tasks,two_pass,single_pass\n\"2-socket CascadeLake: truncate\",0,1,1\n",
-            "t, line 2: tasks: 0; allowed: from 1 up, or nothing",
+            "t, line 2: tasks: 0; allowed: 1 and above, or empty",
         ),
         (
             "experiment,tasks,two_pass,single_pass\n\"CascadeLake: truncate\",1,x,1\n",
-            "t, line 2: two_pass: x; allowed: a number, or nothing",
+            "t, line 2: two_pass: x; allowed: a number, or empty",
         ),
         (
             "experiment,tasks,two_pass,single_pass\n\"CascadeLake: truncate\",1,1\n",
-            "t, line 2: not as many columns as the first line has",
+            "t, line 2: the number of columns differs from the first line",
         ),
         ("experiment,tasks,two_pass,single_pass\n", "t: no rows"),
     ] {
@@ -92,8 +92,5 @@ fn nonsense_names_the_line_and_the_column() {
     assert_eq!(message, "t, line 2: state: patch11; allowed: base, patch1 to patch10");
     let table = format!("{}\nebizzy.throughput,pdp-11,1,,1,,1,\n", batches::HEADER);
     let message = Table::parse("t", &table).unwrap_err().to_string();
-    assert!(
-        message.starts_with("t, line 2: machine: there is no machine pdp-11; allowed: lkp-skl-4sp1, "),
-        "{message}"
-    );
+    assert!(message.starts_with("t, line 2: machine: unknown machine `pdp-11`; allowed: lkp-skl-4sp1, "), "{message}");
 }

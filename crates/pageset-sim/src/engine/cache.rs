@@ -1,7 +1,7 @@
-//! What a touch of a cache line costs: by who held it last, and how much that core has touched since.
+//! Costs of cache line touches, from the last holder of a line and the lines that its core has touched since.
 //!
-//! No cache is modelled set by set. Each core counts the lines that it brought in; a line whose holder has since brought
-//! in more than a cache holds is not in that cache any more.
+//! The model has no cache sets. Each core counts the lines that it brings in. A line has left a cache when its holder
+//! has since brought in more lines than the cache holds.
 
 use std::cell::Cell;
 
@@ -11,23 +11,23 @@ use crate::engine::running::Running;
 use crate::engine::topology::{Core, Socket, Topology};
 use crate::time::Time;
 
-/// Bytes of a cache line. All machines of the tables have this.
+/// Bytes of a cache line, the same on all machines of the tables.
 pub const LINE_BYTES: u64 = 64;
-/// Lines of a page of 4 KiB.
+/// Lines per 4 KiB page.
 const PAGE_LINES: u64 = 4096 / LINE_BYTES;
 
-/// Where a line is found.
+/// Where a core finds a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Source {
     /// The core's own first-level cache.
     L1,
-    /// Its own second-level cache.
+    /// The core's own second-level cache.
     L2,
-    /// The cache of its socket.
+    /// The last-level cache of the core's socket.
     Llc,
     /// The private cache of another core of the socket.
     Transfer,
-    /// Memory of its own node.
+    /// Memory of the core's own node.
     Memory,
     /// A cache of another socket.
     RemoteTransfer,
@@ -36,42 +36,43 @@ pub enum Source {
 }
 
 impl Source {
-    /// How many there are.
+    /// Number of sources.
     pub const COUNT: usize = 7;
-    /// All of them, in order.
+    /// All sources, in the order of their discriminants.
     pub const ALL: [Source; Self::COUNT] =
         [Self::L1, Self::L2, Self::Llc, Self::Transfer, Self::Memory, Self::RemoteTransfer, Self::RemoteMemory];
 
-    /// Whether the line was in none of the caches that the core has or shares.
+    /// Whether the line was in no cache that the core owns or shares.
     #[must_use]
     pub const fn is_miss(self) -> bool {
         !matches!(self, Self::L1 | Self::L2 | Self::Llc)
     }
 }
 
-/// Sizes of caches in lines, and times by source.
+/// Cache sizes in lines, and latencies by source.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheCosts {
-    /// Lines of a core's first level.
+    /// Lines of a core's first-level cache.
     pub l1_lines: u64,
-    /// Lines of a core's second level.
+    /// Lines of a core's second-level cache.
     pub l2_lines: u64,
-    /// Lines of a socket's last level.
+    /// Lines of a socket's last-level cache.
     pub llc_lines: u64,
-    /// Lines outlive pages of data in the last level by so many times, at least 1.
+    /// How many times longer single lines stay in the last level than streamed pages, at least 1.
     pub llc_reuse_factor: u64,
-    /// One line.
+    /// Latency of one line, by source.
     pub line: [Time; Source::COUNT],
-    /// Writing a whole page.
+    /// Duration of writing a whole page, by source.
     pub page: [Time; Source::COUNT],
 }
 
-/// The last touch of a line: a core, and how many lines that core had brought in by then. Zero is never.
+/// The last touch of a line: the core, and the number of lines that the core had brought in by then. Zero means never
+/// touched.
 #[derive(Debug, Default, FromZeros)]
 #[repr(transparent)]
 pub struct LineState(Cell<u64>);
 
-/// Where the core's number begins, plus one; below it is the count of lines.
+/// Bit position of the core's number plus one. The line count is below it.
 const CORE_SHIFT: u32 = 48;
 
 /// The caches of all cores.
@@ -82,12 +83,13 @@ pub(crate) struct Caches {
     sources: [Cell<u64>; Source::COUNT],
 }
 
-/// What is known of a core's caches.
+/// The state of a core's caches.
 #[derive(Debug)]
 struct CoreCache {
-    /// What it writes into the state of a line that it touches now: its number, and the lines it has brought in.
+    /// The value that the core writes into the state of a touched line: the core's number and its count of lines
+    /// brought in.
     tag: Cell<u64>,
-    /// Lines of the last level and its own that it can count on.
+    /// The core's share of the last level in lines, at least its second-level size.
     llc_share: Cell<u64>,
     socket: Socket,
 }
@@ -107,35 +109,35 @@ impl Caches {
         }
     }
 
-    /// The last level of a socket is shared by this many busy cores.
+    /// Divides a socket's last level among `cores` busy cores.
     pub(crate) fn share_llc(&self, socket: Socket, cores: u32) {
         let share = (self.costs.llc_lines / u64::from(cores.max(1))).max(self.costs.l2_lines);
         self.cores.iter().filter(|core| core.socket == socket).for_each(|core| core.llc_share.set(share));
     }
 
-    /// What a core that does not run writes into the state of a line.
+    /// The value that a core which does not run writes into line states.
     pub(super) fn tag(&self, core: Core) -> u64 {
         self.cores[core.0 as usize].tag.get()
     }
 
-    /// A core does not run any more, and has this.
+    /// Sets the value of [`Self::tag`] when a core stops running.
     pub(super) fn set_tag(&self, core: Core, tag: u64) {
         self.cores[core.0 as usize].tag.set(tag);
     }
 
-    /// The running core touches lines: how long each takes if they are near.
+    /// Touches lines as the running core. Returns the latency of one line if the lines are in the core's own caches.
     #[inline(always)]
     pub(super) fn near(&self, running: &Running, line: &LineState, lines: u64) -> Option<Time> {
-        self.younger(running, line, lines, running.near.get()).map(|source| self.line_time(source))
+        self.own_recent(running, line, lines, running.near.get()).map(|source| self.line_time(source))
     }
 
-    /// Where lines are that the core touched less than so many lines ago; it touches them again.
+    /// The source of lines that the core touched less than `max_age` brought-in lines ago. Touches these lines.
     #[inline(always)]
-    fn younger(&self, running: &Running, line: &LineState, lines: u64, than: u64) -> Option<Source> {
+    fn own_recent(&self, running: &Running, line: &LineState, lines: u64, max_age: u64) -> Option<Source> {
         let now = running.tag.get();
-        // A line that another core held, or none, is further off than any cache is large.
+        // The tag difference of a line that another core held, or none, exceeds the size of any cache.
         let age = now.wrapping_sub(line.0.get());
-        (age < than).then(|| {
+        (age < max_age).then(|| {
             line.0.set(now);
             let source = if age < self.costs.l1_lines { Source::L1 } else { Source::L2 };
             self.count(source, lines);
@@ -143,39 +145,39 @@ impl Caches {
         })
     }
 
-    /// The running core finds lines wherever they are.
+    /// Touches lines as the running core and returns their source.
     #[inline]
-    pub(super) fn fetch(&self, running: &Running, line: &LineState, home: Socket, lines: u64) -> Source {
-        let near = self.younger(running, line, lines, self.costs.l2_lines);
-        near.unwrap_or_else(|| self.bring(running, line, home, lines))
+    pub(super) fn fetch(&self, running: &Running, line: &LineState, node: Socket, lines: u64) -> Source {
+        let near = self.own_recent(running, line, lines, self.costs.l2_lines);
+        near.unwrap_or_else(|| self.bring(running, line, node, lines))
     }
 
-    /// The running core brings lines in that are not in its own caches; `home` is the node of their memory.
+    /// Brings in lines that are not in the running core's own caches. `node` is the node of their memory.
     #[inline]
-    pub(super) fn bring(&self, running: &Running, line: &LineState, home: Socket, lines: u64) -> Source {
+    pub(super) fn bring(&self, running: &Running, line: &LineState, node: Socket, lines: u64) -> Source {
         let (own, tag) = (&self.cores[running.core.get().0 as usize], running.tag.get());
-        // The line may be its own, of long ago.
+        // `locate_outside` reads the tag of the last holder, which may be this core.
         own.tag.set(tag);
-        let source = self.locate_outside(own.socket, line.0.get(), home, lines);
+        let source = self.locate_outside(own.socket, line.0.get(), node, lines);
         running.tag.set(tag + lines);
         line.0.set(tag + lines);
         self.count(source, lines);
         source
     }
 
-    /// A core finds a line, whether it runs or not.
-    pub(super) fn locate(&self, running: &Running, core: Core, line: &LineState, home: Socket) -> Source {
+    /// Touches a line as any core, running or not, and returns its source.
+    pub(super) fn locate(&self, running: &Running, core: Core, line: &LineState, node: Socket) -> Source {
         if core == running.core.get() && running.on.get() {
-            return self.fetch(running, line, home, 1);
+            return self.fetch(running, line, node, 1);
         }
         let (now, state) = (self.tag(core), line.0.get());
-        // Its own, and young: as in `younger`.
+        // An own recent line, as in `own_recent`.
         let age = now.wrapping_sub(state);
         if age >= self.costs.l2_lines {
             if running.on.get() {
                 self.set_tag(running.core.get(), running.tag.get());
             }
-            return self.bring_to(core, line, home, 1);
+            return self.bring_into(core, line, node, 1);
         }
         line.0.set(now);
         let source = if age < self.costs.l1_lines { Source::L1 } else { Source::L2 };
@@ -183,11 +185,11 @@ impl Caches {
         source
     }
 
-    /// A core brings lines in. What all cores have brought in is known.
+    /// Brings in lines as any core. The stored tags of all cores must be current.
     #[inline(always)]
-    fn bring_to(&self, core: Core, line: &LineState, home: Socket, lines: u64) -> Source {
+    fn bring_into(&self, core: Core, line: &LineState, node: Socket, lines: u64) -> Source {
         let own = &self.cores[core.0 as usize];
-        let source = self.locate_outside(own.socket, line.0.get(), home, lines);
+        let source = self.locate_outside(own.socket, line.0.get(), node, lines);
         let tag = own.tag.get() + lines;
         own.tag.set(tag);
         line.0.set(tag);
@@ -201,26 +203,26 @@ impl Caches {
         count.set(count.get() + lines);
     }
 
-    /// The time that one line takes.
+    /// The latency of one line.
     #[inline(always)]
     pub(super) fn line_time(&self, source: Source) -> Time {
         self.costs.line[source as usize]
     }
 
-    /// The running core touches all lines of a page, which are written: how long that takes.
+    /// Writes all lines of a page as the running core and returns the duration.
     #[inline]
-    pub(super) fn fetch_page(&self, running: &Running, page: &LineState, home: Socket) -> Time {
-        self.costs.page[self.fetch(running, page, home, PAGE_LINES) as usize]
+    pub(super) fn fetch_page(&self, running: &Running, page: &LineState, node: Socket) -> Time {
+        self.costs.page[self.fetch(running, page, node, PAGE_LINES) as usize]
     }
 
-    /// Where lines are that are not in the core's own caches, seen from a core of this socket.
+    /// The source of lines outside the core's own caches, for a core of socket `here`.
     #[inline(always)]
-    fn locate_outside(&self, here: Socket, state: u64, home: Socket, lines: u64) -> Source {
-        let memory = if home == here { Source::Memory } else { Source::RemoteMemory };
+    fn locate_outside(&self, here: Socket, state: u64, node: Socket, lines: u64) -> Source {
+        let memory = if node == here { Source::Memory } else { Source::RemoteMemory };
         let Some(holder) = (state >> CORE_SHIFT).checked_sub(1) else { return memory };
         let holder = &self.cores[holder as usize];
         let age = holder.tag.get() - state;
-        // Pages of data stream through; nearly all that a core brings in are such.
+        // Streamed pages leave the last level early. Most lines that a core brings in belong to such pages.
         let times = if lines < PAGE_LINES { self.costs.llc_reuse_factor } else { 1 };
         if age >= times.saturating_mul(holder.llc_share.get()) {
             memory
@@ -233,7 +235,7 @@ impl Caches {
         }
     }
 
-    /// Lines found at each source so far.
+    /// Touched lines by source so far.
     pub(crate) fn sources(&self) -> [u64; Source::COUNT] {
         self.sources.each_ref().map(Cell::get)
     }

@@ -1,55 +1,55 @@
-//! Which of a fixed number of slots is due first: a row of those that are due at all, in order.
+//! A priority queue over a fixed number of slots: a sorted row of the slots that are due.
 
 use std::cell::{Cell, RefCell};
 
 use crate::time::Time;
 
-/// When each slot is due. Of equal times the slot with the lower number is first.
+/// When each slot is due. At equal times the slot with the lower number is first.
 ///
-/// Where locks are fought for most slots are not due, being those of CPUs that wait in a queue; and what becomes due
-/// mostly does so soon: few in the row make way for it.
+/// Under lock contention most slots are not due, because their CPUs wait in queues. New entries are mostly due soon, so
+/// few entries of the row move for them.
 #[derive(Debug)]
 pub(crate) struct Earliest {
-    /// The keys of the slots that are due, the first last.
+    /// The keys of the due slots, the earliest last.
     row: RefCell<Vec<Key>>,
     /// When each slot is due.
     times: Box<[Cell<Time>]>,
 }
 
-/// A time, and below it a slot: of two keys the lesser is due first.
+/// A time in the high bits and a slot in the low bits: the smaller key is due first.
 type Key = u128;
-/// Bits of the slot.
+/// Bits of the slot number in a key.
 const SLOT_BITS: u32 = 64;
 
 fn key(time: Time, slot: usize) -> Key {
     Key::from(time.ps()) << SLOT_BITS | slot as Key
 }
 
-/// So many of the first are asked one by one whether they make way: mostly the place is among them. A guess. Beyond, it
-/// is searched for by halves, and all that follow are moved at once: where a thousand CPUs come to no lock, the row is
-/// that long. (A tournament took two thirds of the time there, and 1.04 to 1.3 times as much where locks are fought for.)
+/// Entries to shift one by one before a binary search: the position is mostly among them. A guess. A longer row, such
+/// as that of a thousand CPUs without lock contention, is searched by bisection and moved at once. (A tournament tree
+/// took two thirds of the time there, but 1.04 to 1.3 times the time under lock contention.)
 const NEAR: usize = 16;
 
 impl Earliest {
-    /// Slots that are all never due.
+    /// An instance in which no slot is due.
     pub(crate) fn new(slots: usize) -> Self {
         Earliest { row: RefCell::new(Vec::with_capacity(slots)), times: vec![Cell::new(Time::NEVER); slots].into() }
     }
 
-    /// Sets when a slot is due.
+    /// Sets when a slot is due; [`Time::NEVER`] removes it from the row.
     #[inline]
     pub(crate) fn set(&self, slot: usize, time: Time) {
         let before = self.times[slot].replace(time);
         let mut row = self.row.borrow_mut();
         if before != Time::NEVER {
-            take_out(&mut row, key(before, slot));
+            remove(&mut row, key(before, slot));
         }
         if time != Time::NEVER {
-            put_in(&mut row, key(time, slot));
+            insert(&mut row, key(time, slot));
         }
     }
 
-    /// The first slot and when it is due; slot 0 where none ever is.
+    /// The time and number of the earliest slot; slot 0 at [`Time::NEVER`] if no slot is due.
     #[inline]
     pub(crate) fn first(&self) -> (Time, usize) {
         match self.row.borrow().last() {
@@ -60,7 +60,7 @@ impl Earliest {
 }
 
 #[inline]
-fn take_out(row: &mut Vec<Key>, key: Key) {
+fn remove(row: &mut Vec<Key>, key: Key) {
     if row.last() == Some(&key) {
         row.pop();
     } else {
@@ -69,7 +69,7 @@ fn take_out(row: &mut Vec<Key>, key: Key) {
 }
 
 #[inline]
-fn put_in(row: &mut Vec<Key>, key: Key) {
+fn insert(row: &mut Vec<Key>, key: Key) {
     let mut at = row.len();
     row.push(key);
     let far = at.saturating_sub(NEAR);
@@ -92,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_is_the_least(slots in 1..80_usize, sets in prop::collection::vec((0..80_usize, 0..6_u64), 0..300)) {
+        fn first_is_the_earliest_slot(slots in 1..80_usize, sets in prop::collection::vec((0..80_usize, 0..6_u64), 0..300)) {
             let order = Earliest::new(slots);
             let mut model = vec![Time::NEVER; slots];
             prop_assert_eq!(order.first(), (Time::NEVER, 0));

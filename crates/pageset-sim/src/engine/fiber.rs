@@ -1,8 +1,8 @@
-//! Stackful coroutines that any function they call can suspend: with advice to the host, on memory and its cache, the
+//! Stackful coroutines that any called function can suspend. This module, `host_cache` and `huge_pages` contain the
 //! only unsafe code of this crate.
 //!
-//! The allocator takes a lock deep inside ordinary code, which knows no coroutine. So the running fiber is kept in a
-//! thread-local variable, and [`suspend`] stops whichever that is.
+//! The allocator takes locks deep inside ordinary code that knows no coroutines. A thread-local variable therefore
+//! holds the running fiber, and [`suspend`] suspends that fiber.
 
 use std::cell::Cell;
 use std::io;
@@ -12,59 +12,59 @@ use std::ptr::NonNull;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
 
-/// Bytes of stack a fiber. A guess: tests at low optimisation use less than a quarter. Pages that are never touched cost
-/// nothing.
+/// Bytes of stack per fiber. A guess: tests at low optimisation use less than a quarter. Untouched pages cost nothing.
 const STACK_BYTES: usize = 256 << 10;
 
 type Suspender = Option<NonNull<Yielder<(), ()>>>;
 
 thread_local! {
-    /// What suspends the fiber that runs on this thread's stack now.
+    /// The yielder of the fiber that runs on this thread now.
     static CURRENT: Cell<Suspender> = const { Cell::new(None) };
 }
 
-/// Fibers that may borrow what lives as long as `'env`.
+/// Fibers that may borrow data with the lifetime `'env`.
 pub(crate) struct Fibers<'env> {
     all: Vec<Fiber>,
-    /// Invariant: what a fiber borrows must not be taken to live shorter or longer.
+    /// Makes `'env` invariant: the compiler must neither shorten nor extend the lifetime of borrowed data.
     env: PhantomData<&'env mut &'env ()>,
 }
 
 struct Fiber {
     coroutine: Coroutine<(), (), ()>,
-    /// Known from its first suspension on.
+    /// Set from the first suspension on.
     suspender: Suspender,
 }
 
-/// Makes room for fibers, and drops them all before it returns: their stacks unwind.
+/// Calls `body` with an empty set of fibers. Drops all fibers, which unwinds their stacks, before it returns.
 pub(crate) fn scope<'env, T>(body: impl FnOnce(&mut Fibers<'env>) -> T) -> T {
     let mut fibers = Fibers { all: Vec::new(), env: PhantomData };
     body(&mut fibers)
 }
 
 impl<'env> Fibers<'env> {
-    /// Adds a fiber, which begins at its first [`Self::resume`]; its number is how many there were before.
+    /// Adds a fiber that starts at its first [`Self::resume`]. Its number is the number of earlier fibers.
     ///
     /// # Errors
-    /// The system has no memory for its stack.
+    /// The host has no memory for the fiber's stack.
     pub(crate) fn spawn(&mut self, body: impl FnOnce() + 'env) -> io::Result<()> {
         let stack = DefaultStack::new(STACK_BYTES)?;
         let main = move |yielder: &Yielder<(), ()>, ()| {
             CURRENT.set(Some(NonNull::from(yielder)));
             body();
         };
-        // SAFETY: what `main` borrows must live until the coroutine has ended or been dropped.
-        // 1. It lives for `'env`, which is longer than the call of `scope`: a parameter of that function.
-        // 2. The coroutine stays in a `Fibers`, which nobody outside of `scope` ever owns: `body` gets a reference, there
-        //    is no other way to make one, and no method gives a coroutine out. So none can be forgotten.
-        // 3. `scope` drops its `Fibers` on every way out, and with them the coroutines. If two of them were swapped by
-        //    their references, both are dropped inside of calls of `scope` with the same `'env`.
+        // SAFETY: data that `main` borrows must live until the coroutine has ended or been dropped.
+        // 1. The data live for `'env`, which outlives the call of `scope` because `'env` is a parameter of `scope`.
+        // 2. The coroutine stays in a `Fibers` that only `scope` owns: `body` gets a reference, no other constructor
+        //    exists, and no method returns a coroutine. So no coroutine can be forgotten.
+        // 3. `scope` drops its `Fibers`, and so the coroutines, on every exit. Two `Fibers` swapped through their
+        //    references are both dropped inside calls of `scope` with the same `'env`.
         let coroutine = unsafe { Coroutine::with_stack_unchecked(stack, main) };
         self.all.push(Fiber { coroutine, suspender: None });
         Ok(())
     }
 
-    /// Runs a fiber until it suspends or ends. Does nothing when it has ended; its panics come out here.
+    /// Runs a fiber until it suspends or ends. Does nothing for an ended fiber. Panics of the fiber propagate to the
+    /// caller.
     pub(crate) fn resume(&mut self, index: usize) {
         let fiber = &mut self.all[index];
         if fiber.coroutine.done() {
@@ -79,13 +79,13 @@ impl<'env> Fibers<'env> {
 
 impl Drop for Fiber {
     fn drop(&mut self) {
-        // What unwinds must not suspend, least of all a fiber around this one.
+        // Unwinding code must not suspend any fiber, including one around this fiber.
         let _outer = Outer(CURRENT.replace(None));
         self.coroutine.force_unwind();
     }
 }
 
-/// Restores what was current.
+/// Restores the previous value of `CURRENT` when dropped.
 struct Outer(Suspender);
 
 impl Drop for Outer {
@@ -94,16 +94,16 @@ impl Drop for Outer {
     }
 }
 
-/// Suspends the running fiber until it is resumed. Returns at once where none runs.
+/// Suspends the running fiber until it is resumed. Returns at once if no fiber runs.
 pub(crate) fn suspend() {
     if let Some(current) = CURRENT.get() {
-        // SAFETY: the pointer must lead to a live yielder, that of the coroutine on whose stack this runs.
-        // 1. A yielder lies at the root of its coroutine's stack and lives until the coroutine ends.
-        // 2. CURRENT is written here only. It is a fiber's yielder from when `resume` (or, the first time, the fiber
-        //    itself) sets it until `resume` returns, which is when that fiber has suspended or ended.
-        // 3. Between, this thread runs on the fiber's stack, or on that of a fiber resumed from there, for which CURRENT is
-        //    replaced, or on a stack that is being unwound, for which it is empty.
-        // 4. CURRENT is of this thread, and neither `Fibers` nor a yielder can be sent to another.
+        // SAFETY: the pointer must point to a live yielder: the yielder of the coroutine on whose stack this code runs.
+        // 1. A yielder is at the root of its coroutine's stack and lives until the coroutine ends.
+        // 2. Only this module writes `CURRENT`. `resume`, or the fiber itself at its first start, sets it to the
+        //    fiber's yielder. The value stays until `resume` returns, which is when that fiber has suspended or ended.
+        // 3. In between, this thread runs on the fiber's stack, on the stack of a fiber resumed from there, for which
+        //    `CURRENT` is replaced, or on a stack that unwinds, for which `CURRENT` is empty.
+        // 4. `CURRENT` is thread-local, and neither `Fibers` nor a yielder is `Send`.
         unsafe { current.as_ref() }.suspend(());
     }
 }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspended_fiber_unwinds_and_suspends_no_more() {
+    fn a_dropped_fiber_unwinds_without_suspending() {
         struct OnDrop<'d>(&'d Cell<u32>);
         impl Drop for OnDrop<'_> {
             fn drop(&mut self) {
@@ -152,7 +152,7 @@ mod tests {
                 .spawn(move || {
                     let _guard = OnDrop(dropped);
                     suspend();
-                    unreachable!("it is never resumed again");
+                    unreachable!("the fiber must not be resumed again");
                 })
                 .unwrap();
             fibers.resume(0);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fiber_runs_fibers() {
+    fn fibers_can_nest() {
         let steps = Cell::new(0);
         scope(|outer| {
             let steps = &steps;
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "from inside")]
-    fn panics_come_out() {
+    fn panics_propagate_to_resume() {
         scope(|fibers| {
             fibers.spawn(|| panic!("from inside")).unwrap();
             fibers.resume(0);

@@ -1,42 +1,42 @@
-//! How the next CPU is chosen, and the other way than by time: at random.
+//! Selection of the next CPU: by time, or at random to explore interleavings.
 
 use super::Engine;
 use crate::time::Time;
 
-/// How the next CPU is chosen.
+/// How the engine selects the next CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
-    /// Always the earliest in virtual time. Touches and locks cost time; a CPU waits for the others only at locks.
+    /// The earliest CPU in virtual time. Touches and locks cost time; a CPU waits for others only at locks.
     #[default]
     Earliest,
-    /// At random, at every lock and every touch.
+    /// A random CPU, at every lock and every touch.
     Interleave,
 }
 
-/// A bug that tests plant, to see that it is found.
+/// A bug that tests plant to check that the explorer finds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Plant {
-    /// Of those who find a zone's lock held, some get it.
+pub(crate) enum PlantedBug {
+    /// Some CPUs that find a zone's lock held get it anyway.
     ZoneLockShared,
-    /// Of those who wait for a zone's lock, some are forgotten.
+    /// Some CPUs in the queue of a zone's lock are forgotten.
     WaiterForgotten,
 }
 
 #[cfg(test)]
-impl Plant {
-    /// One of so many.
+impl PlantedBug {
+    /// The bug occurs at one in this many opportunities.
     const ONE_IN: u64 = 64;
 }
 
-/// A step of most CPUs: short, so that they race. In picoseconds, as all times here; only their order counts.
+/// Longest ordinary step, short so that CPUs race. Unit: picoseconds, of which only the order counts.
 const SHORT: u64 = 16;
-/// A long one: all others overtake.
+/// Longest rare step, in which all other CPUs overtake.
 const LONG: u64 = 1 << 12;
-/// One of so many steps is long.
+/// One in this many steps is long.
 const ONE_IN: u64 = 16;
 
 impl Engine {
-    /// One step of the interleaving: it takes a random time, and whoever is then the earliest goes on.
+    /// One step of the interleaving: advances the clock by a random time and lets the earliest CPU run.
     #[cold]
     pub(super) fn step(&self) {
         let longest = if self.random_below(ONE_IN) == 0 { LONG } else { SHORT };
@@ -44,13 +44,13 @@ impl Engine {
         self.sync();
     }
 
-    /// A lock is about to be tried: where others act in between counts in every mode.
+    /// Called before a lock is tried. In every mode the actions of others before this point count.
     #[inline]
     pub(super) fn before_lock(&self) {
         if self.config.mode == Mode::Earliest { self.sync() } else { self.step() }
     }
 
-    /// As [`Self::before_lock`] for a lock that costs no time by itself: nobody waits for it in a queue.
+    /// As [`Self::before_lock`], for a lock without a queue, which costs no time by itself.
     #[inline]
     pub(crate) fn before_light_lock(&self) {
         if self.config.mode != Mode::Earliest && self.is_running() {
@@ -58,22 +58,22 @@ impl Engine {
         }
     }
 
-    /// Plants a bug.
+    /// Plants `plant` in this engine.
     #[cfg(test)]
-    pub(crate) fn plant(&self, plant: Plant) {
+    pub(crate) fn plant(&self, plant: PlantedBug) {
         self.planted.set(Some(plant));
     }
 
-    /// Whether a planted bug strikes, where it could.
+    /// Whether the planted bug occurs at this opportunity.
     #[cfg(test)]
-    pub(super) fn strikes(&self, plant: Plant) -> bool {
-        self.planted.get() == Some(plant) && self.random_below(Plant::ONE_IN) == 0
+    pub(super) fn strikes(&self, plant: PlantedBug) -> bool {
+        self.planted.get() == Some(plant) && self.random_below(PlantedBug::ONE_IN) == 0
     }
 
-    /// No bug is planted outside of tests.
+    /// Planted bugs exist only in tests.
     #[cfg(not(test))]
     #[inline]
-    pub(super) const fn strikes(&self, _: Plant) -> bool {
+    pub(super) const fn strikes(&self, _: PlantedBug) -> bool {
         false
     }
 }

@@ -1,13 +1,13 @@
-//! Times that vary: the only use of chance in virtual time.
+//! Random variation of durations: the only randomness in virtual time.
 
 use std::cell::Cell;
 
 use crate::time::Time;
 
-/// Quantiles that a table of variation has. A power of two.
+/// Quantiles in a variation table. A power of two.
 const QUANTILES: usize = 1024;
 
-/// A stream of random numbers: the same for the same seed, on every machine (SplitMix64).
+/// A deterministic stream of random numbers (SplitMix64), equal for equal seeds on every machine.
 #[derive(Debug)]
 pub(crate) struct Random(Cell<u64>);
 
@@ -26,21 +26,21 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// A number below `n`, which is at least 1.
+    /// A random number below `n`, which is at least 1.
     pub(crate) fn below(&self, n: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 }
 
-/// How many times as long something takes as on average.
+/// A factor on a duration, relative to its mean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Factor(u32);
 
 impl Factor {
-    /// As long.
+    /// The factor 1.
     pub(crate) const ONE: Factor = Factor(1024);
 
-    /// A time, varied.
+    /// Multiplies `time` by a random factor.
     #[inline]
     pub(crate) fn of(self, time: Time) -> Time {
         Time::from_ps(time.ps() * u64::from(self.0) / u64::from(Self::ONE.0))
@@ -50,26 +50,26 @@ impl Factor {
 /// Factors whose mean is 1.
 #[derive(Debug)]
 pub(crate) struct Variation {
-    /// Equally likely; none where nothing varies.
+    /// Equally likely factors; `None` without variation.
     factors: Option<Box<[Factor; QUANTILES]>>,
 }
 
 impl Variation {
-    /// A constant part and an exponential one, whose size is the coefficient of variation: `cv`, from 0 to 1, is standard
-    /// deviation over mean.
+    /// A constant part plus an exponential part. `cv`, from 0 to 1, is the coefficient of variation: standard deviation
+    /// over mean.
     pub(crate) fn exponential(cv: f64) -> Self {
         let exponential = |p: f64| -p.ln();
         let mean = (0..QUANTILES).map(|i| exponential(probability(i))).sum::<f64>() / QUANTILES as f64;
         Self::of_quantiles(cv, |p| 1.0 - cv + cv * exponential(p) / mean)
     }
 
-    /// The lognormal distribution whose standard deviation over mean is `cv`. Its tail ends at the last of the quantiles.
+    /// The lognormal distribution with coefficient of variation `cv`. Its tail ends at the last quantile.
     pub(crate) fn lognormal(cv: f64) -> Self {
         let sigma = cv.mul_add(cv, 1.0).ln().sqrt();
         Self::of_quantiles(cv, |p| (sigma * normal_quantile(p)).exp())
     }
 
-    /// A distribution by its quantiles, made to have a mean of 1.
+    /// A distribution from its quantiles, scaled to a mean of 1.
     fn of_quantiles(cv: f64, quantile: impl Fn(f64) -> f64) -> Self {
         let factors = (cv > 0.0).then(|| {
             let mean = (0..QUANTILES).map(|i| quantile(probability(i))).sum::<f64>() / QUANTILES as f64;
@@ -79,7 +79,7 @@ impl Variation {
         Variation { factors }
     }
 
-    /// One of the factors.
+    /// Draws a factor.
     #[inline]
     pub(crate) fn draw(&self, random: &Random) -> Factor {
         match &self.factors {
@@ -88,7 +88,7 @@ impl Variation {
         }
     }
 
-    /// A time, varied.
+    /// Multiplies `time` by a random factor.
     #[inline]
     pub(crate) fn apply(&self, time: Time, random: &Random) -> Time {
         match &self.factors {
@@ -98,12 +98,12 @@ impl Variation {
     }
 }
 
-/// The middle of one of equally likely intervals.
+/// The midpoint of interval `i` of equally likely intervals.
 fn probability(i: usize) -> f64 {
     (i as f64 + 0.5) / QUANTILES as f64
 }
 
-/// What a normal variable stays below with this probability, above 0 and below 1; exact to 0.0005. Abramowitz and Stegun,
+/// The quantile of the standard normal distribution at `p`, 0 < `p` < 1; absolute error 0.0005. Abramowitz and Stegun,
 /// Handbook of Mathematical Functions, 26.2.23.
 fn normal_quantile(p: f64) -> f64 {
     let t = (-2.0 * p.min(1.0 - p).ln()).sqrt();
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mean_and_spread_are_as_asked() {
+    fn mean_and_deviation_match_the_configuration() {
         let random = Random::new(1);
         let cvs = [0.0, 0.2, 0.5, 1.0];
         let of = |shape: fn(f64) -> Variation| cvs.map(|cv| (cv, shape(cv)));
@@ -127,14 +127,14 @@ mod tests {
             let mean = times.iter().sum::<f64>() / times.len() as f64;
             let deviation = (times.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / times.len() as f64).sqrt();
             assert!((mean - 1000.0).abs() < 10.0, "mean {mean} with cv {cv}");
-            // The tail of the widest ends at the last quantile.
+            // The table cuts the tail of the widest distribution at its last quantile.
             let near = if cv < 1.0 { 0.01 } else { 0.03 };
             assert!((deviation / 1000.0 - cv).abs() < near, "deviation {deviation} with cv {cv}");
         }
     }
 
     #[test]
-    fn numbers_below_a_bound_are_even() {
+    fn numbers_below_a_bound_are_uniform() {
         let random = Random::new(7);
         let mut counts = [0_u32; 10];
         (0..10_000).for_each(|_| counts[random.below(10) as usize] += 1);

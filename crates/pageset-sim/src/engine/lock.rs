@@ -1,77 +1,77 @@
-//! Locks with a queue: whoever comes first gets them first, and how long all waited is known.
+//! Locks with a first-come, first-served queue, and statistics of waits and holds.
 
 use std::collections::VecDeque;
 
 use hdrhistogram::Histogram;
 
 use super::cache::LineState;
+use super::durations::Durations;
 use super::jitter::Factor;
-use super::lengths::Lengths;
-use super::{Engine, FIRST_LOCK, Mode, Plant, Socket, fiber};
+use super::{Engine, FIRST_LOCK, Mode, PlantedBug, Socket, fiber};
 use crate::time::Time;
 
-/// The number of a lock of an engine.
+/// The number of an engine's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockId(pub u32);
 
-/// A lock that an engine is to have.
+/// The description of a lock for [`Engine::new`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockSpec {
-    /// The socket of its memory.
-    pub home: Socket,
-    /// Instructions around each hold.
+    /// The node of the lock's memory.
+    pub node: Socket,
+    /// Time of the instructions around each hold.
     pub around: Time,
 }
 
-/// Ways that a lock is come to, each accounted for itself. Zone locks have as many as the allocator tells apart.
+/// Number of lock paths, each with its own statistics: as many as the allocator has for zone locks.
 pub const PATHS: usize = pageset::LockPath::COUNT;
 
-/// One way to a lock.
+/// Statistics of one path to a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathStats {
-    /// Times it was taken.
+    /// Acquisitions.
     pub holds: u64,
-    /// Times it was waited for.
+    /// Acquisitions after a wait.
     pub contended: u64,
-    /// Waiting, from the first try until it was had.
+    /// Total wait, from the first try to the acquisition.
     pub wait: Time,
-    /// Holding.
+    /// Total hold.
     pub hold: Time,
 }
 
-/// What went on at a lock.
+/// Statistics of a lock.
 #[derive(Clone, Debug)]
 pub struct LockStats {
-    /// By path.
+    /// Statistics by path.
     pub paths: [PathStats; PATHS],
-    /// Waits in nanoseconds, those of no length included.
+    /// Waits in nanoseconds, including waits of 0.
     pub waits: Histogram<u64>,
     /// Holds in nanoseconds.
     pub holds: Histogram<u64>,
 }
 
-/// The same while it goes on.
+/// The running form of [`LockStats`].
 #[derive(Debug)]
 struct Account {
     paths: [PathStats; PATHS],
-    waits: Lengths,
-    holds: Lengths,
+    waits: Durations,
+    holds: Durations,
 }
 
 impl Account {
     fn new() -> Self {
-        Account { paths: Default::default(), waits: Lengths::new(), holds: Lengths::new() }
+        Account { paths: Default::default(), waits: Durations::new(), holds: Durations::new() }
     }
 }
 
 impl LockStats {
-    /// All waiting.
+    /// Total wait of all paths.
     #[must_use]
     pub fn wait(&self) -> Time {
         self.paths.iter().map(|path| path.wait).sum()
     }
 
-    /// All holds.
+    /// Number of holds of all paths.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.paths.iter().map(|path| path.holds).sum()
@@ -93,29 +93,29 @@ struct Hold {
     since: Time,
 }
 
-/// What a CPU finds at a lock when it is its turn.
+/// The result of waiting for the turn to try a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
-    /// It looks for itself.
+    /// The CPU is the earliest and tries the lock itself.
     Here,
-    /// It was held; the CPU has queued, and has it by now.
+    /// The lock was held; the CPU went through the queue and holds the lock now.
     Queued,
 }
 
 /// One hold of a lock, from the first try to the release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Held {
-    /// Which lock.
+    /// The lock.
     pub lock: LockId,
-    /// On which CPU.
+    /// The holder's CPU.
     pub cpu: u32,
-    /// The way that it was come to.
+    /// The path.
     pub path: usize,
-    /// When it was asked for.
+    /// Time of the first try.
     pub asked: Time,
-    /// When it was had: later, where others held it.
+    /// Time of the acquisition; later than `asked` after a wait.
     pub had: Time,
-    /// When it was given back.
+    /// Time of the release.
     pub released: Time,
 }
 
@@ -134,7 +134,7 @@ impl Lock {
         Lock { spec, line, holder: None, queue, stats: Account::new() }
     }
 
-    /// The lock is had after a wait.
+    /// Records the acquisition by `waiter` at `now`.
     fn had(&mut self, waiter: &Waiter, now: Time) {
         let path = &mut self.stats.paths[waiter.path];
         path.holds += 1;
@@ -147,72 +147,72 @@ impl Lock {
 }
 
 impl Engine {
-    /// Takes a lock, after all that came before. Holds do not nest: how long one takes is known for one at a time.
+    /// Takes a lock, after all earlier events. Holds must not nest, because only one hold factor is active at a time.
     pub fn acquire(&self, id: LockId, path: usize) {
         if !self.is_running() {
             return;
         }
-        if self.come_to(id, path) == Turn::Queued {
-            return self.go_on_with(id);
+        if self.wait_to_try(id, path) == Turn::Queued {
+            return self.resume_with_lock(id);
         }
         let lock = &self.locks[id.0 as usize];
         let waiter = Waiter { cpu: self.cpu(), path, since: self.now() };
         let mut lock = lock.borrow_mut();
-        if lock.holder.is_none() || self.strikes(Plant::ZoneLockShared) {
+        if lock.holder.is_none() || self.strikes(PlantedBug::ZoneLockShared) {
             self.take(&mut lock, &waiter);
         } else {
-            self.queue_up(&mut lock, waiter);
+            self.enqueue(&mut lock, waiter);
             drop(lock);
-            // The release before ours makes us due: see `released`.
+            // The previous holder's release makes this CPU due, see `released`.
             fiber::suspend();
-            self.go_on_with(id);
+            self.resume_with_lock(id);
         }
     }
 
-    /// Waits until this CPU is the earliest, for a lock: it goes on where that is free then. Where it is held the CPU queues
-    /// without running for that, and goes on when it has the lock.
-    fn come_to(&self, id: LockId, path: usize) -> Turn {
+    /// Waits until this CPU is the earliest and may try a lock. If the lock is held then, the CPU queues without a
+    /// switch to it, and returns when it holds the lock.
+    fn wait_to_try(&self, id: LockId, path: usize) -> Turn {
         if self.config.mode != Mode::Earliest {
             self.step();
             return Turn::Here;
         }
-        if self.is_first() {
+        if self.is_earliest() {
             return Turn::Here;
         }
-        let coming = &self.cpus[self.cpu() as usize].coming;
-        coming.set(Some((id, path)));
+        let waiting_to_try = &self.cpus[self.cpu() as usize].waiting_to_try;
+        waiting_to_try.set(Some((id, path)));
         self.order.set(self.slot(self.cpu()), self.now());
         fiber::suspend();
-        if coming.take().is_some() { Turn::Here } else { Turn::Queued }
+        if waiting_to_try.take().is_some() { Turn::Here } else { Turn::Queued }
     }
 
-    /// A CPU that waits for its turn is the earliest: whether it has come to a lock that is held, and now queues.
-    pub(super) fn queues_up(&self, cpu: u32, time: Time) -> bool {
-        let coming = &self.cpus[cpu as usize].coming;
-        let Some((id, path)) = coming.get() else { return false };
+    /// Puts a CPU that waits to try a lock into the lock's queue, if the lock is held. Returns whether it did.
+    pub(super) fn queue_if_held(&self, cpu: u32, time: Time) -> bool {
+        let waiting_to_try = &self.cpus[cpu as usize].waiting_to_try;
+        let Some((id, path)) = waiting_to_try.get() else { return false };
         let mut lock = self.locks[id.0 as usize].borrow_mut();
         let held = lock.holder.is_some();
         if held {
-            coming.set(None);
+            waiting_to_try.set(None);
             self.order.set(self.slot(cpu), Time::NEVER);
-            self.queue_up(&mut lock, Waiter { cpu, path, since: time });
+            self.enqueue(&mut lock, Waiter { cpu, path, since: time });
         }
         held
     }
 
-    /// Whoever waits leaves its core to the other thread.
-    fn queue_up(&self, lock: &mut Lock, waiter: Waiter) {
+    /// Puts a CPU into a lock's queue. A waiting thread does not slow the other thread of its core.
+    fn enqueue(&self, lock: &mut Lock, waiter: Waiter) {
         self.add_working(self.cpus[waiter.cpu as usize].core, -1);
         lock.queue.push_back(waiter);
     }
 
-    /// The running CPU has a lock after a wait.
-    fn go_on_with(&self, id: LockId) {
+    /// Continues the running CPU after it got a lock from the queue.
+    fn resume_with_lock(&self, id: LockId) {
         self.add_working(self.running.core.get(), 1);
         self.pass(self.locks[id.0 as usize].borrow().spec.around);
     }
 
-    /// Takes a lock if nobody holds it.
+    /// Takes a lock if it is free, after all earlier events. Returns whether it did.
     pub fn try_acquire(&self, id: LockId, path: usize) -> bool {
         if !self.is_running() {
             return true;
@@ -226,22 +226,22 @@ impl Engine {
         free
     }
 
-    /// A lock that nobody holds is had.
+    /// Takes a free lock.
     fn take(&self, lock: &mut Lock, waiter: &Waiter) {
         lock.had(waiter, waiter.since);
-        self.running.begin_hold(self.holds.draw(&self.random));
+        self.running.begin_hold(self.hold_variation.draw(&self.random));
         if self.config.mode == Mode::Earliest {
-            self.touch(&lock.line, lock.spec.home);
+            self.touch(&lock.line, lock.spec.node);
         }
         self.pass(self.config.atomic + lock.spec.around);
     }
 
-    /// Gives a lock back. The caller runs ahead; others see the lock free when they have come to this time.
+    /// Releases a lock. The caller runs ahead; others see the lock free when they reach the release time.
     pub fn release(&self, id: LockId) {
         self.give_back(id, true);
     }
 
-    /// Ends an operation on a word that is no lock: each waits for the line until it is there, and nobody watches it.
+    /// Ends an operation on a shared word that is not a lock: others wait for its line, but none polls it.
     pub fn release_word(&self, id: LockId) {
         self.give_back(id, false);
     }
@@ -252,10 +252,10 @@ impl Engine {
         }
         let mut lock = self.locks[id.0 as usize].borrow_mut();
         if watched && !lock.queue.is_empty() && self.config.mode == Mode::Earliest {
-            // The first waiter watches the line, which has to be got back from it to be written.
+            // The first waiter polls the line, so the holder must fetch the line back before it can write.
             let first = self.cpus[lock.queue[0].cpu as usize].core;
-            self.caches.locate(&self.running, first, &lock.line, lock.spec.home);
-            self.touch(&lock.line, lock.spec.home);
+            self.caches.locate(&self.running, first, &lock.line, lock.spec.node);
+            self.touch(&lock.line, lock.spec.node);
         }
         self.running.settle();
         self.running.hold.set(Factor::ONE);
@@ -271,12 +271,12 @@ impl Engine {
         self.order.set(FIRST_LOCK + id.0 as usize, now);
     }
 
-    /// From now on up to so many holds are kept, for [`Self::take_held`].
-    pub fn keep_held(&self, most: usize) {
-        self.held_room.set(most);
+    /// Records up to `limit` further holds, for [`Self::take_held`].
+    pub fn keep_held(&self, limit: usize) {
+        self.held_room.set(limit);
     }
 
-    /// The holds that were kept, in the order of their ends on the host.
+    /// The recorded holds, in the order in which the host processed their ends.
     pub fn take_held(&self) -> Vec<Held> {
         self.held_room.set(0);
         self.held.take()
@@ -290,54 +290,54 @@ impl Engine {
         }
     }
 
-    /// The time of a release has come: the first in the queue has the lock once its line is there.
+    /// Processes a release: the first waiter gets the lock as soon as it has the line.
     pub(super) fn released(&self, id: LockId, time: Time) {
         self.order.set(FIRST_LOCK + id.0 as usize, Time::NEVER);
         let mut lock = self.locks[id.0 as usize].borrow_mut();
         lock.holder = None;
         let Some(next) = lock.queue.pop_front() else { return };
-        if self.strikes(Plant::WaiterForgotten) {
+        if self.strikes(PlantedBug::WaiterForgotten) {
             return;
         }
         let cpu = &self.cpus[next.cpu as usize];
-        let source = self.caches.locate(&self.running, cpu.core, &lock.line, lock.spec.home);
+        let source = self.caches.locate(&self.running, cpu.core, &lock.line, lock.spec.node);
         let handoff = self.caches.line_time(source);
-        let now = time + self.lines.apply(handoff, &self.random);
+        let now = time + self.line_variation.apply(handoff, &self.random);
         lock.had(&next, now);
         cpu.clock.set(now);
-        cpu.hold.set(self.holds.draw(&self.random));
+        cpu.hold.set(self.hold_variation.draw(&self.random));
         cpu.settled.set(now);
         self.order.set(self.slot(next.cpu), now);
     }
 
-    /// The next lock that this CPU takes is this one, on this path.
+    /// Announces the next lock that this CPU takes, and its path.
     pub(crate) fn announce(&self, id: LockId, path: usize) {
         self.announced.set(Some((id, path)));
     }
 
-    /// What was announced, once.
+    /// The announced lock and path. The announcement is cleared.
     pub(crate) fn announced(&self) -> Option<(LockId, usize)> {
         self.announced.take()
     }
 
-    /// How many locks there are.
+    /// Number of locks.
     pub fn lock_count(&self) -> usize {
         self.locks.len()
     }
 
-    /// What went on at a lock since the engine was built or [`Self::reset_locks`].
+    /// Statistics of a lock since the engine was built or since [`Self::reset_locks`].
     pub fn lock_stats(&self, id: LockId) -> LockStats {
         let lock = self.locks[id.0 as usize].borrow();
         let Account { paths, waits, holds } = &lock.stats;
         LockStats { paths: *paths, waits: waits.histogram(), holds: holds.histogram() }
     }
 
-    /// How long all have waited for a lock, as [`Self::lock_stats`] has it.
+    /// Total wait for a lock, as in [`Self::lock_stats`].
     pub(crate) fn lock_wait(&self, id: LockId) -> Time {
         self.locks[id.0 as usize].borrow().stats.paths.iter().map(|path| path.wait).sum()
     }
 
-    /// Begins to account anew.
+    /// Resets the statistics of all locks.
     pub fn reset_locks(&self) {
         self.locks.iter().for_each(|lock| lock.borrow_mut().stats = Account::new());
     }

@@ -1,15 +1,15 @@
-//! The engine: virtual CPUs, each a fiber with a clock, of which always the earliest runs.
+//! The engine: virtual CPUs, each a fiber with a clock. The earliest CPU always runs next.
 //!
-//! A CPU that works, or touches memory, only moves its own clock: it runs ahead of the others. Where others could see
-//! what it does next (at a lock) it waits until it is the earliest, ties going to the lower number; when it is that
-//! already, nothing is switched. So all locks are taken in the order of virtual time.
+//! Work and memory touches only advance the CPU's own clock, so a CPU runs ahead of the others. Before an action that
+//! others can see, such as taking a lock, the CPU waits until it is the earliest. Ties go to the lower CPU number. No
+//! switch happens if the CPU is already the earliest. Locks are therefore taken in the order of virtual time.
 
 mod cache;
+mod durations;
 mod earliest;
 mod fiber;
 mod interleave;
 mod jitter;
-mod lengths;
 mod lock;
 mod running;
 mod sleep;
@@ -19,10 +19,10 @@ use std::cell::{Cell, RefCell};
 use std::io;
 
 pub use cache::{CacheCosts, LINE_BYTES, LineState, Source};
+pub(crate) use durations::Durations;
 pub(crate) use fiber::{Fibers, scope};
 pub use interleave::Mode;
-pub(crate) use interleave::Plant;
-pub(crate) use lengths::Lengths;
+pub(crate) use interleave::PlantedBug;
 pub use lock::{Held, LockId, LockSpec, LockStats, PATHS, PathStats};
 pub use topology::{Core, Socket, Topology};
 
@@ -37,80 +37,81 @@ use crate::time::Time;
 #[cfg(test)]
 mod tests;
 
-/// What an engine is built from.
+/// The configuration of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineConfig {
     /// CPUs, cores, sockets.
     pub topology: Topology,
-    /// What touches of memory cost.
+    /// Costs of memory touches.
     pub cache: CacheCosts,
-    /// An atomic operation on a line that the core has.
+    /// Duration of an atomic operation on a line in the core's own cache.
     pub atomic: Time,
-    /// Work takes this many thousandths of its time while another thread of the core works as well.
+    /// Duration of work in thousandths of its normal duration, while the other thread of the core works too.
     pub smt_permille: u64,
-    /// Work takes this many thousandths of its time where only one core of a socket has any: it runs at a higher clock.
+    /// Duration of work in thousandths of its normal duration, while only one core of the socket has work and runs at a
+    /// higher clock.
     pub turbo_permille: u64,
     /// Coefficient of variation of work, 0 to 1.
     pub work_cv: f64,
-    /// Coefficient of variation of the times of lines from outside the core, 0 to 1.
+    /// Coefficient of variation of the latency of lines from outside the core, 0 to 1.
     pub line_cv: f64,
-    /// Coefficient of variation of each hold of a lock as a whole, 0 to 1.
+    /// Coefficient of variation of a whole lock hold, 0 to 1.
     pub hold_cv: f64,
-    /// What all chance comes from.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// How the next CPU is chosen.
     pub mode: Mode,
 }
 
-/// Slot 0 is the end of the present [`Engine::run`]; then come the locks' releases, then the CPUs.
+/// Slot 0 is the end of the current [`Engine::run`]; the lock releases follow, then the CPUs.
 const END: usize = 0;
 const FIRST_LOCK: usize = 1;
 
-/// What is known of a CPU; of the one that runs, [`Running`] knows better.
+/// The state of a CPU. For the running CPU, [`Running`] has the current values.
 #[derive(Debug)]
 struct Cpu {
     clock: Cell<Time>,
     core: Core,
-    /// As [`Running::hold`] and [`Running::settled`].
+    /// See [`Running::hold`] and [`Running::settled`].
     hold: Cell<Factor>,
     settled: Cell<Time>,
-    /// The lock that it has come to, and the path, until it is the earliest and finds it free or held.
-    coming: Cell<Option<(LockId, usize)>>,
-    /// Since when it sleeps, if it does; how long it has slept before.
+    /// The lock and path that the CPU waits to try, until the CPU is the earliest.
+    waiting_to_try: Cell<Option<(LockId, usize)>>,
+    /// Start of the current sleep, if the CPU sleeps; total of earlier sleeps.
     asleep: Cell<Option<Time>>,
     slept: Cell<Time>,
 }
 
-/// The virtual machine: clocks, caches, locks. One thread's, and used through shared references.
+/// The virtual machine: clocks, caches and locks. One thread uses it through shared references.
 #[derive(Debug)]
 pub struct Engine {
     config: EngineConfig,
     #[cfg(test)]
-    planted: Cell<Option<Plant>>,
+    planted: Cell<Option<PlantedBug>>,
     order: Earliest,
     cpus: Box<[Cpu]>,
-    /// Thousandths that work takes on each socket, by how many of its cores have some.
-    clocks: Box<[Cell<u64>]>,
-    /// Threads of each core that work, rather than wait or have ended.
+    /// Duration of work on each socket in thousandths, from the number of its busy cores.
+    clock_permille: Box<[Cell<u64>]>,
+    /// Working threads of each core. Waiting, sleeping and finished threads do not count.
     working: Box<[Cell<u32>]>,
     locks: Box<[RefCell<Lock>]>,
     caches: Caches,
     random: Random,
-    work: Variation,
-    lines: Variation,
-    holds: Variation,
+    work_variation: Variation,
+    line_variation: Variation,
+    hold_variation: Variation,
     running: Running,
-    /// In whose name things are done while none runs.
+    /// The CPU in whose name actions run outside of [`Engine::run`].
     acting: Cell<u32>,
     switches: Cell<u64>,
     announced: Cell<Option<(LockId, usize)>>,
-    /// Holds that are kept, and how many more may be.
+    /// The recorded holds, and how many more may be recorded.
     held: RefCell<Vec<Held>>,
     held_room: Cell<usize>,
 }
 
 impl Engine {
-    /// A machine whose CPUs have no tasks yet, with these locks, known by their places.
+    /// A machine whose CPUs have no tasks. Lock `i` of `locks` has the id `i`.
     #[must_use]
     pub fn new(config: EngineConfig, locks: &[LockSpec]) -> Self {
         let topology = config.topology;
@@ -119,7 +120,7 @@ impl Engine {
             core: topology.core_of(cpu),
             hold: Cell::new(Factor::ONE),
             settled: Cell::new(Time::ZERO),
-            coming: Cell::new(None),
+            waiting_to_try: Cell::new(None),
             asleep: Cell::new(None),
             slept: Cell::new(Time::ZERO),
         };
@@ -128,14 +129,14 @@ impl Engine {
             planted: Cell::default(),
             order: Earliest::new(FIRST_LOCK + locks.len() + topology.cpus() as usize),
             cpus: (0..topology.cpus()).map(cpu).collect(),
-            clocks: vec![Cell::new(1000); topology.sockets as usize].into(),
+            clock_permille: vec![Cell::new(1000); topology.sockets as usize].into(),
             working: vec![Cell::new(0); topology.cores() as usize].into(),
             locks: locks.iter().map(|lock| RefCell::new(Lock::new(*lock))).collect(),
             caches: Caches::new(topology, config.cache),
             random: Random::new(config.seed),
-            work: Variation::exponential(config.work_cv),
-            lines: Variation::exponential(config.line_cv),
-            holds: Variation::lognormal(config.hold_cv),
+            work_variation: Variation::exponential(config.work_cv),
+            line_variation: Variation::exponential(config.line_cv),
+            hold_variation: Variation::lognormal(config.hold_cv),
             running: Running::new(),
             acting: Cell::new(0),
             switches: Cell::new(0),
@@ -148,12 +149,12 @@ impl Engine {
         engine
     }
 
-    /// What it was built from.
+    /// The configuration.
     pub fn config(&self) -> &EngineConfig {
         &self.config
     }
 
-    /// A CPU goes on, or acts while none runs.
+    /// Makes a CPU the current one: `on` for a running CPU, off for one that acts outside of [`Self::run`].
     fn enter(&self, number: u32, on: bool) {
         let (running, cpu) = (&self.running, &self.cpus[number as usize]);
         running.on.set(on);
@@ -161,16 +162,16 @@ impl Engine {
         running.core.set(cpu.core);
         running.clock.set(cpu.clock.get());
         running.tag.set(self.caches.tag(cpu.core));
-        // In other modes a touch is a step.
+        // In other modes each touch is a step, so no touch may take the fast path.
         let near = on && self.config.mode == Mode::Earliest;
         running.near.set(if near { self.config.cache.l2_lines } else { 0 });
         running.hold.set(cpu.hold.get());
         running.settled.set(cpu.settled.get());
-        running.clock_permille.set(self.clocks[self.config.topology.socket_of(cpu.core).0 as usize].get());
-        self.look_at_sibling();
+        running.clock_permille.set(self.clock_permille[self.config.topology.socket_of(cpu.core).0 as usize].get());
+        self.update_smt_slowdown();
     }
 
-    /// The CPU that runs or acts does so no more.
+    /// Saves the state of the current CPU.
     fn leave(&self) {
         let running = &self.running;
         let cpu = &self.cpus[running.cpu.replace(NOBODY) as usize];
@@ -181,25 +182,25 @@ impl Engine {
         self.caches.set_tag(cpu.core, running.tag.get());
     }
 
-    /// Whether the other thread of the running core works has changed, or may have.
-    fn look_at_sibling(&self) {
+    /// Updates the slowdown after the number of working threads of the running core may have changed.
+    fn update_smt_slowdown(&self) {
         let shared = self.working[self.running.core.get().0 as usize].get() > 1;
         self.running.smt_permille.set(if shared { self.config.smt_permille } else { 1000 });
     }
 
-    /// The running CPU; where none runs, the one that acts for it.
+    /// The running CPU, or the CPU that acts while none runs.
     #[inline(always)]
     pub fn cpu(&self) -> u32 {
         self.running.cpu.get()
     }
 
-    /// Whether a CPU runs: virtual time has begun.
+    /// Whether a CPU runs and virtual time passes.
     #[inline(always)]
     pub fn is_running(&self) -> bool {
         self.running.on.get()
     }
 
-    /// What is done while no CPU runs, is done in the name of this one. It costs nothing.
+    /// Calls `act` in the name of `cpu` while no CPU runs. This takes no virtual time.
     pub fn act_as<T>(&self, cpu: u32, act: impl FnOnce() -> T) -> T {
         let before = self.acting.replace(cpu);
         self.leave();
@@ -211,14 +212,14 @@ impl Engine {
         done
     }
 
-    /// Lets those CPUs run that are behind in time.
+    /// Lets the CPUs run whose clocks are behind.
     pub fn yield_now(&self) {
         if self.is_running() {
             self.sync();
         }
     }
 
-    /// The running CPU's clock. Under a hold of a lock it is provisional: how long that takes is known at its end.
+    /// The running CPU's clock. It is provisional during a lock hold, because the hold's random factor applies later.
     #[inline(always)]
     pub fn now(&self) -> Time {
         self.running.clock.get()
@@ -234,12 +235,12 @@ impl Engine {
         if cpu == self.cpu() { self.running.clock.set(time) } else { self.cpus[cpu as usize].clock.set(time) }
     }
 
-    /// A number below `n`, which is at least 1, from the seed.
+    /// A random number below `n`, which is at least 1.
     pub fn random_below(&self, n: u64) -> u64 {
         self.random.below(n)
     }
 
-    /// Switches from one CPU to another so far.
+    /// Switches between CPUs so far.
     pub fn switches(&self) -> u64 {
         self.switches.get()
     }
@@ -253,11 +254,11 @@ impl Engine {
         FIRST_LOCK + self.locks.len() + cpu as usize
     }
 
-    /// Gives a CPU a task, which begins at `start`. The tasks of [`Fibers`] and the CPUs have the same numbers: give CPU 0
-    /// its task first.
+    /// Gives a CPU a task that starts at `start`. Fiber numbers are CPU numbers: spawn tasks in the order of the CPUs,
+    /// from CPU 0.
     ///
     /// # Errors
-    /// The system has no memory for its stack.
+    /// The host has no memory for the task's stack.
     pub(crate) fn spawn<'env>(
         &'env self,
         fibers: &mut Fibers<'env>,
@@ -276,22 +277,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Says how many cores of a socket have work, and so share its last-level cache and its power: the fewer, the higher
-    /// their clock.
+    /// Sets how many cores of a socket have work. They share its last-level cache; fewer busy cores run at a higher
+    /// clock.
     pub fn share_socket(&self, socket: Socket, cores: u32) {
         self.caches.share_llc(socket, cores);
         let all = u64::from(self.config.topology.cores_per_socket);
         let idle = all - u64::from(cores.max(1)).min(all);
         let gain = (1000 - self.config.turbo_permille) * idle / (all - 1).max(1);
-        self.clocks[socket.0 as usize].set(1000 - gain);
+        self.clock_permille[socket.0 as usize].set(1000 - gain);
         if self.config.topology.socket_of(self.running.core.get()) == socket {
             self.running.clock_permille.set(1000 - gain);
         }
     }
 
-    /// Runs all CPUs until the earliest is at `end`, or all have ended; `keep_on` is asked now and then.
+    /// Runs all CPUs until the earliest is at `end` or all tasks have ended. Polls `keep_on`; `false` stops the run.
     pub(crate) fn run(&self, fibers: &mut Fibers<'_>, end: Time, keep_on: impl Fn() -> bool) {
-        /// Switches between two questions: some milliseconds.
+        /// Switches between two polls: some milliseconds.
         const PATIENCE: u64 = 1 << 14;
         self.order.set(END, end);
         self.leave();
@@ -300,7 +301,7 @@ impl Engine {
             if slot == END || time == Time::NEVER {
                 break;
             }
-            if self.passes(slot, time) {
+            if self.process_event(slot, time) {
                 continue;
             }
             self.order.set(slot, Time::NEVER);
@@ -317,15 +318,15 @@ impl Engine {
         self.enter(self.acting.get(), false);
     }
 
-    /// Work that others do not see.
+    /// Performs work that others cannot see. Threads of the core, the clock and random variation scale its duration.
     #[inline]
     pub fn work(&self, time: Time) {
         let running = &self.running;
         let time = time.permille(running.smt_permille.get()).permille(running.clock_permille.get());
-        running.pass(self.work.apply(time, &self.random));
+        running.pass(self.work_variation.apply(time, &self.random));
     }
 
-    /// Work that brings so many lines of its own into the core's caches. How long they take is part of the work.
+    /// Performs work that also brings `lines` lines into the core's caches. `time` includes the latency of these lines.
     pub fn work_through(&self, time: Time, lines: u64) {
         self.work(time);
         if self.is_running() {
@@ -333,42 +334,42 @@ impl Engine {
         }
     }
 
-    /// Time that passes whatever else goes on, without variation.
+    /// Advances the clock by `time`, without variation or slowdown.
     #[inline(always)]
     pub fn pass(&self, time: Time) {
         self.running.pass(time);
     }
 
-    /// A touch of a line whose memory is on `home`.
+    /// Touches a line whose memory is on `node`.
     #[inline(always)]
-    pub fn touch(&self, line: &LineState, home: Socket) {
-        self.touch_run(line, || home, 1);
+    pub fn touch(&self, line: &LineState, node: Socket) {
+        self.touch_run(line, || node, 1);
     }
 
-    /// A touch of some lines that are always touched together: the state is that of all.
+    /// Touches `lines` lines that are always touched together and share one state.
     #[inline(always)]
-    pub fn touch_run(&self, line: &LineState, home: impl FnOnce() -> Socket, lines: u64) {
+    pub fn touch_run(&self, line: &LineState, node: impl FnOnce() -> Socket, lines: u64) {
         match self.caches.near(&self.running, line, lines) {
             Some(time) => self.running.pass(time.times(lines)),
-            None => self.touch_far(line, home(), lines),
+            None => self.touch_far(line, node(), lines),
         }
     }
 
-    /// Some instructions, then a touch of lines as [`Self::touch_run`].
+    /// Advances the clock by `time`, then touches lines as [`Self::touch_run`] does.
     #[inline(always)]
-    pub fn work_on(&self, time: Time, line: &LineState, home: impl FnOnce() -> Socket, lines: u64) {
+    pub fn work_on(&self, time: Time, line: &LineState, node: impl FnOnce() -> Socket, lines: u64) {
         match self.caches.near(&self.running, line, lines) {
             Some(near) => self.running.pass(time + near.times(lines)),
             None => {
                 self.running.pass(time);
-                self.touch_far(line, home(), lines);
+                self.touch_far(line, node(), lines);
             }
         }
     }
 
-    /// A touch of lines that are not in the core's own caches.
+    /// Touches lines that are not in the core's own caches.
     #[inline(never)]
-    fn touch_far(&self, line: &LineState, home: Socket, lines: u64) {
+    fn touch_far(&self, line: &LineState, node: Socket, lines: u64) {
         let running = &self.running;
         if !running.on.get() {
             return;
@@ -376,27 +377,27 @@ impl Engine {
         if self.config.mode != Mode::Earliest {
             return self.step();
         }
-        let time = self.caches.line_time(self.caches.bring(running, line, home, lines));
-        running.pass(self.lines.apply(time, &self.random).times(lines));
+        let time = self.caches.line_time(self.caches.bring(running, line, node, lines));
+        running.pass(self.line_variation.apply(time, &self.random).times(lines));
     }
 
-    /// Lines fetched ahead of their use: they are the core's from now on, and nobody waits for them.
+    /// Prefetches lines: they belong to the core from now on, at no cost in time.
     #[inline]
-    pub fn prefetch(&self, line: &LineState, home: Socket, lines: u64) {
+    pub fn prefetch(&self, line: &LineState, node: Socket, lines: u64) {
         if self.is_running() {
-            self.caches.fetch(&self.running, line, home, lines);
+            self.caches.fetch(&self.running, line, node, lines);
         }
     }
 
-    /// Writes a page whose memory is on `home`.
+    /// Writes a whole page whose memory is on `node`.
     #[inline]
-    pub fn write_page(&self, page: &LineState, home: Socket) {
-        self.work(self.caches.fetch_page(&self.running, page, home));
+    pub fn write_page(&self, page: &LineState, node: Socket) {
+        self.work(self.caches.fetch_page(&self.running, page, node));
     }
 
-    /// Lets a little time pass, and others run: a round of waiting for something that is no lock.
+    /// One round of polling for something other than an engine lock: advances the clock and lets others run.
     pub fn relax(&self) {
-        /// Some rounds of a polling loop. A guess; waits are far longer.
+        /// Some rounds of a polling loop. A guess; waits take far longer.
         const ROUND: Time = Time::from_ps(100_000);
         if self.is_running() {
             self.pass(ROUND);
@@ -404,21 +405,21 @@ impl Engine {
         }
     }
 
-    /// The time of the CPU that is furthest.
+    /// The latest clock of all CPUs.
     pub(crate) fn latest(&self) -> Time {
         (0..self.config.topology.cpus()).map(|cpu| self.clock(cpu)).max().unwrap_or_default()
     }
 
     /// Waits until this CPU is the earliest.
     fn sync(&self) {
-        if !self.is_first() {
+        if !self.is_earliest() {
             self.order.set(self.slot(self.cpu()), self.now());
             fiber::suspend();
         }
     }
 
-    /// Whether the running CPU is the earliest, once all has come to pass that was due before it and needs no CPU to run.
-    fn is_first(&self) -> bool {
+    /// Whether the running CPU is the earliest after all earlier events that need no running CPU.
+    fn is_earliest(&self) -> bool {
         self.running.settle();
         let own = (self.now(), self.slot(self.cpu()));
         loop {
@@ -426,17 +427,17 @@ impl Engine {
             if own < (time, first) {
                 return true;
             }
-            if first == END || !self.passes(first, time) {
+            if first == END || !self.process_event(first, time) {
                 return false;
             }
         }
     }
 
-    /// Has come to pass what is due in a slot other than [`END`]; false where it takes a CPU to run.
-    fn passes(&self, slot: usize, time: Time) -> bool {
+    /// Processes the event that is due in a slot other than [`END`]. Returns false if a CPU must run for it.
+    fn process_event(&self, slot: usize, time: Time) -> bool {
         match slot.checked_sub(self.slot(0)) {
             None => self.released(LockId((slot - FIRST_LOCK) as u32), time),
-            Some(cpu) => return self.queues_up(cpu as u32, time),
+            Some(cpu) => return self.queue_if_held(cpu as u32, time),
         }
         true
     }
@@ -444,6 +445,6 @@ impl Engine {
     fn add_working(&self, core: Core, change: i32) {
         let working = &self.working[core.0 as usize];
         working.set(working.get().wrapping_add_signed(change));
-        self.look_at_sibling();
+        self.update_smt_slowdown();
     }
 }

@@ -1,7 +1,7 @@
-//! The CPU that runs: what its work and its touches read and write, in one place.
+//! The state of the running CPU that its work and touches read and write, in one place.
 //!
-//! All that a touch of a near line takes is here and in the line's own state. What belongs to the CPU and to its core is
-//! fetched when the CPU goes on and put back when another does: see [`Engine::enter`](super::Engine::enter).
+//! A touch of a near line uses only this state and the state of the line. [`Engine::enter`](super::Engine::enter) loads
+//! the state of the CPU and its core; `Engine::leave` stores it.
 
 use std::cell::Cell;
 
@@ -9,32 +9,32 @@ use super::jitter::Factor;
 use super::topology::Core;
 use crate::time::Time;
 
-/// No CPU.
+/// The number for "no CPU".
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// The state of the running CPU. Where none runs it is that of the CPU that acts, which nothing costs time.
+/// The state of the running CPU, or of the CPU that acts while none runs. Actions of the latter take no time.
 #[derive(Debug)]
 pub(super) struct Running {
-    /// Whether virtual time passes for it.
+    /// Whether virtual time passes for this CPU.
     pub(super) on: Cell<bool>,
     pub(super) cpu: Cell<u32>,
     pub(super) core: Cell<Core>,
     pub(super) clock: Cell<Time>,
-    /// What the core writes into the state of a line that it touches: see [`LineState`](super::LineState).
+    /// The value that the core writes into the state of a touched line, see [`LineState`](super::LineState).
     pub(super) tag: Cell<u64>,
-    /// A line that the core touched when it had brought in fewer lines less than this is in its own caches. No line is
-    /// where touches cost nothing, or more than time.
+    /// A line is in the core's own caches if the core has brought in fewer than `near` lines since it touched the line.
+    /// 0 where touches cost no time, or do more than cost time.
     pub(super) near: Cell<u64>,
-    /// How many times as long as on average its present hold of a lock takes, and up to when that is in the clock.
+    /// The random factor of the current lock hold, and the time up to which the clock includes this factor.
     pub(super) hold: Cell<Factor>,
     pub(super) settled: Cell<Time>,
-    /// Thousandths that work takes for the core's other thread, and for its clock.
+    /// Duration of work in thousandths, from the core's other thread and from its clock.
     pub(super) smt_permille: Cell<u64>,
     pub(super) clock_permille: Cell<u64>,
 }
 
 impl Running {
-    /// Nobody.
+    /// No running CPU.
     pub(super) fn new() -> Self {
         Running {
             on: Cell::new(false),
@@ -50,21 +50,21 @@ impl Running {
         }
     }
 
-    /// Time passes for it.
+    /// Advances the clock.
     #[inline(always)]
     pub(super) fn pass(&self, time: Time) {
         self.clock.set(self.clock.get() + time);
     }
 
-    /// A hold of a lock begins, which takes so many times as long as on average.
+    /// Starts a lock hold whose duration is multiplied by `factor`.
     #[inline]
     pub(super) fn begin_hold(&self, factor: Factor) {
         self.hold.set(factor);
         self.settled.set(self.clock.get());
     }
 
-    /// Others are about to see the clock: what has passed of a hold takes as long as it does this time. Until then nobody
-    /// knows, so that all that the hold does varies together, at no cost for each touch.
+    /// Applies the hold's factor to the time since the last call, before others see the clock. The delay makes all
+    /// parts of a hold vary together, without a cost per touch.
     #[inline]
     pub(super) fn settle(&self) {
         let factor = self.hold.get();

@@ -1,18 +1,18 @@
-//! CPUs that sleep until another wakes them.
+//! Sleep and wake-up of CPUs.
 
 use super::{Engine, fiber};
 use crate::time::Time;
 
 impl Engine {
-    /// The running CPU sleeps until [`Self::wake`]; the other thread of its core has the core to itself meanwhile. Whoever
-    /// is to wake it must have been told under a lock before.
+    /// Puts the running CPU to sleep until [`Self::wake`]. The other thread of its core then has the core to itself.
+    /// The waker must have learned of the sleeper under a lock before.
     pub fn sleep(&self) {
         if self.is_running() {
             self.sleep_until(self.now());
         }
     }
 
-    /// Sleeps until whoever wakes this CPU has set its clock, which is at least `until` then.
+    /// Sleeps until the waker has set this CPU's clock, to `until` or later.
     fn sleep_until(&self, until: Time) {
         self.running.settle();
         let cpu = &self.cpus[self.cpu() as usize];
@@ -26,7 +26,7 @@ impl Engine {
         }
     }
 
-    /// The running CPU sleeps for a while.
+    /// Puts the running CPU to sleep for `time`.
     pub fn rest(&self, time: Time) {
         if !self.is_running() {
             return;
@@ -36,7 +36,7 @@ impl Engine {
         self.sleep_until(until);
     }
 
-    /// Wakes a CPU that sleeps; it goes on so long after the running CPU's present.
+    /// Wakes a sleeping CPU. It continues `latency` after the running CPU's present time.
     pub fn wake(&self, cpu: u32, latency: Time) {
         self.running.settle();
         let at = self.now().max(self.clock(cpu)) + latency;
@@ -51,7 +51,7 @@ impl Engine {
         cpu.slept.get() + open
     }
 
-    /// Sleep before `now` does not count.
+    /// Discards sleep before `now`.
     pub fn reset_sleep(&self, now: Time) {
         for cpu in &self.cpus {
             cpu.slept.set(Time::ZERO);

@@ -1,4 +1,4 @@
-//! The engine by hand: exact times, with nothing that varies.
+//! Exact times of small programs, calculated by hand, without random variation.
 
 use std::cell::RefCell;
 
@@ -34,10 +34,10 @@ fn config() -> EngineConfig {
 }
 
 const LOCK: LockId = LockId(0);
-const HOME: Socket = Socket(0);
-const SPECS: [LockSpec; 1] = [LockSpec { home: HOME, around: Time::ZERO }];
+const NODE: Socket = Socket(0);
+const SPECS: [LockSpec; 1] = [LockSpec { node: NODE, around: Time::ZERO }];
 
-/// Runs a task on each of the first CPUs; they start at these times.
+/// Runs a task on each of the first CPUs; CPU `i` starts at `starts[i]` ns.
 fn run(config: EngineConfig, starts: &[u64], task: impl Fn(&Engine, u32)) -> Engine {
     let engine = Engine::new(config, &SPECS);
     scope(|fibers| {
@@ -51,7 +51,7 @@ fn run(config: EngineConfig, starts: &[u64], task: impl Fn(&Engine, u32)) -> Eng
 }
 
 #[test]
-fn two_cpus_on_one_lock() {
+fn a_contended_lock_passes_to_the_waiter_after_the_handoff() {
     let had = RefCell::new(Vec::new());
     let engine = run(config(), &[0, 10], |engine, cpu| {
         engine.acquire(LOCK, cpu as usize);
@@ -59,7 +59,7 @@ fn two_cpus_on_one_lock() {
         engine.work(ns(1000));
         engine.release(LOCK);
     });
-    // The line comes from memory, and the atomic takes its time: 85. The other has it 50 after the release at 1085.
+    // The line comes from memory (80) and the atomic takes 5: 85. CPU 1 gets the lock 50 after the release at 1085.
     assert_eq!(had.into_inner(), [(0, ns(85)), (1, ns(1135))]);
     let stats = engine.lock_stats(LOCK);
     let first = PathStats { holds: 1, contended: 0, wait: ns(0), hold: ns(1085) };
@@ -69,49 +69,51 @@ fn two_cpus_on_one_lock() {
 }
 
 #[test]
-fn the_queue_is_first_come_first_served_and_its_first_slows_the_release() {
+fn the_queue_is_first_come_first_served_and_its_first_waiter_slows_the_release() {
     let had = RefCell::new(Vec::new());
     let line = LineState::default();
     run(config(), &[0, 30, 20, 10], |engine, cpu| {
         engine.acquire(LOCK, 0);
         had.borrow_mut().push((cpu, engine.now()));
         engine.work(ns(1000));
-        engine.touch(&line, HOME);
+        engine.touch(&line, NODE);
         engine.release(LOCK);
     });
     let expected = [
         // 80 for the lock's line, 5; then 1000 and 80 for the other line.
         (0, ns(85)),
-        // Released at 1165; on the other socket.
+        // Released at 1165, then transferred to the other socket.
         (3, ns(1165 + 120)),
-        // 1000, the line 120, and the lock's line to be written, which the first of the queue watches, from a core of the
-        // same socket, 50. Then 50 to hand it over.
+        // 1000, the touched line (120) and the lock's line, which the first waiter polls from the same socket (50).
+        // Then the handover (50).
         (2, ns(1285 + 1000 + 120 + 50 + 50)),
-        // 1000, the line from the same socket 50, the lock's from the other socket 120; 120.
+        // 1000, the touched line from the same socket (50), the lock's line from the other socket (120), the handover
+        // (120).
         (1, ns(2505 + 1000 + 50 + 120 + 120)),
     ];
     assert_eq!(had.into_inner(), expected);
 }
 
 #[test]
-fn a_programs_own_data_takes_the_place_of_lines() {
+fn a_programs_own_data_evicts_lines() {
     let line = LineState::default();
     let times = RefCell::new(Vec::new());
     run(config(), &[0], |engine, _| {
         for lines in [0, 3, 4, 199, 200, 1000] {
             engine.work_through(ns(1000), lines);
             let before = engine.now();
-            engine.touch(&line, HOME);
+            engine.touch(&line, NODE);
             times.borrow_mut().push(engine.now() - before);
         }
-        assert_eq!(engine.now(), ns(6000 + 80 + 1 + 4 + 4 + 20 + 80), "the lines themselves are part of the work");
+        assert_eq!(engine.now(), ns(6000 + 80 + 1 + 4 + 4 + 20 + 80), "work_through includes the latency of its lines");
     });
-    // From memory at first; then after as many lines as each cache holds, less one, and as many.
+    // The first touch reads memory. Later touches follow after as many lines as each cache holds, less one, and as
+    // many.
     assert_eq!(times.into_inner(), [80, 1, 4, 4, 20, 80].map(ns));
 }
 
 #[test]
-fn a_word_goes_from_one_to_the_next_and_nobody_watches_it() {
+fn a_word_without_pollers_moves_from_cpu_to_cpu() {
     let had = RefCell::new(Vec::new());
     run(config(), &[0, 30, 20, 10], |engine, cpu| {
         engine.acquire(LOCK, 0);
@@ -119,13 +121,13 @@ fn a_word_goes_from_one_to_the_next_and_nobody_watches_it() {
         engine.work(ns(1000));
         engine.release_word(LOCK);
     });
-    // From memory, and the operation; then to the other socket, from there to a core beside, and back.
+    // From memory plus the operation; then to the other socket, to a core of that socket, and back.
     let expected = [(0, 85), (3, 1085 + 120), (2, 2205 + 50), (1, 3255 + 120)];
     assert_eq!(had.into_inner(), expected.map(|(cpu, at)| (cpu, ns(at))));
 }
 
 #[test]
-fn who_comes_to_a_held_lock_does_not_run_for_it() {
+fn queueing_at_a_held_lock_needs_no_switch() {
     let engine = run(config(), &[0, 1, 2], |engine, _| {
         engine.work(ns(100));
         engine.acquire(LOCK, 0);
@@ -133,14 +135,14 @@ fn who_comes_to_a_held_lock_does_not_run_for_it() {
         engine.release(LOCK);
     });
     assert_eq!(engine.lock_stats(LOCK).paths[0].contended, 2);
-    // Each comes to the lock ahead of the others and stops, and runs again once it has the lock.
+    // Each CPU stops before the lock, ahead of the others, and runs again when it has the lock.
     assert_eq!(engine.switches(), 3 * 2);
 }
 
 #[test]
 fn threads_of_a_core_slow_each_other_while_both_work() {
     let end = RefCell::new(Vec::new());
-    // CPUs 0 and 4 share a core; CPU 4 starts once 0 has done half.
+    // CPUs 0 and 4 share a core. CPU 4 starts when CPU 0 has done half.
     run(config(), &[0, 0, 0, 0, 100], |engine, cpu| {
         if cpu % 4 == 0 {
             (0..2).for_each(|_| {
@@ -152,7 +154,7 @@ fn threads_of_a_core_slow_each_other_while_both_work() {
         }
     });
     let end = end.into_inner();
-    // Both take locks that the other may hold; the work is what is of interest.
+    // Both CPUs may wait for the lock; the test checks only the work.
     let worked = |cpu| end.iter().find(|(c, _)| *c == cpu).unwrap().1;
     assert!(worked(0) >= ns(320), "{:?}", worked(0));
     let alone = RefCell::new(Time::ZERO);
@@ -164,36 +166,36 @@ fn threads_of_a_core_slow_each_other_while_both_work() {
 }
 
 #[test]
-fn a_line_costs_by_who_held_it_and_what_that_core_brought_in_since() {
+fn line_cost_depends_on_the_last_holder_and_the_lines_it_brought_in_since() {
     let (line, pages): (LineState, Vec<LineState>) =
         (LineState::default(), (0..32).map(|_| LineState::default()).collect());
-    let cost = |engine: &Engine, line, home| {
+    let cost = |engine: &Engine, line, node| {
         let before = engine.now();
-        engine.touch(line, home);
+        engine.touch(line, node);
         engine.now() - before
     };
     let log = RefCell::new(Vec::new());
-    // One after the other in virtual time: the lock keeps them in order.
+    // The lock orders the CPUs in virtual time.
     run(config(), &[0, 1_000_000, 2_000_000, 0, 500_000], |engine, cpu| {
         engine.acquire(LOCK, 0);
         let mut costs = Vec::new();
         match cpu {
             0 => {
-                costs.push(cost(engine, &line, HOME)); // Never touched: memory.
-                costs.push(cost(engine, &line, HOME)); // L1.
-                engine.write_page(&pages[0], HOME);
-                costs.push(cost(engine, &line, HOME)); // 64 lines later: L2.
-                pages[1..6].iter().for_each(|page| engine.write_page(page, HOME));
-                costs.push(cost(engine, &line, HOME)); // 320 lines later: LLC.
-                pages[6..].iter().for_each(|page| engine.write_page(page, HOME));
-                costs.push(cost(engine, &line, HOME)); // 1664 lines later: memory again.
+                costs.push(cost(engine, &line, NODE)); // Never touched: memory.
+                costs.push(cost(engine, &line, NODE)); // L1.
+                engine.write_page(&pages[0], NODE);
+                costs.push(cost(engine, &line, NODE)); // 64 lines later: L2.
+                pages[1..6].iter().for_each(|page| engine.write_page(page, NODE));
+                costs.push(cost(engine, &line, NODE)); // 320 lines later: LLC.
+                pages[6..].iter().for_each(|page| engine.write_page(page, NODE));
+                costs.push(cost(engine, &line, NODE)); // 1664 lines later: memory again.
             }
-            4 => costs.push(cost(engine, &line, HOME)), // The same core, but for the lock's line: L1.
-            1 => costs.push(cost(engine, &line, HOME)), // Another core of the socket: transfer.
+            4 => costs.push(cost(engine, &line, NODE)), // The same core, but for the lock's line: L1.
+            1 => costs.push(cost(engine, &line, NODE)), // Another core of the socket: transfer.
             2 => {
-                costs.push(cost(engine, &line, HOME)); // Another socket.
-                costs.push(cost(engine, &pages[0], HOME)); // Long evicted over there: memory of the other node.
-                costs.push(cost(engine, &pages[0], HOME)); // L1.
+                costs.push(cost(engine, &line, NODE)); // Another socket.
+                costs.push(cost(engine, &pages[0], NODE)); // Long evicted over there: memory of the other node.
+                costs.push(cost(engine, &pages[0], NODE)); // L1.
             }
             _ => {}
         }
@@ -205,8 +207,8 @@ fn a_line_costs_by_who_held_it_and_what_that_core_brought_in_since() {
 }
 
 #[test]
-fn lines_outlive_data_that_stream_through_the_last_level() {
-    // 25 pages are 1600 lines, more than the last level has; 40 are more than twice as many.
+fn reused_lines_stay_longer_than_streamed_data_in_the_last_level() {
+    // 25 pages have 1600 lines, more than the last level holds; 40 pages have more than twice as many as it holds.
     let cases = [(1, 25, [80, 800]), (2, 25, [20, 800]), (2, 40, [80, 800]), (10, 40, [20, 800])];
     for (llc_reuse_factor, streamed, expected) in cases {
         let cache = CacheCosts { llc_reuse_factor, ..config().cache };
@@ -214,12 +216,12 @@ fn lines_outlive_data_that_stream_through_the_last_level() {
             (LineState::default(), (0..streamed).map(|_| LineState::default()).collect());
         let costs = RefCell::new([0; 2]);
         run(EngineConfig { cache, ..config() }, &[0], |engine, _| {
-            engine.touch(&line, HOME);
-            pages.iter().for_each(|page| engine.write_page(page, HOME));
+            engine.touch(&line, NODE);
+            pages.iter().for_each(|page| engine.write_page(page, NODE));
             let begin = engine.now();
-            engine.touch(&line, HOME);
+            engine.touch(&line, NODE);
             let middle = engine.now();
-            engine.write_page(&pages[0], HOME);
+            engine.write_page(&pages[0], NODE);
             *costs.borrow_mut() = [middle - begin, engine.now() - middle].map(Time::whole_ns);
         });
         assert_eq!(costs.into_inner(), expected, "factor {llc_reuse_factor}, {streamed} pages");
@@ -227,17 +229,17 @@ fn lines_outlive_data_that_stream_through_the_last_level() {
 }
 
 #[test]
-fn nothing_costs_time_outside_of_tasks() {
+fn actions_outside_of_tasks_take_no_time() {
     let engine = Engine::new(config(), &SPECS);
     let line = LineState::default();
-    engine.touch(&line, HOME);
+    engine.touch(&line, NODE);
     engine.acquire(LOCK, 0);
     engine.release(LOCK);
     assert_eq!(engine.now(), Time::ZERO);
     assert_eq!(engine.lock_stats(LOCK).count(), 0);
 }
 
-/// A program of random work under and outside of a lock; what each CPU saw, in the order of the host.
+/// A random program that works inside and outside of a lock. Returns what each CPU saw, in the order of the host.
 fn random_program(seed: u64) -> Vec<(u32, Time, Time)> {
     let log = RefCell::new(Vec::new());
     let line = LineState::default();
@@ -247,7 +249,7 @@ fn random_program(seed: u64) -> Vec<(u32, Time, Time)> {
             engine.acquire(LOCK, 0);
             let from = engine.now();
             engine.work(ns(200));
-            engine.touch(&line, HOME);
+            engine.touch(&line, NODE);
             engine.release(LOCK);
             log.borrow_mut().push((cpu, from, engine.now()));
         }
@@ -255,8 +257,8 @@ fn random_program(seed: u64) -> Vec<(u32, Time, Time)> {
     log.into_inner()
 }
 
-/// Holds of equal work in ns, each followed by as much work outside, which does not vary: by CPUs that never meet, or by
-/// several that always wait for each other.
+/// Durations in ns of holds with equal work. Constant work outside follows each hold. One CPU never waits; several CPUs
+/// always wait for each other.
 fn equal_holds(hold_cv: f64, cpus: usize) -> Vec<f64> {
     const HOLDS: usize = 10_000;
     let log = RefCell::new(Vec::new());
@@ -264,7 +266,7 @@ fn equal_holds(hold_cv: f64, cpus: usize) -> Vec<f64> {
         for _ in 0..HOLDS / cpus {
             engine.acquire(LOCK, 0);
             let from = engine.now();
-            // Many small pieces.
+            // Many small pieces must vary together.
             (0..100).for_each(|_| engine.pass(ns(10)));
             engine.release(LOCK);
             log.borrow_mut().push((engine.now() - from).ps() as f64 / 1000.0);
@@ -278,20 +280,20 @@ fn equal_holds(hold_cv: f64, cpus: usize) -> Vec<f64> {
 }
 
 #[test]
-fn holds_vary_as_a_whole() {
+fn a_whole_hold_varies_by_one_factor() {
     for cpus in [1, 4] {
         assert!(equal_holds(0.0, cpus).iter().all(|hold| (1000.0..1200.0).contains(hold)), "{cpus} CPUs");
         let holds = equal_holds(1.0, cpus);
         let mean = holds.iter().sum::<f64>() / holds.len() as f64;
         let deviation = (holds.iter().map(|hold| (hold - mean).powi(2)).sum::<f64>() / holds.len() as f64).sqrt();
-        // Waited for, they have the lock's line to write as well.
+        // Contended holds also fetch the lock's line back.
         assert!((970.0..1150.0).contains(&mean), "mean {mean} of {cpus} CPUs");
         assert!((0.9..1.1).contains(&(deviation / mean)), "deviation {deviation} of {cpus} CPUs");
     }
 }
 
 #[test]
-fn the_line_of_a_lock_that_nobody_held_varies_with_its_hold() {
+fn the_line_of_an_uncontended_lock_varies_with_its_hold() {
     let log = RefCell::new(Vec::new());
     run(EngineConfig { hold_cv: 0.5, atomic: Time::ZERO, ..config() }, &[0], |engine, _| {
         for _ in 0..100 {
@@ -301,13 +303,13 @@ fn the_line_of_a_lock_that_nobody_held_varies_with_its_hold() {
             log.borrow_mut().push(engine.now() - from);
         }
     });
-    // The first brings the line in. Nothing but the line takes time.
+    // The first touch brings the line in. Only the line takes time here.
     let holds = &log.borrow()[1..];
     assert!(holds.iter().max().unwrap().ps() > 2 * holds.iter().min().unwrap().ps(), "{holds:?}");
 }
 
 #[test]
-fn a_hold_that_is_seen_in_between_varies_all_the_same() {
+fn a_hold_observed_in_between_keeps_its_factor() {
     let log = RefCell::new(Vec::new());
     run(EngineConfig { hold_cv: 1.0, ..config() }, &[0, 0], |engine, cpu| {
         for _ in 0..100 {
@@ -332,7 +334,7 @@ fn a_hold_that_is_seen_in_between_varies_all_the_same() {
 }
 
 #[test]
-fn holds_exclude_each_other_in_the_order_of_time() {
+fn holds_are_exclusive_and_ordered_by_time() {
     let log = random_program(1);
     assert_eq!(log.len(), 1600);
     for pair in log.windows(2) {
@@ -341,13 +343,13 @@ fn holds_exclude_each_other_in_the_order_of_time() {
 }
 
 #[test]
-fn the_seed_is_all_that_counts() {
+fn equal_seeds_give_equal_runs() {
     assert_eq!(random_program(1), random_program(1));
     assert_ne!(random_program(1), random_program(2));
 }
 
 #[test]
-fn a_run_ends_on_time_and_goes_on_from_there() {
+fn a_run_ends_on_time_and_can_continue() {
     let engine = Engine::new(config(), &SPECS);
     let rounds = Cell::new(0);
     scope(|fibers| {
@@ -366,8 +368,8 @@ fn a_run_ends_on_time_and_goes_on_from_there() {
         }
         engine.run(fibers, ns(50_000), || true);
         let half = rounds.get();
-        // Each round is 1000 of hold and some handoff.
-        assert!((40..=50).contains(&half), "{half}");
+        // Each round takes 1000 for the hold, plus a handoff.
+        assert!((40..=50).contains(&half), "{half} rounds");
         engine.run(fibers, ns(100_000), || true);
         assert!((80..=100).contains(&rounds.get()), "{}", rounds.get());
         engine.run(fibers, Time::NEVER, || false);
@@ -375,11 +377,11 @@ fn a_run_ends_on_time_and_goes_on_from_there() {
 }
 
 #[test]
-fn a_core_alone_on_its_socket_has_a_higher_clock() {
+fn a_single_busy_core_runs_at_a_higher_clock() {
     for (busy, takes) in [(1, 80), (2, 100), (9, 100)] {
         let end = RefCell::new(Time::ZERO);
         run(config(), &[0], |engine, _| {
-            engine.share_socket(HOME, busy);
+            engine.share_socket(NODE, busy);
             engine.work(ns(100));
             *end.borrow_mut() = engine.now();
         });

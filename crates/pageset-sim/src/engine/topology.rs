@@ -1,4 +1,4 @@
-//! Which CPUs share a core, which cores a socket.
+//! The numbering of CPUs, cores and sockets.
 
 /// The number of a core of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -8,26 +8,26 @@ pub struct Core(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Socket(pub u32);
 
-/// How CPUs, cores and sockets are numbered: as Linux does on these machines, first one thread of every core, socket by
-/// socket, then the second threads in the same order.
+/// The numbers of sockets, cores and threads. CPUs are numbered as Linux does on these machines: first one thread of
+/// each core, socket by socket, then the second threads in the same order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Topology {
-    /// Sockets, each with its own memory.
+    /// Sockets; each socket is a memory node.
     pub sockets: u32,
-    /// Cores of a socket.
+    /// Cores per socket.
     pub cores_per_socket: u32,
-    /// Threads of a core, each of them a CPU.
+    /// Threads per core; each thread is a CPU.
     pub threads_per_core: u32,
 }
 
 impl Topology {
-    /// Cores of the machine.
+    /// Number of cores of the machine.
     #[must_use]
     pub const fn cores(self) -> u32 {
         self.sockets * self.cores_per_socket
     }
 
-    /// CPUs of the machine.
+    /// Number of CPUs of the machine.
     #[must_use]
     pub const fn cpus(self) -> u32 {
         self.cores() * self.threads_per_core

@@ -1,12 +1,12 @@
-//! Interleavings chosen at random: at every lock and probe another CPU may run. What the allocator promises is checked as
-//! it goes; a failure is its settings and its seed.
+//! Random interleavings: at every lock and probe another CPU may run. The allocator's invariants are checked during the
+//! run. The settings and the seed define a failure.
 //!
-//! Time means nothing here. Each step ends a random time later, and the CPU that is then the earliest runs: most steps are
-//! short, so that some CPUs race, and a few are so long that all others overtake.
+//! Virtual time has no meaning here. Each step takes a random time, and the earliest CPU runs next. Most steps are
+//! short, so that CPUs race; a few are so long that all other CPUs overtake.
 
-mod books;
 mod operations;
 mod search;
+mod used_blocks;
 
 use std::any::Any;
 use std::cell::Cell;
@@ -24,36 +24,36 @@ use crate::run::RunError;
 use crate::sim_lock::built_on;
 use crate::time::Time;
 use crate::world::{Allocator, SimMachine};
-use books::Books;
 pub use search::{Search, try_seeds};
+use used_blocks::UsedBlocks;
 
-/// What is to be tried.
+/// The settings of an interleaving.
 #[derive(Clone, Copy, Debug)]
 pub struct Interleaving {
-    /// The rules.
+    /// The allocator's rules.
     pub tuning: Tuning,
     /// The administrator's fraction of a zone that all pagesets may hold, 0 for none.
     pub high_fraction: u32,
-    /// CPUs, 1 to [`MOST_CPUS`], on two nodes.
+    /// CPUs, 1 to [`MAX_CPUS`], on two nodes.
     pub cpus: u32,
-    /// Rounds, in each of which every CPU does [`Self::operations`]; the books are checked from end to end after each.
+    /// Number of rounds. In a round each CPU does [`Self::operations`]; a complete check of the allocator follows.
     pub rounds: u32,
-    /// Operations of a CPU in a round.
+    /// Operations per CPU and round.
     pub operations: u32,
-    /// What all chance comes from.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// CPUs that an interleaving may have. More CPUs race no more closely, and zones are small.
-pub const MOST_CPUS: u32 = 64;
+/// Upper limit of CPUs. More CPUs do not race more closely, and zones are small.
+pub const MAX_CPUS: u32 = 64;
 
-/// Pages of each of the two nodes: four pageblocks. Small, so that CPUs meet.
+/// Pages per node: four pageblocks. Small zones make CPUs collide.
 const NODE_PAGES: u64 = 4 * 512;
 
-/// Steps of a round, as multiples of its operations, after which it counts as one that never ends.
+/// Limit of switches in a round, per operation of a CPU. A round beyond it counts as endless.
 const PATIENCE: u64 = 1 << 20;
 
-/// What was done.
+/// The amount of work done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tried {
     /// Operations of all CPUs.
@@ -62,23 +62,23 @@ pub struct Tried {
     pub switches: u64,
 }
 
-/// Something that the allocator promises does not hold.
+/// A broken invariant of the allocator.
 #[derive(Debug, thiserror::Error)]
 #[error("round {round}: {what}")]
 pub struct Violation {
-    /// The round in which it was found, from 0.
+    /// The round that found it, from 0.
     pub round: u32,
-    /// What it is.
+    /// A description.
     pub what: String,
 }
 
-/// Why a try did not end well.
+/// The failure of an interleaving.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The rules do not suit so small a machine, or the host has no memory.
+    /// The rules are invalid for such a small machine, or the host has no memory.
     #[error(transparent)]
     Run(RunError),
-    /// A promise is broken.
+    /// An invariant of the allocator is broken.
     #[error(transparent)]
     Violation(Violation),
 }
@@ -90,7 +90,7 @@ impl<E: Into<RunError>> From<E> for Failure {
 }
 
 impl Interleaving {
-    /// Tries one interleaving; a panic inside of the allocator is a violation as well.
+    /// Runs one interleaving. A panic inside the allocator counts as a violation.
     ///
     /// # Errors
     /// See [`Failure`].
@@ -98,10 +98,10 @@ impl Interleaving {
         self.run_on(|_| ())
     }
 
-    /// Tries it on an engine that was prepared so.
+    /// Runs it on an engine that `prepare` may change.
     fn run_on(&self, prepare: impl Fn(&Engine)) -> Result<Tried, Failure> {
         let round = Cell::new(0);
-        // What was built is dropped with the unwinding; only the number of the round is used afterwards.
+        // Unwinding drops all else; only the round's number is used afterwards.
         catch_unwind(AssertUnwindSafe(|| self.run_all(&round, prepare))).unwrap_or_else(|panic| {
             Err(Failure::Violation(Violation { round: round.get(), what: format!("a panic: {}", message(&*panic)) }))
         })
@@ -125,19 +125,19 @@ impl Interleaving {
             let metadata = OwnedMetadata::new(&config)?;
             let mut zones = metadata.zones();
             let allocator = Allocator::new(sim, &config, metadata.lend(&mut zones))?;
-            let books = Books::new(&allocator);
+            let used_blocks = UsedBlocks::new(&allocator);
             for number in 0..self.rounds {
                 round.set(number);
-                self.round(&engine, &books)?;
-                books.audit().map_err(|what| Failure::Violation(Violation { round: number, what }))?;
+                self.round(&engine, &used_blocks)?;
+                used_blocks.audit().map_err(|what| Failure::Violation(Violation { round: number, what }))?;
             }
             let operations = u64::from(self.rounds) * u64::from(self.operations) * u64::from(self.cpus);
             Ok(Tried { operations, switches: engine.switches() })
         })
     }
 
-    /// Every CPU does its operations; then none is inside of the allocator.
-    fn round(&self, engine: &Engine, books: &Books<'_>) -> Result<(), Failure> {
+    /// Every CPU does its operations. At the end no CPU is inside the allocator.
+    fn round(&self, engine: &Engine, used_blocks: &UsedBlocks<'_>) -> Result<(), Failure> {
         let ended = Cell::new(0);
         let begun = engine.switches();
         let patience = PATIENCE * u64::from(self.operations);
@@ -145,16 +145,16 @@ impl Interleaving {
             for cpu in 0..self.cpus {
                 let task = || {
                     for _ in 0..self.operations {
-                        operations::one(engine, books);
+                        operations::random_operation(engine, used_blocks);
                     }
                     ended.set(ended.get() + 1);
                 };
-                // Each begins when the last round is over for all.
+                // Each task starts after all tasks of the previous round.
                 engine.spawn(fibers, cpu, engine.latest(), task).map_err(RunError::Stack)?;
             }
-            engine.run(fibers, Time::NEVER, || engine.switches() - begun < patience && !books.violated());
+            engine.run(fibers, Time::NEVER, || engine.switches() - begun < patience && !used_blocks.violated());
             let broken = |what| Err(Failure::Violation(Violation { round: 0, what }));
-            match books.violation() {
+            match used_blocks.violation() {
                 Some(what) => broken(what),
                 None if ended.get() < self.cpus => {
                     broken(format!("{} of {} CPUs never end their operations", self.cpus - ended.get(), self.cpus))
@@ -164,11 +164,11 @@ impl Interleaving {
         })
     }
 
-    /// Two sockets with half of the CPUs each, or one with one CPU.
+    /// A machine with two sockets that have half of the CPUs each; one socket for one CPU.
     fn machine(&self) -> Result<Machine, RunError> {
         let sockets = self.cpus.min(2);
         Machine::of_cpus(sockets, self.cpus.div_ceil(sockets))
-            .ok_or(RunError::Tasks { tasks: self.cpus, cpus: MOST_CPUS })
+            .ok_or(RunError::Tasks { tasks: self.cpus, cpus: MAX_CPUS })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Many interleavings, by their seeds, on as many threads as are given.
+//! Many interleavings with different seeds, in parallel on host threads.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -8,19 +8,20 @@ use std::thread;
 
 use super::{Failure, Interleaving, Tried};
 
-/// What many interleavings came to.
+/// The result of many interleavings.
 #[derive(Debug, Default)]
 pub struct Search {
-    /// Those without a failure.
+    /// Number of interleavings without a failure.
     pub interleavings: u64,
-    /// All that was done in them.
+    /// Total work of these.
     pub tried: Tried,
-    /// The failure of the lowest seed, with that seed.
+    /// The failure with the lowest seed, and that seed.
     pub first_failure: Option<(u64, Failure)>,
 }
 
-/// Tries seeds until one fails. Seeds above it are left out, those below are tried to the end: any number of threads finds the
-/// same one. `keep_on` is asked before each, and `done` told after each how many have ended.
+/// Tries seeds until one fails. Higher seeds are skipped and lower seeds run to their end, so that any number of
+/// threads finds the same failure. Each thread polls `keep_on` before each seed. `done` receives the number of
+/// successful interleavings after each.
 pub fn try_seeds(
     of_seed: impl Fn(u64) -> Interleaving + Sync,
     seeds: Range<u64>,
@@ -33,7 +34,8 @@ pub fn try_seeds(
         for _ in 0..workers.get() {
             scope.spawn(|| {
                 loop {
-                    // Relaxed: hands out numbers; the outcome has a lock, and the scope joins the threads.
+                    // Relaxed: this counter only hands out seeds; a lock guards the outcome, and the scope joins the
+                    // threads.
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= seeds.end || !keep_on() {
                         break;

@@ -1,10 +1,10 @@
-//! A description of the machine that this runs on, from what Linux tells of it.
+//! A description of the host, from `/sys` and `/proc`.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What Linux did not tell.
+/// A file of `/sys` or `/proc` that is missing or has unexpected contents.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}: {what}", .file.display())]
 pub struct DetectError {
@@ -22,14 +22,14 @@ struct Found {
     llc_kib: u64,
 }
 
-/// The text of a description: counts, memory and caches as found, all else as in the shipped description that is nearest.
-/// `root` is `/`, or a folder that has a copy of what is read of `/sys` and `/proc`.
+/// The text of a description. CPU counts, memory and caches come from Linux; all else comes from the most similar
+/// shipped description. `root` is `/` or a folder with a copy of the needed files of `/sys` and `/proc`.
 ///
 /// # Errors
-/// A file that should be there is not, or says something else.
+/// A file is missing or has unexpected contents.
 pub fn detect(root: &Path, name: &str) -> Result<String, DetectError> {
     let found = Found::read(root)?;
-    // A socket with a desktop's few cores has a desktop's latencies.
+    // The core count separates desktops from servers, whose latencies differ.
     let like = if found.cores_per_socket > 6 { "lkp-skl-2sp2" } else { "lkp-skl-d01" };
     let text = super::SHIPPED.iter().find(|(name, _)| *name == like).map_or("", |(_, text)| text);
     let numbers = [
@@ -42,7 +42,7 @@ pub fn detect(root: &Path, name: &str) -> Result<String, DetectError> {
         ("llc_kib", found.llc_kib),
     ];
     let mut out = format!(
-        "# This host. Counts, memory and caches are as Linux tells; latencies and costs were not measured: they are those of\n\
+        "# This host. Counts, memory and caches come from Linux. Latencies and costs were not measured: they are those of\n\
          # {like}.\n"
     );
     for line in text.lines().skip(1) {
@@ -68,7 +68,7 @@ impl Found {
     fn read(root: &Path) -> Result<Found, DetectError> {
         let cpus = root.join("sys/devices/system/cpu");
         let online = read(&cpus.join("online"))?;
-        let numbers = list(&online).ok_or_else(|| wrong(&cpus.join("online"), &online))?;
+        let numbers = list(&online).ok_or_else(|| unexpected(&cpus.join("online"), &online))?;
         let (mut packages, mut cores) = (BTreeSet::new(), BTreeSet::new());
         for cpu in &numbers {
             let topology = cpus.join(format!("cpu{cpu}/topology"));
@@ -82,7 +82,7 @@ impl Found {
         let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
         let kib: u64 = total
             .and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse().ok())
-            .ok_or_else(|| wrong(&meminfo, "no MemTotal in kB"))?;
+            .ok_or_else(|| unexpected(&meminfo, "no MemTotal in kB"))?;
         let first = numbers.first().copied().unwrap_or(0);
         let [l1_kib, l2_kib, llc_kib] = caches(&cpus.join(format!("cpu{first}/cache")))?;
         Ok(Found {
@@ -97,7 +97,7 @@ impl Found {
     }
 }
 
-/// Sizes of the first-level data cache, the second level, and the last, in KiB.
+/// Sizes of the first-level data cache, the second level and the last level, in KiB.
 fn caches(folder: &Path) -> Result<[u64; 3], DetectError> {
     let mut sizes = [0; 3];
     for index in 0.. {
@@ -111,13 +111,13 @@ fn caches(folder: &Path) -> Result<[u64; 3], DetectError> {
         let level = number(&cache.join("level"))?;
         let size = read(&cache.join("size"))?;
         let kib = size.strip_suffix('K').and_then(|kib| kib.parse().ok());
-        let kib = kib.ok_or_else(|| wrong(&cache.join("size"), &size))?;
+        let kib = kib.ok_or_else(|| unexpected(&cache.join("size"), &size))?;
         if (1..=2).contains(&level) {
             sizes[level as usize - 1] = kib;
         }
         sizes[2] = kib;
     }
-    if sizes.contains(&0) { Err(wrong(folder, "no data caches of two levels")) } else { Ok(sizes) }
+    if sizes.contains(&0) { Err(unexpected(folder, "no data caches of two levels")) } else { Ok(sizes) }
 }
 
 fn read(file: &Path) -> Result<String, DetectError> {
@@ -128,14 +128,14 @@ fn read(file: &Path) -> Result<String, DetectError> {
 
 fn number(file: &Path) -> Result<u64, DetectError> {
     let text = read(file)?;
-    text.parse().map_err(|_| wrong(file, &text))
+    text.parse().map_err(|_| unexpected(file, &text))
 }
 
-fn wrong(file: &Path, text: &str) -> DetectError {
+fn unexpected(file: &Path, text: &str) -> DetectError {
     DetectError { file: file.to_owned(), what: format!("unexpected: {text}") }
 }
 
-/// A list such as `0-3,8`.
+/// Parses a CPU list such as `0-3,8`.
 fn list(text: &str) -> Option<Vec<u32>> {
     let mut all = Vec::new();
     for part in text.split(',') {

@@ -1,6 +1,6 @@
-//! What is wrong with a description, and where.
+//! The error of an invalid description.
 
-/// A description that cannot be had: the file, the line, the key, what is wrong.
+/// An invalid description: file, line, key and fault.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{file}{}{}: {what}",
@@ -23,14 +23,14 @@ impl MachineError {
         MachineError { file: file.to_owned(), line, key, what }
     }
 
-    /// A key whose value does not go with others.
+    /// A conflict of this key's value with other keys.
     pub(super) fn at_key(file: &str, text: &str, key: &str, what: String) -> Self {
         let line = text.lines().position(|line| key_of(line).is_some_and(|found| found == key)).map(|at| at + 1);
         MachineError { file: file.to_owned(), line, key: Some(key.to_owned()), what }
     }
 }
 
-/// The key that a line gives a value to, or the table that it opens.
+/// The key that a line assigns, or the table that it opens.
 fn key_of(line: &str) -> Option<String> {
     let code = line.split('#').next().unwrap_or_default().trim();
     let key = match code.split_once('=') {

@@ -1,7 +1,7 @@
-//! Machine descriptions: what a simulated machine is made of, as TOML.
+//! Machine descriptions: the hardware and costs of a simulated machine, as TOML.
 //!
-//! Hardware facts, what the model guesses for all machines, and the three costs that are fitted are three tables of their
-//! own. Each key's meaning, unit and source is beside it in `machines/*.toml`.
+//! A description has three tables: hardware facts, model assumptions for all machines, and the three fitted costs. The
+//! files in `machines/*.toml` give the meaning, unit and source of each key.
 
 mod detect;
 mod error;
@@ -19,100 +19,99 @@ pub use shipped::{SHIPPED, find};
 use crate::engine::{CacheCosts, EngineConfig, LINE_BYTES, Mode, Socket, Topology};
 use crate::time::Time;
 
-/// CPUs that a machine may have: as many as a line's state can name, with room.
-const MOST_CPUS: u64 = 4096;
-/// Memory that a machine may have: page numbers have 32 bits.
-const MOST_GIB: u64 = 8 << 10;
+/// Upper limit of CPUs. The state of a line could name more.
+const MAX_CPUS: u64 = 4096;
+/// Upper limit of memory in GiB: page numbers have 32 bits.
+const MAX_GIB: u64 = 8 << 10;
 
-/// One machine.
+/// A machine description.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: String,
-    /// What it is.
+    /// A short description.
     pub about: String,
-    /// Facts.
+    /// Hardware facts.
     pub hardware: Hardware,
-    /// Guesses, the same for all machines unless its file says why not.
+    /// Model assumptions. They are the same for all machines unless the file gives a reason.
     pub model: Model,
-    /// What `pageset machine calibrate` fits.
+    /// The costs that `pageset machine calibrate` fits.
     pub calibrated: Calibrated,
 }
 
-/// What the vendor says, and latencies that others have measured.
+/// Facts from the vendor, and published latency measurements.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
-    /// Sockets, each a memory node.
+    /// Sockets; each socket is a memory node.
     pub sockets: Count,
-    /// Cores of a socket.
+    /// Cores per socket.
     pub cores_per_socket: Count,
-    /// Threads of a core.
+    /// Threads per core.
     pub threads_per_core: Count,
-    /// Memory of the whole machine, spread evenly.
+    /// Memory of the machine in GiB, spread evenly over the nodes.
     pub memory_gib: Count,
-    /// First-level data cache of a core.
+    /// First-level data cache of a core, in KiB.
     pub l1_kib: Kib,
-    /// Second-level cache of a core.
+    /// Second-level cache of a core, in KiB.
     pub l2_kib: Kib,
-    /// Last-level cache of a socket.
+    /// Last-level cache of a socket, in KiB.
     pub llc_kib: Kib,
-    /// A hit in the first level.
+    /// Hit in the first level, in ns.
     pub l1_ns: Ns,
-    /// A hit in the second.
+    /// Hit in the second level, in ns.
     pub l2_ns: Ns,
-    /// A hit in the socket's last level.
+    /// Hit in the last level of the own socket, in ns.
     pub llc_ns: Ns,
-    /// A line from memory of the own node.
+    /// Line from memory of the own node, in ns.
     pub memory_ns: Ns,
-    /// A line from memory of another node.
+    /// Line from memory of another node, in ns.
     pub remote_memory_ns: Ns,
-    /// A line that a core of another socket has written.
+    /// Line that a core of another socket has written, in ns.
     pub remote_transfer_ns: Ns,
-    /// Clearing 4 KiB that lie in the core's own caches.
+    /// Clearing 4 KiB in the core's own caches, in ns.
     pub clear_l2_ns: Ns,
-    /// Clearing 4 KiB that lie in the last level.
+    /// Clearing 4 KiB in the last level, in ns.
     pub clear_llc_ns: Ns,
-    /// Clearing 4 KiB that lie in memory.
+    /// Clearing 4 KiB in memory, in ns.
     pub clear_memory_ns: Ns,
-    /// An atomic operation on a line of the own cache.
+    /// Atomic operation on a line in the own cache, in ns.
     pub atomic_ns: Ns,
-    /// How many times as fast one core of a socket is as all of them together: turbo. Without it clocks are the same.
+    /// Turbo: speed of a core that works alone on its socket, relative to a socket with all cores busy. Default 1:
+    /// equal clocks.
     #[serde(default = "Slowdown::none")]
     pub turbo: Slowdown,
 }
 
-/// What the model assumes. None of it is fitted.
+/// Assumptions of the model. None of them is fitted.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Work takes so many times as long while the other thread of the core works.
+    /// Slowdown of work while the other thread of the core works.
     pub smt_slowdown: Slowdown,
-    /// Lines that are touched again outlive data that stream through the last level by so many times. 1 where left
-    /// out.
+    /// How many times longer reused lines stay in the last level than streamed data. Default 1.
     #[serde(default = "Count::one")]
     pub llc_reuse_factor: Count,
-    /// Coefficient of variation of work.
+    /// Coefficient of variation of work: standard deviation over mean.
     pub work_cv: Share,
-    /// Coefficient of variation of line latencies outside of the core.
+    /// Coefficient of variation of the latency of lines from outside the core.
     pub line_cv: Share,
-    /// Coefficient of variation of each hold of a lock as a whole: all that happens under it varies together. 0 where
-    /// left out.
+    /// Coefficient of variation of a whole lock hold: one factor scales all that happens under the lock. Default 0.
     #[serde(default = "Share::none")]
     pub hold_cv: Share,
-    /// Bytes of a page's descriptor: a power of two from 16 to 256.
+    /// Bytes of a page descriptor: a power of two from 16 to 256.
     pub descriptor_bytes: Count,
-    /// Instructions around a hold of a zone lock.
+    /// Instructions around a hold of a zone lock, in ns.
     pub zone_hold_ns: Ns,
-    /// Instructions of one block put on or taken off a free list.
+    /// Instructions to add a block to or remove it from a free list, in ns.
     pub list_step_ns: Ns,
-    /// Instructions around a hold of an LRU lock.
+    /// Instructions around a hold of an LRU lock, in ns.
     pub lru_hold_ns: Ns,
-    /// Work of unmapping one page outside of locks.
+    /// Work to unmap one page outside of locks, in ns.
     pub unmap_page_ns: Ns,
-    /// Whether a refill fetches the descriptor of each next page of its list ahead, so well that it never waits for one but
-    /// the first: what prefetching them could bring at most. Off where the key is left out.
+    /// Whether a refill prefetches the descriptor of each next page of its list, so that it waits only for the first.
+    /// This is the upper bound of what prefetching can gain. Default false.
     #[serde(default)]
     pub prefetch_next: bool,
 }
@@ -130,20 +129,20 @@ pub struct Calibrated {
 }
 
 impl Machine {
-    /// Reads a description; `file` is its name in messages.
+    /// Parses a description. Error messages name `file`.
     ///
     /// # Errors
-    /// What is wrong, with the line and the key.
+    /// The fault, with its line and key.
     pub fn parse(file: &str, text: &str) -> Result<Machine, MachineError> {
         let machine: Machine = toml::from_str(text).map_err(|error| MachineError::of_toml(file, text, &error))?;
-        match machine.wrong() {
+        match machine.conflict() {
             Some((key, what)) => Err(MachineError::at_key(file, text, key, what)),
             None => Ok(machine),
         }
     }
 
-    /// A machine of so many sockets and cores, of one thread each, for runs in which time means nothing. Its other numbers
-    /// are those of the smallest shipped machine.
+    /// A machine with these sockets and cores, one thread per core, for runs that ignore time. Other numbers come from
+    /// the smallest shipped machine.
     pub(crate) fn of_cpus(sockets: u32, cores_per_socket: u32) -> Option<Machine> {
         let mut machine = find("lkp-sb02")?.ok()?;
         let count = |n: u32| Count::try_from(i64::from(n)).ok();
@@ -153,7 +152,8 @@ impl Machine {
         Some(machine)
     }
 
-    /// One node of this machine, as a machine; none where there is but one, or its memory is no whole number of GiB.
+    /// One node of this machine as a machine. `None` for a machine with one node, or when its memory does not split
+    /// into whole GiB.
     pub(crate) fn one_node(&self) -> Option<Machine> {
         let sockets = self.hardware.sockets.get();
         let gib = self.hardware.memory_gib.get();
@@ -166,17 +166,17 @@ impl Machine {
         Some(machine)
     }
 
-    /// What does not go together: a key and what is allowed.
-    fn wrong(&self) -> Option<(&'static str, String)> {
+    /// The first conflict between keys: the key and the allowed values.
+    fn conflict(&self) -> Option<(&'static str, String)> {
         let h = &self.hardware;
         let cpus = h.sockets.get() * h.cores_per_socket.get() * h.threads_per_core.get();
-        if cpus > MOST_CPUS {
-            return Some(("sockets", format!("{cpus} CPUs in all; allowed: 1 to {MOST_CPUS}")));
+        if cpus > MAX_CPUS {
+            return Some(("sockets", format!("{cpus} CPUs in all; allowed: 1 to {MAX_CPUS}")));
         }
         let gib = h.memory_gib.get();
-        if gib > MOST_GIB || gib < h.sockets.get() {
+        if gib > MAX_GIB || gib < h.sockets.get() {
             let sockets = h.sockets.get();
-            return Some(("memory_gib", format!("{gib} GiB; allowed: {sockets} (one a socket) to {MOST_GIB}")));
+            return Some(("memory_gib", format!("{gib} GiB; allowed: {sockets} (one a socket) to {MAX_GIB}")));
         }
         if h.l1_kib > h.l2_kib {
             return Some(("l1_kib", "larger than l2_kib; allowed: l1_kib up to l2_kib".to_owned()));
@@ -188,7 +188,7 @@ impl Machine {
         None
     }
 
-    /// Its CPUs.
+    /// The numbering of CPUs, cores and sockets.
     #[must_use]
     pub fn topology(&self) -> Topology {
         Topology {
@@ -198,25 +198,25 @@ impl Machine {
         }
     }
 
-    /// Its nodes.
+    /// The nodes.
     pub fn nodes(&self) -> impl Iterator<Item = Socket> + use<> {
         (0..self.topology().sockets).map(Socket)
     }
 
-    /// Pages of each node's memory.
+    /// Pages of memory per node.
     #[must_use]
     pub fn node_pages(&self) -> u64 {
         (self.hardware.memory_gib.get() << 18) / self.hardware.sockets.get()
     }
 
-    /// The engine of this machine.
+    /// The engine configuration of this machine.
     #[must_use]
     pub fn engine_config(&self, seed: u64) -> EngineConfig {
         let (h, m) = (&self.hardware, &self.model);
         let lines = |kib: Kib| kib.get() * 1024 / LINE_BYTES;
         let transfer = self.calibrated.transfer_ns;
         let line = [h.l1_ns, h.l2_ns, h.llc_ns, transfer, h.memory_ns, h.remote_transfer_ns, h.remote_memory_ns];
-        // A page in another core's cache comes through the last level; prefetchers hide how far away memory is.
+        // A page in another core's cache comes through the last level. Prefetchers hide the distance of memory.
         let page = [
             h.clear_l2_ns,
             h.clear_l2_ns,
@@ -247,14 +247,14 @@ impl Machine {
         }
     }
 
-    /// Pages of the last-level cache for each CPU that shares it. Specification: `linux-page-allocator.md` 4.2.
+    /// Pages of the last-level cache per CPU that shares it. Specification: `linux-page-allocator.md` 4.2.
     #[must_use]
     pub fn cache_slice_pages(&self) -> u64 {
         let topology = self.topology();
         self.hardware.llc_kib.get() / 4 / u64::from(topology.cores_per_socket * topology.threads_per_core)
     }
 
-    /// The same over all levels of data: the form of the first posting. Specification: `linux-page-allocator.md` 4.2.
+    /// Pages of all data caches per CPU, as in the first posting. Specification: `linux-page-allocator.md` 4.2.
     #[must_use]
     pub fn cache_slice_of_all_levels(&self) -> u64 {
         let of_core = (self.hardware.l1_kib.get() + self.hardware.l2_kib.get()) / 4;

@@ -1,4 +1,4 @@
-//! The numbers of a description, each with its unit and range.
+//! The number types of a description, each with its unit and range.
 
 use std::ops::RangeInclusive;
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Time;
 
-/// Counts and sizes that no machine has: far beyond any, and their products fit 64 bits.
-const MOST: i64 = 1 << 30;
+/// Upper limit of counts and sizes: far above any machine, and products of two fit 64 bits.
+const MAX: i64 = 1 << 30;
 
-/// A type for numbers of a range: what it is kept as, what it is read as, the range, the unit, the range in words.
+/// Defines a number type: stored type, parsed type, range, unit, and the range as text.
 macro_rules! number {
     ($(#[$about:meta])* $name:ident($kept:ty), $read:literal $from:ty, $range:expr, $unit:literal, $allowed:literal) => {
         $(#[$about])*
@@ -44,18 +44,18 @@ number! {
 }
 number! {
     /// A number of things: at least one.
-    Count(u64), "i64" i64, 1..=MOST, "", "1 and above"
+    Count(u64), "i64" i64, 1..=MAX, "", "1 and above"
 }
 number! {
     /// A size in KiB: at least one.
-    Kib(u64), "i64" i64, 1..=MOST, " KiB", "1 KiB and above"
+    Kib(u64), "i64" i64, 1..=MAX, " KiB", "1 KiB and above"
 }
 number! {
     /// A share, from 0 to 1.
     Share(f64), "f64" f64, 0.0..=1.0, "", "0 to 1"
 }
 number! {
-    /// How many times as long something takes: 1 to 100.
+    /// A slowdown: a duration relative to another, 1 to 100.
     Slowdown(f64), "f64" f64, 1.0..=100.0, "", "1 to 100"
 }
 
@@ -73,13 +73,13 @@ impl Count {
 }
 
 impl Share {
-    /// Nothing.
+    /// Zero.
     #[must_use]
     pub(crate) const fn none() -> Share {
         Share(0.0)
     }
 
-    /// In thousandths.
+    /// The value in thousandths.
     #[must_use]
     pub fn permille(self) -> u64 {
         (self.0 * 1000.0).round() as u64
@@ -87,13 +87,13 @@ impl Share {
 }
 
 impl Slowdown {
-    /// As long as without.
+    /// One: no slowdown.
     #[must_use]
     pub(crate) const fn none() -> Slowdown {
         Slowdown(1.0)
     }
 
-    /// In thousandths.
+    /// The value in thousandths.
     #[must_use]
     pub fn permille(self) -> u64 {
         (self.0 * 1000.0).round() as u64

@@ -1,4 +1,4 @@
-//! The descriptions that come with the crate.
+//! The descriptions that ship with the crate.
 
 use super::{Machine, MachineError};
 
@@ -8,7 +8,7 @@ macro_rules! shipped {
     };
 }
 
-/// Names and texts: the machines of the batch tables, the largest first, then those of the other tables.
+/// Names and texts: first the machines of the batch tables, the largest first, then those of the other tables.
 pub const SHIPPED: &[(&str, &str)] = shipped![
     "lkp-skl-4sp1",
     "lkp-bdw-ex1",
@@ -26,10 +26,10 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
     "vm-8",
 ];
 
-/// The shipped machine of this name, if there is one.
+/// The shipped machine with this name; `None` for an unknown name.
 ///
 /// # Errors
-/// Its description is wrong, which a test rules out.
+/// The description is invalid. A test rules this out.
 pub fn find(name: &str) -> Option<Result<Machine, MachineError>> {
     let (name, text) = SHIPPED.iter().find(|(shipped, _)| *shipped == name)?;
     Some(Machine::parse(&format!("{name}.toml"), text))

@@ -4,7 +4,7 @@ fn text() -> &'static str {
     SHIPPED[0].1
 }
 
-/// What a change of the first machine's text leads to.
+/// The error after a change of the first machine's text.
 fn changed(from: &str, to: &str) -> String {
     assert!(text().contains(from), "{from}");
     Machine::parse("m.toml", &text().replacen(from, to, 1)).unwrap_err().to_string()
@@ -15,29 +15,29 @@ fn line_of(key: &str) -> usize {
 }
 
 #[test]
-fn all_shipped_descriptions_are_valid_and_named_as_their_files() {
+fn shipped_descriptions_are_valid_and_have_the_names_of_their_files() {
     for (name, text) in SHIPPED {
         let machine = Machine::parse(name, text).unwrap();
         assert_eq!(machine.name, *name);
         assert_eq!(find(name).unwrap().unwrap(), machine);
-        // The engine's times are those of the file.
+        // The engine uses the times of the file.
         let config = machine.engine_config(0);
         assert_eq!(config.cache.line[0], Time::from(machine.hardware.l1_ns));
-        assert!(config.cache.line[..3].is_sorted(), "{name}: a nearer cache is faster");
+        assert!(config.cache.line[..3].is_sorted(), "{name}: a nearer cache must be faster");
         assert!(config.topology.cpus() >= 4);
     }
     assert!(find("pdp-11").is_none());
 }
 
 #[test]
-fn cpu_counts_are_those_of_the_specification() {
+fn cpu_counts_match_the_specification() {
     let cpus: Vec<_> =
         SHIPPED.iter().map(|(name, text)| Machine::parse(name, text).unwrap().topology().cpus()).collect();
     assert_eq!(cpus, [192, 192, 112, 88, 72, 40, 24, 8, 8, 4, 224, 128, 80, 8]);
 }
 
 #[test]
-fn nonsense_names_the_file_the_line_and_the_key() {
+fn errors_name_the_file_the_line_and_the_key() {
     let line = line_of("sockets");
     assert_eq!(changed("sockets = 4", "sockets = 0"), format!("m.toml, line {line}, sockets: 0; allowed: 1 and above"));
     assert_eq!(
@@ -76,7 +76,7 @@ fn nonsense_names_the_file_the_line_and_the_key() {
 }
 
 #[test]
-fn a_host_is_described_by_what_linux_tells() {
+fn detection_reads_counts_memory_and_caches_from_linux() {
     let root = std::env::temp_dir().join(format!("pageset-detect-{}", std::process::id()));
     let put = |file: &str, text: &str| {
         let file = root.join(file);

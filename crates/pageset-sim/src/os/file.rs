@@ -8,11 +8,11 @@ use super::System;
 use super::costs::{CACHE_PAGE, COPY_PAGE, LOOKUP, TRUNCATE_PAGE};
 use crate::engine::LockId;
 
-/// A file whose pages are all in memory from their first use on, until they are cut off. Used by the CPU that fills it: its
-/// pages may wait in that CPU's LRU batch.
+/// A file whose pages stay in memory from their first use until truncation. Only the CPU that fills the file uses it,
+/// because its pages may wait in that CPU's LRU batch.
 #[derive(Debug)]
 pub struct File {
-    /// The lock of its index of pages.
+    /// The lock of the file's page index.
     lock: LockId,
     pages: RefCell<Vec<Pfn>>,
 }
@@ -24,7 +24,7 @@ impl File {
         File { lock: system.new_lock(), pages: RefCell::default() }
     }
 
-    /// Pages that are in memory.
+    /// Number of pages in memory.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pages.borrow().len()
@@ -36,13 +36,13 @@ impl File {
         self.pages.borrow().is_empty()
     }
 
-    /// The page at a place, which is in memory.
+    /// The page at an index; `None` if the page is not in memory.
     #[must_use]
     pub fn page(&self, place: usize) -> Option<Pfn> {
         self.pages.borrow().get(place).copied()
     }
 
-    /// Brings the next page in: a hole of a sparse file, cleared.
+    /// Allocates and clears the next page, a hole of a sparse file.
     ///
     /// # Errors
     /// There is no memory.
@@ -56,7 +56,7 @@ impl File {
         Ok(page)
     }
 
-    /// A file of so many pages, all in memory.
+    /// A file with `pages` pages in memory.
     ///
     /// # Errors
     /// There is no memory.
@@ -68,7 +68,7 @@ impl File {
         Ok(file)
     }
 
-    /// Brings the next page in and forgets it: it will not be read again, and reclaim takes it when it is the oldest.
+    /// Appends a page and forgets it: nothing reads the page again, and reclaim frees the page when it is the oldest.
     ///
     /// # Errors
     /// There is no memory.
@@ -78,7 +78,7 @@ impl File {
         Ok(page)
     }
 
-    /// Copies a page out to a reader's buffer, or in from a writer's; where it is not in memory, nothing is.
+    /// Copies a page to a reader's buffer or from a writer's. Copies nothing if the page is not in memory.
     pub fn copy(&self, system: &System<'_>, place: usize) {
         system.engine().work(LOOKUP + COPY_PAGE);
         if let Some(page) = self.page(place) {
@@ -87,7 +87,7 @@ impl File {
         }
     }
 
-    /// Cuts all pages off, a batch at a time. Specification: `linux-page-allocator.md` 5, batch sizes.
+    /// Truncates all pages, a batch at a time. Specification: `linux-page-allocator.md` 5, batch sizes.
     pub fn truncate(&self, system: &System<'_>) {
         system.lru_flush();
         let pages = self.pages.take();
@@ -101,7 +101,7 @@ impl File {
         }
     }
 
-    /// Changes the index of pages.
+    /// Updates the page index for `pages` pages, under its lock.
     fn index(&self, system: &System<'_>, pages: u64) {
         system.engine().acquire(self.lock, 0);
         system.engine().work(CACHE_PAGE.times(pages));

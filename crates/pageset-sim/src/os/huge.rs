@@ -6,12 +6,12 @@ use super::System;
 use crate::time::Time;
 
 impl System<'_> {
-    /// Writes to a huge page for the first time; none is made for it by compaction, which is how kernels are set (`defrag`
-    /// of transparent huge pages). It goes on the LRU by itself: large pages wait in no batch. Specification:
-    /// `linux-page-allocator.md` 5.
+    /// Writes to a huge page for the first time. The request does not compact, as kernels are configured (`defrag` of
+    /// transparent huge pages). The huge page joins the LRU at once, because large pages do not wait in batches.
+    /// Specification: `linux-page-allocator.md` 5.
     ///
     /// # Errors
-    /// None is to be had.
+    /// No huge page is available.
     pub(crate) fn fault_huge(&self) -> Result<Pfn, AllocError> {
         let pfn = self.take_huge(Wait::Lock)?;
         self.lru_add_now(pfn);
@@ -27,11 +27,11 @@ impl System<'_> {
         Ok(pfn)
     }
 
-    /// The same for a request that compacts and reclaims, of a block that is kept: it is on no LRU, where reclaim would find
-    /// it. How long it took is noted apart.
+    /// As [`Self::fault_huge`], but the request compacts and reclaims, and the block is kept: it stays off the LRU, so
+    /// reclaim does not find it. The duration is recorded.
     ///
     /// # Errors
-    /// None is to be had.
+    /// No huge page is available.
     pub(crate) fn fault_huge_slowly(&self) -> Result<Pfn, AllocError> {
         let begin = self.engine().now();
         let taken = self.take_huge(Wait::Memory);
@@ -40,13 +40,13 @@ impl System<'_> {
         taken
     }
 
-    /// How long a request for a huge page took on average, if there was one.
+    /// Mean duration of the requests of [`Self::fault_huge_slowly`], if there were any.
     pub(crate) fn huge_request_time(&self) -> Option<Time> {
         let (count, time) = self.huge_requests.get();
         time.ps().checked_div(count).map(Time::from_ps)
     }
 
-    /// Gives a huge page back.
+    /// Unmaps and frees a huge page.
     pub(crate) fn unmap_huge(&self, block: Block) {
         self.unmap_page(block.pfn);
         self.lru_delete(&[block.pfn]);

@@ -1,8 +1,8 @@
-//! The LRU lists: lists through the descriptors of their pages, each behind its lock, one for each node and, in kernels
-//! that have it so, each memory control group.
+//! The LRU lists, linked through the page descriptors. Each node has one list and lock, or in later eras one per memory
+//! control group.
 //!
-//! A new page waits in its CPU's batch; the lock is taken for a batch of them, and for as many of those that are freed.
-//! Specification: `linux-page-allocator.md` 5.
+//! A new page waits in its CPU's batch. One hold of the lock adds a whole batch, or removes a similar number of freed
+//! pages. Specification: `linux-page-allocator.md` 5.
 
 use std::cell::{Cell, RefCell};
 
@@ -10,13 +10,13 @@ use pageset::Pfn;
 
 use super::System;
 use crate::engine::{LineState, LockId, Socket};
-use crate::world::{MemoryMap, PageBook, SimMachine};
+use crate::world::{MemoryMap, PageState, SimMachine};
 
 #[derive(Debug)]
 struct List {
     head: Cell<u32>,
     tail: Cell<u32>,
-    /// The line of the list's head, and that of the counters that a hold changes.
+    /// The line of the list's head, and the line of the counters that each hold changes.
     lines: [LineState; 2],
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Lru {
     batches: Box<[RefCell<Vec<Pfn>>]>,
 }
 
-/// Which way an LRU lock is come to.
+/// The path to an LRU lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Path {
     Add,
@@ -38,7 +38,7 @@ enum Path {
 }
 
 impl Lru {
-    /// Empty lists whose locks are those from `first_lock` on.
+    /// Empty lists whose locks start at `first_lock`.
     pub(super) fn new(machine: &SimMachine, first_lock: LockId, groups: u32, cpus: u32) -> Self {
         let nodes = machine.map.nodes();
         let list = |_| List { head: Cell::new(0), tail: Cell::new(0), lines: Default::default() };
@@ -52,14 +52,14 @@ impl Lru {
         }
     }
 
-    /// The list of a node's pages that tasks of a CPU have charged to their group.
+    /// The list of a node for the group of a CPU's tasks.
     fn list_of(&self, cpu: u32, node: Socket) -> u32 {
         (cpu % self.groups) * self.nodes + node.0
     }
 }
 
 impl System<'_> {
-    /// Puts a new page in this CPU's batch, and the batch on the LRU once it is full.
+    /// Adds a new page to this CPU's batch, and adds a full batch to the LRU.
     #[inline]
     pub(super) fn lru_add(&self, pfn: Pfn) {
         let mut batch = self.lru.batches[self.engine().cpu() as usize].borrow_mut();
@@ -72,44 +72,45 @@ impl System<'_> {
         }
     }
 
-    /// Puts one page on the LRU, past the batch.
+    /// Adds one page to the LRU without the batch.
     pub(super) fn lru_add_now(&self, pfn: Pfn) {
         self.move_pages(&[pfn], Path::Add);
     }
 
-    /// Puts what waits in this CPU's batch on the LRU.
+    /// Adds this CPU's batch to the LRU.
     pub(crate) fn lru_flush(&self) {
         let mut batch = self.lru.batches[self.engine().cpu() as usize].borrow_mut();
         self.move_pages(&batch, Path::Add);
         batch.clear();
     }
 
-    /// Takes pages off the LRU, so many a hold of its lock. Returns how many were on it: who takes a page off has it.
+    /// Unlinks pages from the LRU, one lock hold per [`Era::lru_release`](crate::era::Era::lru_release) pages. Returns
+    /// how many pages were on the LRU: whoever unlinks a page owns it.
     pub(super) fn lru_delete(&self, pages: &[Pfn]) -> usize {
         let mut chunks = pages.chunks(self.era.lru_release());
         let (mut next, mut taken) = (chunks.next(), 0);
         while let Some(chunk) = next {
             next = chunks.next();
-            // They have come when this hold ends, which is the time for their neighbours.
-            self.machine().fetch_books(next.into_iter().flatten());
+            // The host has fetched these states when the hold ends; only then can it prefetch their neighbours.
+            self.machine().prefetch_states(next.into_iter().flatten());
             taken += self.move_pages(chunk, Path::Delete);
         }
         taken
     }
 
-    /// Moves pages under one hold of the lock for each run of pages of one node. Returns how many there were to move.
+    /// Adds or unlinks pages, with one lock hold for each run of pages of one node. Returns the number of moved pages.
     fn move_pages(&self, pages: &[Pfn], path: Path) -> usize {
         let (engine, map) = (self.engine(), &self.lru.map);
         let mut moved = 0;
-        for run in pages.chunk_by(|a, b| map.home(*a) == map.home(*b)) {
-            let node = map.home(run[0]);
+        for run in pages.chunk_by(|a, b| map.node_of(*a) == map.node_of(*b)) {
+            let node = map.node_of(run[0]);
             let number = self.lru.list_of(engine.cpu(), node);
             let lock = LockId(self.lru.first_lock.0 + number);
             engine.acquire(lock, path as usize);
             let list = &self.lru.lists[number as usize];
             list.lines.iter().for_each(|line| engine.touch(line, node));
             if path == Path::Delete {
-                self.machine().fetch_neighbours(run);
+                self.machine().prefetch_neighbours(run);
             }
             let each = match path {
                 Path::Add => self.costs.lru_page + self.costs.lru_join,
@@ -133,9 +134,9 @@ impl System<'_> {
         let index = self.lru.map.index(pfn);
         let old = list.head.replace(index as u32 + 1);
         self.engine().touch(&list.lines[0], node);
-        let book = self.machine().book_at(index);
-        book.lru_next.set(old);
-        book.lru_prev.set(0);
+        let state = self.machine().page_state_at(index);
+        state.lru_next.set(old);
+        state.lru_prev.set(0);
         match self.neighbour(old) {
             Some(first) => first.lru_prev.set(index as u32 + 1),
             None => list.tail.set(index as u32 + 1),
@@ -143,11 +144,11 @@ impl System<'_> {
         true
     }
 
-    /// Takes a page off its list. False if it is on none: another CPU was quicker.
+    /// Unlinks a page from its list. Returns false if the page is on no list because another CPU has unlinked it.
     fn unlink(&self, list: &List, node: Socket, pfn: Pfn) -> bool {
         let index = self.lru.map.index(pfn);
-        let book = self.machine().book_at(index);
-        let (next, prev) = (book.lru_next.replace(0), book.lru_prev.replace(0));
+        let state = self.machine().page_state_at(index);
+        let (next, prev) = (state.lru_next.replace(0), state.lru_prev.replace(0));
         let is_alone = |list: &List| list.head.get() == index as u32 + 1;
         if next == 0 && prev == 0 && !self.lru.lists.iter().any(is_alone) {
             return false;
@@ -166,15 +167,15 @@ impl System<'_> {
         true
     }
 
-    /// An end of the list that a page is on: mostly of the expected one; a page that another group's task allocated is on
-    /// that group's.
+    /// An end of the list that holds a page. A page that a task of another group allocated is on that group's list;
+    /// other pages are on the expected list.
     fn own_list<'l>(&'l self, expected: &'l List, end: fn(&List) -> &Cell<u32>, index: usize) -> &'l Cell<u32> {
         let is_own = |list: &&List| end(list).get() == index as u32 + 1;
         let own = std::iter::once(expected).chain(self.lru.lists.iter()).find(is_own);
         end(own.unwrap_or(expected))
     }
 
-    /// Takes up to so many of a node's oldest pages off the LRU of this CPU's group.
+    /// Unlinks up to `pages` of a node's oldest pages from the LRU of this CPU's group.
     pub(super) fn lru_oldest(&self, node: Socket, pages: usize) -> Vec<Pfn> {
         let engine = self.engine();
         let number = self.lru.list_of(engine.cpu(), node);
@@ -194,11 +195,11 @@ impl System<'_> {
         oldest
     }
 
-    /// The page at a place plus one, whose links are about to be written.
+    /// The state of the page with index `place` - 1, whose links are about to be written. Touches its descriptor.
     #[inline]
-    fn neighbour(&self, place: u32) -> Option<&PageBook> {
+    fn neighbour(&self, place: u32) -> Option<&PageState> {
         let index = place.checked_sub(1)? as usize;
         self.machine().touch_page(self.lru.map.page(index));
-        Some(self.machine().book_at(index))
+        Some(self.machine().page_state_at(index))
     }
 }

@@ -1,18 +1,18 @@
-//! The little of an operating system that workloads need, above the allocator.
+//! A small operating system model above the allocator, for workloads.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! | --- | --- |
-//! | `costs` | what its code costs |
-//! | `pages` | blocks taken and given back, and what is counted of them |
-//! | `lru` | the LRU lists of each node, behind their locks, and each CPU's batch in front |
-//! | `semaphore` | what guards an address space |
-//! | `space`, `scattered` | address spaces: faults, unmapping |
+//! | `costs` | costs of operating system code |
+//! | `pages` | allocation and freeing of blocks, with counters |
+//! | `lru` | LRU lists per node behind locks, and a batch per CPU |
+//! | `semaphore` | the semaphore of an address space |
+//! | `space`, `scattered` | address spaces: faults and unmapping |
 //! | `huge` | huge pages |
 //! | `movable` | memory that compaction can move |
 //! | `file` | files in the page cache |
-//! | `socket` | sockets, which carry pages from CPU to CPU |
-//! | `owner` | reclaim, for requests that find no memory |
-//! | `setting` | what a workload finds when virtual time begins |
+//! | `socket` | sockets that carry pages between CPUs |
+//! | `owner` | reclaim and page moves for the allocator's slow paths |
+//! | `setting` | the state of memory before virtual time begins |
 
 pub(crate) mod costs;
 mod file;
@@ -38,7 +38,7 @@ pub use scattered::Scattered;
 pub use socket::{Shape, Socket};
 pub use space::{Region, Space};
 
-use crate::engine::{Engine, Lengths, LockId, LockSpec, Socket as EngineSocket, Source};
+use crate::engine::{Durations, Engine, LockId, LockSpec, Socket as EngineSocket, Source};
 use crate::era::Era;
 use crate::machine::Machine;
 use crate::time::Time;
@@ -55,36 +55,36 @@ pub struct System<'w> {
     costs: Costs,
     lru: Lru,
     cpus: Box<[CpuState]>,
-    /// The next lock without an owner, and all those of objects.
+    /// The next object lock to hand out, and the range of all object locks.
     next_object: Cell<u32>,
     objects: std::ops::Range<u32>,
     high_order_drains: Cell<u64>,
-    /// Whether requests may reclaim.
+    /// Whether requests that find no memory reclaim.
     reclaims: Cell<bool>,
-    /// Pages that reclaim has given back since the start.
+    /// Pages that reclaim has freed since the start.
     reclaimed: Cell<u64>,
-    /// Whether they may compact.
+    /// Whether requests that find no memory compact.
     compacts: Cell<bool>,
     movable: Movable,
-    /// Requests for huge pages that were timed, and how long they took.
+    /// Number and total duration of the timed requests for huge pages.
     huge_requests: Cell<(u64, Time)>,
-    /// What had moved when the measurement began.
+    /// Counters of moved pages at the start of the measurement.
     moved_before: Cell<Moved>,
-    /// Lines by source when it began.
+    /// Lines by source at the start of the measurement.
     lines_before: Cell<[u64; Source::COUNT]>,
-    /// Whether what is seen now counts.
+    /// Whether the measurement is running.
     measuring: Cell<bool>,
-    alloc_times: Lengths,
+    alloc_times: Durations,
     failure: Cell<Option<AllocError>>,
 }
 
-/// Costs of the operating system's own code.
+/// Costs of operating system code that depend on the machine.
 #[derive(Clone, Copy, Debug)]
 struct Costs {
     fault: Time,
     unmap_page: Time,
     lru_page: Time,
-    /// What a page that joins the LRU costs beside.
+    /// Additional cost of adding a page to the LRU.
     lru_join: Time,
 }
 
@@ -92,20 +92,21 @@ struct Costs {
 struct CpuState {
     /// Operations of the workload since the measurement began.
     operations: Cell<u64>,
-    /// Those of its second kind, where it has two.
+    /// Operations of the workload's second kind, if it has one.
     others: Cell<u64>,
     next_tick: Cell<Time>,
 }
 
-/// How often each CPU's pagesets decay. Specification: `linux-page-allocator.md` 8.2.
+/// Period of the timer that decays each CPU's pagesets: one second. Specification: `linux-page-allocator.md` 8.2.
 const TICK: Time = Time::from_ps(1_000_000_000_000);
 
-/// What a workload needs of the system beside its zones.
+/// Locks and groups that a workload needs, in addition to the zone locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Needs {
-    /// Objects with a lock of their own: shared address spaces, files, sockets.
+    /// Objects with their own lock: shared address spaces, files, sockets.
     pub objects: u32,
-    /// Memory control groups that its tasks are spread over, at least 1; each has its own LRU in kernels that know such.
+    /// Memory control groups of the workload's tasks, at least 1. Each group has its own LRU lists in eras with lists
+    /// per group.
     pub groups: u32,
 }
 
@@ -113,32 +114,32 @@ impl Needs {
     /// No objects, one group.
     pub const NOTHING: Needs = Needs { objects: 0, groups: 1 };
 
-    /// LRU lists of each node.
+    /// LRU lists per node.
     fn lists(self, era: Era) -> u32 {
         if era.lru_by_group() { self.groups.max(1) } else { 1 }
     }
 }
 
-/// The locks of a machine: those of its zones, which come first and have its nodes' numbers, then its LRUs', group by
-/// group, then those of objects.
+/// The locks of a machine: first the zone locks in the order of the nodes, then the LRU locks group by group, then the
+/// object locks.
 #[must_use]
 pub fn locks(machine: &Machine, era: Era, needs: Needs) -> Vec<LockSpec> {
-    let with = |around: Time| machine.nodes().map(move |home| LockSpec { home, around });
+    let with = |around: Time| machine.nodes().map(move |node| LockSpec { node, around });
     let mut locks: Vec<LockSpec> = with(machine.model.zone_hold_ns.into()).collect();
     (0..needs.lists(era)).for_each(|_| locks.extend(with(machine.model.lru_hold_ns.into())));
-    let object = LockSpec { home: EngineSocket(0), around: Time::ZERO };
+    let object = LockSpec { node: EngineSocket(0), around: Time::ZERO };
     locks.extend((0..needs.objects).map(|_| object));
     locks
 }
 
 impl<'w> System<'w> {
-    /// A system above an allocator whose engine has the locks of [`locks`].
+    /// A system above an allocator. The allocator's engine must have the locks that [`locks`] returns.
     #[must_use]
     pub fn new(allocator: &'w Allocator<'w>, machine: &Machine, era: Era, needs: Needs) -> Self {
         let (cpus, nodes) = (machine.topology().cpus(), machine.topology().sockets);
         let lists = needs.lists(era);
         let first_object = nodes * (1 + lists);
-        // CPUs do not tick in step.
+        // The first ticks are staggered, as CPUs do not tick in step.
         let first_tick = |cpu: u32| Time::from_ps(TICK.ps() * u64::from(cpu + 1) / u64::from(cpus));
         let state =
             |cpu| CpuState { operations: Cell::new(0), others: Cell::new(0), next_tick: Cell::new(first_tick(cpu)) };
@@ -164,12 +165,12 @@ impl<'w> System<'w> {
             moved_before: Cell::default(),
             lines_before: Cell::default(),
             measuring: Cell::new(false),
-            alloc_times: Lengths::new(),
+            alloc_times: Durations::new(),
             failure: Cell::new(None),
         }
     }
 
-    /// The machine that it runs on.
+    /// The machine below the allocator.
     pub fn machine(&self) -> &SimMachine {
         self.allocator.machine()
     }
@@ -182,7 +183,7 @@ impl<'w> System<'w> {
         &self.cpus[self.engine().cpu() as usize]
     }
 
-    /// Begins to measure: what came before does not count.
+    /// Starts the measurement and resets all counters of it.
     pub fn measure(&self) {
         self.measuring.set(true);
         self.engine().reset_locks();
@@ -194,24 +195,24 @@ impl<'w> System<'w> {
         }
     }
 
-    /// What has moved between pagesets and zones since the measurement began.
+    /// Pages that moved between pagesets and zones since the measurement began.
     pub fn moved(&self) -> Moved {
         self.moved_so_far().since(self.moved_before.get())
     }
 
-    /// Lines found at each source since the measurement began.
+    /// Touched lines by source since the measurement began.
     pub fn lines(&self) -> [u64; Source::COUNT] {
         let (now, before) = (self.engine().lines_by_source(), self.lines_before.get());
         std::array::from_fn(|source| now[source] - before[source])
     }
 
-    /// The lock of a new object.
+    /// Hands out the lock of a new object.
     ///
     /// # Panics
-    /// The workload has said that it needs fewer.
+    /// The workload creates more objects than [`Needs::objects`].
     pub(crate) fn new_lock(&self) -> LockId {
         let lock = self.next_object.replace(self.next_object.get() + 1);
-        assert!(self.objects.contains(&lock), "a workload has more objects than it said");
+        assert!(self.objects.contains(&lock), "a workload creates more objects than it declares");
         LockId(lock)
     }
 
@@ -220,61 +221,61 @@ impl<'w> System<'w> {
         self.objects.start
     }
 
-    /// One operation of the workload is done.
+    /// Counts one operation of the workload.
     #[inline]
     pub fn count(&self) {
         self.count_many(1);
     }
 
-    /// So many operations of the workload are done.
+    /// Counts `n` operations of the workload.
     #[inline]
     pub fn count_many(&self, n: u64) {
         let operations = &self.here().operations;
         operations.set(operations.get() + n);
     }
 
-    /// So many operations of its second kind are done.
+    /// Counts `n` operations of the workload's second kind.
     pub fn count_others(&self, n: u64) {
         let others = &self.here().others;
         others.set(others.get() + n);
     }
 
-    /// Operations of all CPUs since the measurement began, and those of the second kind.
+    /// Operations of all CPUs since the measurement began: first kind, second kind.
     pub fn operations(&self) -> [u64; 2] {
         let sum = |of: fn(&CpuState) -> &Cell<u64>| self.cpus.iter().map(|cpu| of(cpu).get()).sum();
         [sum(|cpu| &cpu.operations), sum(|cpu| &cpu.others)]
     }
 
-    /// Pages allocated and freed, from the start on.
+    /// Pages allocated plus pages freed since the start.
     pub fn page_operations(&self) -> u64 {
         let zones = (0..self.allocator.zone_count()).map(|zone| self.allocator.zone_stats(zone));
         zones.map(|zone| zone.pgalloc() + zone.pgfree()).sum()
     }
 
-    /// How long allocations took, in nanoseconds, since the measurement began.
+    /// Durations of allocations since the measurement began, in nanoseconds.
     pub fn alloc_times(&self) -> Histogram<u64> {
         self.alloc_times.histogram()
     }
 
-    /// Why a task has given up, if one has.
+    /// The error that ended a task, if any.
     pub fn failure(&self) -> Option<AllocError> {
         self.failure.get()
     }
 
-    /// Runs a task to its end, and keeps the error that ends it.
+    /// Runs a task to its end and stores its error.
     pub fn task(&self, task: impl FnOnce() -> Result<(), AllocError>) {
         if let Err(error) = task() {
             self.failure.set(Some(error));
         }
     }
 
-    /// Lets those CPUs run that are behind in time, and does timer work: for tasks that take no lock for long.
+    /// Lets CPUs with earlier clocks run and performs timer work, for tasks that take no lock for long.
     pub(crate) fn yield_now(&self) {
         self.engine().yield_now();
         self.timers();
     }
 
-    /// Timer work that has become due on this CPU.
+    /// Performs the timer work that is due on this CPU.
     fn timers(&self) {
         let next = &self.here().next_tick;
         if self.engine().is_running() && self.engine().now() >= next.get() {

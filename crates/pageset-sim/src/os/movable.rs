@@ -1,8 +1,9 @@
-//! Memory whose pages compaction can move: a page knows its place, and the place its page.
+//! Memory whose pages compaction can move. A place identifies such memory; each page knows its place, and each place
+//! its page.
 //!
-//! A page's owner may free it, compaction may hold it and reclaim may take it at the same time. Who takes it off the LRU has
-//! it: the others leave it to them. A page without a place has been given up by its owner. This rests on there being one LRU
-//! list a node, whose lock is first come, first served, and on all that such a workload has on it having places.
+//! The owner may free a page while compaction holds it or reclaim takes it. Whoever unlinks the page from the LRU owns
+//! it; the others leave it alone. A page without a place has been freed by its owner. This requires one LRU list per
+//! node with a first-come, first-served lock, and a place for each LRU page of such a workload.
 
 use std::cell::RefCell;
 
@@ -10,24 +11,24 @@ use pageset::{AllocError, MigrateType, MoveError, Order, Pfn};
 
 use super::System;
 
-/// Places of pages that may be moved.
+/// The mapping between places and pages.
 #[derive(Debug, Default)]
 pub(super) struct Movable {
-    /// For each page of the map its place plus one; empty until a workload asks for such memory.
+    /// The place plus one of each page of the map; empty until a workload uses movable memory.
     places: RefCell<Vec<u32>>,
-    /// For each place its page.
+    /// The page of each place.
     pages: RefCell<Vec<Option<Pfn>>>,
     free: RefCell<Vec<u32>>,
 }
 
 impl System<'_> {
-    /// From now on there may be memory that can be moved, and requests may move it and wait for it.
+    /// Enables memory that can be moved. From now on requests may compact and wait for it.
     pub(crate) fn track_places(&self) {
         *self.movable.places.borrow_mut() = vec![0; self.machine().map.span()];
         self.compact_for_requests();
     }
 
-    /// A page of anonymous memory that may be moved; its place.
+    /// Allocates a movable page of anonymous memory and returns its place.
     ///
     /// # Errors
     /// There is no memory.
@@ -46,7 +47,7 @@ impl System<'_> {
         Ok(place)
     }
 
-    /// Gives the page at a place back, wherever it is now.
+    /// Frees a place and its page, wherever the page is now.
     pub(crate) fn free_place(&self, place: u32) {
         let page = self.movable.pages.borrow_mut()[place as usize].take();
         self.movable.free.borrow_mut().push(place);
@@ -57,14 +58,14 @@ impl System<'_> {
         }
     }
 
-    /// Frees a page that has no place any more, unless somebody else has taken it off the LRU and will.
+    /// Frees a page without a place, unless another CPU has unlinked it from the LRU and so owns it.
     fn free_from_lru(&self, page: Pfn) {
         if self.lru_delete(&[page]) > 0 {
             self.free_pages(&[page]);
         }
     }
 
-    /// Puts a page that compaction held on the LRU; frees it if its owner has given it up meanwhile.
+    /// Returns a page from compaction to the LRU. Frees the page if its owner has freed its place meanwhile.
     pub(crate) fn put_back_place(&self, page: Pfn) {
         self.lru_add_now(page);
         if self.place_of(page).is_none() {
@@ -72,7 +73,7 @@ impl System<'_> {
         }
     }
 
-    /// The page at a place.
+    /// The page of a place.
     #[cfg(test)]
     pub(crate) fn page_of(&self, place: u32) -> Option<Pfn> {
         self.movable.pages.borrow().get(place as usize).copied().flatten()
@@ -88,13 +89,13 @@ impl System<'_> {
         self.movable.places.borrow().get(self.machine().map.index(page))?.checked_sub(1)
     }
 
-    /// Takes a page off the LRU to be moved, if it is one that can be.
+    /// Unlinks a page from the LRU for compaction. Returns `None` for a page that cannot be moved.
     pub(crate) fn isolate_place(&self, page: Pfn) -> Option<Order> {
         self.place_of(page)?;
         (self.lru_delete(&[page]) > 0).then_some(Order::ZERO)
     }
 
-    /// Copies a page and lets its place know.
+    /// Copies a page and updates its place.
     pub(crate) fn move_place(&self, from: Pfn, to: Pfn) -> Result<(), MoveError> {
         let place = self.place_of(from).ok_or(MoveError::Busy)?;
         self.engine().work(super::costs::MIGRATE_PAGE);
@@ -108,7 +109,7 @@ impl System<'_> {
         Ok(())
     }
 
-    /// Forgets the page at some place, which reclaim takes. The place stays its owner's, who has not given it back.
+    /// Removes a reclaimed page from its place. The place still belongs to its owner.
     pub(crate) fn lose_place(&self, page: Pfn) {
         if let Some(place) = self.place_of(page) {
             self.set_place(page, 0);

@@ -1,16 +1,16 @@
-//! The owner of all pages: what the allocator's slow paths ask it for.
+//! The owner of all pages: page moves and reclaim for the allocator's slow paths.
 
 use pageset::{AllocError, MoveError, Order, Owner, Pfn, Request};
 
 use super::System;
 use super::costs::RECLAIM_PAGE;
 
-/// Pages that one round of reclaim takes off the LRU. Source: the kernel's SWAP_CLUSTER_MAX.
+/// Pages per round of reclaim. Source: the kernel's SWAP_CLUSTER_MAX.
 const ROUND: usize = 32;
 
 impl System<'_> {
-    /// Goes on with a request for a single page while reclaim gives pages back, however often other CPUs are quicker to take
-    /// them, as kernels do. The allocator itself asks its owner 16 times.
+    /// Retries a request for a single page while reclaim frees pages, even if other CPUs take these pages first.
+    /// Kernels do the same. The allocator itself asks its owner only 16 times.
     pub(super) fn alloc_patiently(&self, request: &Request) -> Result<Pfn, AllocError> {
         loop {
             let before = self.reclaimed.get();

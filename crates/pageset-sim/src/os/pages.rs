@@ -1,26 +1,26 @@
-//! Blocks taken from the allocator and given back, and what is counted of them.
+//! Allocation and freeing of blocks, with counters.
 
 use pageset::{AllocError, Block, CpuId, MigrateType, Order, Pfn, Request};
 
 use super::System;
 
-/// What has moved between pagesets and zones, all zones together. Pages, but for the last.
+/// Pages moved between pagesets and zones, summed over all zones. Unit: pages, except for `high_order_drains`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
-    /// Handed out.
+    /// Allocated pages.
     pub allocated: u64,
-    /// Taken from the zones: by refills, and past the pagesets.
+    /// Pages taken from zones, by refills and by allocations that bypass the pagesets.
     pub from_zone: u64,
-    /// Drained from pagesets to zones.
+    /// Pages drained from pagesets to zones.
     pub drained: u64,
-    /// Of those, as whole clusters.
+    /// Drained pages that moved as whole clusters.
     pub drained_as_clusters: u64,
-    /// Times that a free of orders 1 to 3 drained a pageset that had room. Specification: `linux-page-allocator.md` 4.0.
+    /// Frees of orders 1 to 3 that drained a pageset with room. Specification: `linux-page-allocator.md` 4.0.
     pub high_order_drains: u64,
 }
 
 impl Moved {
-    /// So many times as much.
+    /// All counters multiplied by `n`.
     #[must_use]
     pub const fn times(self, n: u64) -> Moved {
         Moved {
@@ -32,7 +32,7 @@ impl Moved {
         }
     }
 
-    /// What has been added since.
+    /// The difference to earlier counters.
     #[must_use]
     pub const fn since(self, before: Moved) -> Moved {
         Moved {
@@ -46,13 +46,13 @@ impl Moved {
 }
 
 impl System<'_> {
-    /// Takes a page, and notes how long that took.
+    /// Allocates a page and records the duration.
     #[inline]
     pub(crate) fn alloc(&self, migratetype: MigrateType) -> Result<Pfn, AllocError> {
         self.alloc_block(Order::ZERO, migratetype)
     }
 
-    /// Takes a block, and notes how long that took.
+    /// Allocates a block and records the duration.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -61,14 +61,14 @@ impl System<'_> {
         self.request(&Request::new(order, migratetype))
     }
 
-    /// The same for any request.
+    /// Serves any request and records its duration.
     #[inline]
     pub(super) fn request(&self, request: &Request) -> Result<Pfn, AllocError> {
         let begin = self.engine().now();
         let pfn = if self.reclaims.get() || self.compacts.get() {
             self.alloc_patiently(request)?
         } else {
-            // The machine follows each touch: nothing is served by the path that leaves some out.
+            // The fast path skips touches that the simulated machine must see.
             self.allocator.alloc_generally(request)?
         };
         if self.measuring.get() {
@@ -77,11 +77,11 @@ impl System<'_> {
         Ok(pfn)
     }
 
-    /// Gives a block back.
+    /// Frees a block.
     pub fn free_block(&self, block: Block) {
         let costly = block.order > Order::ZERO && block.order <= Order::COSTLY;
         let before = if costly { self.pageset_of(block.pfn) } else { None };
-        // It was allocated as such, once.
+        // The block was allocated with this order and is freed once.
         let freed = self.allocator.free(block.pfn, block.order);
         debug_assert_eq!(freed, Ok(()));
         if let (Some(before), Some(after)) = (before, self.pageset_of(block.pfn))
@@ -95,30 +95,30 @@ impl System<'_> {
 
     /// Frees single pages as one list.
     pub(crate) fn free_pages(&self, pages: &[Pfn]) {
-        // They were allocated as such, each once.
+        // The pages were allocated with order 0 and are freed once.
         let freed = self.allocator.free_pages(pages, |pfn| *pfn);
         debug_assert_eq!(freed, Ok(()));
         self.timers();
     }
 
-    /// Drops the last reference to pages that are on the LRU.
+    /// Drops the last reference to pages on the LRU: unlinks and frees them.
     pub(crate) fn release(&self, pages: &[Pfn]) {
         self.lru_delete(pages);
         self.free_pages(pages);
     }
 
-    /// What this CPU's pageset of a page's zone holds.
+    /// The state of this CPU's pageset in a page's zone.
     fn pageset_of(&self, pfn: Pfn) -> Option<Held> {
         let zone = self.allocator.zone_of(pfn)?;
         let cpu = CpuId(self.engine().cpu());
         let stats = self.allocator.pageset_stats(zone, cpu);
         let state = self.allocator.pageset_state(zone, cpu);
-        // What the free will make of it first. Specification 4.7.
+        // The free clamps `high` first. Specification 4.7.
         let high = u64::from(state.high.clamp(state.high_min, state.high_max));
         Some(Held { count: stats.count, drains: stats.drains, high })
     }
 
-    /// What has moved since the start.
+    /// Counters of moved pages since the start.
     pub(super) fn moved_so_far(&self) -> Moved {
         let mut moved = Moved { high_order_drains: self.high_order_drains.get(), ..Moved::default() };
         for zone in (0..self.allocator.zone_count()).map(|zone| self.allocator.zone_stats(zone)) {

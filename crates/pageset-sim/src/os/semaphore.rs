@@ -1,4 +1,4 @@
-//! A semaphore for many readers or one writer, first come, first served: what guards an address space.
+//! The semaphore of an address space: many readers or one writer, first come, first served.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use super::System;
 use super::costs::WAKE;
 use crate::engine::LockId;
 
-/// Who waits, and for what.
+/// A waiting CPU and its mode.
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
     cpu: u32,
@@ -21,8 +21,8 @@ struct State {
     queue: VecDeque<Waiter>,
 }
 
-/// The semaphore. Its word is one line that every taker writes: a lock of the engine, held for that write, which nobody
-/// watches.
+/// A readers-writer semaphore. Its word is one line that every taker writes. An engine lock models this write; no CPU
+/// polls the line.
 #[derive(Debug)]
 pub(super) struct Semaphore {
     word: LockId,
@@ -34,12 +34,12 @@ impl Semaphore {
         Semaphore { word: system.new_lock(), state: RefCell::default() }
     }
 
-    /// Takes it together with other readers.
+    /// Takes the semaphore for reading, together with other readers.
     pub(super) fn read(&self, system: &System<'_>) {
         self.take(system, false);
     }
 
-    /// Takes it alone.
+    /// Takes the semaphore for writing, alone.
     pub(super) fn write(&self, system: &System<'_>) {
         self.take(system, true);
     }
@@ -57,12 +57,12 @@ impl Semaphore {
         drop(state);
         engine.release_word(self.word);
         if !free {
-            // Whoever wakes us has granted it.
+            // The waker grants the semaphore before the wake-up.
             engine.sleep();
         }
     }
 
-    /// Gives it back.
+    /// Releases the semaphore and grants it to the first waiters that fit.
     pub(super) fn give(&self, system: &System<'_>) {
         let engine = system.engine();
         engine.acquire(self.word, 0);

@@ -1,4 +1,4 @@
-//! What a workload finds when virtual time begins.
+//! The state of memory that a workload finds when virtual time begins.
 
 use pageset::{AllocError, MigrateType, NodeId, Order, Pfn, Request};
 
@@ -7,7 +7,7 @@ use super::space::GATHER_PAGE;
 use crate::time::Time;
 
 impl System<'_> {
-    /// Nodes of the machine.
+    /// Number of nodes of the machine.
     pub(crate) fn nodes(&self) -> u32 {
         self.machine().map.nodes()
     }
@@ -17,19 +17,19 @@ impl System<'_> {
         node * self.engine().config().topology.cores_per_socket
     }
 
-    /// Does something in the name of a CPU, before virtual time begins.
+    /// Calls `act` in the name of a CPU, before virtual time begins.
     pub(crate) fn as_cpu<T>(&self, cpu: u32, act: impl FnOnce() -> T) -> T {
         self.engine().act_as(cpu, act)
     }
 
-    /// A page of anonymous memory, on the LRU.
+    /// Allocates a page of anonymous memory and adds it to the LRU.
     pub(crate) fn new_page(&self) -> Result<Pfn, AllocError> {
         let page = self.alloc(MigrateType::Movable)?;
         self.lru_add(page);
         Ok(page)
     }
 
-    /// Gives the memory of the acting CPU's node to others for good, but for so many pages above its low watermark.
+    /// Allocates the memory of the acting CPU's node for good, except for `but_for` pages above the low watermark.
     pub(crate) fn use_up(&self, but_for: u64) {
         let cpu = self.engine().cpu();
         let topology = self.engine().config().topology;
@@ -42,16 +42,16 @@ impl System<'_> {
             zones.map(|zone| zone.nr_free_pages.saturating_sub(zone.watermarks.low)).sum()
         };
         let blocks = room().saturating_sub(but_for) / Order::MAX.pages();
-        // A block that is not to be had leaves a little more to the workload.
+        // A failed allocation leaves slightly more memory to the workload.
         for _ in 0..blocks {
             let _ = self.allocator.alloc(&request);
         }
     }
 
-    /// Breaks up so many free pages, of the acting CPU's node as long as it has some: takes them one by one and gives them
-    /// back in random order, but for `kept_pct` in a hundred, 0 to 100, that others keep for good. Where freed pages are
-    /// merged at once, they become large blocks again only if all are given back.
-    pub(crate) fn break_up(&self, pages: u64, kept_pct: usize) {
+    /// Fragments `pages` free pages, of the acting CPU's node as long as it has some. Allocates them one by one and
+    /// frees them in random order, except for `kept_pct` per cent, 0 to 100, which stay allocated for good. If freed
+    /// pages merge at once, they form large blocks again only with `kept_pct` 0.
+    pub(crate) fn fragment(&self, pages: u64, kept_pct: usize) {
         let mut taken: Vec<Pfn> = Vec::new();
         while taken.len() < pages as usize
             && let Ok(page) = self.alloc(MigrateType::Movable)
@@ -71,25 +71,25 @@ impl System<'_> {
         zones.filter(|zone| zone.node == NodeId(node)).map(|zone| zone.nr_free_pages).sum()
     }
 
-    /// Free movable blocks of an order, of all nodes.
+    /// Free movable blocks of an order on all nodes.
     #[cfg(test)]
     pub(crate) fn free_blocks(&self, order: Order) -> u32 {
         let zones = 0..self.allocator.zone_count();
         zones.map(|zone| self.allocator.free_blocks(zone, order, MigrateType::Movable)).sum()
     }
 
-    /// The running task does nothing for a while.
+    /// The running task sleeps for `time`.
     pub(crate) fn rest(&self, time: Time) {
         self.engine().rest(time);
         self.timers();
     }
 
-    /// From now on requests above order 0 that find no memory compact.
+    /// From now on requests above order 0 compact when they find no memory.
     pub(crate) fn compact_for_requests(&self) {
         self.compacts.set(true);
     }
 
-    /// From now on requests that find no memory take that of the oldest pages on the LRU.
+    /// From now on requests that find no memory reclaim the oldest pages on the LRU.
     pub(crate) fn reclaim_for_requests(&self) {
         self.reclaims.set(true);
     }

@@ -1,4 +1,4 @@
-//! Sockets between two tasks: the sender's CPU allocates what the receiver's frees.
+//! Sockets between two tasks: the receiver's CPU frees what the sender's CPU allocates.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,20 +13,20 @@ use crate::time::Time;
 /// The memory of one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Blocks of each order, in the order of their allocation.
+    /// Orders of the blocks, in the order of their allocation.
     pub blocks: &'static [Order],
-    /// A block that the sender takes for itself and gives back when the message has been acknowledged.
+    /// A block that the sender keeps until the message is acknowledged.
     pub kept: Option<Order>,
-    /// What the protocol does on either side, beside copying.
+    /// Protocol work on either side, without copying.
     pub protocol: Time,
-    /// Messages that wait in the socket at most: its buffer over the size of a message.
+    /// Limit of queued messages: the socket's buffer divided by the size of a message.
     pub room: usize,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     messages: VecDeque<Vec<Block>>,
-    /// What the sender keeps for messages that are not acknowledged yet.
+    /// Blocks that the sender keeps for unacknowledged messages.
     kept: VecDeque<Block>,
     sender_sleeps: Option<u32>,
     receiver_sleeps: Option<u32>,
@@ -47,7 +47,7 @@ impl Socket {
         Socket { shape, lock: system.new_lock(), queue: RefCell::default() }
     }
 
-    /// Allocates a message, copies data into it and queues it; sleeps while there is no room.
+    /// Allocates a message, copies data into it and queues it. Sleeps while the queue is full.
     ///
     /// # Errors
     /// There is no memory.
@@ -83,7 +83,7 @@ impl Socket {
         }
     }
 
-    /// The sender takes a block for itself, and gives back those whose messages the receiver has had.
+    /// Allocates the block that the sender keeps, and frees the blocks of acknowledged messages.
     fn keep(&self, system: &System<'_>) -> Result<(), AllocError> {
         let Some(order) = self.shape.kept else { return Ok(()) };
         let pfn = system.alloc_block(order, MigrateType::Unmovable)?;
@@ -97,7 +97,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Takes a message out of the queue, copies its data and frees it; sleeps while there is none.
+    /// Dequeues a message, copies its data and frees it. Sleeps while the queue is empty.
     pub fn receive(&self, system: &System<'_>) {
         let engine = system.engine();
         engine.work(SYSCALL + MESSAGE + self.shape.protocol);
@@ -109,7 +109,7 @@ impl Socket {
             if message.is_none() {
                 queue.receiver_sleeps = Some(engine.cpu());
             } else if queue.messages.len() <= self.shape.room / 2 {
-                // Half of the room is free: it is not woken for each message.
+                // The sender wakes only when half of the queue is free, not for each message.
                 woken = queue.sender_sleeps.take();
             }
             drop(queue);
@@ -129,7 +129,7 @@ impl Socket {
     }
 }
 
-/// Wakes a task, if it is to be woken.
+/// Wakes a task, if there is one to wake.
 fn wake(system: &System<'_>, task: Option<u32>) {
     if let Some(cpu) = task {
         system.engine().work(WAKE_OTHER);
@@ -137,13 +137,13 @@ fn wake(system: &System<'_>, task: Option<u32>) {
     }
 }
 
-/// Sleeps until woken.
+/// Sleeps until another task wakes this task.
 fn sleep(system: &System<'_>) {
     system.engine().sleep();
     system.engine().work(SLEEP);
 }
 
-/// The data of a block is copied, in or out.
+/// Copies the data of a block, in or out.
 fn write_block(system: &System<'_>, block: Block) {
     system.engine().work(COPY_PAGE.times(block.order.pages()));
     let pages = (0..block.order.pages()).map(|page| block.pfn.offset(page));

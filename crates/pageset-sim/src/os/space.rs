@@ -1,4 +1,4 @@
-//! Address spaces: regions faulted in page by page and unmapped as a whole.
+//! Address spaces: regions that fault page by page and are unmapped as a whole.
 //!
 //! Specification: `linux-page-allocator.md` 5.
 
@@ -8,18 +8,18 @@ use super::System;
 use super::costs::{COPY_PAGE, FLUSH, FLUSH_CPU, LOOKUP, MAP};
 use super::semaphore::Semaphore;
 
-/// Entries of the bundle that an unmapping has on its stack. Specification: 5, "Unmap".
+/// Entries of the bundle on the stack of an unmap call. Specification: 5, "Unmap".
 const GATHER_FIRST: usize = 8;
 /// Entries of a gather page.
 pub(super) const GATHER_PAGE: usize = 510;
-/// Gather pages at most.
+/// Maximum of gather pages.
 const GATHER_PAGES: usize = 19;
 
-/// Pages that a page-table page maps.
+/// Pages that one page-table page maps.
 pub(super) const TABLE_PAGES: usize = 512;
 
-/// An address space: a process's own, or shared by threads, whose faults hold its semaphore together and whose changes of
-/// the map hold it alone.
+/// An address space, owned by one process or shared by threads. Faults take its semaphore for reading; changes of its
+/// map take it for writing.
 #[derive(Debug)]
 pub struct Space {
     semaphore: Option<Semaphore>,
@@ -27,13 +27,13 @@ pub struct Space {
 }
 
 impl Space {
-    /// That of a process with one thread. Nobody waits for its semaphore.
+    /// The address space of a process with one thread. Nobody waits for its semaphore, so it has none.
     #[must_use]
     pub const fn own() -> Self {
         Space { semaphore: None, threads: 1 }
     }
 
-    /// One for so many threads.
+    /// The address space of a process with `threads` threads.
     #[must_use]
     pub fn shared(system: &System<'_>, threads: u32) -> Self {
         Space { semaphore: Some(Semaphore::new(system)), threads }
@@ -57,7 +57,7 @@ impl Space {
         }
     }
 
-    /// All CPUs of the address space forget mappings.
+    /// Flushes the TLBs of all CPUs of the address space.
     fn flush(&self, system: &System<'_>) {
         if self.threads > 1 {
             system.engine().work(FLUSH + FLUSH_CPU.times(u64::from(self.threads - 1)));
@@ -69,45 +69,45 @@ impl Space {
 #[derive(Debug)]
 pub struct Region<'s> {
     space: &'s Space,
-    /// Its own pages.
+    /// The region's own pages.
     pages: Vec<Pfn>,
-    /// Pages of a file that it maps.
+    /// File pages that the region maps.
     shared: Vec<Pfn>,
     tables: Vec<Pfn>,
 }
 
 impl<'s> Region<'s> {
-    /// A region without pages. That it is made costs nothing; see [`Self::map`].
+    /// A region without pages. Creating it takes no time; see [`Self::map`].
     #[must_use]
     pub const fn new(space: &'s Space) -> Self {
         Region { space, pages: Vec::new(), shared: Vec::new(), tables: Vec::new() }
     }
 
-    /// Makes the region known to the address space.
+    /// Adds the region to the address space.
     pub fn map(&mut self, system: &System<'_>) {
         self.space.write(system);
         system.engine().work(MAP);
         self.space.give(system);
     }
 
-    /// Pages that are mapped.
+    /// Number of mapped pages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pages.len() + self.shared.len()
     }
 
-    /// Whether none is mapped.
+    /// Whether no page is mapped.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Its own pages, in the order of their faults.
+    /// The region's own pages, in the order of their faults.
     pub(super) fn pages_mut(&mut self) -> &mut [Pfn] {
         &mut self.pages
     }
 
-    /// Writes to the next page for the first time: a page fault.
+    /// Writes to the next page for the first time, which causes a page fault.
     ///
     /// # Errors
     /// There is no memory.
@@ -116,7 +116,7 @@ impl<'s> Region<'s> {
         self.fault_in(system, self.len().is_multiple_of(TABLE_PAGES), None)
     }
 
-    /// Writes to the next page, which maps a page of a file for itself alone: it gets a copy.
+    /// Writes to the next page of a private file mapping: the region gets a copy of `of`.
     ///
     /// # Errors
     /// There is no memory.
@@ -124,7 +124,7 @@ impl<'s> Region<'s> {
         self.fault_in(system, self.len().is_multiple_of(TABLE_PAGES), Some(of))
     }
 
-    /// Writes to a page; `new_table` tells whether its page-table page is missing, `copy_of` what it begins as.
+    /// Faults a page in. `new_table` states that its page-table page is missing, `copy_of` names the page to copy.
     pub(super) fn fault_in(
         &mut self,
         system: &System<'_>,
@@ -147,7 +147,7 @@ impl<'s> Region<'s> {
         Ok(())
     }
 
-    /// Touches the next page, which is one of a file.
+    /// Touches the next page, which maps `page` of a file.
     ///
     /// # Errors
     /// There is no memory for a page-table page.
@@ -161,7 +161,7 @@ impl<'s> Region<'s> {
         Ok(())
     }
 
-    /// What all faults have in common.
+    /// Work common to all faults.
     #[inline]
     fn enter(&mut self, system: &System<'_>, new_table: bool) -> Result<(), AllocError> {
         system.engine().work(system.costs.fault);
@@ -173,7 +173,8 @@ impl<'s> Region<'s> {
         Ok(())
     }
 
-    /// Gives all pages back: they are gathered in bundles, and what is gathered is freed when there is no more room.
+    /// Unmaps and frees all pages. Pages are gathered in bundles; the gathered pages are freed when all bundles are
+    /// full.
     ///
     /// # Errors
     /// There is no memory for the bundles.
@@ -207,9 +208,9 @@ impl<'s> Region<'s> {
     }
 }
 
-/// Clears the page-table entries of some pages.
+/// Clears the page-table entries of pages.
 fn zap(system: &System<'_>, pages: &[Pfn]) {
-    system.machine().fetching(pages).for_each(|page| system.unmap_page(page));
+    system.machine().with_prefetch(pages).for_each(|page| system.unmap_page(page));
 }
 
 impl System<'_> {

@@ -24,61 +24,61 @@ use crate::workload::{Span, Workload};
 use crate::world::{Allocator, MemoryMap, NoMemory, SimMachine};
 use steady::Windows;
 
-/// What is to be run. The same run has the same outcome, to the last digit.
+/// The settings of a run. The same settings give the same outcome, to the last digit.
 #[derive(Clone, Debug)]
 pub struct Run<'m> {
-    /// What the tasks do.
+    /// The workload.
     pub workload: &'m Workload,
-    /// Where.
+    /// The machine.
     pub machine: &'m Machine,
-    /// Under which rules.
+    /// The allocator's rules.
     pub tuning: Tuning,
-    /// In which era of the kernel, but for its rules.
+    /// The kernel's era, which covers changes outside of the rules.
     pub era: Era,
     /// The administrator's fraction of a zone that all pagesets may hold, 0 for none.
     pub high_fraction: u32,
-    /// How many tasks, each on a CPU of its own: 1 to the machine's CPUs. They fill first threads first.
+    /// Number of tasks, each on its own CPU: 1 to the machine's CPUs. First threads of cores fill first.
     pub tasks: u32,
     /// Virtual time before the measurement begins.
     pub warm_up: Time,
-    /// Virtual time that is measured, at most.
+    /// Upper limit of the measured virtual time.
     pub time: Time,
-    /// The measurement ends sooner where all that it is for is known this well: the standard error of the score in percent
-    /// of it, and that of contention in percentage points. None: it never does.
+    /// Precision at which the measurement ends early: the standard error of the score in per cent of the score, and
+    /// that of contention in percentage points. `None` measures the full time.
     pub precision_pct: Option<f64>,
-    /// Whether all nodes are simulated, even where one would do: where they are alike and share nothing, as those of a
-    /// workload whose tasks stay apart on a machine that is full of them.
+    /// Whether to simulate all nodes even if one node represents all. One node does when the workload's tasks share
+    /// only their node and every node has the same tasks.
     pub whole: bool,
-    /// Holds of locks in the measurement that are kept in [`Outcome::held`], at most.
+    /// Upper limit of lock holds recorded in [`Outcome::held`].
     pub held: usize,
-    /// What all chance comes from.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// Why there is no outcome.
+/// The error of a run without an outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// More tasks than CPUs, or none.
+    /// The number of tasks is 0 or exceeds the CPUs.
     #[error("{tasks} tasks on {cpus} CPUs; allowed: 1 to {cpus}")]
     Tasks {
-        /// How many were asked for.
+        /// The configured tasks.
         tasks: u32,
         /// CPUs of the machine.
         cpus: u32,
     },
-    /// The rules do not suit the machine.
+    /// The rules are invalid for the machine.
     #[error(transparent)]
     Map(#[from] MapError),
     /// A task found no memory.
-    #[error("a task ended: {0}")]
+    #[error("a task failed: {0}")]
     Alloc(AllocError),
-    /// The host has no memory for the machine's books.
-    #[error("this host has not enough memory for the simulated machine")]
+    /// The host has no memory for the state of the simulated machine.
+    #[error("cannot simulate the machine: this host has too little memory; try a machine with less memory")]
     NoMemory,
-    /// The host has no memory for a CPU's stack.
-    #[error("no stack for a virtual CPU: {0}")]
+    /// The host has no memory for a virtual CPU's stack.
+    #[error("cannot create a virtual CPU: no memory for its stack: {0}")]
     Stack(io::Error),
-    /// It was told to stop.
+    /// The caller stopped the run.
     #[error("interrupted")]
     Interrupted,
 }
@@ -90,7 +90,7 @@ impl From<NoMemory> for RunError {
 }
 
 impl Run<'_> {
-    /// Runs it on this thread; `keep_on` is asked now and then.
+    /// Performs the run on this thread. Polls `keep_on`; `false` interrupts the run.
     ///
     /// # Errors
     /// See [`RunError`].
@@ -103,7 +103,7 @@ impl Run<'_> {
             Some((machine, nodes)) => {
                 let tasks = self.tasks / nodes;
                 let run = Run { machine: &machine, tasks, whole: true, ..self.clone() };
-                // The reserve is that of the whole machine: what follows from it is as there.
+                // The watermarks must equal those of the whole machine, whose reserve spreads over the nodes.
                 let reserve_kib = Some(self.reserve_kib() / u64::from(nodes));
                 Ok(run.simulate(reserve_kib, keep_on)?.times(nodes))
             }
@@ -111,7 +111,7 @@ impl Run<'_> {
         }
     }
 
-    /// A machine of one of its nodes, and how many these are, where that one is as good as all.
+    /// A machine of one node and the number of nodes, if one node represents all.
     fn one_node(&self) -> Option<(Machine, u32)> {
         let topology = self.machine.topology();
         let alike = self.tasks == topology.cpus() || self.tasks == topology.cores();
@@ -119,14 +119,14 @@ impl Run<'_> {
         one.map(|machine| (machine, topology.sockets))
     }
 
-    /// The reserve of the machine's whole memory.
+    /// The reserve of the machine's whole memory, in KiB.
     fn reserve_kib(&self) -> u64 {
         let map = MemoryMap::new(self.machine);
         let pages = map.ranges().iter().map(|range| range.pages).sum();
         WatermarkRule::default().reserve_kib(pages, u64::from(map.nodes()))
     }
 
-    /// Simulates the whole machine; its reserve is the formula's if none is given.
+    /// Simulates the whole machine. Without `reserve_kib` the reserve follows the formula.
     fn simulate(&self, reserve_kib: Option<u64>, keep_on: impl Fn() -> bool) -> Result<Outcome, RunError> {
         let cpus = self.machine.topology().cpus();
         let needs = self.workload.needs(self.tasks);
@@ -148,15 +148,15 @@ impl Run<'_> {
             let metadata = OwnedMetadata::new(&config)?;
             let mut zones = metadata.zones();
             let metadata = metadata.lend(&mut zones);
-            huge_pages::ask_for(metadata.tags);
-            huge_pages::ask_for(metadata.words);
+            huge_pages::advise_huge(metadata.tags);
+            huge_pages::advise_huge(metadata.words);
             let allocator = Allocator::new(sim, &config, metadata)?;
             let system = System::new(&allocator, self.machine, self.era, needs);
             self.measure(&engine, &system, &keep_on)
         })
     }
 
-    /// A CPU's slice of the cache.
+    /// A CPU's slice of the cache, in pages.
     fn cache_slice_pages(&self) -> u64 {
         match self.era.cache_slice() {
             CacheSlice::LastLevel => self.machine.cache_slice_pages(),
@@ -195,7 +195,7 @@ impl Run<'_> {
         })
     }
 
-    /// Runs to the end of one window after the other, until enough is known or the time is over; how long that was.
+    /// Runs window after window until the precision is reached or the time is over. Returns the measured time.
     fn windows(&self, engine: &Engine, system: &System<'_>, begin: Time, mut run: impl FnMut(Time)) -> Time {
         let Some(precision_pct) = self.precision_pct else {
             run(begin + self.time);
@@ -209,13 +209,13 @@ impl Run<'_> {
             run(begin + end);
             let done = system.operations()[0] as f64;
             windows.add([done, waited(0..sockets), waited(sockets..system.first_object())]);
-            if end >= self.time || windows.are_enough(precision_pct) {
+            if end >= self.time || windows.are_precise(precision_pct) {
                 return end;
             }
         }
     }
 
-    /// Only cores with work share the last-level caches and the power.
+    /// Only cores with work share the last-level caches and the power budget.
     fn share_sockets(&self, engine: &Engine) {
         let topology = self.machine.topology();
         for socket in self.machine.nodes() {

@@ -1,4 +1,4 @@
-//! What a run has measured.
+//! The measurements of a run.
 
 use hdrhistogram::Histogram;
 
@@ -6,46 +6,47 @@ use crate::engine::{Held, LockStats, Source};
 use crate::os::Moved;
 use crate::time::Time;
 
-/// What was measured.
+/// The measurements of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Nodes that were simulated, and how many each of them stands for: see [`Run::whole`](super::Run::whole). What tells
-    /// how much was done is of all, the locks and the tasks' time are of those that were simulated.
+    /// Simulated nodes, and how many nodes each of them stands for, see [`Run::whole`](super::Run::whole). Counts of
+    /// work cover all nodes; locks and times cover the simulated nodes.
     pub nodes: u32,
     /// See [`Self::nodes`].
     pub stands_for: u32,
-    /// Operations of all tasks, and those of the workload's second kind.
+    /// Operations of all tasks: first kind, second kind.
     pub operations: [u64; 2],
     /// Virtual time of the measurement.
     pub time: Time,
-    /// Tasks.
+    /// Number of tasks.
     pub tasks: u32,
-    /// Virtual time that the tasks did not sleep, all together.
+    /// Virtual time that all tasks together did not sleep.
     pub busy: Time,
-    /// How long a request for a huge page took on average, where they were timed.
+    /// Mean duration of the timed requests for a huge page.
     pub huge_request_time: Option<Time>,
     /// Pages that moved between pagesets and zones in the measurement.
     pub moved: Moved,
-    /// All zones' locks, one a node.
+    /// All zone locks, one per node.
     pub zone_locks: Vec<LockStats>,
-    /// All LRU locks: one a node, or as many for each memory control group.
+    /// All LRU locks: one per node, or one per node and memory control group.
     pub lru_locks: Vec<LockStats>,
-    /// Allocations by their length in nanoseconds.
+    /// Durations of allocations in nanoseconds.
     pub alloc_times: Histogram<u64>,
-    /// Lines found at each source in the measurement.
+    /// Touched lines by source in the measurement.
     pub lines: [u64; Source::COUNT],
-    /// Pages allocated and freed, from the start of the run.
+    /// Pages allocated plus pages freed since the start of the run.
     pub page_operations: u64,
-    /// Times a lock of the engine was taken in the measurement.
+    /// Acquisitions of zone and LRU locks in the measurement.
     pub lock_events: u64,
-    /// Switches between CPUs, from the start of the run.
+    /// Switches between CPUs since the start of the run.
     pub switches: u64,
-    /// Holds of locks, as many as [`Run::held`](super::Run::held): zones' locks come first, then those of LRUs, then others.
+    /// Recorded lock holds, at most [`Run::held`](super::Run::held). Lock ids are ordered: zone locks, LRU locks,
+    /// others.
     pub held: Vec<Held>,
 }
 
 impl Outcome {
-    /// The outcome of as many nodes as these, all alike.
+    /// The outcome of `nodes` equal nodes.
     pub(super) fn times(mut self, nodes: u32) -> Self {
         let n = u64::from(nodes);
         self.stands_for = nodes;
@@ -56,19 +57,19 @@ impl Outcome {
         self
     }
 
-    /// Operations a second, all tasks together.
+    /// Operations a second of all tasks.
     #[must_use]
     pub fn score(&self) -> f64 {
         self.operations[0] as f64 / self.time.seconds()
     }
 
-    /// Operations of the second kind a second, all tasks together.
+    /// Operations of the second kind a second, of all tasks.
     #[must_use]
     pub fn second_score(&self) -> f64 {
         self.operations[1] as f64 / self.time.seconds()
     }
 
-    /// Lines that came from memory, in percent of those that were in no cache of their core.
+    /// Lines from memory or another socket, in per cent of the lines that were not in the core's own caches.
     #[must_use]
     pub fn cache_miss_pct(&self) -> f64 {
         let sum = |sources: &[Source]| sources.iter().map(|source| self.lines[*source as usize]).sum::<u64>() as f64;
@@ -76,14 +77,14 @@ impl Outcome {
         100.0 * missed / (missed + sum(&[Source::Llc, Source::Transfer])).max(1.0)
     }
 
-    /// Which share of the time that the tasks did not sleep went to waiting for some locks, in percent.
+    /// Wait for `locks` in per cent of the time that the tasks did not sleep.
     fn share_pct(&self, locks: &[LockStats]) -> f64 {
         let waited: Time = locks.iter().map(LockStats::wait).sum();
         100.0 * waited.seconds() / self.busy.seconds()
     }
 
-    /// Waiting for zone locks on some paths, by their numbers in [`crate::engine::LockStats::paths`]; in percent of the time
-    /// that the tasks did not sleep.
+    /// Wait for zone locks on some paths, by their indices in [`crate::engine::LockStats::paths`]; in per cent of the
+    /// time that the tasks did not sleep.
     #[must_use]
     pub fn zone_path_pct(&self, paths: &[usize]) -> f64 {
         let of_lock = |lock: &LockStats| paths.iter().map(|path| lock.paths[*path].wait).sum::<Time>();
@@ -91,13 +92,13 @@ impl Outcome {
         100.0 * waited.seconds() / self.busy.seconds()
     }
 
-    /// Waiting for zone locks, in percent of the time that the tasks did not sleep.
+    /// Wait for zone locks, in per cent of the time that the tasks did not sleep.
     #[must_use]
     pub fn zone_pct(&self) -> f64 {
         self.share_pct(&self.zone_locks)
     }
 
-    /// Waiting for LRU locks, in percent of the time that the tasks did not sleep.
+    /// Wait for LRU locks, in per cent of the time that the tasks did not sleep.
     #[must_use]
     pub fn lru_pct(&self) -> f64 {
         self.share_pct(&self.lru_locks)

@@ -1,4 +1,4 @@
-//! The result of runs of one workload on one machine, over sets of rules, numbers of tasks and seeds.
+//! The result of one workload on one machine, over sets of rules, numbers of tasks and seeds.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,31 +13,31 @@ use crate::workload::{Length, Workload};
 /// The schema of [`RunResult`].
 pub const SCHEMA: &str = "pageset.run/1";
 
-/// What `pageset run` and `pageset sweep` have measured.
+/// The result of `pageset run` and `pageset sweep`.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct RunResult {
     /// [`SCHEMA`].
     pub schema: String,
     /// The workload's name.
     pub workload: String,
-    /// What it counts.
+    /// The unit of the operations.
     #[serde(default)]
     pub unit: String,
-    /// The second thing that it counts, where there is one.
+    /// The unit of the second kind of operations, if the workload has one.
     pub second_unit: Option<String>,
     /// The machine's name.
     pub machine: String,
-    /// What the machine is.
+    /// A description of the machine.
     #[serde(default)]
     pub about: String,
-    /// Virtual time that was measured, at most.
+    /// Upper limit of the measured virtual time.
     pub measured_ns: u64,
-    /// Virtual time before it.
+    /// Virtual time before the measurement.
     pub warm_up_ns: u64,
-    /// Seeds that each row was to be run with: 1 to this.
+    /// Number of configured seeds: each row runs with the seeds 1 to this number.
     #[serde(default)]
     pub seeds: u32,
-    /// One for each set of rules and number of tasks.
+    /// One row per set of rules and number of tasks.
     pub rows: Vec<RunRow>,
 }
 
@@ -46,27 +46,27 @@ pub struct RunResult {
 pub struct RunRow {
     /// The name of the rules, with their changes.
     pub rules: String,
-    /// The kernel's era; [`Era::default`] in results of before there was one.
+    /// The kernel's era; [`Era::default`] in older results, which have no era.
     #[serde(default)]
     pub era: Era,
-    /// Tasks.
+    /// Number of tasks.
     pub tasks: u32,
-    /// Operations a second. Nothing where no seed was run to its end, as in all that follow.
+    /// Operations a second. This value and all that follow are null if no seed has ended.
     pub score: Option<Spread>,
-    /// Operations of the second kind a second, where the workload has one.
+    /// Operations of the second kind a second, if the workload has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second_score: Option<Spread>,
-    /// Waiting for zone locks, in percent of the time that the tasks did not sleep.
+    /// Wait for zone locks, in per cent of the time that the tasks did not sleep.
     pub zone_lock_pct: Option<Spread>,
-    /// The same for LRU locks.
+    /// Wait for LRU locks, in per cent of the time that the tasks did not sleep.
     pub lru_lock_pct: Option<Spread>,
-    /// How long allocations took, those of all seeds together.
+    /// Durations of allocations, of all seeds together.
     pub alloc_ns: Option<AllocTimes>,
-    /// One for each seed that was run to its end.
+    /// One sample per seed that has ended.
     pub samples: Vec<Sample>,
 }
 
-/// How long the half, 99 of 100, 999 of 1000, and all allocations took at most, in ns.
+/// Quantiles of the durations of allocations, in ns: 50 %, 99 %, 99.9 % and the maximum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the struct's comment names them in order")]
 pub struct AllocTimes {
@@ -83,7 +83,7 @@ pub struct Sample {
     pub seed: u64,
     /// Operations in the measurement.
     pub operations: u64,
-    /// Those of the second kind, where the workload has one.
+    /// Operations of the second kind; 0 if the workload has none.
     pub others: u64,
     /// Operations a second.
     pub score: f64,
@@ -91,21 +91,21 @@ pub struct Sample {
     pub from_zone: u64,
     /// Pages drained to zones.
     pub drained: u64,
-    /// Drains by frees of orders 1 to 3 with room in the pageset.
+    /// Drains by frees of orders 1 to 3 although the pageset had room.
     pub high_order_drains: u64,
-    /// Lines from memory in percent of those that were in no cache of their core.
+    /// Lines from memory or another socket, in per cent of the lines that were not in the core's own caches.
     pub cache_miss_pct: f64,
-    /// Waiting for zone locks in percent.
+    /// Wait for zone locks in per cent.
     pub zone_lock_pct: f64,
-    /// Waiting for LRU locks in percent.
+    /// Wait for LRU locks in per cent.
     pub lru_lock_pct: f64,
-    /// Zone locks of all nodes: refills, drains, and all that passes the pagesets by.
+    /// Zone locks of all nodes: refills, drains, and operations that bypass the pagesets.
     pub zone_locks: Paths,
-    /// LRU locks of all nodes: pages put on, and taken off.
+    /// LRU locks of all nodes: pages added, and pages removed.
     pub lru_locks: Paths,
 }
 
-/// The locks of all nodes together, by the path on which they were taken.
+/// The locks of all nodes together, by path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "Sample says what each path is")]
 pub struct Paths {
@@ -114,16 +114,16 @@ pub struct Paths {
     pub direct: PathSum,
 }
 
-/// Holds of locks on one path.
+/// Lock holds on one path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct PathSum {
     /// Holds.
     pub holds: u64,
-    /// Those that were waited for.
+    /// Holds after a wait.
     pub contended: u64,
-    /// Waiting, all CPUs together.
+    /// Wait of all CPUs together.
     pub wait_ns: u64,
-    /// Holding.
+    /// Hold of all CPUs together.
     pub hold_ns: u64,
 }
 
@@ -170,7 +170,7 @@ impl Sample {
 }
 
 impl RunRow {
-    /// A run under rules of this name, and its outcomes by seed.
+    /// The row of a run under rules of this name, from its outcomes by seed.
     #[must_use]
     pub fn new(rules: &str, run: &Run<'_>, outcomes: &[(u64, Outcome)]) -> RunRow {
         let spread = |of: fn(&Outcome) -> f64| Spread::of(&outcomes.iter().map(|(_, o)| of(o)).collect::<Vec<_>>());
@@ -193,7 +193,7 @@ impl AllocTimes {
         let (first, rest) = outcomes.split_first()?;
         let mut all = first.1.alloc_times.clone();
         for (_, outcome) in rest {
-            // All have the same bounds.
+            // All histograms have the same bounds, so `add` cannot fail.
             let _ = all.add(&outcome.alloc_times);
         }
         let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| all.value_at_quantile(share));
@@ -202,7 +202,7 @@ impl AllocTimes {
 }
 
 impl RunResult {
-    /// The result of a workload on a machine, still without rows.
+    /// A result without rows.
     #[must_use]
     pub fn new(workload: &Workload, machine: &Machine, length: Length, seeds: u32) -> RunResult {
         RunResult {

@@ -1,13 +1,13 @@
-//! When a steady run has shown enough: its measurement is cut into windows, and ends once their mean is known.
+//! The early end of a steady run: its measurement is cut into windows and ends when their mean is precise enough.
 
 use crate::statistics::Spread;
 use crate::time::Time;
 
-/// Windows that a measurement is cut into.
-const MOST: u64 = 10;
-/// Windows before it may end. With fewer, a spread says little.
-const LEAST: usize = 4;
-/// What is looked at: operations, seconds of waiting for zone locks and for LRU locks.
+/// Windows of a full measurement.
+const MAX_WINDOWS: u64 = 10;
+/// Minimum of windows. A deviation of fewer says little.
+const MIN_WINDOWS: usize = 4;
+/// Quantities per window: operations, seconds of waiting for zone locks, seconds of waiting for LRU locks.
 const KINDS: usize = 3;
 
 pub(super) struct Windows {
@@ -15,24 +15,24 @@ pub(super) struct Windows {
     tasks: f64,
     /// Sums at the end of the last window.
     before: [f64; KINDS],
-    /// What each window has added.
+    /// The increase in each window.
     added: [Vec<f64>; KINDS],
 }
 
 impl Windows {
-    /// Those of a measurement that takes so long at most, of so many tasks.
+    /// The windows of a measurement of at most `time` with `tasks` tasks.
     pub(super) fn new(time: Time, tasks: u32) -> Self {
-        // Rounded up: the last one ends with the measurement or after it.
-        let length = Time::from_ps(time.ps().div_ceil(MOST));
+        // Rounded up, so that the last window ends with the measurement or after it.
+        let length = Time::from_ps(time.ps().div_ceil(MAX_WINDOWS));
         Windows { length, tasks: f64::from(tasks), before: [0.0; KINDS], added: Default::default() }
     }
 
-    /// When the next window ends, after the beginning of the measurement.
+    /// The end of the next window, relative to the start of the measurement.
     pub(super) fn next_end(&self) -> Time {
         self.length.times(self.added[0].len() as u64 + 1)
     }
 
-    /// A window is over, and these are the sums from the beginning.
+    /// Adds a window that has ended. `sums` are totals since the start of the measurement.
     pub(super) fn add(&mut self, sums: [f64; KINDS]) {
         for (kind, sum) in sums.into_iter().enumerate() {
             self.added[kind].push(sum - self.before[kind]);
@@ -40,10 +40,10 @@ impl Windows {
         self.before = sums;
     }
 
-    /// Whether the standard error of the operations is at most so many percent, and that of both shares of time so many
-    /// percentage points.
-    pub(super) fn are_enough(&self, precision_pct: f64) -> bool {
-        if self.added[0].len() < LEAST {
+    /// Whether the standard error of the operations is at most `precision_pct` per cent, and that of both shares of
+    /// time at most `precision_pct` percentage points.
+    pub(super) fn are_precise(&self, precision_pct: f64) -> bool {
+        if self.added[0].len() < MIN_WINDOWS {
             return false;
         }
         let busy = self.length.seconds() * self.tasks;
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     fn of(rates: &[[f64; KINDS]]) -> Windows {
-        let mut windows = Windows::new(Time::from_seconds(MOST as f64), 10);
+        let mut windows = Windows::new(Time::from_seconds(MAX_WINDOWS as f64), 10);
         let mut sums = [0.0; KINDS];
         for rate in rates {
             sums = std::array::from_fn(|kind| sums[kind] + rate[kind]);
@@ -72,23 +72,23 @@ mod tests {
     }
 
     #[test]
-    fn even_windows_are_enough_once_there_are_four() {
+    fn equal_windows_are_precise_from_the_fourth_on() {
         let even = [[100.0, 2.0, 3.0]; 5];
         for n in 0..5 {
-            assert_eq!(of(&even[..n]).are_enough(0.3), n >= 4, "{n} windows");
+            assert_eq!(of(&even[..n]).are_precise(0.3), n >= 4, "{n} windows");
         }
     }
 
     #[test]
-    fn each_kind_has_to_be_known() {
-        // Standard error of four windows of mean 100 that are 1 off: 0.577.
+    fn every_quantity_must_be_precise() {
+        // Four windows of mean 100 that are off by 1 have a standard error of 0.577.
         let score = [[99.0, 2.0, 3.0], [101.0, 2.0, 3.0], [99.0, 2.0, 3.0], [101.0, 2.0, 3.0]];
-        assert!(of(&score).are_enough(0.58) && !of(&score).are_enough(0.57));
-        // Ten tasks have 10 s a window: a deviation of 0.1 s is one percentage point.
+        assert!(of(&score).are_precise(0.58) && !of(&score).are_precise(0.57));
+        // Ten tasks have 10 s per window: a deviation of 0.1 s is one percentage point.
         for kind in [1, 2] {
             let mut share = [[100.0, 2.0, 3.0]; 4];
             share.iter_mut().enumerate().for_each(|(i, window)| window[kind] += if i % 2 == 0 { 0.1 } else { -0.1 });
-            assert!(of(&share).are_enough(0.58) && !of(&share).are_enough(0.57), "{kind}");
+            assert!(of(&share).are_precise(0.58) && !of(&share).are_precise(0.57), "{kind}");
         }
     }
 
@@ -96,10 +96,10 @@ mod tests {
     fn the_last_window_ends_with_the_measurement() {
         let mut windows = Windows::new(Time::from_ps(81), 1);
         let mut end = windows.next_end();
-        for _ in 1..MOST {
+        for _ in 1..MAX_WINDOWS {
             windows.add([1.0; KINDS]);
             end = windows.next_end();
         }
-        assert!(end >= Time::from_ps(81) && end < Time::from_ps(81 + MOST), "{end:?}");
+        assert!(end >= Time::from_ps(81) && end < Time::from_ps(81 + MAX_WINDOWS), "{end:?}");
     }
 }

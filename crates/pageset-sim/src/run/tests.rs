@@ -1,4 +1,4 @@
-//! One node for all, and measurements that end sooner.
+//! One node that represents all, early ends of measurements, and eras.
 
 use pageset::tuning::presets::{LINUX_4_17, LINUX_5_14, LINUX_5_18};
 
@@ -27,7 +27,7 @@ fn run<'m>(machine: &'m Machine, name: &str) -> Run<'m> {
 }
 
 #[test]
-fn one_node_stands_for_two_that_are_alike() {
+fn one_node_represents_two_equal_nodes() {
     let machine = machine();
     for tasks in [24, 12] {
         let two = Run { tasks, ..run(&machine, "page_fault1") };
@@ -44,22 +44,22 @@ fn one_node_stands_for_two_that_are_alike() {
 }
 
 #[test]
-fn all_nodes_are_simulated_where_they_are_not_alike() {
+fn all_nodes_are_simulated_unless_they_are_equal() {
     let machine = machine();
     let nodes = |run: Run<'_>| run.one_node().map(|(_, nodes)| nodes);
     let one = Run { whole: false, ..run(&machine, "page_fault1") };
     assert_eq!(nodes(one.clone()), Some(2));
-    assert_eq!(nodes(Run { tasks: 23, ..one.clone() }), None, "a node has a task less");
+    assert_eq!(nodes(Run { tasks: 23, ..one.clone() }), None, "the nodes have different numbers of tasks");
     assert_eq!(nodes(Run { whole: true, ..one }), None);
     for shared in ["page_fault1-threads", "malloc1", "sctp-stream-many", "kbuild", "thp-mix"] {
         assert_eq!(nodes(Run { whole: false, ..run(&machine, shared) }), None, "{shared}");
     }
     let desktop = find("lkp-skl-d01").unwrap().unwrap();
-    assert_eq!(nodes(Run { whole: false, ..run(&desktop, "page_fault1") }), None, "there is but one");
+    assert_eq!(nodes(Run { whole: false, ..run(&desktop, "page_fault1") }), None, "the machine has only one node");
 }
 
 #[test]
-fn a_node_has_the_marks_that_it_has_in_the_whole_machine() {
+fn a_single_node_has_the_watermarks_of_the_whole_machine() {
     let machine = machine();
     let low = |machine: &Machine, reserve_kib| {
         let sim = SimMachine::new(Rc::new(engine_of(machine)), machine).unwrap();
@@ -87,23 +87,23 @@ fn engine_of(machine: &Machine) -> Engine {
 }
 
 #[test]
-fn windows_change_nothing_but_the_end() {
+fn windows_change_only_the_end_of_a_measurement() {
     let machine = machine();
     let all = run(&machine, "page_fault1");
     let never = Run { precision_pct: Some(0.0), ..all.clone() }.run(|| true).unwrap();
     let at_once = Run { precision_pct: Some(100.0), ..all.clone() }.run(|| true).unwrap();
     let four_of_ten = Run { time: Time::from_seconds(0.032), ..all.clone() }.run(|| true).unwrap();
     let all = all.run(|| true).unwrap();
-    let told = |outcome: &Outcome| {
+    let figures = |outcome: &Outcome| {
         let waits = outcome.zone_locks.iter().chain(&outcome.lru_locks).map(LockStats::wait).sum::<Time>();
         (outcome.operations, outcome.moved, outcome.lines, outcome.time, outcome.busy, waits)
     };
-    assert_eq!(told(&never), told(&all));
-    assert_eq!(told(&at_once), told(&four_of_ten));
+    assert_eq!(figures(&never), figures(&all));
+    assert_eq!(figures(&at_once), figures(&four_of_ten));
 }
 
 #[test]
-fn a_rule_changes_nothing_of_the_era() {
+fn rules_do_not_change_the_era() {
     let machine = machine();
     let base = Run {
         workload: Workload::find("page_fault1-groups").unwrap(),
@@ -113,7 +113,7 @@ fn a_rule_changes_nothing_of_the_era() {
         time: Time::from_seconds(0.01),
         ..run(&machine, "page_fault1")
     };
-    // Locks of memory groups, pages of a hold of an LRU lock, pages of the cache slice.
+    // The facts of an era: LRU locks of memory groups, pages per hold of an LRU lock, pages of the cache slice.
     let facts = |run: &Run<'_>| {
         let outcome = run.run(|| true).unwrap();
         let holds: u64 = outcome.lru_locks.iter().map(|lock| lock.paths[0].holds).sum();

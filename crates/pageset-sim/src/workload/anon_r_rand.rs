@@ -5,14 +5,15 @@ use pageset::AllocError;
 use crate::os::{Scattered, Space, System};
 use crate::time::Time;
 
-/// Pages of a task's region: 64 MiB. The test's is the machine's memory shared by the tasks, touched once.
+/// Pages of a task's region: 64 MiB. The original test divides the machine's memory among the tasks and touches it
+/// once.
 const REGION_PAGES: u64 = 16_384;
-/// Touches of a region before it is given back, for each of its pages: nearly all are there then.
+/// Touches of a region before it is unmapped, per page of the region. Nearly all pages are present then.
 const ROUNDS: u64 = 4;
-/// User work of one access: a random number, and a miss of all caches. Unit: nanoseconds.
+/// User work of one access, in picoseconds: 100 ns for a random number and a miss in all caches.
 const ACCESS: Time = Time::from_ps(100_000);
 
-/// Touches, for ever.
+/// Touches random pages in an endless loop.
 pub(super) fn task(system: &System<'_>, space: &Space, _number: u32) -> Result<(), AllocError> {
     let mut region = Scattered::new(space, REGION_PAGES as usize);
     let mut touches = 1 + system.engine().random_below(ROUNDS * REGION_PAGES);

@@ -1,19 +1,19 @@
-//! ebizzy: threads that search copies of chunks, as a web application server does.
+//! ebizzy: threads that search in copies of chunks, as a web application server does.
 
 use pageset::AllocError;
 
 use crate::os::{Region, Space, System};
 use crate::time::Time;
 
-/// Searching one record: copying its chunk and a binary search in it. Unit: nanoseconds. Source: with so much work a
-/// 2-socket machine of 88 CPUs comes to about 10^6 records a second, the magnitude that is published for it.
+/// Search for one record: copy its chunk and bisect it. Unit: picoseconds, here 60 us. Source: with this work a
+/// 2-socket machine of 88 CPUs reaches about 10^6 records a second, the published magnitude.
 const SEARCH: Time = Time::from_ps(60_000_000);
-/// Records after which the heap's top is given back to the kernel and grows again.
+/// Records after which the top of the heap returns to the kernel and grows again.
 const RECORDS: u64 = 32;
-/// Pages that it grows by: 512 KiB, twice a chunk.
+/// Pages by which the heap grows: 512 KiB, twice a chunk.
 const TOP_PAGES: u64 = 128;
 
-/// One thread.
+/// The loop of one thread.
 pub(super) fn task(system: &System<'_>, space: &Space, _number: u32) -> Result<(), AllocError> {
     let mut top = Region::new(space);
     loop {

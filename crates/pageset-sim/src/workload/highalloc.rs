@@ -1,4 +1,4 @@
-//! stress-highalloc: huge pages are asked for, one after the other, while compilers run beside and most memory is in use.
+//! stress-highalloc: requests for huge pages, one after the other, while compilers run and most memory is in use.
 
 use std::cell::Cell;
 
@@ -8,22 +8,22 @@ use super::Job;
 use crate::os::System;
 use crate::time::Time;
 
-/// Share of free memory that is filled with pages before the first request, in percent: caches of files that were read.
+/// Percentage of free memory that is filled before the first request, as page cache of files.
 const FILLED_PCT: u64 = 90;
-/// One in so many of these pages is given back, at random: memory is free, but not in one piece.
+/// One in this many of these pages is freed, at random: the free memory is not contiguous.
 const GIVEN_BACK: u64 = 4;
-/// Requests: three quarters of what 4 GiB could give.
+/// Number of requests: three quarters of the huge pages of 4 GiB.
 const REQUESTS: u64 = 1536;
-/// The compiler beside: pages that it has at a time, and how long it computes between two of them. Unit: nanoseconds.
+/// The compiler's pages per cycle, and its work after each page. Unit: picoseconds, here 40 us.
 const COMPILER_PAGES: usize = 6000;
 const COMPUTE: Time = Time::from_ps(40_000_000);
 
-/// With 100 ms between requests.
+/// Requests with 100 ms between them.
 pub(super) fn slow<'s>(system: &'s System<'_>, tasks: u32) -> Result<Job<'s>, AllocError> {
     set_up(system, tasks, Time::from_ps(100_000_000_000))
 }
 
-/// With 1 ms between requests.
+/// Requests with 1 ms between them.
 pub(super) fn fast<'s>(system: &'s System<'_>, tasks: u32) -> Result<Job<'s>, AllocError> {
     set_up(system, tasks, Time::from_ps(1_000_000_000))
 }
@@ -45,7 +45,7 @@ fn set_up<'s>(system: &'s System<'_>, tasks: u32, delay: Time) -> Result<Job<'s>
             over.set(true);
             return Ok(());
         }
-        // With one CPU there is no compiler.
+        // With one task there is no compiler.
         debug_assert!(tasks > 1);
         while !over.get() {
             compile(system, &over)?;
@@ -54,7 +54,7 @@ fn set_up<'s>(system: &'s System<'_>, tasks: u32, delay: Time) -> Result<Job<'s>
     }))
 }
 
-/// Successes are counted, and failures as the second kind. What was got is kept to the end.
+/// Counts successes, and failures as the second kind. Keeps all huge pages to the end.
 fn requests(system: &System<'_>, delay: Time) {
     let mut huge = Vec::new();
     for _ in 0..REQUESTS {

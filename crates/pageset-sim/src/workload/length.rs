@@ -1,31 +1,32 @@
-//! How long a workload is simulated where nobody says otherwise: long enough for what it does in cycles, and no longer.
+//! Default simulated times: long enough for the cycles of a workload, and no longer.
 
 use crate::time::Time;
 
-/// Virtual time of a run.
+/// The virtual time of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Length {
-    /// Before the measurement begins.
+    /// Time before the measurement begins.
     pub warm_up: Time,
-    /// That is measured.
+    /// Measured time.
     pub time: Time,
 }
 
 impl Length {
-    /// Regions of 128 MiB that are filled and given back, a few tenths of a second each on a busy machine: some of them.
-    /// Costs of the shipped machines are fitted with these lengths, and the accuracy in `docs/research/accuracy.md` is that of these.
+    /// Several cycles of filling and freeing regions of 128 MiB. A cycle takes a few tenths of a second on a busy
+    /// machine. The costs of the shipped machines are fitted with these times, and `docs/research/accuracy.md` reports
+    /// the accuracy of these times.
     pub const REGIONS: Length = Length::ms(500, 1500);
-    /// The same where nearly nothing is allocated, so that lists in the allocator have nothing to come to rest from.
+    /// The same with hardly any allocation, where the allocator's lists need no time to become steady.
     pub const MAPPINGS: Length = Length::ms(250, 500);
-    /// The same few microseconds again and again: there are thousands of rounds in a tenth of a second.
+    /// Rounds of a few microseconds: a tenth of a second has thousands of them.
     pub const ROUNDS: Length = Length::ms(20, 100);
     /// Rounds of some milliseconds.
     pub const LONG_ROUNDS: Length = Length::ms(100, 500);
-    /// Messages: a pageset's high grows with each refill and shrinks once a second, and what is measured has a whole second
-    /// of both.
+    /// Messages. A pageset's high grows with each refill and shrinks once a second; the measured time includes a whole
+    /// second.
     pub const MESSAGES: Length = Length::ms(200, 1000);
 
-    /// So many milliseconds.
+    /// Times in milliseconds.
     pub(super) const fn ms(warm_up: u64, time: u64) -> Length {
         const MS: u64 = 1_000_000_000;
         Length { warm_up: Time::from_ps(warm_up * MS), time: Time::from_ps(time * MS) }

@@ -21,37 +21,47 @@ const fn a_file_each_and_one_space(tasks: u32) -> Needs {
     Needs { objects: tasks + 1, ..Needs::NOTHING }
 }
 
-/// All workloads. Those of will-it-scale come first, each task a process, or a thread where the name says so.
+/// All workloads. The will-it-scale workloads come first. Each of their tasks is a process, or a thread in workloads
+/// named `-threads`.
 pub const WORKLOADS: &[Workload] = &[
     Workload::new("page_fault1", "map 128 MiB, write a byte in each page, unmap", "pages", |system, _| {
         Ok(processes(system, page_fault1::task))
     })
     .apart(),
-    Workload::new("page_fault1-threads", "the same in one address space", "pages", |system, tasks| {
+    Workload::new("page_fault1-threads", "as page_fault1, in one address space", "pages", |system, tasks| {
         Ok(threads(system, tasks, page_fault1::task))
     })
     .needing(one_space),
-    Workload::new("page_fault1-groups", "each process in a memory control group of its own", "pages", |system, _| {
-        Ok(processes(system, page_fault1::task))
-    })
+    Workload::new(
+        "page_fault1-groups",
+        "as page_fault1, each process in its own memory control group",
+        "pages",
+        |system, _| Ok(processes(system, page_fault1::task)),
+    )
     .needing(|tasks| Needs { groups: tasks, ..Needs::NOTHING })
     .apart(),
-    Workload::new("page_fault2", "the same in a private mapping of a file: pages are copied", "pages", |system, _| {
-        Ok(processes(system, fault_file::private))
-    })
+    Workload::new(
+        "page_fault2",
+        "as page_fault1, in a private file mapping: pages are copied",
+        "pages",
+        |system, _| Ok(processes(system, fault_file::private)),
+    )
     .needing(a_file_each)
     .apart(),
-    Workload::new("page_fault2-threads", "the same in one address space", "pages", |system, tasks| {
+    Workload::new("page_fault2-threads", "as page_fault2, in one address space", "pages", |system, tasks| {
         Ok(threads(system, tasks, fault_file::private))
     })
     .needing(a_file_each_and_one_space),
-    Workload::new("page_fault3", "the same in a shared mapping: nothing is allocated", "pages", |system, _| {
-        Ok(processes(system, fault_file::shared))
-    })
+    Workload::new(
+        "page_fault3",
+        "as page_fault1, in a shared file mapping: allocates only page tables",
+        "pages",
+        |system, _| Ok(processes(system, fault_file::shared)),
+    )
     .needing(a_file_each)
     .apart()
     .lasting(Length::MAPPINGS),
-    Workload::new("page_fault3-threads", "the same in one address space", "pages", |system, tasks| {
+    Workload::new("page_fault3-threads", "as page_fault3, in one address space", "pages", |system, tasks| {
         Ok(threads(system, tasks, fault_file::shared))
     })
     .needing(a_file_each_and_one_space)
@@ -59,15 +69,15 @@ pub const WORKLOADS: &[Workload] = &[
     Workload::new("malloc1", "map 128 MiB, write in the first page, unmap", "pairs", malloc::processes)
         .needing(malloc::needs)
         .lasting(Length::ROUNDS),
-    Workload::new("malloc1-threads", "the same in one address space", "pairs", malloc::threads)
+    Workload::new("malloc1-threads", "as malloc1, in one address space", "pairs", malloc::threads)
         .needing(malloc::needs)
         .lasting(Length::ROUNDS),
-    Workload::new("malloc2", "take and give 1 KiB in user space", "pairs", |system, _| {
+    Workload::new("malloc2", "allocate and free 1 KiB in user space", "pairs", |system, _| {
         Ok(processes(system, malloc::user_space))
     })
     .apart()
     .lasting(Length::ROUNDS),
-    Workload::new("malloc2-threads", "the same: nothing is shared", "pairs", |system, _| {
+    Workload::new("malloc2-threads", "as malloc2: nothing is shared", "pairs", |system, _| {
         Ok(processes(system, malloc::user_space))
     })
     .apart()
@@ -78,17 +88,19 @@ pub const WORKLOADS: &[Workload] = &[
     .needing(a_file_each)
     .apart()
     .lasting(Length::ROUNDS),
-    Workload::new("read1-threads", "the same: nothing is shared", "calls", |system, _| {
+    Workload::new("read1-threads", "as read1: nothing is shared", "calls", |system, _| {
         Ok(processes(system, read_write::read))
     })
     .needing(a_file_each)
     .apart()
     .lasting(Length::ROUNDS),
-    Workload::new("write1", "write it", "calls", |system, _| Ok(processes(system, read_write::write)))
-        .needing(a_file_each)
-        .apart()
-        .lasting(Length::ROUNDS),
-    Workload::new("write1-threads", "the same: nothing is shared", "calls", |system, _| {
+    Workload::new("write1", "write a file of 1 MiB in the page cache, 4 KiB a call", "calls", |system, _| {
+        Ok(processes(system, read_write::write))
+    })
+    .needing(a_file_each)
+    .apart()
+    .lasting(Length::ROUNDS),
+    Workload::new("write1-threads", "as write1: nothing is shared", "calls", |system, _| {
         Ok(processes(system, read_write::write))
     })
     .needing(a_file_each)
@@ -98,22 +110,27 @@ pub const WORKLOADS: &[Workload] = &[
         Ok(processes(system, anon_r_rand::task))
     })
     .apart(),
-    Workload::new("anon-r-rand-mt", "the same in one address space", "touches", |system, tasks| {
+    Workload::new("anon-r-rand-mt", "as anon-r-rand, in one address space", "touches", |system, tasks| {
         Ok(threads(system, tasks, anon_r_rand::task))
     })
     .needing(one_space),
     Workload::new("lru-file-mmap-read", "read mapped sparse files larger than memory", "pages", lru_file::in_order)
         .needing(lru_file::needs)
         .lasting(Length::LONG_ROUNDS),
-    Workload::new("lru-file-mmap-read-rand", "the same at random, all in memory", "pages", lru_file::at_random)
-        .needing(lru_file::needs)
-        .lasting(Length::LONG_ROUNDS),
-    Workload::new("ebizzy", "threads that search copies of chunks", "records", |system, tasks| {
+    Workload::new(
+        "lru-file-mmap-read-rand",
+        "read mapped files at random, all in memory",
+        "pages",
+        lru_file::at_random,
+    )
+    .needing(lru_file::needs)
+    .lasting(Length::LONG_ROUNDS),
+    Workload::new("ebizzy", "threads that search in copies of chunks", "records", |system, tasks| {
         Ok(threads(system, tasks, ebizzy::task))
     })
     .needing(one_space)
     .lasting(Length::LONG_ROUNDS),
-    Workload::new("kbuild", "a compile farm: a compiler after the other on each CPU", "pages", compile::set_up)
+    Workload::new("kbuild", "a compile farm: one compiler after the other on each CPU", "pages", compile::set_up)
         .needing(|tasks| Needs { objects: 2 * tasks, groups: compile::GROUPS })
         .lasting(compile::LENGTH),
     Workload::new("sctp-stream-many", "netperf SCTP_STREAM_MANY: pairs of tasks", "messages", streams::sctp)
@@ -128,19 +145,24 @@ pub const WORKLOADS: &[Workload] = &[
     Workload::new("oltp", "a database under transactions (sysbench)", "transactions", database::set_up)
         .needing(database::needs)
         .lasting(Length::LONG_ROUNDS),
-    Workload::new("pigz", "threads that compress what comes through pipes", "KiB", pigz::set_up)
+    Workload::new("pigz", "threads that compress data from pipes", "KiB", pigz::set_up)
         .needing(pigz::needs)
         .lasting(Length::LONG_ROUNDS),
-    Workload::new("thp-mix", "page_fault1, one half with huge pages, memory broken up", "pages", thp_mix::set_up)
+    Workload::new("thp-mix", "page_fault1 on fragmented memory, one half with huge pages", "pages", thp_mix::set_up)
         .counting("pages in huge ones")
         .lasting(thp_mix::LENGTH),
-    Workload::new("stress-highalloc-100ms", "a huge page each 100 ms, compilers beside", "successes", highalloc::slow)
+    Workload::new(
+        "stress-highalloc-100ms",
+        "a huge page every 100 ms while compilers run",
+        "successes",
+        highalloc::slow,
+    )
+    .counting("failures")
+    .once(),
+    Workload::new("stress-highalloc-1ms", "a huge page every 1 ms while compilers run", "successes", highalloc::fast)
         .counting("failures")
         .once(),
-    Workload::new("stress-highalloc-1ms", "the same each millisecond", "successes", highalloc::fast)
-        .counting("failures")
-        .once(),
-    Workload::new("parallel-free", "free a huge region, each task a part", "pages", parallel_free::set_up).once(),
+    Workload::new("parallel-free", "free a huge region, one part per task", "pages", parallel_free::set_up).once(),
     Workload::new("truncate", "truncate a sparse file of 1 GiB", "pages", truncate::set_up)
         .needing(truncate::needs)
         .once(),

@@ -1,4 +1,5 @@
-//! vm-scalability lru-file-mmap-read: tasks read sparse files, larger than memory, through mappings, in order or at random.
+//! vm-scalability lru-file-mmap-read: tasks read sparse files larger than memory through mappings, in order or at
+//! random.
 
 use pageset::AllocError;
 
@@ -6,25 +7,25 @@ use super::Job;
 use crate::os::{File, Needs, Region, Space, System};
 use crate::time::Time;
 
-/// Free pages that each node begins with: 1 GiB, used up within the warm-up. All other memory is in use by others, so that
-/// reclaim works from then on, as it does on the real machine when the files have filled memory. It is more than the
-/// pagesets of 192 CPUs can hold under a batch of 127, which are 146,304: else nothing would be left to reclaim.
+/// Free pages per node at the start: 1 GiB, used up within the warm-up. All other memory is in use, so reclaim works
+/// from then on, as on the real machine when files have filled memory. The pagesets of 192 CPUs hold at most 146,304
+/// pages with a batch of 127. Fewer free pages than that would leave nothing to reclaim.
 const FREE_PAGES: u64 = 1 << 18;
-/// Pages that one fault maps: 64 KiB around it (fault-around).
+/// Pages that one fault maps: the 64 KiB around the address (fault-around).
 const AROUND: usize = 16;
-/// Reading one page's bytes. Unit: nanoseconds.
+/// Reading the bytes of one page. Unit: picoseconds, here 250 ns.
 const READ: Time = Time::from_ps(250_000);
-/// A task unmaps what lies behind it after so many pages: its region would else grow for ever.
+/// Pages after which a task unmaps what it has read, so that its region stays small.
 const WINDOW: usize = 4096;
-/// Pages of each task's file for the random form: 64 MiB, and all of it is in memory.
+/// Pages of each task's file in the random form: 64 MiB, all in memory.
 const RANDOM_PAGES: u64 = 16_384;
 
-/// A file for each task.
+/// One file per task.
 pub(super) fn needs(tasks: u32) -> Needs {
     Needs { objects: tasks, ..Needs::NOTHING }
 }
 
-/// In order.
+/// Reads files larger than memory in order.
 pub(super) fn in_order<'s>(system: &'s System<'_>, tasks: u32) -> Result<Job<'s>, AllocError> {
     system.reclaim_for_requests();
     for node in 0..system.nodes() {
@@ -52,7 +53,7 @@ pub(super) fn in_order<'s>(system: &'s System<'_>, tasks: u32) -> Result<Job<'s>
     }))
 }
 
-/// At random.
+/// Reads files in memory at random.
 pub(super) fn at_random<'s>(system: &'s System<'_>, tasks: u32) -> Result<Job<'s>, AllocError> {
     let file = |task| system.as_cpu(task, || File::filled(system, RANDOM_PAGES));
     let files = (0..tasks).map(file).collect::<Result<Vec<_>, _>>()?;

@@ -1,7 +1,7 @@
-//! Workloads: what the tasks of a run do, each short enough to be read beside what it stands for.
+//! Workloads: the tasks of a run. Each workload is short enough to compare it with the program that it models.
 //!
-//! A workload's numbers stand at the top of its file, each with unit, reason and source; where no source is given it is a
-//! guess. None is fitted to a published result.
+//! A workload's constants are at the top of its file, each with unit, reason and source. A constant without a source is
+//! a guess. None is fitted to a published result.
 
 mod anon_r_rand;
 mod compile;
@@ -33,13 +33,13 @@ pub use recorded::{Call, Recording, RecordingBuilder, Step};
 
 use crate::os::{Needs, Space, System};
 
-/// What each task runs, by its number, which is also its CPU's.
+/// The code of each task. The argument is the task's number, which is also its CPU's number.
 pub type Job<'s> = Box<dyn Fn(u32) -> Result<(), AllocError> + 's>;
 
-/// Prepares a run before virtual time begins, for so many tasks: what is done here costs nothing.
+/// Prepares a run of `tasks` tasks before virtual time begins. The preparation takes no virtual time.
 type Code = for<'s> fn(&'s System<'_>, u32) -> Result<Job<'s>, AllocError>;
 
-/// Where the tasks come from.
+/// The source of the tasks.
 #[derive(Clone)]
 enum Setup {
     Code(Code),
@@ -49,28 +49,28 @@ enum Setup {
 /// When a run ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Span {
-    /// When its time is over: its tasks repeat the same for ever.
+    /// At the end of the configured time: the tasks run endless loops.
     Steady,
-    /// When its tasks have done what they have to do. All of it is measured, from the beginning.
+    /// When all tasks have ended. The whole run is measured.
     Once,
 }
 
-/// A workload: a name, what it is, and the tasks that it consists of.
+/// A workload: its name, its description and its tasks.
 #[derive(Clone)]
 pub struct Workload {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What it does.
+    /// A description for users.
     pub about: &'static str,
-    /// What is counted.
+    /// The unit of the counted operations.
     pub unit: &'static str,
-    /// A second thing that is counted, where there is one.
+    /// The unit of the second kind of operations, if there is one.
     pub second_unit: Option<&'static str>,
-    /// When it ends.
+    /// When a run ends.
     pub span: Span,
-    /// How long it is simulated where nobody says otherwise; below that a run of it says little.
+    /// The default simulated time. Shorter runs give little information.
     pub length: Length,
-    /// Whether its tasks share nothing beside their node's memory and locks: those of one node know nothing of others.
+    /// Whether tasks share only the memory and locks of their node, so that the nodes are independent.
     pub apart: bool,
     needs: fn(u32) -> Needs,
     setup: Setup,
@@ -83,7 +83,7 @@ impl fmt::Debug for Workload {
 }
 
 impl Workload {
-    /// One without objects of its own that repeats the same for ever.
+    /// A workload of endless loops without objects.
     const fn new(name: &'static str, about: &'static str, unit: &'static str, setup: Code) -> Self {
         let needs = |_| Needs::NOTHING;
         let setup = Setup::Code(setup);
@@ -100,37 +100,37 @@ impl Workload {
         }
     }
 
-    /// Whose tasks share nothing beside their node.
+    /// Declares that tasks share only their node.
     const fn apart(mut self) -> Self {
         self.apart = true;
         self
     }
 
-    /// With what it needs of the system.
+    /// Sets the needs.
     const fn needing(mut self, needs: fn(u32) -> Needs) -> Self {
         self.needs = needs;
         self
     }
 
-    /// With a second kind of operations.
+    /// Adds a second kind of operations.
     const fn counting(mut self, second_unit: &'static str) -> Self {
         self.second_unit = Some(second_unit);
         self
     }
 
-    /// Simulated for another time than regions of 128 MiB need.
+    /// Sets a default simulated time other than [`Length::REGIONS`].
     const fn lasting(mut self, length: Length) -> Self {
         self.length = length;
         self
     }
 
-    /// That ends by itself.
+    /// Declares that the workload ends by itself.
     const fn once(mut self) -> Self {
         self.span = Span::Once;
         self
     }
 
-    /// That of a recording: its processes run once, on as many CPUs as asked.
+    /// The workload of a recording: its processes run once, on any number of CPUs.
     #[must_use]
     pub fn recorded(recording: Recording) -> Self {
         let unused: Code = |_, _| Ok(Box::new(|_| Ok(())));
@@ -139,13 +139,13 @@ impl Workload {
         Workload { setup: Setup::Recorded(Arc::new(recording)), ..workload }
     }
 
-    /// The workload of this name.
+    /// The workload with this name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Workload> {
         WORKLOADS.iter().find(|workload| workload.name == name)
     }
 
-    /// What it needs of the system, for so many tasks.
+    /// The needs of a run with `tasks` tasks.
     #[must_use]
     pub fn needs(&self, tasks: u32) -> Needs {
         (self.needs)(tasks)
@@ -163,7 +163,7 @@ impl Workload {
     }
 }
 
-/// What a task does with its address space.
+/// A task with an address space.
 type InSpace = fn(&System<'_>, &Space, u32) -> Result<(), AllocError>;
 
 /// Each task is a process.

@@ -1,4 +1,4 @@
-//! pigz: threads compress blocks that a reader hands to them through pipes.
+//! pigz: threads compress blocks that a reader passes to them through pipes.
 
 use pageset::{AllocError, Order};
 
@@ -6,19 +6,19 @@ use super::Job;
 use crate::os::{Needs, Shape, Socket, System};
 use crate::time::Time;
 
-/// Compressing 128 KiB at 20 MB a second. Unit: nanoseconds.
+/// Compression of a block of 128 KiB at 20 MB a second. Unit: picoseconds, here 6.5 ms.
 const COMPRESS: Time = Time::from_ps(6_500_000_000);
 /// Pages of a block.
 const BLOCK_PAGES: u64 = 32;
 /// A pipe holds 16 pages.
 const PIPE: Shape = Shape { blocks: &[Order::ZERO], kept: None, protocol: Time::ZERO, room: 16 };
 
-/// A pipe for each task.
+/// One pipe per task.
 pub(super) fn needs(tasks: u32) -> Needs {
     Needs { objects: tasks, ..Needs::NOTHING }
 }
 
-/// Each task reads a block from its pipe, page by page, and compresses it. Counted are bytes of input, in KiB.
+/// Each task reads a block from its pipe, page by page, and compresses it. Operations are KiB of input.
 pub(super) fn set_up<'s>(system: &'s System<'_>, tasks: u32) -> Result<Job<'s>, AllocError> {
     let pipes: Vec<Socket> = (0..tasks).map(|_| Socket::new(system, PIPE)).collect();
     Ok(Box::new(move |task| {

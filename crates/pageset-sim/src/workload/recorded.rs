@@ -1,7 +1,7 @@
-//! A recording's processes, spread over as many CPUs as asked.
+//! The processes of a recording on any number of CPUs.
 //!
-//! Each process allocates and frees as it did; between two of its calls it computes for as long as lay between them, up to
-//! a bound. A block that another process frees is one that both know by number.
+//! Each process allocates and frees as recorded. Between two calls it computes for the recorded time, up to a limit.
+//! Block numbers connect an allocation to its free by another process.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,64 +13,64 @@ use super::Job;
 use crate::os::System;
 use crate::time::Time;
 
-/// Longest time between two calls that counts as work: beyond it the process slept. A millisecond.
+/// Longest time between two calls that counts as work: 1 ms. In a longer time the process slept.
 const LONGEST_WORK: Time = Time::from_ps(1_000_000_000);
 
 /// One call of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// Since the process's call before.
+    /// Time since the previous call of the process.
     pub after: Time,
-    /// Which block.
+    /// The number of the block.
     pub block: u32,
-    /// What happens to it.
+    /// The call for this block.
     pub call: Call,
 }
 
-/// What a process asks of the allocator.
+/// A call to the allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
-    /// Takes a block.
+    /// Allocates the block.
     Alloc {
-        /// Its size.
+        /// The order.
         order: Order,
-        /// Its type: one of the three ordinary ones.
+        /// The migratetype: unmovable, movable or reclaimable.
         migratetype: MigrateType,
     },
-    /// Gives it back.
+    /// Frees the block.
     Free,
 }
 
-/// What a recording's processes did.
+/// The calls of all processes of a recording.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recording {
     /// The calls of each process, in order.
     pub processes: Vec<Vec<Step>>,
-    /// Blocks that were in use when it began and are freed in it.
+    /// Blocks that were in use before the recording and are freed in it.
     pub in_use: Vec<(u32, Order)>,
-    /// How many blocks there are; they are numbered from 0.
+    /// Number of blocks. Block numbers start at 0.
     pub blocks: u32,
 }
 
-/// Makes a recording of calls in the order of their times.
+/// Builds a recording from calls in the order of their times.
 #[derive(Debug, Default)]
 pub struct RecordingBuilder {
     recording: Recording,
-    /// A process's place and the time of its last call.
+    /// The index of each process and the time of its last call.
     processes: HashMap<u32, (usize, u64)>,
-    /// The blocks in use, by their first pages.
+    /// Allocated blocks by their first page.
     in_use: HashMap<Pfn, u32>,
 }
 
 impl RecordingBuilder {
-    /// A process allocates a block.
+    /// Adds an allocation by a process.
     pub fn alloc(&mut self, time_ns: u64, pid: u32, pfn: Pfn, order: Order, migratetype: MigrateType) {
         let block = self.new_block();
         self.in_use.insert(pfn, block);
         self.step(time_ns, pid, block, Call::Alloc { order, migratetype });
     }
 
-    /// A process frees a block. One whose allocation is not known is in use from the beginning.
+    /// Adds a free by a process. A block with unknown allocation counts as in use from the beginning.
     pub fn free(&mut self, time_ns: u64, pid: u32, pfn: Pfn, order: Order) {
         let block = self.in_use.remove(&pfn).unwrap_or_else(|| {
             let block = self.new_block();
@@ -80,7 +80,7 @@ impl RecordingBuilder {
         self.step(time_ns, pid, block, Call::Free);
     }
 
-    /// The recording.
+    /// Returns the recording.
     #[must_use]
     pub fn build(self) -> Recording {
         self.recording
@@ -103,19 +103,19 @@ impl RecordingBuilder {
     }
 }
 
-/// A block's life in a run.
+/// The state of a block in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Not taken yet, or given back.
+    /// Not allocated yet, or freed.
     None,
-    /// In use.
+    /// Allocated.
     Taken(Block),
-    /// Given back before it was taken: in this run its receiver was ahead of its sender.
+    /// Freed before its allocation: in this run the freeing process was ahead of the allocating one.
     Owed,
 }
 
-/// Task `t` runs process `t`, the next round `t + tasks`, and so on; where there are more tasks than processes, the rest run
-/// copies.
+/// Task `t` runs process `t`, then process `t + tasks`, and so on. If there are more tasks than processes, the other
+/// tasks run copies.
 pub(super) fn set_up<'s>(
     system: &'s System<'_>,
     tasks: u32,
@@ -146,7 +146,7 @@ pub(super) fn set_up<'s>(
     }))
 }
 
-/// One call; `swap` puts a block's new state in the place of its old one.
+/// Performs one call. `swap` sets the state of the block and returns the old state.
 fn take_step(system: &System<'_>, step: &Step, swap: impl Fn(State) -> State) -> Result<(), AllocError> {
     system.engine().work(step.after.min(LONGEST_WORK));
     system.yield_now();

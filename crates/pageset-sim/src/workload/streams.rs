@@ -1,6 +1,6 @@
-//! Streams of messages between two tasks each: what one CPU allocates, the next one frees.
+//! Streams of messages between pairs of tasks: the receiver's CPU frees what the sender's CPU allocates.
 //!
-//! Tasks 0 and 1 are a pair, 2 and 3, and so on. A task without a partner sends to itself.
+//! Tasks 0 and 1 are a pair, tasks 2 and 3 are a pair, and so on. A task without a partner sends to itself.
 
 use pageset::{AllocError, Order};
 
@@ -8,32 +8,34 @@ use super::Job;
 use crate::os::{Needs, Shape, Socket, System};
 use crate::time::Time;
 
-/// A socket for each pair.
+/// One socket per pair.
 pub(super) fn needs(tasks: u32) -> Needs {
     Needs { objects: tasks.div_ceil(2), ..Needs::NOTHING }
 }
 
-/// lmbench's stream over an AF_UNIX socket. One write of 64 KiB takes a block of each order from 3 to 0, in two buffers, and
-/// these are given back in the same order: so was it recorded (`traces/sock-q1`). Three wait at most: the default buffer of
-/// 208 KiB, counted with overhead.
+/// lmbench's stream over an AF_UNIX socket. One write of 64 KiB allocates a block of each order from 3 to 0, in two
+/// buffers. The blocks are freed in the same order. Source: the recording `traces/sock-q1`. At most three messages
+/// wait: the default buffer of 208 KiB, counted with overhead.
 const AF_UNIX: Shape =
     Shape { blocks: &[Order::COSTLY, ORDER_2, ORDER_1, Order::ZERO], kept: None, protocol: Time::ZERO, room: 3 };
-/// netperf SCTP_STREAM_MANY with messages of 10 KiB. Each is a chunk and the packet that carries it, both too large for a
-/// slab: two blocks of 16 KiB. The sender keeps the chunk until it is acknowledged. A buffer of 208 KiB holds 12.
+/// netperf SCTP_STREAM_MANY with messages of 10 KiB. Each message is a chunk and the packet that carries it. Both are
+/// too large for a slab and take a block of 16 KiB each. The sender keeps the chunk until it is acknowledged. A buffer
+/// of 208 KiB holds 12 messages.
 const SCTP: Shape = Shape { blocks: &[ORDER_2], kept: Some(ORDER_2), protocol: SCTP_PROTOCOL, room: 12 };
-/// What SCTP does for one such message on either side. Unit: nanoseconds. Reason: a pair of tasks on loopback carries some
-/// 3 to 4 Gbit a second where both threads of each core work, a message in 23 us.
+/// Protocol work of SCTP per message, on either side. Unit: picoseconds, here 12 us. Reason: a pair of tasks on
+/// loopback carries about 3 to 4 Gbit a second where both threads of each core work, which is a message in 23 us.
 const SCTP_PROTOCOL: Time = Time::from_ps(12_000_000);
-/// netperf TCP_STREAM: the socket fills blocks of order 3, the receive window is some megabytes.
+/// netperf TCP_STREAM. The socket fills blocks of order 3; the receive window is some megabytes.
 const TCP: Shape = Shape { blocks: &[Order::COSTLY], kept: None, protocol: TCP_PROTOCOL, room: 64 };
-/// What TCP does for 32 KiB on either side. Unit: nanoseconds. Reason: a pair on loopback carries some 40 Gbit a second.
+/// Protocol work of TCP per 32 KiB, on either side. Unit: picoseconds, here 2.5 us. Reason: a pair of tasks on loopback
+/// carries about 40 Gbit a second.
 const TCP_PROTOCOL: Time = Time::from_ps(2_500_000);
-/// 8 KiB.
+/// The order of blocks of 8 KiB.
 const ORDER_1: Order = match Order::new(1) {
     Some(order) => order,
     None => Order::ZERO,
 };
-/// 16 KiB.
+/// The order of blocks of 16 KiB.
 const ORDER_2: Order = match Order::new(2) {
     Some(order) => order,
     None => Order::ZERO,

@@ -37,15 +37,15 @@ fn run_of<'m>(machine: &'m Machine, workload: &'m Workload, tasks: u32, seed: u6
     }
 }
 
-/// Runs tasks that end, with room for some objects.
+/// Runs tasks that end, with locks for 8 objects.
 fn once(code: Code, tasks: u32) -> Outcome {
     let workload = Workload::new("test", "", "", code).needing(|_| Needs { objects: 8, ..Needs::NOTHING }).once();
     run(&small(), &workload, tasks, 1).unwrap()
 }
 
 #[test]
-fn all_workloads_make_progress_and_repeat_themselves() {
-    // Those that fill gigabytes first have tests of their own, as users run them.
+fn workloads_make_progress_and_are_deterministic() {
+    // Workloads that fill gigabytes first have tests of their own in the form that users run.
     let large = ["truncate", "thp-mix", "stress-highalloc-100ms", "stress-highalloc-1ms", "parallel-free"];
     for workload in WORKLOADS.iter().filter(|workload| !large.contains(&workload.name)) {
         let machine = small();
@@ -57,7 +57,7 @@ fn all_workloads_make_progress_and_repeat_themselves() {
 }
 
 #[test]
-fn names_are_different_and_fit_the_command_line() {
+fn names_are_unique_and_fit_the_command_line() {
     for (i, workload) in WORKLOADS.iter().enumerate() {
         assert!(WORKLOADS[..i].iter().all(|other| other.name != workload.name), "{}", workload.name);
         assert!(workload.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)), "{}", workload.name);
@@ -65,8 +65,8 @@ fn names_are_different_and_fit_the_command_line() {
 }
 
 #[test]
-fn a_writer_of_an_address_space_is_alone() {
-    // Task 0 unmaps a region while the others fault: its unmapping takes its time, during which no fault ends.
+fn a_writer_of_an_address_space_excludes_readers() {
+    // Task 0 unmaps a region while the others fault. No fault may end during the unmapping.
     let outcome = once(
         |system, tasks| {
             let space = Space::shared(system, tasks);
@@ -92,20 +92,20 @@ fn a_writer_of_an_address_space_is_alone() {
                 left.set(left.get() - 1);
                 if left.get() == 0 {
                     let (begin, end) = unmapping.borrow().unwrap();
-                    // From when the writer has the semaphore until it gives it: inside of the call, but for its wait.
+                    // The time in which the writer has the semaphore: the call without its wait.
                     let inside = |time: Time| begin + Time::from_ps(20_000_000) < time && time + Time::from_ps(1) < end;
                     let mut between: Vec<Time> =
                         faults.borrow().iter().map(|fault| fault.1).filter(|time| inside(*time)).collect();
                     between.sort();
                     assert!(between.len() < 4, "{begin:?} to {end:?}: {between:?}");
-                    assert!(faults.borrow().iter().any(|fault| fault.1 > end), "faults go on afterwards");
+                    assert!(faults.borrow().iter().any(|fault| fault.1 > end), "faults continue after the unmapping");
                 }
                 Ok(())
             }))
         },
         3,
     );
-    assert_eq!(outcome.moved.allocated, (200 + 1 + 1) + 2 * (600 + 2), "pages, page tables, a bundle");
+    assert_eq!(outcome.moved.allocated, (200 + 1 + 1) + 2 * (600 + 2), "pages, page tables and one unmap bundle");
 }
 
 #[test]
@@ -125,13 +125,13 @@ fn messages_carry_pages_from_cpu_to_cpu() {
         2,
     );
     assert_eq!(outcome.moved.allocated, 9 * 1000);
-    // The sender's single pages all come from the zone, in batches of 31; blocks of order 3 are not cached by these rules.
+    // All single pages of the sender come from the zone in batches of 31. These rules do not cache blocks of order 3.
     assert_eq!(outcome.moved.from_zone, 1000_u64.div_ceil(31) * 31 + 8 * 1000);
-    assert!(outcome.busy < outcome.time + outcome.time, "one of the two waits now and then");
+    assert!(outcome.busy < outcome.time + outcome.time, "one of the two tasks must wait sometimes");
 }
 
 #[test]
-fn files_give_all_pages_back() {
+fn truncated_files_free_all_pages() {
     let outcome = once(
         |system, _| {
             let before = system.free_pages_of_node(0);
@@ -147,12 +147,12 @@ fn files_give_all_pages_back() {
         },
         1,
     );
-    assert!(outcome.operations[0] <= 186, "what is missing lies in the pageset: {}", outcome.operations[0]);
-    assert_eq!(outcome.lru_locks[0].paths[1].holds, 1000_u64.div_ceil(15), "a hold of the LRU lock for each 15 pages");
+    assert!(outcome.operations[0] <= 186, "more pages missing than a pageset holds: {}", outcome.operations[0]);
+    assert_eq!(outcome.lru_locks[0].paths[1].holds, 1000_u64.div_ceil(15), "one hold of the LRU lock per 15 pages");
 }
 
 #[test]
-fn scattered_regions_fault_once_a_page() {
+fn scattered_regions_fault_once_per_page() {
     let outcome = once(
         |system, _| {
             Ok(Box::new(move |_| {
@@ -161,9 +161,9 @@ fn scattered_regions_fault_once_a_page() {
                 let places = [1999, 0, 7, 1999, 600, 7];
                 let faults = places.map(|place| region.touch(system, place));
                 assert_eq!(faults.map(Result::unwrap), [true, true, true, false, true, false]);
-                assert!(!region.touch(system, 2000)?, "outside of the region");
+                assert!(!region.touch(system, 2000)?, "an index outside of the region must not fault");
                 region.unmap(system)?;
-                assert!(region.touch(system, 0)?, "given back");
+                assert!(region.touch(system, 0)?, "an unmapped page must fault again");
                 region.unmap(system)
             }))
         },
@@ -174,7 +174,7 @@ fn scattered_regions_fault_once_a_page() {
 }
 
 #[test]
-fn sleep_does_not_count_as_time() {
+fn sleep_does_not_count_as_busy_time() {
     let outcome = once(
         |system, _| {
             Ok(Box::new(move |task| {
@@ -189,11 +189,11 @@ fn sleep_does_not_count_as_time() {
     );
     assert!(outcome.time >= Time::from_seconds(0.5), "{:?}", outcome.time);
     let busy = outcome.busy.seconds();
-    assert!((0.0005..0.01).contains(&busy), "two tasks, about a millisecond each: {busy}");
+    assert!((0.0005..0.01).contains(&busy), "two tasks must work about a millisecond each: {busy}");
 }
 
 #[test]
-fn memory_that_moves_keeps_its_place() {
+fn moved_memory_keeps_its_place() {
     once(
         |system, _| {
             system.track_places();
@@ -204,17 +204,17 @@ fn memory_that_moves_keeps_its_place() {
                 assert_eq!(system.isolate_place(from), Some(Order::ZERO));
                 system.move_place(from, to).unwrap();
                 assert_eq!(system.page_of(place), Some(to));
-                assert_eq!(system.isolate_place(from), None, "it belongs to nobody");
+                assert_eq!(system.isolate_place(from), None, "a page without a place cannot be isolated");
                 system.free_pages(&[from]);
                 system.free_place(place);
                 assert_eq!(system.page_of(place), None);
 
-                // Reclaim takes a page, not its owner's place: nobody else comes to have it.
+                // Reclaim frees the page, but the place still belongs to its owner and is not reused.
                 let lost = system.new_place()?;
                 system.lose_place(system.page_of(lost).unwrap());
                 let others = system.new_place()?;
                 system.free_place(lost);
-                assert!(system.page_of(others).is_some(), "a place of two owners");
+                assert!(system.page_of(others).is_some(), "one place must not have two owners");
                 Ok(())
             }))
         },
@@ -223,8 +223,8 @@ fn memory_that_moves_keeps_its_place() {
 }
 
 #[test]
-fn a_page_that_owner_reclaim_and_compaction_want_is_freed_once() {
-    // The owner frees few pages at a time, so that reclaim takes some of them meanwhile, and compaction holds others.
+fn pages_contended_by_owner_reclaim_and_compaction_are_freed_once() {
+    // The owner frees few pages at a time, so that reclaim and compaction hold some pages meanwhile.
     let outcome = once(
         |system, tasks| {
             const ROUNDS: usize = 300;
@@ -267,7 +267,7 @@ fn a_page_that_owner_reclaim_and_compaction_want_is_freed_once() {
                 if left.get() == 0 {
                     while system.reclaim(&request) > 0 {}
                     let missing = before - system.free_pages_of_node(0);
-                    assert!(missing <= 4 * 186, "{missing} are in no pageset and on no list");
+                    assert!(missing <= 4 * 186, "{missing} pages are in no pageset and on no list");
                 }
                 Ok(())
             }))
@@ -278,13 +278,13 @@ fn a_page_that_owner_reclaim_and_compaction_want_is_freed_once() {
 }
 
 #[test]
-fn a_recording_runs_in_as_many_copies_as_there_are_tasks() {
+fn a_recording_runs_in_copies_for_additional_tasks() {
     let step = |block, call| Step { after: Time::from_ps(1_000_000), block, call };
     let single = Call::Alloc { order: Order::ZERO, migratetype: MigrateType::Movable };
     let recording = Recording {
         processes: vec![
             vec![step(0, single), step(2, Call::Free)],
-            // It frees what the other allocates: before, or after.
+            // The second process frees the block of the first, before or after its allocation.
             vec![step(0, Call::Free), step(1, single)],
         ],
         in_use: vec![(2, Order::COSTLY)],
@@ -299,18 +299,22 @@ fn a_recording_runs_in_as_many_copies_as_there_are_tasks() {
 }
 
 #[test]
-fn broken_memory_grows_together_only_if_all_is_given_back() {
+fn fragmented_memory_merges_only_if_all_pages_are_freed() {
     fn breaking<'s, const KEPT_PCT: usize>(system: &'s System<'_>, _tasks: u32) -> Result<Job<'s>, AllocError> {
         const BROKEN: u64 = 1 << 15;
         system.as_cpu(0, || system.use_up(BROKEN));
         let before = system.free_pages_of_node(0);
-        system.as_cpu(0, || system.break_up(BROKEN, KEPT_PCT));
+        system.as_cpu(0, || system.fragment(BROKEN, KEPT_PCT));
         let (missing, kept) = (before - system.free_pages_of_node(0), BROKEN * KEPT_PCT as u64 / 100);
-        assert!((kept..=kept + 186).contains(&missing), "{missing}: what is kept, and what lies in the pageset");
-        // Two thirds are free, and a third of their buddies are not: more than a fifth of all.
+        assert!(
+            (kept..=kept + 186).contains(&missing),
+            "{missing} pages missing; expected the kept pages plus those of a pageset"
+        );
+        // Two thirds of the pages are free, and a third of their buddies are in use: more than a fifth of all pages are
+        // free alone.
         let alone = system.free_blocks(Order::ZERO);
         let expected = if KEPT_PCT == 0 { 0..187 } else { BROKEN as u32 / 5..BROKEN as u32 / 4 };
-        assert!(expected.contains(&alone), "{alone} are alone when {KEPT_PCT} % are kept");
+        assert!(expected.contains(&alone), "{alone} free pages of order 0 when {KEPT_PCT} % are kept");
         Ok(Box::new(|_| Ok(())))
     }
     once(breaking::<0>, 1);
@@ -318,54 +322,55 @@ fn broken_memory_grows_together_only_if_all_is_given_back() {
 }
 
 #[test]
-fn a_job_of_a_build_gives_all_back_and_starts_six_programs() {
+fn a_build_job_starts_six_programs_and_frees_all_pages() {
     const PAGES: u64 = 3000;
     let outcome = once(
         |system, _| {
             let space: &'static Space = Box::leak(Box::new(Space::own()));
-            let desk = compile::Desk::new(system, space)?;
+            let files = compile::JobFiles::new(system, space)?;
             let before = system.free_pages_of_node(0);
             Ok(Box::new(move |_| {
-                compile::job(system, &desk, PAGES)?;
+                compile::job(system, &files, PAGES)?;
                 let missing = before - system.free_pages_of_node(0);
-                assert!(missing <= 186, "what is missing lies in the pageset: {missing}");
+                assert!(missing <= 186, "more pages missing than a pageset holds: {missing}");
                 Ok(())
             }))
         },
         1,
     );
-    // The compiler, its driver, the assembler, and three small programs, as recorded.
+    // The compiler, its driver, the assembler and three small programs, as recorded.
     let faults = PAGES + 252 + PAGES / 11 + 3 * 67;
     assert_eq!(outcome.operations[0], faults);
-    // Beside them: a stack and a directory of each program, the compiler's regions, page tables, bundles of the unmapping, one page of the object file for 64.
+    // Other pages: a stack and a directory per program, the compiler's region descriptors, page tables, unmap bundles,
+    // and one page of the object file per 64 pages.
     let tables: u64 = [PAGES, 252, PAGES / 11, 67, 67, 67].iter().map(|pages| pages.div_ceil(512)).sum();
     let others = outcome.moved.allocated - faults - 6 * (4 + 2) - 2 - tables - (PAGES - 600_u64).div_ceil(64);
-    assert!((6..=12).contains(&others), "a bundle for each 510 pages: {others}");
+    assert!((6..=12).contains(&others), "expected one bundle per 510 pages: {others}");
 }
 
 #[test]
-fn a_builder_takes_pages_as_fast_as_a_recorded_one() {
+fn kbuild_allocates_at_the_recorded_rate() {
     let workload = Workload::find("kbuild").unwrap();
     let machine = small();
     let (warm_up, time) = (Time::from_seconds(0.5), Time::from_seconds(1.0));
     let outcome = Run { warm_up, time, ..run_of(&machine, workload, 1, 1) }.run(|| true).unwrap();
-    // `traces/compile-q1`: 51,600 pages a second of a CPU's work; its compilers alone, which are smaller, 34,700.
+    // `traces/compile-q1`: 51,600 pages per second of CPU work; its smaller compilers alone 34,700.
     assert!((30_000.0..52_000.0).contains(&outcome.score()), "{}", outcome.score());
 }
 
 #[test]
-fn a_page_is_to_be_had_while_reclaim_gives_some() {
+fn single_pages_are_available_while_reclaim_frees_some() {
     let machine = machine::find("lkp-hsw-ep2").unwrap().unwrap();
     let workload = Workload::find("lru-file-mmap-read").unwrap();
     let run = run_of(&machine, workload, machine.topology().cpus(), 1);
     let batch = pageset::tuning::BatchRule::Fixed(127);
     let tuning = pageset::Tuning { batch, ..run.tuning };
     let outcome = Run { tuning, time: Time::from_seconds(0.1), ..run }.run(|| true).unwrap();
-    assert!(outcome.operations[0] > 2 << 18, "reclaim has begun on both nodes: {}", outcome.operations[0]);
+    assert!(outcome.operations[0] > 2 << 18, "reclaim must begin on both nodes: {}", outcome.operations[0]);
 }
 
 #[test]
-fn who_sleeps_and_who_wakes_pay_for_it() {
+fn sleeping_and_waking_cost_time() {
     const MESSAGES: u64 = 1000;
     const SHAPE: Shape = Shape { blocks: &[], kept: None, protocol: Time::ZERO, room: 1 };
     let busy = |tasks| {
@@ -389,12 +394,12 @@ fn who_sleeps_and_who_wakes_pay_for_it() {
         outcome.busy.seconds() * 1e9 / MESSAGES as f64
     };
     let (alone, paired) = (busy(1), busy(2));
-    // Room for one: at each message one of the two sleeps, 1.5 us, and the other wakes it, 1 us.
-    assert!((2000.0..6000.0).contains(&(paired - alone)), "{alone} ns a message alone, {paired} of two");
+    // The queue has room for one message: at each message one task sleeps (1.5 us) and the other wakes it (1 us).
+    assert!((2000.0..6000.0).contains(&(paired - alone)), "{alone} ns a message with one task, {paired} with two");
 }
 
 #[test]
-fn joining_the_lru_takes_five_locked_operations_a_page_more_than_leaving_it() {
+fn joining_the_lru_costs_five_atomics_per_page_more_than_leaving_it() {
     const PAGES: u64 = 480;
     let mut machine = small();
     let ns = |ns: f64| machine::Ns::try_from(ns).unwrap();
@@ -412,33 +417,33 @@ fn joining_the_lru_takes_five_locked_operations_a_page_more_than_leaving_it() {
     };
     let workload = Workload::new("test", "", "", code).once();
     let [added, deleted, ..] = run(&machine, &workload, 1, 1).unwrap().lru_locks[0].paths;
-    // Batches of 15; bundles of 8 and of the rest, 32 a hold.
+    // Batches of 15 pages. Bundles of 8 and of the rest, with up to 32 pages per hold.
     assert_eq!((added.holds, deleted.holds), (32, 16));
     assert_eq!(added.hold, Time::from_ns((32 * 36 + PAGES * (10 + 5 * 6)) as f64));
     assert_eq!(deleted.hold, Time::from_ns((16 * 36 + PAGES * 10) as f64));
 }
 
 #[test]
-fn a_write_to_a_stream_is_a_block_of_each_order() {
+fn an_af_unix_message_has_a_block_of_each_order() {
     let outcome = run(&small(), Workload::find("af-unix").unwrap(), 2, 1).unwrap();
     let pages = outcome.moved.allocated as f64 / outcome.operations[0] as f64;
-    assert!((14.5..15.5).contains(&pages), "8, 4, 2 and 1: {pages}");
+    assert!((14.5..15.5).contains(&pages), "expected 8 + 4 + 2 + 1: {pages}");
 }
 
 #[test]
-fn a_busy_pair_of_sctp_carries_three_to_four_gbit() {
+fn a_busy_sctp_pair_carries_three_to_four_gbit() {
     let machine = small();
     let cpus = machine.topology().cpus();
     let outcome = run(&machine, Workload::find("sctp-stream-many").unwrap(), cpus, 1).unwrap();
     let gbit = outcome.score() / f64::from(cpus / 2) * 10.0 * 1024.0 * 8.0 / 1e9;
-    assert!((3.0..4.0).contains(&gbit), "{gbit}");
+    assert!((3.0..4.0).contains(&gbit), "{gbit} Gbit/s");
 }
 
 #[test]
-fn workloads_are_simulated_for_as_long_as_they_need() {
+fn default_lengths_depend_on_the_workload() {
     let length = |name| Workload::find(name).unwrap().length;
-    // What costs are fitted with.
+    // The shipped costs are fitted with this length.
     assert_eq!(length("page_fault1"), Length::ms(500, 1500));
-    assert!(length("read1").time < length("page_fault1").time, "nothing comes and goes there");
+    assert!(length("read1").time < length("page_fault1").time, "read1 allocates nothing and needs less time");
     assert!(WORKLOADS.iter().all(|workload| workload.length.time > Time::ZERO));
 }

@@ -1,27 +1,27 @@
-//! page_fault1 with single pages on one half of the CPUs and with huge pages on the other, after all memory was broken up.
+//! page_fault1 on fragmented memory: with single pages on one half of the CPUs and with huge pages on the other half.
 
 use pageset::{AllocError, Block, Order};
 
 use super::{Job, Length, page_fault1};
 use crate::os::{Region, Space, System};
 
-/// Memory of a node that is broken up: 3 GiB, more than the regions of its CPUs need together. The rest is in use by
-/// others. The published run breaks all memory up; most of it is never asked for again.
-const BROKEN_PAGES: u64 = 3 << 18;
-/// Pages of a region: 32 MiB, a quarter of the test's, so that no more memory needs to be broken up.
+/// Pages of fragmented memory per node: 3 GiB, more than the regions of its CPUs need together. The rest is in use by
+/// others. The published run fragments all memory, but never allocates most of it again.
+const FRAGMENTED_PAGES: u64 = 3 << 18;
+/// Pages of a region: 32 MiB, a quarter of the original test's, which limits the memory to fragment.
 const REGION_PAGES: u64 = page_fault1::REGION_PAGES / 4;
-/// Huge pages of a region.
+/// Huge pages per region.
 const HUGE_PAGES: u64 = REGION_PAGES / 512;
-/// Some regions of each task before and while it is measured.
+/// Time for some regions per task, before and during the measurement.
 pub(super) const LENGTH: Length = Length::ms(300, 600);
 
-/// Takes all memory page by page and gives it back in random order: where freed pages are merged at once, they become
-/// large blocks again.
+/// Leaves [`FRAGMENTED_PAGES`] free pages per node and fragments them: allocates them one by one and frees them in
+/// random order. If freed pages merge at once, they form large blocks again.
 pub(super) fn set_up<'s>(system: &'s System<'_>, _tasks: u32) -> Result<Job<'s>, AllocError> {
     for node in 0..system.nodes() {
         system.as_cpu(system.first_cpu(node), || {
-            system.use_up(BROKEN_PAGES);
-            system.break_up(BROKEN_PAGES, 0);
+            system.use_up(FRAGMENTED_PAGES);
+            system.fragment(FRAGMENTED_PAGES, 0);
         });
     }
     Ok(Box::new(
@@ -31,8 +31,8 @@ pub(super) fn set_up<'s>(system: &'s System<'_>, _tasks: u32) -> Result<Job<'s>,
     ))
 }
 
-/// page_fault1 with huge pages: counted in single pages as the second kind. A huge page that is not to be had is faulted in
-/// page by page.
+/// page_fault1 with huge pages. The second kind of operations counts their single pages. If no huge page is available,
+/// its pages fault singly.
 fn huge(system: &System<'_>) -> Result<(), AllocError> {
     let space = Space::own();
     loop {

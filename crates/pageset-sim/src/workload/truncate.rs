@@ -1,19 +1,19 @@
-//! Sparse files in the page cache are truncated, by one task.
+//! Truncation of sparse files in the page cache, one per task.
 
 use pageset::AllocError;
 
 use super::Job;
 use crate::os::{File, Needs, System};
 
-/// Pages of a file: 1 GiB. The published runs do not say theirs; what is compared is how two rules differ.
+/// Pages of a file: 1 GiB. The published runs do not state their size; the comparison is between two sets of rules.
 const FILE_PAGES: u64 = 1 << 18;
 
-/// A file for each task.
+/// One file per task.
 pub(super) fn needs(tasks: u32) -> Needs {
     Needs { objects: tasks, ..Needs::NOTHING }
 }
 
-/// Reads the holes of a file in, which costs nothing, and truncates it, once.
+/// Fills a file per task, which takes no virtual time, and truncates it once.
 pub(super) fn set_up<'s>(system: &'s System<'_>, tasks: u32) -> Result<Job<'s>, AllocError> {
     let file = |task| system.as_cpu(task, || File::filled(system, FILE_PAGES));
     let files = (0..tasks).map(file).collect::<Result<Vec<_>, _>>()?;
