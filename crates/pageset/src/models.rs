@@ -13,12 +13,12 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::admin::drains::Draining;
+use crate::buddy::in_flight::InFlight;
 use crate::machine::{Guard, RawLock, SpinLock};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use crate::sync::hint;
 use crate::zone::flags::{BELOW_HIGH, Flags, RECLAIM_ACTIVE};
-use crate::buddy::in_flight::InFlight;
 
 /// A word whose writers hold a lock.
 #[derive(Debug, Default)]

@@ -50,6 +50,31 @@ impl TableError {
     }
 }
 
+impl Table {
+    /// Parses a table of any kind. Error messages use `name`.
+    ///
+    /// # Errors
+    /// The fault and its line.
+    pub fn parse(name: &str, text: &str) -> Result<Table, TableError> {
+        let mut table = Table { name: name.to_owned(), ..Table::default() };
+        let heading = text.lines().next().unwrap_or_default();
+        if tasks::is_one(heading) {
+            tasks::add(&mut table, text)?;
+        } else {
+            match heading.trim_end() {
+                batches::HEADER => cells::add_all(&mut table, text, batches::add)?,
+                merge_skip::HEADER => cells::add_all(&mut table, text, merge_skip::add)?,
+                series::HEADER => cells::add_all(&mut table, text, series::add)?,
+                single_pass::HEADER => cells::add_all(&mut table, text, single_pass::add)?,
+                _ => sweep::add(&mut table, text)?,
+            }
+        }
+        // This drops base experiments that no column needs.
+        table.retain(|_| true);
+        Ok(table)
+    }
+}
+
 /// The header lines of all kinds of tables.
 #[must_use]
 pub fn headings() -> Vec<String> {

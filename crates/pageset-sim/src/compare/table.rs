@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::result::{CompareResult, CompareRow, Simulation};
-use super::{BASE_BATCH, TableError, Value, batches, cells, merge_skip, series, single_pass, sweep, tasks};
+use super::{BASE_BATCH, Value};
 use crate::era::Era;
 use crate::machine::{self, Machine, MachineError};
 use crate::run::{Run, RunError};
@@ -141,29 +141,6 @@ pub struct Table {
 pub type HowToRun<'h, 'm> = &'h dyn Fn(&'m Workload, &'m Machine, Tuning, Era) -> Run<'m>;
 
 impl Table {
-    /// Parses a table of any kind. Error messages use `name`.
-    ///
-    /// # Errors
-    /// The fault and its line.
-    pub fn parse(name: &str, text: &str) -> Result<Table, TableError> {
-        let mut table = Table { name: name.to_owned(), ..Table::default() };
-        let heading = text.lines().next().unwrap_or_default();
-        if tasks::is_one(heading) {
-            tasks::add(&mut table, text)?;
-        } else {
-            match heading.trim_end() {
-                batches::HEADER => cells::add_all(&mut table, text, batches::add)?,
-                merge_skip::HEADER => cells::add_all(&mut table, text, merge_skip::add)?,
-                series::HEADER => cells::add_all(&mut table, text, series::add)?,
-                single_pass::HEADER => cells::add_all(&mut table, text, single_pass::add)?,
-                _ => sweep::add(&mut table, text)?,
-            }
-        }
-        // This drops base experiments that no column needs.
-        table.retain(|_| true);
-        Ok(table)
-    }
-
     /// Keeps the rows that have one of `machines` and one of `words` in a key column, and one of `batches`. An empty
     /// list keeps all rows. Base rows of a batch stay.
     ///
@@ -192,7 +169,7 @@ impl Table {
     }
 
     /// Keeps the rows for which `wanted` holds, and their experiments.
-    fn retain(&mut self, wanted: impl Fn(&Row) -> bool) {
+    pub(super) fn retain(&mut self, wanted: impl Fn(&Row) -> bool) {
         self.rows.retain(wanted);
         let mut kept = Vec::new();
         for column in self.rows.iter_mut().flat_map(|row| &mut row.columns) {

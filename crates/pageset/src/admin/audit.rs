@@ -88,7 +88,7 @@ const SEEN: PageState = PageState::Inside;
 impl<M: Machine> Audit<'_, '_, M> {
     fn error<T>(&self, page: Option<u32>, what: &'static str, expected: u64, found: u64) -> Result<T, Inconsistency> {
         let pfn = page.map(|page| self.zone.frames().pfn(page));
-        Err(Inconsistency { zone: self.zone.zone.index, pfn, what, expected, found })
+        Err(Inconsistency { zone: self.zone.shared.index, pfn, what, expected, found })
     }
 
     fn equal(&self, what: &'static str, expected: u64, found: u64) -> Result<(), Inconsistency> {
@@ -101,11 +101,11 @@ impl<M: Machine> Audit<'_, '_, M> {
         let (free, cached) = walked?;
         let books = self.blocks()?;
         self.zone
-            .zone
+            .shared
             .buddy
             .check_clusters()
             .or_else(|(page, what, expected, found)| self.error(page, what, expected, found))?;
-        self.equal("refills in flight", 0, self.zone.zone.buddy.in_flight.refills().into())?;
+        self.equal("refills in flight", 0, self.zone.shared.buddy.in_flight.refills().into())?;
         self.equal("pages on free lists against pages tagged free", books.free, free)?;
         self.equal("pages in pagesets against pages tagged cached", books.cached, cached)?;
         self.plenty()?;
@@ -113,7 +113,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         self.boost()?;
         self.equal(
             "free + cached + in use = managed",
-            self.zone.zone.buddy.managed.get(),
+            self.zone.shared.buddy.managed.get(),
             free + cached + books.in_use,
         )?;
         Ok(books)
@@ -140,14 +140,14 @@ impl<M: Machine> Audit<'_, '_, M> {
             let blocks = starts.filter(|&start| self.zone.frames().block_type(start) == migratetype).count();
             blocks as u64 * Order::PAGEBLOCK.pages()
         };
-        let reserved = self.zone.zone.buddy.reserved_highatomic.get();
+        let reserved = self.zone.shared.buddy.reserved_highatomic.get();
         self.equal("the pages of HIGHATOMIC pageblocks", reserved, pages(MigrateType::HighAtomic))?;
-        self.equal("the pages of CMA pageblocks", self.zone.zone.buddy.cma_pages.get(), pages(MigrateType::Cma))
+        self.equal("the pages of CMA pageblocks", self.zone.shared.buddy.cma_pages.get(), pages(MigrateType::Cma))
     }
 
     /// Checks that all three marks include the boost.
     fn boost(&self) -> Result<(), Inconsistency> {
-        let (boost, marks) = (self.zone.zone.boost.get(), self.zone.zone.watermarks());
+        let (boost, marks) = (self.zone.shared.boost.get(), self.zone.shared.watermarks());
         for mark in [marks.min, marks.low, marks.high] {
             if mark < boost {
                 return self.error(None, "a mark below its boost", boost, mark);
@@ -158,10 +158,10 @@ impl<M: Machine> Audit<'_, '_, M> {
 
     /// Checks that a zone marked as having plenty passes the high mark for every order and kind.
     fn plenty(&self) -> Result<(), Inconsistency> {
-        for order in Order::all().filter(|_| self.zone.zone.has_plenty()) {
+        for order in Order::all().filter(|_| self.zone.shared.has_plenty()) {
             let request = MarkTest { order, ..MarkTest::SINGLE };
             for highest in ZoneKind::ALL {
-                if !self.zone.zone.passes_mark(Mark::High, &MarkTest { highest, ..request }) {
+                if !self.zone.shared.passes_mark(Mark::High, &MarkTest { highest, ..request }) {
                     return self.error(
                         None,
                         "a zone marked as having plenty fails a request of order",
@@ -179,17 +179,17 @@ impl<M: Machine> Audit<'_, '_, M> {
         let (mut all, mut isolated, mut cma, mut highatomic) = (0, 0, 0, 0);
         for order in Order::all() {
             for migratetype in MigrateType::ALL {
-                let list = self.zone.zone.buddy.list(order, migratetype);
+                let list = self.zone.shared.buddy.list(order, migratetype);
                 let mut slot = list.first();
                 let mut len = 0;
                 while let Some(at) = slot {
                     let page = self.zone.frames().page_of_slot(at, order);
-                    if page < self.zone.frames().len() && self.zone.zone.buddy.list_of(page) != migratetype {
+                    if page < self.zone.frames().len() && self.zone.shared.buddy.list_of(page) != migratetype {
                         return self.error(
                             Some(page),
                             "the list of a block",
                             migratetype as u64,
-                            self.zone.zone.buddy.list_of(page) as u64,
+                            self.zone.shared.buddy.list_of(page) as u64,
                         );
                     }
                     self.see(page, order, PageState::Free)?;
@@ -204,9 +204,9 @@ impl<M: Machine> Audit<'_, '_, M> {
                 highatomic += if migratetype == MigrateType::HighAtomic { pages } else { 0 };
             }
         }
-        self.equal("the free pages of the zone", self.zone.zone.buddy.free_pages.get(), all - isolated)?;
-        self.equal("the free CMA pages of the zone", self.zone.zone.buddy.free_cma.get(), cma)?;
-        self.equal("the free HIGHATOMIC pages of the zone", self.zone.zone.buddy.free_highatomic.get(), highatomic)?;
+        self.equal("the free pages of the zone", self.zone.shared.buddy.free_pages.get(), all - isolated)?;
+        self.equal("the free CMA pages of the zone", self.zone.shared.buddy.free_cma.get(), cma)?;
+        self.equal("the free HIGHATOMIC pages of the zone", self.zone.shared.buddy.free_highatomic.get(), highatomic)?;
         Ok(all)
     }
 
@@ -238,7 +238,7 @@ impl<M: Machine> Audit<'_, '_, M> {
             }
         };
         for order in Order::all() {
-            for list in MigrateType::ALL.map(|list| self.zone.zone.buddy.list(order, list)) {
+            for list in MigrateType::ALL.map(|list| self.zone.shared.buddy.list(order, list)) {
                 let mut slot = list.first();
                 // A corrupt list may be circular.
                 for _ in 0..list.len() {
@@ -287,14 +287,14 @@ impl<M: Machine> Audit<'_, '_, M> {
 
     fn is_merged(&self, page: u32, order: Order) -> Result<(), Inconsistency> {
         let buddy = page ^ order.pages() as u32;
-        if order == Order::MAX || !self.zone.zone.buddy.is_free(buddy, order) {
+        if order == Order::MAX || !self.zone.shared.buddy.is_free(buddy, order) {
             return Ok(());
         }
-        let differ = self.zone.zone.buddy.list_of(page) != self.zone.zone.buddy.list_of(buddy)
+        let differ = self.zone.shared.buddy.list_of(page) != self.zone.shared.buddy.list_of(buddy)
             || self.zone.frames().block_type(page) != self.zone.frames().block_type(buddy);
         // A claim retypes one of two pageblocks; its free half then waits for the next free to merge. Before 6.10 a
         // block may be on another list than its pageblock's.
-        let skipped = order == Order::ZERO && self.zone.zone.buddy.has_skipped();
+        let skipped = order == Order::ZERO && self.zone.shared.buddy.has_skipped();
         let may_wait = skipped || order >= Order::PAGEBLOCK && (differ || !self.merge_by_type);
         if may_wait { Ok(()) } else { self.error(Some(page), "free buddies are unmerged", 0, order.get().into()) }
     }

@@ -40,13 +40,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
         for (index, (zone, spec)) in metadata.zones.iter_mut().zip(config.zones).enumerate() {
             let ZoneLayout { base, tags: pages, types, links, capacity, array, clusters, batch } =
                 config.layout(spec)?;
-            zone.zone.index = index;
-            zone.zone.node = spec.node;
-            zone.zone.kind = spec.kind;
-            zone.zone.highatomic = config.tuning.highatomic;
-            zone.zone.boost_factor = config.watermarks.boost_factor;
-            zone.zone.buddy.zone = index;
-            zone.zone.buddy.frames = Frames {
+            zone.shared.index = index;
+            zone.shared.node = spec.node;
+            zone.shared.kind = spec.kind;
+            zone.shared.highatomic = config.tuning.highatomic;
+            zone.shared.boost_factor = config.watermarks.boost_factor;
+            zone.shared.buddy.zone = index;
+            zone.shared.buddy.frames = Frames {
                 base,
                 first: (spec.span.start.0 - base.0) as u32,
                 end: (spec.span.end().0 - base.0) as u32,
@@ -54,7 +54,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 types: cut(&mut tags, types),
                 links: Links(cut(&mut words, links)),
             };
-            zone.zone.buddy.clusters = Clusters::new(cut(&mut words, clusters), pages, batch);
+            zone.shared.buddy.clusters = Clusters::new(cut(&mut words, clusters), pages, batch);
             zone.arrays = cut(&mut words, array * config.cpus.len());
             zone.pagesets = cut(&mut pagesets, config.cpus.len());
             for (cpu, pageset) in zone.pagesets.iter().enumerate() {
@@ -85,7 +85,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         };
         for (zone, spec) in allocator.zones.iter().zip(config.zones) {
             for range in spec.ranges {
-                let guard = zone.zone.lock(allocator.env(), LockPath::Map);
+                let guard = zone.shared.lock(allocator.env(), LockPath::Map);
                 guard.online((range.start.0 - guard.frames.base.0) as u32, range.pages);
             }
         }

@@ -94,7 +94,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         };
         if let Some((zone, _)) = got.and_then(|pfn| self.locate(pfn)) {
             // The request got its block, so compaction is worthwhile again, whatever its outcome says.
-            zone.zone.buddy.deferral.reset(request.order, true);
+            zone.shared.buddy.deferral.reset(request.order, true);
         }
         Ok(got)
     }
@@ -113,9 +113,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     fn unreserve_highatomic(&self, request: &Request, forced: bool) -> Result<bool, AllocError> {
         let list = self.zonelist(request, self.machine.cpu())?;
         // The check without the lock may miss a pageblock that is reserved right now.
-        Ok(list.zones().filter(|zone| zone.zone.may_unreserve_highatomic(forced)).any(|zone| {
-            let guard = zone.zone.lock(self.env(), LockPath::Map);
-            zone.zone.may_unreserve_highatomic(forced) && guard.unreserve_highatomic(request.migratetype)
+        Ok(list.zones().filter(|zone| zone.shared.may_unreserve_highatomic(forced)).any(|zone| {
+            let guard = zone.shared.lock(self.env(), LockPath::Map);
+            zone.shared.may_unreserve_highatomic(forced) && guard.unreserve_highatomic(request.migratetype)
         }))
     }
 }

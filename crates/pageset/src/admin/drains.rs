@@ -47,9 +47,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     fn tick_on(&self, zone: &CachedZone<'a, M>, cpu: CpuId) -> bool {
-        let remote = self.rules.cpus[cpu.0 as usize] != zone.zone.node;
+        let remote = self.rules.cpus[cpu.0 as usize] != zone.shared.node;
         if self.tuning.below_high_at_tick {
-            zone.zone.clear_below_high();
+            zone.shared.clear_below_high();
         }
         zone.tick(self.env(), cpu, remote)
     }
@@ -125,7 +125,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let zone = &self.zones[zone];
         let changes = self.change();
         let Some(depth) = zone.disabled.get().checked_sub(1) else {
-            return Err(HotplugError::PagesetsEnabled { zone: zone.zone.index });
+            return Err(HotplugError::PagesetsEnabled { zone: zone.shared.index });
         };
         zone.disabled.set(depth);
         self.recompute_bounds_of(zone, &changes);

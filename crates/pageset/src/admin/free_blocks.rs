@@ -21,7 +21,7 @@ impl<M: Machine> Allocator<'_, M> {
     #[must_use]
     pub fn free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
         let (zone, page) = self.locate(pfn)?;
-        match zone.zone.buddy.block_around(page)? {
+        match zone.shared.buddy.block_around(page)? {
             (head, order, PageState::Free) => Some(PageRange::new(zone.frames().pfn(head), order.pages())),
             _ => None,
         }
@@ -32,7 +32,7 @@ impl<M: Machine> Allocator<'_, M> {
     #[must_use]
     pub fn settled_free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
         let (zone, _) = self.locate(pfn)?;
-        let _guard = zone.zone.lock(self.env(), LockPath::DirectAlloc);
+        let _guard = zone.shared.lock(self.env(), LockPath::DirectAlloc);
         self.free_block_around(pfn)
     }
 
@@ -45,7 +45,7 @@ impl<M: Machine> Allocator<'_, M> {
     #[must_use = "the block is in use where this is true"]
     pub fn alloc_at(&self, pfn: Pfn, order: Order) -> bool {
         let Some((zone, page)) = self.locate(pfn).filter(|_| pfn.is_aligned(order)) else { return false };
-        zone.zone.lock(self.env(), LockPath::DirectAlloc).take_at(page, order)
+        zone.shared.lock(self.env(), LockPath::DirectAlloc).take_at(page, order)
     }
 
     /// Frees a block to the buddy, as [`Self::free_direct`] does, at the end of its list that is allocated last: for
@@ -55,7 +55,7 @@ impl<M: Machine> Allocator<'_, M> {
     /// As [`Self::free`].
     pub fn free_cold(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         let (zone, page) = self.prepare_free(pfn, order)?;
-        let guard = zone.zone.lock(self.env(), LockPath::DirectFree);
+        let guard = zone.shared.lock(self.env(), LockPath::DirectFree);
         guard.free_cold(page, order, guard.frames.block_type(page));
         guard.count_direct_free(order.pages());
         Ok(())

@@ -42,8 +42,8 @@ impl<M: Machine> Allocator<'_, M> {
             return Err(MapError::OutsideSpan { start: range.start });
         }
         {
-            let guard = zone.zone.lock(self.env(), LockPath::Map);
-            if let Some(known) = zone.zone.buddy.first_known(page, range.pages) {
+            let guard = zone.shared.lock(self.env(), LockPath::Map);
+            if let Some(known) = zone.shared.buddy.first_known(page, range.pages) {
                 return Err(MapError::Overlap { start: range.start, other: zone.frames().pfn(known) });
             }
             guard.online(page, range.pages);
@@ -60,7 +60,7 @@ impl<M: Machine> Allocator<'_, M> {
     /// As [`Self::alloc_range`].
     pub fn offline(&self, range: PageRange, owner: &impl Owner) -> Result<(), RangeError> {
         let (zone, span) = self.span_of(range)?;
-        let disabled = NoPagesets::new(self, zone.zone.index);
+        let disabled = NoPagesets::new(self, zone.shared.index);
         let result = self.empty_range(zone, span, owner, |zone| zone.retire(span));
         drop(disabled);
         if result.is_ok() {

@@ -29,8 +29,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[must_use]
     pub fn needs_reclaim(&self, zone: usize) -> bool {
         let zone = &self.zones[zone];
-        zone.zone.buddy.managed.get() > 0
-            && !zone.zone.passes_mark(Mark::High, &MarkTest { highest: zone.zone.kind, ..MarkTest::SINGLE })
+        zone.shared.buddy.managed.get() > 0
+            && !zone.shared.passes_mark(Mark::High, &MarkTest { highest: zone.shared.kind, ..MarkTest::SINGLE })
     }
 
     /// Whether reclaim of a node may rest: one of its zones up to `highest` has a block of `order` above its high mark,
@@ -39,13 +39,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub fn is_balanced(&self, node: NodeId, order: Order, highest: ZoneKind) -> bool {
         let test = MarkTest { order, highest, ..MarkTest::SINGLE };
         let mut zones = self.zones_of(node, highest).peekable();
-        zones.peek().is_none() || zones.any(|zone| zone.zone.passes_mark(Mark::High, &test))
+        zones.peek().is_none() || zones.any(|zone| zone.shared.passes_mark(Mark::High, &test))
     }
 
     /// Sets whether reclaim works on a node's zones up to `highest`. While it does, pagesets of these zones keep at
     /// most four batches (5.14 on). Specification 4.11.
     pub fn set_node_reclaim_active(&self, node: NodeId, highest: ZoneKind, on: bool) {
-        self.zones_of(node, highest).for_each(|zone| zone.zone.set_reclaim_active(on));
+        self.zones_of(node, highest).for_each(|zone| zone.shared.set_reclaim_active(on));
     }
 
     /// Lowers a zone's watermark boost by up to `pages`, after reclaim has worked for it. Returns the remaining boost.
@@ -55,13 +55,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// There is no zone of that number.
     pub fn decay_boost(&self, zone: usize, pages: u64) -> u64 {
         let zone = &self.zones[zone];
-        zone.zone.lock(self.env(), LockPath::Map).lower_boost(pages)
+        zone.shared.lock(self.env(), LockPath::Map).lower_boost(pages)
     }
 
     /// A node's zones up to `highest` that have managed pages.
     pub(crate) fn zones_of(&self, node: NodeId, highest: ZoneKind) -> impl Iterator<Item = &'a CachedZone<'a, M>> {
         let here = move |zone: &&CachedZone<'a, M>| {
-            zone.zone.node == node && zone.zone.kind <= highest && zone.zone.buddy.managed.get() > 0
+            zone.shared.node == node && zone.shared.kind <= highest && zone.shared.buddy.managed.get() > 0
         };
         self.zones.iter().filter(here)
     }

@@ -55,7 +55,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let Some((zone, page)) = self.locate(pfn) else {
             return Err(FreeError { pfn, order: Order::PAGEBLOCK, reason: WrongFree::NotOurs });
         };
-        zone.zone.lock(self.env(), LockPath::Map).change_type(start_of(page, Order::PAGEBLOCK), migratetype);
+        zone.shared.lock(self.env(), LockPath::Map).change_type(start_of(page, Order::PAGEBLOCK), migratetype);
         Ok(())
     }
 
@@ -70,25 +70,25 @@ impl<'a, M: Machine> Allocator<'a, M> {
     fn zone_size(&self, zone: &CachedZone<'a, M>, counts: impl Fn(CpuId) -> bool) -> ZoneSize {
         let (mut local, mut all) = (0, 0);
         for cpu in self.possible_cpus().filter(|cpu| counts(*cpu)) {
-            local += u32::from(self.rules.cpus[cpu.0 as usize] == zone.zone.node);
+            local += u32::from(self.rules.cpus[cpu.0 as usize] == zone.shared.node);
             all += 1;
         }
         let cpus = if local == 0 { all } else { local };
-        ZoneSize { managed: zone.zone.buddy.managed.get(), low: zone.zone.watermarks().low, cpus }
+        ZoneSize { managed: zone.shared.buddy.managed.get(), low: zone.shared.watermarks().low, cpus }
     }
 
     /// Computes watermarks, reserves and bounds from the managed pages. Specification 1.2.
     pub fn recompute(&self) {
         let changes = self.change();
-        let is_lowmem = |zone: &&CachedZone<'a, M>| zone.zone.kind != ZoneKind::Movable;
-        let lowmem = self.zones.iter().filter(is_lowmem).map(|zone| zone.zone.buddy.managed.get()).sum();
-        let populated = self.zones.iter().filter(is_lowmem).filter(|zone| zone.zone.buddy.managed.get() > 0).count();
+        let is_lowmem = |zone: &&CachedZone<'a, M>| zone.shared.kind != ZoneKind::Movable;
+        let lowmem = self.zones.iter().filter(is_lowmem).map(|zone| zone.shared.buddy.managed.get()).sum();
+        let populated = self.zones.iter().filter(is_lowmem).filter(|zone| zone.shared.buddy.managed.get() > 0).count();
         let rule = &self.rules.watermarks;
         let reserve = rule.reserve_kib(lowmem, populated as u64);
         for zone in self.zones {
-            let movable = zone.zone.kind == ZoneKind::Movable;
-            let guard = zone.zone.lock(self.env(), LockPath::Map);
-            guard.set_watermarks(rule.marks(reserve, zone.zone.buddy.managed.get(), lowmem, movable));
+            let movable = zone.shared.kind == ZoneKind::Movable;
+            let guard = zone.shared.lock(self.env(), LockPath::Map);
+            guard.set_watermarks(rule.marks(reserve, zone.shared.buddy.managed.get(), lowmem, movable));
             guard.set_reserve(ZoneKind::ALL.map(|highest| self.lowmem_reserve(zone, highest)));
         }
         self.recompute_bounds(&changes);
@@ -99,25 +99,24 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// zones models a kernel without them; on a one-node machine an empty DMA32 zone counts. Specification 1.6,
     /// "No-fragment flag".
     fn recompute_mixing(&self) {
-        let one_node = self.zones.iter().all(|zone| zone.zone.node == self.zones[0].zone.node);
+        let one_node = self.zones.iter().all(|zone| zone.shared.node == self.zones[0].shared.node);
         for zone in self.zones {
             let below = |z: &CachedZone<'a, M>| {
-                z.zone.kind == ZoneKind::Dma32
-                    && (one_node || z.zone.node == zone.zone.node && z.zone.buddy.managed.get() > 0)
+                z.shared.kind == ZoneKind::Dma32
+                    && (one_node || z.shared.node == zone.shared.node && z.shared.buddy.managed.get() > 0)
             };
-            let apart = self.tuning.no_fragment && zone.zone.kind == ZoneKind::Normal && self.zones.iter().any(below);
-            zone.zone.keeps_apart.set(apart);
+            let apart = self.tuning.no_fragment && zone.shared.kind == ZoneKind::Normal && self.zones.iter().any(below);
+            zone.shared.keeps_apart.set(apart);
         }
     }
 
     /// Pages of a zone that requests with this highest zone may not use. Specification 1.2.
     fn lowmem_reserve(&self, zone: &CachedZone<'a, M>, highest: ZoneKind) -> u64 {
-        let ratio = LOWMEM_RATIOS[zone.zone.kind.index()];
-        let above = self
-            .zones
-            .iter()
-            .filter(|z| z.zone.node == zone.zone.node && z.zone.kind > zone.zone.kind && z.zone.kind <= highest);
-        above.map(|z| z.zone.buddy.managed.get()).sum::<u64>().checked_div(ratio).unwrap_or(0)
+        let ratio = LOWMEM_RATIOS[zone.shared.kind.index()];
+        let above = self.zones.iter().filter(|z| {
+            z.shared.node == zone.shared.node && z.shared.kind > zone.shared.kind && z.shared.kind <= highest
+        });
+        above.map(|z| z.shared.buddy.managed.get()).sum::<u64>().checked_div(ratio).unwrap_or(0)
     }
 
     /// Computes the bounds of all pagesets. The lock of changes is held.
@@ -137,7 +136,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// whatever the bounds.
     fn set_bounds_of(&self, zone: &CachedZone<'a, M>, bounds: Bounds, _changes: &Guard<'_, M::Lock>) {
         let large_cache = self.tuning.large_cache(self.rules.cache_slice_pages, bounds.batch);
-        zone.zone.buddy.clusters.set_limit(bounds.batch);
+        zone.shared.buddy.clusters.set_limit(bounds.batch);
         for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {
             // High watermarks, or few online CPUs, can lead to bounds above the pagesets' capacity.
             let room = pageset.capacity();
@@ -164,7 +163,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub fn set_watermarks(&self, zone: usize, marks: Watermarks, reserve: [u64; ZoneKind::COUNT]) {
         let _changes = self.change();
         let zone = &self.zones[zone];
-        let guard = zone.zone.lock(self.env(), LockPath::Map);
+        let guard = zone.shared.lock(self.env(), LockPath::Map);
         guard.set_watermarks(marks);
         guard.set_reserve(reserve);
     }
@@ -192,7 +191,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         by_hand.check().map_err(MapError::Tuning)?;
         let changes = self.change();
         if zone.disabled.get() > 0 {
-            return Err(MapError::PagesetsDisabled { zone: zone.zone.index });
+            return Err(MapError::PagesetsDisabled { zone: zone.shared.index });
         }
         self.set_bounds_of(zone, bounds, &changes);
         Ok(())
@@ -244,7 +243,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Panics
     /// There is no zone of that number.
     pub fn set_reclaim_active(&self, zone: usize, on: bool) {
-        self.zones[zone].zone.set_reclaim_active(on);
+        self.zones[zone].shared.set_reclaim_active(on);
     }
 
     /// Sets whether an allocation found a zone below its high mark. Specification 4.8.
@@ -252,6 +251,6 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Panics
     /// There is no zone of that number.
     pub fn set_below_high(&self, zone: usize, on: bool) {
-        self.zones[zone].zone.set_below_high(on);
+        self.zones[zone].shared.set_below_high(on);
     }
 }

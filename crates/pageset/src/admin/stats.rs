@@ -164,40 +164,40 @@ impl<M: Machine> Allocator<'_, M> {
             pagesets += self.pageset_stats(index, CpuId(cpu as u32));
         }
         ZoneStats {
-            node: zone.zone.node,
-            kind: zone.zone.kind,
-            managed: zone.zone.buddy.managed.get(),
-            nr_free_pages: zone.zone.buddy.free(),
-            nr_free_cma: zone.zone.buddy.free_cma.get(),
-            nr_free_highatomic: zone.zone.buddy.free_highatomic.get(),
-            nr_reserved_highatomic: zone.zone.buddy.reserved_highatomic.get(),
-            cma: zone.zone.buddy.cma_pages.get(),
-            watermarks: zone.zone.watermarks(),
-            watermark_boost: zone.zone.boost.get(),
+            node: zone.shared.node,
+            kind: zone.shared.kind,
+            managed: zone.shared.buddy.managed.get(),
+            nr_free_pages: zone.shared.buddy.free(),
+            nr_free_cma: zone.shared.buddy.free_cma.get(),
+            nr_free_highatomic: zone.shared.buddy.free_highatomic.get(),
+            nr_reserved_highatomic: zone.shared.buddy.reserved_highatomic.get(),
+            cma: zone.shared.buddy.cma_pages.get(),
+            watermarks: zone.shared.watermarks(),
+            watermark_boost: zone.shared.boost.get(),
             pagesets,
-            direct_alloc_pages: zone.zone.direct_alloc_pages.get(),
-            direct_free_pages: zone.zone.direct_free_pages.get(),
-            lock_refill: zone.zone.holds[LockPath::Refill as usize].get(),
-            lock_drain: zone.zone.holds[LockPath::Drain as usize].get(),
-            lock_direct_alloc: zone.zone.holds[LockPath::DirectAlloc as usize].get(),
-            lock_direct_free: zone.zone.holds[LockPath::DirectFree as usize].get(),
-            lock_map: zone.zone.holds[LockPath::Map as usize].get(),
-            below_high: zone.zone.pressure().below_high,
-            reclaim_active: zone.zone.pressure().reclaim_active,
-            claims: zone.zone.buddy.claims.get(),
-            steals: zone.zone.buddy.steals.get(),
-            compact_migrate_scanned: zone.zone.compaction.migrate_scanned.get(),
-            compact_free_scanned: zone.zone.compaction.free_scanned.get(),
-            compact_isolated: zone.zone.compaction.isolated.get(),
-            compact_stall: zone.zone.compaction.stalls.get(),
-            compact_success: zone.zone.compaction.successes.get(),
-            compact_fail: zone.zone.compaction.failures.get(),
-            pgmigrate_success: zone.zone.compaction.moved.get(),
-            pgmigrate_fail: zone.zone.compaction.failed.get(),
-            merge_skips: zone.zone.buddy.skips.get(),
-            cluster_alloc_pages: zone.zone.buddy.clusters.taken.get(),
-            cluster_free_pages: zone.zone.buddy.clusters.given.get(),
-            cluster_shortages: zone.zone.buddy.clusters.shortages.get(),
+            direct_alloc_pages: zone.shared.direct_alloc_pages.get(),
+            direct_free_pages: zone.shared.direct_free_pages.get(),
+            lock_refill: zone.shared.holds[LockPath::Refill as usize].get(),
+            lock_drain: zone.shared.holds[LockPath::Drain as usize].get(),
+            lock_direct_alloc: zone.shared.holds[LockPath::DirectAlloc as usize].get(),
+            lock_direct_free: zone.shared.holds[LockPath::DirectFree as usize].get(),
+            lock_map: zone.shared.holds[LockPath::Map as usize].get(),
+            below_high: zone.shared.pressure().below_high,
+            reclaim_active: zone.shared.pressure().reclaim_active,
+            claims: zone.shared.buddy.claims.get(),
+            steals: zone.shared.buddy.steals.get(),
+            compact_migrate_scanned: zone.shared.compaction.migrate_scanned.get(),
+            compact_free_scanned: zone.shared.compaction.free_scanned.get(),
+            compact_isolated: zone.shared.compaction.isolated.get(),
+            compact_stall: zone.shared.compaction.stalls.get(),
+            compact_success: zone.shared.compaction.successes.get(),
+            compact_fail: zone.shared.compaction.failures.get(),
+            pgmigrate_success: zone.shared.compaction.moved.get(),
+            pgmigrate_fail: zone.shared.compaction.failed.get(),
+            merge_skips: zone.shared.buddy.skips.get(),
+            cluster_alloc_pages: zone.shared.buddy.clusters.taken.get(),
+            cluster_free_pages: zone.shared.buddy.clusters.given.get(),
+            cluster_shortages: zone.shared.buddy.clusters.shortages.get(),
         }
     }
 
@@ -207,7 +207,7 @@ impl<M: Machine> Allocator<'_, M> {
     /// There is no zone of that number.
     #[must_use]
     pub fn free_blocks(&self, zone: usize, order: Order, migratetype: MigrateType) -> u32 {
-        self.zones[zone].zone.buddy.blocks(order, migratetype)
+        self.zones[zone].shared.buddy.blocks(order, migratetype)
     }
 
     /// The zones and their pagesets in the form of `/proc/zoneinfo`, for the tools that read it.
@@ -227,7 +227,7 @@ impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
             let stats = self.0.zone_stats(index);
             let marks = stats.watermarks;
             let promo = marks.high + (marks.high - marks.low);
-            writeln!(f, "Node {}, zone {:>8}", zone.zone.node.0, zone.zone.kind)?;
+            writeln!(f, "Node {}, zone {:>8}", zone.shared.node.0, zone.shared.kind)?;
             writeln!(f, "  pages free     {}", stats.nr_free_pages)?;
             let spanned = zone.frames().spanned();
             for (name, value) in [
@@ -237,14 +237,14 @@ impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
                 ("high", marks.high),
                 ("promo", promo),
                 ("spanned", spanned),
-                ("present", zone.zone.buddy.present.get()),
+                ("present", zone.shared.buddy.present.get()),
                 ("managed", stats.managed),
                 ("cma", stats.cma),
             ] {
                 writeln!(f, "        {name:<8} {value}")?;
             }
             f.write_str("        protection: (")?;
-            for (i, pages) in zone.zone.reserve.iter().enumerate() {
+            for (i, pages) in zone.shared.reserve.iter().enumerate() {
                 write!(f, "{}{}", if i == 0 { "" } else { ", " }, pages.get())?;
             }
             writeln!(f, ")")?;

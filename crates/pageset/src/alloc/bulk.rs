@@ -68,7 +68,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         name: impl Fn(Pfn) -> T,
     ) -> Option<usize> {
         if let Some(list) = self.cached_list(request) {
-            let wanted = attempt.wanted(&zone.zone, request);
+            let wanted = attempt.wanted(&zone.shared, request);
             match zone.alloc_run(self.env(), cpu, list, wanted, pages, &name) {
                 // Before 5.14 the zone fails if the refill fails. Specification 2.3.
                 Some(0) if self.tuning.lists == ListRule::OrderZero => return None,

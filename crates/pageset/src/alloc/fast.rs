@@ -97,7 +97,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             None if self.preferred_zone.is_some() => self.first_zone(cpu, request.highest)?,
             None => return None,
         };
-        zone.zone.has_plenty().then_some(zone)
+        zone.shared.has_plenty().then_some(zone)
     }
 
     /// The fast path of [`Self::free`], by a hint of the caller's CPU. Returns false, with nothing changed, if the
@@ -109,7 +109,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if !Tag::from_byte(tag.get()).is(PageState::Allocated, order) {
             return false;
         }
-        if zone.zone.is_relaxed() {
+        if zone.shared.is_relaxed() {
             self.give_hot(zone, page, tag, order, MigrateType::Movable, hint)
         } else {
             self.give_mixed(zone, page, tag, order, hint)
@@ -127,7 +127,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         hint: impl CpuHint<M::Lock>,
     ) -> bool {
         let migratetype = zone.frames().block_type(page);
-        zone.zone.is_relaxed_and_mixed()
+        zone.shared.is_relaxed_and_mixed()
             && migratetype.is_ordinary()
             && self.give_hot(zone, page, tag, order, migratetype, hint)
     }
@@ -155,7 +155,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// preferred zone, whose pageblocks are all MOVABLE. Returns the number of pages.
     #[inline(always)]
     pub(crate) fn prepare_movable<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
-        let Some(zone) = self.preferred_zone.filter(|zone| zone.zone.is_relaxed()) else { return 0 };
+        let Some(zone) = self.preferred_zone.filter(|zone| zone.shared.is_relaxed()) else { return 0 };
         let (tags, base) = (zone.frames().tags, zone.frames().base.0);
         let prepare = |entry: &T| {
             let Block { pfn, order } = block(entry);
@@ -175,7 +175,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// the call.
     #[inline(always)]
     pub(crate) fn give_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> Option<usize> {
-        let zone = self.preferred_zone.filter(|zone| zone.zone.is_relaxed())?;
+        let zone = self.preferred_zone.filter(|zone| zone.shared.is_relaxed())?;
         let hint = MachineHint::of(&self.machine);
         // Checked first, so that the lock is not taken needlessly.
         if zone.pagesets.get(hint.cpu() as usize)?.room_before_drain() <= 1 {

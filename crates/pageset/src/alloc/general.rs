@@ -33,9 +33,9 @@ impl<'a, M: Machine> Zonelist<'_, 'a, M> {
     /// The zones that may serve the request, best first.
     pub(crate) fn zones(&self) -> impl Iterator<Item = &'a CachedZone<'a, M>> {
         let allowed = |zone: &&CachedZone<'a, M>| {
-            zone.zone.kind <= self.request.highest
-                && !(self.request.this_node_only && zone.zone.node != self.node)
-                && self.request.zone.is_none_or(|only| zone.zone.index == only)
+            zone.shared.kind <= self.request.highest
+                && !(self.request.this_node_only && zone.shared.node != self.node)
+                && self.request.zone.is_none_or(|only| zone.shared.index == only)
         };
         self.row.iter().map(|index| &self.all[index.get() as usize]).filter(allowed)
     }
@@ -50,7 +50,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return None;
         }
         let zone = self.first_zone(cpu.0, request.highest)?;
-        if !zone.zone.has_plenty() || request.this_node_only && zone.zone.node != self.rules.cpus[cpu.0 as usize] {
+        if !zone.shared.has_plenty() || request.this_node_only && zone.shared.node != self.rules.cpus[cpu.0 as usize] {
             return None;
         }
         self.take(zone, cpu, request, Attempt::FIRST).map(|page| zone.frames().pfn(page))
@@ -99,9 +99,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
     ) -> Option<T> {
         // The kernel's zonelists contain no zones without memory, so an empty zone cannot be the preferred one.
-        let preferred = list.zones().find(|zone| zone.zone.buddy.managed.get() > 0);
-        if let Some(node) = preferred.filter(|zone| zone.zone.keeps_apart.get()).map(|zone| zone.zone.node) {
-            let local = list.zones().filter(|zone| zone.zone.node == node);
+        let preferred = list.zones().find(|zone| zone.shared.buddy.managed.get() > 0);
+        if let Some(node) = preferred.filter(|zone| zone.shared.keeps_apart.get()).map(|zone| zone.shared.node) {
+            let local = list.zones().filter(|zone| zone.shared.node == node);
             if let Some(taken) = self.attempt(local, list.request, Attempt::FIRST.with_mixing(Mixing::Avoided), take) {
                 return Some(taken);
             }
@@ -123,16 +123,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Whether a zone's marks allow a request. Specification 1.7, 4.8.
     fn may_take(&self, zone: &CachedZone<'a, M>, request: &Request, attempt: Attempt) -> bool {
         let test = request.mark_test(attempt.rights);
-        if self.tuning.below_high && !zone.zone.pressure().below_high {
-            if zone.zone.passes_mark(Mark::High, &test) {
+        if self.tuning.below_high && !zone.shared.pressure().below_high {
+            if zone.shared.passes_mark(Mark::High, &test) {
                 return true;
             }
             let pages = MarkTest { order: Order::ZERO, ..test };
-            if !self.tuning.below_high_by_pages || !zone.zone.passes_mark(Mark::High, &pages) {
-                zone.zone.set_below_high(true);
+            if !self.tuning.below_high_by_pages || !zone.shared.passes_mark(Mark::High, &pages) {
+                zone.shared.set_below_high(true);
             }
         }
-        !request.watermarks || zone.zone.passes_mark(attempt.mark, &test)
+        !request.watermarks || zone.shared.passes_mark(attempt.mark, &test)
     }
 
     /// The pageset list that serves a request; `None` if the request bypasses the pageset.
@@ -155,9 +155,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         attempt: Attempt,
     ) -> Option<u32> {
         let page = self.take_any(zone, cpu, request, attempt)?;
-        if attempt.rights.highatomic && zone.zone.may_reserve_highatomic() {
-            let guard = zone.zone.lock(self.env(), LockPath::Map);
-            guard.reserve_highatomic(page, request.order, || zone.zone.may_reserve_highatomic());
+        if attempt.rights.highatomic && zone.shared.may_reserve_highatomic() {
+            let guard = zone.shared.lock(self.env(), LockPath::Map);
+            guard.reserve_highatomic(page, request.order, || zone.shared.may_reserve_highatomic());
         }
         Some(page)
     }
@@ -165,7 +165,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline]
     fn take_any(&self, zone: &CachedZone<'a, M>, cpu: CpuId, request: &Request, attempt: Attempt) -> Option<u32> {
         if let Some(list) = self.cached_list(request) {
-            match zone.alloc_cached(self.env(), cpu, list, attempt.wanted(&zone.zone, request)) {
+            match zone.alloc_cached(self.env(), cpu, list, attempt.wanted(&zone.shared, request)) {
                 FromCache::Page(page) => return Some(page),
                 FromCache::Refilled(page) => {
                     self.report_boost(zone, request);
@@ -182,9 +182,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Takes a block from the buddy, without the pageset. Specification 2.3, step 5.
     #[cold]
     pub(crate) fn take_direct(&self, zone: &CachedZone<'a, M>, request: &Request, attempt: Attempt) -> Option<u32> {
-        let (wanted, rights) = (attempt.wanted(&zone.zone, request), attempt.rights);
+        let (wanted, rights) = (attempt.wanted(&zone.shared, request), attempt.rights);
         let page = {
-            let guard = zone.zone.lock_for(self.env(), LockPath::DirectAlloc, wanted)?;
+            let guard = zone.shared.lock_for(self.env(), LockPath::DirectAlloc, wanted)?;
             let reserved = |right: bool| {
                 if right { guard.take_smallest(wanted.order, MigrateType::HighAtomic) } else { None }
             };
@@ -203,8 +203,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// the pageset alone needs no check. Specification 1.6, "Watermark boost".
     #[cold]
     pub(crate) fn report_boost(&self, zone: &CachedZone<'a, M>, request: &Request) {
-        if request.wakes() && zone.zone.take_boosted() {
-            self.machine.wake_reclaim(zone.zone.index, Order::ZERO, zone.zone.kind);
+        if request.wakes() && zone.shared.take_boosted() {
+            self.machine.wake_reclaim(zone.shared.index, Order::ZERO, zone.shared.kind);
         }
     }
 }

@@ -240,7 +240,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     #[cold]
     pub(crate) fn free_to_buddy(&self, zone: &CachedZone<'a, M>, page: u32, order: Order) {
-        let guard = zone.zone.lock(self.env(), LockPath::DirectFree);
+        let guard = zone.shared.lock(self.env(), LockPath::DirectFree);
         // The type is read under the lock, since the pageblock's type may just have changed.
         guard.free_block(page, order, guard.frames.block_type(page));
         guard.count_direct_free(order.pages());
@@ -273,7 +273,7 @@ fn why_wrong<M: Machine>(zone: &CachedZone<'_, M>, pfn: Pfn, page: u32, order: O
     let tag = zone.frames().tag(page);
     match tag.state() {
         PageState::Allocated => WrongFree::WrongOrder(tag.order()),
-        PageState::Inside => match zone.zone.buddy.block_around(page) {
+        PageState::Inside => match zone.shared.buddy.block_around(page) {
             Some((head, order, state)) => WrongFree::Inside { head: zone.frames().pfn(head), order, state },
             None => WrongFree::NotAllocated(PageState::Inside),
         },

@@ -77,15 +77,16 @@ pub(crate) fn of<M: Machine>(list: &Zonelist<'_, '_, M>) -> OutOfMemory {
     let test = request.mark_test(request.rights());
     let see = |zone: &CachedZone<'_, M>| {
         let (mark, reserve) = if request.watermarks {
-            (test.rights.lowered(zone.zone.mark(Mark::Min)), zone.zone.reserve[test.highest.index()].get())
+            (test.rights.lowered(zone.shared.mark(Mark::Min)), zone.shared.reserve[test.highest.index()].get())
         } else {
             (0, 0)
         };
-        let (free, for_others) = (zone.zone.buddy.free(), zone.zone.unusable(&MarkTest { order: Order::ZERO, ..test }));
+        let (free, for_others) =
+            (zone.shared.buddy.free(), zone.shared.unusable(&MarkTest { order: Order::ZERO, ..test }));
         Nearest {
-            zone: zone.zone.index as u16,
-            node: zone.zone.node,
-            kind: zone.zone.kind,
+            zone: zone.shared.index as u16,
+            node: zone.shared.node,
+            kind: zone.shared.kind,
             free,
             for_others,
             mark,
@@ -100,7 +101,7 @@ pub(crate) fn of<M: Machine>(list: &Zonelist<'_, '_, M>) -> OutOfMemory {
     let (nearest, reason) = nearest.map_or((Nearest::NONE, Reason::NoBlock), |(nearest, zone)| {
         let reason = if request.watermarks && nearest.margin() < i128::from(request.order.pages()) {
             Reason::Watermark
-        } else if zone.zone.has_any_block(&test) {
+        } else if zone.shared.has_any_block(&test) {
             Reason::Busy
         } else {
             Reason::NoBlock
@@ -110,7 +111,7 @@ pub(crate) fn of<M: Machine>(list: &Zonelist<'_, '_, M>) -> OutOfMemory {
     let mut free_blocks = [0_u32; Order::COUNT];
     for (zone, order) in list.zones().flat_map(|zone| Order::all().map(move |order| (zone, order))) {
         let types = MigrateType::ALL.iter().filter(|&&migratetype| migratetype != MigrateType::Isolate);
-        let blocks = types.map(|&migratetype| zone.zone.buddy.blocks(order, migratetype));
+        let blocks = types.map(|&migratetype| zone.shared.buddy.blocks(order, migratetype));
         free_blocks[order.index()] = blocks.fold(free_blocks[order.index()], u32::saturating_add);
     }
     OutOfMemory {
@@ -119,7 +120,7 @@ pub(crate) fn of<M: Machine>(list: &Zonelist<'_, '_, M>) -> OutOfMemory {
         reason,
         nearest,
         zones: list.zones().count() as u16,
-        free_pages: list.zones().map(|zone| zone.zone.buddy.free()).sum(),
+        free_pages: list.zones().map(|zone| zone.shared.buddy.free()).sum(),
         free_blocks,
         cached_pages: list.zones().flat_map(|zone| zone.pagesets).map(|pageset| u64::from(pageset.count())).sum(),
     }

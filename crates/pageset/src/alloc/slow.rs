@@ -47,7 +47,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Merges the pages that were freed without merging, for a request above order 0 that may wait for memory: the
     /// merge reads every page. Returns whether any page merged. Specification 6.1.
     fn merge_for(&self, list: &Zonelist<'_, 'a, M>) -> bool {
-        let merge = |zone: &CachedZone<'a, M>| zone.zone.merge_skipped(self.env());
+        let merge = |zone: &CachedZone<'a, M>| zone.shared.merge_skipped(self.env());
         let may = list.request.order > Order::ZERO && list.request.wait == Wait::Memory;
         may && list.zones().map(merge).sum::<u64>() > 0
     }
@@ -57,8 +57,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let request = list.request;
         let test = request.mark_test(Rights::NONE);
         if request.wakes() {
-            for zone in list.zones().filter(|zone| !zone.zone.passes_mark(Mark::Low, &test)) {
-                self.machine.wake_reclaim(zone.zone.index, request.order, request.highest);
+            for zone in list.zones().filter(|zone| !zone.shared.passes_mark(Mark::Low, &test)) {
+                self.machine.wake_reclaim(zone.shared.index, request.order, request.highest);
             }
         }
     }

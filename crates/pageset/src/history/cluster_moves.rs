@@ -92,7 +92,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         if cut.first().is_none() {
             return (Some(zone), 0);
         }
-        let (env, buddy) = (zone.env(), &self.zone.buddy);
+        let (env, buddy) = (zone.env(), &self.shared.buddy);
         buddy.in_flight.begin();
         drop(zone);
         let mut next = cut.first();
@@ -127,7 +127,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             BulkFree::SinglePass | BulkFree::Chunked => are_empty(start..all) && are_empty(0..MOVABLE),
         };
         env.tuning.cluster_free
-            && self.zone.buddy.clusters.exist()
+            && self.shared.buddy.clusters.exist()
             && wanted > 1
             && wanted == pcp.batch()
             && comes_first()
@@ -137,16 +137,16 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     /// Drains the `wanted` oldest single movable pages, as one cluster if frees skip merging and a descriptor is free.
     /// The list has that many pages.
     pub(super) fn drain_cluster<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, wanted: u32) -> u32 {
-        let links = self.zone.buddy.frames.links;
+        let links = self.shared.buddy.frames.links;
         let batch = List::default();
         // The pages belong to this drain and are on no list of the zone. So their links can be written, and their cache
         // lines fetched, before the zone lock is taken. The oldest page comes last.
         for _ in 0..wanted {
             let Some(page) = pcp.pop_oldest(MOVABLE) else { break };
-            env.touch(Line::Page(self.zone.buddy.frames.pfn(page)));
+            env.touch(Line::Page(self.shared.buddy.frames.pfn(page)));
             batch.push(links, page, End::Head, |_| ());
         }
-        let zone = self.zone.lock(env, LockPath::Drain);
+        let zone = self.shared.lock(env, LockPath::Drain);
         let cluster = if zone.skips_merge(Order::ZERO) { zone.clusters.open() } else { None };
         let mut next = batch.last();
         while let Some(page) = next {

@@ -110,7 +110,7 @@ impl<M: Machine> Allocator<'_, M> {
     /// # Panics
     /// There is no zone of that number.
     pub fn merge_skipped(&self, zone: usize) -> u64 {
-        self.zones[zone].zone.merge_skipped(self.env())
+        self.zones[zone].shared.merge_skipped(self.env())
     }
 }
 

@@ -30,14 +30,14 @@ impl<M: Machine> CachedZone<'_, M> {
             BulkFree::TwoPass => self.fetch_picks(env, pcp, wanted),
             BulkFree::PickLocked => {}
         }
-        let zone = self.zone.lock(env, LockPath::Drain);
+        let zone = self.shared.lock(env, LockPath::Drain);
         Some(zone.drain_by_turns(pcp, wanted, capture))
     }
 
     /// The first pass: touches every page that the drain takes, and fetches the buddies of the first batch of them.
     /// Specification 3.2.
     fn fetch_picks<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, wanted: u32) {
-        let pfn = |page| self.zone.buddy.frames.pfn(page);
+        let pfn = |page| self.shared.buddy.frames.pfn(page);
         let mut turns = RoundRobin::new(env.tuning);
         let mut lists: [_; LISTS] = core::array::from_fn(|list| pcp.blocks(list));
         let used = env.tuning.lists.count();

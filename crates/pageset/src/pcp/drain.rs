@@ -54,7 +54,7 @@ impl<M: Machine> CachedZone<'_, M> {
         }
         let drained = self.drain_by_old_rules(env, pcp, wanted, start, capture).unwrap_or_else(|| {
             // Lock order: pageset, then zone.
-            let zone = self.zone.lock(env, LockPath::Drain);
+            let zone = self.shared.lock(env, LockPath::Drain);
             drain_lists(&zone, pcp, wanted, start, capture)
         });
         pcp.count.set(pcp.count.get() - drained);

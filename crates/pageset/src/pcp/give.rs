@@ -26,7 +26,7 @@ impl<M: Machine> CachedZone<'_, M> {
         if !pcp.push(list, page) {
             return false;
         }
-        let due = env.tuning.commit(&mut pcp, order, self.zone.pressure());
+        let due = env.tuning.commit(&mut pcp, order, self.shared.pressure());
         pcp.update_threshold();
         sync::add(&pcp.free_pages, order.pages());
         if due > 0 && (drain || !pcp.may_keep()) {
@@ -51,7 +51,7 @@ impl<M: Machine> CachedZone<'_, M> {
         // another CPU.
         let relock = || if env.machine.cpu() == cpu { self.try_lock_again(env, pageset, cpu) } else { None };
         let pcp = self.drain_due(env, pcp, due, list, relock);
-        self.zone.clear_below_high();
+        self.shared.clear_below_high();
         pcp
     }
 }

@@ -333,7 +333,8 @@ words!(state_in_pageset);
 /// A zone with the pagesets in front of it, one per possible CPU.
 #[derive(Debug)]
 pub struct CachedZone<'a, M: Machine> {
-    pub(crate) zone: Zone<'a, M>,
+    /// The part that all CPUs share.
+    pub(crate) shared: Zone<'a, M>,
     pub(crate) pagesets: &'a [Pageset<M::Lock>],
     /// How often the pagesets are disabled; written under the lock of changes.
     pub(crate) disabled: AtomicU32,
@@ -345,13 +346,13 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     /// A zone without pages, to be filled in by [`crate::Allocator::new`].
     #[must_use]
     pub fn empty() -> Self {
-        CachedZone { zone: Zone::default(), pagesets: &[], disabled: AtomicU32::new(0), arrays: &[] }
+        CachedZone { shared: Zone::default(), pagesets: &[], disabled: AtomicU32::new(0), arrays: &[] }
     }
 
     /// The metadata of the zone's pages.
     #[inline(always)]
     pub(crate) fn frames(&self) -> &Frames<'a> {
-        &self.zone.buddy.frames
+        &self.shared.buddy.frames
     }
 
     /// The guard of a pageset whose lock `guard` holds.
@@ -362,7 +363,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
 
     #[inline(always)]
     fn pageset(&self, env: Env<'_, M>, cpu: CpuId) -> &Pageset<M::Lock> {
-        env.touch(Line::Pageset { zone: self.zone.index, cpu });
+        env.touch(Line::Pageset { zone: self.shared.index, cpu });
         &self.pagesets[cpu.0 as usize]
     }
 
@@ -392,7 +393,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         hint: H,
     ) -> Option<PcpGuard<'p, M::Lock, HintGuard<'p, M::Lock, H>>> {
         let pageset = self.pagesets.get(hint.cpu() as usize)?;
-        env.touch(Line::Pageset { zone: self.zone.index, cpu: CpuId(hint.cpu()) });
+        env.touch(Line::Pageset { zone: self.shared.index, cpu: CpuId(hint.cpu()) });
         Some(self.held(pageset, HintGuard::try_lock(&pageset.lock, hint)?))
     }
 

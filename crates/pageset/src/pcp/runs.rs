@@ -34,7 +34,7 @@ impl<M: Machine> CachedZone<'_, M> {
         }
         let Some(slot) = pages.first_mut() else { return Some(0) };
         let Some(page) = self.refill(env, &mut pcp, list, wanted) else { return Some(0) };
-        let frames = &self.zone.buddy.frames;
+        let frames = &self.shared.buddy.frames;
         frames.set_tag(page, Tag::new(PageState::Allocated, Order::ZERO, wanted.migratetype));
         *slot = name(frames.pfn(page));
         env.tuning.on_take(&mut pcp, 1);
@@ -54,7 +54,7 @@ impl<M: Machine> CachedZone<'_, M> {
     ) -> usize {
         let allocated = Tag::new(PageState::Allocated, Order::ZERO, migratetype);
         // A copy: the compiler would read the zone's own slice again after each store.
-        let frames = self.zone.buddy.frames;
+        let frames = self.shared.buddy.frames;
         let give = |slot: &mut T, page: u32| {
             frames.set_tag(page, allocated);
             *slot = name(frames.pfn(page));
@@ -95,7 +95,7 @@ impl<M: Machine> CachedZone<'_, M> {
                 break;
             }
             done += 1;
-            let due = env.tuning.commit(&mut pcp, order, self.zone.pressure());
+            let due = env.tuning.commit(&mut pcp, order, self.shared.pressure());
             pcp.update_threshold();
             sync::add(&pcp.free_pages, order.pages());
             if due > 0 {

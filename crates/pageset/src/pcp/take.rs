@@ -35,7 +35,7 @@ impl<M: Machine> CachedZone<'_, M> {
         };
         if let FromCache::Page(page) | FromCache::Refilled(page) = from {
             env.tuning.on_take(&mut pcp, wanted.order.pages() as u32);
-            self.zone.buddy.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
+            self.shared.buddy.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
         }
         from
     }
@@ -50,12 +50,12 @@ impl<M: Machine> CachedZone<'_, M> {
         list: usize,
         wanted: Wanted,
     ) -> Option<u32> {
-        let blocks = env.tuning.refill(pcp, wanted.order, self.zone.pressure()).0;
+        let blocks = env.tuning.refill(pcp, wanted.order, self.shared.pressure()).0;
         pcp.update_threshold();
-        let zone = self.zone.lock_for(env, LockPath::Refill, wanted)?;
+        let zone = self.shared.lock_for(env, LockPath::Refill, wanted)?;
         let (zone, mut taken) = self.refill_from_clusters(zone, pcp, list, wanted, blocks);
         if taken < blocks
-            && let Some(zone) = zone.or_else(|| self.zone.lock_for(env, LockPath::Refill, wanted))
+            && let Some(zone) = zone.or_else(|| self.shared.lock_for(env, LockPath::Refill, wanted))
         {
             taken += refill_from_lists(&zone, pcp, list, wanted, blocks - taken);
         }

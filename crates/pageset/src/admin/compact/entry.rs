@@ -40,7 +40,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             score: None,
         };
         for zone in list.zones().filter(|_| order > Order::ZERO) {
-            if !last_resort && zone.zone.buddy.deferral.defers(order) {
+            if !last_resort && zone.shared.buddy.deferral.defers(order) {
                 report.outcome = report.outcome.max(CompactOutcome::Deferred);
                 continue;
             }
@@ -49,11 +49,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
             self.count_attempt(zone, of_zone.outcome);
             match of_zone.outcome {
                 CompactOutcome::Success => {
-                    zone.zone.buddy.deferral.reset(order, of_zone.captured.is_some());
+                    zone.shared.buddy.deferral.reset(order, of_zone.captured.is_some());
                     break;
                 }
                 CompactOutcome::Complete | CompactOutcome::PartialSkipped if mode != CompactMode::Async => {
-                    zone.zone.buddy.deferral.on_failure(order);
+                    zone.shared.buddy.deferral.on_failure(order);
                 }
                 _ => {}
             }
@@ -98,17 +98,17 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub fn compact_node(&self, node: NodeId, order: Order, highest: ZoneKind, owner: &impl Owner) -> CompactReport {
         let mut report = CompactReport::default();
         for zone in self.zones_of(node, highest).filter(|_| order > Order::ZERO) {
-            if zone.zone.buddy.deferral.defers(order) {
+            if zone.shared.buddy.deferral.defers(order) {
                 report.outcome = report.outcome.max(CompactOutcome::Deferred);
                 continue;
             }
             let of_zone = Run::zone(self, zone, owner, Plan::background(order, highest));
             report.absorb(&of_zone);
             match of_zone.outcome {
-                CompactOutcome::Success => zone.zone.buddy.deferral.reset(order, false),
+                CompactOutcome::Success => zone.shared.buddy.deferral.reset(order, false),
                 CompactOutcome::Complete | CompactOutcome::PartialSkipped => {
-                    self.drain_zone(zone.zone.index);
-                    zone.zone.buddy.deferral.on_failure(order);
+                    self.drain_zone(zone.shared.index);
+                    zone.shared.buddy.deferral.on_failure(order);
                 }
                 _ => {}
             }
@@ -131,11 +131,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Specification 7.6, step 2.
     #[must_use]
     pub fn fragmentation_score(&self, node: NodeId) -> u8 {
-        let zones = || self.zones.iter().filter(|zone| zone.zone.node == node);
-        let present: u64 = zones().map(|zone| zone.zone.buddy.present.get()).sum();
+        let zones = || self.zones.iter().filter(|zone| zone.shared.node == node);
+        let present: u64 = zones().map(|zone| zone.shared.buddy.present.get()).sum();
         let weighed = |zone: &CachedZone<'a, M>| {
-            let score = u64::from(fragmentation_score(&zone.zone.free_by_order()));
-            (score * zone.zone.buddy.present.get()).checked_div(present).unwrap_or(0)
+            let score = u64::from(fragmentation_score(&zone.shared.free_by_order()));
+            (score * zone.shared.buddy.present.get()).checked_div(present).unwrap_or(0)
         };
         zones().map(weighed).sum::<u64>() as u8
     }
@@ -144,8 +144,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// since the last call. Reclaim calls this when it ends, because the pages it freed make the skip bits obsolete.
     /// Specification 7.1 "blockskip_flush".
     pub fn forget_skipped(&self, node: NodeId) {
-        for zone in self.zones.iter().filter(|zone| zone.zone.node == node) {
-            zone.zone.forget_skipped(self.env());
+        for zone in self.zones.iter().filter(|zone| zone.shared.node == node) {
+            zone.shared.forget_skipped(self.env());
         }
     }
 
@@ -153,10 +153,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if outcome == CompactOutcome::Skipped {
             return;
         }
-        let _guard = zone.zone.lock(self.env(), LockPath::Map);
-        sync::add(&zone.zone.compaction.stalls, 1);
+        let _guard = zone.shared.lock(self.env(), LockPath::Map);
+        sync::add(&zone.shared.compaction.stalls, 1);
         let success = outcome == CompactOutcome::Success;
-        sync::add(if success { &zone.zone.compaction.successes } else { &zone.zone.compaction.failures }, 1);
+        sync::add(if success { &zone.shared.compaction.successes } else { &zone.shared.compaction.failures }, 1);
     }
 }
 

@@ -3,57 +3,13 @@
 //! Specification: `linux-page-allocator.md` 7.5.
 
 use super::CompactMode;
-use super::migrate_scanner::CLUSTER;
+use super::blocks::CLUSTER;
 use super::run::Run;
 use crate::admin::owner::Owner;
-use crate::buddy::Env;
-use crate::buddy::list::{End, List};
-use crate::frame::{Frames, MigrateType, Order, PAGEBLOCK, PageState, Tag, start_of};
+use crate::buddy::list::End;
+use crate::frame::{MigrateType, Order, PAGEBLOCK, PageState, start_of};
 use crate::machine::{Line, LockPath, Machine};
 use crate::zone::ZoneGuard;
-
-/// Free blocks that a run has taken and not yet used, by order. The links of their own pages hold the lists; those
-/// links are unused while a block is on no list of the zone. The blocks are tagged like blocks in a pageset.
-#[derive(Debug, Default)]
-pub(super) struct FreeTargets {
-    lists: [List; Order::COUNT],
-    /// Pages on the lists.
-    pub(super) pages: u64,
-    /// Pages that were given to the owner as targets.
-    pub(super) used: u64,
-}
-
-impl FreeTargets {
-    pub(super) fn put<M: Machine>(&mut self, env: Env<'_, M>, frames: &Frames<'_>, page: u32, order: Order) {
-        frames.set_tag(page, Tag::new(PageState::Cached, order, MigrateType::Movable));
-        let touch = |slot| env.touch(Line::Page(frames.pfn(frames.page_of_slot(slot, order))));
-        self.lists[order.index()].push(frames.links, frames.slot(page, order), End::Head, touch);
-        self.pages += order.pages();
-    }
-
-    fn take_first<M: Machine>(&mut self, env: Env<'_, M>, frames: &Frames<'_>, order: Order) -> Option<u32> {
-        let list = &self.lists[order.index()];
-        let slot = list.first()?;
-        list.remove(frames.links, slot, |slot| env.touch(Line::Page(frames.pfn(frames.page_of_slot(slot, order)))));
-        self.pages -= order.pages();
-        Some(frames.page_of_slot(slot, order))
-    }
-
-    /// Takes the smallest block that fits and splits it. The unused upper halves stay on the lists.
-    fn take<M: Machine>(&mut self, env: Env<'_, M>, frames: &Frames<'_>, order: Order) -> Option<u32> {
-        let (page, found) =
-            Order::all().skip(order.index()).find_map(|found| Some((self.take_first(env, frames, found)?, found)))?;
-        for half in Order::all().take(found.index()).skip(order.index()) {
-            self.put(env, frames, page + half.pages() as u32, half);
-        }
-        Some(page)
-    }
-
-    /// Takes any block.
-    pub(super) fn pop<M: Machine>(&mut self, env: Env<'_, M>, frames: &Frames<'_>) -> Option<(u32, Order)> {
-        Order::all().find_map(|order| Some((self.take_first(env, frames, order)?, order)))
-    }
-}
 
 impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     /// A free block of `order` as move target.
@@ -82,8 +38,8 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
                 // A pageblock scanned in strides may still have free pages: if every other page is free, a stride of 32
                 // finds none. It gets no skip bit, so that the next, slower attempt scans it again.
                 if scanned && every_page {
-                    self.zone.zone.set_skip(self.allocator.env(), start);
-                    self.zone.zone.compaction.lower_free(preceding);
+                    self.zone.shared.set_skip(self.allocator.env(), start);
+                    self.zone.shared.compaction.lower_free(preceding);
                 }
                 if self.targets.pages >= self.candidates.pages {
                     if scanned {
@@ -116,7 +72,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         }
         // A free block of at least the wanted order stays whole.
         let large = self.plan.order.unwrap_or(Order::PAGEBLOCK);
-        if let Some((_, order, PageState::Free)) = self.zone.zone.buddy.block_around(start)
+        if let Some((_, order, PageState::Free)) = self.zone.shared.buddy.block_around(start)
             && order >= large
         {
             return false;
@@ -168,7 +124,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     /// Takes the zone lock. In async mode a contended lock sets `contended`, which ends the run soon; this call then
     /// waits.
     fn lock(&mut self) -> ZoneGuard<'r, 'a, M> {
-        let (env, zone) = (self.allocator.env(), &self.zone.zone);
+        let (env, zone) = (self.allocator.env(), &self.zone.shared);
         if self.plan.mode == CompactMode::Async && !self.contended {
             if let Some(guard) = zone.try_lock(env, LockPath::Map) {
                 return guard;
@@ -238,7 +194,7 @@ mod tests {
             let reserve = ZoneKind::ALL.map(|highest| if highest == ZoneKind::Dma { 0 } else { 1 << 20 });
             world.set_watermarks(0, Default::default(), reserve);
             world.set_pageblock_type(Pfn(0), MigrateType::Unmovable).expect("in the zone");
-            let zone = world.zones[0].zone.lock(world.env(), LockPath::Map);
+            let zone = world.zones[0].shared.lock(world.env(), LockPath::Map);
             // The pageblock is one free block: split it to have a block of the order at its start.
             zone.remove(0, Order::PAGEBLOCK);
             zone.split(0, Order::PAGEBLOCK, order, MigrateType::Unmovable);
@@ -248,7 +204,7 @@ mod tests {
             drop(zone);
             let min = 4 * u64::from(PAGEBLOCK);
             world.set_watermarks(0, Watermarks { min, low: min, high: min }, [0; ZoneKind::COUNT]);
-            let zone = world.zones[0].zone.lock(world.env(), LockPath::Map);
+            let zone = world.zones[0].shared.lock(world.env(), LockPath::Map);
             assert!(!zone.take_unallocated(PAGEBLOCK, Order::PAGEBLOCK), "below the min mark");
         }
     }

@@ -10,49 +10,6 @@ use crate::frame::MigrateType;
 use crate::frame::{Order, PAGEBLOCK, PageState, start_of};
 use crate::machine::{Line, Machine};
 
-/// Pages isolated before they are moved. Source: specification 9, "compaction cluster".
-pub(super) const CLUSTER: u32 = 32;
-
-/// The blocks that are isolated and not yet moved. The last block may take their pages to [`CLUSTER`] or beyond.
-#[derive(Default)]
-pub(super) struct Candidates {
-    blocks: [(u32, Order); CLUSTER as usize],
-    first: usize,
-    end: usize,
-    /// Pages of all candidates.
-    pub(super) pages: u64,
-}
-
-impl Candidates {
-    pub(super) fn is_empty(&self) -> bool {
-        self.first == self.end
-    }
-
-    fn is_full(&self) -> bool {
-        self.pages >= u64::from(CLUSTER)
-    }
-
-    fn push(&mut self, page: u32, order: Order) {
-        if self.is_empty() {
-            (self.first, self.end) = (0, 0);
-        }
-        self.blocks[self.end] = (page, order);
-        self.end += 1;
-        self.pages += order.pages();
-    }
-
-    pub(super) fn first(&self) -> Option<(u32, Order)> {
-        (!self.is_empty()).then(|| self.blocks[self.first])
-    }
-
-    pub(super) fn remove_first(&mut self) {
-        if let Some((_, order)) = self.first() {
-            self.first += 1;
-            self.pages -= order.pages();
-        }
-    }
-}
-
 impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
     /// Isolates blocks of the next pageblock that has movable blocks: at most one cluster.
     ///
@@ -92,7 +49,7 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
         let cma = migratetype == MigrateType::Cma && wanted == MigrateType::Movable;
         let suits = !self.is_direct_async() || migratetype == wanted || cma;
         if !suits {
-            self.zone.zone.compaction.advance_migrate(start + PAGEBLOCK, self.plan.mode.slot());
+            self.zone.shared.compaction.advance_migrate(start + PAGEBLOCK, self.plan.mode.slot());
         }
         suits
     }
@@ -128,8 +85,8 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
         }
         let page = page.min(end);
         if page == end && (self.candidates.is_empty() || self.finish_block) {
-            self.zone.zone.set_skip(self.allocator.env(), end - 1);
-            self.zone.zone.compaction.advance_migrate(end, self.plan.mode.slot());
+            self.zone.shared.set_skip(self.allocator.env(), end - 1);
+            self.zone.shared.compaction.advance_migrate(end, self.plan.mode.slot());
         }
         page
     }
@@ -137,7 +94,7 @@ impl<M: Machine, O: Owner> Run<'_, '_, M, O> {
     /// The first page at or after `page` where a block begins: a block of the largest order may reach in from the
     /// previous pageblock.
     fn enter(&mut self, page: u32, end: u32) -> u32 {
-        match self.zone.zone.buddy.block_around(page) {
+        match self.zone.shared.buddy.block_around(page) {
             Some((head, order, _)) if head < page => {
                 self.report.migrate_scanned += 1;
                 end.min(head + order.pages() as u32)

@@ -29,9 +29,11 @@
 //! | `memory` | scanner positions, skip bits, counters |
 //! | [`suitable`], [`proactive`] | whether compaction can help, and whether it is due: numbers in, numbers out |
 //! | `run` | one run over one zone: the main loop, block moves, the end |
+//! | `blocks` | the blocks that a run holds |
 //! | `migrate_scanner`, `free_scanner` | the scanners |
 //! | `entry` | the public calls: compaction for a request, of a zone, of a node |
 
+mod blocks;
 mod entry;
 mod free_scanner;
 mod memory;

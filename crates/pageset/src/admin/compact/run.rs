@@ -4,8 +4,7 @@
 
 use core::mem;
 
-use super::free_scanner::FreeTargets;
-use super::migrate_scanner::Candidates;
+use super::blocks::{Candidates, FreeTargets};
 use super::suitable::{Suitability, fragmentation_score};
 use super::{CompactMode, CompactOutcome, CompactReport};
 use crate::admin::owner::{MoveError, Owner};
@@ -80,19 +79,19 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         plan: Plan,
     ) -> CompactReport {
         let at_once = |outcome| CompactReport { outcome, ..CompactReport::default() };
-        match plan.test.map_or(Suitability::Suitable, |test| zone.zone.suitability(&test)) {
+        match plan.test.map_or(Suitability::Suitable, |test| zone.shared.suitability(&test)) {
             Suitability::Ready => return at_once(CompactOutcome::Success),
             Suitability::Unsuitable => return at_once(CompactOutcome::Skipped),
             Suitability::Suitable => {}
         }
-        if plan.order.is_some_and(|order| zone.zone.buddy.deferral.restarts(order)) {
-            zone.zone.forget_skipped(allocator.env());
+        if plan.order.is_some_and(|order| zone.shared.buddy.deferral.restarts(order)) {
+            zone.shared.forget_skipped(allocator.env());
         }
         // Pages freed from here on must merge, and so must pages that skipped merging before.
-        let _merges = zone.zone.merges(allocator.env());
+        let _merges = zone.shared.merges(allocator.env());
         let ends = (zone.frames().first, last_pageblock(zone.frames()));
         let (migrate, free) =
-            if plan.whole_zone { ends } else { zone.zone.compaction.positions(zone.frames(), plan.mode.slot()) };
+            if plan.whole_zone { ends } else { zone.shared.compaction.positions(zone.frames(), plan.mode.slot()) };
         let mut run = Run {
             allocator,
             zone,
@@ -108,7 +107,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             capture: plan.order.filter(|_| plan.direct).map(|order| Capture::new(order, plan.migratetype)),
             report: CompactReport::default(),
         };
-        zone.zone.merge_skipped(allocator.env());
+        zone.shared.merge_skipped(allocator.env());
         let outcome = run.main_loop();
         run.end(outcome)
     }
@@ -158,21 +157,21 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     fn finished(&self) -> Option<CompactOutcome> {
         let (zone, plan) = (self.zone, &self.plan);
         if self.scanners_met() {
-            zone.zone.compaction.start_over(zone.frames());
+            zone.shared.compaction.start_over(zone.frames());
             if plan.direct {
-                zone.zone.compaction.wants_flush();
+                zone.shared.compaction.wants_flush();
             }
             let whole = if self.whole_zone { CompactOutcome::Complete } else { CompactOutcome::PartialSkipped };
             return Some(whole);
         }
         if let Some(enough) = plan.score {
-            return (fragmentation_score(&zone.zone.free_by_order()) <= enough).then_some(CompactOutcome::Success);
+            return (fragmentation_score(&zone.shared.free_by_order()) <= enough).then_some(CompactOutcome::Success);
         }
         // A started pageblock is finished, so that fewer pageblocks hold scattered blocks of its type.
         if !self.migrate.is_multiple_of(PAGEBLOCK) {
             return None;
         }
-        if zone.zone.buddy.has_block_for(plan.order?, plan.migratetype) {
+        if zone.shared.buddy.has_block_for(plan.order?, plan.migratetype) {
             return Some(CompactOutcome::Success);
         }
         self.contended.then_some(CompactOutcome::Contended)
@@ -241,7 +240,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     /// Allocates the captured block, returns unused targets, and adds the report to the zone's counters.
     fn end(mut self, mut outcome: CompactOutcome) -> CompactReport {
         let (allocator, zone) = (self.allocator, self.zone);
-        let guard = zone.zone.lock(allocator.env(), LockPath::Map);
+        let guard = zone.shared.lock(allocator.env(), LockPath::Map);
         self.give_back(&guard);
         if let Some((page, order)) = self.captured().zip(self.plan.order) {
             self.capture = None;
@@ -250,7 +249,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             self.report.captured = Some(zone.frames().pfn(page));
             outcome = CompactOutcome::Success;
         }
-        zone.zone.compaction.count(&self.report, &guard);
+        zone.shared.compaction.count(&self.report, &guard);
         drop(guard);
         CompactReport { outcome, ..self.report }
     }
@@ -269,7 +268,7 @@ impl<M: Machine, O> Run<'_, '_, M, O> {
             zone.free_or_capture(page, order, zone.frames.block_type(page), self.capture.as_ref());
         }
         if let Some(page) = highest {
-            self.zone.zone.compaction.raise_free(start_of(page, Order::PAGEBLOCK));
+            self.zone.shared.compaction.raise_free(start_of(page, Order::PAGEBLOCK));
         }
         // The used targets were allocated without a pageset.
         zone.count_direct_alloc(mem::take(&mut self.targets.used));
@@ -283,7 +282,7 @@ impl<M: Machine, O> Drop for Run<'_, '_, M, O> {
         if self.targets.pages == 0 && self.targets.used == 0 && captured.is_none() {
             return;
         }
-        let zone = self.zone.zone.lock(self.allocator.env(), LockPath::Map);
+        let zone = self.zone.shared.lock(self.allocator.env(), LockPath::Map);
         self.capture = None;
         self.give_back(&zone);
         if let Some((page, order)) = captured {

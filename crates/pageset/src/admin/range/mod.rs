@@ -199,14 +199,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
     ) -> Result<(), RangeError> {
         let env = self.env();
         // Single pages must merge as they are freed, and no refill may be in flight with a page of the span.
-        let _merges = zone.zone.merges(env);
-        let _isolation = Isolation::new(env, &zone.zone, span)?;
+        let _merges = zone.shared.merges(env);
+        let _isolation = Isolation::new(env, &zone.shared, span)?;
         let mut tries = 1;
         loop {
-            self.drain_zone(zone.zone.index);
+            self.drain_zone(zone.shared.index);
             self.vacate(zone, span, owner)?;
             let error = {
-                let guard = zone.zone.lock(env, LockPath::Map);
+                let guard = zone.shared.lock(env, LockPath::Map);
                 match guard.check_free(span) {
                     Ok(()) => {
                         guard.take_span(span);

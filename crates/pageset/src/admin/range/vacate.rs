@@ -15,7 +15,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let mut page = span.first;
         while page < span.end {
             // These reads hold no lock. An outdated answer is found when the range is taken.
-            page = match zone.zone.buddy.block_around(page) {
+            page = match zone.shared.buddy.block_around(page) {
                 Some((head, order, state)) => {
                     if state == PageState::Allocated {
                         self.move_away(zone, head, owner)?;
@@ -67,8 +67,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         // The block's original request allowed this zone, and so all lower zones; it may have excluded higher ones.
         let request = Request {
-            highest: zone.zone.kind,
-            node: Some(zone.zone.node),
+            highest: zone.shared.kind,
+            node: Some(zone.shared.node),
             ..Request::new(order, tag.kind().unwrap_or(MigrateType::Movable))
         };
         let to = self.alloc(&request).map_err(|error| {

@@ -39,7 +39,7 @@ fn taken(test: impl FnOnce(&Allocator<'_, OneCpu>, &Zone<'_, OneCpu>)) {
     let mut zones = metadata.zones();
     let world = Allocator::new(OneCpu, &config, metadata.lend(&mut zones)).expect("the map is valid");
     (0..PAGES).for_each(|_| assert!(take(&world) < PAGES));
-    test(&world, &world.zones[0].zone);
+    test(&world, &world.zones[0].shared);
 }
 
 fn take(world: &Allocator<'_, OneCpu>) -> u64 {
