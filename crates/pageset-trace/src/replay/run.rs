@@ -154,7 +154,7 @@ impl Plan<'_> {
         let world = Allocator::new(ReplayMachine::default(), &config, metadata.lend(&mut zones))?;
         let is_kernel = self.is_kernel();
         let keep: Vec<u32> = if is_kernel { vec![capacity; limits.len()] } else { limits };
-        let placed = world::furnish(&world, &plans, &keep);
+        let placed = world::apply(&world, &plans, &keep);
 
         let spare = ranges.iter().map(|(span, online)| PageRange::new(online.end(), span.pages - online.pages));
         let online = ranges.iter().map(|(_, online)| *online);
@@ -170,8 +170,8 @@ impl Plan<'_> {
             if state == State::Inside {
                 run.event(index as u64, &event);
             }
-            if (index as u64).is_multiple_of(high_orders::LOOK_EVERY) {
-                run.look_at_high_orders();
+            if (index as u64).is_multiple_of(high_orders::SAMPLE_EVERY) {
+                run.sample_high_orders();
             }
             progress(index as u64);
         }
@@ -275,9 +275,9 @@ impl<'r, 'a> Run<'r, 'a> {
         self.outcome.high_orders = known.then(|| HighOrders::new(high_orders::of_world(self.world)));
     }
 
-    fn look_at_high_orders(&mut self) {
-        if let Some(seen) = &mut self.outcome.high_orders {
-            seen.look(high_orders::of_world(self.world));
+    fn sample_high_orders(&mut self) {
+        if let Some(high_orders) = &mut self.outcome.high_orders {
+            high_orders.sample(high_orders::of_world(self.world));
         }
     }
 
@@ -344,7 +344,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 let direct = notes.is_direct(self.free) && self.plan.level == Level::Reconstructed;
                 self.outcome.borrowed.direct_frees += u64::from(direct);
                 let zone = self.plan.setting.zone_of(*pfn);
-                let direct = direct || zone.is_some_and(|zone| self.hotplug.empties(zone, event.pid));
+                let direct = direct || zone.is_some_and(|zone| self.hotplug.is_offlined_by(zone, event.pid));
                 if notes.is_batched(self.free) {
                     self.pending.insert(*pfn, *order);
                 } else {
@@ -552,11 +552,11 @@ impl<'r, 'a> Run<'r, 'a> {
         }
         self.outcome.borrowed.snapshots += 1;
         self.own_locks += self.locks() - locks;
-        self.look_at_high_orders();
+        self.sample_high_orders();
     }
 
     fn finish(mut self) -> Outcome {
-        self.look_at_high_orders();
+        self.sample_high_orders();
         self.outcome.zone_lock_acquisitions = self.locks() - self.own_locks;
         self.outcome
     }
