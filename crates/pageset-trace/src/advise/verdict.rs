@@ -82,7 +82,8 @@ pub(super) fn judge(settings: &[Setting], seconds: f64, cpus: usize) -> Verdict 
     let per_cpu_s = per_cpu_s(now.zone_lock_acquisitions, seconds, cpus);
     if !is_noticeable(per_cpu_s) {
         let why = format!(
-            "each CPU takes a zone lock {per_cpu_s:.0} times a second; below {NOTICEABLE_PER_CPU_S:.0} no setting can be felt"
+            "each CPU takes a zone lock {per_cpu_s:.0} times a second; below {NOTICEABLE_PER_CPU_S:.0} no setting \
+             can be felt"
         );
         return Verdict { basis: Basis::NotFelt, high_fraction: None, why };
     }

@@ -14,17 +14,14 @@ use super::launch::{self, Running};
 use super::output::{Destination, Output};
 use super::probes::Probes;
 use super::proctext::OuterTexts;
+use super::progress::{Note, Phase, Summary};
 use super::readout::{Recording, Rings};
 use super::setup::{self, Prepared};
 use super::signals::{Signal, Signals};
-use super::snapshot::Snapshots;
+use super::snapshot::{SNAPSHOT_INTERVAL, Snapshots};
 use super::spool::Readers;
 use super::tracefs::{Instance, Tracefs};
 use super::{leftovers, machine, processes, sysctl};
-use crate::facts::Loss;
-
-/// Time between two snapshots. Source: `trace-replay.md` 3 i and 4.
-pub(super) const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -66,69 +63,6 @@ impl Limits {
     fn spool_bytes(&self) -> Option<u64> {
         self.max_bytes.map(|max| max / 2)
     }
-}
-
-/// What a recording has to say while it is made.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Note<'a> {
-    /// Something that weakens the recording, or was found on the machine and mended.
-    Warning(&'a str),
-    /// What is being done now.
-    Phase(Phase),
-    /// How much of the recording is written.
-    Written {
-        /// Events so far.
-        events: u64,
-        /// Events in all.
-        of: u64,
-    },
-    /// A file is whole and has its name.
-    File {
-        /// Its name.
-        path: &'a Path,
-        /// Events in it.
-        events: u64,
-        /// From the first event to the last.
-        duration: Duration,
-    },
-}
-
-/// The parts of making a recording, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// The ring buffers are allocated and the command is started up to its barrier.
-    Preparing,
-    /// The kernel's pagesets are emptied.
-    EmptyingLists,
-    /// The command runs.
-    Recording,
-    /// The ring buffers are read out and the file is written.
-    Writing,
-}
-
-/// A recording that was made.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Summary {
-    /// Events written, markers included.
-    pub events: u64,
-    /// From the first event to the last.
-    pub duration: Duration,
-    /// Bytes that the events took in the ring buffers.
-    pub raw_bytes: u64,
-    /// Bytes written.
-    pub file_bytes: u64,
-    /// What was lost, one entry a CPU.
-    pub loss: Vec<Loss>,
-    /// Events that came after a buffer was full; the recording ends before them.
-    pub after_full: u64,
-    /// How the command ended.
-    pub status: ExitStatus,
-    /// The signal that ended the recording, if one did.
-    pub interrupted: Option<i32>,
-    /// Whether a limit ended the recording; the command was told to end then.
-    pub limited: bool,
 }
 
 /// Records `options.command`, or the machine as it runs. `note` is told what goes on; it is not called while the events

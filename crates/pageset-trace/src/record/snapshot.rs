@@ -4,9 +4,13 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 
 use super::error::RecordError;
 use super::proctext::{ProcText, room};
+
+/// Time between two snapshots. Source: `trace-replay.md` 3 i and 4.
+pub(super) const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Room for snapshots, in bytes, where zoneinfo is small: 5 minutes of 10 a second of a small machine.
 const ROOM: usize = 16 << 20;

@@ -8,8 +8,8 @@ use pageset::{MigrateType, Pfn};
 use rustc_hash::FxBuildHasher;
 
 use super::blocks::{BlockMap, Freed, PageMap};
+use super::findings::{Earlier, Notes};
 use super::setting::State;
-use super::survey::{Earlier, Notes};
 use super::types::ordinary;
 use crate::event::{Context, Event, Kind};
 

@@ -10,13 +10,13 @@ use pageset::{CpuId, MigrateType, Order, Pfn};
 
 use super::balance::Balance;
 use super::blocks::{BlockMap, Freed, PageMap};
+use super::findings::{DrainRequest, Earlier, Notes, Shown, Taken};
 use super::free_pass::FreeNotes;
 use super::hotplug::Hotplug;
 use super::kernel_lists::{KernelLists, ListId, Unseen};
 use super::moves::{Move, Moves};
 use super::setting::{Setting, State};
 use super::start_state::{Histories, Step};
-use super::survey::{DrainRequest, Earlier, Notes, Shown, Taken};
 use super::types::{list_type, ordinary};
 use crate::event::{Context, Event, Kind};
 

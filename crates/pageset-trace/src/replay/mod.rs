@@ -13,7 +13,8 @@
 //! | `start_state` | the counters of each pageset at the start |
 //! | `reclaim` | the times of active reclaim |
 //! | `hotplug` | on-line CPUs, and zones with disabled pagesets |
-//! | `free_pass`, `list_pass`, [`survey`] | two passes before a replay: the kernel's moves, and changes without an event |
+//! | `findings` | counts of a recording, and operations without an event of their own |
+//! | `free_pass`, `list_pass`, `survey` | two passes before a replay: the kernel's moves, and changes without an event |
 //! | `high_orders` | free memory in large blocks |
 //! | `world` | an allocator with the recorded kernel's memory layout |
 //! | `run` | one replay under one set of rules |
@@ -24,6 +25,7 @@
 pub mod agreement;
 mod balance;
 mod blocks;
+mod findings;
 mod free_pass;
 mod high_orders;
 mod hotplug;
@@ -36,7 +38,7 @@ mod run;
 pub mod selection;
 pub mod setting;
 mod start_state;
-pub mod survey;
+mod survey;
 mod types;
 mod world;
 
@@ -45,12 +47,12 @@ use pageset::{MapError, Tuning};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use findings::{Found, Notes};
 pub use high_orders::HighOrders;
 pub use moves::{Move, Moves, Near, Totals, near};
 pub use pageset_rules::RuleSet;
 use pageset_rules::RulesError;
 pub use setting::Setting;
-pub use survey::{Found, Notes};
 
 use crate::error::TraceError;
 use crate::trace::Trace;

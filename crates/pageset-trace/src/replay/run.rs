@@ -13,13 +13,14 @@ use pageset::{
 };
 
 use super::blocks::{BlockMap, Freed};
+use super::findings::{DrainRequest, Taken};
 use super::high_orders::{self, HighOrders};
 use super::hotplug::Hotplug;
 use super::moves::Move;
 use super::reclaim::Change;
 use super::setting::{PagesetSnapshot, Setting, State, ZoneState};
 use super::start_state::Shown;
-use super::survey::{DrainRequest, Survey, Taken};
+use super::survey::Survey;
 use super::types::ordinary;
 use super::world::{self, Placed, Plans, ReplayMachine, World};
 use super::{Level, Outcome, ReplayError, RuleSet};

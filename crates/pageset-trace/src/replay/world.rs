@@ -13,8 +13,8 @@ use pageset::{
 };
 
 use super::RuleSet;
+use super::findings::Earlier;
 use super::setting::Setting;
-use super::survey::Earlier;
 use super::types::{ORDINARY, list_type};
 
 /// A machine whose current CPU is the CPU of the replayed event.
