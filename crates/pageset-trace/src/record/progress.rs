@@ -6,33 +6,33 @@ use std::time::Duration;
 
 use crate::facts::Loss;
 
-/// What a recording has to say while it is made.
+/// A note that a recording reports while it runs.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Note<'a> {
-    /// Something that weakens the recording, or was found on the machine and mended.
+    /// A weakness of the recording, or a leftover on the machine that was removed.
     Warning(&'a str),
-    /// What is being done now.
+    /// The current phase.
     Phase(Phase),
-    /// How much of the recording is written.
+    /// The progress of writing the file.
     Written {
         /// Events so far.
         events: u64,
         /// Events in all.
         of: u64,
     },
-    /// A file is whole and has its name.
+    /// A complete file has its name.
     File {
-        /// Its name.
+        /// The file's name.
         path: &'a Path,
-        /// Events in it.
+        /// Events in the file.
         events: u64,
         /// From the first event to the last.
         duration: Duration,
     },
 }
 
-/// The parts of making a recording, in their order.
+/// The phases of a recording, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The ring buffers are allocated and the command is started up to its barrier.
@@ -45,7 +45,7 @@ pub enum Phase {
     Writing,
 }
 
-/// A recording that was made.
+/// The summary of a finished recording.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Summary {
@@ -57,14 +57,14 @@ pub struct Summary {
     pub raw_bytes: u64,
     /// Bytes written.
     pub file_bytes: u64,
-    /// What was lost, one entry a CPU.
+    /// Lost events, one entry per CPU.
     pub loss: Vec<Loss>,
-    /// Events that came after a buffer was full; the recording ends before them.
+    /// Events after a buffer was full; the recording ends before them.
     pub after_full: u64,
-    /// How the command ended.
+    /// The command's exit status.
     pub status: ExitStatus,
-    /// The signal that ended the recording, if one did.
+    /// The signal that ended the recording, if any.
     pub interrupted: Option<i32>,
-    /// Whether a limit ended the recording; the command was told to end then.
+    /// Whether a limit ended the recording and the command.
     pub limited: bool,
 }
