@@ -1,11 +1,11 @@
-//! `/proc/buddyinfo`: how many free blocks of each order a zone has.
+//! `/proc/buddyinfo`: the number of free blocks of each order in each zone.
 
 use super::{COUNT_ALLOWED, ParseError, node_and_zone, number, quoted, room_for_zone};
 
-/// `/proc/buddyinfo` of one moment.
+/// The contents of `/proc/buddyinfo` at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuddyInfo {
-    /// The zones that have pages, in the order of the text.
+    /// The zones with pages, in the order of the text.
     pub zones: Vec<BuddyZone>,
 }
 
@@ -21,12 +21,12 @@ pub struct BuddyZone {
 }
 
 impl BuddyInfo {
-    /// Reads the text of `/proc/buddyinfo`.
+    /// Parses the text of `/proc/buddyinfo`.
     ///
     /// # Errors
     ///
-    /// A line of another form, a count that is no number or too large, rows of unequal length, a zone twice, a last
-    /// line that does not end, no zone at all.
+    /// If a line has another form, a count is not a number or too large, rows have unequal lengths, a zone appears
+    /// twice, the last line has no newline, or there is no zone.
     pub fn parse(text: &str) -> Result<BuddyInfo, ParseError> {
         let mut zones: Vec<BuddyZone> = Vec::new();
         let mut at = 0;
