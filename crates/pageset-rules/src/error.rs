@@ -23,7 +23,7 @@ pub enum RulesError {
         what: String,
     },
     /// No set has this name.
-    #[error("there are no rules {name}{meant}; allowed: {allowed}, or a file whose name ends in .toml")]
+    #[error("unknown rules {name}{meant}; allowed: {allowed}, or a file whose name ends in .toml")]
     Unknown {
         /// The name.
         name: String,
@@ -33,7 +33,7 @@ pub enum RulesError {
         allowed: String,
     },
     /// Two different sets have the same name.
-    #[error("two unlike sets of rules have the name {name}: {one} and {other}")]
+    #[error("two different sets of rules have the name {name}: {one} and {other}")]
     SameName {
         /// The name.
         name: String,

@@ -87,7 +87,7 @@ impl Snapshots {
         while !rest.is_empty() {
             let (head, body) = rest.split_once('\n').unwrap_or((rest, ""));
             let Some(tag) = head.strip_prefix(HEADING) else {
-                let what = format!("{} heads no snapshot", quoted(head));
+                let what = format!("{} is not the heading of a snapshot", quoted(head));
                 return Err(TraceError::damaged(Place::Line(line), what).allowed("`=== TAG`"));
             };
             // A heading is at the start of a line, after a newline.
@@ -143,7 +143,7 @@ impl Collector {
             return Err(TraceError::damaged(place, "the tag is not allowed").allowed(TAG_ALLOWED));
         }
         if !self.tags.insert(tag.to_owned()) {
-            return Err(TraceError::damaged(place(1), "the tag stands twice").allowed("each tag once"));
+            return Err(TraceError::damaged(place(1), "the tag appears twice").allowed("each tag once"));
         }
         self.bytes += text.len() as u64;
         if self.bytes > MAX_SNAPSHOT_BYTES {

@@ -180,7 +180,7 @@ fn invalid_zoneinfo() {
         ("100\n", "\n", 2, "free `` is not a number"),
         ("100\n", "18446744073709551616\n", 2, "free `18446744073709551616` is too large"),
         ("100\n", "100 5\n", 2, "`5` follows the number of free"),
-        ("min      1\n", "min      1\n min 1\n", 4, "min stands twice"),
+        ("min      1\n", "min      1\n min 1\n", 4, "min appears twice"),
         ("        low      2\n", "", 1, "node 0, zone Normal has no `low`"),
         ("        managed  200\n", "", 1, "has no `managed`"),
         ("Node 0", "Node x", 1, "node `x` is not a number"),
@@ -188,26 +188,26 @@ fn invalid_zoneinfo() {
         ("Node 0, zone   Normal", "Node 0", 1, "does not name a node and a zone"),
         ("Node 0, zone   Normal", "Node 0, zone   ", 1, "does not name a node and a zone"),
         ("Node 0, zone   Normal", "Node 0, zone   Normal x", 1, "`x` follows the zone's name"),
-        ("Node 0, zone   Normal\n", "", 1, "stands outside any zone"),
+        ("Node 0, zone   Normal\n", "", 1, "is outside any zone"),
         ("  pagesets\n", "", 11, "a pageset before `pagesets`"),
         ("    cpu: 0\n", "", 12, "count outside a pageset"),
         ("cpu: 1", "cpu: 0", 17, "cpu 0 follows cpu 0"),
         ("cpu: 0", "cpu: -1", 12, "cpu `-1` is not a number"),
         ("count: 11", "count: many", 18, "count `many` is not a number"),
-        ("batch: 5\n", "batch: 5\n batch: 5\n", 16, "batch stands twice in the pageset of cpu 0"),
+        ("batch: 5\n", "batch: 5\n batch: 5\n", 16, "batch appears twice in the pageset of cpu 0"),
         ("              batch: 5\n  vm", "  vm", 12, "the pageset of cpu 0 has no `batch`"),
         ("              high_max: 9\n", "", 17, "the pageset of cpu 1 has one of high_min and high_max"),
         ("(0, 7)", "0, 7", 9, "protection `0, 7` is not a list in parentheses"),
         ("(0, 7)", "(0, x)", 9, "protection `x` is not a number"),
         ("  start_pfn:           4096\n", "", 1, "has no `start_pfn`"),
-        ("4096\n", "4096\n start_pfn: 1\n", 25, "start_pfn stands twice"),
+        ("4096\n", "4096\n start_pfn: 1\n", 25, "start_pfn appears twice"),
     ];
     check(SMALL, &rows, Zoneinfo::parse);
     for (text, line, what) in [
         ("", 1, "no zone in the text"),
         ("\n\n", 3, "no zone in the text"),
-        ("hello\n", 1, "stands outside any zone"),
-        (&format!("{SMALL}{SMALL}"), 25, "node 0, zone Normal stands twice"),
+        ("hello\n", 1, "is outside any zone"),
+        (&format!("{SMALL}{SMALL}"), 25, "node 0, zone Normal appears twice"),
     ] {
         let error = Zoneinfo::parse(text).unwrap_err();
         assert!(error.line == line && error.what.contains(what), "{error}");
@@ -235,8 +235,8 @@ fn invalid_buddyinfo() {
         ("3885", "-1", 2, "free blocks `-1` is not a number"),
         ("3885", "99999999999999999999", 2, "too large"),
         ("3885", "", 2, "1 counts in the row; allowed: 2"),
-        ("Normal", "DMA", 2, "node 0, zone DMA stands twice"),
-        ("Node 0, zone   Normal", "hello", 2, "is no row of buddyinfo"),
+        ("Normal", "DMA", 2, "node 0, zone DMA appears twice"),
+        ("Node 0, zone   Normal", "hello", 2, "is not a row of buddyinfo"),
         ("264 \n", "264", 3, "ends too early"),
     ];
     check(good, &rows, BuddyInfo::parse);
@@ -301,7 +301,7 @@ Node 0, zone   Normal            2            8
         ("Node    0, zone   Normal, type      Movable      6      7\n", "", 12, "node 0, zone Normal has 1 of 2 types"),
         ("Number of blocks type     Unmovable", "Number of blocks type     Other", 10, "are not those of the free"),
         ("            2            8", "            2", 12, "1 counts in the row; allowed: 2"),
-        ("zone   Normal            2", "zone   DMA            2", 12, "node 0, zone DMA stands twice"),
+        ("zone   Normal            2", "zone   DMA            2", 12, "node 0, zone DMA appears twice"),
         ("zone   Normal            2", "zone   Other            2", 12, "zone Other has no free counts"),
         ("Node 0, zone   Normal            2            8\n", "", 12, "zone Normal has no number of blocks"),
         ("Pages per block:  512\n", "", 12, "no `Pages per block`"),
@@ -330,15 +330,15 @@ fn errors_in_snapshots_name_tag_and_line() {
     let snapshot = |tag: &str, line| Place::Snapshot { tag: tag.to_owned(), line };
     let rows: Vec<(String, Place, &str)> = vec![
         (String::new(), Place::Line(1), "the file is empty"),
-        ("hello\n".to_owned(), Place::Line(1), "`hello` heads no snapshot"),
-        (format!("\n{good}"), Place::Line(1), "heads no snapshot"),
+        ("hello\n".to_owned(), Place::Line(1), "`hello` is not the heading of a snapshot"),
+        (format!("\n{good}"), Place::Line(1), "is not the heading of a snapshot"),
         (good.replace("free     100", "free     ten"), snapshot("init0", 2), "free `ten` is not a number"),
-        (format!("{good}=== init0\n{SMALL}"), snapshot("init0", 1), "the tag stands twice"),
+        (format!("{good}=== init0\n{SMALL}"), snapshot("init0", 1), "the tag appears twice"),
         (good.replace("=== stats", "=== st ats"), snapshot("`st ats`", 1), "the tag is not allowed"),
         (good.replace("overrun: 3", "overrun: -3"), snapshot("stats", 2), "overrun `-3` is not a number"),
         (good.replace("entries: 5\n", ""), snapshot("stats", 1), "overrun before any `entries`"),
         (format!("{good}=== facts\n{{\"cpus\": -1}}\n"), snapshot("facts", 1), "invalid value"),
-        (format!("{good}=== buddyinfo.0\nx\n"), snapshot("buddyinfo.0", 1), "is no row of buddyinfo"),
+        (format!("{good}=== buddyinfo.0\nx\n"), snapshot("buddyinfo.0", 1), "is not a row of buddyinfo"),
     ];
     for (text, place, what) in rows {
         let error = open_with_snapshots(text.as_bytes()).map(|_| ()).expect_err(what);

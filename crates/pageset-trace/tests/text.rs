@@ -132,7 +132,7 @@ fn wrong_headers() {
         (b"#pcptrace\n#t0 1\n", ErrorKind::Unsupported, "not the text form"),
         (b"#pcptrace 1", ErrorKind::Damaged, "line 1: the text ends in the middle of a line"),
         (b"#pcptrace 1\n", ErrorKind::Damaged, "line 2"),
-        (b"#pcptrace 1\n#t0 -1\n", ErrorKind::Damaged, "line 2: `#t0 -1` is no start"),
+        (b"#pcptrace 1\n#t0 -1\n", ErrorKind::Damaged, "line 2: `#t0 -1` is not a start line"),
         (b"#pcptrace 1\n#t0 18446744073709551616\n", ErrorKind::Damaged, "line 2"),
         (b"#pcptrace 1\n0 0 1p V\n", ErrorKind::Damaged, "line 2"),
     ];

@@ -28,13 +28,13 @@
 //! * `FACT`: [`Facts`](crate::Facts) as JSON.
 //! * `SNAP`: for each snapshot the length of its tag (1 byte), the tag, the length of its text (4 bytes), the text.
 //! * `EVTS`: the lengths of the first three of four streams (4 bytes each), then the streams. `heads`: one byte per
-//!   event. Its low four bits are the kind (the order of [`LETTERS`]). Bit 4 is set if the CPU differs from the previous
-//!   event's, bit 5 if the process or context differs from the previous one on this CPU. `times`: a varint per event, the
-//!   ns since the previous event; for the section's first event, its time. `pfns`: a varint for each event with a page
-//!   frame number. `args`: the other data of an event, in this order: CPU (varint) if bit 4; process (varint) and context
-//!   (1 byte, 0 to 3 for `p`, `s`, `h`, `n`) if bit 5; then the data of the kind. A failed allocation has a kind of its
-//!   own. At the start of each section the CPU is 0, and each CPU's process is 0 and its context `p`, so a section is
-//!   independent of earlier ones.
+//!   event. Its low four bits are the kind (the order of [`LETTERS`]). Bit 4 is set if the CPU differs from the
+//!   previous event's, bit 5 if the process or context differs from the previous one on this CPU. `times`: a varint per
+//!   event, the ns since the previous event; for the section's first event, its time. `pfns`: a varint for each event
+//!   with a page frame number. `args`: the other data of an event, in this order: CPU (varint) if bit 4; process
+//!   (varint) and context (1 byte, 0 to 3 for `p`, `s`, `h`, `n`) if bit 5; then the data of the kind. A failed
+//!   allocation has a kind of its own. At the start of each section the CPU is 0, and each CPU's process is 0 and its
+//!   context `p`, so a section is independent of earlier ones.
 //! * `ENDS`: [`Totals`] as JSON.
 //!
 //! Version 2 adds the kind `U` (bulk allocation). Version 3 adds two kinds. `S` is a change of state: its number as one

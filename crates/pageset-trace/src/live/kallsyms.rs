@@ -14,7 +14,7 @@ impl Symbols {
     /// If the file is missing or shows no addresses.
     pub(super) fn read() -> Result<Symbols, RecordError> {
         let missing = |what: &str| RecordError::Missing {
-            what: format!("the addresses of the kernel's functions are not to be had: {what}"),
+            what: format!("the addresses of the kernel's functions cannot be read: {what}"),
             help: "run as root, with kernel.kptr_restrict below 2".to_owned(),
         };
         let text =

@@ -37,7 +37,7 @@ impl BuddyInfo {
             }
             let row = "`Node N, zone NAME` and a count for each order";
             let (node, zone, counts) = node_and_zone(at, line)?
-                .ok_or_else(|| ParseError::new(at, format!("{} is no row of buddyinfo", quoted(line)), row))?;
+                .ok_or_else(|| ParseError::new(at, format!("{} is not a row of buddyinfo", quoted(line)), row))?;
             let counts = counts.split_ascii_whitespace();
             let free_blocks =
                 counts.map(|word| number(at, "free blocks", word, COUNT_ALLOWED)).collect::<Result<Vec<u64>, _>>()?;
@@ -47,7 +47,7 @@ impl BuddyInfo {
                 return Err(ParseError::new(at, what, format!("{orders} (and at least one), as in the first row")));
             }
             if zones.iter().any(|z| z.node == node && z.zone == zone) {
-                return Err(ParseError::new(at, format!("node {node}, zone {zone} stands twice"), "each zone once"));
+                return Err(ParseError::new(at, format!("node {node}, zone {zone} appears twice"), "each zone once"));
             }
             room_for_zone(at, zones.len())?;
             zones.push(BuddyZone { node, zone: zone.to_owned(), free_blocks });

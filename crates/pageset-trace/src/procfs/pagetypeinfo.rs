@@ -157,7 +157,7 @@ impl Reader {
         let zones = &mut self.info.zones;
         if zones.last().is_none_or(|z| (z.node, z.zone.as_str()) != (node, zone)) {
             if zones.iter().any(|z| z.node == node && z.zone == zone) {
-                return Err(ParseError::new(at, format!("node {node}, zone {zone} stands twice"), "each zone once"));
+                return Err(ParseError::new(at, format!("node {node}, zone {zone} appears twice"), "each zone once"));
             }
             room_for_zone(at, zones.len())?;
             zones.push(PageTypeZone { node, zone: zone.to_owned(), ..PageTypeZone::default() });
@@ -188,7 +188,7 @@ impl Reader {
                 zone.pageblocks = counts;
                 Ok(())
             }
-            Some(_) => Err(ParseError::new(at, format!("node {node}, zone {zone} stands twice"), "each zone once")),
+            Some(_) => Err(ParseError::new(at, format!("node {node}, zone {zone} appears twice"), "each zone once")),
             None => {
                 let what = format!("node {node}, zone {zone} has no free counts");
                 Err(ParseError::new(at, what, "the zones of the first table"))

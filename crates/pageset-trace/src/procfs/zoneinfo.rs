@@ -88,7 +88,7 @@ impl Zoneinfo {
                 if !names.insert((node, name)) {
                     return Err(ParseError::new(
                         at,
-                        format!("node {node}, zone {name} stands twice"),
+                        format!("node {node}, zone {name} appears twice"),
                         "each zone once",
                     ));
                 }
@@ -97,7 +97,7 @@ impl Zoneinfo {
             } else if let Some(section) = &mut open {
                 section.line(at, line)?;
             } else if !line.trim().is_empty() {
-                let what = format!("{} stands outside any zone", quoted(line.trim()));
+                let what = format!("{} is outside any zone", quoted(line.trim()));
                 return Err(ParseError::new(at, what, "`Node N, zone NAME` first"));
             }
         }
@@ -217,7 +217,7 @@ impl Section {
             return Err(ParseError::new(at, format!("{} follows the number of {name}", quoted(more)), "one number"));
         }
         if self.amounts[index].replace(value).is_some() {
-            return Err(ParseError::new(at, format!("{name} stands twice in the zone"), "each amount once"));
+            return Err(ParseError::new(at, format!("{name} appears twice in the zone"), "each amount once"));
         }
         Ok(())
     }
@@ -250,7 +250,7 @@ impl Section {
                     _ => (16, open.set.high_max.get_or_insert(0)),
                 };
                 if open.seen & bit != 0 {
-                    let what = format!("{name} stands twice in the pageset of cpu {}", open.set.cpu);
+                    let what = format!("{name} appears twice in the pageset of cpu {}", open.set.cpu);
                     return Err(ParseError::new(at, what, "each amount once"));
                 }
                 open.seen |= bit;
@@ -259,14 +259,14 @@ impl Section {
             "start_pfn" => {
                 self.close_pageset()?;
                 if self.start_pfn.replace(number(at, "start_pfn", value, COUNT_ALLOWED)?).is_some() {
-                    return Err(ParseError::new(at, "start_pfn stands twice in the zone", "each amount once"));
+                    return Err(ParseError::new(at, "start_pfn appears twice in the zone", "each amount once"));
                 }
             }
             "protection" => {
                 let wrong =
                     |what: &str| ParseError::new(at, format!("protection {} {what}", quoted(value)), "`(N, N, …)`");
                 if self.saw_protection {
-                    return Err(ParseError::new(at, "protection stands twice in the zone", "each amount once"));
+                    return Err(ParseError::new(at, "protection appears twice in the zone", "each amount once"));
                 }
                 self.saw_protection = true;
                 let inner = value.strip_prefix('(').and_then(|v| v.strip_suffix(')'));

@@ -14,7 +14,7 @@
 //! | `reclaim` | the times of active reclaim |
 //! | `hotplug` | on-line CPUs, and zones with disabled pagesets |
 //! | `findings` | counts of a recording, and operations without an event of their own |
-//! | `free_pass`, `list_pass`, `survey` | two passes before a replay: the kernel's moves, and changes without an event |
+//! | `free_pass`, `list_pass`, `survey` | passes before a replay: the kernel's moves, and changes without an event |
 //! | `high_orders` | free memory in large blocks |
 //! | `world` | an allocator with the recorded kernel's memory layout |
 //! | `run` | one replay under one set of rules |
@@ -284,7 +284,7 @@ impl<'t> Replay<'t> {
         RuleSet::new(self.setting.kernel.name, self.setting.kernel_tuning())
     }
 
-    /// A preset's rules with what the recorded kernel's configuration changes.
+    /// A preset's rules with the values of the recorded kernel's configuration.
     #[must_use]
     pub fn tuning_of(&self, preset: &Preset) -> Tuning {
         self.setting.tuning_of(preset)

@@ -56,7 +56,9 @@ impl<R: Read> TextReader<R> {
         let start = "`#t0` and a time in nanoseconds in the second line";
         let line = lines.next()?.map_or(&[][..], |line| &lines.buffer[line]);
         let Some(time_ns) = line.strip_prefix(b"#t0 ").and_then(decimal) else {
-            return Err(TraceError::damaged(Place::Line(2), format!("{} is no start", lossy(line))).allowed(start));
+            return Err(
+                TraceError::damaged(Place::Line(2), format!("{} is not a start line", lossy(line))).allowed(start)
+            );
         };
         Ok(TextReader { lines, time_ns, done: false })
     }

@@ -14,7 +14,7 @@
 //!
 //! The call chain shows the purpose of a lock. It is read before the wait, because reading takes microseconds, which
 //! must not pass with the lock held. Most contended locks are not zone locks, and reading their call chains would cost
-//! too much. Such a lock is remembered and checked again only after [`PASSED_OVER`] waits, because a zone lock may also
+//! too much. Such a lock is remembered and checked again only after [`SKIPS`] waits, because a zone lock may also
 //! be taken outside any [`Path`].
 //!
 //! The zone lock is taken with interrupts off, and the page events occur under it. So no other of these programs runs
