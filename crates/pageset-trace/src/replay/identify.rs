@@ -98,7 +98,7 @@ impl Identified {
 /// compared to `progress`.
 ///
 /// # Errors
-/// A recording that cannot be replayed.
+/// If the recording cannot be replayed.
 pub fn prepare<'t>(
     trace: &'t Trace,
     progress: &mut dyn FnMut(Step<'_>),
@@ -123,7 +123,7 @@ pub fn prepare<'t>(
 /// reports the presets done and their total to `progress`.
 ///
 /// # Errors
-/// A recording that cannot be replayed.
+/// If the recording cannot be replayed.
 pub fn identify(trace: &Trace, progress: &mut dyn FnMut(u64, u64)) -> Result<Identified, ReplayError> {
     let mut kernels: Vec<(&'static Preset, Vec<&'static str>)> = Vec::new();
     for preset in PRESETS.iter().filter(|preset| preset.name.starts_with("linux-")) {
