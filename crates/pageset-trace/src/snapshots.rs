@@ -49,7 +49,7 @@ impl Snapshots {
     ///
     /// # Errors
     ///
-    /// Those of the output; [`io::ErrorKind::InvalidInput`] for a text with a line that looks like a heading.
+    /// If the output fails; [`io::ErrorKind::InvalidInput`] for a text with a line that looks like a heading.
     pub fn write_text(&self, facts: &Facts, mut out: impl io::Write) -> io::Result<()> {
         writeln!(out, "{HEADING}{FACTS_TAG}\n{}", serde_json::to_string(facts)?)?;
         for (tag, text) in &self.texts {

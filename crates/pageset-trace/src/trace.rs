@@ -81,7 +81,7 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// Those of [`Trace::open`].
+    /// The errors of [`Trace::open`].
     pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Trace, TraceError> {
         let source = Source::open(path)?;
         let trace = Self::of_source(path, source, options).map_err(|e| e.in_file(path))?;

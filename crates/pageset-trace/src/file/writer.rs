@@ -45,7 +45,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output.
+    /// If the output fails.
     pub fn create(mut out: W, facts: &Facts) -> io::Result<Self> {
         let mut header = MAGIC.to_vec();
         header.extend_from_slice(&VERSION.to_le_bytes());
@@ -72,7 +72,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output; [`io::ErrorKind::InvalidInput`] for a snapshot after an event, a repeated tag, a tag that
+    /// If the output fails; [`io::ErrorKind::InvalidInput`] for a snapshot after an event, a repeated tag, a tag that
     /// is not 1 to 64 visible ASCII characters, and more text than [`MAX_SNAPSHOT_BYTES`].
     pub fn snapshot_text(&mut self, tag: &str, text: &str) -> io::Result<()> {
         let invalid = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
@@ -105,7 +105,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output; [`io::ErrorKind::InvalidInput`] for a time before the last event's and for values beyond
+    /// If the output fails; [`io::ErrorKind::InvalidInput`] for a time before the last event's and for values beyond
     /// [`limits`]. The event is then not added.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         if self.totals.events == 0 {
@@ -135,7 +135,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output.
+    /// If the output fails.
     pub fn finish(mut self) -> io::Result<W> {
         self.flush_snapshots()?;
         self.flush_events()?;

@@ -163,8 +163,7 @@ impl Counters {
     /// The traffic of each on-line CPU since its counting began, sorted by CPU number. A CPU that came on-line since
     /// the last call counts from now on.
     ///
-    /// # Errors
-    /// Those of the operating system.
+    /// If the operating system reports an error.
     pub fn read(&mut self) -> Result<Vec<Traffic>, RecordError> {
         match &mut self.kind {
             Kind::Bpf(counters) => counters.read(),

@@ -28,7 +28,7 @@ impl<W: Write> TextWriter<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output; [`io::ErrorKind::InvalidInput`] for a time before the previous event's and for values
+    /// If the output fails; [`io::ErrorKind::InvalidInput`] for a time before the previous event's and for values
     /// beyond [`limits`].
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         let before = match self.time_ns {
@@ -55,7 +55,7 @@ impl<W: Write> TextWriter<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output.
+    /// If the output fails.
     pub fn finish(mut self) -> io::Result<W> {
         if self.time_ns.is_none() {
             self.header(0);
