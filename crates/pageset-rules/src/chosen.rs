@@ -26,6 +26,7 @@ impl Chosen {
     /// Parses the names, rule files and changes. `recorded` says whether there is a recorded kernel, and so whether the
     /// name `kernel` is allowed.
     ///
+    /// # Errors
     /// If a name, file or change is invalid; the error has the fault and the allowed values.
     pub fn parse(names: &[String], settings: &[String], recorded: bool) -> Result<Chosen, RulesError> {
         let mut rules = Vec::new();
@@ -45,6 +46,7 @@ impl Chosen {
 
     /// The sets without a recorded kernel, without duplicates, in the given order.
     ///
+    /// # Errors
     /// If a change is invalid for a set, or two different sets have the same name.
     pub fn sets(&self) -> Result<Vec<RuleSet>, RulesError> {
         self.resolve(None)
@@ -52,6 +54,7 @@ impl Chosen {
 
     /// The sets for a recording whose kernel has these rules, without duplicates, in the given order.
     ///
+    /// # Errors
     /// The errors of [`Self::sets`].
     pub fn for_kernel(&self, kernel: &RuleSet) -> Result<Vec<RuleSet>, RulesError> {
         self.resolve(Some(kernel))

@@ -32,6 +32,7 @@ pub(crate) struct Conflict {
 impl Settings {
     /// Parses the `key=value` texts of `--set`.
     ///
+    /// # Errors
     /// If a text is invalid; the error has the text, the fault and the allowed values.
     pub(crate) fn parse(texts: &[String]) -> Result<Settings, RulesError> {
         let mut settings = Settings::default();
@@ -50,6 +51,7 @@ impl Settings {
     /// Adds a change. `value` is `None` if no key can have the given value. `origin` is the place and text of the
     /// change, for messages.
     ///
+    /// # Errors
     /// If there is no such key, the value is not allowed, or the key is repeated.
     pub(crate) fn add(&mut self, name: &str, value: Option<Value>, origin: String) -> Result<(), RulesError> {
         let Some(key) = Key::find(name) else {
@@ -71,6 +73,7 @@ impl Settings {
 
     /// Checks, after all changes are added, that no two exclude each other and none lacks a required other one.
     ///
+    /// # Errors
     /// The error names the later of two exclusive changes, or the incomplete change.
     pub(crate) fn check(&self) -> Result<(), RulesError> {
         for (i, change) in self.0.iter().enumerate() {
@@ -104,6 +107,7 @@ impl Settings {
 
     /// Applies the changes to a set of rules.
     ///
+    /// # Errors
     /// If the resulting rules conflict; some changes are then applied.
     pub(crate) fn apply(&self, rules: &mut RuleSet) -> Result<(), Conflict> {
         for change in &self.0 {

@@ -133,6 +133,7 @@ impl Zone {
 impl Info {
     /// Reads all events and collects the contents.
     ///
+    /// # Errors
     /// If the recording is damaged.
     pub fn gather(trace: &Trace) -> Result<Info, TraceError> {
         let mut counts = BTreeMap::<u32, [u64; KINDS.len()]>::new();

@@ -99,6 +99,7 @@ pub struct Kernel {
 impl Advice {
     /// Replays a recording under every setting and decides on a verdict.
     ///
+    /// # Errors
     /// If the recording cannot be replayed.
     pub fn of(trace: &Trace, progress: &mut dyn FnMut(Step<'_>)) -> Result<Self, ReplayError> {
         let (replay, identified) = identify::prepare(trace, progress)?;

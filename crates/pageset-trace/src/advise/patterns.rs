@@ -164,6 +164,7 @@ fn pct(part: u64, of: u64) -> f64 {
 impl Patterns {
     /// Reads a recording and measures its patterns.
     ///
+    /// # Errors
     /// If the recording is damaged.
     pub(super) fn find(trace: &Trace) -> Result<Patterns, TraceError> {
         let mut pass = Pass::default();

@@ -11,6 +11,7 @@ pub(super) struct Symbols(Vec<(u64, String)>);
 impl Symbols {
     /// Reads the functions of the running kernel.
     ///
+    /// # Errors
     /// If the file is missing or shows no addresses.
     pub(super) fn read() -> Result<Symbols, RecordError> {
         let missing = |what: &str| RecordError::Missing {

@@ -51,6 +51,7 @@ pub(super) struct Counters {
 impl Counters {
     /// Begins to count on all on-line CPUs.
     ///
+    /// # Errors
     /// If a privilege or a kernel feature is missing; the error has the remedy.
     pub(super) fn start() -> Result<Counters, RecordError> {
         let tracefs = Tracefs::find()?;

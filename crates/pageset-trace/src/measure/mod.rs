@@ -75,6 +75,7 @@ impl<'t> Measured<'t> {
     /// Replays a recording. If the rules that its release names do not agree with its traffic but another kernel's
     /// rules do, the latter are taken as the kernel's.
     ///
+    /// # Errors
     /// If the recording is damaged, or its replay under the rules is impossible.
     pub fn new(
         trace: &'t Trace,

@@ -52,6 +52,7 @@ impl Measured<'_> {
     /// Reads the recording again and passes each refill, drain and snapshot of a pageset to `sink`, roughly in the
     /// order of time.
     ///
+    /// # Errors
     /// The errors of `sink`; an error if the recording's file has changed since it was opened.
     pub fn timeline<E: From<TraceError>>(&self, sink: &mut dyn FnMut(Mark<'_>) -> Result<(), E>) -> Result<(), E> {
         let mut kernel = Kernel::new(self.replay.kernel());

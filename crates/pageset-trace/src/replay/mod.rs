@@ -226,6 +226,7 @@ pub struct Replay<'t> {
 impl<'t> Replay<'t> {
     /// Surveys a recording. Reads each event twice and reports the number of events read to `progress`.
     ///
+    /// # Errors
     /// If the recording is damaged or has no snapshot to begin the replay from.
     pub fn prepare(trace: &'t Trace, progress: &mut dyn FnMut(u64)) -> Result<Self, TraceError> {
         Self::survey(trace, Setting::new(trace)?, progress)
@@ -233,6 +234,7 @@ impl<'t> Replay<'t> {
 
     /// Like [`Self::prepare`], but takes `kernel` as the recorded kernel's rules, whatever its release says.
     ///
+    /// # Errors
     /// The errors of [`Self::prepare`].
     pub fn prepare_as(
         trace: &'t Trace,
@@ -292,6 +294,7 @@ impl<'t> Replay<'t> {
 
     /// Replays the recording once and reports the number of events read to `progress`.
     ///
+    /// # Errors
     /// If the rules are inconsistent or the recording's file has changed since it was opened.
     pub fn run(&self, rules: &RuleSet, level: Level, progress: &mut dyn FnMut(u64)) -> Result<Outcome, ReplayError> {
         run::Plan { trace: self.trace, setting: &self.setting, survey: &self.survey, level, rules }.run(progress)

@@ -79,6 +79,7 @@ pub struct Selection {
 impl Selection {
     /// Reads a recording and selects its events.
     ///
+    /// # Errors
     /// If the recording is damaged, has no thread table although a condition needs it, or has no process with a
     /// condition's name or cgroup.
     pub fn new(trace: &Trace, setting: &Setting, only: &[Only]) -> Result<Self, TraceError> {

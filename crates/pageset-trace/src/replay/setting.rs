@@ -107,6 +107,7 @@ pub struct Setting {
 impl Setting {
     /// Reads the machine from a recording's snapshots and facts.
     ///
+    /// # Errors
     /// If the snapshots cannot be replayed: no zoneinfo, a zone of unknown kind, or numbers beyond the limits.
     pub(super) fn new(trace: &Trace) -> Result<Setting, TraceError> {
         let snapshots = &trace.snapshots().zoneinfo;

@@ -55,6 +55,7 @@ fn refused(what: &str) -> impl Fn(io::Error) -> RecordError {
 impl Counters {
     /// Begins to count. Also returns the counts that are missing, with their reasons.
     ///
+    /// # Errors
     /// If the kernel refuses the programs or has no page events.
     pub(super) fn start() -> Result<(Counters, Vec<String>), RecordError> {
         let map = Map::new(possible_cpus()).map_err(refused("counters"))?;

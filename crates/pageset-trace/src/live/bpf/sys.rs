@@ -66,6 +66,7 @@ struct Attach {
 
 /// Calls the kernel.
 ///
+/// # Safety
 /// `attr` has the layout of `cmd`. Each address in it points to memory as large as the command expects, valid for the
 /// call: readable, and writable where the command writes.
 unsafe fn bpf<T>(cmd: u32, attr: &T) -> io::Result<i32> {
@@ -120,6 +121,7 @@ pub(super) struct Attached {
 
 /// Loads a program and attaches it to a tracepoint. The kernel removes both when the result is dropped.
 ///
+/// # Errors
 /// `NotFound` if the kernel has no such tracepoint. A program that the verifier refuses is a bug of this crate; the
 /// error has the last lines of the verifier's log.
 pub(super) fn attach(tracepoint: &CStr, program: &[Insn]) -> io::Result<Attached> {
