@@ -31,7 +31,7 @@ const BATCH_BYTES_MAX: usize = 8 << 20;
 /// The size of reads from a file, in bytes. A guess.
 const READ_BYTES: usize = 1 << 20;
 
-/// The alignment of direct input and output: the largest disk block and a page. Unit: bytes.
+/// The alignment of direct input and output. Source: the largest block of a disk, and a page. Unit: bytes.
 const ALIGNMENT: usize = 4096;
 
 /// The highest rate at which a CPU fills its ring buffer: several times the busiest known traffic. A guess. It only
