@@ -157,9 +157,9 @@ fn usage() {
     let small = Small::new();
     let file = small.events();
     for (arguments, part) in [
-        (&["--rules", "none-such"][..], "there are no rules none-such; allowed: kernel, all, linux-4.16,"),
-        (&["--rules", "linux6.18"], "there are no rules linux6.18 (did you mean linux-6.18?); allowed: kernel,"),
-        (&["--set", "bath=3"], "there is no rule bath (did you mean batch?); allowed: batch,"),
+        (&["--rules", "none-such"][..], "unknown rules none-such; allowed: kernel, all, linux-4.16,"),
+        (&["--rules", "linux6.18"], "unknown rules linux6.18 (did you mean linux-6.18?); allowed: kernel,"),
+        (&["--set", "bath=3"], "unknown rule bath (did you mean batch?); allowed: batch,"),
         (&["--set", "batch=0"], "--set batch=0: allowed: 1 to 65536 pages"),
         (&["--set", "high_fraction=3"], "--set high_fraction=3: allowed: 0 for none, or 8 to"),
         (&["--set", "alloc_factor=off"], "linux-6.18 alloc_factor=off: the rule auto_high needs alloc_factor"),

@@ -50,7 +50,8 @@ fn sets_of_one_name_are_one_set_or_an_error() {
     assert_eq!(names(&both), ["mine"]);
     let file = small.events();
     let (text, error) = ends(2, &[&"replay", &file, &"--rules", &one, &"--rules", &other]);
-    let message = format!("two unlike sets of rules have the name mine: {} and {}\n", one.display(), other.display());
+    let message =
+        format!("two different sets of rules have the name mine: {} and {}\n", one.display(), other.display());
     assert!(text.is_empty() && error.contains(&message), "{error}");
 }
 
@@ -64,7 +65,7 @@ fn what_is_wrong_with_a_file_is_said_before_anything_is_done() {
     write("torn.toml", b"batch = \n");
     fs::create_dir(small.at("folder.toml")).unwrap();
     for (name, message) in [
-        ("key.toml", ":3:3: prev_high_ordr = true: there is no rule prev_high_ordr (did you mean prev_high_order?); "),
+        ("key.toml", ":3:3: prev_high_ordr = true: unknown rule prev_high_ordr (did you mean prev_high_order?); "),
         ("latin.toml", ":2:12: the text is not UTF-8"),
         ("large.toml", ": the file is too large; allowed: 131072 bytes"),
         ("torn.toml", ":1:"),

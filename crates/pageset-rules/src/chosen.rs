@@ -1,4 +1,4 @@
-//! Several sets of rules by what the user calls them, with the same changes to each.
+//! Several sets of rules, selected by name, with the same changes to each.
 
 use pageset::tuning::{PRESETS, Preset, Tuning};
 
@@ -8,7 +8,7 @@ use crate::nearest::suggestion;
 use crate::set::{ALL, KERNEL, RuleSet};
 use crate::settings::Settings;
 
-/// What was asked for with `--rules` and `--set`.
+/// The selection of `--rules` and `--set`.
 #[derive(Debug)]
 pub struct Chosen {
     rules: Vec<Named>,
@@ -23,11 +23,11 @@ enum Named {
 }
 
 impl Chosen {
-    /// Reads the names, the files among them, and the changes. `kernel` is a name where `recorded` says that there
-    /// is a recorded kernel.
+    /// Parses the names, rule files and changes. `recorded` says whether there is a recorded kernel, and so whether the
+    /// name `kernel` is allowed.
     ///
     /// # Errors
-    /// What is wrong, and what is allowed.
+    /// If a name, file or change is invalid; the error has the fault and the allowed values.
     pub fn parse(names: &[String], settings: &[String], recorded: bool) -> Result<Chosen, RulesError> {
         let mut rules = Vec::new();
         for name in names {
@@ -39,41 +39,41 @@ impl Chosen {
             }
         }
         let chosen = Chosen { rules, settings: Settings::parse(settings)? };
-        // What cannot be had is told before a recording is read; the kernel's rules are known only then.
+        // Report invalid sets before a recording is read. The kernel's rules are not known yet.
         chosen.sets()?;
         Ok(chosen)
     }
 
-    /// The sets where no kernel was recorded, each once, in the order given.
+    /// The sets without a recorded kernel, without duplicates, in the given order.
     ///
     /// # Errors
-    /// Changes that a set cannot have, or two unlike sets of one name.
+    /// If a change is invalid for a set, or two different sets have the same name.
     pub fn sets(&self) -> Result<Vec<RuleSet>, RulesError> {
         self.resolve(None)
     }
 
-    /// The sets for a recording whose kernel had these rules, each once, in the order given.
+    /// The sets for a recording whose kernel has these rules, without duplicates, in the given order.
     ///
     /// # Errors
-    /// As [`Self::sets`].
+    /// The errors of [`Self::sets`].
     pub fn for_kernel(&self, kernel: &RuleSet) -> Result<Vec<RuleSet>, RulesError> {
         self.resolve(Some(kernel))
     }
 
-    /// The recorded kernel's rules without changes, for the comparison with the kernel; `--set` may still say what the
-    /// recording does not know of the machine.
+    /// The recorded kernel's rules without changes, for the comparison with the kernel. `--set` may still supply data
+    /// of the machine that the recording lacks.
     #[must_use]
     pub fn control(&self, kernel: &RuleSet) -> RuleSet {
         let mut rules = kernel.clone();
         let machine = self.settings.of_machine();
-        // What describes the machine needs no rule.
+        // Settings of the machine need no rule, so they cannot fail.
         let _ = machine.apply(&mut rules);
         rules.name += &machine.suffix();
         rules
     }
 
     fn resolve(&self, kernel: Option<&RuleSet>) -> Result<Vec<RuleSet>, RulesError> {
-        // The largest scale is how the recorded machine's kernel was configured, whatever its rules.
+        // The recorded kernel's configuration sets the largest scale, whatever the rules.
         let scale = kernel.map(|kernel| kernel.tuning.batch_scale_max);
         let mut sets: Vec<(RuleSet, &Named)> = Vec::new();
         for named in &self.rules {
@@ -95,7 +95,7 @@ impl Chosen {
         Ok(sets.into_iter().map(|(rules, _)| rules).collect())
     }
 
-    /// The sets that were read from files as they stand there, each with what the file says of it, or its path.
+    /// The sets from files without changes, each with the file's `about` text or its path.
     pub fn files(&self) -> impl Iterator<Item = (RuleSet, String)> {
         self.rules.iter().filter_map(|named| match named {
             Named::File(file) => Some((file.rules(None), file.about.as_ref().unwrap_or(&file.path).clone())),
@@ -109,7 +109,8 @@ fn of_preset(preset: &Preset, batch_scale_max: Option<u8>) -> RuleSet {
     RuleSet::new(preset.name, Tuning { batch_scale_max, ..preset.tuning })
 }
 
-/// Presets have names of their own, and a file cannot take one: it is two files, or one that changed meanwhile.
+/// The names of presets are unique and a file cannot take one. So these are two files, or one file that changed in the
+/// meantime.
 fn same_name(name: &str, one: &Named, other: &Named) -> RulesError {
     let from = |named: &Named| match named {
         Named::File(file) => file.path.clone(),

@@ -1,4 +1,4 @@
-//! Sets of rules told by their keys, and by what differs from another set.
+//! Sets of rules by key, and their differences.
 
 use pageset::Tuning;
 
@@ -6,20 +6,20 @@ use crate::keys::Value;
 use crate::set::RuleSet;
 use crate::table::KEYS;
 
-/// The rules by their keys, in the order of [`Tuning`]'s fields.
+/// The rules by key, in the order of [`Tuning`]'s fields.
 pub fn described(tuning: &Tuning) -> Vec<(&'static str, Value)> {
     RuleSet::new("", *tuning).by_key()
 }
 
 impl RuleSet {
-    /// The rules by their keys, and what the set says of the machine.
+    /// The rules by key, including the set's data of the machine.
     #[must_use]
     pub fn by_key(&self) -> Vec<(&'static str, Value)> {
         KEYS.iter().filter_map(|key| Some((key.name, key.get(self)?))).collect()
     }
 
-    /// The one of `others` that differs least, the last of several, and in what this set differs from it. Nothing where
-    /// there are no others.
+    /// The set of `others` with the fewest differences (the last one of several), and the rules in which this set
+    /// differs from it. `None` if `others` is empty.
     #[must_use]
     pub fn most_like<'a>(&self, others: &'a [RuleSet]) -> Option<(&'a RuleSet, Vec<(&'static str, Value)>)> {
         let own = self.by_key();
@@ -38,10 +38,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_are_told_by_the_one_most_like_them() {
+    fn a_set_is_described_by_its_difference_from_the_most_similar_set() {
         let all: Vec<RuleSet> = PRESETS.iter().map(|preset| RuleSet::new(preset.name, preset.tuning)).collect();
         let at = |name: &str| all.iter().position(|rules| rules.name == name).unwrap();
-        let told = |rules: &RuleSet, others: &[RuleSet]| {
+        let described_by = |rules: &RuleSet, others: &[RuleSet]| {
             let (like, differs) = rules.most_like(others).unwrap();
             let differs: Vec<String> = differs.iter().map(|(key, value)| format!("{key}={value}")).collect();
             (like.name.clone(), differs.join(" "))
@@ -49,17 +49,17 @@ mod tests {
         for (name, like, differs) in [
             ("linux-4.17", "linux-4.16", "bulk_free=two-pass"),
             ("linux-5.18", "linux-5.14", "bulk_free=single-pass drain_high_order=on"),
-            // Not the one just above it.
+            // The most similar set is not the previous one.
             ("posted-5", "series-5", "cache_slice_batches=4"),
             ("linux-6.7", "series-8", "free_count=on"),
             ("linux-6.18", "linux-6.16", ""),
         ] {
-            assert_eq!(told(&all[at(name)], &all[..at(name)]), (like.to_owned(), differs.to_owned()), "{name}");
+            assert_eq!(described_by(&all[at(name)], &all[..at(name)]), (like.to_owned(), differs.to_owned()), "{name}");
         }
         assert_eq!(all[0].most_like(&[]), None);
-        // A fraction is told, although it is not a rule.
+        // A fraction is included, although it is not a rule.
         let rules = RuleSet { high_fraction: Some(8), ..all[at("linux-6.18")].clone() };
-        let told = told(&rules, &all[..=at("linux-6.18")]);
-        assert_eq!(told, ("linux-6.18".to_owned(), "high_fraction=8".to_owned()));
+        let described_by = described_by(&rules, &all[..=at("linux-6.18")]);
+        assert_eq!(described_by, ("linux-6.18".to_owned(), "high_fraction=8".to_owned()));
     }
 }

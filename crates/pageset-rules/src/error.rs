@@ -1,8 +1,8 @@
-//! Why rules cannot be used.
+//! Errors in rules.
 
 use std::io;
 
-/// Why rules cannot be used. Each message says what is allowed.
+/// The reason why rules are invalid. Each message names the allowed values.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RulesError {
@@ -11,35 +11,35 @@ pub enum RulesError {
     Io {
         /// The file.
         path: String,
-        /// What the operating system says.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A change, a line of a rule file, or a set with its changes is not allowed.
     #[error("{place}: {what}")]
     Invalid {
-        /// Where it stands and what is written there, or the set's name.
+        /// The place and the text of the change or line, or the set's name.
         place: String,
-        /// What is wrong, and what is allowed.
+        /// The fault, and the allowed values.
         what: String,
     },
     /// No set has this name.
-    #[error("there are no rules {name}{meant}; allowed: {allowed}, or a file whose name ends in .toml")]
+    #[error("unknown rules {name}{meant}; allowed: {allowed}, or a file whose name ends in .toml")]
     Unknown {
         /// The name.
         name: String,
-        /// ` (did you mean NAME?)`, or nothing.
+        /// ` (did you mean NAME?)`, or empty.
         meant: String,
         /// All names.
         allowed: String,
     },
-    /// Two sets that differ have one name.
-    #[error("two unlike sets of rules have the name {name}: {one} and {other}")]
+    /// Two different sets have the same name.
+    #[error("two different sets of rules have the name {name}: {one} and {other}")]
     SameName {
         /// The name.
         name: String,
-        /// Where one of them was read.
+        /// The source of one set.
         one: String,
-        /// Where the other was read.
+        /// The source of the other set.
         other: String,
     },
 }
@@ -49,7 +49,7 @@ impl RulesError {
         Self::Invalid { place: place.into(), what: what.into() }
     }
 
-    /// What the user can do about it, where the message does not say that.
+    /// The remedy, if the message does not contain it.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
         match self {

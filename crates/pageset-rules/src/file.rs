@@ -1,4 +1,4 @@
-//! Rule files: a set of rules as TOML, as the difference from a preset.
+//! Rule files: a set of rules in TOML, as its difference from a preset.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -15,36 +15,37 @@ use crate::nearest::suggestion;
 use crate::set::{ALL, KERNEL, RuleSet};
 use crate::settings::Settings;
 
-/// How a name ends that is a file's.
-const ENDING: &str = "toml";
-/// The largest rule file, in bytes. A guess: a hundred times what one with every key has.
+/// The extension of a rule file's name.
+const EXTENSION: &str = "toml";
+/// The largest rule file, in bytes. A guess: a hundred times the size of a file with every key.
 const MAX_BYTES: u64 = 1 << 17;
-/// The longest name of a set, in characters: wider than any preset's with several changes, and a table still fits.
+/// The longest name of a set, in characters: longer than any preset's name with several changes, and short enough for a
+/// table.
 const MAX_NAME: usize = 64;
 
 /// A set of rules from a file.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleFile {
-    /// Where it was read.
+    /// The file's path.
     pub(crate) path: String,
-    /// What the set is called: what the file says, or else the file's name.
+    /// The set's name: from the file's `name`, or else from the file name.
     pub(crate) name: String,
-    /// What its author says of it.
+    /// The file's `about` text.
     pub(crate) about: Option<String>,
     base: Tuning,
     changes: Settings,
 }
 
-/// Whether a name on the command line is that of a rule file.
+/// Whether a name on the command line is the name of a rule file.
 pub(crate) fn is_file(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|ending| ending == ENDING)
+    Path::new(name).extension().is_some_and(|extension| extension == EXTENSION)
 }
 
 impl RuleFile {
-    /// Reads a file.
+    /// Reads and parses a file.
     ///
     /// # Errors
-    /// What is wrong, with file, line and column, and what is allowed.
+    /// If the file cannot be read or is invalid; the error has file, line, column, the fault and the allowed values.
     pub(crate) fn read(path: &str) -> Result<RuleFile, RulesError> {
         let mut bytes = Vec::new();
         File::open(path)
@@ -71,15 +72,15 @@ impl RuleFile {
         let (mut base, mut changes) = (Tuning::default(), Settings::default());
         let (mut name, mut about) = (None, None);
         for (key, value) in lines {
-            let said = said(path, text, key.get_ref(), key.span().start, value);
-            let wrong = |allowed: &str| RulesError::invalid(&said, format!("allowed: {allowed}"));
+            let origin = origin(path, text, key.get_ref(), key.span().start, value);
+            let wrong = |allowed: &str| RulesError::invalid(&origin, format!("allowed: {allowed}"));
             match key.get_ref().as_ref() {
-                "base" => base = preset(value.get_ref()).map_err(|what| RulesError::invalid(&said, what))?.tuning,
+                "base" => base = preset(value.get_ref()).map_err(|what| RulesError::invalid(&origin, what))?.tuning,
                 "name" => {
                     name = Some(line(value.get_ref()).filter(|name| is_name(name)).ok_or_else(|| wrong(NAME_ALLOWED))?)
                 }
                 "about" => about = Some(line(value.get_ref()).ok_or_else(|| wrong(ABOUT_ALLOWED))?),
-                rule => changes.add(rule, rule_value(value.get_ref()), said)?,
+                rule => changes.add(rule, rule_value(value.get_ref()), origin)?,
             }
         }
         changes.check()?;
@@ -94,21 +95,21 @@ impl RuleFile {
         let mut rules = RuleSet::new("", base);
         file.changes
             .apply(&mut rules)
-            .map_err(|conflict| RulesError::invalid(conflict.said.as_deref().unwrap_or(path), conflict.what))?;
+            .map_err(|conflict| RulesError::invalid(conflict.origin.as_deref().unwrap_or(path), conflict.what))?;
         Ok(file)
     }
 
-    /// The rules; where the file says nothing of it, batches grow as far as given here.
+    /// The rules. `batch_scale_max` applies if the file does not set it.
     pub(crate) fn rules(&self, batch_scale_max: Option<u8>) -> RuleSet {
         let scale = batch_scale_max.unwrap_or(self.base.batch_scale_max);
         let mut rules = RuleSet::new(&self.name, Tuning { batch_scale_max: scale, ..self.base });
-        // That they go together was seen when the file was read; how far batches grow needs no other rule.
+        // The changes were checked when the file was read; `batch_scale_max` needs no other rule.
         let _ = self.changes.apply(&mut rules);
         rules
     }
 }
 
-/// `FILE:LINE:COLUMN`, both from 1, the column in characters.
+/// `FILE:LINE:COLUMN`; line and column count from 1, the column in characters.
 fn place(path: &str, text: &str, offset: usize) -> String {
     let before = text.get(..offset).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
@@ -116,24 +117,24 @@ fn place(path: &str, text: &str, offset: usize) -> String {
     format!("{path}:{line}:{column}")
 }
 
-/// Where a line stands and what is written there, the value cut where it is long.
-fn said(path: &str, text: &str, key: &str, offset: usize, value: &Spanned<DeValue<'_>>) -> String {
-    const MOST: usize = 40;
+/// The place and text of a line, with a shortened value if it is long.
+fn origin(path: &str, text: &str, key: &str, offset: usize, value: &Spanned<DeValue<'_>>) -> String {
+    const CHARS_MAX: usize = 40;
     let written = text.get(value.span()).unwrap_or_default().lines().next().unwrap_or_default();
-    let mut short: String = written.chars().take(MOST).collect();
+    let mut short: String = written.chars().take(CHARS_MAX).collect();
     if short.len() < written.len() {
         short.push('…');
     }
     format!("{}: {key} = {short}", place(path, text, offset))
 }
 
-/// What a rule is set to; nothing for what no rule can be.
+/// The value of a rule; `None` for a value that no rule can have.
 fn rule_value(value: &DeValue<'_>) -> Option<Value> {
     match value {
         DeValue::Boolean(on) => Some(Value::Switch(*on)),
         DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok().map(Value::Number),
         DeValue::String(text) => match Value::from_text(text) {
-            // A number in quotes is a slip that TOML can tell from a number.
+            // TOML distinguishes a quoted number from a number, so a quoted one is an error.
             Value::Number(_) => None,
             value => Some(value),
         },
@@ -145,19 +146,19 @@ fn preset(value: &DeValue<'_>) -> Result<&'static Preset, String> {
     let names = || PRESETS.iter().map(|preset| preset.name);
     let all = names().collect::<Vec<_>>().join(", ");
     let DeValue::String(name) = value else { return Err(format!("allowed: {all}, in quotes")) };
-    Preset::find(name).ok_or_else(|| format!("there is no such preset{}; allowed: {all}", suggestion(name, names())))
+    Preset::find(name).ok_or_else(|| format!("unknown preset{}; allowed: {all}", suggestion(name, names())))
 }
 
 const NAME_ALLOWED: &str = "1 to 64 characters in quotes, on one line; not a preset's name, `kernel` or `all`";
 const ABOUT_ALLOWED: &str = "a text in quotes, on one line";
 
-/// Whether a set can have this name.
+/// Whether this is a valid name of a set.
 fn is_name(name: &str) -> bool {
     let taken = Preset::find(name).is_some() || [KERNEL, ALL].contains(&name);
     !taken && name.chars().count() <= MAX_NAME && !name.trim().is_empty()
 }
 
-/// A text on one line.
+/// The text of a string without control characters, which include newlines.
 fn line(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) if !text.contains(char::is_control) => Some(text.to_string()),
@@ -165,7 +166,7 @@ fn line(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// The file's name without its ending, where that can be a set's name.
+/// The file name without its extension, if it is a valid name of a set.
 fn stem(path: &str) -> Option<String> {
     let stem = Path::new(path).file_stem()?.to_str()?.to_owned();
     (is_name(&stem) && !stem.contains(char::is_control)).then_some(stem)
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_differences() {
+    fn a_file_is_a_difference_from_its_base() {
         for (text, name, tuning) in [
             ("", "mine", Tuning::default()),
             ("# nothing\nbase = \"linux-5.18\"", "mine", LINUX_5_18),
@@ -192,7 +193,7 @@ mod tests {
                 "a b",
                 Tuning { batch: BatchRule::Fixed(10), ..LINUX_4_19 },
             ),
-            // Types of TOML and words of the command line.
+            // Types of TOML, and words as on the command line.
             (
                 "base = 'linux-5.18'\nprev_high_order = true\nmerge_by_type = 'off'\nbulk_free = 'chunked'",
                 "mine",
@@ -216,20 +217,17 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_scale_is_the_files_own_or_else_the_machines() {
+    fn the_largest_scale_comes_from_the_file_or_else_the_machine() {
         let scale = |text| RuleFile::parse("mine.toml", text).unwrap().rules(Some(2)).tuning.batch_scale_max;
         assert_eq!((scale(""), scale("batch_scale_max = 6")), (2, 6));
     }
 
     #[test]
-    fn what_is_wrong_says_where() {
+    fn errors_name_their_place() {
         for (text, message) in [
-            // The place is that of the key, the column in characters.
-            (
-                "# é\n  bath = 3",
-                "mine.toml:2:3: bath = 3: there is no rule bath (did you mean batch?); allowed: batch, ",
-            ),
-            ("name = 'é' \nzzz = 3", "mine.toml:2:1: zzz = 3: there is no rule zzz; allowed: batch,"),
+            // The place is the key's; the column counts characters.
+            ("# é\n  bath = 3", "mine.toml:2:3: bath = 3: unknown rule bath (did you mean batch?); allowed: batch, "),
+            ("name = 'é' \nzzz = 3", "mine.toml:2:1: zzz = 3: unknown rule zzz; allowed: batch,"),
             ("batch = 0", "mine.toml:1:1: batch = 0: allowed: 1 to 65536 pages"),
             ("batch = -5", "batch = -5: allowed: 1 to 65536 pages"),
             ("batch = 99999999999999999999999", "batch = 99999999999999999999999: allowed: 1 to 65536 pages"),
@@ -262,8 +260,8 @@ mod tests {
                 "base = 'linux-4.16'\nauto_high = true",
                 "mine.toml:2:1: auto_high = true: the rule auto_high needs alloc_factor to be on as well",
             ),
-            ("base = 'linux-6.x'", "mine.toml:1:1: base = 'linux-6.x': there is no such preset (did you mean linux-6."),
-            ("base = 'kernel'", "there is no such preset; allowed: linux-4.16, "),
+            ("base = 'linux-6.x'", "mine.toml:1:1: base = 'linux-6.x': unknown preset (did you mean linux-6."),
+            ("base = 'kernel'", "unknown preset; allowed: linux-4.16, "),
             ("base = 6.18", "mine.toml:1:1: base = 6.18: allowed: linux-4.16, "),
             ("name = ''", "name = '': allowed: 1 to 64 characters"),
             ("name = 'linux-6.18'", "not a preset's name"),

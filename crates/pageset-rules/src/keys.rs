@@ -1,4 +1,4 @@
-//! Keys: what each may be set to, and how a rule is read and set by its key.
+//! Keys: their allowed values, and how a key reads and sets its rule.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::set::RuleSet;
-use crate::words::Worded;
+use crate::words::NamedValues;
 
-/// What a key is set to.
+/// The value of a key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Value {
@@ -24,7 +24,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value that a text on the command line, or a string in a file, stands for.
+    /// The value of a text on the command line or of a string in a file.
     pub(crate) fn from_text(text: &str) -> Value {
         match text {
             "on" | "true" => Value::Switch(true),
@@ -34,7 +34,7 @@ impl Value {
     }
 }
 
-/// As on the command line.
+/// Prints the value as on the command line.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -47,9 +47,9 @@ impl fmt::Display for Value {
 
 /// One key.
 pub struct Key {
-    /// Its name.
+    /// The key's name.
     pub name: &'static str,
-    /// What it changes, for `--list-rules`.
+    /// The key's effect, for `--list-rules`.
     pub about: &'static str,
     pub(crate) rule: &'static (dyn Rule + Sync),
 }
@@ -61,23 +61,23 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// What it may be set to, for messages.
+    /// The allowed values, for messages.
     pub fn allowed(&self) -> String {
         self.rule.allowed()
     }
 
-    /// Changes the rule; nothing where the value is not allowed.
+    /// Sets the rule; `None` if the value is not allowed.
     pub(crate) fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
         self.rule.set(rules, value)
     }
 
-    /// What the rule is now; nothing where other keys say that.
+    /// The rule's current value; `None` if another key has it.
     pub(crate) fn get(&self, rules: &RuleSet) -> Option<Value> {
         self.rule.get(rules)
     }
 }
 
-/// How a key is read, set and told.
+/// The access to a key's rule.
 pub(crate) trait Rule {
     fn allowed(&self) -> String;
     fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()>;
@@ -104,10 +104,10 @@ impl Rule for Switch {
     }
 }
 
-/// A rule that is one of several.
+/// A rule with one of several words as its value.
 pub(crate) struct Words<T>(pub(crate) fn(&mut Tuning) -> &mut T);
 
-impl<T: Worded> Rule for Words<T> {
+impl<T: NamedValues> Rule for Words<T> {
     fn allowed(&self) -> String {
         T::all_words()
     }
@@ -154,7 +154,7 @@ impl Rule for Number {
     }
 }
 
-/// Pages by hand, or by a formula.
+/// The rule `high`: a number of pages, or a formula.
 pub(crate) struct High(pub(crate) Number);
 
 impl Rule for High {
@@ -177,7 +177,7 @@ impl Rule for High {
     }
 }
 
-/// A fraction, of which the smallest are refused.
+/// The rule `high_fraction`, which excludes the smallest fractions.
 pub(crate) struct Fraction;
 
 impl Rule for Fraction {
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_values_and_back() {
+    fn values_parse_and_print() {
         for (text, value, back) in [
             ("on", Value::Switch(true), "on"),
             ("true", Value::Switch(true), "on"),

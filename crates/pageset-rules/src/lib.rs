@@ -1,14 +1,14 @@
 //! Allocator rules as text: sets of rules by name, the keys of single rules, and rule files.
 //!
-//! From the bottom up, each module using only those before it:
+//! Modules, bottom to top. Each module uses only the modules above it in this table:
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! | --- | --- |
 //! | `set` | a set of rules and its name |
-//! | `words`, `keys`, `table` | one key for each rule, its values, and the way back to text and JSON |
-//! | `describe` | sets told by their keys, and by what differs from another |
-//! | `nearest` | what a misspelt name was meant to be |
-//! | `error` | why rules cannot be used |
+//! | `words`, `keys`, `table` | one key for each rule, its values, and their conversion to text and JSON |
+//! | `describe` | the rules of a set by key, and its difference from another set |
+//! | `nearest` | suggestions for misspelt names |
+//! | `error` | errors in rules |
 //! | `settings` | changes, from `key=value` and from files |
 //! | `file` | rule files |
 //! | `chosen` | several sets by name, with the same changes to each |

@@ -1,14 +1,15 @@
-//! What a word with a slip of the pen was meant to be.
+//! Suggestions for misspelt words.
 
-/// The one of `names` that `word` is a slip away from: an edit, and another for each five letters.
+/// The name of `names` that is closest to `word`, if it is close enough: within one edit per five letters, and at least
+/// one.
 #[must_use]
 pub fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let slips = (word.chars().count() / 5).max(1);
+    let edits_max = (word.chars().count() / 5).max(1);
     let distance = |name: &str| strsim::osa_distance(word, name);
-    names.map(|name| (distance(name), name)).filter(|(d, _)| *d <= slips).min().map(|(_, name)| name)
+    names.map(|name| (distance(name), name)).filter(|(d, _)| *d <= edits_max).min().map(|(_, name)| name)
 }
 
-/// ` (did you mean NAME?)`, or nothing.
+/// ` (did you mean NAME?)`, or empty.
 #[must_use]
 pub fn suggestion<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> String {
     nearest(word, names).map_or_else(String::new, |name| format!(" (did you mean {name}?)"))
@@ -19,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips() {
+    fn misspelt_names() {
         let names = ["batch", "auto_high", "below_high", "high_threshold_616", "linux-6.7", "linux-6.18"];
         for (word, meant) in [
             ("bath", Some("batch")),

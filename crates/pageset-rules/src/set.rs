@@ -7,21 +7,22 @@ pub const KERNEL: &str = "kernel";
 /// The name of all presets.
 pub const ALL: &str = "all";
 
-/// A set of rules, by the name that results give it.
+/// A set of rules and its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleSet {
-    /// What it is called in results.
+    /// The name in results.
     pub name: String,
     /// The rules.
     pub tuning: Tuning,
-    /// The administrator's fraction (8 or more; 0 for none), instead of the recorded machine's.
+    /// `vm.percpu_pagelist_high_fraction` (8 or more; 0 for none); replaces the recorded machine's.
     pub high_fraction: Option<u32>,
-    /// Each CPU's share of the last-level cache in pages, instead of the recorded machine's or where that is not known.
+    /// Each CPU's share of the last-level cache in pages; replaces the recorded machine's, or applies if that is
+    /// unknown.
     pub cache_slice_pages: Option<u64>,
 }
 
 impl RuleSet {
-    /// Rules on a machine that stays as it was recorded.
+    /// A set of rules without changes to the recorded machine.
     #[must_use]
     pub fn new(name: &str, tuning: Tuning) -> Self {
         RuleSet { name: name.to_owned(), tuning, high_fraction: None, cache_slice_pages: None }

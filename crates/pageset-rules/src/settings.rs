@@ -8,7 +8,7 @@ use crate::nearest::suggestion;
 use crate::set::RuleSet;
 use crate::table::{CACHE_SLICE, EXCLUSIVE, TOGETHER, key_names};
 
-/// Changes, in the order given.
+/// Changes, in the given order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings(Vec<Change>);
 
@@ -16,76 +16,76 @@ pub(crate) struct Settings(Vec<Change>);
 struct Change {
     key: &'static Key,
     value: Value,
-    /// Where it stands and what is written there, for messages.
-    said: String,
+    /// The place and text of the change, for messages.
+    origin: String,
 }
 
-/// Rules that do not go together.
+/// A conflict between rules.
 #[derive(Debug)]
 pub(crate) struct Conflict {
-    /// What is wrong.
+    /// The fault.
     pub(crate) what: String,
-    /// Where the change stands that brought it about, and what is written there.
-    pub(crate) said: Option<String>,
+    /// The place and text of the change that causes the conflict, if one does.
+    pub(crate) origin: Option<String>,
 }
 
 impl Settings {
-    /// Reads the `key=value` texts of `--set`.
+    /// Parses the `key=value` texts of `--set`.
     ///
     /// # Errors
-    /// What is wrong with which, and what is allowed.
+    /// If a text is invalid; the error has the text, the fault and the allowed values.
     pub(crate) fn parse(texts: &[String]) -> Result<Settings, RulesError> {
         let mut settings = Settings::default();
         for text in texts {
-            let said = format!("--set {text}");
+            let origin = format!("--set {text}");
             let Some((key, value)) = text.split_once('=') else {
                 let what = format!("no `=`; allowed: KEY=VALUE, where KEY is {}", all_keys());
-                return Err(RulesError::invalid(said, what));
+                return Err(RulesError::invalid(origin, what));
             };
-            settings.add(key, Some(Value::from_text(value)), said)?;
+            settings.add(key, Some(Value::from_text(value)), origin)?;
         }
         settings.check()?;
         Ok(settings)
     }
 
-    /// Adds a change; a value of nothing is none that any key could have. `said` is where it stands and what is
-    /// written there.
+    /// Adds a change. `value` is `None` if no key can have the given value. `origin` is the place and text of the
+    /// change, for messages.
     ///
     /// # Errors
-    /// No such key, a value that is not allowed, or a key that is there already.
-    pub(crate) fn add(&mut self, name: &str, value: Option<Value>, said: String) -> Result<(), RulesError> {
+    /// If there is no such key, the value is not allowed, or the key is repeated.
+    pub(crate) fn add(&mut self, name: &str, value: Option<Value>, origin: String) -> Result<(), RulesError> {
         let Some(key) = Key::find(name) else {
             let meant = suggestion(name, key_names());
-            let what = format!("there is no rule {name}{meant}; allowed: {}", all_keys());
-            return Err(RulesError::invalid(said, what));
+            let what = format!("unknown rule {name}{meant}; allowed: {}", all_keys());
+            return Err(RulesError::invalid(origin, what));
         };
         let mut scratch = RuleSet::new("", pageset::Tuning::default());
         let allowed = value.filter(|value| key.set(&mut scratch, value).is_some());
         let Some(value) = allowed else {
-            return Err(RulesError::invalid(said, format!("allowed: {}", key.allowed())));
+            return Err(RulesError::invalid(origin, format!("allowed: {}", key.allowed())));
         };
         if self.find(name).is_some() {
-            return Err(RulesError::invalid(said, format!("{name} is given twice")));
+            return Err(RulesError::invalid(origin, format!("{name} is given twice")));
         }
-        self.0.push(Change { key, value, said });
+        self.0.push(Change { key, value, origin });
         Ok(())
     }
 
-    /// Checks, when all are there, that no two say the same thing and none lacks its other half.
+    /// Checks, after all changes are added, that no two exclude each other and none lacks a required other one.
     ///
     /// # Errors
-    /// The later one of two, or the one that lacks another.
+    /// The error names the later of two exclusive changes, or the incomplete change.
     pub(crate) fn check(&self) -> Result<(), RulesError> {
         for (i, change) in self.0.iter().enumerate() {
             let name = change.key.name;
             let others = EXCLUSIVE.iter().filter_map(|&(a, b)| other_of(name, a, b));
             if let Some(other) = self.0[..i].iter().find(|earlier| others.clone().any(|o| o == earlier.key.name)) {
                 let what = format!("{} is given as well; they exclude each other", other.key.name);
-                return Err(RulesError::invalid(&change.said, what));
+                return Err(RulesError::invalid(&change.origin, what));
             }
             let mut lacks = TOGETHER.iter().filter_map(|&(a, b)| other_of(name, a, b));
             if let Some(lack) = lacks.find(|lack| self.find(lack).is_none()) {
-                return Err(RulesError::invalid(&change.said, format!("{lack} is not given; they go together")));
+                return Err(RulesError::invalid(&change.origin, format!("{lack} is not given; they go together")));
             }
         }
         Ok(())
@@ -95,7 +95,7 @@ impl Settings {
         self.0.iter().find(|change| change.key.name == name)
     }
 
-    /// Those of the changes that describe the machine, not its rules.
+    /// The changes that describe the machine, not its rules.
     pub(crate) fn of_machine(&self) -> Settings {
         Settings(self.0.iter().filter(|change| change.key.name == CACHE_SLICE).cloned().collect())
     }
@@ -105,35 +105,35 @@ impl Settings {
         self.0.iter().map(|change| format!(" {}={}", change.key.name, change.value)).collect()
     }
 
-    /// Makes the changes to a set of rules.
+    /// Applies the changes to a set of rules.
     ///
     /// # Errors
-    /// Rules that do not go together then; some of the changes are made.
+    /// If the resulting rules conflict; some changes are then applied.
     pub(crate) fn apply(&self, rules: &mut RuleSet) -> Result<(), Conflict> {
         for change in &self.0 {
-            // That the value is allowed was seen when it was added.
+            // `add` has checked the value.
             let _ = change.key.set(rules, &change.value);
         }
         let (what, culprits) = match rules.tuning.check() {
             Err(error @ TuningError::Needs { rule, needs }) => (error.to_string(), [rule, needs]),
             Err(error @ TuningError::OutOfRange { field, .. }) => (error.to_string(), [field, field]),
             Err(error @ TuningError::NeedsHistory { rule }) => (error.to_string(), [rule, rule]),
-            Ok(()) if by_hand_and_fraction(rules) => {
+            Ok(()) if fixed_high_and_fraction(rules) => {
                 let what = "high_fraction changes nothing where high is set by hand".to_owned();
                 (what, ["high_fraction", "high"])
             }
             Ok(()) => return Ok(()),
         };
-        let said = culprits.iter().find_map(|name| self.find(name)).map(|change| change.said.clone());
-        Err(Conflict { what, said })
+        let origin = culprits.iter().find_map(|name| self.find(name)).map(|change| change.origin.clone());
+        Err(Conflict { what, origin })
     }
 }
 
-fn by_hand_and_fraction(rules: &RuleSet) -> bool {
+fn fixed_high_and_fraction(rules: &RuleSet) -> bool {
     matches!(rules.tuning.high, HighRule::Fixed { .. }) && rules.high_fraction.is_some_and(|fraction| fraction > 0)
 }
 
-/// The other one of a pair, if `name` is one of it.
+/// The other member of a pair, if `name` is a member.
 fn other_of(name: &str, a: &'static str, b: &'static str) -> Option<&'static str> {
     if name == a {
         Some(b)
@@ -183,11 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_says_what_can() {
+    fn errors_name_the_allowed_values() {
         for (texts, part) in [
             (&["batch"][..], "--set batch: no `=`; allowed: KEY=VALUE, where KEY is batch, batch_cap_kib,"),
-            (&["bath=1"], "--set bath=1: there is no rule bath (did you mean batch?); allowed: batch, batch_cap_kib,"),
-            (&["zzz=1"], "there is no rule zzz; allowed: batch,"),
+            (&["bath=1"], "--set bath=1: unknown rule bath (did you mean batch?); allowed: batch, batch_cap_kib,"),
+            (&["zzz=1"], "unknown rule zzz; allowed: batch,"),
             (&["batch=x"], "--set batch=x: allowed: 1 to 65536 pages"),
             (&["batch=on"], "--set batch=on: allowed: 1 to 65536 pages"),
             (&["batch=0"], "--set batch=0: allowed: 1 to 65536 pages"),

@@ -1,7 +1,6 @@
 //! The table of keys: one for each rule of a [`pageset::Tuning`].
 //!
-//! `--set`, rule files, `--list-rules` and JSON all read this table. A field of it without a line here is
-//! found by a test.
+//! `--set`, rule files, `--list-rules` and JSON use this table. A test finds fields without a line here.
 
 use pageset::tuning::sizes::{MAX_BATCH, MAX_HIGH};
 use pageset::tuning::{BatchRule, HighRule};
@@ -9,15 +8,15 @@ use pageset::tuning::{BatchRule, HighRule};
 use crate::keys::{Fraction, High, Key, Number, Rule, Switch, Words};
 use crate::set::RuleSet;
 
-const fn pages(most: u32, set: fn(&mut RuleSet, u32), get: fn(&RuleSet) -> Option<u32>) -> Number {
-    Number { range: 0..=most, unit: " pages", set, get }
+const fn pages(max: u32, set: fn(&mut RuleSet, u32), get: fn(&RuleSet) -> Option<u32>) -> Number {
+    Number { range: 0..=max, unit: " pages", set, get }
 }
 
 const fn key(name: &'static str, about: &'static str, rule: &'static (dyn Rule + Sync)) -> Key {
     Key { name, about, rule }
 }
 
-/// All keys, in the order of [`pageset::Tuning`]'s fields, and after them what a set says of the machine.
+/// All keys, in the order of [`pageset::Tuning`]'s fields, followed by the set's data of the machine.
 #[rustfmt::skip] // One line a rule.
 pub const KEYS: &[Key] = &[
     key("batch", "pages that one refill or drain moves, by hand", &BATCH),
@@ -64,7 +63,7 @@ pub const KEYS: &[Key] = &[
     key(CACHE_SLICE, "no rule: a CPU's share of the last-level cache, where the recording does not know it", &CACHE_PAGES),
 ];
 
-/// The key that describes the machine, which `--set` may do where a recording does not.
+/// The key that describes the machine. `--set` may supply it if a recording lacks it.
 pub(crate) const CACHE_SLICE: &str = "cache_slice_pages";
 
 const BATCH: Number = Number {
@@ -75,7 +74,7 @@ const BATCH: Number = Number {
 };
 
 const BATCH_CAP: Number = Number {
-    // The range that `Tuning::check` allows.
+    // The range of `Tuning::check`.
     range: 1..=1 << 20,
     unit: " KiB; the kernels have 512 and 1024",
     set: |r, n| r.tuning.batch = BatchRule::FromZone { cap_kib: n },
@@ -89,7 +88,7 @@ const CACHE_BATCHES: Number = Number {
     get: |r| Some(r.tuning.cache_slice_batches.into()),
 };
 
-/// The bound is that of high: more than any cache has.
+/// The bound of `high`: more than any cache has.
 const CACHE_PAGES: Number =
     pages(MAX_HIGH, |r, n| r.cache_slice_pages = Some(n.into()), |r| u32::try_from(r.cache_slice_pages?).ok());
 
@@ -104,14 +103,14 @@ fn fixed_high(rules: &RuleSet) -> Option<(u32, u32)> {
     if let HighRule::Fixed { min, max } = rules.tuning.high { Some((min, max)) } else { None }
 }
 
-/// Sets one or both bounds by hand; the other stays, or becomes the same.
+/// Sets one or both bounds. The other bound stays, or becomes equal.
 fn set_high(rules: &mut RuleSet, min: Option<u32>, max: Option<u32>) {
     let (old_min, old_max) = fixed_high(rules).map_or((min.or(max), max.or(min)), |(a, b)| (Some(a), Some(b)));
     let (min, max) = (min.or(old_min), max.or(old_max));
     rules.tuning.high = HighRule::Fixed { min: min.unwrap_or(0), max: max.unwrap_or(0) };
 }
 
-/// Keys that cannot stand together: each sets what the other sets.
+/// Exclusive keys: each sets the same rule as the other.
 pub(crate) const EXCLUSIVE: [(&str, &str); 5] = [
     ("batch", "batch_cap_kib"),
     ("high", "high_min"),
@@ -120,7 +119,7 @@ pub(crate) const EXCLUSIVE: [(&str, &str); 5] = [
     ("high_min", "high_fraction"),
 ];
 
-/// Keys that only make sense together.
+/// Keys that require each other.
 pub(crate) const TOGETHER: [(&str, &str); 1] = [("high_min", "high_max")];
 
 /// The names of all keys.
@@ -129,7 +128,7 @@ pub fn key_names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Key {
-    /// The key of this name.
+    /// The key with this name.
     pub(crate) fn find(name: &str) -> Option<&'static Key> {
         KEYS.iter().find(|key| key.name == name)
     }
@@ -142,9 +141,9 @@ mod tests {
     use super::*;
     use crate::described;
 
-    /// Two sets of rules that differ in each field. Written out, so that a new field has to be added to both; without
-    /// a key for it the next test fails.
-    fn unlike() -> [Tuning; 2] {
+    /// Two sets of rules that differ in each field. All fields are written out, so a new field must be added to both;
+    /// the next test then fails without a key for it.
+    fn different_in_each_field() -> [Tuning; 2] {
         let on = true;
         let one = Tuning {
             batch: BatchRule::Fixed(7),
@@ -228,8 +227,8 @@ mod tests {
         [one, other]
     }
 
-    /// What it becomes when all that the keys say of `to` is set.
-    fn led(from: Tuning, to: &Tuning) -> Tuning {
+    /// The rules of `from` after all keys are set to their values in `to`.
+    fn set_all_keys(from: Tuning, to: &Tuning) -> Tuning {
         let mut rules = RuleSet::new("", from);
         for (name, value) in described(to) {
             Key::find(name).unwrap().set(&mut rules, &value).unwrap_or_else(|| panic!("{name}={value}"));
@@ -239,18 +238,18 @@ mod tests {
 
     #[test]
     fn every_field_has_its_key() {
-        let [one, other] = unlike();
-        assert_eq!((led(one, &other), led(other, &one)), (other, one));
+        let [one, other] = different_in_each_field();
+        assert_eq!((set_all_keys(one, &other), set_all_keys(other, &one)), (other, one));
         for preset in PRESETS {
-            assert_eq!(led(one, &preset.tuning), preset.tuning, "{}", preset.name);
+            assert_eq!(set_all_keys(one, &preset.tuning), preset.tuning, "{}", preset.name);
         }
     }
 
     #[test]
-    fn keys_are_unlike_each_other() {
+    fn names_of_keys_are_unique() {
         for (i, key) in KEYS.iter().enumerate() {
             assert!(KEYS[..i].iter().all(|other| other.name != key.name), "{}", key.name);
-            assert!(["base", "name", "about"].iter().all(|&word| word != key.name), "{}: a file's own word", key.name);
+            assert!(["base", "name", "about"].iter().all(|&word| word != key.name), "{}: reserved in files", key.name);
         }
         for name in EXCLUSIVE.iter().chain(&TOGETHER).flat_map(|(a, b)| [a, b]) {
             assert!(Key::find(name).is_some(), "{name}");

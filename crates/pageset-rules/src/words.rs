@@ -1,21 +1,21 @@
-//! The words for rules that are one of several.
+//! The words for the values of rules.
 
 use pageset::tuning::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule};
 
 /// A rule with a word for each of its values.
-pub(crate) trait Worded: Copy + PartialEq + 'static {
-    /// All values that have a word.
+pub(crate) trait NamedValues: Copy + PartialEq + 'static {
+    /// All values with a word.
     const WORDS: &'static [(&'static str, Self)];
 
-    /// The word; nothing for a value that is a number.
+    /// The word of a value; `None` for a value that is a number.
     fn word(self) -> Option<&'static str>;
 
-    /// The value of a word.
+    /// The value with this word.
     fn of_word(text: &str) -> Option<Self> {
         Self::WORDS.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
     }
 
-    /// All words, for messages: `a, b or c`.
+    /// All words for messages: `a, b or c`.
     fn all_words() -> String {
         let words: Vec<&str> = Self::WORDS.iter().map(|(word, _)| *word).collect();
         match words.split_last() {
@@ -26,10 +26,10 @@ pub(crate) trait Worded: Copy + PartialEq + 'static {
     }
 }
 
-/// One table a rule, for both directions. A value that is added to a rule and has no word does not compile.
+/// One table per rule for both directions. A new value of a rule without a word does not compile.
 macro_rules! words {
     ($($rule:ident { $($word:literal = $value:ident),+ $(; $number:pat)? })+) => {$(
-        impl Worded for $rule {
+        impl NamedValues for $rule {
             const WORDS: &'static [(&'static str, Self)] = &[$(($word, $rule::$value)),+];
 
             fn word(self) -> Option<&'static str> {

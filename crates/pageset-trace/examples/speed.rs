@@ -1,6 +1,6 @@
-//! How fast each form is read and written: `cargo run --release -p pageset-trace --example speed -- FILE…`.
+//! Measures how fast each form is read and written: `cargo run --release -p pageset-trace --example speed -- FILE…`.
 //!
-//! Best of five passes over each file as it is, then over the same events in our own form.
+//! Prints the best of five passes over each file, then over the same events in the project's own form.
 
 use std::path::Path;
 use std::time::Instant;

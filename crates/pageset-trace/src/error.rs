@@ -1,28 +1,28 @@
-//! What can be wrong with a recording, and where.
+//! Errors in a recording, with their place.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The sort of trouble; a command turns it into its exit code.
+/// The kind of an error, from which a command takes its exit code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The operating system would not let us read or write.
+    /// The operating system reported an error.
     Io,
-    /// The file is of a form that we know and its content is wrong: cut short, changed, or never right.
+    /// The file has a known form, but its content is wrong: truncated, changed, or never correct.
     Damaged,
-    /// Not a recording, or one of a version that this build does not read.
+    /// The file is not a recording, or has an unsupported version.
     Unsupported,
-    /// A recording without the zoneinfo snapshots that a replay needs.
+    /// The recording lacks the zoneinfo snapshots that a replay needs.
     MissingSnapshots,
 }
 
-/// Where in a file the trouble is.
+/// The place of an error in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Place {
-    /// No place in particular.
+    /// No specific place.
     WholeFile,
     /// A line of a text, counted from 1.
     Line(u64),
@@ -30,18 +30,18 @@ pub enum Place {
     Byte(u64),
     /// A sample of a `perf.data`, counted from 1 in the order of time.
     Sample(u64),
-    /// A section of our own form, counted from 0, and where it starts in the file, in bytes.
+    /// A section of the project's own form.
     Section {
-        /// The section's number.
+        /// The section's number, counted from 0.
         index: u32,
-        /// The byte at which its header starts.
+        /// The byte offset of the section's header.
         offset: u64,
     },
-    /// A line, counted from 1, of the snapshot of this tag.
+    /// A line of a snapshot.
     Snapshot {
         /// The snapshot's tag.
         tag: String,
-        /// The line within the snapshot's text.
+        /// The line within the snapshot's text, counted from 1.
         line: u64,
     },
 }
@@ -59,9 +59,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a recording could not be read: which file, where in it, what is wrong, and what would be right.
+/// The reason why a recording cannot be read: the file, the place, the fault and the allowed values.
 ///
-/// One pointer wide, so that an iterator over millions of `Result<Event, TraceError>` does not carry it around.
+/// The error is one pointer wide, so that it does not enlarge the items of an iterator over millions of `Result<Event,
+/// TraceError>`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct TraceError(Box<Inner>);
@@ -81,7 +82,7 @@ impl TraceError {
         TraceError(Box::new(Inner { kind, file: None, place, what: what.into(), allowed: None, source: None }))
     }
 
-    /// The operating system refused; `what` says what was being done.
+    /// An error of the operating system; `what` is the operation.
     pub(crate) fn io(what: impl Into<String>, source: io::Error) -> Self {
         let mut error = Self::new(ErrorKind::Io, Place::WholeFile, what);
         error.0.source = Some(source);
@@ -93,18 +94,18 @@ impl TraceError {
         Self::new(ErrorKind::Damaged, place, what)
     }
 
-    /// Not a form that we read.
+    /// The form is not supported.
     pub(crate) fn unsupported(what: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unsupported, Place::WholeFile, what)
     }
 
-    /// No zoneinfo.
+    /// A zoneinfo is missing.
     pub(crate) fn missing_snapshots(what: impl Into<String>) -> Self {
         Self::new(ErrorKind::MissingSnapshots, Place::WholeFile, what)
     }
 
-    /// A read failed: damage where the bytes themselves are to blame (cut short, not decompressible), else trouble
-    /// of the operating system.
+    /// A read failed: damage if the bytes are the cause (truncated, cannot be decompressed), otherwise an error of the
+    /// operating system.
     pub(crate) fn reading(place: Place, source: io::Error) -> Self {
         // The zstd decoder reports bad input as `Other`; errors of the system carry its number.
         if source.raw_os_error().is_some() {
@@ -119,40 +120,40 @@ impl TraceError {
         error
     }
 
-    /// Says what would be right.
+    /// Adds the allowed values.
     #[must_use]
     pub(crate) fn allowed(mut self, allowed: impl Into<String>) -> Self {
         self.0.allowed = Some(allowed.into());
         self
     }
 
-    /// Says which file, unless that is known already.
+    /// Adds the file, unless it is known already.
     #[must_use]
     pub(crate) fn in_file(mut self, file: &Path) -> Self {
         self.0.file.get_or_insert_with(|| file.to_owned());
         self
     }
 
-    /// The sort of trouble.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The file it is in, where the input is a file.
+    /// The file with the error, if the input is a file.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.0.file.as_deref()
     }
 
-    /// Where in the file it is.
+    /// The place of the error in the file.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.0.place
     }
 }
 
-/// `FILE: PLACE: WHAT; allowed: WHAT IS` in one line.
+/// Prints `FILE: PLACE: WHAT; allowed: VALUES` in one line.
 impl fmt::Display for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {

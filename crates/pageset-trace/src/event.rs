@@ -1,4 +1,4 @@
-//! What a recording consists of: one [`Event`] a tracepoint hit or marker, in merged time order.
+//! The events of a recording: one [`Event`] per tracepoint hit or marker, in the order of time.
 //!
 //! Specification: `trace-replay.md` 2 and 4.
 
@@ -11,18 +11,18 @@ pub struct Event {
     pub time_ns: u64,
     /// The CPU that wrote the event.
     pub cpu: CpuId,
-    /// The process that ran there.
+    /// The process that ran on the CPU.
     pub pid: u32,
-    /// What that CPU was doing.
+    /// The context of the CPU.
     pub context: Context,
-    /// What happened.
+    /// The kind of the event.
     pub kind: Kind,
 }
 
-/// What a CPU was doing when it wrote an event.
+/// The context in which a CPU wrote an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
-    /// Running a process (letter `p`).
+    /// A process (letter `p`).
     Process,
     /// A soft interrupt (letter `s`).
     SoftIrq,
@@ -32,17 +32,17 @@ pub enum Context {
     Nmi,
 }
 
-/// What happened. Migratetypes are the recorded kernel's own numbers: 0 to 2 are the ordinary types everywhere,
-/// what 3 and above mean depends on how that kernel was configured.
+/// The kind of an event. Migratetypes are the recorded kernel's numbers: 0 to 2 are the ordinary types in every kernel;
+/// the meaning of 3 and above depends on the kernel's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `kmem:mm_page_alloc` (letter `A`): an allocation call ended; no `pfn` when it failed.
+    /// `kmem:mm_page_alloc` (letter `A`): an allocation call ended.
     Alloc {
-        /// The first page, or none when the allocation failed.
+        /// The first page; `None` if the allocation failed.
         pfn: Option<Pfn>,
-        /// The order asked for.
+        /// The requested order.
         order: Order,
-        /// The migratetype asked for.
+        /// The requested migratetype.
         migratetype: u8,
         /// The request's flags as the kernel's bits.
         gfp: u32,
@@ -54,7 +54,7 @@ pub enum Kind {
         /// The block's order.
         order: Order,
     },
-    /// `kmem:mm_page_free_batched` (`B`): a block freed in a batch is put into its pageset now.
+    /// `kmem:mm_page_free_batched` (`B`): a block freed in a batch enters its pageset.
     FreeBatched {
         /// The first page.
         pfn: Pfn,
@@ -63,11 +63,11 @@ pub enum Kind {
     ZoneLocked {
         /// The first page.
         pfn: Pfn,
-        /// The order asked for.
+        /// The requested order.
         order: Order,
-        /// The free list's type.
+        /// The free list's migratetype.
         migratetype: u8,
-        /// Whether the order is one that pagesets cache (it does not prove a refill).
+        /// Whether pagesets cache this order (this does not prove a refill).
         percpu_refill: bool,
     },
     /// `kmem:mm_page_pcpu_drain` (`D`): a block moved from a pageset to the buddy.
@@ -76,35 +76,35 @@ pub enum Kind {
         pfn: Pfn,
         /// The block's order.
         order: Order,
-        /// The pageblock's type.
+        /// The pageblock's migratetype.
         migratetype: u8,
     },
     /// `kmem:mm_page_alloc_extfrag` (`X`): a block was taken from another type's pageblock.
     ExtFrag {
         /// The first page.
         pfn: Pfn,
-        /// The order asked for.
+        /// The requested order.
         alloc_order: Order,
-        /// The order of the block that was found.
+        /// The order of the block found.
         fallback_order: Order,
-        /// The type asked for.
+        /// The requested migratetype.
         alloc_migratetype: u8,
-        /// The type it was found under.
+        /// The migratetype under which the block was found.
         fallback_migratetype: u8,
-        /// Whether the pageblock is now of the type asked for.
+        /// Whether the pageblock now has the requested migratetype.
         change_ownership: bool,
     },
-    /// A bulk allocation of single pages ended (`U`). The kernel has no tracepoint for it: a probe of the recorder wrote
-    /// it, and a recording without [`Facts::sources`](crate::Facts::sources) has none.
+    /// A bulk allocation of single pages ended (`U`). The kernel has no tracepoint for it. A probe of the recorder
+    /// writes the event, so a recording without [`Facts::sources`](crate::Facts::sources) has none.
     BulkAlloc {
-        /// Pages that the caller wanted to have in the end. Pages that it had before the call count as well.
+        /// Pages that the caller requested in total, including pages that it had before the call.
         asked: u32,
-        /// Pages that came out of this CPU's pageset and that no [`Kind::Alloc`] shows. An upper bound: where the
-        /// caller had pages before the call, the kernel counts them, and so does this number.
+        /// Pages from this CPU's pageset that no [`Kind::Alloc`] shows. An upper bound: the kernel counts pages that
+        /// the caller had before the call, and so does this number.
         taken: u32,
         /// The request's flags as the kernel's bits.
         gfp: u32,
-        /// The preferred node; -1 when the caller named none.
+        /// The preferred node; -1 if the caller gave none.
         node: i32,
     },
     /// `workqueue_execute_start` of `vmstat_update` (`V`): the once-a-second decay ran on this CPU.
@@ -115,37 +115,38 @@ pub enum Kind {
     KswapdSleep,
     /// `mm_vmscan_direct_reclaim_begin` (`R`).
     DirectReclaim,
-    /// The kernel changed what its pagesets may hold (`S`). No tracepoint shows this: an optional probe of the recorder
-    /// wrote it, and a recording without [`Facts::sources`](crate::Facts::sources) has none.
+    /// The kernel changed the limits of its pagesets (`S`). No tracepoint shows this. An optional probe of the recorder
+    /// writes the event, so a recording without [`Facts::sources`](crate::Facts::sources) has none.
     StateChange(StateChange),
-    /// `sched_process_fork` (`P`): this process made a process or thread.
+    /// `sched_process_fork` (`P`): this process created a process or thread.
     Fork {
-        /// Its number.
+        /// The number of the new process or thread.
         child: u32,
     },
-    /// The snapshot of this tag began to be read (`M ZB tag`).
+    /// The recorder began to read the snapshot with this tag (`M ZB tag`).
     SnapshotBegin(String),
-    /// The snapshot of this tag has been read (`M ZE tag`).
+    /// The recorder has read the snapshot with this tag (`M ZE tag`).
     SnapshotEnd(String),
 }
 
 /// A change of state that [`Kind::StateChange`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateChange {
-    /// kswapd, which wrote it, has ended a round of balancing. The event of its sleep comes a nap later, if at all.
+    /// kswapd, which wrote the event, has ended a balancing round. The event of its sleep comes one nap later, if at
+    /// all.
     ReclaimEnded,
-    /// This CPU has gone off-line. Its pagesets are about to be emptied.
+    /// This CPU has gone off-line. Its pagesets are about to be drained.
     CpuOffline(CpuId),
     /// This CPU is about to come on-line.
     CpuOnline(CpuId),
-    /// The pagesets of the zone that this page lies in are about to be emptied and switched off.
+    /// The pagesets of this page's zone are about to be drained and disabled.
     PagesetsOff(Pfn),
-    /// The pagesets of the zone that this page lies in are about to be switched on again.
+    /// The pagesets of this page's zone are about to be enabled again.
     PagesetsOn(Pfn),
 }
 
 impl Kind {
-    /// Whether this is input of a replay: an allocation, a bulk allocation, a free, or the timer work.
+    /// Whether this event is input of a replay: an allocation, a bulk allocation, a free, or the timer work.
     #[must_use]
     pub fn is_input(&self) -> bool {
         matches!(

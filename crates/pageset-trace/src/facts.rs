@@ -1,22 +1,22 @@
-//! What machine a recording was made on, and what was lost while it was made.
+//! Facts about the machine of a recording, and about lost events.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{MAX_CPUS, MAX_NODES, MAX_PAGEBLOCK_ORDER};
 
-/// The machine, the kernel and the circumstances of a recording.
+/// The machine, the kernel and the conditions of a recording.
 ///
-/// Only our own form keeps all of it; the fixtures' text form gives the CPU and node counts (from zoneinfo), the
-/// pageblock order (from pagetypeinfo) and the losses (from the ring buffers' statistics).
+/// Only the project's own form has all facts. The text form of the fixtures gives the CPU and node counts (from
+/// zoneinfo), the pageblock order (from pagetypeinfo) and the losses (from the ring buffers' statistics).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Facts {
     /// `uname -r`.
     pub kernel_release: Option<String>,
-    /// `uname -v`: some distributions tell the update of the stable series only here.
+    /// `uname -v`: some distributions name the update of the stable series only here.
     pub kernel_version: Option<String>,
-    /// CPUs online while recording; 0 when nothing tells.
+    /// CPUs that were on-line during the recording; 0 if unknown.
     pub cpus: u32,
     /// Bytes in a page: a power of two.
     pub page_size: u32,
@@ -24,33 +24,33 @@ pub struct Facts {
     pub pageblock_order: u8,
     /// The bracketed word of `/sys/kernel/mm/transparent_hugepage/enabled`: `always`, `madvise` or `never`.
     pub thp_enabled: Option<String>,
-    /// Memory nodes with zones; 0 when nothing tells.
+    /// Memory nodes with zones; 0 if unknown.
     pub nodes: u32,
-    /// The memory node of each CPU, by CPU number; empty when not recorded.
+    /// The memory node of each CPU, by CPU number; empty if not recorded.
     pub cpu_nodes: Vec<u32>,
-    /// The last-level cache of each CPU, as far as known.
+    /// The last-level cache of each CPU, if known.
     pub caches: Vec<CpuCache>,
-    /// `CONFIG_PCP_BATCH_SCALE_MAX`, 0 to 6, where the kernel's configuration could be read.
+    /// `CONFIG_PCP_BATCH_SCALE_MAX`, 0 to 6, if the kernel's configuration was readable.
     pub batch_scale_max: Option<u8>,
-    /// `vm.percpu_pagelist_high_fraction` while recording: 0 (auto-tuning) or 8 and above.
+    /// `vm.percpu_pagelist_high_fraction` during the recording: 0 (auto-tuning) or 8 and above.
     pub high_fraction: Option<u32>,
-    /// The command that ran while recording.
+    /// The recorded command.
     pub command: Vec<String>,
     /// The trace clock: `mono`, `local`, … or `unknown`.
     pub clock: String,
     /// Processes of the recorder itself: their events are not the workload's.
     pub recorder_pids: Vec<u32>,
-    /// Optional sources of events that were on, such as `kprobe:alloc_pages_bulk_noprof`. Without such a source there
-    /// are no [`Kind::BulkAlloc`](crate::Kind::BulkAlloc) events.
+    /// Optional sources of events that were enabled, such as `kprobe:alloc_pages_bulk_noprof`. Without that source
+    /// there are no [`Kind::BulkAlloc`](crate::Kind::BulkAlloc) events.
     pub sources: Vec<String>,
-    /// The highest order that the recorded kernel's buddy keeps; nothing when not recorded.
+    /// The highest order of the recorded kernel's buddy; `None` if not recorded.
     pub highest_order: Option<u8>,
     /// Whether the pagesets were emptied before recording (`trace-replay.md` 4).
     pub lists_emptied: bool,
-    /// What was lost, one entry a CPU; no entry where nothing is known.
+    /// Lost events, one entry per CPU; no entry if unknown.
     pub loss: Vec<Loss>,
-    /// Events that came after a ring buffer was full. They are no loss: the recording ends before the first of them on
-    /// all CPUs and is whole up to there, but the command ran on.
+    /// Events after a ring buffer was full. They are no loss: the recording ends before the first of them on all CPUs
+    /// and is complete up to that point, but the command ran on.
     pub after_full: u64,
 }
 
@@ -61,7 +61,7 @@ pub struct CpuCache {
     pub cpu: u32,
     /// The cache's size in bytes.
     pub bytes: u64,
-    /// How many CPUs share it, this one included.
+    /// The number of CPUs that share it, including this one.
     pub sharers: u32,
 }
 
@@ -73,9 +73,9 @@ pub struct Loss {
     pub cpu: u32,
     /// Events overwritten before they were read.
     pub overrun: u64,
-    /// Events lost since one interrupted the writing of another.
+    /// Events lost because one interrupted the writing of another.
     pub commit_overrun: u64,
-    /// Events dropped since the buffer was full.
+    /// Events dropped because the buffer was full.
     pub dropped: u64,
     /// Buffer pages marked as missing events before them.
     pub missed_pages: u64,
@@ -90,19 +90,22 @@ impl Loss {
 }
 
 impl Facts {
-    /// Bytes in a page when a recording does not say. Source: every x86-64 kernel.
+    /// The page size in bytes if a recording has none. Source: every x86-64 kernel.
     pub const DEFAULT_PAGE_SIZE: u32 = 4096;
-    /// Pageblock order when a recording does not say. Source: `linux-page-allocator.md` 9.
+    /// The pageblock order if a recording has none. Source: `linux-page-allocator.md` 9.
     pub const DEFAULT_PAGEBLOCK_ORDER: u8 = 9;
 
-    /// Checks that the numbers are such as a machine can have: what is wrong, and what is allowed.
+    /// Checks that a machine can have these numbers. An error has the fault and the allowed values.
     pub(crate) fn check(&self) -> Result<(), (String, String)> {
-        let most = MAX_PAGEBLOCK_ORDER;
+        let order_max = MAX_PAGEBLOCK_ORDER;
         if !self.page_size.is_power_of_two() {
             return Err((format!("pages of {} bytes", self.page_size), "a power of two".to_owned()));
         }
-        if self.pageblock_order > most {
-            return Err((format!("pageblocks of order {}", self.pageblock_order), format!("orders from 0 to {most}")));
+        if self.pageblock_order > order_max {
+            return Err((
+                format!("pageblocks of order {}", self.pageblock_order),
+                format!("orders from 0 to {order_max}"),
+            ));
         }
         if self.cpu_nodes.len() > MAX_CPUS as usize || self.cpu_nodes.iter().any(|&node| node >= MAX_NODES) {
             let allowed = format!("nodes below {MAX_NODES} for at most {MAX_CPUS} CPUs");

@@ -1,4 +1,4 @@
-//! What a recording holds: the result of `pageset trace info`.
+//! The contents of a recording: the result of `pageset trace info`.
 
 use std::collections::BTreeMap;
 
@@ -15,36 +15,36 @@ use crate::trace::{Form, Trace};
 
 schema!("pageset.trace-info/1");
 
-/// What a recording holds; in base units: ns, bytes, pages.
+/// The contents of a recording in base units: ns, bytes, pages.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Info {
     /// `pageset.trace-info/1`.
     pub schema: Schema,
     /// The recording's name.
     pub trace: String,
-    /// The form it is kept in: `pstrace`, `text` or `perf.data`.
+    /// The recording's form: `pstrace`, `text` or `perf.data`.
     pub form: String,
-    /// The machine and the circumstances.
+    /// Facts about the recorded machine and the recording.
     pub facts: Facts,
     /// Events in all.
     pub events: u64,
-    /// The first event's time.
+    /// The first event's time, in ns.
     pub first_ns: u64,
-    /// The last event's time.
+    /// The last event's time, in ns.
     pub last_ns: u64,
-    /// From the first event to the last.
+    /// Nanoseconds from the first event to the last.
     pub duration_ns: u64,
     /// Events by CPU and by kind, one of [`KINDS`].
     pub counts: BTreeMap<u32, BTreeMap<String, u64>>,
-    /// Texts of the kernel that were taken along.
+    /// Number of snapshot texts.
     pub snapshots: usize,
     /// The populated zones at the recording's start and end.
     pub zones: Vec<Zone>,
-    /// What weakens a replay.
+    /// Warnings about a replay.
     pub warnings: Vec<String>,
 }
 
-/// The kinds of events, as they head the columns.
+/// The kinds of events, by their column headings.
 pub const KINDS: [&str; 13] = [
     "alloc",
     "failed",
@@ -61,7 +61,7 @@ pub const KINDS: [&str; 13] = [
     "fork",
 ];
 
-/// A kind's place in [`KINDS`].
+/// The index of a kind in [`KINDS`].
 fn place(kind: &Kind) -> usize {
     match kind {
         Kind::Alloc { pfn: Some(_), .. } => 0,
@@ -80,16 +80,16 @@ fn place(kind: &Kind) -> usize {
     }
 }
 
-/// A zone at one end of the recording; amounts in pages.
+/// A zone at the start or end of the recording; amounts in pages.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Zone {
-    /// Its node.
+    /// The zone's node.
     pub node: u32,
-    /// Its name.
+    /// The zone's name.
     pub zone: String,
     /// The snapshot's tag.
     pub at: String,
-    /// Pages of the zone.
+    /// Managed pages of the zone.
     pub managed: u64,
     /// Pages on free lists.
     pub free: u64,
@@ -101,17 +101,17 @@ pub struct Zone {
     pub high: u64,
     /// The batch.
     pub batch: u64,
-    /// The lower bound of high, where the kernel prints it.
+    /// The lower bound of `high`, if the kernel prints it.
     pub high_min: Option<u64>,
-    /// The upper bound of high, where the kernel prints it.
+    /// The upper bound of `high`, if the kernel prints it.
     pub high_max: Option<u64>,
-    /// On the lists of all CPUs.
+    /// Pages in the pagesets of all CPUs.
     pub held: u64,
 }
 
 impl Zone {
     fn of(zone: &ZoneSection, at: &str) -> Zone {
-        // batch and the bounds are a zone's, though they are printed with each CPU.
+        // batch and the bounds belong to the zone, although the kernel prints them for each CPU.
         let first = zone.pagesets.first().copied().unwrap_or_default();
         Zone {
             node: zone.node,
@@ -131,10 +131,10 @@ impl Zone {
 }
 
 impl Info {
-    /// Reads all events.
+    /// Reads all events and collects the contents.
     ///
     /// # Errors
-    /// Damage to the recording.
+    /// If the recording is damaged.
     pub fn gather(trace: &Trace) -> Result<Info, TraceError> {
         let mut counts = BTreeMap::<u32, [u64; KINDS.len()]>::new();
         let (mut events, mut first_ns, mut last_ns) = (0, 0, 0);

@@ -1,20 +1,20 @@
-//! Recordings of a live kernel's page traffic: how they are made, read, kept and replayed.
+//! Records, reads, writes and replays the page traffic of a live kernel.
 //!
-//! From the bottom up, each module using only those before it:
+//! Modules, bottom to top. Each module uses only the modules above it in this table:
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! | --- | --- |
 //! | [`number`], `schema` | numbers as text; names and versions of results |
-//! | [`event`], [`facts`], `limits` | what a recording consists of, and the values allowed in it |
-//! | [`error`] | what can be wrong with it, and where |
-//! | [`procfs`] | the kernel's own texts: zoneinfo, buddyinfo, pagetypeinfo |
-//! | [`snapshots`] | those texts as they were taken along |
-//! | [`text`], [`mod@file`] | the text form and our own |
-//! | [`record`] | a recording of this machine, made through tracefs |
-//! | [`live`] | what this machine's kernel does now, counted; its module `bpf::sys` has the only unsafe code |
-//! | `perf` | a `perf.data`, its tracepoints read by the decoder of [`record`] |
-//! | [`trace`] | a recording of any form, opened by its content |
-//! | [`replay`] | a recording run through the allocator |
+//! | [`event`], [`facts`], `limits` | the parts of a recording, and the limits on their values |
+//! | [`error`] | errors in a recording, with their place |
+//! | [`procfs`] | parsers of zoneinfo, buddyinfo and pagetypeinfo |
+//! | [`snapshots`] | the procfs texts that a recording contains |
+//! | [`text`], [`mod@file`] | the text form and the project's own form |
+//! | [`record`] | the recorder of this machine, through tracefs |
+//! | [`live`] | live counts of this machine's kernel; its module `bpf::sys` has the only unsafe code |
+//! | `perf` | the reader of `perf.data`; it uses the tracepoint decoder of [`record`] |
+//! | [`trace`] | a recording of any form, detected by its content |
+//! | [`replay`] | replays of a recording through the allocator |
 //! | [`measure`], [`advise`], [`info`] | the results of `pageset replay`, `identify`, `advise` and `trace info` |
 //! | `schemas` | the JSON schemas of those results |
 #![deny(unsafe_code)]

@@ -1,29 +1,27 @@
-//! What values an event may have in any form of a recording. They keep a hostile file from making its reader, or
-//! whoever uses the events, compute with absurd numbers.
+//! Limits on the values of an event in any form of a recording. They protect readers and users of events from absurd
+//! numbers in a hostile file.
 
 use pageset::{CpuId, Pfn};
 
 use crate::event::{Kind, StateChange};
 
-/// CPU numbers are below this. Eight times the most that the kernel can be configured for on x86-64; a guess at what
-/// the future needs.
+/// CPU numbers are below this: eight times the largest kernel configuration on x86-64. A guess at future needs.
 pub const MAX_CPUS: u32 = 1 << 16;
 
-/// Node numbers are below this: 64 times the most that the kernel can be configured for. A guess at what the future
-/// needs.
+/// Node numbers are below this: 64 times the largest kernel configuration. A guess at future needs.
 pub const MAX_NODES: u32 = 1 << 16;
 
-/// The order of pageblocks, at most: 13 on arm64 with pages of 64 KiB, where a huge page has 512 MiB. A replay has pageblocks
-/// of order 9 whatever the recording says, and warns.
+/// The largest order of pageblocks: 13 on arm64 with pages of 64 KiB, where a huge page has 512 MiB. A replay always
+/// has pageblocks of order 9, and warns if the recording differs.
 pub const MAX_PAGEBLOCK_ORDER: u8 = 13;
 
-/// Pages of one bulk allocation, at most: 4 GiB in pages of 4 KiB. The largest known caller asks for some thousands.
+/// The largest bulk allocation in pages: 4 GiB in pages of 4 KiB. The largest known caller requests some thousands.
 pub const MAX_BULK: u32 = 1 << 20;
 
-/// Page frame numbers are below this: 64 bits of physical address in pages of 4 KiB.
+/// Page frame numbers are below this: a physical address of 64 bits in pages of 4 KiB.
 pub const MAX_PFN: u64 = 1 << 52;
 
-/// Bytes in a snapshot's tag, at most. The recorder's longest, `pagetypeinfo.0`, has 14.
+/// The longest tag of a snapshot, in bytes. The recorder's longest, `pagetypeinfo.0`, has 14.
 pub const MAX_TAG: usize = 64;
 
 pub(crate) const CPU_ALLOWED: &str = "a CPU number below 65536";
@@ -46,7 +44,8 @@ pub(crate) fn tag(bytes: &[u8]) -> Option<&str> {
     if fits { std::str::from_utf8(bytes).ok() } else { None }
 }
 
-/// Checks of an event's values what their types alone do not: the name of a wrong one, what it is, what is allowed.
+/// Checks the values of an event that their types do not limit. An error has the name, the value and the allowed
+/// values.
 pub(crate) fn check(kind: &Kind) -> Result<(), (&'static str, String, &'static str)> {
     match kind {
         Kind::SnapshotBegin(text) | Kind::SnapshotEnd(text) if tag(text.as_bytes()).is_none() => {

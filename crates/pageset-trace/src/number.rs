@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-/// A number with a comma between each three digits.
+/// Formats a number with a comma between groups of three digits.
 #[must_use]
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -16,7 +16,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// The ranges of a list such as `0-3,8`; nothing for a part that is no range.
+/// Parses the ranges of a list such as `0-3,8`; `None` for an invalid part.
 pub(crate) fn ranges(list: &str) -> impl Iterator<Item = Option<RangeInclusive<u32>>> + '_ {
     list.split(',').map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -30,7 +30,7 @@ mod tests {
     use super::grouped;
 
     #[test]
-    fn digits_in_threes() {
+    fn digits_are_grouped_by_three() {
         let rows = [(0, "0"), (999, "999"), (1000, "1,000"), (123_456, "123,456"), (1_234_567, "1,234,567")];
         for (number, text) in rows {
             assert_eq!(grouped(number), text);

@@ -1,6 +1,6 @@
 //! Names and versions of results.
 
-/// The type of a result's member `schema`: it reads and writes nothing but its own name and version.
+/// The type of a result's member `schema`. It reads and writes only its own name and version.
 macro_rules! schema {
     ($name:literal) => {
         /// The name and version of this result.

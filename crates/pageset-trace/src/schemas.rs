@@ -7,7 +7,7 @@ use crate::info::Info;
 use crate::measure::ReplayResult;
 use crate::measure::identification::Identification;
 
-/// The results that the commands write as JSON: the value of the member `schema`, and the schema in the draft of 2020-12.
+/// The results that the commands write as JSON: the value of the member `schema`, and the JSON schema (draft 2020-12).
 #[must_use]
 pub fn schemas() -> [(&'static str, Schema); 4] {
     [

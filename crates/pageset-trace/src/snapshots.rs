@@ -1,4 +1,4 @@
-//! The texts that were read from `/proc` while a recording was made, and what they say.
+//! The texts of `/proc` in a recording, and their parsed contents.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -8,17 +8,17 @@ use crate::facts::{Facts, Loss};
 use crate::limits::{self, TAG_ALLOWED};
 use crate::procfs::{BuddyInfo, PageTypeInfo, ParseError, Zoneinfo, quoted};
 
-/// Bytes of all snapshot texts of a recording together, at most: 30 minutes of a 2-CPU machine at ten snapshots a
-/// second have 140 MB. They are kept in memory.
+/// The largest size of all snapshot texts of a recording together, in bytes. 30 minutes of a 2-CPU machine at ten
+/// snapshots a second have 140 MB. The texts are kept in memory.
 pub const MAX_SNAPSHOT_BYTES: u64 = 256 << 20;
 
-/// The section of the text form that carries [`Facts`] as JSON, so that nothing is lost when our own form is exported.
+/// The section of the text form with the [`Facts`] as JSON, so that an export of the project's own form loses nothing.
 pub(crate) const FACTS_TAG: &str = "facts";
 
-/// What a heading of the text form's snapshots starts with; the tag follows.
+/// The prefix of a heading in the text form's snapshots; the tag follows.
 const HEADING: &str = "=== ";
 
-/// The snapshots of a recording, each kind in the order in which they were taken.
+/// The snapshots of a recording, each kind in the order of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshots {
     /// `/proc/zoneinfo` by tag: `init0`, …, `mid0`, …, `fini0`, ….
@@ -27,29 +27,29 @@ pub struct Snapshots {
     pub pagetypeinfo: Vec<(String, PageTypeInfo)>,
     /// `/proc/buddyinfo` by tag: `buddyinfo.0` before recording, `buddyinfo.1` after.
     pub buddyinfo: Vec<(String, BuddyInfo)>,
-    /// Every text as it was read, by tag, those above and `vmstat.0`, `vmstat.1`, `stats` included.
+    /// All texts by tag, including those above and `vmstat.0`, `vmstat.1`, `stats`.
     pub texts: Vec<(String, String)>,
 }
 
 impl Snapshots {
-    /// The text of this tag.
+    /// The text with this tag.
     #[must_use]
     pub fn text(&self, tag: &str) -> Option<&str> {
         self.texts.iter().find(|(t, _)| t == tag).map(|(_, text)| text.as_str())
     }
 
-    /// The zoneinfo of this tag.
+    /// The zoneinfo with this tag.
     #[must_use]
     pub fn zoneinfo_of(&self, tag: &str) -> Option<&Zoneinfo> {
         self.zoneinfo.iter().find(|(t, _)| t == tag).map(|(_, info)| info)
     }
 
-    /// Writes the text form's snapshots: sections headed `=== TAG`, and a first one with the facts as JSON. A text that
-    /// does not end in a newline gets one.
+    /// Writes the text form's snapshots: sections headed `=== TAG`, the first one with the facts as JSON. A text
+    /// without a final newline gets one.
     ///
     /// # Errors
     ///
-    /// Those of the output; [`io::ErrorKind::InvalidInput`] for a text that has a line like a heading.
+    /// If the output fails; [`io::ErrorKind::InvalidInput`] for a text with a line that looks like a heading.
     pub fn write_text(&self, facts: &Facts, mut out: impl io::Write) -> io::Result<()> {
         writeln!(out, "{HEADING}{FACTS_TAG}\n{}", serde_json::to_string(facts)?)?;
         for (tag, text) in &self.texts {
@@ -63,19 +63,20 @@ impl Snapshots {
         Ok(())
     }
 
-    /// The zoneinfo from which a replay starts: the last before the command ran (`init`), or the first there is.
+    /// The zoneinfo at which a replay starts: the last before the command ran (`init`), or else the first.
     #[must_use]
     pub fn start(&self) -> Option<&(String, Zoneinfo)> {
         self.zoneinfo.iter().rfind(|(tag, _)| tag.starts_with("init")).or(self.zoneinfo.first())
     }
 
-    /// The zoneinfo at which a replay ends: the first after the command ran (`fini`), or the last there is.
+    /// The zoneinfo at which a replay ends: the first after the command ran (`fini`), or else the last.
     #[must_use]
     pub fn end(&self) -> Option<&(String, Zoneinfo)> {
         self.zoneinfo.iter().find(|(tag, _)| tag.starts_with("fini")).or(self.zoneinfo.last())
     }
 
-    /// Reads the text form's snapshots: sections headed `=== tag`. A section that holds [`Facts`] is put into the second.
+    /// Parses the text form's snapshots: sections headed `=== tag`. The second result has the [`Facts`], if a section
+    /// contains them.
     pub(crate) fn parse(text: &str) -> Result<(Snapshots, Option<Facts>), TraceError> {
         let (mut collector, mut facts) = (Collector::default(), None);
         if text.is_empty() {
@@ -86,10 +87,10 @@ impl Snapshots {
         while !rest.is_empty() {
             let (head, body) = rest.split_once('\n').unwrap_or((rest, ""));
             let Some(tag) = head.strip_prefix(HEADING) else {
-                let what = format!("{} heads no snapshot", quoted(head));
+                let what = format!("{} is not the heading of a snapshot", quoted(head));
                 return Err(TraceError::damaged(Place::Line(line), what).allowed("`=== TAG`"));
             };
-            // A heading is at the start of a line, and the line before ends in a newline.
+            // A heading is at the start of a line, after a newline.
             let end = if body.starts_with(HEADING) { 0 } else { body.find("\n=== ").map_or(body.len(), |at| at + 1) };
             let (section, after) = body.split_at(end);
             if tag == FACTS_TAG {
@@ -107,7 +108,7 @@ impl Snapshots {
         Ok((collector.snapshots, facts))
     }
 
-    /// What the snapshots alone tell of the machine.
+    /// The facts that the snapshots show.
     pub(crate) fn facts(&self) -> Result<Facts, TraceError> {
         let mut facts = Facts::default();
         if let Some((_, zoneinfo)) = self.zoneinfo.first() {
@@ -125,7 +126,7 @@ impl Snapshots {
     }
 }
 
-/// Gathers [`Snapshots`], each text read as what its tag says it is.
+/// Collects [`Snapshots`] and parses each text by its tag.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     pub(crate) snapshots: Snapshots,
@@ -142,7 +143,7 @@ impl Collector {
             return Err(TraceError::damaged(place, "the tag is not allowed").allowed(TAG_ALLOWED));
         }
         if !self.tags.insert(tag.to_owned()) {
-            return Err(TraceError::damaged(place(1), "the tag stands twice").allowed("each tag once"));
+            return Err(TraceError::damaged(place(1), "the tag appears twice").allowed("each tag once"));
         }
         self.bytes += text.len() as u64;
         if self.bytes > MAX_SNAPSHOT_BYTES {
@@ -164,7 +165,7 @@ impl Collector {
     }
 }
 
-/// What a snapshot is, by its tag.
+/// The kind of a snapshot, by its tag.
 enum SnapshotKind {
     Zoneinfo,
     PageTypeInfo,
@@ -189,7 +190,7 @@ impl SnapshotKind {
     }
 }
 
-/// The ring buffers' statistics: the texts of `per_cpu/cpuN/stats` one after another, each starting with `entries:`.
+/// Parses the ring buffers' statistics: the texts of `per_cpu/cpuN/stats`, each starting with `entries:`.
 fn losses(text: &str) -> Result<Vec<Loss>, TraceError> {
     let mut all: Vec<Loss> = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {

@@ -1,4 +1,4 @@
-//! Where the bytes of a recording come from: a file that several passes read at once, each from its own position.
+//! The file of a recording, which several passes read at once, each from its own position.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::error::TraceError;
 
-/// A whole file, open for reading as often as wanted. It stays the same file when another takes over its name.
+/// A file, open for repeated reading. It stays the same file if another file takes its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     file: Arc<File>,
@@ -16,8 +16,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Opens `path`; `-` is standard input. What cannot be read twice (a pipe, a terminal) is copied into a temporary
-    /// file without a name first.
+    /// Opens `path`; `-` is standard input. An input that cannot be read twice (a pipe, a terminal) is first copied
+    /// into an unnamed temporary file.
     pub(crate) fn open(path: &Path) -> Result<Source, TraceError> {
         let opened = if path.as_os_str() == "-" { spool(io::stdin().lock()) } else { Self::open_file(path) };
         opened.map_err(|e| TraceError::io("cannot be opened", e).in_file(path))
@@ -40,20 +40,20 @@ impl Source {
         self.bytes
     }
 
-    /// Reads from `position` on.
+    /// A cursor at `position`, in bytes.
     pub(crate) fn at(&self, position: u64) -> Cursor {
         Cursor { file: Arc::clone(&self.file), position }
     }
 
-    /// The first bytes, at most `most`.
-    pub(crate) fn start(&self, most: usize) -> io::Result<Vec<u8>> {
+    /// The first bytes of the file, at most `max`.
+    pub(crate) fn start(&self, max: usize) -> io::Result<Vec<u8>> {
         let mut start = Vec::new();
-        self.at(0).take(most as u64).read_to_end(&mut start)?;
+        self.at(0).take(max as u64).read_to_end(&mut start)?;
         Ok(start)
     }
 }
 
-/// Copies `input` into a file that goes when it is closed.
+/// Copies `input` into a file that is deleted when closed.
 fn spool(mut input: impl Read) -> io::Result<Source> {
     let mut file = tempfile::tempfile()?;
     let bytes = io::copy(&mut input, &mut file)?;

@@ -1,4 +1,4 @@
-//! A recording, whatever form it is kept in.
+//! A recording of any form.
 
 use std::ffi::OsString;
 use std::io::{BufReader, Read};
@@ -14,29 +14,29 @@ use crate::snapshots::{Collector, MAX_SNAPSHOT_BYTES, Snapshots};
 use crate::source::{Cursor, Source};
 use crate::text::{self, TextReader};
 
-/// How a zstd frame starts.
+/// The first bytes of a zstd frame.
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// The largest window of a zstd stream that is accepted, as a power of two of bytes: 128 MiB, what `zstd` itself
-/// accepts unless told otherwise. The decoder allocates as much.
+/// The largest accepted window of a zstd stream, as a power of two of bytes: 128 MiB, the default limit of `zstd`. The
+/// decoder allocates the window.
 const WINDOW_LOG_MAX: u32 = 27;
 
-/// What to use beside the file that is opened.
+/// Files to use with the opened file, and other options.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// A text of `/proc/zoneinfo` as it was when recording began; instead of `FILE.zoneinfo` beside a `perf.data`.
+    /// A text of `/proc/zoneinfo` from the start of the recording; replaces `FILE.zoneinfo` next to a `perf.data`.
     pub zoneinfo: Option<PathBuf>,
-    /// The snapshots of a text form; instead of `NAME.snap.zst` or `NAME.snap` beside `NAME.events…`.
+    /// The snapshots of a text form; replaces `NAME.snap.zst` or `NAME.snap` next to `NAME.events…`.
     pub snapshots: Option<PathBuf>,
-    /// Open also what has no zoneinfo: enough to look at or convert the events, not to replay them.
+    /// Whether to open a recording without zoneinfo, whose events can be viewed or converted but not replayed.
     pub without_snapshots: bool,
 }
 
-/// The form that a recording is kept in.
+/// The form of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Form {
-    /// Our own, of [`mod@file`].
+    /// The project's own form: [`mod@file`].
     Own,
     /// The text form of `trace-replay.md` 2, compressed or not.
     Text,
@@ -44,7 +44,7 @@ pub enum Form {
     Perf,
 }
 
-/// A recording that has been opened: its facts and snapshots are read, its events wait.
+/// An opened recording. Its facts and snapshots are in memory; its events are read on demand.
 #[derive(Debug)]
 pub struct Trace {
     name: String,
@@ -56,7 +56,7 @@ pub struct Trace {
     body: Body,
 }
 
-/// What each form needs to read its events.
+/// The data that each form needs to read its events.
 #[derive(Debug)]
 enum Body {
     Own(file::Totals, file::Start),
@@ -65,24 +65,23 @@ enum Body {
 }
 
 impl Trace {
-    /// Opens a recording of any form, found out by its content; `-` is standard input.
+    /// Opens a recording of any form, detected by its content; `-` is standard input.
     ///
-    /// The text form needs its snapshots beside it (`NAME.snap.zst` or `NAME.snap` for `NAME.events…`), a `perf.data`
-    /// its zoneinfo (`PATH.zoneinfo`).
+    /// The text form needs its snapshots next to it (`NAME.snap.zst` or `NAME.snap` for `NAME.events…`), and a
+    /// `perf.data` its zoneinfo (`PATH.zoneinfo`).
     ///
     /// # Errors
     ///
-    /// As told by [`TraceError::kind`](crate::TraceError::kind). Damage in the midst of the events shows when they are
-    /// read.
+    /// The kinds of [`TraceError::kind`](crate::TraceError::kind). Damage in the events is detected when they are read.
     pub fn open(path: &Path) -> Result<Trace, TraceError> {
         Self::open_with(path, &OpenOptions::default())
     }
 
-    /// Opens a recording with something else beside it than [`Trace::open`] would find.
+    /// Opens a recording with other files than [`Trace::open`] would find.
     ///
     /// # Errors
     ///
-    /// Those of [`Trace::open`].
+    /// The errors of [`Trace::open`].
     pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Trace, TraceError> {
         let source = Source::open(path)?;
         let trace = Self::of_source(path, source, options).map_err(|e| e.in_file(path))?;
@@ -123,13 +122,13 @@ impl Trace {
     }
 
     fn of_text(path: &Path, source: Source, compressed: bool, options: &OpenOptions) -> Result<Trace, TraceError> {
-        // A wrong header is told now, not when the events are asked for.
+        // A wrong header is reported now, not when the events are read.
         TextReader::new(plain(&source, compressed)?)?;
-        let beside = match &options.snapshots {
+        let snapshot_file = match &options.snapshots {
             Some(path) => Some(path.clone()),
             None => snapshots_beside(path).into_iter().find(|p| p.exists()),
         };
-        let (snapshots, facts) = match &beside {
+        let (snapshots, facts) = match &snapshot_file {
             Some(path) => read_snapshots(path).map_err(|e| e.in_file(path))?,
             None if options.without_snapshots => (Snapshots::default(), Facts::default()),
             None => {
@@ -159,41 +158,41 @@ impl Trace {
                 return Err(TraceError::missing_snapshots("a perf.data has no zoneinfo of its own").allowed(allowed));
             }
         };
-        let told = snapshots.facts()?;
+        let from_snapshots = snapshots.facts()?;
         let perf::Opened { mut facts, decoder } = opened;
-        (facts.nodes, facts.pageblock_order) = (told.nodes, told.pageblock_order);
+        (facts.nodes, facts.pageblock_order) = (from_snapshots.nodes, from_snapshots.pageblock_order);
         if facts.cpus == 0 {
-            facts.cpus = told.cpus;
+            facts.cpus = from_snapshots.cpus;
         }
         let (name, form, path) = (name_of(path), Form::Perf, path.to_owned());
         Ok(Trace { name, path, form, source, facts, snapshots, body: Body::Perf(Box::new(decoder)) })
     }
 
-    /// The recording's name: its file's name without the endings that tell the form.
+    /// The recording's name: its file name without the suffixes of its form.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The form it is kept in.
+    /// The recording's form.
     #[must_use]
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// What is known of the machine and of losses.
+    /// The facts about the machine and losses.
     #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// What was read from `/proc` while recording.
+    /// The texts of `/proc` in the recording.
     #[must_use]
     pub fn snapshots(&self) -> &Snapshots {
         &self.snapshots
     }
 
-    /// How many events there are and when the first and the last were, where the form tells without reading them.
+    /// The counts and times of the events, if the form has them without reading the events.
     #[must_use]
     pub fn totals(&self) -> Option<&file::Totals> {
         match &self.body {
@@ -202,11 +201,11 @@ impl Trace {
         }
     }
 
-    /// The events from the first on. May be called again and again; each call is a pass of its own.
+    /// An iterator over the events from the first on. Each call starts a new pass.
     ///
     /// # Errors
     ///
-    /// When the beginning of the events cannot be read. Later trouble is an item of the iterator, and its last.
+    /// If the beginning of the events cannot be read. A later error is the iterator's last item.
     pub fn events(&self) -> Result<Events<'_>, TraceError> {
         let inner = match self.body {
             Body::Perf(ref decoder) => {
@@ -228,7 +227,7 @@ impl Trace {
     }
 }
 
-/// The events of a recording in the order of time, which never goes back.
+/// The events of a recording in the order of time; times never go back.
 pub struct Events<'a> {
     trace: &'a Trace,
     inner: Inner<'a>,
@@ -263,13 +262,13 @@ impl std::fmt::Debug for Events<'_> {
     }
 }
 
-/// The events of the text form, which has no end of its own: one that was cut at a line's end lacks the markers of the
-/// last snapshots, and that is how it shows.
+/// The events of the text form, which has no end marker. A text that was truncated at the end of a line lacks the
+/// markers of the last snapshots, which shows the truncation.
 struct TextEvents<'a> {
     reader: TextReader<Box<dyn Read + Send>>,
-    /// The tag of the last zoneinfo, as long as its end has not been seen.
+    /// The tag of the last zoneinfo, until its end is read.
     last: Option<&'a str>,
-    /// Whether any snapshot's end has been seen: a recording without markers lacks none.
+    /// Whether the end of any snapshot has been read; a recording without markers is not truncated.
     marked: bool,
     ended: bool,
 }
@@ -300,7 +299,7 @@ impl TextEvents<'_> {
     }
 }
 
-/// The text of a source from its beginning.
+/// The decompressed text of a source.
 fn plain(source: &Source, compressed: bool) -> Result<Box<dyn Read + Send>, TraceError> {
     if compressed { Ok(Box::new(decompressed(source.at(0))?)) } else { Ok(Box::new(source.at(0))) }
 }
@@ -314,7 +313,7 @@ fn decompressed(cursor: Cursor) -> Result<zstd::Decoder<'static, BufReader<Curso
 }
 
 /// Reads a file of snapshots, compressed or not.
-/// The facts are those that stand in it, or what the snapshots tell.
+/// The facts are those in the file, or else those that the snapshots show.
 fn read_snapshots(path: &Path) -> Result<(Snapshots, Facts), TraceError> {
     let (snapshots, facts) = Snapshots::parse(&read_text(path)?)?;
     let facts = facts.map_or_else(|| snapshots.facts(), Ok)?;
@@ -339,10 +338,10 @@ fn read_text(path: &Path) -> Result<String, TraceError> {
     Ok(text)
 }
 
-/// The tag of a zoneinfo that is given beside a recording.
+/// The tag of a zoneinfo from a separate file.
 const ZONEINFO_TAG: &str = "init0";
 
-/// The zoneinfo for a `perf.data` of this name.
+/// The zoneinfo file for a `perf.data` of this name.
 fn zoneinfo_beside(path: &Path, options: &OpenOptions) -> Option<PathBuf> {
     if let Some(zoneinfo) = &options.zoneinfo {
         return Some(zoneinfo.clone());
@@ -352,17 +351,17 @@ fn zoneinfo_beside(path: &Path, options: &OpenOptions) -> Option<PathBuf> {
     Some(PathBuf::from(name)).filter(|path| path.exists())
 }
 
-/// The endings of event files.
+/// The suffixes of event files.
 const EVENT_ENDINGS: [&str; 2] = [".events.zst", ".events"];
 
-/// Where the snapshots of an event file of this name may be.
+/// The possible snapshot files of an event file of this name.
 fn snapshots_beside(path: &Path) -> Vec<PathBuf> {
     let Some(name) = path.file_name().and_then(|n| n.to_str()) else { return Vec::new() };
     let Some(stem) = EVENT_ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)) else { return Vec::new() };
     [".snap.zst", ".snap"].iter().map(|ending| path.with_file_name(format!("{stem}{ending}"))).collect()
 }
 
-/// The file's name without the endings that tell its form.
+/// The file's name without the suffixes of its form.
 fn name_of(path: &Path) -> String {
     let name = path.file_name().map(OsString::from).unwrap_or_default().to_string_lossy().into_owned();
     let endings = EVENT_ENDINGS.into_iter().chain([".pstrace", ".perf.data", ".data"]);

@@ -1,7 +1,7 @@
-//! A corpus of small recordings of the lab, of every kernel and machine: each is replayed with the strict limits, at both
-//! levels, and its kernel's rules are found again by its traffic.
+//! A corpus of small recordings of the lab, from every kernel and machine. Each is replayed with the strict limits at
+//! both levels, and its traffic must identify its kernel.
 //!
-//! `traces/lab/README.md` says how the recordings were made and chosen.
+//! `traces/lab/README.md` describes how the recordings were made and chosen.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use pageset_trace::replay::identify::identify;
 use pageset_trace::replay::{Level, Replay, RuleSet};
 use pageset_trace::{Context, Event, Kind, Trace};
 
-/// Recordings that the corpus must have, so that an empty folder does not pass.
-const LEAST: usize = 40;
+/// The smallest corpus, so that an empty folder fails.
+const RECORDINGS_MIN: usize = 40;
 
 fn corpus() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/lab");
@@ -22,11 +22,11 @@ fn corpus() -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = files.map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|end| end == "pstrace"));
     files.sort();
-    assert!(files.len() >= LEAST, "{} recordings; the corpus has at least {LEAST}", files.len());
+    assert!(files.len() >= RECORDINGS_MIN, "{} recordings; the corpus has at least {RECORDINGS_MIN}", files.len());
     files
 }
 
-/// What is out of limits when a recording is replayed under these rules.
+/// The deviations beyond the limits of a replay under these rules.
 fn out_of_limits(replay: &Replay<'_>, rules: &RuleSet, level: Level) -> Vec<Deviation> {
     let outcome = replay.run(rules, level, &mut |_| {}).unwrap();
     let (kernel, ours) = (replay.kernel().totals(|_| true), outcome.moves.totals(|_| true));
@@ -49,9 +49,9 @@ fn every_recording_is_within_the_limits_at_both_levels() {
     assert!(wrong.is_empty(), "out of limits:\n{}", wrong.join("\n"));
 }
 
-/// The right rules pass, and rules that differ in what the traffic shows fail.
+/// Rules of another era fail.
 #[test]
-fn rules_of_other_times_fail() {
+fn rules_of_another_era_fail() {
     let other = |kernel: &Preset| if kernel.tuning.auto_high { "linux-5.18" } else { "linux-6.18" };
     let (mut failed, mut judged) = (0, 0);
     for path in corpus() {
@@ -62,11 +62,11 @@ fn rules_of_other_times_fail() {
         judged += 1;
         failed += usize::from(!out_of_limits(&replay, &rules, Level::Input).is_empty());
     }
-    assert!(10 * failed >= 9 * judged, "the rules of another time fail on {failed} of {judged} recordings");
+    assert!(10 * failed >= 9 * judged, "the rules of another era fail on {failed} of {judged} recordings");
 }
 
 #[test]
-fn the_traffic_names_its_kernel() {
+fn the_traffic_identifies_its_kernel() {
     for path in corpus() {
         let trace = Trace::open(&path).unwrap();
         let identified = identify(&trace, &mut |_, _| {}).unwrap();
@@ -78,7 +78,7 @@ fn the_traffic_names_its_kernel() {
     }
 }
 
-/// A recording with other events, written and read again.
+/// Writes a recording with changed events and opens it again.
 fn rewritten(trace: &Trace, change: impl Fn(&[Event]) -> Vec<Event>) -> Trace {
     let events: Vec<Event> = trace.events().unwrap().map(Result::unwrap).collect();
     let mut bytes = Vec::new();
@@ -91,7 +91,7 @@ fn rewritten(trace: &Trace, change: impl Fn(&[Event]) -> Vec<Event>) -> Trace {
     Trace::open(file.path()).unwrap()
 }
 
-/// An interrupt between a free and its drain, and another process's work, do not make it a drain that was asked for.
+/// An interrupt between a free and its drain, or work of another process, does not make the drain a requested one.
 #[test]
 fn a_drain_belongs_to_its_free() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/lab");
@@ -104,7 +104,7 @@ fn a_drain_belongs_to_its_free() {
             let frees = matches!(pair[0].kind, Kind::Free { .. } | Kind::FreeBatched { .. });
             if frees && matches!(pair[1].kind, Kind::Drain { .. }) && pair[0].cpu == pair[1].cpu {
                 inserted.set(inserted.get() + 1);
-                // Neither input nor a move.
+                // A fork is neither input nor a move.
                 let kind = Kind::Fork { child: 4_000_000 };
                 all.push(Event { context: Context::SoftIrq, kind: kind.clone(), ..pair[1].clone() });
                 all.push(Event { pid: 3_999_999, kind, ..pair[1].clone() });

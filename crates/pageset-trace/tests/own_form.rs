@@ -1,4 +1,5 @@
-//! Our own form: what is written is read again, and any damage is an error with a place, never another content.
+//! The project's own form: a reader returns what the writer wrote, and any damage is an error with a place, never other
+//! content.
 
 mod common;
 
@@ -13,7 +14,7 @@ use pageset_trace::{
 };
 use proptest::prelude::*;
 
-/// Writes a recording in our own form.
+/// Writes a recording in the project's own form.
 fn written(facts: &Facts, snapshots: &[(String, String)], events: impl IntoIterator<Item = Event>) -> Vec<u8> {
     let mut writer = Writer::create(Vec::new(), facts).unwrap();
     for (tag, text) in snapshots {
@@ -25,7 +26,7 @@ fn written(facts: &Facts, snapshots: &[(String, String)], events: impl IntoItera
     writer.finish().unwrap()
 }
 
-/// What a file of these bytes holds.
+/// The contents of a recording.
 type Content = (Facts, Vec<(String, String)>, Vec<Event>);
 
 fn read(bytes: &[u8]) -> Result<Content, TraceError> {
@@ -98,7 +99,7 @@ fn sample() -> Content {
     let contexts = [Context::Process, Context::SoftIrq, Context::HardIrq, Context::Nmi];
     let events = kinds.into_iter().enumerate().map(|(i, kind)| {
         let i = i as u32;
-        // Times that stand still, CPUs that change, the edges of pids.
+        // Repeated times, changing CPUs, and the smallest and largest pids.
         event(
             5 + u64::from(i / 2) * 1000,
             [0, 65_535, 1][i as usize % 3],
@@ -111,7 +112,7 @@ fn sample() -> Content {
 }
 
 #[test]
-fn shipped_recordings_come_back_byte_for_byte() {
+fn shipped_recordings_are_reproduced_byte_for_byte() {
     for name in common::NAMES {
         let trace = Trace::open(&common::path(&format!("{name}.events.zst"))).unwrap();
         let events = || trace.events().unwrap().map(Result::unwrap);
@@ -123,14 +124,14 @@ fn shipped_recordings_come_back_byte_for_byte() {
             writer.event(event).unwrap();
         }
         assert!(writer.finish().unwrap() == common::text(&format!("{name}.events.zst")), "{name}");
-        // And not larger than the text form at zstd's hardest.
+        // The file is smaller than the text form at zstd's highest level.
         let shipped = std::fs::metadata(common::path(&format!("{name}.events.zst"))).unwrap().len();
         assert!((bytes.len() as u64) < shipped, "{name}: {} bytes", bytes.len());
     }
 }
 
 #[test]
-fn everything_comes_back() {
+fn all_contents_are_reproduced() {
     let (facts, snapshots, events) = sample();
     assert_eq!(read(&written(&facts, &snapshots, events.clone())).unwrap(), (facts.clone(), snapshots.clone(), events));
     assert_eq!(read(&written(&facts, &[], [])).unwrap(), (facts, vec![], vec![]));
@@ -140,7 +141,7 @@ fn everything_comes_back() {
 fn many_snapshots_and_sections() {
     let text = include_str!("zoneinfo/linux-6.18-one-node.txt");
     let snapshots: Vec<_> = (0..500).map(|i| (format!("mid{i}"), text.to_owned())).collect();
-    // One less than, exactly, and one more than whole sections.
+    // One event less than two sections, exactly two sections, and one more.
     for count in [2 * 32_768 - 1, 2 * 32_768, 2 * 32_768 + 1] {
         let events: Vec<_> =
             (0..count).map(|i| event(i / 3, i as u32 % 7, 1, Context::Process, Kind::VmstatWork)).collect();
@@ -150,7 +151,7 @@ fn many_snapshots_and_sections() {
 }
 
 #[test]
-fn a_loss_told_at_the_end_takes_the_place_of_the_first() {
+fn a_loss_at_the_end_replaces_the_loss_of_the_facts() {
     let (facts, ..) = sample();
     let mut writer = Writer::create(Vec::new(), &facts).unwrap();
     let loss = vec![Loss { cpu: 0, overrun: 9, ..Loss::default() }];
@@ -160,7 +161,7 @@ fn a_loss_told_at_the_end_takes_the_place_of_the_first() {
 }
 
 #[test]
-fn the_writer_refuses_what_no_reader_would_take() {
+fn the_writer_refuses_values_that_readers_refuse() {
     let fresh = || Writer::create(Vec::new(), &Facts::default()).unwrap();
     let at = |time, kind| event(time, 0, 1, Context::Process, kind);
     let bad = [
@@ -173,25 +174,25 @@ fn the_writer_refuses_what_no_reader_would_take() {
     for event in bad {
         let mut writer = fresh();
         assert_eq!(writer.event(&event).unwrap_err().kind(), std::io::ErrorKind::InvalidInput, "{event:?}");
-        // It is as if it had not been tried.
+        // The refused event has no effect.
         writer.event(&at(1, Kind::VmstatWork)).unwrap();
         assert_eq!(read(&writer.finish().unwrap()).unwrap().2, [at(1, Kind::VmstatWork)]);
     }
     let mut writer = fresh();
     writer.snapshot_text("init0", "").unwrap();
     assert!(writer.snapshot_text("init0", "").is_err(), "a tag twice");
-    assert!(writer.snapshot_text("é", "").is_err(), "a tag of other letters");
+    assert!(writer.snapshot_text("é", "").is_err(), "a tag with other characters");
     writer.event(&at(2, Kind::VmstatWork)).unwrap();
     assert!(writer.event(&at(1, Kind::VmstatWork)).is_err(), "time going back");
     assert!(writer.snapshot_text("init1", "").is_err(), "a snapshot after an event");
 }
 
 #[test]
-fn cut_short_anywhere() {
+fn truncated_files_are_damaged() {
     let (facts, snapshots, events) = sample();
     let bytes = written(&facts, &snapshots, events);
     for cut in 0..bytes.len() {
-        let error = read(&bytes[..cut]).expect_err("a file cut short");
+        let error = read(&bytes[..cut]).expect_err("a truncated file");
         let expected = if (1..8).contains(&cut) { ErrorKind::Unsupported } else { ErrorKind::Damaged };
         assert_eq!(error.kind(), expected, "cut to {cut} bytes: {error}");
     }
@@ -239,7 +240,7 @@ fn other_versions_and_other_files() {
     assert!(error.to_string().starts_with("/no/such/file.pstrace: cannot be opened: No such file"), "{error}");
 }
 
-/// A section with right checksums, as a hostile writer would make it.
+/// A section with correct checksums, as a hostile writer makes it.
 fn section(kind: &[u8; 4], index: u32, items: u32, raw_bytes: u32, stored: &[u8]) -> Vec<u8> {
     let mut bytes = kind.to_vec();
     for word in [index, items, raw_bytes, stored.len() as u32, crc32fast::hash(stored)] {
@@ -251,7 +252,7 @@ fn section(kind: &[u8; 4], index: u32, items: u32, raw_bytes: u32, stored: &[u8]
     bytes
 }
 
-/// A section of this payload.
+/// A section with this payload.
 fn packed(kind: &[u8; 4], index: u32, items: u32, raw: &[u8]) -> Vec<u8> {
     section(kind, index, items, raw.len() as u32, &zstd::bulk::compress(raw, 1).unwrap())
 }
@@ -262,7 +263,7 @@ fn streams(parts: [&[u8]; 4]) -> Vec<u8> {
     lengths.chain(parts.concat()).collect()
 }
 
-/// A whole file around these sections of events.
+/// A complete file with these sections of events.
 fn file(sections: &[Vec<u8>], events: u64) -> Vec<u8> {
     let header = &written(&Facts::default(), &[], [])[..16];
     let end = format!(r#"{{"events":{events},"snapshots":0,"first_ns":0,"last_ns":0}}"#);
@@ -271,13 +272,13 @@ fn file(sections: &[Vec<u8>], events: u64) -> Vec<u8> {
 }
 
 #[test]
-fn hostile_files_with_right_checksums() {
+fn hostile_files_with_correct_checksums() {
     let vmstat = 6;
     let good = packed(b"EVTS", 1, 1, &streams([&[vmstat], &[1], &[], &[]]));
     assert_eq!(
         read(&file(std::slice::from_ref(&good), 1)).unwrap().2.len(),
         1,
-        "the files are right but for the trick"
+        "the files are valid without the fault"
     );
 
     let events = |parts| vec![packed(b"EVTS", 1, 1, &streams(parts))];
@@ -414,7 +415,7 @@ fn any_events() -> impl Strategy<Value = Vec<Event>> {
 
 proptest! {
     #[test]
-    fn any_events_come_back(events in any_events()) {
+    fn any_events_are_reproduced(events in any_events()) {
         prop_assert_eq!(read(&written(&Facts::default(), &[], events.clone())).unwrap().2, events.clone());
         let mut writer = TextWriter::new(Vec::new());
         for event in &events {
@@ -432,14 +433,14 @@ proptest! {
         prop_assert!(read(&bytes).is_err(), "byte {} changed by {:#x}", place, change);
     }
 
-    /// With right checksums: the decoder itself takes any bytes without a panic.
+    /// With correct checksums, the decoder reads any bytes without a panic.
     #[test]
     fn any_payload_is_read_or_refused(raw in proptest::collection::vec(any::<u8>(), 0..200), items in 1u32..50) {
         let _ = read(&file(&[packed(b"EVTS", 1, items, &raw)], items.into()));
         let _ = read(&file(&[packed(b"SNAP", 1, items, &raw)], 0));
     }
 
-    /// The same with streams that fit their lengths, so that more of it is read.
+    /// The same with streams that fit their lengths, so that the decoder reads more of them.
     #[test]
     fn any_streams_are_read_or_refused(
         heads in proptest::collection::vec(0u8..0x40, 1..50),
@@ -459,14 +460,14 @@ proptest! {
         let _ = read(&bytes);
     }
 
-    /// Lines of the right letters and separators reach deeper into the text's parser than any bytes do.
+    /// Lines of valid letters and separators reach deeper into the parser than random bytes.
     #[test]
     fn any_words_are_read_or_refused(words in "([0-9a-f]{1,20}|[-AFBZDXVKkRMp]| |\n|ZB|init0){0,200}") {
         let _ = read(format!("#pcptrace 1\n#t0 1\n{words}").as_bytes());
     }
 }
 
-/// Every bit of a short recording, without luck.
+/// Flips every bit of a short recording.
 #[test]
 fn every_flipped_bit_is_an_error() {
     let (facts, snapshots, events) = sample();

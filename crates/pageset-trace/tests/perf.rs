@@ -1,4 +1,4 @@
-//! `perf.data`: events as perf itself tells them, losses counted, and any damage an error.
+//! `perf.data`: events equal perf's own output, losses are counted, and damage is an error.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -33,9 +33,9 @@ fn read(bytes: &[u8]) -> Result<(Facts, Vec<Event>), TraceError> {
 }
 
 #[test]
-fn events_are_those_that_perf_tells() {
+fn events_equal_the_output_of_perf() {
     let (_, events) = read(&unpacked("lost.data.zst")).unwrap();
-    let told: Vec<String> = events
+    let ours: Vec<String> = events
         .iter()
         .map(|e| {
             let kind = match &e.kind {
@@ -54,7 +54,7 @@ fn events_are_those_that_perf_tells() {
         })
         .collect();
     let expected = std::fs::read_to_string(data("lost.txt")).unwrap();
-    assert_eq!(told, expected.lines().collect::<Vec<_>>());
+    assert_eq!(ours, expected.lines().collect::<Vec<_>>());
     let Kind::Alloc { gfp, .. } = events[0].kind else { panic!("{:?}", events[0]) };
     // NOWAIT | IO | FS | COMP | ACCOUNT, as perf names it: bits 11 and 13, 6, 7, 18, 22.
     assert_eq!(gfp, 1 << 11 | 1 << 13 | 1 << 6 | 1 << 7 | 1 << 18 | 1 << 22);
@@ -62,7 +62,7 @@ fn events_are_those_that_perf_tells() {
 }
 
 #[test]
-fn a_whole_recording_with_zoneinfo_beside_it() {
+fn a_complete_recording_with_a_zoneinfo_file() {
     let file = saved(&unpacked("whole.data.zst"));
     let error = Trace::open(file.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::MissingSnapshots);
@@ -73,11 +73,11 @@ fn a_whole_recording_with_zoneinfo_beside_it() {
     let facts = trace.facts();
     assert_eq!((facts.kernel_release.as_deref(), facts.cpus, facts.nodes), (Some("6.18.44"), 2, 1));
     assert_eq!((facts.page_size, facts.clock.as_str(), facts.lost_events()), (4096, "perf", false));
-    assert_eq!(facts.loss.len(), 2, "nothing lost is known of each CPU");
+    assert_eq!(facts.loss.len(), 2, "each CPU has an entry without losses");
     assert_eq!(facts.command[..2], ["perf", "record"]);
     assert_eq!(trace.snapshots().zoneinfo.len(), 1);
     assert!(trace.snapshots().zoneinfo_of("init0").is_some());
-    // As many of each as `perf script` counts.
+    // The counts of `perf script`.
     let mut counts = [0; 4];
     for event in trace.events().unwrap() {
         let place = match event.unwrap().kind {
@@ -107,7 +107,7 @@ fn lost_events_are_counted_by_cpu() {
     assert_eq!(facts.loss, [lost(0, 900 + (3739 - 900 - 1358)), lost(1, 1358)]);
 }
 
-/// Changes the number of 8 bytes at `place`.
+/// Overwrites the 8-byte number at `place`.
 fn put(bytes: &mut [u8], place: usize, value: u64) {
     bytes[place..place + 8].copy_from_slice(&value.to_le_bytes());
 }
@@ -117,7 +117,7 @@ fn get(bytes: &[u8], place: usize) -> u64 {
 }
 
 #[test]
-fn files_that_cannot_be_read_say_why() {
+fn errors_name_the_reason() {
     let good = unpacked("lost.data.zst");
     let (data_at, data_size) = (get(&good, 40), get(&good, 48));
     let table = (data_at + data_size) as usize;
@@ -134,7 +134,7 @@ fn files_that_cannot_be_read_say_why() {
         (&|b| put(b, 48, u64::MAX), ErrorKind::Damaged, "outside the file"),
         (&|b| put(b, table + 8, u64::MAX), ErrorKind::Damaged, "outside the file"),
         (&|b| b[event_desc..event_desc + 4].fill(0xff), ErrorKind::Damaged, "description of the events"),
-        // The reader would make room for four thousand million arguments.
+        // Without the check, the reader allocates 2^32 - 1 arguments.
         (&|b| b[command_line..command_line + 4].fill(0xff), ErrorKind::Damaged, "command line is cut short"),
         // The sampling period of the first event: its attribute starts 8 bytes in, the period 16 bytes further.
         (&|b| put(b, event_desc + 8 + 16, 100), ErrorKind::Unsupported, "not every kmem:mm_page_alloc was recorded"),
@@ -152,16 +152,16 @@ fn files_that_cannot_be_read_say_why() {
 }
 
 #[test]
-fn cut_short_at_many_places() {
+fn truncated_files_are_damaged() {
     let good = unpacked("lost.data.zst");
     for cut in (8..good.len()).step_by(101) {
-        let error = read(&good[..cut]).map(|_| ()).expect_err("a file cut short");
+        let error = read(&good[..cut]).map(|_| ()).expect_err("a truncated file");
         assert_eq!(error.kind(), ErrorKind::Damaged, "cut to {cut} bytes: {error}");
     }
 }
 
 proptest! {
-    /// A perf.data has no checksums, so a change may go unseen; but it is never a panic or a huge allocation.
+    /// A perf.data has no checksums, so a change may be undetected, but it never causes a panic or a huge allocation.
     #[test]
     fn any_change_is_read_or_refused(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
         let mut bytes = unpacked("lost.data.zst");
@@ -172,7 +172,7 @@ proptest! {
         let _ = read(&bytes);
     }
 
-    /// The same where it matters most: the header, the tables, the descriptions.
+    /// Changes of the header, the tables and the descriptions.
     #[test]
     fn any_change_of_the_tables_is_read_or_refused(
         in_front in any::<bool>(),

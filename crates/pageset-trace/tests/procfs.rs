@@ -1,4 +1,4 @@
-//! The kernel's own texts: those of the shipped recordings, of older and larger machines, and wrong ones.
+//! The kernel's texts in `/proc`: of the shipped recordings, of older and larger machines, and invalid ones.
 
 mod common;
 
@@ -6,9 +6,9 @@ use pageset_trace::procfs::{BuddyInfo, PageTypeInfo, PagesetSection, ParseError,
 use pageset_trace::{ErrorKind, OpenOptions, Place, Trace};
 use proptest::prelude::*;
 
-/// 6.18, one node, 2 CPUs, pagesets just emptied.
+/// 6.18, one node, 2 CPUs, just drained pagesets.
 const LINUX_6_18: &str = include_str!("zoneinfo/linux-6.18-one-node.txt");
-/// Two nodes as 5.10 prints them: no boost, promo or cma lines, no bounds of high.
+/// Two nodes in 5.10: no boost, promo or cma lines, and no bounds of high.
 const LINUX_5_10: &str = include_str!("zoneinfo/linux-5.10-two-nodes.txt");
 /// 4.4: counters before the protection, `scanned`, `all_unreclaimable`, no per-node stats.
 const LINUX_4_4: &str = include_str!("zoneinfo/linux-4.4.txt");
@@ -47,7 +47,7 @@ fn linux_6_18() {
     assert!(zone.counters.contains(&("numa_hit".to_owned(), 130_892_104)));
     assert_eq!(info.zones[0].protection, [0, 3019, 9419, 9419, 9419]);
     assert!(info.zones[0].counters.contains(&("nr_file_pages".to_owned(), 501_395)), "a node's counters");
-    // A zone without pages has watermarks and nothing else.
+    // A zone without pages has only watermarks.
     let movable = info.zone(0, "Movable").unwrap();
     assert_eq!((movable.managed, movable.min, movable.pagesets.len(), movable.start_pfn), (0, 32, 0, 0));
 }
@@ -90,7 +90,7 @@ fn every_snapshot_of_the_shipped_recordings() {
                 assert_eq!(zone.counters.iter().find(|c| c.0 == "nr_free_pages").unwrap().1, zone.free);
             }
         }
-        // The two texts tell of the same lists, read one right after the other.
+        // The two texts show the same lists, because they are read in succession.
         for (types, buddy) in all.pagetypeinfo.iter().zip(&all.buddyinfo) {
             for (types, buddy) in types.1.zones.iter().zip(&buddy.1.zones).filter(|(t, _)| t.zone != "Normal") {
                 let sums = (0..11).map(|order| types.free.iter().map(|free| free[order].count).sum::<u64>());
@@ -111,7 +111,7 @@ fn pagetypeinfo() {
     assert_eq!((normal.node, normal.zone.as_str(), &normal.pageblocks[..]), (0, "Normal", &[313, 2749, 138, 0, 0][..]));
     assert_eq!(normal.free[2].iter().map(|f| f.count).collect::<Vec<_>>(), [1309, 0, 30, 72, 30, 18, 6, 1, 0, 0, 0]);
 
-    // A long list is counted to 100000 only; other kernels add a table.
+    // The kernel counts a long list only to 100000; other kernels add a table.
     let text = trace.snapshots().text("pagetypeinfo.0").unwrap().replace(" 2254 ", " >100000 ")
         + "\nNumber of mixed blocks    Unmovable      Movable  Reclaimable   HighAtomic      Isolate \n\
            Node 0, zone   Normal            1            2            3            4            5 \n";
@@ -130,9 +130,10 @@ fn buddyinfo() {
     assert_eq!(zones, [(0, "DMA", &[0, 1][..]), (0, "Normal", &[3885, 264]), (1, "Normal", &[7, 8])]);
 }
 
-/// Checks changes of a right text: what is replaced by what, and the line and words of the error that it makes.
+/// Checks invalid changes of a valid text: each row has the replaced text, its replacement, and the line and part of
+/// the error.
 fn check<T: std::fmt::Debug>(good: &str, rows: &[(&str, &str, u64, &str)], parse: fn(&str) -> Result<T, ParseError>) {
-    parse(good).expect("right but for the change");
+    parse(good).expect("valid without the change");
     for &(from, to, line, what) in rows {
         assert!(good.contains(from), "{from:?} is not in the text");
         let error = parse(&good.replacen(from, to, 1)).expect_err(what);
@@ -171,7 +172,7 @@ Node 0, zone   Normal
 ";
 
 #[test]
-fn zoneinfo_that_is_wrong() {
+fn invalid_zoneinfo() {
     let rows = [
         ("100\n", "-100\n", 2, "free `-100` is not a number; allowed: a decimal number from 0 to 2^64 - 1"),
         ("100\n", "+100\n", 2, "free `+100` is not a number"),
@@ -179,7 +180,7 @@ fn zoneinfo_that_is_wrong() {
         ("100\n", "\n", 2, "free `` is not a number"),
         ("100\n", "18446744073709551616\n", 2, "free `18446744073709551616` is too large"),
         ("100\n", "100 5\n", 2, "`5` follows the number of free"),
-        ("min      1\n", "min      1\n min 1\n", 4, "min stands twice"),
+        ("min      1\n", "min      1\n min 1\n", 4, "min appears twice"),
         ("        low      2\n", "", 1, "node 0, zone Normal has no `low`"),
         ("        managed  200\n", "", 1, "has no `managed`"),
         ("Node 0", "Node x", 1, "node `x` is not a number"),
@@ -187,26 +188,26 @@ fn zoneinfo_that_is_wrong() {
         ("Node 0, zone   Normal", "Node 0", 1, "does not name a node and a zone"),
         ("Node 0, zone   Normal", "Node 0, zone   ", 1, "does not name a node and a zone"),
         ("Node 0, zone   Normal", "Node 0, zone   Normal x", 1, "`x` follows the zone's name"),
-        ("Node 0, zone   Normal\n", "", 1, "stands outside any zone"),
+        ("Node 0, zone   Normal\n", "", 1, "is outside any zone"),
         ("  pagesets\n", "", 11, "a pageset before `pagesets`"),
         ("    cpu: 0\n", "", 12, "count outside a pageset"),
         ("cpu: 1", "cpu: 0", 17, "cpu 0 follows cpu 0"),
         ("cpu: 0", "cpu: -1", 12, "cpu `-1` is not a number"),
         ("count: 11", "count: many", 18, "count `many` is not a number"),
-        ("batch: 5\n", "batch: 5\n batch: 5\n", 16, "batch stands twice in the pageset of cpu 0"),
+        ("batch: 5\n", "batch: 5\n batch: 5\n", 16, "batch appears twice in the pageset of cpu 0"),
         ("              batch: 5\n  vm", "  vm", 12, "the pageset of cpu 0 has no `batch`"),
         ("              high_max: 9\n", "", 17, "the pageset of cpu 1 has one of high_min and high_max"),
         ("(0, 7)", "0, 7", 9, "protection `0, 7` is not a list in parentheses"),
         ("(0, 7)", "(0, x)", 9, "protection `x` is not a number"),
         ("  start_pfn:           4096\n", "", 1, "has no `start_pfn`"),
-        ("4096\n", "4096\n start_pfn: 1\n", 25, "start_pfn stands twice"),
+        ("4096\n", "4096\n start_pfn: 1\n", 25, "start_pfn appears twice"),
     ];
     check(SMALL, &rows, Zoneinfo::parse);
     for (text, line, what) in [
         ("", 1, "no zone in the text"),
         ("\n\n", 3, "no zone in the text"),
-        ("hello\n", 1, "stands outside any zone"),
-        (&format!("{SMALL}{SMALL}"), 25, "node 0, zone Normal stands twice"),
+        ("hello\n", 1, "is outside any zone"),
+        (&format!("{SMALL}{SMALL}"), 25, "node 0, zone Normal appears twice"),
     ] {
         let error = Zoneinfo::parse(text).unwrap_err();
         assert!(error.line == line && error.what.contains(what), "{error}");
@@ -214,12 +215,12 @@ fn zoneinfo_that_is_wrong() {
 }
 
 #[test]
-fn zoneinfo_cut_anywhere_is_an_error() {
-    // But after the zone's last needed line.
+fn a_truncated_zoneinfo_is_an_error() {
+    // The whole text is needed up to its last line.
     for cut in 0..SMALL.len() {
         assert!(Zoneinfo::parse(&SMALL[..cut]).is_err(), "cut to {cut} bytes");
     }
-    // Of several zones, at the end of one: nothing is missing from the others, and no text tells how many there are.
+    // A text of several zones may end after any zone, because no text has the number of zones.
     let whole = (0..LINUX_6_18.len()).filter(|&cut| Zoneinfo::parse(&LINUX_6_18[..cut]).is_ok());
     for cut in whole {
         let rest = &LINUX_6_18[cut..];
@@ -228,21 +229,21 @@ fn zoneinfo_cut_anywhere_is_an_error() {
 }
 
 #[test]
-fn buddyinfo_that_is_wrong() {
+fn invalid_buddyinfo() {
     let good = "Node 0, zone      DMA      0      1 \nNode 0, zone   Normal   3885    264 \n";
     let rows = [
         ("3885", "-1", 2, "free blocks `-1` is not a number"),
         ("3885", "99999999999999999999", 2, "too large"),
         ("3885", "", 2, "1 counts in the row; allowed: 2"),
-        ("Normal", "DMA", 2, "node 0, zone DMA stands twice"),
-        ("Node 0, zone   Normal", "hello", 2, "is no row of buddyinfo"),
+        ("Normal", "DMA", 2, "node 0, zone DMA appears twice"),
+        ("Node 0, zone   Normal", "hello", 2, "is not a row of buddyinfo"),
         ("264 \n", "264", 3, "ends too early"),
     ];
     check(good, &rows, BuddyInfo::parse);
     assert!(BuddyInfo::parse("").is_err() && BuddyInfo::parse("Node 0, zone DMA\n").is_err());
 }
 
-/// The kernel prints the whole text once for each node with memory, and the headers alone for a node without.
+/// The kernel prints the whole text for each node with memory, and only the headers for a node without memory.
 #[test]
 fn pagetypeinfo_of_several_nodes() {
     let head = "Page block order: 9\nPages per block:  512\n\n";
@@ -265,13 +266,13 @@ fn pagetypeinfo_of_several_nodes() {
         info.zones.iter().map(|z| (z.node, z.zone.as_str(), z.free[1][0].count, z.pageblocks[1])).collect();
     assert_eq!(zones, [(0, "DMA32", 12, 15), (2, "Normal", 22, 25)]);
     assert_eq!(info.types, ["Unmovable", "Movable"]);
-    // A node whose text lacks a part is still an error.
+    // A node with an incomplete text is still an error.
     let cut = text.replacen("Node 2, zone   Normal", "Node 3, zone   Normal", 1);
     assert!(PageTypeInfo::parse(&cut).unwrap_err().what.contains("node 3, zone Normal has no free counts"));
 }
 
 #[test]
-fn pagetypeinfo_that_is_wrong() {
+fn invalid_pagetypeinfo() {
     let good = "\
 Page block order: 9
 Pages per block:  512
@@ -300,7 +301,7 @@ Node 0, zone   Normal            2            8
         ("Node    0, zone   Normal, type      Movable      6      7\n", "", 12, "node 0, zone Normal has 1 of 2 types"),
         ("Number of blocks type     Unmovable", "Number of blocks type     Other", 10, "are not those of the free"),
         ("            2            8", "            2", 12, "1 counts in the row; allowed: 2"),
-        ("zone   Normal            2", "zone   DMA            2", 12, "node 0, zone DMA stands twice"),
+        ("zone   Normal            2", "zone   DMA            2", 12, "node 0, zone DMA appears twice"),
         ("zone   Normal            2", "zone   Other            2", 12, "zone Other has no free counts"),
         ("Node 0, zone   Normal            2            8\n", "", 12, "zone Normal has no number of blocks"),
         ("Pages per block:  512\n", "", 12, "no `Pages per block`"),
@@ -321,7 +322,7 @@ fn open_with_snapshots(text: &[u8]) -> Result<Trace, pageset_trace::TraceError> 
 }
 
 #[test]
-fn snapshots_that_are_wrong_are_told_by_tag_and_line() {
+fn errors_in_snapshots_name_tag_and_line() {
     let good = format!("=== init0\n{SMALL}=== stats\nentries: 5\noverrun: 3\n");
     let trace = open_with_snapshots(good.as_bytes()).unwrap();
     assert_eq!((trace.facts().loss[0].overrun, trace.facts().lost_events()), (3, true));
@@ -329,15 +330,15 @@ fn snapshots_that_are_wrong_are_told_by_tag_and_line() {
     let snapshot = |tag: &str, line| Place::Snapshot { tag: tag.to_owned(), line };
     let rows: Vec<(String, Place, &str)> = vec![
         (String::new(), Place::Line(1), "the file is empty"),
-        ("hello\n".to_owned(), Place::Line(1), "`hello` heads no snapshot"),
-        (format!("\n{good}"), Place::Line(1), "heads no snapshot"),
+        ("hello\n".to_owned(), Place::Line(1), "`hello` is not the heading of a snapshot"),
+        (format!("\n{good}"), Place::Line(1), "is not the heading of a snapshot"),
         (good.replace("free     100", "free     ten"), snapshot("init0", 2), "free `ten` is not a number"),
-        (format!("{good}=== init0\n{SMALL}"), snapshot("init0", 1), "the tag stands twice"),
+        (format!("{good}=== init0\n{SMALL}"), snapshot("init0", 1), "the tag appears twice"),
         (good.replace("=== stats", "=== st ats"), snapshot("`st ats`", 1), "the tag is not allowed"),
         (good.replace("overrun: 3", "overrun: -3"), snapshot("stats", 2), "overrun `-3` is not a number"),
         (good.replace("entries: 5\n", ""), snapshot("stats", 1), "overrun before any `entries`"),
         (format!("{good}=== facts\n{{\"cpus\": -1}}\n"), snapshot("facts", 1), "invalid value"),
-        (format!("{good}=== buddyinfo.0\nx\n"), snapshot("buddyinfo.0", 1), "is no row of buddyinfo"),
+        (format!("{good}=== buddyinfo.0\nx\n"), snapshot("buddyinfo.0", 1), "is not a row of buddyinfo"),
     ];
     for (text, place, what) in rows {
         let error = open_with_snapshots(text.as_bytes()).map(|_| ()).expect_err(what);
@@ -351,7 +352,7 @@ fn snapshots_that_are_wrong_are_told_by_tag_and_line() {
 }
 
 #[test]
-fn events_that_end_before_their_snapshots_are_cut_short() {
+fn events_that_end_before_their_snapshots_are_truncated() {
     let folder = tempfile::tempdir().unwrap();
     let events = folder.path().join("a.events");
     std::fs::write(folder.path().join("a.snap"), format!("=== init0\n{SMALL}=== fini0\n{SMALL}")).unwrap();
@@ -373,7 +374,7 @@ proptest! {
     fn any_lines_are_read_or_refused(
         lines in proptest::collection::vec((0usize..60, 0usize..60, "[ -~]{0,12}"), 0..40),
     ) {
-        // Lines of real texts, some with their end replaced.
+        // Lines of real texts, some with a replaced end.
         let buddy = "Node 0, zone      DMA      0      1 \n";
         let all: Vec<&str> = [SMALL, buddy, LINUX_4_4].iter().flat_map(|text| text.lines()).collect();
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Captured ring buffers against the kernel's own rendering of them, and against damage.
+//! Captured ring buffers, compared with the kernel's own text of them and with damage.
 #![cfg(target_endian = "little")] // the capture is x86-64's
 
 use std::io::Read as _;
@@ -35,7 +35,7 @@ fn layout() -> PageLayout {
     PageLayout::parse(include_str!("data/ring/header_page")).unwrap()
 }
 
-/// `trace_pipe_raw` gives a page a call; so does a slice read through a buffer of one page.
+/// `trace_pipe_raw` returns one page per call; so does a slice with a buffer of one page.
 fn merge<'a>(end_ns: u64, cpus: &[&'a [u8]]) -> Merge<&'a [u8]> {
     let sources = cpus.iter().enumerate().map(|(cpu, &bytes)| (CpuId(cpu as u32), bytes));
     Merge::new(layout(), decoder(), end_ns, sources).unwrap()
@@ -45,8 +45,8 @@ fn all(merge: &mut Merge<&[u8]>) -> Vec<Event> {
     std::iter::from_fn(|| merge.next_event().unwrap()).collect()
 }
 
-/// An event in the words of `kernel.txt`.
-fn in_kernel_words(event: &Event) -> String {
+/// An event in the format of `kernel.txt`.
+fn kernel_line(event: &Event) -> String {
     let context = match event.context {
         Context::Process => 'p',
         Context::SoftIrq => 's',
@@ -81,11 +81,11 @@ fn in_kernel_words(event: &Event) -> String {
 }
 
 #[test]
-fn reads_what_the_kernel_reads() {
+fn events_equal_the_kernel_s_text() {
     let mut merge = merge(u64::MAX, &[CPU0, CPU1]);
     let events = all(&mut merge);
     assert!(events.is_sorted_by_key(|event| event.time_ns));
-    let ours: Vec<String> = events.iter().map(in_kernel_words).collect();
+    let ours: Vec<String> = events.iter().map(kernel_line).collect();
     let kernel: Vec<&str> = KERNEL.lines().collect();
     for (ours, kernel) in ours.iter().zip(&kernel) {
         assert_eq!(ours, kernel);
@@ -99,7 +99,7 @@ fn reads_what_the_kernel_reads() {
 #[test]
 fn a_full_buffer_ends_the_recording_for_all() {
     let mut copy = tempfile::tempfile().unwrap();
-    // A last page that was read short is whole in the copy.
+    // A partially read last page is a full page in the copy.
     let end_ns = copy_full(&layout(), CpuId(1), &CPU1[..2 * 4096 - 8], &mut copy).unwrap().unwrap();
     let mut copied = Vec::new();
     copy.read_to_end(&mut copied).unwrap();
@@ -108,7 +108,7 @@ fn a_full_buffer_ends_the_recording_for_all() {
 
     let whole = all(&mut merge(u64::MAX, &[CPU0, CPU1]));
     let events = all(&mut merge(end_ns, &[CPU0, &copied]));
-    // The last page of a full buffer is not trusted, so what is left ends with the page before it.
+    // The last page of a full buffer is not trusted, so the events end with the page before it.
     let trusted = all(&mut merge(u64::MAX, &[&[], &CPU1[..4096]]));
     assert!(events.len() > trusted.len() && events.len() < whole.len());
     assert!(trusted.iter().all(|event| events.contains(event)));
@@ -128,7 +128,7 @@ fn marked_pages_are_counted() {
 
 proptest! {
     #[test]
-    fn damage_is_refused_or_read_but_never_a_panic(
+    fn damage_never_panics(
         flips in prop::collection::vec((0..CPU0.len(), any::<u8>()), 1..20),
         length in 0..CPU0.len(),
     ) {
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn any_record_is_decoded_or_passed_over(record in prop::collection::vec(any::<u8>(), 0..80)) {
+    fn any_record_is_decoded_or_ignored(record in prop::collection::vec(any::<u8>(), 0..80)) {
         let _ = decoder().decode(0, CpuId(0), &record);
     }
 }

@@ -1,16 +1,16 @@
-//! The text form: the shipped recordings are read whole and written again byte for byte; anything else is an error
-//! that names the line.
+//! The text form: the shipped recordings are read and written again byte for byte. Every other text is an error that
+//! names the line.
 
 mod common;
 
 use pageset_trace::text::{TextReader, TextWriter};
 use pageset_trace::{ErrorKind, Place, Trace, TraceError};
 
-/// Events of each recording, counted apart from this code (`zstdcat | wc -l` less two).
+/// Events of each recording, counted independently (`zstdcat | wc -l` less two).
 const EVENTS: [usize; 3] = [324_889, 775_482, 324_698];
 
 #[test]
-fn shipped_recordings_are_written_again_as_they_were() {
+fn shipped_recordings_are_reproduced_byte_for_byte() {
     for (name, events) in common::NAMES.into_iter().zip(EVENTS) {
         let trace = Trace::open(&common::path(&format!("{name}.events.zst"))).unwrap();
         assert_eq!(trace.name(), name);
@@ -42,7 +42,7 @@ fn read(text: &[u8]) -> Result<Vec<pageset_trace::Event>, TraceError> {
 }
 
 #[test]
-fn every_kind_of_event_is_written_as_it_was_read() {
+fn every_kind_of_event_is_reproduced() {
     let text = b"#pcptrace 1\n#t0 5\n0 0 1p A 1f 3 1 140dca\n0 65535 4294967295s A - 10 255 ffffffff\n1 2 0h F 0 9\n\
         7 0 3n B fffffffffffff\n0 0 1p Z 20 0 2 1\n0 0 1p Z 20 0 2 0\n9 0 1p D 20 0 2\n0 0 1p X 20 0 10 2 1 1\n\
         0 0 1p X 20 0 10 2 1 0\n0 0 1p U 64 60 cc0 -1\n\
@@ -55,7 +55,7 @@ fn every_kind_of_event_is_written_as_it_was_read() {
 }
 
 #[test]
-fn a_wrong_line_is_named_with_what_is_allowed() {
+fn errors_name_the_line_and_the_allowed_values() {
     let rows: &[(&str, &str)] = &[
         ("", "no time"),
         ("garbage", "time `garbage` is not allowed; allowed: nanoseconds"),
@@ -111,14 +111,14 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
         ("0 0 1p \u{1b}[31m", "kind `\\u{1b}[31m`"),
     ];
     for (line, what) in rows {
-        // The event before it is whole and comes out first.
+        // The previous event is complete and comes first.
         let text = format!("#pcptrace 1\n#t0 1\n0 0 1p V\n{line}\n0 0 1p V\n");
         let mut reader = TextReader::new(text.as_bytes()).unwrap();
         assert!(reader.next().unwrap().is_ok(), "{line:?}");
         let error = reader.next().unwrap().expect_err(line);
         assert_eq!((error.kind(), error.place()), (ErrorKind::Damaged, &Place::Line(4)), "{line:?}");
         assert!(error.to_string().contains(what), "{line:?}: {error}");
-        assert!(reader.next().is_none(), "{line:?}: nothing after an error");
+        assert!(reader.next().is_none(), "{line:?}: an event after an error");
     }
 }
 
@@ -132,7 +132,7 @@ fn wrong_headers() {
         (b"#pcptrace\n#t0 1\n", ErrorKind::Unsupported, "not the text form"),
         (b"#pcptrace 1", ErrorKind::Damaged, "line 1: the text ends in the middle of a line"),
         (b"#pcptrace 1\n", ErrorKind::Damaged, "line 2"),
-        (b"#pcptrace 1\n#t0 -1\n", ErrorKind::Damaged, "line 2: `#t0 -1` is no start"),
+        (b"#pcptrace 1\n#t0 -1\n", ErrorKind::Damaged, "line 2: `#t0 -1` is not a start line"),
         (b"#pcptrace 1\n#t0 18446744073709551616\n", ErrorKind::Damaged, "line 2"),
         (b"#pcptrace 1\n0 0 1p V\n", ErrorKind::Damaged, "line 2"),
     ];
@@ -141,21 +141,21 @@ fn wrong_headers() {
         assert_eq!(error.kind(), *kind, "{error}");
         assert!(error.to_string().contains(what), "{error}");
     }
-    assert!(read(b"#pcptrace 1\n#t0 1\n").unwrap().is_empty(), "a recording may have no events");
+    assert!(read(b"#pcptrace 1\n#t0 1\n").unwrap().is_empty(), "a recording without events is valid");
 }
 
 #[test]
-fn a_text_cut_anywhere_is_an_error_or_ends_at_a_line() {
+fn a_truncated_text_is_an_error_except_at_a_line_end() {
     let whole = b"#pcptrace 1\n#t0 5\n0 0 1p A 1f 3 1 140dca\n1 2 0h F 0 9\n";
     for cut in 0..whole.len() {
-        // After the second header line and after the first event.
+        // The ends of the second header line and of the first event.
         let at_line_end = [18, 41].contains(&cut);
         assert_eq!(read(&whole[..cut]).is_ok(), at_line_end, "cut to {cut} bytes");
     }
 }
 
 #[test]
-fn a_line_without_end_is_refused_before_it_fills_the_memory() {
+fn an_endless_line_is_refused() {
     let text = b"#pcptrace 1\n#t0 1\n".iter().copied().chain(std::iter::repeat_n(b'0', 1 << 20)).collect::<Vec<_>>();
     let error = read(&text).unwrap_err();
     assert!(error.to_string().contains("line 3: the line has more than 4096 bytes"), "{error}");

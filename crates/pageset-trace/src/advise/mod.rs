@@ -1,11 +1,11 @@
-//! Whether a load would be served better by another setting of its kernel's: the result of `pageset advise`.
+//! The result of `pageset advise`: whether another setting of the kernel serves a load better.
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! | --- | --- |
-//! | `patterns` | what kind of traffic it is, from one pass over the recording |
-//! | `verdict` | what to set, or nothing, from what replays measured |
-//! | `trust` | how sure that is, from how near the replay comes to the kernel |
-//! | `price` | what it gains and costs |
+//! | `patterns` | kinds of page traffic, from one pass over the recording |
+//! | `verdict` | the setting to change, or none, from the measured replays |
+//! | `trust` | the trust in the verdict, from the replay's difference to the kernel |
+//! | `price` | the setting's gain and cost |
 
 mod patterns;
 mod price;
@@ -26,14 +26,14 @@ use crate::measure::disagreement;
 use crate::replay::{Level, Outcome, Replay, ReplayError, RuleSet, Step, identify};
 use crate::trace::Trace;
 
-/// The fractions that are tried: none, the least that is allowed, and what folklore uses.
+/// The fractions that are replayed: none, the smallest allowed one, and commonly used ones.
 const FRACTIONS: [u32; 7] = [0, 8, 12, 16, 25, 50, 100];
-/// Other kernels: the ends of each era. The recorded kernel's own is left out.
-const OTHERS: [&str; 4] = ["linux-4.19", "linux-5.18", "linux-6.7", "linux-6.18"];
+/// The other kernels that are replayed: the ends of each era. The recorded kernel's own preset is left out.
+const OTHER_KERNELS: [&str; 4] = ["linux-4.19", "linux-5.18", "linux-6.7", "linux-6.18"];
 
 schema!("pageset.advise/1");
 
-/// All that is said.
+/// The advice for one recording.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Advice {
     /// `pageset.advise/1`.
@@ -42,65 +42,65 @@ pub struct Advice {
     pub trace: String,
     /// The recorded kernel.
     pub kernel: Kernel,
-    /// From the first replayed event to the last.
+    /// Nanoseconds from the first replayed event to the last.
     pub duration_ns: u64,
     /// Allocations and frees.
     pub operations: u64,
     /// CPUs of the machine.
     pub cpus: usize,
-    /// All pages of the zones, to weigh what pagesets hold.
+    /// Managed pages of all zones, to compare with the pages in pagesets.
     pub managed_pages: u64,
-    /// What to set, or nothing.
+    /// The setting to change, or none.
     pub verdict: Verdict,
-    /// What the setting gains, in a sentence; null where nothing is to be changed.
+    /// The gain of the setting, in a sentence; null if nothing should change.
     pub gain: Option<String>,
-    /// What it costs.
+    /// The cost of the setting, in a sentence; null if nothing should change.
     pub price: Option<String>,
-    /// How sure that is.
+    /// The trust in the verdict.
     pub sure: Sure,
-    /// Pages free in blocks of orders 9 and 10, where the recording tells.
+    /// Pages free in blocks of orders 9 and 10, if the recording tells.
     pub high_orders: HighOrderPages,
-    /// Under what this kernel can be set to.
+    /// Replays under the settings of this kernel.
     pub settings: Vec<Setting>,
-    /// Under the rules of other kernels.
+    /// Replays under the rules of other kernels.
     pub other_kernels: Vec<Setting>,
-    /// What kind of traffic it is.
+    /// The measured patterns of page traffic.
     pub patterns: Patterns,
-    /// Of the patterns those that rule the load.
+    /// The patterns that dominate the load.
     pub named_patterns: Vec<Named>,
 }
 
-/// How near the replay of what was in force comes to what the kernel kept free in large blocks.
+/// Free pages in large blocks: in the kernel, and in the replay of the setting in force.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HighOrderPages {
-    /// Where the recording begins.
+    /// At the begin of the replay.
     pub begin_pages: Option<u64>,
-    /// Where it ends: what the kernel had.
+    /// In the kernel at the end of the recording.
     pub kernel_end_pages: Option<u64>,
-    /// And the replay.
+    /// In the replay at its end.
     pub replay_end_pages: Option<u64>,
 }
 
 /// The recorded kernel.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {
-    /// Its release, where that is recorded.
+    /// The kernel's release, if recorded.
     pub release: Option<String>,
-    /// Its rules' name.
+    /// The name of the kernel's rules.
     pub rules: String,
-    /// Whether the recording tells the rules, or they are guessed.
+    /// Whether the recording names the kernel; if not, the rules are guessed.
     pub known: bool,
-    /// Where the traffic does not agree with the rules of the release: what it agrees with.
+    /// A sentence on the rules that the traffic agrees with, if the traffic disagrees with the rules of the release.
     pub disagreement: Option<String>,
-    /// `vm.percpu_pagelist_high_fraction` while recording.
+    /// `vm.percpu_pagelist_high_fraction` during the recording.
     pub high_fraction: u32,
 }
 
 impl Advice {
-    /// Replays a recording under every setting, and judges.
+    /// Replays a recording under every setting and decides on a verdict.
     ///
     /// # Errors
-    /// A recording that cannot be replayed.
+    /// If the recording cannot be replayed.
     pub fn of(trace: &Trace, progress: &mut dyn FnMut(Step<'_>)) -> Result<Self, ReplayError> {
         let (replay, identified) = identify::prepare(trace, progress)?;
         let patterns = Patterns::find(trace)?;
@@ -108,8 +108,8 @@ impl Advice {
         let in_force = facts.high_fraction.unwrap_or(0);
         let kernel = replay.kernel_rules();
         let offered = settings(&kernel, in_force);
-        let others = others(&kernel);
-        let (notes, count) = (*replay.notes(), (offered.len() + others.len()) as u64);
+        let other_rules = other_rules(&kernel);
+        let (notes, count) = (*replay.notes(), (offered.len() + other_rules.len()) as u64);
         let mut done = 0;
         let mut measure = |rules: &RuleSet| -> Result<(Setting, Outcome), ReplayError> {
             progress(Step::Replay { rules: &rules.name, events: notes.events, done, of: count });
@@ -117,23 +117,24 @@ impl Advice {
             let outcome = replay.run(rules, Level::Reconstructed, &mut |events| progress(Step::Events(events)))?;
             Ok((measured(rules, &outcome), outcome))
         };
-        let (mut settings, mut in_force_did) = (Vec::new(), None);
+        let (mut settings, mut in_force_outcome) = (Vec::new(), None);
         for (fraction, rules) in &offered {
             let (measured, outcome) = measure(rules)?;
             let now = *fraction == in_force;
             if now {
-                in_force_did = Some(outcome);
+                in_force_outcome = Some(outcome);
             }
             settings.push(Setting { high_fraction: Some(*fraction), in_force: now, ..measured });
         }
-        let other_kernels = others.iter().map(|rules| Ok(measure(rules)?.0)).collect::<Result<_, ReplayError>>()?;
+        let other_kernels =
+            other_rules.iter().map(|rules| Ok(measure(rules)?.0)).collect::<Result<_, ReplayError>>()?;
         let setting = replay.setting();
         let cpus = setting.cpus.len();
         let managed_pages = setting.zones.iter().map(|zone| zone.start.managed).sum();
         let seconds = notes.duration_ns as f64 / 1e9;
         let verdict = verdict::judge(&settings, seconds, cpus);
-        let sure = sure(&replay, in_force_did.as_ref(), verdict.basis, facts.lost_events());
-        let seen = in_force_did.and_then(|outcome| outcome.high_orders);
+        let sure = sure(&replay, in_force_outcome.as_ref(), verdict.basis, facts.lost_events());
+        let seen = in_force_outcome.and_then(|outcome| outcome.high_orders);
         let chosen = price::chosen(&settings, &verdict);
         Ok(Advice {
             schema: Schema::V1,
@@ -166,7 +167,7 @@ impl Advice {
     }
 }
 
-/// How sure a verdict is; `in_force` is what the replay of the setting in force did.
+/// The trust in a verdict. `in_force` is the outcome of the setting in force.
 fn sure(replay: &Replay<'_>, in_force: Option<&Outcome>, basis: Basis, lost_events: bool) -> Sure {
     let Some(outcome) = in_force else { return Sure { trust: Trust::Low, reasons: Vec::new() } };
     let setting = replay.setting();
@@ -182,8 +183,7 @@ fn sure(replay: &Replay<'_>, in_force: Option<&Outcome>, basis: Basis, lost_even
     })
 }
 
-/// The settings that are offered, by their fraction. The one in force is replayed with the bounds that the snapshots
-/// show.
+/// The settings to replay, by their fraction. The one in force is replayed with the bounds in the snapshots.
 fn settings(kernel: &RuleSet, in_force: u32) -> Vec<(u32, RuleSet)> {
     let mut fractions = FRACTIONS.to_vec();
     if !fractions.contains(&in_force) {
@@ -197,8 +197,8 @@ fn settings(kernel: &RuleSet, in_force: u32) -> Vec<(u32, RuleSet)> {
     fractions.into_iter().map(rules).collect()
 }
 
-fn others(kernel: &RuleSet) -> Vec<RuleSet> {
-    let rules = OTHERS.iter().filter_map(|name| Preset::find(name)).map(|preset| {
+fn other_rules(kernel: &RuleSet) -> Vec<RuleSet> {
+    let rules = OTHER_KERNELS.iter().filter_map(|name| Preset::find(name)).map(|preset| {
         let batch_scale_max = kernel.tuning.batch_scale_max;
         RuleSet { high_fraction: Some(0), ..RuleSet::new(preset.name, Tuning { batch_scale_max, ..preset.tuning }) }
     });

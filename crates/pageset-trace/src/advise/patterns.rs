@@ -1,4 +1,4 @@
-//! Patterns of page traffic that explain why pagesets serve a load well or badly. One pass over a recording.
+//! Patterns of page traffic that explain why pagesets serve a load well or badly, from one pass over a recording.
 
 use std::collections::HashMap;
 
@@ -10,61 +10,65 @@ use crate::error::TraceError;
 use crate::event::{Context, Event, Kind};
 use crate::trace::Trace;
 
-/// Frees in a row from which they are a burst: more than the largest single drain, 63 << 5. Unit: pages.
+/// The smallest number of consecutive freed pages that are a burst: more than the largest single drain, 63 << 5. Unit:
+/// pages.
 /// Specification: `linux-page-allocator.md` 9.
 const BURST_PAGES: u64 = 2016;
-/// The share of the traffic from which a pattern is named, in percent. A guess: less does not rule a load.
+/// The smallest share of the traffic for which a pattern is named, in percent. A guess: a smaller share does not
+/// dominate a load.
 const NAMED_FROM_PCT: f64 = 20.0;
-/// A CPU hoards when it holds this share of all that is held, with less than half that share of the traffic. A guess.
+/// The smallest share of all cached pages that a hoarding CPU holds, in percent. Its share of the traffic must be less
+/// than half of that. A guess.
 const HOARD_PCT: f64 = 60.0;
 
-/// What was found; pages and shares in percent.
+/// The measured patterns. Units: pages, and shares in percent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Patterns {
-    /// Pages freed whose allocation was seen as well.
+    /// Freed pages with a recorded allocation.
     pub followed_pages: u64,
-    /// Of those, freed on another CPU than they were allocated on.
+    /// The share of those pages that another CPU freed than allocated.
     pub travelling_pct: f64,
-    /// Bursts of frees on one CPU by one process, without an allocation between.
+    /// Bursts: consecutive frees of one process on one CPU, without an allocation in between.
     pub bursts: u64,
-    /// Of all pages freed, those in bursts.
+    /// The share of all freed pages that are in bursts.
     pub burst_pct: f64,
-    /// The longest burst.
+    /// Pages of the longest burst.
     pub burst_pages_max: u64,
-    /// Of all pages allocated and freed, those in blocks of orders 1 to 3.
+    /// The share of all allocated and freed pages that are in blocks of orders 1 to 3.
     pub high_order_pct: f64,
     /// Blocks of orders 1 to 3 that the kernel drained.
     pub high_order_drains: u64,
-    /// A CPU that holds most of what is held and does little of the traffic.
+    /// A CPU with most of the cached pages and little of the traffic.
     pub hoarder: Option<Hoarder>,
 }
 
-/// A CPU that hoards.
+/// A hoarding CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hoarder {
     /// The CPU.
     pub cpu: u32,
-    /// Of all that pagesets held, on the average of the snapshots.
+    /// The CPU's average share of all cached pages, over the snapshots.
     pub held_pct: f64,
-    /// Of all pages allocated and freed.
+    /// The CPU's share of all allocated and freed pages.
     pub traffic_pct: f64,
 }
 
-/// A pattern that rules the load.
+/// A pattern that dominates the load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Named {
-    /// The name to ask `pageset explain` for.
+    /// The name for `pageset explain`.
     pub name: String,
-    /// What was seen.
+    /// The measurement, in a sentence.
     pub seen: String,
 }
 
-/// Frees in a row on one CPU, of pages that were there before it began: what a stream frees as it comes is no burst.
+/// Consecutive frees on one CPU of pages that were allocated before the first free. A stream that frees pages as they
+/// arrive is no burst.
 #[derive(Clone, Copy)]
 struct Row {
     pid: u32,
     pages: u64,
-    /// The event that it began with.
+    /// The event of the first free.
     begin: u64,
 }
 
@@ -72,7 +76,7 @@ struct Row {
 struct Pass {
     /// Events so far.
     events: u64,
-    /// On which CPU, and at which event.
+    /// The CPU and the event of each page's allocation.
     allocated: HashMap<Pfn, (u32, u64)>,
     rows: HashMap<u32, Row>,
     /// Pages allocated and freed, by CPU.
@@ -103,7 +107,7 @@ impl Pass {
                     self.found.followed_pages += pages;
                     self.travelled += if from == cpu { 0 } else { pages };
                 }
-                // What an interrupt frees belongs to nobody's row.
+                // Frees of interrupts belong to no process.
                 if event.context == Context::Process {
                     let of_row = |row: &Row| row.pid == event.pid && allocated.is_none_or(|(_, at)| at < row.begin);
                     if self.rows.get(&cpu).is_some_and(|row| !of_row(row)) {
@@ -158,10 +162,10 @@ fn pct(part: u64, of: u64) -> f64 {
 }
 
 impl Patterns {
-    /// Looks a recording over.
+    /// Reads a recording and measures its patterns.
     ///
     /// # Errors
-    /// A recording that is damaged.
+    /// If the recording is damaged.
     pub(super) fn find(trace: &Trace) -> Result<Patterns, TraceError> {
         let mut pass = Pass::default();
         for event in trace.events()? {
@@ -176,7 +180,7 @@ impl Patterns {
         Ok(pass.finish(&held))
     }
 
-    /// Those that rule the load.
+    /// The patterns that dominate the load.
     pub(super) fn named(&self) -> Vec<Named> {
         let mut named = Vec::new();
         let mut name = |name: &str, seen| named.push(Named { name: name.to_owned(), seen });
@@ -239,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_travel() {
+    fn pages_freed_on_another_cpu_travel() {
         let mut pass = Pass::default();
         for pfn in 0..10 {
             alloc(&mut pass, 0, 1, pfn, Order::ZERO);
@@ -247,7 +251,7 @@ mod tests {
         for pfn in 0..10 {
             free(&mut pass, u32::from(pfn < 7), 1, pfn, Order::ZERO);
         }
-        // Never seen to be taken: not followed.
+        // A page without a recorded allocation does not count.
         free(&mut pass, 1, 1, 99, Order::ZERO);
         let found = pass.finish(&HashMap::new());
         assert_eq!((found.followed_pages, found.travelling_pct, found.bursts), (10, 70.0, 0));
@@ -268,7 +272,7 @@ mod tests {
             }
             alloc(&mut pass, 1, 3, 1 << 22, Order::ZERO);
             let found = pass.finish(&HashMap::new());
-            // CPU 1 had its own row, as long.
+            // CPU 1 has a row of the same length.
             assert_eq!(found.bursts, bursts + 1, "{breaks}");
             assert_eq!(found.burst_pages_max, BURST_PAGES);
         }
@@ -299,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_hoards_what_it_does_not_use() {
+    fn a_hoarding_cpu_holds_pages_without_traffic() {
         let found = |held: [u64; 2], traffic: [u64; 2]| {
             let pass = Pass { traffic: (0..).zip(traffic).collect(), ..Pass::default() };
             pass.finish(&(0..).zip(held).collect()).hoarder.map(|hoarder| hoarder.cpu)

@@ -1,9 +1,9 @@
-//! What the advised setting gains and what it costs, in a sentence each.
+//! The gain and cost of the advised setting, in a sentence each.
 
 use super::verdict::{Setting, Verdict};
 use crate::number::grouped;
 
-/// What is in force, and what is advised instead.
+/// The setting in force and the advised setting.
 pub(super) fn chosen<'a>(settings: &'a [Setting], verdict: &Verdict) -> Option<(&'a Setting, &'a Setting)> {
     let fraction = verdict.high_fraction?;
     let now = settings.iter().find(|setting| setting.in_force)?;
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_price_is_in_pages_and_in_high_orders() {
-        for (now, then, said) in [
+        for (now, then, expected) in [
             (Some(5120), Some(4096), "huge pages free at the worst moment 8 instead of 10 (2 lost)"),
             (Some(4096), Some(5120), "huge pages free at the worst moment 10 instead of 8 (2 more)"),
             (Some(4096), Some(4096), "huge pages free at the worst moment 8 instead of 8 (none lost)"),
@@ -77,7 +77,7 @@ mod tests {
         ] {
             let price = price(&measured(100, now), &measured(2000, then), 100_000);
             let held = "pagesets hold up to 2,000 pages instead of 100: 2.0 % of memory; ";
-            assert!(price.starts_with(&format!("{held}{said}")), "{price}");
+            assert!(price.starts_with(&format!("{held}{expected}")), "{price}");
         }
     }
 }

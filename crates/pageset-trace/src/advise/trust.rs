@@ -1,32 +1,32 @@
-//! How sure a verdict is. Numbers in, words out.
+//! The trust in a verdict. Pure: numbers in, text out.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::verdict::{Basis, felt, per_cpu_s};
+use super::verdict::{Basis, is_noticeable, per_cpu_s};
 use crate::measure::differs_pct;
 use crate::replay::Totals;
 use crate::replay::agreement::deviations;
 
-/// Refills and drains below which a recording says little. A guess: one of them is 1 %.
-const FEW: u64 = 100;
-/// A replay that is further off than this says little of other rules. A guess. Unit: percent.
-const FAR_OFF_PCT: f64 = 20.0;
+/// The smallest number of refills and drains of a useful recording. A guess: one of them is 1 %.
+const MOVES_MIN: u64 = 100;
+/// The largest difference of a useful replay from the kernel. A guess. Unit: percent.
+const DIFFERENCE_MAX_PCT: f64 = 20.0;
 
-/// How far the replay of the kernel's own rules may be trusted.
+/// The trust in the replay of the kernel's own rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trust {
-    /// Not at all.
+    /// No trust.
     Low,
-    /// With care.
+    /// Limited trust.
     Fair,
-    /// As far as any.
+    /// Full trust.
     High,
 }
 
 impl Trust {
-    /// The word for it.
+    /// The name in tables and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,25 +37,25 @@ impl Trust {
     }
 }
 
-/// How far it may be trusted, and why: what speaks against it comes first.
+/// The trust in a verdict and its reasons: reasons against it come first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sure {
-    /// How far.
+    /// The trust.
     pub trust: Trust,
-    /// Why.
+    /// The reasons.
     pub reasons: Vec<String>,
 }
 
-/// What is known of a recording and of its replay under the setting in force.
+/// The facts about a recording and its replay under the setting in force.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
-    /// What the kernel moved.
+    /// The kernel's moves.
     pub(super) kernel: Totals,
-    /// What the replay did.
+    /// The replay's moves.
     pub(super) replay: Totals,
-    /// What the verdict rests on.
+    /// The reason of the verdict.
     pub(super) basis: Basis,
-    /// How long the recording is.
+    /// The recording's duration.
     pub(super) seconds: f64,
     pub(super) cpus: usize,
     pub(super) lost_events: bool,
@@ -65,19 +65,19 @@ pub(super) struct Seen {
     pub(super) kernel_known: bool,
 }
 
-/// Judges.
+/// Rates the trust in a verdict.
 pub(super) fn judge(seen: &Seen) -> Sure {
     let (kernel, ours) = (seen.kernel, seen.replay);
     let moves = kernel.refills + kernel.drains;
     let kernel_per_cpu_s = per_cpu_s(moves, seen.seconds, seen.cpus);
-    // That nothing can be felt is what the kernel itself shows; no replay has to be trusted for it.
-    if seen.basis == Basis::NotFelt && !felt(kernel_per_cpu_s) && !seen.lost_events {
+    // The kernel itself shows that no setting is noticeable; this needs no trust in a replay.
+    if seen.basis == Basis::NotFelt && !is_noticeable(kernel_per_cpu_s) && !seen.lost_events {
         let why = format!("that is what the kernel did: {kernel_per_cpu_s:.0} refills and drains a second on each CPU");
         return Sure { trust: Trust::High, reasons: vec![why] };
     }
     let mut reasons = Vec::new();
     let mut trust = Trust::High;
-    let mut least = |other: Trust| trust = trust.min(other);
+    let mut lower_to = |other: Trust| trust = trust.min(other);
     for deviation in deviations(&kernel, &ours).iter().filter(|deviation| !deviation.is_within()) {
         let what = deviation.limit.quantity.name();
         let differs = differs_pct(deviation.replay, deviation.kernel);
@@ -87,25 +87,25 @@ pub(super) fn judge(seen: &Seen) -> Sure {
             }
             None => format!("under the setting in force the replay has {} {what}, the kernel none", deviation.replay),
         });
-        least(if differs.is_none_or(|pct| pct.abs() > FAR_OFF_PCT) { Trust::Low } else { Trust::Fair });
+        lower_to(if differs.is_none_or(|pct| pct.abs() > DIFFERENCE_MAX_PCT) { Trust::Low } else { Trust::Fair });
     }
     let near = reasons.is_empty();
-    if moves < FEW {
+    if moves < MOVES_MIN {
         reasons.push(format!("the kernel refilled and drained only {moves} times"));
-        least(Trust::Low);
+        lower_to(Trust::Low);
     }
     if seen.lost_events {
         reasons.push("events were lost".to_owned());
-        least(Trust::Low);
+        lower_to(Trust::Low);
     }
     if seen.near_mark {
         reasons
             .push("a zone was at its high watermark, where pagesets shrink for reasons that no event shows".to_owned());
-        least(Trust::Fair);
+        lower_to(Trust::Fair);
     }
     if !seen.kernel_known {
         reasons.push("the recording does not name its kernel".to_owned());
-        least(Trust::Fair);
+        lower_to(Trust::Fair);
     }
     if near {
         let but = if reasons.is_empty() { "" } else { "but " };
@@ -118,7 +118,7 @@ pub(super) fn judge(seen: &Seen) -> Sure {
 mod tests {
     use super::*;
 
-    /// A second on two CPUs in which the replay did what the kernel did.
+    /// A recording of one second on two CPUs whose replay agrees with the kernel.
     fn steady() -> Seen {
         let moved = Totals { refills: 4000, refill_pages: 250_000, drains: 100, drain_pages: 200_000 };
         Seen {
@@ -136,7 +136,7 @@ mod tests {
     type Change = fn(&mut Seen);
 
     #[test]
-    fn each_weakness_counts_and_is_said() {
+    fn each_weakness_lowers_trust_and_is_reported() {
         let cases: [(Change, Trust, &str); 11] = [
             (|_| {}, Trust::High, "under the setting in force the replay moves what the kernel moved"),
             (|seen| seen.kernel_known = false, Trust::Fair, "the recording does not name its kernel"),
@@ -164,31 +164,31 @@ mod tests {
                 Trust::Low,
                 "the kernel refilled and drained only 99 times",
             ),
-            // Seldom enough not to be felt, but some of it was lost.
+            // Too rare to be noticeable, but events were lost.
             (
                 |seen| (seen.basis, seen.lost_events, seen.seconds) = (Basis::NotFelt, true, 60.0),
                 Trust::Low,
                 "events were lost",
             ),
         ];
-        for (change, trust, said) in cases {
+        for (change, trust, expected) in cases {
             let mut seen = steady();
             change(&mut seen);
             let sure = judge(&seen);
-            assert_eq!(sure.trust, trust, "{said}: {sure:?}");
-            assert!(sure.reasons[0].contains(said), "{said}: {sure:?}");
+            assert_eq!(sure.trust, trust, "{expected}: {sure:?}");
+            assert!(sure.reasons[0].contains(expected), "{expected}: {sure:?}");
         }
     }
 
     #[test]
-    fn what_the_kernel_shows_needs_no_replay() {
+    fn a_verdict_from_the_kernel_needs_no_replay() {
         let seen = Seen { basis: Basis::NotFelt, kernel_known: false, near_mark: true, ..steady() };
-        // 4,100 moves in 10 s on two CPUs; the replay may be as far off as it likes.
+        // 4,100 moves in 10 s on two CPUs; the replay may differ arbitrarily.
         let far = Totals { refills: 9, ..seen.replay };
         let sure = judge(&Seen { seconds: 10.0, replay: far, ..seen });
         assert_eq!((sure.trust, sure.reasons.len()), (Trust::High, 1));
         assert!(sure.reasons[0].contains("205 refills and drains a second"), "{sure:?}");
-        // The kernel itself took its locks often, so the replay that says otherwise is to be trusted or not.
+        // The kernel took its locks often, so the verdict depends on the replay.
         assert_eq!(judge(&Seen { seconds: 1.0, replay: far, ..seen }).trust, Trust::Low);
     }
 }

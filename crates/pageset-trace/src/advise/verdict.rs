@@ -1,103 +1,104 @@
-//! The verdict: what to set, or nothing, from what replays measured. Numbers in, words out.
+//! The verdict: the setting to change, or none, from measured replays. Pure: numbers in, text out.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::per_1000;
 
-/// A change that does not halve the lock holds is not worth a setting that someone has to remember. A guess, as in
-/// `docs/guide/tuning.md`.
-const WORTH: f64 = 0.5;
-/// Holds of zone locks, a second and CPU, below which no setting can be felt: with the longest known, 50 us for 2016
-/// pages, a twentieth of the time; with the usual one a thousandth. A guess.
-const FELT_PER_CPU_S: f64 = 1000.0;
-/// Settings that come so near to the best are as good: then none is better than any, for auto-tuning follows a load that
-/// changes; else the chosen is advised. A guess.
-const AS_GOOD: f64 = 1.1;
+/// The largest remaining share of lock acquisitions for which a change is advised. A change that does not halve them is
+/// not worth a permanent setting. A guess, as in `docs/guide/tuning.md`.
+const LOCKS_LEFT_MAX: f64 = 0.5;
+/// Zone lock acquisitions per second and CPU below which no setting is noticeable. With the longest known hold, 50 us
+/// for 2016 pages, that is a twentieth of the time; with the usual hold a thousandth. A guess.
+const NOTICEABLE_PER_CPU_S: f64 = 1000.0;
+/// The factor within which settings count as equal to the best. Among equal settings, no fraction is preferred, because
+/// auto-tuning follows a load that changes. Otherwise the one with the fewest cached pages is advised. A guess.
+const EQUAL_FACTOR: f64 = 1.1;
 
-/// What a replay under one setting measured.
+/// The measurements of a replay under one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// The sysctl's value, or the rules' name.
     pub setting: String,
     /// `vm.percpu_pagelist_high_fraction`; null for other kernels' rules.
     pub high_fraction: Option<u32>,
-    /// Whether it is what was in force.
+    /// Whether the setting was in force.
     pub in_force: bool,
     /// Allocations and frees.
     pub operations: u64,
-    /// Holds of zone locks.
+    /// Acquisitions of zone locks.
     pub zone_lock_acquisitions: u64,
-    /// The largest single refill or drain.
+    /// Pages of the largest single refill or drain.
     pub longest_hold_pages: u64,
-    /// By refills and drains.
+    /// Pages moved by refills and drains.
     pub moved_pages: u64,
     /// The most pages in pagesets at any time.
     pub held_pages_max: u64,
-    /// Pages free in blocks of orders 9 and 10 when they were fewest; null where the recording does not tell in what
-    /// blocks memory was free.
+    /// The smallest number of pages free in blocks of orders 9 and 10; null if the recording does not tell the sizes of
+    /// free blocks.
     pub high_order_pages_min: Option<u64>,
     /// Allocations that failed or went below the min watermark.
     pub short: u64,
 }
 
 impl Setting {
-    /// Lock holds for 1000 allocations and frees.
+    /// Zone lock acquisitions per 1000 allocations and frees.
     #[must_use]
     pub fn locks_per_1000(&self) -> f64 {
         per_1000(self.zone_lock_acquisitions, self.operations)
     }
 }
 
-/// What a verdict rests on.
+/// The reason of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// Zone locks are taken so seldom that no setting can be felt.
+    /// Zone locks are taken too rarely for any setting to be noticeable.
     NotFelt,
     /// No setting gains enough.
     NoGain,
-    /// One does.
+    /// A setting gains enough.
     Gain,
 }
 
-/// What is advised.
+/// The advised change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// What it rests on.
+    /// The reason of the verdict.
     pub basis: Basis,
     /// The value to set; null to change nothing.
     pub high_fraction: Option<u32>,
-    /// In one sentence.
+    /// The reason in one sentence.
     pub why: String,
 }
 
-/// Judges. `settings` are those that the recorded kernel can be set to, the one in force among them; the recording took
-/// `seconds` on `cpus` CPUs.
+/// Decides on a verdict. `settings` are the settings of the recorded kernel, including the one in force. The recording
+/// took `seconds` on `cpus` CPUs.
 pub(super) fn judge(settings: &[Setting], seconds: f64, cpus: usize) -> Verdict {
     let nothing = |why: String| Verdict { basis: Basis::NoGain, high_fraction: None, why };
     let Some(now) = settings.iter().find(|setting| setting.in_force) else {
         return nothing("the setting in force is not among those replayed".to_owned());
     };
     let per_cpu_s = per_cpu_s(now.zone_lock_acquisitions, seconds, cpus);
-    if !felt(per_cpu_s) {
+    if !is_noticeable(per_cpu_s) {
         let why = format!(
-            "each CPU takes a zone lock {per_cpu_s:.0} times a second; below {FELT_PER_CPU_S:.0} no setting can be felt"
+            "each CPU takes a zone lock {per_cpu_s:.0} times a second; below {NOTICEABLE_PER_CPU_S:.0} no setting \
+             can be felt"
         );
         return Verdict { basis: Basis::NotFelt, high_fraction: None, why };
     }
-    // One that lacks memory where the present one does not is no choice.
+    // A setting that lacks memory more often than the one in force is no choice.
     let able = settings.iter().filter(|setting| setting.short <= now.short);
     let Some(best) = able.clone().min_by_key(|setting| setting.zone_lock_acquisitions) else {
         return nothing(String::new());
     };
-    let limit = best.zone_lock_acquisitions as f64 * AS_GOOD;
+    let limit = best.zone_lock_acquisitions as f64 * EQUAL_FACTOR;
     let chosen = able
         .filter(|setting| setting.zone_lock_acquisitions as f64 <= limit)
         .min_by_key(|setting| (setting.high_fraction != Some(0), setting.held_pages_max, !setting.in_force))
         .unwrap_or(best);
     let left = chosen.zone_lock_acquisitions as f64 / now.zone_lock_acquisitions.max(1) as f64;
-    if chosen.in_force || left > WORTH {
+    if chosen.in_force || left > LOCKS_LEFT_MAX {
         return nothing(format!(
             "no value takes the zone locks less than half as often; the best one takes them {:.0} % as often",
             100.0 * best.zone_lock_acquisitions as f64 / now.zone_lock_acquisitions.max(1) as f64
@@ -111,14 +112,14 @@ pub(super) fn judge(settings: &[Setting], seconds: f64, cpus: usize) -> Verdict 
     Verdict { basis: Basis::Gain, high_fraction: chosen.high_fraction, why }
 }
 
-/// So many in so long on so many CPUs, for each of them in a second.
+/// The rate per second and CPU of `times` events in `seconds` on `cpus` CPUs.
 pub(super) fn per_cpu_s(times: u64, seconds: f64, cpus: usize) -> f64 {
     times as f64 / seconds.max(1e-9) / cpus.max(1) as f64
 }
 
-/// Whether so many holds of zone locks, a second and CPU, can be felt.
-pub(super) fn felt(per_cpu_s: f64) -> bool {
-    per_cpu_s >= FELT_PER_CPU_S
+/// Whether this rate of zone lock acquisitions, per second and CPU, is noticeable.
+pub(super) fn is_noticeable(per_cpu_s: f64) -> bool {
+    per_cpu_s >= NOTICEABLE_PER_CPU_S
 }
 
 #[cfg(test)]
@@ -146,18 +147,18 @@ mod tests {
     #[test]
     fn verdicts() {
         for (settings, seconds, advised) in [
-            // Halved and more: yes. Not halved: no.
+            // A setting must at least halve the lock acquisitions.
             (&[(0, 100_000, 10, 0), (8, 40_000, 20, 0)][..], 1.0, Some(8)),
             (&[(0, 100_000, 10, 0), (8, 51_000, 20, 0)], 1.0, None),
-            // The same load in a minute: nothing that could be felt.
+            // The same load in a minute is not noticeable.
             (&[(0, 100_000, 10, 0), (8, 40_000, 20, 0)], 60.0, None),
-            // As good and cheaper.
+            // An equal setting with fewer cached pages wins.
             (&[(0, 100_000, 10, 0), (8, 40_000, 90, 0), (16, 43_000, 50, 0), (32, 46_000, 20, 0)], 1.0, Some(16)),
-            // Memory runs short.
+            // A setting that runs short of memory loses.
             (&[(0, 100_000, 10, 0), (8, 40_000, 90, 5), (16, 45_000, 50, 0)], 1.0, Some(16)),
-            // A fraction in force that should go.
+            // The fraction in force should be removed.
             (&[(100, 100_000, 10, 0), (0, 9_000, 50, 0), (8, 10_000, 90, 0)], 1.0, Some(0)),
-            // As good without any.
+            // Without a fraction the result is equal.
             (&[(1000, 100_000, 10, 0), (0, 3_480, 47, 0), (8, 3_330, 63, 0), (50, 3_630, 43, 0)], 1.0, Some(0)),
             // The setting in force is the best.
             (&[(0, 100_000, 10, 0), (8, 100_000, 10, 0), (16, 200_000, 5, 0)], 1.0, None),

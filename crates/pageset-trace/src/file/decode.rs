@@ -1,21 +1,21 @@
-//! The events of one section from its streams of bytes.
+//! Decodes the events of one section from its byte streams.
 
 use pageset::{CpuId, Order, Pfn};
 
-use super::encode::{KIND, NEW_CPU, NEW_PROCESS, NOBODY, Process, number};
+use super::encode::{IDLE, KIND, NEW_CPU, NEW_PROCESS, Process, number};
 use super::varint;
 use crate::event::{Context, Event, Kind, StateChange};
 use crate::limits;
 
-/// Where in a section's streams the decoder is.
+/// The decoder's position in a section's streams.
 ///
-/// The streams stay in the payload's buffer, which the caller keeps: here are only positions, so that reader and buffer
-/// can live in one struct.
+/// The caller keeps the payload's buffer. The decoder has only positions in it, so that reader and buffer fit in one
+/// struct.
 #[derive(Default)]
 pub(super) struct Decoder {
-    /// Events not yet handed out.
+    /// Events not returned yet.
     left: u32,
-    /// The next byte of each stream, and where the stream ends: heads, times, pfns, args.
+    /// The next byte and the end of each stream: heads, times, pfns, args.
     heads: Stream,
     times: Stream,
     pfns: Stream,
@@ -61,12 +61,12 @@ impl Stream {
     }
 }
 
-/// What is wrong with a section although its checksum is right: it was written so.
-pub(super) type Wrong = &'static str;
+/// The error in a section with a correct checksum: the writer wrote it wrongly.
+pub(super) type Fault = &'static str;
 
 impl Decoder {
-    /// Starts on the payload `raw` of `events` events. `before` is the time of the event before, in ns.
-    pub(super) fn start(&mut self, raw: &[u8], events: u32) -> Result<(), Wrong> {
+    /// Starts on the payload `raw` with `events` events.
+    pub(super) fn start(&mut self, raw: &[u8], events: u32) -> Result<(), Fault> {
         let length = |i: usize| raw.get(4 * i..4 * i + 4).map(|b| u32::from_le_bytes(b.try_into().expect("4 bytes")));
         let mut at = 12;
         let mut stream = |bytes: Option<u32>| {
@@ -88,9 +88,9 @@ impl Decoder {
         Ok(())
     }
 
-    /// The next event of the payload `raw`, which is the one that was started on; none after the last.
+    /// The next event of the started payload `raw`; `None` after the last.
     #[inline]
-    pub(super) fn next(&mut self, raw: &[u8]) -> Result<Option<Event>, Wrong> {
+    pub(super) fn next(&mut self, raw: &[u8]) -> Result<Option<Event>, Fault> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -113,7 +113,7 @@ impl Decoder {
             self.cpu = limits::cpu(self.args.varint(raw)?)?.0;
         }
         if self.processes.len() <= self.cpu as usize {
-            self.processes.resize(self.cpu as usize + 1, NOBODY);
+            self.processes.resize(self.cpu as usize + 1, IDLE);
         }
         if head & NEW_PROCESS != 0 {
             let pid = u32::try_from(self.args.varint(raw)?).ok()?;
@@ -182,13 +182,13 @@ impl Decoder {
 
     fn state_change(&mut self, raw: &[u8]) -> Option<StateChange> {
         let what = self.args.byte(raw)?;
-        let where_ = self.args.varint(raw)?;
+        let target = self.args.varint(raw)?;
         Some(match what {
-            0 if where_ == 0 => StateChange::ReclaimEnded,
-            1 => StateChange::CpuOffline(limits::cpu(where_)?),
-            2 => StateChange::CpuOnline(limits::cpu(where_)?),
-            3 => StateChange::PagesetsOff(limits::pfn(where_)?),
-            4 => StateChange::PagesetsOn(limits::pfn(where_)?),
+            0 if target == 0 => StateChange::ReclaimEnded,
+            1 => StateChange::CpuOffline(limits::cpu(target)?),
+            2 => StateChange::CpuOnline(limits::cpu(target)?),
+            3 => StateChange::PagesetsOff(limits::pfn(target)?),
+            4 => StateChange::PagesetsOn(limits::pfn(target)?),
             _ => return None,
         })
     }

@@ -1,4 +1,4 @@
-//! The events of one section as streams of bytes.
+//! Encodes the events of one section as byte streams.
 
 use std::io;
 
@@ -6,11 +6,11 @@ use super::{LETTERS, MAX_SECTION_EVENTS, varint};
 use crate::event::{Context, Event, Kind, StateChange};
 use crate::limits::{self, CPU_ALLOWED};
 
-/// Bit of a head byte: the CPU is another than the event's before.
+/// Bit of a head byte: the CPU differs from the previous event's.
 pub(super) const NEW_CPU: u8 = 0x10;
-/// Bit of a head byte: the process or context is another than before on this CPU.
+/// Bit of a head byte: the process or context differs from the previous one on this CPU.
 pub(super) const NEW_PROCESS: u8 = 0x20;
-/// The bits of a head byte that tell the kind.
+/// The bits of a head byte with the kind.
 pub(super) const KIND: u8 = 0x0f;
 
 /// The number of the kind with this letter in [`LETTERS`].
@@ -22,13 +22,13 @@ pub(super) const fn number(letter: u8) -> u8 {
     i as u8
 }
 
-/// Who ran on a CPU last.
+/// The last process and context on a CPU.
 pub(super) type Process = (u32, Context);
 
-/// Who runs on every CPU at the start of a section.
-pub(super) const NOBODY: Process = (0, Context::Process);
+/// The process and context of every CPU at the start of a section.
+pub(super) const IDLE: Process = (0, Context::Process);
 
-/// Gathers the events of a section.
+/// Collects the events of a section.
 #[derive(Default)]
 pub(super) struct Encoder {
     events: u32,
@@ -42,7 +42,7 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// Adds an event. The time may not be before the last one's; the caller sees to that.
+    /// Adds an event. The caller ensures that its time is not before the last event's.
     pub(super) fn event(&mut self, event: &Event) -> io::Result<()> {
         let cpu = limits::cpu(event.cpu.0.into()).ok_or_else(|| refused("CPU", event.cpu.0, CPU_ALLOWED))?.0;
         limits::check(&event.kind).map_err(|(name, value, allowed)| refused(name, value, allowed))?;
@@ -54,7 +54,7 @@ impl Encoder {
             varint::put(&mut self.args, cpu.into());
         }
         if self.processes.len() <= cpu as usize {
-            self.processes.resize(cpu as usize + 1, NOBODY);
+            self.processes.resize(cpu as usize + 1, IDLE);
         }
         let last = &mut self.processes[cpu as usize];
         if *last != process {
@@ -74,7 +74,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Adds what belongs to the kind alone.
+    /// Adds the data of the kind. Returns its letter and page frame number.
     fn kind(&mut self, kind: &Kind) -> (u8, Option<pageset::Pfn>) {
         let args = &mut self.args;
         match *kind {
@@ -112,7 +112,7 @@ impl Encoder {
                 for value in [asked, taken, gfp] {
                     varint::put(args, value.into());
                 }
-                varint::put(args, (i64::from(node) + 1).cast_unsigned()); // -1 and up, as was checked
+                varint::put(args, (i64::from(node) + 1).cast_unsigned()); // at least -1, as checked above
                 (b'U', None)
             }
             Kind::VmstatWork => (b'V', None),
@@ -120,7 +120,7 @@ impl Encoder {
             Kind::KswapdSleep => (b'k', None),
             Kind::DirectReclaim => (b'R', None),
             Kind::StateChange(change) => {
-                let (what, where_) = match change {
+                let (what, target) = match change {
                     StateChange::ReclaimEnded => (0, 0),
                     StateChange::CpuOffline(cpu) => (1, cpu.0.into()),
                     StateChange::CpuOnline(cpu) => (2, cpu.0.into()),
@@ -128,7 +128,7 @@ impl Encoder {
                     StateChange::PagesetsOn(pfn) => (4, pfn.0),
                 };
                 args.push(what);
-                varint::put(args, where_);
+                varint::put(args, target);
                 (b'S', None)
             }
             Kind::Fork { child } => {
@@ -146,17 +146,17 @@ impl Encoder {
         }
     }
 
-    /// Events gathered.
+    /// Events so far.
     pub(super) fn events(&self) -> u32 {
         self.events
     }
 
-    /// Whether the section has room for no more.
+    /// Whether the section is full.
     pub(super) fn is_full(&self) -> bool {
         self.events == MAX_SECTION_EVENTS
     }
 
-    /// Puts the payload into `raw` and starts the next section.
+    /// Writes the payload into `raw` and starts the next section.
     pub(super) fn finish(&mut self, raw: &mut Vec<u8>) {
         raw.clear();
         for stream in [&self.heads, &self.times, &self.pfns] {
@@ -171,11 +171,11 @@ impl Encoder {
 }
 
 fn put_tag(args: &mut Vec<u8>, tag: &str) {
-    args.push(tag.len() as u8); // at most 64, as was checked
+    args.push(tag.len() as u8); // at most 64, as checked above
     args.extend_from_slice(tag.as_bytes());
 }
 
-/// An event that the file cannot hold.
+/// The error for a value that the file cannot contain.
 pub(super) fn refused(name: &str, value: impl std::fmt::Display, allowed: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("{name} {value} is not allowed; allowed: {allowed}"))
 }

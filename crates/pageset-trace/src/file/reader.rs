@@ -1,4 +1,4 @@
-//! Reading our own form.
+//! Reads the project's own form.
 
 use std::io::{BufReader, Read, Seek};
 
@@ -14,7 +14,7 @@ use crate::source::{Cursor, Source};
 /// Bytes of the file's header.
 const FILE_HEADER_BYTES: u64 = 16;
 
-/// What a file holds, found by going from section to section; of the events only where they start.
+/// The contents of a file, except the events, of which it has only the start.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) facts: Facts,
@@ -23,11 +23,11 @@ pub(crate) struct Layout {
     pub(crate) first: Start,
 }
 
-/// The number and the place, in bytes, of the first section after the snapshots.
+/// The number and byte offset of the first section after the snapshots.
 pub(crate) type Start = (u32, u64);
 
 impl Layout {
-    /// Goes through the whole file and checks all but the events themselves: a file that was cut short is known now.
+    /// Reads all sections and checks everything except the events, so that a truncated file is detected.
     pub(crate) fn read(source: &Source) -> Result<Layout, TraceError> {
         file_header(source)?;
         let mut walk = Walk::new(source, (0, FILE_HEADER_BYTES));
@@ -96,10 +96,10 @@ fn file_header(source: &Source) -> Result<(), TraceError> {
     Ok(())
 }
 
-/// Goes from section to section.
+/// Iterates over the sections.
 struct Walk {
     cursor: BufReader<Cursor>,
-    /// The number and place of the next section's header.
+    /// The number and byte offset of the next section's header.
     next: (u32, u64),
     bytes: u64,
 }
@@ -109,12 +109,12 @@ impl Walk {
         Walk { cursor: BufReader::new(source.at(next.1)), next, bytes: source.bytes() }
     }
 
-    /// The next section's header. The cursor is at the payload then, and may be left anywhere.
+    /// Reads the next section's header. Afterwards the cursor is at the payload; the caller may move it.
     fn header(&mut self) -> Result<(Header, Place), TraceError> {
         let (index, offset) = self.next;
         let io = |e| TraceError::io("cannot be read", e);
         let here = self.cursor.stream_position().map_err(io)?;
-        // Relative, so that a short way stays within the buffer.
+        // A relative seek stays within the buffer if the distance is short.
         self.cursor.seek_relative(offset as i64 - here as i64).map_err(io)?;
         let header = Header::read(&mut self.cursor, index, offset)?;
         let place = header.place(offset);
@@ -159,11 +159,11 @@ fn snapshots_of(raw: &[u8], items: u32, place: &Place, into: &mut Collector) -> 
     if rest.is_empty() { Ok(()) } else { Err(damaged("bytes are left after the last snapshot")) }
 }
 
-/// A pass over the events of a file. After an error, or the end, there is nothing more.
+/// A pass over the events of a file. After an error or the end, it returns `None`.
 pub(crate) struct EventReader {
     walk: Walk,
     unpacker: Unpacker,
-    /// The section that is being read, decompressed.
+    /// The current section, decompressed.
     raw: Vec<u8>,
     decoder: Decoder,
     place: Place,
@@ -186,7 +186,7 @@ impl EventReader {
         }
     }
 
-    /// The next event; none at the end of the section.
+    /// The next event; `None` at the end of the section.
     #[inline]
     fn in_section(&mut self) -> Result<Option<Event>, TraceError> {
         match self.decoder.next(&self.raw) {
@@ -205,7 +205,7 @@ impl EventReader {
         TraceError::damaged(self.place.clone(), what).allowed("events as the writer makes them")
     }
 
-    /// Starts on the next section; false when there is none.
+    /// Starts on the next section; false if there is none.
     fn section(&mut self) -> Result<bool, TraceError> {
         let (header, place) = self.walk.header()?;
         self.place = place;

@@ -8,7 +8,7 @@ use crate::error::{Place, TraceError};
 /// Bytes of a section's header.
 pub(super) const HEADER_BYTES: usize = 28;
 
-/// What a section holds.
+/// The kind of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SectionKind {
     Facts,
@@ -29,8 +29,8 @@ impl SectionKind {
         }
     }
 
-    /// Bytes before compression, at most.
-    fn most(self) -> u32 {
+    /// The largest size before compression, in bytes.
+    fn bytes_max(self) -> u32 {
         match self {
             Self::Facts | Self::End => MAX_JSON_BYTES,
             Self::Snapshots => MAX_SNAP_BYTES,
@@ -63,7 +63,7 @@ impl Header {
         bytes
     }
 
-    /// Reads the header at `offset` bytes of the file; it must be the `index`th.
+    /// Reads the header at byte `offset` of the file; its index must be `index`.
     pub(super) fn read(input: &mut impl Read, index: u32, offset: u64) -> Result<Header, TraceError> {
         let place = Place::Section { index, offset };
         let damaged = |what: String| TraceError::damaged(place.clone(), what);
@@ -90,9 +90,9 @@ impl Header {
             let what = format!("the section says that it is number {}", header.index);
             return Err(damaged(what).allowed("every section in its place"));
         }
-        if header.raw_bytes > kind.most() || header.stored_bytes as usize > zstd_bound(kind.most()) {
+        if header.raw_bytes > kind.bytes_max() || header.stored_bytes as usize > zstd_bound(kind.bytes_max()) {
             let what = format!("a section of {} bytes, stored in {}", header.raw_bytes, header.stored_bytes);
-            return Err(damaged(what).allowed(format!("at most {} bytes", kind.most())));
+            return Err(damaged(what).allowed(format!("at most {} bytes", kind.bytes_max())));
         }
         if kind == SectionKind::Events && (header.items == 0 || header.items > MAX_SECTION_EVENTS) {
             let what = format!("a section of {} events", header.items);
@@ -101,13 +101,13 @@ impl Header {
         Ok(header)
     }
 
-    /// Where this section is, its header being at `offset` bytes of the file.
+    /// The place of this section, with its header at byte `offset` of the file.
     pub(super) fn place(&self, offset: u64) -> Place {
         Place::Section { index: self.index, offset }
     }
 }
 
-/// Reads and decompresses payloads, with buffers that are kept from one to the next.
+/// Reads and decompresses payloads, with reused buffers.
 #[derive(Default)]
 pub(super) struct Unpacker {
     stored: Vec<u8>,
@@ -123,7 +123,7 @@ impl Unpacker {
         place: &Place,
         raw: &mut Vec<u8>,
     ) -> Result<(), TraceError> {
-        // What is claimed is not believed: memory grows with what is really there.
+        // The claimed size is not trusted: memory grows with the bytes that the file has.
         self.stored.clear();
         let stored = input.take(header.stored_bytes.into()).read_to_end(&mut self.stored);
         match stored {
@@ -169,9 +169,9 @@ impl Packer {
 
     /// Writes a section of `items` with the payload `raw`.
     pub(super) fn write(&mut self, out: &mut impl Write, kind: SectionKind, items: u32, raw: &[u8]) -> io::Result<()> {
-        let raw_bytes = u32::try_from(raw.len()).ok().filter(|&bytes| bytes <= kind.most());
+        let raw_bytes = u32::try_from(raw.len()).ok().filter(|&bytes| bytes <= kind.bytes_max());
         let raw_bytes = raw_bytes.ok_or_else(|| {
-            let what = format!("{} bytes in one section, where {} are allowed", raw.len(), kind.most());
+            let what = format!("{} bytes in one section, where {} are allowed", raw.len(), kind.bytes_max());
             io::Error::new(io::ErrorKind::InvalidInput, what)
         })?;
         self.stored.clear();
@@ -191,7 +191,7 @@ impl Packer {
     }
 }
 
-/// Bytes that zstd may need to store `raw_bytes`.
+/// The largest number of bytes that zstd needs for `raw_bytes`.
 fn zstd_bound(raw_bytes: u32) -> usize {
     zstd::zstd_safe::compress_bound(raw_bytes as usize)
 }

@@ -1,4 +1,4 @@
-//! Numbers of seven bits a byte, lowest first.
+//! Varints: numbers with seven bits per byte, lowest first.
 
 /// Appends `value`: 1 to 10 bytes.
 #[inline]
@@ -10,7 +10,7 @@ pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Takes a number from the front; nothing when the bytes end before it does, or it does not fit 64 bits.
+/// Takes a number from the front; `None` if it is incomplete or does not fit 64 bits.
 #[inline]
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = bytes.split_first()?;
@@ -39,7 +39,7 @@ mod tests {
     use super::{put, take};
 
     #[test]
-    fn numbers_come_back() {
+    fn numbers_decode_to_themselves() {
         let edges = (0..64).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit, (1 << bit) + 1]).chain([u64::MAX]);
         for value in edges {
             let mut bytes = Vec::new();

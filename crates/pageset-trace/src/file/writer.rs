@@ -1,4 +1,4 @@
-//! Writing our own form.
+//! Writes the project's own form.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -11,22 +11,22 @@ use crate::facts::{Facts, Loss};
 use crate::limits::{self, TAG_ALLOWED};
 use crate::snapshots::MAX_SNAPSHOT_BYTES;
 
-/// How hard zstd tries. Measured on the recordings of `traces`: level 3 writes 10 to 18 million events/s into 2.4 to 3.6
-/// bytes each; level 9 saves 3 to 6 % of that at a third of the speed.
+/// The compression level of zstd. Measured on the recordings of `traces`: level 3 writes 10 to 18 million events/s in
+/// 2.4 to 3.6 bytes each; level 9 saves 3 to 6 % of that at a third of the speed.
 const LEVEL: i32 = 3;
 
-/// Bytes of snapshots gathered into one section, so that what is alike in them is stored once.
-const SNAPSHOTS_TOGETHER: usize = 1 << 20;
+/// The size of snapshots in one section, in bytes, so that zstd stores their common parts once.
+const SNAPSHOT_SECTION_BYTES: usize = 1 << 20;
 
-/// Writes a recording: its facts, then the snapshots, then the events in the order of time, then its end.
+/// Writes a recording: its facts, the snapshots, the events in the order of time, and its end.
 ///
-/// A file whose writer was not [finished](Writer::finish) is told to be cut short by every reader. Memory: one section.
+/// Readers report a file as truncated if its writer was not [finished](Writer::finish). Memory: one section.
 pub struct Writer<W: Write> {
     out: W,
     packer: Packer,
     /// Snapshots not yet written, in the form of a payload.
     snapshots: Vec<u8>,
-    gathered: u32,
+    pending: u32,
     snapshot_bytes: u64,
     tags: HashSet<String>,
     encoder: Encoder,
@@ -41,11 +41,11 @@ impl<W: Write> std::fmt::Debug for Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts a recording on `out`, which needs no buffer of its own.
+    /// Starts a recording on `out`, which needs no buffer.
     ///
     /// # Errors
     ///
-    /// Those of the output.
+    /// If the output fails.
     pub fn create(mut out: W, facts: &Facts) -> io::Result<Self> {
         let mut header = MAGIC.to_vec();
         header.extend_from_slice(&VERSION.to_le_bytes());
@@ -58,7 +58,7 @@ impl<W: Write> Writer<W> {
             out,
             packer,
             snapshots: Vec::new(),
-            gathered: 0,
+            pending: 0,
             snapshot_bytes: 0,
             tags: HashSet::new(),
             encoder: Encoder::default(),
@@ -67,12 +67,13 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Adds a snapshot: what `tag` says (`init0`, `mid0`, `fini0`, `buddyinfo.0`, …). All come before the first event.
+    /// Adds a snapshot of the kind in `tag` (`init0`, `mid0`, `fini0`, `buddyinfo.0`, …). All snapshots come before the
+    /// first event.
     ///
     /// # Errors
     ///
-    /// Those of the output; [`io::ErrorKind::InvalidInput`] for a snapshot after an event, a tag twice or not of 1 to 64
-    /// visible ASCII characters, and more text than [`MAX_SNAPSHOT_BYTES`].
+    /// If the output fails; [`io::ErrorKind::InvalidInput`] for a snapshot after an event, a repeated tag, a tag that
+    /// is not 1 to 64 visible ASCII characters, and more text than [`MAX_SNAPSHOT_BYTES`].
     pub fn snapshot_text(&mut self, tag: &str, text: &str) -> io::Result<()> {
         let invalid = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         if self.totals.events > 0 {
@@ -88,14 +89,14 @@ impl<W: Write> Writer<W> {
         if !self.tags.insert(tag.to_owned()) {
             return invalid(format!("two snapshots of the tag {tag}"));
         }
-        if !self.snapshots.is_empty() && self.snapshots.len() + text.len() > SNAPSHOTS_TOGETHER {
+        if !self.snapshots.is_empty() && self.snapshots.len() + text.len() > SNAPSHOT_SECTION_BYTES {
             self.flush_snapshots()?;
         }
-        self.snapshots.push(tag.len() as u8); // at most 64, as was checked
+        self.snapshots.push(tag.len() as u8); // at most 64, as checked above
         self.snapshots.extend_from_slice(tag.as_bytes());
         self.snapshots.extend_from_slice(&(text.len() as u32).to_le_bytes());
         self.snapshots.extend_from_slice(text.as_bytes());
-        self.gathered += 1;
+        self.pending += 1;
         self.totals.snapshots += 1;
         Ok(())
     }
@@ -104,8 +105,8 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output; [`io::ErrorKind::InvalidInput`] for a time before the last event's and for values beyond
-    /// those of [`limits`]. The event is not added then.
+    /// If the output fails; [`io::ErrorKind::InvalidInput`] for a time before the last event's and for values beyond
+    /// [`limits`]. The event is then not added.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         if self.totals.events == 0 {
             self.flush_snapshots()?;
@@ -125,16 +126,16 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Says what was lost, where that is known only after the events; it takes the place of the facts' `loss`.
+    /// Sets the lost events, if they are known only after the events; they replace the facts' `loss`.
     pub fn set_loss(&mut self, loss: Vec<Loss>) {
         self.totals.loss = Some(loss);
     }
 
-    /// Ends the recording and gives the output back, flushed.
+    /// Ends the recording and returns the flushed output.
     ///
     /// # Errors
     ///
-    /// Those of the output.
+    /// If the output fails.
     pub fn finish(mut self) -> io::Result<W> {
         self.flush_snapshots()?;
         self.flush_events()?;
@@ -145,10 +146,10 @@ impl<W: Write> Writer<W> {
     }
 
     fn flush_snapshots(&mut self) -> io::Result<()> {
-        if self.gathered > 0 {
-            self.packer.write(&mut self.out, SectionKind::Snapshots, self.gathered, &self.snapshots)?;
+        if self.pending > 0 {
+            self.packer.write(&mut self.out, SectionKind::Snapshots, self.pending, &self.snapshots)?;
             self.snapshots.clear();
-            self.gathered = 0;
+            self.pending = 0;
         }
         Ok(())
     }

@@ -1,21 +1,21 @@
-//! Where the kernel's functions lie, from `/proc/kallsyms`.
+//! Addresses of kernel functions, from `/proc/kallsyms`.
 
 use std::fs;
 use std::ops::Range;
 
 use crate::record::RecordError;
 
-/// Addresses of functions, by rising address. Those of one function's parts may lie apart.
+/// Functions, sorted by address. The parts of one function may be apart.
 pub(super) struct Symbols(Vec<(u64, String)>);
 
 impl Symbols {
-    /// Reads those of the running kernel.
+    /// Reads the functions of the running kernel.
     ///
     /// # Errors
-    /// Where addresses are not shown, or the file is not there.
+    /// If the file is missing or shows no addresses.
     pub(super) fn read() -> Result<Symbols, RecordError> {
         let missing = |what: &str| RecordError::Missing {
-            what: format!("the addresses of the kernel's functions are not to be had: {what}"),
+            what: format!("the addresses of the kernel's functions cannot be read: {what}"),
             help: "run as root, with kernel.kptr_restrict below 2".to_owned(),
         };
         let text =
@@ -24,7 +24,7 @@ impl Symbols {
         if symbols.0.is_empty() { Err(missing("/proc/kallsyms shows none")) } else { Ok(symbols) }
     }
 
-    /// Lines of `ADDRESS KIND NAME`; those without an address, and what is no code, are left out.
+    /// Parses lines of `ADDRESS KIND NAME`. Lines without an address, and symbols other than code, are skipped.
     fn parse(text: &str) -> Symbols {
         let line = |line: &str| {
             let mut words = line.split_ascii_whitespace();
@@ -37,7 +37,7 @@ impl Symbols {
         Symbols(all)
     }
 
-    /// The addresses of a function's code, with the parts and copies that the compiler made of it, such as
+    /// The address ranges of a function's code, including the parts and copies that the compiler made, such as
     /// `NAME.constprop.0` and `NAME.cold`.
     pub(super) fn function(&self, name: &str) -> Vec<Range<u64>> {
         let is = |symbol: &str| symbol.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
@@ -50,7 +50,7 @@ impl Symbols {
             .collect()
     }
 
-    /// The code of the kernel's locks, which lies together.
+    /// The address range of the kernel's lock functions, which are contiguous.
     pub(super) fn locks(&self) -> Option<Range<u64>> {
         let at = |name: &str| self.0.iter().find(|(_, symbol)| symbol == name).map(|(address, _)| *address);
         Some(at("__lock_text_start")?..at("__lock_text_end")?)

@@ -1,13 +1,13 @@
-//! What a live kernel does with its pagesets, counted and not recorded.
+//! Counts the pageset traffic of a live kernel without a recording.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! | --- | --- |
-//! | `bpf` | counts by programs of ours at the kernel's tracepoints, and times waits for the zone lock |
-//! | `perf` | counts by `perf_event_open`, where such programs may not run |
-//! | `kallsyms` | where the kernel's functions lie |
+//! | `bpf` | counts by BPF programs at the kernel's tracepoints, and times of waits for the zone lock |
+//! | `perf` | counts by `perf_event_open`, where BPF programs are not allowed |
+//! | `kallsyms` | addresses of kernel functions |
 //!
-//! Either way nothing is written to a ring buffer and nothing of the machine is changed: the kernel ends the counting when
-//! this process ends, however it does.
+//! Neither way writes to a ring buffer or changes the machine. The kernel ends the counting when this process ends, in
+//! any way.
 
 mod bpf;
 mod kallsyms;
@@ -15,39 +15,39 @@ mod perf;
 
 use crate::record::RecordError;
 
-/// What one CPU has done since counting began.
+/// The traffic of one CPU since counting began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// The CPU.
     pub cpu: u32,
-    /// Pages taken from the free lists for requests of the orders that pagesets cache: `mm_page_alloc_zone_locked` of
-    /// orders 0 to 3 and of pageblocks. Pages got from another migratetype's pageblocks are not among them.
+    /// Pages taken from the free lists for requests of cached orders: `mm_page_alloc_zone_locked` of orders 0 to 3 and
+    /// of pageblocks. Pages from pageblocks of other migratetypes are not included.
     pub refill_pages: u64,
-    /// Pages that this CPU gave back from pagesets: `mm_page_pcpu_drain`.
+    /// Pages that this CPU drained from pagesets: `mm_page_pcpu_drain`.
     pub drain_pages: u64,
-    /// Blocks of orders 1 to 3 among those drained.
+    /// Drained blocks of orders 1 to 3.
     pub high_order_drains: u64,
     /// Blocks taken from another migratetype's pageblocks: `mm_page_alloc_extfrag`.
     pub fallbacks: u64,
-    /// How long it waited for zone locks, where that is measured.
+    /// Waits for zone locks, if measured.
     pub waits: Option<Waits>,
 }
 
-/// Waits for zone locks, by what the lock was wanted for. Locks got at once are not among them.
+/// Waits for zone locks, by the purpose of the lock. Uncontended acquisitions are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// To refill a pageset.
+    /// Waits to refill a pageset.
     pub refill: Wait,
-    /// To drain a pageset.
+    /// Waits to drain a pageset.
     pub drain: Wait,
-    /// To take a block past the pagesets.
+    /// Waits to allocate a block directly from the buddy.
     pub direct_alloc: Wait,
-    /// To give a block back past the pagesets.
+    /// Waits to free a block directly to the buddy.
     pub direct_free: Wait,
 }
 
 impl Waits {
-    /// All of them with their names, as outputs have them.
+    /// All waits with their names in outputs.
     #[must_use]
     pub fn paths(&self) -> [(&'static str, Wait); 4] {
         [
@@ -59,12 +59,12 @@ impl Waits {
     }
 }
 
-/// Waits of one kind.
+/// Waits for one purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wait {
-    /// How often.
+    /// The number of waits.
     pub times: u64,
-    /// How long, all together. Unit: nanoseconds.
+    /// The total duration. Unit: nanoseconds.
     pub ns: u64,
 }
 
@@ -72,29 +72,29 @@ pub struct Wait {
 const ORDERS: [u32; 5] = [0, 1, 2, 3, 9];
 
 impl Traffic {
-    /// So many blocks of an order that pagesets cache were taken from the free lists.
+    /// Adds blocks of a cached order that were taken from the free lists.
     fn refilled(&mut self, order: u32, blocks: u64) {
         self.refill_pages += blocks << order;
     }
 
-    /// So many blocks of an order that pagesets cache were given back.
+    /// Adds blocks of a cached order that were drained.
     fn drained(&mut self, order: u32, blocks: u64) {
         self.drain_pages += blocks << order;
         self.high_order_drains += if (1..=3).contains(&order) { blocks } else { 0 };
     }
 }
 
-/// How the kernel counts for us.
+/// The way in which the kernel counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// By programs of ours.
+    /// By BPF programs.
     Bpf,
     /// By `perf_event_open`.
     Perf,
 }
 
 impl Way {
-    /// As it is chosen and shown.
+    /// The name in options and outputs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -112,7 +112,7 @@ enum Kind {
 /// The kernel's counters of every CPU. Dropping it ends the counting.
 pub struct Counters {
     kind: Kind,
-    /// What is not counted, and why.
+    /// The counts that are missing, with their reasons.
     missing: Vec<String>,
 }
 
@@ -123,11 +123,11 @@ impl std::fmt::Debug for Counters {
 }
 
 impl Counters {
-    /// Begins to count on all CPUs: the way that is asked for, else by programs, and where those may not run by
-    /// `perf_event_open`, which is said in [`Self::missing`].
+    /// Begins to count on all CPUs in the given way. Without a way, it tries BPF programs first and then
+    /// `perf_event_open`; [`Self::missing`] then has the reason.
     ///
     /// # Errors
-    /// A privilege or a kernel feature that is missing, with what mends it.
+    /// If a privilege or a kernel feature is missing; the error has the remedy.
     pub fn start(way: Option<Way>) -> Result<Counters, RecordError> {
         let by_perf = |refused: Option<RecordError>| {
             let counters = perf::Counters::start()?;
@@ -146,7 +146,7 @@ impl Counters {
         }
     }
 
-    /// How it counts.
+    /// The way of counting.
     #[must_use]
     pub fn way(&self) -> Way {
         match self.kind {
@@ -155,17 +155,17 @@ impl Counters {
         }
     }
 
-    /// What this kernel cannot count.
+    /// The counts that are missing, with their reasons.
     #[must_use]
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// What each CPU that is on line has done since its counting began, in the order of their numbers. A CPU that came on
-    /// line since the last call counts from now on.
+    /// The traffic of each on-line CPU since its counting began, sorted by CPU number. A CPU that came on-line since
+    /// the last call counts from now on.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// If the operating system reports an error.
     pub fn read(&mut self) -> Result<Vec<Traffic>, RecordError> {
         match &mut self.kind {
             Kind::Bpf(counters) => counters.read(),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_pages_by_their_order() {
+    fn blocks_count_as_pages_of_their_order() {
         let mut traffic = Traffic::default();
         for order in ORDERS {
             traffic.refilled(order, 1);
@@ -196,14 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn waits_stand_under_the_names_of_their_paths() {
+    fn waits_have_the_names_of_their_paths() {
         let wait = |times| Wait { times, ns: 0 };
         let waits = Waits { refill: wait(1), drain: wait(2), direct_alloc: wait(3), direct_free: wait(4) };
         let named = waits.paths().map(|(name, wait)| (name, wait.times));
         assert_eq!(named, [("refill", 1), ("drain", 2), ("direct_alloc", 3), ("direct_free", 4)]);
     }
 
-    /// As root: what is allocated and freed here is counted somewhere, in either way.
+    /// As root: both ways count the pages that this test allocates.
     #[test]
     fn pages_that_come_and_go_are_counted() {
         for way in [Way::Bpf, Way::Perf] {
@@ -217,15 +217,15 @@ mod tests {
             assert_eq!(counters.way(), way);
             let sum = |all: &[Traffic]| all.iter().map(|t| t.refill_pages).sum::<u64>();
             let before = sum(&counters.read().unwrap());
-            // Far more than any list holds.
+            // Far more pages than any pageset holds.
             touch(1 << 30);
             let after = sum(&counters.read().unwrap());
             assert!(after - before > 10_000, "{}: {} pages", way.name(), after - before);
         }
     }
 
-    /// As root: both ways see the same events. Each look at the programs' counters is between two at those of perf, so
-    /// what they say lies between.
+    /// As root: both ways count the same events. Each read of the BPF counters is between two reads of the perf
+    /// counters, so its counts lie between theirs.
     #[test]
     fn both_ways_agree() {
         let (mut perf, mut bpf) = match (Counters::start(Some(Way::Perf)), Counters::start(Some(Way::Bpf))) {
@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Streams between CPUs, which refill on one and drain on the other.
+    /// A stream between CPUs, which refills on one and drains on the other.
     fn stream(end: std::time::Instant) {
         use std::io::{Read as _, Write as _};
         let (mut to, mut from) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -265,20 +265,20 @@ mod tests {
         writer.join().unwrap();
     }
 
-    /// Asks for a list in a buffer of 64 KiB, for which the kernel takes a block of order 4 and gives it back at once: both
-    /// pass the pagesets by, so each takes the zone lock.
-    fn pass_pagesets_by(end: std::time::Instant) {
+    /// Requests a list into a buffer of 64 KiB. The kernel allocates a block of order 4 for it and frees it at once.
+    /// Both bypass the pagesets and take the zone lock.
+    fn bypass_pagesets(end: std::time::Instant) {
         let mut list = vec![0_u8; 1 << 16];
         while std::time::Instant::now() < end {
             for _ in 0..1000 {
-                // Where the file system has no such lists the block is taken all the same.
+                // The kernel allocates the block even if the file system has no such lists.
                 let _ = rustix::fs::listxattr(".", &mut list);
             }
         }
     }
 
-    /// As root, on a kernel that tells of waits: processors that want zone locks at the same time wait, and not for longer
-    /// than there was time.
+    /// As root, on a kernel with events of waits: CPUs that contend for zone locks wait, and not longer than the test
+    /// runs.
     #[test]
     fn waits_for_zone_locks_are_measured() {
         let skipped = |why: &str| println!("SKIPPED waits_for_zone_locks_are_measured: {why}");
@@ -298,7 +298,7 @@ mod tests {
         };
         type Load = fn(std::time::Instant);
         const LOADS: [(Load, [&str; 2]); 2] =
-            [(pass_pagesets_by, ["direct_alloc", "direct_free"]), (stream, ["refill", "drain"])];
+            [(bypass_pagesets, ["direct_alloc", "direct_free"]), (stream, ["refill", "drain"])];
         for (load, of) in LOADS {
             let (mut times, mut ns, mut rounds) = (0, 0, 0);
             while times == 0 && rounds < 30 {
@@ -310,8 +310,8 @@ mod tests {
             }
             let most = begin.elapsed().as_nanos() as u64 * cpus.len() as u64;
             assert!(ns < most && (ns == 0) == (times == 0), "{of:?}: {times} waits of {ns} ns in {most}");
-            // Blocks that pass the pagesets by take the lock some hundred thousand times a second on each CPU. A stream
-            // takes it a few thousand times, which on a machine with nothing else to do may never meet.
+            // Blocks that bypass the pagesets take the lock some hundred thousand times a second on each CPU. A stream
+            // takes it a few thousand times, which may never collide on an idle machine.
             assert!(times > 0 || of[0] == "refill", "{of:?}: nothing waited in {rounds} s");
             if times == 0 {
                 skipped(&format!("no stream waited for a zone lock in {rounds} s, so waits of {of:?} were not seen"));

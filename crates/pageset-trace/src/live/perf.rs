@@ -1,5 +1,5 @@
-//! Tracepoints counted by `perf_event_open`, one counter a CPU, event and order: for kernels on which no program of ours may
-//! run. Each event is looked at by the counters of all orders, so this costs five times what a program does.
+//! Counts tracepoints by `perf_event_open`, with one counter per CPU, event and order. It serves kernels that allow no
+//! BPF programs. The counters of all orders see each event, so this costs five times as much as a program.
 
 use std::ffi::CString;
 use std::fs;
@@ -13,7 +13,7 @@ use super::{ORDERS, Traffic};
 use crate::record::RecordError;
 use crate::record::tracefs::Tracefs;
 
-/// Where a counter's events are added.
+/// The count to which a counter adds.
 #[derive(Clone, Copy, Debug)]
 enum Sum {
     Refill(u32),
@@ -21,7 +21,7 @@ enum Sum {
     Fallback,
 }
 
-/// A tracepoint of the kernel's, its number, and whether counting by order was asked for.
+/// A tracepoint, and the counts of its counters: one for each order, or one for all.
 struct Source {
     name: &'static str,
     sums: &'static [Sum],
@@ -41,18 +41,18 @@ const SOURCES: [Source; 3] = [
 
 /// The kernel's counters of every CPU. Dropping it ends the counting.
 pub(super) struct Counters {
-    /// Names and numbers of the tracepoints that this kernel has.
+    /// The numbers of the tracepoints that this kernel has, with their counts.
     ids: Vec<(u64, &'static [Sum])>,
     cpus: Vec<(u32, Vec<(Sum, Counter)>)>,
-    /// What this kernel cannot count, and why that matters.
+    /// The tracepoints that this kernel lacks.
     missing: Vec<String>,
 }
 
 impl Counters {
-    /// Begins to count on all CPUs that are online.
+    /// Begins to count on all on-line CPUs.
     ///
     /// # Errors
-    /// A privilege or a kernel feature that is missing, with what mends it.
+    /// If a privilege or a kernel feature is missing; the error has the remedy.
     pub(super) fn start() -> Result<Counters, RecordError> {
         let tracefs = Tracefs::find()?;
         let (mut ids, mut missing) = (Vec::new(), Vec::new());
@@ -68,12 +68,12 @@ impl Counters {
         Ok(counters)
     }
 
-    /// What this kernel cannot count.
+    /// The tracepoints that this kernel lacks.
     pub(super) fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// Begins to count on CPUs that came on line, and forgets those that went.
+    /// Begins to count on new on-line CPUs, and drops the counters of off-line ones.
     fn follow_cpus(&mut self) -> Result<(), RecordError> {
         let online = crate::record::machine::online_cpus();
         self.cpus.retain(|(cpu, _)| online.contains(cpu));
@@ -83,7 +83,7 @@ impl Counters {
             }
             match open(cpu, &self.ids) {
                 Ok(counters) => self.cpus.push((cpu, counters)),
-                // It went off line again at this moment.
+                // The CPU went off-line in the meantime.
                 Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => {}
                 Err(error) => return Err(cannot_count(cpu, error)),
             }
@@ -112,7 +112,7 @@ impl Counters {
     }
 }
 
-/// The counters of one CPU, counting.
+/// Opens and enables the counters of one CPU.
 fn open(cpu: u32, ids: &[(u64, &'static [Sum])]) -> io::Result<Vec<(Sum, Counter)>> {
     let mut counters = Vec::new();
     for (id, sums) in ids {

@@ -1,10 +1,10 @@
-//! Whether a replay is as near to the kernel as it must be.
+//! Checks a replay against the limits of its differences from the kernel.
 
 use super::model::{Check, Limit, ReplayResult, Replayed, Verdict, differs_pct};
 use crate::replay::agreement::{Deviation, deviations};
 
 impl ReplayResult {
-    /// Checks each named set of rules; `near_pct` is the share of refills near the kernel's to ask for.
+    /// Checks each named set of rules. `near_pct` is the required share of refills near the kernel's, in percent.
     #[must_use]
     pub fn checked(&self, near_pct: Option<f64>) -> Check {
         let limits: Vec<Limit> = self.named().flat_map(|row| self.limits(row, near_pct)).collect();
@@ -34,7 +34,7 @@ impl ReplayResult {
         };
         let share = row.near.refills_near_pct;
         let verdict = match share.zip(near_pct) {
-            // A kernel without refills has none that could be missed.
+            // Without refills of the kernel there is nothing to judge.
             None => Verdict::NotJudged,
             Some((share, least)) if share >= least => Verdict::Pass,
             Some(_) => Verdict::Fail,

@@ -9,26 +9,26 @@ use crate::trace::Trace;
 
 schema!("pageset.identify/1");
 
-/// Which kernel's rules made a recording.
+/// The kernel rules that fit a recording best.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Identification {
     /// `pageset.identify/1`.
     pub schema: Schema,
     /// The recording's name.
     pub recording: String,
-    /// The release of its kernel, where it is recorded.
+    /// The release of the recorded kernel, if known.
     pub kernel_release: Option<String>,
     /// The preset that the release names; null where the recording has none.
     pub by_release: Option<String>,
     /// The preset to replay under.
     pub choice: String,
-    /// How far to trust the first candidate.
+    /// The confidence in the first candidate.
     pub confidence: Confidence,
-    /// How many of the first candidates cannot be told apart on this traffic.
+    /// The number of first candidates that this traffic does not distinguish.
     pub alike: usize,
     /// The presets of all kernels, the best first.
     pub candidates: Vec<Explanation>,
-    /// What the kernel moved. Only in memory.
+    /// The kernel's moves. Only in memory.
     #[serde(skip)]
     pub kernel: Totals,
 }
@@ -40,7 +40,7 @@ pub struct Explanation {
     pub rules: String,
     /// Other kernels' presets with the same rules.
     pub same: Vec<String>,
-    /// The share of the moved pages that the replay and the kernel move near the same place, in percent.
+    /// The share of the moved pages that the kernel and the replay both move near the same place, in percent.
     pub explained_pct: f64,
     /// Whether all four quantities are within the limits of `replay --check`.
     pub agrees: bool,
@@ -86,13 +86,13 @@ impl Identification {
         }
     }
 
-    /// The candidates that cannot be told apart.
+    /// The first candidates, which this traffic does not distinguish.
     #[must_use]
     pub fn best(&self) -> &[Explanation] {
         &self.candidates[..self.alike]
     }
 
-    /// Whether a candidate is the choice, or has its rules.
+    /// Whether a candidate is the choice or has the same rules.
     #[must_use]
     pub fn is_choice(&self, candidate: &Explanation) -> bool {
         candidate.rules == self.choice || candidate.same.contains(&self.choice)

@@ -1,12 +1,12 @@
-//! One recording replayed under several sets of rules, and the result that table, JSON and report show.
+//! Replays one recording under several sets of rules and builds the result that table, JSON and report show.
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! | --- | --- |
 //! | `model` | the result |
-//! | [`warnings`], `weaknesses` | what weakens it |
-//! | `check` | whether a replay is as near to the kernel as it must be |
-//! | [`identification`] | which kernel's rules made a recording |
-//! | `timeline` | when the kernel and each replay refilled and drained |
+//! | [`warnings`], `weaknesses` | warnings about the result |
+//! | `check` | the check of a replay against the kernel |
+//! | [`identification`] | the kernel rules that fit a recording best |
+//! | `timeline` | times of the kernel's and each replay's refills and drains |
 
 mod check;
 pub mod identification;
@@ -33,22 +33,22 @@ use crate::replay::selection::{Only, Selection};
 use crate::replay::{Level, Move, Moves, Outcome, Replay, ReplayError, Setting, Step, Totals, near};
 use crate::trace::{Form, Trace};
 
-/// How to replay.
+/// Options of the replays.
 #[derive(Clone, Debug)]
 pub struct How {
-    /// What the replays of the named rules may use.
+    /// The level of the replays of the named rules.
     pub level: Level,
-    /// Whose refills and drains are counted; all, where this is empty.
+    /// Conditions on the counted refills and drains; all count if empty.
     pub only: Vec<Only>,
 }
 
-/// A recording's result, and the moves that it was made of.
+/// A recording's result, and the moves behind it.
 #[derive(Debug)]
 pub struct Measured<'t> {
     /// The result.
     pub result: ReplayResult,
-    /// Whether the traffic contradicts the rules that the release names. The replay then uses the rules that agree with the
-    /// traffic, and a check fails.
+    /// Whether the traffic contradicts the rules that the release names. If so, the replay uses the rules that agree
+    /// with the traffic, and a check fails.
     pub contradicted: bool,
     trace: &'t Trace,
     replay: Replay<'t>,
@@ -56,27 +56,27 @@ pub struct Measured<'t> {
     moves: Vec<Moves>,
 }
 
-/// One replay.
+/// A replay under one set of rules, before it becomes a row of the result.
 struct Run {
     rules: RuleSet,
     level: Level,
     /// Whether the rules are the recorded kernel's.
     is_kernel: bool,
     cache_slice_pages: Option<u64>,
-    /// The sums of all refills and drains, counted or not.
+    /// The totals of all refills and drains, counted or not.
     whole: Totals,
-    /// Each counted refill and drain.
+    /// The counted refills and drains.
     moves: Moves,
-    /// What else was measured; its moves are taken out.
+    /// The other measurements, without moves.
     outcome: Outcome,
 }
 
 impl<'t> Measured<'t> {
-    /// Replays a recording. Where the rules that its release names do not agree with its traffic and another kernel's
-    /// do, those are taken to be the kernel's.
+    /// Replays a recording. If the rules that its release names do not agree with its traffic but another kernel's
+    /// rules do, the latter are taken as the kernel's.
     ///
     /// # Errors
-    /// Damage to it, and rules that it cannot be replayed under.
+    /// If the recording is damaged, or its replay under the rules is impossible.
     pub fn new(
         trace: &'t Trace,
         chosen: &Chosen,
@@ -141,7 +141,7 @@ impl<'t> Measured<'t> {
     }
 }
 
-/// Each set of rules replayed, in their order; the kernel's by the input alone last.
+/// Replays each set of rules in order. The last replay uses the kernel's rules at the input level.
 fn runs(
     replay: &Replay<'_>,
     chosen: &Chosen,
@@ -164,7 +164,7 @@ fn runs(
         let cache_slice_pages = rules.cache_slice_pages.or(recorded_slice);
         let all = std::mem::take(&mut outcome.moves);
         Ok(Run {
-            // A cache of a size that is not recorded may be the recorded machine's.
+            // A recording without cache sizes does not contradict the given size.
             is_kernel: rules.tuning == kernel_rules.tuning
                 && rules.high_fraction.is_none()
                 && (recorded_slice.is_none() || cache_slice_pages == recorded_slice),
@@ -179,12 +179,12 @@ fn runs(
     (0..).zip(sets).map(run).collect()
 }
 
-/// The moves that are counted.
+/// The counted moves.
 fn selected(selection: Option<&Selection>, moves: &Moves) -> Moves {
     selection.map_or_else(|| moves.clone(), |selection| selection.of(moves))
 }
 
-/// A row of the result; `shared` weakens all rows.
+/// Builds a row of the result. `shared` are the warnings of all rows.
 fn replayed(run: &Run, replay: &Replay<'_>, kernel: &Moves, facts: &Facts, shared: &[String]) -> Replayed {
     let Run { rules, outcome, moves, .. } = run;
     let (places, kernel_totals, totals) = (replay.notes().replayed, kernel.totals(|_| true), moves.totals(|_| true));
@@ -218,7 +218,7 @@ fn replayed(run: &Run, replay: &Replay<'_>, kernel: &Moves, facts: &Facts, share
     }
 }
 
-/// So many for 1000 operations.
+/// The number per 1000 operations.
 pub(crate) fn per_1000(number: u64, operations: u64) -> f64 {
     1000.0 * number as f64 / operations.max(1) as f64
 }
@@ -227,16 +227,16 @@ fn nearness(kernel: &Moves, moves: &Moves, places: u64) -> Nearness {
     Nearness::new(near(&kernel.refills, &moves.refills, places), near(&kernel.drains, &moves.drains, places))
 }
 
-/// The moves by CPU and zone.
+/// The totals of the moves by CPU and zone.
 fn pagesets(setting: &Setting, moves: &Moves, kernel: &Moves, places: u64) -> Vec<Pageset> {
     let mut split: BTreeMap<(u32, u32), [Moves; 2]> = BTreeMap::new();
-    let whose = |m: &Move| (m.cpu.0, m.zone);
+    let pageset_of = |m: &Move| (m.cpu.0, m.zone);
     for (side, moves) in [moves, kernel].into_iter().enumerate() {
         for m in &moves.refills {
-            split.entry(whose(m)).or_default()[side].refills.push(*m);
+            split.entry(pageset_of(m)).or_default()[side].refills.push(*m);
         }
         for m in &moves.drains {
-            split.entry(whose(m)).or_default()[side].drains.push(*m);
+            split.entry(pageset_of(m)).or_default()[side].drains.push(*m);
         }
     }
     let pageset = |((cpu, zone), [moves, kernel]): ((u32, u32), [Moves; 2])| {

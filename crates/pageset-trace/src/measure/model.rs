@@ -1,4 +1,5 @@
-//! The result of `pageset replay`: what its table, its JSON and its report show. Pages, nanoseconds, counts, percent.
+//! The result of `pageset replay`, which its table, its JSON and its report show. Units: pages, nanoseconds, counts,
+//! percent.
 
 use std::collections::BTreeMap;
 
@@ -12,52 +13,52 @@ use crate::replay::{Borrowed, Found, Level, Near, Totals};
 
 schema!("pageset.replay/1");
 
-/// One recording's result.
+/// The result of one recording.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayResult {
     /// `pageset.replay/1`.
     pub schema: Schema,
-    /// What the replays of the named rules were allowed to use.
+    /// The level of the replays of the named rules.
     pub level: Level,
-    /// Whose refills and drains are counted; null where all are.
+    /// The conditions on the counted refills and drains; null if all count.
     pub only: Option<Selected>,
-    /// What was recorded.
+    /// A summary of the recording.
     pub trace: Recording,
-    /// What the kernel did.
+    /// The kernel's moves.
     pub kernel: Kernel,
-    /// The named rules at the level; after them the kernel's by the input alone.
+    /// The replays of the named rules at the level, then the kernel's rules at the input level.
     pub rules: Vec<Replayed>,
-    /// Null unless it was asked for.
+    /// The check; null unless requested.
     pub check: Option<Check>,
-    /// What weakens every result.
+    /// Warnings about all rows.
     pub warnings: Vec<String>,
 }
 
-/// Conditions on what is counted.
+/// The conditions on the counted moves.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Selected {
     /// The conditions, as `--only` takes them.
     pub conditions: Vec<String>,
-    /// Allocations and frees that meet them.
+    /// Allocations and frees that meet the conditions.
     pub selected_operations: u64,
     /// Allocations and frees of threads that the recording does not name.
     pub unlisted_operations: u64,
 }
 
-/// The recording.
+/// A summary of the recording.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Recording {
     /// Its name.
     pub name: String,
-    /// The form it is kept in: `pageset`, `text` or `perf`.
+    /// The recording's form: `pageset`, `text` or `perf`.
     pub form: String,
     /// Events in all.
     pub events: u64,
-    /// Events that are replayed.
+    /// Events in the replayed window.
     pub replayed_events: u64,
-    /// Allocations and frees among them.
+    /// Allocations and frees in the replayed window.
     pub operations: u64,
-    /// From the first replayed event to the last.
+    /// Nanoseconds from the first replayed event to the last.
     pub duration_ns: u64,
     /// CPUs of the machine.
     pub cpus: usize,
@@ -65,20 +66,20 @@ pub struct Recording {
     pub nodes: usize,
     /// The zones.
     pub zones: Vec<Zone>,
-    /// The machine and the circumstances.
+    /// Facts about the recorded machine and the recording.
     pub facts: Facts,
-    /// What was counted beside refills and drains.
+    /// Counts other than refills and drains.
     pub found: Found,
 }
 
 /// A zone as the replay begins; amounts in pages.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Zone {
-    /// Its node.
+    /// The zone's node.
     pub node: u32,
-    /// Its name.
+    /// The zone's name.
     pub name: String,
-    /// Pages of the zone.
+    /// Managed pages of the zone.
     pub managed: u64,
     /// Pages on free lists.
     pub free: u64,
@@ -92,41 +93,41 @@ pub struct Zone {
     pub watermark_high: u64,
     /// The batch.
     pub batch: u32,
-    /// The lower bound of high.
+    /// The lower bound of `high`.
     pub high_min: u32,
-    /// The upper bound of high.
+    /// The upper bound of `high`.
     pub high_max: u32,
 }
 
-/// What the kernel did.
+/// The recorded kernel's rules and moves.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {
-    /// Its rules' name.
+    /// The name of the kernel's rules.
     pub rules: String,
-    /// Whether the recording tells, or they are guessed.
+    /// Whether the recording names the kernel; if not, the rules are guessed.
     pub known: bool,
     /// Its refills and drains.
     #[serde(flatten)]
     pub totals: Totals,
-    /// The same by CPU and zone.
+    /// Refills and drains by CPU and zone.
     pub pagesets: Vec<Pageset>,
 }
 
-/// By how much refills and drains differ from the kernel's, in percent; null where it has none to differ from.
+/// The differences of refills and drains from the kernel's, in percent; null if the kernel has none.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Differences {
     /// Refills.
     pub refills_diff_pct: Option<f64>,
-    /// Their pages.
+    /// Pages of refills.
     pub refill_pages_diff_pct: Option<f64>,
     /// Drains.
     pub drains_diff_pct: Option<f64>,
-    /// Their pages.
+    /// Pages of drains.
     pub drain_pages_diff_pct: Option<f64>,
 }
 
 impl Differences {
-    /// Of one's totals from the kernel's.
+    /// The differences of `ours` from the kernel's totals.
     #[must_use]
     pub fn new(ours: &Totals, kernel: &Totals) -> Self {
         Differences {
@@ -138,7 +139,7 @@ impl Differences {
     }
 }
 
-/// By how much an amount differs from the kernel's, in percent; nothing where the kernel has none and it has some.
+/// The difference of an amount from the kernel's, in percent; `None` if only the kernel's amount is 0.
 #[must_use]
 pub fn differs_pct(amount: u64, kernel: u64) -> Option<f64> {
     match (amount, kernel) {
@@ -148,8 +149,8 @@ pub fn differs_pct(amount: u64, kernel: u64) -> Option<f64> {
     }
 }
 
-/// The share of the kernel's refills and drains that the replay makes near the same place, in percent, and that of a
-/// replay which makes as many at places drawn by chance; null where the kernel made none.
+/// The share of the kernel's refills and drains that the replay makes near the same place, in percent. The share by
+/// chance is that of as many moves at random places. Null if the kernel has no moves.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Nearness {
     /// Refills.
@@ -173,33 +174,33 @@ impl Nearness {
     }
 }
 
-/// A replay under one set of rules.
+/// The result of a replay under one set of rules.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Replayed {
     /// The rules' name.
     pub name: String,
-    /// What it was allowed to use.
+    /// The level of the replay.
     pub level: Level,
     /// Whether the rules are the recorded kernel's.
     pub is_kernel: bool,
     /// Its refills and drains.
     #[serde(flatten)]
     pub totals: Totals,
-    /// How they differ from the kernel's.
+    /// Their differences from the kernel's.
     #[serde(flatten)]
     pub differences: Differences,
-    /// How near they are to the kernel's.
+    /// The shares of the kernel's moves that the replay makes near the same place.
     #[serde(flatten)]
     pub near: Nearness,
-    /// The share of what the kernel and the replay move that both move near the same place, in percent.
+    /// The share of the moved pages that the kernel and the replay both move near the same place, in percent.
     pub explained_pct: f64,
     /// Whether all four quantities are within the limits of `--check`.
     pub agrees: bool,
-    /// What it took from the kernel's own moves and from later snapshots.
+    /// The information that the replay took from the kernel's own moves and from later snapshots.
     pub taken_from_kernel: Borrowed,
-    /// Holds of zone locks.
+    /// Acquisitions of zone locks.
     pub zone_lock_acquisitions: u64,
-    /// Holds of zone locks for 1000 allocations and frees.
+    /// Acquisitions of zone locks per 1000 allocations and frees.
     pub zone_lock_acquisitions_per_1000_operations: f64,
     /// The most pages in pagesets at any time.
     pub held_pages_max: u64,
@@ -209,30 +210,30 @@ pub struct Replayed {
     pub failed: u64,
     /// Allocations made below the min watermark.
     pub below_min: u64,
-    /// Blocks freed that were never seen to be taken.
+    /// Freed blocks without a recorded allocation.
     pub unseen_allocs: u64,
-    /// Blocks taken twice without a free between.
+    /// Blocks allocated twice without a free in between.
     pub lost_frees: u64,
-    /// Frees, or whole operations, that could not be made.
+    /// Frees that the allocator refused, and operations on unknown CPUs.
     pub refused_frees: u64,
-    /// The rules by the keys of `--set`, switches and numbers as such.
+    /// The rules by the keys of `--set`, as switches and numbers.
     #[serde(with = "by_key")]
     #[schemars(with = "BTreeMap<String, Value>")]
     pub tuning: Vec<(String, Value)>,
-    /// The administrator's fraction in force, 0 for none.
+    /// `vm.percpu_pagelist_high_fraction` in force, 0 for none.
     pub high_fraction: u32,
-    /// Each CPU's share of the last-level cache in pages; null where it is not known.
+    /// The smallest share of the last-level cache of any CPU, in pages; null if unknown.
     pub cache_slice_pages: Option<u64>,
     /// Refills and drains by CPU and zone.
     pub pagesets: Vec<Pageset>,
-    /// What weakens this result, those that weaken every one included.
+    /// Warnings about this row, including those about all rows.
     pub warnings: Vec<String>,
-    /// Those of them that weaken this result alone, with their counts. Only in memory.
+    /// The counted warnings about this row alone. Only in memory.
     #[serde(skip)]
     pub counted: Vec<Counted>,
 }
 
-/// A map whose members keep their order.
+/// Serialization of a map that keeps the order of its members.
 mod by_key {
     use std::collections::BTreeMap;
 
@@ -248,7 +249,7 @@ mod by_key {
     }
 }
 
-/// Refills and drains of a CPU and zone, where the kernel or the replay made any.
+/// Refills and drains of a CPU and zone on which the kernel or the replay made any.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Pageset {
     /// The CPU.
@@ -260,40 +261,40 @@ pub struct Pageset {
     /// Its refills and drains.
     #[serde(flatten)]
     pub totals: Totals,
-    /// How near they are to the kernel's.
+    /// The shares of the kernel's moves that the replay makes near the same place.
     #[serde(flatten)]
     pub near: Nearness,
 }
 
-/// Whether each named set of rules does what the kernel did.
+/// The check of each named set of rules against the kernel.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
-    /// Whether no limit failed.
+    /// Whether all limits hold.
     pub passed: bool,
-    /// The limits of each named set of rules in turn.
+    /// The limits of each named set of rules, in order.
     pub limits: Vec<Limit>,
 }
 
-/// One limit and what was measured.
+/// One limit and its measurement.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Limit {
     /// The rules' name.
     pub rules: String,
-    /// What the replay was allowed to use.
+    /// The level of the replay.
     pub level: Level,
-    /// What is measured.
+    /// The measured quantity.
     pub what: String,
-    /// The measured difference, or share, in percent; null where there is no such number.
+    /// The measured difference or share, in percent; null if there is none.
     pub measured_pct: Option<f64>,
-    /// The largest difference, or the smallest share, in percent.
+    /// The largest allowed difference, or the smallest allowed share, in percent.
     pub allowed_pct: Option<f64>,
-    /// The largest difference in pages, refills or drains; null for a share, of which more is better.
+    /// The largest allowed difference in pages, refills or drains; null for a share.
     pub allowed: Option<u64>,
-    /// How it ended.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// How a limit ended.
+/// The verdict on a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -301,7 +302,7 @@ pub enum Verdict {
     Pass,
     /// Outside it.
     Fail,
-    /// Too little to judge, or not asked for.
+    /// Nothing to judge, or not requested.
     #[serde(rename = "not judged")]
     NotJudged,
 }

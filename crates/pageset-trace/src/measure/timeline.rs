@@ -1,8 +1,8 @@
-//! When the kernel and each replay refilled and drained.
+//! The times of the kernel's and each replay's refills and drains.
 //!
-//! The kernel's refills last from the first block taken to the allocation that caused them, its drains from the free to the
-//! last block given back, by the recorded times. A replay has no time of its own: its refills and drains stand where the
-//! recorded events are that caused them, and last no time. The kernel's count and high come from the snapshots.
+//! A refill of the kernel lasts from its first block to the event of its allocation, by the recorded times. A drain
+//! lasts from the free to its last block. A replay has no clock: its refills and drains have the time of the recorded
+//! event that caused them, and no duration. The kernel's count and `high` come from the snapshots.
 
 use std::collections::HashMap;
 
@@ -11,29 +11,29 @@ use crate::error::TraceError;
 use crate::event::{Event, Kind};
 use crate::replay::{Move, Moves};
 
-/// Something on a timeline.
+/// An entry of a timeline.
 #[derive(Clone, Copy, Debug)]
 pub enum Mark<'m> {
     /// A refill or a drain.
     Move {
-        /// Whose: nothing for the kernel, else the row of the result.
+        /// The row of the result; `None` for the kernel.
         row: Option<usize>,
         /// The CPU.
         cpu: u32,
         /// `refill` or `drain`.
         what: &'static str,
-        /// When it begins.
+        /// The begin, in nanoseconds.
         begin_ns: u64,
-        /// When it ends.
+        /// The end, in nanoseconds.
         end_ns: u64,
         /// Pages moved.
         pages: u32,
         /// The zone's node and name.
         zone: Option<(u32, &'m str)>,
     },
-    /// What a pageset of the kernel held, and its limit.
+    /// The count and `high` of a kernel pageset in a snapshot.
     Pageset {
-        /// When.
+        /// The time, in nanoseconds.
         time_ns: u64,
         /// The CPU.
         cpu: u32,
@@ -43,17 +43,17 @@ pub enum Mark<'m> {
         zone: &'m str,
         /// Pages held.
         count: u64,
-        /// The present limit.
+        /// The current `high`, in pages.
         high: u64,
     },
 }
 
 impl Measured<'_> {
-    /// Reads the recording once more and passes on each refill, drain and snapshot of a pageset, about in the order of
-    /// time.
+    /// Reads the recording again and passes each refill, drain and snapshot of a pageset to `sink`, roughly in the
+    /// order of time.
     ///
     /// # Errors
-    /// Those of `sink`; a recording whose file has changed meanwhile.
+    /// The errors of `sink`; an error if the recording's file has changed since it was opened.
     pub fn timeline<E: From<TraceError>>(&self, sink: &mut dyn FnMut(Mark<'_>) -> Result<(), E>) -> Result<(), E> {
         let mut kernel = Kernel::new(self.replay.kernel());
         let mut replays: Vec<Pending<'_>> = self.moves.iter().map(Pending::new).collect();
@@ -84,7 +84,7 @@ impl Measured<'_> {
         Mark::Move { row, cpu: moved.cpu.0, what, begin_ns, end_ns, pages: moved.pages, zone }
     }
 
-    /// The kernel's count and high at a snapshot.
+    /// Passes the kernel's counts and `high` at a snapshot to `sink`.
     fn counts<E>(&self, tag: &str, time_ns: u64, sink: &mut dyn FnMut(Mark<'_>) -> Result<(), E>) -> Result<(), E> {
         let Some((_, info)) = self.trace.snapshots().zoneinfo.iter().find(|(t, _)| t == tag) else { return Ok(()) };
         for zone in info.zones.iter().filter(|zone| zone.managed > 0) {
@@ -119,26 +119,26 @@ impl<'m> Pending<'m> {
     }
 }
 
-/// What a CPU of the kernel is in the middle of.
+/// The open refill and drain of one kernel CPU.
 #[derive(Default)]
-struct Doing {
-    /// When the first block of a refill was taken, and the place of the last.
-    taking: Option<(u64, u64)>,
-    /// Its last event that was no drain: time and place; and when the last block was given back since.
+struct CpuState {
+    /// The time of the open refill's first block, and the place of its last block.
+    refill: Option<(u64, u64)>,
+    /// The time and place of the CPU's last event other than a drain, and the time of the last drained block since.
     cause: Option<(u64, u64)>,
-    given: Option<u64>,
+    drained: Option<u64>,
 }
 
-/// The kernel's moves, matched with the events that made them.
+/// The kernel's moves, matched with the recorded events.
 struct Kernel<'m> {
     refills: HashMap<(u32, u64), Vec<&'m Move>>,
     drains: HashMap<(u32, u64), Vec<&'m Move>>,
-    cpus: HashMap<u32, Doing>,
-    /// Times of places, for moves that other CPUs made.
+    cpus: HashMap<u32, CpuState>,
+    /// The times of places, for moves by other CPUs.
     times: HashMap<u64, u64>,
 }
 
-/// Takes a move: what it is, its begin and its end in nanoseconds.
+/// Receives a move: `refill` or `drain`, the move, its begin and its end in nanoseconds.
 type Take<'t, E> = dyn FnMut(&'static str, &Move, u64, u64) -> Result<(), E> + 't;
 
 impl<'m> Kernel<'m> {
@@ -157,31 +157,32 @@ impl<'m> Kernel<'m> {
             *time = event.time_ns;
         }
         let (cpu, now) = (event.cpu.0, event.time_ns);
-        let doing = self.cpus.entry(cpu).or_default();
+        let state = self.cpus.entry(cpu).or_default();
         match event.kind {
             Kind::ZoneLocked { .. } | Kind::ExtFrag { .. } => {
-                doing.taking = Some((doing.taking.map_or(now, |(begin, _)| begin), place));
+                state.refill = Some((state.refill.map_or(now, |(begin, _)| begin), place));
             }
-            Kind::Drain { .. } => doing.given = Some(now),
+            Kind::Drain { .. } => state.drained = Some(now),
             _ if event.kind.is_input() => {
-                if let Some((begin, at)) = doing.taking.take() {
+                if let Some((begin, at)) = state.refill.take() {
                     for moved in self.refills.remove(&(cpu, at)).unwrap_or_default() {
                         take(REFILL, moved, begin, now)?;
                     }
                 }
-                if let (Some((begin, at)), Some(end)) = (doing.cause, doing.given.take()) {
+                if let (Some((begin, at)), Some(end)) = (state.cause, state.drained.take()) {
                     for moved in self.drains.remove(&(cpu, at)).unwrap_or_default() {
                         take(DRAIN, moved, begin, end)?;
                     }
                 }
-                doing.cause = Some((now, place));
+                state.cause = Some((now, place));
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// What no event of the CPU's own shows, such as a drain by another CPU, lasts no time.
+    /// Reports the remaining moves without a duration. The CPU's own events do not show them, such as a drain by
+    /// another CPU.
     fn finish<E>(self, take: &mut Take<'_, E>) -> Result<(), E> {
         let left = |moves: HashMap<(u32, u64), Vec<&'m Move>>| {
             let mut left: Vec<&Move> = moves.into_values().flatten().collect();

@@ -1,4 +1,4 @@
-//! Warnings: their names, and one short sentence each.
+//! The names and texts of warnings.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::number::grouped;
 /// The warnings by name, each with an entry in `pageset explain`.
 macro_rules! names {
     ($($variant:ident = $name:literal),+ $(,)?) => {
-        /// Which warning it is.
+        /// The name of a warning.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Name {
             $(#[doc = $name]
@@ -15,10 +15,10 @@ macro_rules! names {
         }
 
         impl Name {
-            /// All of them.
+            /// All names.
             pub const ALL: &[Name] = &[$(Name::$variant),+];
 
-            /// As it is printed, and asked for with `pageset explain`.
+            /// The name as printed and as `pageset explain` takes it.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self {
@@ -61,7 +61,7 @@ names! {
     FreedUnseen = "freed-unseen",
 }
 
-/// What weakens a result, in one sentence.
+/// A warning about a result, in one sentence.
 #[derive(Clone, Debug)]
 pub struct Warning {
     name: Name,
@@ -74,23 +74,23 @@ impl Warning {
     }
 }
 
-/// The sentence, and the name to ask `pageset explain` for.
+/// Prints the sentence and the name for `pageset explain`.
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} [{}]", self.text, self.name.text())
     }
 }
 
-/// Something that happened, how often, and what that means.
+/// A warning with a count and a reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
-    /// Which warning it is.
+    /// The warning's name.
     pub name: Name,
-    /// What happened.
+    /// The counted event.
     pub what: &'static str,
-    /// How often.
+    /// The number of times.
     pub count: u64,
-    /// Why that weakens the result, or how the replay goes on.
+    /// Why the event weakens the result, or how the replay continues.
     pub(super) why: &'static str,
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for Counted {
 }
 
 impl Counted {
-    /// With its name, and `of`, which says of which replay it is told.
+    /// The warning with its name, followed by `of`, which names the replay.
     #[must_use]
     pub fn warning(&self, of: &str) -> Warning {
         Warning::new(self.name, format!("{self}{of}"))

@@ -1,4 +1,4 @@
-//! What weakens a result, with what mends it where something does.
+//! Warnings about a result: each names a weakness and its remedy, if it has one.
 
 use std::collections::BTreeSet;
 
@@ -10,25 +10,26 @@ use crate::replay::identify::Identified;
 use crate::replay::{Level, Notes, Outcome, Replay};
 use crate::trace::Trace;
 
-/// Fewer refills or drains of the kernel than this say little in percent. A guess: one of them is 1 %.
-const FEW: u64 = 100;
-/// The timer work runs once a second on every CPU that does anything; this long without any is no chance.
+/// The smallest number of kernel refills or drains for which percentages mean something. A guess: one of them is 1 %.
+const MOVES_MIN: u64 = 100;
+/// The duration after which a recording without timer work gets a warning. The timer work runs once a second on every
+/// busy CPU.
 /// Unit: nanoseconds.
 const TICKS_EXPECTED_AFTER_NS: u64 = 2_000_000_000;
 
-/// Those that happened at all.
+/// The warnings with a count above 0.
 fn counted(rows: impl IntoIterator<Item = (Name, &'static str, u64, &'static str)>) -> impl Iterator<Item = Counted> {
     rows.into_iter().map(|(name, what, count, why)| Counted { name, what, count, why }).filter(|row| row.count > 0)
 }
 
-/// The CPUs that lost events.
+/// The CPUs that lost events, as `CPU 3` or `CPUs 0, 3`.
 #[must_use]
 pub fn lost_on(facts: &Facts) -> String {
     let cpus: Vec<String> = facts.loss.iter().filter(|loss| loss.any()).map(|loss| loss.cpu.to_string()).collect();
     format!("CPU{} {}", if cpus.len() == 1 { "" } else { "s" }, cpus.join(", "))
 }
 
-/// What weakens every replay of a recording.
+/// Warnings about every replay of a recording.
 pub(super) fn of_trace(
     trace: &Trace,
     replay: &Replay<'_>,
@@ -48,12 +49,12 @@ pub(super) fn of_trace(
     all
 }
 
-/// The rules that the release names, or that were guessed, do not agree with the traffic.
+/// The warning that the traffic disagrees with the rules of the release, or with guessed rules.
 fn traffic(identified: &Identified) -> Warning {
     Warning::new(Name::KernelTraffic, disagreement(identified))
 }
 
-/// How the traffic and the rules of the release disagree.
+/// A sentence on how the traffic and the rules of the release disagree.
 #[must_use]
 pub fn disagreement(identified: &Identified) -> String {
     let (choice, confidence) = (identified.choice().name, identified.confidence.name());
@@ -109,7 +110,7 @@ fn losses(facts: &Facts) -> Vec<Warning> {
     all
 }
 
-/// The kernel, its nodes, and the snapshots.
+/// Warnings about the kernel, its nodes and the snapshots.
 fn machine(trace: &Trace, replay: &Replay<'_>, runs: &[Run]) -> Vec<Warning> {
     let (facts, setting, snapshots) = (trace.facts(), replay.setting(), trace.snapshots());
     let mut all = Vec::new();
@@ -168,7 +169,7 @@ fn machine(trace: &Trace, replay: &Replay<'_>, runs: &[Run]) -> Vec<Warning> {
     all
 }
 
-/// Zones near their high watermark, and zones that grew or shrank, while recording.
+/// Warnings about zones near their high watermark and zones that grew or shrank during the recording.
 fn marks(trace: &Trace) -> Vec<Warning> {
     let snapshots = trace.snapshots();
     let (Some((first, start)), Some((last, _))) = (snapshots.start(), snapshots.end()) else { return Vec::new() };
@@ -203,7 +204,7 @@ fn marks(trace: &Trace) -> Vec<Warning> {
     all
 }
 
-/// What happened in the kernel and its events do not show, or a replay does not do.
+/// Warnings about kernel activity that no event shows or that a replay does not repeat.
 fn unseen(notes: &Notes, facts: &Facts, level: Level) -> impl Iterator<Item = Warning> {
     let recorded = facts.sources.iter().any(|source| source.contains("bulk"));
     let bulk = match level {
@@ -260,12 +261,12 @@ fn ticks(replay: &Replay<'_>) -> Option<Warning> {
     })
 }
 
-/// Too little to judge by.
+/// The warning about too few refills or drains.
 fn samples(replay: &Replay<'_>) -> Option<Warning> {
     let totals = replay.kernel().totals(|_| true);
     let few = |count, refilled| match count {
         0 => Some(format!("never {refilled}")),
-        _ => (count < FEW).then(|| format!("{refilled} only {count} times")),
+        _ => (count < MOVES_MIN).then(|| format!("{refilled} only {count} times")),
     };
     let few: Vec<_> = [few(totals.refills, "refilled"), few(totals.drains, "drained")].into_iter().flatten().collect();
     let sentence = |few| {
@@ -274,10 +275,10 @@ fn samples(replay: &Replay<'_>) -> Option<Warning> {
     (!few.is_empty()).then(|| sentence(few.join(" and ")))
 }
 
-/// What weakens one replay.
+/// Warnings about one replay.
 pub(super) fn of_run(outcome: &Outcome, notes: &Notes) -> Vec<Counted> {
-    // The input shows bulk allocations only by the frees of their pages; those are told of the recording.
-    let told = if outcome.level == Level::Input { notes.found.bulk_allocs } else { 0 };
+    // The input shows bulk allocations only by the frees of their pages. A warning about the recording reports them.
+    let reported = if outcome.level == Level::Input { notes.found.bulk_allocs } else { 0 };
     counted([
         (
             Name::ReplayFailures,
@@ -301,7 +302,7 @@ pub(super) fn of_run(outcome: &Outcome, notes: &Notes) -> Vec<Counted> {
         (
             Name::FreedUnseen,
             "blocks freed that were never seen to be taken",
-            outcome.unseen_allocs.saturating_sub(told),
+            outcome.unseen_allocs.saturating_sub(reported),
             "they are taken just before",
         ),
     ])

@@ -1,4 +1,4 @@
-//! Whether a file's structure is sound: every size that is told lies within the file.
+//! Checks a file's structure: every stated size lies within the file.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
@@ -14,14 +14,14 @@ use crate::source::Source;
 /// Bytes of the file's header.
 const HEADER_BYTES: usize = 104;
 
-/// Bytes of all sections but the records together, at most: they are kept in memory. They have 20 KB when six events
-/// are recorded and some MB when all of a kernel's are.
+/// The largest size of all sections except the records, which are kept in memory. They have 20 KB for six recorded
+/// events, and some MB for all of a kernel's events.
 const MAX_FEATURE_BYTES: u64 = 64 << 20;
 
-/// The section that tells the events (`HEADER_EVENT_DESC`).
+/// The section with the descriptions of the events (`HEADER_EVENT_DESC`).
 const EVENT_DESC: usize = 12;
 
-/// The section that tells how `perf record` was called (`HEADER_CMDLINE`).
+/// The section with the command line of `perf record` (`HEADER_CMDLINE`).
 const COMMAND_LINE: usize = 11;
 
 /// A part of the file.
@@ -36,17 +36,17 @@ impl Part {
         Some(Part { offset: bytes.u64()?, size: bytes.u64()? })
     }
 
-    /// Its end, if that is within a file of `bytes`.
+    /// The part's end, if it is within a file of `bytes`.
     fn end(self, bytes: u64) -> Option<u64> {
         self.offset.checked_add(self.size).filter(|&end| end <= bytes)
     }
 }
 
-/// Where the records are.
+/// The part with the records.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Records(Part);
 
-/// Checks everything but the records.
+/// Checks everything except the records.
 pub(super) fn structure(source: &Source) -> Result<Records, TraceError> {
     let damaged = |what: &str| {
         TraceError::damaged(Place::Byte(0), what).allowed("a perf.data that `perf record` wrote to its end")
@@ -103,7 +103,7 @@ pub(super) fn structure(source: &Source) -> Result<Records, TraceError> {
 /// Checks the counts and lengths of the section that describes the events.
 fn event_desc(mut bytes: Bytes<'_>) -> Option<()> {
     let (count, attr_bytes) = (bytes.u32()?, bytes.u32()?);
-    // The reader makes room for as many as are told before it looks for the first.
+    // The reader allocates the stated number before it reads the first description.
     if u64::from(count) * u64::from(attr_bytes.max(64)) > bytes.0.len() as u64 {
         return None;
     }
@@ -117,8 +117,8 @@ fn event_desc(mut bytes: Bytes<'_>) -> Option<()> {
     Some(())
 }
 
-/// Checks how many arguments there are said to be: the reader makes room for them before it looks for the first. Each
-/// begins with its length, in 4 bytes.
+/// Checks the stated number of arguments, because the reader allocates it before it reads the first one. Each argument
+/// begins with its length in 4 bytes.
 fn command_line(mut bytes: Bytes<'_>) -> Option<()> {
     let count = bytes.u32()?;
     (u64::from(count) * 4 <= bytes.0.len() as u64).then_some(())
@@ -134,11 +134,11 @@ mod record_type {
     pub(super) const COMPRESSED2: u32 = 83;
 }
 
-/// Goes over all records: checks their sizes and counts what was lost on each of `cpus` CPUs.
+/// Checks the sizes of all records and counts the lost events on each of `cpus` CPUs.
 ///
-/// Two counts tell of the same losses: LOST records, made as soon as there is room again, by CPU; and from perf 6.1 on
-/// LOST_SAMPLES at the end, which also tell what was lost last, but not on which CPU. What they tell more counts for
-/// CPU 0. A throttled event lost some, nobody knows how many: it counts as one.
+/// Two counts report the same losses. LOST records come as soon as the buffer has room again, by CPU. From perf 6.1 on,
+/// LOST_SAMPLES records at the end also include the last losses, but without a CPU. Their surplus counts for CPU 0. A
+/// throttled event has lost an unknown number of events: it counts as one.
 pub(super) fn records(
     source: &Source,
     records: Records,
@@ -194,10 +194,10 @@ pub(super) fn records(
         }
         at += bytes;
     }
-    let told = lost.values().fold(0, |sum: u64, &count| sum.saturating_add(count));
-    if lost_samples > told {
+    let reported = lost.values().fold(0, |sum: u64, &count| sum.saturating_add(count));
+    if lost_samples > reported {
         let count = lost.entry(0).or_default();
-        *count = count.saturating_add(lost_samples - told);
+        *count = count.saturating_add(lost_samples - reported);
     }
     Ok(lost.into_iter().map(|(cpu, dropped)| Loss { cpu, dropped, ..Loss::default() }).collect())
 }

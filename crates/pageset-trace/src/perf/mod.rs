@@ -1,9 +1,8 @@
 //! `perf.data` files of `perf record -c 1 -m 32M -a -e kmem:mm_page_alloc,… -o FILE`.
 //!
-//! The crate `linux-perf-data` reads the records and puts them in order; ours is what it leaves open. It believes the
-//! sizes that a file tells and allocates as much, so [`guard`] goes over the file's structure first; and the layout of
-//! the tracepoints comes from the kernel's own texts within the file ([`tracing_data`]), read by the same decoder that
-//! reads our recorder's ring buffers.
+//! The crate `linux-perf-data` reads and orders the records. It trusts the sizes in a file and allocates as much, so
+//! [`guard`] checks the file's structure first. The layout of the tracepoints comes from the kernel's texts in the file
+//! ([`tracing_data`]); the decoder of the recorder's ring buffers reads them.
 
 mod guard;
 mod reader;
@@ -11,13 +10,13 @@ mod tracing_data;
 
 pub(crate) use reader::{Opened, PerfReader, open};
 
-/// How a `perf.data` starts.
+/// The first bytes of a `perf.data`.
 pub(crate) const MAGIC: &[u8; 8] = b"PERFILE2";
 
-/// How one starts that was made on a machine of the other byte order.
+/// The first bytes of a `perf.data` from a machine of the other byte order.
 pub(crate) const OTHER_ORDER_MAGIC: &[u8; 8] = b"2ELIFREP";
 
-/// Takes numbers and bytes from the front of a slice; nothing where it is too short.
+/// Takes numbers and bytes from the front of a slice; `None` if it is too short.
 #[derive(Clone, Copy, Debug)]
 struct Bytes<'a>(&'a [u8]);
 
@@ -40,7 +39,7 @@ impl<'a> Bytes<'a> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// A text that ends in a zero byte, without it.
+    /// Takes a text that ends in a zero byte, without that byte.
     fn c_string(&mut self) -> Option<&'a [u8]> {
         let length = memchr::memchr(0, self.0)?;
         let text = self.take(length as u64)?;

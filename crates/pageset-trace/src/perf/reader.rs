@@ -17,18 +17,18 @@ use crate::record::decode::Decoder;
 use crate::record::format::Format;
 use crate::source::{Cursor, Source};
 
-/// What the file tells before its events are read.
+/// The data of the file that is read before its events.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) facts: Facts,
-    /// How to read the records of the file's tracepoints.
+    /// The decoder for the file's tracepoints.
     pub(crate) decoder: Decoder,
 }
 
-/// Without these events there is no recording; the others weaken a replay by their absence.
-const NEEDED: [&str; 2] = ["mm_page_alloc", "mm_page_free"];
+/// The required events; without other events a replay is weaker.
+const REQUIRED: [&str; 2] = ["mm_page_alloc", "mm_page_free"];
 
-/// Checks the file, all records of it included, and reads what it says of the machine and of losses.
+/// Checks the file including all records, and reads the facts about the machine and losses.
 pub(crate) fn open(source: &Source) -> Result<Opened, TraceError> {
     let records = guard::structure(source)?;
     let PerfFileReader { perf_file, .. } = start(source)?;
@@ -43,7 +43,7 @@ pub(crate) fn open(source: &Source) -> Result<Opened, TraceError> {
     })?;
     let decoder = decoder(&data.formats)?;
 
-    // All events have the same layout of what follows a record that is no sample, or the reader refuses the file.
+    // The reader refuses a file whose events differ in the layout of the data after non-sample records.
     let info = perf_file.event_attributes().first().map(|a| RecordParseInfo::new(&a.attr, perf_file.endian()));
     let info = info.ok_or_else(|| no_events("the file has no events"))?;
     let cpus = perf_file.nr_cpus().ok().flatten().map_or(0, |cpus| cpus.nr_cpus_online);
@@ -75,12 +75,12 @@ fn no_events(what: &str) -> TraceError {
         .allowed("`perf record -c 1 -a -e kmem:mm_page_alloc,kmem:mm_page_free,…` and the other kmem events")
 }
 
-/// Checks that an event was recorded so that every one of them is there, with its CPU and time.
+/// Checks that every occurrence of an event was recorded, with its CPU and time.
 fn check(attribute: &AttributeDescription) -> Result<(), TraceError> {
     let name = attribute.name().unwrap_or("an event");
     let format = attribute.attr.sample_format;
     if !format.contains(SampleFormat::RAW) {
-        return Ok(()); // a software event that perf adds for its own ends
+        return Ok(()); // a software event that perf adds for itself
     }
     if !matches!(attribute.attr.sampling_policy, SamplingPolicy::Period(period) if period.get() == 1) {
         let what = format!("not every {name} was recorded, only samples");
@@ -99,22 +99,22 @@ fn decoder(texts: &[&str]) -> Result<Decoder, TraceError> {
     for text in texts {
         formats.push(Format::parse(text).map_err(|e| wrong(e.to_string()))?);
     }
-    for name in NEEDED {
+    for name in REQUIRED {
         if !formats.iter().any(|format| format.name == name) {
             return Err(no_events(&format!("kmem:{name} was not recorded")));
         }
     }
-    // The work that decays the pagesets is one of many that start: without the recorder's filter it says nothing.
+    // The decay of pagesets is one of many works that start; without the recorder's filter its event is useless.
     formats.retain(|format| format.name.starts_with("mm_"));
     Decoder::new(&formats).map_err(|e| wrong(e.to_string()))
 }
 
-/// A pass over the events. After an error, or the end, there is nothing more.
+/// A pass over the events. After an error or the end, it returns `None`.
 pub(crate) struct PerfReader {
     file: PerfFile,
     records: PerfRecordIter<BufReader<Cursor>>,
     decoder: Decoder,
-    /// Samples read so far, to name the place of an error.
+    /// Samples read so far, for the place of an error.
     samples: u64,
     /// The last event's time, in ns.
     time_ns: u64,
@@ -122,7 +122,7 @@ pub(crate) struct PerfReader {
 }
 
 impl PerfReader {
-    /// Starts a pass over the file that was opened with this decoder.
+    /// Starts a pass over the file with the decoder from [`open`].
     pub(crate) fn new(source: &Source, decoder: &Decoder) -> Result<PerfReader, TraceError> {
         guard::structure(source)?;
         let PerfFileReader { perf_file: file, record_iter: records } = start(source)?;
@@ -146,7 +146,7 @@ impl PerfReader {
             let SampleRecord { raw: Some(raw), timestamp, cpu, .. } = sample else { continue };
             let (Some(time_ns), Some(cpu)) = (timestamp, cpu) else { return Err(cut()) };
             let raw = raw.as_slice();
-            // The first field of every event is its number.
+            // The first field of every event is its type number.
             let Some(number) = raw.first_chunk().map(|bytes| u16::from_le_bytes(*bytes)) else { return Err(cut()) };
             if !self.decoder.knows(number) {
                 continue;

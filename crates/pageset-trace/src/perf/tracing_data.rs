@@ -1,17 +1,17 @@
-//! The TRACING_DATA section: the kernel's descriptions of the events, as `perf record` copied them.
+//! The TRACING_DATA section: the kernel's descriptions of the events, which `perf record` copied.
 
 use super::Bytes;
 
-/// What of it matters.
+/// The used parts of the section.
 #[derive(Debug)]
 pub(super) struct TracingData<'a> {
-    /// Bytes in a page of the machine that was recorded.
+    /// The page size of the recorded machine, in bytes.
     pub(super) page_size: u32,
     /// The texts of `events/SYSTEM/NAME/format`.
     pub(super) formats: Vec<&'a str>,
 }
 
-/// Reads the section; nothing when it is cut short or of another form.
+/// Parses the section; `None` if it is truncated or has another form.
 pub(super) fn parse(section: &[u8]) -> Option<TracingData<'_>> {
     let mut bytes = Bytes(section);
     if bytes.take(10)? != b"\x17\x08\x44tracing" {
@@ -31,7 +31,7 @@ pub(super) fn parse(section: &[u8]) -> Option<TracingData<'_>> {
         bytes.take(size)?;
     }
     let mut formats = Vec::new();
-    // The events of ftrace itself, which are of no use here.
+    // The events of ftrace itself are not used.
     texts(&mut bytes, &mut Vec::new())?;
     for _ in 0..bytes.u32()? {
         let _system = bytes.c_string()?;
@@ -40,7 +40,7 @@ pub(super) fn parse(section: &[u8]) -> Option<TracingData<'_>> {
     Some(TracingData { page_size, formats })
 }
 
-/// A count, then as many texts, each with its length before it.
+/// Reads a count, and that number of texts, each after its length.
 fn texts<'a>(bytes: &mut Bytes<'a>, into: &mut Vec<&'a str>) -> Option<()> {
     for _ in 0..bytes.u32()? {
         let size = bytes.u64()?;

@@ -1,11 +1,11 @@
-//! `/proc/buddyinfo`: how many free blocks of each order a zone has.
+//! `/proc/buddyinfo`: the number of free blocks of each order in each zone.
 
 use super::{COUNT_ALLOWED, ParseError, node_and_zone, number, quoted, room_for_zone};
 
-/// `/proc/buddyinfo` of one moment.
+/// The contents of `/proc/buddyinfo` at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuddyInfo {
-    /// The zones that have pages, in the order of the text.
+    /// The zones with pages, in the order of the text.
     pub zones: Vec<BuddyZone>,
 }
 
@@ -21,12 +21,12 @@ pub struct BuddyZone {
 }
 
 impl BuddyInfo {
-    /// Reads the text of `/proc/buddyinfo`.
+    /// Parses the text of `/proc/buddyinfo`.
     ///
     /// # Errors
     ///
-    /// A line of another form, a count that is no number or too large, rows of unequal length, a zone twice, a last
-    /// line that does not end, no zone at all.
+    /// If a line has another form, a count is not a number or too large, rows have unequal lengths, a zone appears
+    /// twice, the last line has no newline, or there is no zone.
     pub fn parse(text: &str) -> Result<BuddyInfo, ParseError> {
         let mut zones: Vec<BuddyZone> = Vec::new();
         let mut at = 0;
@@ -37,7 +37,7 @@ impl BuddyInfo {
             }
             let row = "`Node N, zone NAME` and a count for each order";
             let (node, zone, counts) = node_and_zone(at, line)?
-                .ok_or_else(|| ParseError::new(at, format!("{} is no row of buddyinfo", quoted(line)), row))?;
+                .ok_or_else(|| ParseError::new(at, format!("{} is not a row of buddyinfo", quoted(line)), row))?;
             let counts = counts.split_ascii_whitespace();
             let free_blocks =
                 counts.map(|word| number(at, "free blocks", word, COUNT_ALLOWED)).collect::<Result<Vec<u64>, _>>()?;
@@ -47,7 +47,7 @@ impl BuddyInfo {
                 return Err(ParseError::new(at, what, format!("{orders} (and at least one), as in the first row")));
             }
             if zones.iter().any(|z| z.node == node && z.zone == zone) {
-                return Err(ParseError::new(at, format!("node {node}, zone {zone} stands twice"), "each zone once"));
+                return Err(ParseError::new(at, format!("node {node}, zone {zone} appears twice"), "each zone once"));
             }
             room_for_zone(at, zones.len())?;
             zones.push(BuddyZone { node, zone: zone.to_owned(), free_blocks });

@@ -1,7 +1,7 @@
-//! Parsers of the kernel's own texts: `/proc/zoneinfo`, `/proc/buddyinfo`, `/proc/pagetypeinfo`.
+//! Parsers of `/proc/zoneinfo`, `/proc/buddyinfo` and `/proc/pagetypeinfo`.
 //!
-//! Kernels from 4.x on differ in which lines they print and in what order. The parsers pass over lines that they do
-//! not know and are strict about what a replay needs: an error names the line, what is wrong and what is allowed.
+//! Kernels from 4.x on print different lines in different orders. The parsers skip unknown lines and are strict about
+//! the data that a replay needs. An error names the line, the fault and the allowed values.
 
 pub mod buddyinfo;
 pub mod pagetypeinfo;
@@ -11,15 +11,15 @@ pub use buddyinfo::BuddyInfo;
 pub use pagetypeinfo::PageTypeInfo;
 pub use zoneinfo::{PagesetSection, ZoneSection, Zoneinfo};
 
-/// Why a text could not be understood.
+/// An error in a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}; allowed: {allowed}")]
 pub struct ParseError {
-    /// The line, counted from 1; one past the last where something is missing at the end.
+    /// The line, counted from 1; one past the last line if something is missing at the end.
     pub line: u64,
-    /// What is wrong there.
+    /// The fault.
     pub what: String,
-    /// What would be right.
+    /// The allowed values.
     pub allowed: String,
 }
 
@@ -29,17 +29,17 @@ impl ParseError {
     }
 }
 
-/// A word as it may stand in a message: in quotes, escaped, not longer than a line of a terminal.
+/// Quotes a word for a message: escaped, and shortened to fit a terminal line.
 pub(crate) fn quoted(word: &str) -> String {
-    const MOST: usize = 40; // characters; a guess at what still reads well within a message
-    let short: String = word.chars().take(MOST).collect();
+    const CHARS_MAX: usize = 40; // a guess: readable within a message
+    let short: String = word.chars().take(CHARS_MAX).collect();
     let more = if short.len() < word.len() { "…" } else { "" };
     format!("`{}{more}`", short.escape_debug())
 }
 
-/// The number `word`, which is the value of `name`.
+/// Parses the number `word`, the value of `name`.
 fn number<T: std::str::FromStr>(line: u64, name: &str, word: &str, allowed: &str) -> Result<T, ParseError> {
-    // `FromStr` of the integers takes a leading `+`, which the kernel never prints.
+    // `FromStr` of integers accepts a leading `+`, which the kernel never prints.
     let digits = !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
     match word.parse() {
         Ok(value) if digits => Ok(value),
@@ -48,13 +48,13 @@ fn number<T: std::str::FromStr>(line: u64, name: &str, word: &str, allowed: &str
     }
 }
 
-/// What a count may be.
+/// The allowed values of a count.
 const COUNT_ALLOWED: &str = "a decimal number from 0 to 2^64 - 1";
-/// What a node or CPU number may be.
+/// The allowed values of a node or CPU number.
 const ID_ALLOWED: &str = "a decimal number from 0 to 2^32 - 1";
 
-/// The node and zone of a line `Node N, zone NAME REST`: the form that heads every section and row.
-/// `REST` is what follows the name, without a comma that may follow it.
+/// Parses the node and zone of a line `Node N, zone NAME REST`, which heads every section and row. `REST` is the text
+/// after the name, without a leading comma.
 fn node_and_zone(line: u64, text: &str) -> Result<Option<(u32, &str, &str)>, ParseError> {
     let Some(rest) = text.strip_prefix("Node ") else { return Ok(None) };
     let form =
@@ -70,11 +70,11 @@ fn node_and_zone(line: u64, text: &str) -> Result<Option<(u32, &str, &str)>, Par
     Ok(Some((node, name, rest.strip_prefix(',').unwrap_or(rest))))
 }
 
-/// Zones in one text, at most: 1024 nodes, the kernel's own limit, of 6 zones each, rounded up. It bounds the work that
-/// a hostile text can cause, since rows are looked up by walking the zones.
+/// The largest number of zones in one text: 1024 nodes, the kernel's limit, of 6 zones each, rounded up. It bounds the
+/// time that a hostile text takes, because parsers search the zones linearly.
 const MAX_ZONES: usize = 8192;
 
-/// Checks that one more zone may follow `zones`.
+/// Checks that another zone may follow `zones` zones.
 fn room_for_zone(line: u64, zones: usize) -> Result<(), ParseError> {
     if zones < MAX_ZONES {
         return Ok(());

@@ -1,8 +1,8 @@
-//! `/proc/pagetypeinfo`: free blocks by migratetype, and how many pageblocks each type has.
+//! `/proc/pagetypeinfo`: free blocks by migratetype, and the number of pageblocks of each type.
 
 use super::{COUNT_ALLOWED, ParseError, node_and_zone, number, quoted, room_for_zone};
 
-/// `/proc/pagetypeinfo` of one moment.
+/// The contents of `/proc/pagetypeinfo` at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageTypeInfo {
     /// A pageblock's order.
@@ -11,7 +11,7 @@ pub struct PageTypeInfo {
     pub pages_per_block: u64,
     /// The names of the migratetypes in the order of the kernel's numbers.
     pub types: Vec<String>,
-    /// The zones that have pages, in the order of the text.
+    /// The zones with pages, in the order of the text.
     pub zones: Vec<PageTypeZone>,
 }
 
@@ -33,17 +33,17 @@ pub struct PageTypeZone {
 pub struct FreeBlocks {
     /// The blocks that were counted.
     pub count: u64,
-    /// Whether there are more: `count` is a lower bound.
+    /// Whether `count` is only a lower bound.
     pub or_more: bool,
 }
 
 impl PageTypeInfo {
-    /// Reads the text of `/proc/pagetypeinfo`.
+    /// Parses the text of `/proc/pagetypeinfo`.
     ///
     /// # Errors
     ///
-    /// A missing header, headers of two nodes that disagree, a count that is no number or too large, rows that do not
-    /// fit the headers, a zone of one table that is not in the other, a text that ends early.
+    /// If a header is missing, headers of two nodes disagree, a count is not a number or too large, rows do not fit the
+    /// headers, a zone is in only one of the tables, or the text is truncated.
     pub fn parse(text: &str) -> Result<PageTypeInfo, ParseError> {
         let mut reader = Reader::default();
         let mut at = 0;
@@ -78,7 +78,7 @@ impl PageTypeInfo {
     }
 }
 
-/// What has been read so far.
+/// The state of the parser.
 #[derive(Default)]
 struct Reader {
     info: PageTypeInfo,
@@ -93,7 +93,7 @@ enum Table {
     #[default]
     Free,
     Pageblocks,
-    /// One that some kernels add (`Number of mixed blocks`).
+    /// A table that some kernels add (`Number of mixed blocks`).
     Unknown,
 }
 
@@ -118,7 +118,7 @@ impl Reader {
                 }
             }
             self.orders = orders.split_ascii_whitespace().count();
-            // The kernel prints both tables once for each node with memory.
+            // The kernel prints both tables for each node with memory.
             self.table = Table::Free;
         } else if let Some(types) = line.strip_prefix("Number of blocks type") {
             self.table = Table::Pageblocks;
@@ -139,7 +139,7 @@ impl Reader {
         Ok(())
     }
 
-    /// `, type NAME COUNT…` of the first table.
+    /// Parses `, type NAME COUNT…` of the first table.
     fn free_row(&mut self, at: u64, node: u32, zone: &str, rest: &str) -> Result<(), ParseError> {
         let form = "`Node N, zone NAME, type NAME` and a count for each order of the header";
         let mut words = rest.split_ascii_whitespace();
@@ -157,13 +157,13 @@ impl Reader {
         let zones = &mut self.info.zones;
         if zones.last().is_none_or(|z| (z.node, z.zone.as_str()) != (node, zone)) {
             if zones.iter().any(|z| z.node == node && z.zone == zone) {
-                return Err(ParseError::new(at, format!("node {node}, zone {zone} stands twice"), "each zone once"));
+                return Err(ParseError::new(at, format!("node {node}, zone {zone} appears twice"), "each zone once"));
             }
             room_for_zone(at, zones.len())?;
             zones.push(PageTypeZone { node, zone: zone.to_owned(), ..PageTypeZone::default() });
         }
         let first = zones.len() == 1;
-        let zone = zones.last_mut().expect("one was just made sure of");
+        let zone = zones.last_mut().expect("at least one zone");
         let number = zone.free.len();
         if first && !self.info.types.iter().any(|t| t == name) {
             self.info.types.push(name.to_owned());
@@ -175,7 +175,7 @@ impl Reader {
         Ok(())
     }
 
-    /// ` COUNT…` of the second table.
+    /// Parses ` COUNT…` of the second table.
     fn block_row(&mut self, at: u64, node: u32, zone: &str, rest: &str) -> Result<(), ParseError> {
         let counts = rest.split_ascii_whitespace().map(|word| number(at, "pageblocks", word, COUNT_ALLOWED));
         let counts = counts.collect::<Result<Vec<u64>, _>>()?;
@@ -188,7 +188,7 @@ impl Reader {
                 zone.pageblocks = counts;
                 Ok(())
             }
-            Some(_) => Err(ParseError::new(at, format!("node {node}, zone {zone} stands twice"), "each zone once")),
+            Some(_) => Err(ParseError::new(at, format!("node {node}, zone {zone} appears twice"), "each zone once")),
             None => {
                 let what = format!("node {node}, zone {zone} has no free counts");
                 Err(ParseError::new(at, what, "the zones of the first table"))

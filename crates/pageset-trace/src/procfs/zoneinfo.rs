@@ -1,10 +1,10 @@
-//! `/proc/zoneinfo`: every zone's sizes and watermarks, and every CPU's pageset of it.
+//! `/proc/zoneinfo`: the sizes and watermarks of every zone, and its pageset of every CPU.
 
 use std::collections::HashSet;
 
 use super::{COUNT_ALLOWED, ID_ALLOWED, ParseError, node_and_zone, number, quoted, room_for_zone};
 
-/// `/proc/zoneinfo` of one moment.
+/// The contents of `/proc/zoneinfo` at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Zoneinfo {
     /// The zones in the order of the text: by node, then from the lowest zone up.
@@ -18,9 +18,9 @@ pub struct ZoneSection {
     pub node: u32,
     /// `DMA`, `DMA32`, `Normal`, `HighMem`, `Movable` or `Device`.
     pub name: String,
-    /// Pages in the buddy's free lists, pages in pagesets not counted.
+    /// Pages on the buddy's free lists, without pages in pagesets.
     pub free: u64,
-    /// What the watermarks are raised by for now; 0 on kernels that do not print it (before 5.0).
+    /// The temporary boost of the watermarks; 0 on kernels that do not print it (before 5.0).
     pub boost: u64,
     /// The min watermark.
     pub min: u64,
@@ -28,23 +28,23 @@ pub struct ZoneSection {
     pub low: u64,
     /// The high watermark.
     pub high: u64,
-    /// The promotion watermark, where the kernel prints it.
+    /// The promotion watermark, if the kernel prints it.
     pub promo: Option<u64>,
-    /// From the zone's first page to its last, holes included.
+    /// Pages from the zone's first page to its last, including holes.
     pub spanned: u64,
-    /// Without the holes.
+    /// Pages without holes.
     pub present: u64,
-    /// Given to the buddy. Every formula uses this one.
+    /// Pages that the buddy manages. Every formula uses this number.
     pub managed: u64,
-    /// In pageblocks of type CMA; 0 where it is not printed.
+    /// Pages in pageblocks of type CMA; 0 if not printed.
     pub cma: u64,
     /// The zone's first page frame number; 0 for a zone without pages.
     pub start_pfn: u64,
-    /// Pages kept from requests that could be served by each higher zone.
+    /// Pages reserved against requests that each higher zone could serve.
     pub protection: Vec<u64>,
-    /// The pagesets of the CPUs, as printed: rising CPU numbers. Empty for a zone without pages.
+    /// The pagesets of the CPUs, sorted by CPU number as printed. Empty for a zone without pages.
     pub pagesets: Vec<PagesetSection>,
-    /// The other `name value` lines in the order of the text; the first zone of a node has the per-node ones too.
+    /// The other `name value` lines, in the order of the text. A node's first zone includes the counters of the node.
     pub counters: Vec<(String, u64)>,
 }
 
@@ -53,11 +53,11 @@ pub struct ZoneSection {
 pub struct PagesetSection {
     /// The CPU's number.
     pub cpu: u32,
-    /// Pages on its lists.
+    /// Pages on the pageset's lists.
     pub count: u64,
-    /// The limit in force.
+    /// The current limit.
     pub high: u64,
-    /// The quantum of refills and drains.
+    /// The unit of refills and drains.
     pub batch: u64,
     /// The lower bound of `high`; from 6.7 on.
     pub high_min: Option<u64>,
@@ -66,12 +66,12 @@ pub struct PagesetSection {
 }
 
 impl Zoneinfo {
-    /// Reads the text of `/proc/zoneinfo`.
+    /// Parses the text of `/proc/zoneinfo`.
     ///
     /// # Errors
     ///
-    /// A needed number that is not one, is too large, stands twice or is missing; a pageset outside a zone; a zone
-    /// twice; a text that ends early; a text without any zone.
+    /// If a required number is not a number, is too large, appears twice or is missing; a pageset is outside a zone; a
+    /// zone appears twice; the text is truncated; or there is no zone.
     pub fn parse(text: &str) -> Result<Zoneinfo, ParseError> {
         let mut zones = Vec::new();
         let mut names = HashSet::new();
@@ -88,7 +88,7 @@ impl Zoneinfo {
                 if !names.insert((node, name)) {
                     return Err(ParseError::new(
                         at,
-                        format!("node {node}, zone {name} stands twice"),
+                        format!("node {node}, zone {name} appears twice"),
                         "each zone once",
                     ));
                 }
@@ -97,7 +97,7 @@ impl Zoneinfo {
             } else if let Some(section) = &mut open {
                 section.line(at, line)?;
             } else if !line.trim().is_empty() {
-                let what = format!("{} stands outside any zone", quoted(line.trim()));
+                let what = format!("{} is outside any zone", quoted(line.trim()));
                 return Err(ParseError::new(at, what, "`Node N, zone NAME` first"));
             }
         }
@@ -105,27 +105,27 @@ impl Zoneinfo {
         if zones.is_empty() {
             return Err(ParseError::new(at + 1, "no zone in the text", "the text of /proc/zoneinfo"));
         }
-        // Every line of the kernel's ends in a newline, so one that does not was cut, and its number with it.
+        // The kernel ends every line with a newline, so a last line without one is truncated.
         if !text.ends_with('\n') {
             return Err(ParseError::new(at, "the last line does not end", "the whole text of /proc/zoneinfo"));
         }
         Ok(Zoneinfo { zones })
     }
 
-    /// The zone of this node and name.
+    /// The zone with this node and name, if any.
     #[must_use]
     pub fn zone(&self, node: u32, name: &str) -> Option<&ZoneSection> {
         self.zones.iter().find(|z| z.node == node && z.name == name)
     }
 
-    /// CPUs that have a pageset in some zone.
+    /// The number of CPUs with a pageset in any zone.
     #[must_use]
     pub fn cpus(&self) -> u32 {
         self.zones.iter().map(|z| z.pagesets.len()).max().unwrap_or(0) as u32
     }
 }
 
-/// Checks that a section has what every kernel prints, and keeps it.
+/// Checks that a section has the data that every kernel prints, and adds it to `zones`.
 fn close(section: Option<Section>, zones: &mut Vec<ZoneSection>) -> Result<(), ParseError> {
     let Some(mut section) = section else { return Ok(()) };
     section.close_pageset()?;
@@ -134,11 +134,11 @@ fn close(section: Option<Section>, zones: &mut Vec<ZoneSection>) -> Result<(), P
         let what = format!("node {}, zone {} has no `{name}`", zone.node, zone.name);
         ParseError::new(section.head, what, "a whole zone, from `pages free` to `start_pfn`")
     };
-    let amount = |name: &str| section.amounts[AMOUNTS.iter().position(|a| *a == name).expect("a name of the table")];
+    let amount = |name: &str| section.amounts[AMOUNTS.iter().position(|a| *a == name).expect("a name of AMOUNTS")];
     let needed = |name: &str| amount(name).ok_or_else(|| missing(name));
     let (free, min, low, high) = (needed("free")?, needed("min")?, needed("low")?, needed("high")?);
     let (spanned, present, managed) = (needed("spanned")?, needed("present")?, needed("managed")?);
-    // A zone without pages ends after its watermarks: no pagesets, no start.
+    // A zone without pages ends after its watermarks and has neither pagesets nor a start.
     if present > 0 && !section.saw_pagesets {
         return Err(missing("pagesets"));
     }
@@ -156,12 +156,12 @@ fn close(section: Option<Section>, zones: &mut Vec<ZoneSection>) -> Result<(), P
 /// The names of a zone's amounts. Kernels before 5.0 or so lack `boost`, `promo` and `cma`.
 const AMOUNTS: [&str; 10] = ["free", "boost", "min", "low", "high", "promo", "spanned", "present", "managed", "cma"];
 
-/// A zone being read.
+/// The zone that the parser reads.
 struct Section {
-    /// The line of its heading.
+    /// The line of the zone's heading.
     head: u64,
     zone: ZoneSection,
-    /// Those of [`AMOUNTS`] that were seen.
+    /// The values of [`AMOUNTS`] so far.
     amounts: [Option<u64>; AMOUNTS.len()],
     start_pfn: Option<u64>,
     saw_pagesets: bool,
@@ -169,12 +169,12 @@ struct Section {
     pageset: Option<OpenPageset>,
 }
 
-/// A pageset being read.
+/// The pageset that the parser reads.
 struct OpenPageset {
-    /// The line of its `cpu:`.
+    /// The line of the pageset's `cpu:`.
     head: u64,
     set: PagesetSection,
-    /// A bit each for count, high, batch, high_min, high_max.
+    /// One bit each for count, high, batch, high_min, high_max.
     seen: u8,
 }
 
@@ -185,7 +185,7 @@ impl Section {
         Section { head, zone, amounts: [None; 10], start_pfn: None, saw_pagesets, saw_protection, pageset: None }
     }
 
-    /// Reads one line below the heading.
+    /// Parses one line below the heading.
     fn line(&mut self, at: u64, line: &str) -> Result<(), ParseError> {
         let line = line.trim();
         if let Some((name, value)) = line.split_once(':') {
@@ -197,13 +197,13 @@ impl Section {
         }
         let mut words = line.split_ascii_whitespace();
         let (Some(name), value) = (words.next(), words.next()) else { return Ok(()) };
-        // `pages free N` is the one amount whose name is two words.
+        // `pages free N` is the only amount with a name of two words.
         let (name, value) =
             if (name, value) == ("pages", Some("free")) { ("free", words.next()) } else { (name, value) };
         if let Some(i) = AMOUNTS.iter().position(|a| *a == name) {
             return self.amount(at, i, value.unwrap_or(""), words.next());
         }
-        // Anything else is of some other kernel: kept where it is a counter, else passed over.
+        // Other lines differ between kernels: counters are kept, the rest is skipped.
         if let (Some(Ok(value)), None) = (value.map(str::parse), words.next()) {
             self.zone.counters.push((name.to_owned(), value));
         }
@@ -217,7 +217,7 @@ impl Section {
             return Err(ParseError::new(at, format!("{} follows the number of {name}", quoted(more)), "one number"));
         }
         if self.amounts[index].replace(value).is_some() {
-            return Err(ParseError::new(at, format!("{name} stands twice in the zone"), "each amount once"));
+            return Err(ParseError::new(at, format!("{name} appears twice in the zone"), "each amount once"));
         }
         Ok(())
     }
@@ -250,7 +250,7 @@ impl Section {
                     _ => (16, open.set.high_max.get_or_insert(0)),
                 };
                 if open.seen & bit != 0 {
-                    let what = format!("{name} stands twice in the pageset of cpu {}", open.set.cpu);
+                    let what = format!("{name} appears twice in the pageset of cpu {}", open.set.cpu);
                     return Err(ParseError::new(at, what, "each amount once"));
                 }
                 open.seen |= bit;
@@ -259,14 +259,14 @@ impl Section {
             "start_pfn" => {
                 self.close_pageset()?;
                 if self.start_pfn.replace(number(at, "start_pfn", value, COUNT_ALLOWED)?).is_some() {
-                    return Err(ParseError::new(at, "start_pfn stands twice in the zone", "each amount once"));
+                    return Err(ParseError::new(at, "start_pfn appears twice in the zone", "each amount once"));
                 }
             }
             "protection" => {
                 let wrong =
                     |what: &str| ParseError::new(at, format!("protection {} {what}", quoted(value)), "`(N, N, …)`");
                 if self.saw_protection {
-                    return Err(ParseError::new(at, "protection stands twice in the zone", "each amount once"));
+                    return Err(ParseError::new(at, "protection appears twice in the zone", "each amount once"));
                 }
                 self.saw_protection = true;
                 let inner = value.strip_prefix('(').and_then(|v| v.strip_suffix(')'));
@@ -274,7 +274,7 @@ impl Section {
                     self.zone.protection.push(number(at, "protection", word.trim(), COUNT_ALLOWED)?);
                 }
             }
-            // `vm stats threshold:`, `node_unreclaimable:`, `all_unreclaimable:`, … of this or that kernel.
+            // `vm stats threshold:`, `node_unreclaimable:`, `all_unreclaimable:`, … of some kernels.
             _ => {
                 if let Ok(value) = value.parse() {
                     self.zone.counters.push((name.to_owned(), value));
@@ -284,7 +284,7 @@ impl Section {
         Ok(())
     }
 
-    /// Checks that a pageset has what every kernel prints, and keeps it.
+    /// Checks that a pageset has the data that every kernel prints, and adds it to the zone.
     fn close_pageset(&mut self) -> Result<(), ParseError> {
         let Some(open) = self.pageset.take() else { return Ok(()) };
         for (bit, name) in [(1, "count"), (2, "high"), (4, "batch")] {

@@ -1,27 +1,27 @@
-//! One event of a bulk allocation from the two that its probes wrote.
+//! Combines the two probe events of a bulk allocation into one event.
 
 use std::collections::HashMap;
 
 use pageset::{CpuId, Order};
 
-use super::decode::{BulkRequest, Record, What};
+use super::decode::{BulkRequest, Content, Record};
 use crate::event::{Context, Event, Kind};
 
-/// Calls that one process may be in at once: its own, and one of each kind of interrupt.
+/// The nesting depth of calls in one process: its own call, and one of each kind of interrupt.
 const DEPTH: usize = 4;
 
-/// A call that has begun.
+/// A call that has not ended.
 #[derive(Debug)]
 struct Open {
     request: BulkRequest,
-    /// In which contexts an event of a single page was written meanwhile.
+    /// Whether an event of a single page was written during the call, by context.
     shown: [bool; 4],
 }
 
 /// Pairs the begins and ends of bulk allocations.
 ///
-/// A process's calls are strictly nested: an interrupt ends before what it interrupted goes on. A process may move to
-/// another CPU within a call; the idle process 0 is one for each CPU.
+/// A process's calls are strictly nested, because an interrupt ends before the interrupted code continues. A process
+/// may migrate to another CPU within a call. Each CPU has its own idle process 0.
 #[derive(Debug, Default)]
 pub(super) struct Pairing {
     open: HashMap<(u32, CpuId), Vec<Open>>,
@@ -29,12 +29,12 @@ pub(super) struct Pairing {
 }
 
 impl Pairing {
-    /// The event that a record comes out as; nothing for the begin of a call.
+    /// The event of a record; `None` for the begin of a call.
     pub(super) fn event(&mut self, record: Record) -> Option<Event> {
-        let Record { time_ns, cpu, pid, context, what } = record;
+        let Record { time_ns, cpu, pid, context, content } = record;
         let owner = (pid, if pid == 0 { cpu } else { CpuId(u32::MAX) });
-        let kind = match what {
-            What::Event(kind) => {
+        let kind = match content {
+            Content::Event(kind) => {
                 if let Kind::Alloc { pfn: Some(_), order: Order::ZERO, .. } = kind
                     && !self.open.is_empty()
                     && let Some(open) = self.open.get_mut(&owner).and_then(|calls| calls.last_mut())
@@ -43,7 +43,7 @@ impl Pairing {
                 }
                 kind
             }
-            What::BulkBegin(request) => {
+            Content::BulkBegin(request) => {
                 let calls = self.open.entry(owner).or_default();
                 if calls.len() == DEPTH {
                     calls.remove(0);
@@ -52,7 +52,7 @@ impl Pairing {
                 calls.push(Open { request, shown: [false; 4] });
                 return None;
             }
-            What::BulkEnd { got } => match self.end(owner) {
+            Content::BulkEnd { got } => match self.end(owner) {
                 Some(open) => taken(&open, got, context),
                 None => {
                     self.unpaired += 1;
@@ -72,14 +72,14 @@ impl Pairing {
         open
     }
 
-    /// Calls of which only the begin or only the end was recorded, so far.
+    /// The number of calls so far with only a begin or only an end.
     pub(super) fn unpaired(&self) -> u64 {
         self.unpaired + self.open.values().map(|calls| calls.len() as u64).sum::<u64>()
     }
 }
 
-/// What a call took that no other event shows: where the pageset gives nothing, the call falls back to one allocation of a
-/// single page, which writes an event of its own.
+/// The event of a call. If the pageset has no page, the call falls back to one allocation of a single page, which has
+/// its own event and is not counted here.
 fn taken(open: &Open, got: u32, context: Context) -> Kind {
     let BulkRequest { asked, gfp, node } = open.request;
     let shown = u32::from(open.shown[context as usize]);
@@ -94,16 +94,16 @@ mod tests {
 
     const REQUEST: BulkRequest = BulkRequest { asked: 64, gfp: 0xcc0, node: -1 };
 
-    fn record(cpu: u32, pid: u32, context: Context, what: What) -> Record {
-        Record { time_ns: 5, cpu: CpuId(cpu), pid, context, what }
+    fn record(cpu: u32, pid: u32, context: Context, content: Content) -> Record {
+        Record { time_ns: 5, cpu: CpuId(cpu), pid, context, content }
     }
 
-    fn begin(asked: u32) -> What {
-        What::BulkBegin(BulkRequest { asked, ..REQUEST })
+    fn begin(asked: u32) -> Content {
+        Content::BulkBegin(BulkRequest { asked, ..REQUEST })
     }
 
-    fn page() -> What {
-        What::Event(Kind::Alloc { pfn: Some(Pfn(1)), order: Order::ZERO, migratetype: 0, gfp: 0 })
+    fn page() -> Content {
+        Content::Event(Kind::Alloc { pfn: Some(Pfn(1)), order: Order::ZERO, migratetype: 0, gfp: 0 })
     }
 
     fn taken_of(event: Option<Event>) -> Option<(u32, u32)> {
@@ -118,30 +118,30 @@ mod tests {
         use Context::{Process, SoftIrq};
         let mut pairing = Pairing::default();
         assert_eq!(pairing.event(record(0, 7, Process, begin(64))), None);
-        // Another process's page, one of an interrupt, one of our own.
+        // A page of another process, of an interrupt, and of this call.
         assert!(pairing.event(record(0, 8, Process, page())).is_some());
         assert!(pairing.event(record(0, 7, SoftIrq, page())).is_some());
         assert!(pairing.event(record(1, 7, Process, page())).is_some());
-        // The process has moved meanwhile.
-        let event = pairing.event(record(1, 7, Process, What::BulkEnd { got: 64 })).unwrap();
+        // The process has migrated to another CPU.
+        let event = pairing.event(record(1, 7, Process, Content::BulkEnd { got: 64 })).unwrap();
         assert_eq!((event.cpu, event.pid, event.time_ns), (CpuId(1), 7, 5));
         assert_eq!(event.kind, Kind::BulkAlloc { asked: 64, taken: 63, gfp: 0xcc0, node: -1 });
 
         pairing.event(record(0, 7, Process, begin(64)));
         assert!(pairing.event(record(0, 7, SoftIrq, page())).is_some());
-        assert_eq!(taken_of(pairing.event(record(0, 7, Process, What::BulkEnd { got: 60 }))), Some((64, 60)));
+        assert_eq!(taken_of(pairing.event(record(0, 7, Process, Content::BulkEnd { got: 60 }))), Some((64, 60)));
         assert_eq!(pairing.unpaired(), 0);
     }
 
     #[test]
-    fn an_interrupt_allocates_within_a_call() {
+    fn an_interrupt_may_allocate_within_a_call() {
         use Context::{Process, SoftIrq};
         let mut pairing = Pairing::default();
         pairing.event(record(0, 0, Process, begin(64)));
         pairing.event(record(0, 0, SoftIrq, begin(16)));
-        // The idle process of another CPU.
+        // A call in the idle process of another CPU.
         pairing.event(record(1, 0, SoftIrq, begin(8)));
-        let end = |got| What::BulkEnd { got };
+        let end = |got| Content::BulkEnd { got };
         assert_eq!(taken_of(pairing.event(record(0, 0, SoftIrq, end(16)))), Some((16, 16)));
         assert_eq!(taken_of(pairing.event(record(1, 0, SoftIrq, end(8)))), Some((8, 8)));
         assert_eq!(taken_of(pairing.event(record(0, 0, Process, end(99)))), Some((64, 64)));
@@ -149,9 +149,9 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_counted() {
+    fn unpaired_calls_are_counted() {
         let mut pairing = Pairing::default();
-        assert_eq!(pairing.event(record(0, 1, Context::Process, What::BulkEnd { got: 4 })), None);
+        assert_eq!(pairing.event(record(0, 1, Context::Process, Content::BulkEnd { got: 4 })), None);
         for _ in 0..6 {
             pairing.event(record(0, 1, Context::Process, begin(4)));
         }

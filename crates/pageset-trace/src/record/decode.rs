@@ -1,4 +1,4 @@
-//! From a raw record to an [`Event`], with ids and offsets from the `format` files of the kernel at hand.
+//! Decodes raw records into [`Event`]s, with ids and offsets from the running kernel's `format` files.
 
 use pageset::{CpuId, Order, Pfn};
 
@@ -13,25 +13,25 @@ const FLAG_SOFTIRQ: u64 = 0x10;
 /// `common_flags`: in a non-maskable interrupt.
 const FLAG_NMI: u64 = 0x40;
 
-/// An event that is recorded, and what a replay loses without it.
+/// A recorded event, and the consequence of its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tracepoint {
     /// The folder of the event.
     pub(super) system: &'static str,
     /// The event.
     pub(super) name: &'static str,
-    /// What is weaker without it; nothing when there is no recording without it.
+    /// The consequence of its absence; `None` if the event is required.
     pub(super) without: Option<&'static str>,
 }
 
-/// The work that decays the pagesets once a second is a `workqueue_execute_start` of this function.
+/// The work that decays pagesets once a second: a `workqueue_execute_start` of its function.
 pub(super) const VMSTAT_WORK: Tracepoint = Tracepoint {
     system: "workqueue",
     name: "workqueue_execute_start",
     without: Some("the times of the once-a-second decay are unknown, so drains come out too few"),
 };
 
-/// Every event of a recording but [`VMSTAT_WORK`], which needs a filter, and the markers. Specification:
+/// All events of a recording except the markers and [`VMSTAT_WORK`], which needs a filter. Specification:
 /// `trace-replay.md` 4.
 pub(super) const TRACEPOINTS: [Tracepoint; 10] = {
     const fn of(system: &'static str, name: &'static str, without: Option<&'static str>) -> Tracepoint {
@@ -55,18 +55,18 @@ pub(super) const TRACEPOINTS: [Tracepoint; 10] = {
     ]
 };
 
-/// The events of our probes at the begin and at the end of a bulk allocation.
+/// The probe events at the begin and at the end of a bulk allocation.
 pub(super) const BULK_BEGIN: &str = "bulk_begin";
 pub(super) const BULK_END: &str = "bulk_end";
 
-/// The events of our other probes, each of which tells of a [`StateChange`].
+/// The other probe events, each of which shows a [`StateChange`].
 pub(super) const RECLAIM_ENDED: &str = "reclaim_ended";
 pub(super) const CPU_OFFLINE: &str = "cpu_offline";
 pub(super) const CPU_ONLINE: &str = "cpu_online";
 pub(super) const PAGESETS_OFF: &str = "pagesets_off";
 pub(super) const PAGESETS_ON: &str = "pagesets_on";
 
-/// What a bulk allocation was asked for.
+/// The request of a bulk allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BulkRequest {
     pub(super) asked: u32,
@@ -74,28 +74,28 @@ pub(super) struct BulkRequest {
     pub(super) node: i32,
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// An event of its own.
+pub(super) enum Content {
+    /// A complete event.
     Event(Kind),
     /// A bulk allocation begins.
     BulkBegin(BulkRequest),
-    /// The innermost bulk allocation of this process ends; the array has `got` pages now.
+    /// The innermost bulk allocation of this process ends; its array now has `got` pages.
     BulkEnd { got: u32 },
 }
 
-/// A record: an [`Event`], or half of one.
+/// A record: an [`Event`], or one of the two parts of a bulk allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) time_ns: u64,
     pub(super) cpu: CpuId,
     pub(super) pid: u32,
     pub(super) context: Context,
-    pub(super) what: What,
+    pub(super) content: Content,
 }
 
-/// How to read the fields of one event.
+/// The fields of one event.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     Alloc { pfn: Field, order: Field, migratetype: Field, gfp: Field },
@@ -157,17 +157,17 @@ impl Shape {
         }))
     }
 
-    fn read(&self, record: &[u8]) -> Option<What> {
+    fn read(&self, record: &[u8]) -> Option<Content> {
         Some(match *self {
             Shape::BulkBegin { asked, gfp, node } => {
                 let asked = u32::try_from(asked.read(record)?).ok().filter(|&asked| asked <= limits::MAX_BULK)?;
                 let node = node.read(record)?.cast_signed();
-                // The kernel takes any negative number for no node.
+                // The kernel treats any negative number as no node.
                 let node = i32::try_from(node.max(-1)).ok().filter(|&node| node < limits::MAX_NODES as i32)?;
-                What::BulkBegin(BulkRequest { asked, gfp: gfp.read(record)? as u32, node })
+                Content::BulkBegin(BulkRequest { asked, gfp: gfp.read(record)? as u32, node })
             }
-            Shape::BulkEnd { got } => What::BulkEnd { got: u32::try_from(got.read(record)?).ok()? },
-            _ => What::Event(self.read_event(record)?),
+            Shape::BulkEnd { got } => Content::BulkEnd { got: u32::try_from(got.read(record)?).ok()? },
+            _ => Content::Event(self.read_event(record)?),
         })
     }
 
@@ -180,7 +180,7 @@ impl Shape {
             Shape::Alloc { pfn: page, order: o, migratetype: m, gfp } => {
                 let failed = page.is_all_ones(page.read(record)?);
                 let pfn = if failed { None } else { Some(pfn(page)?) };
-                // The bits above 32 are none of the request's: the kernel's type has 32.
+                // The kernel's type has 32 bits.
                 let gfp = gfp.read(record)? as u32;
                 Kind::Alloc { pfn, order: order(o)?, migratetype: migratetype(m)?, gfp }
             }
@@ -215,7 +215,7 @@ impl Shape {
     }
 }
 
-/// `ZB tag` or `ZE tag`, up to the end of the line or of the text.
+/// Parses `ZB tag` or `ZE tag`, up to the end of the line or of the text.
 fn marker(text: &[u8]) -> Option<Kind> {
     let line = text.split(|&byte| byte == 0 || byte == b'\n').next()?;
     let tag = |text| limits::tag(text).map(str::to_owned);
@@ -226,22 +226,22 @@ fn marker(text: &[u8]) -> Option<Kind> {
     }
 }
 
-/// Reads records of the events that it was given the formats of.
+/// Decodes records of the events with known formats.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     kind: Field,
     flags: Field,
     pid: Field,
-    /// In the order of the ids.
+    /// Sorted by id.
     shapes: Vec<(u16, Shape)>,
 }
 
 impl Decoder {
-    /// A decoder for these events; those that are not part of a recording are passed over.
+    /// A decoder for these events; events that are not part of a recording are ignored.
     ///
     /// # Errors
     ///
-    /// When there is no format at all, or an event lacks a field that a recording needs.
+    /// If there is no format, or an event lacks a required field.
     pub fn new(formats: &[Format]) -> Result<Self, FormatError> {
         let mut shapes = Vec::new();
         for format in formats {
@@ -260,24 +260,24 @@ impl Decoder {
         })
     }
 
-    /// Whether the event of this number is one that was given the format of and part of a recording.
+    /// Whether the event with this number has a known format and is part of a recording.
     #[must_use]
     pub(crate) fn knows(&self, id: u16) -> bool {
         self.shapes.binary_search_by_key(&id, |&(id, _)| id).is_ok()
     }
 
-    /// The event in `record`, or nothing when it is none of a recording's events or its values are out of range. Half of
-    /// an event, as a probe writes it, is none.
+    /// The event in `record`. `None` if the record is of another event, has values out of range, or is one part of a
+    /// bulk allocation.
     #[must_use]
     pub fn decode(&self, time_ns: u64, cpu: CpuId, record: &[u8]) -> Option<Event> {
-        let Record { pid, context, what, .. } = self.record(time_ns, cpu, record)?;
-        match what {
-            What::Event(kind) => Some(Event { time_ns, cpu, pid, context, kind }),
+        let Record { pid, context, content, .. } = self.record(time_ns, cpu, record)?;
+        match content {
+            Content::Event(kind) => Some(Event { time_ns, cpu, pid, context, kind }),
             _ => None,
         }
     }
 
-    /// As [`Decoder::decode`], with the halves of events.
+    /// Like [`Decoder::decode`], but includes the parts of bulk allocations.
     pub(super) fn record(&self, time_ns: u64, cpu: CpuId, record: &[u8]) -> Option<Record> {
         let id = u16::try_from(self.kind.read(record)?).ok()?;
         let shape = &self.shapes[self.shapes.binary_search_by_key(&id, |&(id, _)| id).ok()?].1;
@@ -292,6 +292,6 @@ impl Decoder {
             Context::Process
         };
         let pid = self.pid.read(record)? as u32;
-        Some(Record { time_ns, cpu, pid, context, what: shape.read(record)? })
+        Some(Record { time_ns, cpu, pid, context, content: shape.read(record)? })
     }
 }

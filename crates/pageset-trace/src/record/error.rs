@@ -1,9 +1,9 @@
-//! Why there is no recording.
+//! Errors of a recording.
 
 use std::io;
 use std::path::Path;
 
-/// What kept a recording from being made, or made it end early.
+/// The reason why a recording fails or ends early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -12,7 +12,7 @@ pub enum RecordError {
     Missing {
         /// What is missing.
         what: String,
-        /// The command, or the kernel option, that mends it.
+        /// The command or kernel option that provides it.
         help: String,
     },
     /// The command cannot be started.
@@ -20,23 +20,23 @@ pub enum RecordError {
     Command {
         /// The command's name.
         name: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// A file cannot be read or written.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was to be done with which file.
+        /// The operation and the file.
         what: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
-        /// What may mend it.
+        /// A possible remedy.
         help: Option<String>,
     },
-    /// The kernel's records or formats are not what this program knows.
+    /// The kernel's records or formats are unknown to this program.
     #[error("{0}")]
     Unknown(String),
-    /// A signal came before there was anything to keep, or a second one while it was written.
+    /// A signal came before any event was recorded, or a second signal came while the file was written.
     #[error("interrupted by signal {signal}; nothing was kept")]
     Interrupted {
         /// The signal's number.
@@ -49,13 +49,13 @@ impl RecordError {
         Self::Io { what: what.into(), source, help: None }
     }
 
-    /// For [`Result::map_err`]: `VERB PATH` went wrong.
+    /// For [`Result::map_err`]: `VERB PATH` failed.
     pub(super) fn on(verb: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let what = format!("{verb} {}", path.display());
         move |source| Self::io(what, source)
     }
 
-    /// What the user can do about it.
+    /// The remedy, if one is known.
     #[must_use]
     pub fn help(&self) -> Option<&str> {
         match self {

@@ -1,24 +1,25 @@
 //! The kernel's own descriptions of its trace records: `events/*/format` and `events/header_page`.
 
-/// Where a field lies in a record, and how to read it.
+/// The position and type of a field in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Bytes from the start of the record (common fields included).
     pub offset: usize,
-    /// Bytes; 0 for text that runs to the end of the record.
+    /// Size in bytes; 0 for text up to the end of the record.
     pub size: usize,
     /// Whether the number is signed.
     pub signed: bool,
 }
 
 impl Field {
-    /// The number in this field of `record`: sign-extended to 64 bits when signed. The byte order is this machine's.
+    /// Reads the number in this field of `record`, sign-extended to 64 bits if signed. The byte order is this
+    /// machine's.
     ///
-    /// Nothing when the record is too short or the size is not 1, 2, 4 or 8.
+    /// Returns `None` if the record is too short or the size is not 1, 2, 4 or 8.
     #[must_use]
     pub fn read(&self, record: &[u8]) -> Option<u64> {
         let bytes = record.get(self.offset..self.offset.checked_add(self.size)?)?;
-        // The casts extend the sign on purpose.
+        // The casts sign-extend on purpose.
         Some(match (bytes.len(), self.signed) {
             (1, false) => u64::from(bytes[0]),
             (1, true) => i64::from(bytes[0] as i8) as u64,
@@ -41,7 +42,7 @@ impl Field {
     }
 }
 
-/// A description that does not say what it has to.
+/// A description that lacks required data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FormatError(String);
@@ -52,22 +53,22 @@ impl From<String> for FormatError {
     }
 }
 
-/// One event's description: its id and its fields.
+/// The description of one event: its id and its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
     /// The event's name, without its system.
     pub name: String,
-    /// The number that marks its records; it differs from boot to boot.
+    /// The type number of its records, which differs from boot to boot.
     pub id: u16,
     fields: Vec<(String, Field)>,
 }
 
 impl Format {
-    /// Reads the text of an `events/SYSTEM/NAME/format` file.
+    /// Parses the text of an `events/SYSTEM/NAME/format` file.
     ///
     /// # Errors
     ///
-    /// When the name or the id is missing, or a field line makes no sense.
+    /// If the name or the id is missing, or a field line is invalid.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
         let name = value("name:").ok_or_else(|| FormatError("no name: line".into()))?.to_owned();
@@ -81,7 +82,7 @@ impl Format {
     ///
     /// # Errors
     ///
-    /// When there is none: a kernel whose event differs from those that this program knows.
+    /// If the event has no such field, as in a kernel with an unknown form of the event.
     pub fn field(&self, name: &str) -> Result<Field, FormatError> {
         find(&self.fields, name).ok_or_else(|| FormatError(format!("event {} has no field {name}", self.name)))
     }
@@ -92,23 +93,23 @@ impl Format {
 pub struct PageLayout {
     /// The time of the page's first event, in nanoseconds of the trace clock.
     pub timestamp: Field,
-    /// How many bytes of the page are written, with flags for missed events in the high bits.
+    /// The number of bytes written, with flags for missed events in the high bits.
     pub commit: Field,
-    /// Where the records start.
+    /// The offset of the first record in bytes.
     pub data: usize,
     /// Bytes in a page: header and records.
     pub size: usize,
 }
 
 impl PageLayout {
-    /// The largest page that the kernel can be told to use: 128 base pages of 64 KiB. A guard against nonsense.
+    /// The largest page that the kernel supports: 128 base pages of 64 KiB. A guard against invalid texts. Unit: bytes.
     const MAX_SIZE: usize = 128 << 16;
 
-    /// Reads the text of `events/header_page`.
+    /// Parses the text of `events/header_page`.
     ///
     /// # Errors
     ///
-    /// When a field is missing, or the records do not follow the header.
+    /// If a field is missing, or the records do not follow the header.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let fields = parse_fields(text)?;
         let field = |name: &str| {
@@ -128,13 +129,13 @@ fn find(fields: &[(String, Field)], name: &str) -> Option<Field> {
     fields.iter().find(|(known, _)| known == name).map(|&(_, field)| field)
 }
 
-/// Reads every `field:TYPE NAME; offset:N; size:N; signed:N;` line.
+/// Parses all lines of the form `field:TYPE NAME; offset:N; size:N; signed:N;`.
 fn parse_fields(text: &str) -> Result<Vec<(String, Field)>, FormatError> {
     text.lines().map(str::trim).filter(|line| line.starts_with("field:")).map(parse_field).collect()
 }
 
 fn parse_field(line: &str) -> Result<(String, Field), FormatError> {
-    let wrong = || FormatError(format!("a field line that makes no sense: {line:?}"));
+    let wrong = || FormatError(format!("cannot parse the field line {line:?}"));
     let (mut name, mut offset, mut size, mut signed) = (None, None, None, false);
     for part in line.split(';').map(str::trim).filter(|part| !part.is_empty()) {
         let (key, value) = part.split_once(':').ok_or_else(wrong)?;
@@ -163,7 +164,7 @@ mod tests {
     const PAGE: &str = include_str!("../../tests/data/ring/header_page");
 
     #[test]
-    fn an_event_of_6_18() {
+    fn event_format_of_6_18() {
         let format = Format::parse(ALLOC).unwrap();
         assert_eq!(format.name, "mm_page_alloc");
         assert_ne!(format.id, 0);
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_6_18() {
+    fn page_layout_of_6_18() {
         let layout = PageLayout::parse(PAGE).unwrap();
         assert_eq!((layout.data, layout.size), (16, 4096));
         assert_eq!((layout.timestamp.offset, layout.commit.offset), (0, 8));
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn errors_name_the_missing_part() {
         assert!(Format::parse("").unwrap_err().to_string().contains("name"));
         assert!(Format::parse("name: x\nID: 70000\n").unwrap_err().to_string().contains("ID"));
         assert!(Format::parse("name: x\nID: 7\n\tfield:int;\n").unwrap_err().to_string().contains("field:int"));

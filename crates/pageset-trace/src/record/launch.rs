@@ -1,8 +1,8 @@
-//! The recorded command, started before the recording begins and held back until it has begun.
+//! Starts the recorded command before the recording and holds it until the recording has begun.
 //!
-//! A fork inside a recording takes pages by ways that no event shows (`trace-replay.md` 3, a and j). So a small helper
-//! process is there beforehand; it waits for one byte and then becomes the command. The helper is this same program,
-//! called with [`HOLD`]. It reaches the two pipes through `/proc/PARENT/fd`, so that the command inherits neither.
+//! A fork inside a recording allocates pages without events (`trace-replay.md` 3, a and j). So a small helper process
+//! starts before the recording, waits for one byte and then becomes the command. The helper is this same program,
+//! called with [`HOLD`]. It opens the two pipes through `/proc/PARENT/fd`, so the command inherits neither.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -18,15 +18,15 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::error::RecordError;
 
-/// The argument that makes the program a helper; what follows it is for [`hold`].
+/// The argument that starts the program as a helper; the arguments of [`hold`] follow it.
 pub const HOLD: &str = "__hold-command";
 
-/// How long a command has to end by itself after it was asked to.
+/// The time for a command to end after a signal.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
 
-/// The helper's part: says that it is there, waits until the recording has begun, becomes the command.
+/// Runs the helper: reports that it is ready, waits until the recording has begun, and becomes the command.
 ///
-/// `arguments` are those after [`HOLD`]. Returns only when there is nothing to become: the exit code of the process.
+/// `arguments` are those after [`HOLD`]. Returns the exit code, and only if it cannot become the command.
 pub fn hold(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let mut arguments = arguments.into_iter();
     let mut next = || arguments.next();
@@ -35,7 +35,7 @@ pub fn hold(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         return 1;
     };
     if status.write_all(&[0]).is_err() || !matches!(barrier.read(&mut [0]), Ok(1)) {
-        // The recording failed before it began; it has said why.
+        // The recording failed before it began, and has reported the reason.
         return 1;
     }
     let error = Command::new(program).args(arguments).exec();
@@ -43,7 +43,7 @@ pub fn hold(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     127
 }
 
-/// Finds `program` as a shell would, so that a wrong name is known before anything is changed.
+/// Finds `program` as a shell does, so that a wrong name is reported before any change to the machine.
 pub(super) fn find(program: &OsStr) -> Result<(), RecordError> {
     let failed = |source| RecordError::Command { name: program.to_string_lossy().into_owned(), source };
     let is_runnable = |path: &Path| match path.metadata() {
@@ -64,7 +64,7 @@ pub(super) fn find(program: &OsStr) -> Result<(), RecordError> {
     }
 }
 
-/// The command: a process that waits, or runs. Dropping it ends the process.
+/// The command's process, which waits or runs. Dropping it ends the process.
 #[derive(Debug)]
 pub(super) struct Running {
     name: String,
@@ -76,8 +76,8 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts the helper for `command` and waits until it is ready. `launcher` is the program and arguments that lead
-    /// to [`hold`]; `stdout` is where the command's output goes.
+    /// Starts the helper for `command` and waits until it is ready. `launcher` is the program and arguments that call
+    /// [`hold`]; `stdout` is the command's standard output.
     pub(super) fn start(launcher: &[OsString], command: &[OsString], stdout: Stdio) -> Result<Self, RecordError> {
         let name = command[0].to_string_lossy().into_owned();
         let failed = |source| RecordError::Command { name: name.clone(), source };
@@ -95,7 +95,7 @@ impl Running {
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
         let mut running = Running { name: name.clone(), child, pidfd, barrier: Some(barrier), status, ended: None };
         running.wait_ready().map_err(failed)?;
-        // From here on the helper holds the only other ends: it sees us die, and we see it become the command.
+        // Only the helper now has the other ends. It detects the recorder's end, and the recorder detects the exec.
         drop((barrier_read, status_write));
         Ok(running)
     }
@@ -114,16 +114,16 @@ impl Running {
         self.status.read_exact(&mut [0])
     }
 
-    /// Lets the command begin.
+    /// Lets the command start.
     pub(super) fn release(&mut self) -> Result<(), RecordError> {
         let written = self.barrier.take().map_or(Ok(()), |mut barrier| barrier.write_all(&[1]));
         written.map_err(|source| RecordError::Command { name: self.name.clone(), source })
     }
 
-    /// Whether the command never began. To be asked once it has ended.
+    /// The error that prevented the command's start, if any. Call this after the command has ended.
     pub(super) fn start_error(&mut self) -> Option<RecordError> {
         let mut code = [0; 4];
-        // The end of the pipe: it was closed when the helper became the command.
+        // The pipe is at its end if the helper became the command.
         self.status.read_exact(&mut code).ok()?;
         let source = io::Error::from_raw_os_error(i32::from_ne_bytes(code));
         Some(RecordError::Command { name: self.name.clone(), source })
@@ -134,7 +134,7 @@ impl Running {
         self.pidfd.as_fd()
     }
 
-    /// Whether the command has ended by now.
+    /// Whether the command has ended.
     pub(super) fn has_ended(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
@@ -144,12 +144,12 @@ impl Running {
     /// Sends the command a signal.
     pub(super) fn signal(&self, number: i32) {
         if let Some(signal) = rustix::process::Signal::from_named_raw(number) {
-            // It may have ended just now.
+            // The command may have ended in the meantime.
             let _ = rustix::process::pidfd_send_signal(&self.pidfd, signal);
         }
     }
 
-    /// Waits for the command's end and returns how it ended.
+    /// Waits for the command and returns its exit status.
     pub(super) fn wait(&mut self) -> Result<ExitStatus, RecordError> {
         if let Some(status) = self.ended {
             return Ok(status);
@@ -163,7 +163,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if self.ended.is_none() {
-            // A helper that still waits ends by itself when the barrier closes.
+            // A waiting helper ends when the barrier closes.
             if self.barrier.take().is_none() {
                 let _ = self.child.kill();
             }

@@ -1,4 +1,4 @@
-//! What a killed recording left on the machine: its tracing instance with the ring buffers, its probes, a sysctl.
+//! Removes the leftovers of a killed recording: its tracing instance with the ring buffers, its probes, a sysctl.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,13 +8,14 @@ use super::owner::Owner;
 use super::tracefs::Tracefs;
 use super::{probes, sysctl};
 
-/// How long the removal of a tracing instance may take: ring buffers of half a gigabyte take tenths of a second. A guess.
-const REMOVAL_TAKES: Duration = Duration::from_secs(2);
+/// The longest time to remove a tracing instance: ring buffers of half a gigabyte take tenths of a second. A guess.
+const REMOVAL_MAX: Duration = Duration::from_secs(2);
 
-/// Removes what recordings that were killed left on this machine, or says what it is and how root removes it.
+/// Removes the leftovers of killed recordings on this machine, or reports them and the command with which root removes
+/// them.
 ///
-/// Every command calls this first: where nothing was left it reads a folder and two small files. What other recordings
-/// that still run use is not touched. tracefs is not mounted for this.
+/// Every command calls this first. Without leftovers it reads a folder and two small files. It does not touch the
+/// resources of running recordings, and it does not mount tracefs.
 pub fn clean_up(warn: &mut dyn FnMut(&str)) {
     let tracefs = Tracefs::mounted();
     if let Some(tracefs) = &tracefs {
@@ -29,14 +30,15 @@ pub fn clean_up(warn: &mut dyn FnMut(&str)) {
     }
 }
 
-/// As [`clean_up`], in a tracing file system that was found already.
+/// Like [`clean_up`], in a known tracing file system.
 pub(super) fn clean_up_in(tracefs: &Tracefs, warn: &mut dyn FnMut(&str)) {
     let (alive, dead): (Vec<_>, Vec<_>) = tracefs.instances().into_iter().partition(|(owner, _)| owner.is_alive());
-    // The names of the dead know the old value. While another recording empties the lists, it keeps its own.
+    // The names of leftover instances contain the old value. A running recording that empties the lists keeps its own
+    // value.
     let changed = sysctl::is_emptying();
     if changed && alive.is_empty() && tracefs.can_list() {
         let old = dead.iter().find_map(|(_, name)| sysctl::old_value(name)).unwrap_or(0);
-        match sysctl::put_back(old) {
+        match sysctl::restore(old) {
             Ok(()) => warn(&format!("a killed recording had left {} changed; it is {old} again", sysctl::NAME)),
             Err(error) => {
                 warn(&format!(
@@ -51,20 +53,25 @@ pub(super) fn clean_up_in(tracefs: &Tracefs, warn: &mut dyn FnMut(&str)) {
         for (_, name) in &dead {
             let path = tracefs.path("instances").join(name);
             let what = format!("the ring buffers of a killed recording, {}", path.display());
-            say(warn, &what, remove_instance(&path), &format!("rmdir {}", path.display()));
+            report(warn, &what, remove_instance(&path), &format!("rmdir {}", path.display()));
         }
     }
     for group in probes::stale(tracefs) {
         let file = tracefs.path("kprobe_events");
         let remove = format!("sh -c 'echo \"-:{group}/\" >> {}'", file.display());
-        say(warn, &format!("the probes {group} of a killed recording"), probes::remove_stale(tracefs, &group), &remove);
+        report(
+            warn,
+            &format!("the probes {group} of a killed recording"),
+            probes::remove_stale(tracefs, &group),
+            &remove,
+        );
     }
 }
 
-/// Removes a tracing instance. The kernel is busy with it while another command removes it, and for a moment after its
-/// last file was closed.
+/// Removes a tracing instance. The instance is busy while another command removes it, and for a moment after its last
+/// file was closed.
 fn remove_instance(path: &Path) -> io::Result<()> {
-    let deadline = Instant::now() + REMOVAL_TAKES;
+    let deadline = Instant::now() + REMOVAL_MAX;
     loop {
         match fs::remove_dir(path) {
             Err(_) if !path.exists() => return Err(io::ErrorKind::NotFound.into()),
@@ -76,16 +83,16 @@ fn remove_instance(path: &Path) -> io::Result<()> {
     }
 }
 
-fn say(warn: &mut dyn FnMut(&str), what: &str, removed: io::Result<()>, command: &str) {
+fn report(warn: &mut dyn FnMut(&str), what: &str, removed: io::Result<()>, command: &str) {
     match removed {
         Ok(()) => warn(&format!("removed {what}")),
-        // Another command was faster.
+        // Another command has removed it already.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => warn(&format!("cannot remove {what}: {error}; as root: {command}")),
     }
 }
 
-/// Whether another process of this program runs, which may be emptying the lists at this moment.
+/// Whether another process of this program runs, which may be emptying the lists.
 fn recorder_runs() -> bool {
     let comm = |folder: &std::path::Path| fs::read_to_string(folder.join("comm")).ok();
     let Ok(processes) = fs::read_dir("/proc") else { return false };

@@ -1,4 +1,4 @@
-//! What machine this is: the facts that a recording carries.
+//! The facts about this machine that a recording contains.
 
 use std::fs;
 use std::io::Read as _;
@@ -8,8 +8,8 @@ use crate::facts::{CpuCache, Facts};
 use crate::limits::MAX_CPUS;
 use crate::number::ranges;
 
-/// The facts that can be read before recording. What cannot be read is left out. `buddyinfo` and `pagetypeinfo` are
-/// the texts of `/proc`.
+/// The facts that are known before the recording. Facts that cannot be read are left out. `buddyinfo` and
+/// `pagetypeinfo` are the texts of `/proc`.
 pub(super) fn facts(command: Vec<String>, clock: &str, buddyinfo: &str, pagetypeinfo: &str) -> Facts {
     let cpus = online_cpus();
     Facts {
@@ -18,7 +18,7 @@ pub(super) fn facts(command: Vec<String>, clock: &str, buddyinfo: &str, pagetype
         cpus: u32::try_from(cpus.len()).unwrap_or(u32::MAX),
         page_size: u32::try_from(rustix::param::page_size()).unwrap_or(Facts::DEFAULT_PAGE_SIZE),
         pageblock_order: pageblock_order(pagetypeinfo).unwrap_or(Facts::DEFAULT_PAGEBLOCK_ORDER),
-        thp_enabled: text("/sys/kernel/mm/transparent_hugepage/enabled").and_then(|modes| chosen(&modes)),
+        thp_enabled: text("/sys/kernel/mm/transparent_hugepage/enabled").and_then(|modes| bracketed(&modes)),
         nodes: nodes(),
         cpu_nodes: cpu_nodes(),
         caches: cpus.iter().filter_map(|&cpu| last_level_cache(cpu)).collect(),
@@ -32,20 +32,20 @@ pub(super) fn facts(command: Vec<String>, clock: &str, buddyinfo: &str, pagetype
     }
 }
 
-/// Memory that can be had without pushing anything out, in bytes: `MemAvailable`.
+/// Memory that is available without reclaim, in bytes: `MemAvailable`.
 pub(super) fn available_bytes() -> Option<u64> {
     let meminfo = text("/proc/meminfo")?;
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The CPUs online now: as sysfs has them, and in a container without it as `/proc/stat` does.
+/// The CPUs that are on-line now: from sysfs, or from `/proc/stat` in a container without sysfs.
 pub(crate) fn online_cpus() -> Vec<u32> {
     let shown = text("/sys/devices/system/cpu/online").map(|list| cpu_list(&list)).filter(|cpus| !cpus.is_empty());
     shown.or_else(|| Some(cpus_of_stat(&text("/proc/stat")?))).unwrap_or_default()
 }
 
-/// The CPUs that `/proc/stat` has a line for, which are those online.
+/// The CPUs with a line in `/proc/stat`, which are the on-line ones.
 fn cpus_of_stat(stat: &str) -> Vec<u32> {
     let words = stat.lines().filter_map(|line| line.split_ascii_whitespace().next());
     words.filter_map(|word| word.strip_prefix("cpu")?.parse().ok()).collect()
@@ -55,13 +55,13 @@ fn text(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// The word in brackets: `always [madvise] never`.
-fn chosen(modes: &str) -> Option<String> {
+/// The selected word of a list, in brackets: `always [madvise] never`.
+fn bracketed(modes: &str) -> Option<String> {
     let (_, rest) = modes.split_once('[')?;
     Some(rest.split_once(']')?.0.to_owned())
 }
 
-/// `0-3,8` as numbers; what makes no sense is left out.
+/// Parses a CPU list such as `0-3,8`; invalid parts are left out.
 pub(crate) fn cpu_list(list: &str) -> Vec<u32> {
     ranges(list.trim()).flatten().flatten().collect()
 }
@@ -72,11 +72,11 @@ fn pageblock_order(pagetypeinfo: &str) -> Option<u8> {
 
 fn nodes() -> u32 {
     let list = text("/sys/devices/system/node/has_memory").map(|list| cpu_list(&list).len());
-    // A kernel without NUMA has one node and no folder for it.
+    // A kernel without NUMA has one node and no node folder.
     list.and_then(|count| u32::try_from(count).ok()).filter(|&count| count > 0).unwrap_or(1)
 }
 
-/// The node of each CPU, by CPU number. A CPU that no node names is on node 0; empty where the kernel shows no nodes.
+/// The node of each CPU, by CPU number. A CPU in no node's list is on node 0. Empty if the kernel shows no nodes.
 fn cpu_nodes() -> Vec<u32> {
     let Ok(folder) = fs::read_dir("/sys/devices/system/node") else { return Vec::new() };
     let nodes = folder.flatten().filter_map(|entry| {
@@ -100,14 +100,14 @@ fn nodes_by_cpu(nodes: impl IntoIterator<Item = (u32, Vec<u32>)>) -> Vec<u32> {
     by_cpu
 }
 
-/// The highest order that the buddy keeps: `Node 0, zone DMA` is followed by a count for each order.
+/// The highest order of the buddy: the line `Node 0, zone DMA` has one count per order.
 fn highest_order(buddyinfo: &str) -> Option<u8> {
     let (_, zone) = buddyinfo.lines().next()?.split_once("zone")?;
     let orders = zone.split_ascii_whitespace().skip(1).count();
     u8::try_from(orders.checked_sub(1)?).ok()
 }
 
-/// The highest cache level of `cpu` that holds data.
+/// The cache of `cpu` with the highest level that holds data.
 fn last_level_cache(cpu: u32) -> Option<CpuCache> {
     let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cache");
     let caches = fs::read_dir(folder).ok()?.flatten().filter_map(|entry| {
@@ -121,7 +121,7 @@ fn last_level_cache(cpu: u32) -> Option<CpuCache> {
     Some(caches.max_by_key(|&(level, _)| level)?.1)
 }
 
-/// `36608K` in bytes.
+/// Parses a cache size such as `36608K` into bytes.
 fn size(text: &str) -> Option<u64> {
     let (number, unit) = match text.as_bytes().last()? {
         b'K' => (&text[..text.len() - 1], 1 << 10),
@@ -143,13 +143,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_the_kernel() {
+    fn kernel_texts_are_parsed() {
         assert_eq!(cpu_list("0-2,5\n"), [0, 1, 2, 5]);
         assert_eq!(cpu_list("0"), [0]);
         assert_eq!(cpu_list("\n"), [0; 0]);
         assert_eq!(cpus_of_stat("cpu  9 1\ncpu0 4 1\ncpu2 5 0\nintr 7\ncpufreq 1\n"), [0, 2]);
-        assert_eq!(chosen("always [madvise] never").as_deref(), Some("madvise"));
-        assert_eq!(chosen("nothing"), None);
+        assert_eq!(bracketed("always [madvise] never").as_deref(), Some("madvise"));
+        assert_eq!(bracketed("nothing"), None);
         assert_eq!(size("36608K"), Some(36608 << 10));
         assert_eq!(size("2M"), Some(2 << 20));
         assert_eq!(size("x"), None);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine() {
+    fn facts_of_this_machine() {
         assert_eq!(cpus_of_stat(&text("/proc/stat").unwrap()), online_cpus());
         let buddyinfo = fs::read_to_string("/proc/buddyinfo").unwrap();
         let facts = facts(vec!["true".into()], "mono", &buddyinfo, "Page block order: 9\n");

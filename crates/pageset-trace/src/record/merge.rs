@@ -1,4 +1,4 @@
-//! The events of all CPUs in one order of time, a page of each CPU in memory at once.
+//! Merges the events of all CPUs by time, with one page per CPU in memory.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,13 +13,13 @@ use super::format::PageLayout;
 use super::ring::Cursor;
 use crate::event::Event;
 
-/// Reads a page of a ring buffer into `page`; it is empty at the end.
+/// Reads a page of a ring buffer into `page`; an empty page marks the end.
 fn read_page(source: &mut impl Read, page: &mut Vec<u8>, size: usize) -> io::Result<()> {
     page.resize(size, 0);
     let length = loop {
         match source.read(page) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // An empty buffer does not end, it would block.
+            // An empty ring buffer has no end of file: a read would block.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break 0,
             result => break result?,
         }
@@ -32,14 +32,14 @@ fn damaged(cpu: CpuId) -> impl Fn(super::ring::RingError) -> io::Error {
     move |error| io::Error::new(io::ErrorKind::InvalidData, format!("{cpu}: {error}"))
 }
 
-/// Copies a ring buffer that was full into `copy`, and returns the time from which on it may lack events.
+/// Copies a ring buffer that was full into `copy`. Returns the time in nanoseconds from which events may be missing.
 ///
-/// That is the begin of its last page: an event that no longer fitted there may have been followed by a shorter one
-/// that did. Nothing when the buffer is empty.
+/// That is the begin of its last page: an event that did not fit there may have been followed by a shorter one that
+/// did. `None` if the buffer is empty.
 ///
 /// # Errors
 ///
-/// Those of reading and writing; a page that makes no sense.
+/// If reading or writing fails, or a page is damaged.
 pub fn copy_full(layout: &PageLayout, cpu: CpuId, mut source: impl Read, copy: &mut File) -> io::Result<Option<u64>> {
     let mut page = Vec::new();
     let mut last_ns = None;
@@ -50,13 +50,13 @@ pub fn copy_full(layout: &PageLayout, cpu: CpuId, mut source: impl Read, copy: &
             return Ok(last_ns);
         }
         last_ns = Some(Cursor::new(layout, &page).map_err(damaged(cpu))?.time_ns());
-        // Reading back, too, goes by whole pages.
+        // The copy is read back in whole pages.
         page.resize(layout.size, 0);
         copy.write_all(&page)?;
     }
 }
 
-/// Reads one CPU's ring buffer page by page and hands out its events.
+/// Reads one CPU's ring buffer page by page and returns its events.
 struct CpuStream<R> {
     cpu: CpuId,
     source: R,
@@ -68,37 +68,37 @@ struct CpuStream<R> {
     head: Option<Record>,
 }
 
-/// Counts of what a merge has seen.
+/// Counts of a merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeCounts {
     /// Bytes of ring buffer pages read.
     pub raw_bytes: u64,
-    /// Records that were none of a recording's events, or whose values were out of range.
+    /// Records of other events or with values out of range.
     pub skipped: u64,
-    /// Bulk allocations of which only the begin or only the end was recorded.
+    /// Bulk allocations with only a begin or only an end in the recording.
     pub unpaired: u64,
 }
 
-/// Merges the ring buffers of several CPUs, each given as a reader that returns one page a call, as `trace_pipe_raw`.
+/// Merges the ring buffers of several CPUs. Each source returns one page per read, like `trace_pipe_raw`.
 ///
-/// Events of the same nanosecond come in the order of the CPUs; events of one CPU stay in the order written.
+/// Events of the same nanosecond are ordered by CPU; events of one CPU keep their order.
 pub struct Merge<R> {
     layout: PageLayout,
     decoder: Decoder,
     end_ns: u64,
     streams: Vec<CpuStream<R>>,
-    /// The times of the streams' heads.
+    /// The times of the streams' next records.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
     pairing: Pairing,
     counts: MergeCounts,
 }
 
 impl<R: Read> Merge<R> {
-    /// A merge of these CPUs' events before the time `end_ns`.
+    /// Merges these CPUs' events before the time `end_ns`.
     ///
     /// # Errors
     ///
-    /// When a first page cannot be read or makes no sense.
+    /// If a first page cannot be read or is damaged.
     pub fn new(
         layout: PageLayout,
         decoder: Decoder,
@@ -116,11 +116,11 @@ impl<R: Read> Merge<R> {
         Ok(merge)
     }
 
-    /// The next event in time, or nothing at the end.
+    /// The next event by time, or `None` at the end.
     ///
     /// # Errors
     ///
-    /// When a page cannot be read or makes no sense; the error says which CPU's.
+    /// If a page cannot be read or is damaged; the error names the CPU.
     pub fn next_event(&mut self) -> io::Result<Option<Event>> {
         while let Some(Reverse((time_ns, index))) = self.heads.pop() {
             if time_ns >= self.end_ns {
@@ -136,24 +136,24 @@ impl<R: Read> Merge<R> {
         Ok(None)
     }
 
-    /// What has been seen so far.
+    /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> MergeCounts {
         MergeCounts { unpaired: self.pairing.unpaired(), ..self.counts }
     }
 
-    /// Pages so far that the kernel marked as missing events before them, in the order of the sources.
+    /// The number of pages so far that the kernel marked as missing events before them, by source.
     pub fn missed_pages(&self) -> impl Iterator<Item = (CpuId, u64)> + '_ {
         self.streams.iter().map(|stream| (stream.cpu, stream.missed_pages))
     }
 
-    /// Reads on in a stream until its next event or its end.
+    /// Reads a stream up to its next event or its end.
     fn advance(&mut self, index: usize) -> io::Result<()> {
         let stream = &mut self.streams[index];
         loop {
             if let Some(cursor) = &mut stream.cursor {
                 while let Some((time_ns, data)) = cursor.next(&stream.page).map_err(damaged(stream.cpu))? {
-                    // Only a fault of the clock would go backwards; the order written is the truth.
+                    // Only a faulty clock goes backwards; the written order is correct.
                     stream.time_ns = stream.time_ns.max(time_ns);
                     match self.decoder.record(stream.time_ns, stream.cpu, &stream.page[data]) {
                         Some(record) => {

@@ -1,26 +1,28 @@
-//! Recording a live kernel's page traffic through a tracing instance of our own.
+//! Records a live kernel's page traffic through a tracing instance of its own.
 //!
-//! Specification: `trace-replay.md` 4. A ring buffer is read while the recording goes on once it is half full, not
-//! before; afterwards the rest is read out, merged by time and written in our own file form, one page a CPU in memory at a time. Tracing instance
-//! and sysctl are put back by guards, on every way out: an error, a panic, SIGINT, SIGTERM, SIGHUP, SIGQUIT.
+//! Specification: `trace-replay.md` 4. During the recording, a ring buffer is read only once it is half full.
+//! Afterwards the remaining events are read, merged by time and written in the project's own form. Only one page per
+//! CPU is in memory at a time. Guards restore the tracing instance and the sysctl on every exit: an error, a panic,
+//! SIGINT, SIGTERM, SIGHUP, SIGQUIT.
 //!
-//! From the bottom up, each module using only those before it:
+//! Modules, bottom to top. Each module uses only the modules above it in this table:
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! | --- | --- |
-//! | `error` | why there is no recording |
-//! | [`mod@format`] | the kernel's descriptions of its records |
+//! | `error` | reasons why a recording fails |
+//! | `progress` | notes during a recording, and its summary |
+//! | [`mod@format`] | the kernel's descriptions of its trace records |
 //! | [`ring`] | one page of a ring buffer |
 //! | [`decode`] | one record |
 //! | `bulk` | one bulk allocation from two records |
 //! | [`merge`] | the events of all CPUs by time |
-//! | `owner`, `tracefs`, `sysctl`, `probes` | what is changed on the machine, and how it is put back |
-//! | `leftovers` | what a killed recording left, and how it is put back |
-//! | `setup` | which events, which clock, how large the buffers |
-//! | `machine`, `processes`, `proctext`, `snapshot` | what is written down beside the events |
-//! | `signals`, `launch`, `output` | being interrupted, the command, the file |
-//! | `spool` | reading the ring buffers while the recording goes on |
-//! | `readout` | reading the ring buffers out into the file |
+//! | `owner`, `tracefs`, `sysctl`, `probes` | changes to the machine, and their removal |
+//! | `leftovers` | the removal of changes that a killed recording left |
+//! | `setup` | the events, the clock and the size of the buffers |
+//! | `machine`, `processes`, `proctext`, `snapshot` | the data of a recording other than events |
+//! | `signals`, `launch`, `output` | signals, the command and the file |
+//! | `spool` | reading of the ring buffers during the recording |
+//! | `readout` | reading of the ring buffers into the file |
 //! | `session` | one recording from begin to end |
 
 mod bulk;
@@ -36,6 +38,7 @@ mod owner;
 mod probes;
 mod processes;
 mod proctext;
+mod progress;
 mod readout;
 pub mod ring;
 mod session;
@@ -50,5 +53,6 @@ pub use error::RecordError;
 pub use launch::{HOLD, hold};
 pub use leftovers::clean_up;
 pub use output::Destination;
-pub use session::{Limits, Note, Options, Phase, Summary, record};
+pub use progress::{Note, Phase, Summary};
+pub use session::{Limits, Options, record};
 pub use setup::default_buffer_bytes;

@@ -1,4 +1,4 @@
-//! Where the recording goes: a file appears under its name only when it is whole.
+//! The destination of a recording: a file gets its name only when it is complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -7,23 +7,24 @@ use std::path::{Path, PathBuf};
 
 use super::error::RecordError;
 
-/// The permissions of a recording: its owner's alone. Page frame numbers help an attacker of this machine.
+/// The permissions of a recording: only its owner may read it, because page frame numbers help an attacker of this
+/// machine.
 const MODE: u32 = 0o600;
 
-/// Where to write the recording.
+/// The destination of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// Standard output; the command's own output then goes to standard error.
+    /// Standard output. The command's output then goes to standard error.
     Stdout,
-    /// A file. One of that name is replaced once the recording is whole; a device or pipe is written to directly.
+    /// A file. An existing file is replaced once the recording is complete; a device or pipe is written to directly.
     File(PathBuf),
 }
 
-/// A destination opened for writing. Unless it is committed, a file is removed again when this is dropped.
+/// A destination opened for writing. Dropping it without a commit removes the file.
 #[derive(Debug)]
 pub(super) struct Output {
     sink: Sink,
-    /// For messages.
+    /// The name in messages.
     name: String,
     bytes: u64,
 }
@@ -36,7 +37,7 @@ enum Sink {
 }
 
 impl Output {
-    /// Opens the destination. A file gets a temporary name beside its own.
+    /// Opens the destination. A file gets a temporary name in the same folder.
     pub(super) fn open(destination: &Destination) -> Result<Self, RecordError> {
         let path = match destination {
             Destination::Stdout => {
@@ -50,26 +51,26 @@ impl Output {
             let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
             return Ok(Output { sink: Sink::Direct(file), name, bytes: 0 });
         }
-        // What a link points to is replaced, not the link.
+        // The target of a link is replaced, not the link.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
         let file_name = path.file_name().ok_or_else(|| failed(io::ErrorKind::IsADirectory.into()))?;
         let partial = format!(".{}.{}.part", file_name.to_string_lossy(), std::process::id());
         let partial = path.with_file_name(partial);
-        // A killed run may have left one, of any permissions.
+        // A killed run may have left a file, with any permissions.
         let _ = fs::remove_file(&partial);
         let file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&partial).map_err(failed)?;
         Ok(Output { sink: Sink::Replace { file, partial, path }, name, bytes: 0 })
     }
 
-    /// What to call it in messages.
+    /// The destination's name in messages.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// A folder for what does not fit into memory meanwhile: the file's own, where there is one.
+    /// A folder for temporary files: the file's own folder, or the system's temporary folder.
     pub(super) fn folder(&self) -> PathBuf {
         match &self.sink {
-            Sink::Replace { partial, .. } => partial.parent().map_or_else(|| ".".into(), |f| nonempty(f).to_owned()),
+            Sink::Replace { partial, .. } => partial.parent().map_or_else(|| ".".into(), |f| or_current(f).to_owned()),
             Sink::Stdout(_) | Sink::Direct(_) => std::env::temp_dir(),
         }
     }
@@ -79,14 +80,14 @@ impl Output {
         self.bytes
     }
 
-    /// Puts a file under its name, on disk.
+    /// Gives the complete file its name and flushes it to disk.
     pub(super) fn commit(mut self) -> io::Result<()> {
         self.flush()?;
         if let Sink::Replace { file, partial, path } = &self.sink {
             file.sync_all()?;
             fs::rename(partial, path)?;
-            // The rename is on disk once its folder is; not every file system lets one ask for that.
-            if let Some(Ok(folder)) = path.parent().map(|folder| File::open(nonempty(folder))) {
+            // The rename is on disk once its folder is flushed; not every file system supports that.
+            if let Some(Ok(folder)) = path.parent().map(|folder| File::open(or_current(folder))) {
                 let _ = folder.sync_all();
             }
         }
@@ -94,7 +95,7 @@ impl Output {
     }
 }
 
-fn nonempty(folder: &Path) -> &Path {
+fn or_current(folder: &Path) -> &Path {
     if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
 }
 
@@ -119,7 +120,7 @@ impl Write for Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if let Sink::Replace { partial, .. } = &self.sink {
-            // After a commit there is none.
+            // After a commit the partial file no longer exists.
             let _ = fs::remove_file(partial);
         }
     }
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole_or_not_at_all() {
+    fn a_file_is_replaced_completely_or_not_at_all() {
         let folder = std::env::temp_dir().join(format!("pageset-output-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("a.pstrace");

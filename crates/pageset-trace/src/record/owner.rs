@@ -1,13 +1,13 @@
-//! Whose an instance or a probe is: the recorder's process, known again after its end by its number and start time.
+//! The owner of an instance or a probe: the recorder's process, identified by its number and start time.
 
 use std::fs;
 
-/// A process that made an instance or a probe, as its name tells.
+/// A process that created an instance or a probe, from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pid: u32,
-    /// The process's start in clock ticks since boot: a later process of the same number has another. Nothing in the
-    /// names of recorders before 0.2.
+    /// The process's start time in clock ticks since boot, which distinguishes it from a later process with the same
+    /// number. `None` for names of recorders before 0.2.
     start: Option<u64>,
 }
 
@@ -19,11 +19,11 @@ struct Stat {
 }
 
 impl Stat {
-    /// Reads the text of `/proc/PID/stat`. The second field, the name, may hold spaces and parentheses.
+    /// Parses the text of `/proc/PID/stat`. The second field, the name, may contain spaces and parentheses.
     fn parse(text: &str) -> Option<Stat> {
         let (_, rest) = text.rsplit_once(')')?;
         let mut fields = rest.split_ascii_whitespace();
-        // State is the third field, the start time the twenty-second.
+        // The state is field 3, the start time field 22.
         let state = fields.next()?.chars().next()?;
         Some(Stat { state, start: fields.nth(18)?.parse().ok()? })
     }
@@ -39,17 +39,17 @@ impl Owner {
         Owner::any(std::process::id())
     }
 
-    /// The process that has this number now, whatever it is.
+    /// The process that has this number now.
     pub(super) fn any(pid: u32) -> Owner {
         Owner { pid, start: Stat::of(&pid.to_string()).map(|stat| stat.start) }
     }
 
-    /// The name's part for this owner, with `separator` between its numbers.
+    /// The owner's part of a name, with `separator` between the numbers.
     pub(super) fn name(self, separator: char) -> String {
         format!("{}{separator}{}", self.pid, self.start.unwrap_or(0))
     }
 
-    /// Takes an owner from the front of a name, and returns it with what follows the next separator.
+    /// Parses the owner at the front of a name. Returns it and the text after the next separator.
     pub(super) fn parse(name: &str, separator: char) -> Option<(Owner, &str)> {
         let (pid, rest) = name.split_once(separator).unwrap_or((name, ""));
         let pid = pid.parse().ok()?;
@@ -60,7 +60,7 @@ impl Owner {
         })
     }
 
-    /// Whether the process still runs. A zombie does not: it holds no file any more, and its parent may never reap it.
+    /// Whether the process still runs. A zombie does not: it has no open files, and its parent may never reap it.
     pub(super) fn is_alive(self) -> bool {
         let Some(stat) = Stat::of(&self.pid.to_string()) else { return false };
         if matches!(stat.state, 'Z' | 'X' | 'x') {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_back() {
+    fn names_parse_back() {
         let owner = Owner { pid: 7, start: Some(99) };
         assert_eq!(Owner::parse("7-99-hf8", '-'), Some((owner, "hf8")));
         assert_eq!(Owner::parse(&owner.name('_'), '_'), Some((owner, "")));
@@ -95,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn a_zombie_and_a_reused_number_are_dead() {
+    fn a_zombie_and_a_reused_number_are_not_alive() {
         let this = Owner::this();
         assert!(this.is_alive());
         assert!(Owner { start: None, ..this }.is_alive());
         let later = Owner { start: this.start.map(|start| start + 1), ..this };
         assert!(!later.is_alive(), "another process of the same number");
 
-        // Not waited for, so that it stays as a zombie.
+        // The child is not waited for, so it stays a zombie.
         let mut child = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap();
         let pid = child.id();
         let owner = Owner::any(pid);

@@ -1,6 +1,6 @@
-//! Probes of our own at functions for which the kernel has no tracepoint.
+//! Probes of the recorder at functions for which the kernel has no tracepoint.
 //!
-//! Where the kernel does not allow a probe, the recording lacks its events. A replay then infers them or ignores them.
+//! If the kernel does not allow a probe, the recording lacks its events. A replay then infers or ignores them.
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -11,24 +11,24 @@ use super::decode::{BULK_BEGIN, BULK_END, CPU_OFFLINE, CPU_ONLINE, PAGESETS_OFF,
 use super::owner::Owner;
 use super::tracefs::Tracefs;
 
-/// Probes that are of use only together.
+/// Probes that are useful only together.
 #[derive(Debug)]
 struct Source {
     probes: &'static [Probe],
-    /// What a recording lacks without them, where every recording needs them.
+    /// The consequence of their absence, for probes that every recording needs.
     without: Option<&'static str>,
 }
 
 /// One probe at a function.
 #[derive(Debug)]
 struct Probe {
-    /// `p` for the call, `r` for the return. `r512` has room for 512 calls under way, each a process that waits for memory
-    /// (a guess); more are not recorded.
+    /// `p` for the call, `r` for the return. `r512` has room for 512 simultaneous calls, each by a process that waits
+    /// for memory (a guess). More calls are not recorded.
     kind: &'static str,
     event: &'static str,
-    /// The function, by the names that kernels give it.
+    /// The names of the function in different kernels.
     functions: &'static [&'static str],
-    /// What is recorded of the call.
+    /// The recorded values of the call.
     values: &'static str,
 }
 
@@ -43,8 +43,8 @@ impl Probe {
     }
 }
 
-/// The first name is that of Linux 6.10 on; there is none before 5.13. The first, second and fourth arguments are the flags,
-/// the preferred node and the number of pages.
+/// The first name is used from Linux 6.10 on; kernels before 5.13 have none. The first, second and fourth arguments are
+/// the flags, the preferred node and the number of pages.
 const BULK: &[&str] = &["alloc_pages_bulk_noprof", "__alloc_pages_bulk"];
 
 const SOURCES: [Source; 5] = [
@@ -55,12 +55,13 @@ const SOURCES: [Source; 5] = [
         ],
         without: Some("bulk allocations are not recorded, a replay infers them from later events"),
     },
-    // kswapd balances a node in rounds; reclaim is active until it returns.
+    // kswapd balances a node in rounds; reclaim is active until the function returns.
     Source { probes: &[Probe::new("r", RECLAIM_ENDED, &["balance_pgdat"], "")], without: None },
     Source { probes: &[Probe::new("p", CPU_OFFLINE, &["page_alloc_cpu_dead"], "cpu=$arg1:u32")], without: None },
-    // Linux 5.14 on.
+    // Exists from Linux 5.14 on.
     Source { probes: &[Probe::new("p", CPU_ONLINE, &["page_alloc_cpu_online"], "cpu=$arg1:u32")], without: None },
-    // Memory goes off-line. The event names the zone by its first page. That takes the kernel's own types (BTF, 6.7 on).
+    // Memory hot-plug. The event names the zone by its first page, which needs the kernel's type information (BTF, from
+    // 6.7 on).
     Source {
         probes: &[
             Probe::new("p", PAGESETS_OFF, &["zone_pcp_disable"], "start=zone->zone_start_pfn:u64"),
@@ -70,20 +71,21 @@ const SOURCES: [Source; 5] = [
     },
 ];
 
-/// What the groups of our probes are called: this and the owner.
+/// The prefix of the groups of these probes; the owner follows.
 const PREFIX: &str = "pageset_";
 
-/// The probes that are set, removed when dropped. The instances in which they are enabled must be gone by then.
+/// The probes that are set. Dropping them removes them; the instances that enable them must be gone by then.
 #[derive(Debug)]
 pub(super) struct Probes {
     file: PathBuf,
     group: String,
-    /// Each source and the function of its first probe.
+    /// Each set source and the function of its first probe.
     set: Vec<(&'static Source, &'static str)>,
 }
 
 impl Probes {
-    /// Sets what the kernel lets us set, and says to `warn` what every recording lacks without the others.
+    /// Sets the probes that the kernel allows. `warn` receives the consequence of each missing probe that every
+    /// recording needs.
     pub(super) fn create(tracefs: &Tracefs, warn: &mut dyn FnMut(&str)) -> Probes {
         let file = kprobe_events(tracefs);
         let mut probes = Probes { file, group: format!("{PREFIX}{}", Owner::this().name('_')), set: Vec::new() };
@@ -96,7 +98,7 @@ impl Probes {
             } else if known.is_empty() {
                 "the kernel does not tell the names of its functions (CONFIG_KALLSYMS)".to_owned()
             } else if !source.probes.iter().all(has) {
-                // This release does not do what the source tells of, or in another way.
+                // This release lacks the function or does it differently.
                 continue;
             } else {
                 match probes.add(source, &known) {
@@ -123,7 +125,7 @@ impl Probes {
         let set = source.probes.iter().try_for_each(define);
         match set {
             Ok(()) => self.set.push((source, function(&source.probes[0]))),
-            // The first of them may have been set.
+            // Some probes of the source may have been set.
             Err(_) => source.probes.iter().for_each(|probe| {
                 let _ = append(&self.file, &format!("-:{}/{}", self.group, probe.event));
             }),
@@ -131,8 +133,8 @@ impl Probes {
         set
     }
 
-    /// The folder of the events below `events`, and the events in it, by source: its name in
-    /// [`Facts::sources`](crate::Facts::sources), the events, what is lacking without them.
+    /// The set sources: the name in [`Facts::sources`](crate::Facts::sources), the events, and the consequence of their
+    /// absence.
     pub(super) fn sources(
         &self,
     ) -> impl Iterator<Item = (String, impl Iterator<Item = &'static str>, Option<&'static str>)> {
@@ -141,7 +143,7 @@ impl Probes {
         })
     }
 
-    /// The folder of the events below `events`.
+    /// The folder of the probes' events below `events`.
     pub(super) fn group(&self) -> &str {
         &self.group
     }
@@ -150,13 +152,13 @@ impl Probes {
 impl Drop for Probes {
     fn drop(&mut self) {
         if !self.set.is_empty() {
-            // A drop cannot report an error. The next command removes what is left.
+            // A drop cannot report an error. The next command removes the remaining probes.
             let _ = remove(&self.file, &self.group);
         }
     }
 }
 
-/// Groups of probes whose owner is no more.
+/// Groups of probes whose owner has ended.
 pub(super) fn stale(tracefs: &Tracefs) -> Vec<String> {
     let listed = fs::read_to_string(kprobe_events(tracefs)).unwrap_or_default();
     let mut groups: Vec<String> = groups(&listed).map(str::to_owned).collect();
@@ -178,19 +180,19 @@ fn kprobe_events(tracefs: &Tracefs) -> PathBuf {
 }
 
 fn remove(file: &Path, group: &str) -> io::Result<()> {
-    // All are tried: some of them may never have been set.
+    // Try all probes, because some may never have been set.
     let probes = SOURCES.iter().flat_map(|source| source.probes);
     let results = probes.map(|probe| append(file, &format!("-:{group}/{}", probe.event))).collect::<Vec<_>>();
     let listed = fs::read_to_string(file).unwrap_or_default();
     if groups(&listed).any(|left| left == group) { results.into_iter().collect() } else { Ok(()) }
 }
 
-/// Adds a line to `kprobe_events`. Any other way of opening it removes the probes of everybody.
+/// Appends a line to `kprobe_events`. Opening the file without append removes the probes of all users.
 fn append(file: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new().append(true).open(file)?.write_all(format!("{line}\n").as_bytes())
 }
 
-/// Our groups in the text of `kprobe_events`: `p:GROUP/EVENT FUNCTION ARGS`, `r512:GROUP/EVENT …`.
+/// This program's groups in the text of `kprobe_events`: `p:GROUP/EVENT FUNCTION ARGS`, `r512:GROUP/EVENT …`.
 fn groups(listed: &str) -> impl Iterator<Item = &str> {
     listed.lines().filter_map(|line| {
         let (_, name) = line.split_once(':')?;
@@ -199,7 +201,7 @@ fn groups(listed: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The functions of [`SOURCES`] that the kernel has.
+/// The functions of [`SOURCES`] that exist in the kernel.
 fn known_functions() -> HashSet<&'static str> {
     let Ok(symbols) = fs::File::open("/proc/kallsyms") else { return HashSet::new() };
     let wanted = SOURCES.iter().flat_map(|source| source.probes).flat_map(|probe| probe.functions);
@@ -213,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_groups_are_ours() {
+    fn groups_of_other_programs_are_ignored() {
         let listed = "p:kprobes/p_do_sys_open_0 do_sys_open\np:pageset_7_99/bulk_begin __alloc_pages_bulk gfp=$arg1:x32\n\
                       r512:pageset_7_99/bulk_end __alloc_pages_bulk got=$retval:u32\nr:pagesets/x y\nnonsense\n";
         assert_eq!(groups(listed).collect::<Vec<_>>(), ["pageset_7_99"; 2]);
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_set_whole_or_not_at_all() {
+    fn all_probes_of_a_source_are_set_or_none() {
         let file = std::env::temp_dir().join(format!("pageset-sources-{}", std::process::id()));
         fs::write(&file, "").unwrap();
         let mut probes = Probes { file: file.clone(), group: "pageset_1_2".into(), set: Vec::new() };
@@ -233,14 +235,14 @@ mod tests {
                    r512:pageset_1_2/bulk_end __alloc_pages_bulk got=$retval:u32\n";
         assert_eq!(fs::read_to_string(&file).unwrap(), set);
         fs::remove_file(&file).unwrap();
-        // The file is gone: nothing can be set.
+        // Without the file no probe can be set.
         assert!(probes.add(&SOURCES[1], &known).is_err());
         let names: Vec<String> = probes.sources().map(|(name, ..)| name).collect();
         assert_eq!(names, ["kprobe:__alloc_pages_bulk"]);
     }
 
     #[test]
-    fn removing_appends() {
+    fn remove_appends_to_the_file() {
         let file = std::env::temp_dir().join(format!("pageset-probes-{}", std::process::id()));
         fs::write(&file, "p:other/x y\n").unwrap();
         remove(&file, "pageset_1_2").unwrap();

@@ -1,16 +1,16 @@
-//! Which processes and threads there are, so that a reader of the events can tell whose they are.
+//! The table of processes and threads, which maps the thread numbers of events to processes.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// Threads that are listed, at most: a guard against a table larger than the recording. A guess.
+/// The largest number of listed threads: a guard against a table larger than the recording. A guess.
 const MAX_THREADS: usize = 1 << 16;
 
-/// The threads of this machine, one a line, with tabs between: its number, that of its process, the process's cgroup
-/// (`-` where the kernel has none), its name. Events carry the thread's number.
+/// The threads of this machine, one per line, with tab-separated fields: the thread's number, its process's number, the
+/// process's cgroup (`-` if the kernel has none), and the thread's name. Events have the thread's number.
 ///
-/// A thread that ends before the table is read is not in it. Backslashes and control characters are escaped as in Rust.
+/// A thread that ends before the table is read is missing. Backslashes and control characters are escaped as in Rust.
 pub(super) fn table() -> String {
     let mut table = String::new();
     let mut count = 0;
@@ -31,7 +31,7 @@ pub(super) fn table() -> String {
     table
 }
 
-/// The names in a folder that are numbers.
+/// The entries of a folder whose names are numbers, sorted.
 fn numbers(folder: &Path) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut numbers: Vec<u32> =
@@ -40,7 +40,7 @@ fn numbers(folder: &Path) -> Vec<u32> {
     numbers
 }
 
-/// The cgroup in the text of `/proc/PID/cgroup`: that of the one hierarchy of today, or else that of the memory.
+/// The cgroup in the text of `/proc/PID/cgroup`: the one of the memory controller, or else the one of cgroup v2.
 fn cgroup(text: &str) -> String {
     let path = |wanted: &dyn Fn(&str, &str) -> bool| {
         text.lines().find_map(|line| {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn cgroups_of_both_kinds() {
+    fn cgroups_of_both_versions() {
         assert_eq!(cgroup("0::/system.slice/a.service\n"), "/system.slice/a.service");
         assert_eq!(cgroup("9:cpu,memory:/m\n3:name=systemd:/n\n0::/\n"), "/m");
         assert_eq!(cgroup("3:pids:/p\n"), "-");

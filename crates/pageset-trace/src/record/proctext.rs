@@ -1,5 +1,5 @@
-//! Texts of `/proc`, read into memory that is there beforehand through files that are open beforehand: a read that asks
-//! the kernel for pages would change what it reads.
+//! Texts of `/proc`, read from open files into preallocated memory. A read that allocates kernel pages would change the
+//! recording.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::error::RecordError;
 
-/// An open text of `/proc`.
+/// An open file of `/proc`.
 #[derive(Debug)]
 pub(super) struct ProcText {
     path: &'static str,
@@ -21,7 +21,7 @@ impl ProcText {
         Ok(ProcText { path, file })
     }
 
-    /// Reads the text as it is now into the beginning of `room`, and returns its length in bytes.
+    /// Reads the current text into the beginning of `room` and returns its length in bytes.
     pub(super) fn read(&self, room: &mut [u8]) -> Result<usize, RecordError> {
         self.try_read(room).map_err(RecordError::on("read", Path::new(self.path)))
     }
@@ -39,13 +39,13 @@ impl ProcText {
         }
     }
 
-    /// The text's length now, in bytes.
+    /// The current length of the text in bytes.
     pub(super) fn length(&self) -> Result<usize, RecordError> {
         let mut room = room(1 << 16);
         loop {
             match self.try_read(&mut room) {
                 Ok(length) => return Ok(length),
-                // Larger than thought; a page size more than the largest that 1024 CPUs and 8 nodes make.
+                // The largest text, with 1024 CPUs and 8 nodes, is smaller than this limit.
                 Err(_) if room.len() < 16 << 20 => room = self::room(2 * room.len()),
                 Err(error) => return Err(RecordError::on("read", Path::new(self.path))(error)),
             }
@@ -53,32 +53,33 @@ impl ProcText {
     }
 }
 
-/// Memory of `bytes` bytes that is there: filled with ones, since pages of zeroes are only promised.
+/// A buffer of `bytes` bytes. It is filled with ones, because the kernel allocates zero pages only when they are
+/// written.
 pub(super) fn room(bytes: usize) -> Vec<u8> {
     vec![1; bytes]
 }
 
-/// The texts that are taken before the recording and after it, with the names that they get.
+/// The names and paths of the texts that are read before and after the recording.
 pub(super) const OUTER_TEXTS: [(&str, &str); 3] =
     [("buddyinfo", "/proc/buddyinfo"), ("pagetypeinfo", "/proc/pagetypeinfo"), ("vmstat", "/proc/vmstat")];
 
-/// Reads [`OUTER_TEXTS`] without asking for memory.
+/// Reads [`OUTER_TEXTS`] without allocating memory.
 #[derive(Debug)]
 pub(super) struct OuterTexts(Vec<(ProcText, Vec<u8>)>);
 
 impl OuterTexts {
-    /// Opens the texts and makes room for them.
+    /// Opens the texts and allocates their buffers.
     pub(super) fn prepare() -> Result<Self, RecordError> {
         let prepare = |&(_, path): &(&str, &'static str)| {
             let text = ProcText::open(path)?;
-            // Numbers may have more digits by then.
+            // Numbers may have more digits later.
             let room = room(2 * text.length()? + 4096);
             Ok((text, room))
         };
         OUTER_TEXTS.iter().map(prepare).collect::<Result<_, _>>().map(OuterTexts)
     }
 
-    /// Reads the texts as they are now. What is not of UTF-8, which none should be, is replaced.
+    /// Reads the current texts. Bytes that are not UTF-8, which the kernel does not write, are replaced.
     pub(super) fn take(mut self) -> Result<Vec<String>, RecordError> {
         for (text, room) in &mut self.0 {
             let length = text.read(room)?;

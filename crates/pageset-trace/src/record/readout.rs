@@ -1,4 +1,4 @@
-//! Reading the ring buffers out and writing the file.
+//! Reads the ring buffers and writes the file.
 
 use std::io;
 use std::process::ExitStatus;
@@ -10,20 +10,20 @@ use super::error::RecordError;
 use super::merge::{Merge, MergeCounts, copy_full};
 use super::output::Output;
 use super::proctext::OUTER_TEXTS;
-use super::session::{Note, SNAPSHOT_INTERVAL, Summary};
+use super::progress::{Note, Summary};
 use super::setup::{Prepared, RingStats};
 use super::signals::Signals;
-use super::snapshot::Texts;
+use super::snapshot::{SNAPSHOT_INTERVAL, Texts};
 use super::spool::{Pages, Spool, open_ring};
 use super::tracefs::Instance;
 use crate::event::{Event, Kind};
 use crate::facts::{Facts, Loss};
 use crate::file::Writer;
 
-/// Events between two looks for a signal, and between two words of progress.
-const EVENTS_A_LOOK: u64 = 1 << 16;
+/// Events between two checks for a signal and reports of progress.
+const EVENTS_PER_CHECK: u64 = 1 << 16;
 
-/// What each CPU's events are read from.
+/// The source of each CPU's events.
 type Sources = Vec<(CpuId, Pages)>;
 
 /// The ring buffers after the recording.
@@ -63,22 +63,22 @@ impl Rings {
     }
 }
 
-/// Everything but the events, which are still in the ring buffers.
+/// The data of a recording other than the events, which are still in the ring buffers.
 pub(super) struct Recording {
     pub(super) facts: Facts,
     pub(super) before: Vec<String>,
     pub(super) after: Vec<String>,
-    /// The threads before and after.
+    /// The thread tables before and after.
     pub(super) processes: [String; 2],
     pub(super) texts: Texts,
     pub(super) rings: Rings,
-    /// What was taken out of the ring buffers while recording.
+    /// The events that the readers moved out of the ring buffers during the recording.
     pub(super) spools: Vec<Spool>,
 }
 
 impl Recording {
-    /// Reads the ring buffers out and writes the file. The instance's files are closed again afterwards. More than
-    /// `patience` signals meanwhile give it up.
+    /// Reads the ring buffers and writes the file, then closes the instance's files. More than `patience` signals
+    /// during that discard the recording.
     pub(super) fn write(
         mut self,
         output: Output,
@@ -115,7 +115,7 @@ impl Recording {
             last_ns = event.time_ns;
             writer.event(&event).map_err(failed)?;
             events += 1;
-            if events % EVENTS_A_LOOK == 0 {
+            if events % EVENTS_PER_CHECK == 0 {
                 note(Note::Written { events, of });
                 if let Some(signal) = signals.check()
                     && signals.count() > signals_so_far
@@ -150,8 +150,8 @@ impl Recording {
         })
     }
 
-    /// The ring buffers to be merged, and up to which time when one of them was full: one that was not read while
-    /// recording is copied first, since only its end tells.
+    /// Returns the ring buffers to merge, and the time at which the first full buffer ends the recording. A full buffer
+    /// that no reader read is copied first, because only its last page shows that time.
     fn open_rings(
         &mut self,
         output: &Output,
@@ -212,7 +212,7 @@ impl Recording {
         }
     }
 
-    /// Whether an event is to be written: a marker is only together with its snapshot.
+    /// Whether to write an event: a marker is written only with its snapshot.
     fn keeps(&self, event: &Event) -> bool {
         match &event.kind {
             Kind::SnapshotBegin(tag) | Kind::SnapshotEnd(tag) => self.texts.has(tag),

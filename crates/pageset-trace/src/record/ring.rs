@@ -1,7 +1,7 @@
-//! One page of a tracing ring buffer, as `trace_pipe_raw` hands it out: a header, then records with time deltas.
+//! One page of a tracing ring buffer, as `trace_pipe_raw` returns it: a header, then records with time deltas.
 //!
-//! The layout of the records is described by `events/header_event` and has been the same since Linux 2.6.30: a word of
-//! 5 bits of type or length and 27 bits of nanoseconds since the record before.
+//! `events/header_event` describes the layout of the records, which has not changed since Linux 2.6.30. A record begins
+//! with a word of 5 bits of type or length and 27 bits of nanoseconds since the previous record.
 
 use std::ops::Range;
 
@@ -17,20 +17,20 @@ const TYPE_TIME_EXTEND: u32 = 30;
 const TYPE_TIME_STAMP: u32 = 31;
 /// Bits of a record's own time delta.
 const DELTA_BITS: u32 = 27;
-/// An absolute time stamp holds 59 bits; the 5 above come from the time before.
+/// Bits of an absolute time stamp; the 5 bits above come from the previous time.
 const STAMP_BITS: u32 = 59;
 
-/// A page that cannot be what the kernel wrote, with the byte at which it stops making sense.
+/// A damaged page, with the byte of the damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("ring buffer page, byte {at}: {what}")]
 pub struct RingError {
     /// Bytes from the start of the page.
     pub at: usize,
-    /// What is wrong there.
+    /// The damage.
     pub what: &'static str,
 }
 
-/// Walks the records of one page. It does not hold the page: the caller gives the same bytes to every call.
+/// Iterates over the records of one page. It does not own the page: the caller passes the same bytes to every call.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
     time_ns: u64,
@@ -40,16 +40,16 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Starts at the first record of `page`, which may be shorter than a whole page when its tail was never written.
+    /// Starts at the first record of `page`, which may be shorter than a full page if its tail was never written.
     ///
     /// # Errors
     ///
-    /// When the page is shorter than its header or than the length that the header states.
+    /// If the page is shorter than its header or than the length in the header.
     pub fn new(layout: &PageLayout, page: &[u8]) -> Result<Self, RingError> {
         let header = |what| RingError { at: 0, what };
         let time_ns = layout.timestamp.read(page).ok_or(header("no time stamp"))?;
         let commit = layout.commit.read(page).ok_or(header("no length"))?;
-        // On 32 bits the word is signed and bit 31 spreads upwards.
+        // On 32-bit kernels the word is signed and bit 31 is sign-extended.
         let commit = commit & 0xffff_ffff;
         let length = (commit & !(MISSED_EVENTS | MISSED_STORED)) as usize;
         let end = layout.data.saturating_add(length);
@@ -59,7 +59,7 @@ impl Cursor {
         Ok(Cursor { time_ns, at: layout.data, end, missed: commit & MISSED_EVENTS != 0 })
     }
 
-    /// The time reached, in nanoseconds: of the last record, or the page's own before the first.
+    /// The current time in nanoseconds: of the last record, or of the page before the first record.
     #[must_use]
     pub fn time_ns(&self) -> u64 {
         self.time_ns
@@ -71,11 +71,11 @@ impl Cursor {
         self.missed
     }
 
-    /// The next record: its time in nanoseconds, and where in `page` its data is. Nothing at the end.
+    /// The next record: its time in nanoseconds and the range of its data in `page`. `None` at the end.
     ///
     /// # Errors
     ///
-    /// When a record is longer than what is left of the page.
+    /// If a record is longer than the rest of the page.
     #[allow(clippy::should_implement_trait)] // an iterator would have to borrow the page
     pub fn next(&mut self, page: &[u8]) -> Result<Option<(u64, Range<usize>)>, RingError> {
         while self.at < self.end {
@@ -83,7 +83,8 @@ impl Cursor {
             let header = self.word(page, start)?;
             let (kind, delta) = (header & 0x1f, u64::from(header >> 5));
             match kind {
-                // A discarded record keeps its delta; one without a delta means that the rest of the page is unused.
+                // A discarded record keeps its delta; padding without a delta means that the rest of the page is
+                // unused.
                 TYPE_PADDING if delta == 0 => break,
                 TYPE_PADDING => {
                     let length = self.word(page, start + 4)? as usize;
@@ -101,7 +102,7 @@ impl Cursor {
                     self.advance(start, 8)?;
                 }
                 0 => {
-                    // The length counts its own word.
+                    // The length includes its own word.
                     let length = self.word(page, start + 4)? as usize;
                     if length < 4 {
                         return Err(RingError { at: start + 4, what: "a record shorter than its length word" });
@@ -127,7 +128,7 @@ impl Cursor {
         Ok(u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    /// Moves past a record of `length` bytes, header included; records are a multiple of four bytes.
+    /// Skips a record of `length` bytes including its header; records are a multiple of four bytes.
     fn advance(&mut self, start: usize, length: usize) -> Result<(), RingError> {
         let end = length.checked_next_multiple_of(4).and_then(|length| start.checked_add(length));
         match end {
@@ -140,11 +141,11 @@ impl Cursor {
     }
 }
 
-/// An absolute time stamp of 59 bits as a time of 64 bits at or after `before`.
+/// Extends an absolute time stamp of 59 bits to a time of 64 bits at or after `before`.
 fn absolute(stamp: u64, before: u64) -> u64 {
     let high = before >> STAMP_BITS << STAMP_BITS;
     let time = high | stamp & ((1 << STAMP_BITS) - 1);
-    // The low bits ran over between the two.
+    // The low bits overflowed between the two times.
     if high != 0 && time < before { time.wrapping_add(1 << STAMP_BITS) } else { time }
 }
 
@@ -157,7 +158,7 @@ mod tests {
         PageLayout::parse(include_str!("../../tests/data/ring/header_page")).unwrap()
     }
 
-    /// A page of these words after its header, starting at 1000 ns.
+    /// A page of these words after its header, with a start time of 1000 ns.
     fn page(words: &[u32]) -> Vec<u8> {
         let mut page = 1000_u64.to_ne_bytes().to_vec();
         page.extend((words.len() as u64 * 4).to_ne_bytes());
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_takes_its_high_bits_from_the_time_before() {
+    fn a_time_stamp_takes_its_high_bits_from_the_previous_time() {
         assert_eq!(absolute(7, 3), 7);
         let high = 5 << STAMP_BITS;
         assert_eq!(absolute(7, high | 3), high | 7);
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_events_are_seen_and_not_taken_for_length() {
+    fn the_missed_events_flag_is_not_part_of_the_length() {
         let mut bytes = page(&[word(1, 0), 0]);
         let commit = 8_u64 | MISSED_EVENTS | MISSED_STORED;
         bytes[8..16].copy_from_slice(&commit.to_ne_bytes());
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named() {
+    fn errors_name_the_damage() {
         assert_eq!(all(&page(&[word(28, 1), 0])).unwrap_err().at, 16);
         assert!(all(&page(&[word(0, 1)])).unwrap_err().what.contains("cut off"));
         assert!(all(&page(&[word(0, 1), 3])).unwrap_err().what.contains("shorter"));

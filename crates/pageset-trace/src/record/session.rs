@@ -14,136 +14,70 @@ use super::launch::{self, Running};
 use super::output::{Destination, Output};
 use super::probes::Probes;
 use super::proctext::OuterTexts;
+use super::progress::{Note, Phase, Summary};
 use super::readout::{Recording, Rings};
 use super::setup::{self, Prepared};
 use super::signals::{Signal, Signals};
-use super::snapshot::Snapshots;
+use super::snapshot::{SNAPSHOT_INTERVAL, Snapshots};
 use super::spool::Readers;
 use super::tracefs::{Instance, Tracefs};
 use super::{leftovers, machine, processes, sysctl};
-use crate::facts::Loss;
 
-/// Time between two snapshots. Source: `trace-replay.md` 3 i and 4.
-pub(super) const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(100);
-
-/// What to record.
+/// Options of a recording.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The command and its arguments. Without one the machine is recorded as it runs, until a signal or a limit.
+    /// The command and its arguments. Without a command, the whole machine is recorded until a signal or a limit.
     pub command: Vec<OsString>,
-    /// Where the recording goes.
+    /// The destination of the recording.
     pub output: Destination,
-    /// Bytes of each CPU's ring buffer; [`super::default_buffer_bytes`] when not given.
+    /// The size of each CPU's ring buffer in bytes; `None` for [`super::default_buffer_bytes`].
     pub buffer_bytes: Option<u64>,
-    /// Empty the kernel's pagesets first.
+    /// Whether to empty the kernel's pagesets first.
     pub empty_lists: bool,
-    /// When the recording ends before the command does.
+    /// Limits that end the recording before the command ends.
     pub limits: Limits,
     /// A program, with its first arguments, that ends in a call of [`super::hold`].
     pub launcher: Vec<OsString>,
 }
 
-/// When a recording ends by itself.
+/// Limits that end a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// After this time.
+    /// The longest duration.
     pub duration: Option<Duration>,
-    /// When the events take this many bytes in the ring buffers and on disk together, before compression. One or two
-    /// megabytes more come before it is noticed.
+    /// The largest size of the events in the ring buffers and on disk together, in bytes before compression. The
+    /// recording exceeds it by one or two megabytes.
     pub max_bytes: Option<u64>,
-    /// Instead of ending at a limit, begin another file, and keep the last so many.
+    /// The number of files to keep: at a limit, the recording continues in another file.
     pub rotate: Option<u32>,
 }
 
 impl Limits {
-    /// A ring buffer's size, so that all of them together take no more than half of what is allowed.
+    /// The size of a ring buffer in bytes: all buffers together take at most half of `max_bytes`.
     fn buffer_bytes(&self, bytes: u64) -> u64 {
         let cpus = machine::online_cpus().len().max(1) as u64;
         self.max_bytes.map_or(bytes, |max| bytes.min(max / 2 / cpus).max(setup::MIN_BUFFER_BYTES))
     }
 
-    /// Bytes that the files of the readers may take: the rest is still in the ring buffers at the end.
+    /// The largest size of the readers' files in bytes; the remaining events are in the ring buffers at the end.
     fn spool_bytes(&self) -> Option<u64> {
         self.max_bytes.map(|max| max / 2)
     }
 }
 
-/// What a recording has to say while it is made.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Note<'a> {
-    /// Something that weakens the recording, or was found on the machine and mended.
-    Warning(&'a str),
-    /// What is being done now.
-    Phase(Phase),
-    /// How much of the recording is written.
-    Written {
-        /// Events so far.
-        events: u64,
-        /// Events in all.
-        of: u64,
-    },
-    /// A file is whole and has its name.
-    File {
-        /// Its name.
-        path: &'a Path,
-        /// Events in it.
-        events: u64,
-        /// From the first event to the last.
-        duration: Duration,
-    },
-}
-
-/// The parts of making a recording, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// The ring buffers are allocated and the command is started up to its barrier.
-    Preparing,
-    /// The kernel's pagesets are emptied.
-    EmptyingLists,
-    /// The command runs.
-    Recording,
-    /// The ring buffers are read out and the file is written.
-    Writing,
-}
-
-/// A recording that was made.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Summary {
-    /// Events written, markers included.
-    pub events: u64,
-    /// From the first event to the last.
-    pub duration: Duration,
-    /// Bytes that the events took in the ring buffers.
-    pub raw_bytes: u64,
-    /// Bytes written.
-    pub file_bytes: u64,
-    /// What was lost, one entry a CPU.
-    pub loss: Vec<Loss>,
-    /// Events that came after a buffer was full; the recording ends before them.
-    pub after_full: u64,
-    /// How the command ended.
-    pub status: ExitStatus,
-    /// The signal that ended the recording, if one did.
-    pub interrupted: Option<i32>,
-    /// Whether a limit ended the recording; the command was told to end then.
-    pub limited: bool,
-}
-
-/// Records `options.command`, or the machine as it runs. `note` is told what goes on; it is not called while the events
-/// of a file are recorded.
+/// Records `options.command`, or the whole machine. `note` receives notes, but not while the events of a file are
+/// recorded.
 ///
-/// Takes SIGINT, SIGTERM, SIGHUP and SIGQUIT over until the process ends. One of them ends the command and the
-/// recording, which is kept; another while it is written gives it up.
+/// Handles SIGINT, SIGTERM, SIGHUP and SIGQUIT until the process ends. The first of them ends the command and the
+/// recording, which is kept. A second one while the file is written discards the recording.
 ///
 /// # Errors
 ///
-/// When there is no recording; the machine is then as it was, and no half of a file is left behind.
+/// If the recording fails. The machine is then restored, and no partial file is left.
 ///
 /// # Panics
 ///
-/// When the launcher is empty, or files are to be kept in turn without a limit or on standard output.
+/// If the launcher is empty, or `limits.rotate` is set without a limit or with standard output.
 pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summary, RecordError> {
     assert!(!options.launcher.is_empty(), "a recording takes a launcher");
     let limits = options.limits;
@@ -159,7 +93,7 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
     let mut output = Output::open(&file_of(options, 1))?;
 
     note(Note::Phase(Phase::Preparing));
-    // Before the instance, so that they are dropped after it.
+    // The probes are created before the instance, so that they are dropped after it.
     let probes = Probes::create(&tracefs, &mut |warning| note(Note::Warning(warning)));
     let instance = Instance::create(&tracefs, &sysctl::name_suffix())?;
     let buffer_bytes = limits.buffer_bytes(options.buffer_bytes.unwrap_or_else(setup::default_buffer_bytes));
@@ -173,7 +107,7 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
         let folder = output.folder();
         let (before, mut segment) =
             Segment::prepare(&instance, &prepared, buffer_bytes, limits.spool_bytes(), command.is_none(), &folder)?;
-        // From here on as little as possible asks for memory: emptied lists fill again with the first page asked for.
+        // From here on the recorder allocates as little as possible: the first allocation refills an emptied list.
         if options.empty_lists && number == 1 {
             note(Note::Phase(Phase::EmptyingLists));
             sysctl::empty_lists(|| signals.check().is_some())?;
@@ -184,12 +118,12 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
         note(Note::Phase(Phase::Recording));
         let before = before.take()?;
         let live = segment.run(&instance, command.as_mut(), &mut signals, limits.duration);
-        // Whatever went wrong, the tracing ends before anything else is done.
+        // Tracing stops even if the run failed.
         instance.write("tracing_on", "0")?;
         let ended = live?;
         let after = segment.after.take()?;
         let texts = segment.snapshots.finish();
-        // The command, if it has ended, is a zombie until it is waited for, and still in the table.
+        // An ended command is a zombie until `wait`, so it is still in the table.
         let processes = [segment.processes, processes::table()];
         let tids = segment.readers.iter().flat_map(|readers| readers.tids().to_vec()).collect::<Vec<_>>();
         let spools = segment.readers.map(Readers::finish).unwrap_or_default();
@@ -214,7 +148,7 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
         facts.loss = rings.loss();
         facts.after_full = rings.dropped();
         let recording = Recording { facts, before, after, processes, texts, rings, spools };
-        // The first signal ends files in turn without giving up the one that is written.
+        // With rotating files, the first signal ends the recording without discarding the current file.
         let patience = u32::from(goes_on && signals.count() == 0);
         let written = recording.write(output, &instance, &prepared, (&mut signals, patience), note)?;
         if let Destination::File(path) = file_of(options, number) {
@@ -228,7 +162,7 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
         signals.check();
         let over = signals.first().is_some() || command.as_ref().is_some_and(Running::has_ended);
         if goes_on && !over {
-            // Empties the ring buffers and their counts.
+            // Writing to `trace` clears the ring buffers and their counts.
             instance.write("trace", "")?;
             output = Output::open(&file_of(options, number + 1))?;
             continue;
@@ -242,10 +176,10 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
         let interrupted = signals.first().map(|signal| signal.number);
         return Ok(Summary { status, interrupted, limited: ended == Ended::Limit, ..written });
     }
-    unreachable!("there are more numbers than files")
+    unreachable!("the loop ends by return")
 }
 
-/// What the `number`th file is called. Files in turn have their number before the last part of their name.
+/// The name of the `number`th file. Rotating files have their number before the extension.
 fn file_of(options: &Options, number: u32) -> Destination {
     match &options.output {
         Destination::File(path) if options.limits.rotate.is_some() => {
@@ -278,21 +212,21 @@ fn words(command: &[OsString]) -> Vec<String> {
     command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Why the events of a file ended.
+/// The reason why the events of a file end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     /// The command ended.
     Command,
     /// A signal came.
     Signal,
-    /// A limit of the user's was reached, or the disk is full.
+    /// A limit of the user is reached, or the disk is full.
     Limit,
 }
 
-/// What it takes to record the events of one file.
+/// The resources for the events of one file.
 struct Segment {
     snapshots: Snapshots,
-    /// The threads that there were before.
+    /// The thread table before the recording.
     processes: String,
     after: OuterTexts,
     readers: Option<Readers>,
@@ -310,7 +244,7 @@ impl Segment {
         let mut snapshots = Snapshots::new(&instance.path("trace_marker"))?;
         snapshots.warm_up()?;
         let (before, after) = (OuterTexts::prepare()?, OuterTexts::prepare()?);
-        // Where a gap begins is only known on a clock that we can read as well.
+        // The begin of a gap is known only on a clock that user space can read.
         let readers = if prepared.clock == setup::CLOCK {
             let ends = is_attached || spool_bytes.is_some();
             Some(Readers::start(instance, prepared.layout, buffer_bytes, spool_bytes, ends, folder)?)
@@ -320,7 +254,7 @@ impl Segment {
         Ok((before, Segment { snapshots, processes: processes::table(), after, readers }))
     }
 
-    /// The part that is recorded: as little as possible happens here beside the command.
+    /// Runs the recorded part. The recorder does as little as possible besides the command.
     fn run(
         &mut self,
         instance: &Instance,
@@ -361,7 +295,7 @@ impl Segment {
             if !ready && now >= next {
                 self.snapshots.take_mid()?;
                 next += SNAPSHOT_INTERVAL;
-                // After a stop of the machine, do not make up for what was missed.
+                // After a stop of the machine, missed snapshots are not repeated.
                 next = next.max(Instant::now());
             }
         };
@@ -371,19 +305,20 @@ impl Segment {
     }
 }
 
-/// Waits until one of `fds` is readable or it is `deadline`. Returns whether one is.
+/// Waits until one of `fds` is readable or `deadline` has passed. Returns whether one is readable.
 fn wait_until(fds: &mut [PollFd<'_>], deadline: Instant) -> Result<bool, RecordError> {
     let left = deadline.saturating_duration_since(Instant::now());
     let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
     match poll(fds, Some(&timeout)) {
         Ok(ready) => Ok(ready > 0),
-        // The signal is in its pipe by now; the caller looks there.
+        // The signal is in its pipe now, and the caller reads the pipe.
         Err(rustix::io::Errno::INTR) => Ok(true),
         Err(error) => Err(RecordError::io("wait for the command", error.into())),
     }
 }
 
-/// Waits for the command, which a signal may have told to end; insists when it does not.
+/// Waits for the command. If a signal interrupted the recording, sends it to the command, and stronger signals if the
+/// command does not end.
 fn end_command(
     command: &mut Running,
     interrupted: Option<Signal>,
@@ -393,7 +328,7 @@ fn end_command(
     if !signal.from_terminal {
         command.signal(signal.number);
     }
-    for insist in [SIGTERM, rustix::process::Signal::KILL.as_raw()] {
+    for next_signal in [SIGTERM, rustix::process::Signal::KILL.as_raw()] {
         let deadline = Instant::now() + launch::GRACE;
         loop {
             let mut fds = [
@@ -404,12 +339,12 @@ fn end_command(
             if !fds[0].revents().is_empty() {
                 return command.wait();
             }
-            // Time is up, or the user asks again.
+            // The deadline has passed, or the user sent another signal.
             if !ready || signals.check().is_some() {
                 break;
             }
         }
-        command.signal(insist);
+        command.signal(next_signal);
     }
     command.wait()
 }

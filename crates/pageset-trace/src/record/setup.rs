@@ -1,4 +1,4 @@
-//! Setting up the tracing instance: clock, buffers, events, the filter on the timer work.
+//! Sets up the tracing instance: clock, buffers, events and the filter on the timer work.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
@@ -10,23 +10,23 @@ use super::machine;
 use super::probes::Probes;
 use super::tracefs::{Instance, Tracefs};
 
-/// The clock that is the same on all CPUs and that user space can read as well.
+/// The trace clock that all CPUs share and that user space can read.
 pub(super) const CLOCK: &str = "mono";
 
-/// The function whose work decays the pagesets.
+/// The work function that decays pagesets.
 const VMSTAT_UPDATE: &str = "vmstat_update";
 
-/// A CPU's ring buffer unless the user says otherwise: 6 seconds of the busiest traffic known, 40 MB/s of page faults.
+/// The default size of a CPU's ring buffer: 6 seconds of the busiest known traffic, 40 MB/s of page faults.
 /// Unit: bytes. Source: `trace-replay.md` 4.
 const BUFFER_BYTES: u64 = 256 << 20;
-/// The part of the available memory that all buffers together may take: a quarter, so that they do not themselves
-/// bring the memory pressure that makes a recording worthless. A guess.
-const BUFFER_SHARE: u64 = 4;
-/// Smaller buffers hold a few milliseconds. Unit: bytes.
+/// The divisor of the available memory that limits all buffers together to a quarter, so that the buffers do not cause
+/// memory pressure. A guess.
+const BUFFER_DIVISOR: u64 = 4;
+/// The smallest buffer; smaller buffers hold a few milliseconds. Unit: bytes.
 pub(super) const MIN_BUFFER_BYTES: u64 = 1 << 20;
 
-/// The ring buffer of each CPU, in bytes, when the user does not say: 256 MiB, or less where all CPUs together would
-/// take more than a quarter of the memory that is available, but not under 1 MiB.
+/// The default size of each CPU's ring buffer in bytes: 256 MiB, or less if all CPUs together would take more than a
+/// quarter of the available memory, but at least 1 MiB.
 #[must_use]
 pub fn default_buffer_bytes() -> u64 {
     let cpus = machine::online_cpus().len().max(1) as u64;
@@ -34,21 +34,21 @@ pub fn default_buffer_bytes() -> u64 {
 }
 
 fn buffer_bytes(available: u64, cpus: u64) -> u64 {
-    let share = available / BUFFER_SHARE / cpus;
-    // Whole mebibytes read better in messages.
+    let share = available / BUFFER_DIVISOR / cpus;
+    // Whole mebibytes make messages easier to read.
     (share.min(BUFFER_BYTES) >> 20 << 20).max(MIN_BUFFER_BYTES)
 }
 
-/// What it takes to read the buffers afterwards.
+/// The data needed to read the buffers afterwards.
 pub(super) struct Prepared {
     pub(super) layout: PageLayout,
     pub(super) decoder: Decoder,
     pub(super) clock: String,
-    /// The optional sources of events that are on.
+    /// The enabled optional sources of events.
     pub(super) sources: Vec<String>,
 }
 
-/// Fails when this kernel lacks an event without which there is no recording.
+/// Fails if this kernel lacks a required event.
 pub(super) fn require_events(tracefs: &Tracefs) -> Result<(), RecordError> {
     for tracepoint in TRACEPOINTS {
         if tracepoint.without.is_none() && !tracefs.has_event(tracepoint.system, tracepoint.name) {
@@ -61,8 +61,7 @@ pub(super) fn require_events(tracefs: &Tracefs) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Sets the instance up, with tracing still off. `warn` is told what will be missing in the recording, and why that
-/// matters.
+/// Sets up the instance, with tracing still off. `warn` receives what the recording will lack, and the consequence.
 pub(super) fn prepare(
     tracefs: &Tracefs,
     instance: &Instance,
@@ -78,9 +77,9 @@ pub(super) fn prepare(
             "global".to_owned()
         }
     };
-    // When a buffer is full, the new events are refused and the old ones stay: a recording that is whole up to there.
+    // A full buffer refuses new events and keeps old ones, so the recording is complete up to that point.
     instance.write("options/overwrite", "0")?;
-    // Names of processes are not part of a recording; older kernels keep them per instance.
+    // A recording has no process names; older kernels save them per instance.
     let _ = instance.write("options/record-cmd", "0");
     allocate_buffers(instance, buffer_bytes)?;
 
@@ -118,7 +117,7 @@ pub(super) fn prepare(
     Ok(Prepared { layout, decoder: Decoder::new(&formats).map_err(unknown)?, clock, sources })
 }
 
-/// Enables the probes of a source in the instance.
+/// Enables all probes of a source in the instance, or none.
 fn enable_probes(
     instance: &Instance,
     group: &str,
@@ -130,7 +129,7 @@ fn enable_probes(
     match events.iter().try_for_each(|event| enable(event, "1")) {
         Ok(()) => Ok(formats),
         Err(error) => {
-            // Half of them is of no use.
+            // The probes of a source are useful only together.
             events.iter().for_each(|event| _ = enable(event, "0"));
             Err(error)
         }
@@ -157,7 +156,7 @@ fn allocate_buffers(instance: &Instance, bytes: u64) -> Result<(), RecordError> 
     })
 }
 
-/// Restricts `workqueue_execute_start` to the decay of the pagesets. Returns whether the event is to be enabled.
+/// Restricts `workqueue_execute_start` to the decay of pagesets. Returns whether to enable the event.
 fn filter_vmstat_work(tracefs: &Tracefs, instance: &Instance, warn: &mut dyn FnMut(&str)) -> Result<bool, RecordError> {
     let without = VMSTAT_WORK.without.unwrap_or_default();
     let event = format!("{}:{}", VMSTAT_WORK.system, VMSTAT_WORK.name);
@@ -169,7 +168,7 @@ fn filter_vmstat_work(tracefs: &Tracefs, instance: &Instance, warn: &mut dyn FnM
     let address = symbol_address(VMSTAT_UPDATE);
     let filter = match address {
         Some(address) if address != 0 => format!("function == {address:#x}"),
-        // Since Linux 6.4 the kernel looks the name up itself.
+        // Since Linux 6.4 the kernel resolves the name itself.
         _ => format!("function.function == {VMSTAT_UPDATE}"),
     };
     match (instance.write(&file, &filter), address) {
@@ -185,10 +184,10 @@ fn filter_vmstat_work(tracefs: &Tracefs, instance: &Instance, warn: &mut dyn FnM
     }
 }
 
-/// The address of a function of the kernel: 0 when it is hidden, nothing when there is no such function.
+/// The address of a kernel function: 0 if it is hidden, `None` if there is no such function.
 fn symbol_address(name: &str) -> Option<u64> {
     BufReader::new(File::open("/proc/kallsyms").ok()?).lines().map_while(Result::ok).find_map(|line| {
-        // `ADDRESS TYPE NAME`, with a module's name behind that of its symbols.
+        // `ADDRESS TYPE NAME`, followed by the module's name for symbols of modules.
         let mut words = line.split_ascii_whitespace();
         let (address, _, symbol) = (words.next()?, words.next()?, words.next()?);
         (symbol == name).then(|| u64::from_str_radix(address, 16).ok())?
@@ -207,9 +206,9 @@ fn check_record_headers(text: &str) -> Result<(), FormatError> {
         ["type_len", "28"],
     ];
     for pair in known {
-        // Older kernels write the colon next to the word.
+        // Older kernels write the colon directly after the word.
         let found = words.windows(2).any(|at| at[0].trim_end_matches(':') == pair[0] && at[1] == pair[1]);
-        // Kernels before 4.16 do not describe a time stamp, and write none.
+        // Kernels before 4.16 neither describe nor write time stamps.
         if !found && pair[0] != "time_stamp" {
             return Err(format!("events/header_event does not say {} {}", pair[0], pair[1]).into());
         }
@@ -217,13 +216,13 @@ fn check_record_headers(text: &str) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// What a CPU's `stats` file counts.
+/// The counts of a CPU's `stats` file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RingStats {
-    /// Events that are in the buffer, and bytes of them.
+    /// Events in the buffer, and their bytes.
     pub(super) entries: u64,
     pub(super) bytes: u64,
-    /// Events that were taken out.
+    /// Events read from the buffer.
     pub(super) read: u64,
     pub(super) overrun: u64,
     pub(super) commit_overrun: u64,
@@ -231,7 +230,7 @@ pub(super) struct RingStats {
 }
 
 impl RingStats {
-    /// Reads the text of `per_cpu/cpuN/stats`; what is not there is 0.
+    /// Parses the text of `per_cpu/cpuN/stats`; missing counts are 0.
     pub(super) fn parse(text: &str) -> Self {
         let count = |key: &str| {
             let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));

@@ -1,4 +1,4 @@
-//! Signals that end a recording, turned into something to wait for.
+//! Signals that end a recording, as a file descriptor to wait for.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,16 +9,16 @@ use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
 
-/// A signal that asks us to end.
+/// A signal that ends the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Signal {
-    /// Its number.
+    /// The signal's number.
     pub(super) number: i32,
-    /// Sent by the terminal, so the command has got it as well.
+    /// Whether the terminal sent the signal, so that the command received it as well.
     pub(super) from_terminal: bool,
 }
 
-/// Takes SIGINT, SIGTERM, SIGHUP and SIGQUIT over from their default actions until the process ends.
+/// Handles SIGINT, SIGTERM, SIGHUP and SIGQUIT instead of their default actions until the process ends.
 #[derive(Debug)]
 pub(super) struct Signals {
     delivery: SignalDelivery<UnixStream, WithOrigin>,
@@ -34,7 +34,7 @@ impl Signals {
         Ok(Signals { delivery, first: None, count: 0 })
     }
 
-    /// Takes in the signals that came since the last call. Returns the newest.
+    /// Collects the signals since the last call. Returns the newest.
     pub(super) fn check(&mut self) -> Option<Signal> {
         let mut newest = None;
         for origin in self.delivery.pending() {
@@ -47,18 +47,18 @@ impl Signals {
         newest
     }
 
-    /// The first signal of all.
+    /// The first signal since creation.
     pub(super) fn first(&self) -> Option<Signal> {
         self.first
     }
 
-    /// How many came so far.
+    /// The number of signals so far.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 }
 
-/// Readable when a signal has come.
+/// Readable when a signal has arrived.
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.delivery.get_read().as_fd()

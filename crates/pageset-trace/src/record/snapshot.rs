@@ -1,32 +1,36 @@
-//! Snapshots of `/proc`, read between two markers of the recording into memory that is there beforehand.
+//! Snapshots of `/proc`, read between two markers of the recording into preallocated memory.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 
 use super::error::RecordError;
 use super::proctext::{ProcText, room};
 
-/// Room for snapshots, in bytes, where zoneinfo is small: 5 minutes of 10 a second of a small machine.
-const ROOM: usize = 16 << 20;
-/// Room in snapshots where zoneinfo is large: a minute of 10 a second.
-const ROOM_SNAPSHOTS: usize = 600;
-/// The most room, in bytes, half of what a recording may hold: a machine so large that a minute does not fit reads less
-/// often towards the end.
-const MAX_ROOM: usize = 128 << 20;
+/// Time between two snapshots. Source: `trace-replay.md` 3 i and 4.
+pub(super) const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The buffer for snapshots of a small zoneinfo: 5 minutes of 10 snapshots a second of a small machine. Unit: bytes.
+const BUFFER_BYTES: usize = 16 << 20;
+/// The buffer for snapshots of a large zoneinfo: a minute of 10 snapshots a second. Unit: snapshots.
+const BUFFER_SNAPSHOTS: usize = 600;
+/// The largest buffer for snapshots, half of a recording's limit. On a machine for which a minute does not fit, the
+/// interval grows towards the end. Unit: bytes.
+const MAX_BUFFER_BYTES: usize = 128 << 20;
 
 /// The text of one snapshot.
 #[derive(Clone, Debug)]
 struct Taken {
     tag: String,
     text: Range<usize>,
-    /// When it was there, on the clock `mono`.
+    /// The end of the read on the clock `mono`, in nanoseconds.
     end_ns: u64,
 }
 
-/// Takes zoneinfo snapshots while recording. It asks for no memory and opens no file after it is made, since both
-/// would show in the recording.
+/// Takes zoneinfo snapshots during the recording. After its creation it allocates no memory and opens no file, because
+/// the recording would contain both.
 #[derive(Debug)]
 pub(super) struct Snapshots {
     zoneinfo: ProcText,
@@ -34,22 +38,22 @@ pub(super) struct Snapshots {
     room: Vec<u8>,
     used: usize,
     taken: Vec<Taken>,
-    /// Take every so many of the snapshots asked for.
+    /// Takes one of every `stride` requested snapshots.
     stride: u32,
-    asked: u32,
+    requested: u32,
     next_mid: u32,
     line: String,
 }
 
 impl Snapshots {
-    /// The tag of the snapshots taken meanwhile, before their number.
+    /// The tag prefix of snapshots during the recording, before their number.
     const MID: &str = "mid";
 
-    /// Snapshots whose markers go to `trace_marker`.
+    /// Prepares snapshots whose markers are written to `trace_marker`.
     pub(super) fn new(trace_marker: &Path) -> Result<Self, RecordError> {
         let zoneinfo = ProcText::open("/proc/zoneinfo")?;
         let size = zoneinfo.length()?;
-        let bytes = size.saturating_mul(ROOM_SNAPSHOTS).clamp(ROOM, MAX_ROOM);
+        let bytes = size.saturating_mul(BUFFER_SNAPSHOTS).clamp(BUFFER_BYTES, MAX_BUFFER_BYTES);
         let marker =
             OpenOptions::new().write(true).open(trace_marker).map_err(RecordError::on("open", trace_marker))?;
         Ok(Snapshots {
@@ -59,13 +63,13 @@ impl Snapshots {
             used: 0,
             taken: Vec::with_capacity(bytes / size.max(1) + 16),
             stride: 1,
-            asked: 0,
+            requested: 0,
             next_mid: 0,
             line: String::with_capacity(64),
         })
     }
 
-    /// Reads zoneinfo once, without markers, so that the kernel has its buffer for it.
+    /// Reads zoneinfo once without markers, so that the kernel allocates its buffer.
     pub(super) fn warm_up(&mut self) -> Result<(), RecordError> {
         let used = self.used;
         self.read_zoneinfo()?;
@@ -73,7 +77,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// A snapshot under `tag`. One that does not fit is left out, markers and all.
+    /// Takes a snapshot under `tag`. Fails if it does not fit into the buffer.
     pub(super) fn take(&mut self, tag: std::fmt::Arguments<'_>) -> Result<(), RecordError> {
         self.mark("ZB", tag)?;
         let start = self.used;
@@ -89,20 +93,20 @@ impl Snapshots {
         self.line.clear();
         let _ = write!(self.line, "{word} {tag}");
         match self.marker.write(self.line.as_bytes()) {
-            // A full buffer refuses it; the recording ends before.
+            // A full buffer refuses the marker; the recording ends before it.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BADF.raw_os_error()) => Ok(()),
             result => result.map(drop).map_err(|source| RecordError::io("write a marker into the recording", source)),
         }
     }
 
-    /// The next of the snapshots taken meanwhile.
+    /// Takes the next snapshot during the recording, if its turn has come.
     pub(super) fn take_mid(&mut self) -> Result<(), RecordError> {
-        let wanted = self.asked.is_multiple_of(self.stride);
-        self.asked = self.asked.wrapping_add(1);
+        let wanted = self.requested.is_multiple_of(self.stride);
+        self.requested = self.requested.wrapping_add(1);
         if !wanted {
             return Ok(());
         }
-        // Two largest ones of room are kept for the end.
+        // The buffer keeps room for the snapshots at the end.
         let largest = self.taken.iter().map(|taken| taken.text.len()).max().unwrap_or(0);
         if self.room.len() - self.used < 4 * largest {
             self.thin_out();
@@ -112,7 +116,7 @@ impl Snapshots {
         self.take(format_args!("{}{number}", Self::MID))
     }
 
-    /// Forgets every second of the snapshots taken meanwhile, and takes half as many from now on.
+    /// Drops every second snapshot of the recording so far, and halves the rate from now on.
     fn thin_out(&mut self) {
         let (mut used, mut mids) = (0, 0_u32);
         let room = &mut self.room;
@@ -138,29 +142,29 @@ impl Snapshots {
         Ok(())
     }
 
-    /// What was taken, in order. The files are closed.
+    /// Returns the snapshots in order and closes the files.
     pub(super) fn finish(self) -> Texts {
         Texts { room: self.room, taken: self.taken, interval_stride: self.stride }
     }
 }
 
-/// The time on the clock that the trace clock `mono` reads as well.
+/// The time in nanoseconds on the clock of the trace clock `mono`.
 pub(super) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// The snapshots of a recording that has ended.
+/// The snapshots of a finished recording.
 #[derive(Debug)]
 pub(super) struct Texts {
     room: Vec<u8>,
     taken: Vec<Taken>,
-    /// 1, or 2, 4, … when the room did not suffice for all.
+    /// 1, or 2, 4, … if the buffer was too small for all snapshots.
     pub(super) interval_stride: u32,
 }
 
 impl Texts {
-    /// Tags and texts.
+    /// The tags and texts of the snapshots.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, std::borrow::Cow<'_, str>)> {
         self.taken.iter().map(|taken| (taken.tag.as_str(), String::from_utf8_lossy(&self.room[taken.text.clone()])))
     }
@@ -170,7 +174,7 @@ impl Texts {
         self.taken.iter().any(|taken| taken.tag == tag)
     }
 
-    /// Forgets the snapshots that ended at `end_ns` or later.
+    /// Drops the snapshots that ended at `end_ns` or later.
     pub(super) fn cut(&mut self, end_ns: u64) {
         self.taken.retain(|taken| taken.end_ns < end_ns);
     }
@@ -182,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// Snapshots with room for only a few, into a file that stands for `trace_marker`.
+    /// Snapshots with a small buffer, and a file in place of `trace_marker`.
     fn small(name: &str) -> (Snapshots, std::path::PathBuf) {
         let marker = std::env::temp_dir().join(format!("pageset-{name}-{}", std::process::id()));
         fs::write(&marker, "").unwrap();
@@ -209,7 +213,7 @@ mod tests {
         let tags: Vec<&str> = texts.iter().map(|(tag, _)| tag).collect();
         assert_eq!(tags[..4], ["init0", "init1", "init2", "mid0"]);
         assert_eq!(tags[tags.len() - 2..], ["fini0", "fini1"]);
-        assert!(texts.iter().all(|(_, text)| text.starts_with("Node 0")), "a text was moved wrongly");
+        assert!(texts.iter().all(|(_, text)| text.starts_with("Node 0")), "a moved text is damaged");
         assert!(texts.has("mid0") && !texts.has("mid1"));
         let mut cut = texts;
         cut.cut(cut.taken[3].end_ns);

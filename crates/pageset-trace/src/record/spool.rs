@@ -1,8 +1,8 @@
-//! Reading the ring buffers while the recording goes on: one thread for each CPU, which sleeps until its buffer is half
-//! full and then moves that half to a file.
+//! Reads the ring buffers during the recording. One thread per CPU sleeps until its buffer is half full, then moves
+//! that half to a file.
 //!
-//! A recording that fits into half of its buffers is not disturbed: nothing is read before its end. The files have no
-//! name, so that nothing of them is left when the recorder is killed.
+//! A recording that fits into half of its buffers is not disturbed, because nothing is read before its end. The files
+//! have no name, so a killed recorder leaves no file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek as _};
@@ -24,38 +24,38 @@ use super::setup::RingStats;
 use super::snapshot::now_ns;
 use super::tracefs::Instance;
 
-/// Bytes written to a file at once, at most. The half of a buffer that is smaller is taken out before any of it is
-/// written, so that the disk has the time in which the whole buffer fills again.
-const BATCH: usize = 8 << 20;
+/// The largest write to a file. Up to this size, half of a buffer is read completely before the write, so that the disk
+/// can write while the buffer fills again. Unit: bytes.
+const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes read back from a file at once. A guess.
-const READ_BACK: usize = 1 << 20;
+/// The size of reads from a file, in bytes. A guess.
+const READ_BYTES: usize = 1 << 20;
 
-/// What direct input and output is aligned to. Source: the largest block of a disk, and a page.
+/// The alignment of direct input and output. Source: the largest block of a disk, and a page. Unit: bytes.
 const ALIGNMENT: usize = 4096;
 
-/// Bytes of ring buffer that a CPU fills in a second, at most: several times the busiest traffic known. A guess that
-/// only decides how often a kernel is asked that does not wake a reader at half.
+/// The highest rate at which a CPU fills its ring buffer: several times the busiest known traffic. A guess. It only
+/// sets the polling interval on kernels that do not wake a reader at half. Unit: bytes per second.
 const FILL_RATE: u64 = 200 << 20;
 
-/// Above the processes that are recorded: a reader that has to wait for them comes too late. Unit: nice.
+/// The readers' priority, above the recorded processes: a reader that waits for them comes too late. Unit: nice.
 const PRIORITY: i32 = -10;
 
-/// What the reader of one CPU has moved to its file.
+/// The ring buffer pages that one CPU's reader moved to its file.
 #[derive(Debug)]
 pub(super) struct Spool {
     pub(super) cpu: u32,
-    /// Whole pages of the ring buffer, from the first on.
+    /// Whole pages of the ring buffer, from the first page on.
     file: File,
     /// Bytes in the file.
     bytes: u64,
-    /// Until when, on the trace clock, the kernel is known to have refused no event.
+    /// The time on the trace clock up to which the kernel has certainly refused no event, in nanoseconds.
     whole_until_ns: u64,
-    /// Why the file could not be written on.
+    /// The error that ended writing to the file, if any.
     failed: Option<io::Error>,
 }
 
-/// Tells threads something once, and for good. A file descriptor, so that one can wait for it.
+/// A flag that threads can wait for. Once raised, it stays raised.
 #[derive(Debug)]
 struct Flag(OwnedFd);
 
@@ -65,7 +65,7 @@ impl Flag {
     }
 
     fn raise(&self) {
-        // It cannot be full, and there is nobody to tell.
+        // The counter cannot overflow, so the write cannot fail.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
@@ -75,7 +75,7 @@ impl Flag {
     }
 }
 
-/// What all readers share.
+/// The state that all readers share.
 #[derive(Debug)]
 struct Shared {
     layout: PageLayout,
@@ -83,11 +83,11 @@ struct Shared {
     /// Bytes in the files of all CPUs together.
     spooled: AtomicU64,
     max_bytes: u64,
-    /// Whether a buffer that refuses events ends the recording, since only its own size or a signal would.
+    /// Whether a buffer that refuses events ends the recording. Otherwise only a limit or a signal would end it.
     ends_when_full: bool,
-    /// The recording has ended.
+    /// Raised when the recording has ended.
     stop: Flag,
-    /// The files have reached their limit, one cannot be written, or a buffer has refused events.
+    /// Raised when the files have reached their limit, a file cannot be written, or a buffer has refused events.
     full: Flag,
 }
 
@@ -100,8 +100,8 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// Starts a reader for each CPU, before the recording. Their files lie in `folder` and together get no larger than
-    /// `max_bytes`. With `ends_when_full` the recording should end when a buffer refuses events.
+    /// Starts a reader for each CPU before the recording. Their files are in `folder` and together at most `max_bytes`
+    /// large. With `ends_when_full`, a buffer that refuses events ends the recording.
     pub(super) fn start(
         instance: &Instance,
         layout: PageLayout,
@@ -111,7 +111,7 @@ impl Readers {
         folder: &Path,
     ) -> Result<Readers, RecordError> {
         let failed = |source| RecordError::io("start the readers of the ring buffers", source);
-        // The kernel's own default; kernels that cannot wait for a part of the buffer do not have it.
+        // 50 is the kernel's default. Kernels that cannot wait for a part of the buffer lack this file.
         let _ = instance.write("buffer_percent", "50");
         let shared = Arc::new(Shared {
             layout,
@@ -130,13 +130,16 @@ impl Readers {
                 ring: open_ring(instance, cpu)?,
                 stats: open(&instance.path(&format!("per_cpu/cpu{cpu}/stats")))?,
                 shared: Arc::clone(&readers.shared),
-                batch: Batch::new(layout.size, usize::try_from(buffer_bytes / 2).unwrap_or(BATCH).min(BATCH)),
+                batch: Batch::new(
+                    layout.size,
+                    usize::try_from(buffer_bytes / 2).unwrap_or(BATCH_BYTES_MAX).min(BATCH_BYTES_MAX),
+                ),
                 direct: rustix::fs::fcntl_setfl(&file, OFlags::DIRECT).is_ok(),
                 spool: Spool { cpu, file, bytes: 0, whole_until_ns: now_ns(), failed: None },
             };
             let sender = sender.clone();
             let thread = thread::Builder::new().name(format!("pageset-cpu{cpu}")).spawn(move || {
-                // Without the right to, it reads with the priority that it has.
+                // Without the privilege, the reader keeps its normal priority.
                 let tid = rustix::thread::gettid();
                 let _ = rustix::process::setpriority_process(Some(tid), PRIORITY);
                 let _ = sender.send(tid.as_raw_nonzero().get().cast_unsigned());
@@ -149,7 +152,7 @@ impl Readers {
         Ok(readers)
     }
 
-    /// The readers' threads, as the events name them.
+    /// The readers' thread numbers, as in events.
     pub(super) fn tids(&self) -> &[u32] {
         &self.tids
     }
@@ -159,7 +162,7 @@ impl Readers {
         self.shared.full.is_raised()
     }
 
-    /// Ends the readers. What they have not read is still in the ring buffers.
+    /// Ends the readers. Unread events stay in the ring buffers.
     pub(super) fn finish(mut self) -> Vec<Spool> {
         self.shared.stop.raise();
         std::mem::take(&mut self.threads).into_iter().filter_map(|thread| thread.join().ok()).collect()
@@ -176,7 +179,7 @@ impl AsFd for Readers {
 impl Drop for Readers {
     fn drop(&mut self) {
         self.shared.stop.raise();
-        // An instance cannot be removed as long as its files are open.
+        // The kernel cannot remove an instance with open files.
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -187,14 +190,14 @@ fn open(path: &Path) -> Result<File, RecordError> {
     File::open(path).map_err(RecordError::on("open", path))
 }
 
-/// A CPU's ring buffer: each read gives one page, and takes it out.
+/// Opens a CPU's ring buffer: each read returns and removes one page.
 pub(super) fn open_ring(instance: &Instance, cpu: u32) -> Result<File, RecordError> {
     let path = instance.path(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
     OpenOptions::new().read(true).custom_flags(nonblocking).open(&path).map_err(RecordError::on("open", &path))
 }
 
-/// Room for pages, aligned for direct writing.
+/// A buffer for pages, aligned for direct writing.
 struct Batch {
     room: Vec<u8>,
     start: usize,
@@ -205,10 +208,10 @@ struct Batch {
 impl Batch {
     fn new(page: usize, bytes: usize) -> Batch {
         let bytes = (bytes / page).max(1) * page;
-        // Written to, so that it is there before the recording begins.
+        // Filled with ones, so that the memory is allocated before the recording begins.
         let room = vec![1; bytes + ALIGNMENT];
         let start = room.as_ptr().align_offset(ALIGNMENT);
-        // Without an offset there is no alignment, and a direct write fails: then it is done the other way.
+        // Without an aligned offset a direct write fails, and the reader falls back to normal writes.
         Batch { start: if start < ALIGNMENT { start } else { 0 }, room, page, used: 0 }
     }
 
@@ -220,7 +223,7 @@ impl Batch {
         &self.room[self.start..self.start + self.used]
     }
 
-    /// Adds a page of the ring. False when there is none.
+    /// Adds a page of the ring. Returns false if there is none.
     fn read(&mut self, ring: &mut impl Read) -> io::Result<bool> {
         let at = self.start + self.used;
         let page = &mut self.room[at..at + self.page];
@@ -231,7 +234,7 @@ impl Batch {
                 result => break result?,
             }
         };
-        // A page that was read short is whole in the file.
+        // A partially filled page takes a whole page in the file.
         page[length..].fill(0);
         self.used += if length > 0 { self.page } else { 0 };
         Ok(length > 0)
@@ -244,7 +247,7 @@ struct Reader {
     stats: File,
     shared: Arc<Shared>,
     batch: Batch,
-    /// Past the page cache, whose pages would be a part of what is recorded.
+    /// Whether writes bypass the page cache, whose pages the recording would contain.
     direct: bool,
     spool: Spool,
 }
@@ -252,10 +255,10 @@ struct Reader {
 impl Reader {
     fn run(&mut self) {
         let buffer = self.shared.buffer_bytes;
-        // The time in which a quarter of the buffer fills.
+        // The shortest time in which a quarter of the buffer fills.
         let quarter = Duration::from_nanos((buffer / 4).saturating_mul(1_000_000_000) / FILL_RATE);
         let early = quarter.clamp(Duration::from_millis(1), Duration::from_millis(250));
-        // A kernel that forgets to wake a reader is asked now and then.
+        // A timeout covers kernels that fail to wake a reader.
         let late = early.max(Duration::from_millis(20));
         let mut wait = late;
         let mut watch = true;
@@ -273,8 +276,8 @@ impl Reader {
             if !fds[0].revents().is_empty() {
                 return;
             }
-            match self.look() {
-                // Refused events leave a gap after which nothing is worth reading; what is there stays.
+            match self.fill_level() {
+                // Events after a gap are useless; earlier events stay in the buffer.
                 None => {
                     if self.shared.ends_when_full {
                         self.shared.full.raise();
@@ -293,7 +296,7 @@ impl Reader {
                     }
                     (watch, wait) = (true, late);
                 }
-                // Woken for less than half: this kernel wakes at the first event. It is asked by time then.
+                // Woken below half, so this kernel wakes a reader at the first event. Poll by time instead.
                 Some(_) if woken => (watch, wait) = (false, early),
                 Some(_) => {}
             }
@@ -305,8 +308,8 @@ impl Reader {
         while let Err(rustix::io::Errno::INTR) = poll(&mut fds, None) {}
     }
 
-    /// Bytes in the buffer; nothing once it has refused an event.
-    fn look(&mut self) -> Option<u64> {
+    /// Bytes in the buffer; `None` once it has refused an event.
+    fn fill_level(&mut self) -> Option<u64> {
         let now = now_ns();
         let mut text = [0; 1024];
         let length = self.stats.read_at(&mut text, 0).ok()?;
@@ -318,8 +321,8 @@ impl Reader {
         Some(stats.bytes)
     }
 
-    /// Moves half a buffer to the file, so that the page that is written to is left alone. On an error also returns the
-    /// time of the first page that is lost.
+    /// Moves half of the buffer to the file and leaves the page that the kernel writes to. An error also has the time
+    /// of the first lost page.
     fn move_half(&mut self) -> Result<(), (io::Error, Option<u64>)> {
         let page = self.shared.layout.size as u64;
         let mut pages = (self.shared.buffer_bytes / 2 / page).max(1);
@@ -344,7 +347,7 @@ impl Reader {
         let bytes = self.batch.bytes();
         let mut result = self.spool.file.write_all_at(bytes, self.spool.bytes);
         if self.direct && result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput) {
-            // The file system takes the flag and refuses the write.
+            // The file system accepts the flag but refuses the write.
             self.direct = false;
             rustix::fs::fcntl_setfl(&self.spool.file, OFlags::empty())?;
             result = self.spool.file.write_all_at(bytes, self.spool.bytes);
@@ -356,14 +359,14 @@ impl Reader {
     }
 }
 
-/// A CPU's pages in their order: those in the file, then those still in the ring buffer. Each read gives one page.
+/// A CPU's pages in order: first those in the file, then those in the ring buffer. Each read returns one page.
 pub(super) struct Pages {
     spooled: Option<BufReader<File>>,
     ring: File,
 }
 
 impl Pages {
-    /// Pages of a ring buffer of which nothing was moved.
+    /// The pages of a ring buffer that no reader read.
     pub(super) fn of_ring(ring: File) -> Pages {
         Pages { spooled: None, ring }
     }
@@ -372,7 +375,7 @@ impl Pages {
 impl Read for Pages {
     fn read(&mut self, page: &mut [u8]) -> io::Result<usize> {
         if let Some(spooled) = &mut self.spooled {
-            // The buffer holds whole pages, so that none is read in part.
+            // The buffer's capacity is whole pages, so no read returns part of a page.
             match spooled.read(page)? {
                 0 => self.spooled = None,
                 length => return Ok(length),
@@ -383,28 +386,28 @@ impl Read for Pages {
 }
 
 impl Spool {
-    /// Whether anything was moved.
+    /// Whether the reader moved pages or failed.
     pub(super) fn is_used(&self) -> bool {
         self.bytes > 0 || self.failed.is_some()
     }
 
-    /// The time before which nothing is missing of a buffer that refused events or whose file failed.
+    /// The time before which no event is missing, if the buffer refused events or the file failed. Unit: ns.
     pub(super) fn whole_until_ns(&self) -> u64 {
         self.whole_until_ns
     }
 
-    /// Why the file could not be written on.
+    /// The error that ended writing to the file, if any.
     pub(super) fn failed(&self) -> Option<&io::Error> {
         self.failed.as_ref()
     }
 
-    /// The pages that were moved, and those of `ring` after them.
+    /// The moved pages, followed by those of `ring`.
     pub(super) fn pages(mut self, layout: &PageLayout, ring: File) -> io::Result<Pages> {
         let _ = rustix::fs::fcntl_setfl(&self.file, OFlags::empty());
-        // A batch that failed may be there in part.
+        // Part of a failed batch may be in the file.
         self.file.set_len(self.bytes)?;
         self.file.rewind()?;
-        let capacity = (READ_BACK / layout.size).max(1) * layout.size;
+        let capacity = (READ_BYTES / layout.size).max(1) * layout.size;
         Ok(Pages { spooled: Some(BufReader::with_capacity(capacity, self.file)), ring })
     }
 }

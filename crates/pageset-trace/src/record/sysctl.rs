@@ -1,4 +1,4 @@
-//! Emptying the pagesets before recording, and putting the sysctl that this takes back.
+//! Empties the pagesets before a recording, and restores the sysctl that this changes.
 
 use std::fs;
 use std::io;
@@ -8,43 +8,43 @@ use std::time::{Duration, Instant};
 
 use super::error::RecordError;
 
-/// A page of memory divided by this is less than one page: `high` becomes its smallest. The value is also the mark of
-/// a run that was killed before it put the old one back.
+/// The sysctl's value while the pagesets are emptied. A zone divided by it is less than one page, so `high` becomes its
+/// minimum. The value also marks a killed run that did not restore the old one.
 const EMPTYING: u32 = i32::MAX as u32;
-/// How often the decay runs to empty lists of any size: each takes an eighth. Source: `trace-replay.md` 4.
+/// The number of decay runs that empty lists of any size: each run removes an eighth. Source: `trace-replay.md` 4.
 const DECAYS: u32 = 70;
 
-/// How long another recording may take to empty the lists; what it left changed after that is taken for forgotten. Two
-/// hundred CPUs take about a second, as a guess.
-const OTHERS_TAKE: Duration = Duration::from_secs(5);
+/// The longest time in which another recording empties the lists. A value that stays longer counts as a leftover. A
+/// guess: two hundred CPUs take about a second.
+const OTHER_RECORDING_MAX: Duration = Duration::from_secs(5);
 
-/// What the sysctl is called.
+/// The sysctl's name.
 pub(super) const NAME: &str = "vm.percpu_pagelist_high_fraction";
 
 const HIGH_FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 const STAT_REFRESH: &str = "/proc/sys/vm/stat_refresh";
 
-/// `vm.percpu_pagelist_high_fraction`; nothing where the kernel does not have it.
+/// `vm.percpu_pagelist_high_fraction`; `None` if the kernel does not have it.
 pub(super) fn high_fraction() -> Option<u32> {
     fs::read_to_string(HIGH_FRACTION).ok()?.trim().parse().ok()
 }
 
-/// Whether the value in force is that of a run that empties the lists, or was killed meanwhile.
+/// Whether the value in force is that of a run that empties the lists or was killed meanwhile.
 pub(super) fn is_emptying() -> bool {
     high_fraction() == Some(EMPTYING)
 }
 
-/// The old value, from the name of an instance.
+/// The old value in the name of an instance.
 pub(super) fn old_value(instance: &str) -> Option<u32> {
     instance.rsplit_once("-hf")?.1.parse().ok()
 }
 
-/// Puts the value of a killed run back.
-pub(super) fn put_back(old: u32) -> io::Result<()> {
+/// Restores the value after a killed run.
+pub(super) fn restore(old: u32) -> io::Result<()> {
     fs::write(HIGH_FRACTION, old.to_string())
 }
 
-/// What an instance's name has to say so that [`old_value`] finds it.
+/// The part of an instance's name that [`old_value`] reads.
 pub(super) fn name_suffix() -> String {
     match high_fraction() {
         Some(fraction) if fraction != EMPTYING => format!("hf{fraction}"),
@@ -60,19 +60,19 @@ fn set(path: &Path, value: u32) -> Result<(), RecordError> {
     })
 }
 
-/// A sysctl set to another value; dropping it puts the old one back.
+/// A sysctl with a changed value; dropping it restores the old value.
 #[derive(Debug)]
 struct Restore {
     path: PathBuf,
     old: u32,
-    done: bool,
+    restored: bool,
 }
 
 impl Restore {
-    fn put_back(&mut self) -> Result<(), RecordError> {
-        if !self.done {
+    fn restore(&mut self) -> Result<(), RecordError> {
+        if !self.restored {
             set(&self.path, self.old)?;
-            self.done = true;
+            self.restored = true;
         }
         Ok(())
     }
@@ -80,14 +80,14 @@ impl Restore {
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        // On the way out of an error that has already been told.
-        let _ = self.put_back();
+        // The error that caused the drop has already been reported.
+        let _ = self.restore();
     }
 }
 
-/// The fraction that is meant to stay: while another recording empties the lists, waits until it has put it back.
+/// The permanent fraction: if another recording empties the lists, waits until it has restored the value.
 fn settled_fraction(interrupted: &mut impl FnMut() -> bool) -> Option<u32> {
-    let deadline = Instant::now() + OTHERS_TAKE;
+    let deadline = Instant::now() + OTHER_RECORDING_MAX;
     loop {
         match high_fraction()? {
             EMPTYING if interrupted() || Instant::now() > deadline => return Some(0),
@@ -97,8 +97,8 @@ fn settled_fraction(interrupted: &mut impl FnMut() -> bool) -> Option<u32> {
     }
 }
 
-/// Empties every pageset down to what the kernel always keeps. `interrupted` is asked between the steps and ends it
-/// early; the sysctl has its old value afterwards in any case.
+/// Empties every pageset to the kernel's minimum. `interrupted` is called between the steps and can end them. The old
+/// value is always restored.
 pub(super) fn empty_lists(mut interrupted: impl FnMut() -> bool) -> Result<(), RecordError> {
     let Some(old) = settled_fraction(&mut interrupted) else {
         return Err(RecordError::Missing {
@@ -106,21 +106,21 @@ pub(super) fn empty_lists(mut interrupted: impl FnMut() -> bool) -> Result<(), R
             help: "leave --empty-lists out, or record on Linux 5.14 or later".into(),
         });
     };
-    let mut restore = Restore { path: HIGH_FRACTION.into(), old, done: false };
+    let mut restore = Restore { path: HIGH_FRACTION.into(), old, restored: false };
     set(&restore.path, EMPTYING)?;
     for _ in 0..DECAYS {
         if interrupted() {
             break;
         }
         let path = Path::new(STAT_REFRESH);
-        // A read that reports an odd counter still ran the decay.
+        // A read that reports an invalid counter has still run the decay.
         if let Err(error) = fs::read(path)
             && error.kind() != io::ErrorKind::InvalidInput
         {
             return Err(RecordError::on("read", path)(error));
         }
     }
-    restore.put_back()
+    restore.restore()
 }
 
 #[cfg(test)]
@@ -128,10 +128,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dropping_puts_the_old_value_back() {
+    fn dropping_restores_the_old_value() {
         let path = std::env::temp_dir().join(format!("pageset-sysctl-{}", std::process::id()));
         fs::write(&path, "8\n").unwrap();
-        let guard = Restore { path: path.clone(), old: 8, done: false };
+        let guard = Restore { path: path.clone(), old: 8, restored: false };
         set(&path, EMPTYING).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "2147483647");
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {

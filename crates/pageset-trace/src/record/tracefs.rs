@@ -1,4 +1,4 @@
-//! Finding tracefs, and a tracing instance of our own that is gone afterwards whatever happens.
+//! Finds tracefs and creates a tracing instance, which is always removed afterwards.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -9,22 +9,22 @@ use std::time::Duration;
 use super::error::RecordError;
 use super::owner::Owner;
 
-/// Where tracefs is mounted, the present place first.
+/// The mount points of tracefs, the current one first.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// What our instances are called: this, the owner, and what [`super::sysctl`] has to know.
+/// The prefix of instance names; the owner and the suffix of [`super::sysctl`] follow.
 const PREFIX: &str = "pageset-";
 
 /// The mounted tracing file system.
 #[derive(Debug)]
 pub(crate) struct Tracefs {
     root: PathBuf,
-    /// Mounted by us, so to be unmounted.
+    /// Whether this process mounted it and unmounts it.
     mounted: bool,
 }
 
 impl Tracefs {
-    /// Finds tracefs, mounting it when it is not mounted and that is allowed.
+    /// Finds tracefs, and mounts it if it is not mounted and the user may mount it.
     pub(crate) fn find() -> Result<Self, RecordError> {
         for place in PLACES {
             let root = PathBuf::from(place);
@@ -46,7 +46,7 @@ impl Tracefs {
         let flags = rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV;
         match rustix::mount::mount("tracefs", &root, "tracefs", flags, None) {
             Ok(()) => Ok(Tracefs { root, mounted: true }),
-            // Another recording mounted it at the same moment.
+            // Another recording has mounted it in the meantime.
             Err(rustix::io::Errno::BUSY) if root.join("instances").exists() => Ok(Tracefs { root, mounted: false }),
             Err(error) => Err(RecordError::Missing {
                 what: format!("tracefs is not mounted and cannot be: {error}"),
@@ -57,12 +57,12 @@ impl Tracefs {
         }
     }
 
-    /// A file of the whole tracing file system.
+    /// The path of a file in the tracing file system.
     pub(super) fn path(&self, file: &str) -> PathBuf {
         self.root.join(file)
     }
 
-    /// The folder of an event, which is not there where this kernel does not have it.
+    /// The folder of an event, which exists only if this kernel has the event.
     pub(crate) fn event(&self, system: &str, name: &str) -> PathBuf {
         self.root.join("events").join(system).join(name)
     }
@@ -72,18 +72,18 @@ impl Tracefs {
         self.event(system, name).join("format").exists()
     }
 
-    /// The tracing file system where it is mounted already and open to this user.
+    /// The tracing file system, if it is mounted and this user may access it.
     pub(super) fn mounted() -> Option<Self> {
         let place = PLACES.into_iter().map(PathBuf::from).find(|root| root.join("instances").exists());
         place.map(|root| Tracefs { root, mounted: false })
     }
 
-    /// Whether this user sees the instances.
+    /// Whether this user may list the instances.
     pub(super) fn can_list(&self) -> bool {
         fs::read_dir(self.root.join("instances")).is_ok()
     }
 
-    /// The instances of recordings, each with its owner.
+    /// The instances of recordings with their owners.
     pub(super) fn instances(&self) -> Vec<(Owner, String)> {
         let Ok(instances) = fs::read_dir(self.root.join("instances")) else { return Vec::new() };
         let names = instances.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -94,13 +94,13 @@ impl Tracefs {
 impl Drop for Tracefs {
     fn drop(&mut self) {
         if self.mounted {
-            // Best effort: a shell that went there meanwhile keeps it mounted, which does no harm.
+            // A process with its working directory there keeps tracefs mounted, which is harmless.
             let _ = rustix::mount::unmount(&self.root, rustix::mount::UnmountFlags::empty());
         }
     }
 }
 
-/// Reads a text through a large buffer: some files of tracefs answer only the first read.
+/// Reads a text with one large read: some files of tracefs return data only on the first read.
 fn read_in_one(path: &Path) -> io::Result<String> {
     let mut text = vec![0; 1 << 16];
     let mut file = fs::File::open(path)?;
@@ -133,7 +133,7 @@ fn no_permission(root: &Path) -> RecordError {
 
 /// A tracing instance: its own ring buffers, events and clock. Dropping it stops the tracing and removes it.
 ///
-/// Every file in it must be closed before it is dropped, or the kernel does not remove it.
+/// All of its files must be closed before the drop, or the kernel does not remove it.
 #[derive(Debug)]
 pub(super) struct Instance {
     path: PathBuf,
@@ -154,7 +154,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// A file of the instance.
+    /// The path of a file in the instance.
     pub(super) fn path(&self, file: &str) -> PathBuf {
         self.path.join(file)
     }
@@ -184,7 +184,7 @@ impl Instance {
         Ok(cpus)
     }
 
-    /// Removes the instance and gives its memory back.
+    /// Removes the instance and frees its memory.
     pub(super) fn remove(mut self) -> Result<(), RecordError> {
         self.try_remove().map_err(RecordError::on("remove the tracing instance", &self.path))
     }
@@ -195,7 +195,7 @@ impl Instance {
         }
         let _ = fs::write(self.path("tracing_on"), "0");
         let mut result = fs::remove_dir(&self.path);
-        // A file closed just now, by us or by somebody who looked around, can keep it busy for a moment.
+        // A file that anyone closed just now can keep the instance busy for a moment.
         for _ in 0..50 {
             match &result {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
@@ -212,7 +212,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Nobody to tell: the next recording finds what could not be removed.
+        // A drop cannot report an error. The next recording removes the leftover.
         let _ = self.try_remove();
     }
 }

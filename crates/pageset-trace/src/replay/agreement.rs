@@ -1,9 +1,9 @@
-//! Whether a replay did what the kernel did: limits on what moved in all, and the share of it that moved at the same
+//! Whether a replay agrees with the kernel: limits on the totals, and the share of pages that both move at the same
 //! place.
 
 use super::moves::{Moves, Totals, near_pairs};
 
-/// What is compared.
+/// A compared quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Pages that refills moved.
@@ -38,20 +38,21 @@ impl Quantity {
     }
 }
 
-/// How far a quantity may be off: by a share of the kernel's, or by so many where that is more.
+/// The largest allowed difference of a quantity: a percentage of the kernel's amount or a floor, whichever is larger.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
     /// The quantity.
     pub quantity: Quantity,
-    /// The share in percent.
+    /// The percentage of the kernel's amount.
     pub pct: f64,
     /// The floor for small samples: pages, refills or drains.
     pub floor: u64,
 }
 
-/// The limits. Shares of the first three: `trace-replay.md` 1. Drains are judged since the rules of 5.18 pass without them
-/// on a stream of 6.18, with 137,465 drains instead of 271. The floors are two batches, four for drains, and two or three
-/// moves: what one event in another place changes. A guess.
+/// The limits. The percentages of the first three: `trace-replay.md` 1. Drains have a limit because the rules of 5.18
+/// meet the other three on a stream of 6.18, with 137,465 drains instead of 271.
+/// The floors are two batches for refill pages, four for drain pages, and two or three moves: the effect of one event
+/// at another place. A guess.
 pub const LIMITS: [Limit; 4] = [
     Limit { quantity: Quantity::RefillPages, pct: 2.0, floor: 128 },
     Limit { quantity: Quantity::Refills, pct: 5.0, floor: 2 },
@@ -59,14 +60,14 @@ pub const LIMITS: [Limit; 4] = [
     Limit { quantity: Quantity::Drains, pct: 10.0, floor: 3 },
 ];
 
-/// One quantity of a replay beside the kernel's.
+/// One quantity of a replay and of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Deviation {
-    /// The limit that it has to keep.
+    /// The limit of the difference.
     pub limit: Limit,
     /// The kernel's amount.
     pub kernel: u64,
-    /// The replay's.
+    /// The replay's amount.
     pub replay: u64,
 }
 
@@ -84,7 +85,7 @@ impl Deviation {
     }
 }
 
-/// All four quantities beside the kernel's.
+/// All four quantities of the replay and of the kernel.
 #[must_use]
 pub fn deviations(kernel: &Totals, replay: &Totals) -> [Deviation; 4] {
     LIMITS.map(|limit| Deviation { limit, kernel: limit.quantity.of(kernel), replay: limit.quantity.of(replay) })
@@ -96,8 +97,8 @@ pub fn agrees(kernel: &Totals, replay: &Totals) -> bool {
     deviations(kernel, replay).iter().all(Deviation::is_within)
 }
 
-/// The share of the pages moved, by the kernel and by the replay together, that both move on the same pageset near the
-/// same place, in percent; 100 where neither moves any.
+/// The share of the moved pages that kernel and replay both move on the same pageset near the same place, in percent.
+/// The whole is the pages of both together; 100 if neither moves any.
 #[must_use]
 pub fn explained_pct(kernel: &Moves, replay: &Moves) -> f64 {
     let sums = [(&kernel.refills, &replay.refills), (&kernel.drains, &replay.drains)].map(|(kernel, replay)| {
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_explained_where_both_move_them() {
+    fn explained_pages_are_those_that_both_move() {
         let at = |place: u64, pages: u32| Move { place, zone: 0, cpu: CpuId(0), pages };
         let moves = |refills: &[Move]| Moves { refills: refills.to_vec(), drains: Vec::new() };
         let kernel = moves(&[at(1000, 63), at(9000, 126)]);

@@ -1,5 +1,4 @@
-//! What each pageset should hold by the events, against what the snapshots say it held: the difference was taken
-//! without an event.
+//! Compares each pageset's count from the events with the snapshots. Missing pages were allocated without an event.
 //!
 //! Specification: `linux-page-allocator.md` 8.4 "Balance for one PCP", `trace-replay.md` 3a.
 
@@ -9,18 +8,18 @@ use pageset::CpuId;
 
 use super::setting::ZoneState;
 
-/// The pages of all pagesets by the events, and how far they were off at each snapshot.
+/// The counts of all pagesets from the events, and their difference from each snapshot.
 #[derive(Debug)]
 pub(super) struct Balance {
     cpus: usize,
-    /// By zone, then CPU. Pages taken unseen make it too high.
+    /// Counts by zone, then CPU. Allocations without an event make them too high. Unit: pages.
     pages: Vec<i64>,
-    /// The same as it was when the snapshot that is under way began.
+    /// `pages` at the begin of the current snapshot.
     before: Vec<i64>,
     gaps: Vec<Gap>,
 }
 
-/// At one snapshot: at least so many pages too many, by pageset.
+/// At one snapshot, the minimum number of excess pages of each pageset.
 #[derive(Debug)]
 struct Gap {
     event: u64,
@@ -32,7 +31,7 @@ impl Balance {
         Balance { cpus, pages: vec![0; zones * cpus], before: Vec::new(), gaps: Vec::new() }
     }
 
-    /// The replay begins with what the first snapshot shows.
+    /// Starts with the counts of the first snapshot.
     pub(super) fn begin<'s>(&mut self, zones: impl Iterator<Item = &'s ZoneState>) {
         self.pages = self.counts(zones);
     }
@@ -42,27 +41,28 @@ impl Balance {
         zones.flat_map(|zone| (0..self.cpus).map(move |cpu| of(zone, cpu))).collect()
     }
 
-    /// Pages entered a pageset, or left it where negative.
+    /// Adds pages to a pageset; a negative number removes pages.
     pub(super) fn add(&mut self, zone: usize, cpu: CpuId, pages: i64) {
         self.pages[zone * self.cpus + cpu.0 as usize] += pages;
     }
 
-    /// A snapshot is about to be read.
+    /// Notes that the recorder begins to read a snapshot.
     pub(super) fn snapshot_begins(&mut self) {
         self.before.clone_from(&self.pages);
     }
 
-    /// A snapshot has been read, at some moment since it began: the smaller of the two differences is sure.
+    /// Compares the counts with a snapshot. The recorder read the snapshot at an unknown moment since its begin, so
+    /// only the smaller of the two differences is certain.
     pub(super) fn snapshot_ends(&mut self, event: u64, zones: &[ZoneState]) {
         let counts = self.counts(zones.iter());
         let before = if self.before.len() == counts.len() { &self.before } else { &self.pages };
-        let sure = self.pages.iter().zip(before).zip(counts).map(|((now, before), count)| now.min(before) - count);
-        self.gaps.push(Gap { event, pages: sure.collect() });
+        let certain = self.pages.iter().zip(before).zip(counts).map(|((now, before), count)| now.min(before) - count);
+        self.gaps.push(Gap { event, pages: certain.collect() });
     }
 
-    /// Pages of each pageset that were taken without an event, beyond those that are `known` to be (by event and
-    /// pages): the event before which they were gone, and how many. A difference that a later snapshot does not
-    /// confirm was a matter of time.
+    /// Pages of each pageset that were allocated without an event, except the `known` allocations (by event and pages).
+    /// Returns zone, CPU, the event before which they were allocated, and pages. A difference that a later snapshot
+    /// does not confirm was an effect of timing.
     pub(super) fn unseen(&self, known: &HashMap<(usize, CpuId), Vec<(u64, u64)>>) -> Vec<(usize, CpuId, u64, u64)> {
         let mut found = Vec::new();
         for pageset in 0..self.pages.len() {
@@ -70,15 +70,15 @@ impl Balance {
             let known = known.get(&(zone, cpu)).map_or(&[][..], Vec::as_slice);
             let by =
                 |event: u64| known.iter().filter(|(e, _)| *e <= event).map(|(_, pages)| *pages as i64).sum::<i64>();
-            let mut sure: Vec<i64> = self.gaps.iter().map(|gap| gap.pages[pageset] - by(gap.event)).collect();
-            for at in (1..sure.len()).rev() {
-                sure[at - 1] = sure[at - 1].min(sure[at]);
+            let mut certain: Vec<i64> = self.gaps.iter().map(|gap| gap.pages[pageset] - by(gap.event)).collect();
+            for at in (1..certain.len()).rev() {
+                certain[at - 1] = certain[at - 1].min(certain[at]);
             }
             let (mut last, mut since) = (0, self.gaps.first().map_or(0, |gap| gap.event));
-            for (gap, sure) in self.gaps.iter().zip(sure) {
-                if sure > last {
-                    found.push((zone, cpu, since.midpoint(gap.event), (sure - last) as u64));
-                    last = sure;
+            for (gap, certain) in self.gaps.iter().zip(certain) {
+                if certain > last {
+                    found.push((zone, cpu, since.midpoint(gap.event), (certain - last) as u64));
+                    last = certain;
                 }
                 since = gap.event;
             }
@@ -96,7 +96,7 @@ mod tests {
         [ZoneState { pagesets: vec![PagesetSnapshot { count, high: 0 }], ..ZoneState::default() }]
     }
 
-    /// One pageset that begins with 100 pages; at each event a snapshot that shows so many.
+    /// One pageset that begins with 100 pages, and a snapshot with each of `counts`.
     fn unseen(counts: &[u64], known: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let mut balance = Balance::new(1, 1);
         balance.begin(shows(100).iter());
@@ -109,15 +109,15 @@ mod tests {
     }
 
     #[test]
-    fn what_the_snapshots_lack_was_taken() {
+    fn pages_missing_in_later_snapshots_are_unseen_allocations() {
         assert_eq!(unseen(&[100, 100, 96, 96, 95], &[]), [(15, 4), (35, 1)]);
-        assert_eq!(unseen(&[100, 100, 96, 96, 95], &[(12, 4)]), [(35, 1)], "the four are known");
-        assert_eq!(unseen(&[100, 60, 100, 100], &[]), [], "a matter of time");
-        assert_eq!(unseen(&[100, 110, 120], &[]), [], "pages that came unseen are left alone");
+        assert_eq!(unseen(&[100, 100, 96, 96, 95], &[(12, 4)]), [(35, 1)], "the four pages are known");
+        assert_eq!(unseen(&[100, 60, 100, 100], &[]), [], "an effect of timing");
+        assert_eq!(unseen(&[100, 110, 120], &[]), [], "pages freed without an event are ignored");
     }
 
     #[test]
-    fn a_snapshot_is_read_at_some_moment_since_it_began() {
+    fn a_free_during_a_snapshot_is_no_difference() {
         let mut balance = Balance::new(1, 1);
         balance.begin(shows(100).iter());
         balance.snapshot_begins();

@@ -1,14 +1,14 @@
-//! Which blocks of the recorded machine are in use, each with something that belongs to it.
+//! The recorded machine's blocks in use, each with a value.
 
 use std::collections::HashMap;
 
 use pageset::{Order, Pfn};
 use rustc_hash::FxBuildHasher;
 
-/// Pages of a chunk: a pageblock, which most neighbouring look-ups share.
+/// Pages of a chunk: one pageblock, since most neighbouring look-ups are in the same pageblock.
 const CHUNK: u64 = Order::PAGEBLOCK.pages();
 
-/// A value for each page frame that was ever named, in chunks; memory in proportion to the pageblocks touched.
+/// A value for each page frame, stored in chunks. Its memory is proportional to the number of pageblocks used.
 #[derive(Debug)]
 pub(super) struct PageMap<T> {
     chunks: HashMap<u64, Box<[T; CHUNK as usize]>, FxBuildHasher>,
@@ -28,7 +28,7 @@ impl<T: Copy + Default> PageMap<T> {
         chunk[(pfn.0 % CHUNK) as usize] = value;
     }
 
-    /// Takes the value out.
+    /// Removes and returns the value of a page.
     pub(super) fn take(&mut self, pfn: Pfn) -> T {
         match self.chunks.get_mut(&(pfn.0 / CHUNK)) {
             Some(chunk) => std::mem::take(&mut chunk[(pfn.0 % CHUNK) as usize]),
@@ -36,7 +36,7 @@ impl<T: Copy + Default> PageMap<T> {
         }
     }
 
-    /// All pages and their values, chunk by chunk in no order.
+    /// All pages of all chunks with their values, in no defined order of chunks.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Pfn, T)> {
         self.chunks.iter().flat_map(|(base, chunk)| {
             chunk.iter().enumerate().map(move |(at, value)| (Pfn(base * CHUNK + at as u64), *value))
@@ -44,21 +44,21 @@ impl<T: Copy + Default> PageMap<T> {
     }
 }
 
-/// The blocks in use, by first page. A block may be given back in pieces: the kernel splits some.
+/// The blocks in use, by first page. The kernel splits some blocks and frees the parts one by one.
 #[derive(Debug)]
 pub(super) struct BlockMap<T> {
     /// Order and value.
     blocks: PageMap<Option<(Order, T)>>,
 }
 
-/// What a free found.
+/// The block that a free found.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Freed<T> {
-    /// A block, as it was taken.
+    /// A block of the allocated order, or a part of a larger block.
     Whole(T),
-    /// A block that was taken with another order; its entry is gone.
+    /// A block that was allocated with a smaller order; its entry is removed.
     Other(Order, T),
-    /// Nothing known.
+    /// No known block.
     Unknown,
 }
 
@@ -67,21 +67,22 @@ impl<T: Copy> BlockMap<T> {
         BlockMap { blocks: PageMap::new() }
     }
 
-    /// A block is taken. Returns what was known there before.
+    /// Adds an allocated block. Returns the previous entry of its first page.
     pub(super) fn insert(&mut self, pfn: Pfn, order: Order, value: T) -> Option<(Order, T)> {
         let old = self.blocks.get(pfn);
         self.blocks.set(pfn, Some((order, value)));
         old
     }
 
-    /// A block is given back. One that lies inside a larger block splits that one first: `split(value, order, to)`
-    /// is told, `piece(value, pages)` gives the value of the piece that starts so many pages in.
+    /// Removes a freed block. If the block is part of a larger block, the larger block is split first. `split(value,
+    /// order, to)` gets the larger block's value and both orders. `part(value, pages)` returns the value of the part at
+    /// an offset of `pages`.
     pub(super) fn free(
         &mut self,
         pfn: Pfn,
         order: Order,
         split: impl FnOnce(T, Order, Order),
-        piece: impl Fn(T, u64) -> T,
+        part: impl Fn(T, u64) -> T,
     ) -> Freed<T> {
         if let Some((taken, value)) = self.blocks.get(pfn)
             && taken <= order
@@ -89,17 +90,17 @@ impl<T: Copy> BlockMap<T> {
             self.blocks.take(pfn);
             return if taken == order { Freed::Whole(value) } else { Freed::Other(taken, value) };
         }
-        let Some((head, from, value)) = self.around(pfn, order) else { return Freed::Unknown };
+        let Some((head, from, value)) = self.containing(pfn, order) else { return Freed::Unknown };
         split(value, from, order);
         for at in (0..from.pages()).step_by(order.pages() as usize) {
-            self.blocks.set(head.offset(at), Some((order, piece(value, at))));
+            self.blocks.set(head.offset(at), Some((order, part(value, at))));
         }
         self.blocks.take(pfn);
-        Freed::Whole(piece(value, pfn.0 - head.0))
+        Freed::Whole(part(value, pfn.0 - head.0))
     }
 
-    /// The block, larger than `order`, that a page lies in.
-    fn around(&self, pfn: Pfn, order: Order) -> Option<(Pfn, Order, T)> {
+    /// The block larger than `order` that contains a page.
+    fn containing(&self, pfn: Pfn, order: Order) -> Option<(Pfn, Order, T)> {
         Order::all().skip(order.index() + 1).find_map(|larger| {
             let head = pfn.align_down(larger);
             let (taken, value) = self.blocks.get(head)?;
@@ -117,22 +118,22 @@ mod tests {
     }
 
     #[test]
-    fn a_block_comes_back_whole_or_in_pieces() {
+    fn a_block_is_freed_whole_or_in_parts() {
         let mut map = BlockMap::new();
         assert_eq!(map.insert(Pfn(64), order(3), 1000), None);
         let mut splits = Vec::new();
-        let piece = |value, at| value + at;
-        let freed = map.free(Pfn(66), order(1), |value, from, to| splits.push((value, from, to)), piece);
+        let part = |value, at| value + at;
+        let freed = map.free(Pfn(66), order(1), |value, from, to| splits.push((value, from, to)), part);
         assert_eq!(freed, Freed::Whole(1002));
         assert_eq!(splits, [(1000, order(3), order(1))]);
-        assert_eq!(map.free(Pfn(66), order(1), |_, _, _| panic!("split twice"), piece), Freed::Unknown);
-        assert_eq!(map.free(Pfn(64), order(1), |_, _, _| panic!("split twice"), piece), Freed::Whole(1000));
-        assert_eq!(map.free(Pfn(70), order(1), |_, _, _| panic!("split twice"), piece), Freed::Whole(1006));
-        assert_eq!(map.free(Pfn(72), order(0), |_, _, _| panic!("nothing there"), piece), Freed::Unknown);
+        assert_eq!(map.free(Pfn(66), order(1), |_, _, _| panic!("split twice"), part), Freed::Unknown);
+        assert_eq!(map.free(Pfn(64), order(1), |_, _, _| panic!("split twice"), part), Freed::Whole(1000));
+        assert_eq!(map.free(Pfn(70), order(1), |_, _, _| panic!("split twice"), part), Freed::Whole(1006));
+        assert_eq!(map.free(Pfn(72), order(0), |_, _, _| panic!("split of an unknown block"), part), Freed::Unknown);
     }
 
     #[test]
-    fn a_larger_free_is_told() {
+    fn a_free_of_a_larger_order_returns_the_allocated_order() {
         let mut map = BlockMap::new();
         map.insert(Pfn(64), order(0), 7);
         assert_eq!(map.free(Pfn(64), order(2), |_, _, _| {}, |v, _| v), Freed::Other(order(0), 7));

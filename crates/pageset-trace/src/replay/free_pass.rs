@@ -1,4 +1,4 @@
-//! The first pass: where each free went, from what next happened to the page.
+//! The first pass: finds the list of each free from the next event of the page.
 //!
 //! Specification: `trace-replay.md` 3, c and e.
 
@@ -8,13 +8,13 @@ use pageset::{MigrateType, Pfn};
 use rustc_hash::FxBuildHasher;
 
 use super::blocks::{BlockMap, Freed, PageMap};
+use super::findings::{Earlier, Notes};
 use super::setting::State;
-use super::survey::{Earlier, Notes};
 use super::types::ordinary;
 use crate::event::{Context, Event, Kind};
 
-/// What is known of one free, in a byte: the type of the list that it went to, whether a batch committed it, and
-/// whether it went past the pageset.
+/// The facts about one free, in one byte: the migratetype of its list, whether a batch committed it, and whether it
+/// bypassed the pageset.
 #[derive(Clone, Copy, Debug, Default)]
 struct FreeNote(u8);
 
@@ -22,7 +22,7 @@ impl FreeNote {
     const KNOWN: u8 = 4;
     const BATCHED: u8 = 8;
     const DIRECT: u8 = 16;
-    /// Types from 3 on wait on the movable list.
+    /// Pages of type 3 and above are on the movable list.
     const SPECIAL: u8 = 3;
 
     fn set_type(&mut self, migratetype: u8) {
@@ -30,12 +30,12 @@ impl FreeNote {
     }
 
     fn list_type(self) -> MigrateType {
-        // Unknown ones too: most pages are movable.
+        // Unknown types count as movable, because most pages are movable.
         if self.0 & Self::KNOWN == 0 { MigrateType::Movable } else { ordinary(self.0 & 3) }
     }
 }
 
-/// Notes on all frees of a recording, numbered from 0.
+/// The facts about all frees of a recording, numbered from 0.
 #[derive(Debug, Default)]
 pub(super) struct FreeNotes {
     notes: Vec<FreeNote>,
@@ -49,22 +49,22 @@ impl FreeNotes {
         self.notes.get(free).is_some_and(|note| note.0 & FreeNote::BATCHED != 0)
     }
 
-    /// Whether this free went to the buddy, past a pageset that was busy.
+    /// Whether this free went directly to the buddy because the pageset was busy.
     pub(super) fn is_direct(&self, free: usize) -> bool {
         self.notes.get(free).is_some_and(|note| note.0 & FreeNote::DIRECT != 0)
     }
 
-    /// How many frees come before what is replayed.
+    /// The number of frees before the replayed window.
     pub(super) fn before_window(&self) -> usize {
         self.before_window
     }
 
-    /// How many input events come before it.
+    /// The number of input events before the replayed window.
     pub(super) fn places_before_window(&self) -> u64 {
         self.places_before_window
     }
 
-    /// The type of the list that it went to.
+    /// The migratetype of the list of this free.
     pub(super) fn list_type(&self, free: usize) -> MigrateType {
         self.notes.get(free).map_or(MigrateType::Movable, |note| note.list_type())
     }
@@ -74,26 +74,26 @@ impl FreeNotes {
 #[derive(Debug, Default)]
 struct Interrupt {
     frees: Vec<u32>,
-    /// Whether it came when a refill had taken its blocks and its allocation was not over.
+    /// Whether the interrupt came between a refill's last block and the event of its allocation.
     in_refill: bool,
 }
 
-/// The pass.
+/// The state of the pass.
 #[derive(Debug)]
 pub(super) struct FreePass {
     notes: Vec<FreeNote>,
-    /// The last free of a page that nothing has followed yet: its number plus one.
+    /// The last free of each page without a later event: the free's number plus one.
     last: PageMap<u32>,
-    /// Frees by interrupts: the current interrupt of each CPU, and all earlier interrupts.
+    /// Frees by interrupts: the current interrupt of each CPU, and all completed interrupts.
     interrupt: HashMap<u32, Interrupt, FxBuildHasher>,
     interrupts: Vec<Interrupt>,
     preemptible: bool,
-    /// CPUs on which a refill has taken its blocks and its allocation has not been written yet, and in which context.
+    /// CPUs with a refill whose allocation event has not come yet, and the refill's context.
     refilling: HashMap<u32, Context, FxBuildHasher>,
-    /// The type that a pageblock was last seen to have, and the one last asked for of a page in it.
+    /// The last known migratetype of each pageblock, and the last one that an allocation from the pageblock requested.
     pageblocks: HashMap<u64, u8, FxBuildHasher>,
-    asked: HashMap<u64, u8, FxBuildHasher>,
-    /// Blocks in use, by the input alone; and pages that were freed in the replayed part.
+    requested: HashMap<u64, u8, FxBuildHasher>,
+    /// Blocks in use, by the input alone; and pages that the replayed window freed.
     live: BlockMap<u32>,
     freed: PageMap<bool>,
     earlier: Vec<Earlier>,
@@ -103,8 +103,8 @@ pub(super) struct FreePass {
 }
 
 impl FreePass {
-    /// `preemptible` is whether a pageset's lock lets interrupts in: from 6.7 on surely. Those from 6.2 to 6.6, which
-    /// probably do, are not told apart from older ones.
+    /// `preemptible` says whether interrupts can come while a pageset's lock is held. This is certain from 6.7 on and
+    /// likely from 6.2 to 6.6; those kernels are treated like older ones.
     pub(super) fn new(preemptible: bool) -> Self {
         FreePass {
             preemptible,
@@ -114,7 +114,7 @@ impl FreePass {
             interrupts: Vec::new(),
             refilling: HashMap::default(),
             pageblocks: HashMap::default(),
-            asked: HashMap::default(),
+            requested: HashMap::default(),
             live: BlockMap::new(),
             freed: PageMap::new(),
             earlier: Vec::new(),
@@ -147,10 +147,11 @@ impl FreePass {
         }
         match event.kind {
             Kind::Free { pfn, .. } => {
-                // A page that is freed twice was taken without an event between: nothing will show its list.
+                // A page freed twice was allocated without an event in between. No later event shows the list of the
+                // first free.
                 self.settle_by_pageblock(pfn, self.last.get(pfn));
                 self.notes.push(FreeNote::default());
-                // Beyond 2^32 frees types stay unknown.
+                // Beyond 2^32 frees, the types stay unknown.
                 let free = u32::try_from(self.notes.len()).unwrap_or(0);
                 self.last.set(pfn, free);
                 if in_interrupt && free > 0 {
@@ -161,7 +162,7 @@ impl FreePass {
                 }
             }
             Kind::FreeBatched { pfn } => {
-                // On whatever CPU: the process may have moved since.
+                // The CPU does not matter, because the process may have migrated.
                 let free = self.last.get(pfn);
                 if free > 0 {
                     self.notes[free as usize - 1].0 |= FreeNote::BATCHED;
@@ -181,14 +182,14 @@ impl FreePass {
                 self.settle_direct(pfn, fallback_migratetype);
             }
             Kind::Alloc { pfn: Some(pfn), migratetype, .. } => {
-                self.asked.insert(pageblock(pfn), migratetype);
+                self.requested.insert(pageblock(pfn), migratetype);
                 self.settle(pfn, migratetype);
             }
             _ => {}
         }
     }
 
-    /// What followed the last free of a page shows the list that it was on.
+    /// Sets the list of a page's last free from the page's next event.
     fn settle(&mut self, pfn: Pfn, migratetype: u8) {
         let free = self.last.take(pfn);
         if free > 0 {
@@ -196,7 +197,7 @@ impl FreePass {
         }
     }
 
-    /// A page comes from a free list that no drain brought there: it was freed past a busy pageset.
+    /// Sets the list of a free whose page is on a buddy free list without a drain. The free bypassed a busy pageset.
     fn settle_direct(&mut self, pfn: Pfn, migratetype: u8) {
         let free = self.last.get(pfn);
         self.settle(pfn, migratetype);
@@ -208,9 +209,10 @@ impl FreePass {
         }
     }
 
-    /// What one interrupt frees meets the same pageset: where one page is seen to have gone past it, those of which
-    /// nothing was seen went with it. So they did where none was seen on a list and the interrupt came within a refill: that
-    /// holds the zone lock with interrupts off and its pageset's lock a little longer, and what waited comes in between.
+    /// Marks frees of interrupts that bypassed the pageset. All frees of one interrupt meet the same pageset. If one
+    /// page bypassed it, the pages without a later event bypassed it too.
+    /// The same holds if no page has a later event and the interrupt came within a refill. A refill holds the zone lock
+    /// with interrupts off and the pageset's lock slightly longer, so a pending interrupt comes in between.
     fn settle_interrupts(&mut self) {
         self.interrupts.extend(std::mem::take(&mut self.interrupt).into_values());
         for Interrupt { frees, in_refill } in std::mem::take(&mut self.interrupts) {
@@ -227,10 +229,10 @@ impl FreePass {
         }
     }
 
-    /// The pageblock's type, as far as it has been seen or asked for, is the best that is left.
+    /// Sets the list of a free from its pageblock's last known or requested type, the best information left.
     fn settle_by_pageblock(&mut self, pfn: Pfn, free: u32) {
         let pageblock = pageblock(pfn);
-        let seen = self.pageblocks.get(&pageblock).or_else(|| self.asked.get(&pageblock));
+        let seen = self.pageblocks.get(&pageblock).or_else(|| self.requested.get(&pageblock));
         if let Some(&seen) = seen.filter(|_| free > 0) {
             self.notes[free as usize - 1].set_type(seen);
         }
@@ -260,7 +262,7 @@ impl FreePass {
             Kind::Free { pfn, order } => {
                 let known = self.live.free(pfn, order, |_, _, _| {}, |_, _| 0);
                 if known == Freed::Unknown && !self.freed.get(pfn) {
-                    // Its type is found at the end.
+                    // `finish` sets the type.
                     self.earlier.push(Earlier { pfn, order, migratetype: MigrateType::Movable });
                 }
                 self.freed.set(pfn, true);
@@ -269,16 +271,17 @@ impl FreePass {
         }
     }
 
-    /// The notes, and the pages in use before by the input alone.
+    /// The facts about all frees, and the pages that were in use before, by the input alone.
     pub(super) fn finish(mut self) -> (FreeNotes, Vec<Earlier>) {
         self.settle_interrupts();
         for (pfn, free) in std::mem::replace(&mut self.last, PageMap::new()).iter() {
             self.settle_by_pageblock(pfn, free);
         }
-        // No event shows the type of a page that was in use before. Allocations from its pageblock do, most of the time.
+        // No event shows the type of a page that was in use before. Allocations from its pageblock usually have the
+        // same type.
         for page in &mut self.earlier {
             page.migratetype =
-                self.asked.get(&pageblock(page.pfn)).map_or(MigrateType::Movable, |asked| ordinary(*asked));
+                self.requested.get(&pageblock(page.pfn)).map_or(MigrateType::Movable, |requested| ordinary(*requested));
         }
         let Self { notes, before_window, places_before_window, .. } = self;
         (FreeNotes { notes, before_window, places_before_window }, self.earlier)

@@ -1,33 +1,33 @@
-//! Free memory in large blocks, which pages in pagesets keep from forming.
+//! Free memory in large blocks. Pages in pagesets prevent the buddy from forming such blocks.
 
 use pageset::{Allocator, Machine, Order};
 
 use super::types::ORDINARY;
 use crate::procfs::BuddyInfo;
 
-/// Pages on free lists in blocks of a pageblock and more (orders 9 and 10): the room for huge pages. Unit: pages.
+/// Pages on free lists in blocks of at least a pageblock (orders 9 and 10), which can hold huge pages. Unit: pages.
 ///
-/// A replay's memory is arranged as the recorded kernel's was, as far as it was free or is freed in the recording; other
-/// memory stays in use. So what merges with other memory is missing here, under all rules alike.
+/// A replay has the recorded kernel's memory layout for memory that was free or that the recording frees. All other
+/// memory stays in use, so blocks that merge with it are missing here, under all rules alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HighOrders {
-    /// Where the replay begins.
+    /// At the begin of the replay.
     pub begin: u64,
-    /// The least of those looked at: each snapshot, and each so many events (`LOOK_EVERY`).
+    /// The minimum over all samples: at each snapshot, and once per `SAMPLE_EVERY` events.
     pub least: u64,
-    /// Where it ends.
+    /// At the end of the replay.
     pub end: u64,
 }
 
-/// Events between two looks. A guess: far fewer operations than fill a huge page's room. Unit: events.
-pub(super) const LOOK_EVERY: u64 = 1024;
+/// Events between two samples. A guess: far fewer operations than fill a huge page. Unit: events.
+pub(super) const SAMPLE_EVERY: u64 = 1024;
 
 impl HighOrders {
     pub(super) fn new(begin: u64) -> Self {
         HighOrders { begin, least: begin, end: begin }
     }
 
-    pub(super) fn look(&mut self, pages: u64) {
+    pub(super) fn sample(&mut self, pages: u64) {
         self.least = self.least.min(pages);
         self.end = pages;
     }
@@ -38,14 +38,14 @@ fn orders() -> impl Iterator<Item = Order> {
     Order::all().filter(|order| *order >= Order::PAGEBLOCK)
 }
 
-/// What all zones of an allocator have.
+/// The pages in large blocks of all zones of an allocator.
 pub(super) fn of_world<M: Machine>(world: &Allocator<'_, M>) -> u64 {
     let of =
         |zone: usize, order: Order| ORDINARY.map(|of| u64::from(world.free_blocks(zone, order, of)) * order.pages());
     (0..world.zone_count()).flat_map(|zone| orders().flat_map(move |order| of(zone, order))).sum()
 }
 
-/// What the kernel had.
+/// The pages in large blocks in the kernel's buddyinfo.
 pub(super) fn of_kernel(info: &BuddyInfo) -> u64 {
     let of = |order: Order| info.zones.iter().filter_map(move |zone| zone.free_blocks.get(order.index()));
     orders()
@@ -58,17 +58,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_s_blocks_of_orders_9_and_10() {
+    fn of_kernel_counts_blocks_of_orders_9_and_10() {
         let text = "Node 0, zone      DMA      0      0      0      0      0      0      0      0      0      1      2\n\
                     Node 0, zone   Normal    100     90     80     70     60     50     40     30     20     10      5\n";
         assert_eq!(of_kernel(&BuddyInfo::parse(text).unwrap()), 512 + 2 * 1024 + 10 * 512 + 5 * 1024);
     }
 
     #[test]
-    fn the_least_is_kept_and_the_last() {
+    fn samples_keep_the_minimum_and_the_last() {
         let mut pages = HighOrders::new(900);
         for seen in [950, 400, 700] {
-            pages.look(seen);
+            pages.sample(seen);
         }
         assert_eq!(pages, HighOrders { begin: 900, least: 400, end: 700 });
     }

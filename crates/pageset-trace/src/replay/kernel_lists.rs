@@ -1,5 +1,5 @@
-//! The recorded kernel's own pagesets, followed page by page, to find out what the tracepoints do not show: what
-//! the lists held at the start, and which pages were taken without an event.
+//! Follows the recorded kernel's pagesets page by page. This shows what the tracepoints do not: the contents of the
+//! lists at the start, and allocations without an event.
 //!
 //! Specification: `trace-replay.md` 3, a and h.
 
@@ -10,20 +10,20 @@ use pageset::{CpuId, Pfn};
 
 use super::blocks::PageMap;
 
-/// One list of one pageset, by place: `(zone * cpus + cpu) * LISTS + list`.
+/// One list of one pageset, by index: `(zone * cpus + cpu) * LISTS + list`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListId(u32);
 
-/// A block that was taken without an event. Specification 3a.
+/// A block that was allocated without an event. Specification: `trace-replay.md` 3a.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unseen {
-    /// It was gone before this event.
+    /// The allocation happened before this event.
     pub(super) event: u64,
     pub(super) list: ListId,
     pub(super) pfn: Pfn,
 }
 
-/// A page on a list, and when it came.
+/// A page on a list, and the event that put it there.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     pfn: Pfn,
@@ -32,11 +32,11 @@ struct Entry {
 
 #[derive(Debug, Default)]
 struct List {
-    /// Bottom to top.
+    /// Known blocks, bottom to top.
     known: VecDeque<Entry>,
-    /// Blocks that were known to be there when the replay began.
+    /// Known blocks on the list when the replay begins.
     begun_with: u64,
-    /// A refill has shown that nothing of before is left.
+    /// Whether a refill has shown that no block from before the start is left.
     closed: bool,
 }
 
@@ -45,25 +45,25 @@ struct List {
 pub(super) struct KernelLists {
     cpus: usize,
     lists: Vec<List>,
-    /// Blocks that nothing had brought when they were taken, by pageset in order: their lists.
-    shown: Vec<Vec<u8>>,
-    /// The list that a page is on, plus one.
+    /// The lists of blocks that left a pageset without a known arrival, by pageset, in order.
+    departed: Vec<Vec<u8>>,
+    /// The list of each page, plus one; 0 for none.
     place: PageMap<u32>,
     unseen: Vec<Option<Unseen>>,
-    /// For a page that is thought to be gone unseen: which of `unseen` says so, plus one.
+    /// For a page that was probably allocated without an event: its index in `unseen`, plus one.
     doubtful: PageMap<u32>,
-    /// Events that do not fit what was known: a page where it could not be.
+    /// Events that contradict the lists, such as a page on a list where it cannot be.
     pub(super) surprises: u64,
 }
 
 impl KernelLists {
     pub(super) fn new(zones: usize, cpus: usize) -> Self {
         let lists = (0..zones * cpus * LISTS).map(|_| List::default()).collect();
-        let shown = vec![Vec::new(); zones * cpus];
+        let departed = vec![Vec::new(); zones * cpus];
         KernelLists {
             cpus,
             lists,
-            shown,
+            departed,
             place: PageMap::new(),
             unseen: Vec::new(),
             doubtful: PageMap::new(),
@@ -81,25 +81,25 @@ impl KernelLists {
         (pageset / self.cpus, CpuId((pageset % self.cpus) as u32), list)
     }
 
-    /// The replay begins: what is on the lists now is what they start with.
+    /// Notes that the replay begins. The current blocks are the lists' contents at the start.
     pub(super) fn begin(&mut self) {
         for list in &mut self.lists {
             list.begun_with = list.known.len() as u64;
         }
-        self.shown.iter_mut().for_each(Vec::clear);
+        self.departed.iter_mut().for_each(Vec::clear);
         self.unseen.clear();
         self.doubtful = PageMap::new();
     }
 
-    /// A freed block enters a list.
+    /// Puts a freed block on top of a list.
     pub(super) fn push(&mut self, id: ListId, pfn: Pfn, event: u64) {
         self.forget(pfn);
         self.list(id).known.push_back(Entry { pfn, since: event });
         self.place.set(pfn, id.0 + 1);
     }
 
-    /// A refill: the list was empty, and these blocks come out in this order. What was still thought to be there
-    /// must have gone without an event.
+    /// Handles a refill. The list was empty, and `blocks` leave it in this order. Known blocks still on the list must
+    /// have been allocated without an event.
     pub(super) fn refill(&mut self, id: ListId, blocks: &[Pfn], event: u64) {
         let gone = std::mem::take(&mut self.list(id).known);
         gone.iter().rev().for_each(|e| self.gone(id, e.pfn, event));
@@ -109,19 +109,20 @@ impl KernelLists {
         }
     }
 
-    /// The bulk allocation that caused a refill took its first block, without an event.
+    /// Takes the first block of a refill for the bulk allocation that caused it, which has no event.
     pub(super) fn pop_unseen(&mut self, id: ListId, pfn: Pfn, event: u64) {
         self.forget(pfn);
         self.gone(id, pfn, event);
     }
 
-    /// Blocks that were taken without an event, as far as nothing has shown otherwise.
+    /// Blocks that were allocated without an event, unless a later event contradicts that.
     pub(super) fn unseen(&self) -> impl Iterator<Item = Unseen> {
         self.unseen.iter().flatten().copied()
     }
 
-    /// A block shows that it was not gone: two events came in another order than what they tell of.
-    fn was_there(&mut self, pfn: Pfn) -> bool {
+    /// Removes a block from the unseen allocations and returns whether it was one. Two events came in another order
+    /// than the operations.
+    fn retract_unseen(&mut self, pfn: Pfn) -> bool {
         let number = self.doubtful.take(pfn);
         if number > 0 {
             self.unseen[number as usize - 1] = None;
@@ -129,7 +130,7 @@ impl KernelLists {
         number > 0
     }
 
-    /// An allocation took this block from a list. Everything above it must have gone before.
+    /// Takes an allocated block off a list. All blocks above it must have left the list before.
     pub(super) fn pop(&mut self, id: ListId, pfn: Pfn, event: u64) {
         match self.place.get(pfn) {
             place if place == id.0 + 1 => {
@@ -140,31 +141,30 @@ impl KernelLists {
                 self.place.set(pfn, 0);
                 above.iter().rev().for_each(|e| self.gone(id, e.pfn, event));
             }
-            0 if self.was_there(pfn) => {}
+            0 if self.retract_unseen(pfn) => {}
             0 if !self.list(id).closed => {
-                // From before the start: all that is known lies above it.
+                // The block is from before the start, so all known blocks lie above it.
                 let above = std::mem::take(&mut self.list(id).known);
                 above.iter().rev().for_each(|e| self.gone(id, e.pfn, event));
-                self.show(id);
+                self.add_departed(id);
             }
             0 => self.surprises += 1,
             _ => {
-                // Its type or CPU was taken for another when it was freed.
+                // The free was assigned to the wrong type or CPU.
                 self.forget(pfn);
             }
         }
     }
 
-    /// A drain took this block from the bottom of a list, of the pageset that holds it or else of `id`'s. Returns
-    /// the list.
+    /// Takes a drained block off the bottom of the list that contains it, else of list `id`. Returns that list.
     pub(super) fn drain(&mut self, id: ListId, pfn: Pfn) -> ListId {
         match self.place.get(pfn) {
             0 => {
-                if self.was_there(pfn) {
+                if self.retract_unseen(pfn) {
                 } else if self.list(id).closed {
                     self.surprises += 1;
                 } else {
-                    self.show(id);
+                    self.add_departed(id);
                 }
                 id
             }
@@ -175,12 +175,13 @@ impl KernelLists {
         }
     }
 
-    /// A block is freed. If it was thought to be on a list, it was taken without an event while it was on top,
-    /// before the next block was put over it. True where it was taken without an event, now or as known before.
+    /// Handles the free of a block. If the lists still contain the block, it was allocated without an event while on
+    /// top, before the next block came. Returns whether the block was allocated without an event, now or as known
+    /// before.
     pub(super) fn freed_again(&mut self, pfn: Pfn, event: u64) -> bool {
         let place = self.place.get(pfn);
         if place == 0 {
-            // It was gone indeed, if it was thought to be.
+            // If the block was marked as unseen, the free confirms it.
             return self.doubtful.take(pfn) > 0;
         }
         let id = ListId(place - 1);
@@ -192,24 +193,25 @@ impl KernelLists {
         true
     }
 
-    /// A block turns out to be in the buddy: it never was on the list.
-    pub(super) fn found_elsewhere(&mut self, pfn: Pfn) {
+    /// Removes a block that is in the buddy: it never was on the list.
+    pub(super) fn found_in_buddy(&mut self, pfn: Pfn) {
         if self.place.get(pfn) != 0 {
             self.forget(pfn);
             self.surprises += 1;
         }
-        self.was_there(pfn);
+        self.retract_unseen(pfn);
     }
 
-    /// A block leaves a list that nothing brought there: it was there when the replay began.
-    fn show(&mut self, id: ListId) {
-        self.shown[id.0 as usize / LISTS].push((id.0 as usize % LISTS) as u8);
+    /// Notes a block that leaves a list without a known arrival: it was there when the replay began.
+    fn add_departed(&mut self, id: ListId) {
+        self.departed[id.0 as usize / LISTS].push((id.0 as usize % LISTS) as u8);
     }
 
-    /// Blocks left a list unseen that may have been there since the start: unless a refill has shown otherwise.
+    /// Notes blocks that left a list without an event. They may have been there since the start, unless a refill shows
+    /// otherwise.
     pub(super) fn held_more(&mut self, id: ListId, blocks: u64) {
         if !self.list(id).closed {
-            (0..blocks).for_each(|_| self.show(id));
+            (0..blocks).for_each(|_| self.add_departed(id));
         }
     }
 
@@ -230,31 +232,31 @@ impl KernelLists {
         }
     }
 
-    /// A block is thought to be taken unseen.
+    /// Notes that a block was probably allocated without an event.
     fn gone(&mut self, id: ListId, pfn: Pfn, event: u64) {
         self.place.set(pfn, 0);
         self.unseen.push(Some(Unseen { event, list: id, pfn }));
         self.doubtful.set(pfn, self.unseen.len() as u32);
     }
 
-    /// What each list held at the start, in blocks, given the pages that a pageset held in all.
+    /// The blocks of each list at the start, given the pageset's count in pages.
     ///
-    /// Blocks that were shown count in the order in which they were, as long as there is room: some come from
-    /// refills that were not recorded. What no event shows goes to lists that were never seen empty.
+    /// Departed blocks count in their order as long as the count allows, because some come from refills that were not
+    /// recorded. The remaining pages go to lists that were never seen empty.
     pub(super) fn initial(&self, zone: usize, cpu: CpuId, count: u64) -> [u64; LISTS] {
         let pageset = zone * self.cpus + cpu.0 as usize;
         let lists = &self.lists[pageset * LISTS..(pageset + 1) * LISTS];
         let mut blocks: [u64; LISTS] = std::array::from_fn(|list| lists[list].begun_with);
         let begun_with: u64 = blocks.iter().enumerate().map(|(list, n)| n * order_of(list).pages()).sum();
         let mut rest = count.saturating_sub(begun_with);
-        for list in self.shown[pageset].iter().map(|&list| usize::from(list)) {
+        for list in self.departed[pageset].iter().map(|&list| usize::from(list)) {
             let pages = order_of(list).pages();
             if pages <= rest {
                 blocks[list] += 1;
                 rest -= pages;
             }
         }
-        // Single movable pages first: most of a machine's are.
+        // Single movable pages first, because most pages of a machine are movable.
         let order = [1, 0, 2].into_iter().chain(3..LISTS);
         for list in order.filter(|&list| !lists[list].closed) {
             let more = rest / order_of(list).pages();

@@ -1,4 +1,4 @@
-//! The second pass: the kernel's lists followed page by page, its refills and drains counted.
+//! The second pass: follows the kernel's lists page by page and counts its refills and drains.
 //!
 //! Specification: `linux-page-allocator.md` 8.4, `trace-replay.md` 1 and 3.
 
@@ -10,77 +10,78 @@ use pageset::{CpuId, MigrateType, Order, Pfn};
 
 use super::balance::Balance;
 use super::blocks::{BlockMap, Freed, PageMap};
+use super::findings::{DrainRequest, Earlier, Notes, Shown, Taken};
 use super::free_pass::FreeNotes;
 use super::hotplug::Hotplug;
 use super::kernel_lists::{KernelLists, ListId, Unseen};
 use super::moves::{Move, Moves};
 use super::setting::{Setting, State};
 use super::start_state::{Histories, Step};
-use super::survey::{DrainRequest, Earlier, Notes, Shown, Taken};
 use super::types::{list_type, ordinary};
 use crate::event::{Context, Event, Kind};
 
-/// Blocks taken from a free list one after the other: a refill, or a single allocation.
+/// Consecutive blocks taken from a free list: a refill or a single allocation.
 #[derive(Debug)]
 struct Run {
     pid: u32,
     context: Context,
     order: Order,
-    /// The type asked for, as the kernel numbers it.
+    /// The requested migratetype, by the kernel's number.
     migratetype: u8,
     zone: usize,
     blocks: Vec<Pfn>,
     /// The last event of the run.
     event: u64,
-    /// How many input events came before.
+    /// The number of earlier input events.
     place: u64,
 }
 
-/// Blocks given to the buddy one after the other.
+/// Consecutive blocks given to the buddy.
 #[derive(Debug)]
 struct OpenDrain {
     zone: usize,
-    /// Whose pageset it was.
+    /// The pageset's CPU.
     owner: CpuId,
     moved: Move,
-    /// Its first event.
+    /// The drain's first event.
     event: u64,
 }
 
-/// A free, or the timer work.
+/// A free or a run of the timer work, which may cause a drain.
 #[derive(Clone, Copy, Debug)]
-struct FreedBy {
+struct Cause {
     pid: u32,
-    /// None for the timer work, which goes through all zones.
+    /// `None` for the timer work, which visits all zones.
     zone: Option<usize>,
 }
 
-/// A refill whose allocation has not been written yet.
+/// A refill without its allocation's event yet.
 #[derive(Debug)]
 struct Unfinished {
-    /// Its place in `kernel.refills`.
+    /// The refill's index in `kernel.refills`.
     refill: usize,
-    /// The allocation, but for what its event says.
+    /// The allocation, without the data of its event.
     taken: Taken,
 }
 
-/// Per CPU: runs can be cut by interrupts, which have runs of their own.
+/// The open runs of one CPU, by context. An interrupt interrupts a run with a run of its own.
 #[derive(Debug, Default)]
 struct CpuRuns {
     runs: [Option<Run>; 4],
     drain: Option<OpenDrain>,
-    /// Whether the last event that was not a drain may cause one, and is replayed.
+    /// Whether the last event other than a drain may cause a drain and is in the replayed window.
     may_drain: bool,
-    /// The place of the last event that was not a drain: what caused one.
+    /// The place of the last event other than a drain, which caused the current drain.
     cause: u64,
-    /// What may drain in each context: the last free or timer work of a process, until that process does something else, and
-    /// the same of the process that it preempted. Every other drain was asked for, by direct reclaim, compaction or hot-plug.
-    freed: [[Option<FreedBy>; 2]; 4],
-    /// The process in each context whose drains since its last other event were asked for.
+    /// The possible causes of a drain in each context: the last free or timer work of the current process, until that
+    /// process does something else, and the same of the process that it preempted. Direct reclaim, compaction or
+    /// hot-plug requested every other drain.
+    freed: [[Option<Cause>; 2]; 4],
+    /// The process in each context whose drains since its last other event were requested.
     requested: [Option<u32>; 4],
 }
 
-/// The place of a context among four.
+/// The index of a context, 0 to 3.
 fn level(context: Context) -> usize {
     match context {
         Context::Process => 0,
@@ -90,7 +91,7 @@ fn level(context: Context) -> usize {
     }
 }
 
-/// What the pass finds out.
+/// The result of the pass.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) lists: KernelLists,
@@ -100,29 +101,30 @@ pub(super) struct Found {
     pub(super) factors: HashMap<(usize, CpuId), (u64, u8)>,
     pub(super) histories: Histories,
     pub(super) drain_requests: Vec<DrainRequest>,
-    /// The events of drains of no more than three batches. Reclaim leaves four batches and drains three.
+    /// The events of drains of at most three batches. Under reclaim a pageset keeps four batches and drains three.
     pub(super) small_drains: Vec<u64>,
 }
 
-/// The pass.
+/// The state of the pass.
 #[derive(Debug)]
 pub(super) struct ListPass<'s> {
     setting: &'s Setting,
     tuning: Tuning,
     frees: &'s FreeNotes,
-    /// How many frees have come.
+    /// Frees so far.
     free: usize,
-    /// How many input events have come.
+    /// Input events so far.
     place: u64,
-    /// Orders and types of frees that a batch event will commit, by page.
+    /// Frees that a later batch event commits: order and list type, by page.
     pending: HashMap<Pfn, (Order, MigrateType)>,
     cpus: Vec<CpuRuns>,
     live: BlockMap<u32>,
-    /// Pages that were freed since the replay began.
+    /// Pages freed since the replay began.
     freed: PageMap<bool>,
     balance: Balance,
     hotplug: Hotplug,
-    /// Refills by processes, which have written no event since: they were preempted, or the recording ends.
+    /// Refills by processes without a later event of the process: the process was preempted, or the recording ended. By
+    /// process.
     unfinished: HashMap<u32, Unfinished>,
     began: bool,
     ended: bool,
@@ -195,7 +197,7 @@ impl<'s> ListPass<'s> {
                 if self.tuning.fallback == FallbackRule::ClaimThenSteal =>
             {
                 let run = self.run(event);
-                // A claim within a pageblock shows the block first.
+                // A claim within a pageblock shows the block before this event.
                 if run.as_ref().is_none_or(|run| run.blocks.last() != Some(&pfn)) {
                     self.extend_run(notes, index, event, pfn, alloc_order, alloc_migratetype);
                 }
@@ -230,12 +232,13 @@ impl<'s> ListPass<'s> {
                 self.other(notes, index, event);
             }
         }
-        // Of a refill whose run this event of its own process has closed.
+        // This event of the same process may have closed the run of a refill.
         self.finish_refill(event);
         self.place += u64::from(event.kind.is_input());
     }
 
-    /// A process that writes an event is no longer within the allocation that refilled.
+    /// Removes the unfinished refill of the event's process: a process that writes an event has left the refilling
+    /// allocation.
     fn finish_refill(&mut self, event: &Event) -> Option<Unfinished> {
         match event.context {
             Context::Process if !self.unfinished.is_empty() => self.unfinished.remove(&event.pid),
@@ -243,7 +246,7 @@ impl<'s> ListPass<'s> {
         }
     }
 
-    /// Keeps what a later drain in this context may come of.
+    /// Keeps the possible cause of a later drain in this context.
     fn note_cause(&mut self, event: &Event, may_drain: bool) {
         if matches!(event.kind, Kind::Drain { .. }) {
             return;
@@ -252,7 +255,7 @@ impl<'s> ListPass<'s> {
             Kind::Free { pfn, .. } | Kind::FreeBatched { pfn } => self.setting.zone_of(pfn),
             _ => {
                 if !matches!(event.kind, Kind::StateChange(_)) {
-                    self.hotplug.ends_emptying(event.pid);
+                    self.hotplug.end_emptying(event.pid);
                 }
                 None
             }
@@ -262,11 +265,11 @@ impl<'s> ListPass<'s> {
         let freed = &mut runs.freed[level];
         freed.iter_mut().for_each(|slot| *slot = slot.filter(|freed| freed.pid != event.pid));
         if may_drain {
-            *freed = [Some(FreedBy { pid: event.pid, zone }), freed[0].or(freed[1])];
+            *freed = [Some(Cause { pid: event.pid, zone }), freed[0].or(freed[1])];
         }
     }
 
-    /// What has begun before the last marker goes on behind it on other CPUs: the drains of frees that are replayed.
+    /// Follows drains after the last marker: other CPUs still drain for replayed frees.
     fn after(&mut self, notes: &mut Notes, index: u64, event: &Event) {
         match event.kind {
             Kind::Drain { pfn, order, migratetype } if self.cpus[event.cpu.0 as usize].may_drain => {
@@ -286,7 +289,7 @@ impl<'s> ListPass<'s> {
                 let number = self.free;
                 self.free += 1;
                 self.freed(index, pfn, order, number);
-                if self.setting.zone_of(pfn).is_some_and(|zone| self.hotplug.empties(zone, event.pid)) {
+                if self.setting.zone_of(pfn).is_some_and(|zone| self.hotplug.is_offlined_by(zone, event.pid)) {
                     return;
                 }
                 let migratetype = self.frees.list_type(number);
@@ -312,7 +315,7 @@ impl<'s> ListPass<'s> {
                     self.found.histories.step(zone, event.cpu, Step::Tick { drained: 0 });
                 }
             }
-            // Reclaim and hot-plug change what the state machine does.
+            // The state machine does not know reclaim and hot-plug.
             Kind::KswapdWake | Kind::StateChange(_) if self.began => {
                 if let Kind::StateChange(change) = event.kind {
                     self.hotplug.change(change, event.pid, self.setting.zone_of_change(change));
@@ -330,9 +333,9 @@ impl<'s> ListPass<'s> {
         &mut self.cpus[event.cpu.0 as usize].runs[level(event.context)]
     }
 
-    /// Another block came from a free list: part of the run, or the start of the next.
+    /// Adds a block from a free list to the open run, or starts a new run.
     fn extend_run(&mut self, notes: &mut Notes, index: u64, event: &Event, pfn: Pfn, order: Order, migratetype: u8) {
-        self.found.lists.found_elsewhere(pfn);
+        self.found.lists.found_in_buddy(pfn);
         let Some(zone) = self.zone_of(notes, pfn) else { return };
         let continues = |run: &Run| (run.pid, run.order, run.zone) == (event.pid, order, zone);
         match self.run(event).take() {
@@ -354,11 +357,11 @@ impl<'s> ListPass<'s> {
         }
     }
 
-    /// A run has ended; `shown` is the allocation of its first block, if one was seen.
+    /// Closes a run. `shown` is the allocation event of its first block, if any.
     fn close_run(&mut self, notes: &mut Notes, cpu: CpuId, run: Run, shown: Option<Shown>) {
         let migratetype = ordinary(run.migratetype);
         let Some(list) = self.tuning.lists.list(run.order, migratetype) else { return };
-        // A refill asks for more than one block, unless the zone's batch is one page, as it is while its pagesets are off.
+        // A refill takes more than one block, unless the zone's batch is one page, as it is with disabled pagesets.
         let batch = self.setting.zones[run.zone].start.bounds.batch;
         if run.blocks.len() == 1 && batch > 1 && !self.hotplug.is_off(run.zone) {
             notes.found.direct_allocs += u64::from(self.began);
@@ -381,7 +384,7 @@ impl<'s> ListPass<'s> {
             let pages = refill * run.order.pages() as u32;
             let taken =
                 Taken { event: run.event, zone: run.zone, cpu, pfn: Some(first), order: run.order, migratetype, shown };
-            // The idle process 0 and interrupts allocate in bulk, if without an event.
+            // The idle process 0 and interrupts allocate without an event only in bulk.
             if shown.is_none() && run.context == Context::Process && run.pid != 0 && !self.setting.bulk_unseen {
                 let refill = self.found.kernel.refills.len();
                 self.unfinished.insert(run.pid, Unfinished { refill, taken });
@@ -394,7 +397,7 @@ impl<'s> ListPass<'s> {
         }
     }
 
-    /// The first refill of single pages shows the factor. Specification 3g.
+    /// Keeps the factor that the first refill of single pages shows. Specification: `trace-replay.md` 3g.
     fn note_factor(&mut self, run: &Run, cpu: CpuId) {
         let batch = u64::from(self.setting.zones[run.zone].start.bounds.batch);
         let blocks = run.blocks.len() as u64;
@@ -403,12 +406,12 @@ impl<'s> ListPass<'s> {
         }
         let factor = (0..=self.tuning.batch_scale_max).find(|&k| batch << k >= blocks);
         let exact = factor.filter(|&k| batch << k == blocks);
-        // A refill that was cut short tells nothing; it still settles the factor for what follows.
+        // An incomplete refill does not show the factor, but it still determines the factor afterwards.
         self.found.factors.entry((run.zone, cpu)).or_insert((run.event, exact.or(factor).unwrap_or(0)));
     }
 
-    /// An allocation that ended no run: it took the block from a list, if its order is cached.
-    /// `is_counted` if its refill has told of it already.
+    /// Handles an allocation outside a run: it took the block from a list, if its order is cached. `is_counted` says
+    /// that the history already has the allocation with its refill.
     fn alloc(&mut self, notes: &mut Notes, index: u64, cpu: CpuId, block: (Pfn, Order, u8), is_counted: bool) {
         let (pfn, order, migratetype) = block;
         let Some(zone) = self.zone_of(notes, pfn) else { return };
@@ -423,11 +426,11 @@ impl<'s> ListPass<'s> {
 
     fn freed(&mut self, index: u64, pfn: Pfn, order: Order, number: usize) {
         if self.found.lists.freed_again(pfn, index) {
-            // It was taken unseen and is free again: nothing to remember.
+            // The block was allocated without an event and is free again.
             return;
         }
         let known = self.live.free(pfn, order, |_, _, _| {}, |_, _| 0);
-        // A page that was freed before was free at the start of what follows, and taken without an event.
+        // A page that was freed earlier was free at the start, and was allocated without an event since.
         let again = self.freed.get(pfn);
         self.freed.set(pfn, self.began);
         if self.began && known == Freed::Unknown && !again {
@@ -457,7 +460,7 @@ impl<'s> ListPass<'s> {
         self.balance.add(zone, owner, -i64::from(pages));
         let runs = &mut self.cpus[cpu.0 as usize];
         let level = level(event.context);
-        let causes = |freed: &FreedBy| freed.pid == event.pid && freed.zone.is_none_or(|freed_in| freed_in == zone);
+        let causes = |freed: &Cause| freed.pid == event.pid && freed.zone.is_none_or(|freed_in| freed_in == zone);
         let caused = runs.freed[level].iter().flatten().any(causes);
         let requested = owner != cpu || !caused || runs.requested[level] == Some(event.pid);
         if requested {
@@ -527,14 +530,14 @@ impl<'s> ListPass<'s> {
         notes.found.bulk_allocs = lists.unseen().count() as u64;
         for (zone, cpu, event, pages) in self.balance.unseen(&known) {
             notes.found.bulk_allocs += pages;
-            // Most bulk allocations are of kernel memory.
+            // Most bulk allocations are for kernel memory.
             let (order, migratetype) = (Order::ZERO, MigrateType::Unmovable);
             lists.held_more(lists.id(zone, cpu, 0), pages);
             let page = Taken { event, zone, cpu, pfn: None, order, migratetype, shown: None };
             taken.extend((0..pages).map(|_| page));
         }
         notes.found.surprises = lists.surprises;
-        // The recording ended within an allocation: no event of it is there to be replayed.
+        // The recording ended within these allocations, so no event of them is replayed.
         let unfinished: HashSet<usize> = self.unfinished.values().map(|refill| refill.refill).collect();
         let mut place = 0;
         self.found.kernel.refills.retain(|_| {
@@ -544,7 +547,7 @@ impl<'s> ListPass<'s> {
         self.found.small_drains.sort_unstable();
         self.found.drain_requests.sort_by_key(|request| request.event);
         let Found { taken, .. } = &mut self.found;
-        // Stable: what was found out in order at one event stays in order.
+        // The sort is stable and keeps the order of allocations before the same event.
         taken.sort_by_key(|t| t.event);
         self.found
     }

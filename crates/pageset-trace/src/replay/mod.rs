@@ -1,29 +1,31 @@
-//! A recording replayed: the same allocations and frees through the allocator, under any rules.
+//! Replays a recording: the recorded allocations and frees run through the allocator, under any rules.
 //!
 //! Specification: `trace-replay.md`. Modules, bottom to top:
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! | --- | --- |
 //! | `types` | the migratetypes of lists |
-//! | `blocks` | which pages of the recorded machine are in use |
-//! | [`moves`] | refills and drains, and how near two sets of them are |
+//! | `blocks` | the recorded machine's blocks in use |
+//! | [`moves`] | refills and drains, and the comparison of two sets of moves |
 //! | [`setting`] | the recorded machine, from its snapshots |
-//! | `kernel_lists` | the kernel's own pagesets, page by page |
-//! | `balance` | what the snapshots say the pagesets held, against the events |
+//! | `kernel_lists` | the kernel's pageset lists, page by page |
+//! | `balance` | pageset counts from the events, compared with the snapshots |
 //! | `start_state` | the counters of each pageset at the start |
-//! | `reclaim` | when reclaim was active |
-//! | `hotplug` | which CPUs were on-line, which pagesets were off |
-//! | `free_pass`, `list_pass`, [`survey`] | a first look: what the kernel moved, and what no event shows |
+//! | `reclaim` | the times of active reclaim |
+//! | `hotplug` | on-line CPUs, and zones with disabled pagesets |
+//! | `findings` | counts of a recording, and operations without an event of their own |
+//! | `free_pass`, `list_pass`, `survey` | passes before a replay: the kernel's moves, and changes without an event |
 //! | `high_orders` | free memory in large blocks |
-//! | `world` | an allocator whose memory is arranged as the kernel's was |
+//! | `world` | an allocator with the recorded kernel's memory layout |
 //! | `run` | one replay under one set of rules |
-//! | [`selection`] | whose refills and drains are looked at |
-//! | [`agreement`] | whether it did what the kernel did |
-//! | [`identify`] | which kernel's rules did |
+//! | [`selection`] | refills and drains by CPU, process or cgroup |
+//! | [`agreement`] | the limits within which a replay agrees with the kernel |
+//! | [`identify`] | the kernel rules that fit a recording best |
 
 pub mod agreement;
 mod balance;
 mod blocks;
+mod findings;
 mod free_pass;
 mod high_orders;
 mod hotplug;
@@ -36,7 +38,7 @@ mod run;
 pub mod selection;
 pub mod setting;
 mod start_state;
-pub mod survey;
+mod survey;
 mod types;
 mod world;
 
@@ -45,27 +47,28 @@ use pageset::{MapError, Tuning};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use findings::{Found, Notes};
 pub use high_orders::HighOrders;
 pub use moves::{Move, Moves, Near, Totals, near};
 pub use pageset_rules::RuleSet;
 use pageset_rules::RulesError;
 pub use setting::Setting;
-pub use survey::{Found, Notes};
 
 use crate::error::TraceError;
 use crate::trace::Trace;
 use survey::Survey;
 
-/// How much of the recording a replay may use. Never mixed in one result. Specification: `trace-replay.md` 1.
+/// The events and snapshots that a replay may use. One result never mixes levels. Specification: `trace-replay.md` 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// The events that a pageset answers to (allocations, bulk allocations, frees, the timer work, reclaim, requests to
-    /// drain it), and its state at the start: the first snapshot, and the counters and list lengths that no snapshot
-    /// prints, inferred from the first moves. [`Borrowed`] counts what of that the kernel's own moves tell.
+    /// The events that act on a pageset: allocations, bulk allocations, frees, the timer work, reclaim and requests to
+    /// drain. Also the pageset's state at the start: the first snapshot, and the counters and list lengths that no
+    /// snapshot prints. Those are inferred from the first moves. [`Borrowed`] counts the values that come from the
+    /// kernel's own moves.
     Input,
-    /// Also what the kernel's refills and drains reveal later on: allocations without an event, frees that met a busy
-    /// pageset, the moment of each refill, the zones' free memory in later snapshots.
+    /// Also the information in the kernel's later refills and drains: allocations without an event, frees that met a
+    /// busy pageset, and the time of each refill. Also the zones' free memory in later snapshots.
     Reconstructed,
 }
 
@@ -80,58 +83,59 @@ impl Level {
     }
 }
 
-/// What a replay took from the kernel's own refills, drains and later snapshots, rather than from its input.
+/// Counts the information that a replay takes from the kernel's own refills, drains and later snapshots, not from its
+/// input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Borrowed {
-    /// Pagesets whose list lengths at the start were inferred from the blocks that the kernel took from them later;
-    /// zoneinfo prints their sum. Both levels.
+    /// Pagesets with list lengths at the start that are inferred from the blocks that the kernel took from them later.
+    /// Zoneinfo prints only the sum of the lengths. Both levels.
     pub start_lists: u64,
-    /// Pagesets whose counters at the start were inferred from the kernel's first refills and drains. Both levels.
+    /// Pagesets with counters at the start that are inferred from the kernel's first refills and drains. Both levels.
     pub start_counters: u64,
-    /// Drains that compaction, a range or hot-plug asked for: seen by the kernel's drains that no free or timer caused.
-    /// Both levels.
+    /// Drains that compaction, a contiguous range or hot-plug requested. They are detected as kernel drains that no
+    /// free and no timer work caused. Both levels.
     pub drain_requests: u64,
-    /// Allocations without an event that the kernel's lists show. Reconstructed only.
+    /// Allocations without an event, inferred from the kernel's lists. Reconstructed only.
     pub inferred_allocs: u64,
     /// Allocations moved to the refill that they caused. Reconstructed only.
     pub moved_allocs: u64,
-    /// Frees taken to have met a busy pageset. Reconstructed only.
+    /// Frees that probably met a busy pageset. Reconstructed only.
     pub direct_frees: u64,
-    /// Snapshots after the first whose marks and free memory were used. Reconstructed only.
+    /// Later snapshots with watermarks and free memory that the replay used. Reconstructed only.
     #[serde(rename = "later_snapshots")]
     pub snapshots: u64,
 }
 
-/// What a replay did.
+/// The result of one replay.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The rules' name.
     pub rules: String,
-    /// What it was allowed to use.
+    /// The level of the replay.
     pub level: Level,
-    /// Its refills and drains.
+    /// The replay's refills and drains.
     pub moves: Moves,
     /// Allocations and frees.
     pub operations: u64,
-    /// Holds of zone locks.
+    /// Acquisitions of zone locks.
     pub zone_lock_acquisitions: u64,
     /// The most pages in pagesets at any time.
     pub held_pages_max: u64,
     /// Allocations that failed.
     pub failed: u64,
-    /// Allocations that found their zone below its min mark and were made all the same.
+    /// Allocations that succeeded although their zone was below its min watermark.
     pub below_min: u64,
-    /// Blocks freed that were never seen to be taken.
+    /// Freed blocks without a recorded allocation.
     pub unseen_allocs: u64,
-    /// Blocks taken twice without a free between.
+    /// Blocks allocated twice without a free in between.
     pub lost_frees: u64,
-    /// Frees, or whole operations, that could not be made.
+    /// Frees that the allocator refused, and operations on unknown CPUs.
     pub refused_frees: u64,
-    /// Whether a snapshot had a zone at or below its high mark.
+    /// Whether a zone is at or below its high watermark in a snapshot.
     pub near_mark: bool,
-    /// What it took from the kernel's own outcome.
+    /// The information that the replay took from the kernel's own moves.
     pub borrowed: Borrowed,
-    /// What stayed free in large blocks; nothing where the recording does not tell in what blocks memory was free.
+    /// Free pages in large blocks; `None` where the recording does not tell the sizes of free blocks.
     pub high_orders: Option<HighOrders>,
 }
 
@@ -156,17 +160,17 @@ impl Outcome {
     }
 }
 
-/// Why a recording could not be replayed.
+/// The reason why a recording cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// The recording.
+    /// The recording is damaged or incomplete.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// Rules that cannot be used.
+    /// The rules are invalid.
     #[error(transparent)]
     Rules(#[from] RulesError),
-    /// Rules that do not go together, or a machine that cannot be built.
+    /// The rules are inconsistent, or the recorded machine cannot be built.
     #[error("{}", cannot_map(.0))]
     Map(MapError),
 }
@@ -184,14 +188,14 @@ fn cannot_map(error: &MapError) -> String {
     }
 }
 
-/// How far a command that replays a recording has come.
+/// The progress of a command that replays a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// The two passes over the recording begin.
     LookOver,
-    /// So many events of a pass have been read.
+    /// The number of events that a pass has read.
     Events(u64),
-    /// So many presets have been compared.
+    /// The number of presets that have been compared.
     Presets {
         /// Presets compared so far.
         done: u64,
@@ -204,14 +208,14 @@ pub enum Step<'a> {
         rules: &'a str,
         /// Events to read.
         events: u64,
-        /// Replays done before it.
+        /// Finished replays.
         done: u64,
         /// Replays in all.
         of: u64,
     },
 }
 
-/// A recording made ready for replays.
+/// A recording, ready to be replayed.
 #[derive(Debug)]
 pub struct Replay<'t> {
     trace: &'t Trace,
@@ -220,31 +224,30 @@ pub struct Replay<'t> {
 }
 
 impl<'t> Replay<'t> {
-    /// Looks a recording over. `progress` is told from time to time how many events have been read; each event is
-    /// read twice.
+    /// Surveys a recording. Reads each event twice and reports the number of events read to `progress`.
     ///
     /// # Errors
-    /// A recording that is damaged, or without the snapshots that a replay begins from.
+    /// If the recording is damaged or has no snapshot to begin the replay from.
     pub fn prepare(trace: &'t Trace, progress: &mut dyn FnMut(u64)) -> Result<Self, TraceError> {
-        Self::look_over(trace, Setting::new(trace)?, progress)
+        Self::survey(trace, Setting::new(trace)?, progress)
     }
 
-    /// As [`Self::prepare`], with the recorded kernel taken to have these rules, whatever its release says.
+    /// Like [`Self::prepare`], but takes `kernel` as the recorded kernel's rules, whatever its release says.
     ///
     /// # Errors
-    /// Those of [`Self::prepare`].
+    /// The errors of [`Self::prepare`].
     pub fn prepare_as(
         trace: &'t Trace,
         kernel: &'static Preset,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self, TraceError> {
-        Self::look_over(trace, Setting { kernel, ..Setting::new(trace)? }, progress)
+        Self::survey(trace, Setting { kernel, ..Setting::new(trace)? }, progress)
     }
 
-    fn look_over(trace: &'t Trace, mut setting: Setting, progress: &mut dyn FnMut(u64)) -> Result<Self, TraceError> {
+    fn survey(trace: &'t Trace, mut setting: Setting, progress: &mut dyn FnMut(u64)) -> Result<Self, TraceError> {
         let mut survey = Survey::new(trace, &setting, progress)?;
         if survey.notes.replayed == 0 && survey.notes.events > 0 && survey.notes.found.markers == 0 {
-            // A recording without markers, such as a perf.data, is replayed from its first event on.
+            // A recording without markers, such as a `perf.data`, has no window: the replay starts at its first event.
             setting.replay_whole();
             survey = Survey::new(trace, &setting, progress)?;
         }
@@ -257,41 +260,42 @@ impl<'t> Replay<'t> {
         &self.setting
     }
 
-    /// What the recording holds, and what weakens a replay.
+    /// Counts of the recording's events, and of the events that make a replay less reliable.
     #[must_use]
     pub fn notes(&self) -> &Notes {
         &self.survey.notes
     }
 
-    /// What the kernel moved.
+    /// The kernel's refills and drains.
     #[must_use]
     pub fn kernel(&self) -> &Moves {
         &self.survey.kernel
     }
 
-    /// Pages that the kernel had on free lists in blocks of orders 9 and 10 at the end, where the recording tells.
+    /// Pages on the kernel's free lists in blocks of orders 9 and 10, from the last buddyinfo after the first.
+    /// `None` if the recording has fewer than two.
     #[must_use]
     pub fn kernel_high_orders_end(&self) -> Option<u64> {
         let infos = &self.trace.snapshots().buddyinfo;
         infos.get(1..)?.last().map(|(_, info)| high_orders::of_kernel(info))
     }
 
-    /// The rules that the recorded kernel had.
+    /// The recorded kernel's rules.
     #[must_use]
     pub fn kernel_rules(&self) -> RuleSet {
         RuleSet::new(self.setting.kernel.name, self.setting.kernel_tuning())
     }
 
-    /// A preset's rules with what the recorded kernel's configuration changes.
+    /// A preset's rules with the values of the recorded kernel's configuration.
     #[must_use]
     pub fn tuning_of(&self, preset: &Preset) -> Tuning {
         self.setting.tuning_of(preset)
     }
 
-    /// Replays it once. `progress` is told how many events have been read.
+    /// Replays the recording once and reports the number of events read to `progress`.
     ///
     /// # Errors
-    /// Rules that do not go together, a recording whose file has changed meanwhile.
+    /// If the rules are inconsistent or the recording's file has changed since it was opened.
     pub fn run(&self, rules: &RuleSet, level: Level, progress: &mut dyn FnMut(u64)) -> Result<Outcome, ReplayError> {
         run::Plan { trace: self.trace, setting: &self.setting, survey: &self.survey, level, rules }.run(progress)
     }

@@ -1,4 +1,4 @@
-//! Refills and drains, of the kernel or of a replay, and how near one's are to the other's.
+//! Refills and drains of the kernel or of a replay, and the comparison of two sets of them.
 
 use std::collections::HashMap;
 
@@ -6,25 +6,24 @@ use pageset::CpuId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A refill or drain farther than this from the other's is never near. Specification: `trace-replay.md` 1. Unit: input
-/// events.
+/// The largest distance at which two moves count as near. Specification: `trace-replay.md` 1. Unit: input events.
 const NEAR_EVENTS_MAX: u64 = 512;
 
-/// Pages that moved between a pageset and the buddy in one go.
+/// Pages that moved between a pageset and the buddy in one refill or drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The place in the recording: how many input events (allocations, frees, ticks) came before. The kernel's
-    /// events about refills and drains do not count, else their own length would be a distance.
+    /// The place in the recording: the number of earlier input events (allocations, frees, ticks). The kernel's refill
+    /// and drain events do not count, because their number would add to the distance.
     pub place: u64,
     /// The zone, as numbered in the setting.
     pub zone: u32,
     /// The pageset's CPU.
     pub cpu: CpuId,
-    /// How many pages.
+    /// Pages moved.
     pub pages: u32,
 }
 
-/// Refills and drains in the order of time.
+/// Refills and drains, each in the order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Moves {
     /// From the zone into a pageset.
@@ -33,16 +32,16 @@ pub struct Moves {
     pub drains: Vec<Move>,
 }
 
-/// What moved, in sums.
+/// The sums of a set of moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     /// Refills.
     pub refills: u64,
-    /// Pages that they moved.
+    /// Pages that refills moved.
     pub refill_pages: u64,
     /// Drains.
     pub drains: u64,
-    /// Pages that they moved.
+    /// Pages that drains moved.
     pub drain_pages: u64,
 }
 
@@ -56,7 +55,7 @@ impl std::ops::AddAssign for Totals {
 }
 
 impl Moves {
-    /// The sums over the moves that `wanted` picks.
+    /// The sums over the moves for which `wanted` is true.
     pub fn totals(&self, wanted: impl Fn(&Move) -> bool) -> Totals {
         let sum = |moves: &[Move]| {
             let picked = moves.iter().filter(|m| wanted(m));
@@ -67,18 +66,20 @@ impl Moves {
     }
 }
 
-/// How much of what the kernel moved the replay moved near the same place.
+/// The share of the kernel's moves that the replay makes near the same place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Near {
-    /// The share of the kernel's moves that the replay makes near the same place on the same pageset, in percent; each
-    /// of the replay's counts once.
+    /// The share of the kernel's moves with a near move of the replay on the same pageset, in percent. Each move of the
+    /// replay counts once.
     pub pct: f64,
-    /// The same share if the replay made as many moves at places drawn by chance.
+    /// The expected share if the replay made as many moves at random places, in percent.
     pub chance_pct: f64,
 }
 
-/// How near the replay's moves are to the kernel's in a recording of so many input events; nothing where the kernel has
-/// none. Near is a tenth of the mean distance between the kernel's moves on that pageset, at most 512 events.
+/// Compares the replay's moves with the kernel's in a recording of `places` input events; `None` if the kernel has no
+/// moves.
+/// Two moves are near if their distance is at most a tenth of the mean distance between the kernel's moves on that
+/// pageset. The limit is 512 events.
 #[must_use]
 pub fn near(kernel: &[Move], replay: &[Move], places: u64) -> Option<Near> {
     if kernel.is_empty() {
@@ -98,7 +99,7 @@ pub fn near(kernel: &[Move], replay: &[Move], places: u64) -> Option<Near> {
     })
 }
 
-/// The kernel's moves that the replay makes near the same place, each with the replay's; each counts once.
+/// Pairs each of the kernel's moves with a near move of the replay. Each move of the replay appears once.
 pub(super) fn near_pairs<'m>(kernel: &'m [Move], replay: &'m [Move]) -> impl Iterator<Item = (Move, Move)> {
     let windows = Windows::new(kernel);
     let sorted = |moves: &[Move]| {
@@ -110,17 +111,18 @@ pub(super) fn near_pairs<'m>(kernel: &'m [Move], replay: &'m [Move]) -> impl Ite
     let mut next = 0;
     kernel.into_iter().filter_map(move |k| {
         let window = windows.of(&k);
-        let too_early = |r: &Move| (r.zone, r.cpu) < (k.zone, k.cpu) || same(r, &k) && r.place + window < k.place;
+        let too_early =
+            |r: &Move| (r.zone, r.cpu) < (k.zone, k.cpu) || same_pageset(r, &k) && r.place + window < k.place;
         while replay.get(next).is_some_and(too_early) {
             next += 1;
         }
-        let found = *replay.get(next).filter(|r| same(r, &k) && r.place <= k.place + window)?;
+        let found = *replay.get(next).filter(|r| same_pageset(r, &k) && r.place <= k.place + window)?;
         next += 1;
         Some((k, found))
     })
 }
 
-/// How far a move may be from the kernel's to be near it, by pageset. Unit: input events.
+/// The largest distance of a near move, by pageset. Unit: input events.
 struct Windows {
     of: HashMap<(u32, CpuId), u64>,
 }
@@ -144,7 +146,7 @@ impl Windows {
     }
 }
 
-fn same(a: &Move, b: &Move) -> bool {
+fn same_pageset(a: &Move, b: &Move) -> bool {
     (a.zone, a.cpu) == (b.zone, b.cpu)
 }
 
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn each_counts_once_and_on_its_own_pageset() {
+    fn each_move_counts_once_and_only_on_its_pageset() {
         assert_eq!(pct(&[], &at(&[1], 0)), None);
         assert_eq!(pct(&at(&[1000, 2000], 0), &at(&[1000, 2000], 0)), Some(100.0));
         assert_eq!(pct(&at(&[1000, 2000], 0), &at(&[1000, 2000], 1)), Some(0.0));
@@ -170,18 +172,19 @@ mod tests {
 
     #[test]
     fn near_is_a_tenth_of_the_distance_between_refills() {
-        // Every 1000 events: within 100 of them.
+        // A kernel move every 1000 events gives a window of 100 events.
         assert_eq!(pct(&at(&[1000, 2000], 0), &at(&[900, 2100], 0)), Some(100.0));
         assert_eq!(pct(&at(&[1000, 2000], 0), &at(&[899, 2101], 0)), Some(0.0));
-        // One alone, or few: within 512.
+        // One move, or few moves, give the maximum window of 512 events.
         assert_eq!(pct(&at(&[1000], 0), &at(&[488], 0)), Some(100.0));
         assert_eq!(pct(&at(&[1000], 0), &at(&[487], 0)), Some(0.0));
         assert_eq!(pct(&at(&[10_000, 90_000], 0), &at(&[10_512, 90_513], 0)), Some(50.0));
     }
 
     #[test]
-    fn chance_is_told_beside() {
-        // Every 33 events, as on an AF_UNIX stream: a window of 3 events, of which chance meets a sixth.
+    fn near_reports_the_share_by_chance() {
+        // A refill every 33 events, as on an AF_UNIX stream, gives a window of 3 events. Chance alone hits about a
+        // sixth.
         let kernel: Vec<u64> = (0..1000).map(|i| 33 * i).collect();
         let near = near(&at(&kernel, 0), &at(&kernel, 0), 33_000).unwrap();
         assert_eq!(near.pct, 100.0);

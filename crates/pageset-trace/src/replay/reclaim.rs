@@ -1,7 +1,8 @@
-//! When reclaim was active, which makes pagesets keep less.
+//! The times of active reclaim, during which pagesets keep fewer pages.
 //!
-//! The kernel sets the flag as a balancing round begins and clears it as the round ends. Only then kswapd naps for a
-//! tenth of a second, and only after an undisturbed nap it writes that it sleeps. Specification: `kernels-2026.md` 3.5.
+//! The kernel sets the reclaim flag when a balancing round begins and clears it when the round ends. After that, kswapd
+//! naps for a tenth of a second. It writes its sleep event only after an undisturbed nap. Specification:
+//! `kernels-2026.md` 3.5.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,32 +11,32 @@ use pageset::NodeId;
 use super::setting::Setting;
 use crate::event::{Event, Kind, StateChange};
 
-/// From the flag's clearing to the event: the nap, and up to a jiffy and a wake-up more. Proved at HZ = 250 (26 jiffies);
-/// a guess at other rates. Unit: ns.
+/// The time from the clearing of the flag to the sleep event: the nap, and up to one jiffy and one wake-up. Verified at
+/// HZ = 250 (26 jiffies); a guess at other rates. Unit: ns.
 const NAP_NS: u64 = 104_000_000;
 
-/// A change of the flag.
+/// A change of a node's reclaim flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
-    /// It happens before this event.
+    /// The change happens before this event.
     pub(super) event: u64,
-    /// The node that is balanced.
+    /// The node that kswapd balances.
     pub(super) node: NodeId,
     pub(super) active: bool,
-    /// The event that told it.
-    told: u64,
+    /// The event that shows the change.
+    shown_by: u64,
 }
 
 /// Follows kswapd through a recording.
 #[derive(Debug)]
 pub(super) struct Reclaim {
-    /// Time and number of the events of the last nap, while some node is balanced.
+    /// Time and index of the events within the last [`NAP_NS`], kept only while kswapd balances a node.
     recent: VecDeque<(u64, u64)>,
-    /// The last wake of each node that is balanced. A round that follows a nap which was cut short has a wake of its own
-    /// and no sleep before it.
+    /// The last wake event of each node in a balancing round. After an interrupted nap, the next round has a wake event
+    /// without an earlier sleep event.
     awake: HashMap<NodeId, u64>,
     changes: Vec<Change>,
-    /// Whether the recorder's probe tells when a round ends.
+    /// Whether the recorder's probe records the end of each round.
     ends_are_recorded: bool,
 }
 
@@ -55,11 +56,11 @@ impl Reclaim {
         match event.kind {
             Kind::KswapdWake => {
                 self.awake.insert(node(), index);
-                self.changes.push(Change { event: index, node: node(), active: true, told: index });
+                self.changes.push(Change { event: index, node: node(), active: true, shown_by: index });
             }
             Kind::StateChange(StateChange::ReclaimEnded) => {
                 self.awake.remove(&node());
-                self.changes.push(Change { event: index, node: node(), active: false, told: index });
+                self.changes.push(Change { event: index, node: node(), active: false, shown_by: index });
             }
             Kind::KswapdSleep => self.slept(index, event.time_ns, node()),
             _ => {}
@@ -74,8 +75,8 @@ impl Reclaim {
         }
     }
 
-    /// kswapd writes that it sleeps: its round has ended a nap before. Where the ends of rounds are recorded, that is needed
-    /// only for one that the probe missed.
+    /// Handles kswapd's sleep event: its round ended one nap earlier. If the recording has the ends of rounds, this
+    /// matters only for a round whose end the probe missed.
     fn slept(&mut self, index: u64, time_ns: u64, node: NodeId) {
         let wake = self.awake.remove(&node);
         if self.ends_are_recorded && wake.is_none() {
@@ -84,24 +85,24 @@ impl Reclaim {
         let began = time_ns.saturating_sub(NAP_NS);
         let first = self.recent.partition_point(|(time, _)| *time < began);
         let first = self.recent.get(first).map_or(index, |(_, first)| *first);
-        // A round ends after its begin, however short the nap was.
+        // A round ends after it began, even if the nap was short.
         let first = wake.map_or(first, |wake| first.max(wake + 1));
-        self.changes.push(Change { event: first, node, active: false, told: index });
+        self.changes.push(Change { event: first, node, active: false, shown_by: index });
     }
 
-    /// The changes by events alone.
+    /// The changes by the events alone, sorted by event.
     pub(super) fn finish(mut self) -> Vec<Change> {
         self.changes.sort_by_key(|change| change.event);
         self.changes
     }
 }
 
-/// The changes where the kernel's own drains show how long a round lasted: under reclaim a pageset keeps four batches, so that
-/// a drain takes three at most. `small` are the events of such drains, sorted.
+/// Refines the ends of rounds with the kernel's own drains. Under reclaim a pageset keeps four batches, so a drain
+/// takes at most three batches. `small` contains the events of such drains, sorted.
 pub(super) fn by_drains(changes: &[Change], small: &[u64]) -> Vec<Change> {
     let later = |change: &Change| {
-        let nap =
-            small.partition_point(|event| *event < change.event)..small.partition_point(|event| *event < change.told);
+        let nap = small.partition_point(|event| *event < change.event)
+            ..small.partition_point(|event| *event < change.shown_by);
         let last = small[nap].last().map_or(change.event, |event| event + 1);
         Change { event: if change.active { change.event } else { last }, ..*change }
     };
@@ -114,14 +115,14 @@ pub(super) fn by_drains(changes: &[Change], small: &[u64]) -> Vec<Change> {
 mod tests {
     use super::*;
 
-    fn change(event: u64, active: bool, told: u64) -> Change {
-        Change { event, node: NodeId(0), active, told }
+    fn change(event: u64, active: bool, shown_by: u64) -> Change {
+        Change { event, node: NodeId(0), active, shown_by }
     }
 
     #[test]
     fn the_last_small_drain_of_the_nap_ends_the_round() {
         let changes = [change(10, true, 10), change(100, false, 200)];
-        assert_eq!(by_drains(&changes, &[20, 90]), changes, "before the nap");
+        assert_eq!(by_drains(&changes, &[20, 90]), changes, "drains before the nap change nothing");
         assert_eq!(by_drains(&changes, &[90, 120, 150, 250])[1], change(151, false, 200));
     }
 }

@@ -1,4 +1,4 @@
-//! One replay: the recording's allocations and frees through the allocator under one set of rules.
+//! One replay: runs the recording's allocations and frees through the allocator under one set of rules.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::iter::Peekable;
@@ -13,20 +13,21 @@ use pageset::{
 };
 
 use super::blocks::{BlockMap, Freed};
+use super::findings::{DrainRequest, Taken};
 use super::high_orders::{self, HighOrders};
 use super::hotplug::Hotplug;
 use super::moves::Move;
 use super::reclaim::Change;
 use super::setting::{PagesetSnapshot, Setting, State, ZoneState};
 use super::start_state::Shown;
-use super::survey::{DrainRequest, Survey, Taken};
+use super::survey::Survey;
 use super::types::ordinary;
 use super::world::{self, Placed, Plans, ReplayMachine, World};
 use super::{Level, Outcome, ReplayError, RuleSet};
 use crate::event::{Event, Kind, StateChange};
 use crate::trace::Trace;
 
-/// Bits of a request's flags that are the same in all kernels: which zones may serve it, and how urgent it is.
+/// GFP bits that are the same in all kernels: the zones that may serve a request, and its urgency.
 const GFP_DMA: u32 = 0x01;
 const GFP_HIGHMEM: u32 = 0x02;
 const GFP_DMA32: u32 = 0x04;
@@ -35,13 +36,13 @@ const GFP_RECLAIMABLE: u32 = 0x10;
 const GFP_HIGH: u32 = 0x20;
 const GFP_DIRECT_RECLAIM: u32 = 0x400;
 
-/// A difference of free memory to the recorded machine's, in pages, that is made up for at a snapshot. Below it
-/// lies what events on their way explain.
-const MAKE_UP_PAGES: u64 = 512;
-/// The blocks it is made up with: larger than any that a pageset caches. Unit: order.
-const MAKE_UP_ORDER: u8 = 4;
+/// The smallest difference of free memory to the recorded machine that a snapshot corrects. Operations without an event
+/// yet explain smaller differences. Unit: pages.
+const CORRECTION_PAGES_MIN: u64 = 512;
+/// The smallest blocks that correct the difference: larger than any block that a pageset caches. Unit: order.
+const CORRECTION_ORDER_MIN: u8 = 4;
 
-/// The highest zone that may serve a request. Specification: `linux-page-allocator.md` 1.1.
+/// The highest zone that may serve a request with these GFP flags. Specification: `linux-page-allocator.md` 1.1.
 fn highest_zone(gfp: u32) -> ZoneKind {
     if gfp & GFP_DMA != 0 {
         ZoneKind::Dma
@@ -54,7 +55,7 @@ fn highest_zone(gfp: u32) -> ZoneKind {
     }
 }
 
-/// The migratetype that a request's flags ask for.
+/// The migratetype of a request with these GFP flags.
 fn migratetype_of(gfp: u32) -> MigrateType {
     match (gfp & GFP_MOVABLE != 0, gfp & GFP_RECLAIMABLE != 0) {
         (true, _) => MigrateType::Movable,
@@ -63,7 +64,7 @@ fn migratetype_of(gfp: u32) -> MigrateType {
     }
 }
 
-/// What a run is made of.
+/// The inputs of a run.
 pub(super) struct Plan<'r> {
     pub(super) trace: &'r Trace,
     pub(super) setting: &'r Setting,
@@ -77,21 +78,21 @@ impl Plan<'_> {
         self.rules.tuning
     }
 
-    /// Whether these are the recorded kernel's rules, with the bounds that its snapshots show.
+    /// Whether these are the recorded kernel's rules, with the bounds in its snapshots.
     fn is_kernel(&self) -> bool {
         self.tuning() == self.setting.kernel_tuning() && self.rules.high_fraction.is_none()
     }
 
-    /// Whether batch and high follow from a zone's size as on the recorded kernel.
+    /// Whether batch and `high` depend on a zone's size as in the recorded kernel.
     fn has_kernel_sizes(&self) -> bool {
         let sizes = |tuning: &Tuning| (tuning.batch, tuning.high, tuning.auto_high);
         sizes(&self.tuning()) == sizes(&self.setting.kernel_tuning()) && self.rules.high_fraction.is_none()
     }
 
-    /// Batch and the bounds of high of a zone in this state. `sharers` is the number of CPUs that share high, where that
-    /// has changed; the bounds are then calculated.
+    /// Batch and the bounds of `high` of a zone in this state. `sharers` is the number of CPUs that share `high`, if
+    /// hot-plug changed it; the bounds are then calculated.
     fn bounds(&self, zone: usize, state: &ZoneState, sharers: Option<u32>) -> Bounds {
-        // Kernels from 6.7 to 6.13 tune high within bounds that they do not print: `kernels-2026.md` 3.4.
+        // Kernels from 6.7 to 6.13 tune `high` within bounds that they do not print: `kernels-2026.md` 3.4.
         let shown = state.bounds_shown || !self.tuning().auto_high;
         if shown && self.has_kernel_sizes() && sharers.is_none() {
             return state.bounds;
@@ -105,7 +106,7 @@ impl Plan<'_> {
         self.tuning().bounds(size, fraction)
     }
 
-    /// The counters of a pageset at the start, and whether the kernel's first refills and drains told them.
+    /// The counters of a pageset at the start, and whether the kernel's first refills and drains show them.
     fn start(&self, zone: usize, cpu: usize, snapshot: PagesetSnapshot) -> (PcpState, bool) {
         let bounds = self.bounds(zone, &self.setting.zones[zone].start, None);
         let slice = self.rules.cache_slice_pages.or(self.setting.cache_slice_pages).unwrap_or(0);
@@ -114,7 +115,7 @@ impl Plan<'_> {
         self.survey.histories.start(zone, CpuId(cpu as u32), &self.tuning(), shown)
     }
 
-    /// Runs it. `progress` is told how many events have been read.
+    /// Runs the replay. Reports the number of events read to `progress`.
     pub(super) fn run(&self, progress: &mut dyn FnMut(u64)) -> Result<Outcome, ReplayError> {
         let setting = self.setting;
         let reconstructed = self.level == Level::Reconstructed;
@@ -154,7 +155,7 @@ impl Plan<'_> {
         let world = Allocator::new(ReplayMachine::default(), &config, metadata.lend(&mut zones))?;
         let is_kernel = self.is_kernel();
         let keep: Vec<u32> = if is_kernel { vec![capacity; limits.len()] } else { limits };
-        let placed = world::furnish(&world, &plans, &keep);
+        let placed = world::apply(&world, &plans, &keep);
 
         let spare = ranges.iter().map(|(span, online)| PageRange::new(online.end(), span.pages - online.pages));
         let online = ranges.iter().map(|(_, online)| *online);
@@ -170,8 +171,8 @@ impl Plan<'_> {
             if state == State::Inside {
                 run.event(index as u64, &event);
             }
-            if (index as u64).is_multiple_of(high_orders::LOOK_EVERY) {
-                run.look_at_high_orders();
+            if (index as u64).is_multiple_of(high_orders::SAMPLE_EVERY) {
+                run.sample_high_orders();
             }
             progress(index as u64);
         }
@@ -179,40 +180,40 @@ impl Plan<'_> {
     }
 }
 
-/// A block of the replayed machine: its first page, which fits 32 bits there.
-type Replayed = u32;
+/// The first page of a block of the replayed machine; replayed page numbers fit 32 bits.
+type ReplayedPfn = u32;
 
 struct Run<'r, 'a> {
     plan: &'r Plan<'r>,
     world: &'r World<'a>,
-    /// The recorded blocks in use, and where they are in the replay.
-    blocks: BlockMap<Replayed>,
-    /// The survey's early or unseen allocations that are still to come.
+    /// The recorded blocks in use, with their first pages in the replay.
+    blocks: BlockMap<ReplayedPfn>,
+    /// The survey's early or unseen allocations that have not been replayed yet.
     taken: Peekable<slice::Iter<'r, Taken>>,
-    /// Drains that something other than a free or the timer work asked for.
+    /// Requested drains that have not been replayed yet.
     requests: Peekable<slice::Iter<'r, DrainRequest>>,
-    /// When reclaim becomes active and ends.
+    /// Changes of active reclaim that have not been replayed yet.
     reclaim: Peekable<slice::Iter<'r, Change>>,
     hotplug: Hotplug,
-    /// Whether that has changed since the last snapshot that was used.
-    is_changed: bool,
-    /// Each zone as the last snapshot had it.
+    /// Whether hot-plug changed a CPU or zone since the last used snapshot.
+    hotplug_changed: bool,
+    /// The state of each zone in the last used snapshot.
     states: Vec<&'r ZoneState>,
-    /// Pages of bulk allocations, by zone: the oldest first.
+    /// Pages of bulk allocations by zone, the oldest first.
     bulk: Vec<VecDeque<Pfn>>,
-    /// Where blocks are taken off the free lists, by zone.
-    isolated: Vec<Isolated>,
-    /// Events whose allocations have been made already.
+    /// The scanner that takes blocks off the free lists, by zone.
+    scanners: Vec<FreeScanner>,
+    /// Events whose allocations have been replayed early.
     done: HashSet<u64>,
-    /// How many frees and how many input events have come, those before the window included.
+    /// The number of frees and of input events so far, including those before the window.
     free: usize,
     place: u64,
-    /// Blocks that a batch event will commit.
+    /// Freed blocks that a later batch event commits.
     pending: HashMap<Pfn, Order>,
-    made_up: MakeUp,
+    corrections: Corrections,
     /// Pages in all pagesets.
     held: u64,
-    /// Lock holds that are not the recording's doing.
+    /// Acquisitions of zone locks for the set-up and for corrections.
     own_locks: u64,
     outcome: Outcome,
 }
@@ -227,7 +228,7 @@ impl<'r, 'a> Run<'r, 'a> {
     ) -> Self {
         let mut blocks = BlockMap::new();
         for block in placed {
-            blocks.insert(block.recorded, block.order, block.replayed.0 as Replayed);
+            blocks.insert(block.recorded, block.order, block.replayed.0 as ReplayedPfn);
         }
         let reconstructed = plan.level == Level::Reconstructed;
         let taken = if reconstructed { plan.survey.taken.as_slice() } else { &[] };
@@ -240,29 +241,29 @@ impl<'r, 'a> Run<'r, 'a> {
             requests: plan.survey.drain_requests.iter().peekable(),
             reclaim: reclaim.iter().peekable(),
             hotplug: Hotplug::new(plan.setting),
-            is_changed: false,
+            hotplug_changed: false,
             states: plan.setting.zones.iter().map(|zone| &zone.start).collect(),
             bulk: vec![VecDeque::new(); plan.setting.zones.len()],
-            isolated: online.map(Isolated::new).collect(),
+            scanners: online.map(FreeScanner::new).collect(),
             done: HashSet::new(),
             free: plan.survey.frees.before_window(),
             place: plan.survey.frees.places_before_window(),
             pending: HashMap::new(),
-            made_up: MakeUp::new(spare),
+            corrections: Corrections::new(spare),
             held: 0,
             own_locks: 0,
             outcome: Outcome::new(plan.rules.name.clone(), plan.level),
         }
     }
 
-    /// Sets marks, bounds and pagesets as the first snapshot has them.
+    /// Sets watermarks, bounds and pagesets to their values in the first snapshot.
     fn begin(&mut self) {
         for (zone, z) in self.plan.setting.zones.iter().enumerate() {
             self.set_parameters(zone);
             for (cpu, snapshot) in z.start.pagesets.iter().enumerate() {
-                let (state, told) = self.plan.start(zone, cpu, *snapshot);
+                let (state, is_shown) = self.plan.start(zone, cpu, *snapshot);
                 self.world.restore_pageset(zone, CpuId(cpu as u32), &state);
-                self.outcome.borrowed.start_counters += u64::from(told);
+                self.outcome.borrowed.start_counters += u64::from(is_shown);
             }
             self.world.set_below_high(zone, z.start.free <= z.start.watermarks.high);
         }
@@ -275,9 +276,9 @@ impl<'r, 'a> Run<'r, 'a> {
         self.outcome.high_orders = known.then(|| HighOrders::new(high_orders::of_world(self.world)));
     }
 
-    fn look_at_high_orders(&mut self) {
-        if let Some(seen) = &mut self.outcome.high_orders {
-            seen.look(high_orders::of_world(self.world));
+    fn sample_high_orders(&mut self) {
+        if let Some(high_orders) = &mut self.outcome.high_orders {
+            high_orders.sample(high_orders::of_world(self.world));
         }
     }
 
@@ -297,12 +298,12 @@ impl<'r, 'a> Run<'r, 'a> {
     fn set_parameters(&self, zone: usize) {
         let state = self.states[zone];
         self.world.set_watermarks(zone, state.watermarks, state.reserve);
-        let sharers = self.hotplug.sharers(zone).filter(|_| self.is_changed || !state.bounds_shown);
+        let sharers = self.hotplug.sharers(zone).filter(|_| self.hotplug_changed || !state.bounds_shown);
         let bounds = match self.hotplug.is_off(zone) {
             true => Bounds::DISABLED,
             false => self.plan.bounds(zone, state, sharers),
         };
-        // The pagesets were built for the largest bounds of all snapshots.
+        // The capacity of the pagesets fits the largest bounds of all snapshots, so this cannot fail.
         let _ = self.world.set_bounds(zone, bounds);
     }
 
@@ -319,7 +320,7 @@ impl<'r, 'a> Run<'r, 'a> {
         for (zone, cpu) in emptied {
             self.operate(zone, cpu, |run| run.world.drain_local(zone));
         }
-        self.is_changed = true;
+        self.hotplug_changed = true;
         (0..self.states.len()).for_each(|zone| self.set_parameters(zone));
     }
 
@@ -328,7 +329,7 @@ impl<'r, 'a> Run<'r, 'a> {
             self.set_reclaim(change);
         }
         while let Some(request) = self.requests.next_if(|request| request.event <= index) {
-            // Hot-plug that the recorder saw has emptied it already.
+            // A recorded hot-plug event may have drained the pageset already.
             self.outcome.borrowed.drain_requests += u64::from(self.count(request.zone, request.cpu) > 0);
             self.operate(request.zone, request.cpu, |run| run.world.drain_local(request.zone));
         }
@@ -344,7 +345,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 let direct = notes.is_direct(self.free) && self.plan.level == Level::Reconstructed;
                 self.outcome.borrowed.direct_frees += u64::from(direct);
                 let zone = self.plan.setting.zone_of(*pfn);
-                let direct = direct || zone.is_some_and(|zone| self.hotplug.empties(zone, event.pid));
+                let direct = direct || zone.is_some_and(|zone| self.hotplug.is_offlined_by(zone, event.pid));
                 if notes.is_batched(self.free) {
                     self.pending.insert(*pfn, *order);
                 } else {
@@ -371,7 +372,7 @@ impl<'r, 'a> Run<'r, 'a> {
         zones.for_each(|(zone, _)| self.world.set_reclaim_active(zone, change.active));
     }
 
-    /// A bulk allocation of single pages. Which pages it took is not known until they are freed.
+    /// Replays a bulk allocation of single pages. Its pages are unknown until their frees.
     fn bulk(&mut self, cpu: CpuId, pages: u32, gfp: u32, node: i32) {
         self.outcome.operations += 1;
         let local = self.plan.setting.cpus.get(cpu.0 as usize).copied().unwrap_or(NodeId(0));
@@ -386,9 +387,9 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    /// An allocation that happened before the event that shows it, or that none shows.
+    /// Replays an allocation that happened before its event, or that has no event.
     fn take_early(&mut self, taken: &Taken) {
-        // Where the recording has bulk allocations of its own, none has to be inferred.
+        // A recording with events of bulk allocations needs no inferred ones.
         if taken.shown.is_none() && self.plan.setting.bulk_recorded {
             return;
         }
@@ -409,7 +410,7 @@ impl<'r, 'a> Run<'r, 'a> {
         });
     }
 
-    /// Takes a block as a bulk allocation does, which is for single pages only.
+    /// Allocates a block in bulk if it is a single page: bulk allocations have no other orders.
     fn take_in_bulk(&self, request: &Request) -> Result<Pfn, AllocError> {
         if request.order > Order::ZERO {
             return self.world.alloc(request);
@@ -418,7 +419,7 @@ impl<'r, 'a> Run<'r, 'a> {
         self.world.alloc_bulk(request, &mut pages).map(|_| pages[0])
     }
 
-    /// The factor that the first refill of single pages shows. Specification: `trace-replay.md` 3g.
+    /// Sets the factor that the first refill of single pages shows. Specification: `trace-replay.md` 3g.
     fn calibrate(&self, taken: &Taken) {
         let Some(&(event, factor)) = self.plan.survey.factors.get(&(taken.zone, taken.cpu)) else { return };
         if event == taken.event && self.plan.is_kernel() {
@@ -448,28 +449,28 @@ impl<'r, 'a> Run<'r, 'a> {
         });
     }
 
-    /// Remembers where a recorded block is.
+    /// Records the replayed block of a recorded block. `None` counts as a failure.
     fn place(&mut self, recorded: Pfn, order: Order, replayed: Option<Pfn>) {
         let Some(replayed) = replayed else {
             self.outcome.failed += 1;
             return;
         };
-        // The recorded page is handed out a second time: its free was not recorded.
-        if let Some((old_order, old)) = self.blocks.insert(recorded, order, replayed.0 as Replayed) {
+        // The recorded page is allocated twice: its free was not recorded.
+        if let Some((old_order, old)) = self.blocks.insert(recorded, order, replayed.0 as ReplayedPfn) {
             self.outcome.lost_frees += 1;
             let _ = self.world.free(Pfn(old.into()), old_order);
         }
     }
 
-    /// A block is given back; `direct` past the pageset, which was busy.
+    /// Frees a recorded block; `direct` bypasses the pageset, which was busy.
     fn release(&mut self, cpu: CpuId, pfn: Pfn, order: Order, direct: bool) {
         self.outcome.operations += 1;
         let Some(zone) = self.plan.setting.zone_of(pfn) else { return };
         let world = self.world;
-        let split = |old: Replayed, from, to| {
+        let split = |old: ReplayedPfn, from, to| {
             let _ = world.split(Pfn(old.into()), from, to);
         };
-        let freed = self.blocks.free(pfn, order, split, |old, at| old + at as Replayed);
+        let freed = self.blocks.free(pfn, order, split, |old, at| old + at as ReplayedPfn);
         let (order, replayed) = match freed {
             Freed::Whole(replayed) => (order, replayed),
             Freed::Other(order, replayed) => (order, replayed),
@@ -482,10 +483,10 @@ impl<'r, 'a> Run<'r, 'a> {
         });
     }
 
-    /// A block is freed that was never seen to be taken: it is taken now. Where the recording shows every bulk allocation,
-    /// or the kernel has none, compaction took it off the free lists, past the pagesets.
+    /// Frees a block without a recorded allocation: allocates it now. If the recording shows all bulk allocations, or
+    /// the kernel has none, compaction took the block off the free lists, past the pagesets.
     fn free_unknown(&mut self, zone: usize, cpu: CpuId, order: Order) {
-        // The type of a bulk allocation's page shows in no event: any page of the zone that one took serves.
+        // No event shows the pages of a bulk allocation, so any of the zone's bulk pages fits.
         if order == Order::ZERO
             && let Some(page) = self.bulk[zone].pop_front()
         {
@@ -497,7 +498,7 @@ impl<'r, 'a> Run<'r, 'a> {
         self.operate(zone, cpu, |run| {
             let got = match run.plan.setting.bulk_unseen {
                 true => run.take_in_bulk(&request).ok(),
-                false => run.isolated[zone].take(run.world, zone, order),
+                false => run.scanners[zone].take(run.world, zone, order),
             };
             let freed = got.is_some_and(|page| run.world.free(page, order).is_ok());
             run.outcome.refused_frees += u64::from(!freed);
@@ -512,7 +513,7 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    /// Does something on one pageset and notes what it moved.
+    /// Runs an operation on one pageset and records its moves.
     fn operate(&mut self, zone: usize, cpu: CpuId, operation: impl FnOnce(&mut Self)) {
         if cpu.0 as usize >= self.plan.setting.cpus.len() {
             self.outcome.refused_frees += 1;
@@ -533,46 +534,46 @@ impl<'r, 'a> Run<'r, 'a> {
         self.outcome.held_pages_max = self.outcome.held_pages_max.max(self.held);
     }
 
-    /// A snapshot was read: its parameters hold from now on.
+    /// Applies a later snapshot's parameters.
     fn snapshot(&mut self, tag: &str) {
-        // The input alone knows the first snapshot only.
+        // The input level uses only the first snapshot.
         if self.plan.level == Level::Input {
             return;
         }
         let Some(states) = self.plan.setting.snapshot(tag) else { return };
         let locks = self.locks();
-        self.is_changed = false;
+        self.hotplug_changed = false;
         for (zone, state) in states.iter().enumerate() {
             self.states[zone] = state;
             self.set_parameters(zone);
             let stats = self.world.zone_stats(zone);
             let unused = stats.nr_free_pages + stats.pagesets.count;
-            self.made_up.to(self.world, zone, unused, state.unused());
+            self.corrections.correct(self.world, zone, unused, state.unused());
             self.outcome.near_mark |= state.free <= state.watermarks.high;
         }
         self.outcome.borrowed.snapshots += 1;
         self.own_locks += self.locks() - locks;
-        self.look_at_high_orders();
+        self.sample_high_orders();
     }
 
     fn finish(mut self) -> Outcome {
-        self.look_at_high_orders();
+        self.sample_high_orders();
         self.outcome.zone_lock_acquisitions = self.locks() - self.own_locks;
         self.outcome
     }
 }
 
-/// Takes blocks off a zone's free lists, from the zone's end down, as the free scanner of compaction does.
-struct Isolated {
+/// Takes blocks off a zone's free lists, from the end of the zone downwards, like compaction's free scanner.
+struct FreeScanner {
     range: PageRange,
     next: Pfn,
-    /// The zone's free pages when none of them served, so that it is not searched again before there are more.
+    /// The zone's free pages at the last failed search. The zone is searched again only when it has more.
     failed_with: Option<u64>,
 }
 
-impl Isolated {
+impl FreeScanner {
     fn new(range: PageRange) -> Self {
-        Isolated { range, next: range.end(), failed_with: None }
+        FreeScanner { range, next: range.end(), failed_with: None }
     }
 
     fn take(&mut self, world: &World<'_>, zone: usize, order: Order) -> Option<Pfn> {
@@ -580,7 +581,7 @@ impl Isolated {
             return None;
         }
         self.failed_with = None;
-        // From where the last one was found to the zone's first page, and once more from its end.
+        // The first search goes from the last block down to the zone's first page, the second one from the zone's end.
         for _ in 0..2 {
             while self.next.0 >= self.range.start.0 + order.pages() {
                 self.next = Pfn(self.next.0 - order.pages()).align_down(order);
@@ -595,28 +596,28 @@ impl Isolated {
     }
 }
 
-/// Makes up for memory that the recorded machine used or was given without an event.
-struct MakeUp {
-    /// Large blocks taken, by zone.
+/// Corrects the free memory for memory that the recorded machine used or gained without an event.
+struct Corrections {
+    /// Large blocks allocated to reduce free memory, by zone.
     taken: Vec<Vec<(Pfn, Order)>>,
-    /// Frames still to come online, by zone.
+    /// Pages that are not on-line yet, by zone.
     spare: Vec<PageRange>,
 }
 
-impl MakeUp {
+impl Corrections {
     fn new(spare: Vec<PageRange>) -> Self {
-        MakeUp { taken: vec![Vec::new(); spare.len()], spare }
+        Corrections { taken: vec![Vec::new(); spare.len()], spare }
     }
 
-    /// Brings a zone's unused pages near what the recorded machine had.
-    fn to(&mut self, world: &World<'_>, zone: usize, unused: u64, wanted: u64) {
+    /// Brings a zone's unused pages near the `wanted` number of the recorded machine.
+    fn correct(&mut self, world: &World<'_>, zone: usize, unused: u64, wanted: u64) {
         let mut left = unused.abs_diff(wanted);
-        if left < MAKE_UP_PAGES {
+        if left < CORRECTION_PAGES_MIN {
             return;
         }
         if unused > wanted {
-            // Blocks of these orders pass the pagesets by.
-            for order in Order::all().rev().filter(|o| o.get() >= MAKE_UP_ORDER && *o != Order::PAGEBLOCK) {
+            // Pagesets do not cache these orders.
+            for order in Order::all().rev().filter(|o| o.get() >= CORRECTION_ORDER_MIN && *o != Order::PAGEBLOCK) {
                 while left >= order.pages() {
                     let Ok(page) = world.alloc(&world::unmarked(zone, order)) else { break };
                     self.taken[zone].push((page, order));

@@ -1,8 +1,8 @@
 //! Selects refills and drains by the CPU, process or cgroup that caused them.
 //!
-//! A replay always runs the whole recording, since all processes share the pagesets. A refill belongs to the allocation
-//! that it serves, a drain to the free or timer work before it. A drain that something else asked for belongs to the next
-//! event on the pageset's CPU.
+//! A replay always runs the whole recording, because all processes share the pagesets. A refill belongs to its
+//! allocation. A drain belongs to the free or timer work before it. A requested drain belongs to the next event on the
+//! pageset's CPU.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::event::{Event, Kind};
 use crate::number::ranges;
 use crate::trace::Trace;
 
-/// The tables of threads that a recording has, of before and after.
+/// The tags of a recording's thread tables, before and after.
 const TABLES: [&str; 2] = ["processes.0", "processes.1"];
 
 /// One condition.
@@ -24,7 +24,7 @@ const TABLES: [&str; 2] = ["processes.0", "processes.1"];
 pub enum Only {
     /// Events on these CPUs.
     Cpu(Vec<RangeInclusive<u32>>),
-    /// Events of this process or thread, by number or by name, and of what it makes.
+    /// Events of this process or thread, by number or by name, and of its children.
     Process(String),
     /// Events of processes in this cgroup or below it.
     Cgroup(String),
@@ -63,24 +63,25 @@ impl fmt::Display for Only {
     }
 }
 
-/// The events that meet conditions. Conditions of one kind are alternatives. With conditions of several kinds, an event meets
-/// one of each kind.
+/// The events that meet the conditions. Conditions of one kind are alternatives. With several kinds, an event must meet
+/// one condition of each kind.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Allocations and frees selected.
+    /// Selected allocations and frees.
     pub operations: u64,
-    /// Allocations and frees that are not selected because the recording does not tell the name or cgroup of their thread.
+    /// Allocations and frees that are not selected because the recording does not show their thread's name or cgroup.
     pub unlisted: u64,
-    /// Of each CPU the runs of input events that are selected, or are not: how many input events of all CPUs came before
-    /// the last of the run.
+    /// For each CPU, the runs of selected or unselected input events. Each run has the place of its last event and
+    /// whether it is selected. The place counts the earlier input events of all CPUs.
     runs: HashMap<u32, Vec<(u64, bool)>>,
 }
 
 impl Selection {
-    /// Looks a recording over.
+    /// Reads a recording and selects its events.
     ///
     /// # Errors
-    /// A damaged recording; one without a table of threads where a condition needs it; a name or cgroup that is not in it.
+    /// If the recording is damaged, has no thread table although a condition needs it, or has no process with a
+    /// condition's name or cgroup.
     pub fn new(trace: &Trace, setting: &Setting, only: &[Only]) -> Result<Self, TraceError> {
         let mut conditions = Conditions::new(trace, only)?;
         let mut selection = Selection::default();
@@ -117,7 +118,8 @@ impl Selection {
         Moves { refills: selected(&moves.refills), drains: selected(&moves.drains) }
     }
 
-    /// The events of a refill come before the allocation that caused it, so its cause is the next input on its CPU.
+    /// Whether a selected event caused this move. A refill's events come before the event of its allocation, so the
+    /// cause is the next input event on the CPU.
     fn caused(&self, moved: &Move) -> bool {
         let Some(runs) = self.runs.get(&moved.cpu.0) else { return false };
         let next = runs.partition_point(|(last, _)| *last < moved.place);
@@ -125,41 +127,42 @@ impl Selection {
     }
 }
 
-/// What an event has to meet.
+/// The conditions on an event.
 #[derive(Debug)]
 struct Conditions {
     cpus: Vec<RangeInclusive<u32>>,
-    /// Threads, where a condition names processes or cgroups.
+    /// Threads that the process conditions select, if any; the same for cgroups below.
     processes: Option<Threads>,
     cgroups: Option<Threads>,
-    /// All threads of the tables, where a condition takes them.
+    /// All threads of the tables, if a condition uses the tables.
     listed: Option<Threads>,
 }
 
-/// Some of the threads.
+/// A set of threads.
 #[derive(Debug, Default)]
 struct Threads {
-    now: HashSet<u32>,
-    /// Those of the table after the recording. It tells whose a number was last.
+    current: HashSet<u32>,
+    /// Threads of the table after the recording, which shows the last owner of a number.
     after: HashSet<u32>,
 }
 
 impl Threads {
-    fn extend(&mut self, threads: &[Thread<'_>], meant: impl Fn(&Thread<'_>) -> bool) {
-        for thread in threads.iter().filter(|thread| meant(thread)) {
-            self.now.insert(thread.tid);
+    fn extend(&mut self, threads: &[Thread<'_>], is_selected: impl Fn(&Thread<'_>) -> bool) {
+        for thread in threads.iter().filter(|thread| is_selected(thread)) {
+            self.current.insert(thread.tid);
             if thread.is_after {
                 self.after.insert(thread.tid);
             }
         }
     }
 
-    /// What a process makes belongs to it. Without that, a number that was another process's before is used anew.
+    /// Adds the child of a selected thread. Otherwise, the number is removed, because the kernel reuses the number of
+    /// an exited thread.
     fn fork(&mut self, parent: u32, child: u32) {
-        if self.now.contains(&parent) || self.after.contains(&child) {
-            self.now.insert(child);
+        if self.current.contains(&parent) || self.after.contains(&child) {
+            self.current.insert(child);
         } else {
-            self.now.remove(&child);
+            self.current.remove(&child);
         }
     }
 }
@@ -195,11 +198,11 @@ impl Conditions {
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
                 Only::Cpu(_) => false,
             };
-            // A process is named by its first thread; all of its threads are meant.
+            // A process has the name of its first thread; a condition selects all of its threads.
             let first = |thread: &&Thread<'_>| thread.tid == thread.pid && meets(thread);
             let named: HashSet<u32> = threads.iter().filter(first).map(|thread| thread.pid).collect();
-            let meant = |thread: &Thread<'_>| named.contains(&thread.pid) || meets(thread);
-            if number.is_none() && !threads.iter().any(meant) {
+            let is_selected = |thread: &Thread<'_>| named.contains(&thread.pid) || meets(thread);
+            if number.is_none() && !threads.iter().any(is_selected) {
                 return Err(TraceError::missing_snapshots(format!("no process of the recording meets {condition}"))
                     .allowed(choices(threads, matches!(condition, Only::Cgroup(_)))));
             }
@@ -207,8 +210,8 @@ impl Conditions {
                 Only::Cgroup(_) => conditions.cgroups.get_or_insert_default(),
                 _ => conditions.processes.get_or_insert_default(),
             };
-            set.extend(threads, meant);
-            set.now.extend(number);
+            set.extend(threads, is_selected);
+            set.current.extend(number);
             if number.is_none() {
                 conditions.listed.get_or_insert_default().extend(threads, |_| true);
             }
@@ -217,7 +220,7 @@ impl Conditions {
     }
 
     fn meet(&self, event: &Event) -> bool {
-        let in_set = |set: &Option<Threads>| set.as_ref().is_none_or(|set| set.now.contains(&event.pid));
+        let in_set = |set: &Option<Threads>| set.as_ref().is_none_or(|set| set.current.contains(&event.pid));
         self.meet_cpu(event) && in_set(&self.processes) && in_set(&self.cgroups)
     }
 
@@ -231,20 +234,20 @@ impl Conditions {
     }
 
     fn is_unlisted(&self, event: &Event) -> bool {
-        // The idle threads, all of them number 0, are in no table.
-        let unlisted = self.listed.as_ref().is_some_and(|listed| !listed.now.contains(&event.pid));
+        // The idle threads have number 0 and are in no table.
+        let unlisted = self.listed.as_ref().is_some_and(|listed| !listed.current.contains(&event.pid));
         event.pid != 0 && unlisted && self.meet_cpu(event)
     }
 }
 
-/// A line of a table.
+/// A line of a thread table.
 #[derive(Debug)]
 struct Thread<'t> {
     tid: u32,
     pid: u32,
     cgroup: &'t str,
     name: &'t str,
-    /// Whether it is in the table after the recording.
+    /// Whether the line is from the table after the recording.
     is_after: bool,
 }
 
@@ -257,7 +260,7 @@ impl<'t> Thread<'t> {
     }
 }
 
-/// Names or cgroups of some processes, for a message.
+/// The names or cgroups of up to 20 processes, for an error message.
 fn choices(threads: &[Thread<'_>], cgroups: bool) -> String {
     let first = threads.iter().filter(|thread| thread.tid == thread.pid);
     let mut names: Vec<&str> = match cgroups {
@@ -281,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_are_read_and_written() {
+    fn conditions_parse_and_print() {
         for text in ["cpu=0-3,8", "process=12", "process=a b=c", "cgroup=/", "cgroup=/system.slice/x.service"] {
             assert_eq!(text.parse::<Only>().unwrap().to_string(), text);
         }
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refill_is_caused_by_what_comes_next_on_its_cpu() {
+    fn the_next_input_event_on_its_cpu_causes_a_refill() {
         let runs = HashMap::from([(0, vec![(0, false), (2, true), (5, false)]), (1, vec![(1, true)])]);
         let selection = Selection { runs, ..Selection::default() };
         let at = |cpu, place| selection.caused(&Move { place, zone: 0, cpu: CpuId(cpu), pages: 1 });
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn children_belong_to_their_parents() {
+    fn a_condition_selects_children_of_a_process() {
         let threads =
             [thread(1, "init", false), thread(5, "wl", false), thread(9, "dd", true), thread(1, "init", true)];
         let only = ["process=wl".parse().unwrap(), "process=dd".parse().unwrap()];
@@ -318,10 +321,10 @@ mod tests {
         conditions.fork(5, 6);
         conditions.fork(6, 7);
         assert!(conditions.meet(&event(6)) && conditions.meet(&event(7)) && !conditions.is_unlisted(&event(7)));
-        // Another process's child has the number now.
+        // The number is reused by a child of another process.
         conditions.fork(1, 7);
         assert!(!conditions.meet(&event(7)) && !conditions.is_unlisted(&event(7)));
-        // A child of another that the second table calls dd.
+        // A child of another process, which the second table names `dd`.
         conditions.fork(1, 9);
         assert!(conditions.meet(&event(9)));
         let error = Conditions::of(&threads, &["cgroup=/x".parse().unwrap()]).unwrap_err();

@@ -1,4 +1,4 @@
-//! The recorded machine: its zones, CPUs and marks, as the snapshots tell of them.
+//! The recorded machine: its zones, CPUs and watermarks, from the snapshots.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,103 +11,104 @@ use crate::event::{Event, Kind, StateChange};
 use crate::procfs::{PageTypeInfo, ZoneSection, Zoneinfo};
 use crate::trace::Trace;
 
-/// The largest memory of one zone that is replayed, in pages: 1 TiB, for which the books take 300 MB.
+/// The largest zone that can be replayed: 1 TiB, which takes 300 MB of metadata. Unit: pages.
 const MAX_ZONE_PAGES: u64 = 1 << 28;
 
 /// A zone of the recorded machine.
 #[derive(Clone, Debug)]
 pub struct ZoneSetting {
-    /// Its node.
+    /// The zone's node.
     pub node: NodeId,
-    /// Its kind.
+    /// The zone's kind.
     pub kind: ZoneKind,
     /// The name in `/proc/zoneinfo`.
     pub name: String,
-    /// The frames that it may hold.
+    /// The page frames of the zone, over all snapshots.
     pub(super) frames: Range<u64>,
-    /// As it was when the replay begins.
+    /// The zone's state when the replay begins.
     pub start: ZoneState,
-    /// Free blocks by migratetype (the three ordinary ones) and order, as pagetypeinfo had them.
+    /// Free blocks by migratetype (the three ordinary ones) and order, from pagetypeinfo.
     pub(super) free_blocks: [[u64; Order::COUNT]; 3],
 }
 
-/// What a snapshot says of a zone.
+/// A zone in a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct ZoneState {
     /// Pages on free lists.
     pub free: u64,
-    /// Pages of the zone.
+    /// Managed pages of the zone.
     pub managed: u64,
-    /// Its marks, with the boost.
+    /// The watermarks, including the boost.
     pub watermarks: Watermarks,
-    /// Pages kept from requests by their highest zone.
+    /// Pages reserved against requests, by the request's highest zone.
     pub(super) reserve: [u64; ZoneKind::COUNT],
-    /// Batch and the bounds of high; where the kernel prints no bounds both are high.
+    /// Batch and the bounds of `high`. If the kernel prints no bounds, both are `high`.
     pub bounds: Bounds,
-    /// Whether the kernel printed the bounds of high, as it does since 6.13 or 6.14.
+    /// Whether the kernel printed the bounds of `high`, as it does since 6.13 or 6.14.
     pub(super) bounds_shown: bool,
-    /// Pages held and high of each CPU's pageset.
+    /// Count and `high` of each CPU's pageset.
     pub pagesets: Vec<PagesetSnapshot>,
 }
 
-/// What a snapshot says of a pageset.
+/// A pageset in a snapshot.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PagesetSnapshot {
-    /// Pages held.
+    /// The count: pages in the pageset.
     pub count: u64,
-    /// Its present limit.
+    /// The current `high`, in pages.
     pub high: u64,
 }
 
 impl ZoneState {
-    /// Pages free or in pagesets.
+    /// Pages on free lists or in pagesets.
     pub(super) fn unused(&self) -> u64 {
         self.pagesets.iter().fold(self.free, |sum, p| sum.saturating_add(p.count))
     }
 }
 
-/// The recorded machine and the part of the recording that is replayed.
+/// The recorded machine, and the replayed window of the recording.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Zones that hold pages at any time of the recording.
+    /// Zones with managed pages in any snapshot.
     pub zones: Vec<ZoneSetting>,
     /// The node of each CPU.
     pub cpus: Vec<NodeId>,
-    /// Whether each CPU is on-line at the start: zoneinfo leaves the others out.
+    /// Whether each CPU is on-line at the start. Zoneinfo omits off-line CPUs.
     pub(super) online: Vec<bool>,
-    /// Whether the recording tells in what blocks memory was free: it has pagetypeinfo.
+    /// Whether the recording has pagetypeinfo, which shows the sizes of free blocks.
     pub(super) free_blocks_known: bool,
-    /// The rules that the recorded kernel had.
+    /// The recorded kernel's rules.
     pub kernel: &'static Preset,
-    /// Whether that was told by the recording, not guessed from the snapshots' form.
+    /// Whether the recording names the kernel's release. If not, the rules are guessed from the form of zoneinfo.
     pub kernel_known: bool,
-    /// The tag whose end begins the replay.
+    /// The tag of the snapshot whose end begins the replay; `None` to replay from the first event.
     pub(super) first: Option<String>,
-    /// The tag whose beginning ends it.
+    /// The tag of the snapshot whose begin ends the replay; `None` to replay to the last event.
     pub(super) last: Option<String>,
     /// Later snapshots: the tag, and the state of each of `zones`.
     pub(super) later: Vec<(String, Vec<ZoneState>)>,
-    /// Where each of them is in `later`.
+    /// The index of each tag in `later`.
     pub(super) later_by_tag: HashMap<String, usize>,
-    /// Each CPU's share of the last-level cache in pages, the smallest of all CPUs'; nothing where none is known.
+    /// The smallest share of the last-level cache of any CPU, in pages; `None` if unknown.
     pub cache_slice_pages: Option<u64>,
-    /// The administrator's fraction, 0 for none.
+    /// `vm.percpu_pagelist_high_fraction`, 0 for none.
     pub(super) high_fraction: u32,
     /// Whether the recording has events of bulk allocations.
     pub(super) bulk_recorded: bool,
-    /// Whether the kernel may have made bulk allocations that the recording does not show. There are none before Linux 5.13.
+    /// Whether the kernel may have made bulk allocations that the recording does not show. Kernels before 5.13 have
+    /// none.
     pub(super) bulk_unseen: bool,
-    /// Whether it has events of the ends of reclaim.
+    /// Whether the recording has events of the ends of reclaim.
     pub(super) reclaim_ends_recorded: bool,
-    /// PCP_BATCH_SCALE_MAX of the recorded kernel.
+    /// `PCP_BATCH_SCALE_MAX` of the recorded kernel, if known.
     pub(super) batch_scale_max: Option<u8>,
 }
 
 impl Setting {
-    /// Reads the machine off a recording.
+    /// Reads the machine from a recording's snapshots and facts.
     ///
     /// # Errors
-    /// Snapshots that cannot be replayed: no zoneinfo, a zone of unknown kind, numbers beyond reason.
+    /// If the snapshots cannot be replayed: no zoneinfo, a zone of unknown kind, or numbers beyond the limits.
     pub(super) fn new(trace: &Trace) -> Result<Setting, TraceError> {
         let snapshots = &trace.snapshots().zoneinfo;
         let Some(first) = snapshots.iter().rposition(|(tag, _)| tag.starts_with("init")).or(first_of(snapshots)) else {
@@ -157,7 +158,7 @@ impl Setting {
         })
     }
 
-    /// The zone whose pagesets are switched off or on.
+    /// The zone whose pagesets the change disables or enables.
     pub(super) fn zone_of_change(&self, change: StateChange) -> Option<usize> {
         match change {
             StateChange::PagesetsOff(pfn) | StateChange::PagesetsOn(pfn) => self.zone_of(pfn),
@@ -165,13 +166,13 @@ impl Setting {
         }
     }
 
-    /// The zone that a page of the recorded machine lies in.
+    /// The zone that contains a page of the recorded machine.
     pub(super) fn zone_of(&self, pfn: Pfn) -> Option<usize> {
         self.zones.iter().position(|zone| zone.frames.contains(&pfn.0))
     }
 
-    /// The zone of a node from which a request takes single pages first: the highest that may serve it. A node without
-    /// memory takes from the first node that has some; the recording does not tell which is nearest.
+    /// The zone of a node that serves a request for single pages first: the highest allowed zone. For a node without
+    /// memory, it is a zone of the first node with memory, because the recording does not show the distances.
     pub(super) fn preferred_zone(&self, node: NodeId, highest: ZoneKind) -> Option<usize> {
         let of = |node: NodeId| {
             let zones = self.zones.iter().enumerate().filter(move |(_, z)| z.node == node && z.kind <= highest);
@@ -180,35 +181,34 @@ impl Setting {
         of(node).or_else(|| self.zones.iter().map(|zone| zone.node).find_map(of))
     }
 
-    /// The snapshot whose reading ended with this event.
+    /// The zones' states in the later snapshot with this tag.
     pub(super) fn snapshot(&self, tag: &str) -> Option<&[ZoneState]> {
         self.later_by_tag.get(tag).map(|&at| self.later[at].1.as_slice())
     }
 
-    /// The recorded kernel's rules with what its configuration changes.
+    /// The recorded kernel's rules with the values of its configuration.
     pub(super) fn kernel_tuning(&self) -> Tuning {
         self.tuning_of(self.kernel)
     }
 
-    /// A preset's rules with what the recorded kernel's configuration changes.
+    /// A preset's rules with the values of the recorded kernel's configuration.
     pub(super) fn tuning_of(&self, preset: &Preset) -> Tuning {
         let tuning = preset.tuning;
         Tuning { batch_scale_max: self.batch_scale_max.unwrap_or(tuning.batch_scale_max).min(6), ..tuning }
     }
 
-    /// The recording has no markers: all of it is replayed.
+    /// Sets the window to the whole recording, for a recording without markers.
     pub(super) fn replay_whole(&mut self) {
         self.first = None;
     }
 
-    /// Whether the recording was made while a snapshot's window was open: nothing before the first, nothing after
-    /// the last. To be fed every event in order.
+    /// The window from the end of the first snapshot to the begin of the last. The caller passes every event in order.
     pub(super) fn window(&self) -> Window<'_> {
         Window { setting: self, state: if self.first.is_some() { State::Before } else { State::Inside } }
     }
 }
 
-/// Follows whether an event belongs to what is replayed.
+/// The replayed window, as a state that follows the events.
 #[derive(Debug)]
 pub(super) struct Window<'s> {
     setting: &'s Setting,
@@ -223,7 +223,7 @@ pub(super) enum State {
 }
 
 impl Window<'_> {
-    /// The state at an event, markers included.
+    /// Returns the state at an event. The markers of the window are inside and after it.
     pub(super) fn at(&mut self, event: &Event) -> State {
         match (&event.kind, self.state) {
             (Kind::SnapshotEnd(tag), State::Before) if Some(tag) == self.setting.first.as_ref() => {
@@ -242,29 +242,30 @@ fn first_of(snapshots: &[(String, Zoneinfo)]) -> Option<usize> {
     (!snapshots.is_empty()).then_some(0)
 }
 
-/// The rules of a kernel by its `uname -r` and `uname -v`, and whether the release was told; without one, those that fit
-/// the form of its zoneinfo.
+/// The rules of a kernel by its `uname -r` and `uname -v`, and whether the release is known. Without a release, the
+/// rules fit the form of zoneinfo.
 #[must_use]
 pub fn kernel_of(release: Option<&str>, version: Option<&str>, info: &Zoneinfo) -> (&'static Preset, bool) {
     let has_bounds = info.zones.iter().flat_map(|z| &z.pagesets).any(|p| p.high_max.is_some());
-    // Without a release: the kernel that the specification was checked against, or the last without bounds.
+    // Without a release, guess the kernel that the specification was checked against, or the last kernel without
+    // bounds.
     let guess = if has_bounds { Release::newest(6, 18) } else { Release::newest(6, 6) };
-    let told = release.and_then(|release| release_of(release, version.unwrap_or("")));
-    (Preset::of_release(told.unwrap_or(guess)), told.is_some())
+    let named = release.and_then(|release| release_of(release, version.unwrap_or("")));
+    (Preset::of_release(named.unwrap_or(guess)), named.is_some())
 }
 
-/// The release that a kernel calls itself. Distributions that number their builds (`6.1.0-56-amd64`) tell the update in
-/// `uname -v` only (`#1 SMP Debian 6.1.192-1`); where that is not known, it is taken to be the newest.
+/// The release in `uname -r`. Distributions that number their builds (`6.1.0-56-amd64`) name the update only in `uname
+/// -v` (`#1 SMP Debian 6.1.192-1`). If `uname -v` has none, the newest update is assumed.
 fn release_of(release: &str, version: &str) -> Option<Release> {
-    let told = Release::parse(release)?;
+    let named = Release::parse(release)?;
     let after = release.split_once(".0-").map_or("", |(_, after)| after);
-    let is_build_number = told.update == Some(0) && after.starts_with(|c: char| c.is_ascii_digit());
+    let is_build_number = named.update == Some(0) && after.starts_with(|c: char| c.is_ascii_digit());
     if !is_build_number {
-        return Some(told);
+        return Some(named);
     }
     let words = version.split(|c: char| c.is_ascii_whitespace() || c == '(');
-    let same = |found: &Release| (found.major, found.minor) == (told.major, told.minor) && found.update.is_some();
-    Some(words.filter_map(Release::parse).find(same).unwrap_or(Release::newest(told.major, told.minor)))
+    let same = |found: &Release| (found.major, found.minor) == (named.major, named.minor) && found.update.is_some();
+    Some(words.filter_map(Release::parse).find(same).unwrap_or(Release::newest(named.major, named.minor)))
 }
 
 fn zone<'i>(
@@ -316,7 +317,7 @@ fn start_state(section: &ZoneSection) -> ZoneState {
     let boosted = |mark: u64| mark.saturating_add(section.boost);
     let small = |pages: u64| pages.min(u64::from(pageset::tuning::sizes::MAX_HIGH)) as u32;
     let mut reserve = [0; ZoneKind::COUNT];
-    // The kernel's zones are DMA, DMA32, Normal, Movable, Device; some kernels lack the first, some the last.
+    // The kernel's zones are DMA, DMA32, Normal, Movable and Device; some kernels lack the first, some the last.
     let columns = section.protection.len().min(ZoneKind::COUNT);
     for (kind, pages) in reserve[ZoneKind::COUNT - columns..].iter_mut().zip(&section.protection) {
         *kind = *pages;
@@ -347,7 +348,7 @@ fn is_online(info: &Zoneinfo, cpu: usize) -> bool {
     info.zones.iter().flat_map(|zone| &zone.pagesets).any(|pageset| pageset.cpu as usize == cpu)
 }
 
-/// One more than the highest CPU number: with CPUs offline, zoneinfo leaves numbers out.
+/// One more than the highest CPU number. Zoneinfo omits off-line CPUs, so counting its entries is wrong.
 fn possible_cpus(info: &Zoneinfo) -> u32 {
     info.zones.iter().flat_map(|z| &z.pagesets).map(|p| p.cpu.saturating_add(1)).max().unwrap_or(0)
 }
@@ -355,15 +356,14 @@ fn possible_cpus(info: &Zoneinfo) -> u32 {
 fn cpu_count<'i>(trace: &Trace, all: impl Iterator<Item = &'i Zoneinfo>) -> Result<usize, TraceError> {
     let in_zoneinfo = all.map(possible_cpus).max().unwrap_or(0);
     let cpus = in_zoneinfo.max(trace.facts().cpus).max(1);
-    // The kernel's own limit for x86-64.
+    // 8192 is the kernel's limit for x86-64.
     if cpus > 8192 {
         return Err(TraceError::unsupported(format!("the machine has {cpus} CPUs")).allowed("at most 8192"));
     }
     Ok(cpus as usize)
 }
 
-/// The node of each CPU, as recorded. Older recordings do not tell: with several nodes, CPUs are taken to be dealt out in
-/// equal runs.
+/// The node of each CPU, as recorded. For older recordings without it, CPUs are assigned to nodes in equal runs.
 fn nodes_of_cpus(trace: &Trace, info: &Zoneinfo, cpus: usize) -> Vec<NodeId> {
     let recorded = &trace.facts().cpu_nodes;
     if recorded.len() >= cpus {
@@ -383,13 +383,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_beyond_reason_do_not_overflow() {
+    fn huge_counts_do_not_overflow() {
         let pagesets = vec![PagesetSnapshot { count: u64::MAX, high: 0 }; 2];
         assert_eq!(ZoneState { free: 7, pagesets, ..ZoneState::default() }.unused(), u64::MAX);
     }
 
     #[test]
-    fn a_build_number_is_no_update() {
+    fn a_build_number_is_not_an_update() {
         for (release, version, expected) in [
             ("6.18.15+deb13-amd64", "#1 SMP", Some(Release::update(6, 18, 15))),
             (
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_are_counted_by_their_highest_number() {
+    fn the_cpu_count_comes_from_the_highest_cpu_number() {
         let text = "Node 0, zone   Normal\n  pages free     9\n        boost    0\n        min      1\n        low      2\n        \
                     high     3\n        spanned  9\n        present  9\n        managed  9\n        cma      0\n        \
                     protection: (0, 0)\n  pagesets\n    cpu: 5\n              count:    1\n              high:     2\n              \

@@ -1,8 +1,8 @@
-//! What each pageset's counters were at the start: the refill and free factors, which zoneinfo does not print.
+//! The counters of each pageset at the start: the refill and free factors, which zoneinfo does not print.
 //!
-//! They settle after a few events, but a short recording ends before that. The state machine is pure, so it is run alone
-//! over each pageset's first operations from every plausible start; the start that explains the kernel's first refills
-//! and drains best is taken. Specification: `trace-replay.md` 3g, `kernels-2026.md` 3.3.
+//! The counters settle after a few events, but a short recording ends before that. The state machine is pure. It runs
+//! alone over each pageset's first operations, from every plausible start. The start that explains the kernel's first
+//! refills and drains best is chosen. Specification: `trace-replay.md` 3g, `kernels-2026.md` 3.3.
 
 use std::collections::HashMap;
 
@@ -11,20 +11,21 @@ use pageset::{CpuId, Order};
 
 use super::setting::PagesetSnapshot;
 
-/// Operations of one pageset that are looked at. A guess: the first drain of a CPU that frees into an emptied pageset
-/// comes after `high` pages, some thousands.
+/// The number of operations used per pageset. A guess: the first drain of a CPU that frees into an empty pageset comes
+/// after `high` pages, some thousands.
 const STEPS_MAX: usize = 8192;
-/// Refills and drains of one pageset that are looked at. A guess: each halves or doubles the factors, which have six values.
+/// The number of refills and drains used per pageset. A guess: each one halves or doubles the factors, which have six
+/// values.
 const MOVES_MAX: u32 = 8;
 
-/// One operation on a pageset, and what the kernel moved at it.
+/// One operation on a pageset, and the kernel's move at that operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// An allocation, with the blocks of the refill that it caused.
+    /// An allocation. `refill` is the number of blocks of its refill, or 0.
     Alloc { order: Order, refill: u32 },
-    /// A free, with the pages of the drain that it caused.
+    /// A free. `drained` is the number of pages of its drain, or 0.
     Free { order: Order, drained: u32 },
-    /// The timer work, with the pages that it drained.
+    /// The timer work. `drained` is the number of pages that it drained.
     Tick { drained: u32 },
 }
 
@@ -33,7 +34,7 @@ pub(super) enum Step {
 struct History {
     steps: Vec<Step>,
     moves: u32,
-    /// Something that the state machine does not know of came to pass: nothing after it counts.
+    /// Whether an event outside the state machine has occurred. Later operations do not count.
     closed: bool,
 }
 
@@ -44,7 +45,7 @@ pub(super) struct Histories {
 }
 
 impl Histories {
-    /// Adds an operation.
+    /// Adds an operation, unless the history is closed or full.
     pub(super) fn step(&mut self, zone: usize, cpu: CpuId, step: Step) {
         let history = self.of.entry((zone, cpu)).or_default();
         if history.closed || history.steps.len() == STEPS_MAX || history.moves == MOVES_MAX {
@@ -59,7 +60,7 @@ impl Histories {
         history.steps.push(step);
     }
 
-    /// Pages left the pageset in a drain that its last free or tick caused.
+    /// Adds pages of a drain that the last free or tick caused.
     pub(super) fn drained(&mut self, zone: usize, cpu: CpuId, pages: u32) {
         let Some(history) = self.of.get_mut(&(zone, cpu)).filter(|history| !history.closed) else { return };
         if let Some(Step::Free { drained, .. } | Step::Tick { drained }) = history.steps.last_mut() {
@@ -68,24 +69,24 @@ impl Histories {
         }
     }
 
-    /// What follows on this pageset is not the state machine's doing.
+    /// Closes the history: an event outside the state machine changes the pageset.
     pub(super) fn close(&mut self, zone: usize, cpu: CpuId) {
         self.of.entry((zone, cpu)).or_default().closed = true;
     }
 
-    /// The counters of a pageset at the start under these rules, and whether a refill or drain told them.
+    /// The counters of a pageset at the start under these rules, and whether a refill or drain shows them.
     pub(super) fn start(&self, zone: usize, cpu: CpuId, tuning: &Tuning, shown: Shown) -> (PcpState, bool) {
         let history = self.of.get(&(zone, cpu));
         let steps = history.map_or(&[][..], |history| &history.steps);
-        // A pageset that is only freed into never forgets a free factor: the last free before the start left it.
+        // Without allocations the free factor never decays, so the last free before the start has left its factor.
         let allocates = steps.iter().any(|step| matches!(step, Step::Alloc { .. }));
         let at_rest =
             Hidden { free: u32::from(!tuning.free_count && !steps.is_empty() && !allocates), ..Hidden::default() };
-        // A free of orders 1 to 3 without a drain tells as much as one with a drain.
+        // A free of orders 1 to 3 restricts the factors even without a drain.
         let costly =
             |step: &Step| matches!(step, Step::Free { order, .. } if (1..=Order::COSTLY.get()).contains(&order.get()));
-        let told = history.is_some_and(|history| history.moves > 0) || steps.iter().any(costly);
-        if !told {
+        let is_shown = history.is_some_and(|history| history.moves > 0) || steps.iter().any(costly);
+        if !is_shown {
             return (at_rest.state(tuning, shown), false);
         }
         let mut best = (u64::MAX, at_rest);
@@ -99,7 +100,7 @@ impl Histories {
     }
 }
 
-/// What zoneinfo shows of a pageset at the start, and what the rules make of it.
+/// A pageset in zoneinfo at the start, and its bounds under the rules.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     pub(super) snapshot: PagesetSnapshot,
@@ -108,11 +109,11 @@ pub(super) struct Shown {
     pub(super) large_cache: bool,
 }
 
-/// The counters that zoneinfo does not show.
+/// The counters that zoneinfo does not print.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hidden {
     alloc_factor: u8,
-    /// `free_count` where the rules have it, else `free_factor`.
+    /// `free_count` if the rules have it, otherwise `free_factor`.
     free: u32,
     prev_high_order: bool,
 }
@@ -138,13 +139,13 @@ impl Hidden {
     }
 }
 
-/// Every start that makes a difference, the likelier first.
+/// All starts with different effects, the most likely first.
 fn candidates(tuning: &Tuning, shown: Shown) -> impl Iterator<Item = Hidden> {
     let scale = tuning.batch_scale_max;
     let batch = shown.bounds.batch;
     let allocs = if tuning.alloc_factor { 0..=scale } else { 0..=0 };
     let frees: Vec<u32> = if tuning.free_count {
-        // Thresholds lie at one batch, from 6.16 on at half of the lowest high more; drains are as large as the count.
+        // The threshold is one batch, and from 6.16 on half of the lowest high more. Drains are as large as the count.
         let threshold = batch + shown.bounds.high_min / 2;
         let scaled =
             (0..=2 * u32::from(scale)).map(|half| (batch << (half / 2)) + (half % 2) * (batch << (half / 2)) / 2);
@@ -163,8 +164,8 @@ fn candidates(tuning: &Tuning, shown: Shown) -> impl Iterator<Item = Hidden> {
     })
 }
 
-/// Pages by which the state machine's refills and drains differ from the kernel's; given up at `most`.
-fn cost(tuning: &Tuning, mut state: PcpState, steps: &[Step], most: u64) -> u64 {
+/// The difference between the state machine's refills and drains and the kernel's, in pages. Stops at `cost_max`.
+fn cost(tuning: &Tuning, mut state: PcpState, steps: &[Step], cost_max: u64) -> u64 {
     let rest = Pressure::default();
     let mut cost = 0;
     for step in steps {
@@ -177,7 +178,7 @@ fn cost(tuning: &Tuning, mut state: PcpState, steps: &[Step], most: u64) -> u64 
                     cost += u64::from(asked.abs_diff(refill)) * order.pages();
                     state.count += refill * pages;
                 }
-                // Bulk allocations may leave no event, so the count may be off.
+                // Bulk allocations may write no event, so the count may be too low.
                 state.count = state.count.max(pages);
                 tuning.on_take(&mut state, pages);
             }
@@ -192,7 +193,7 @@ fn cost(tuning: &Tuning, mut state: PcpState, steps: &[Step], most: u64) -> u64 
                 state.count = state.count.saturating_sub(drained);
             }
         }
-        if cost >= most {
+        if cost >= cost_max {
             break;
         }
     }
@@ -222,17 +223,17 @@ mod tests {
     #[test]
     fn the_first_refill_shows_the_factor() {
         for factor in 0..=5 {
-            // Five frees halve it to nothing; none leaves it as it is.
+            // Five frees halve the factor to 0; without a free it keeps its value.
             let steps = [Step::Alloc { order: Order::ZERO, refill: 63 << factor }];
-            let (state, told) = start("linux-6.18", SHOWN, &steps);
-            assert_eq!((state.alloc_factor, told), (factor as u8, true));
+            let (state, is_shown) = start("linux-6.18", SHOWN, &steps);
+            assert_eq!((state.alloc_factor, is_shown), (factor as u8, true));
         }
         let freed = [Step::Free { order: Order::ZERO, drained: 0 }, Step::Alloc { order: Order::ZERO, refill: 126 }];
         assert!((2..=3).contains(&start("linux-6.18", SHOWN, &freed).0.alloc_factor));
         assert!(!start("linux-6.18", SHOWN, &freed[..1]).1);
     }
 
-    /// `kernels-2026.md` 3.3: the first free of order 3 is followed at once by a drain of all pages.
+    /// `kernels-2026.md` 3.3: a drain of all pages follows the first free of order 3.
     #[test]
     fn a_drain_below_high_shows_the_free_factor() {
         let order = Order::new(3).unwrap();
@@ -242,13 +243,13 @@ mod tests {
             ..SHOWN
         };
         let at_once = [Step::Free { order, drained: 3197 }];
-        let (state, told) = start("linux-6.1", shown, &at_once);
-        assert!(told && state.free_factor >= 1, "{state:?}");
+        let (state, is_shown) = start("linux-6.1", shown, &at_once);
+        assert!(is_shown && state.free_factor >= 1, "{state:?}");
         let kept = [Step::Alloc { order, refill: 7 }, Step::Free { order, drained: 0 }];
         assert_eq!(start("linux-6.1", shown, &kept).0.free_factor, 0);
-        // Nobody allocates there, and a free of order 3 drained nothing.
+        // The pageset has no allocations, and a free of order 3 drained nothing.
         assert_eq!(start("linux-6.1", shown, &[Step::Free { order, drained: 0 }]).0.free_factor, 0);
-        // Nobody allocates there: what was left of a free before the start never decays.
+        // The pageset has no allocations: the factor that a free before the start left never decays.
         assert_eq!(start("linux-6.1", shown, &[Step::Free { order: Order::ZERO, drained: 0 }]).0.free_factor, 1);
     }
 }

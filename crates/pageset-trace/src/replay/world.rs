@@ -1,7 +1,7 @@
-//! The replayed machine: an allocator whose memory is arranged as the recorded kernel's was.
+//! The replayed machine: an allocator with the recorded kernel's memory layout.
 //!
-//! Only the memory that matters is there: what was free, what the pagesets held, what was in use and is freed in
-//! the recording. It is brought about with the allocator's own calls: all is allocated, cut up, and freed in part.
+//! It contains only the memory that matters: memory that was free or in pagesets, and memory in use that the recording
+//! frees. The layout is made with the allocator's own calls: allocate all memory, split it, and free part of it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -13,11 +13,11 @@ use pageset::{
 };
 
 use super::RuleSet;
+use super::findings::Earlier;
 use super::setting::Setting;
-use super::survey::Earlier;
 use super::types::{ORDINARY, list_type};
 
-/// A machine whose CPU is that of the event being replayed.
+/// A machine whose current CPU is the CPU of the replayed event.
 #[derive(Debug, Default)]
 pub(super) struct ReplayMachine {
     cpu: Cell<u32>,
@@ -41,46 +41,46 @@ impl Machine for ReplayMachine {
 /// The allocator of a replay.
 pub(super) type World<'a> = Allocator<'a, ReplayMachine>;
 
-/// Pages of a unit that a plan is made of: the largest block.
+/// Pages of a unit, from which plans are made: the largest block.
 const UNIT: u64 = Order::MAX.pages();
 
-/// What a unit is cut into.
+/// The blocks of a unit.
 #[derive(Clone, Debug)]
 enum Unit {
     /// Free as one block.
     Free,
-    /// That many free blocks of an order, each beside one in use so that they do not merge.
+    /// A number of free blocks of an order. A block in use follows each of them, so they do not merge.
     FreeBlocks(Order, u64),
     /// Blocks in use, by their offsets.
-    InUse(Vec<(u64, Order, Place)>),
+    InUse(Vec<(u64, Order, Purpose)>),
 }
 
-/// What a block in use is for.
+/// The purpose of a block in use.
 #[derive(Clone, Copy, Debug)]
-enum Place {
-    /// A page of the recorded machine that is freed later.
+enum Purpose {
+    /// A page of the recorded machine that the recording frees.
     Earlier(Pfn),
-    /// It will wait in this CPU's pageset.
+    /// A block that moves into this CPU's pageset.
     Stock(CpuId),
 }
 
-/// How a zone's memory is arranged.
+/// The layout of a zone's memory.
 #[derive(Debug, Default)]
 struct Plan {
     units: Vec<(MigrateType, Unit)>,
 }
 
-/// The memory of all zones, planned.
+/// The memory layout of all zones.
 #[derive(Debug)]
 pub(super) struct Plans {
     zones: Vec<Plan>,
-    /// Units that come online later, by zone, for memory that the recorded machine was given meanwhile.
+    /// Units that come on-line later, by zone, for memory that the recorded machine gained during the recording.
     spare: Vec<u64>,
 }
 
 impl Plans {
-    /// Plans the memory: free blocks as pagetypeinfo and zoneinfo had them, pages that are freed in the recording,
-    /// and what the pagesets held.
+    /// Plans the memory: the free blocks of pagetypeinfo and zoneinfo, pages that the recording frees, and the contents
+    /// of the pagesets.
     pub(super) fn new(setting: &Setting, earlier: &[Earlier], initial: &[Vec<[u64; LISTS]>]) -> Plans {
         let mut zones: Vec<Plan> = setting
             .zones
@@ -100,13 +100,14 @@ impl Plans {
         }
         let spare = setting.zones.iter().enumerate().map(|(zone, z)| {
             let later = setting.later.iter().map(|(_, states)| &states[zone]);
-            let most = later.map(|s| s.unused().saturating_sub(z.start.unused())).max().unwrap_or(0);
-            most.div_ceil(UNIT)
+            let grown_by = later.map(|s| s.unused().saturating_sub(z.start.unused())).max().unwrap_or(0);
+            grown_by.div_ceil(UNIT)
         });
         Plans { spare: spare.collect(), zones }
     }
 
-    /// The memory map: zones one after the other, page numbers that fit 32 bits, none of them 0.
+    /// The memory map: span and on-line range of each zone, one zone after the other. Page numbers fit 32 bits and
+    /// begin above 0.
     pub(super) fn ranges(&self) -> Vec<(PageRange, PageRange)> {
         let mut next = UNIT;
         let mut ranges = Vec::new();
@@ -121,7 +122,7 @@ impl Plans {
 }
 
 impl Plan {
-    /// Free memory: blocks as they were counted, corrected to the zone's free pages by large movable ones.
+    /// Plans free memory: the counted blocks, and large movable blocks up to the zone's free pages.
     fn free(&mut self, blocks: &[[u64; Order::COUNT]; 3], free: u64) {
         let mut left = free;
         for (migratetype, counts) in ORDINARY.into_iter().zip(blocks) {
@@ -153,7 +154,7 @@ impl Plan {
         }
     }
 
-    /// Blocks for one pageset, side by side.
+    /// Plans adjacent blocks for one pageset.
     fn stock(&mut self, cpu: CpuId, lists: &[u64; LISTS]) {
         for (list, &count) in lists.iter().enumerate() {
             let order = order_of(list);
@@ -161,25 +162,25 @@ impl Plan {
             let mut left = count;
             while left > 0 {
                 let here = left.min(in_a_unit);
-                let blocks = (0..here).map(|i| (i * order.pages(), order, Place::Stock(cpu))).collect();
+                let blocks = (0..here).map(|i| (i * order.pages(), order, Purpose::Stock(cpu))).collect();
                 self.units.push((list_type(list), Unit::InUse(blocks)));
                 left -= here;
             }
         }
     }
 
-    /// Pages in use keep their places in their unit, so that they merge as they did.
+    /// Plans pages in use at the same offsets in their units, so that they merge as in the recording.
     fn earlier<'e>(&mut self, pages: impl Iterator<Item = &'e Earlier>) {
         let mut units: HashMap<_, Vec<_>> = HashMap::new();
         for page in pages.filter(|e| e.pfn.is_aligned(e.order)) {
             let unit = units.entry((page.pfn.0 / UNIT, page.migratetype)).or_default();
-            unit.push((page.pfn.0 % UNIT, page.order, Place::Earlier(page.pfn)));
+            unit.push((page.pfn.0 % UNIT, page.order, Purpose::Earlier(page.pfn)));
         }
         let mut units: Vec<_> = units.into_iter().collect();
         units.sort_by_key(|((unit, migratetype), _)| (*unit, *migratetype));
         for ((_, migratetype), mut blocks) in units {
             blocks.sort_by_key(|(at, order, _)| (*at, std::cmp::Reverse(*order)));
-            // What a page was freed as may differ from one time to the next; the first that fits counts.
+            // A page may be freed with different orders; the first order that fits counts.
             let mut free_from = 0;
             blocks.retain(|(at, order, _)| {
                 let fits = *at >= free_from;
@@ -191,18 +192,18 @@ impl Plan {
     }
 }
 
-/// A block that was in use when the replay began: the recorded page, the replayed one.
+/// A block in use when the replay begins: the recorded page and the replayed page.
 pub(super) struct Placed {
     pub(super) recorded: Pfn,
     pub(super) replayed: Pfn,
     pub(super) order: Order,
 }
 
-/// Brings the plans about in a new allocator: returns what was in use. Pagesets hold what they held, as far as
-/// the rules let them; their bounds and marks are still to be set.
-pub(super) fn furnish(world: &World<'_>, plans: &Plans, limits: &[u32]) -> Vec<Placed> {
+/// Creates the planned layout in a new allocator and returns the blocks in use. Pagesets get their recorded contents,
+/// as far as `limits` (in pages, by zone) allow. The caller sets bounds and watermarks afterwards.
+pub(super) fn apply(world: &World<'_>, plans: &Plans, limits: &[u32]) -> Vec<Placed> {
     for zone in 0..world.zone_count() {
-        // Nothing is to be kept back meanwhile.
+        // Pagesets must not keep pages of the layout.
         let _ = world.set_bounds(zone, Bounds::DISABLED);
     }
     let mut placed = Vec::new();
@@ -213,7 +214,7 @@ pub(super) fn furnish(world: &World<'_>, plans: &Plans, limits: &[u32]) -> Vec<P
             for half in [0, Order::PAGEBLOCK.pages()] {
                 let _ = world.set_pageblock_type(page.offset(half), *migratetype);
             }
-            arrange(world, page, unit, &mut placed, &mut stock);
+            split_unit(world, page, unit, &mut placed, &mut stock);
         }
     }
     for (zone, &limit) in limits.iter().enumerate() {
@@ -223,7 +224,8 @@ pub(super) fn furnish(world: &World<'_>, plans: &Plans, limits: &[u32]) -> Vec<P
     for (page, order, cpu) in stock {
         world.machine().run_on(cpu);
         let zone = world.zone_of(page).unwrap_or(0);
-        // More than these rules would keep goes to the buddy at their first free; here it is not to pile up.
+        // Under these rules, the first free would drain all pages above the limit. Pages above it go to the buddy at
+        // once.
         let held = world.pageset_state(zone, cpu).count;
         let fits = u64::from(held) + order.pages() <= u64::from(limits[zone]);
         let _ = if fits { world.free_undrained(page, order) } else { world.free(page, order) };
@@ -231,7 +233,7 @@ pub(super) fn furnish(world: &World<'_>, plans: &Plans, limits: &[u32]) -> Vec<P
     placed
 }
 
-/// A request that only this zone may serve, whatever its marks say.
+/// A request for exactly this zone that ignores watermarks.
 pub(super) fn unmarked(zone: usize, order: Order) -> Request {
     Request {
         zone: Some(zone),
@@ -245,8 +247,14 @@ fn whole_unit(world: &World<'_>, zone: usize) -> Option<Pfn> {
     world.alloc(&unmarked(zone, Order::MAX)).ok()
 }
 
-/// Cuts a unit in use into what is planned, and frees what is to be free.
-fn arrange(world: &World<'_>, page: Pfn, unit: &Unit, placed: &mut Vec<Placed>, stock: &mut Vec<(Pfn, Order, CpuId)>) {
+/// Splits an allocated unit as planned, and frees its free blocks.
+fn split_unit(
+    world: &World<'_>,
+    page: Pfn,
+    unit: &Unit,
+    placed: &mut Vec<Placed>,
+    stock: &mut Vec<(Pfn, Order, CpuId)>,
+) {
     match unit {
         Unit::Free => {
             let _ = world.free(page, Order::MAX);
@@ -258,20 +266,21 @@ fn arrange(world: &World<'_>, page: Pfn, unit: &Unit, placed: &mut Vec<Placed>, 
             }
         }
         Unit::InUse(blocks) => {
-            cut(world, page, 0, Order::MAX, blocks);
+            split_to(world, page, 0, Order::MAX, blocks);
             for &(at, order, place) in blocks {
                 let replayed = page.offset(at);
                 match place {
-                    Place::Earlier(recorded) => placed.push(Placed { recorded, replayed, order }),
-                    Place::Stock(cpu) => stock.push((replayed, order, cpu)),
+                    Purpose::Earlier(recorded) => placed.push(Placed { recorded, replayed, order }),
+                    Purpose::Stock(cpu) => stock.push((replayed, order, cpu)),
                 }
             }
         }
     }
 }
 
-/// Splits the block of `order` at offset `at` of a unit until each of `blocks`, sorted by offset, stands alone.
-fn cut(world: &World<'_>, unit: Pfn, at: u64, order: Order, blocks: &[(u64, Order, Place)]) {
+/// Splits the block of `order` at offset `at` of a unit until each of `blocks`, sorted by offset, is a block of its
+/// own.
+fn split_to(world: &World<'_>, unit: Pfn, at: u64, order: Order, blocks: &[(u64, Order, Purpose)]) {
     let whole = blocks.first().is_some_and(|(first, wanted, _)| *first == at && *wanted == order);
     if blocks.is_empty() || whole {
         return;
@@ -280,11 +289,11 @@ fn cut(world: &World<'_>, unit: Pfn, at: u64, order: Order, blocks: &[(u64, Orde
     let _ = world.split(unit.offset(at), order, half);
     let middle = at + half.pages();
     let (lower, upper) = blocks.split_at(blocks.partition_point(|(offset, _, _)| *offset < middle));
-    cut(world, unit, at, half, lower);
-    cut(world, unit, middle, half, upper);
+    split_to(world, unit, at, half, lower);
+    split_to(world, unit, middle, half, upper);
 }
 
-/// The configuration of a replayed machine. `zones` and `ranges` hold what it borrows.
+/// The configuration of the replayed machine, which borrows `zones`. `capacity` is a pageset's capacity in pages.
 pub(super) fn config<'c>(
     setting: &'c Setting,
     rules: &RuleSet,
@@ -299,7 +308,7 @@ pub(super) fn config<'c>(
     }
 }
 
-/// The pages that lists of these lengths hold.
+/// The pages in lists of these lengths, in blocks.
 pub(super) fn pages_of(lists: &[u64; LISTS]) -> u64 {
     lists.iter().enumerate().map(|(list, blocks)| blocks * order_of(list).pages()).sum()
 }

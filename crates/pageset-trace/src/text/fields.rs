@@ -1,15 +1,16 @@
-//! The words of one line: numbers and names parted by single spaces, taken from left to right without allocating.
+//! The words of one line: numbers and names, separated by single spaces. They are taken from left to right without
+//! allocation.
 
 use crate::procfs::quoted;
 
-/// What is wrong with a line, and what would be right. Boxed: it is rare and must not burden the other results.
+/// The fault of a line, and the allowed values. Boxed, because it is rare and would enlarge every result.
 #[derive(Debug)]
-pub(super) struct Wrong(Box<(String, String)>);
+pub(super) struct Fault(Box<(String, String)>);
 
-impl Wrong {
+impl Fault {
     #[cold]
     pub(super) fn new(what: impl Into<String>, allowed: impl Into<String>) -> Self {
-        Wrong(Box::new((what.into(), allowed.into())))
+        Fault(Box::new((what.into(), allowed.into())))
     }
 
     pub(super) fn into_parts(self) -> (String, String) {
@@ -17,10 +18,10 @@ impl Wrong {
     }
 }
 
-/// What is left of a line.
+/// The rest of a line.
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
-    /// Whether the last word was taken with the space after it, so that another must follow.
+    /// Whether a space followed the last word, so that another word must follow.
     more: bool,
 }
 
@@ -29,12 +30,12 @@ impl<'a> Fields<'a> {
         Fields { rest: line, more: true }
     }
 
-    /// What has not been taken yet.
+    /// The bytes not taken yet.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// The next word; empty when there is none.
+    /// The next word; empty if there is none.
     #[inline]
     pub(super) fn word(&mut self) -> &'a [u8] {
         let end = self.rest.iter().position(|&b| b == b' ');
@@ -46,10 +47,10 @@ impl<'a> Fields<'a> {
         word
     }
 
-    /// A decimal number up to `most`.
+    /// A decimal number of at most `max`.
     #[inline]
-    pub(super) fn decimal(&mut self, name: &str, most: u64, allowed: &str) -> Result<u64, Wrong> {
-        const DIGITS: usize = 19; // as many never overflow
+    pub(super) fn decimal(&mut self, name: &str, max: u64, allowed: &str) -> Result<u64, Fault> {
+        const DIGITS: usize = 19; // 19 digits never overflow
         let (mut value, mut length) = (0u64, 0);
         for &byte in self.rest.iter().take(DIGITS) {
             let digit = byte.wrapping_sub(b'0');
@@ -59,20 +60,20 @@ impl<'a> Fields<'a> {
             value = value * 10 + u64::from(digit);
             length += 1;
         }
-        if value <= most && self.pass(length) {
+        if value <= max && self.skip(length) {
             return Ok(value);
         }
-        // Longer, too large or no number at all: rare, and told apart without haste.
+        // Longer, too large or not a number: a rare case, which may be slow.
         let word = self.word();
         match decimal(word) {
-            Some(value) if value <= most => Ok(value),
-            _ => Err(wrong(name, word, allowed)),
+            Some(value) if value <= max => Ok(value),
+            _ => Err(fault(name, word, allowed)),
         }
     }
 
-    /// A hexadecimal number without `0x`, up to `most`.
+    /// A hexadecimal number without `0x`, of at most `max`.
     #[inline]
-    pub(super) fn hex(&mut self, name: &str, most: u64, allowed: &str) -> Result<u64, Wrong> {
+    pub(super) fn hex(&mut self, name: &str, max: u64, allowed: &str) -> Result<u64, Fault> {
         const DIGITS: usize = 16;
         let (mut value, mut length) = (0u64, 0);
         for &byte in self.rest.iter().take(DIGITS) {
@@ -83,12 +84,12 @@ impl<'a> Fields<'a> {
             value = value << 4 | u64::from(digit);
             length += 1;
         }
-        if value <= most && self.pass(length) { Ok(value) } else { Err(wrong(name, self.word(), allowed)) }
+        if value <= max && self.skip(length) { Ok(value) } else { Err(fault(name, self.word(), allowed)) }
     }
 
-    /// Whether the first word has `length` bytes and at least one; passes over it if so.
+    /// Skips the first word if it has `length` bytes and at least one; returns whether it did.
     #[inline]
-    fn pass(&mut self, length: usize) -> bool {
+    fn skip(&mut self, length: usize) -> bool {
         match self.rest.get(length) {
             _ if length == 0 => false,
             Some(b' ') => {
@@ -103,33 +104,33 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The next word if it is one letter, else 0; what follows a 0 is not told.
+    /// The next word if it is one letter, else 0. After a 0 the position is undefined.
     #[inline]
     pub(super) fn letter(&mut self) -> u8 {
         let letter = self.rest.first().copied().unwrap_or(0);
-        if self.pass(1) { letter } else { 0 }
+        if self.skip(1) { letter } else { 0 }
     }
 
     /// Checks that the line ends here.
     #[inline]
-    pub(super) fn end(self) -> Result<(), Wrong> {
-        if self.rest.is_empty() && !self.more { Ok(()) } else { Err(surplus(self.rest)) }
+    pub(super) fn end(self) -> Result<(), Fault> {
+        if self.rest.is_empty() && !self.more { Ok(()) } else { Err(trailing_text(self.rest)) }
     }
 }
 
 #[cold]
-fn surplus(rest: &[u8]) -> Wrong {
-    Wrong::new(format!("{} follows the last argument", lossy(rest)), "the end of the line")
+fn trailing_text(rest: &[u8]) -> Fault {
+    Fault::new(format!("{} follows the last argument", lossy(rest)), "the end of the line")
 }
 
-/// The error for a word that is not what `allowed` says.
+/// The error for a word that is not in `allowed`.
 #[cold]
-pub(super) fn wrong(name: &str, word: &[u8], allowed: &str) -> Wrong {
+pub(super) fn fault(name: &str, word: &[u8], allowed: &str) -> Fault {
     let what = if word.is_empty() { format!("no {name}") } else { format!("{name} {} is not allowed", lossy(word)) };
-    Wrong::new(what, allowed)
+    Fault::new(what, allowed)
 }
 
-/// Bytes as they may stand in a message.
+/// Bytes, quoted for a message.
 pub(super) fn lossy(bytes: &[u8]) -> String {
     quoted(&String::from_utf8_lossy(bytes))
 }
@@ -146,7 +147,7 @@ pub(super) fn decimal(word: &[u8]) -> Option<u64> {
     if word.is_empty() { None } else { Some(value) }
 }
 
-/// What each byte is worth as a hexadecimal digit; 255 for those that are none.
+/// The value of each byte as a hexadecimal digit; 255 for other bytes.
 const HEX_DIGITS: [u8; 256] = {
     let mut values = [255; 256];
     let mut digit = 0;

@@ -1,7 +1,7 @@
-//! The text form of a recording: two header lines, then one event a line (`trace-replay.md` 2).
+//! The text form of a recording: two header lines, then one event per line (`trace-replay.md` 2).
 //!
-//! [`TextReader`] and [`TextWriter`] are each other's inverse: a text that the writer made is read into the events that
-//! were written, and a text in the recorder's own spelling is written again byte for byte.
+//! [`TextReader`] and [`TextWriter`] are inverse. The reader returns the events that the writer wrote. The writer
+//! reproduces a text in the recorder's spelling byte for byte.
 
 mod fields;
 mod reader;
@@ -10,8 +10,8 @@ mod writer;
 pub use reader::TextReader;
 pub use writer::TextWriter;
 
-/// How the text form starts: its name, a space and its version.
+/// The first bytes of the text form: its name and a space; the version follows.
 pub(crate) const MAGIC: &[u8] = b"#pcptrace ";
 
-/// The version that is read and written.
+/// The version that the reader and writer support.
 const VERSION: u64 = 1;

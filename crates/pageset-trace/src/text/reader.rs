@@ -1,11 +1,11 @@
-//! Reading the text form.
+//! Reads the text form.
 
 use std::io::{ErrorKind, Read};
 use std::ops::Range;
 
 use pageset::{Order, Pfn};
 
-use super::fields::{Fields, Wrong, decimal, lossy, wrong};
+use super::fields::{Fault, Fields, decimal, fault, lossy};
 use super::{MAGIC, VERSION};
 use crate::error::{Place, TraceError};
 use crate::event::{Context, Event, Kind, StateChange};
@@ -14,19 +14,19 @@ use crate::limits::{
     TAG_ALLOWED,
 };
 
-/// Bytes read at a time.
+/// The size of the read buffer, in bytes.
 const BUFFER: usize = 256 << 10;
 
-/// Bytes in a line, at most: the longest line that the writer can make has under 200.
+/// The longest accepted line, in bytes; the writer's longest line has under 200.
 const MAX_LINE: usize = 4096;
 
-/// The events of a text, one after another, in constant memory.
+/// An iterator over the events of a text, in constant memory.
 ///
-/// After an error, or the end, there is nothing more.
+/// After an error or the end, it returns `None`.
 #[derive(Debug)]
 pub struct TextReader<R> {
     lines: Lines<R>,
-    /// The time of the event before, in ns.
+    /// The time of the previous event, in ns.
     time_ns: u64,
     done: bool,
 }
@@ -36,7 +36,8 @@ impl<R: Read> TextReader<R> {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::ErrorKind::Unsupported): another form or version. Damaged: headers that are not whole.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for another form or version.
+    /// [`Damaged`](crate::ErrorKind::Damaged) for incomplete headers.
     pub fn new(input: R) -> Result<Self, TraceError> {
         let mut lines = Lines { input, buffer: vec![0; BUFFER], start: 0, end: 0, number: 0 };
         let version = "a text that starts with `#pcptrace 1`";
@@ -55,7 +56,9 @@ impl<R: Read> TextReader<R> {
         let start = "`#t0` and a time in nanoseconds in the second line";
         let line = lines.next()?.map_or(&[][..], |line| &lines.buffer[line]);
         let Some(time_ns) = line.strip_prefix(b"#t0 ").and_then(decimal) else {
-            return Err(TraceError::damaged(Place::Line(2), format!("{} is no start", lossy(line))).allowed(start));
+            return Err(
+                TraceError::damaged(Place::Line(2), format!("{} is not a start line", lossy(line))).allowed(start)
+            );
         };
         Ok(TextReader { lines, time_ns, done: false })
     }
@@ -67,8 +70,8 @@ impl<R: Read> TextReader<R> {
                 self.time_ns = event.time_ns;
                 Ok(Some(event))
             }
-            Err(wrong) => {
-                let (what, allowed) = wrong.into_parts();
+            Err(fault) => {
+                let (what, allowed) = fault.into_parts();
                 Err(TraceError::damaged(Place::Line(self.lines.number), what).allowed(allowed))
             }
         }
@@ -89,20 +92,20 @@ impl<R: Read> Iterator for TextReader<R> {
     }
 }
 
-/// The lines of an input, through a buffer that is longer than any line.
+/// The lines of an input, through a buffer larger than any line.
 #[derive(Debug)]
 struct Lines<R> {
     input: R,
     buffer: Vec<u8>,
-    /// What is in the buffer and not yet handed out.
+    /// The range of the buffer that is not returned yet.
     start: usize,
     end: usize,
-    /// The line handed out last, from 1.
+    /// The number of the last returned line, from 1.
     number: u64,
 }
 
 impl<R: Read> Lines<R> {
-    /// The next line without its newline, as a part of the buffer.
+    /// The next line without its newline, as a range of the buffer.
     #[inline]
     fn next(&mut self) -> Result<Option<Range<usize>>, TraceError> {
         self.number += 1;
@@ -129,7 +132,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Reads more; false at the end of the input.
+    /// Reads more bytes; returns false at the end of the input.
     fn fill(&mut self) -> Result<bool, TraceError> {
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
@@ -146,13 +149,13 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// The event of one line, `before` being the time of the one before it.
+/// Parses the event of one line. `before` is the time of the previous event, in ns.
 #[inline]
-fn parse(line: &[u8], before: u64) -> Result<Event, Wrong> {
+fn parse(line: &[u8], before: u64) -> Result<Event, Fault> {
     let mut fields = Fields::new(line);
     let step = fields.decimal("time", u64::MAX, "nanoseconds since the line before: a decimal number below 2^64")?;
     let Some(time_ns) = before.checked_add(step) else {
-        return Err(Wrong::new("the time overflows", "times below 2^64 ns"));
+        return Err(Fault::new("the time overflows", "times below 2^64 ns"));
     };
     let cpu = fields.decimal("CPU", u64::from(MAX_CPUS - 1), CPU_ALLOWED)? as u32;
     let (pid, context) = pid_and_context(fields.word())?;
@@ -195,7 +198,7 @@ fn parse(line: &[u8], before: u64) -> Result<Event, Wrong> {
         b'R' => Kind::DirectReclaim,
         b'M' => marker(&mut fields)?,
         _ => {
-            return Err(wrong("kind", Fields::new(before_letter).word(), "A, F, B, Z, D, X, U, S, P, V, K, k, R or M"));
+            return Err(fault("kind", Fields::new(before_letter).word(), "A, F, B, Z, D, X, U, S, P, V, K, k, R or M"));
         }
     };
     fields.end()?;
@@ -205,28 +208,28 @@ fn parse(line: &[u8], before: u64) -> Result<Event, Wrong> {
 const ALLOC_PFN: &str = "`-` or a page frame number below 2^52, in hexadecimal";
 
 #[inline]
-fn pfn(fields: &mut Fields<'_>) -> Result<Pfn, Wrong> {
+fn pfn(fields: &mut Fields<'_>) -> Result<Pfn, Fault> {
     fields.hex("pfn", MAX_PFN - 1, PFN_ALLOWED).map(Pfn)
 }
 
 #[inline]
-fn order(fields: &mut Fields<'_>) -> Result<Order, Wrong> {
+fn order(fields: &mut Fields<'_>) -> Result<Order, Fault> {
     let order = fields.decimal("order", u64::from(Order::MAX.get()), ORDER_ALLOWED)?;
     Ok(Order::new(order as u8).expect("at most Order::MAX"))
 }
 
 #[inline]
-fn migratetype(fields: &mut Fields<'_>) -> Result<u8, Wrong> {
+fn migratetype(fields: &mut Fields<'_>) -> Result<u8, Fault> {
     fields.decimal("migratetype", 255, "a migratetype from 0 to 255").map(|number| number as u8)
 }
 
 #[inline]
-fn gfp(fields: &mut Fields<'_>) -> Result<u32, Wrong> {
+fn gfp(fields: &mut Fields<'_>) -> Result<u32, Fault> {
     let allowed = "the flags of the request, 32 bits in hexadecimal";
     fields.hex("gfp", u64::from(u32::MAX), allowed).map(|gfp| gfp as u32)
 }
 
-fn state_change(fields: &mut Fields<'_>) -> Result<StateChange, Wrong> {
+fn state_change(fields: &mut Fields<'_>) -> Result<StateChange, Fault> {
     const ALLOWED: &str = "reclaim-ended, cpu-offline, cpu-online, pagesets-off or pagesets-on";
     let cpu = |fields: &mut Fields<'_>| {
         fields.decimal("cpu", u64::from(MAX_CPUS - 1), CPU_ALLOWED).map(|number| pageset::CpuId(number as u32))
@@ -238,11 +241,11 @@ fn state_change(fields: &mut Fields<'_>) -> Result<StateChange, Wrong> {
         b"cpu-online" => StateChange::CpuOnline(cpu(fields)?),
         b"pagesets-off" => StateChange::PagesetsOff(pfn(fields)?),
         b"pagesets-on" => StateChange::PagesetsOn(pfn(fields)?),
-        _ => return Err(wrong("change", word, ALLOWED)),
+        _ => return Err(fault("change", word, ALLOWED)),
     })
 }
 
-fn bulk_alloc(fields: &mut Fields<'_>) -> Result<Kind, Wrong> {
+fn bulk_alloc(fields: &mut Fields<'_>) -> Result<Kind, Fault> {
     let asked = fields.decimal("asked", u64::from(MAX_BULK), BULK_ALLOWED)?;
     let taken = fields.decimal("taken", asked, BULK_ALLOWED)?;
     let gfp = gfp(fields)?;
@@ -257,12 +260,12 @@ fn bulk_alloc(fields: &mut Fields<'_>) -> Result<Kind, Wrong> {
 }
 
 #[inline]
-fn flag(fields: &mut Fields<'_>, name: &str) -> Result<bool, Wrong> {
+fn flag(fields: &mut Fields<'_>, name: &str) -> Result<bool, Fault> {
     fields.decimal(name, 1, "0 or 1").map(|number| number == 1)
 }
 
 #[inline]
-fn pid_and_context(word: &[u8]) -> Result<(u32, Context), Wrong> {
+fn pid_and_context(word: &[u8]) -> Result<(u32, Context), Fault> {
     let form = "a process id below 2^32 and one of the letters p, s, h, n";
     let parts = word.split_last().and_then(|(letter, pid)| {
         let context = match letter {
@@ -274,16 +277,16 @@ fn pid_and_context(word: &[u8]) -> Result<(u32, Context), Wrong> {
         };
         Some((u32::try_from(decimal(pid)?).ok()?, context))
     });
-    parts.ok_or_else(|| wrong("process", word, form))
+    parts.ok_or_else(|| fault("process", word, form))
 }
 
-fn marker(fields: &mut Fields<'_>) -> Result<Kind, Wrong> {
+fn marker(fields: &mut Fields<'_>) -> Result<Kind, Fault> {
     let which = fields.word();
     let word = fields.word();
-    let tag = limits::tag(word).ok_or_else(|| wrong("tag", word, TAG_ALLOWED))?.to_owned();
+    let tag = limits::tag(word).ok_or_else(|| fault("tag", word, TAG_ALLOWED))?.to_owned();
     match which {
         b"ZB" => Ok(Kind::SnapshotBegin(tag)),
         b"ZE" => Ok(Kind::SnapshotEnd(tag)),
-        _ => Err(wrong("marker", which, "ZB or ZE")),
+        _ => Err(fault("marker", which, "ZB or ZE")),
     }
 }

@@ -1,4 +1,4 @@
-//! Writing the text form.
+//! Writes the text form.
 
 use std::io::{self, Write};
 
@@ -6,20 +6,20 @@ use super::{MAGIC, VERSION};
 use crate::event::{Context, Event, Kind, StateChange};
 use crate::limits;
 
-/// Bytes gathered before they are written.
+/// The size at which the buffer is written, in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// Writes events as text, the headers before the first.
+/// Writes events as text, after the headers.
 #[derive(Debug)]
 pub struct TextWriter<W: Write> {
     out: W,
     buffer: Vec<u8>,
-    /// The time of the event before, in ns; none before the first, whose time becomes `#t0`.
+    /// The time of the previous event, in ns; `None` before the first event, whose time becomes `#t0`.
     time_ns: Option<u64>,
 }
 
 impl<W: Write> TextWriter<W> {
-    /// A writer to `out`, which needs no buffer of its own.
+    /// Creates a writer to `out`, which needs no buffer.
     pub fn new(out: W) -> Self {
         TextWriter { out, buffer: Vec::with_capacity(BUFFER + 1024), time_ns: None }
     }
@@ -28,8 +28,8 @@ impl<W: Write> TextWriter<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output; [`io::ErrorKind::InvalidInput`] for a time before the event before and for values beyond
-    /// those of [`limits`].
+    /// If the output fails; [`io::ErrorKind::InvalidInput`] for a time before the previous event's and for values
+    /// beyond [`limits`].
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         let before = match self.time_ns {
             Some(before) => before,
@@ -51,11 +51,11 @@ impl<W: Write> TextWriter<W> {
         Ok(())
     }
 
-    /// Writes what is left and gives the output back. A recording without events has a start of 0.
+    /// Writes the rest and returns the output. A recording without events has the start time 0.
     ///
     /// # Errors
     ///
-    /// Those of the output.
+    /// If the output fails.
     pub fn finish(mut self) -> io::Result<W> {
         if self.time_ns.is_none() {
             self.header(0);
@@ -81,7 +81,7 @@ impl<W: Write> TextWriter<W> {
     }
 }
 
-/// Appends the line of one event, `step` ns after the one before.
+/// Appends the line of one event, `step` ns after the previous one.
 fn line(out: &mut Vec<u8>, step: u64, event: &Event) {
     decimal(out, step);
     out.push(b' ');
@@ -186,7 +186,7 @@ fn state_change(out: &mut Vec<u8>, change: StateChange) {
     }
 }
 
-/// Appends a space and a number, for each.
+/// Appends a space and a number for each value.
 fn numbers(out: &mut Vec<u8>, values: &[u8]) {
     for &value in values {
         out.push(b' ');
@@ -195,7 +195,7 @@ fn numbers(out: &mut Vec<u8>, values: &[u8]) {
 }
 
 fn decimal(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0; 20]; // as many as 2^64 has
+    let mut digits = [0; 20]; // 2^64 has 20 digits
     let mut start = digits.len();
     loop {
         start -= 1;

@@ -1,5 +1,5 @@
-//! The recordings that ship with the project, for tests.
-#![allow(dead_code)] // each test uses its part
+//! The recordings that the project contains, for tests.
+#![allow(dead_code)] // each test uses a part
 
 use std::io::Read;
 use std::path::PathBuf;

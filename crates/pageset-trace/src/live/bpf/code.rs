@@ -1,8 +1,8 @@
-//! Instructions of the kernel's virtual machine, and programs put together from them.
+//! Instructions of the kernel's BPF virtual machine, and an assembler of programs.
 //!
-//! Source: the instruction set, which is a standard (RFC 9669). Only what the programs here use.
+//! Source: the instruction set (RFC 9669). Only the instructions that the programs use.
 
-/// An instruction in the kernel's layout, little end first.
+/// An instruction in the kernel's layout, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Insn {
@@ -13,12 +13,12 @@ pub(super) struct Insn {
     imm: i32,
 }
 
-/// A register. R0 is what a call returns, R1 to R5 are its arguments and are lost by it, R6 to R9 are kept, R10 is the end
-/// of the stack.
+/// A register. R0 has a call's result; R1 to R5 are a call's arguments, which the call clobbers; R6 to R9 are
+/// preserved; R10 is the end of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct R(pub(super) u8);
 
-/// What a value is compared with.
+/// The right side of a comparison.
 #[derive(Clone, Copy)]
 pub(super) enum With {
     Register(R),
@@ -37,7 +37,7 @@ impl From<i32> for With {
     }
 }
 
-/// How: all as 64-bit numbers without a sign, but for `SignedLessEqual`.
+/// The comparison of unsigned 64-bit numbers, except for `SignedLessEqual`.
 #[derive(Clone, Copy)]
 pub(super) enum When {
     Equal,
@@ -48,7 +48,7 @@ pub(super) enum When {
     SignedLessEqual,
 }
 
-/// Functions of the kernel that programs may call. Source: `linux/bpf.h`.
+/// Kernel helper functions that programs call. Source: `linux/bpf.h`.
 #[derive(Clone, Copy)]
 pub(super) enum Helper {
     MapLookupElem = 1,
@@ -57,11 +57,11 @@ pub(super) enum Helper {
     GetStack = 67,
 }
 
-/// A place in a program that is not known yet when it is jumped to.
+/// A jump target, which may be defined after the jump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Label(usize);
 
-/// A program being written.
+/// A program under construction.
 #[derive(Default)]
 pub(super) struct Code {
     insns: Vec<Insn>,
@@ -120,7 +120,7 @@ impl Code {
         self.push(0x57, to, R(0), 0, bits)
     }
 
-    /// `to >>= bits`, without a sign.
+    /// `to >>= bits`, unsigned.
     pub(super) fn shift_right(&mut self, to: R, bits: i32) -> &mut Self {
         self.push(0x77, to, R(0), 0, bits)
     }
@@ -130,7 +130,7 @@ impl Code {
         self.push(0x67, to, R(0), 0, bits)
     }
 
-    /// The low 32 bits alone.
+    /// Clears the high 32 bits.
     pub(super) fn narrow(&mut self, to: R) -> &mut Self {
         self.push(0xbc, to, to, 0, 0)
     }
@@ -150,7 +150,7 @@ impl Code {
         self.push(0x63, to, from, offset, 0)
     }
 
-    /// Calls a function of the kernel.
+    /// Calls a kernel helper function.
     pub(super) fn call(&mut self, helper: Helper) -> &mut Self {
         self.push(0x85, R(0), R(0), 0, helper as i32)
     }
@@ -160,26 +160,26 @@ impl Code {
         self.set(R(0), 0).push(0x95, R(0), R(0), 0, 0)
     }
 
-    /// A place to jump to, which [`Self::here`] fixes.
+    /// Creates a jump target; [`Self::here`] defines its position.
     pub(super) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// The label is here.
+    /// Defines the position of a label.
     pub(super) fn here(&mut self, label: Label) -> &mut Self {
-        debug_assert!(self.labels[label.0].is_none(), "a label in two places");
+        debug_assert!(self.labels[label.0].is_none(), "a label defined twice");
         self.labels[label.0] = Some(self.insns.len());
         self
     }
 
-    /// Goes on at the label.
+    /// Jumps to the label.
     pub(super) fn jump(&mut self, to: Label) -> &mut Self {
         self.jumps.push((self.insns.len(), to));
         self.push(0x05, R(0), R(0), 0, 0)
     }
 
-    /// Goes on at the label when the comparison holds.
+    /// Jumps to the label if the comparison holds.
     pub(super) fn jump_if(&mut self, value: R, when: When, with: impl Into<With>, to: Label) -> &mut Self {
         let how = match when {
             When::Equal => 0x10,
@@ -196,11 +196,12 @@ impl Code {
         }
     }
 
-    /// The program, its jumps filled in.
+    /// Returns the program with resolved jumps.
     pub(super) fn done(mut self) -> Vec<Insn> {
         for (place, label) in self.jumps {
-            let target = self.labels[label.0].expect("each label is somewhere");
-            // Counted from the instruction after the jump. All jumps here go forwards, within a few hundred.
+            let target = self.labels[label.0].expect("each label is defined");
+            // Offsets count from the instruction after the jump. All jumps go forward by at most a few hundred
+            // instructions.
             self.insns[place].offset = i16::try_from(target - place - 1).expect("programs are short");
         }
         self.insns
@@ -212,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jumps_are_counted_from_the_next_instruction() {
+    fn jump_offsets_count_from_the_next_instruction() {
         let mut code = Code::default();
         let (near, far) = (code.label(), code.label());
         code.jump_if(R(1), When::Equal, 7, near).jump_if(R(2), When::Less, R(3), far);

@@ -1,12 +1,12 @@
-//! Counting by programs that the kernel runs at its tracepoints, each adding to the words of its CPU.
+//! Counts by BPF programs that the kernel runs at its tracepoints. Each program adds to the words of its CPU.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! | --- | --- |
 //! | `sys` | the system call |
-//! | `code` | instructions, and programs put together from them |
-//! | `programs` | what is done at each tracepoint |
+//! | `code` | instructions, and an assembler of programs |
+//! | `programs` | the program of each tracepoint |
 //!
-//! The kernel keeps programs and counters as long as this process has them open, and no longer.
+//! The kernel keeps programs and counters only while this process has them open.
 
 mod code;
 mod programs;
@@ -23,20 +23,20 @@ use super::{ORDERS, Traffic, Waits};
 use crate::record::RecordError;
 use crate::record::machine::{cpu_list, online_cpus};
 
-/// CPUs that are counted, where the kernel does not say how many there can be: the most that x86-64 is built for.
-const MOST_CPUS: u32 = 8192;
+/// The number of CPUs if the kernel does not report its possible CPUs: the limit on x86-64.
+const CPUS_MAX: u32 = 8192;
 
-/// Counters and the programs that add to them.
+/// The counters and the programs that add to them.
 pub(super) struct Counters {
     map: Map,
     waits: bool,
     _programs: Vec<Attached>,
 }
 
-/// CPUs that there can ever be.
+/// The number of possible CPUs.
 fn possible_cpus() -> u32 {
     let list = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
-    cpu_list(&list).into_iter().max().map_or(MOST_CPUS, |last| last.saturating_add(1)).min(MOST_CPUS)
+    cpu_list(&list).into_iter().max().map_or(CPUS_MAX, |last| last.saturating_add(1)).min(CPUS_MAX)
 }
 
 fn refused(what: &str) -> impl Fn(io::Error) -> RecordError {
@@ -53,10 +53,10 @@ fn refused(what: &str) -> impl Fn(io::Error) -> RecordError {
 }
 
 impl Counters {
-    /// Begins to count; with it comes what cannot be counted.
+    /// Begins to count. Also returns the counts that are missing, with their reasons.
     ///
     /// # Errors
-    /// Where the kernel takes no programs of ours, or has no page events.
+    /// If the kernel refuses the programs or has no page events.
     pub(super) fn start() -> Result<(Counters, Vec<String>), RecordError> {
         let map = Map::new(possible_cpus()).map_err(refused("counters"))?;
         let fd = map.fd();
@@ -110,7 +110,7 @@ impl Counters {
     }
 }
 
-/// Begins to time waits; with it comes what cannot be told apart.
+/// Begins to time waits. Also returns the purposes that cannot be distinguished.
 fn time_waits(fd: i32) -> Result<(Vec<Attached>, Vec<String>), RecordError> {
     let symbols = Symbols::read()?;
     let no = |what: &str| RecordError::Unknown(format!("this kernel does not show {what}"));

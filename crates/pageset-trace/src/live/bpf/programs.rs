@@ -1,23 +1,24 @@
-//! The programs: what each does when its tracepoint is passed.
+//! The BPF programs, one for each tracepoint.
 //!
-//! Each works on the element of its CPU, whose words are:
+//! Each program uses its CPU's map element, which has these words:
 //!
-//! | words | what |
+//! | words | contents |
 //! | --- | --- |
 //! | 0 to 15 | blocks taken from the free lists, by order |
-//! | 16 to 31 | blocks that pagesets gave back, by order |
+//! | 16 to 31 | blocks that pagesets drained, by order |
 //! | 32 | blocks taken from another migratetype's pageblocks |
-//! | 33 to 35 | the zone lock that is waited for, since when, and the number of its [`Path`] |
-//! | 36 to 39 | zone locks met lately |
-//! | 40 to 47 | for each [`Path`], how often and how long a zone lock was waited for |
-//! | 48 to 63 | other locks met lately, and how often each is still passed over |
+//! | 33 to 35 | the contended zone lock, the start of the wait, and the number of its [`Path`] |
+//! | 36 to 39 | recent zone locks |
+//! | 40 to 47 | for each [`Path`], the number and the duration of waits for zone locks |
+//! | 48 to 63 | recent other locks, and the remaining skips of each |
 //!
-//! What a lock is wanted for is found from the call chain, before the wait: a call chain takes microseconds to read, which
-//! are not to be spent with the lock held. Nor are they for locks that are none of zones, which are many more: such a lock is
-//! remembered, and looked at again after [`PASSED_OVER`] times, for a zone lock may be wanted for what is no [`Path`].
+//! The call chain shows the purpose of a lock. It is read before the wait, because reading takes microseconds, which
+//! must not pass with the lock held. Most contended locks are not zone locks, and reading their call chains would cost
+//! too much. Such a lock is remembered and checked again only after [`SKIPS`] waits, because a zone lock may also
+//! be taken outside any [`Path`].
 //!
-//! The zone lock is taken with interrupts off, and the page events come under it, so no other program of ours runs on the
-//! CPU between reading a word and writing it.
+//! The zone lock is taken with interrupts off, and the page events occur under it. So no other of these programs runs
+//! on the CPU between the read and the write of a word.
 
 use std::ops::Range;
 
@@ -25,7 +26,7 @@ use super::code::{Code, Helper, Insn, Label, R, When};
 use super::sys::{WORDS, Words};
 use crate::live::Wait;
 
-/// Orders that have a word. The largest of any kernel is 10 on x86-64; 15 are room.
+/// The number of orders with a word. The largest order of any kernel is 10 on x86-64; the rest is spare.
 pub(super) const ORDERS: usize = 16;
 /// Words of a CPU's element.
 pub(super) const REFILLS: usize = 0;
@@ -35,26 +36,26 @@ const LOCK: usize = FALLBACKS + 1;
 const SINCE: usize = LOCK + 1;
 const PATH: usize = SINCE + 1;
 const ZONES: usize = PATH + 1;
-const WAITS: usize = ZONES + ZONES_MET;
+const WAITS: usize = ZONES + ZONE_LOCKS;
 const OTHERS: usize = WAITS + 2 * Path::ALL.len();
-const PASSES: usize = OTHERS + OTHERS_MET;
-const _: () = assert!(PASSES + OTHERS_MET == WORDS);
+const PASSES: usize = OTHERS + OTHER_LOCKS;
+const _: () = assert!(PASSES + OTHER_LOCKS == WORDS);
 
-/// Locks remembered, a power of two each: the zones of a node, and as many others as there is room for.
-const ZONES_MET: usize = 4;
-const OTHERS_MET: usize = 8;
-/// How often a lock that was no zone's is passed over. A guess: a hundredth of a call chain for each.
-const PASSED_OVER: i32 = 100;
-/// Spreads addresses over the places: locks of the same kind of two CPUs or zones differ in high bits only. 2 to the 64th
-/// divided by the golden ratio (Knuth's multiplicative hash).
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// The numbers of remembered locks, powers of two: zone locks of a node, and as many other locks as fit.
+const ZONE_LOCKS: usize = 4;
+const OTHER_LOCKS: usize = 8;
+/// The number of waits for which a lock that was no zone lock is skipped. A guess: a hundredth of a call chain each.
+const SKIPS: i32 = 100;
+/// The multiplier that hashes lock addresses: locks of the same kind of two CPUs or zones differ only in high bits. 2
+/// to the 64th divided by the golden ratio (Knuth's multiplicative hash).
+const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A word's place in bytes.
+/// The offset of a word in bytes.
 const fn offset(word: usize) -> i16 {
     (word * 8) as i16
 }
 
-/// What a zone lock was wanted for, told by the function that took it.
+/// The purpose of a zone lock, from the function that took it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Path {
     Refill,
@@ -66,8 +67,9 @@ pub(super) enum Path {
 impl Path {
     pub(super) const ALL: [Path; 4] = [Path::Refill, Path::Drain, Path::DirectAlloc, Path::DirectFree];
 
-    /// The functions that take a zone lock for it; the compiler may have put the first ones into the others. Source: call
-    /// chains of `lock:contention_begin` on 6.18, and the names in the kernel's commit messages since 5.14.
+    /// The functions that take a zone lock for this purpose. The compiler may have inlined the first ones into the
+    /// others. Source: call chains of `lock:contention_begin` on 6.18, and the names in the kernel's commit messages
+    /// since 5.14.
     pub(super) const fn functions(self) -> &'static [&'static str] {
         match self {
             Path::Refill => &["rmqueue_bulk", "__rmqueue_pcplist"],
@@ -77,18 +79,19 @@ impl Path {
         }
     }
 
-    /// What a CPU's element says of it.
+    /// The waits of this purpose in a CPU's element.
     pub(super) fn wait(self, words: &Words) -> Wait {
         let at = WAITS + 2 * self as usize;
         Wait { times: words[at], ns: words[at + 1] }
     }
 }
 
-/// The flag of `contention_begin` that stands for spinning, alone for a plain spin lock. Source: the event's format.
+/// The flag of `contention_begin` for spinning; a plain spin lock sets only this flag. Source: the event's format.
 const SPIN: i32 = 1;
-/// Callers that are looked at: the slow path of the lock, the function that took it, and room for what tracing puts on top.
+/// The number of call chain entries that are read: the slow path of the lock, the function that took it, and the
+/// functions of tracing above.
 const FRAMES: i16 = 8;
-/// Of the stack.
+/// Offsets on the stack.
 const CPU: i16 = -8;
 const STACK: i16 = CPU - 8 * FRAMES;
 
@@ -104,19 +107,19 @@ const R9: R = R(9);
 const END: R = R(10);
 
 impl Code {
-    /// R0 = the element of this CPU; jumps to `none` where it has none.
+    /// Sets R0 to the element of this CPU; jumps to `none` if there is none.
     fn element(&mut self, map: i32, none: Label) -> &mut Self {
         self.call(Helper::GetSmpProcessorId).store_half(END, CPU, R0).copy(R2, END).add_number(R2, CPU.into());
         self.set_map(R1, map).call(Helper::MapLookupElem).jump_if(R0, When::Equal, 0, none)
     }
 
-    /// Word `word` of R0 is one more. R1 is lost.
+    /// Increments word `word` of R0. Clobbers R1.
     fn count(&mut self, word: usize) -> &mut Self {
         self.load(R1, R0, offset(word)).add_number(R1, 1).store(R0, offset(word), R1)
     }
 }
 
-/// Counts a page event whose second argument is the order, in the words from `first`.
+/// Counts a page event by its second argument, the order, in the words from `first`.
 pub(super) fn by_order(map: i32, first: usize) -> Vec<Insn> {
     let mut code = Code::default();
     let out = code.label();
@@ -135,27 +138,27 @@ pub(super) fn all(map: i32, word: usize) -> Vec<Insn> {
 }
 
 impl Code {
-    /// `to` = R8, the element, moved on by the place that a lock has among `places` remembered.
+    /// Sets `to` to R8, the element, plus the offset of a lock's slot among `places` remembered locks.
     fn place(&mut self, to: R, lock: R, places: usize) -> &mut Self {
-        self.set_wide(to, SPREAD).multiply(to, lock).shift_right(to, 64 - places.ilog2() as i32);
+        self.set_wide(to, HASH_MULTIPLIER).multiply(to, lock).shift_right(to, 64 - places.ilog2() as i32);
         self.shift_left(to, 3).add(to, R8)
     }
 }
 
-/// Notes that a zone lock is waited for, if the function that takes it is one of `paths`; `locks` is where the functions
-/// that take spin locks for others lie.
+/// Notes the start of a wait for a zone lock, if the function that takes the lock is one of `paths`. `locks` is the
+/// address range of the kernel's lock functions.
 pub(super) fn wait_begins(map: i32, locks: &Range<u64>, paths: &[(Path, Range<u64>)]) -> Vec<Insn> {
     let mut code = Code::default();
     let [out, walk, taker, found] = [(); 4].map(|()| code.label());
     code.copy(R9, R1).load(R6, R1, offset(0)).load(R7, R1, offset(1));
     code.narrow(R7).jump_if(R7, When::NotEqual, SPIN, out).element(map, out).copy(R8, R0);
-    // R6 = the lock, R7 = its place among others.
-    code.place(R7, R6, OTHERS_MET).load(R1, R7, offset(OTHERS)).jump_if(R1, When::NotEqual, R6, walk);
+    // R6 = the lock, R7 = its slot among other locks.
+    code.place(R7, R6, OTHER_LOCKS).load(R1, R7, offset(OTHERS)).jump_if(R1, When::NotEqual, R6, walk);
     code.load(R1, R7, offset(PASSES)).jump_if(R1, When::Equal, 0, walk);
     code.add_number(R1, -1).store(R7, offset(PASSES), R1).jump(out);
     code.here(walk).copy(R1, R9).copy(R2, END).add_number(R2, STACK.into());
     code.set(R3, i32::from(8 * FRAMES)).set(R4, 0).call(Helper::GetStack);
-    // R0 = bytes of the call chain, R1 = whether a function of locks was among them, R2 = an address to go back to.
+    // R0 = bytes of the call chain, R1 = whether a lock function was among them, R2 = a return address.
     code.jump_if(R0, When::SignedLessEqual, 0, out).set(R1, 0);
     for frame in 0..FRAMES {
         let (next, other) = (code.label(), code.label());
@@ -163,35 +166,36 @@ pub(super) fn wait_begins(map: i32, locks: &Range<u64>, paths: &[(Path, Range<u6
         code.set_wide(R3, locks.start).jump_if(R2, When::Less, R3, other);
         code.set_wide(R3, locks.end).jump_if(R2, When::Greater, R3, other);
         code.set(R1, 1).jump(next);
-        // The first function after those of locks is the one that takes it.
+        // The first function after the lock functions takes the lock.
         code.here(other).jump_if(R1, When::NotEqual, 0, taker).here(next);
     }
     code.jump(out).here(taker);
     for (path, range) in paths {
         let other = code.label();
-        // The address is after the call: never the first of the function, and the next one's first after a last call.
+        // A return address is after the call: never the function's first address, but the next function's first one
+        // after a final call.
         code.set_wide(R3, range.start).jump_if(R2, When::LessEqual, R3, other);
         code.set_wide(R3, range.end).jump_if(R2, When::Greater, R3, other);
         code.set(R9, *path as i32).jump(found).here(other);
     }
-    code.place(R1, R6, ZONES_MET).load(R2, R1, offset(ZONES)).jump_if(R2, When::Equal, R6, out);
-    code.store(R7, offset(OTHERS), R6).set(R1, PASSED_OVER).store(R7, offset(PASSES), R1).jump(out);
-    code.here(found).place(R1, R6, ZONES_MET).store(R1, offset(ZONES), R6);
-    // The next wait for it looks at its call chain.
+    code.place(R1, R6, ZONE_LOCKS).load(R2, R1, offset(ZONES)).jump_if(R2, When::Equal, R6, out);
+    code.store(R7, offset(OTHERS), R6).set(R1, SKIPS).store(R7, offset(PASSES), R1).jump(out);
+    code.here(found).place(R1, R6, ZONE_LOCKS).store(R1, offset(ZONES), R6);
+    // The next wait for this lock reads its call chain.
     code.set(R1, 0).store(R7, offset(PASSES), R1).call(Helper::KtimeGetNs);
     code.store(R8, offset(SINCE), R0).store(R8, offset(PATH), R9).store(R8, offset(LOCK), R6);
     code.here(out).exit();
     code.done()
 }
 
-/// Adds the wait that ends to its path.
+/// Adds a finished wait to its path.
 pub(super) fn wait_ends(map: i32) -> Vec<Insn> {
     let mut code = Code::default();
     let out = code.label();
     code.load(R7, R1, offset(0)).element(map, out).copy(R8, R0);
     code.load(R1, R8, offset(LOCK)).jump_if(R1, When::NotEqual, R7, out);
     code.set(R1, 0).store(R8, offset(LOCK), R1).call(Helper::KtimeGetNs);
-    // R9 = how long it was, R0 = the element moved on by the path's words.
+    // R9 = the duration, R0 = the element plus the offset of the path's words.
     code.load(R1, R8, offset(SINCE)).copy(R9, R0).subtract(R9, R1);
     code.load(R1, R8, offset(PATH)).mask(R1, Path::ALL.len() as i32 - 1).shift_left(R1, 4).copy(R0, R8).add(R0, R1);
     code.count(WAITS).load(R1, R0, offset(WAITS + 1)).add(R1, R9).store(R0, offset(WAITS + 1), R1);
@@ -203,9 +207,9 @@ pub(super) fn wait_ends(map: i32) -> Vec<Insn> {
 mod tests {
     use super::*;
 
-    /// Call chains of contended locks as perf shows them on 6.18, the function that took the lock first.
+    /// Functions from call chains of contended locks, as perf shows them on 6.18.
     #[test]
-    fn the_function_that_takes_the_lock_tells_the_path() {
+    fn the_function_that_takes_the_lock_shows_the_path() {
         let path = |function: &str| Path::ALL.into_iter().find(|path| path.functions().contains(&function));
         for (function, expected) in [
             ("__rmqueue_pcplist", Some(Path::Refill)),

@@ -1,4 +1,4 @@
-//! The system call `bpf`, as much of it as counting takes: the only unsafe code of the crate.
+//! The part of the system call `bpf` that counting needs: the only unsafe code of the crate.
 
 use std::ffi::CStr;
 use std::io;
@@ -9,7 +9,7 @@ use super::code::Insn;
 /// Words of a map's element.
 pub(super) const WORDS: usize = 64;
 
-/// What a map holds for each CPU.
+/// The words of one CPU in a map.
 pub(super) type Words = [u64; WORDS];
 
 /// Numbers of commands and kinds. Source: `linux/bpf.h`, which is the kernel's stable interface.
@@ -20,14 +20,15 @@ const RAW_TRACEPOINT_OPEN: u32 = 17;
 const MAP_TYPE_ARRAY: u32 = 2;
 const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 
-/// What the programs may be used under, in the words that the kernel takes: reading call chains asks for one of them.
+/// The licence of the programs, in a form that the kernel accepts: it allows reading of call chains only with such a
+/// licence.
 const LICENCE: &CStr = c"Dual MIT/GPL";
 
-/// How much of the verifier's log is asked for. Unit: bytes.
+/// The size of the buffer for the verifier's log. Unit: bytes.
 const LOG: usize = 1 << 16;
 
-/// The first members of `union bpf_attr` for each command. All are of whole words, without padding that the kernel would
-/// take for members.
+/// The first members of `union bpf_attr` for each command. They have explicit padding only, because the kernel would
+/// take implicit padding for members.
 #[repr(C)]
 struct MapCreate {
     map_type: u32,
@@ -66,19 +67,19 @@ struct Attach {
 /// Calls the kernel.
 ///
 /// # Safety
-/// `attr` is the form of `cmd`, and each address in it is that of memory as large as the command takes it to be, which
-/// stays in place for the call: to be read, or where the command writes to be written.
+/// `attr` has the layout of `cmd`. Each address in it points to memory as large as the command expects, valid for the
+/// call: readable, and writable where the command writes.
 unsafe fn bpf<T>(cmd: u32, attr: &T) -> io::Result<i32> {
     let size = std::mem::size_of::<T>();
-    // SAFETY: 1. `attr` is `size` bytes of plain data. 2. The caller answers for the addresses in it. 3. The kernel
-    // writes nothing to `attr` itself for the commands above.
+    // SAFETY: 1. `attr` is `size` bytes of plain data. 2. The caller guarantees the addresses in it. 3. The kernel does
+    // not write to `attr` itself for the commands above.
     let result = unsafe { libc::syscall(libc::SYS_bpf, cmd, std::ptr::from_ref(attr), size) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
-/// A descriptor that a command has just returned.
+/// Takes ownership of a descriptor that a command has just returned.
 fn owned(fd: RawFd) -> OwnedFd {
-    // SAFETY: 1. Only called with what a command that makes a descriptor returned. 2. Nothing else knows of it.
+    // SAFETY: 1. `fd` is the result of a command that creates a descriptor. 2. Nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -86,14 +87,14 @@ fn address<T: ?Sized>(of: &T) -> u64 {
     std::ptr::from_ref(of).cast::<u8>() as u64
 }
 
-/// An array of elements of [`WORDS`] words, zeros at first.
+/// A BPF array of elements of [`WORDS`] words, initially zero.
 pub(super) struct Map(OwnedFd);
 
 impl Map {
     pub(super) fn new(elements: u32) -> io::Result<Map> {
         let value_size = std::mem::size_of::<Words>() as u32;
         let attr = MapCreate { map_type: MAP_TYPE_ARRAY, key_size: 4, value_size, max_entries: elements };
-        // SAFETY: 1. The form is that of the command. 2. There are no addresses in it.
+        // SAFETY: 1. `attr` has the layout of the command. 2. It contains no addresses.
         unsafe { bpf(MAP_CREATE, &attr) }.map(owned).map(Map)
     }
 
@@ -101,28 +102,28 @@ impl Map {
         self.0.as_raw_fd()
     }
 
-    /// An element as it is now.
+    /// The current value of an element.
     pub(super) fn get(&self, element: u32) -> io::Result<Words> {
         let mut value: Words = [0; WORDS];
         let at = std::ptr::from_mut(&mut value) as u64;
         let attr = Element { map_fd: self.fd() as u32, padding: 0, key: address(&element), value: at, flags: 0 };
-        // SAFETY: 1. The form is that of the command. 2. `key` is four bytes, as the map was made with. 3. `value` is as
-        // large as the map's elements, for no map is made but by `new`, and may be written through its address.
+        // SAFETY: 1. `attr` has the layout of the command. 2. `key` is four bytes, the map's key size. 3. `value` is as
+        // large as the map's elements, because only `new` creates maps, and it is writable.
         unsafe { bpf(MAP_LOOKUP_ELEM, &attr) }?;
         Ok(value)
     }
 }
 
-/// A program at a tracepoint, which it leaves when dropped.
+/// A program attached to a tracepoint. Dropping it detaches the program.
 pub(super) struct Attached {
     _link: OwnedFd,
 }
 
-/// Loads a program and puts it to a tracepoint, both of which the kernel forgets when they are dropped.
+/// Loads a program and attaches it to a tracepoint. The kernel removes both when the result is dropped.
 ///
 /// # Errors
-/// `NotFound` where the kernel has no such tracepoint. A program that the verifier refuses is a bug of ours: its last words
-/// are in the error.
+/// `NotFound` if the kernel has no such tracepoint. A program that the verifier refuses is a bug of this crate; the
+/// error has the last lines of the verifier's log.
 pub(super) fn attach(tracepoint: &CStr, program: &[Insn]) -> io::Result<Attached> {
     let load = |log: &mut [u8]| {
         let attr = Load {
@@ -134,8 +135,8 @@ pub(super) fn attach(tracepoint: &CStr, program: &[Insn]) -> io::Result<Attached
             log_size: log.len() as u32,
             log_buf: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
         };
-        // SAFETY: 1. The form is that of the command. 2. `insns` is `insn_cnt` instructions of the kernel's own layout,
-        // `license` ends with a zero, and `log_buf` is `log_size` bytes that may be written.
+        // SAFETY: 1. `attr` has the layout of the command. 2. `insns` is `insn_cnt` instructions in the kernel's
+        // layout, `license` ends with a zero byte, and `log_buf` has `log_size` writable bytes.
         unsafe { bpf(PROG_LOAD, &attr) }.map(owned)
     };
     let program = load(&mut []).or_else(|error| {
@@ -144,13 +145,16 @@ pub(super) fn attach(tracepoint: &CStr, program: &[Insn]) -> io::Result<Attached
         }
         let mut log = vec![0; LOG];
         load(&mut log).map_err(|error| {
-            let said = String::from_utf8_lossy(&log).trim_end_matches('\0').trim_end().to_owned();
-            let said: Vec<&str> = said.lines().rev().take(3).collect();
-            io::Error::new(error.kind(), format!("{error} ({})", said.into_iter().rev().collect::<Vec<_>>().join("; ")))
+            let log_lines = String::from_utf8_lossy(&log).trim_end_matches('\0').trim_end().to_owned();
+            let log_lines: Vec<&str> = log_lines.lines().rev().take(3).collect();
+            io::Error::new(
+                error.kind(),
+                format!("{error} ({})", log_lines.into_iter().rev().collect::<Vec<_>>().join("; ")),
+            )
         })
     })?;
     let attr = Attach { name: tracepoint.as_ptr() as u64, prog_fd: program.as_raw_fd() as u32, padding: 0 };
-    // SAFETY: 1. The form is that of the command. 2. `name` ends with a zero.
+    // SAFETY: 1. `attr` has the layout of the command. 2. `name` ends with a zero byte.
     let link = unsafe { bpf(RAW_TRACEPOINT_OPEN, &attr) }.map(owned)?;
     Ok(Attached { _link: link })
 }

@@ -1,0 +1,88 @@
+//! Findings of the survey: counts, and the operations that no event or only a later event shows.
+
+use pageset::{CpuId, MigrateType, Order, Pfn};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A page that is in use before the replay begins and that the replay frees.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Earlier {
+    pub(super) pfn: Pfn,
+    pub(super) order: Order,
+    pub(super) migratetype: MigrateType,
+}
+
+/// An allocation whose event comes later than the allocation itself, or that has no event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    /// The allocation happens before this event. Unit: index in the recording.
+    pub(super) event: u64,
+    pub(super) zone: usize,
+    pub(super) cpu: CpuId,
+    /// `None` if only the pageset's count shows the allocation.
+    pub(super) pfn: Option<Pfn>,
+    pub(super) order: Order,
+    pub(super) migratetype: MigrateType,
+    /// The event of the allocation, with its request's flags; `None` for a bulk allocation.
+    pub(super) shown: Option<Shown>,
+}
+
+/// The event of an allocation, by its index in the recording.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    pub(super) event: u64,
+    pub(super) gfp: u32,
+}
+
+/// A requested drain of a whole pageset. Compaction, a contiguous range, or a CPU or memory that goes off-line requests
+/// it. The kernel's drain events show the request and its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DrainRequest {
+    /// The drain happens before this event. Unit: index in the recording.
+    pub(super) event: u64,
+    pub(super) zone: usize,
+    /// The pageset's CPU.
+    pub(super) cpu: CpuId,
+}
+
+/// Counts of the recording's events, and of the events that make a replay less reliable.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Notes {
+    /// Events in all.
+    pub events: u64,
+    /// Events between the markers of the first and the last snapshot that are replayed.
+    pub replayed: u64,
+    /// Allocations and frees among them.
+    pub operations: u64,
+    /// Nanoseconds from the first replayed event to the last.
+    pub duration_ns: u64,
+    /// Other counts.
+    pub found: Found,
+}
+
+/// Counts in a recording other than refills and drains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Found {
+    /// Allocations that failed in the kernel.
+    pub failed: u64,
+    /// Runs of the timer work, which decays pagesets.
+    pub ticks: u64,
+    /// Blocks allocated from another migratetype's pageblock.
+    pub fallbacks: u64,
+    /// Wake-ups of kswapd, and direct reclaims.
+    pub reclaims: u64,
+    /// Blocks allocated in bulk. Bulk allocations write no event.
+    pub bulk_allocs: u64,
+    /// Blocks of cached orders that were allocated one at a time from the buddy, not from the pageset.
+    pub direct_allocs: u64,
+    /// Blocks of cached orders that interrupts freed directly to the buddy because the pageset was busy.
+    pub direct_frees: u64,
+    /// Drains of a pageset by another CPU.
+    pub remote_drains: u64,
+    /// Pages outside all zones.
+    pub foreign: u64,
+    /// Events that contradict the reconstructed kernel lists.
+    pub surprises: u64,
+    /// Markers of the end of a snapshot.
+    pub markers: u64,
+}
