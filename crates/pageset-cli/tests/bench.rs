@@ -21,7 +21,7 @@ fn peers_are_run_where_they_are_found() {
     };
     let without = run();
     assert!(without.status.success());
-    assert!(text(&without.stderr).starts_with("note: no allocators from outside: pageset-bench-peers is neither"));
+    assert!(text(&without.stderr).starts_with("note: external allocators are not measured: pageset-bench-peers is neither"));
     let program = folder.path().join("pageset-bench-peers");
     let script = |text: &str| {
         std::fs::write(&program, format!("#!/bin/sh\necho \"$@\" >&2\n{text}\n")).expect("a script");

@@ -53,7 +53,7 @@ fn the_traffic_wins_over_the_release_and_that_is_said() {
 fn rules_that_traffic_cannot_tell_apart_are_listed() {
     let (text, _) = ends(0, &[&"identify", &corpus("5.10-amd64.4cpu.thp")]);
     let last = text.lines().last().unwrap();
-    assert!(last.starts_with("linux-5.10, confidence fair; not told apart on this traffic: "), "{text}");
+    assert!(last.starts_with("linux-5.10, confidence fair; this traffic does not distinguish: "), "{text}");
     assert!(last.contains("linux-5.9") && !last.contains("linux-5.14"), "{text}");
 }
 

@@ -74,6 +74,6 @@ fn of_one_recording() {
     let small = Small::new();
     let (events, file) = (small.events(), small.at("timeline.json"));
     let (_, error) = ends(2, &[&"replay", &events, &events, &"--timeline", &file]);
-    assert!(error.contains("a timeline is of one recording"), "{error}");
+    assert!(error.contains("--timeline takes one recording"), "{error}");
     assert!(!file.exists());
 }

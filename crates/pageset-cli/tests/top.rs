@@ -60,12 +60,12 @@ fn saved_copies_are_shown_with_what_changed() {
     fs::write(&two, now.replacen("count:    ", "count:    1", 1)).unwrap();
     fs::write(&bad, "nothing of the kind\n").unwrap();
     let (text, _) = ends(0, &[&"top", &"--from", &one, &two]);
-    assert!(text.contains("one: unknown kernel, taken to have rules linux-"), "{text}");
+    assert!(text.contains("one: unknown kernel, assumed rules linux-"), "{text}");
     assert!(text.contains("two: "), "{text}");
     let (text, error) = ends(4, &[&"top", &"--from", &one, &bad]);
     assert_eq!(text, "", "nothing is shown of half of them");
     assert!(
-        error.contains("bad: line 1: ") && error.contains("help: give files that are copies of /proc/zoneinfo"),
+        error.contains("bad: line 1: ") && error.contains("help: use copies of /proc/zoneinfo"),
         "{error}"
     );
 }

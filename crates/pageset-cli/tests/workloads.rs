@@ -28,10 +28,10 @@ fn the_list_has_a_line_for_each_workload() {
 #[test]
 fn an_unknown_workload_gets_a_suggestion() {
     let (_, err) = ends(2, &["run", "page_falt1", "--machine", "lkp-sb02"]);
-    assert!(err.contains("there is no workload page_falt1 (did you mean page_fault1?)"), "{err}");
+    assert!(err.contains("unknown workload `page_falt1` (did you mean page_fault1?)"), "{err}");
     assert!(err.contains("pageset run --list"), "{err}");
     let (_, err) = ends(2, &["run", "quicksort", "--machine", "lkp-sb02"]);
-    assert!(err.contains("there is no workload quicksort\n"), "{err}");
+    assert!(err.contains("unknown workload `quicksort`\n"), "{err}");
     ends(2, &["run"]);
 }
 
@@ -48,9 +48,9 @@ fn a_recording_is_spread_over_the_tasks() {
     assert_eq!(two["operations"], one["operations"]);
     assert_ne!(two["from_zone"], one["from_zone"], "one CPU frees to itself, two free to each other");
     let (_, err) = ends(2, &["run", "trace", "--machine", "lkp-sb02"]);
-    assert!(err.contains("the workload trace needs a recording: trace FILE"), "{err}");
+    assert!(err.contains("the workload `trace` needs a recording: trace FILE"), "{err}");
     let (_, err) = ends(2, &["run", "kbuild", "x.zst", "--machine", "lkp-sb02"]);
-    assert!(err.contains("x.zst: only the workload trace takes a recording"), "{err}");
+    assert!(err.contains("x.zst: only the workload `trace` takes a recording"), "{err}");
     ends(4, &["run", "trace", "Cargo.toml", "--machine", "lkp-sb02"]);
 }
 

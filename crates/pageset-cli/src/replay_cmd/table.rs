@@ -85,8 +85,8 @@ fn header(result: &ReplayResult) -> Table {
         "kernel",
         match &facts.kernel_release {
             Some(release) if kernel.known => format!("{release}, rules {rules}"),
-            Some(release) => format!("{release}; taken to be {rules}"),
-            None => format!("not recorded; taken to be {rules}"),
+            Some(release) => format!("{release}; assumed to be {rules}"),
+            None => format!("not recorded; assumed to be {rules}"),
         },
     );
     let plural = |count: usize, name: &str| format!("{count} {name}{}", if count == 1 { "" } else { "s" });
