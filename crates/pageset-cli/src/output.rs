@@ -1,4 +1,4 @@
-//! Files that appear under their name only when they are whole.
+//! Output files that get their name only when they are complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,23 +15,23 @@ pub(crate) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Writes a result as JSON for people to read, with the end of its last line.
+/// Writes a result as indented JSON with a final line break.
 pub(crate) fn json(mut out: impl Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut out, value)?;
     out.write_all(b"\n")
 }
 
-/// Where a result is written; `-` is standard output.
+/// The destination of a result; `-` is standard output.
 pub(crate) enum Output {
     Stdout(io::Stdout),
-    /// A pipe or a device: written to directly.
+    /// A pipe or a device, written directly.
     Direct(File),
-    /// A file beside its final place, removed again unless it is committed.
+    /// A temporary file in the folder of the final path. It is removed unless it is committed.
     Replace(NamedTempFile, PathBuf),
 }
 
 impl Output {
-    /// Opens `path`. A file of that name stays as it is until [`Output::commit`].
+    /// Opens `path`. An existing file stays unchanged until [`Output::commit`].
     pub(crate) fn create(path: &Path) -> io::Result<Output> {
         if is_standard(path) {
             return Ok(Output::Stdout(io::stdout()));
@@ -42,18 +42,18 @@ impl Output {
                 Ok(Output::Direct(OpenOptions::new().write(true).open(path).map_err(named)?))
             }
             _ => {
-                // What a link points to is replaced, not the link.
+                // Replace the target of a link, not the link.
                 let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
                 let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
                 let mut builder = tempfile::Builder::new();
-                // As any program's output: what the umask leaves of rw-rw-rw-.
+                // The usual mode of an output file: rw-rw-rw- reduced by the umask.
                 builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
                 Ok(Output::Replace(builder.tempfile_in(folder).map_err(named)?, path))
             }
         }
     }
 
-    /// Puts the file under its name.
+    /// Gives the file its final name.
     pub(crate) fn commit(self) -> io::Result<()> {
         match self {
             Output::Stdout(mut out) => out.flush(),
@@ -84,8 +84,8 @@ impl Write for Output {
     }
 }
 
-/// Writes results as JSON, one by itself or several as an array. A Ctrl-C meanwhile ends the command after the file is
-/// whole.
+/// Writes results as JSON: one result as an object, several as an array. Ctrl-C during the write ends the command after the
+/// file is complete.
 pub(crate) fn write_json<T: Serialize>(path: &Path, results: &[T], interrupt: &Interrupt) -> Result<Exit, Failure> {
     let text = match results {
         [result] => serde_json::to_vec_pretty(result),

@@ -272,7 +272,7 @@ mark        the lowest watermark that free pages are below
 held        pages in pagesets: free, but only for one CPU
 +-          change since the previous look
 refill/s    pages taken from all zones per second (as root)
-wait %      share of its time that a CPU spun for zone locks (root)
+wait %      share of time spent spinning for zone locks (root)
 
 `pageset explain NAME` describes each name. Press any key.";
 

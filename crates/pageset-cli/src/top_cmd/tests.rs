@@ -126,7 +126,7 @@ fn many_cpus_on_a_small_screen() {
 fn help_and_a_screen_too_small() {
     let mut state = State::new();
     state.key(KeyCode::Char('h'), &view(4), 1);
-    assert!(drawn(80, 24, &view(4), &state).contains("freeze what is shown"));
+    assert!(drawn(80, 24, &view(4), &state).contains("freeze or continue"));
     for (width, height) in [(1, 1), (10, 3), (20, 200), (300, 2)] {
         drawn(width, height, &view(512), &State::new());
         drawn(width, height, &view(512), &state);
@@ -219,7 +219,7 @@ fn which_rules_are_in_force() {
     let mut backported = look(2, 1, at);
     backported.release = Some("5.14.0-1.el9".to_owned());
     let view = View::new(&backported, None);
-    assert!(plain::kernel_line(&view).contains("but this kernel tunes high, as from 6.7 on"));
+    assert!(plain::kernel_line(&view).contains("but this kernel tunes high, as kernels from 6.7 on do"));
     assert!(!View::new(&look(2, 1, at), None).kernel.is_another);
     let mut fixed = look(2, 1, at);
     fixed.high_fraction = None;
