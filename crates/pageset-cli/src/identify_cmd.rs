@@ -90,6 +90,7 @@ fn text(found: &Identification, all: bool) -> String {
         text += &format!("best: {others} (confidence {confidence}); the release names {choice}, ");
         return text + "which the traffic does not clearly contradict\n";
     }
-    let alike = if others.is_empty() { String::new() } else { format!("; this traffic does not distinguish: {others}") };
+    let alike =
+        if others.is_empty() { String::new() } else { format!("; this traffic does not distinguish: {others}") };
     text + &format!("{choice}, confidence {confidence}{alike}\n")
 }

@@ -112,7 +112,8 @@ fn fit(name: &str, most: u16, beside: &Beside) -> Result<Exit, Failure> {
         let exit = if matches!(error, GoalError::NoRow { .. }) { Exit::Usage } else { Exit::Damaged };
         Failure::new(exit, error)
     })?;
-    let workload = Workload::find("page_fault1").ok_or_else(|| Failure::new(Exit::Failed, "unknown workload `page_fault1`"))?;
+    let workload =
+        Workload::find("page_fault1").ok_or_else(|| Failure::new(Exit::Failed, "unknown workload `page_fault1`"))?;
     let effort = beside.effort.of_each();
     let settings = Settings {
         run: &|machine, tuning, era| beside.run(workload, machine, tuning, era),
@@ -159,7 +160,10 @@ fn text(fit: &Calibration) -> String {
     if !fit.relative_errors.is_empty() {
         let error = |(key, error): (&String, &Option<f64>)| format!("{key} {:.0} %", 100.0 * error.unwrap_or(f64::NAN));
         let errors: Vec<_> = fit.relative_errors.iter().map(error).collect();
-        text += &format!("# Standard errors, from the row and from the estimates for all machines: {}.\n", errors.join(", "));
+        text += &format!(
+            "# Standard errors, from the row and from the estimates for all machines: {}.\n",
+            errors.join(", ")
+        );
     }
     let Calibrated { fault_ns, transfer_ns, lru_page_ns } = fit.calibrated;
     text += "[calibrated]\n";

@@ -134,7 +134,9 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             return Err(failure.help("add --duration or --max-size"));
         }
         if output == Destination::Stdout {
-            return Err(Failure::new(Exit::Usage, "--rotate cannot write to standard output").help("name a file with -o"));
+            return Err(
+                Failure::new(Exit::Usage, "--rotate cannot write to standard output").help("name a file with -o")
+            );
         }
     }
     let options = Options {

@@ -39,7 +39,10 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     }
     let count = axes.iter().try_fold(1_usize, |count, axis| count.checked_mul(axis.len())).unwrap_or(usize::MAX);
     if count > MOST {
-        return Err(Failure::new(Exit::Usage, format!("cannot sweep over {count} combinations; allowed: up to {MOST}")));
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("cannot sweep over {count} combinations; allowed: up to {MOST}"),
+        ));
     }
     let mut sets = Vec::new();
     for settings in combinations(&axes) {

@@ -7,7 +7,7 @@ use std::fs;
 use support::{Small, ends, json};
 
 #[test]
-fn a_stream_between_cpus_is_told_that_nothing_helps() {
+fn no_setting_helps_a_stream_between_cpus() {
     let small = Small::new();
     let file = small.at("advice.json");
     let (text, error) = ends(0, &[&"advise", &small.events(), &"--json", &file]);
@@ -59,7 +59,7 @@ fn a_stream_between_cpus_is_told_that_nothing_helps() {
 
 /// Room for huge pages under each setting, where the recording tells in what blocks memory was free.
 #[test]
-fn high_orders_are_counted_where_the_recording_has_them() {
+fn high_orders_are_counted_if_recorded() {
     let column = |small: &Small| -> (String, Vec<serde_json::Value>, serde_json::Value) {
         let file = small.at("advice.json");
         let (text, _) = ends(0, &[&"advise", &small.events(), &"--json", &file]);
@@ -93,7 +93,7 @@ fn high_orders_are_counted_where_the_recording_has_them() {
 
 /// Where the kernel itself takes its locks seldom, no replay has to be trusted to say so.
 #[test]
-fn nothing_that_can_be_felt_is_sure() {
+fn rare_locks_give_high_confidence() {
     let (text, _) = ends(0, &[&"advise", &support::fixture("compile-q1"), &"--json", &"-"]);
     let advice = json(&text);
     assert_eq!((&advice["verdict"]["basis"], &advice["sure"]["trust"]), (&"not-felt".into(), &"high".into()));
@@ -103,7 +103,7 @@ fn nothing_that_can_be_felt_is_sure() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused() {
+fn inputs_that_are_not_recordings_are_refused() {
     let small = Small::new();
     fs::write(small.at("other"), "nothing of the kind\n").unwrap();
     ends(4, &[&"advise", &small.at("other")]);

@@ -11,7 +11,7 @@ fn bench(args: &[&str]) -> Output {
 
 /// Allocators from outside take part where their program is in `PATH`, with the same arguments; else that is said.
 #[test]
-fn peers_are_run_where_they_are_found() {
+fn peers_are_run_if_installed() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().expect("a folder");
     let run = || {
@@ -21,7 +21,9 @@ fn peers_are_run_where_they_are_found() {
     };
     let without = run();
     assert!(without.status.success());
-    assert!(text(&without.stderr).starts_with("note: external allocators are not measured: pageset-bench-peers is neither"));
+    assert!(
+        text(&without.stderr).starts_with("note: external allocators are not measured: pageset-bench-peers is neither")
+    );
     let program = folder.path().join("pageset-bench-peers");
     let script = |text: &str| {
         std::fs::write(&program, format!("#!/bin/sh\necho \"$@\" >&2\n{text}\n")).expect("a script");
@@ -51,7 +53,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn json_has_every_sample_and_says_what_was_thrown_away() {
+fn json_has_every_sample_and_the_discarded_ones() {
     let patterns = "hot,bulk,random,churn,order-9,calls-32,half-9";
     let out = bench(&["--patterns", patterns, "--threads", "1", "--rounds", "2", "--window-ms", "1", "--json"]);
     assert!(out.status.success(), "{}", text(&out.stderr));
@@ -101,7 +103,7 @@ fn the_table_has_a_row_for_each_and_floor_b_always() {
 
 /// Half of 4 GiB in 2 GiB of address space: said beside the table, and in it.
 #[test]
-fn who_cannot_be_built_is_said() {
+fn a_subject_that_cannot_be_built_is_reported() {
     let pageset = env!("CARGO_BIN_EXE_pageset");
     let args = "bench --no-peers --patterns half --who pageset --threads 1 --rounds 1 --window-ms 1";
     let limited = format!("ulimit -v 2097152; exec '{pageset}' {args}");
@@ -116,7 +118,7 @@ fn who_cannot_be_built_is_said() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_a_usage_error() {
+fn an_impossible_measurement_is_a_usage_error() {
     for (args, said) in [
         (
             ["--who", "nobody"],

@@ -9,7 +9,7 @@ use serde_json::Value;
 use support::{Small, ends, json};
 
 #[test]
-fn a_warning_as_it_was_printed_is_explained() {
+fn a_printed_warning_is_explained() {
     let small = Small::new();
     let (text, _) = ends(0, &[&"replay", &small.events()]);
     let warnings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("warning: ")).collect();
@@ -98,7 +98,7 @@ fn headings_and_members_are_explained() {
 }
 
 #[test]
-fn the_fit_of_a_machine_is_as_its_schema_says() {
+fn the_fit_of_a_machine_matches_its_schema() {
     let (list, _) = ends(0, &[&"explain", &"--schema"]);
     assert_eq!(list, "replay\nidentify\nadvise\ntrace info\nrun\nsweep\ncompare\ncalibrate\nbench\n");
     let schema = json(&ends(0, &[&"explain", &"--schema", &"pageset.calibrate/1"]).0);
@@ -118,7 +118,7 @@ fn the_fit_of_a_machine_is_as_its_schema_says() {
 
 /// And so has each member of the JSON of a replay, a check, a look and an advice.
 #[test]
-fn members_of_what_is_measured_are_explained() {
+fn members_of_measured_results_are_explained() {
     let small = Small::new();
     let (events, replay, advice) = (small.events(), small.at("replay.json"), small.at("advice.json"));
     ends(0, &[&"replay", &events, &"--check", &"--json", &replay]);
@@ -138,7 +138,7 @@ fn members_of_what_is_measured_are_explained() {
 }
 
 #[test]
-fn a_name_that_is_none_is_an_error_with_what_was_meant() {
+fn an_unknown_name_is_an_error_with_a_suggestion() {
     let (out, error) = ends(2, &[&"explain", &"most hled"]);
     assert_eq!(out, "");
     assert!(error.contains("unknown name `most hled` (did you mean most held?)"), "{error}");

@@ -51,7 +51,7 @@ fn anchor(heading: &str) -> String {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_a_target() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let mut files = Vec::new();
     documents(&root, &mut files);

@@ -203,8 +203,8 @@ fn a_failing_command_is_recorded() {
 }
 
 #[test]
-fn no_such_command() {
-    if !may_trace("no_such_command") {
+fn an_unknown_command_is_a_usage_error() {
+    if !may_trace("an_unknown_command_is_a_usage_error") {
         return;
     }
     let folder = Folder::new("missing");
@@ -221,8 +221,8 @@ fn no_such_command() {
 }
 
 #[test]
-fn a_signal_keeps_what_was_recorded() {
-    if !may_trace("a_signal_keeps_what_was_recorded") {
+fn a_signal_keeps_the_recording() {
+    if !may_trace("a_signal_keeps_the_recording") {
         return;
     }
     for signal in ["-INT", "-TERM", "-HUP"] {
@@ -241,8 +241,8 @@ fn a_signal_keeps_what_was_recorded() {
 }
 
 #[test]
-fn what_a_killed_recording_left_is_removed_by_the_next() {
-    if !may_trace("what_a_killed_recording_left_is_removed_by_the_next") {
+fn the_next_recording_cleans_up_after_a_killed_one() {
+    if !may_trace("the_next_recording_cleans_up_after_a_killed_one") {
         return;
     }
     let folder = Folder::new("killed");
@@ -256,8 +256,8 @@ fn what_a_killed_recording_left_is_removed_by_the_next() {
 }
 
 #[test]
-fn what_a_zombie_left_is_removed_by_any_command() {
-    let test = "what_a_zombie_left_is_removed_by_any_command";
+fn any_command_cleans_up_after_a_zombie() {
+    let test = "any_command_cleans_up_after_a_zombie";
     if !may_trace(test) {
         return;
     }
@@ -279,9 +279,9 @@ fn what_a_zombie_left_is_removed_by_any_command() {
 }
 
 #[test]
-fn a_recording_is_for_its_owner_alone() {
+fn only_the_owner_can_read_a_recording() {
     use std::os::unix::fs::PermissionsExt as _;
-    if !may_trace("a_recording_is_for_its_owner_alone") {
+    if !may_trace("only_the_owner_can_read_a_recording") {
         return;
     }
     let folder = Folder::new("mode");
@@ -293,8 +293,8 @@ fn a_recording_is_for_its_owner_alone() {
 }
 
 #[test]
-fn a_full_disk_is_said() {
-    if !may_trace("a_full_disk_is_said") {
+fn a_full_disk_is_reported() {
+    if !may_trace("a_full_disk_is_reported") {
         return;
     }
     let output = run(&["--buffer", "4M"], Path::new("/dev/full"), &["true"]);
@@ -333,7 +333,7 @@ fn a_full_buffer_ends_a_whole_recording() {
 }
 
 #[test]
-fn a_wrong_option_is_no_command() {
+fn a_wrong_option_is_not_a_command() {
     let usage = |arguments: &[&str], says: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_pageset")).arg("record").args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
@@ -404,8 +404,8 @@ fn a_recording_without_a_command_ends_by_limit_or_signal() {
 
 /// What a process and its children do is counted apart from the rest.
 #[test]
-fn the_work_of_a_process_is_told() {
-    if !may_trace("the_work_of_a_process_is_told") {
+fn the_work_of_a_process_is_counted() {
+    if !may_trace("the_work_of_a_process_is_counted") {
         return;
     }
     let folder = Folder::new("only");
@@ -447,8 +447,8 @@ fn a_limit_ends_the_command() {
 }
 
 #[test]
-fn files_in_turn_are_recordings_of_their_own() {
-    if !may_trace("files_in_turn_are_recordings_of_their_own") {
+fn rotated_files_are_complete_recordings() {
+    if !may_trace("rotated_files_are_complete_recordings") {
         return;
     }
     let folder = Folder::new("turn");

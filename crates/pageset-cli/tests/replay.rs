@@ -47,7 +47,7 @@ fn a_row_for_each_set_of_rules() {
 }
 
 #[test]
-fn json_has_what_the_schema_says() {
+fn json_has_the_documented_members() {
     let small = Small::new();
     let file = small.at("out.json");
     let rules = "linux-5.18,kernel";
@@ -91,7 +91,7 @@ fn json_has_what_the_schema_says() {
 }
 
 #[test]
-fn json_on_standard_output_takes_the_place_of_the_table() {
+fn json_on_standard_output_replaces_the_table() {
     let small = Small::new();
     let (text, _) = ends(0, &[&"replay", &small.events(), &"--level", &"input", &"--json", &"-"]);
     let one = json(&text);
@@ -119,7 +119,7 @@ fn every_form_gives_the_same_result() {
 }
 
 #[test]
-fn several_recordings_have_a_report_each() {
+fn several_recordings_have_one_result_each() {
     let small = Small::new();
     fs::copy(small.events(), small.at("other.events")).unwrap();
     fs::copy(small.at("small.snap"), small.at("other.snap")).unwrap();
@@ -129,7 +129,7 @@ fn several_recordings_have_a_report_each() {
 }
 
 #[test]
-fn changed_rules_are_rows_of_their_own() {
+fn changed_rules_have_their_own_rows() {
     let small = Small::new();
     let run = |rules: &str, settings: &[&str]| {
         let mut arguments: Vec<&dyn AsRef<Path>> = vec![&"replay", &"--json", &"-", &"--rules", &rules];
@@ -153,7 +153,7 @@ fn changed_rules_are_rows_of_their_own() {
 }
 
 #[test]
-fn usage() {
+fn wrong_usage_ends_with_exit_code_2() {
     let small = Small::new();
     let file = small.events();
     for (arguments, part) in [
@@ -177,7 +177,7 @@ fn usage() {
 }
 
 #[test]
-fn what_cannot_be_read_ends_with_exit_code_4() {
+fn unreadable_input_ends_with_exit_code_4() {
     let small = Small::new();
     let at = |name: &str| small.at(name);
     fs::copy(small.events(), at("alone.events")).unwrap();
@@ -210,7 +210,7 @@ fn what_cannot_be_read_ends_with_exit_code_4() {
 }
 
 #[test]
-fn lost_events_are_refused_or_said() {
+fn lost_events_are_refused_or_reported() {
     let small = Small::with(|_| {}, |snap| *snap = snap.replacen("\noverrun: 0", "\noverrun: 1234", 1));
     let (_, error) = ends(4, &[&"replay", &small.events()]);
     assert!(error.contains("events were lost on CPU 0") && error.contains("--lossy"), "{error}");
@@ -221,7 +221,7 @@ fn lost_events_are_refused_or_said() {
 }
 
 #[test]
-fn what_weakens_a_recording_is_said() {
+fn weaknesses_of_a_recording_are_reported() {
     let says = |small: &Small, parts: &[&str]| {
         let (text, _) = ends(0, &[&"replay", &small.events()]);
         for part in parts {
@@ -255,7 +255,7 @@ fn what_weakens_a_recording_is_said() {
 }
 
 #[test]
-fn ctrl_c_leaves_nothing_behind() {
+fn ctrl_c_leaves_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.json");
     let mut child = command(&[&"replay", &"-", &"--json", &out])

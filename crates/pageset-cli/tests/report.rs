@@ -31,7 +31,7 @@ fn grouped(value: &serde_json::Value) -> String {
 }
 
 #[test]
-fn the_page_has_the_numbers_and_needs_nothing() {
+fn the_page_has_the_numbers_and_is_self_contained() {
     let small = Small::new();
     let (result, page) = replayed(&small);
     for row in result["rules"].as_array().unwrap().iter().filter(|row| row["level"] == "reconstructed") {
@@ -51,7 +51,7 @@ fn the_page_has_the_numbers_and_needs_nothing() {
 
 /// Bars of a chart alone are as high as the numbers say, to the tenth of a unit that they are rounded to.
 #[test]
-fn charts_alone_are_well_formed_and_to_scale() {
+fn svg_charts_are_well_formed_and_to_scale() {
     let small = Small::new();
     let (result, _) = replayed(&small);
     let text = fs::read_to_string(small.at("chart-1.svg")).unwrap();
@@ -91,7 +91,7 @@ fn every_kind_of_input() {
         fs::read_to_string(out).unwrap()
     };
     let recording = page(&small.events());
-    assert!(recording.contains("How full was each CPU") && recording.contains("<polyline"), "{recording}");
+    assert!(recording.contains("How many pages did each CPU") && recording.contains("<polyline"), "{recording}");
     let advice = small.at("advice.json");
     ends(0, &[&"advise", &small.events(), &"--json", &advice]);
     assert!(page(&advice).contains("Verdict: change nothing"));
@@ -214,7 +214,7 @@ fn a_sweep_is_drawn_against_batch() {
 }
 
 #[test]
-fn a_comparison_is_drawn_beside_what_was_published() {
+fn a_comparison_is_drawn_next_to_published_values() {
     let small = Small::new();
     let result = reported(&small, &short(&["compare", "page_fault1-batch-sweep.csv", "--batch", "63,511"]));
     let rows = result["rows"].as_array().unwrap();
@@ -235,8 +235,8 @@ fn a_comparison_is_drawn_beside_what_was_published() {
     agree(&chart, &spreads);
     assert!(chart.bars[2].0.starts_with("63, published: "), "{:?}", chart.bars);
     let page = fs::read_to_string(small.at("report.html")).unwrap();
-    let question = "lkp-sb02: how near does the simulation come to the published zone contention in per cent?";
-    assert!(page.contains(question) && page.contains("beside those of doing nothing?"), "{page}");
+    let question = "lkp-sb02: how close is the simulation to the published zone contention in percent?";
+    assert!(page.contains(question) && page.contains("compared with doing nothing?"), "{page}");
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn looks_are_drawn_over_time() {
     assert!(text.contains("\n| CPU 4, 0 Normal | 2.000 | 0 | 300 |\n"), "{text}");
     for (question, last) in [
         ("How many pages do refills take?", "102"),
-        ("How many pages do drains give back?", "202"),
+        ("How many pages do drains return?", "202"),
         ("How much of its time does each CPU wait for zone locks?", "2.75"),
     ] {
         let section = text.split("## ").find(|section| section.starts_with(question)).unwrap();
@@ -386,7 +386,7 @@ fn looks_are_drawn_over_time() {
     }
 }
 
-/// As many looks as a day of them, ten seconds apart, has: the drawing stays small, and no peak is lost.
+/// A day of looks, ten seconds apart: the drawing stays small, and no peak is lost.
 #[test]
 fn ten_thousand_looks_are_drawn_with_few_points() {
     let small = Small::new();
@@ -424,15 +424,15 @@ fn ten_thousand_looks_are_drawn_with_few_points() {
 }
 
 #[test]
-fn what_is_no_result_is_refused() {
+fn inputs_that_are_not_results_are_refused() {
     let small = Small::new();
     for (text, message) in [
-        ("{}", "there is no `schema`"),
-        ("{\"schema\": \"pageset.replay/9\"}", "the schema pageset.replay/9 is not known"),
+        ("{}", "missing text `schema`"),
+        ("{\"schema\": \"pageset.replay/9\"}", "unknown schema `pageset.replay/9`"),
         ("{\"schema\": \"pageset.replay/1\"}", "missing field `level`"),
         (
             r#"{"schema": "pageset.run/1", "workload": "w", "machine": "m", "measured_ns": 1, "warm_up_ns": 0, "rows": []}"#,
-            "there are no rows",
+            "the result has no rows",
         ),
         (
             r#"{"schema": "pageset.run/1", "workload": "w", "machine": "m", "measured_ns": 1, "warm_up_ns": 0, "rows": [{}]}"#,
@@ -440,11 +440,11 @@ fn what_is_no_result_is_refused() {
         ),
         (
             r#"{"schema": "pageset.compare/1", "table": "t", "measured_ns": 1, "warm_up_ns": 0, "seeds": [], "rows": [{}]}"#,
-            "a row has nothing that tells it from others",
+            "a row has no key column",
         ),
         (r#"{"schema": "pageset.bench/1", "machine": {}, "rows": []}"#, "missing field `processor`"),
         ("{\"schema\": ", "EOF"),
-        ("[]", "there is no `schema`"),
+        ("[]", "missing text `schema`"),
     ] {
         fs::write(small.at("bad.json"), text).unwrap();
         let out = small.at("out.html");
@@ -454,7 +454,7 @@ fn what_is_no_result_is_refused() {
     }
 }
 
-/// In a browser: what the page shows, and that it is content with itself.
+/// A browser shows the page, without errors on its console.
 #[test]
 fn a_browser_shows_it() {
     let small = Small::new();

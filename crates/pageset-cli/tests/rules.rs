@@ -55,7 +55,7 @@ fn sets_of_one_name_are_one_set_or_an_error() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_before_anything_is_done() {
+fn errors_of_a_rule_file_are_reported_first() {
     let small = Small::new();
     let write = |name: &str, bytes: &[u8]| fs::write(small.at(name), bytes).unwrap();
     write("key.toml", b"base = 'linux-5.18'\n\n  prev_high_ordr = true\n");
@@ -79,7 +79,7 @@ fn what_is_wrong_with_a_file_is_said_before_anything_is_done() {
 }
 
 #[test]
-fn all_presets_side_by_side() {
+fn all_presets_are_compared() {
     let small = Small::new();
     let rows = rows(&small, &[&"--rules", &"all"]);
     assert_eq!(names(&rows), PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>());
@@ -132,7 +132,7 @@ fn the_list_has_files_after_the_presets() {
 }
 
 #[test]
-fn the_cache_can_be_told_where_it_is_not_recorded() {
+fn a_rule_can_set_an_unrecorded_cache() {
     let small = Small::new();
     let told = |arguments: &[&str]| {
         let file = small.events();
@@ -171,7 +171,7 @@ fn the_cache_can_be_told_where_it_is_not_recorded() {
 }
 
 #[test]
-fn another_cache_than_the_recorded_one_is_another_machine() {
+fn another_cache_is_another_machine() {
     let file = trace("cargo-build.pstrace");
     let rules = "kernel";
     let arguments: &[&dyn AsRef<Path>] = &[&"replay", &file, &"--rules", &rules, &"--level", &"input", &"--json", &"-"];

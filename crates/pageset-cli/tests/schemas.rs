@@ -34,7 +34,7 @@ fn valid<T: DeserializeOwned + Serialize>(text: &str) {
 }
 
 #[test]
-fn results_are_as_their_schemas_say() {
+fn results_match_their_schemas() {
     let small = Small::new();
     let arguments: [&dyn AsRef<std::path::Path>; 10] = [
         &"replay",

@@ -52,7 +52,7 @@ fn a_table_has_a_row_for_each_set_of_rules_and_number_of_tasks() {
 
 /// The era is the kernel's or the one that is given; a rule does not change it.
 #[test]
-fn a_rule_changes_nothing_of_the_era() {
+fn rules_do_not_change_the_era() {
     // The era of the first row, and how often pages were put on the LRU under its lock.
     let row = |more: &[&str]| {
         let out = ends(0, &short(&[&["--tasks", "1", "--json"], more].concat())).0;
@@ -143,7 +143,7 @@ fn interleavings_are_tried_under_each_set_of_rules() {
 }
 
 #[test]
-fn a_negative_time_or_precision_is_told_what_is_allowed() {
+fn a_negative_time_or_precision_names_the_allowed_values() {
     for (flag, message) in [
         ("--seconds", "virtual time is from 0.000001 to 100000 seconds"),
         ("--warm-up", "virtual time is from 0.000001 to 100000 seconds"),
@@ -155,7 +155,7 @@ fn a_negative_time_or_precision_is_told_what_is_allowed() {
 }
 
 #[test]
-fn what_cannot_be_run_is_a_usage_error() {
+fn an_impossible_run_is_a_usage_error() {
     for (more, message) in [
         (&["--tasks", "5"][..], "--tasks 5: 5 tasks on 4 CPUs; allowed: 1 to 4"),
         (&["--tasks", "0"], "--tasks 0: 0 tasks on 4 CPUs; allowed: 1 to 4"),
@@ -175,7 +175,7 @@ fn what_cannot_be_run_is_a_usage_error() {
 }
 
 #[test]
-fn a_machine_file_is_used_and_its_mistakes_are_found() {
+fn a_machine_file_is_read_and_checked() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("m.toml");
     let name = file.to_str().expect("UTF-8");
@@ -207,7 +207,7 @@ fn machines_are_listed_and_this_one_is_detected() {
 }
 
 #[test]
-fn costs_are_fitted_to_a_row_or_to_two() {
+fn costs_are_fitted_to_one_or_two_rows() {
     let short = ["--most", "4", "--seconds", "0.004", "--warm-up", "0.002", "--seeds", "1"];
     let calibrate = |name| ends(0, &[&["machine", "calibrate", name], &short[..]].concat()).0;
     let out = calibrate("lkp-sb02");
@@ -335,7 +335,7 @@ fn interrupted(arguments: &[&str]) -> Value {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_keeps_what_is_done() {
+fn ctrl_c_keeps_finished_samples() {
     // One takes some hundredths of a second, a debug build's some tenths: all would take longer than two seconds.
     let times = ["--seconds", "0.2", "--warm-up", "0.005", "--seeds", "1000"];
     let json = interrupted(&[&["run", "page_fault1", "--machine", "lkp-sb02", "--tasks", "1"], &times[..]].concat());
@@ -345,7 +345,7 @@ fn ctrl_c_keeps_what_is_done() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_keeps_the_rows_of_a_comparison_that_are_done() {
+fn ctrl_c_keeps_finished_rows_of_a_comparison() {
     // The first rows take a moment, the others of the same machine longer than anyone waits.
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("t.csv");
@@ -362,7 +362,7 @@ fn ctrl_c_keeps_the_rows_of_a_comparison_that_are_done() {
 }
 
 #[test]
-fn a_comparison_measures_no_longer_than_it_takes() {
+fn a_comparison_ends_at_the_requested_precision() {
     let with = |more: &[&str]| {
         let fixed = ["compare", "page_fault1-batch-sweep.csv", "--machine", "lkp-sb02", "--batch", "31"];
         let times = ["--seconds", "0.08", "--warm-up", "0.005", "--seeds", "1"];
@@ -380,7 +380,7 @@ fn a_comparison_measures_no_longer_than_it_takes() {
 }
 
 #[test]
-fn an_unknown_table_hears_of_all_kinds() {
+fn an_unknown_table_gets_a_list_of_all_kinds() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("t.csv");
     fs::write(&file, "a,b\n1,2\n").expect("it is written");

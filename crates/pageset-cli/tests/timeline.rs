@@ -70,7 +70,7 @@ fn slices_nest_and_add_up_to_the_table() {
 }
 
 #[test]
-fn of_one_recording() {
+fn a_timeline_takes_one_recording() {
     let small = Small::new();
     let (events, file) = (small.events(), small.at("timeline.json"));
     let (_, error) = ends(2, &[&"replay", &events, &events, &"--timeline", &file]);

@@ -24,7 +24,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn what_is_shown_is_what_zoneinfo_says() {
+fn the_output_agrees_with_zoneinfo() {
     let (text, _) = ends(0, &[&"top", &"--json", &"--once", &"--interval", &"0.2"]);
     let view = json(&text);
     assert_eq!(view["schema"], "pageset.top/1");
@@ -44,7 +44,7 @@ fn what_is_shown_is_what_zoneinfo_says() {
 }
 
 #[test]
-fn a_block_a_look_in_a_pipe() {
+fn a_pipe_gets_one_block_per_look() {
     let (text, error) = ends(0, &[&"top", &"-n", &"2", &"-i", &"0.1"]);
     assert_eq!(text.lines().filter(|line| line.starts_with("live: ")).count(), 2, "{text}");
     assert!(text.contains("zone") && text.contains("held %"), "{text}");
@@ -52,7 +52,7 @@ fn a_block_a_look_in_a_pipe() {
 }
 
 #[test]
-fn saved_copies_are_shown_with_what_changed() {
+fn saved_copies_are_shown_with_changes() {
     let folder = tempfile::tempdir().unwrap();
     let now = fs::read_to_string("/proc/zoneinfo").unwrap();
     let (one, two, bad) = (folder.path().join("one"), folder.path().join("two"), folder.path().join("bad"));
@@ -64,10 +64,7 @@ fn saved_copies_are_shown_with_what_changed() {
     assert!(text.contains("two: "), "{text}");
     let (text, error) = ends(4, &[&"top", &"--from", &one, &bad]);
     assert_eq!(text, "", "nothing is shown of half of them");
-    assert!(
-        error.contains("bad: line 1: ") && error.contains("help: use copies of /proc/zoneinfo"),
-        "{error}"
-    );
+    assert!(error.contains("bad: line 1: ") && error.contains("help: use copies of /proc/zoneinfo"), "{error}");
 }
 
 #[test]
@@ -81,7 +78,7 @@ fn wrong_intervals_and_addresses_are_refused() {
 
 /// The reference parser of Prometheus' own client takes it.
 #[test]
-fn a_parser_takes_the_metrics() {
+fn a_reference_parser_accepts_the_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("metrics");
     ends(0, &[&"top", &"--openmetrics", &file, &"--once"]);
@@ -93,19 +90,19 @@ fn a_parser_takes_the_metrics() {
     let parsed = Command::new("python3").args(["-c", program]).arg(&file).output();
     match parsed {
         Ok(parsed) if String::from_utf8_lossy(&parsed.stderr).contains("No module named") => {
-            println!("SKIPPED a_parser_takes_the_metrics: no python3 module prometheus_client");
+            println!("SKIPPED a_reference_parser_accepts_the_metrics: no python3 module prometheus_client");
         }
         Ok(parsed) => {
             assert!(parsed.status.success(), "{}", String::from_utf8_lossy(&parsed.stderr));
             let samples: u64 = String::from_utf8(parsed.stdout).unwrap().trim().parse().unwrap();
             assert!(samples > 10, "{samples}");
         }
-        Err(error) => println!("SKIPPED a_parser_takes_the_metrics: python3: {error}"),
+        Err(error) => println!("SKIPPED a_reference_parser_accepts_the_metrics: python3: {error}"),
     }
 }
 
 #[test]
-fn a_scrape_is_answered_and_a_signal_ends_it() {
+fn scrapes_are_answered_until_a_signal() {
     let mut top = command(&[&"top", &"--listen", &"127.0.0.1:0"]);
     let mut top = Running(top.stderr(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
@@ -130,14 +127,14 @@ fn a_scrape_is_answered_and_a_signal_ends_it() {
 
 /// What was asked for is what counts; where waits are not measured, that is said.
 #[test]
-fn counted_in_the_way_that_is_asked_for() {
+fn count_by_selects_the_way_of_counting() {
     for way in ["bpf", "perf"] {
         let (text, _) = ends(0, &[&"top", &"--json", &"--once", &"-i", &"0.2", &"--count-by", &way]);
         let view = json(&text);
         let missing = view["missing"].to_string();
         if view["counted_by"].is_null() {
             assert!(missing.contains("refills and drains are not counted: "), "{missing}");
-            println!("SKIPPED counted_in_the_way_that_is_asked_for, {way}: {missing}");
+            println!("SKIPPED count_by_selects_the_way_of_counting, {way}: {missing}");
             continue;
         }
         assert_eq!(view["counted_by"], way);
@@ -250,7 +247,7 @@ fn recorded(text: &str, between: std::ops::Range<i64>) -> HashMap<u64, [u64; 2]>
 /// A recording made at the same time tells of the same pages: within 2 % of what all CPUs moved, which is for what is
 /// moved between the moment of a look and its counters.
 #[test]
-fn what_is_counted_is_what_is_recorded() {
+fn counts_agree_with_a_recording() {
     let folder = tempfile::tempdir().unwrap();
     let (looks, recording) = (folder.path().join("looks"), folder.path().join("r.pstrace"));
     let script = "\"$0\" top --json -i 0.3 -n 8 > \"$1\" & sleep 0.3; \
@@ -259,7 +256,7 @@ fn what_is_counted_is_what_is_recorded() {
     let output = pageset(&[&"record", &"-o", &recording, &"sh", &"-c", &script, &program, &looks]);
     if output.status.code() == Some(3) {
         let why = String::from_utf8_lossy(&output.stderr).into_owned();
-        return println!("SKIPPED what_is_counted_is_what_is_recorded: {why}");
+        return println!("SKIPPED counts_agree_with_a_recording: {why}");
     }
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = fs::read_to_string(looks).unwrap();

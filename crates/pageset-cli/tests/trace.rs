@@ -32,7 +32,7 @@ fn done(output: &Output) -> String {
 }
 
 #[test]
-fn a_recording_goes_through_every_form_and_back() {
+fn a_recording_survives_every_conversion() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let shipped = fixture("sock-q1.events.zst");
@@ -56,7 +56,7 @@ fn a_recording_goes_through_every_form_and_back() {
 }
 
 #[test]
-fn info_tells_what_was_recorded() {
+fn info_shows_the_recording() {
     let text = done(&pageset(&[&"trace", &"info", &fixture("pf1-q1.events.zst")], b""));
     for part in [
         "recording  pf1-q1 (text)",

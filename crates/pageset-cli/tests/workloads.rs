@@ -99,7 +99,7 @@ fn a_table_of_effects_is_compared() {
 }
 
 #[test]
-fn a_row_is_simulated_for_as_long_as_its_workload_needs() {
+fn the_workload_determines_the_simulated_time() {
     let measured = |times: &[&str]| {
         let table = ["compare", "batch-31-63-127.csv", "--machine", "lkp-sb02", "--row", "malloc1.processes", "--json"];
         let json: Value = serde_json::from_str(&ends(0, &[&table[..], times].concat()).0).expect("JSON");
@@ -114,7 +114,7 @@ fn a_row_is_simulated_for_as_long_as_its_workload_needs() {
 }
 
 #[test]
-fn what_is_simulated_otherwise_than_the_table_says_is_told() {
+fn notes_describe_deviations_from_the_table() {
     let short = ["compare", "single-pass-bulk-free.csv", "--row", "110", "--seconds", "0.001", "--warm-up", "0.001"];
     let note = "2-socket CascadeLake, 80 CPUs: page_fault1 processes, 110 tasks: simulated as 80, one on each CPU";
     let (out, _) = ends(0, &short);
@@ -127,7 +127,7 @@ fn what_is_simulated_otherwise_than_the_table_says_is_told() {
 }
 
 #[test]
-fn its_text_says_how_much_holds() {
+fn the_text_counts_the_verdicts() {
     let (out, err) = ends(0, &SHORT);
     assert_eq!(err, "");
     for words in ["batch63", "doing nothing", "changes above 3 %: 0 of 0 with the right sign"] {
@@ -136,7 +136,7 @@ fn its_text_says_how_much_holds() {
 }
 
 #[test]
-fn rows_that_are_not_there_are_a_usage_error() {
+fn missing_rows_are_a_usage_error() {
     let (_, err) = ends(2, &["compare", "single-pass-bulk-free.csv", "--row", "quicksort"]);
     assert!(err.contains("--row quicksort: no row of single-pass-bulk-free.csv has it"), "{err}");
     let (_, err) = ends(2, &["compare", "single-pass-bulk-free.csv", "--batch", "31"]);

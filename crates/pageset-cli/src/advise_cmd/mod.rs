@@ -53,9 +53,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             path
         }
         (None, None) => {
-            return Err(
-                Failure::new(Exit::Usage, "cannot advise: no recording given").help("name a recording, or use --live SECONDS")
-            );
+            return Err(Failure::new(Exit::Usage, "cannot advise: no recording given")
+                .help("name a recording, or use --live SECONDS"));
         }
     };
     let interrupt = Interrupt::at_once()?;

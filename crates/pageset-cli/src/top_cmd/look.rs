@@ -87,9 +87,8 @@ impl Machine {
             Failure::new(Exit::Missing, format!("cannot read {ZONEINFO}: {error}"))
                 .help("mount /proc; in a container, use a /proc that shows zoneinfo")
         })?;
-        let zoneinfo = Zoneinfo::parse(&text).map_err(|error| {
-            Failure::new(Exit::Missing, format!("cannot parse {ZONEINFO} of this kernel: {error}"))
-        })?;
+        let zoneinfo = Zoneinfo::parse(&text)
+            .map_err(|error| Failure::new(Exit::Missing, format!("cannot parse {ZONEINFO} of this kernel: {error}")))?;
         // The time belongs to the counters of zoneinfo, which are read first.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let when = When { unix_ns: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX), instant: Instant::now() };

@@ -44,14 +44,15 @@ const OF_CPUS: &[(&str, Of<CpuTraffic>)] = &[
     ("pages", ("pageset_drain", "Pages that a CPU returned from pagesets to zones", |t| Some(t.drain_pages))),
     (
         "blocks",
-        ("pageset_high_order_drain", "Blocks of orders 1 to 3 that a CPU returned from pagesets to zones", |t| Some(t.high_order_drains)),
+        ("pageset_high_order_drain", "Blocks of orders 1 to 3 that a CPU returned from pagesets to zones", |t| {
+            Some(t.high_order_drains)
+        }),
     ),
     ("blocks", ("pageset_fallback", "Blocks taken from another migratetype's pageblocks", |t| Some(t.fallbacks))),
 ];
 
 /// The metrics of waits for zone locks: name, help.
-const WAITED: (&str, &str) =
-    ("pageset_zone_lock_wait", "Time that a CPU waited for zone locks, by path");
+const WAITED: (&str, &str) = ("pageset_zone_lock_wait", "Time that a CPU waited for zone locks, by path");
 const WAITS: (&str, &str) = ("pageset_zone_lock", "How often a CPU waited for a zone lock, by path");
 
 /// The paths to a zone lock, as labels.

@@ -139,7 +139,7 @@ fn text_for_pipes() {
 }
 
 #[test]
-fn changes_are_told_by_the_second() {
+fn changes_are_rates_per_second() {
     let view = view(2);
     assert_eq!(view.elapsed_ns, Some(2_000_000_000));
     let traffic = view.traffic_of(1).unwrap();
@@ -151,7 +151,7 @@ fn changes_are_told_by_the_second() {
 }
 
 #[test]
-fn waits_are_told_by_what_the_lock_was_wanted_for() {
+fn waits_are_counted_by_path() {
     let view = view(2);
     let waits = view.waits_of(1).unwrap();
     // 15 ms of waits in 2 s.
@@ -165,7 +165,7 @@ fn waits_are_told_by_what_the_lock_was_wanted_for() {
 }
 
 #[test]
-fn no_waits_are_told_apart_from_none_measured() {
+fn no_waits_differ_from_unmeasured_waits() {
     let at = Instant::now();
     let shown = |change: &dyn Fn(&mut Traffic)| {
         let mut looks = [look(2, 2, at), look(2, 1, at)];
@@ -193,7 +193,7 @@ fn sorted_by_waits() {
 }
 
 #[test]
-fn which_rules_are_in_force() {
+fn the_kernel_determines_the_rules() {
     let at = Instant::now();
     let tuned = |change: &dyn Fn(&mut Look)| {
         let mut look = look(2, 1, at);
@@ -228,7 +228,7 @@ fn which_rules_are_in_force() {
 }
 
 #[test]
-fn zones_and_cpus_that_come_and_go_are_told() {
+fn news_lists_zones_and_cpus_that_come_and_go() {
     let at = Instant::now();
     let before = look(4, 1, at);
     let mut now = look(3, 2, at);
