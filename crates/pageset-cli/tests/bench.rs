@@ -1,4 +1,4 @@
-//! `pageset bench` as a user runs it. What is measured depends on the machine; what is printed does not.
+//! `pageset bench` as a user runs it. The figures depend on the machine; the form of the output does not.
 
 use std::process::{Command, Output};
 
@@ -9,7 +9,7 @@ fn bench(args: &[&str]) -> Output {
     command.args(["bench", "--no-peers"]).args(args).output().expect("the command")
 }
 
-/// Allocators from outside take part where their program is in `PATH`, with the same arguments; else that is said.
+/// External allocators take part if their program is in `PATH`, with the same arguments. Otherwise the command says so.
 #[test]
 fn peers_are_run_if_installed() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -41,7 +41,7 @@ fn peers_are_run_if_installed() {
         text(&with.stdout).lines().nth(1).map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
     assert_eq!(row, Some(["jemalloc", "7.5", "(2.50)"].map(str::to_owned).into()), "{}", text(&with.stdout));
     script("exit 2");
-    assert_eq!(run().status.code(), Some(2), "it said what is wrong with the command line");
+    assert_eq!(run().status.code(), Some(2), "the exit code of wrong usage is passed on");
     script("exit 7");
     let failed = run();
     assert_eq!(failed.status.code(), Some(1));
@@ -101,7 +101,7 @@ fn the_table_has_a_row_for_each_and_floor_b_always() {
     assert_eq!(first_words, ["ns", "floor", "pageset", "In"], "{table}");
 }
 
-/// Half of 4 GiB in 2 GiB of address space: said beside the table, and in it.
+/// Half of 4 GiB does not fit into 2 GiB of address space: a warning and the table say so.
 #[test]
 fn a_subject_that_cannot_be_built_is_reported() {
     let pageset = env!("CARGO_BIN_EXE_pageset");
@@ -134,7 +134,7 @@ fn an_impossible_measurement_is_a_usage_error() {
         assert!(text(&out.stderr).contains(said), "{args:?}: {}", text(&out.stderr));
         assert!(out.stdout.is_empty(), "{args:?}");
     }
-    // One CPU hands pages to another.
+    // The pattern remote needs two CPUs.
     let out = bench(&["--patterns", "remote", "--threads", "1"]);
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("pattern remote does not take [1] threads; allowed: --threads 2"));

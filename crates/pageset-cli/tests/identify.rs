@@ -23,7 +23,7 @@ fn a_stable_kernel_is_distinguished_from_its_mainline_release() {
     assert_eq!((&json["confidence"], &json["alike"]), (&"high".into(), &1.into()));
 }
 
-/// A recording as a machine would have made it whose release says less than the truth.
+/// A recording of a kernel whose rules are newer than its release.
 fn with_release(folder: &Path, name: &str, from: [&str; 2], to: [&str; 2]) -> std::path::PathBuf {
     let (events, snapshots) = (folder.join("other.events"), folder.join("other.snap"));
     ends(0, &[&"trace", &"export", &corpus(name), &"-o", &events, &"--snapshots-to", &snapshots]);
@@ -57,7 +57,7 @@ fn rules_that_traffic_cannot_distinguish_are_listed() {
     assert!(last.contains("linux-5.9") && !last.contains("linux-5.14"), "{text}");
 }
 
-/// The sums of parts are the whole.
+/// The sums over CPUs are the totals.
 #[test]
 fn refills_are_counted_by_cpu() {
     let file = corpus("6.18-amd64.4cpu.unix1");
@@ -84,7 +84,7 @@ fn refills_are_counted_by_cpu() {
     assert_eq!((none, &only["selected_operations"]), (0, &0.into()));
 }
 
-/// Processes that a command makes and that end before it belong to it.
+/// Child processes that end before the command count as the command's.
 #[test]
 fn operations_are_counted_by_process() {
     let file = corpus("6.18-amd64.4cpu.fork");

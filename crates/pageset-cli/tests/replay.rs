@@ -17,7 +17,7 @@ fn check_tells_the_rules_apart(name: &str, near: &[&dyn AsRef<Path>]) {
         [&"replay" as &dyn AsRef<Path>, &file, &"--check"].into_iter().chain(near.iter().copied()).collect();
     let (text, error) = ends(0, &arguments);
     assert!(text.contains("check of linux-6.18, reconstructed: pass\n"), "{text}");
-    assert_eq!(error, "", "nothing but the result in a pipe");
+    assert_eq!(error, "", "standard error is not empty in a pipe");
     let (text, error) = ends(1, &[&"replay", &file, &"--check", &"--rules", &"linux-5.18"]);
     assert!(text.contains("check of linux-5.18, reconstructed: FAIL\n"), "{text}");
     assert!(error.contains(&format!("check failed: {name}, linux-5.18: refills +")), "{error}");
@@ -62,7 +62,7 @@ fn json_has_the_documented_members() {
     }
     let named: Vec<_> = json["rules"].as_array().unwrap().iter().map(|r| (&r["name"], &r["level"])).collect();
     let named: Vec<_> = named.into_iter().map(|(a, b)| (a.as_str().unwrap(), b.as_str().unwrap())).collect();
-    // The kernel's rules by the input alone come last, so that a name's first entry is the level asked for.
+    // The kernel's rules at level `input` come last, so that a name's first entry has the requested level.
     assert_eq!(named, [("linux-5.18", "reconstructed"), ("linux-6.18", "reconstructed"), ("linux-6.18", "input")]);
     for amounts in json["rules"].as_array().unwrap().iter().chain([&json["kernel"]]) {
         let sums = ["refills", "refill_pages", "drains", "drain_pages"];
@@ -83,7 +83,7 @@ fn json_has_the_documented_members() {
         (&json["rules"][0]["tuning"]["auto_high"], &json["rules"][1]["tuning"]["auto_high"]),
         (&false.into(), &true.into())
     );
-    // Nothing is left beside the result, and a second run writes the same bytes.
+    // The result is the only new file, and a second run writes the same bytes.
     let first = fs::read(&file).unwrap();
     ends(0, &[&"replay", &small.events(), &"--rules", &rules, &"--json", &file]);
     assert!(first == fs::read(&file).unwrap());
@@ -111,7 +111,7 @@ fn every_form_gives_the_same_result() {
         json
     };
     assert_eq!(result(&small.events()), result(&own));
-    // And once more through a pipe.
+    // The same through a pipe.
     let piped = command(&[&"replay", &"-"]).stdin(fs::File::open(&own).unwrap()).output().unwrap();
     let (direct, _) = ends(0, &[&"replay", &own]);
     let rows = |text: &str| text.split_once("\n\n").unwrap().1.to_owned();
@@ -141,13 +141,13 @@ fn changed_rules_have_their_own_rows() {
         json(&ends(0, &arguments).0)["rules"].clone()
     };
     let plain = run("kernel,linux-6.18", &[]);
-    assert_eq!(plain.as_array().unwrap().len(), 2, "the same rules twice are one row");
+    assert_eq!(plain.as_array().unwrap().len(), 2, "the same rules twice give more than one row");
     let changed = run("kernel,linux-4.19", &["batch=10", "high=40"]);
     assert_eq!(changed[0]["name"], "linux-6.18 batch=10 high=40");
     assert_eq!(changed[1]["name"], "linux-4.19 batch=10 high=40");
     assert_eq!((&changed[0]["is_kernel"], &changed[2]["is_kernel"]), (&false.into(), &true.into()));
     assert_eq!(changed[1]["tuning"]["high_max"], 40);
-    // Ten pages a refill, all single pages there.
+    // Each refill takes ten single pages.
     assert_eq!(changed[1]["refill_pages"].as_u64().unwrap(), 10 * changed[1]["refills"].as_u64().unwrap());
     assert!(changed[1]["refills"].as_u64() > run("linux-4.19", &[])[0]["refills"].as_u64());
 }
@@ -204,7 +204,7 @@ fn unreadable_input_ends_with_exit_code_4() {
         assert!(error.contains(&format!("{name}: ")) && error.contains(part), "{name}: {error}");
         assert!(text.is_empty() && !out.exists(), "{name}: {text}");
     }
-    // A second file that cannot be opened is told before the first is replayed.
+    // A second file that cannot be opened is reported before the first is replayed.
     let (text, _) = ends(4, &[&"replay", &small.events(), &at("none.events")]);
     assert!(text.is_empty());
 }
@@ -230,13 +230,13 @@ fn weaknesses_of_a_recording_are_reported() {
         }
     };
     says(&Small::new(), &["does not name its kernel", "drained only 16 times"]);
-    // Reclaim, and events that fit nothing.
+    // Reclaim, and events that contradict the lists.
     let reclaim = |events: &mut String| {
         let line = events.match_indices('\n').nth(20_000).unwrap().0 + 1;
         events.insert_str(line, "0 0 1p K\n0 0 1p R\n0 0 1p A ffffffff 0 1 cc0\n0 0 1p F ffffffff 0\n");
     };
     says(&Small::with(reclaim, |_| {}), &["events of reclaim: 2;", "pages outside all zones of the snapshots: "]);
-    // One zoneinfo without types and ring buffers' counts, in which the high mark is above all memory.
+    // One zoneinfo whose high watermark is above all memory, without migratetypes and without loss counts.
     let bare = |snap: &mut String| {
         let begin = snap.find("=== init2").unwrap();
         let end = snap.find("=== mid0").unwrap();
@@ -264,7 +264,7 @@ fn ctrl_c_leaves_no_files() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // More than a pipe holds: when it is written, the command reads, and waits for more.
+    // More data than a pipe holds: when the write returns, the command has begun to read.
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&vec![b'x'; 1 << 20]).unwrap();
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());

@@ -1,4 +1,4 @@
-//! What `--json` writes is what the JSON schemas say, and all of it is in the models.
+//! The output of `--json` matches the JSON schemas, and the models contain all of it.
 
 mod support;
 
