@@ -1,9 +1,9 @@
 //! `pageset bench`: how fast the pool is, compared with floors that show what the hardware allows. The harness is
 //! `pageset-bench`.
 //!
-//! A separate program, `pageset-bench-peers`, measures external allocators. It takes the same arguments and contains the same
-//! subjects. If it is installed, it measures instead of this command, so that all subjects take part in the same rounds. It
-//! writes JSON, which this module renders.
+//! A separate program, `pageset-bench-peers`, measures external allocators. It takes the same arguments and contains
+//! the same subjects. If it is installed, it measures instead of this command, so that all subjects take part in the
+//! same rounds. It writes JSON, which this module renders.
 
 use std::env;
 use std::fmt::Write as _;
@@ -22,8 +22,8 @@ use crate::sim::progress::{Interrupt, Progress};
 
 /// Measure how fast pages are allocated and freed, compared with floors that show what the hardware allows
 ///
-/// Measures all subjects in turn. Each thread runs on a CPU of its own. A sample in which a thread had its CPU for less than
-/// 97 % of the time is discarded and counted.
+/// Measures all subjects in turn. Each thread runs on a CPU of its own. A sample in which a thread had its CPU for less
+/// than 97 % of the time is discarded and counted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Measure only these patterns: hot, bulk, random, churn, remote, order-9, calls-32, calls-256, half, half-9
@@ -46,7 +46,8 @@ pub(crate) struct Args {
 
     /// Duration of a sample, in milliseconds
     ///
-    /// During a short sample it is more likely that no other process runs on the sample's CPUs. If unsure, omit this option.
+    /// During a short sample it is more likely that no other process runs on the sample's CPUs. If unsure, omit this
+    /// option.
     #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     window_ms: u64,
 
@@ -70,7 +71,8 @@ fn peers() -> Option<PathBuf> {
     places.into_iter().map(|place| place.join(PEERS)).find(|program| program.is_file())
 }
 
-/// Runs `pageset bench`. The first Ctrl-C ends the measurement and keeps its samples; the second ends the command at once.
+/// Runs `pageset bench`. The first Ctrl-C ends the measurement and keeps its samples; the second ends the command at
+/// once.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let json = args.json;
     let report = match peers().filter(|_| !args.no_peers) {

@@ -32,8 +32,8 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A failed subcommand: the exit code, the fault, and the remedy. It prints as `error: MESSAGE`, and `help: HELP` on a line
-/// of its own.
+/// A failed subcommand: the exit code, the fault, and the remedy. It prints as `error: MESSAGE`, and `help: HELP` on a
+/// line of its own.
 #[derive(Debug, thiserror::Error)]
 #[error("error: {message}{help}")]
 pub(crate) struct Failure {

@@ -19,8 +19,8 @@ const SHOWN: usize = 8;
 
 /// Find which kernel's rules produced a recording, from its refills and drains
 ///
-/// Replays the recording under the rules of every kernel. Each row shows the share of the moved pages that the replay and
-/// the kernel move near the same place, and the amounts of refills and drains. The first row is the best match.
+/// Replays the recording under the rules of every kernel. Each row shows the share of the moved pages that the replay
+/// and the kernel move near the same place, and the amounts of refills and drains. The first row is the best match.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The recordings, each with its own result

@@ -13,10 +13,10 @@ use crate::sim::progress::{Interrupt, Progress};
 
 /// Try random interleavings of several CPUs, and check the allocator's invariants
 ///
-/// Virtual CPUs allocate, free and drain blocks of all orders and migratetypes in a small memory. The running CPU may change
-/// at every lock and at every access to shared memory. The command checks that no page is allocated twice, that no CPU waits
-/// forever, and that the counters add up whenever all CPUs are between two operations. A failure is printed with the command
-/// that repeats it.
+/// Virtual CPUs allocate, free and drain blocks of all orders and migratetypes in a small memory. The running CPU may
+/// change at every lock and at every access to shared memory. The command checks that no page is allocated twice, that
+/// no CPU waits forever, and that the counters add up whenever all CPUs are between two operations. A failure is
+/// printed with the command that repeats it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The sets of rules: names of presets, `all` for all presets, or rule files (.toml)

@@ -9,8 +9,8 @@ use signal_hook::consts::SIGINT;
 
 use crate::error::Exit;
 
-/// Handlers of signals and their flag. If the flag is clear, a signal sets the flag. If the flag is set, a signal ends the
-/// command with exit code 130.
+/// Handlers of signals and their flag. If the flag is clear, a signal sets the flag. If the flag is set, a signal ends
+/// the command with exit code 130.
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {

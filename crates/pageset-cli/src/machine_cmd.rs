@@ -42,11 +42,12 @@ enum Command {
     },
     /// Fit a machine's calibrated costs to its published base row
     ///
-    /// The base row is the row of batch 31. Its score, zone lock contention and LRU lock contention determine the three costs.
-    /// For the machine of the table over numbers of tasks, the scores of processes in the first and the last row determine
-    /// fault_ns and lru_page_ns. A row without lock contention says little about the costs of a lock. Therefore transfer_ns
-    /// and lru_page_ns are also held near estimates for all machines: 85 ns ± 30 % and 43 ns ± 10 %. Prints the table
-    /// [calibrated] for the machine's description, the simulated rows, and the standard errors of the costs.
+    /// The base row is the row of batch 31. Its score, zone lock contention and LRU lock contention determine the three
+    /// costs. For the machine of the table over numbers of tasks, the scores of processes in the first and the last row
+    /// determine fault_ns and lru_page_ns. A row without lock contention says little about the costs of a lock.
+    /// Therefore transfer_ns and lru_page_ns are also held near estimates for all machines: 85 ns ± 30 % and 43 ns ± 10
+    /// %. Prints the table [calibrated] for the machine's description, the simulated rows, and the standard errors of
+    /// the costs.
     Calibrate {
         /// The machine by name, or a description in a .toml file
         #[arg(value_name = "NAME")]

@@ -1,8 +1,8 @@
 //! The `pageset` command.
 //!
 //! Each subcommand is a module `NAME_cmd` with its arguments (`Args`) and `run(Args) -> Result<Exit, Failure>`. A
-//! subcommand prints its result on standard output, and progress and warnings on standard error. Only this file ends the
-//! process.
+//! subcommand prints its result on standard output, and progress and warnings on standard error. Only this file ends
+//! the process.
 
 mod advise_cmd;
 mod bench_cmd;

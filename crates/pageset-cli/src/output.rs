@@ -84,8 +84,8 @@ impl Write for Output {
     }
 }
 
-/// Writes results as JSON: one result as an object, several as an array. Ctrl-C during the write ends the command after the
-/// file is complete.
+/// Writes results as JSON: one result as an object, several as an array. Ctrl-C during the write ends the command after
+/// the file is complete.
 pub(crate) fn write_json<T: Serialize>(path: &Path, results: &[T], interrupt: &Interrupt) -> Result<Exit, Failure> {
     let text = match results {
         [result] => serde_json::to_vec_pretty(result),

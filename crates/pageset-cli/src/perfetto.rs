@@ -15,8 +15,9 @@ pub(crate) fn micros(time_ns: u64) -> Value {
 /// The number of thread numbers per process. The kernel supports at most 8192 CPUs.
 const CPUS: usize = 1 << 16;
 
-/// The thread number of a CPU's track. It is unique and differs from all process numbers. Perfetto takes thread 0, and a
-/// thread with the number of its process, for the main thread: tracks would merge, and overlapping slices would be dropped.
+/// The thread number of a CPU's track. It is unique and differs from all process numbers. Perfetto takes thread 0, and
+/// a thread with the number of its process, for the main thread: tracks would merge, and overlapping slices would be
+/// dropped.
 fn thread(process: usize, cpu: u32) -> usize {
     process * CPUS + cpu as usize
 }

@@ -29,8 +29,8 @@ pub(crate) struct Args {
     /// Empty the kernel's per-CPU pagesets before recording, so that a replay knows their content
     ///
     /// Gain: a replay starts in the kernel's state, with few guesses. Cost: half a second, during which the sysctl
-    /// vm.percpu_pagelist_high_fraction has another value and every CPU returns its cached pages to the zones. If unsure,
-    /// use this option. Omit it to record the state that the machine has now.
+    /// vm.percpu_pagelist_high_fraction has another value and every CPU returns its cached pages to the zones. If
+    /// unsure, use this option. Omit it to record the state that the machine has now.
     #[arg(long)]
     empty_lists: bool,
 
@@ -50,15 +50,15 @@ pub(crate) struct Args {
 
     /// End the recording and terminate the command when the events take SIZE, such as 1G
     ///
-    /// SIZE limits the space that events take in the ring buffers and on disk while recording, about 31 bytes per event.
-    /// The finished file takes about an eighth of SIZE. The ring buffers are limited to half of SIZE.
+    /// SIZE limits the space that events take in the ring buffers and on disk while recording, about 31 bytes per
+    /// event. The finished file takes about an eighth of SIZE. The ring buffers are limited to half of SIZE.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
 
     /// Begin another file at the limit of --duration or --max-size, and keep the last N files
     ///
-    /// Each file name contains the file's number, such as pageset.7.pstrace. Each file is a complete recording that can be
-    /// replayed on its own. Events that occur while a file is written are not recorded. The command continues.
+    /// Each file name contains the file's number, such as pageset.7.pstrace. Each file is a complete recording that can
+    /// be replayed on its own. Events that occur while a file is written are not recorded. The command continues.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rotate: Option<u32>,
 

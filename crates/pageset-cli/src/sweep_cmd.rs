@@ -7,8 +7,8 @@ use crate::sim::options::Effort;
 
 /// Run a workload on a simulated machine under all combinations of some rules' values
 ///
-/// Works like `pageset run`, with a row for each combination. For example, `--batch 31,63 --set high_min=0,1000` gives four
-/// rows for each set of rules and number of tasks. The last `--set` changes fastest.
+/// Works like `pageset run`, with a row for each combination. For example, `--batch 31,63 --set high_min=0,1000` gives
+/// four rows for each set of rules and number of tasks. The last `--set` changes fastest.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -1,5 +1,6 @@
 //! The outputs of `pageset replay` and `pageset explain` in the documentation are the real outputs. With
-//! `PAGESET_DOCS=write` in the environment the test rewrites outputs that differ, but not figures in the text around them.
+//! `PAGESET_DOCS=write` in the environment the test rewrites outputs that differ, but not figures in the text around
+//! them.
 
 use std::env;
 use std::fs;

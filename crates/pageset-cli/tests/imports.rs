@@ -1,7 +1,7 @@
 //! No two modules of a crate import each other, directly or through others.
 //!
-//! A module is a file or folder of `src`. A module may import its own children and its parent, because `mod.rs` re-exports
-//! the items of its folder. Test code does not count.
+//! A module is a file or folder of `src`. A module may import its own children and its parent, because `mod.rs`
+//! re-exports the items of its folder. Test code does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -485,8 +485,8 @@ fn standard_output() {
     assert!(!events(&folder.file()).1.is_empty());
 }
 
-/// A recording of this machine, replayed under its own kernel's rules, stays within the limits. Other load disturbs a short
-/// recording, so the test tries three times. Wrong rules fail all three.
+/// A recording of this machine, replayed under its own kernel's rules, stays within the limits. Other load disturbs a
+/// short recording, so the test tries three times. Wrong rules fail all three.
 #[test]
 fn a_recording_of_this_machine_replays() {
     if !may_trace("a_recording_of_this_machine_replays") {

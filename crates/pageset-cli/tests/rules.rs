@@ -147,7 +147,8 @@ fn a_rule_can_set_an_unrecorded_cache() {
     let drains = |json: &Value| json["rules"][0]["drains"].as_u64().unwrap();
     let unknown = told(&[]);
     assert_eq!((warned(&unknown), &unknown["rules"][0]["cache_slice_pages"]), (1, &Value::Null));
-    // A share of three batches counts as small; a larger share lets a batch stay. A share set by the user gives no warning.
+    // A share of three batches counts as small; a larger share lets a batch stay. A share set by the user gives no
+    // warning.
     let small_share = told(&["--set", "cache_slice_pages=189"]);
     assert_eq!((warned(&small_share), drains(&small_share)), (0, drains(&unknown)));
     let large_share = told(&["--set", "cache_slice_pages=190"]);

@@ -36,7 +36,8 @@ fn slices_nest_and_add_up_to_the_table() {
         assert_eq!(pages(processes[name.as_str()], "refill"), row(rules, "refills"), "{name}");
         assert_eq!(pages(processes[name.as_str()], "drain"), row(rules, "drains"), "{name}");
     }
-    // Perfetto takes thread 0, and a thread with the number of its process, for the main thread; `ci/perfetto.sh` tests it.
+    // Perfetto takes thread 0, and a thread with the number of its process, for the main thread; `ci/perfetto.sh` tests
+    // it.
     let is_process = |tid: &Value| *tid == 0 || processes.values().any(|pid| *pid == tid);
     assert!(events.iter().all(|event| !is_process(&event["tid"])));
     let owners: HashSet<_> = of("X").map(|event| (event["tid"].as_u64(), event["pid"].as_u64())).collect();

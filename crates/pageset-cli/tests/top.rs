@@ -244,8 +244,8 @@ fn recorded(text: &str, between: std::ops::Range<i64>) -> HashMap<u64, [u64; 2]>
     pages
 }
 
-/// A simultaneous recording has the same counts, within 2 % of the pages that all CPUs moved. The tolerance covers pages
-/// that move between the time of a look and the reading of its counters.
+/// A simultaneous recording has the same counts, within 2 % of the pages that all CPUs moved. The tolerance covers
+/// pages that move between the time of a look and the reading of its counters.
 #[test]
 fn counts_agree_with_a_recording() {
     let folder = tempfile::tempdir().unwrap();

@@ -17,9 +17,9 @@ use crate::replay_cmd::progress::Progress;
 
 /// Say whether another setting of the recorded kernel serves a load better, what the setting gains and what it costs
 ///
-/// Replays the recording under the settings that its kernel offers (vm.percpu_pagelist_high_fraction at 0, and from 8 to
-/// 100), and under the rules of other kernels for comparison. The verdict is often to change nothing. The command does not
-/// change any setting.
+/// Replays the recording under the settings that its kernel offers (vm.percpu_pagelist_high_fraction at 0, and from 8
+/// to 100), and under the rules of other kernels for comparison. The verdict is often to change nothing. The command
+/// does not change any setting.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The recording, in any form that `pageset replay` reads

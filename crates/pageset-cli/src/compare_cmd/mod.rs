@@ -14,12 +14,13 @@ use crate::sim::options::Beside;
 /// Compare a published table with simulations of its rows
 ///
 /// Simulates what each row of the table describes. The costs of each machine are fitted to its base row of page_fault1
-/// (batch 31). Each error is shown next to trivial forecasts: doing nothing repeats the base row; for the sweep of batches,
-/// the line is linear in 1/batch through the base row and the last row; for the table over tasks, Amdahl's law.
+/// (batch 31). Each error is shown next to trivial forecasts: doing nothing repeats the base row; for the sweep of
+/// batches, the line is linear in 1/batch through the base row and the last row; for the table over tasks, Amdahl's
+/// law.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The table: a built-in one, such as page_fault1-batch-sweep.csv, or a file of the same form; an unknown name lists the
-    /// built-in tables
+    /// The table: a built-in one, such as page_fault1-batch-sweep.csv, or a file of the same form; an unknown name
+    /// lists the built-in tables
     #[arg(value_name = "TABLE")]
     table: String,
 

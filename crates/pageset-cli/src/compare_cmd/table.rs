@@ -72,7 +72,8 @@ fn batch_sweep(result: &CompareResult) -> String {
     }
     text += &trimmed(&table);
     if !result.mean_absolute_errors.is_empty() {
-        text += "\nMean absolute error over all rows but the base, in percentage points: simulated, doing nothing, line in 1/batch\n\n";
+        text += "\nMean absolute error over all rows but the base, in percentage points: simulated, doing nothing, line in \
+                 1/batch\n\n";
         text += &trimmed(&mean_errors(result));
     }
     text

@@ -23,8 +23,9 @@ use crate::output;
 
 /// Explain what a column, a number, a rule or a warning means, when it is bad, and what to do
 ///
-/// NAME is a name from any output: a column heading, a metric, a key of --set, a member of JSON, or the word in brackets at
-/// the end of a warning. Without NAME the command lists all names. With --schema it prints the JSON schema of a result.
+/// NAME is a name from any output: a column heading, a metric, a key of --set, a member of JSON, or the word in
+/// brackets at the end of a warning. Without NAME the command lists all names. With --schema it prints the JSON schema
+/// of a result.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The name to explain, such as `locks/1000 ops`, auto_high or few-samples

@@ -28,8 +28,8 @@ use crate::rules::{self, Chosen};
 /// Replay a recording under any rules, and compare with what the kernel did
 ///
 /// Runs the recording's allocations and frees through our own allocator, once for each set of rules. The row of a set
-/// shows how often pagesets were refilled and drained, how often zone locks were taken, and how many pages pagesets held.
-/// For the rules of the recorded kernel, a second table shows how closely the replay follows the kernel.
+/// shows how often pagesets were refilled and drained, how often zone locks were taken, and how many pages pagesets
+/// held. For the rules of the recorded kernel, a second table shows how closely the replay follows the kernel.
 ///
 /// FILE is a recording of `pageset record` (.pstrace), a perf.data with FILE.zoneinfo in the same folder, or
 /// NAME.events.zst with NAME.snap.zst in the same folder.
@@ -39,10 +39,11 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "list_rules", value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The sets of rules: names of presets, rule files (.toml), `kernel` for the recorded kernel's rules, or `all` for all
-    /// presets
+    /// The sets of rules: names of presets, rule files (.toml), `kernel` for the recorded kernel's rules, or `all` for
+    /// all presets
     ///
-    /// A rule file has `base = "linux-6.18"` or another preset, `name = "…"`, and the rules that differ, with the keys of
+    /// A rule file has `base = "linux-6.18"` or another preset, `name = "…"`, and the rules that differ, with the keys
+    /// of
     /// --set. If unsure, omit this option.
     #[arg(long, value_name = "NAME|FILE.toml,…", value_delimiter = ',', default_value = "kernel")]
     rules: Vec<String>,
@@ -56,8 +57,8 @@ pub(crate) struct Args {
     /// Which parts of the recording the replay uses
     ///
     /// `input` uses the events that cause a pageset to act and the state at the start. Use `input` for predictions.
-    /// `reconstructed` also uses what the kernel's own refills and drains reveal, such as allocations without an event. If
-    /// unsure, omit this option: the result then also has the kernel's rules at level `input`.
+    /// `reconstructed` also uses what the kernel's own refills and drains reveal, such as allocations without an event.
+    /// If unsure, omit this option: the result then also has the kernel's rules at level `input`.
     #[arg(long, value_enum, default_value_t = LevelName::Reconstructed)]
     level: LevelName,
 
@@ -71,8 +72,9 @@ pub(crate) struct Args {
 
     /// Count only the refills and drains that some CPUs, processes or cgroups cause; may be repeated
     ///
-    /// KIND=VALUE is cpu=0-3,8, process=NAME, process=NUMBER or cgroup=PATH. The whole recording is replayed, because all
-    /// processes share the pagesets. The columns `locks/1000 ops`, `most held` and `failed` count the whole machine.
+    /// KIND=VALUE is cpu=0-3,8, process=NAME, process=NUMBER or cgroup=PATH. The whole recording is replayed, because
+    /// all processes share the pagesets. The columns `locks/1000 ops`, `most held` and `failed` count the whole
+    /// machine.
     #[arg(long, value_name = "KIND=VALUE", value_parser = str::parse::<Only>)]
     only: Vec<Only>,
 
@@ -90,13 +92,13 @@ pub(crate) struct Args {
 
     /// Exit with code 1 unless every named set of rules stays within limits of what the kernel did
     ///
-    /// The limits: refill pages within 2 % or 128, refills within 5 % or 2, drain pages within 6 % or 256, drains within
-    /// 10 % or 3.
+    /// The limits: refill pages within 2 % or 128, refills within 5 % or 2, drain pages within 6 % or 256, drains
+    /// within 10 % or 3.
     #[arg(long)]
     check: bool,
 
-    /// With --check, also require that the replay makes this share of the kernel's refills near the same place; 95 suits a
-    /// steady load
+    /// With --check, also require that the replay makes this share of the kernel's refills near the same place; 95
+    /// suits a steady load
     #[arg(long, value_name = "PERCENT", requires = "check", value_parser = percent)]
     near: Option<f64>,
 

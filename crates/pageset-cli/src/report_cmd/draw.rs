@@ -225,8 +225,8 @@ const LETTER: f64 = 7.5;
 fn bars(drawing: &mut Drawing, categories: &[String], series: &[Bars], y: &dyn Fn(f64) -> f64) {
     let group = (RIGHT - LEFT) / categories.len().max(1) as f64;
     let width = group * 0.8 / series.len().max(1) as f64;
-    // Labels that would touch are placed in two rows. A label that is still too long is shortened; its full text is in the
-    // table and in the bar's title.
+    // Labels that would touch are placed in two rows. A label that is still too long is shortened; its full text is in
+    // the table and in the bar's title.
     let longest = categories.iter().map(|category| category.chars().count()).max().unwrap_or(0);
     let rows = if longest as f64 * LETTER > group { 2 } else { 1 };
     for (c, category) in categories.iter().enumerate() {

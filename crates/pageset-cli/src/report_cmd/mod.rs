@@ -25,9 +25,9 @@ use crate::output::Output;
 
 /// Write a page about a result or a recording: one self-contained HTML file
 ///
-/// INPUT is the JSON output of replay, advise, top, run, sweep, compare or bench, or a recording. Each chart answers the
-/// question in its title and has its data below. The page uses no network and no scripts, follows the reader's light or
-/// dark mode, and can be printed.
+/// INPUT is the JSON output of replay, advise, top, run, sweep, compare or bench, or a recording. Each chart answers
+/// the question in its title and has its data below. The page uses no network and no scripts, follows the reader's
+/// light or dark mode, and can be printed.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The results or recordings; `-` reads JSON from standard input

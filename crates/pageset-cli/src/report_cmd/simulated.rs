@@ -170,8 +170,8 @@ fn simulated(what: &str, measured_ns: u64, warm_up_ns: u64, seeds: &str) -> Stri
 /// Key columns of a row: names and values.
 type Own<'r> = Vec<(&'r String, &'r Key)>;
 
-/// A row's key columns, sorted by name, and the index of the key for the chart's axis: a number if there is one, else the
-/// last.
+/// A row's key columns, sorted by name, and the index of the key for the chart's axis: a number if there is one, else
+/// the last.
 fn axis(row: &CompareRow) -> Result<(Own<'_>, usize), String> {
     let mut own: Own<'_> = row.keys.iter().collect();
     own.sort_by_key(|(name, _)| *name);

@@ -38,7 +38,8 @@ pub(crate) struct Args {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 
-    /// Also write the first seed's waits for locks and holds of locks as a trace for ui.perfetto.dev; `-` is standard output
+    /// Also write the first seed's waits for locks and holds of locks as a trace for ui.perfetto.dev; `-` is standard
+    /// output
     ///
     /// The trace contains at most a million holds, so set --seconds to some milliseconds.
     #[arg(long, value_name = "FILE")]
@@ -51,12 +52,13 @@ pub(crate) struct Args {
 /// The workload, the machine and the rules.
 #[derive(clap::Args)]
 pub(crate) struct Task {
-    /// The workload by name, such as page_fault1; `pageset run --list` lists all. `trace` runs the processes of a recording
+    /// The workload by name, such as page_fault1; `pageset run --list` lists all. `trace` runs the processes of a
+    /// recording
     #[arg(value_name = "WORKLOAD", required = true)]
     workload: Option<String>,
 
-    /// The recording for the workload `trace`: its processes are spread over the tasks, and repeated if there are more tasks
-    /// than processes
+    /// The recording for the workload `trace`: its processes are spread over the tasks, and repeated if there are more
+    /// tasks than processes
     #[arg(value_name = "FILE")]
     recording: Option<PathBuf>,
 

@@ -1,5 +1,5 @@
-//! Many runs for one result: they run on all cores with a progress bar, Ctrl-C keeps the finished ones, and the result is
-//! written as text and as JSON.
+//! Many runs for one result: they run on all cores with a progress bar, Ctrl-C keeps the finished ones, and the result
+//! is written as text and as JSON.
 
 use std::io::{self, Write as _};
 

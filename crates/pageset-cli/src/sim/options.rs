@@ -17,9 +17,9 @@ const MOST_SECONDS: f64 = 100_000.0;
 
 /// The default number of seeds. The default duration of a run belongs to the workload, see [`Length`].
 const SEEDS: u32 = 1;
-/// The default number of seeds for the rows that costs are fitted to, and for the tables with these rows. All changes are
-/// relative to the score of batch 31. One seed's score of batch 31 is up to 1.5 % off the mean of three seeds (lkp-hsw-ep2,
-/// see `docs/research/accuracy.md`). The costs of the shipped machines are fitted with as many seeds.
+/// The default number of seeds for the rows that costs are fitted to, and for the tables with these rows. All changes
+/// are relative to the score of batch 31. One seed's score of batch 31 is up to 1.5 % off the mean of three seeds
+/// (lkp-hsw-ep2, see `docs/research/accuracy.md`). The costs of the shipped machines are fitted with as many seeds.
 const SEEDS_OF_FITS: u32 = 3;
 /// The default of `--precision`: 0 measures the whole time, as for the fitted costs. Unit: percent.
 const PRECISION_PCT: f64 = 0.0;
@@ -42,11 +42,11 @@ pub(crate) struct Effort {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
 
-    /// The kernel's era: linux-4.16, linux-5.11, posted, linux-6.10, or a release such as linux-5.15 [default: the era of
-    /// the preset's kernel or of the published table's kernels, else linux-6.10]
+    /// The kernel's era: linux-4.16, linux-5.11, posted, linux-6.10, or a release such as linux-5.15 [default: the era
+    /// of the preset's kernel or of the published table's kernels, else linux-6.10]
     ///
-    /// The era sets what rules do not: the pages of an LRU batch, the LRU locks of memory groups, and the caches that count
-    /// for a CPU's slice of the cache. If unsure, omit this option.
+    /// The era sets what rules do not: the pages of an LRU batch, the LRU locks of memory groups, and the caches that
+    /// count for a CPU's slice of the cache. If unsure, omit this option.
     #[arg(long, value_name = "NAME")]
     era: Option<Era>,
 
@@ -95,14 +95,15 @@ impl Effort {
     }
 }
 
-/// How settings are simulated whose figures are compared with published ones: the tables, and the rows that costs are fitted
-/// to. [`Beside::run`] runs both, so that a fit has the same figures as `compare`.
+/// How settings are simulated whose figures are compared with published ones: the tables, and the rows that costs are
+/// fitted to. [`Beside::run`] runs both, so that a fit has the same figures as `compare`.
 #[derive(clap::Args)]
 pub(crate) struct Beside {
     /// Stop measuring when the standard errors of score (percent) and contention (percentage points) are below PCT
     ///
-    /// The standard error is that of the mean over all seeds. At least four tenths of --seconds are measured; 0 measures all
-    /// of --seconds. Gain of a value above 0: shorter simulations. Cost: less precise figures. If unsure, omit this option.
+    /// The standard error is that of the mean over all seeds. At least four tenths of --seconds are measured; 0
+    /// measures all of --seconds. Gain of a value above 0: shorter simulations. Cost: less precise figures. If unsure,
+    /// omit this option.
     #[arg(long, value_name = "PCT", default_value_t = PRECISION_PCT, allow_negative_numbers = true, value_parser = percent)]
     pub(crate) precision: f64,
 
@@ -132,8 +133,8 @@ impl Beside {
     }
 }
 
-/// Describes the simulation: the measured time, the time before it, the precision, and the seeds. `length` is `None` if the
-/// simulations differ in length.
+/// Describes the simulation: the measured time, the time before it, the precision, and the seeds. `length` is `None` if
+/// the simulations differ in length.
 pub(crate) fn described(length: Option<Length>, precision_pct: f64, seeds: usize) -> String {
     let (most, until) = match precision_pct {
         0.0 => ("", String::new()),

@@ -125,8 +125,8 @@ pub(super) fn text(view: &View) -> Result<String, fmt::Error> {
     Ok(in_order(&text))
 }
 
-/// Sorts the samples of each metric by their labels, and numbers in labels by value. The encoder keeps samples in a hash
-/// map; sorted texts of two looks can be compared line by line.
+/// Sorts the samples of each metric by their labels, and numbers in labels by value. The encoder keeps samples in a
+/// hash map; sorted texts of two looks can be compared line by line.
 fn in_order(text: &str) -> String {
     let is_head = |line: &&str| line.starts_with('#');
     let mut ordered = String::new();

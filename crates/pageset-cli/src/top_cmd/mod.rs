@@ -37,8 +37,9 @@ use crate::output::Output;
 
 /// Watch the per-CPU pagesets of this machine: the pages they hold, their sizes, and the pages they move
 ///
-/// Any user sees zones, watermarks and pagesets. Root also sees how many pages refills and drains move; the kernel counts
-/// them, and no events are recorded. The command does not change the machine. In a pipe it prints a block of text per look.
+/// Any user sees zones, watermarks and pagesets. Root also sees how many pages refills and drains move; the kernel
+/// counts them, and no events are recorded. The command does not change the machine. In a pipe it prints a block of
+/// text per look.
 ///
 /// Exit codes: 0 after q, --once or --count; 130 after Ctrl-C.
 #[derive(clap::Args)]

@@ -15,7 +15,8 @@ use super::state::State;
 use super::view::{AutoTuning, View};
 use super::{metrics, plain, screen};
 
-/// A zoneinfo of a small and a large zone; `scale` changes the counts. Without `bounds` it is that of a kernel before 6.7.
+/// A zoneinfo of a small and a large zone; `scale` changes the counts. Without `bounds` it is that of a kernel before
+/// 6.7.
 fn zoneinfo(cpus: u32, scale: u64, bounds: bool) -> Zoneinfo {
     let mut text = String::new();
     for (name, managed, start) in [("DMA", 3840, 1), ("Normal", 4_000_000, 1_048_576)] {

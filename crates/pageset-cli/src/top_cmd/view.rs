@@ -1,4 +1,5 @@
-//! The shown values of a look and their changes since the previous look: the same for the screen, text, JSON and metrics.
+//! The shown values of a look and their changes since the previous look: the same for the screen, text, JSON and
+//! metrics.
 
 use std::collections::BTreeMap;
 

@@ -26,8 +26,8 @@ pub(super) struct ImportArgs {
 
 /// Convert a recording of any form into text
 ///
-/// Writes one event per line, for grep and awk, and the snapshots into a second file. Both files together are a complete
-/// recording.
+/// Writes one event per line, for grep and awk, and the snapshots into a second file. Both files together are a
+/// complete recording.
 #[derive(clap::Args)]
 pub(super) struct ExportArgs {
     #[command(flatten)]
