@@ -29,8 +29,9 @@ enum What {
 /// Runs `pageset generate` on the definition of the whole command line.
 pub(crate) fn run(args: Args, mut command: clap::Command) -> Result<Exit, Failure> {
     match args.what {
-        What::Man { folder } => clap_mangen::generate_to(command, &folder)
-            .map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", folder.display())))?,
+        What::Man { folder } => clap_mangen::generate_to(command, &folder).map_err(|error| {
+            Failure::new(Exit::Failed, format!("cannot write man pages to {}: {error}", folder.display()))
+        })?,
         What::Completions { shell } => clap_complete::generate(shell, &mut command, "pageset", &mut io::stdout()),
     }
     Ok(Exit::Done)

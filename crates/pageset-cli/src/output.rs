@@ -36,7 +36,7 @@ impl Output {
         if is_standard(path) {
             return Ok(Output::Stdout(io::stdout()));
         }
-        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("cannot write {}: {e}", path.display()));
         match fs::metadata(path) {
             Ok(found) if !found.is_file() => {
                 Ok(Output::Direct(OpenOptions::new().write(true).open(path).map_err(named)?))
@@ -60,7 +60,7 @@ impl Output {
             Output::Direct(_) => Ok(()),
             Output::Replace(file, path) => match file.persist(&path) {
                 Ok(_) => Ok(()),
-                Err(e) => Err(io::Error::new(e.error.kind(), format!("{}: {}", path.display(), e.error))),
+                Err(e) => Err(io::Error::new(e.error.kind(), format!("cannot write {}: {}", path.display(), e.error))),
             },
         }
     }

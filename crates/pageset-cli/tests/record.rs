@@ -345,7 +345,7 @@ fn a_wrong_option_is_not_a_command() {
     usage(&["--duration", "10", "true"], "such as 10s");
     usage(&["--rotate", "2", "true"], "--duration or --max-size");
     usage(&["--rotate", "0", "--duration", "1s", "true"], "--rotate");
-    usage(&["--rotate", "2", "--duration", "1s", "-o", "-"], "--rotate takes files");
+    usage(&["--rotate", "2", "--duration", "1s", "-o", "-"], "--rotate cannot write to standard output");
 }
 
 #[test]

@@ -165,7 +165,7 @@ fn wrong_usage_ends_with_exit_code_2() {
         (&["--set", "alloc_factor=off"], "linux-6.18 alloc_factor=off: the rule auto_high needs alloc_factor"),
         (&["--rules", "all", "--set", "below_high=on"], "linux-4.16 below_high=on: the rule below_high needs"),
         (&["--level", "guessed"], "reconstructed"),
-        (&["--check", "--near", "101"], "a share is from 0 to 100"),
+        (&["--check", "--near", "101"], "allowed: 0 to 100 percent"),
         (&["--near", "95"], "--check"),
     ] {
         let mut all: Vec<&dyn AsRef<Path>> = vec![&"replay", &file];

@@ -89,7 +89,7 @@ fn a_sweep_has_a_row_for_each_combination() {
     assert_eq!(rows.len(), 4, "{out}");
     assert!(rows[1].contains("batch=31 high=100") && rows[2].contains("batch=63 high=186"), "{out}");
     for (more, message) in [
-        (&[][..], "nothing to sweep over"),
+        (&[][..], "cannot sweep: no values given"),
         (&["--batch", "31,0"], "--set batch=0"),
         (&["--set", "high"], "no `=`"),
         (&["--batch", "31", "--set", "batch=63"], "batch"),
@@ -145,8 +145,8 @@ fn interleavings_are_tried_under_each_set_of_rules() {
 #[test]
 fn a_negative_time_or_precision_names_the_allowed_values() {
     for (flag, message) in [
-        ("--seconds", "virtual time is from 0.000001 to 100000 seconds"),
-        ("--warm-up", "virtual time is from 0.000001 to 100000 seconds"),
+        ("--seconds", "allowed: 0.000001 to 100000 virtual seconds"),
+        ("--warm-up", "allowed: 0.000001 to 100000 virtual seconds"),
         ("--precision", "allowed: 0 to 100 percent"),
     ] {
         let (_, err) = ends(2, &["compare", "page_fault1-batch-sweep.csv", flag, "-1"]);

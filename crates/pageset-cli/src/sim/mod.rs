@@ -17,7 +17,7 @@ use crate::error::{Exit, Failure};
 pub(crate) fn machine(name: &str) -> Result<Machine, Failure> {
     let usage = |message: String| Failure::new(Exit::Usage, message);
     if name.ends_with(".toml") {
-        let text = fs::read_to_string(name).map_err(|error| usage(format!("{name}: {error}")))?;
+        let text = fs::read_to_string(name).map_err(|error| usage(format!("cannot read {name}: {error}")))?;
         return Machine::parse(name, &text).map_err(|error| usage(error.to_string()));
     }
     match machine::find(name) {
