@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "K", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
 
-    /// The seed of the first interleaving
+    /// The seed of the first interleaving; the next ones follow
     #[arg(long, value_name = "SEED", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
     seed: u64,
 

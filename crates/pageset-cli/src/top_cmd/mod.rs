@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
 
-    /// Print one result and exit; it takes two looks, one interval apart, to show changes
+    /// Print one result and exit; if the output shows changes, this takes two looks, one interval apart
     #[arg(long, conflicts_with = "count")]
     once: bool,
 
