@@ -17,9 +17,9 @@ use crate::replay_cmd::progress::Progress;
 
 /// Say whether another setting of the recorded kernel serves a load better, with its gain and its cost
 ///
-/// Replays the recording under the values 0, 8, 12, 16, 25, 50 and 100 of vm.percpu_pagelist_high_fraction, as far as its
-/// kernel offers them, and under the rules of other kernels for comparison. The verdict is often to change nothing. The
-/// command does not change any setting.
+/// Replays the recording under vm.percpu_pagelist_high_fraction = 0, 8, 12, 16, 25, 50, 100 and the value in force, as
+/// far as its kernel offers them. For comparison, also replays the recording under the rules of other kernels. The
+/// verdict is often to change nothing. The command does not change any setting.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The recording, in any form that `pageset replay` reads
