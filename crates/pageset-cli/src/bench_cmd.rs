@@ -1,9 +1,9 @@
-//! `pageset bench`: how fast the pool is, beside floors that say what the hardware allows. The harness is
+//! `pageset bench`: how fast the pool is, compared with floors that show what the hardware allows. The harness is
 //! `pageset-bench`.
 //!
-//! Allocators from outside are measured by a program of their own, `pageset-bench-peers`, that has all of this as well and
-//! takes the same arguments: where it is found it measures instead, so that all take part in the same rounds. It writes
-//! JSON, which is rendered here.
+//! A separate program, `pageset-bench-peers`, measures external allocators. It takes the same arguments and contains
+//! the same subjects. If it is installed, it measures instead of this command, so that all subjects take part in the
+//! same rounds. It writes JSON, which this module renders.
 
 use std::env;
 use std::fmt::Write as _;
@@ -20,29 +20,34 @@ use crate::error::{Exit, Failure};
 use crate::output;
 use crate::sim::progress::{Interrupt, Progress};
 
-/// Measures how fast pages are taken and given back, beside floors that say what the hardware allows.
+/// Measure how fast pages are allocated and freed, compared with floors that show what the hardware allows
 ///
-/// Everyone is measured in turn, on threads with a CPU each. A sample in which a thread had its CPU for less than 97 %
-/// of the time is thrown away, and said so.
+/// Measures all subjects in turn. Each thread runs on a CPU of its own. A sample in which a thread had its CPU for less
+/// than 97 % of the time is discarded and counted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these patterns: hot, bulk, random, churn, remote, order-9, calls-32, calls-256, half, half-9
+    /// Measure only these patterns: hot, bulk, random, churn, remote, order-9, calls-32, calls-256, half, half-9
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     patterns: Vec<Pattern>,
 
-    /// Only these subjects, by their names in the table; floor b is measured as well
+    /// Measure only these subjects, named as in the table, and floor b
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     who: Vec<String>,
 
-    /// Numbers of threads; by default 1, 2, 4 and so on, and as many as there are CPUs
+    /// Numbers of threads [default: 1, 2, 4 and so on, and the number of CPUs]
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     threads: Vec<usize>,
 
-    /// Samples of each
+    /// Samples of each subject, pattern and number of threads
+    ///
+    /// More samples give a more reliable median and take more time. If unsure, omit this option.
     #[arg(long, value_name = "NUMBER", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
-    /// How long a sample takes, in milliseconds; short ones more often have their CPUs for themselves
+    /// Duration of a sample, in milliseconds
+    ///
+    /// During a short sample it is more likely that no other process runs on the sample's CPUs. If unsure, omit this
+    /// option.
     #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     window_ms: u64,
 
@@ -50,15 +55,15 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Leave allocators from outside out, also where `pageset-bench-peers` is installed
+    /// Do not measure external allocators, even if `pageset-bench-peers` is installed
     #[arg(long)]
     no_peers: bool,
 }
 
-/// The program with allocators from outside.
+/// The program that measures external allocators.
 const PEERS: &str = "pageset-bench-peers";
 
-/// Where it is: beside this command, or in a folder of `PATH`.
+/// The path of [`PEERS`]: in the folder of this command, or in a folder of `PATH`.
 fn peers() -> Option<PathBuf> {
     let beside = env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
     let path = env::var_os("PATH").unwrap_or_default();
@@ -66,7 +71,8 @@ fn peers() -> Option<PathBuf> {
     places.into_iter().map(|place| place.join(PEERS)).find(|program| program.is_file())
 }
 
-/// Runs the subcommand. Ctrl-C ends it with what was measured by then; a second one at once.
+/// Runs `pageset bench`. The first Ctrl-C ends the measurement and keeps its samples; the second ends the command at
+/// once.
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let json = args.json;
     let report = match peers().filter(|_| !args.no_peers) {
@@ -77,8 +83,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         None => {
             if !args.no_peers {
                 eprintln!(
-                    "note: no allocators from outside: {PEERS} is neither beside this command nor in PATH; \
-                     it is built from bench-peers/"
+                    "note: external allocators are not measured: {PEERS} is neither next to this command nor in PATH; \
+                     build it from bench-peers/"
                 );
             }
             measured(args)?
@@ -103,7 +109,7 @@ fn measured(args: Args) -> Result<Report, Failure> {
         .map_err(|error| Failure::new(Exit::Usage, error))
 }
 
-/// The result of the program with allocators from outside, or how it ended without one; then it said why.
+/// The result of [`PEERS`], or its exit code if it ended without a result. It reports the reason itself.
 fn measured_by(program: &Path) -> Result<Result<Report, Exit>, Failure> {
     let named = |error: &dyn std::fmt::Display| Failure::new(Exit::Failed, format!("{}: {error}", program.display()));
     let own = env::args_os().skip_while(|arg| arg != "bench").skip(1);
@@ -115,10 +121,10 @@ fn measured_by(program: &Path) -> Result<Result<Report, Exit>, Failure> {
     }
 }
 
-/// Columns side by side for which a terminal of 120 has room.
+/// Columns of a table that fit into a terminal 120 characters wide.
 const SIDE_BY_SIDE: usize = 9;
 
-/// The table: a row a subject, a column a pattern and number of threads.
+/// The table: one row per subject, one column per pattern and number of threads.
 fn table(report: &Report) -> String {
     let mut columns: Vec<(&str, usize)> = vec![];
     let mut names: Vec<&str> = vec![];
@@ -146,7 +152,7 @@ fn table(report: &Report) -> String {
     }
     let _ = writeln!(
         text,
-        "In brackets: times floor b. Medians of up to {} samples of {} ms. -: not offered.",
+        "In brackets: multiples of floor b. Medians of up to {} samples of {} ms. -: not supported.",
         report.rounds,
         report.window_ns / 1_000_000
     );
@@ -166,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_medians_and_what_is_missing() {
+    fn the_table_shows_medians_and_missing_values() {
         let row = |who: &str, pattern: &str, samples: &[f64], ratio: Option<f64>| {
             serde_json::json!({
                 "who": who, "pattern": pattern, "threads": 1, "ns_per_pair": samples, "asleep": [], "discarded": 2,

@@ -1,14 +1,14 @@
-//! Text in columns that line up, for people.
+//! Text in aligned columns, for people.
 
 use std::ops::Range;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 pub(crate) use pageset_trace::number::grouped;
 
-/// Columns of a screen that text for people may take. Source: `max_term_width` of the command line's help.
+/// The largest width of text for people. Unit: characters. Source: `max_term_width` of the command line's help.
 const WIDTH: u16 = 120;
 
-/// A table without lines whose columns are numbers, but for `words`.
+/// A table without lines. The columns `words` are aligned to the left, all others, which are numbers, to the right.
 pub(crate) fn numbers<'a>(heads: impl Iterator<Item = &'a str>, words: Range<usize>) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(heads);
@@ -20,7 +20,7 @@ pub(crate) fn numbers<'a>(heads: impl Iterator<Item = &'a str>, words: Range<usi
     table
 }
 
-/// A table of words without lines, its cells broken where it would be wider than a screen.
+/// A table of words without lines. Cells wrap so that the table is at most [`WIDTH`] wide.
 pub(crate) fn wrapped<'a>(heads: impl Iterator<Item = &'a str>) -> Table {
     let mut table = numbers(heads, 0..usize::MAX);
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
@@ -32,7 +32,7 @@ pub(crate) fn trimmed(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
-/// A standard deviation between seeds in percent of their mean; of one seed there is none.
+/// A standard deviation between seeds in percent of their mean; `-` for a single seed.
 pub(crate) fn spread_pct(deviation: f64, mean: f64) -> String {
     if deviation > 0.0 { format!("{:.2}", 100.0 * deviation / mean) } else { "-".to_owned() }
 }

@@ -1,4 +1,4 @@
-//! How the command ends: its exit codes and the message that goes with each.
+//! The exit codes of the command, and its error messages.
 
 use std::fmt;
 use std::io;
@@ -12,17 +12,17 @@ use pageset_trace::{ErrorKind, TraceError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// What was asked for is done.
+    /// Success.
     Done = 0,
-    /// A check or comparison failed, a recorded command failed, or the result could not be written.
+    /// A check failed, a recorded command failed, or the result could not be written.
     Failed = 1,
-    /// The command line says something that cannot be done.
+    /// The command line is wrong.
     Usage = 2,
-    /// A privilege or a kernel feature is missing; the message says which and how to get it.
+    /// A privilege or a kernel feature is missing. The message names it and says how to get it.
     Missing = 3,
     /// The input is damaged or incomplete.
     Damaged = 4,
-    /// Interrupted; what was measured until then is kept.
+    /// Interrupted. Results measured so far are kept.
     Interrupted = 130,
 }
 
@@ -32,14 +32,14 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a subcommand stopped short: an exit code, what happened, and what mends it. It prints as `error: MESSAGE`, and
-/// `help: HELP` on a line of its own.
+/// A failed subcommand: the exit code, the fault, and the remedy. It prints as `error: MESSAGE`, and `help: HELP` on a
+/// line of its own.
 #[derive(Debug, thiserror::Error)]
 #[error("error: {message}{help}")]
 pub(crate) struct Failure {
     exit: Exit,
     message: String,
-    /// A line of its own, or nothing.
+    /// A line of its own, or empty.
     help: String,
     broken_pipe: bool,
 }
@@ -50,7 +50,7 @@ impl Failure {
         Failure { exit, message: message.to_string(), help: String::new(), broken_pipe: false }
     }
 
-    /// Adds what the user can do about it: a flag or a command.
+    /// Adds the remedy: an option or a command.
     pub(crate) fn help(mut self, help: impl fmt::Display) -> Self {
         self.help = format!("\nhelp: {help}");
         self
@@ -61,13 +61,13 @@ impl Failure {
         self.exit
     }
 
-    /// Whether the reader of our output has gone away: nothing to say then, and nobody to say it to.
+    /// Whether the reader of our output has closed its pipe. Such a failure is not reported.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         self.broken_pipe
     }
 }
 
-/// A failure to write to standard output or to another file: exit code 1.
+/// An error of writing to standard output or to another file: exit code 1.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         let broken_pipe = error.kind() == io::ErrorKind::BrokenPipe;
@@ -75,7 +75,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// A recording that cannot be read: exit code 4, or 1 when the operating system is to blame.
+/// A recording that cannot be read: exit code 4, or 1 for an error of the operating system.
 impl From<TraceError> for Failure {
     fn from(error: TraceError) -> Self {
         let exit = match error.kind() {
@@ -86,7 +86,7 @@ impl From<TraceError> for Failure {
     }
 }
 
-/// A recording that cannot be replayed: what is to blame decides.
+/// A recording that cannot be replayed: the exit code depends on the cause.
 impl From<ReplayError> for Failure {
     fn from(error: ReplayError) -> Self {
         match error {

@@ -1,4 +1,4 @@
-//! `pageset identify`: which kernel's rules made a recording.
+//! `pageset identify`: which kernel's rules produced a recording.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -14,24 +14,26 @@ use crate::interrupt::Interrupt;
 use crate::output::{is_standard, write_json};
 use crate::replay_cmd::progress::Progress;
 
-/// Candidates in the table unless all are asked for. A guess: more than can be told apart on most traffic.
+/// Candidates in the table without `--all`. A guess: most traffic distinguishes fewer.
 const SHOWN: usize = 8;
 
-/// Find out which kernel's rules made a recording, from its refills and drains
+/// Find which kernel's rules produced a recording, from its refills and drains
 ///
-/// Replays the recording under the rules of every kernel. A row says what share of the moved pages the replay and the kernel move
-/// near the same place, and how refills and drains compare. The first row is the best.
+/// Replays the recording under the rules of every kernel. Each row shows the share of the moved pages that the replay
+/// and the kernel move near the same place, and the amounts of refills and drains. The first row is the best match.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The recordings, each reported by itself
+    /// The recordings, each with its own result
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Show all presets, not only the best
+    /// Show all presets instead of the best matches only
     #[arg(long)]
     all: bool,
 
-    /// Also write JSON of the schema pageset.identify/1, an object a recording; `-` is standard output, instead of the table
+    /// Also write JSON of the schema pageset.identify/1; `-` writes the JSON to standard output instead of the table
+    ///
+    /// Writes one object, or an array of objects for several recordings.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -41,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::at_once()?;
     let traces = args.files.iter().map(|file| Trace::open(file)).collect::<Result<Vec<_>, _>>()?;
     if let Some(trace) = traces.iter().find(|trace| trace.facts().lost_events()) {
-        let message = format!("cannot identify {}: events were lost while it was recorded", trace.name());
+        let message = format!("cannot identify {}: events were lost while recording", trace.name());
         return Err(Failure::new(Exit::Damaged, message).help("record with a larger --buffer"));
     }
     let json_only = args.json.as_deref().is_some_and(is_standard);
@@ -88,6 +90,7 @@ fn text(found: &Identification, all: bool) -> String {
         text += &format!("best: {others} (confidence {confidence}); the release names {choice}, ");
         return text + "which the traffic does not clearly contradict\n";
     }
-    let alike = if others.is_empty() { String::new() } else { format!("; not told apart on this traffic: {others}") };
+    let alike =
+        if others.is_empty() { String::new() } else { format!("; this traffic does not distinguish: {others}") };
     text + &format!("{choice}, confidence {confidence}{alike}\n")
 }

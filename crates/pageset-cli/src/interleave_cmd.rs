@@ -1,4 +1,4 @@
-//! `pageset interleave`: interleavings of several CPUs chosen at random, and what must hold under any.
+//! `pageset interleave`: tries random interleavings of several CPUs, and checks the invariants.
 
 use std::io::{self, Write as _};
 use std::num::NonZeroUsize;
@@ -11,42 +11,43 @@ use crate::error::{Exit, Failure};
 use crate::rules::Chosen;
 use crate::sim::progress::{Interrupt, Progress};
 
-/// Try interleavings of several CPUs at random, and check what must hold under any
+/// Try random interleavings of several CPUs, and check the allocator's invariants
 ///
-/// Virtual CPUs allocate, free and drain blocks of all kinds in a small memory. At every lock, and wherever one touches
-/// memory that others write, another may run. No page may be handed out twice, no wait may be for ever, and the books must
-/// add up whenever all CPUs are between two operations. A failure is printed with the command that repeats it.
+/// Virtual CPUs allocate, free and drain blocks of all orders and migratetypes in a small memory. The running CPU may
+/// change at every lock and at every access to shared memory. The command checks that no page is allocated twice, that
+/// no CPU waits forever, and that the counters add up whenever all CPUs are between two operations. A failure is
+/// printed with the command that repeats it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The sets of rules: presets by name, `all` for all of them, or rule files whose names end in .toml
+    /// The sets of rules: names of presets, `all` for all presets, or rule files (.toml)
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "pageset")]
     rules: Vec<String>,
 
-    /// Change a rule of every named set, such as batch=63; may be given again and again
+    /// Change a rule of every named set, such as batch=63; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 
-    /// Virtual CPUs, on two nodes
+    /// Number of virtual CPUs, on two nodes
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CPUS)))]
     cpus: u32,
 
-    /// How many interleavings to try under each set of rules
+    /// Number of interleavings under each set of rules, each with its own seed
     #[arg(long, value_name = "K", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
 
-    /// The seed of the first
+    /// The seed of the first interleaving; the next ones follow
     #[arg(long, value_name = "SEED", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
     seed: u64,
 
-    /// Operations of each CPU between two checks of the books
+    /// Operations of each CPU between two checks of the counters
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     every: u32,
 
-    /// Checks of the books in each interleaving
+    /// Checks of the counters in each interleaving
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     checks: u32,
 
-    /// Threads to try on [default: one a CPU of this host]
+    /// Run on N threads [default: one per CPU of this host]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 }
@@ -90,13 +91,13 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     Ok(if interrupt.keep_on() { Exit::Done } else { Exit::Interrupted })
 }
 
-/// What is broken, and the command that shows it again.
+/// The failure for a violated invariant, with the command that repeats it.
 fn violated(args: &Args, place: usize, name: &str, seed: u64, violation: &Violation) -> Failure {
-    // `all` stands for many sets: then the set's own name leads to it.
+    // `all` stands for many sets: the command then names the single set.
     let rules = args.rules.get(place).filter(|_| args.rules.iter().all(|rules| rules != "all"));
     let mut command = format!("pageset interleave --rules {}", rules.map_or(name, String::as_str));
     args.settings.iter().for_each(|setting| command += &format!(" --set {setting}"));
     command += &format!(" --cpus {} --every {} --checks {}", args.cpus, args.every, args.checks);
     command += &format!(" --seed {seed} --seeds 1");
-    Failure::new(Exit::Failed, format!("{name}, seed {seed}, {violation}")).help(format!("again: {command}"))
+    Failure::new(Exit::Failed, format!("{name}, seed {seed}, {violation}")).help(format!("repeat with: {command}"))
 }

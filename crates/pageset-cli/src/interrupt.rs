@@ -1,4 +1,4 @@
-//! The end by Ctrl-C and other signals.
+//! How Ctrl-C and other signals end the command.
 
 use std::io;
 use std::os::raw::c_int;
@@ -9,31 +9,31 @@ use signal_hook::consts::SIGINT;
 
 use crate::error::Exit;
 
-/// Signals taken over from their default actions. While the flag is clear a signal sets it; while it is set a signal ends
+/// Handlers of signals and their flag. If the flag is clear, a signal sets the flag. If the flag is set, a signal ends
 /// the command with exit code 130.
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// The first Ctrl-C asks the command to stop, the second ends it.
+    /// The first Ctrl-C requests a stop, the second ends the command.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// Errors of the operating system.
     pub(crate) fn install() -> io::Result<Self> {
         Self::on(&[SIGINT], false)
     }
 
-    /// Ctrl-C ends the command at once, but for the moments in which a file is put into its place.
+    /// Ctrl-C ends the command at once, except during [`Interrupt::held_off`].
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// Errors of the operating system.
     pub(crate) fn at_once() -> io::Result<Self> {
         Self::on(&[SIGINT], true)
     }
 
-    /// These signals end the command, the first of them if `at_once`, else the second.
+    /// These signals end the command: the first signal if `at_once`, else the second.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// Errors of the operating system.
     pub(crate) fn on(signals: &[c_int], at_once: bool) -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(at_once));
         for &signal in signals {
@@ -44,15 +44,15 @@ impl Interrupt {
         Ok(Interrupt(flag))
     }
 
-    /// Whether nobody has asked to stop.
+    /// Whether no signal has requested a stop.
     pub(crate) fn keep_on(&self) -> bool {
-        // Relaxed: the flag guards nothing but itself.
+        // Relaxed: the flag guards no other data.
         !self.0.load(Ordering::Relaxed)
     }
 
-    /// Does something that the first Ctrl-C must not cut in two. Whether one came is the second value.
+    /// Runs `work`, which the first Ctrl-C does not interrupt. The second value says whether Ctrl-C arrived.
     pub(crate) fn held_off<T>(&self, work: impl FnOnce() -> T) -> (T, bool) {
-        // Relaxed: the flag guards nothing but itself, and the handler runs in some thread of this process.
+        // Relaxed: the flag guards no other data, and the handler runs in a thread of this process.
         self.0.store(false, Ordering::Relaxed);
         let result = work();
         (result, self.0.swap(true, Ordering::Relaxed))

@@ -1,4 +1,4 @@
-//! `pageset machine`: the simulated machines, this host as one, and the fit of a machine's costs.
+//! `pageset machine`: the simulated machines, a description of this host, and the fit of a machine's costs.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -26,33 +26,34 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// List the machines that are built in
+    /// List the built-in machines
     List,
-    /// Print a machine's description: TOML, each number with its meaning and source
+    /// Print a machine's description: TOML with the meaning and the source of each number
     Show {
         /// The machine's name
         #[arg(value_name = "NAME")]
         name: String,
     },
-    /// Describe this host: its counts and caches; latencies are those of a machine like it
+    /// Describe this host: its counts and caches, with the latencies of a similar machine
     Detect {
-        /// Where to write the description; `-` is standard output
+        /// Write the description to FILE; `-` is standard output
         #[arg(short, long, value_name = "FILE", default_value = "-")]
         output: PathBuf,
     },
-    /// Fit a machine's calibrated costs to its published row, and to no other
+    /// Fit a machine's calibrated costs to its published base row
     ///
-    /// The row is that of batch 31: score, zone lock and LRU lock contention give all three costs. For the machine of the
-    /// table over numbers of tasks it is the first row and the last: their scores of processes give fault_ns and
-    /// lru_page_ns. Where nobody waits for a lock, a row tells little of its costs: transfer_ns and lru_page_ns are also held
-    /// to what is guessed of all machines, 85 ns give or take 30 % and 43 ns give or take 10 %. Prints the table [calibrated]
-    /// for the machine's description, what the costs lead to and their standard errors.
+    /// The base row is the row of batch 31. Its score, zone lock contention and LRU lock contention determine the three
+    /// costs. For the machine of the table over numbers of tasks, the scores of processes in the first and the last row
+    /// determine fault_ns and lru_page_ns. A row without lock contention says little about the costs of a lock.
+    /// Therefore transfer_ns and lru_page_ns are also held near estimates for all machines: 85 ns ± 30 % and 43 ns ± 10
+    /// %. Prints the table [calibrated] for the machine's description, the simulated rows, and the standard errors of
+    /// the costs.
     Calibrate {
-        /// The machine, by name or as a description whose name ends in .toml
+        /// The machine by name, or a description in a .toml file
         #[arg(value_name = "NAME")]
         machine: String,
 
-        /// Simulations at most, but for up to three that give the errors
+        /// Largest number of simulations; up to three more determine the standard errors
         #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u16).range(4..))]
         most: u16,
 
@@ -98,7 +99,7 @@ fn list() -> Result<String, Failure> {
 }
 
 fn text_of(name: &str) -> Result<String, Failure> {
-    // Says what is wrong with the name, and with a file.
+    // Reports an unknown name and an invalid file.
     machine(name)?;
     match SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
         Some((_, text)) => Ok((*text).to_owned()),
@@ -112,7 +113,8 @@ fn fit(name: &str, most: u16, beside: &Beside) -> Result<Exit, Failure> {
         let exit = if matches!(error, GoalError::NoRow { .. }) { Exit::Usage } else { Exit::Damaged };
         Failure::new(exit, error)
     })?;
-    let workload = Workload::find("page_fault1").ok_or_else(|| Failure::new(Exit::Failed, "no page_fault1"))?;
+    let workload =
+        Workload::find("page_fault1").ok_or_else(|| Failure::new(Exit::Failed, "unknown workload `page_fault1`"))?;
     let effort = beside.effort.of_each();
     let settings = Settings {
         run: &|machine, tuning, era| beside.run(workload, machine, tuning, era),
@@ -134,7 +136,7 @@ fn fit(name: &str, most: u16, beside: &Beside) -> Result<Exit, Failure> {
     batch.give(&Calibration::new(&run, &goal, &fit, beside.precision, effort.seeds), text)
 }
 
-/// Rows in words.
+/// Describes rows.
 fn rows(rows: &[Target]) -> String {
     let row = |row: &Target| {
         let mut text = format!("{} tasks: score {}", row.tasks, grouped(row.score.round() as u64));
@@ -146,7 +148,7 @@ fn rows(rows: &[Target]) -> String {
     rows.iter().map(row).collect::<Vec<_>>().join("; ")
 }
 
-/// The fitted table, and as comments how near it comes and how well the rows tell each cost.
+/// The fitted table, with the published and the simulated rows and the standard errors as comments.
 fn text(fit: &Calibration) -> String {
     let time = |ns: u64| Time::from_ns(ns as f64);
     let length = Length { warm_up: time(fit.warm_up_ns), time: time(fit.measured_ns) };
@@ -159,7 +161,10 @@ fn text(fit: &Calibration) -> String {
     if !fit.relative_errors.is_empty() {
         let error = |(key, error): (&String, &Option<f64>)| format!("{key} {:.0} %", 100.0 * error.unwrap_or(f64::NAN));
         let errors: Vec<_> = fit.relative_errors.iter().map(error).collect();
-        text += &format!("# Standard errors, of the row and of what is guessed without it: {}.\n", errors.join(", "));
+        text += &format!(
+            "# Standard errors, from the row and from the estimates for all machines: {}.\n",
+            errors.join(", ")
+        );
     }
     let Calibrated { fault_ns, transfer_ns, lru_page_ns } = fit.calibrated;
     text += "[calibrated]\n";

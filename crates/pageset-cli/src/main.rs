@@ -1,7 +1,8 @@
 //! The `pageset` command.
 //!
-//! Each subcommand is a module `NAME_cmd` with its arguments (`Args`) and `run(Args) -> Result<Exit, Failure>`. It
-//! prints its result on standard output and progress and warnings on standard error; only this file ends the process.
+//! Each subcommand is a module `NAME_cmd` with its arguments (`Args`) and `run(Args) -> Result<Exit, Failure>`. A
+//! subcommand prints its result on standard output, and progress and warnings on standard error. Only this file ends
+//! the process.
 
 mod advise_cmd;
 mod bench_cmd;
@@ -33,11 +34,11 @@ use clap::{CommandFactory as _, Parser};
 
 use crate::error::{Exit, Failure};
 
-/// Records the page traffic of a live Linux machine, replays it through a page allocator under any rules, and runs
-/// workloads on simulated machines.
+/// Record the page traffic of a live Linux machine, replay it through a page allocator under any rules, and run
+/// workloads on simulated machines
 ///
-/// Exit codes: 0 done; 1 a check, a comparison or the recorded command failed; 2 usage; 3 a privilege or a kernel
-/// feature is missing; 4 the input is damaged or incomplete; 130 interrupted.
+/// Exit codes: 0 success; 1 a check failed, the recorded command failed, or a result could not be written; 2 wrong
+/// usage; 3 a privilege or a kernel feature is missing; 4 the input is damaged or incomplete; 130 interrupted.
 #[derive(Parser)]
 #[command(name = "pageset", version, max_term_width = 120)]
 struct Cli {

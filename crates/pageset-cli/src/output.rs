@@ -1,4 +1,4 @@
-//! Files that appear under their name only when they are whole.
+//! Output files that get their name only when they are complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,52 +15,52 @@ pub(crate) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Writes a result as JSON for people to read, with the end of its last line.
+/// Writes a result as indented JSON with a final line break.
 pub(crate) fn json(mut out: impl Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut out, value)?;
     out.write_all(b"\n")
 }
 
-/// Where a result is written; `-` is standard output.
+/// The destination of a result; `-` is standard output.
 pub(crate) enum Output {
     Stdout(io::Stdout),
-    /// A pipe or a device: written to directly.
+    /// A pipe or a device, written directly.
     Direct(File),
-    /// A file beside its final place, removed again unless it is committed.
+    /// A temporary file in the folder of the final path. It is removed unless it is committed.
     Replace(NamedTempFile, PathBuf),
 }
 
 impl Output {
-    /// Opens `path`. A file of that name stays as it is until [`Output::commit`].
+    /// Opens `path`. An existing file stays unchanged until [`Output::commit`].
     pub(crate) fn create(path: &Path) -> io::Result<Output> {
         if is_standard(path) {
             return Ok(Output::Stdout(io::stdout()));
         }
-        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("cannot write {}: {e}", path.display()));
         match fs::metadata(path) {
             Ok(found) if !found.is_file() => {
                 Ok(Output::Direct(OpenOptions::new().write(true).open(path).map_err(named)?))
             }
             _ => {
-                // What a link points to is replaced, not the link.
+                // Replace the target of a link, not the link.
                 let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
                 let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
                 let mut builder = tempfile::Builder::new();
-                // As any program's output: what the umask leaves of rw-rw-rw-.
+                // The usual mode of an output file: rw-rw-rw- reduced by the umask.
                 builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
                 Ok(Output::Replace(builder.tempfile_in(folder).map_err(named)?, path))
             }
         }
     }
 
-    /// Puts the file under its name.
+    /// Gives the file its final name.
     pub(crate) fn commit(self) -> io::Result<()> {
         match self {
             Output::Stdout(mut out) => out.flush(),
             Output::Direct(_) => Ok(()),
             Output::Replace(file, path) => match file.persist(&path) {
                 Ok(_) => Ok(()),
-                Err(e) => Err(io::Error::new(e.error.kind(), format!("{}: {}", path.display(), e.error))),
+                Err(e) => Err(io::Error::new(e.error.kind(), format!("cannot write {}: {}", path.display(), e.error))),
             },
         }
     }
@@ -84,8 +84,8 @@ impl Write for Output {
     }
 }
 
-/// Writes results as JSON, one by itself or several as an array. A Ctrl-C meanwhile ends the command after the file is
-/// whole.
+/// Writes results as JSON: one result as an object, several as an array. Ctrl-C during the write ends the command after
+/// the file is complete.
 pub(crate) fn write_json<T: Serialize>(path: &Path, results: &[T], interrupt: &Interrupt) -> Result<Exit, Failure> {
     let text = match results {
         [result] => serde_json::to_vec_pretty(result),

@@ -1,4 +1,4 @@
-//! Timelines in the JSON form that the viewer of Perfetto opens.
+//! Timelines in the JSON form that Perfetto's viewer opens.
 
 use std::io::{self, BufWriter, Write};
 
@@ -6,36 +6,37 @@ use serde_json::{Value, json};
 
 use crate::error::Failure;
 
-/// Nanoseconds as the form wants them, none lost.
+/// Nanoseconds as microseconds with three decimals, as the form requires, without loss.
 pub(crate) fn micros(time_ns: u64) -> Value {
     let text = format!("{}.{:03}", time_ns / 1000, time_ns % 1000);
     text.parse().map_or(Value::Null, |number: serde_json::Number| Value::Number(number))
 }
 
-/// CPUs that a process has room for. The kernel's most is 8192.
+/// The number of thread numbers per process. The kernel supports at most 8192 CPUs.
 const CPUS: usize = 1 << 16;
 
-/// The thread that stands for a CPU's track: another one for each, and none with the number of a process. To Perfetto such a
-/// thread is that process's first, and so is thread 0: tracks would become one, and slices that overlap there be dropped.
+/// The thread number of a CPU's track. It is unique and differs from all process numbers. Perfetto takes thread 0, and
+/// a thread with the number of its process, for the main thread: tracks would merge, and overlapping slices would be
+/// dropped.
 fn thread(process: usize, cpu: u32) -> usize {
     process * CPUS + cpu as usize
 }
 
-/// A timeline that is written event by event.
+/// A writer of a timeline, event by event.
 pub(crate) struct Writer<W: Write> {
     out: BufWriter<W>,
     any: bool,
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a timeline.
+    /// Begins the timeline.
     pub(crate) fn new(out: W) -> io::Result<Self> {
         let mut out = BufWriter::new(out);
         out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n")?;
         Ok(Writer { out, any: false })
     }
 
-    /// Any event.
+    /// Writes an event.
     pub(crate) fn event(&mut self, event: &Value) -> io::Result<()> {
         if std::mem::replace(&mut self.any, true) {
             self.out.write_all(b",\n")?;
@@ -55,7 +56,7 @@ impl<W: Write> Writer<W> {
         self.event(&json!({"ph": "M", "name": "thread_name", "pid": process, "tid": tid, "args": {"name": name}}))
     }
 
-    /// Something on a CPU's track, from one time to another in nanoseconds.
+    /// Writes a slice on a CPU's track, from `begin` to `end` in nanoseconds.
     pub(crate) fn slice(
         &mut self,
         process: usize,
@@ -70,7 +71,7 @@ impl<W: Write> Writer<W> {
         self.event(&json!({"ph": "X", "name": name, "pid": process, "tid": tid, "ts": ts, "dur": dur, "args": args}))
     }
 
-    /// Ends it.
+    /// Ends the timeline.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.out.write_all(b"\n]}\n")?;
         Ok(self.out.flush()?)

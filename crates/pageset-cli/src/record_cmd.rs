@@ -12,62 +12,62 @@ use crate::error::{Exit, Failure};
 
 /// Record this machine's page traffic while a command runs, or until Ctrl-C
 ///
-/// Every page that any process or the kernel allocates or frees on this machine from the command's start to its end is
-/// recorded, with the refills and drains of the kernel's own per-CPU pagesets to compare a replay with. It takes root.
-/// Nothing of the machine stays changed, however the recording ends.
+/// Records each page that the kernel or any process on this machine allocates or frees, from the command's start to its
+/// end. Also records the refills and drains of the kernel's per-CPU pagesets, to which a replay is compared. Requires
+/// root. Restores all settings of the machine, however the recording ends.
 ///
-/// Ctrl-C ends the command and keeps what was recorded (exit code 130). When the command fails, the recording is kept
-/// and the exit code is 1. Without a command the machine is recorded as it runs, and Ctrl-C is the ordinary end (exit
-/// code 0).
+/// Ctrl-C ends the command and keeps the recording (exit code 130). If the command fails, the recording is kept and the
+/// exit code is 1. Without a command, Ctrl-C is the normal end of the recording (exit code 0).
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to write the recording; `-` is standard output, and the command's output then goes to standard error
+    /// Write the recording to FILE; `-` is standard output, and the command's output then goes to standard error
     ///
-    /// A file of that name is replaced once the recording is whole, never by half of one.
+    /// An existing file is replaced only after the recording is complete.
     #[arg(short, long, value_name = "FILE", default_value = "pageset.pstrace")]
     output: PathBuf,
 
-    /// Empty the kernel's per-CPU pagesets first, so that a replay knows what they held
+    /// Empty the kernel's per-CPU pagesets before recording, so that a replay knows their content
     ///
-    /// Gains a replay that starts as the kernel did, with little to guess. Costs half a second, in which the sysctl
-    /// vm.percpu_pagelist_high_fraction has another value and every CPU gives its cached pages back. Use it, unless
-    /// how the machine runs at that very moment is what you want to see.
+    /// Gain: a replay starts in the kernel's state, with few guesses. Cost: half a second, during which the sysctl
+    /// vm.percpu_pagelist_high_fraction has another value and every CPU returns its cached pages to the zones. If
+    /// unsure, use this option. Omit it to record the state that the machine has now.
     #[arg(long)]
     empty_lists: bool,
 
-    /// The ring buffer of each CPU, such as 64M or 2G [default: 256M, at most a quarter of the free memory for all]
+    /// Size of each CPU's ring buffer, such as 64M or 2G [default: 256M; all buffers take at most a quarter of the free
+    /// memory]
     ///
-    /// A buffer that gets half full is moved to a file without a name in the folder of the output; nothing is read
-    /// before. Page faults in a tight loop fill 40 MB a second on each CPU, a compile 5, a network stream 20. A larger
-    /// buffer disturbs the load later, and takes memory from the machine that is measured. When one is full all the
-    /// same, the recording ends there: what came before is whole. If unsure, leave it out.
+    /// A half-full buffer is moved to an unnamed file in the folder of the output. Page faults in a tight loop fill
+    /// 40 MB per second on each CPU, a compile 5 MB, a network stream 20 MB. Gain of a larger buffer: the first move,
+    /// which disturbs the load, happens later. Cost: memory of the measured machine. If a buffer is full, the recording
+    /// ends at that event, and all earlier events are kept. If unsure, omit this option.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     buffer: Option<u64>,
 
-    /// End the recording after this time, such as 500ms, 10s or 2m; the command is told to end
+    /// End the recording and terminate the command after TIME, such as 500ms, 10s or 2m
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     duration: Option<Duration>,
 
-    /// End the recording when its events take this much, such as 1G; the command is told to end
+    /// End the recording and terminate the command when the events take SIZE, such as 1G
     ///
-    /// What counts is the room in the ring buffers and on the disk while recording, about 31 bytes an event. The file
-    /// is about an eighth of it. The ring buffers get smaller where they would take more than half of it.
+    /// SIZE limits the space that events take in the ring buffers and on disk while recording, about 31 bytes per
+    /// event. The finished file takes about an eighth of SIZE. The ring buffers are limited to half of SIZE.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
 
-    /// At the limit of --duration or --max-size begin another file, and keep the last N
+    /// Begin another file at the limit of --duration or --max-size, and keep the last N files
     ///
-    /// The files have their number in their name, such as pageset.7.pstrace. Each is a whole recording, which can be
-    /// replayed by itself. What happens while one is written is in none of them. The command goes on.
+    /// Each file name contains the file's number, such as pageset.7.pstrace. Each file is a complete recording that can
+    /// be replayed on its own. Events that occur while a file is written are not recorded. The command continues.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rotate: Option<u32>,
 
-    /// The command and its arguments; without one, record the machine until Ctrl-C
+    /// The command and its arguments; without a command, record the machine until Ctrl-C
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-/// `500ms`, `10s`, `2m`, `1h`.
+/// Parses `500ms`, `10s`, `2m` or `1h`.
 fn parse_time(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -76,19 +76,19 @@ fn parse_time(text: &str) -> Result<Duration, String> {
         "s" => 1000,
         "m" | "min" => 60_000,
         "h" => 3_600_000,
-        _ => return Err("a time is a number with ms, s, m or h behind it, such as 10s".into()),
+        _ => return Err("allowed: a number with the unit ms, s, m or h, such as 10s".into()),
     };
     let ms = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ms));
     match ms {
         Some(ms) if (1..=MAX_TIME_MS).contains(&ms) => Ok(Duration::from_millis(ms)),
-        _ => Err("a time is from 1ms to 8760h".into()),
+        _ => Err("allowed: 1ms to 8760h".into()),
     }
 }
 
-/// More is a slip of the hand: a year. Unit: milliseconds.
+/// The longest time, one year: a longer one is a typing error. Unit: milliseconds.
 const MAX_TIME_MS: u64 = 8760 * 3_600_000;
 
-/// `4096`, `64K`, `64M`, `2G` in bytes, with or without `B` or `iB` behind.
+/// Parses `4096`, `64K`, `64M` or `2G` into bytes; `B` or `iB` may follow.
 fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -98,21 +98,21 @@ fn parse_size(text: &str) -> Result<u64, String> {
         "m" => 20,
         "g" => 30,
         "t" => 40,
-        _ => return Err("a size is a number with K, M, G or T behind it, such as 256M".into()),
+        _ => return Err("allowed: a number with the unit K, M, G or T, such as 256M".into()),
     };
     let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
     match bytes {
         Some(bytes) if (MIN_BUFFER..=MAX_BUFFER).contains(&bytes) => Ok(bytes),
-        _ => Err("a size is from 64K to 1T".into()),
+        _ => Err("allowed: 64K to 1T".into()),
     }
 }
 
-/// Less does not hold the markers. Unit: bytes.
+/// The smallest size: a smaller buffer cannot hold the markers. Unit: bytes.
 const MIN_BUFFER: u64 = 64 << 10;
-/// More is a slip of the hand. Unit: bytes.
+/// The largest size: a larger one is a typing error. Unit: bytes.
 const MAX_BUFFER: u64 = 1 << 40;
 
-/// When this process was started only to wait and then become the recorded command, does so.
+/// Waits and then becomes the recorded command, if this process was started for that. Otherwise returns `None`.
 pub(crate) fn become_command() -> Option<u8> {
     let mut arguments = std::env::args_os().skip(1);
     (arguments.next()? == HOLD).then(|| record::hold(arguments))
@@ -125,16 +125,18 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         _ => Destination::File(args.output.clone()),
     };
     if output == Destination::Stdout && std::io::stdout().is_terminal() {
-        return Err(Failure::new(Exit::Usage, "a recording is no text for a terminal").help("give a file with -o"));
+        return Err(Failure::new(Exit::Usage, "cannot write a recording to a terminal").help("name a file with -o"));
     }
     let limits = Limits { duration: args.duration, max_bytes: args.max_size, rotate: args.rotate };
     if limits.rotate.is_some() {
         if limits.duration.is_none() && limits.max_bytes.is_none() {
-            let failure = Failure::new(Exit::Usage, "--rotate takes a limit for each file");
-            return Err(failure.help("give --duration or --max-size"));
+            let failure = Failure::new(Exit::Usage, "--rotate needs a limit for each file");
+            return Err(failure.help("add --duration or --max-size"));
         }
         if output == Destination::Stdout {
-            return Err(Failure::new(Exit::Usage, "--rotate takes files").help("give the name of a file with -o"));
+            return Err(
+                Failure::new(Exit::Usage, "--rotate cannot write to standard output").help("name a file with -o")
+            );
         }
     }
     let options = Options {
@@ -163,7 +165,7 @@ fn exit_of(summary: &Summary, options: &Options) -> Exit {
     }
 }
 
-/// How a recording that was not made ends the command.
+/// The failure of the command for an error of the recorder.
 pub(crate) fn failure(error: RecordError) -> Failure {
     let exit = match error {
         RecordError::Missing { .. } | RecordError::Unknown(_) => Exit::Missing,
@@ -178,7 +180,7 @@ pub(crate) fn failure(error: RecordError) -> Failure {
     }
 }
 
-/// The last words on standard error: what there is now, what it lacks, and what to do with it. `file` is the last file.
+/// The summary for standard error: what was recorded, what was lost, and the next command. `file` is the last file.
 fn summary_text(summary: &Summary, options: &Options, file: Option<&Path>) -> String {
     let mut lines = Vec::new();
     let by_itself = summary.interrupted.is_none() && !summary.limited;
@@ -186,15 +188,15 @@ fn summary_text(summary: &Summary, options: &Options, file: Option<&Path>) -> St
         lines.push(format!("the command failed with exit status {code}; the recording is kept"));
     }
     if let Some(signal) = summary.status.signal().filter(|_| by_itself) {
-        lines.push(format!("the command was ended by signal {signal}; the recording is kept"));
+        lines.push(format!("signal {signal} ended the command; the recording is kept"));
     }
     if let Some(signal) = summary.interrupted.filter(|_| !options.command.is_empty()) {
-        lines.push(format!("interrupted by signal {signal}; what was recorded until then is kept"));
+        lines.push(format!("interrupted by signal {signal}; the events recorded so far are kept"));
     }
     if summary.after_full > 0 {
         lines.push(format!(
-            "warning: a ring buffer was full after {:.2} s; the recording ends there, {} later events are not in it\n\
-             help: give a larger --buffer, or record less",
+            "warning: a ring buffer was full after {:.2} s; the recording ends there, without {} later events\n\
+             help: use a larger --buffer, or record a shorter load",
             summary.duration.as_secs_f64(),
             summary.after_full
         ));
@@ -202,7 +204,7 @@ fn summary_text(summary: &Summary, options: &Options, file: Option<&Path>) -> St
     for loss in summary.loss.iter().filter(|loss| loss.any()) {
         lines.push(format!(
             "warning: CPU {} lost events: {} overrun, {} overrun while committing, {} dropped, {} pages marked\n\
-             help: give a larger --buffer, or record less; a replay refuses this recording unless told otherwise",
+             help: use a larger --buffer, or record a shorter load; a replay refuses this recording without --lossy",
             loss.cpu, loss.overrun, loss.commit_overrun, loss.dropped, loss.missed_pages
         ));
     }
@@ -220,7 +222,7 @@ fn summary_text(summary: &Summary, options: &Options, file: Option<&Path>) -> St
     lines.join("\n")
 }
 
-/// Bytes as people read them: three digits or more, in powers of 1024.
+/// Bytes for people, in units of powers of 1024.
 fn size_text(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
@@ -232,19 +234,19 @@ fn size_text(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
 }
 
-/// Writes a line to standard error; when nobody reads there, the recording goes on all the same.
+/// Writes a line to standard error. A closed standard error does not stop the recording.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// What goes on: warnings always, progress only on a terminal, and nothing while the command runs.
+/// Progress on standard error: warnings always, phases only on a terminal, and no phases while the command runs.
 struct Progress {
     terminal: bool,
-    /// A line of progress stands on the terminal.
+    /// The terminal shows a line of progress.
     shown: bool,
     /// Only a signal ends the recording.
     endless: bool,
-    /// Files are written in turn.
+    /// `--rotate`: files are written in turn.
     in_turn: bool,
     /// The file written last.
     last: Option<PathBuf>,
@@ -273,7 +275,7 @@ impl Progress {
             Note::Phase(Phase::Recording) => {
                 self.clear();
                 if std::mem::take(&mut self.endless) {
-                    say("recording; Ctrl-C ends it");
+                    say("recording until Ctrl-C");
                 }
             }
             Note::File { path, events, duration } => {
@@ -285,7 +287,7 @@ impl Progress {
             }
             Note::Phase(Phase::Preparing) => self.show("allocating the ring buffers"),
             Note::Phase(Phase::EmptyingLists) => self.show("emptying the kernel's pagesets"),
-            Note::Phase(Phase::Writing) => self.show("reading the ring buffers out"),
+            Note::Phase(Phase::Writing) => self.show("reading the ring buffers"),
             Note::Written { events, of } => self.show(&format!("writing: {events} of {of} events")),
             _ => {}
         }

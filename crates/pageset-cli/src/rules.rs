@@ -1,4 +1,4 @@
-//! `--rules` and `--set`: the tables of `--list-rules`, and how wrong rules end the command.
+//! `--rules` and `--set`: the tables of `--list-rules`, and the errors of invalid rules.
 
 use pageset::tuning::PRESETS;
 pub(crate) use pageset_rules::{Chosen, key_names as keys, nearest, suggestion};
@@ -7,7 +7,7 @@ use pageset_rules::{KEYS, RuleSet, RulesError, Value};
 use crate::columns::{trimmed, wrapped};
 use crate::error::{Exit, Failure};
 
-/// Rules that cannot be used: exit code 2.
+/// Invalid rules: exit code 2.
 impl From<RulesError> for Failure {
     fn from(error: RulesError) -> Self {
         let failure = Failure::new(Exit::Usage, &error);
@@ -18,7 +18,7 @@ impl From<RulesError> for Failure {
     }
 }
 
-/// All presets with the sets from files after them, and all keys.
+/// A table of all presets and the sets from files, and a table of all keys.
 pub(crate) fn list(chosen: &Chosen) -> String {
     let mut keys = wrapped(["key", "allowed", "what it changes"].into_iter());
     for key in KEYS {
@@ -27,8 +27,8 @@ pub(crate) fn list(chosen: &Chosen) -> String {
     format!("{}\n{}", sets(chosen), trimmed(&keys))
 }
 
-/// The sets: the name, where it was in use, and its rules as `--set` takes them, told as what differs from the set
-/// above that is most like it. The first set has none above and is told by what it has.
+/// A table of the sets: the name, the description, and the rules in the form of `--set`. A set is described by its
+/// differences from the most similar set above it. The first set is described by all rules that are not off.
 fn sets(chosen: &Chosen) -> String {
     let presets = PRESETS.iter().map(|preset| (RuleSet::new(preset.name, preset.tuning), preset.about.to_owned()));
     let mut table = wrapped(["rules", "about", "as", "but for"].into_iter());
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_set_is_told_by_what_it_has() {
+    fn the_first_set_lists_its_rules() {
         let table = sets(&Chosen::parse(&[], &[], false).unwrap());
         assert!(table.contains("batch_cap_kib=512 high=six-batches"), "{table}");
         assert!(table.contains("nothing") && !table.contains("=off pageset"), "{table}");

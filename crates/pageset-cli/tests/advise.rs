@@ -7,7 +7,7 @@ use std::fs;
 use support::{Small, ends, json};
 
 #[test]
-fn a_stream_between_cpus_is_told_that_nothing_helps() {
+fn no_setting_helps_a_stream_between_cpus() {
     let small = Small::new();
     let file = small.at("advice.json");
     let (text, error) = ends(0, &[&"advise", &small.events(), &"--json", &file]);
@@ -27,7 +27,7 @@ fn a_stream_between_cpus_is_told_that_nothing_helps() {
     let in_force: Vec<bool> = settings.iter().map(|row| row["in_force"].as_bool().unwrap()).collect();
     assert_eq!(in_force.iter().position(|now| *now), Some(0));
     assert_eq!(in_force.iter().filter(|now| **now).count(), 1);
-    // What was in force is replayed as `pageset replay` does it.
+    // The setting in force has the same result as `pageset replay`.
     let (replayed, _) = ends(0, &[&"replay", &small.events(), &"--json", &"-"]);
     let replayed = &json(&replayed)["rules"][0];
     assert_eq!(settings[0]["zone_lock_acquisitions"], replayed["zone_lock_acquisitions"]);
@@ -39,7 +39,7 @@ fn a_stream_between_cpus_is_told_that_nothing_helps() {
         (moved / (number(replayed, "refills") + number(replayed, "drains"))..=4032).contains(&longest),
         "{longest}"
     );
-    // The text has the same, and locks for a second.
+    // The text has the same values, and locks per second.
     let per_s = number(&settings[0], "zone_lock_acquisitions") as f64 / (number(&advice, "duration_ns") as f64 / 1e9);
     let row: Vec<&str> = line("0 *").split_ascii_whitespace().collect();
     let shown: Vec<u64> = row[1..4].iter().map(|word| word.replace(',', "").parse().unwrap()).collect();
@@ -47,19 +47,19 @@ fn a_stream_between_cpus_is_told_that_nothing_helps() {
     let others: Vec<&str> =
         advice["other_kernels"].as_array().unwrap().iter().map(|row| row["setting"].as_str().unwrap()).collect();
     assert_eq!(others, ["linux-4.19", "linux-5.18", "linux-6.7"]);
-    // That nothing helps a stream is no matter of how seldom locks are taken, so it rests on the replay.
+    // For a stream the verdict does not follow from rare locks, so its confidence depends on the replay.
     assert_eq!((&advice["verdict"]["basis"], &advice["sure"]["trust"]), (&"no-gain".into(), &"fair".into()));
     let reasons = advice["sure"]["reasons"].as_array().unwrap();
-    assert_eq!(reasons[0], "the recording does not name its kernel", "what speaks against it comes first");
+    assert_eq!(reasons[0], "the recording does not name its kernel", "reasons for low confidence come first");
     assert!(reasons.last().unwrap().as_str().unwrap().starts_with("but "), "{reasons:?}");
-    // Before 6.16 such traffic took the lock ten times as often, and that can be seen.
+    // Before 6.16 such traffic took the lock ten times as often, and the table shows it.
     let locks = |row: &serde_json::Value| row["zone_lock_acquisitions"].as_u64().unwrap();
     assert!(locks(&advice["other_kernels"][1]) > 5 * locks(&settings[0]), "{advice}");
 }
 
-/// Room for huge pages under each setting, where the recording tells in what blocks memory was free.
+/// Room for huge pages under each setting, if the recording has the orders of free blocks.
 #[test]
-fn high_orders_are_counted_where_the_recording_has_them() {
+fn high_orders_are_counted_if_recorded() {
     let column = |small: &Small| -> (String, Vec<serde_json::Value>, serde_json::Value) {
         let file = small.at("advice.json");
         let (text, _) = ends(0, &[&"advise", &small.events(), &"--json", &file]);
@@ -72,7 +72,7 @@ fn high_orders_are_counted_where_the_recording_has_them() {
     let pages = |value: &serde_json::Value| value.as_u64().unwrap();
     let begin = pages(&all["begin_pages"]);
     assert!(rows.iter().all(|row| pages(row) <= begin && pages(row).is_multiple_of(512)), "{begin}: {rows:?}");
-    // The kernel's own, from buddyinfo: what the recording has in orders 9 and 10 at its end.
+    // The kernel's own value: orders 9 and 10 in the last buddyinfo.
     let snapshots = support::unpacked(&support::trace("sock-q1.snap.zst"));
     let last = snapshots.split("=== ").find(|section| section.starts_with("buddyinfo.1")).unwrap();
     let counts = last.lines().skip(1).filter(|line| line.starts_with("Node"));
@@ -81,19 +81,19 @@ fn high_orders_are_counted_where_the_recording_has_them() {
         512 * words[9] + 1024 * words[10]
     };
     assert_eq!(pages(&all["kernel_end_pages"]), counts.map(high).sum::<u64>());
-    // A replay of what was in force has about as many.
+    // A replay under the setting in force has about as many.
     let (kernel, replay) = (pages(&all["kernel_end_pages"]) as f64, pages(&all["replay_end_pages"]) as f64);
     assert!((replay / kernel - 1.0).abs() < 0.05, "{replay} pages, the kernel {kernel}");
-    // Without pagetypeinfo nobody knows.
+    // Without pagetypeinfo the values are unknown.
     let without = |text: &mut String| *text = text.replace("=== pagetypeinfo", "=== other");
     let (text, rows, all) = column(&Small::with(|_| {}, without));
     assert!(rows.iter().all(serde_json::Value::is_null) && all["begin_pages"].is_null(), "{rows:?} {all}");
     assert!(text.lines().any(|line| line.trim().starts_with("0 *") && line.ends_with('-')), "{text}");
 }
 
-/// Where the kernel itself takes its locks seldom, no replay has to be trusted to say so.
+/// If the kernel itself rarely takes zone locks, the verdict does not depend on the replay.
 #[test]
-fn nothing_that_can_be_felt_is_sure() {
+fn rare_locks_give_high_confidence() {
     let (text, _) = ends(0, &[&"advise", &support::fixture("compile-q1"), &"--json", &"-"]);
     let advice = json(&text);
     assert_eq!((&advice["verdict"]["basis"], &advice["sure"]["trust"]), (&"not-felt".into(), &"high".into()));
@@ -103,7 +103,7 @@ fn nothing_that_can_be_felt_is_sure() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused() {
+fn inputs_that_are_not_recordings_are_refused() {
     let small = Small::new();
     fs::write(small.at("other"), "nothing of the kind\n").unwrap();
     ends(4, &[&"advise", &small.at("other")]);

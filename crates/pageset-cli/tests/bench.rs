@@ -1,4 +1,4 @@
-//! `pageset bench` as a user runs it. What is measured depends on the machine; what is printed does not.
+//! `pageset bench` as a user runs it. The figures depend on the machine; the form of the output does not.
 
 use std::process::{Command, Output};
 
@@ -9,9 +9,9 @@ fn bench(args: &[&str]) -> Output {
     command.args(["bench", "--no-peers"]).args(args).output().expect("the command")
 }
 
-/// Allocators from outside take part where their program is in `PATH`, with the same arguments; else that is said.
+/// External allocators take part if their program is in `PATH`, with the same arguments. Otherwise the command says so.
 #[test]
-fn peers_are_run_where_they_are_found() {
+fn peers_are_run_if_installed() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().expect("a folder");
     let run = || {
@@ -21,7 +21,9 @@ fn peers_are_run_where_they_are_found() {
     };
     let without = run();
     assert!(without.status.success());
-    assert!(text(&without.stderr).starts_with("note: no allocators from outside: pageset-bench-peers is neither"));
+    assert!(
+        text(&without.stderr).starts_with("note: external allocators are not measured: pageset-bench-peers is neither")
+    );
     let program = folder.path().join("pageset-bench-peers");
     let script = |text: &str| {
         std::fs::write(&program, format!("#!/bin/sh\necho \"$@\" >&2\n{text}\n")).expect("a script");
@@ -39,7 +41,7 @@ fn peers_are_run_where_they_are_found() {
         text(&with.stdout).lines().nth(1).map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
     assert_eq!(row, Some(["jemalloc", "7.5", "(2.50)"].map(str::to_owned).into()), "{}", text(&with.stdout));
     script("exit 2");
-    assert_eq!(run().status.code(), Some(2), "it said what is wrong with the command line");
+    assert_eq!(run().status.code(), Some(2), "the exit code of wrong usage is passed on");
     script("exit 7");
     let failed = run();
     assert_eq!(failed.status.code(), Some(1));
@@ -51,7 +53,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn json_has_every_sample_and_says_what_was_thrown_away() {
+fn json_has_every_sample_and_the_discarded_ones() {
     let patterns = "hot,bulk,random,churn,order-9,calls-32,half-9";
     let out = bench(&["--patterns", patterns, "--threads", "1", "--rounds", "2", "--window-ms", "1", "--json"]);
     assert!(out.status.success(), "{}", text(&out.stderr));
@@ -99,9 +101,9 @@ fn the_table_has_a_row_for_each_and_floor_b_always() {
     assert_eq!(first_words, ["ns", "floor", "pageset", "In"], "{table}");
 }
 
-/// Half of 4 GiB in 2 GiB of address space: said beside the table, and in it.
+/// Half of 4 GiB does not fit into 2 GiB of address space: a warning and the table say so.
 #[test]
-fn who_cannot_be_built_is_said() {
+fn a_subject_that_cannot_be_built_is_reported() {
     let pageset = env!("CARGO_BIN_EXE_pageset");
     let args = "bench --no-peers --patterns half --who pageset --threads 1 --rounds 1 --window-ms 1";
     let limited = format!("ulimit -v 2097152; exec '{pageset}' {args}");
@@ -116,7 +118,7 @@ fn who_cannot_be_built_is_said() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_a_usage_error() {
+fn an_impossible_measurement_is_a_usage_error() {
     for (args, said) in [
         (
             ["--who", "nobody"],
@@ -132,7 +134,7 @@ fn what_cannot_be_measured_is_a_usage_error() {
         assert!(text(&out.stderr).contains(said), "{args:?}: {}", text(&out.stderr));
         assert!(out.stdout.is_empty(), "{args:?}");
     }
-    // One CPU hands pages to another.
+    // The pattern remote needs two CPUs.
     let out = bench(&["--patterns", "remote", "--threads", "1"]);
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("pattern remote does not take [1] threads; allowed: --threads 2"));

@@ -1,18 +1,19 @@
-//! What the documentation shows as the output of a replay, or of `pageset explain`, is what that prints. With
-//! `PAGESET_DOCS=write` in the environment what differs is written anew; figures in the sentences around it are not.
+//! The outputs of `pageset replay` and `pageset explain` in the documentation are the real outputs. With
+//! `PAGESET_DOCS=write` in the environment the test rewrites outputs that differ, but not figures in the text around
+//! them.
 
 use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// How the documentation calls the command.
+/// The forms of the command in the documentation.
 const CALLS: [&str; 2] = ["$ cargo run --release -p pageset-cli -- ", "$ pageset "];
 
-/// The subcommands whose output is the same everywhere.
+/// The subcommands whose output is the same on every machine.
 const SAME_EVERYWHERE: [&str; 2] = ["replay ", "explain "];
 
-/// The commands that are shown with their output.
+/// The commands in a document that are shown with their output.
 fn shown(text: &str) -> Vec<(&str, String)> {
     let blocks = text.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
     blocks
@@ -50,7 +51,7 @@ fn outputs_are_as_shown() {
             fs::write(root.join(file), anew).unwrap();
         }
     }
-    assert_eq!(seen, 7, "outputs are shown that this test does not see, or fewer than there were");
+    assert_eq!(seen, 7, "the number of shown outputs has changed, or the test misses some");
 }
 
 #[test]
@@ -64,7 +65,7 @@ fn the_rule_file_is_as_shown() {
     );
 }
 
-/// Every key of a rule has its paragraph in `docs/reference/rules.md`, and there is none for a key that does not exist.
+/// Every key of a rule has a paragraph in `docs/reference/rules.md`, and every paragraph has an existing key.
 #[test]
 fn every_rule_is_explained() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -9,7 +9,7 @@ use serde_json::Value;
 use support::{Small, ends, json};
 
 #[test]
-fn a_warning_as_it_was_printed_is_explained() {
+fn a_printed_warning_is_explained() {
     let small = Small::new();
     let (text, _) = ends(0, &[&"replay", &small.events()]);
     let warnings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("warning: ")).collect();
@@ -34,10 +34,10 @@ fn members(value: &Value, names: &mut Vec<String>) {
     }
 }
 
-/// What heads the columns of the tables in a text: lines whose next is a row, told by its numbers.
+/// The column headings of the tables in a text. A heading is a line followed by a row, which has numbers.
 fn headings(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
-    // Columns are two spaces apart and more; a heading has single ones.
+    // Columns are separated by two spaces or more; a heading contains single spaces.
     let cells =
         |line: &str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect();
     let table = |pair: &&[&str]| {
@@ -55,7 +55,7 @@ fn headings(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What simulations and benchmarks print, as text and as JSON, has an entry for each name in it.
+/// Each name in the text and the JSON of simulations and benchmarks has an entry.
 #[test]
 fn headings_and_members_are_explained() {
     let short = ["--seconds", "0.01", "--warm-up", "0.005", "--seeds", "2"];
@@ -98,7 +98,7 @@ fn headings_and_members_are_explained() {
 }
 
 #[test]
-fn the_fit_of_a_machine_is_as_its_schema_says() {
+fn the_fit_of_a_machine_matches_its_schema() {
     let (list, _) = ends(0, &[&"explain", &"--schema"]);
     assert_eq!(list, "replay\nidentify\nadvise\ntrace info\nrun\nsweep\ncompare\ncalibrate\nbench\n");
     let schema = json(&ends(0, &[&"explain", &"--schema", &"pageset.calibrate/1"]).0);
@@ -116,9 +116,9 @@ fn the_fit_of_a_machine_is_as_its_schema_says() {
     assert!(error.contains("unknown result `replays`; allowed: replay, identify, advise, trace info, run, sweep, compare, calibrate, bench"), "{error}");
 }
 
-/// And so has each member of the JSON of a replay, a check, a look and an advice.
+/// Each member of the JSON of a replay, a check, a look and an advice has an entry.
 #[test]
-fn members_of_what_is_measured_are_explained() {
+fn members_of_measured_results_are_explained() {
     let small = Small::new();
     let (events, replay, advice) = (small.events(), small.at("replay.json"), small.at("advice.json"));
     ends(0, &[&"replay", &events, &"--check", &"--json", &replay]);
@@ -129,7 +129,7 @@ fn members_of_what_is_measured_are_explained() {
     let look = json(looks.lines().next().unwrap());
     let mut names = Vec::new();
     [read(replay), read(advice), json(&info), look].iter().for_each(|value| members(value, &mut names));
-    // CPUs stand as members under their numbers.
+    // The numbers of CPUs are also members.
     let names: BTreeSet<&String> = names.iter().filter(|name| name.parse::<u32>().is_err()).collect();
     assert!(names.len() > 150, "{} names only", names.len());
     for name in names {
@@ -138,7 +138,7 @@ fn members_of_what_is_measured_are_explained() {
 }
 
 #[test]
-fn a_name_that_is_none_is_an_error_with_what_was_meant() {
+fn an_unknown_name_is_an_error_with_a_suggestion() {
     let (out, error) = ends(2, &[&"explain", &"most hled"]);
     assert_eq!(out, "");
     assert!(error.contains("unknown name `most hled` (did you mean most held?)"), "{error}");

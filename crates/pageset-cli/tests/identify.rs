@@ -11,7 +11,7 @@ fn corpus(name: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_stable_kernel_is_told_from_its_mainline_release() {
+fn a_stable_kernel_is_distinguished_from_its_mainline_release() {
     let file = corpus("6.1-amd64.4cpu.thp");
     let (text, error) = ends(0, &[&"identify", &file]);
     assert!(text.ends_with("\nlinux-6.1.104, confidence high\n"), "{text}");
@@ -23,7 +23,7 @@ fn a_stable_kernel_is_told_from_its_mainline_release() {
     assert_eq!((&json["confidence"], &json["alike"]), (&"high".into(), &1.into()));
 }
 
-/// A recording as a machine would have made it whose release says less than the truth.
+/// A recording of a kernel whose rules are newer than its release.
 fn with_release(folder: &Path, name: &str, from: [&str; 2], to: [&str; 2]) -> std::path::PathBuf {
     let (events, snapshots) = (folder.join("other.events"), folder.join("other.snap"));
     ends(0, &[&"trace", &"export", &corpus(name), &"-o", &events, &"--snapshots-to", &snapshots]);
@@ -34,7 +34,7 @@ fn with_release(folder: &Path, name: &str, from: [&str; 2], to: [&str; 2]) -> st
 }
 
 #[test]
-fn the_traffic_wins_over_the_release_and_that_is_said() {
+fn the_traffic_overrides_the_release() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (["6.1.0-56-amd64", "6.1.192"], ["5.10.0-46-amd64", "5.10.223"]);
     let file = with_release(folder.path(), "6.1-amd64.4cpu.thp", from, to);
@@ -50,14 +50,14 @@ fn the_traffic_wins_over_the_release_and_that_is_said() {
 }
 
 #[test]
-fn rules_that_traffic_cannot_tell_apart_are_listed() {
+fn rules_that_traffic_cannot_distinguish_are_listed() {
     let (text, _) = ends(0, &[&"identify", &corpus("5.10-amd64.4cpu.thp")]);
     let last = text.lines().last().unwrap();
-    assert!(last.starts_with("linux-5.10, confidence fair; not told apart on this traffic: "), "{text}");
+    assert!(last.starts_with("linux-5.10, confidence fair; this traffic does not distinguish: "), "{text}");
     assert!(last.contains("linux-5.9") && !last.contains("linux-5.14"), "{text}");
 }
 
-/// The sums of parts are the whole.
+/// The sums over CPUs are the totals.
 #[test]
 fn refills_are_counted_by_cpu() {
     let file = corpus("6.18-amd64.4cpu.unix1");
@@ -84,7 +84,7 @@ fn refills_are_counted_by_cpu() {
     assert_eq!((none, &only["selected_operations"]), (0, &0.into()));
 }
 
-/// Processes that a command makes and that end before it belong to it.
+/// Child processes that end before the command count as the command's.
 #[test]
 fn operations_are_counted_by_process() {
     let file = corpus("6.18-amd64.4cpu.fork");
@@ -103,7 +103,7 @@ fn operations_are_counted_by_process() {
 }
 
 #[test]
-fn what_is_no_recording_is_an_error() {
+fn an_input_that_is_not_a_recording_is_an_error() {
     let (text, error) = ends(4, &[&"identify", &"Cargo.toml"]);
     assert!(text.is_empty() && error.contains("this is not a recording"), "{error}");
     ends(2, &[&"identify"]);

@@ -1,7 +1,7 @@
 //! No two modules of a crate import each other, directly or through others.
 //!
-//! A module is a file or folder of `src`. A module may import its own children and its parent: `mod.rs` names what its folder
-//! offers. Code that only tests contain does not count.
+//! A module is a file or folder of `src`. A module may import its own children and its parent, because `mod.rs`
+//! re-exports the items of its folder. Test code does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -127,8 +127,8 @@ fn imports(src: &Path) -> Imports {
     imports
 }
 
-/// The modules of the same folder that stand for two modules in it: `buddy::list` and `zone::guard` import each other as
-/// `buddy` and `zone` do. None where one contains the other.
+/// The ancestors of two modules in their common folder: an import between `buddy::list` and `zone::guard` counts as one
+/// between `buddy` and `zone`. `None` if one module contains the other.
 fn siblings(one: &str, other: &str) -> Option<(String, String)> {
     let (a, b): (Vec<_>, Vec<_>) = (one.split("::").collect(), other.split("::").collect());
     let common = a.iter().zip(&b).take_while(|(x, y)| x == y).count();

@@ -1,4 +1,4 @@
-//! Links in the documentation lead somewhere: to a file of the repository, and to a heading in it.
+//! Links in the documentation have a target: a file of the repository, and a heading in that file.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +9,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 /// Folders without documentation of ours.
 const SKIPPED: [&str; 3] = ["target", ".git", "data"];
 
-/// Files that are made up for a test.
+/// Files that exist only in a test.
 const MADE_UP: [&str; 1] = ["golden.md"];
 
 fn documents(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -44,14 +44,14 @@ fn links_and_anchors(text: &str) -> (Vec<String>, Vec<String>) {
     (links, anchors)
 }
 
-/// As the usual forges make it of a heading.
+/// The anchor that common forges derive from a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.to_lowercase();
     kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect::<String>().replace(' ', "-")
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_a_target() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let mut files = Vec::new();
     documents(&root, &mut files);
@@ -86,7 +86,7 @@ fn every_link_leads_somewhere() {
     }
     assert!(seen > 100, "{seen} links");
     broken.sort();
-    assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+    assert!(broken.is_empty(), "links without a target:\n{}", broken.join("\n"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! `pageset record` on this machine: what it writes, and that nothing of the machine stays changed.
+//! `pageset record` on this machine: what it writes, and that it restores all settings of the machine.
 //!
-//! Where tracing is not allowed, each test says so on standard output and checks only that the command says so as well.
+//! If tracing is not allowed, each test prints that and checks only that the command reports it.
 
 use std::collections::HashSet;
 use std::fs;
@@ -50,7 +50,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Our instances whose owner is `pid`.
+/// Our tracing instances that belong to `pid`.
 fn instances_of(pid: u32) -> Vec<PathBuf> {
     let folders = ["/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances"];
     let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
@@ -58,7 +58,8 @@ fn instances_of(pid: u32) -> Vec<PathBuf> {
     entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&ours)).map(|entry| entry.path()).collect()
 }
 
-/// Whether this process may trace. Says so when not, having checked that the command says what is missing.
+/// Whether this process may trace. If not, checks that the command names what is missing, and prints that the test is
+/// skipped.
 fn may_trace(test: &str) -> bool {
     let folder = Folder::new(&format!("{test}-probe"));
     let output = pageset(&["--buffer", "1M"], &folder.file(), &["true"]).output().unwrap();
@@ -68,13 +69,13 @@ fn may_trace(test: &str) -> bool {
     let said = stderr(&output);
     assert!(said.contains("error: ") && said.contains("\nhelp: "), "exit code 3 without a remedy: {said}");
     assert_eq!(folder.names(), [""; 0], "a file was left behind");
-    // Past the test harness, which swallows what print! says in a test that succeeds.
+    // Write past the test harness, which hides the output of print! in a successful test.
     let reason = said.lines().next().unwrap_or_default();
     let _ = writeln!(std::io::stdout(), "SKIPPED {test}: recording is not possible here: {reason}");
     false
 }
 
-/// Runs to the end and checks that nothing of the machine stays changed.
+/// Waits for the end and checks that all settings of the machine are restored.
 fn finish(child: Child) -> Output {
     let pid = child.id();
     let output = child.wait_with_output().unwrap();
@@ -86,7 +87,7 @@ fn run(arguments: &[&str], output: &Path, command: &[&str]) -> Output {
     finish(pageset(arguments, output, command).spawn().unwrap())
 }
 
-/// Starts a recording of a command that says `ready` and then sleeps; returns once it has said so.
+/// Starts a recording of a command that prints `ready` and then sleeps. Returns after the command has printed it.
 fn start_sleeper(output: &Path) -> Child {
     let mut child = pageset(&["--buffer", "4M"], output, &["sh", "-c", "echo ready; exec sleep 60"]).spawn().unwrap();
     let mut line = String::new();
@@ -105,15 +106,15 @@ fn events(path: &Path) -> (Facts, Vec<Event>) {
     (trace.facts().clone(), events)
 }
 
-/// The tags of the snapshots that were begun and ended, in order.
+/// The tags of the complete snapshots, in order.
 fn tags(events: &[Event]) -> Vec<&str> {
     let mut tags = Vec::new();
     let mut open = None;
     for event in events {
         match &event.kind {
-            Kind::SnapshotBegin(tag) => assert_eq!(open.replace(tag), None, "a snapshot within another"),
+            Kind::SnapshotBegin(tag) => assert_eq!(open.replace(tag), None, "a snapshot begins within another"),
             Kind::SnapshotEnd(tag) => {
-                assert_eq!(open.take(), Some(tag), "a snapshot ends that did not begin");
+                assert_eq!(open.take(), Some(tag), "a snapshot ends without a beginning");
                 tags.push(tag.as_str());
             }
             _ => {}
@@ -146,7 +147,7 @@ fn a_command_and_its_pages() {
         assert!(trace.snapshots().text(text).is_some_and(|text| !text.is_empty()), "no {text}");
     }
 
-    // Whose events they are: the command's own, and the recorder's.
+    // The processes of the events: the command and the recorder.
     let processes = trace.snapshots().text("processes.1").unwrap();
     let threads: HashSet<u32> =
         processes.lines().map(|line| line.split('\t').next().unwrap().parse().unwrap()).collect();
@@ -164,7 +165,7 @@ fn a_command_and_its_pages() {
     balance(&events);
 }
 
-/// What comes in must go out: no page is handed out while it is held, and the command's 64 MiB are all there.
+/// Allocations and frees match: no page is allocated while it is in use, and the command's 64 MiB are complete.
 fn balance(events: &[Event]) {
     let mut held = HashSet::new();
     let (mut twice, mut pages_allocated, mut frees, mut batched) = (0, 0, 0_u64, 0_u64);
@@ -184,7 +185,7 @@ fn balance(events: &[Event]) {
             _ => {}
         }
     }
-    // About one free in a million leaves no event; more than that is a fault of the recorder.
+    // About one free in a million has no event. More missing frees are a fault of the recorder.
     assert!(twice <= 1 + frees / 10_000, "{twice} pages were allocated that were not free, of {frees} freed");
     assert!(pages_allocated >= 16384, "only {pages_allocated} pages allocated");
     assert!(batched <= frees, "{batched} pages freed in batches, {frees} freed at all");
@@ -203,12 +204,12 @@ fn a_failing_command_is_recorded() {
 }
 
 #[test]
-fn no_such_command() {
-    if !may_trace("no_such_command") {
+fn an_unknown_command_is_a_usage_error() {
+    if !may_trace("an_unknown_command_is_a_usage_error") {
         return;
     }
     let folder = Folder::new("missing");
-    // One that is not to be found, and one that is found and cannot be started.
+    // A command that does not exist, and one that cannot be executed.
     let script = folder.0.join("script");
     fs::write(&script, "#!/nonexistent/interpreter\n").unwrap();
     assert!(Command::new("chmod").arg("+x").arg(&script).status().unwrap().success());
@@ -221,8 +222,8 @@ fn no_such_command() {
 }
 
 #[test]
-fn a_signal_keeps_what_was_recorded() {
-    if !may_trace("a_signal_keeps_what_was_recorded") {
+fn a_signal_keeps_the_recording() {
+    if !may_trace("a_signal_keeps_the_recording") {
         return;
     }
     for signal in ["-INT", "-TERM", "-HUP"] {
@@ -232,7 +233,7 @@ fn a_signal_keeps_what_was_recorded() {
         let begun = Instant::now();
         let output = finish(child);
         assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-        assert!(begun.elapsed() < Duration::from_secs(20), "the command was waited for");
+        assert!(begun.elapsed() < Duration::from_secs(20), "the recorder waited for the command");
         assert!(stderr(&output).contains("interrupted"), "{}", stderr(&output));
         let (_, events) = events(&folder.file());
         assert!(tags(&events).ends_with(&["fini0", "fini1"]));
@@ -241,23 +242,23 @@ fn a_signal_keeps_what_was_recorded() {
 }
 
 #[test]
-fn what_a_killed_recording_left_is_removed_by_the_next() {
-    if !may_trace("what_a_killed_recording_left_is_removed_by_the_next") {
+fn the_next_recording_cleans_up_after_a_killed_one() {
+    if !may_trace("the_next_recording_cleans_up_after_a_killed_one") {
         return;
     }
     let folder = Folder::new("killed");
     let mut child = start_sleeper(&folder.file());
     send("-KILL", child.id());
     child.wait().unwrap();
-    assert!(!folder.file().exists(), "half a recording looks like a whole one");
+    assert!(!folder.file().exists(), "an incomplete recording has the final name");
     let output = run(&["--buffer", "1M"], &folder.file(), &["true"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(instances_of(child.id()), Vec::<PathBuf>::new());
 }
 
 #[test]
-fn what_a_zombie_left_is_removed_by_any_command() {
-    let test = "what_a_zombie_left_is_removed_by_any_command";
+fn any_command_cleans_up_after_a_zombie() {
+    let test = "any_command_cleans_up_after_a_zombie";
     if !may_trace(test) {
         return;
     }
@@ -265,7 +266,7 @@ fn what_a_zombie_left_is_removed_by_any_command() {
     let mut child = start_sleeper(&folder.file());
     let pid = child.id();
     send("-KILL", pid);
-    // Not waited for: the process stays as a zombie.
+    // Without a wait the process remains a zombie.
     let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     while !state().contains(") Z ") {
         std::thread::sleep(Duration::from_millis(1));
@@ -273,15 +274,15 @@ fn what_a_zombie_left_is_removed_by_any_command() {
     assert_eq!(instances_of(pid).len(), 1);
     let mut info = Command::new(env!("CARGO_BIN_EXE_pageset"));
     let output = info.args(["trace", "info", "/nonexistent"]).output().unwrap();
-    // Another test's command may have been faster.
+    // The command of another test may already have cleaned up.
     assert_eq!(instances_of(pid), Vec::<PathBuf>::new(), "{}", stderr(&output));
     child.wait().unwrap();
 }
 
 #[test]
-fn a_recording_is_for_its_owner_alone() {
+fn only_the_owner_can_read_a_recording() {
     use std::os::unix::fs::PermissionsExt as _;
-    if !may_trace("a_recording_is_for_its_owner_alone") {
+    if !may_trace("only_the_owner_can_read_a_recording") {
         return;
     }
     let folder = Folder::new("mode");
@@ -293,14 +294,14 @@ fn a_recording_is_for_its_owner_alone() {
 }
 
 #[test]
-fn a_full_disk_is_said() {
-    if !may_trace("a_full_disk_is_said") {
+fn a_full_disk_is_reported() {
+    if !may_trace("a_full_disk_is_reported") {
         return;
     }
     let output = run(&["--buffer", "4M"], Path::new("/dev/full"), &["true"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("/dev/full: No space left on device"), "{}", stderr(&output));
-    // A folder that cannot be written to is known before anything is done.
+    // An unwritable folder is reported before the recording begins.
     let output = run(&["--buffer", "4M"], Path::new("/proc/a.pstrace"), &["sh", "-c", "echo begun"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(output.stdout, b"");
@@ -312,7 +313,7 @@ fn a_full_buffer_ends_a_whole_recording() {
         return;
     }
     let folder = Folder::new("full");
-    // The recorder, the parent of the command, is stopped meanwhile, so that nothing is read.
+    // Stop the recorder, the parent of the command, so that it does not read the buffers.
     let dd = "kill -STOP $PPID; dd if=/dev/zero of=/dev/null bs=64M count=1; kill -CONT $PPID";
     let output = run(&["--buffer", "256K"], &folder.file(), &["sh", "-c", dd]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -320,7 +321,7 @@ fn a_full_buffer_ends_a_whole_recording() {
     let (facts, events) = events(&folder.file());
     assert!(facts.after_full > 0 && !facts.lost_events());
     assert!(tags(&events).starts_with(&["init0", "init1", "init2"]));
-    // Snapshots are there as far as their markers are.
+    // The recording has exactly the snapshots whose markers it has.
     let snapshots = Trace::open(&folder.file())
         .unwrap()
         .snapshots()
@@ -333,7 +334,7 @@ fn a_full_buffer_ends_a_whole_recording() {
 }
 
 #[test]
-fn a_wrong_option_is_no_command() {
+fn a_wrong_option_is_not_a_command() {
     let usage = |arguments: &[&str], says: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_pageset")).arg("record").args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
@@ -344,7 +345,7 @@ fn a_wrong_option_is_no_command() {
     usage(&["--duration", "10", "true"], "such as 10s");
     usage(&["--rotate", "2", "true"], "--duration or --max-size");
     usage(&["--rotate", "0", "--duration", "1s", "true"], "--rotate");
-    usage(&["--rotate", "2", "--duration", "1s", "-o", "-"], "--rotate takes files");
+    usage(&["--rotate", "2", "--duration", "1s", "-o", "-"], "--rotate cannot write to standard output");
 }
 
 #[test]
@@ -353,7 +354,7 @@ fn a_recording_may_be_larger_than_its_buffers() {
         return;
     }
     let folder = Folder::new("large");
-    // Pages by the hundred thousand, so that a buffer of 8 MiB is filled several times.
+    // Hundreds of thousands of pages, so that a buffer of 8 MiB fills several times.
     let many = "for i in 1 2 3 4 5 6 7 8 9 10; do dd if=/dev/zero of=/dev/null bs=128M count=1; done";
     let output = run(&["--buffer", "8M"], &folder.file(), &["sh", "-c", many]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -398,14 +399,14 @@ fn a_recording_without_a_command_ends_by_limit_or_signal() {
     }
     std::thread::sleep(Duration::from_millis(200));
     send("-INT", child.id());
-    assert_eq!(finish(child).status.code(), Some(0), "Ctrl-C is the ordinary end");
+    assert_eq!(finish(child).status.code(), Some(0), "Ctrl-C is the normal end");
     assert_eq!(tags(&events(&folder.file()).1).last(), Some(&"fini1"));
 }
 
-/// What a process and its children do is counted apart from the rest.
+/// The operations of a process and its children are counted separately.
 #[test]
-fn the_work_of_a_process_is_told() {
-    if !may_trace("the_work_of_a_process_is_told") {
+fn the_work_of_a_process_is_counted() {
+    if !may_trace("the_work_of_a_process_is_counted") {
         return;
     }
     let folder = Folder::new("only");
@@ -447,13 +448,13 @@ fn a_limit_ends_the_command() {
 }
 
 #[test]
-fn files_in_turn_are_recordings_of_their_own() {
-    if !may_trace("files_in_turn_are_recordings_of_their_own") {
+fn rotated_files_are_complete_recordings() {
+    if !may_trace("rotated_files_are_complete_recordings") {
         return;
     }
     let folder = Folder::new("turn");
     let limits = ["--buffer", "2M", "--duration", "50ms", "--rotate", "2"];
-    // Long enough for three files on a machine that is busy otherwise.
+    // Long enough for three files on a busy machine.
     let output = run(&limits, &folder.file(), &["sleep", "4"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let mut names = folder.names();
@@ -466,7 +467,7 @@ fn files_in_turn_are_recordings_of_their_own() {
         assert!(!facts.lost_events() && facts.after_full == 0);
         let tags = tags(&events);
         assert_eq!((tags[..3].to_vec(), tags.last()), (vec!["init0", "init1", "init2"], Some(&"fini1")));
-        assert!(events[0].time_ns > last_ns, "events of the file before");
+        assert!(events[0].time_ns > last_ns, "a file repeats events of the previous file");
         last_ns = events.last().unwrap().time_ns;
     }
 }
@@ -484,8 +485,8 @@ fn standard_output() {
     assert!(!events(&folder.file()).1.is_empty());
 }
 
-/// A recording of this machine, replayed under its own kernel's rules, stays within the limits. Others who use the
-/// machine meanwhile disturb a short recording, so there are three tries; rules that are wrong fail all of them.
+/// A recording of this machine, replayed under its own kernel's rules, stays within the limits. Other load disturbs a
+/// short recording, so the test tries three times. Wrong rules fail all three.
 #[test]
 fn a_recording_of_this_machine_replays() {
     if !may_trace("a_recording_of_this_machine_replays") {
@@ -506,5 +507,5 @@ fn a_recording_of_this_machine_replays() {
         }
         assert_eq!(checked.status.code(), Some(1), "{last}{}", stderr(&checked));
     }
-    panic!("three recordings of this machine are outside the limits; the last:\n{last}");
+    panic!("three recordings of this machine exceed the limits; the last:\n{last}");
 }

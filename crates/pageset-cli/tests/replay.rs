@@ -17,7 +17,7 @@ fn check_tells_the_rules_apart(name: &str, near: &[&dyn AsRef<Path>]) {
         [&"replay" as &dyn AsRef<Path>, &file, &"--check"].into_iter().chain(near.iter().copied()).collect();
     let (text, error) = ends(0, &arguments);
     assert!(text.contains("check of linux-6.18, reconstructed: pass\n"), "{text}");
-    assert_eq!(error, "", "nothing but the result in a pipe");
+    assert_eq!(error, "", "standard error is not empty in a pipe");
     let (text, error) = ends(1, &[&"replay", &file, &"--check", &"--rules", &"linux-5.18"]);
     assert!(text.contains("check of linux-5.18, reconstructed: FAIL\n"), "{text}");
     assert!(error.contains(&format!("check failed: {name}, linux-5.18: refills +")), "{error}");
@@ -47,7 +47,7 @@ fn a_row_for_each_set_of_rules() {
 }
 
 #[test]
-fn json_has_what_the_schema_says() {
+fn json_has_the_documented_members() {
     let small = Small::new();
     let file = small.at("out.json");
     let rules = "linux-5.18,kernel";
@@ -62,7 +62,7 @@ fn json_has_what_the_schema_says() {
     }
     let named: Vec<_> = json["rules"].as_array().unwrap().iter().map(|r| (&r["name"], &r["level"])).collect();
     let named: Vec<_> = named.into_iter().map(|(a, b)| (a.as_str().unwrap(), b.as_str().unwrap())).collect();
-    // The kernel's rules by the input alone come last, so that a name's first entry is the level asked for.
+    // The kernel's rules at level `input` come last, so that a name's first entry has the requested level.
     assert_eq!(named, [("linux-5.18", "reconstructed"), ("linux-6.18", "reconstructed"), ("linux-6.18", "input")]);
     for amounts in json["rules"].as_array().unwrap().iter().chain([&json["kernel"]]) {
         let sums = ["refills", "refill_pages", "drains", "drain_pages"];
@@ -83,7 +83,7 @@ fn json_has_what_the_schema_says() {
         (&json["rules"][0]["tuning"]["auto_high"], &json["rules"][1]["tuning"]["auto_high"]),
         (&false.into(), &true.into())
     );
-    // Nothing is left beside the result, and a second run writes the same bytes.
+    // The result is the only new file, and a second run writes the same bytes.
     let first = fs::read(&file).unwrap();
     ends(0, &[&"replay", &small.events(), &"--rules", &rules, &"--json", &file]);
     assert!(first == fs::read(&file).unwrap());
@@ -91,7 +91,7 @@ fn json_has_what_the_schema_says() {
 }
 
 #[test]
-fn json_on_standard_output_takes_the_place_of_the_table() {
+fn json_on_standard_output_replaces_the_table() {
     let small = Small::new();
     let (text, _) = ends(0, &[&"replay", &small.events(), &"--level", &"input", &"--json", &"-"]);
     let one = json(&text);
@@ -111,7 +111,7 @@ fn every_form_gives_the_same_result() {
         json
     };
     assert_eq!(result(&small.events()), result(&own));
-    // And once more through a pipe.
+    // The same through a pipe.
     let piped = command(&[&"replay", &"-"]).stdin(fs::File::open(&own).unwrap()).output().unwrap();
     let (direct, _) = ends(0, &[&"replay", &own]);
     let rows = |text: &str| text.split_once("\n\n").unwrap().1.to_owned();
@@ -119,7 +119,7 @@ fn every_form_gives_the_same_result() {
 }
 
 #[test]
-fn several_recordings_have_a_report_each() {
+fn several_recordings_have_one_result_each() {
     let small = Small::new();
     fs::copy(small.events(), small.at("other.events")).unwrap();
     fs::copy(small.at("small.snap"), small.at("other.snap")).unwrap();
@@ -129,7 +129,7 @@ fn several_recordings_have_a_report_each() {
 }
 
 #[test]
-fn changed_rules_are_rows_of_their_own() {
+fn changed_rules_have_their_own_rows() {
     let small = Small::new();
     let run = |rules: &str, settings: &[&str]| {
         let mut arguments: Vec<&dyn AsRef<Path>> = vec![&"replay", &"--json", &"-", &"--rules", &rules];
@@ -141,19 +141,19 @@ fn changed_rules_are_rows_of_their_own() {
         json(&ends(0, &arguments).0)["rules"].clone()
     };
     let plain = run("kernel,linux-6.18", &[]);
-    assert_eq!(plain.as_array().unwrap().len(), 2, "the same rules twice are one row");
+    assert_eq!(plain.as_array().unwrap().len(), 2, "the same rules twice give more than one row");
     let changed = run("kernel,linux-4.19", &["batch=10", "high=40"]);
     assert_eq!(changed[0]["name"], "linux-6.18 batch=10 high=40");
     assert_eq!(changed[1]["name"], "linux-4.19 batch=10 high=40");
     assert_eq!((&changed[0]["is_kernel"], &changed[2]["is_kernel"]), (&false.into(), &true.into()));
     assert_eq!(changed[1]["tuning"]["high_max"], 40);
-    // Ten pages a refill, all single pages there.
+    // Each refill takes ten single pages.
     assert_eq!(changed[1]["refill_pages"].as_u64().unwrap(), 10 * changed[1]["refills"].as_u64().unwrap());
     assert!(changed[1]["refills"].as_u64() > run("linux-4.19", &[])[0]["refills"].as_u64());
 }
 
 #[test]
-fn usage() {
+fn wrong_usage_ends_with_exit_code_2() {
     let small = Small::new();
     let file = small.events();
     for (arguments, part) in [
@@ -165,7 +165,7 @@ fn usage() {
         (&["--set", "alloc_factor=off"], "linux-6.18 alloc_factor=off: the rule auto_high needs alloc_factor"),
         (&["--rules", "all", "--set", "below_high=on"], "linux-4.16 below_high=on: the rule below_high needs"),
         (&["--level", "guessed"], "reconstructed"),
-        (&["--check", "--near", "101"], "a share is from 0 to 100"),
+        (&["--check", "--near", "101"], "allowed: 0 to 100 percent"),
         (&["--near", "95"], "--check"),
     ] {
         let mut all: Vec<&dyn AsRef<Path>> = vec![&"replay", &file];
@@ -177,7 +177,7 @@ fn usage() {
 }
 
 #[test]
-fn what_cannot_be_read_ends_with_exit_code_4() {
+fn unreadable_input_ends_with_exit_code_4() {
     let small = Small::new();
     let at = |name: &str| small.at(name);
     fs::copy(small.events(), at("alone.events")).unwrap();
@@ -204,13 +204,13 @@ fn what_cannot_be_read_ends_with_exit_code_4() {
         assert!(error.contains(&format!("{name}: ")) && error.contains(part), "{name}: {error}");
         assert!(text.is_empty() && !out.exists(), "{name}: {text}");
     }
-    // A second file that cannot be opened is told before the first is replayed.
+    // A second file that cannot be opened is reported before the first is replayed.
     let (text, _) = ends(4, &[&"replay", &small.events(), &at("none.events")]);
     assert!(text.is_empty());
 }
 
 #[test]
-fn lost_events_are_refused_or_said() {
+fn lost_events_are_refused_or_reported() {
     let small = Small::with(|_| {}, |snap| *snap = snap.replacen("\noverrun: 0", "\noverrun: 1234", 1));
     let (_, error) = ends(4, &[&"replay", &small.events()]);
     assert!(error.contains("events were lost on CPU 0") && error.contains("--lossy"), "{error}");
@@ -221,7 +221,7 @@ fn lost_events_are_refused_or_said() {
 }
 
 #[test]
-fn what_weakens_a_recording_is_said() {
+fn weaknesses_of_a_recording_are_reported() {
     let says = |small: &Small, parts: &[&str]| {
         let (text, _) = ends(0, &[&"replay", &small.events()]);
         for part in parts {
@@ -230,13 +230,13 @@ fn what_weakens_a_recording_is_said() {
         }
     };
     says(&Small::new(), &["does not name its kernel", "drained only 16 times"]);
-    // Reclaim, and events that fit nothing.
+    // Reclaim, and events that contradict the lists.
     let reclaim = |events: &mut String| {
         let line = events.match_indices('\n').nth(20_000).unwrap().0 + 1;
         events.insert_str(line, "0 0 1p K\n0 0 1p R\n0 0 1p A ffffffff 0 1 cc0\n0 0 1p F ffffffff 0\n");
     };
     says(&Small::with(reclaim, |_| {}), &["events of reclaim: 2;", "pages outside all zones of the snapshots: "]);
-    // One zoneinfo without types and ring buffers' counts, in which the high mark is above all memory.
+    // One zoneinfo whose high watermark is above all memory, without migratetypes and without loss counts.
     let bare = |snap: &mut String| {
         let begin = snap.find("=== init2").unwrap();
         let end = snap.find("=== mid0").unwrap();
@@ -255,7 +255,7 @@ fn what_weakens_a_recording_is_said() {
 }
 
 #[test]
-fn ctrl_c_leaves_nothing_behind() {
+fn ctrl_c_leaves_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.json");
     let mut child = command(&[&"replay", &"-", &"--json", &out])
@@ -264,7 +264,7 @@ fn ctrl_c_leaves_nothing_behind() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // More than a pipe holds: when it is written, the command reads, and waits for more.
+    // More data than a pipe holds: when the write returns, the command has begun to read.
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&vec![b'x'; 1 << 20]).unwrap();
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use support::{Small, ends, json};
 
-/// JSON of a replay and the page made of it.
+/// The JSON of a replay and its page.
 fn replayed(small: &Small) -> (serde_json::Value, String) {
     let (file, page) = (small.at("replay.json"), small.at("report.html"));
     ends(0, &[&"replay", &small.events(), &"--rules", &"kernel,linux-5.18", &"--json", &file]);
@@ -17,7 +17,7 @@ fn replayed(small: &Small) -> (serde_json::Value, String) {
     (json(&fs::read_to_string(file).unwrap()), fs::read_to_string(page).unwrap())
 }
 
-/// A number as tables have it.
+/// A number in the form of tables.
 fn grouped(value: &serde_json::Value) -> String {
     let digits = value.as_u64().unwrap().to_string();
     let mut text = String::new();
@@ -31,7 +31,7 @@ fn grouped(value: &serde_json::Value) -> String {
 }
 
 #[test]
-fn the_page_has_the_numbers_and_needs_nothing() {
+fn the_page_has_the_numbers_and_is_self_contained() {
     let small = Small::new();
     let (result, page) = replayed(&small);
     for row in result["rules"].as_array().unwrap().iter().filter(|row| row["level"] == "reconstructed") {
@@ -49,9 +49,9 @@ fn the_page_has_the_numbers_and_needs_nothing() {
     assert_eq!(page.matches("<h2>").count(), page.matches("<table>").count(), "each question has its data");
 }
 
-/// Bars of a chart alone are as high as the numbers say, to the tenth of a unit that they are rounded to.
+/// The bars of an SVG file are to scale, up to their rounding to tenths of a unit.
 #[test]
-fn charts_alone_are_well_formed_and_to_scale() {
+fn svg_charts_are_well_formed_and_to_scale() {
     let small = Small::new();
     let (result, _) = replayed(&small);
     let text = fs::read_to_string(small.at("chart-1.svg")).unwrap();
@@ -91,7 +91,7 @@ fn every_kind_of_input() {
         fs::read_to_string(out).unwrap()
     };
     let recording = page(&small.events());
-    assert!(recording.contains("How full was each CPU") && recording.contains("<polyline"), "{recording}");
+    assert!(recording.contains("How many pages did each CPU") && recording.contains("<polyline"), "{recording}");
     let advice = small.at("advice.json");
     ends(0, &[&"advise", &small.events(), &"--json", &advice]);
     assert!(page(&advice).contains("Verdict: change nothing"));
@@ -103,7 +103,7 @@ fn every_kind_of_input() {
     assert!(markdown.contains("\n| --- | ---: |\n"), "{markdown}");
 }
 
-/// A chart alone, as a reader of SVG sees it: bars as (title, height), whiskers as (top, bottom).
+/// An SVG file as parsed: bars as (title, height), whiskers as (top, bottom).
 struct Seen {
     bars: Vec<(String, f64)>,
     whiskers: Vec<(f64, f64)>,
@@ -137,7 +137,7 @@ fn seen(path: &Path) -> Seen {
     }
 }
 
-/// Reports on what a command writes as JSON; the result is left in `result.json`, the page in `report.html`.
+/// Runs a command and reports on its JSON. The JSON is in `result.json`, the page in `report.html`.
 fn reported(small: &Small, command: &[&'static str]) -> serde_json::Value {
     let arguments: Vec<&dyn AsRef<Path>> = command.iter().map(|word| word as _).collect();
     let (text, _) = ends(0, &arguments);
@@ -152,8 +152,7 @@ fn short(words: &[&'static str]) -> Vec<&'static str> {
     words.iter().chain(&SHORT).chain(&["--json"]).copied().collect()
 }
 
-/// Each bar is as high beside the others as its number, and each whisker as long as its deviation, to the tenth of a unit
-/// that both are rounded to.
+/// The heights of bars and the lengths of whiskers are to scale, up to their rounding to tenths of a unit.
 fn agree(seen: &Seen, spreads: &[(f64, f64)]) {
     assert_eq!(seen.bars.len(), spreads.len());
     let (most, height) = spreads
@@ -186,7 +185,7 @@ fn a_run_is_drawn_against_its_tasks() {
         reported(&small, &short(&["run", "page_fault1", "--rules", "linux-4.17,linux-6.18", "--tasks", "1,4"]));
     let chart = seen(&small.at("chart-1.svg"));
     assert_eq!(chart.labels, ["1", "4"]);
-    // Groups by tasks, in each a bar for each set of rules; rows are the other way round.
+    // Bars are grouped by tasks, then by rules; rows are grouped by rules, then by tasks.
     let rows = result["rows"].as_array().unwrap();
     let ordered = |tasks: u64| rows.iter().filter(move |row| row["tasks"] == tasks);
     let spreads: Vec<(f64, f64)> = [1, 4].into_iter().flat_map(ordered).map(|row| spread(&row["score"])).collect();
@@ -194,7 +193,7 @@ fn a_run_is_drawn_against_its_tasks() {
     assert!(chart.bars[1].0.starts_with("1, linux-6.18: "), "{}", chart.bars[1].0);
     let waits: Vec<(f64, f64)> =
         [1, 4].into_iter().flat_map(ordered).map(|row| spread(&row["zone_lock_pct"])).collect();
-    assert!(waits[2].0 > 0.0, "nothing waits, so nothing is compared");
+    assert!(waits[2].0 > 0.0, "no lock is waited for, so the test compares nothing");
     agree(&seen(&small.at("chart-2.svg")), &waits);
 }
 
@@ -214,12 +213,12 @@ fn a_sweep_is_drawn_against_batch() {
 }
 
 #[test]
-fn a_comparison_is_drawn_beside_what_was_published() {
+fn a_comparison_is_drawn_next_to_published_values() {
     let small = Small::new();
     let result = reported(&small, &short(&["compare", "page_fault1-batch-sweep.csv", "--batch", "63,511"]));
     let rows = result["rows"].as_array().unwrap();
     let place = ["score", "change_pct", "lru_contention_pct", "total_contention_pct", "zone_contention_pct"];
-    // Members come in the order of their names.
+    // Members are sorted by name.
     let number = 1 + {
         let mut sorted = place;
         sorted.sort_unstable();
@@ -235,8 +234,8 @@ fn a_comparison_is_drawn_beside_what_was_published() {
     agree(&chart, &spreads);
     assert!(chart.bars[2].0.starts_with("63, published: "), "{:?}", chart.bars);
     let page = fs::read_to_string(small.at("report.html")).unwrap();
-    let question = "lkp-sb02: how near does the simulation come to the published zone contention in per cent?";
-    assert!(page.contains(question) && page.contains("beside those of doing nothing?"), "{page}");
+    let question = "lkp-sb02: how close is the simulation to the published zone contention in percent?";
+    assert!(page.contains(question) && page.contains("compared with doing nothing?"), "{page}");
 }
 
 #[test]
@@ -296,14 +295,14 @@ fn advice_is_drawn_with_its_gains_and_costs() {
     let locks = |row: &&serde_json::Value| (number(row, "zone_lock_acquisitions") / number(row, "operations"), 0.0);
     let chart = seen(&small.at("chart-1.svg"));
     agree(&chart, &rows.iter().map(locks).collect::<Vec<_>>());
-    // For a thousand operations: the title has three digits and more of it.
+    // Per thousand operations: the title has three digits or more.
     let first: f64 = chart.bars[0].0.rsplit_once(": ").unwrap().1.replace(',', "").parse().unwrap();
     assert!((first / (1000.0 * locks(&rows[0]).0) - 1.0).abs() < 0.05, "{first}");
     let held = rows.iter().map(|row| (number(row, "held_pages_max"), 0.0)).collect::<Vec<_>>();
     agree(&seen(&small.at("chart-2.svg")), &held);
     let huge = rows.iter().map(|row| (number(row, "high_order_pages_min") / 512.0, 0.0)).collect::<Vec<_>>();
     agree(&seen(&small.at("chart-3.svg")), &huge);
-    // The patterns are said, and of a change what it gains and costs.
+    // The page names the patterns, and the gain and the cost of a change.
     let page = fs::read_to_string(small.at("report.html")).unwrap();
     assert!(page.contains("Pattern travelling-pages: 100 % of the pages"), "{page}");
     assert!(!page.contains("Price: "), "{page}");
@@ -318,7 +317,7 @@ fn advice_is_drawn_with_its_gains_and_costs() {
     assert!(!text.contains("huge pages"), "half of a chart: {text}");
 }
 
-/// The kernel's snapshots stand at the times when they were read.
+/// The kernel's snapshots are drawn at the times when they were read.
 #[test]
 fn a_recording_is_drawn_over_its_time() {
     let small = Small::new();
@@ -326,13 +325,13 @@ fn a_recording_is_drawn_over_its_time() {
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(" | ").collect()).collect();
     let of_cpu = rows.iter().filter(|row| row[0] == "| CPU 0, 0 Normal");
     let seconds: Vec<f64> = of_cpu.map(|row| row[1].parse().unwrap()).collect();
-    // Three before, some between, three after; of a recording cut short less time is left.
+    // Three snapshots before the load, some during it, three after it; a shortened recording covers less time.
     assert!(seconds.len() > 5 && seconds.is_sorted(), "{seconds:?}");
     let (first, last) = (seconds[0], *seconds.last().unwrap());
     assert!(first < 0.05 && (0.1..0.6).contains(&last), "{seconds:?}");
 }
 
-/// What a look says is what is drawn: refills, drains and waits of each CPU, the sum over what the lock was wanted for.
+/// The charts agree with the looks: refills, drains, and the waits of each CPU summed over all paths.
 #[test]
 fn looks_are_drawn_over_time() {
     let small = Small::new();
@@ -355,7 +354,7 @@ fn looks_are_drawn_over_time() {
         look.to_string() + "\n"
     });
     fs::write(small.at("looks.json"), looks.collect::<String>()).unwrap();
-    // The busiest does not take another's colour, and a line that is nowhere above 0 is in the table alone.
+    // Colours do not depend on the order of peaks, and a line that is always 0 is only in the table.
     ends(0, &[&"report", &small.at("looks.json"), &"-o", &small.at("page.html"), &"--svg", &small.0.path()]);
     let legends = ["chart-3.svg", "chart-4.svg"].map(|file| {
         let text = fs::read_to_string(small.at(file)).unwrap();
@@ -365,7 +364,7 @@ fn looks_are_drawn_over_time() {
         let lines = svg.descendants().filter(|node| node.has_tag_name("polyline")).count();
         (named.map(name).collect::<Vec<_>>(), lines)
     });
-    // A bound is dashed, and has its pageset's colour.
+    // A bound is dashed and has the colour of its pageset.
     let text = fs::read_to_string(small.at("chart-2.svg")).unwrap();
     let svg = roxmltree::Document::parse(&text).unwrap();
     let lines = svg.descendants().filter(|node| node.has_tag_name("polyline"));
@@ -378,7 +377,7 @@ fn looks_are_drawn_over_time() {
     assert!(text.contains("\n| CPU 4, 0 Normal | 2.000 | 0 | 300 |\n"), "{text}");
     for (question, last) in [
         ("How many pages do refills take?", "102"),
-        ("How many pages do drains give back?", "202"),
+        ("How many pages do drains return?", "202"),
         ("How much of its time does each CPU wait for zone locks?", "2.75"),
     ] {
         let section = text.split("## ").find(|section| section.starts_with(question)).unwrap();
@@ -386,7 +385,7 @@ fn looks_are_drawn_over_time() {
     }
 }
 
-/// As many looks as a day of them, ten seconds apart, has: the drawing stays small, and no peak is lost.
+/// A day of looks, ten seconds apart: the drawing stays small, and no peak is lost.
 #[test]
 fn ten_thousand_looks_are_drawn_with_few_points() {
     let small = Small::new();
@@ -410,29 +409,33 @@ fn ten_thousand_looks_are_drawn_with_few_points() {
         .map(|node| node.attribute("points").unwrap().split(' ').count())
         .collect();
     assert!(!lines.is_empty() && lines.iter().all(|points| (600..=1400).contains(points)), "{lines:?}");
-    // The peak is at the top of the scale, to which everything else lies low.
+    // The peak is at the top of the scale; all other values are low.
     let highest = |points: &str| {
         points.split(' ').map(|p| p.split_once(',').unwrap().1.parse::<f64>().unwrap()).fold(f64::MAX, f64::min)
     };
     let line = svg.descendants().find(|node| node.has_tag_name("polyline")).unwrap().attribute("points").unwrap();
     assert!(highest(line) < 60.0, "{}", highest(line));
     let page = fs::read_to_string(small.at("report.html")).unwrap();
-    assert_eq!(page.matches(">77,777<").count(), look["zones"].as_array().unwrap().len(), "each is in the table");
-    // In parts that are laid out when they are looked at, each with its heading.
-    assert!(page.matches("<div class=\"part\"><table>").count() >= 10_000 / 200, "one table of all rows");
+    assert_eq!(
+        page.matches(">77,777<").count(),
+        look["zones"].as_array().unwrap().len(),
+        "a look is missing in the table"
+    );
+    // Tables are split into parts that the browser lays out when they become visible. Each part has its heading.
+    assert!(page.matches("<div class=\"part\"><table>").count() >= 10_000 / 200, "the table is not split into parts");
     assert_eq!(page.matches("<table>").count(), page.matches("<thead>").count());
 }
 
 #[test]
-fn what_is_no_result_is_refused() {
+fn inputs_that_are_not_results_are_refused() {
     let small = Small::new();
     for (text, message) in [
-        ("{}", "there is no `schema`"),
-        ("{\"schema\": \"pageset.replay/9\"}", "the schema pageset.replay/9 is not known"),
+        ("{}", "missing text `schema`"),
+        ("{\"schema\": \"pageset.replay/9\"}", "unknown schema `pageset.replay/9`"),
         ("{\"schema\": \"pageset.replay/1\"}", "missing field `level`"),
         (
             r#"{"schema": "pageset.run/1", "workload": "w", "machine": "m", "measured_ns": 1, "warm_up_ns": 0, "rows": []}"#,
-            "there are no rows",
+            "the result has no rows",
         ),
         (
             r#"{"schema": "pageset.run/1", "workload": "w", "machine": "m", "measured_ns": 1, "warm_up_ns": 0, "rows": [{}]}"#,
@@ -440,21 +443,21 @@ fn what_is_no_result_is_refused() {
         ),
         (
             r#"{"schema": "pageset.compare/1", "table": "t", "measured_ns": 1, "warm_up_ns": 0, "seeds": [], "rows": [{}]}"#,
-            "a row has nothing that tells it from others",
+            "a row has no key column",
         ),
         (r#"{"schema": "pageset.bench/1", "machine": {}, "rows": []}"#, "missing field `processor`"),
         ("{\"schema\": ", "EOF"),
-        ("[]", "there is no `schema`"),
+        ("[]", "missing text `schema`"),
     ] {
         fs::write(small.at("bad.json"), text).unwrap();
         let out = small.at("out.html");
         let (_, error) = ends(4, &[&"report", &small.at("bad.json"), &"-o", &out]);
         assert!(error.contains(message), "{text}: {error}");
-        assert!(!out.exists(), "half a report");
+        assert!(!out.exists(), "a failed report left a file");
     }
 }
 
-/// In a browser: what the page shows, and that it is content with itself.
+/// A browser shows the page, without errors on its console.
 #[test]
 fn a_browser_shows_it() {
     let small = Small::new();

@@ -1,4 +1,4 @@
-//! Rule files and lists of rules, as a user gives them to `pageset replay`.
+//! Rule files and lists of rules for `pageset replay`.
 
 mod support;
 
@@ -9,7 +9,7 @@ use pageset::tuning::PRESETS;
 use serde_json::Value;
 use support::{Small, ends, json, trace};
 
-/// The rows of named sets by the input alone; the kernel's own rules come last.
+/// The rows of named sets at level `input`; the kernel's own rules come last.
 fn rows(small: &Small, arguments: &[&dyn AsRef<Path>]) -> Vec<Value> {
     let file = small.events();
     let mut all: Vec<&dyn AsRef<Path>> = vec![&"replay", &file, &"--level", &"input", &"--json", &"-"];
@@ -33,7 +33,7 @@ fn a_rule_file_does_what_set_does() {
     by_set[0]["name"] = "small lists".into();
     assert_eq!(of_file[0], by_set[0]);
     assert_eq!(of_file[0]["tuning"]["batch"], 10);
-    // Changes come on top of it, and it stands beside presets.
+    // --set also changes the rules of a file, and a file can be compared with presets.
     let changed = rows(&small, &[&"--rules", &"linux-4.19", &"--rules", &path, &"--set", &"batch=11"]);
     assert_eq!(names(&changed), ["linux-4.19 batch=11", "small lists batch=11"]);
     assert_eq!((&changed[1]["tuning"]["batch"], &changed[1]["tuning"]["high_max"]), (&11.into(), &40.into()));
@@ -56,7 +56,7 @@ fn sets_of_one_name_are_one_set_or_an_error() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_before_anything_is_done() {
+fn errors_of_a_rule_file_are_reported_first() {
     let small = Small::new();
     let write = |name: &str, bytes: &[u8]| fs::write(small.at(name), bytes).unwrap();
     write("key.toml", b"base = 'linux-5.18'\n\n  prev_high_ordr = true\n");
@@ -72,7 +72,7 @@ fn what_is_wrong_with_a_file_is_said_before_anything_is_done() {
         ("folder.toml", ": Is a directory"),
         ("none.toml", ": No such file or directory"),
     ] {
-        // The recording is not there either: it is not looked for.
+        // The recording does not exist either, but it is not opened.
         let (text, error) = ends(2, &[&"replay", &small.at("none.events"), &"--rules", &small.at(name)]);
         let start = format!("error: {}{message}", small.at(name).display());
         assert!(text.is_empty() && error.starts_with(&start), "{error}");
@@ -80,7 +80,7 @@ fn what_is_wrong_with_a_file_is_said_before_anything_is_done() {
 }
 
 #[test]
-fn all_presets_side_by_side() {
+fn all_presets_are_compared() {
     let small = Small::new();
     let rows = rows(&small, &[&"--rules", &"all"]);
     assert_eq!(names(&rows), PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>());
@@ -99,7 +99,7 @@ fn all_presets_side_by_side() {
     let mut other_name = row("linux-6.16").clone();
     other_name["name"] = "linux-6.18".into();
     assert_eq!(&other_name, row("linux-6.18"));
-    // What each rule is there for, on a stream of blocks of orders 0 to 3.
+    // The purpose of each rule, on a stream of blocks of orders 0 to 3.
     assert!(number("linux-5.14", "zone_lock_acquisitions") < number("linux-4.19", "zone_lock_acquisitions"));
     assert!(number("linux-5.18", "drains") > 10 * number("linux-5.14", "drains"));
     assert!(number("linux-6.16", "drains") < number("linux-6.15", "drains") / 10);
@@ -133,7 +133,7 @@ fn the_list_has_files_after_the_presets() {
 }
 
 #[test]
-fn the_cache_can_be_told_where_it_is_not_recorded() {
+fn a_rule_can_set_an_unrecorded_cache() {
     let small = Small::new();
     let told = |arguments: &[&str]| {
         let file = small.events();
@@ -148,31 +148,32 @@ fn the_cache_can_be_told_where_it_is_not_recorded() {
     let drains = |json: &Value| json["rules"][0]["drains"].as_u64().unwrap();
     let unknown = told(&[]);
     assert_eq!((warned(&unknown), &unknown["rules"][0]["cache_slice_pages"]), (1, &Value::Null));
-    // Three batches are small; the share of a large cache lets a batch stay. Either way the user has said it.
+    // A share of three batches counts as small; a larger share lets a batch stay. A share set by the user gives no
+    // warning.
     let small_share = told(&["--set", "cache_slice_pages=189"]);
     assert_eq!((warned(&small_share), drains(&small_share)), (0, drains(&unknown)));
     let large_share = told(&["--set", "cache_slice_pages=190"]);
     assert!(drains(&large_share) < drains(&unknown) / 2, "{} of {}", drains(&large_share), drains(&unknown));
-    // The kernel's rules stay the kernel's, on the machine that was told of, and the control is of that machine too.
+    // With the cache set, the kernel's rules are still the kernel's, and the control replay uses the same cache.
     let rows = large_share["rules"].as_array().unwrap();
     let name = |name: &str| format!("{name} cache_slice_pages=190");
     assert_eq!(names(rows), [name("linux-6.7"), name("linux-6.18"), name("linux-6.18")]);
     for (row, is_kernel) in rows.iter().zip([false, true, true]) {
         assert_eq!((&row["cache_slice_pages"], &row["is_kernel"]), (&190.into(), &is_kernel.into()));
     }
-    // A file's own share is that set's alone, so that the control's is still unknown.
+    // A share in a rule file belongs to that set only, so the control's share is still unknown.
     let path = small.at("cached.toml");
     fs::write(&path, "base = 'linux-6.7'\ncache_slice_pages = 190").unwrap();
     let file = small.events();
     let by_file = json(&ends(0, &[&"replay", &file, &"--rules", &path, &"--json", &"-"]).0);
     assert_eq!((warned(&by_file), drains(&by_file)), (1, drains(&large_share)));
-    // Nobody is asked for a cache that no rule looks at.
+    // No warning asks for a cache that no rule uses.
     let (text, _) = ends(0, &[&"replay", &file, &"--rules", &"linux-4.19", &"--level", &"input"]);
     assert!(!text.contains("cache sizes"), "{text}");
 }
 
 #[test]
-fn another_cache_than_the_recorded_one_is_another_machine() {
+fn another_cache_is_another_machine() {
     let file = trace("cargo-build.pstrace");
     let rules = "kernel";
     let arguments: &[&dyn AsRef<Path>] = &[&"replay", &file, &"--rules", &rules, &"--level", &"input", &"--json", &"-"];

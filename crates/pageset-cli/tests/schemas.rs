@@ -1,4 +1,4 @@
-//! What `--json` writes is what the JSON schemas say, and all of it is in the models.
+//! The output of `--json` matches the JSON schemas, and the models contain all of it.
 
 mod support;
 
@@ -34,7 +34,7 @@ fn valid<T: DeserializeOwned + Serialize>(text: &str) {
 }
 
 #[test]
-fn results_are_as_their_schemas_say() {
+fn results_match_their_schemas() {
     let small = Small::new();
     let arguments: [&dyn AsRef<std::path::Path>; 10] = [
         &"replay",

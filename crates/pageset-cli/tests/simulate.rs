@@ -15,7 +15,7 @@ fn ends(code: i32, arguments: &[&str]) -> (String, String) {
     (out, err)
 }
 
-/// A run that takes a moment.
+/// The arguments of a short run.
 const SHORT: [&str; 8] = ["run", "page_fault1", "--machine", "lkp-sb02", "--seconds", "0.02", "--warm-up", "0.005"];
 
 fn short<'a>(more: &[&'a str]) -> Vec<&'a str> {
@@ -34,8 +34,8 @@ fn the_same_run_has_the_same_result_on_any_number_of_threads() {
     assert_eq!(rows.len(), 2);
     let samples = rows[1]["samples"].as_array().expect("samples");
     assert_eq!(samples.len(), 3);
-    assert_ne!(samples[0]["zone_locks"], samples[1]["zone_locks"], "another seed, another run");
-    // Four tasks do more than one, and less than four times as much: they share cores.
+    assert_ne!(samples[0]["zone_locks"], samples[1]["zone_locks"], "another seed gave the same run");
+    // Four tasks share cores: their score is higher than that of one task, but less than four times as high.
     let score = |row: usize| rows[row]["score"]["mean"].as_f64().expect("a number");
     assert!(score(1) > 1.2 * score(0) && score(1) < 4.0 * score(0), "{} {}", score(0), score(1));
 }
@@ -44,16 +44,16 @@ fn the_same_run_has_the_same_result_on_any_number_of_threads() {
 fn a_table_has_a_row_for_each_set_of_rules_and_number_of_tasks() {
     let (out, err) =
         ends(0, &short(&["--rules", "linux-4.16,linux-6.18", "--set", "batch=31", "--tasks", "2,4", "--seeds", "1"]));
-    assert_eq!(err, "", "no progress where standard error is no terminal");
+    assert_eq!(err, "", "progress is shown without a terminal");
     let rows: Vec<&str> = out.lines().filter(|line| line.contains("linux-")).collect();
     assert_eq!(rows.len(), 4, "{out}");
     assert!(out.contains("zone lock %") && out.contains("alloc p50 ns"), "{out}");
 }
 
-/// The era is the kernel's or the one that is given; a rule does not change it.
+/// The era is that of the preset's kernel or of `--era`; a rule does not change it.
 #[test]
-fn a_rule_changes_nothing_of_the_era() {
-    // The era of the first row, and how often pages were put on the LRU under its lock.
+fn rules_do_not_change_the_era() {
+    // The era of the first row, and the holds of the LRU lock that add pages.
     let row = |more: &[&str]| {
         let out = ends(0, &short(&[&["--tasks", "1", "--json"], more].concat())).0;
         let row = serde_json::from_str::<Value>(&out).expect("JSON")["rows"][0].clone();
@@ -72,7 +72,7 @@ fn a_rule_changes_nothing_of_the_era() {
     let (given, fewer) = row(&["--rules", "linux-5.14", "--era", "linux-6.12"]);
     assert_eq!(given, era("linux-6.10"));
     assert!(fewer < holds * 6 / 10, "{fewer}, {holds} before");
-    assert_eq!(row(&[]).0, era("linux-6.10"), "of no kernel");
+    assert_eq!(row(&[]).0, era("linux-6.10"), "the era of a preset without a kernel");
     let (_, err) = ends(2, &short(&["--era", "5.15"]));
     assert!(
         err.contains("unknown era `5.15`; allowed: linux-4.16, linux-5.11, posted, linux-6.10, or a release"),
@@ -89,7 +89,7 @@ fn a_sweep_has_a_row_for_each_combination() {
     assert_eq!(rows.len(), 4, "{out}");
     assert!(rows[1].contains("batch=31 high=100") && rows[2].contains("batch=63 high=186"), "{out}");
     for (more, message) in [
-        (&[][..], "nothing to sweep over"),
+        (&[][..], "cannot sweep: no values given"),
         (&["--batch", "31,0"], "--set batch=0"),
         (&["--set", "high"], "no `=`"),
         (&["--batch", "31", "--set", "batch=63"], "batch"),
@@ -115,18 +115,18 @@ fn a_timeline_has_the_holds_that_the_table_counts() {
     };
     let begin = |event: &Value| event["ts"].as_f64().expect("a time");
     let length = |event: &Value| event["dur"].as_f64().expect("a length");
-    // In so short a time nothing is unmapped, and nothing drained.
+    // The time is too short for unmapping and for drains.
     for (name, path, locks, key) in
         [("zone lock", "fill", "zone_locks", "alloc"), ("LRU lock", "add", "lru_locks", "alloc")]
     {
-        // All but those that the measurement's ends cut.
+        // All but the holds at the ends of the measurement.
         let (count, holds) = (of(name, path).count() as f64, sample[locks][key]["holds"].as_f64().expect("a number"));
         assert!(count > 20.0 && (count - holds).abs() <= 4.0, "{name}, {path}: {count}, {holds} counted");
         let held: f64 = of(name, path).map(length).sum::<f64>() * 1000.0;
         let counted = sample[locks][key]["hold_ns"].as_f64().expect("a number");
         assert!((held / counted - 1.0).abs() < 0.1, "{name}, {path}: {held} ns, {counted} counted");
     }
-    // One holds a zone's lock at a time.
+    // Holds of a zone's lock do not overlap.
     let mut holds: Vec<&Value> = events.iter().filter(|event| event["name"] == "zone lock").collect();
     holds.sort_by(|a, b| begin(a).total_cmp(&begin(b)));
     assert!(holds.windows(2).all(|pair| begin(pair[0]) + length(pair[0]) <= begin(pair[1]) + 0.002));
@@ -143,10 +143,10 @@ fn interleavings_are_tried_under_each_set_of_rules() {
 }
 
 #[test]
-fn a_negative_time_or_precision_is_told_what_is_allowed() {
+fn a_negative_time_or_precision_names_the_allowed_values() {
     for (flag, message) in [
-        ("--seconds", "virtual time is from 0.000001 to 100000 seconds"),
-        ("--warm-up", "virtual time is from 0.000001 to 100000 seconds"),
+        ("--seconds", "allowed: 0.000001 to 100000 virtual seconds"),
+        ("--warm-up", "allowed: 0.000001 to 100000 virtual seconds"),
         ("--precision", "allowed: 0 to 100 percent"),
     ] {
         let (_, err) = ends(2, &["compare", "page_fault1-batch-sweep.csv", flag, "-1"]);
@@ -155,7 +155,7 @@ fn a_negative_time_or_precision_is_told_what_is_allowed() {
 }
 
 #[test]
-fn what_cannot_be_run_is_a_usage_error() {
+fn an_impossible_run_is_a_usage_error() {
     for (more, message) in [
         (&["--tasks", "5"][..], "--tasks 5: 5 tasks on 4 CPUs; allowed: 1 to 4"),
         (&["--tasks", "0"], "--tasks 0: 0 tasks on 4 CPUs; allowed: 1 to 4"),
@@ -167,15 +167,15 @@ fn what_cannot_be_run_is_a_usage_error() {
         assert!(err.contains(message), "{more:?}: {err}");
     }
     let (_, err) = ends(2, &["run", "page_fault9", "--machine", "lkp-sb02"]);
-    assert!(err.contains("there is no workload page_fault9 (did you mean page_fault1?)"), "{err}");
+    assert!(err.contains("unknown workload `page_fault9` (did you mean page_fault1?)"), "{err}");
     let (_, err) = ends(2, &["run", "page_fault1", "--machine", "pdp-11"]);
-    assert!(err.contains("there is no machine pdp-11; allowed: lkp-skl-4sp1, "), "{err}");
+    assert!(err.contains("unknown machine `pdp-11`; allowed: lkp-skl-4sp1, "), "{err}");
     let (_, err) = ends(2, &["run", "page_fault1", "--machine", "lkp-sb02", "--seconds=-1"]);
-    assert!(err.contains("virtual time is from"), "{err}");
+    assert!(err.contains("allowed: 0.000001 to 100000 virtual seconds"), "{err}");
 }
 
 #[test]
-fn a_machine_file_is_used_and_its_mistakes_are_found() {
+fn a_machine_file_is_read_and_checked() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("m.toml");
     let name = file.to_str().expect("UTF-8");
@@ -207,12 +207,12 @@ fn machines_are_listed_and_this_one_is_detected() {
 }
 
 #[test]
-fn costs_are_fitted_to_a_row_or_to_two() {
+fn costs_are_fitted_to_one_or_two_rows() {
     let short = ["--most", "4", "--seconds", "0.004", "--warm-up", "0.002", "--seeds", "1"];
     let calibrate = |name| ends(0, &[&["machine", "calibrate", name], &short[..]].concat()).0;
     let out = calibrate("lkp-sb02");
     assert!(out.starts_with("# Published: 4 tasks: score 1,744,495, zone lock 0.0 %, LRU lock 0.0 %.\n"), "{out}");
-    // The first row and the last give two costs; the third is that of the description.
+    // The first and the last row determine two costs. The third cost is that of the description.
     let out = calibrate("xeon-2s40");
     assert!(out.starts_with("# Published: 1 tasks: score 586,305; 40 tasks: score 10,223,472.\n"), "{out}");
     assert!(out.contains("\n[calibrated]\nfault_ns = ") && out.contains("\ntransfer_ns = 30\n"), "{out}");
@@ -223,7 +223,7 @@ fn costs_are_fitted_to_a_row_or_to_two() {
 
 #[test]
 fn a_fit_simulates_its_row_as_a_comparison_does() {
-    // Enough windows for an early end, at which either would measure something else without --precision.
+    // Enough windows for an early end, so that a different --precision would change the score.
     let times = ["--seconds", "0.04", "--warm-up", "0.005", "--seeds", "2", "--precision", "30"];
     let (_, err) = ends(0, &[&["machine", "calibrate", "lkp-sb02", "--most", "4"], &times[..]].concat());
     let table = ["compare", "page_fault1-batch-sweep.csv", "--machine", "lkp-sb02", "--batch", "31", "--json"];
@@ -259,7 +259,7 @@ fn a_comparison_has_published_simulated_and_baselines() {
     assert_eq!(json["schema"], "pageset.compare/1");
     let rows = json["rows"].as_array().expect("rows");
     let batches: Vec<_> = rows.iter().map(|row| row["batch"].as_u64().expect("a batch")).collect();
-    assert_eq!(batches, [31, 63, 511], "the base row is always among them");
+    assert_eq!(batches, [31, 63, 511], "the base row is always included");
     let row = &rows[1];
     assert_eq!(row["published"]["score"], 1_758_469.0);
     assert_eq!(row["do_nothing"]["score"], 1_744_495.0);
@@ -276,9 +276,9 @@ fn a_comparison_has_published_simulated_and_baselines() {
     let table = ["compare", "page_fault1-batch-sweep.csv", "--machine", "lkp-sb02", "--batch", "31", "--json"];
     let short = ["--seconds", "0.004", "--warm-up", "0.002"];
     let json: Value = serde_json::from_str(&ends(0, &[&table[..], &short].concat()).0).expect("JSON");
-    assert_eq!(json["seeds"], json!([1, 2, 3]), "unless asked for otherwise, as costs are fitted");
+    assert_eq!(json["seeds"], json!([1, 2, 3]), "the default seeds are those of fits");
     let (out, _) = ends(0, &[&["machine", "calibrate", "lkp-sb02", "--most", "4"], &short[..]].concat());
-    assert!(out.contains(", seeds 1 to 3: ") && out.contains("\n# Standard errors, of the row and of "), "{out}");
+    assert!(out.contains(", seeds 1 to 3: ") && out.contains("\n# Standard errors, from the row and from "), "{out}");
     let (_, err) = ends(2, &["compare", "page_fault1-batch-sweep.csv", "--machine", "pdp-11"]);
     assert!(err.contains("--machine pdp-11: no row of page_fault1-batch-sweep.csv has it"), "{err}");
     let (_, err) = ends(4, &["compare", "no-such-table.csv"]);
@@ -335,8 +335,8 @@ fn interrupted(arguments: &[&str]) -> Value {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_keeps_what_is_done() {
-    // One takes some hundredths of a second, a debug build's some tenths: all would take longer than two seconds.
+fn ctrl_c_keeps_finished_samples() {
+    // A seed takes hundredths of a second, or tenths in a debug build: all seeds take longer than two seconds.
     let times = ["--seconds", "0.2", "--warm-up", "0.005", "--seeds", "1000"];
     let json = interrupted(&[&["run", "page_fault1", "--machine", "lkp-sb02", "--tasks", "1"], &times[..]].concat());
     let samples = json["rows"][0]["samples"].as_array().expect("samples").len();
@@ -345,8 +345,8 @@ fn ctrl_c_keeps_what_is_done() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_keeps_the_rows_of_a_comparison_that_are_done() {
-    // The first rows take a moment, the others of the same machine longer than anyone waits.
+fn ctrl_c_keeps_finished_rows_of_a_comparison() {
+    // The first rows are short, the other rows of the same machine take far longer than the test.
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("t.csv");
     let name = file.to_str().expect("UTF-8");
@@ -362,25 +362,25 @@ fn ctrl_c_keeps_the_rows_of_a_comparison_that_are_done() {
 }
 
 #[test]
-fn a_comparison_measures_no_longer_than_it_takes() {
+fn a_comparison_ends_at_the_requested_precision() {
     let with = |more: &[&str]| {
         let fixed = ["compare", "page_fault1-batch-sweep.csv", "--machine", "lkp-sb02", "--batch", "31"];
         let times = ["--seconds", "0.08", "--warm-up", "0.005", "--seeds", "1"];
         ends(0, &[&fixed[..], &times, more].concat()).0
     };
-    // 100 % is known after four windows of ten.
+    // A precision of 100 % is reached after four of ten windows.
     let (early, all) = (with(&["--precision", "100"]), with(&["--precision", "0"]));
     assert!(early.starts_with("page_fault1-batch-sweep.csv, at most 0.08 s after 0.005 s, until score and"), "{early}");
     assert!(
         all.starts_with("page_fault1-batch-sweep.csv, 0.08 s after 0.005 s, seeds 1 to 1, era linux-4.16\n"),
         "{all}"
     );
-    assert_ne!(early.lines().last(), all.lines().last(), "a part of the time has another score");
+    assert_ne!(early.lines().last(), all.lines().last(), "an early end gave the same score");
     assert_eq!(early, with(&["--precision", "100"]));
 }
 
 #[test]
-fn an_unknown_table_hears_of_all_kinds() {
+fn an_unknown_table_gets_a_list_of_all_kinds() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("t.csv");
     fs::write(&file, "a,b\n1,2\n").expect("it is written");

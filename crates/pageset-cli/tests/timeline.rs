@@ -1,4 +1,4 @@
-//! `pageset replay --timeline`, read back by a reader that knows only the form.
+//! `pageset replay --timeline`, read by an independent reader of the form.
 
 mod support;
 
@@ -36,7 +36,8 @@ fn slices_nest_and_add_up_to_the_table() {
         assert_eq!(pages(processes[name.as_str()], "refill"), row(rules, "refills"), "{name}");
         assert_eq!(pages(processes[name.as_str()], "drain"), row(rules, "drains"), "{name}");
     }
-    // Perfetto takes thread 0 and one with the number of a process for that process's first; `ci/perfetto.sh` asks it.
+    // Perfetto takes thread 0, and a thread with the number of its process, for the main thread; `ci/perfetto.sh` tests
+    // it.
     let is_process = |tid: &Value| *tid == 0 || processes.values().any(|pid| *pid == tid);
     assert!(events.iter().all(|event| !is_process(&event["tid"])));
     let owners: HashSet<_> = of("X").map(|event| (event["tid"].as_u64(), event["pid"].as_u64())).collect();
@@ -45,7 +46,7 @@ fn slices_nest_and_add_up_to_the_table() {
         owners.iter().map(|(tid, _)| tid).collect::<HashSet<_>>().len(),
         "a thread of two processes"
     );
-    // On one track no slice begins in another and ends after it; some of the kernel's last.
+    // Slices of one track are nested or disjoint; some of the kernel's slices have a duration.
     let mut tracks: HashMap<(u64, u64), Vec<(f64, f64)>> = HashMap::new();
     for event in of("X") {
         let number = |name: &str| event[name].as_f64().unwrap();
@@ -70,10 +71,10 @@ fn slices_nest_and_add_up_to_the_table() {
 }
 
 #[test]
-fn of_one_recording() {
+fn a_timeline_takes_one_recording() {
     let small = Small::new();
     let (events, file) = (small.events(), small.at("timeline.json"));
     let (_, error) = ends(2, &[&"replay", &events, &events, &"--timeline", &file]);
-    assert!(error.contains("a timeline is of one recording"), "{error}");
+    assert!(error.contains("--timeline takes one recording"), "{error}");
     assert!(!file.exists());
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use support::{command, ends, json, pageset};
 
-/// A process that does not outlive the test.
+/// A process that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -24,7 +24,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn what_is_shown_is_what_zoneinfo_says() {
+fn the_output_agrees_with_zoneinfo() {
     let (text, _) = ends(0, &[&"top", &"--json", &"--once", &"--interval", &"0.2"]);
     let view = json(&text);
     assert_eq!(view["schema"], "pageset.top/1");
@@ -44,7 +44,7 @@ fn what_is_shown_is_what_zoneinfo_says() {
 }
 
 #[test]
-fn a_block_a_look_in_a_pipe() {
+fn a_pipe_gets_one_block_per_look() {
     let (text, error) = ends(0, &[&"top", &"-n", &"2", &"-i", &"0.1"]);
     assert_eq!(text.lines().filter(|line| line.starts_with("live: ")).count(), 2, "{text}");
     assert!(text.contains("zone") && text.contains("held %"), "{text}");
@@ -52,7 +52,7 @@ fn a_block_a_look_in_a_pipe() {
 }
 
 #[test]
-fn saved_copies_are_shown_with_what_changed() {
+fn saved_copies_are_shown_with_changes() {
     let folder = tempfile::tempdir().unwrap();
     let now = fs::read_to_string("/proc/zoneinfo").unwrap();
     let (one, two, bad) = (folder.path().join("one"), folder.path().join("two"), folder.path().join("bad"));
@@ -60,14 +60,11 @@ fn saved_copies_are_shown_with_what_changed() {
     fs::write(&two, now.replacen("count:    ", "count:    1", 1)).unwrap();
     fs::write(&bad, "nothing of the kind\n").unwrap();
     let (text, _) = ends(0, &[&"top", &"--from", &one, &two]);
-    assert!(text.contains("one: unknown kernel, taken to have rules linux-"), "{text}");
+    assert!(text.contains("one: unknown kernel, assumed rules linux-"), "{text}");
     assert!(text.contains("two: "), "{text}");
     let (text, error) = ends(4, &[&"top", &"--from", &one, &bad]);
-    assert_eq!(text, "", "nothing is shown of half of them");
-    assert!(
-        error.contains("bad: line 1: ") && error.contains("help: give files that are copies of /proc/zoneinfo"),
-        "{error}"
-    );
+    assert_eq!(text, "", "one invalid file must prevent all output");
+    assert!(error.contains("bad: line 1: ") && error.contains("help: use copies of /proc/zoneinfo"), "{error}");
 }
 
 #[test]
@@ -79,9 +76,9 @@ fn wrong_intervals_and_addresses_are_refused() {
     }
 }
 
-/// The reference parser of Prometheus' own client takes it.
+/// The parser of Prometheus' own client accepts the metrics.
 #[test]
-fn a_parser_takes_the_metrics() {
+fn a_reference_parser_accepts_the_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("metrics");
     ends(0, &[&"top", &"--openmetrics", &file, &"--once"]);
@@ -93,19 +90,19 @@ fn a_parser_takes_the_metrics() {
     let parsed = Command::new("python3").args(["-c", program]).arg(&file).output();
     match parsed {
         Ok(parsed) if String::from_utf8_lossy(&parsed.stderr).contains("No module named") => {
-            println!("SKIPPED a_parser_takes_the_metrics: no python3 module prometheus_client");
+            println!("SKIPPED a_reference_parser_accepts_the_metrics: no python3 module prometheus_client");
         }
         Ok(parsed) => {
             assert!(parsed.status.success(), "{}", String::from_utf8_lossy(&parsed.stderr));
             let samples: u64 = String::from_utf8(parsed.stdout).unwrap().trim().parse().unwrap();
             assert!(samples > 10, "{samples}");
         }
-        Err(error) => println!("SKIPPED a_parser_takes_the_metrics: python3: {error}"),
+        Err(error) => println!("SKIPPED a_reference_parser_accepts_the_metrics: python3: {error}"),
     }
 }
 
 #[test]
-fn a_scrape_is_answered_and_a_signal_ends_it() {
+fn scrapes_are_answered_until_a_signal() {
     let mut top = command(&[&"top", &"--listen", &"127.0.0.1:0"]);
     let mut top = Running(top.stderr(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
@@ -128,16 +125,16 @@ fn a_scrape_is_answered_and_a_signal_ends_it() {
     assert_eq!(top.0.wait().unwrap().code(), Some(130));
 }
 
-/// What was asked for is what counts; where waits are not measured, that is said.
+/// `--count-by` selects the way of counting. If waits are not measured, the output says so.
 #[test]
-fn counted_in_the_way_that_is_asked_for() {
+fn count_by_selects_the_way_of_counting() {
     for way in ["bpf", "perf"] {
         let (text, _) = ends(0, &[&"top", &"--json", &"--once", &"-i", &"0.2", &"--count-by", &way]);
         let view = json(&text);
         let missing = view["missing"].to_string();
         if view["counted_by"].is_null() {
             assert!(missing.contains("refills and drains are not counted: "), "{missing}");
-            println!("SKIPPED counted_in_the_way_that_is_asked_for, {way}: {missing}");
+            println!("SKIPPED count_by_selects_the_way_of_counting, {way}: {missing}");
             continue;
         }
         assert_eq!(view["counted_by"], way);
@@ -155,7 +152,7 @@ fn counted_in_the_way_that_is_asked_for() {
     ends(2, &[&"top", &"--no-count", &"--count-by", &"bpf"]);
 }
 
-/// In a container that has no sysfs each CPU is counted all the same.
+/// In a container without sysfs each CPU is still counted.
 #[test]
 fn without_sysfs_each_cpu_is_counted() {
     let script = "mount -t tmpfs none /sys && test ! -e /sys/devices && exec \"$0\" top --json --once -i 0.1";
@@ -177,7 +174,7 @@ fn without_sysfs_each_cpu_is_counted() {
     assert_eq!(cpus(&view["traffic"]), cpus(&view["zones"][0]["pagesets"]), "{view}");
 }
 
-/// The kernel's numbers of the programs that a process has put to tracepoints.
+/// The kernel's numbers of the programs that a process has attached to tracepoints.
 fn programs(pid: u32) -> Vec<String> {
     let files = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();
     let texts = files.filter_map(|file| fs::read_to_string(file.unwrap().path()).ok());
@@ -186,7 +183,7 @@ fn programs(pid: u32) -> Vec<String> {
         .collect()
 }
 
-/// However it ends, nothing of ours stays in the kernel: not even when it is killed.
+/// The kernel keeps none of our programs after the process ends, even if it is killed.
 #[test]
 fn nothing_is_left_in_the_kernel() {
     let skipped = |why: &str| println!("SKIPPED nothing_is_left_in_the_kernel: {why}");
@@ -197,7 +194,7 @@ fn nothing_is_left_in_the_kernel() {
     for signal in ["-INT", "-TERM", "-HUP", "-KILL"] {
         let mut top = command(&[&"top", &"--json", &"-i", &"0.1", &"--count-by", &"bpf"]);
         let mut top = Running(top.stdout(Stdio::piped()).spawn().unwrap());
-        // Open until the end: a pipe that nobody reads would end it too.
+        // Keep the pipe open: a closed pipe would also end the process.
         let mut looks = BufReader::new(top.0.stdout.take().unwrap());
         let mut line = String::new();
         looks.read_line(&mut line).unwrap();
@@ -209,7 +206,7 @@ fn nothing_is_left_in_the_kernel() {
         assert!(programs.iter().all(|id| shown(id).unwrap().status.success()), "{programs:?} are not there");
         assert!(Command::new("kill").args([signal, &top.0.id().to_string()]).status().unwrap().success());
         top.0.wait().unwrap();
-        // The kernel forgets them a moment later.
+        // The kernel removes the programs shortly after the process ends.
         let begin = Instant::now();
         while programs.iter().any(|id| shown(id).unwrap().status.success()) {
             assert!(begin.elapsed() < Duration::from_secs(60), "after {signal} some of {programs:?} are left");
@@ -218,7 +215,7 @@ fn nothing_is_left_in_the_kernel() {
     }
 }
 
-/// What is added to a moment since 1970 to have it by the recordings' clock. Unit: nanoseconds.
+/// The offset from the time since 1970 to the recordings' clock. Unit: nanoseconds.
 fn to_recording_ns() -> i64 {
     let now = |clock| {
         let now = rustix::time::clock_gettime(clock);
@@ -247,10 +244,10 @@ fn recorded(text: &str, between: std::ops::Range<i64>) -> HashMap<u64, [u64; 2]>
     pages
 }
 
-/// A recording made at the same time tells of the same pages: within 2 % of what all CPUs moved, which is for what is
-/// moved between the moment of a look and its counters.
+/// A simultaneous recording has the same counts, within 2 % of the pages that all CPUs moved. The tolerance covers
+/// pages that move between the time of a look and the reading of its counters.
 #[test]
-fn what_is_counted_is_what_is_recorded() {
+fn counts_agree_with_a_recording() {
     let folder = tempfile::tempdir().unwrap();
     let (looks, recording) = (folder.path().join("looks"), folder.path().join("r.pstrace"));
     let script = "\"$0\" top --json -i 0.3 -n 8 > \"$1\" & sleep 0.3; \
@@ -259,7 +256,7 @@ fn what_is_counted_is_what_is_recorded() {
     let output = pageset(&[&"record", &"-o", &recording, &"sh", &"-c", &script, &program, &looks]);
     if output.status.code() == Some(3) {
         let why = String::from_utf8_lossy(&output.stderr).into_owned();
-        return println!("SKIPPED what_is_counted_is_what_is_recorded: {why}");
+        return println!("SKIPPED counts_agree_with_a_recording: {why}");
     }
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = fs::read_to_string(looks).unwrap();
@@ -282,7 +279,7 @@ fn what_is_counted_is_what_is_recorded() {
     }
 }
 
-/// A terminal multiplexer's session, ended with the test.
+/// A session of a terminal multiplexer, ended on drop.
 struct Tmux(String);
 
 impl Tmux {
@@ -291,7 +288,7 @@ impl Tmux {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The screen, once it shows `part`.
+    /// Waits until the screen shows `part`, and returns the screen.
     fn shows(&self, part: &str) -> String {
         let begin = Instant::now();
         loop {
@@ -311,7 +308,7 @@ impl Drop for Tmux {
     }
 }
 
-/// Under a real terminal: what is drawn, keys, and the terminal as it was afterwards.
+/// In a real terminal: the screen, keys, and the restored terminal.
 #[test]
 fn on_a_terminal() {
     if Command::new("tmux").arg("-V").output().is_err() {
@@ -333,7 +330,7 @@ fn on_a_terminal() {
     tmux.run(&["send-keys", "-t", "top", "q"]);
     let screen = tmux.shows("ended with 0");
     assert!(!screen.contains("q quit"), "the screen is left behind:\n{screen}");
-    // A signal puts the terminal back too.
+    // A signal also restores the terminal.
     tmux.run(&["send-keys", "-t", "top", "clear", "Enter"]);
     tmux.run(&["send-keys", "-t", "top", &top, "Enter"]);
     tmux.shows("q quit");

@@ -19,7 +19,7 @@ fn pageset(arguments: &[&dyn AsRef<Path>], stdin: &[u8]) -> Output {
         .unwrap();
     let mut input = child.stdin.take().unwrap();
     let bytes = stdin.to_vec();
-    // A command that fails early closes its input; that is its right.
+    // A command that fails early may close its input.
     let writer = std::thread::spawn(move || drop(input.write_all(&bytes)));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
@@ -32,13 +32,13 @@ fn done(output: &Output) -> String {
 }
 
 #[test]
-fn a_recording_goes_through_every_form_and_back() {
+fn a_recording_survives_every_conversion() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let shipped = fixture("sock-q1.events.zst");
     done(&pageset(&[&"trace", &"import", &shipped, &"-o", &at("a.pstrace")], b""));
     done(&pageset(&[&"trace", &"export", &at("a.pstrace"), &"-o", &at("a.events.zst")], b""));
-    // The snapshots were written beside, and both together are a recording again.
+    // The snapshots are in a second file, and both files together are a recording.
     done(&pageset(&[&"trace", &"import", &at("a.events.zst"), &"-o", &at("b.pstrace")], b""));
     assert!(fs::read(at("a.pstrace")).unwrap() == fs::read(at("b.pstrace")).unwrap());
 
@@ -49,14 +49,14 @@ fn a_recording_goes_through_every_form_and_back() {
     let info = pageset(&[&"trace", &"info", &"-"], &own);
     assert!(done(&info).contains("events     324,698"), "{}", done(&info));
 
-    // Nothing is left beside the results.
+    // The results are the only new files.
     let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["a.events.zst", "a.pstrace", "a.snap.zst", "b.pstrace"]);
 }
 
 #[test]
-fn info_tells_what_was_recorded() {
+fn info_shows_the_recording() {
     let text = done(&pageset(&[&"trace", &"info", &fixture("pf1-q1.events.zst")], b""));
     for part in [
         "recording  pf1-q1 (text)",
@@ -102,7 +102,7 @@ fn damage_ends_with_exit_code_4_and_leaves_the_old_result() {
         assert_eq!(output.status.code(), Some(4), "{message}");
         assert!(message.contains(what), "{message}");
     }
-    // What cannot be replayed can be looked at, and is not imported.
+    // `info` shows a recording that cannot be replayed; `import` refuses it.
     fs::copy(fixture("sock-q1.events.zst"), at("alone.events.zst")).unwrap();
     let text = done(&pageset(&[&"trace", &"info", &at("alone.events.zst")], b""));
     assert!(text.contains("warning: no zoneinfo"), "{text}");

@@ -28,10 +28,10 @@ fn the_list_has_a_line_for_each_workload() {
 #[test]
 fn an_unknown_workload_gets_a_suggestion() {
     let (_, err) = ends(2, &["run", "page_falt1", "--machine", "lkp-sb02"]);
-    assert!(err.contains("there is no workload page_falt1 (did you mean page_fault1?)"), "{err}");
+    assert!(err.contains("unknown workload `page_falt1` (did you mean page_fault1?)"), "{err}");
     assert!(err.contains("pageset run --list"), "{err}");
     let (_, err) = ends(2, &["run", "quicksort", "--machine", "lkp-sb02"]);
-    assert!(err.contains("there is no workload quicksort\n"), "{err}");
+    assert!(err.contains("unknown workload `quicksort`\n"), "{err}");
     ends(2, &["run"]);
 }
 
@@ -43,18 +43,18 @@ fn a_recording_is_spread_over_the_tasks() {
         serde_json::from_str::<Value>(&ends(0, &arguments).0).expect("JSON")["rows"][0]["samples"][0].clone()
     };
     let (one, two) = (run("1"), run("2"));
-    // The recording's own calls: see `pageset trace info`.
+    // The number of calls in the recording, as `pageset trace info` shows it.
     assert_eq!(one["operations"].as_u64(), Some(81_768 + 81_718));
     assert_eq!(two["operations"], one["operations"]);
-    assert_ne!(two["from_zone"], one["from_zone"], "one CPU frees to itself, two free to each other");
+    assert_ne!(two["from_zone"], one["from_zone"], "two CPUs free to each other, so refills must differ");
     let (_, err) = ends(2, &["run", "trace", "--machine", "lkp-sb02"]);
-    assert!(err.contains("the workload trace needs a recording: trace FILE"), "{err}");
+    assert!(err.contains("the workload `trace` needs a recording: trace FILE"), "{err}");
     let (_, err) = ends(2, &["run", "kbuild", "x.zst", "--machine", "lkp-sb02"]);
-    assert!(err.contains("x.zst: only the workload trace takes a recording"), "{err}");
+    assert!(err.contains("x.zst: only the workload `trace` takes a recording"), "{err}");
     ends(4, &["run", "trace", "Cargo.toml", "--machine", "lkp-sb02"]);
 }
 
-/// A comparison that takes a moment: three batches on the smallest machine.
+/// A short comparison: three batches on the smallest machine.
 const SHORT: [&str; 12] = [
     "compare",
     "batch-31-63-127.csv",
@@ -77,7 +77,7 @@ fn a_table_of_effects_is_compared() {
         ends(0, &arguments).0
     };
     let text = json("1");
-    assert_eq!(text, json("3"), "no result depends on the number of threads");
+    assert_eq!(text, json("3"), "the result depends on the number of threads");
     let json: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(json["schema"], "pageset.compare/1");
     let rows = json["rows"].as_array().expect("rows");
@@ -89,7 +89,7 @@ fn a_table_of_effects_is_compared() {
     );
     assert_eq!(row["published"]["batch63"], 837_844.0);
     assert_eq!(row["do_nothing"]["batch63"], 842_616.0);
-    assert_eq!(row["simulated"]["batch31"], 842_616.0, "the base is the table's");
+    assert_eq!(row["simulated"]["batch31"], 842_616.0, "the base is not the table's");
     let changed = row["simulated"]["batch63"].as_f64().expect("a number");
     assert!(changed != 842_616.0 && (changed / 842_616.0 - 1.0).abs() < 0.1, "{changed}");
     // A run for each batch.
@@ -99,7 +99,7 @@ fn a_table_of_effects_is_compared() {
 }
 
 #[test]
-fn a_row_is_simulated_for_as_long_as_its_workload_needs() {
+fn the_workload_determines_the_simulated_time() {
     let measured = |times: &[&str]| {
         let table = ["compare", "batch-31-63-127.csv", "--machine", "lkp-sb02", "--row", "malloc1.processes", "--json"];
         let json: Value = serde_json::from_str(&ends(0, &[&table[..], times].concat()).0).expect("JSON");
@@ -114,20 +114,20 @@ fn a_row_is_simulated_for_as_long_as_its_workload_needs() {
 }
 
 #[test]
-fn what_is_simulated_otherwise_than_the_table_says_is_told() {
+fn notes_describe_deviations_from_the_table() {
     let short = ["compare", "single-pass-bulk-free.csv", "--row", "110", "--seconds", "0.001", "--warm-up", "0.001"];
     let note = "2-socket CascadeLake, 80 CPUs: page_fault1 processes, 110 tasks: simulated as 80, one on each CPU";
     let (out, _) = ends(0, &short);
     assert!(out.contains(note), "{out}");
     let json: Value = serde_json::from_str(&ends(0, &[&short[..], &["--json"]].concat()).0).expect("JSON");
     assert_eq!(json["notes"], json!([note]));
-    assert_eq!(json["seeds"], json!([1]), "unless asked for otherwise");
+    assert_eq!(json["seeds"], json!([1]), "the default is one seed");
     assert_eq!(json["rows"][0]["simulations"][0]["tasks"], 80);
     ends(0, &["explain", "notes"]);
 }
 
 #[test]
-fn its_text_says_how_much_holds() {
+fn the_text_counts_the_verdicts() {
     let (out, err) = ends(0, &SHORT);
     assert_eq!(err, "");
     for words in ["batch63", "doing nothing", "changes above 3 %: 0 of 0 with the right sign"] {
@@ -136,7 +136,7 @@ fn its_text_says_how_much_holds() {
 }
 
 #[test]
-fn rows_that_are_not_there_are_a_usage_error() {
+fn missing_rows_are_a_usage_error() {
     let (_, err) = ends(2, &["compare", "single-pass-bulk-free.csv", "--row", "quicksort"]);
     assert!(err.contains("--row quicksort: no row of single-pass-bulk-free.csv has it"), "{err}");
     let (_, err) = ends(2, &["compare", "single-pass-bulk-free.csv", "--batch", "31"]);

@@ -1,4 +1,4 @@
-//! `pageset advise`: whether a load would be served better by another setting of this kernel's.
+//! `pageset advise`: whether another setting of the kernel serves a load better.
 
 mod table;
 
@@ -15,26 +15,27 @@ use crate::interrupt::Interrupt;
 use crate::output::{is_standard, write_json};
 use crate::replay_cmd::progress::Progress;
 
-/// Say whether another setting of this kernel's would serve a load better, what it gains and what it costs
+/// Say whether another setting of the recorded kernel serves a load better, with its gain and its cost
 ///
-/// The recording is replayed under every setting that its kernel offers (vm.percpu_pagelist_high_fraction at 0, 8 to
-/// 100), and for comparison under the rules of other kernels. The answer is often: change nothing. Nothing is set.
+/// Replays the recording under vm.percpu_pagelist_high_fraction = 0, 8, 12, 16, 25, 50, 100 and the value in force, as
+/// far as its kernel offers them. For comparison, also replays the recording under the rules of other kernels. The
+/// verdict is often to change nothing. The command does not change any setting.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The recording; as for `pageset replay`
+    /// The recording, in any form that `pageset replay` reads
     #[arg(required_unless_present = "live", value_name = "TRACE")]
     trace: Option<PathBuf>,
 
-    /// Record this machine for so many seconds instead, as root
+    /// Record this machine for SECONDS instead of reading a recording; requires root
     #[arg(long, value_name = "SECONDS", conflicts_with = "trace", value_parser = clap::value_parser!(u64).range(1..=600))]
     live: Option<u64>,
 
-    /// Also write JSON of the schema pageset.advise/1; `-` is standard output, instead of the text
+    /// Also write JSON of the schema pageset.advise/1; `-` writes the JSON to standard output instead of the text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// What heads the columns.
+/// The column headings.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     table::SETTINGS.into_iter().chain(pageset_trace::advise::NAMES)
@@ -52,9 +53,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             path
         }
         (None, None) => {
-            return Err(
-                Failure::new(Exit::Usage, "there is nothing to judge").help("give a recording, or --live SECONDS")
-            );
+            return Err(Failure::new(Exit::Usage, "cannot advise: no recording given")
+                .help("name a recording, or use --live SECONDS"));
         }
     };
     let interrupt = Interrupt::at_once()?;
@@ -83,7 +83,7 @@ fn record_for(time: Duration, path: &Path) -> Result<(), Failure> {
     };
     let summary = record::record(&options, &mut |_| {}).map_err(crate::record_cmd::failure)?;
     match summary.interrupted {
-        Some(_) => Err(Failure::new(Exit::Interrupted, "interrupted while recording; nothing can be said")),
+        Some(_) => Err(Failure::new(Exit::Interrupted, "cannot advise: interrupted while recording")),
         None => Ok(()),
     }
 }

@@ -1,11 +1,11 @@
-//! The advice as text: the verdict first, then what it rests on.
+//! The advice as text: the verdict first, then its reasons.
 
 use comfy_table::{Table, presets};
 use pageset_trace::advise::{Advice, HUGE_PAGES, Setting};
 
 use crate::columns::{grouped, numbers, trimmed};
 
-/// What heads the columns.
+/// The column headings.
 pub(super) const SETTINGS: [&str; 7] =
     ["setting", "locks/1000 ops", "locks/s", "longest hold", "pages moved", "most held", "huge pages free"];
 
@@ -14,7 +14,7 @@ const SYSCTL: &str = "vm.percpu_pagelist_high_fraction";
 /// The whole advice.
 pub(super) fn text(advice: &Advice) -> String {
     let mut text = trimmed(&head(advice));
-    text += &format!("\n{SYSCTL} of this kernel, 0 for none; * is in force\n");
+    text += &format!("\nValues of {SYSCTL}; 0 is none, * is in force\n");
     text += &trimmed(&table(&advice.settings, advice));
     text += &huge_pages_off(advice.high_orders.replay_end_pages, advice.high_orders.kernel_end_pages);
     if !advice.other_kernels.is_empty() {
@@ -27,7 +27,7 @@ pub(super) fn text(advice: &Advice) -> String {
             text += &format!(" {} [{}]\n", pattern.seen, pattern.name);
         }
     }
-    text + "\n`pageset explain NAME` says more of each column and pattern.\n"
+    text + "\n`pageset explain NAME` describes each column and pattern.\n"
 }
 
 fn head(advice: &Advice) -> Table {
@@ -38,7 +38,7 @@ fn head(advice: &Advice) -> Table {
     };
     let kernel = &advice.kernel;
     line("recording", advice.trace.clone());
-    let guess = if kernel.known { "rules" } else { "taken to have rules" };
+    let guess = if kernel.known { "rules" } else { "assumed rules" };
     line("kernel", format!("{}, {guess} {}", kernel.release.as_deref().unwrap_or("not recorded"), kernel.rules));
     if let Some(disagreement) = &kernel.disagreement {
         line("traffic", disagreement.clone());
@@ -64,18 +64,19 @@ fn head(advice: &Advice) -> Table {
     lines
 }
 
-/// How far a replay's room for huge pages may be from the kernel's before that is said. A guess. Unit: percent.
+/// The largest difference between the replay's room for huge pages and the kernel's that needs no note. A guess. Unit:
+/// percent.
 const HUGE_PAGES_OFF_PCT: f64 = 5.0;
 
-/// What is to be known of the column of huge pages, where the replay of what was in force ends with other room than the
-/// kernel.
+/// A note on the column of huge pages, if the replay of the setting in force ends with other room than the kernel. Else
+/// empty.
 fn huge_pages_off(replay: Option<u64>, kernel: Option<u64>) -> String {
     let Some((replay, kernel)) = replay.zip(kernel) else { return String::new() };
     if replay.abs_diff(kernel) as f64 * 100.0 <= HUGE_PAGES_OFF_PCT * kernel as f64 {
         return String::new();
     }
     format!(
-        " huge pages free: compare rows only; the replay ends with {}, the kernel did with {}\n",
+        " huge pages free: compare rows only; the replay ends with {}, the kernel ended with {}\n",
         grouped(replay / HUGE_PAGES),
         grouped(kernel / HUGE_PAGES)
     )
@@ -103,11 +104,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_room_than_the_kernel_had_is_said() {
+    fn a_note_shows_other_room_for_huge_pages() {
         for (replay, kernel, said) in [
             (Some(100 * 512), Some(100 * 512), ""),
             (Some(105 * 512), Some(100 * 512), ""),
-            (Some(94 * 512), Some(100 * 512), "the replay ends with 94, the kernel did with 100\n"),
+            (Some(94 * 512), Some(100 * 512), "the replay ends with 94, the kernel ended with 100\n"),
             (Some(1), None, ""),
         ] {
             let text = huge_pages_off(replay, kernel);

@@ -1,4 +1,4 @@
-//! `pageset compare`: a published table, and what the simulator makes of it.
+//! `pageset compare`: simulates the rows of a published table, and compares.
 
 mod table;
 
@@ -11,27 +11,28 @@ use crate::error::{Exit, Failure};
 use crate::sim::batch::Batch;
 use crate::sim::options::Beside;
 
-/// Compare a published table with what the simulator makes of it
+/// Compare a published table with simulations of its rows
 ///
-/// Runs what each row of the table describes, with the costs that each machine's base row of page_fault1 (batch 31) was
-/// fitted to. Beside each error stands that of doing nothing, which repeats the base; for the sweep of batches also that of
-/// a line in 1/batch through the base row and the last.
+/// Simulates what each row of the table describes. The costs of each machine are fitted to its base row of page_fault1
+/// (batch 31). Each error is shown next to trivial forecasts: doing nothing repeats the base row; for the sweep of
+/// batches, the line is linear in 1/batch through the base row and the last row; for the table over tasks, Amdahl's
+/// law.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The table: one that is built in, such as page_fault1-batch-sweep.csv, or a file of the same form; a name that is
-    /// none gets the list of those that are
+    /// The table: a built-in one, such as page_fault1-batch-sweep.csv, or a file of the same form; an unknown name
+    /// lists the built-in tables
     #[arg(value_name = "TABLE")]
     table: String,
 
-    /// Only the rows that have one of these machines in a key column
+    /// Simulate only the rows with one of these machines in a key column
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     machine: Vec<String>,
 
-    /// Only the rows that have one of these words in a key column
+    /// Simulate only the rows with one of these words in a key column
     #[arg(long, value_name = "WORD,…", value_delimiter = ',')]
     row: Vec<String>,
 
-    /// Only the rows of these batches, and the base rows; for the sweep of batches
+    /// Simulate only the rows of these batches and the base rows; for the sweep of batches
     #[arg(long, value_name = "PAGES,…", value_delimiter = ',')]
     batch: Vec<u32>,
 
@@ -63,8 +64,8 @@ fn read(name: &str) -> Result<String, Failure> {
         Some(text) if !Path::new(name).exists() => Ok(text),
         _ => fs::read_to_string(name).map_err(|error| {
             let tables: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
-            Failure::new(Exit::Damaged, format!("{name}: {error}"))
-                .help(format!("tables that are built in: {}", tables.join(", ")))
+            Failure::new(Exit::Damaged, format!("cannot read {name}: {error}"))
+                .help(format!("built-in tables: {}", tables.join(", ")))
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! The result of `pageset compare` as text: a table for each layout, below a line that says what was run.
+//! The result of `pageset compare` as text: a line that describes the simulations, and a table for each layout.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,7 @@ pub(super) fn text(result: &CompareResult) -> String {
     text
 }
 
-/// What was run.
+/// The line that describes the simulations.
 fn head(result: &CompareResult) -> String {
     let time = |ns: u64| Time::from_ns(ns as f64);
     let mut lengths: Vec<Option<Length>> = Vec::new();
@@ -72,7 +72,8 @@ fn batch_sweep(result: &CompareResult) -> String {
     }
     text += &trimmed(&table);
     if !result.mean_absolute_errors.is_empty() {
-        text += "\nMean absolute error over the other rows, in percentage points: simulated, doing nothing, line in 1/batch\n\n";
+        text += "\nMean absolute error over all rows but the base, in percentage points: simulated, doing nothing, line in \
+                 1/batch\n\n";
         text += &trimmed(&mean_errors(result));
     }
     text
@@ -92,11 +93,11 @@ fn mean_errors(result: &CompareResult) -> Table {
     table
 }
 
-/// A line for each column of each row, column by column, and the mean errors of each column.
+/// A line for each value of the table, sorted by column, and the mean errors of each column.
 fn tasks(result: &CompareResult) -> String {
     let machine = result.simulations().next().map_or("", |simulation| simulation.machine.as_str());
     let mut text = format!(
-        "on {machine}; errors in percent: simulated, doing nothing (the row of fewest tasks again), Amdahl's law\n\n"
+        "on {machine}; errors in percent: simulated, doing nothing (repeats the row of fewest tasks), Amdahl's law\n\n"
     );
     let heads = ["column", "kernel", "tasks", "published", "simulated", "spread %", "error", "nothing", "Amdahl"];
     let mut table = numbers(heads.into_iter(), 0..2);
@@ -135,10 +136,10 @@ fn tasks(result: &CompareResult) -> String {
     text + "\n" + &summary
 }
 
-/// A line for each column of each row, and how many came out.
+/// A line for each value of the table, and how many verdicts hold.
 fn effects(result: &CompareResult) -> String {
     let mut text =
-        "p published, s simulated, change from the base: in percent, of shares in percentage points\n\n".to_owned();
+        "p published, s simulated; change from the base in percent, for shares in percentage points\n\n".to_owned();
     let keys: Vec<&str> =
         result.rows.first().map(|row| row.keys.keys().map(String::as_str).collect()).unwrap_or_default();
     let heads = ["column", "p", "s", "spread", "error", "doing nothing", "change p", "change s", ""];
@@ -186,7 +187,7 @@ fn cells_of(effect: &Effect) -> [String; 8] {
     ]
 }
 
-/// A number with four digits that count.
+/// A number with about four significant digits.
 fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),

@@ -1,13 +1,13 @@
 //! `pageset explain`: what a column, a number, a rule or a warning means, and what to do about it.
 //!
-//! | module | what it knows |
+//! | module | what it contains |
 //! | --- | --- |
-//! | `terms` | columns and numbers |
-//! | `simulated` | those of simulations, comparisons and benchmarks, and the members of their JSON |
-//! | `members` | members of the JSON of recordings, replays, `top` and `advise` that are no columns |
+//! | `terms` | columns, metrics, patterns and words |
+//! | `simulated` | columns of simulations, comparisons and benchmarks, and the members of their JSON |
+//! | `members` | members of the JSON of recordings, replays, `top` and `advise` that are not columns |
 //! | `warnings` | the warnings of a replay |
 //! | `schema` | JSON schemas of results |
-//! | `rules` | the rules, as `docs/reference/rules.md` has them |
+//! | `rules` | the rules, from `docs/reference/rules.md` |
 
 mod members;
 mod rules;
@@ -21,22 +21,23 @@ use std::io::{self, Write as _};
 use crate::error::{Exit, Failure};
 use crate::output;
 
-/// Say what a column, a number, a rule or a warning means, when it is bad, and what to do
+/// Explain what a column, a number, a rule or a warning means, when it is bad, and what to do
 ///
-/// The name is as it stands in an output: a column's head, a metric, a key of --set, or the word in brackets at the end
-/// of a warning. Without a name all of them are listed. With --schema it prints the JSON schema of a result.
+/// NAME is a name from any output: a column heading, a metric, a key of --set, a member of JSON, or the word in
+/// brackets at the end of a warning. Without NAME the command lists all names. With --schema it prints the JSON schema
+/// of a result.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to explain, such as `locks/1000 ops`, auto_high or few-samples
+    /// The name to explain, such as `locks/1000 ops`, auto_high or few-samples
     #[arg(value_name = "NAME")]
     name: Vec<String>,
 
-    /// Print the JSON schema of the result of the command NAME; without NAME list the commands
+    /// Print the JSON schema of the result of the command NAME; without NAME, list the commands
     #[arg(long)]
     schema: bool,
 }
 
-/// What kind of thing a name stands for.
+/// The kind of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Column,
@@ -62,24 +63,24 @@ impl Kind {
     }
 }
 
-/// One thing explained.
+/// One entry. A part `As NAME.` refers to the same part of the entry NAME.
 struct Term {
     kind: Kind,
     name: &'static str,
-    /// What it is, with its unit.
+    /// The meaning, with the unit.
     what: &'static str,
-    /// When it is bad; nothing where it never is by itself.
+    /// When it is bad; empty if it is never bad by itself.
     bad: &'static str,
-    /// What to do then.
+    /// What to do if it is bad.
     todo: &'static str,
 }
 
-/// A term's row in a table.
+/// Creates an entry.
 const fn term(kind: Kind, name: &'static str, what: &'static str, bad: &'static str, todo: &'static str) -> Term {
     Term { kind, name, what, bad, todo }
 }
 
-/// Columns of a screen that an explanation takes.
+/// The width of an explanation. Unit: characters.
 const WIDTH: usize = 96;
 
 impl Term {
@@ -95,26 +96,16 @@ impl Term {
 }
 
 impl Term {
-    /// What is written, what is bad, what is to be done.
+    /// The meaning, when it is bad, and what to do, as written in the table.
     const fn parts(&self) -> [&'static str; 3] {
         [self.what, self.bad, self.todo]
     }
 
-    /// The parts, each reference replaced by what it refers to: `As most held.` by that entry's part, `As there.` by the part
-    /// of the entry that a part before referred to.
+    /// The parts, with each reference such as `As most held.` replaced by the same part of that entry.
     fn resolved(&self) -> [&'static str; 3] {
         let mut parts = self.parts();
-        let mut referred = None;
         for (place, part) in parts.iter_mut().enumerate() {
-            if *part != "As there." {
-                // `Of a zone: as most held.` refers to an entry as well, for the parts after it.
-                let mentioned = || part.rsplit_once(" as ").and_then(|(_, name)| named(name.strip_suffix('.')?));
-                referred = referred_to(part).or_else(mentioned).or(referred);
-                if referred_to(part).is_none() {
-                    continue;
-                }
-            }
-            if let Some(term) = referred.filter(|term: &&Term| term.name != self.name) {
+            if let Some(term) = referred_to(part).filter(|term| term.name != self.name) {
                 *part = term.resolved()[place];
             }
         }
@@ -122,12 +113,12 @@ impl Term {
     }
 }
 
-/// The entry that a part refers to as a whole: `As most held.`, `As the warning not-made.`
+/// The entry that a part refers to: `As most held.`, `As the warning not-made.`
 fn referred_to(part: &str) -> Option<&'static Term> {
     named(part.strip_prefix("As ")?.strip_suffix('.')?)
 }
 
-/// The entry of a name, which may say its kind first: `the warning not-made`.
+/// The entry of a name. A kind may precede the name: `the warning not-made`.
 fn named(name: &str) -> Option<&'static Term> {
     let kinds = [("the warning ", Kind::Warning), ("the pattern ", Kind::Pattern)];
     let of_kind = kinds.iter().find_map(|(words, kind)| Some((name.strip_prefix(words)?, *kind)));
@@ -154,18 +145,18 @@ fn terms() -> impl Iterator<Item = &'static Term> {
     terms::TERMS.iter().chain(simulated::TERMS).chain(members::TERMS).chain(warnings::TERMS)
 }
 
-/// A name as it is compared: case and the difference between spaces, hyphens and underlines do not matter.
+/// A name for comparison: without case, and with underscores for spaces and hyphens.
 fn folded(name: &str) -> String {
     name.trim().trim_matches(['[', ']', '`']).to_lowercase().replace([' ', '-'], "_")
 }
 
-/// The name that a heading made of several stands under: `page faults a second`, `zone p`, `hot 2T`.
+/// The entry name for a composed heading: `page faults a second`, `zone p`, `hot 2T`.
 fn general(wanted: &str) -> &str {
     if wanted.ends_with("_a_second") {
         return "a_second";
     }
     match wanted.rsplit_once('_') {
-        // A value published and the same simulated.
+        // A published value, and its simulated counterpart.
         Some((of, "p" | "s")) => of,
         Some((_, threads)) if threads.strip_suffix('t').is_some_and(|number| number.parse::<u32>().is_ok()) => {
             "threads"
@@ -174,7 +165,7 @@ fn general(wanted: &str) -> &str {
     }
 }
 
-/// All that is known under a name; empty where nothing is.
+/// All entries of a name as text; empty if there are none.
 fn explained(name: &str) -> String {
     let wanted = folded(name);
     let of = |wanted: &str| terms().filter(|term| folded(term.name) == wanted).map(Term::text).collect::<Vec<_>>();
@@ -183,7 +174,7 @@ fn explained(name: &str) -> String {
     if parts.is_empty() {
         parts = of(general(&wanted));
     }
-    // A warning may be given as it was printed.
+    // The argument may be a whole printed warning.
     if parts.is_empty() {
         let quoted = |term: &&Term| name.contains(&format!("[{}]", term.name));
         parts.extend(terms().filter(|term| term.kind == Kind::Warning).filter(quoted).map(Term::text));
@@ -195,7 +186,7 @@ fn names() -> impl Iterator<Item = (Kind, &'static str)> {
     terms().map(|term| (term.kind, term.name)).chain(crate::rules::keys().map(|key| (Kind::Rule, key)))
 }
 
-/// All names by kind.
+/// A list of all names by kind.
 fn listed() -> String {
     let mut text = String::new();
     for kind in Kind::ALL {
@@ -210,7 +201,7 @@ fn listed() -> String {
     text.replace('\u{a0}', " ")
 }
 
-/// Prints the JSON schema of a result, or the names of all.
+/// Prints the JSON schema of a result. An empty name prints the names of all results.
 fn print_schema(name: &str) -> Result<Exit, Failure> {
     if name.is_empty() {
         writeln!(io::stdout(), "{}", schema::NAMES.join("\n"))?;
@@ -241,7 +232,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         let meant = meant.and_then(|meant| folded.iter().find(|(name, _)| name == meant)).map(|(_, name)| *name);
         let meant = meant.map_or_else(String::new, |name| format!(" (did you mean {name}?)"));
         return Err(Failure::new(Exit::Usage, format!("unknown name `{name}`{meant}"))
-            .help("`pageset explain` without a name lists all of them"));
+            .help("`pageset explain` without a name lists all names"));
     }
     io::stdout().write_all(text.as_bytes())?;
     Ok(Exit::Done)
@@ -251,50 +242,50 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 mod tests {
     use super::*;
 
-    /// Each name that the command prints has an entry: what heads columns, rules, warnings.
+    /// Each name that the command prints has an entry: column headings, rules, warnings.
     #[test]
-    fn all_that_is_printed_is_explained() {
+    fn every_printed_name_has_an_entry() {
         let columns = crate::replay_cmd::columns().chain(crate::trace_cmd::columns()).chain(crate::advise_cmd::names());
         let warnings = pageset_trace::measure::warnings::Name::ALL.iter().map(|name| name.text());
         let names = columns.chain(warnings).chain(crate::rules::keys()).map(str::to_owned);
         let mut seen = 0;
         for name in names.chain(crate::top_cmd::names()) {
-            assert!(!explained(&name).is_empty(), "{name} is printed and not explained");
+            assert!(!explained(&name).is_empty(), "{name} is printed but has no entry");
             seen += 1;
         }
-        assert!(seen > 90, "{seen} names only");
+        assert!(seen > 90, "only {seen} names");
     }
 
     #[test]
-    fn no_entry_is_there_twice_or_for_nothing() {
+    fn entries_are_unique_and_complete() {
         let warnings: Vec<_> = pageset_trace::measure::warnings::Name::ALL.iter().map(|name| name.text()).collect();
         for term in terms() {
             assert_eq!(terms().filter(|t| (t.kind, t.name) == (term.kind, term.name)).count(), 1, "{}", term.name);
             assert!(term.what.ends_with('.'), "{}", term.name);
             let is_warning = term.kind == Kind::Warning;
-            assert!(!is_warning || warnings.contains(&term.name), "{} is no warning", term.name);
-            assert!(!is_warning || !term.todo.is_empty(), "{}: what is to be done?", term.name);
+            assert!(!is_warning || warnings.contains(&term.name), "{} is not a warning", term.name);
+            assert!(!is_warning || !term.todo.is_empty(), "{} does not say what to do", term.name);
         }
     }
 
-    /// What an entry refers to has one: `As refills near.`, `As the warning not-made.`
+    /// Each reference names an existing entry: `As refills near.`, `As the warning not-made.`
     #[test]
-    fn references_lead_somewhere() {
+    fn references_name_existing_entries() {
         let mut seen = 0;
         for term in terms() {
             for text in [term.what, term.bad, term.todo] {
                 let Some(name) = text.strip_prefix("As ").and_then(|rest| rest.strip_suffix('.')) else { continue };
                 let kinds = ["the warnings ", "the warning ", "the pattern ", "the rule "];
                 let name = kinds.iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name);
-                // A sentence, and `As there.`, which is the reference before it.
-                if name == "there" || name.starts_with("many ") || name.contains([',', ':', ';']) {
+                // A sentence, not a reference.
+                if name.starts_with("many ") || name.contains([',', ':', ';']) {
                     continue;
                 }
-                assert!(!explained(name).is_empty(), "{}: as {name}", term.name);
+                assert!(!explained(name).is_empty(), "{} refers to {name}, which has no entry", term.name);
                 seen += 1;
             }
         }
-        assert!(seen > 60, "{seen} references only");
+        assert!(seen > 60, "only {seen} references");
     }
 
     #[test]
@@ -303,13 +294,12 @@ mod tests {
         assert!(near.contains("to do: ") && near.contains("tenth of the mean distance"), "{near}");
         for term in terms() {
             let resolved = term.resolved();
-            assert!(!resolved.contains(&"As there."), "{}: {resolved:?}", term.name);
             assert!(resolved.iter().all(|part| referred_to(part).is_none()), "{}: {resolved:?}", term.name);
         }
     }
 
     #[test]
-    fn names_may_be_given_as_they_are_printed() {
+    fn names_are_accepted_as_printed() {
         for name in
             ["locks/1000 ops", "LOCKS/1000-OPS", "[few-samples]", "warning: the kernel never drained [few-samples]"]
         {
@@ -321,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn headings_made_of_several_names() {
+    fn composed_headings_have_entries() {
         for (heading, name) in
             [("page faults a second", "a second"), ("zone p", "zone"), ("hot 2T", "threads"), ("LRU s", "LRU")]
         {

@@ -1,10 +1,10 @@
-//! The rules, one paragraph each, as `docs/reference/rules.md` has them: said in one place only.
+//! The rules, one paragraph each, taken from `docs/reference/rules.md`, so that their text exists once.
 
 use super::{Kind, folded, wrapped};
 
 const DOCUMENT: &str = include_str!("../../docs/rules.md");
 
-/// The rule of this name, folded, if there is one.
+/// The text of the rule with this folded name, if there is one.
 pub(super) fn explained(wanted: &str) -> Option<String> {
     let sections = DOCUMENT.split("\n### ").skip(1).filter_map(|section| section.split_once('\n'));
     for (heading, body) in sections {

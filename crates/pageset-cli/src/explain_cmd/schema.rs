@@ -1,4 +1,4 @@
-//! JSON schemas of results, made from their types.
+//! JSON schemas of results, derived from their types.
 
 use pageset_bench::{Report, report};
 use pageset_sim::calibrate::{self, Calibration};
@@ -6,11 +6,11 @@ use pageset_sim::compare::{self, CompareResult};
 use pageset_sim::run::{self, RunResult};
 use schemars::{Schema, schema_for};
 
-/// The commands whose results have a schema.
+/// The names of the results that have a schema.
 pub(super) const NAMES: [&str; 9] =
     ["replay", "identify", "advise", "trace info", "run", "sweep", "compare", "calibrate", "bench"];
 
-/// The schema of a command's result. A result's own `schema` is a name as well.
+/// The schema of a result, by the command's name or by the value of the result's member `schema`.
 pub(super) fn of(name: &str) -> Option<Schema> {
     Some(match name {
         "run" | "sweep" | run::SCHEMA => schema_for!(RunResult),

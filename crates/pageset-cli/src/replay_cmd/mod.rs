@@ -1,10 +1,10 @@
-//! `pageset replay`: a recording's allocations and frees through our own allocator, under any rules.
+//! `pageset replay`: runs a recording's allocations and frees through our own allocator, under any rules.
 //!
 //! | module | what it does |
 //! | --- | --- |
-//! | `progress` | the bar on a terminal, and Ctrl-C |
+//! | `progress` | the progress bar on a terminal |
 //! | `table` | the result as text |
-//! | `timeline` | where in time it refilled and drained, for Perfetto |
+//! | `timeline` | the times of refills and drains, for Perfetto |
 
 pub(crate) mod progress;
 mod table;
@@ -27,72 +27,78 @@ use crate::rules::{self, Chosen};
 
 /// Replay a recording under any rules, and compare with what the kernel did
 ///
-/// The recording's allocations and frees run through our own allocator, once for each set of rules. A row a set says
-/// how often pagesets were refilled and drained, how often the zone lock was taken, and how many pages were held; for
-/// the recorded kernel's own rules also how near that comes to what the kernel did.
+/// Runs the recording's allocations and frees through our own allocator, once for each set of rules. The row of a set
+/// shows how often pagesets were refilled and drained, how often zone locks were taken, and how many pages pagesets
+/// held. For the rules of the recorded kernel, a second table shows how closely the replay follows the kernel.
 ///
-/// FILE is a recording of ours (.pstrace), a perf.data (with FILE.zoneinfo beside it), or NAME.events.zst with
-/// NAME.snap.zst beside it.
+/// FILE is a recording of `pageset record` (.pstrace), a perf.data with FILE.zoneinfo in the same folder, or
+/// NAME.events.zst with NAME.snap.zst in the same folder.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The recordings, each reported by itself; `-` is standard input
+    /// The recordings, each with its own result; `-` is standard input
     #[arg(required_unless_present = "list_rules", value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The sets of rules: presets by name, rule files (.toml), `kernel` for the recorded kernel's, `all` for all presets
+    /// The sets of rules: names of presets, rule files (.toml), `kernel` for the recorded kernel's rules, or `all` for
+    /// all presets
     ///
-    /// A rule file says `base = "linux-6.18"` or another preset, `name = "…"`, and what differs, by the keys of --set.
+    /// A rule file has `base = "linux-6.18"` or another preset, `name = "…"`, and the rules that differ, with the keys
+    /// of
+    /// --set. If unsure, omit this option.
     #[arg(long, value_name = "NAME|FILE.toml,…", value_delimiter = ',', default_value = "kernel")]
     rules: Vec<String>,
 
-    /// Change a rule of every named set; may be given again and again
+    /// Change a rule of every named set; may be repeated
     ///
-    /// Such as batch=31, high=2000, high_fraction=8, auto_high=off. --list-rules shows all keys and what each may be.
+    /// Examples: batch=31, high=2000, high_fraction=8, auto_high=off. --list-rules shows all keys and their values.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 
-    /// What the replay may use of the recording
+    /// Which parts of the recording the replay uses
     ///
-    /// `input` takes the events that a pageset answers to and the state at the start; it is the level that predicts.
-    /// `reconstructed` also takes what the kernel's own refills and drains reveal later on, such as allocations without
-    /// an event. If unsure, leave it: the input-only result of the kernel's rules is then shown as well.
+    /// `input` uses the events that cause a pageset to act and the state at the start. Use `input` for predictions.
+    /// `reconstructed` also uses what the kernel's own refills and drains reveal, such as allocations without an event.
+    /// If unsure, omit this option: the result then also has the kernel's rules at level `input`.
     #[arg(long, value_enum, default_value_t = LevelName::Reconstructed)]
     level: LevelName,
 
-    /// Also the amounts of each CPU
+    /// Also show the amounts of each CPU
     #[arg(long)]
     cpu: bool,
 
-    /// Also the amounts of each zone; with --cpu, of each CPU's pageset of it
+    /// Also show the amounts of each zone; with --cpu, of each CPU's pageset of each zone
     #[arg(long)]
     zone: bool,
 
-    /// Count only the refills and drains that some CPUs, processes or cgroups cause; may be given again
+    /// Count only the refills and drains that some CPUs, processes or cgroups cause; may be repeated
     ///
-    /// cpu=0-3,8, process=NAME, process=NUMBER or cgroup=PATH. All of the recording is replayed, since all share the
-    /// pagesets; locks, the most held and failures are of the whole machine.
+    /// KIND=VALUE is cpu=0-3,8, process=NAME, process=NUMBER or cgroup=PATH. The whole recording is replayed, because
+    /// all processes share the pagesets. The columns `locks/1000 ops`, `most held` and `failed` count the whole
+    /// machine.
     #[arg(long, value_name = "KIND=VALUE", value_parser = str::parse::<Only>)]
     only: Vec<Only>,
 
-    /// Also write JSON of the schema pageset.replay/1; `-` is standard output, instead of the table
+    /// Also write JSON of the schema pageset.replay/1; `-` writes the JSON to standard output instead of the table
     ///
-    /// One object, or with several recordings an array of them.
+    /// Writes one object, or an array of objects for several recordings.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Also write when the kernel and each replay refilled and drained, as a trace that ui.perfetto.dev opens
+    /// Also write the times of the refills and drains, of the kernel and of each replay, as a trace for ui.perfetto.dev
     ///
-    /// For one recording. A track a CPU; the kernel's count and high are counters.
+    /// Allowed for one recording only. Each CPU has a track; the kernel's count and high are counters.
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
 
-    /// End with exit code 1 unless every named set of rules does what the kernel did
+    /// Exit with code 1 unless every named set of rules stays within limits of what the kernel did
     ///
-    /// Refill pages within 2 % or 128, refills within 5 % or 2, drain pages within 6 % or 256, drains within 10 % or 3.
+    /// The limits: refill pages within 2 % or 128, refills within 5 % or 2, drain pages within 6 % or 256, drains
+    /// within 10 % or 3.
     #[arg(long)]
     check: bool,
 
-    /// With --check, also ask that this share of the kernel's refills is made near the same place; 95 suits a steady load
+    /// With --check, also require that the replay makes this share of the kernel's refills near the same place; 95
+    /// suits a steady load
     #[arg(long, value_name = "PERCENT", requires = "check", value_parser = percent)]
     near: Option<f64>,
 
@@ -100,20 +106,20 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     zoneinfo: Option<PathBuf>,
 
-    /// The snapshots of a text form, where they are not beside it
+    /// The snapshots of a recording in text form, if NAME.snap[.zst] is not in the same folder
     #[arg(long, value_name = "FILE")]
     snapshots: Option<PathBuf>,
 
-    /// Replay also a recording that lost events; the result is wrong by an unknown amount
+    /// Also replay a recording that lost events; the result is wrong by an unknown amount
     #[arg(long)]
     lossy: bool,
 
-    /// List the presets and what each changes, with the rule files of --rules after them, and the keys of --set
+    /// List the presets and the rule files of --rules with the rules that each changes, and the keys of --set
     #[arg(long, conflicts_with_all = ["files", "settings", "only", "cpu", "zone", "json", "timeline", "check", "zoneinfo", "snapshots", "lossy"])]
     list_rules: bool,
 }
 
-/// What heads the columns of the tables.
+/// The column headings of the tables.
 #[cfg(test)]
 pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
     table::AMOUNTS.into_iter().chain(table::NEARNESS)
@@ -128,7 +134,7 @@ enum LevelName {
 
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| (0.0..=100.0).contains(number));
-    number.ok_or_else(|| "a share is from 0 to 100".to_owned())
+    number.ok_or_else(|| "allowed: 0 to 100 percent".to_owned())
 }
 
 /// Runs `pageset replay`.
@@ -145,10 +151,10 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let how = How { level, only: args.only.clone() };
     let parts = Parts { by_cpu: args.cpu, by_zone: args.zone };
     if args.timeline.is_some() && args.files.len() > 1 {
-        return Err(Failure::new(Exit::Usage, "a timeline is of one recording").help("give one recording at a time"));
+        return Err(Failure::new(Exit::Usage, "--timeline takes one recording").help("replay one recording at a time"));
     }
     let interrupt = Interrupt::at_once()?;
-    // A file that cannot be opened is told before minutes are spent on another.
+    // A file that cannot be opened is reported before minutes are spent on another file.
     let traces = args.files.iter().map(|file| open(file, &args)).collect::<Result<Vec<_>, _>>()?;
     let json_only = args.json.as_deref().is_some_and(is_standard);
     let (mut passed, mut results, mut timeline) = (true, Vec::new(), None);
@@ -174,7 +180,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         if !json_only {
             let apart = if i > 0 { "\n" } else { "" };
             match io::stdout().write_all(format!("{apart}{}", table::text(&result, parts)).as_bytes()) {
-                // Nobody reads on; the file and the exit code may still be wanted.
+                // The reader of standard output has gone; the JSON file and the exit code may still be wanted.
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe && (args.check || args.json.is_some()) => {}
                 written => written?,
             }
@@ -205,14 +211,14 @@ fn open(file: &Path, args: &Args) -> Result<Trace, Failure> {
     let trace = Trace::open_with(file, &options).map_err(unreadable)?;
     if trace.facts().lost_events() && !args.lossy {
         let lost_on = lost_on(trace.facts());
-        let message = format!("{}: events were lost on {lost_on}, so a replay would be wrong", file.display());
+        let message = format!("cannot replay {}: events were lost on {lost_on}", file.display());
         return Err(Failure::new(Exit::Damaged, message)
-            .help("record with a larger --buffer, or give --lossy to replay it all the same"));
+            .help("record with a larger --buffer, or add --lossy to replay the recording anyway"));
     }
     Ok(trace)
 }
 
-/// As any unreadable recording, exit code 4: 1 would say that a check failed.
+/// The failure for an unreadable recording: always exit code 4, because 1 means that a check failed.
 fn unreadable(error: TraceError) -> Failure {
     match error.kind() {
         ErrorKind::Io => Failure::new(Exit::Damaged, error),

@@ -1,4 +1,4 @@
-//! A bar on the terminal for what takes more than a second.
+//! A progress bar on the terminal for work that takes more than a second.
 
 use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
@@ -7,19 +7,19 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pageset_trace::Trace;
 use pageset_trace::replay::Step;
 
-/// What ends sooner needs no bar.
+/// The time after which the bar appears.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often the bar is told, in events: a hundred times a second or more.
+/// The number of events between updates of the bar: a hundred updates per second or more.
 const STEP: u64 = 1 << 14;
 
-/// How far a command has come, on standard error. Nothing is shown where that is no terminal.
+/// The progress of a command on standard error. Hidden if standard error is not a terminal.
 pub(crate) struct Progress<'t> {
     trace: &'t Trace,
     bar: ProgressBar,
     begin: Instant,
     terminal: bool,
     shown: bool,
-    /// Events of the passes before this one.
+    /// Events of the previous passes.
     before: u64,
 }
 
@@ -29,7 +29,7 @@ impl<'t> Progress<'t> {
         Progress { trace, bar, begin: Instant::now(), terminal: io::stderr().is_terminal(), shown: false, before: 0 }
     }
 
-    /// How far the work on the recording has come.
+    /// Shows a step of the work on the recording.
     #[inline]
     pub(crate) fn step(&mut self, step: Step<'_>) {
         match step {
@@ -47,7 +47,7 @@ impl<'t> Progress<'t> {
         self.before = 0;
         match step {
             Step::LookOver => {
-                self.bar.set_message(format!("{}: looking it over", self.trace.name()));
+                self.bar.set_message(format!("{}: reading the recording", self.trace.name()));
                 match self.trace.totals() {
                     Some(totals) => self.length(2 * totals.events),
                     None => self.bar.set_style(style("{msg}  {human_pos} events read")),
@@ -61,7 +61,7 @@ impl<'t> Progress<'t> {
                 self.length(of * events);
             }
             Step::Presets { done, of } => {
-                self.bar.set_message("finding the kernel's rules by its traffic");
+                self.bar.set_message("identifying the kernel's rules from its traffic");
                 self.length(of);
                 if self.terminal {
                     self.tell(done);
@@ -85,13 +85,13 @@ impl<'t> Progress<'t> {
         self.bar.set_position(self.before + events);
     }
 
-    /// The recording is done: nothing of the bar stays on the terminal.
+    /// Removes the bar from the terminal.
     pub(crate) fn clear(self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// The look of all bars.
+/// The style of all bars.
 pub(crate) fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
 }

@@ -1,4 +1,4 @@
-//! A result as text: what was recorded, a row for each set of rules, what weakens it, and the check.
+//! A result as text: the recording, a row for each set of rules, the warnings, and the check.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use pageset_trace::replay::{Borrowed, Level, Totals};
 
 use crate::columns::{grouped, numbers, trimmed};
 
-/// Whether the amounts of each CPU and of each zone are shown as well.
+/// Whether the amounts of each CPU and of each zone are also shown.
 #[derive(Clone, Copy)]
 pub(super) struct Parts {
     pub(super) by_cpu: bool,
@@ -41,7 +41,7 @@ pub(super) fn text(result: &ReplayResult, parts: Parts) -> String {
     text
 }
 
-/// What each replay took from the kernel's own outcome.
+/// What a replay took from the kernel's own refills and drains.
 fn borrowed(row: &Replayed) -> String {
     let Borrowed {
         start_lists,
@@ -67,7 +67,7 @@ fn borrowed(row: &Replayed) -> String {
     format!("taken from the kernel's moves, {}, {}: {taken}\n", row.name, level_name(row.level))
 }
 
-/// What was recorded.
+/// The lines about the recording.
 fn header(result: &ReplayResult) -> Table {
     let mut lines = Table::new();
     lines.load_preset(presets::NOTHING);
@@ -85,8 +85,8 @@ fn header(result: &ReplayResult) -> Table {
         "kernel",
         match &facts.kernel_release {
             Some(release) if kernel.known => format!("{release}, rules {rules}"),
-            Some(release) => format!("{release}; taken to be {rules}"),
-            None => format!("not recorded; taken to be {rules}"),
+            Some(release) => format!("{release}; assumed to be {rules}"),
+            None => format!("not recorded; assumed to be {rules}"),
         },
     );
     let plural = |count: usize, name: &str| format!("{count} {name}{}", if count == 1 { "" } else { "s" });
@@ -101,10 +101,9 @@ fn header(result: &ReplayResult) -> Table {
         let only = selected.conditions.join(" ");
         let unlisted = match selected.unlisted_operations {
             0 => String::new(),
-            unlisted => format!("; {} of threads that the recording does not name are left out", grouped(unlisted)),
+            unlisted => format!("; {} of threads that the recording does not name are not counted", grouped(unlisted)),
         };
-        let none =
-            if selected.selected_operations == 0 { "; no operation meets this, so nothing is counted" } else { "" };
+        let none = if selected.selected_operations == 0 { "; no operation matches, so nothing is counted" } else { "" };
         line("only", format!("{only}: {} operations{none}{unlisted}", grouped(selected.selected_operations)));
     }
     line(
@@ -119,7 +118,7 @@ fn header(result: &ReplayResult) -> Table {
     lines
 }
 
-/// The zone's name, with its node where there are several.
+/// The zone's name, with its node if there are several nodes.
 fn zone_name(result: &ReplayResult, node: u32, name: &str) -> String {
     if result.trace.zones.iter().any(|zone| zone.node != node) {
         format!("node {node} {name}")
@@ -128,7 +127,7 @@ fn zone_name(result: &ReplayResult, node: u32, name: &str) -> String {
     }
 }
 
-/// A CPU, a zone by its place in the recording, or a pageset.
+/// A CPU, a zone by its index in the recording, or a pageset.
 type Whose = (Option<u32>, Option<usize>);
 
 /// Refills and drains of several pagesets.
@@ -140,7 +139,7 @@ struct Sum<'r> {
 }
 
 impl Sum<'_> {
-    /// The mean of a share of the kernel's moves, weighted by their number.
+    /// The mean of a share of the kernel's moves, weighted by the number of moves.
     fn mean(&self, share: fn(&Nearness) -> Option<f64>, moves: fn(&Totals) -> u64) -> Option<f64> {
         let weighted = |(set, kernel): &(&Pageset, Totals)| Some(share(&set.near)? * moves(kernel) as f64);
         let sum: f64 = self.pagesets.iter().filter_map(weighted).sum();
@@ -158,7 +157,7 @@ impl Sum<'_> {
     }
 }
 
-/// The pagesets' amounts by CPU, by zone or by both, each next to the kernel's.
+/// The pagesets' amounts by CPU, by zone or by both, each with the kernel's amounts.
 fn sums<'r>(result: &ReplayResult, pagesets: &'r [Pageset], parts: Parts) -> BTreeMap<Whose, Sum<'r>> {
     let mut sums = BTreeMap::<Whose, Sum<'r>>::new();
     if !parts.by_cpu && !parts.by_zone {
@@ -191,15 +190,15 @@ fn level_name(level: Level) -> String {
 
 const NONE: &str = "-";
 
-/// What heads the columns of the amounts.
+/// The column headings of the amounts.
 pub(super) const AMOUNTS: [&str; 9] =
     ["rules", "level", "refills", "refill pages", "drains", "drain pages", "locks/1000 ops", "most held", "failed"];
 
-/// What heads the columns of the comparison with the kernel.
+/// The column headings of the comparison with the kernel.
 pub(super) const NEARNESS: [&str; 9] =
     ["rules", "level", "refills", "refill pages", "drains", "drain pages", "refills near", "drains near", "explained"];
 
-/// A row for the kernel and one for each set of rules, its parts below it.
+/// A row for the kernel and one for each set of rules, each followed by its parts.
 fn amounts(result: &ReplayResult, parts: Parts) -> Table {
     let mut table = numbers(AMOUNTS.into_iter(), 0..2);
     let mut add = |name: String, level: String, totals: &Totals, rest: [String; 3]| {
@@ -222,7 +221,7 @@ fn amounts(result: &ReplayResult, parts: Parts) -> Table {
     table
 }
 
-/// How near the kernel's own rules come to it, a row a level.
+/// How closely a replay under the kernel's own rules follows the kernel, one row per level.
 fn nearness(result: &ReplayResult, parts: Parts) -> Table {
     let mut table = numbers(NEARNESS.into_iter(), 0..2);
     for row in result.rules.iter().filter(|row| row.is_kernel) {
@@ -251,7 +250,7 @@ fn near_cells(differences: Differences, near: Nearness) -> [String; 6] {
     ]
 }
 
-/// A difference in percent with its sign; the kernel may have nothing to compare with.
+/// A difference in percent with its sign; `kernel: 0` if the kernel's amount is 0.
 fn signed(pct: Option<f64>) -> String {
     match pct {
         None => "kernel: 0".to_owned(),
@@ -260,7 +259,7 @@ fn signed(pct: Option<f64>) -> String {
     }
 }
 
-/// The recording's weaknesses, and once each those of single replays, with the worst of them.
+/// The warnings about the recording, and each warning about replays once, with the replay that has the highest count.
 fn warnings(result: &ReplayResult) -> Vec<String> {
     let mut all = result.warnings.clone();
     let mut of_runs: BTreeMap<&str, Vec<(&Replayed, &Counted)>> = BTreeMap::new();
@@ -273,14 +272,14 @@ fn warnings(result: &ReplayResult) -> Vec<String> {
         let Some((row, worst)) = found.iter().max_by_key(|(_, warning)| warning.count) else { continue };
         let others = match found.len() - 1 {
             0 => String::new(),
-            others => format!("; fewer or as many under {others} other{}", if others == 1 { "" } else { "s" }),
+            others => format!("; at most as many under {others} other{}", if others == 1 { "" } else { "s" }),
         };
         all.push(worst.warning(&format!(" ({}, {}{others})", row.name, level_name(row.level))).to_string());
     }
     all
 }
 
-/// The limits of one set of rules: what was measured, what is allowed, how it ended.
+/// The limits of one set of rules: the measured value, the allowed value, and the verdict.
 fn check(limits: &[Limit]) -> String {
     let failed = limits.iter().any(|limit| limit.verdict == Verdict::Fail);
     let (name, level) = (&limits[0].rules, level_name(limits[0].level));
@@ -298,7 +297,7 @@ fn check(limits: &[Limit]) -> String {
         let (measured, allowed) = limit_cells(limit);
         table.add_row([format!("  {}", limit.what), measured, allowed, verdict.to_owned()]);
     }
-    // The heading says nothing.
+    // Drop the empty heading.
     text += trimmed(&table).split_once('\n').map_or("", |(_, rows)| rows);
     text
 }

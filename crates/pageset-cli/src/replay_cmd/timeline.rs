@@ -1,6 +1,6 @@
 //! `--timeline`: a recording and its replays as a trace for Perfetto (the JSON form, which its viewer opens).
 //!
-//! A process for the kernel and one for each set of rules; a track a CPU. Counters are the kernel's count and high.
+//! The kernel and each set of rules are processes, and each CPU is a track. Counters show the kernel's count and high.
 
 use std::io::Write;
 
@@ -10,13 +10,13 @@ use serde_json::json;
 use crate::error::Failure;
 use crate::perfetto::{Writer, micros};
 
-/// The kernel's number among the processes; the sets of rules follow.
+/// The kernel's process number; the sets of rules follow.
 const KERNEL: usize = 1;
 
 /// Writes the timeline of a replayed recording.
 ///
 /// # Errors
-/// Those of writing; a recording whose file has changed meanwhile.
+/// Errors of writing, or a recording whose file has changed since it was opened.
 pub(super) fn write(measured: &Measured<'_>, out: impl Write) -> Result<(), Failure> {
     let mut events = Writer::new(out)?;
     let cpus = 0..measured.result.trace.cpus as u32;

@@ -1,4 +1,4 @@
-//! The sections of what `pageset bench` wrote with --json.
+//! The sections of a result of `pageset bench --json`.
 
 use indexmap::{IndexMap, IndexSet};
 use pageset_bench::Report as BenchReport;
@@ -6,18 +6,18 @@ use pageset_bench::report::Row;
 
 use super::Report;
 use super::draw::{Bars, plain};
-use super::json::bars;
+use super::sections::bars;
 
-/// A row's median and quartiles; nothing where all samples were thrown away.
+/// A row's median and quartiles; `None` if all samples were discarded.
 fn spread(row: &Row) -> Option<(f64, (f64, f64))> {
     Some((row.median()?, row.quartiles()?))
 }
 
-/// What the bars are, and why some are not there.
+/// Describes the bars, and why some are missing.
 fn note(rows: &[&Row]) -> &'static str {
     if rows.iter().any(|row| row.ns_per_pair.is_empty()) {
-        return "Medians; whiskers: quartiles. Where no bar is, each sample was thrown away, for something else ran on the \
-                CPU meanwhile.";
+        return "Medians; whiskers: quartiles. A bar is missing if all its samples were discarded, because other programs \
+                used the CPU.";
     }
     "Medians; whiskers: quartiles."
 }
@@ -25,7 +25,7 @@ fn note(rows: &[&Row]) -> &'static str {
 /// Reports on one result.
 ///
 /// # Errors
-/// There is nothing in it.
+/// The result has no rows.
 pub(super) fn report(result: BenchReport) -> Result<Report, String> {
     let BenchReport { machine, rows, rounds, window_ns, .. } = &result;
     let mut patterns: IndexMap<&str, Vec<&Row>> = IndexMap::new();
@@ -47,7 +47,7 @@ pub(super) fn report(result: BenchReport) -> Result<Report, String> {
             }
         };
         sections.push(bars(
-            &format!("{pattern}: how long does a page taken and given back take?"),
+            &format!("{pattern}: how long do an allocation and a free of a page take?"),
             note(&rows),
             "ns per pair",
             &who,
@@ -55,7 +55,7 @@ pub(super) fn report(result: BenchReport) -> Result<Report, String> {
         ));
     }
     if sections.is_empty() {
-        return Err("there are no rows".to_owned());
+        return Err("the result has no rows".to_owned());
     }
     let mut facts = vec![format!(
         "{}, Linux {}, {} CPUs; up to {rounds} samples of {} ms.",
@@ -67,7 +67,7 @@ pub(super) fn report(result: BenchReport) -> Result<Report, String> {
     let thrown: u32 = rows.iter().map(|row| row.discarded).sum();
     if thrown > 0 {
         facts.push(format!(
-            "{} samples were thrown away, for something else had a thread's CPU meanwhile; the others may be slower for it.",
+            "{} samples were discarded, because other programs used a thread's CPU. The kept samples may also be slower.",
             plain(thrown.into())
         ));
     }

@@ -1,11 +1,11 @@
-//! Charts laid out: numbers in, places of marks out. The template `chart.svg` writes them down.
+//! The layout of charts: numbers in, positions of marks out. The template `chart.svg` turns them into SVG.
 
 use serde::Serialize;
 
 /// A chart's data.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Chart {
-    /// A group of bars for each category, one of each series.
+    /// A group of bars for each category, with one bar of each series.
     Bars { unit: &'static str, categories: Vec<String>, series: Vec<Bars> },
     /// Lines over seconds.
     Lines { unit: &'static str, series: Vec<Line> },
@@ -15,9 +15,9 @@ pub(super) enum Chart {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Bars {
     pub(super) name: String,
-    /// A value for each category, where there is one.
+    /// A value for each category, if known.
     pub(super) values: Vec<Option<f64>>,
-    /// For each value, between what it lies; empty where that is not known.
+    /// The range of each value, if known; may be empty.
     pub(super) whiskers: Vec<Option<(f64, f64)>>,
 }
 
@@ -27,7 +27,7 @@ impl Bars {
         Bars { name: name.to_owned(), values: values.into_iter().map(Some).collect(), whiskers: Vec::new() }
     }
 
-    /// A value with its whiskers, as a table has it.
+    /// A value with its whiskers, as text for a table.
     pub(super) fn text(&self, place: usize) -> String {
         let Some(value) = self.values.get(place).copied().flatten() else { return "-".to_owned() };
         match self.whiskers.get(place).copied().flatten() {
@@ -36,7 +36,7 @@ impl Bars {
         }
     }
 
-    /// All that must have room.
+    /// All numbers that the scale must contain.
     fn extents(&self) -> impl Iterator<Item = f64> {
         self.values.iter().flatten().copied().chain(self.whiskers.iter().flatten().map(|whisker| whisker.1))
     }
@@ -48,7 +48,7 @@ pub(super) struct Line {
     pub(super) name: String,
     /// A bound rather than a measurement.
     pub(super) dashed: bool,
-    /// Seconds and values, by rising time.
+    /// Seconds and values, sorted by time.
     pub(super) points: Vec<(f64, f64)>,
 }
 
@@ -86,7 +86,7 @@ struct Bar {
     colour: usize,
     title: String,
     value: String,
-    /// Where the value stands: above the bar and its whisker.
+    /// The position of the value: above the bar and its whisker.
     value_y: f64,
 }
 
@@ -110,12 +110,12 @@ const LEFT: f64 = 84.0;
 const RIGHT: f64 = 784.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 300.0;
-/// Colours of the style sheet.
+/// The number of colours in the style sheet.
 pub(super) const COLOURS: usize = 8;
-/// Points of a line at most: two a column of pixels, the least and the most, so that no peak is lost.
+/// The number of columns of a line. Each column keeps its smallest and its largest value, so that no peak is lost.
 const COLUMNS: usize = 700;
 
-/// A round number at or above the largest value, and the step of the scale.
+/// The top of the scale, which is a round number at or above the largest value, and the step of the scale.
 fn scale(most: f64) -> (f64, f64) {
     if most <= 0.0 || !most.is_finite() {
         return (1.0, 1.0);
@@ -126,15 +126,15 @@ fn scale(most: f64) -> (f64, f64) {
     ((most / step).ceil() * step, step)
 }
 
-/// A number as an axis or a table has it.
+/// A number as text for an axis or a table.
 pub(super) fn plain(value: f64) -> String {
-    // From a thousand on a fraction tells nothing.
+    // The fraction of a number of a thousand or more does not matter.
     if ((value - value.round()).abs() < 1e-9 || value.abs() >= 1000.0) && value.abs() < 1e15 {
         let sign = if value <= -0.5 { "-" } else { "" };
         return format!("{sign}{}", crate::columns::grouped(value.abs().round() as u64));
     }
     match value.abs() {
-        // Two digits that tell, however small it is.
+        // Two significant digits.
         small if small < 0.1 => {
             let places = (1 - small.log10().floor() as i32).clamp(2, 12) as usize;
             format!("{value:.places$}").trim_end_matches('0').to_owned()
@@ -144,7 +144,7 @@ pub(super) fn plain(value: f64) -> String {
     }
 }
 
-/// A number of a scale, with the digits that its step has.
+/// A number of a scale, with as many decimals as the step.
 fn tick(value: f64, step: f64) -> String {
     let whole = |places: &usize| {
         let scaled = step * 10_f64.powi(*places as i32);
@@ -172,9 +172,9 @@ pub(super) fn drawing(chart: &Chart) -> Drawing {
     let steps = (top / step).round() as usize;
     let ticks =
         (0..=steps).map(|i| i as f64 * step).map(|v| Text { x: LEFT - 8.0, y: y(v), text: tick(v, step), colour: 0 });
-    // A bound has the colour of what it bounds, and no name of its own.
+    // A bound has the colour of its line, and no entry in the legend.
     let (unit, named): (_, Vec<(&String, usize)>) = match chart {
-        // One series of bars is named by the chart's title.
+        // The chart's title names a single series of bars.
         Chart::Bars { unit, series, .. } if series.len() < 2 => (*unit, Vec::new()),
         Chart::Bars { unit, series, .. } => {
             (*unit, series.iter().enumerate().map(|(i, bars)| (&bars.name, i % COLOURS)).collect())
@@ -213,19 +213,20 @@ pub(super) fn drawing(chart: &Chart) -> Drawing {
     drawing
 }
 
-/// A line's colour; a bound has that of what it bounds, which stands before it.
+/// A line's colour. A bound has the colour of its line, which precedes it.
 fn colour(series: &[Line], place: usize) -> usize {
     let solid = series[..=place].iter().filter(|line| !line.dashed).count();
     solid.saturating_sub(1) % COLOURS
 }
 
-/// What a character of a label takes at most, with what lies between two labels. Units of the view box.
+/// The largest width of a character of a label, with a share of the gap between two labels. Unit: that of the view box.
 const LETTER: f64 = 7.5;
 
 fn bars(drawing: &mut Drawing, categories: &[String], series: &[Bars], y: &dyn Fn(f64) -> f64) {
     let group = (RIGHT - LEFT) / categories.len().max(1) as f64;
     let width = group * 0.8 / series.len().max(1) as f64;
-    // Labels that would touch stand in two rows. One that is still too long is in the table below and in the bar's title.
+    // Labels that would touch are placed in two rows. A label that is still too long is shortened; its full text is in
+    // the table and in the bar's title.
     let longest = categories.iter().map(|category| category.chars().count()).max().unwrap_or(0);
     let rows = if longest as f64 * LETTER > group { 2 } else { 1 };
     for (c, category) in categories.iter().enumerate() {
@@ -241,7 +242,7 @@ fn bars(drawing: &mut Drawing, categories: &[String], series: &[Bars], y: &dyn F
             let Some(value) = bars.values.get(c).copied().flatten() else { continue };
             let x = middle - group * 0.4 + s as f64 * width;
             let title = format!("{category}, {}: {}", bars.name, bars.text(c));
-            // Nothing stands below the axis: a value of less than nothing is in the table.
+            // Bars do not go below the axis: a negative value is only in the table.
             let (top, value) = (y(value.max(0.0)), plain(value));
             let (x, width) = (round(x), round(width * 0.94));
             let whisker = bars.whiskers.get(c).copied().flatten().filter(|(low, high)| high > low);
@@ -278,7 +279,7 @@ fn lines(drawing: &mut Drawing, series: &[Line], y: &dyn Fn(f64) -> f64) {
     }
 }
 
-/// As many points as can be told apart: of each column the first least and the first most, in their order.
+/// Reduces points to those that a chart can show: the first smallest and the first largest of each column, in order.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= 2 * COLUMNS {
         return points.to_vec();

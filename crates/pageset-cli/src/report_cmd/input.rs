@@ -1,4 +1,4 @@
-//! What is reported on, told by its content.
+//! Reads the input of a report. The content determines the kind of input.
 
 use std::fs;
 use std::io::Read as _;
@@ -11,13 +11,13 @@ use super::{Report, json, recording};
 use crate::error::{Exit, Failure};
 use crate::output::is_standard;
 
-/// The largest JSON that is read: a million lines of `pageset top` on a few CPUs. A guess. Unit: bytes.
+/// The largest JSON input: a million lines of `pageset top` on a few CPUs. A guess. Unit: bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// Reads an input and makes its part of the report.
 ///
 /// # Errors
-/// What is neither JSON of a schema that is known nor a recording.
+/// The input is neither JSON of a known schema nor a recording.
 pub(super) fn read(path: &Path) -> Result<Report, Failure> {
     let standard = is_standard(path);
     let damaged = |what: String| Failure::new(Exit::Damaged, format!("{}: {what}", path.display()));
@@ -34,7 +34,7 @@ pub(super) fn read(path: &Path) -> Result<Report, Failure> {
     if text.len() as u64 > MAX_BYTES {
         return Err(damaged(format!("the file is too large; allowed: {MAX_BYTES} bytes")));
     }
-    // One value, an array of them, or a line each.
+    // One value, an array of values, or one value per line.
     let mut values = Vec::new();
     for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
         match value.map_err(|error| damaged(error.to_string()))? {
@@ -43,10 +43,10 @@ pub(super) fn read(path: &Path) -> Result<Report, Failure> {
         }
     }
     json::report(&values)
-        .map_err(|what| damaged(what).help("give what --json of a subcommand of pageset wrote, or a recording"))
+        .map_err(|what| damaged(what).help("use the output of `pageset SUBCOMMAND --json`, or a recording"))
 }
 
-/// Whether a file begins as JSON does.
+/// Whether a file begins like JSON.
 fn is_json(path: &Path) -> std::io::Result<bool> {
     let mut begin = Vec::new();
     fs::File::open(path)?.take(64).read_to_end(&mut begin)?;

@@ -1,21 +1,19 @@
-//! The sections of what other subcommands wrote with --json.
-
-use std::collections::BTreeMap;
+//! The sections of the JSON output of other subcommands.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::draw::{Bars, COLOURS, Chart, Line, plain};
-use super::{Report, Section, bench, results, simulated};
+use super::sections::{Series, lines};
+use super::{Report, bench, results, simulated};
 
 /// Reports on values of one schema.
 ///
 /// # Errors
-/// What is missing, or a schema that is not known.
+/// A member is missing, or the schema is unknown.
 pub(super) fn report(values: &[Value]) -> Result<Report, String> {
-    let schema = values.first().and_then(|value| value["schema"].as_str()).ok_or("there is no `schema`")?;
+    let schema = values.first().and_then(|value| value["schema"].as_str()).ok_or("missing text `schema`")?;
     if let Some(other) = values.iter().find(|value| value["schema"] != schema) {
-        return Err(format!("values of schema {schema} and {} in one file", other["schema"]));
+        return Err(format!("the file mixes values of the schemas {schema} and {}", other["schema"]));
     }
     match schema {
         "pageset.replay/1" => each(values, |value| Ok(results::replay(&typed(value)?))),
@@ -24,18 +22,18 @@ pub(super) fn report(values: &[Value]) -> Result<Report, String> {
         "pageset.compare/1" => each(values, |value| simulated::compare(typed(value)?)),
         "pageset.bench/1" => each(values, |value| bench::report(typed(value)?)),
         "pageset.top/1" => top(values),
-        other => Err(format!("the schema {other} is not known")),
+        other => Err(format!("unknown schema `{other}`")),
     }
 }
 
-/// A result that has a model.
+/// Parses a result of a typed schema.
 fn typed<R: DeserializeOwned>(value: &Value) -> Result<R, String> {
     R::deserialize(value).map_err(|error| error.to_string())
 }
 
-/// One report of all values.
+/// Joins the reports of all values into one.
 fn each(values: &[Value], of: fn(&Value) -> Result<Report, String>) -> Result<Report, String> {
-    values.iter().map(of).reduce(joined).unwrap_or_else(|| Err("it is empty".to_owned()))
+    values.iter().map(of).reduce(joined).unwrap_or_else(|| Err("the input is empty".to_owned()))
 }
 
 fn joined(one: Result<Report, String>, other: Result<Report, String>) -> Result<Report, String> {
@@ -47,87 +45,15 @@ fn joined(one: Result<Report, String>, other: Result<Report, String>) -> Result<
 }
 
 fn text<'v>(value: &'v Value, name: &str) -> Result<&'v str, String> {
-    value[name].as_str().ok_or_else(|| format!("there is no text `{name}`"))
+    value[name].as_str().ok_or_else(|| format!("missing text `{name}`"))
 }
 
 fn number(value: &Value, name: &str) -> Result<f64, String> {
-    value[name].as_f64().ok_or_else(|| format!("there is no number `{name}`"))
+    value[name].as_f64().ok_or_else(|| format!("missing number `{name}`"))
 }
 
 fn list<'v>(value: &'v Value, name: &str) -> Result<&'v [Value], String> {
-    value[name].as_array().map(Vec::as_slice).ok_or_else(|| format!("there is no list `{name}`"))
-}
-
-pub(super) fn strings(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|text| (*text).to_owned()).collect()
-}
-
-/// A chart of bars whose table has a row for each category.
-pub(super) fn bars(
-    question: &str,
-    note: &str,
-    unit: &'static str,
-    categories: &[String],
-    series: Vec<Bars>,
-) -> Section {
-    let heads = std::iter::once(String::new()).chain(series.iter().map(|bars| bars.name.clone())).collect();
-    let row = |(i, category): (usize, &String)| {
-        std::iter::once(category.clone()).chain(series.iter().map(|bars| bars.text(i))).collect()
-    };
-    let rows = categories.iter().enumerate().map(row).collect();
-    let below = series.iter().flat_map(|bars| bars.values.iter().flatten()).any(|value| *value < 0.0);
-    let below = if below { " Values below 0 are in the table alone." } else { "" };
-    let (question, note) = (question.to_owned(), format!("{note}{below}").trim().to_owned());
-    Section { question, note, chart: Some(Chart::Bars { unit, categories: categories.to_vec(), series }), heads, rows }
-}
-
-/// Values over time by what they belong to, in the order of their names.
-type Series = BTreeMap<String, Vec<(f64, f64)>>;
-
-/// A chart of lines; the busiest are drawn, the table has all.
-pub(super) fn lines(question: String, note: &str, unit: &'static str, series: Series, bounds: Series) -> Section {
-    let peak = |points: &[(f64, f64)]| points.iter().fold(0.0, |most: f64, point| most.max(point.1));
-    let mut busiest: Vec<&String> = series.keys().collect();
-    busiest.sort_by(|a, b| peak(&series[*b]).total_cmp(&peak(&series[*a])));
-    let most = if bounds.is_empty() { COLOURS } else { COLOURS / 2 };
-    let all = busiest.len();
-    busiest.truncate(most);
-    // A line on the axis says nothing, but where there is no other.
-    let used = busiest.iter().filter(|name| peak(&series[**name]) > 0.0).count();
-    busiest.truncate(used.max(1));
-    // By their names, so that charts of the same CPUs have the same colours.
-    busiest.sort();
-    let drawn = busiest.iter().flat_map(|name| {
-        let line = Line { name: (*name).clone(), dashed: false, points: series[*name].clone() };
-        let bound = bounds.get(*name).map(|points| Line {
-            name: format!("{name}, high"),
-            dashed: true,
-            points: points.clone(),
-        });
-        std::iter::once(line).chain(bound)
-    });
-    let chart = Chart::Lines { unit, series: drawn.collect() };
-    let mut rows = Vec::new();
-    for (name, points) in &series {
-        let bound = bounds.get(name);
-        for (i, (time, value)) in points.iter().enumerate() {
-            let mut row = vec![name.clone(), format!("{time:.3}"), plain(*value)];
-            row.extend(bound.map(|points| points.get(i).map_or("-".to_owned(), |point| plain(point.1))));
-            rows.push(row);
-        }
-    }
-    let mut heads = strings(&["", "seconds", unit]);
-    if !bounds.is_empty() {
-        heads.push("high".to_owned());
-    }
-    let note = match (busiest.len(), used) {
-        (drawn, _) if drawn == all => note.to_owned(),
-        (drawn, used) if drawn == used && used < most => {
-            format!("{note} Those that were never above 0 are in the table alone.")
-        }
-        (drawn, _) => format!("{note} The {drawn} highest are drawn; the table has all {all}."),
-    };
-    Section { question, note: note.trim().to_owned(), chart: Some(chart), heads, rows }
+    value[name].as_array().map(Vec::as_slice).ok_or_else(|| format!("missing list `{name}`"))
 }
 
 fn top(values: &[Value]) -> Result<Report, String> {
@@ -136,7 +62,7 @@ fn top(values: &[Value]) -> Result<Report, String> {
     let (mut held, mut counts, mut highs) = <(Series, Series, Series)>::default();
     let (mut refills, mut drains, mut waits) = <(Series, Series, Series)>::default();
     for (place, value) in values.iter().enumerate() {
-        // Saved copies have no time; they are told by their number.
+        // Saved copies have no time; their index replaces it.
         let at = time(value).zip(begin).map_or(place as f64, |(time, begin)| (time - begin) as f64 / 1e9);
         for zone in list(value, "zones")? {
             let name = format!("{} {}", number(zone, "node")?, text(zone, "zone")?);
@@ -157,7 +83,7 @@ fn top(values: &[Value]) -> Result<Report, String> {
             rate(&mut refills, "refill_pages_per_s");
             rate(&mut drains, "drain_pages_per_s");
             let paths = traffic["zone_lock_waits"].as_object().into_iter().flatten();
-            // Nothing in the first look, where nothing is measured, and where there is no member for it.
+            // None in the first look, without measurement, and without the member.
             let pct: Option<f64> = paths.map(|(_, path)| path["pct"].as_f64()).sum();
             if let Some(pct) = pct.filter(|_| traffic["zone_lock_waits"].is_object()) {
                 waits.entry(name.clone()).or_default().push((at, pct));
@@ -168,8 +94,8 @@ fn top(values: &[Value]) -> Result<Report, String> {
     let mut sections = vec![
         lines("How many pages do pagesets hold?".to_owned(), "", "pages", held, Series::new()),
         lines(
-            "How full is each CPU's pageset, and how high may it get?".to_owned(),
-            "Dashed: high.",
+            "How many pages does each CPU's pageset hold, and what is its limit?".to_owned(),
+            "Dashed: high, the limit.",
             "pages",
             counts,
             highs,
@@ -177,15 +103,15 @@ fn top(values: &[Value]) -> Result<Report, String> {
     ];
     for (question, unit, series) in [
         ("How many pages do refills take?", "pages/s", refills),
-        ("How many pages do drains give back?", "pages/s", drains),
-        ("How much of its time does each CPU wait for zone locks?", "per cent", waits),
+        ("How many pages do drains return?", "pages/s", drains),
+        ("How much of its time does each CPU wait for zone locks?", "percent", waits),
     ] {
         if !series.is_empty() {
             sections.push(lines(question.to_owned(), "", unit, series, Series::new()));
         }
     }
     let kernel = &first["kernel"];
-    let release = kernel["release"].as_str().unwrap_or("not known");
+    let release = kernel["release"].as_str().unwrap_or("unknown");
     let facts = vec![format!(
         "Kernel {release}, rules {}, auto-tuning {}.",
         text(kernel, "rules")?,

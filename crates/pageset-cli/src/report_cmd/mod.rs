@@ -1,10 +1,11 @@
-//! `pageset report`: a result, or a recording, as a page to look at.
+//! `pageset report`: a page about a result or a recording.
 //!
 //! | module | what it does |
 //! | --- | --- |
-//! | `input` | what is reported on: JSON of ours by its schema, or a recording |
-//! | `json`, `results`, `simulated`, `bench`, `recording` | the sections of each kind of input: a question, a chart, the data |
-//! | `draw` | charts laid out |
+//! | `input` | reads the input: our JSON by its schema, or a recording |
+//! | `sections` | a question, its chart and its data |
+//! | `results`, `simulated`, `bench`, `recording`, `json` | the sections of each kind of input |
+//! | `draw` | the layout of charts |
 //! | `render` | sections as HTML, SVG and Markdown |
 
 mod bench;
@@ -14,6 +15,7 @@ mod json;
 mod recording;
 mod render;
 mod results;
+mod sections;
 mod simulated;
 
 use std::io::Write as _;
@@ -23,34 +25,34 @@ use self::draw::Chart;
 use crate::error::{Exit, Failure};
 use crate::output::Output;
 
-/// Make a page to look at, of a result or a recording: one HTML file that needs nothing else
+/// Write a page about a result or a recording: one self-contained HTML file
 ///
-/// INPUT is what --json of replay, advise, top, run, sweep, compare or bench wrote, or a recording. Each chart answers
-/// the question in its title and has its data below it. The page asks no network for anything and runs no script; it is
-/// light or dark as the reader's system is, and can be printed.
+/// INPUT is the JSON output of replay, advise, top, run, sweep, compare or bench, or a recording. Each chart answers
+/// the question in its title and has its data below. The page uses no network and no scripts, follows the reader's
+/// light or dark mode, and can be printed.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to report on; `-` is standard input, for JSON
+    /// The results or recordings; `-` reads JSON from standard input
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
 
-    /// The page; `-` is standard output
+    /// Write the page to FILE; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "pageset.html")]
     output: PathBuf,
 
-    /// Markdown tables instead of HTML
+    /// Write Markdown tables instead of HTML
     #[arg(long)]
     markdown: bool,
 
-    /// Also each chart as an SVG file of its own, into this folder
+    /// Also write each chart as an SVG file into this folder
     #[arg(long, value_name = "FOLDER")]
     svg: Option<PathBuf>,
 }
 
-/// What a report says.
+/// The content of a report.
 struct Report {
     title: String,
-    /// What was measured, on what.
+    /// What was measured, and on which machine.
     facts: Vec<String>,
     sections: Vec<Section>,
 }
@@ -58,7 +60,7 @@ struct Report {
 /// A question, its answer as a chart, and the data.
 struct Section {
     question: String,
-    /// What weakens or explains it; may be empty.
+    /// An explanation or a weakness of the answer; may be empty.
     note: String,
     chart: Option<Chart>,
     heads: Vec<String>,

@@ -1,4 +1,4 @@
-//! The sections of a recording: what the kernel itself did.
+//! The sections of a recording: what the kernel did.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use pageset_trace::replay::{Move, Replay};
 use pageset_trace::{Event, Kind, Trace};
 
 use super::draw::{Bars, Chart};
-use super::json::lines;
+use super::sections::lines;
 use super::{Report, Section};
 use crate::columns::grouped;
 use crate::error::Failure;
@@ -14,7 +14,7 @@ use crate::error::Failure;
 /// Reports on a recording.
 ///
 /// # Errors
-/// Damage to it.
+/// A damaged recording.
 pub(super) fn report(trace: &Trace) -> Result<Report, Failure> {
     let mut times = BTreeMap::new();
     let mut begin = None;
@@ -42,8 +42,9 @@ pub(super) fn report(trace: &Trace) -> Result<Report, Failure> {
     let kernel = replay.kernel();
     let mut sections = Vec::new();
     if !counts.is_empty() {
-        let question = "How full was each CPU's pageset, and how high might it get?".to_owned();
-        sections.push(lines(question, "From the kernel's own snapshots. Dashed: high.", "pages", counts, highs));
+        let question = "How many pages did each CPU's pageset hold, and what was its limit?".to_owned();
+        let note = "From the kernel's own snapshots. Dashed: high, the limit.";
+        sections.push(lines(question, note, "pages", counts, highs));
     }
     sections.push(sizes(&kernel.refills, &kernel.drains));
     let totals = kernel.totals(|_| true);
@@ -58,7 +59,7 @@ pub(super) fn report(trace: &Trace) -> Result<Report, Failure> {
             notes.duration_ns as f64 / 1e9
         ),
         format!(
-            "The kernel refilled {} times with {} pages and drained {} times {} pages.",
+            "The kernel made {} refills of {} pages and {} drains of {} pages.",
             grouped(totals.refills),
             grouped(totals.refill_pages),
             grouped(totals.drains),
@@ -68,7 +69,7 @@ pub(super) fn report(trace: &Trace) -> Result<Report, Failure> {
     Ok(Report { title: format!("Recording {}", trace.name()), facts, sections })
 }
 
-/// Refills and drains by their size, each class twice as wide as the one before.
+/// Refills and drains by size, in classes that double in width.
 fn sizes(refills: &[Move], drains: &[Move]) -> Section {
     let class = |moved: &Move| moved.pages.max(1).ilog2() as usize;
     let classes = refills.iter().chain(drains).map(class).max().map_or(1, |most| most + 1);
@@ -87,7 +88,7 @@ fn sizes(refills: &[Move], drains: &[Move]) -> Section {
         .collect();
     Section {
         question: "How large are refills and drains?".to_owned(),
-        note: "Pages moved by one of them, which is one hold of the zone lock.".to_owned(),
+        note: "Pages moved by a single refill or drain, which holds the zone lock once.".to_owned(),
         chart: Some(Chart::Bars {
             unit: "refills, drains",
             categories,

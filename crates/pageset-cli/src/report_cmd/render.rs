@@ -12,16 +12,16 @@ const STYLE: &str = include_str!("templates/chart.css");
 
 fn templates() -> Result<Environment<'static>, minijinja::Error> {
     let mut environment = Environment::new();
-    // All that is not said to be safe is escaped, in SVG too.
+    // Escape all text that is not marked safe, also in SVG.
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_template("report.html", include_str!("templates/report.html"))?;
     environment.add_template("chart.svg", include_str!("templates/chart.svg"))?;
     Ok(environment)
 }
 
-/// The templates are ours: an error in them is a bug, found by any test that makes a report.
+/// The failure for an error in our templates. Such an error is a bug, and any test that makes a report finds it.
 fn broken(error: minijinja::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("the report cannot be written: {error:#}"))
+    Failure::new(Exit::Failed, format!("cannot write the report: {error:#}"))
 }
 
 /// `chart-1`, `chart-2`, …
@@ -37,7 +37,7 @@ fn svg(environment: &Environment<'_>, place: usize, section: &Section, alone: bo
     Ok(Some(environment.get_template("chart.svg").and_then(|t| t.render(context)).map_err(broken)?))
 }
 
-/// Each chart as a file: its name and text.
+/// The name and the text of each chart's file.
 pub(super) fn charts(report: &Report) -> Result<Vec<(String, String)>, Failure> {
     let environment = templates().map_err(broken)?;
     let mut charts = Vec::new();
@@ -73,7 +73,7 @@ pub(super) fn html(report: &Report) -> Result<String, Failure> {
             rows: &section.rows,
         });
     }
-    let footer = format!("pageset {}. `pageset explain NAME` says more of each column.", env!("CARGO_PKG_VERSION"));
+    let footer = format!("pageset {}. `pageset explain NAME` describes each column.", env!("CARGO_PKG_VERSION"));
     let sections = Value::from(Serde(sections));
     let context =
         context! { title => report.title.as_str(), facts => report.facts.clone(), sections, style => STYLE, footer };

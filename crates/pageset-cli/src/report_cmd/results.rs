@@ -1,17 +1,17 @@
-//! The sections of what `pageset replay` and `pageset advise` wrote with --json.
+//! The sections of results of `pageset replay --json` and `pageset advise --json`.
 
 use pageset_trace::advise::{Advice, HUGE_PAGES, Setting};
 use pageset_trace::measure::{ReplayResult, Replayed};
 use pageset_trace::replay::Totals;
 
 use super::draw::Bars;
-use super::json::{bars, strings};
+use super::sections::{bars, strings};
 use super::{Report, Section};
 use crate::columns::grouped;
 
 pub(super) fn replay(result: &ReplayResult) -> Report {
     let (trace, kernel, name) = (&result.trace, &result.kernel, &result.trace.name);
-    // Rows of unlike levels are never put side by side.
+    // Rows of different levels are never compared.
     let rows: Vec<&Replayed> = result.named().collect();
     let names: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
     let column = |of: fn(&Replayed) -> f64| rows.iter().map(|row| of(row)).collect::<Vec<_>>();
@@ -27,7 +27,7 @@ pub(super) fn replay(result: &ReplayResult) -> Report {
         bars(
             &format!("{name}: how often does each set of rules take the zone lock?"),
             &note,
-            "holds of zone locks for 1000 allocations and frees",
+            "holds of zone locks per 1000 allocations and frees",
             &names,
             vec![Bars::new("locks/1000 ops", column(|row| row.zone_lock_acquisitions_per_1000_operations))],
         ),
@@ -42,7 +42,7 @@ pub(super) fn replay(result: &ReplayResult) -> Report {
             ],
         ),
         bars(
-            &format!("{name}: in how many refills and drains?"),
+            &format!("{name}: how many refills and drains are there?"),
             &note,
             "refills, drains",
             &all,
@@ -52,7 +52,7 @@ pub(super) fn replay(result: &ReplayResult) -> Report {
             ],
         ),
         bars(
-            &format!("{name}: how many pages do all CPUs hold at most?"),
+            &format!("{name}: how many pages do all pagesets together hold at most?"),
             &note,
             "pages",
             &names,
@@ -72,7 +72,7 @@ pub(super) fn replay(result: &ReplayResult) -> Report {
     let own: Vec<_> = result.rules.iter().filter(|row| row.is_kernel).map(nearness).collect();
     if !own.is_empty() {
         sections.push(Section {
-            question: format!("{name}: how near do the kernel's own rules come to the kernel?"),
+            question: format!("{name}: how closely does a replay under the kernel's own rules follow the kernel?"),
             note: result.warnings.join(" · "),
             chart: None,
             heads: strings(&["rules", "refills", "refill pages", "drain pages", "refills near"]),
@@ -97,15 +97,15 @@ pub(super) fn advise(advice: &Advice) -> Report {
     let column = |of: fn(&Setting) -> f64| rows.iter().map(|row| of(row)).collect::<Vec<_>>();
     let mut sections = vec![
         bars(
-            &format!("{name}: what would each setting gain?"),
+            &format!("{name}: how often does each setting take the zone lock?"),
             "Numbers are values of vm.percpu_pagelist_high_fraction; names are the rules of other kernels.",
-            "holds of zone locks for 1000 allocations and frees",
+            "holds of zone locks per 1000 allocations and frees",
             &names,
             vec![Bars::new("locks/1000 ops", column(Setting::locks_per_1000))],
         ),
         bars(
-            &format!("{name}: how many pages would each setting keep from others?"),
-            "Pages that CPUs hold are free to nobody else.",
+            &format!("{name}: how many pages do pagesets hold under each setting?"),
+            "Other CPUs cannot use pages in a CPU's pageset.",
             "pages",
             &names,
             vec![Bars::new("most held", column(|row| row.held_pages_max as f64))],
@@ -114,9 +114,9 @@ pub(super) fn advise(advice: &Advice) -> Report {
     let huge = rows.iter().map(|row| Some(row.high_order_pages_min? as f64 / HUGE_PAGES as f64));
     if let Some(huge) = huge.collect::<Option<Vec<_>>>() {
         sections.push(bars(
-            &format!("{name}: how many huge pages would each setting leave room for?"),
-            "Free blocks of orders 9 and 10 when there were fewest. Memory that stays in use throughout is not replayed, so \
-             compare the bars with each other.",
+            &format!("{name}: how many huge pages have room under each setting?"),
+            "The smallest number of free blocks of orders 9 and 10. Memory that stays in use is not replayed, so compare \
+             the bars only with each other.",
             "huge pages",
             &names,
             vec![Bars::new("huge pages free", huge)],
@@ -130,7 +130,7 @@ pub(super) fn advise(advice: &Advice) -> Report {
     for (head, said) in [("Gain", &advice.gain), ("Price", &advice.price)] {
         facts.extend(said.as_ref().map(|said| format!("{head}: {said}.")));
     }
-    facts.push(format!("How sure: {} ({}).", advice.sure.trust.name(), advice.sure.reasons.join("; ")));
+    facts.push(format!("Confidence: {} ({}).", advice.sure.trust.name(), advice.sure.reasons.join("; ")));
     let pattern = |pattern: &pageset_trace::advise::Named| format!("Pattern {}: {}.", pattern.name, pattern.seen);
     facts.extend(advice.named_patterns.iter().map(pattern));
     Report { title: format!("Advice on {name}"), facts, sections }

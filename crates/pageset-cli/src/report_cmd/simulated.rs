@@ -1,4 +1,4 @@
-//! The sections of what `run`, `sweep` and `compare` wrote with --json.
+//! The sections of JSON results of `run`, `sweep` and `compare`.
 
 use indexmap::IndexSet;
 use pageset_sim::compare::Key;
@@ -7,10 +7,10 @@ use pageset_sim::run::{RunResult, RunRow};
 use pageset_sim::statistics::Spread;
 
 use super::draw::{Bars, plain};
-use super::json::{bars, strings};
+use super::sections::{bars, strings};
 use super::{Report, Section};
 
-/// What whiskers are in all of these.
+/// The note about whiskers in these charts.
 const WHISKERS: &str = "Means over the seeds; whiskers: one standard deviation.";
 
 /// Bars with whiskers.
@@ -24,10 +24,10 @@ fn with_spread(name: &str, values: impl Iterator<Item = Option<Spread>>) -> Bars
     }
 }
 
-/// What a chart shows of a row.
+/// The value of a row that a chart shows.
 type OfRow = fn(&RunRow) -> Option<Spread>;
 
-/// A row of `pageset run` by what tells it from others.
+/// A row of `pageset run`, with the keys that distinguish it from other rows.
 struct Row<'v> {
     /// The rules without their batch.
     rules: String,
@@ -48,7 +48,7 @@ impl Row<'_> {
     }
 }
 
-/// What a chart's groups of bars are, and the name of a row's place among them.
+/// The axis of a chart: the key that the groups of bars stand for.
 #[derive(Clone, Copy)]
 enum Axis {
     Batch,
@@ -57,7 +57,7 @@ enum Axis {
 }
 
 impl Axis {
-    /// That in which the rows differ most usefully.
+    /// The most useful key in which the rows differ.
     fn of(rows: &[Row<'_>]) -> Axis {
         let differ = |of: fn(&Row<'_>) -> Option<u64>| rows.iter().any(|row| of(row) != of(&rows[0]));
         if differ(|row| row.batch) && rows.iter().all(|row| row.batch.is_some()) {
@@ -107,12 +107,12 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
 /// Reports on one result of `pageset run` or `sweep`.
 ///
 /// # Errors
-/// There is nothing in it.
+/// The result has no rows.
 pub(super) fn run(result: RunResult) -> Result<Report, String> {
     let RunResult { workload, machine, .. } = &result;
     let rows: Vec<Row<'_>> = result.rows.iter().map(Row::new).collect();
     if rows.is_empty() {
-        return Err("there are no rows".to_owned());
+        return Err("the result has no rows".to_owned());
     }
     let axis = Axis::of(&rows);
     let one_number_of_tasks = rows.iter().all(|row| row.row.tasks == rows[0].row.tasks);
@@ -134,19 +134,19 @@ pub(super) fn run(result: RunResult) -> Result<Report, String> {
     };
     let against = axis.against();
     let mut sections =
-        vec![section(format!("{workload} on {machine}: how much is done {against}?"), WHISKERS, "score", |row| {
+        vec![section(format!("{workload} on {machine}: what is the score {against}?"), WHISKERS, "score", |row| {
             row.score
         })];
     let locks: [(&str, OfRow); 2] = [("zone", |row| row.zone_lock_pct), ("LRU", |row| row.lru_lock_pct)];
     for (lock, of) in locks {
         if lock == "zone" || rows.iter().any(|row| of(row.row).is_some_and(|spread| spread.mean > 0.0)) {
             let question =
-                format!("{workload} on {machine}: how much time goes into waiting for {lock} locks {against}?");
-            sections.push(section(question, WHISKERS, "per cent of the CPUs' time", of));
+                format!("{workload} on {machine}: how much time is spent waiting for {lock} locks {against}?");
+            sections.push(section(question, WHISKERS, "percent of the CPUs' time", of));
         }
     }
     sections.push(section(
-        format!("{workload} on {machine}: how long does the slowest allocation in a hundred take {against}?"),
+        format!("{workload} on {machine}: how long do 99 of 100 allocations take at most {against}?"),
         "All seeds together.",
         "ns",
         |row| row.alloc_ns.map(|alloc| Spread { mean: alloc.p99 as f64, deviation: 0.0 }),
@@ -161,28 +161,28 @@ pub(super) fn run(result: RunResult) -> Result<Report, String> {
     Ok(Report { title: format!("{workload} on {machine}"), facts, sections })
 }
 
-/// How long was simulated.
+/// Describes the simulated time.
 fn simulated(what: &str, measured_ns: u64, warm_up_ns: u64, seeds: &str) -> String {
     let [measured, warm_up] = [measured_ns, warm_up_ns].map(|ns| ns as f64 / 1e9);
-    format!("Simulated: {what}{measured} s after {warm_up} s of warming up, {seeds}.")
+    format!("Simulated: {what}{measured} s after {warm_up} s of warm-up, {seeds}.")
 }
 
 /// Key columns of a row: names and values.
 type Own<'r> = Vec<(&'r String, &'r Key)>;
 
-/// A row's own names by their keys, in the order of the keys, and which of them the bars stand along: a number where there
-/// is one, else the last.
+/// A row's key columns, sorted by name, and the index of the key for the chart's axis: a number if there is one, else
+/// the last.
 fn axis(row: &CompareRow) -> Result<(Own<'_>, usize), String> {
     let mut own: Own<'_> = row.keys.iter().collect();
     own.sort_by_key(|(name, _)| *name);
     let place = own.iter().position(|(_, key)| matches!(key, Key::Number(_))).or(own.len().checked_sub(1));
-    Ok((own, place.ok_or("a row has nothing that tells it from others")?))
+    Ok((own, place.ok_or("a row has no key column")?))
 }
 
 /// A column's name, for people.
 fn spoken(column: &str) -> String {
     let column = column.replace('_', " ").replace("lru ", "LRU ");
-    column.strip_suffix(" pct").map_or(column.clone(), |of| format!("{of} in per cent"))
+    column.strip_suffix(" pct").map_or(column.clone(), |of| format!("{of} in percent"))
 }
 
 /// The names of columns, sorted.
@@ -195,9 +195,9 @@ fn names<'c>(columns: impl Iterator<Item = &'c Columns>) -> Vec<String> {
 /// Reports on one result of `pageset compare`.
 ///
 /// # Errors
-/// There is nothing in it.
+/// The result has no rows.
 pub(super) fn compare(result: CompareResult) -> Result<Report, String> {
-    // Sections by what their rows have in common, in the order of the table.
+    // Group rows by their other keys, in the order of the table.
     let mut groups: Vec<(String, Vec<(String, &CompareRow)>)> = Vec::new();
     let mut along = "";
     for row in &result.rows {
@@ -222,13 +222,13 @@ pub(super) fn compare(result: CompareResult) -> Result<Report, String> {
             };
             let simulated = with_spread("simulated", rows.iter().map(|(_, row)| spread(row)));
             let of = if group.is_empty() { String::new() } else { format!("{group}: ") };
-            let question = format!("{of}how near does the simulation come to the published {}?", spoken(&column));
+            let question = format!("{of}how close is the simulation to the published {}?", spoken(&column));
             let note = format!("By {along}. {WHISKERS}");
             sections.push(bars(&question, &note, "published, simulated", &categories, vec![published, simulated]));
         }
     }
     if sections.is_empty() {
-        return Err("there are no rows".to_owned());
+        return Err("the result has no rows".to_owned());
     }
     if !result.mean_absolute_errors.is_empty() {
         sections.push(errors(&result.mean_absolute_errors));
@@ -250,8 +250,9 @@ fn errors(all: &[MeanErrors]) -> Section {
         }
     }
     Section {
-        question: "How large are the errors, beside those of doing nothing?".to_owned(),
-        note: "Mean absolute errors over the rows but the base; of shares and changes in percentage points.".to_owned(),
+        question: "How large are the errors, compared with doing nothing?".to_owned(),
+        note: "Mean absolute errors over all rows but the base; for shares and changes in percentage points."
+            .to_owned(),
         chart: None,
         heads: strings(&["machine", "column", "simulated", "doing nothing", "line in 1/batch"]),
         rows,

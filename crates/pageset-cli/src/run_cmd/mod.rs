@@ -22,24 +22,26 @@ use crate::sim::options::Effort;
 
 /// Run a workload on a simulated machine under any rules
 ///
-/// The machine's CPUs run in virtual time, the allocator is the real one. A row a set of rules and number of tasks: the
-/// score, the share of the tasks' time that went to waiting for zone and LRU locks, and how long allocations took. The
-/// same command gives the same result, byte for byte.
+/// The CPUs of the machine run in virtual time; the allocator is the real one. Prints a row for each set of rules and
+/// number of tasks: the score, the share of the tasks' time spent waiting for zone and LRU locks, and the duration of
+/// allocations. The same command gives the same result, byte for byte.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     task: Task,
 
-    /// Print what the workloads are, a line each
+    /// List the workloads, one per line
     #[arg(long, exclusive = true)]
     list: bool,
 
-    /// Change a rule of every named set, such as batch=63; may be given again and again
+    /// Change a rule of every named set, such as batch=63; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 
-    /// Also write the waits for locks and the holds of them, of the first seed, as a trace that Perfetto's viewer opens; a
-    /// million holds at most, so measure milliseconds; `-` is standard output
+    /// Also write the first seed's waits for locks and holds of locks as a trace for ui.perfetto.dev; `-` is standard
+    /// output
+    ///
+    /// The trace contains at most a million holds, so set --seconds to some milliseconds.
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
 
@@ -47,28 +49,28 @@ pub(crate) struct Args {
     effort: Effort,
 }
 
-/// What is run, and where.
+/// The workload, the machine and the rules.
 #[derive(clap::Args)]
 pub(crate) struct Task {
-    /// The workload, by name, such as page_fault1; `pageset run --list` says what there is. `trace` runs the processes
-    /// of a recording
+    /// The workload by name, such as page_fault1; `pageset run --list` lists all. `trace` runs the processes of a
+    /// recording
     #[arg(value_name = "WORKLOAD", required = true)]
     workload: Option<String>,
 
-    /// The recording, for the workload `trace`: its processes are spread over the tasks, and run in copies where these are
-    /// more
+    /// The recording for the workload `trace`: its processes are spread over the tasks, and repeated if there are more
+    /// tasks than processes
     #[arg(value_name = "FILE")]
     recording: Option<PathBuf>,
 
-    /// The machine, by name (see `pageset machine list`) or as a description whose name ends in .toml
+    /// The machine by name (see `pageset machine list`), or a description in a .toml file
     #[arg(long, value_name = "NAME", required = true)]
     machine: Option<String>,
 
-    /// The sets of rules: presets by name, `all` for all of them, or rule files whose names end in .toml
+    /// The sets of rules: names of presets, `all` for all presets, or rule files (.toml)
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "pageset")]
     rules: Vec<String>,
 
-    /// How many tasks, each on a CPU of its own [default: as many as CPUs]
+    /// Numbers of tasks, each task on a CPU of its own [default: the machine's number of CPUs]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     tasks: Vec<u32>,
 }
@@ -80,7 +82,7 @@ impl Task {
     }
 }
 
-/// The workload that is read from a file.
+/// The name of the workload that is read from a file.
 const TRACE: &str = "trace";
 
 /// Runs `pageset run`.
@@ -93,17 +95,17 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     simulate(&args.task, &sets, &args.effort, args.timeline.as_deref())
 }
 
-/// Runs a task under each set of rules, and prints a row for each; a timeline goes to the file that is given.
+/// Runs a task under each set of rules, and prints a row for each. Writes the first seed's timeline to `timeline`.
 ///
 /// # Errors
-/// Usage, or what a run failed of.
+/// Wrong usage, a failed run, or a file that cannot be written.
 pub(crate) fn simulate(
     task: &Task,
     sets: &[RuleSet],
     effort: &Effort,
     timeline: Option<&Path>,
 ) -> Result<Exit, Failure> {
-    // Both are there: without --list they are required.
+    // Both are present: without --list they are required.
     let workload = &workload(task.workload.as_deref().unwrap_or_default(), task.recording.as_deref())?;
     let machine = machine(task.machine.as_deref().unwrap_or_default())?;
     let cpus = machine.topology().cpus();
@@ -135,19 +137,19 @@ pub(crate) fn simulate(
         timeline::write(&tracks, &mut out)?;
         out.commit()?;
         if let Some((name, _)) = tracks.iter().find(|(_, (_, outcome))| outcome.held.len() == held) {
-            eprintln!("note: the timeline has the first {held} holds of {name}; there were more");
+            eprintln!("note: the timeline has only the first {held} holds of {name}; reduce --seconds to see all");
         }
     }
     batch.give(&result, table::text)
 }
 
-/// The workload of this name, or that of a recording.
+/// The workload of this name, or the workload of a recording.
 fn workload(name: &str, recording: Option<&Path>) -> Result<Workload, Failure> {
     match (name, recording) {
         (TRACE, Some(file)) => Ok(recording::workload(file)?),
-        (TRACE, None) => Err(Failure::new(Exit::Usage, "the workload trace needs a recording: trace FILE")),
+        (TRACE, None) => Err(Failure::new(Exit::Usage, "the workload `trace` needs a recording: trace FILE")),
         (_, Some(file)) => {
-            Err(Failure::new(Exit::Usage, format!("{}: only the workload trace takes a recording", file.display())))
+            Err(Failure::new(Exit::Usage, format!("{}: only the workload `trace` takes a recording", file.display())))
         }
         (name, None) => Workload::find(name).cloned().ok_or_else(|| unknown(name)),
     }
@@ -155,11 +157,11 @@ fn workload(name: &str, recording: Option<&Path>) -> Result<Workload, Failure> {
 
 fn unknown(name: &str) -> Failure {
     let names = || WORKLOADS.iter().map(|workload| workload.name).chain([TRACE]);
-    let message = format!("there is no workload {name}{}", suggestion(name, names()));
-    Failure::new(Exit::Usage, message).help("pageset run --list says what there is")
+    let message = format!("unknown workload `{name}`{}", suggestion(name, names()));
+    Failure::new(Exit::Usage, message).help("`pageset run --list` lists all workloads")
 }
 
-/// Each workload's name, what it does, and what is counted.
+/// A table of the workloads: name, description, and what each counts.
 fn list() -> String {
     let mut table = wrapped(["workload", "what it does", "counted"].into_iter());
     for workload in WORKLOADS {

@@ -5,7 +5,7 @@ use pageset_sim::statistics::Spread;
 
 use crate::columns::{grouped, numbers, spread_pct, trimmed};
 
-/// The table below a line that says what was run.
+/// A line that describes the run, and the table below it.
 pub(super) fn text(result: &RunResult) -> String {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let text = format!(

@@ -1,7 +1,7 @@
 //! `pageset run --timeline`: waits for locks and holds of them as a trace for Perfetto.
 //!
-//! A process for each row, a track a CPU, in virtual time. A wait lasts from the first try to when the lock was had, a hold
-//! from there to its release. Holds on one CPU may lie within each other.
+//! Each row is a process and each CPU a track, in virtual time. A wait lasts from the first attempt to the acquisition
+//! of the lock, a hold from the acquisition to the release. Holds on one CPU may be nested.
 
 use std::io::{self, Write};
 
@@ -12,18 +12,18 @@ use serde_json::json;
 use crate::error::Failure;
 use crate::perfetto::Writer;
 
-/// Holds that are kept in all: some hundred megabytes of text.
+/// The largest number of holds of all rows together: some hundred megabytes of text.
 pub(super) const MOST: usize = 1_000_000;
 
-/// Ways to a zone's lock, in the order of `pageset::LockPath`.
+/// Names of the paths to a zone lock, in the order of `pageset::LockPath`.
 const ZONE_PATHS: [&str; 5] = ["fill", "drain", "direct allocation", "direct free", "map"];
-/// Ways to an LRU lock.
+/// Names of the paths to an LRU lock.
 const LRU_PATHS: [&str; 2] = ["add", "remove"];
 
-/// Writes the first seed of each row: its name, the seed, the outcome.
+/// Writes the first seed of each row. A row is its name, the seed and the outcome.
 ///
 /// # Errors
-/// Those of writing.
+/// Errors of writing.
 pub(super) fn write(rows: &[(String, (u64, Outcome))], out: impl Write) -> Result<(), Failure> {
     let mut events = Writer::new(out)?;
     for (number, (name, (seed, outcome))) in rows.iter().enumerate() {
@@ -42,7 +42,7 @@ pub(super) fn write(rows: &[(String, (u64, Outcome))], out: impl Write) -> Resul
     events.finish()
 }
 
-/// A wait, if there was one, and the hold.
+/// Writes the wait, if any, and the hold.
 fn both(process: usize, outcome: &Outcome, held: &Held, events: &mut Writer<impl Write>) -> io::Result<()> {
     let (lock, path, node) = named(outcome, held);
     let args = json!({ "path": path, "node": node });
@@ -53,7 +53,7 @@ fn both(process: usize, outcome: &Outcome, held: &Held, events: &mut Writer<impl
     events.slice(process, held.cpu, lock, had, released, &args)
 }
 
-/// A lock, the way to it and its node, where it has such.
+/// The name of a lock, the path to it, and its node if it has one.
 fn named(outcome: &Outcome, held: &Held) -> (&'static str, &'static str, Option<usize>) {
     let (zones, lrus) = (outcome.zone_locks.len(), outcome.lru_locks.len());
     let number = held.lock.0 as usize;

@@ -1,5 +1,5 @@
-//! Many runs for one result: run on all cores with a bar, kept as far as they came at Ctrl-C, and given out as text and
-//! as JSON.
+//! Many runs for one result: they run on all cores with a progress bar, Ctrl-C keeps the finished ones, and the result
+//! is written as text and as JSON.
 
 use std::io::{self, Write as _};
 
@@ -19,29 +19,29 @@ pub(crate) struct Batch<'e> {
 }
 
 impl<'e> Batch<'e> {
-    /// From now on Ctrl-C ends the runs, and not the command.
+    /// Installs a handler for Ctrl-C, which from now on ends the runs instead of the command.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// Errors of the operating system.
     pub(crate) fn begin(effort: &'e Effort) -> Result<Self, Failure> {
         Ok(Batch { effort, interrupt: Interrupt::install()? })
     }
 
-    /// Whether nobody has asked to stop.
+    /// Whether the runs go on: no Ctrl-C has arrived.
     pub(crate) fn keep_on(&self) -> bool {
         self.interrupt.keep_on()
     }
 
-    /// Runs each with all seeds.
+    /// Runs each of `runs` with all seeds.
     pub(crate) fn run(&self, runs: &[Run<'_>]) -> Vec<Result<BySeed, RunError>> {
         let progress = Progress::new();
         run_seeds(runs, self.effort.of_each(), || self.keep_on(), |ended, all| progress.of(ended, all))
     }
 
-    /// Prints the result as it was asked for, and says how the command ends.
+    /// Writes the result as text, as JSON or as both, and returns the exit code.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The result cannot be written.
     pub(crate) fn give<R: Serialize>(self, result: &R, text: impl FnOnce(&R) -> String) -> Result<Exit, Failure> {
         let json = self.effort.json.as_deref();
         if json.is_none_or(|path| path.as_os_str() != "-") {

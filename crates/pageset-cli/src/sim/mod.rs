@@ -1,4 +1,4 @@
-//! What the commands of the simulator share: machines by name, numbers of the command line, many runs for one result.
+//! Shared by the commands of the simulator: machines by name, common options, and many runs for one result.
 
 pub(crate) mod batch;
 pub(crate) mod options;
@@ -10,14 +10,14 @@ use pageset_sim::machine::{self, Machine};
 
 use crate::error::{Exit, Failure};
 
-/// The machine of this name, or that of a description whose name ends in .toml.
+/// The machine of this name, or the machine that a .toml file describes.
 ///
 /// # Errors
-/// Usage: there is none, or the description says something that cannot be.
+/// Usage: the machine is unknown, or its description is invalid.
 pub(crate) fn machine(name: &str) -> Result<Machine, Failure> {
     let usage = |message: String| Failure::new(Exit::Usage, message);
     if name.ends_with(".toml") {
-        let text = fs::read_to_string(name).map_err(|error| usage(format!("{name}: {error}")))?;
+        let text = fs::read_to_string(name).map_err(|error| usage(format!("cannot read {name}: {error}")))?;
         return Machine::parse(name, &text).map_err(|error| usage(error.to_string()));
     }
     match machine::find(name) {
@@ -25,8 +25,8 @@ pub(crate) fn machine(name: &str) -> Result<Machine, Failure> {
         None => {
             let names: Vec<&str> = machine::SHIPPED.iter().map(|(name, _)| *name).collect();
             let allowed = names.join(", ");
-            let message = format!("there is no machine {name}; allowed: {allowed}, or a file whose name ends in .toml");
-            Err(usage(message).help("pageset machine list says what each is"))
+            let message = format!("unknown machine `{name}`; allowed: {allowed}, or a .toml file");
+            Err(usage(message).help("`pageset machine list` describes each machine"))
         }
     }
 }

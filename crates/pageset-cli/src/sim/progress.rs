@@ -1,4 +1,4 @@
-//! A bar on the terminal while simulations run.
+//! A progress bar on the terminal while simulations run.
 
 use std::io::{self, IsTerminal as _};
 
@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 pub(crate) use crate::interrupt::Interrupt;
 use crate::replay_cmd::progress::style;
 
-/// How many of so many runs have ended, on standard error; nothing where that is no terminal.
+/// A bar on standard error with the number of finished runs. Hidden if standard error is not a terminal.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
@@ -20,7 +20,7 @@ impl Progress {
         Progress(bar)
     }
 
-    /// So many of so many have ended.
+    /// Shows that `ended` of `runs` have finished.
     pub(crate) fn of(&self, ended: usize, runs: usize) {
         self.0.set_length(runs as u64);
         self.0.set_position(ended as u64);

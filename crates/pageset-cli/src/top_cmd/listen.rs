@@ -1,4 +1,4 @@
-//! Metrics over HTTP, on a loopback address only: nothing of a machine is told to a network.
+//! Metrics over HTTP, on a loopback address only: the network cannot read them.
 
 use std::net::SocketAddr;
 
@@ -9,22 +9,22 @@ use super::metrics;
 use super::view::View;
 use crate::error::{Exit, Failure};
 
-/// What OpenMetrics asks for.
+/// The content type that OpenMetrics requires.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// An address as it may be given: loopback, with a port.
+/// Parses a loopback address with a port.
 pub(super) fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = text.parse().map_err(|_| "an address is 127.0.0.1:PORT or [::1]:PORT".to_owned())?;
+    let address: SocketAddr = text.parse().map_err(|_| "allowed: 127.0.0.1:PORT or [::1]:PORT".to_owned())?;
     match address.ip().is_loopback() {
         true => Ok(address),
-        false => Err("only a loopback address is listened on: 127.0.0.1:PORT or [::1]:PORT".to_owned()),
+        false => Err("not a loopback address; allowed: 127.0.0.1:PORT or [::1]:PORT".to_owned()),
     }
 }
 
-/// Answers each request with a look taken for it, until `ended`.
+/// Answers each request with a new look, until `ended`.
 ///
 /// # Errors
-/// An address that cannot be listened on; `/proc` gone.
+/// The address is not available, or `/proc` is not readable.
 pub(super) fn serve(address: SocketAddr, machine: &mut Machine, ended: &dyn Fn() -> bool) -> Result<(), Failure> {
     let server = Server::http(address)
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot listen on {address}: {error}")))?;
@@ -32,7 +32,7 @@ pub(super) fn serve(address: SocketAddr, machine: &mut Machine, ended: &dyn Fn()
     while !ended() {
         let Some(request) = server.recv_timeout(super::STEP)? else { continue };
         let path = request.url().split('?').next().unwrap_or_default();
-        // A reader that went away is no reason to end.
+        // A client that has disconnected does not end the server.
         let _ = match (request.method(), path) {
             (Method::Get | Method::Head, "/metrics" | "/") => {
                 let view = View::new(&machine.look()?, None);
@@ -45,9 +45,9 @@ pub(super) fn serve(address: SocketAddr, machine: &mut Machine, ended: &dyn Fn()
                 })
             }
             (Method::Get | Method::Head, _) => {
-                request.respond(Response::from_string("metrics are at /metrics\n").with_status_code(404))
+                request.respond(Response::from_string("not found; try /metrics\n").with_status_code(404))
             }
-            _ => request.respond(Response::from_string("only GET is answered\n").with_status_code(405)),
+            _ => request.respond(Response::from_string("method not allowed; try GET\n").with_status_code(405)),
         };
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! One look at the machine, or at what was saved of one: texts of the kernel's, read and not yet judged.
+//! One look: the kernel's texts of this machine or of a saved file, parsed but not interpreted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,37 +10,37 @@ use pageset_trace::procfs::Zoneinfo;
 
 use crate::error::{Exit, Failure};
 
-/// What was seen at one moment.
+/// The values at one moment.
 pub(super) struct Look {
     /// `live`, or the file's name.
     pub(super) source: String,
-    /// When, where that is known.
+    /// The time of the look, if known.
     pub(super) when: Option<When>,
     pub(super) zoneinfo: Zoneinfo,
-    /// The counters of `/proc/vmstat` by name; empty where it cannot be had.
+    /// The counters of `/proc/vmstat` by name; empty if it is not readable.
     pub(super) vmstat: BTreeMap<String, u64>,
-    /// As `uname -r` tells it.
+    /// `uname -r`.
     pub(super) release: Option<String>,
     /// `uname -v`.
     pub(super) version: Option<String>,
     /// `vm.percpu_pagelist_high_fraction`.
     pub(super) high_fraction: Option<u32>,
-    /// How refills and drains are counted, where they are.
+    /// How refills and drains are counted, if they are counted.
     pub(super) counted_by: Option<Way>,
-    /// What each CPU has moved since counting began, where it is counted.
+    /// What each CPU has moved since counting began, if it is counted.
     pub(super) traffic: Option<Vec<Traffic>>,
-    /// What could not be had, and why.
+    /// The unavailable values, each with the reason.
     pub(super) missing: Vec<String>,
 }
 
-/// A moment by both clocks: one to tell people, one to divide by.
+/// A moment by both clocks: the wall clock for output, the monotonic clock for rates.
 #[derive(Clone, Copy)]
 pub(super) struct When {
     pub(super) unix_ns: u64,
     pub(super) instant: Instant,
 }
 
-/// Where the kernel's texts are.
+/// Paths of the kernel's texts.
 const ZONEINFO: &str = "/proc/zoneinfo";
 const VMSTAT: &str = "/proc/vmstat";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
@@ -51,11 +51,11 @@ const HIGH_FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 #[derive(Clone, Copy)]
 pub(super) enum Counting {
     Off,
-    /// In one way, or in the cheaper that the kernel allows.
+    /// In this way, or in the cheapest way that the kernel allows.
     By(Option<Way>),
 }
 
-/// Looks at this machine again and again.
+/// Looks at this machine repeatedly.
 pub(super) struct Machine {
     counters: Option<Counters>,
     /// Why refills and drains are not counted.
@@ -63,7 +63,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Begins to count where that is allowed and asked for.
+    /// Starts counting if `counting` requests it and the kernel allows it.
     pub(super) fn new(counting: Counting) -> Self {
         let Counting::By(way) = counting else {
             return Machine { counters: None, not_counted: None };
@@ -78,18 +78,17 @@ impl Machine {
         }
     }
 
-    /// Looks.
+    /// Takes a look.
     ///
     /// # Errors
-    /// Without `/proc/zoneinfo` there is nothing to show.
+    /// `/proc/zoneinfo` is not readable or not parsable.
     pub(super) fn look(&mut self) -> Result<Look, Failure> {
         let text = fs::read_to_string(ZONEINFO).map_err(|error| {
-            Failure::new(Exit::Missing, format!("{ZONEINFO} cannot be read: {error}"))
-                .help("mount /proc; in a container, one that does not hide it")
+            Failure::new(Exit::Missing, format!("cannot read {ZONEINFO}: {error}"))
+                .help("mount /proc; in a container, use a /proc that shows zoneinfo")
         })?;
-        let zoneinfo = Zoneinfo::parse(&text).map_err(|error| {
-            Failure::new(Exit::Missing, format!("{ZONEINFO} of this kernel is not understood: {error}"))
-        })?;
+        let zoneinfo = Zoneinfo::parse(&text)
+            .map_err(|error| Failure::new(Exit::Missing, format!("cannot parse {ZONEINFO} of this kernel: {error}")))?;
         // The time belongs to the counters of zoneinfo, which are read first.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let when = When { unix_ns: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX), instant: Instant::now() };
@@ -106,13 +105,13 @@ impl Machine {
         let vmstat = match fs::read_to_string(VMSTAT) {
             Ok(text) => numbers(&text),
             Err(error) => {
-                missing.push(format!("{VMSTAT} cannot be read: {error}"));
+                missing.push(format!("cannot read {VMSTAT}: {error}"));
                 BTreeMap::new()
             }
         };
         let high_fraction = fs::read_to_string(HIGH_FRACTION).ok().and_then(|text| text.trim().parse().ok());
         if high_fraction.is_none() {
-            missing.push("vm.percpu_pagelist_high_fraction cannot be read (it is there from 5.14 on)".to_owned());
+            missing.push("cannot read vm.percpu_pagelist_high_fraction (kernels from 5.14 on have it)".to_owned());
         }
         Ok(Look {
             source: "live".to_owned(),
@@ -129,15 +128,16 @@ impl Machine {
     }
 }
 
-/// A saved `/proc/zoneinfo`.
+/// The look of a saved `/proc/zoneinfo`.
 ///
 /// # Errors
-/// A file that cannot be read, or is something else.
+/// The file is not readable, or is not a copy of `/proc/zoneinfo`.
 pub(super) fn saved(path: &Path) -> Result<Look, Failure> {
     let name = path.display();
-    let text = fs::read_to_string(path).map_err(|error| Failure::new(Exit::Damaged, format!("{name}: {error}")))?;
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::new(Exit::Damaged, format!("cannot read {name}: {error}")))?;
     let zoneinfo = Zoneinfo::parse(&text).map_err(|error| {
-        Failure::new(Exit::Damaged, format!("{name}: {error}")).help("give files that are copies of /proc/zoneinfo")
+        Failure::new(Exit::Damaged, format!("{name}: {error}")).help("use copies of /proc/zoneinfo")
     })?;
     Ok(Look {
         source: name.to_string(),
@@ -153,7 +153,7 @@ pub(super) fn saved(path: &Path) -> Result<Look, Failure> {
     })
 }
 
-/// `name value` lines.
+/// Parses lines of the form `name value`.
 fn numbers(text: &str) -> BTreeMap<String, u64> {
     let line = |line: &str| {
         let (name, value) = line.split_once(' ')?;

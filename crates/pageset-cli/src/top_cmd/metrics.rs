@@ -1,4 +1,4 @@
-//! A look as OpenMetrics text: for a scrape, or a file that a collector reads.
+//! A look as OpenMetrics text, for a scrape or for a file that a collector reads.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -14,13 +14,13 @@ use super::view::{CpuTraffic, CpuWaits, Pageset, View, Zone};
 
 type Labels = Vec<(&'static str, String)>;
 
-/// A metric's name without its unit, its help, and its value where there is one.
+/// A metric's name without its unit, its help, and its value if any.
 type Of<T> = (&'static str, &'static str, fn(&T) -> Option<u64>);
 
 /// The metrics of zones.
 const OF_ZONES: &[Of<Zone>] = &[
     ("pageset_zone_managed", "Pages that the zone's allocator was given", |zone| Some(zone.managed)),
-    ("pageset_zone_free", "Pages on the zone's free lists, those in pagesets not counted", |zone| Some(zone.free)),
+    ("pageset_zone_free", "Pages on the zone's free lists, without the pages in pagesets", |zone| Some(zone.free)),
     ("pageset_zone_min", "Min watermark with its boost, below which only urgent requests are served", |zone| {
         Some(zone.min)
     }),
@@ -41,23 +41,24 @@ const OF_PAGESETS: &[Of<Pageset>] = &[
 /// The metrics of CPUs, each after its unit.
 const OF_CPUS: &[(&str, Of<CpuTraffic>)] = &[
     ("pages", ("pageset_refill", "Pages that a CPU took from zones under the zone lock", |t| Some(t.refill_pages))),
-    ("pages", ("pageset_drain", "Pages that a CPU gave back from pagesets to zones", |t| Some(t.drain_pages))),
+    ("pages", ("pageset_drain", "Pages that a CPU returned from pagesets to zones", |t| Some(t.drain_pages))),
     (
         "blocks",
-        ("pageset_high_order_drain", "Blocks of orders 1 to 3 among those given back", |t| Some(t.high_order_drains)),
+        ("pageset_high_order_drain", "Blocks of orders 1 to 3 that a CPU returned from pagesets to zones", |t| {
+            Some(t.high_order_drains)
+        }),
     ),
     ("blocks", ("pageset_fallback", "Blocks taken from another migratetype's pageblocks", |t| Some(t.fallbacks))),
 ];
 
 /// The metrics of waits for zone locks: name, help.
-const WAITED: (&str, &str) =
-    ("pageset_zone_lock_wait", "Time that a CPU waited for zone locks, by what it wanted them for");
-const WAITS: (&str, &str) = ("pageset_zone_lock", "How often a CPU waited for a zone lock, by what it wanted it for");
+const WAITED: (&str, &str) = ("pageset_zone_lock_wait", "Time that a CPU waited for zone locks, by path");
+const WAITS: (&str, &str) = ("pageset_zone_lock", "How often a CPU waited for a zone lock, by path");
 
-/// What zone locks are wanted for, as labels have it.
+/// The paths to a zone lock, as labels.
 const PATHS: [&str; 4] = ["refill", "drain", "direct_alloc", "direct_free"];
 
-/// The names of all metrics, with their units, as they are asked for with `pageset explain`.
+/// The names of all metrics with their units, for `pageset explain`.
 #[cfg(test)]
 pub(super) fn names() -> impl Iterator<Item = String> {
     let pages = OF_ZONES.iter().map(|m| m.0).chain(OF_PAGESETS.iter().map(|m| m.0)).map(|name| format!("{name}_pages"));
@@ -65,10 +66,10 @@ pub(super) fn names() -> impl Iterator<Item = String> {
     pages.chain(of_cpus).chain([format!("{}_seconds", WAITED.0), format!("{}_waits", WAITS.0)])
 }
 
-/// The text, with the end mark that the form asks for.
+/// The text, with the end mark that OpenMetrics requires.
 ///
 /// # Errors
-/// None that is known; the encoder's own.
+/// Errors of the encoder; none is known.
 pub(super) fn text(view: &View) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     let pages = || Unit::Other("pages".to_owned());
@@ -124,8 +125,8 @@ pub(super) fn text(view: &View) -> Result<String, fmt::Error> {
     Ok(in_order(&text))
 }
 
-/// The samples of each metric by their labels, numbers by their size: two looks can then be compared line by line. The
-/// encoder keeps them in a hash map.
+/// Sorts the samples of each metric by their labels, and numbers in labels by value. The encoder keeps samples in a
+/// hash map; sorted texts of two looks can be compared line by line.
 fn in_order(text: &str) -> String {
     let is_head = |line: &&str| line.starts_with('#');
     let mut ordered = String::new();
@@ -142,7 +143,7 @@ fn in_order(text: &str) -> String {
     ordered
 }
 
-/// A line whose numbers are as long as the longest, so that the order of letters is theirs.
+/// A line with its numbers padded with zeros, so that the alphabetical order is the order of the numbers.
 fn with_long_numbers(line: &str) -> String {
     let of_digits = |a: &u8, b: &u8| a.is_ascii_digit() == b.is_ascii_digit();
     let parts = line.as_bytes().chunk_by(of_digits).map(String::from_utf8_lossy);
@@ -152,7 +153,7 @@ fn with_long_numbers(line: &str) -> String {
 }
 
 #[test]
-fn samples_come_in_the_order_of_their_labels() {
+fn samples_are_sorted_by_their_labels() {
     let text =
         "# HELP b x\n# TYPE b gauge\nb{cpu=\"10\"} 1\nb{cpu=\"9\"} 2\nb{cpu=\"0\"} 30\n# TYPE a gauge\na 1\n# EOF\n";
     let ordered =
@@ -160,7 +161,7 @@ fn samples_come_in_the_order_of_their_labels() {
     assert_eq!(in_order(text), ordered);
 }
 
-/// Adds the waits of the CPUs of which they are measured.
+/// Adds the waits of the CPUs whose waits are measured.
 fn register_waits(registry: &mut Registry, view: &View) {
     let measured: Vec<(u32, &CpuWaits)> = view
         .traffic

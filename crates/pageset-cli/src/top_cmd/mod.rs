@@ -1,9 +1,9 @@
-//! `pageset top`: what the kernel's pagesets do now.
+//! `pageset top`: shows what the kernel's pagesets do now.
 //!
 //! | module | what it does |
 //! | --- | --- |
-//! | `look` | one look at the machine, or at what was saved of one |
-//! | `view` | what is shown of it, and of what changed; the JSON |
+//! | `look` | one reading of the machine, or of a saved file |
+//! | `view` | the shown values and their changes; the JSON |
 //! | `plain`, `metrics` | the view as text and as OpenMetrics |
 //! | `listen` | metrics over HTTP on a loopback address |
 //! | `state`, `screen` | keys, and the view drawn on a terminal |
@@ -35,10 +35,11 @@ use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 
-/// Watch the per-CPU pagesets of this machine: what they hold, how they size themselves, what they move
+/// Watch the per-CPU pagesets of this machine: the pages they hold, their sizes, and the pages they move
 ///
-/// Any user sees zones, watermarks and pagesets; root also how many pages refills and drains move, which the kernel
-/// counts and nothing records. Nothing of the machine is changed. In a pipe a block of text is printed for each look.
+/// Any user sees zones, watermarks and pagesets. Root also sees how many pages refills and drains move; the kernel
+/// counts them, and no events are recorded. The command does not change the machine. In a pipe it prints a block of
+/// text per look.
 ///
 /// Exit codes: 0 after q, --once or --count; 130 after Ctrl-C.
 #[derive(clap::Args)]
@@ -47,27 +48,27 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
 
-    /// Look once (twice, one interval apart, where changes are shown) and end
+    /// Print one result and exit; if the output shows changes, this takes two looks, one interval apart
     #[arg(long, conflicts_with = "count")]
     once: bool,
 
-    /// End after so many looks
+    /// Exit after this number of looks
     #[arg(short = 'n', long, value_name = "LOOKS", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Text, also on a terminal
+    /// Print text, even on a terminal
     #[arg(long, conflicts_with_all = ["json", "openmetrics", "listen"])]
     plain: bool,
 
-    /// A line of JSON for each look, of the schema pageset.top/1, in base units: ns, pages
+    /// Print a line of JSON per look, of the schema pageset.top/1, in base units: ns, pages
     #[arg(long, conflicts_with_all = ["openmetrics", "listen"])]
     json: bool,
 
-    /// Write OpenMetrics text to a file, anew at each look; `-` is standard output
+    /// Write OpenMetrics text to FILE, and replace it at each look; `-` is standard output
     #[arg(long, value_name = "FILE", conflicts_with = "listen")]
     openmetrics: Option<PathBuf>,
 
-    /// Answer scrapes with OpenMetrics text, on a loopback address only
+    /// Serve OpenMetrics text over HTTP, on a loopback address only
     #[arg(long, value_name = "127.0.0.1:PORT", value_parser = listen::loopback)]
     listen: Option<SocketAddr>,
 
@@ -75,12 +76,13 @@ pub(crate) struct Args {
     #[arg(long)]
     no_count: bool,
 
-    /// How the kernel counts refills and drains; by default bpf, and perf where bpf is not allowed. Only bpf measures waits
-    /// for zone locks
+    /// How the kernel counts refills and drains [default: bpf, or perf if bpf is not allowed]
+    ///
+    /// Only bpf measures waits for zone locks. If unsure, omit this option.
     #[arg(long, value_name = "WAY", conflicts_with = "no_count")]
     count_by: Option<CountBy>,
 
-    /// Show saved copies of /proc/zoneinfo, oldest first, instead of this machine
+    /// Show saved copies of /proc/zoneinfo instead of this machine; name the oldest copy first
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["listen", "openmetrics", "once", "count", "no_count", "count_by"])]
     from: Vec<PathBuf>,
 }
@@ -103,22 +105,22 @@ impl From<CountBy> for Way {
     }
 }
 
-/// How long at most until a key, a signal or a scrape is seen.
+/// The longest delay until a key, a signal or a scrape is noticed.
 const STEP: Duration = Duration::from_millis(100);
 
 fn interval(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "seconds are from 0.1 to 86400".to_owned())
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "allowed: 0.1 to 86400 seconds".to_owned())
 }
 
-/// What heads the columns, and the names of the metrics.
+/// The column headings and the names of the metrics.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = String> {
     let columns = plain::ZONES.into_iter().chain(plain::CPUS).chain(plain::WAITS).map(str::to_owned);
     columns.chain(metrics::names()).chain(view::SHOWN.into_iter().map(|name| name.trim_end_matches('_').to_owned()))
 }
 
-/// Waits, but for a signal.
+/// Waits until a time or a signal.
 fn wait(until: Instant, interrupt: &Interrupt) {
     while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
         if !interrupt.keep_on() {
@@ -156,14 +158,14 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     lines(&mut machine, &args, &interrupt)
 }
 
-/// Looks and prints, until it is enough.
+/// Looks and prints until `--once`, `--count` or a signal ends the loop.
 fn lines(machine: &mut Machine, args: &Args, interrupt: &Interrupt) -> Result<Exit, Failure> {
     let mut before: Option<Look> = None;
     let mut printed = 0;
     loop {
         let begin = Instant::now();
         let look = machine.look()?;
-        // One look shows no change; metrics have totals only and need none.
+        // The first look has no changes. Metrics are totals and need no changes.
         if !(args.once && before.is_none() && args.openmetrics.is_none()) {
             print(&View::new(&look, before.as_ref()), args)?;
             printed += 1;
@@ -196,11 +198,11 @@ fn print(view: &View, args: &Args) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// Where the screen's views come from.
+/// The source of the screen's views.
 trait Views {
     /// Looks again.
     fn refresh(&mut self) -> Result<(), Failure>;
-    /// The view to show; `page` is brought within what there is.
+    /// The view to show; `page` is limited to the existing pages.
     fn view(&self, page: &mut usize) -> &View;
 }
 
@@ -239,7 +241,7 @@ impl Views for Saved {
     }
 }
 
-/// Puts the terminal back, however the screen ends.
+/// Restores the terminal on drop, however the screen ends.
 struct Restore;
 
 impl Drop for Restore {

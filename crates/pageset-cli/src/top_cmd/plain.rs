@@ -1,27 +1,27 @@
-//! Text for pipes and logs: a block for each look.
+//! Text for pipes and logs: one block per look.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::view::{View, Zone};
 use crate::columns::{grouped, numbers, trimmed};
 
-/// What heads the columns of the zones.
+/// The column headings of the zones.
 pub(super) const ZONES: [&str; 13] = [
     "zone", "mark", "managed", "free", "free +-", "min", "low", "high", "held", "held +-", "held %", "high_min",
     "high_max",
 ];
 
-/// What heads the columns of the CPUs.
+/// The column headings of the CPUs.
 pub(super) const CPUS: [&str; 10] =
     ["CPU", "zone", "count", "count +-", "high", "batch", "refill/s", "drain/s", "high-order drains/s", "fallbacks/s"];
 
-/// What heads the columns of waits for zone locks.
+/// The column headings of waits for zone locks.
 pub(super) const WAITS: [&str; 6] =
     ["CPU", "refill wait %", "drain wait %", "direct alloc wait %", "direct free wait %", "waits/s"];
 
 const NONE: &str = "-";
 
-/// A number, or that there is none.
+/// A number, or `-` for none.
 pub(super) fn number(number: Option<u64>) -> String {
     number.map_or(NONE.to_owned(), grouped)
 }
@@ -40,7 +40,7 @@ pub(super) fn rate(rate: Option<f64>) -> String {
     rate.map_or(NONE.to_owned(), |rate| grouped(rate.round() as u64))
 }
 
-/// Per cent, to the hundredth.
+/// A percentage with two decimals.
 pub(super) fn percent(percent: Option<f64>) -> String {
     percent.map_or(NONE.to_owned(), |percent| format!("{percent:.2}"))
 }
@@ -49,18 +49,18 @@ pub(super) fn percent(percent: Option<f64>) -> String {
 pub(super) fn kernel_line(view: &View) -> String {
     let kernel = &view.kernel;
     let release = kernel.release.as_deref().unwrap_or("unknown kernel");
-    let guess = if kernel.known { "rules" } else { "taken to have rules" };
+    let guess = if kernel.known { "rules" } else { "assumed rules" };
     let fraction = kernel.high_fraction.filter(|fraction| *fraction > 0);
     let fraction = fraction.map(|fraction| format!(" = {fraction}")).unwrap_or_default();
     let another = if kernel.is_another {
-        "; but this kernel tunes high, as from 6.7 on; try `pageset identify` on a recording"
+        "; but this kernel tunes high, as kernels from 6.7 on do; try `pageset identify` on a recording"
     } else {
         ""
     };
     format!("{release}, {guess} {}, {}{fraction}{another}", kernel.rules, kernel.auto_tuning.text())
 }
 
-/// All of it.
+/// The whole view.
 pub(super) fn text(view: &View) -> String {
     let mut text = format!("{}: {}\n", view.source, kernel_line(view));
     let at = view.time_ns.map(|ns| httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_nanos(ns)));
@@ -112,7 +112,7 @@ pub(super) fn text(view: &View) -> String {
     text
 }
 
-/// A row for each pageset that holds or has moved pages; a CPU's traffic stands in its last.
+/// A row for each pageset that holds or has moved pages. A CPU's traffic is shown in the CPU's last row.
 fn cpus(view: &View) -> String {
     let mut table = numbers(CPUS.into_iter(), 1..2);
     for zone in &view.zones {
@@ -140,7 +140,7 @@ fn cpus(view: &View) -> String {
     trimmed(&table)
 }
 
-/// A row for each CPU that waited for a zone lock since the look before; nothing where that is not measured.
+/// A row for each CPU that waited for a zone lock since the previous look. Empty if waits are not measured.
 fn waits(view: &View) -> String {
     let mut table = numbers(WAITS.into_iter(), 0..0);
     let (mut measured, mut waited) = (false, false);
@@ -163,7 +163,7 @@ fn waits(view: &View) -> String {
     }
 }
 
-/// Whether it is the highest zone in which the CPU has a pageset: its traffic, which is of all zones, stands there.
+/// Whether `zone` is the last zone in which the CPU has a pageset. The CPU's traffic of all zones is shown there.
 fn is_last(view: &View, zone: &Zone, cpu: u32) -> bool {
     let has = |zone: &&Zone| zone.pagesets.iter().any(|set| set.cpu == cpu);
     view.zones.iter().rfind(has).is_some_and(|last| (last.node, &last.zone) == (zone.node, &zone.zone))

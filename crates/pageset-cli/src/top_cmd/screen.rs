@@ -1,4 +1,4 @@
-//! The screen: zones, then the chosen zone's pagesets as a list or a map, then what is missing and the keys.
+//! The screen: the zones, the chosen zone's pagesets as a list or a map, the missing values, and the keys.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -11,13 +11,13 @@ use super::state::State;
 use super::view::{CpuWaits, Pageset, View, Zone};
 use crate::columns::grouped;
 
-/// From a pageset with nothing to one at its high, readable without colours.
+/// Marks from an empty pageset to one at its high, readable without colours.
 const RAMP: [char; 10] = ['·', '.', ':', '-', '=', '+', '*', '#', '%', '@'];
-/// What heads a line of the map. Unit: characters.
+/// Width of the label of a line of the map. Unit: characters.
 const LABEL: u16 = 5;
-/// From this width on the list of CPUs has their waits. Unit: characters.
+/// The smallest width at which the list of CPUs shows waits. Unit: characters.
 const WIDE: u16 = 100;
-/// Lines of zones at most, so that CPUs are seen on a small screen.
+/// The largest number of zone lines, so that a small screen also shows CPUs.
 const ZONE_LINES: usize = 8;
 
 /// The heat of a pageset: its count within its high, 0 to 9.
@@ -40,7 +40,7 @@ fn colour(heat: usize) -> Style {
     Style::new().fg(colour)
 }
 
-/// CPUs in a line of the map at this width, where a list would not show all; 1 for a list.
+/// The number of CPUs in a line of the map, if a list cannot show all CPUs; 1 for a list.
 pub(super) fn per_line(state: &State, view: &View, area: Rect) -> usize {
     let cpus = view.zones.get(state.zone(view)).map_or(0, |zone| zone.pagesets.len());
     let lines = usize::from(parts(view, area).cpus.height).saturating_sub(1);
@@ -125,7 +125,7 @@ fn zone_table<'v>(view: &'v View, state: &State, area: Rect) -> Table<'v> {
         .column_spacing(0)
 }
 
-/// Widths of the zones' columns; a small screen has the first nine. Unit: characters.
+/// Widths of the zones' columns; a small screen shows the first nine. Unit: characters.
 const ZONE_WIDTHS: [u16; 14] = [11, 6, 10, 9, 8, 8, 7, 9, 9, 12, 9, 9, 9, 6];
 
 fn padded(text: &str, column: usize) -> String {
@@ -151,7 +151,7 @@ fn zone_cells(zone: &Zone, wide: bool) -> Vec<String> {
     cells.iter().enumerate().map(|(i, cell)| padded(cell, i)).collect()
 }
 
-/// The chosen zone, the order, and in a map the chosen CPU's numbers.
+/// The chosen zone, the sort key, and the chosen CPU's numbers.
 fn cpu_heading(view: &View, state: &State, ordered: &[Pageset], chosen: usize) -> String {
     let zone = view.zones.get(state.zone(view)).map(Zone::name).unwrap_or_default();
     let mut text = format!("zone {zone} by {}", state.sort.name());
@@ -169,23 +169,23 @@ fn cpu_heading(view: &View, state: &State, ordered: &[Pageset], chosen: usize) -
     text
 }
 
-/// How long the chosen CPU waited for zone locks, and for what.
+/// The share of its time that the chosen CPU waited for zone locks, by path.
 fn wait_line(view: &View, ordered: &[Pageset], chosen: usize) -> String {
     let Some(waits) = ordered.get(chosen).and_then(|set| view.waits_of(set.cpu)) else { return String::new() };
     let [refill, drain, alloc, free] = waits.paths().map(|path| percent(path.pct));
     format!("zone-lock wait %: refill {refill}, drain {drain}, direct alloc {alloc}, direct free {free}")
 }
 
-/// A line a CPU: how full its pageset is, what changed, what it moved.
+/// One line per CPU: how full its pageset is, what changed, and what the CPU moved.
 fn cpu_list<'v>(view: &'v View, state: &State, ordered: &[Pageset], chosen: usize, area: Rect) -> Table<'v> {
     let lines = usize::from(area.height).saturating_sub(1);
     let first = (chosen + 1).saturating_sub(lines);
     let zone = state.zone(view);
     let mut others: Vec<&Zone> =
         view.zones.iter().enumerate().filter(|(place, _)| *place != zone).map(|(_, z)| z).collect();
-    // Where there is not room for all, for those of which pagesets may hold most.
+    // Largest zones first: if the room is not enough for all zones, their pagesets may hold most.
     others.sort_by_key(|zone| std::cmp::Reverse(zone.managed));
-    // What the numbers leave, other zones' counts first.
+    // The room that the numbers leave; the other zones' counts take theirs before the bar.
     let waits = area.width >= WIDE && ordered.iter().any(|set| view.waits_of(set.cpu).is_some());
     let wait = if waits { 8 } else { 0 };
     let room = usize::from(area.width).saturating_sub(5 + 9 + 9 + 9 + 10 + 10 + wait + 12);
@@ -238,13 +238,13 @@ fn cpu_list<'v>(view: &'v View, state: &State, ordered: &[Pageset], chosen: usiz
         .column_spacing(0)
 }
 
-/// A character a CPU, `row` of them in a line; each line is headed by its first CPU.
+/// One character per CPU, `row` CPUs in a line; each line begins with the number of its first CPU.
 fn cpu_map(ordered: &[Pageset], chosen: usize, row: usize, area: Rect) -> Paragraph<'static> {
     let lines = usize::from(area.height).saturating_sub(1).max(1);
     let first = (chosen / row + 1).saturating_sub(lines);
     let scale = RAMP.iter().collect::<String>();
     let mut text =
-        vec![Line::raw(format!("{:>4}  {scale}  from empty to high; each line begins with the CPU named", "CPU"))];
+        vec![Line::raw(format!("{:>4}  {scale}  from empty to high; the number is the line's first CPU", "CPU"))];
     for (line, sets) in ordered.chunks(row).enumerate().skip(first).take(lines) {
         let mut spans = vec![Span::raw(format!("{:>4} ", sets[0].cpu))];
         spans.extend(sets.iter().enumerate().map(|(i, set)| {
@@ -264,17 +264,17 @@ q, Esc      quit
 z, Tab      next zone
 arrows      choose a CPU (also j k, PgUp PgDn, Home End)
 s           sort CPUs by number, count, change, refills, waits
-space, f    freeze what is shown, and go on
-m           all CPUs as a map, or as a list
+space, f    freeze or continue
+m           switch between map and list of CPUs
 n, p        next and previous of several saved files
 
 mark        the lowest watermark that free pages are below
-held        pages in pagesets: free, but to one CPU only
-+-          change since the look before
-refill/s    pages taken from all zones a second (as root)
-wait %      of its time that a CPU spun for a zone lock (as root)
+held        pages in pagesets: free, but only for one CPU
++-          change since the previous look
+refill/s    pages taken from all zones per second (as root)
+wait %      share of time spent spinning for zone locks (root)
 
-`pageset explain NAME` says more of each. Any key goes back.";
+`pageset explain NAME` describes each name. Press any key.";
 
 fn help(frame: &mut Frame<'_>, area: Rect) {
     let (width, height) = (66.min(area.width), (HELP.lines().count() as u16 + 2).min(area.height));

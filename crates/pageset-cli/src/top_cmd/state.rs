@@ -1,10 +1,10 @@
-//! What the user chose with keys. Pure: keys in, state out.
+//! What the user has chosen with keys. Pure: keys in, state out.
 
 use ratatui::crossterm::event::KeyCode;
 
 use super::view::{CpuWaits, Pageset, View};
 
-/// What the CPUs are sorted by.
+/// The sort key of the CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sort {
     Cpu,
@@ -40,20 +40,20 @@ impl Sort {
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) sort: Sort,
-    /// What is shown stays as it is.
+    /// The screen is not updated.
     pub(super) frozen: bool,
     pub(super) help: bool,
-    /// CPUs as a list even where a map would show more of them.
+    /// Show a list of CPUs even if a map shows more CPUs.
     pub(super) list: bool,
-    /// The chosen zone as `node zone`; the one with most pages until one is chosen.
+    /// The chosen zone as `node zone`; `None` selects the zone with most pages.
     zone: Option<String>,
-    /// The chosen CPU; the first in order until one is chosen.
+    /// The chosen CPU; `None` selects the first in order.
     cpu: Option<u32>,
-    /// Which of several saved looks is shown.
+    /// The index of the shown look among several saved ones.
     pub(super) page: usize,
 }
 
-/// What a key leads to.
+/// The effect of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
     Nothing,
@@ -65,14 +65,14 @@ impl State {
         State { sort: Sort::Cpu, frozen: false, help: false, list: false, zone: None, cpu: None, page: 0 }
     }
 
-    /// The chosen zone's place in the view.
+    /// The chosen zone's index in the view.
     pub(super) fn zone(&self, view: &View) -> usize {
         let chosen = self.zone.as_ref().and_then(|name| view.zones.iter().position(|zone| zone.name() == *name));
         let largest = (0..view.zones.len()).max_by_key(|place| view.zones[*place].managed);
         chosen.or(largest).unwrap_or(0)
     }
 
-    /// The chosen zone's pagesets in order.
+    /// The chosen zone's pagesets, sorted.
     pub(super) fn ordered(&self, view: &View) -> Vec<Pageset> {
         let Some(zone) = view.zones.get(self.zone(view)) else { return Vec::new() };
         let mut sets = zone.pagesets.clone();
@@ -88,12 +88,12 @@ impl State {
         sets
     }
 
-    /// The chosen CPU's place among the ordered ones.
+    /// The chosen CPU's index in `ordered`.
     pub(super) fn chosen(&self, ordered: &[Pageset]) -> usize {
         self.cpu.and_then(|cpu| ordered.iter().position(|set| set.cpu == cpu)).unwrap_or(0)
     }
 
-    /// A key was pressed. `row` is how many CPUs a line of the map has; 1 in a list.
+    /// Handles a key. `row` is the number of CPUs in a line of the map; 1 for a list.
     pub(super) fn key(&mut self, key: KeyCode, view: &View, row: usize) -> Action {
         if self.help {
             self.help = false;
@@ -137,7 +137,7 @@ mod tests {
     fn keys() {
         let view = view(4);
         let mut state = State::new();
-        // The zone with most pages is shown first; z goes round.
+        // The zone with most pages is shown first; z selects the next zone in turn.
         assert_eq!(view.zones[state.zone(&view)].name(), "0 Normal");
         state.key(KeyCode::Char('z'), &view, 1);
         assert_eq!(view.zones[state.zone(&view)].name(), "0 DMA");
@@ -153,8 +153,8 @@ mod tests {
         let counts: Vec<u64> = state.ordered(&view).iter().map(|set| set.count).collect();
         assert!(counts.is_sorted_by(|a, b| a >= b), "{counts:?}");
         state.key(KeyCode::PageDown, &view, 7);
-        assert_eq!(state.chosen(&state.ordered(&view)), 3, "past the end is the end");
-        // Help goes away with any key, which does nothing else.
+        assert_eq!(state.chosen(&state.ordered(&view)), 3, "PageDown stops at the last CPU");
+        // Any key closes the help and has no other effect.
         state.key(KeyCode::Char('h'), &view, 1);
         assert!(state.help);
         state.key(KeyCode::Char('s'), &view, 1);

@@ -1,4 +1,4 @@
-//! A machine made up, and what is shown of it.
+//! A made-up machine and its output.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,8 @@ use super::state::State;
 use super::view::{AutoTuning, View};
 use super::{metrics, plain, screen};
 
-/// A zoneinfo of a small and a large zone; `scale` moves the counts. Without bounds it is that of a kernel before 6.7.
+/// A zoneinfo of a small and a large zone; `scale` changes the counts. Without `bounds` it is that of a kernel before
+/// 6.7.
 fn zoneinfo(cpus: u32, scale: u64, bounds: bool) -> Zoneinfo {
     let mut text = String::new();
     for (name, managed, start) in [("DMA", 3840, 1), ("Normal", 4_000_000, 1_048_576)] {
@@ -46,7 +47,7 @@ fn zoneinfo(cpus: u32, scale: u64, bounds: bool) -> Zoneinfo {
 }
 
 fn traffic(cpu: u32, scale: u64) -> Traffic {
-    // Waits stay below the time that there is.
+    // Waits take less than the elapsed time.
     let busy = u64::from(cpu % 50);
     Traffic {
         cpu,
@@ -83,7 +84,7 @@ fn look(cpus: u32, scale: u64, at: Instant) -> Look {
     }
 }
 
-/// What is shown of a machine with so many CPUs, two seconds after the look before.
+/// The view of a machine with this number of CPUs, two seconds after the previous look.
 pub(super) fn view(cpus: u32) -> View {
     let at = Instant::now();
     View::new(&look(cpus, 2, at), Some(&look(cpus, 1, at)))
@@ -114,19 +115,19 @@ fn many_cpus_on_a_small_screen() {
     state.key(KeyCode::End, &view, 1);
     let map = drawn(80, 24, &view, &state);
     insta::assert_snapshot!(map);
-    // Each CPU is in the map, seventy in a line; and as a list, those around the chosen one are.
+    // The map shows each CPU, seventy in a line. The list shows the CPUs around the chosen one.
     let heads: Vec<&str> = map.lines().filter_map(|line| line.get(1..6)?.strip_suffix(' ')).map(str::trim).collect();
     let heads: Vec<u32> = heads.iter().filter_map(|head| head.parse().ok()).collect();
     assert_eq!(heads, [0, 70, 140, 210, 280, 350, 420, 490]);
     state.key(KeyCode::Char('m'), &view, 70);
-    assert!(drawn(80, 24, &view, &state).contains(" 511 "), "the chosen one is in the list");
+    assert!(drawn(80, 24, &view, &state).contains(" 511 "), "the chosen CPU is not in the list");
 }
 
 #[test]
 fn help_and_a_screen_too_small() {
     let mut state = State::new();
     state.key(KeyCode::Char('h'), &view(4), 1);
-    assert!(drawn(80, 24, &view(4), &state).contains("freeze what is shown"));
+    assert!(drawn(80, 24, &view(4), &state).contains("freeze or continue"));
     for (width, height) in [(1, 1), (10, 3), (20, 200), (300, 2)] {
         drawn(width, height, &view(512), &State::new());
         drawn(width, height, &view(512), &state);
@@ -139,7 +140,7 @@ fn text_for_pipes() {
 }
 
 #[test]
-fn changes_are_told_by_the_second() {
+fn changes_are_rates_per_second() {
     let view = view(2);
     assert_eq!(view.elapsed_ns, Some(2_000_000_000));
     let traffic = view.traffic_of(1).unwrap();
@@ -151,7 +152,7 @@ fn changes_are_told_by_the_second() {
 }
 
 #[test]
-fn waits_are_told_by_what_the_lock_was_wanted_for() {
+fn waits_are_counted_by_path() {
     let view = view(2);
     let waits = view.waits_of(1).unwrap();
     // 15 ms of waits in 2 s.
@@ -165,7 +166,7 @@ fn waits_are_told_by_what_the_lock_was_wanted_for() {
 }
 
 #[test]
-fn no_waits_are_told_apart_from_none_measured() {
+fn no_waits_differ_from_unmeasured_waits() {
     let at = Instant::now();
     let shown = |change: &dyn Fn(&mut Traffic)| {
         let mut looks = [look(2, 2, at), look(2, 1, at)];
@@ -182,7 +183,7 @@ fn no_waits_are_told_apart_from_none_measured() {
     }
 }
 
-/// A CPU is found by what it waited.
+/// The CPUs with the longest waits come first.
 #[test]
 fn sorted_by_waits() {
     let view = view(60);
@@ -193,7 +194,7 @@ fn sorted_by_waits() {
 }
 
 #[test]
-fn which_rules_are_in_force() {
+fn the_kernel_determines_the_rules() {
     let at = Instant::now();
     let tuned = |change: &dyn Fn(&mut Look)| {
         let mut look = look(2, 1, at);
@@ -209,17 +210,17 @@ fn which_rules_are_in_force() {
         (tuned(&|_| {}), ("linux-6.18", true, AutoTuning::On, 0)),
         (tuned(&|look| look.high_fraction = Some(8)), ("linux-6.18", true, AutoTuning::OffByFraction, 0)),
         (tuned(&|look| look.release = None), ("linux-6.18", false, AutoTuning::On, 0)),
-        // Old kernels print no bounds, which is said; a fraction there switches nothing off.
+        // Old kernels print no bounds, and `missing` says so; without auto-tuning a fraction switches nothing off.
         (tuned(&|look| old(look, "5.14.0-1.el9")), ("linux-5.14", true, AutoTuning::NotInKernel, 1)),
         (tuned(&|look| old(look, "6.6.87")), ("linux-6.6.37", true, AutoTuning::NotInKernel, 1)),
     ] {
         assert_eq!(found, expected);
     }
-    // A distribution may have brought the memory management of a newer kernel back to an older one.
+    // A distribution may have backported the memory management of a newer kernel.
     let mut backported = look(2, 1, at);
     backported.release = Some("5.14.0-1.el9".to_owned());
     let view = View::new(&backported, None);
-    assert!(plain::kernel_line(&view).contains("but this kernel tunes high, as from 6.7 on"));
+    assert!(plain::kernel_line(&view).contains("but this kernel tunes high, as kernels from 6.7 on do"));
     assert!(!View::new(&look(2, 1, at), None).kernel.is_another);
     let mut fixed = look(2, 1, at);
     fixed.high_fraction = None;
@@ -228,7 +229,7 @@ fn which_rules_are_in_force() {
 }
 
 #[test]
-fn zones_and_cpus_that_come_and_go_are_told() {
+fn news_lists_zones_and_cpus_that_come_and_go() {
     let at = Instant::now();
     let before = look(4, 1, at);
     let mut now = look(3, 2, at);
@@ -237,7 +238,7 @@ fn zones_and_cpus_that_come_and_go_are_told() {
     assert_eq!(view.news, ["zone DMA of node 0 is gone", "CPU 3 is gone"]);
     let view = View::new(&before, Some(&now));
     assert_eq!(view.news, ["zone DMA of node 0 appeared", "CPU 3 appeared"]);
-    // It has no rate, rather than a wrong one.
+    // A CPU that appeared has no rate, instead of a wrong one.
     assert_eq!(view.traffic_of(3).unwrap().refill_pages_per_s, None);
     assert_eq!(view.zones[1].pagesets[3].change, None);
 }

@@ -1,4 +1,5 @@
-//! What is shown of a look, and of what changed since the one before: the same for the screen, text, JSON and metrics.
+//! The shown values of a look and their changes since the previous look: the same for the screen, text, JSON and
+//! metrics.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +18,19 @@ pub(super) struct View {
     pub(super) source: String,
     /// Since 1970; null for a saved file.
     pub(super) time_ns: Option<u64>,
-    /// Since the look before, which all changes are against; null for the first, and where times are not known.
+    /// Since the previous look, to which all changes are relative; null for the first look and for saved files.
     pub(super) elapsed_ns: Option<u64>,
     pub(super) kernel: Kernel,
     pub(super) zones: Vec<Zone>,
-    /// `bpf` or `perf`; null where refills and drains are not counted.
+    /// `bpf` or `perf`; null if refills and drains are not counted.
     pub(super) counted_by: Option<&'static str>,
-    /// Null where it is not counted.
+    /// Null if refills and drains are not counted.
     pub(super) traffic: Option<Vec<CpuTraffic>>,
-    /// Those of [`SHOWN`] that the kernel has.
+    /// The counters of [`SHOWN`] that the kernel has.
     pub(super) vmstat: Vec<Counter>,
-    /// What came and went since the look before.
+    /// Zones and CPUs that appeared or disappeared since the previous look.
     pub(super) news: Vec<String>,
-    /// What cannot be shown, and why.
+    /// The unavailable values, each with the reason.
     pub(super) missing: Vec<String>,
 }
 
@@ -39,9 +40,9 @@ pub(super) struct Kernel {
     pub(super) release: Option<String>,
     /// The preset's name.
     pub(super) rules: &'static str,
-    /// Whether the release is known, or the rules are guessed from the form of zoneinfo.
+    /// Whether the release is known. If not, the rules are guessed from the form of zoneinfo.
     pub(super) known: bool,
-    /// Whether the kernel tunes high and its release does not, as kernels with backported memory management do.
+    /// Whether the kernel tunes high although its release does not. Backported memory management does that.
     pub(super) is_another: bool,
     pub(super) auto_tuning: AutoTuning,
     pub(super) high_fraction: Option<u32>,
@@ -54,7 +55,7 @@ pub(super) enum AutoTuning {
     On,
     /// An administrator's fraction fixes high.
     OffByFraction,
-    /// Each zone's bounds are equal, though no fraction is known.
+    /// Each zone's bounds are equal, but no fraction is known.
     OffByBounds,
     /// The kernel has none: before 6.7.
     NotInKernel,
@@ -82,7 +83,7 @@ impl AutoTuning {
     }
 }
 
-/// A zone that has pages; amounts in pages, changes since the look before.
+/// A zone that has pages. Amounts in pages; changes since the previous look.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Zone {
     pub(super) node: u32,
@@ -133,7 +134,7 @@ pub(super) struct Pageset {
     pub(super) batch: u64,
 }
 
-/// What a CPU has moved since counting began, and a second since the look before.
+/// What a CPU has moved since counting began, and per second since the previous look.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct CpuTraffic {
     pub(super) cpu: u32,
@@ -145,11 +146,11 @@ pub(super) struct CpuTraffic {
     pub(super) drain_pages_per_s: Option<f64>,
     pub(super) high_order_drains_per_s: Option<f64>,
     pub(super) fallbacks_per_s: Option<f64>,
-    /// Null where it is not measured.
+    /// Null if waits are not measured.
     pub(super) zone_lock_waits: Option<CpuWaits>,
 }
 
-/// How long a CPU waited for zone locks since counting began, by what it wanted them for.
+/// How long a CPU has waited for zone locks since counting began, by path.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct CpuWaits {
     pub(super) refill: PathWait,
@@ -177,24 +178,24 @@ impl CpuWaits {
         }
     }
 
-    /// All of them, in the order of their columns.
+    /// All paths, in the order of their columns.
     pub(super) fn paths(&self) -> [PathWait; 4] {
         [self.refill, self.drain, self.direct_alloc, self.direct_free]
     }
 
-    /// Per cent of the time since the look before.
+    /// Percent of the time since the previous look.
     pub(super) fn pct(&self) -> Option<f64> {
         self.paths().iter().map(|path| path.pct).sum()
     }
 }
 
-/// Waits for zone locks of one kind.
+/// Waits for zone locks on one path.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct PathWait {
     pub(super) times: u64,
     pub(super) ns: u64,
     pub(super) per_s: Option<f64>,
-    /// Of the time since the look before.
+    /// Percent of the time since the previous look.
     pub(super) pct: Option<f64>,
 }
 
@@ -206,7 +207,7 @@ pub(super) struct Counter {
     pub(super) per_s: Option<f64>,
 }
 
-/// The counters of `/proc/vmstat` that are shown; of those that end in `_` the sum of all that begin so.
+/// The shown counters of `/proc/vmstat`. A name that ends in `_` is the sum of all counters with this prefix.
 pub(super) const SHOWN: [&str; 8] = [
     "pgalloc_",
     "pgfree",
@@ -219,7 +220,7 @@ pub(super) const SHOWN: [&str; 8] = [
 ];
 
 impl View {
-    /// What to show of a look; changes are against `before`.
+    /// The view of a look, with changes since `before`.
     pub(super) fn new(look: &Look, before: Option<&Look>) -> View {
         let instants = look.when.zip(before.and_then(|before| before.when));
         let elapsed = instants.map(|(now, then)| now.instant.duration_since(then.instant));
@@ -230,7 +231,7 @@ impl View {
             .collect();
         let mut missing = look.missing.clone();
         if zones.iter().flat_map(|zone| &zone.pagesets).any(|set| set.high_max.is_none()) {
-            missing.push("this kernel prints no high_min and high_max (they are there from 6.7 on)".to_owned());
+            missing.push("this kernel does not print high_min and high_max (kernels from 6.7 on do)".to_owned());
         }
         View {
             schema: "pageset.top/1",
@@ -247,12 +248,12 @@ impl View {
         }
     }
 
-    /// What a CPU has moved, where it is counted.
+    /// What a CPU has moved, if it is counted.
     pub(super) fn traffic_of(&self, cpu: u32) -> Option<&CpuTraffic> {
         self.traffic.as_ref()?.iter().find(|traffic| traffic.cpu == cpu)
     }
 
-    /// How long a CPU has waited for zone locks, where it is measured.
+    /// How long a CPU has waited for zone locks, if it is measured.
     pub(super) fn waits_of(&self, cpu: u32) -> Option<&CpuWaits> {
         self.traffic_of(cpu)?.zone_lock_waits.as_ref()
     }
@@ -277,7 +278,7 @@ impl Kernel {
     }
 }
 
-/// How much more there is now.
+/// The difference between now and then.
 fn change(now: u64, then: u64) -> i64 {
     i64::try_from(now).unwrap_or(i64::MAX).saturating_sub(i64::try_from(then).unwrap_or(i64::MAX))
 }
@@ -288,7 +289,7 @@ fn held(zone: &ZoneSection) -> u64 {
 
 impl Zone {
     fn new(now: &ZoneSection, then: Option<&ZoneSection>) -> Zone {
-        // batch and the bounds are a zone's, though they are printed with each CPU.
+        // batch and the bounds belong to the zone, but the kernel prints them with each CPU.
         let first = now.pagesets.first().copied().unwrap_or_default();
         let set = |set: &PagesetSection| {
             let then = then.and_then(|zone| zone.pagesets.iter().find(|then| then.cpu == set.cpu));
@@ -324,7 +325,7 @@ impl Zone {
 }
 
 fn per_s(now: u64, then: Option<u64>, seconds: Option<f64>) -> Option<f64> {
-    // A CPU that was off line begins anew, and a counter that went back has no rate.
+    // The counters of a CPU that was offline restart at 0. A counter that decreased has no rate.
     Some(now.checked_sub(then?)? as f64 / seconds?)
 }
 
@@ -366,7 +367,7 @@ fn vmstat(look: &Look, before: Option<&Look>, seconds: Option<f64>) -> Vec<Count
     SHOWN.into_iter().filter_map(counter).collect()
 }
 
-/// Zones and CPUs that came and went.
+/// Zones and CPUs that appeared or disappeared.
 fn news(look: &Look, before: &Look) -> Vec<String> {
     let zones = |look: &Look| {
         let zones = look.zoneinfo.zones.iter().filter(|zone| zone.managed > 0);

@@ -11,33 +11,33 @@ use super::Input;
 use crate::error::{Exit, Failure};
 use crate::output::{Output, is_standard};
 
-/// Turn a recording of any form into our own, one file with everything inside
+/// Convert a recording of any form into our own form, one file that contains everything
 ///
-/// Our own form is smaller, read three times as fast, and any damage to it is found.
+/// Our own form is smaller, is read three times as fast, and has checksums that reveal any damage.
 #[derive(clap::Args)]
 pub(super) struct ImportArgs {
     #[command(flatten)]
     input: Input,
 
-    /// Where to write it; `-` is standard output
+    /// Write the recording to this file; `-` is standard output
     #[arg(short, long, value_name = "OUT.pstrace")]
     output: PathBuf,
 }
 
-/// Turn a recording of any form into text
+/// Convert a recording of any form into text
 ///
-/// One event a line, for grep and awk. The snapshots go into a file of their own, which makes both together a whole
-/// recording again.
+/// Writes one event per line, for grep and awk, and the snapshots into a second file. Both files together are a
+/// complete recording.
 #[derive(clap::Args)]
 pub(super) struct ExportArgs {
     #[command(flatten)]
     input: Input,
 
-    /// Where to write the events; compressed if the name ends in .zst; `-` is standard output
+    /// Write the events to this file, compressed if the name ends in .zst; `-` is standard output
     #[arg(short, long, value_name = "NAME.events[.zst]", default_value = "-")]
     output: PathBuf,
 
-    /// Where to write the snapshots [default: NAME.snap[.zst] beside NAME.events[.zst], else nowhere]
+    /// Write the snapshots to FILE [default: NAME.snap[.zst] for the output NAME.events[.zst]; none for other outputs]
     #[arg(long, value_name = "FILE")]
     snapshots_to: Option<PathBuf>,
 }
@@ -45,7 +45,7 @@ pub(super) struct ExportArgs {
 pub(super) fn import(args: ImportArgs) -> Result<Exit, Failure> {
     let trace = args.input.open(false)?;
     if is_standard(&args.output) && std::io::stdout().is_terminal() {
-        return Err(Failure::new(Exit::Usage, "a recording is no text for a terminal").help("give a file with -o"));
+        return Err(Failure::new(Exit::Usage, "cannot write a recording to a terminal").help("name a file with -o"));
     }
     let mut writer = Writer::create(BufWriter::new(Output::create(&args.output)?), trace.facts())?;
     for (tag, text) in &trace.snapshots().texts {
@@ -72,7 +72,7 @@ pub(super) fn export(args: ExportArgs) -> Result<Exit, Failure> {
         Ok(())
     };
     let events = written(events, compressed(&args.output), text)?;
-    // Both or none: the events get their name when the snapshots are there too.
+    // Both files or none: the events file gets its name after the snapshots file exists.
     if let Some(path) = args.snapshots_to.or(beside) {
         let sections = |out: &mut dyn Write| Ok(trace.snapshots().write_text(trace.facts(), out)?);
         written(Output::create(&path)?, compressed(&path), sections)?.commit()?;
@@ -81,7 +81,7 @@ pub(super) fn export(args: ExportArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What `write` wrote into `out`, compressed or not.
+/// Calls `write` on `out`, compressed or not, and returns `out`.
 fn written(
     out: Output,
     compressed: bool,

@@ -1,4 +1,4 @@
-//! `pageset trace info`: what a recording holds.
+//! `pageset trace info`: what a recording contains.
 
 use std::io::Write as _;
 
@@ -10,15 +10,15 @@ use super::Input;
 use crate::columns::{grouped, numbers, trimmed};
 use crate::error::{Exit, Failure};
 
-/// Show what a recording holds: the machine, the time, events by kind and CPU, losses, and the zones
+/// Show what a recording contains: the machine, the duration, events by kind and CPU, lost events, and the zones
 ///
-/// All events are read, so a damaged recording is found (exit code 4).
+/// Reads all events, so a damaged recording ends the command with exit code 4.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// JSON of the schema pageset.trace-info/1, in base units: ns, bytes, pages
+    /// Print JSON of the schema pageset.trace-info/1, in base units: ns, bytes, pages
     #[arg(long)]
     json: bool,
 }
@@ -36,15 +36,15 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What heads the columns of the zones.
+/// The column headings of the zones.
 pub(super) const ZONE_HEADS: [&str; 12] =
     ["node", "zone", "at", "managed", "free", "min", "low", "high", "batch", "high_min", "high_max", "held"];
 
 /// What the columns mean.
-const LEGEND: &str = "zone_locked: blocks taken from the free lists; drain: blocks that pagesets gave back to them;\n\
+const LEGEND: &str = "zone_locked: blocks taken from the free lists; drain: blocks that pagesets returned to them;\n\
     decay: runs of the once-a-second work; reclaim: kswapd woken or asleep, direct reclaim begun;\n\
-    bulk: bulk allocations, each of several pages; fork: processes and threads made;\n\
-    state_change: a round of reclaim ended, a CPU or memory went off-line or came on-line";
+    bulk: bulk allocations, each of several pages; fork: new processes and threads;\n\
+    state_change: a round of reclaim ended, a CPU or memory went offline or came online";
 
 fn text(info: &Info) -> String {
     let mut lines = Table::new();
@@ -151,7 +151,7 @@ fn machine(facts: &Facts) -> String {
 
 fn losses(facts: &Facts) -> String {
     if facts.loss.is_empty() {
-        return "none known of".to_owned();
+        return "unknown".to_owned();
     }
     let lost: Vec<_> = facts.loss.iter().filter(|loss| loss.any()).collect();
     if lost.is_empty() {

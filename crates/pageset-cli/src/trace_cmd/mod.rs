@@ -1,4 +1,4 @@
-//! `pageset trace`: looks at recordings and turns one form into another.
+//! `pageset trace`: shows recordings and converts one form into another.
 
 mod convert;
 mod info;
@@ -9,10 +9,10 @@ use pageset_trace::{OpenOptions, Trace};
 
 use crate::error::{Exit, Failure};
 
-/// Look at a recording, or turn one form into another
+/// Show a recording, or convert one form into another
 ///
-/// Every command takes any form, found out by content: our own (.pstrace), the text form (NAME.events.zst with
-/// NAME.snap.zst beside it), and a perf.data (with FILE.zoneinfo beside it).
+/// Every subcommand reads any form and detects the form by content: our own (.pstrace), the text form (NAME.events.zst
+/// with NAME.snap.zst in the same folder), and a perf.data (with FILE.zoneinfo in the same folder).
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -26,7 +26,7 @@ enum Command {
     Export(convert::ExportArgs),
 }
 
-/// The recording and what lies beside it.
+/// The recording and the files that belong to it.
 #[derive(clap::Args)]
 struct Input {
     /// The recording; `-` is standard input
@@ -36,20 +36,20 @@ struct Input {
     #[arg(long, value_name = "FILE")]
     zoneinfo: Option<PathBuf>,
 
-    /// The snapshots of a text form, where they are not beside it
+    /// The snapshots of a recording in text form, if NAME.snap[.zst] is not in the same folder
     #[arg(long, value_name = "FILE")]
     snapshots: Option<PathBuf>,
 }
 
 impl Input {
-    /// Opens the recording; one without zoneinfo only if `without_snapshots`.
+    /// Opens the recording. Refuses a recording without zoneinfo unless `without_snapshots`.
     fn open(&self, without_snapshots: bool) -> Result<Trace, Failure> {
         let (zoneinfo, snapshots) = (self.zoneinfo.clone(), self.snapshots.clone());
         Ok(Trace::open_with(&self.file, &OpenOptions { zoneinfo, snapshots, without_snapshots })?)
     }
 }
 
-/// What heads the columns of the tables.
+/// The column headings of the tables.
 #[cfg(test)]
 pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
     pageset_trace::info::KINDS.into_iter().chain(info::ZONE_HEADS)

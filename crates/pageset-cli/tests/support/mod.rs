@@ -51,10 +51,10 @@ impl Small {
         Self::with(|_| {}, |_| {})
     }
 
-    /// One whose texts are changed first: the events', the snapshots'.
+    /// Like [`Small::new`], but `events` and `snapshots` first change the texts of the two files.
     pub(crate) fn with(events: impl FnOnce(&mut String), snapshots: impl FnOnce(&mut String)) -> Self {
         let path = fixture("sock-q1");
-        // All markers stay; they come last where the events between are gone.
+        // Keep all markers; markers of omitted events come last.
         let text = unpacked(&path);
         let (head, tail) = text.split_at(text.match_indices('\n').nth(40_000).unwrap().0 + 1);
         let markers = tail.lines().filter(|line| line.contains(" M ")).map(|line| format!("{line}\n"));

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn scales_are_round_and_hold_all() {
+fn scales_are_round_and_contain_all_values() {
     for (most, top) in
         [(0.0, 1.0), (1.0, 1.0), (7.0, 8.0), (31.3, 40.0), (400.0, 400.0), (401.0, 600.0), (114_688.0, 150_000.0)]
     {
@@ -10,7 +10,7 @@ fn scales_are_round_and_hold_all() {
 }
 
 #[test]
-fn numbers_have_as_many_digits_as_tell() {
+fn numbers_have_their_significant_digits() {
     for (number, text) in [
         (0.0, "0"),
         (0.126, "0.13"),
@@ -44,7 +44,7 @@ fn a_legend_has_the_colours_of_its_lines() {
     let named: Vec<(&str, usize)> = drawn.legend.iter().map(|name| (name.text.as_str(), name.colour)).collect();
     assert_eq!(named, [("a", 0), ("b", 1)]);
     assert_eq!(drawn.lines.iter().map(|line| line.colour).collect::<Vec<_>>(), [0, 0, 1, 1]);
-    // One line has a name as well: the title does not say whose it is.
+    // A single line also has a name, because the title does not name it.
     let drawn = drawing(&Chart::Lines { unit: "", series: vec![line("only", false)] });
     assert_eq!(drawn.legend.len(), 1);
 }
@@ -81,7 +81,7 @@ fn thinning_keeps_each_peak() {
 }
 
 #[test]
-fn bars_stand_on_the_axis_and_are_as_high_as_they_should() {
+fn bars_begin_at_the_axis_and_are_to_scale() {
     let series = vec![Bars::new("locks", vec![10.0, 40.0])];
     let chart = Chart::Bars { unit: "", categories: vec!["a".into(), "b".into()], series };
     let drawn = drawing(&chart);
@@ -91,7 +91,7 @@ fn bars_stand_on_the_axis_and_are_as_high_as_they_should() {
 }
 
 #[test]
-fn whiskers_are_to_the_bars_scale_and_have_room() {
+fn whiskers_are_to_scale_and_fit() {
     let bars = Bars {
         name: "s".to_owned(),
         values: vec![Some(20.0), None, Some(-5.0)],
@@ -100,7 +100,7 @@ fn whiskers_are_to_the_bars_scale_and_have_room() {
     assert_eq!([0, 1, 2].map(|place| bars.text(place)), ["20 (10 to 40)", "-", "-5 (-6 to 10)"]);
     let categories = ["a", "b", "c"].map(str::to_owned).to_vec();
     let drawn = drawing(&Chart::Bars { unit: "", categories, series: vec![bars] });
-    // 40 is the top: the whisker of the first bar begins there, at a quarter of the height it ends.
+    // The top of the scale is 40: the first bar's whisker extends from the top to a quarter of the height.
     let span = BOTTOM - TOP;
     let ends: Vec<(f64, f64)> = drawn.whiskers.iter().map(|whisker| (whisker.top, whisker.bottom)).collect();
     assert_eq!(ends, [(TOP, BOTTOM - span / 4.0), (BOTTOM - span / 4.0, BOTTOM)]);
