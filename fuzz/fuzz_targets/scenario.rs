@@ -16,7 +16,7 @@ mod ops;
 mod support;
 
 use ops::Scenario;
-use pageset::tuning::PRESETS;
+use pageset::policy::PRESETS;
 
 thread_local! {
     static RUNNING: RefCell<Option<Scenario>> = const { RefCell::new(None) };

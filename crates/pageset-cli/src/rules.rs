@@ -1,6 +1,6 @@
 //! `--rules` and `--set`: the tables of `--list-rules`, and the errors of invalid rules.
 
-use pageset::tuning::PRESETS;
+use pageset::policy::PRESETS;
 pub(crate) use pageset_rules::{Chosen, key_names as keys, nearest, suggestion};
 use pageset_rules::{KEYS, RuleSet, RulesError, Value};
 

@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use pageset::tuning::PRESETS;
+use pageset::policy::PRESETS;
 use serde_json::Value;
 use support::{Small, ends, json, trace};
 

@@ -1,7 +1,7 @@
 //! The settings of a pool, and its construction.
 
-use pageset::tuning::BatchRule;
-use pageset::tuning::sizes::{WatermarkRule, zone_batch};
+use pageset::policy::BatchRule;
+use pageset::policy::sizes::{WatermarkRule, zone_batch};
 use pageset::{Config, NodeId, PageRange, Tuning, ZoneKind, ZoneSpec};
 
 use crate::error::{PoolError, address_space_error, prefault_error};

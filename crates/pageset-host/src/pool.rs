@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use pageset::audit::{Books as Balance, Inconsistency};
+use pageset::admin::audit::{Books as Balance, Inconsistency};
 use pageset::{AllocError as CoreAllocError, Allocator, FreeError as CoreFreeError, MigrateType, NodeId, Order};
 use pageset::{Pfn, Request};
 

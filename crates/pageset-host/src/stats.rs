@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pageset::stats::ZoneStats;
+use pageset::admin::stats::ZoneStats;
 
 use crate::pool::{PAGE_BYTES, PagePool};
 

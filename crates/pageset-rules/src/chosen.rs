@@ -1,6 +1,6 @@
 //! Several sets of rules, selected by name, with the same changes to each.
 
-use pageset::tuning::{PRESETS, Preset, Tuning};
+use pageset::policy::{PRESETS, Preset, Tuning};
 
 use crate::error::RulesError;
 use crate::file::{self, RuleFile};

@@ -33,7 +33,7 @@ impl RuleSet {
 
 #[cfg(test)]
 mod tests {
-    use pageset::tuning::PRESETS;
+    use pageset::policy::PRESETS;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use pageset::Tuning;
-use pageset::tuning::{PRESETS, Preset};
+use pageset::policy::{PRESETS, Preset};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -174,8 +174,8 @@ fn stem(path: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use pageset::tuning::presets::*;
-    use pageset::tuning::{BatchRule, BulkFree, HighRule};
+    use pageset::policy::presets::*;
+    use pageset::policy::{BatchRule, BulkFree, HighRule};
 
     use super::*;
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use pageset::tuning::sizes::MIN_HIGH_FRACTION;
-use pageset::tuning::{HighRule, Tuning};
+use pageset::policy::sizes::MIN_HIGH_FRACTION;
+use pageset::policy::{HighRule, Tuning};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! Changes to a set of rules: from `--set key=value`, or from the lines of a rule file.
 
-use pageset::tuning::{HighRule, TuningError};
+use pageset::policy::{HighRule, TuningError};
 
 use crate::error::RulesError;
 use crate::keys::{Key, Value};
@@ -150,8 +150,8 @@ fn all_keys() -> String {
 
 #[cfg(test)]
 mod tests {
-    use pageset::tuning::presets::LINUX_6_18;
-    use pageset::tuning::{BatchRule, HighRule};
+    use pageset::policy::presets::LINUX_6_18;
+    use pageset::policy::{BatchRule, HighRule};
 
     use super::*;
 

@@ -2,8 +2,8 @@
 //!
 //! `--set`, rule files, `--list-rules` and JSON use this table. A test finds fields without a line here.
 
-use pageset::tuning::sizes::{MAX_BATCH, MAX_HIGH};
-use pageset::tuning::{BatchRule, HighRule};
+use pageset::policy::sizes::{MAX_BATCH, MAX_HIGH};
+use pageset::policy::{BatchRule, HighRule};
 
 use crate::keys::{Fraction, High, Key, Number, Rule, Switch, Words};
 use crate::set::RuleSet;
@@ -136,7 +136,7 @@ impl Key {
 
 #[cfg(test)]
 mod tests {
-    use pageset::tuning::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, ListRule, PRESETS, Tuning};
+    use pageset::policy::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, ListRule, PRESETS, Tuning};
 
     use super::*;
     use crate::described;

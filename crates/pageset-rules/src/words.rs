@@ -1,6 +1,6 @@
 //! The words for the values of rules.
 
-use pageset::tuning::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule};
+use pageset::policy::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule};
 
 /// A rule with a word for each of its values.
 pub(crate) trait NamedValues: Copy + PartialEq + 'static {

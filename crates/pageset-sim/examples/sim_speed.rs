@@ -10,8 +10,8 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use pageset::Tuning;
-use pageset::tuning::BatchRule;
-use pageset::tuning::presets::LINUX_4_17;
+use pageset::policy::BatchRule;
+use pageset::policy::presets::LINUX_4_17;
 use pageset_sim::engine::Source;
 use pageset_sim::era::Era;
 use pageset_sim::machine;

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pageset::tuning::{Preset, Release};
+use pageset::policy::{Preset, Release};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -138,7 +138,7 @@ impl FromStr for Era {
 
 #[cfg(test)]
 mod tests {
-    use pageset::tuning::PRESETS;
+    use pageset::policy::PRESETS;
 
     use super::*;
 

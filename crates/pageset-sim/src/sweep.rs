@@ -93,7 +93,7 @@ mod tests {
         let good = Run {
             workload: Workload::find("malloc1").unwrap(),
             machine: &machine,
-            tuning: pageset::tuning::presets::LINUX_4_17,
+            tuning: pageset::policy::presets::LINUX_4_17,
             era: Era::Linux4_16,
             high_fraction: 0,
             tasks: 4,

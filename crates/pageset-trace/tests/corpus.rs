@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pageset::tuning::Preset;
+use pageset::policy::Preset;
 use pageset_trace::file::Writer;
 use pageset_trace::replay::agreement::{Deviation, deviations};
 use pageset_trace::replay::identify::identify;

@@ -57,6 +57,16 @@
 //! | [`alloc`] | requests and zonelists; the fast, the general and the slow path |
 //! | [`admin`] | CPUs and memory that come and go, contiguous ranges, compaction, statistics, audit |
 //! | `history` | rules that kernels dropped or never merged |
+//!
+//! Below all of them, `sync` has the atomics and the words that a lock protects. The one exception to the order is the seam of
+//! `history`: the layers below call the methods that its module lists, without naming the module.
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `alloc` | metadata from a heap: [`alloc::owned`] |
+//! | `history` | the layer `history`; without it, [`Tuning::check`] refuses the rules that need it |
 #![no_std]
 #![cfg_attr(not(feature = "history"), allow(dead_code, reason = "the rules of `history` alone use some helpers below"))]
 #![forbid(unsafe_code)]
@@ -86,8 +96,3 @@ pub use frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, Zo
 pub use machine::{Access, CpuHint, Line, LockPath, Machine, RawLock, SpinLock};
 pub use pcp::CachedZone;
 pub use policy::Tuning;
-
-// The former paths, until all crates use the new ones.
-#[cfg(feature = "alloc")]
-pub use alloc::owned;
-pub use {admin::audit, admin::compact, admin::stats, alloc::config, alloc::shortage, policy as tuning};

@@ -5,7 +5,7 @@ use std::io;
 use std::slice;
 use std::sync::atomic::{AtomicU8, AtomicU32};
 
-use pageset::config::MetadataSize;
+use pageset::alloc::config::MetadataSize;
 use pageset::pcp::Pageset;
 use pageset::{Allocator, CachedZone, Config, Machine, MapError, Metadata, NodeId, PageRange, ZoneSpec};
 

@@ -4,8 +4,8 @@
 //! simulated change.
 
 use pageset::Tuning;
-use pageset::tuning::BatchRule;
-use pageset::tuning::presets::LINUX_4_17;
+use pageset::policy::BatchRule;
+use pageset::policy::presets::LINUX_4_17;
 
 use super::cells::{Cells, known, machine};
 use super::table::{Column, Experiment, Kind, Row, Table, words};

@@ -1,7 +1,7 @@
 //! Merge skipping and clusters, the RFC of 2018: a row is one measure of an experiment, a column is a set of rules.
 
 use pageset::Tuning;
-use pageset::tuning::presets::{CLUSTERS, CLUSTERS_FREE, LINUX_4_17, MERGE_SKIP};
+use pageset::policy::presets::{CLUSTERS, CLUSTERS_FREE, LINUX_4_17, MERGE_SKIP};
 
 use super::cells::{Cells, known};
 use super::table::{Column, Experiment, Kind, Row, Table, words};

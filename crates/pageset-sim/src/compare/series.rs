@@ -4,7 +4,7 @@
 //! mails. Their costs are those of the Skylake server, the most similar calibrated machine.
 
 use pageset::Tuning;
-use pageset::tuning::presets::{LINUX_5_18, POSTED_3, POSTED_5, POSTED_7, POSTED_9, POSTED_10, SERIES_1};
+use pageset::policy::presets::{LINUX_5_18, POSTED_3, POSTED_5, POSTED_7, POSTED_9, POSTED_10, SERIES_1};
 
 use super::cells::{Cells, known};
 use super::table::{Column, Experiment, Kind, Row, Table, words};

@@ -4,8 +4,8 @@
 //! multiplied by the simulated change.
 
 use pageset::Tuning;
-use pageset::tuning::BulkFree;
-use pageset::tuning::presets::LINUX_5_14;
+use pageset::policy::BulkFree;
+use pageset::policy::presets::LINUX_5_14;
 
 use super::cells::{Cells, cpus, known};
 use super::table::{Column, Experiment, Kind, Row, Table, words};

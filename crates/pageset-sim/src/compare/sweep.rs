@@ -1,8 +1,8 @@
 //! The table of page_fault1 over batches: a row is a machine and a batch; the columns are score and contention.
 
 use pageset::Tuning;
-use pageset::tuning::BatchRule;
-use pageset::tuning::presets::LINUX_4_17;
+use pageset::policy::BatchRule;
+use pageset::policy::presets::LINUX_4_17;
 use serde::Deserialize;
 
 use super::table::{Column, Experiment, Key, Kind, Layout, Row, Table};
@@ -12,7 +12,7 @@ use crate::era::Era;
 /// The base batch of all changes, and of the fit of costs, in pages.
 pub const BASE_BATCH: u32 = 31;
 /// The largest valid batch in pages, as in the rules.
-const MAX_BATCH: u32 = pageset::tuning::sizes::MAX_BATCH;
+const MAX_BATCH: u32 = pageset::policy::sizes::MAX_BATCH;
 
 /// The columns and their kinds.
 pub(super) const COLUMNS: [(&str, Kind); 5] = [

@@ -2,7 +2,7 @@
 //! second of processes and of threads.
 
 use pageset::Tuning;
-use pageset::tuning::Preset;
+use pageset::policy::Preset;
 use serde::Deserialize;
 
 use super::table::{Column, Experiment, Key, Kind, Layout, Row, Table};
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(rows.len(), 9);
         let row = &rows[8];
         assert_eq!((row.tasks, row.published), (40, [10_223_472.0, 2_670_421.0]));
-        assert_eq!(row.tuning, pageset::tuning::presets::LINUX_4_16);
+        assert_eq!(row.tuning, pageset::policy::presets::LINUX_4_16);
     }
 
     #[test]

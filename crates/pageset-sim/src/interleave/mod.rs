@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use pageset::owned::OwnedMetadata;
+use pageset::alloc::owned::OwnedMetadata;
 use pageset::{Config, NodeId, Tuning};
 
 use crate::engine::{self, Engine, Mode};

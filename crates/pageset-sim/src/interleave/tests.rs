@@ -1,4 +1,4 @@
-use pageset::tuning::PRESETS;
+use pageset::policy::PRESETS;
 
 use super::*;
 use crate::engine::PlantedBug;

@@ -8,8 +8,8 @@ use std::io;
 use std::rc::Rc;
 
 pub use outcome::Outcome;
-use pageset::owned::OwnedMetadata;
-use pageset::tuning::sizes::WatermarkRule;
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::sizes::WatermarkRule;
 use pageset::{AllocError, Config, MapError, NodeId, Tuning};
 pub use result::{AllocTimes, PathSum, Paths, RunResult, RunRow, SCHEMA, Sample};
 

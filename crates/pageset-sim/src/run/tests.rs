@@ -1,6 +1,6 @@
 //! One node that represents all, early ends of measurements, and eras.
 
-use pageset::tuning::presets::{LINUX_4_17, LINUX_5_14, LINUX_5_18};
+use pageset::policy::presets::{LINUX_4_17, LINUX_5_14, LINUX_5_18};
 
 use super::*;
 use crate::machine::find;

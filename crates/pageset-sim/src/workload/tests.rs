@@ -19,7 +19,7 @@ fn run(machine: &Machine, workload: &Workload, tasks: u32, seed: u64) -> Result<
 
 /// A short run.
 fn run_of<'m>(machine: &'m Machine, workload: &'m Workload, tasks: u32, seed: u64) -> Run<'m> {
-    let tuning = pageset::tuning::presets::LINUX_4_17;
+    let tuning = pageset::policy::presets::LINUX_4_17;
     let (warm_up, time) = (Time::from_seconds(0.004), Time::from_seconds(0.008));
     Run {
         workload,
@@ -363,7 +363,7 @@ fn single_pages_are_available_while_reclaim_frees_some() {
     let machine = machine::find("lkp-hsw-ep2").unwrap().unwrap();
     let workload = Workload::find("lru-file-mmap-read").unwrap();
     let run = run_of(&machine, workload, machine.topology().cpus(), 1);
-    let batch = pageset::tuning::BatchRule::Fixed(127);
+    let batch = pageset::policy::BatchRule::Fixed(127);
     let tuning = pageset::Tuning { batch, ..run.tuning };
     let outcome = Run { tuning, time: Time::from_seconds(0.1), ..run }.run(|| true).unwrap();
     assert!(outcome.operations[0] > 2 << 18, "reclaim must begin on both nodes: {}", outcome.operations[0]);

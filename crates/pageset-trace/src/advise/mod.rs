@@ -13,7 +13,7 @@ mod trust;
 mod verdict;
 
 use pageset::Tuning;
-use pageset::tuning::Preset;
+use pageset::policy::Preset;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

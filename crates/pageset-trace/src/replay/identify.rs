@@ -1,7 +1,7 @@
 //! Identifies the kernel rules of a recording: replays every preset and compares its refills and drains with the
 //! kernel's.
 
-use pageset::tuning::{FallbackRule, PRESETS, Preset};
+use pageset::policy::{FallbackRule, PRESETS, Preset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

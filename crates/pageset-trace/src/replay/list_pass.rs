@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use pageset::policy::lists::order_of;
-use pageset::tuning::{FallbackRule, Tuning};
+use pageset::policy::{FallbackRule, Tuning};
 use pageset::{CpuId, MigrateType, Order, Pfn};
 
 use super::balance::Balance;

@@ -42,7 +42,7 @@ mod survey;
 mod types;
 mod world;
 
-use pageset::tuning::Preset;
+use pageset::policy::Preset;
 use pageset::{MapError, Tuning};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::iter::Peekable;
 use std::slice;
 
-use pageset::owned::OwnedMetadata;
-use pageset::tuning::sizes::ZoneSize;
-use pageset::tuning::{Bounds, PcpState, Tuning};
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::sizes::ZoneSize;
+use pageset::policy::{Bounds, PcpState, Tuning};
 use pageset::{
     AllocError, Allocator, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait, ZoneKind,
     ZoneSpec,

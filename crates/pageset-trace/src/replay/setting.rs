@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use pageset::tuning::{Bounds, Preset, Release, Tuning, Watermarks};
+use pageset::policy::{Bounds, Preset, Release, Tuning, Watermarks};
 use pageset::{NodeId, Order, Pfn, ZoneKind};
 
 use crate::error::TraceError;
@@ -315,7 +315,7 @@ fn later_state(zone: &ZoneSetting, info: &Zoneinfo) -> ZoneState {
 
 fn start_state(section: &ZoneSection) -> ZoneState {
     let boosted = |mark: u64| mark.saturating_add(section.boost);
-    let small = |pages: u64| pages.min(u64::from(pageset::tuning::sizes::MAX_HIGH)) as u32;
+    let small = |pages: u64| pages.min(u64::from(pageset::policy::sizes::MAX_HIGH)) as u32;
     let mut reserve = [0; ZoneKind::COUNT];
     // The kernel's zones are DMA, DMA32, Normal, Movable and Device; some kernels lack the first, some the last.
     let columns = section.protection.len().min(ZoneKind::COUNT);
@@ -323,7 +323,7 @@ fn start_state(section: &ZoneSection) -> ZoneState {
         *kind = *pages;
     }
     let bounds = section.pagesets.first().map_or(Bounds::DISABLED, |p| Bounds {
-        batch: small(p.batch).clamp(1, pageset::tuning::sizes::MAX_BATCH),
+        batch: small(p.batch).clamp(1, pageset::policy::sizes::MAX_BATCH),
         high_min: small(p.high_min.unwrap_or(p.high)),
         high_max: small(p.high_max.unwrap_or(p.high).max(p.high_min.unwrap_or(p.high))),
     });

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use pageset::tuning::{Bounds, PcpState, Pressure, Tuning};
+use pageset::policy::{Bounds, PcpState, Pressure, Tuning};
 use pageset::{CpuId, Order};
 
 use super::setting::PagesetSnapshot;
@@ -202,7 +202,7 @@ fn cost(tuning: &Tuning, mut state: PcpState, steps: &[Step], cost_max: u64) -> 
 
 #[cfg(test)]
 mod tests {
-    use pageset::tuning::Preset;
+    use pageset::policy::Preset;
 
     use super::*;
 

@@ -6,8 +6,8 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
+use pageset::policy::Bounds;
 use pageset::policy::lists::{LISTS, order_of};
-use pageset::tuning::Bounds;
 use pageset::{
     Allocator, Config, CpuId, Machine, MigrateType, Order, PageRange, Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
 };
