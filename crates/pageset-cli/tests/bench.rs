@@ -137,5 +137,5 @@ fn an_impossible_measurement_is_a_usage_error() {
     // The pattern remote needs two CPUs.
     let out = bench(&["--patterns", "remote", "--threads", "1"]);
     assert_eq!(out.status.code(), Some(2));
-    assert!(text(&out.stderr).contains("pattern remote does not take [1] threads; allowed: --threads 2"));
+    assert!(text(&out.stderr).contains("pattern remote does not support [1] threads; allowed: --threads 2"));
 }

@@ -321,7 +321,7 @@ fn on_a_terminal() {
     let screen = tmux.shows("q quit");
     assert!(screen.starts_with("pageset live: ") && screen.contains("Normal"), "{screen}");
     tmux.run(&["send-keys", "-t", "top", "h"]);
-    tmux.shows("freeze what is shown");
+    tmux.shows("freeze or continue");
     tmux.run(&["send-keys", "-t", "top", "x"]);
     tmux.run(&["send-keys", "-t", "top", "s"]);
     tmux.shows("by count");

@@ -1,14 +1,15 @@
 //! The result of a comparison: published and simulated values, baselines, errors.
 
+use std::collections::BTreeSet;
+
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sweep::COLUMNS as SWEEP_COLUMNS;
-use super::table::{Column, Key, Keys, Kind, Layout, Table};
-use super::{BASE_BATCH, SCHEMA};
+use super::table::{Column, Key, Keys, Kind, Layout, SWEEP_COLUMNS, Table};
+use super::{BASE_BATCH, SCHEMA, Value};
 use crate::era::Era;
-use crate::run::Run;
+use crate::run::{Run, RunError};
 use crate::statistics::Spread;
 use crate::sweep::BySeed;
 use crate::workload::Span;
@@ -290,6 +291,62 @@ fn mean_errors(rows: &[CompareRow]) -> Vec<MeanErrors> {
     };
     let machine = |row: &CompareRow| row.keys.get("machine").cloned();
     rows.chunk_by(|a, b| machine(a) == machine(b)).filter_map(of).filter(|errors| errors.rows > 0).collect()
+}
+
+impl Table {
+    /// Evaluates the columns from the outcomes of [`Self::runs`]. A failed run affects only its own rows, so that an
+    /// hour of simulations is not lost.
+    #[must_use]
+    pub fn compare(
+        &self,
+        runs: &[Run<'_>],
+        outcomes: Vec<Result<BySeed, RunError>>,
+        precision_pct: f64,
+        seeds: u32,
+    ) -> CompareResult {
+        let mut notes: Vec<String> = self.rows.iter().filter_map(|row| row.note.clone()).collect();
+        let outcomes: Vec<BySeed> = outcomes
+            .into_iter()
+            .zip(runs)
+            .map(|(outcomes, run)| {
+                outcomes.unwrap_or_else(|error| {
+                    notes.push(format!("not simulated: {} on {}: {error}", run.workload.name, run.machine.name));
+                    Vec::new()
+                })
+            })
+            .collect();
+        let simulations: Vec<Simulation> = runs.iter().zip(&outcomes).map(Simulation::of).collect();
+        let mut rows = Vec::new();
+        for row in &self.rows {
+            let mut compared = CompareRow { keys: row.keys.clone(), ..CompareRow::default() };
+            let mut needed = BTreeSet::new();
+            for column in &row.columns {
+                if let Some(simulated) = simulated(column.value, &outcomes) {
+                    compared.add(column, simulated, self.layout);
+                    needed.extend(column.value.needs());
+                }
+            }
+            if compared.simulated.is_empty() {
+                let keys: Vec<String> = row.keys.values().map(Key::to_string).collect();
+                notes.push(format!("no simulated values for {}", keys.join(", ")));
+                continue;
+            }
+            compared.simulations = needed.into_iter().map(|place| simulations[place].clone()).collect();
+            rows.push(compared);
+        }
+        CompareResult::new(self, rows, &simulations, notes, precision_pct, seeds)
+    }
+}
+
+/// A value over the seeds that all its experiments have; `None` if an experiment has none.
+fn simulated(value: Value, outcomes: &[BySeed]) -> Option<Spread> {
+    let of = |place: usize, seed: usize| value.measure().of(&outcomes[place][seed].1);
+    let seeds = value.needs().into_iter().map(|place| outcomes[place].len()).min().unwrap_or(0);
+    let mean = |place: usize| {
+        Spread::of(&(0..outcomes[place].len()).map(|seed| of(place, seed)).collect::<Vec<_>>()).map(|all| all.mean)
+    };
+    let of_seed = |seed| value.eval(|place| of(place, seed), mean);
+    Spread::of(&(0..seeds).map(of_seed).collect::<Option<Vec<_>>>()?)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use pageset::policy::BatchRule;
 use pageset::policy::presets::LINUX_4_17;
 use serde::Deserialize;
 
-use super::table::{Column, Experiment, Key, Kind, Layout, Row, Table};
+use super::table::{Column, Experiment, Key, Kind, Layout, Row, SWEEP_COLUMNS as COLUMNS, Table};
 use super::{Measure, SHIPPED, TableError, Value, cells, records};
 use crate::era::Era;
 
@@ -13,15 +13,6 @@ use crate::era::Era;
 pub const BASE_BATCH: u32 = 31;
 /// The largest valid batch in pages, as in the rules.
 const MAX_BATCH: u32 = pageset::policy::sizes::MAX_BATCH;
-
-/// The columns and their kinds.
-pub(super) const COLUMNS: [(&str, Kind); 5] = [
-    ("score", Kind::Amount),
-    ("change_pct", Kind::Change),
-    ("zone_contention_pct", Kind::Share),
-    ("lru_contention_pct", Kind::Share),
-    ("total_contention_pct", Kind::Share),
-];
 
 /// One row.
 #[derive(Clone, PartialEq, Debug)]

@@ -7,13 +7,10 @@ use pageset::Tuning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::result::{CompareResult, CompareRow, Simulation};
 use super::{BASE_BATCH, Value};
 use crate::era::Era;
 use crate::machine::{self, Machine, MachineError};
-use crate::run::{Run, RunError};
-use crate::statistics::Spread;
-use crate::sweep::BySeed;
+use crate::run::Run;
 use crate::workload::Workload;
 
 /// One simulation with all its seeds.
@@ -42,6 +39,15 @@ pub enum Kind {
     /// A change in per cent, relative to a base that is 0.
     Change,
 }
+
+/// The columns of a table of batches, and their kinds.
+pub(super) const SWEEP_COLUMNS: [(&str, Kind); 5] = [
+    ("score", Kind::Amount),
+    ("change_pct", Kind::Change),
+    ("zone_contention_pct", Kind::Share),
+    ("lru_contention_pct", Kind::Share),
+    ("total_contention_pct", Kind::Share),
+];
 
 /// One column of a row.
 #[derive(Clone, PartialEq, Debug)]
@@ -205,49 +211,6 @@ impl Table {
         self.experiments.iter().filter_map(run_of).collect()
     }
 
-    /// Evaluates the columns from the outcomes of [`Self::runs`]. A failed run affects only its own rows, so that an
-    /// hour of simulations is not lost.
-    #[must_use]
-    pub fn compare(
-        &self,
-        runs: &[Run<'_>],
-        outcomes: Vec<Result<BySeed, RunError>>,
-        precision_pct: f64,
-        seeds: u32,
-    ) -> CompareResult {
-        let mut notes: Vec<String> = self.rows.iter().filter_map(|row| row.note.clone()).collect();
-        let outcomes: Vec<BySeed> = outcomes
-            .into_iter()
-            .zip(runs)
-            .map(|(outcomes, run)| {
-                outcomes.unwrap_or_else(|error| {
-                    notes.push(format!("not simulated: {} on {}: {error}", run.workload.name, run.machine.name));
-                    Vec::new()
-                })
-            })
-            .collect();
-        let simulations: Vec<Simulation> = runs.iter().zip(&outcomes).map(Simulation::of).collect();
-        let mut rows = Vec::new();
-        for row in &self.rows {
-            let mut compared = CompareRow { keys: row.keys.clone(), ..CompareRow::default() };
-            let mut needed = BTreeSet::new();
-            for column in &row.columns {
-                if let Some(simulated) = simulated(column.value, &outcomes) {
-                    compared.add(column, simulated, self.layout);
-                    needed.extend(column.value.needs());
-                }
-            }
-            if compared.simulated.is_empty() {
-                let keys: Vec<String> = row.keys.values().map(Key::to_string).collect();
-                notes.push(format!("no simulated values for {}", keys.join(", ")));
-                continue;
-            }
-            compared.simulations = needed.into_iter().map(|place| simulations[place].clone()).collect();
-            rows.push(compared);
-        }
-        CompareResult::new(self, rows, &simulations, notes, precision_pct, seeds)
-    }
-
     /// The index of an experiment, which is added if it is new.
     pub(super) fn experiment(&mut self, experiment: Experiment) -> usize {
         match self.experiments.iter().position(|known| *known == experiment) {
@@ -258,15 +221,4 @@ impl Table {
             }
         }
     }
-}
-
-/// A value over the seeds that all its experiments have; `None` if an experiment has none.
-fn simulated(value: Value, outcomes: &[BySeed]) -> Option<Spread> {
-    let of = |place: usize, seed: usize| value.measure().of(&outcomes[place][seed].1);
-    let seeds = value.needs().into_iter().map(|place| outcomes[place].len()).min().unwrap_or(0);
-    let mean = |place: usize| {
-        Spread::of(&(0..outcomes[place].len()).map(|seed| of(place, seed)).collect::<Vec<_>>()).map(|all| all.mean)
-    };
-    let of_seed = |seed| value.eval(|place| of(place, seed), mean);
-    Spread::of(&(0..seeds).map(of_seed).collect::<Option<Vec<_>>>()?)
 }

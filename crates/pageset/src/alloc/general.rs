@@ -3,43 +3,19 @@
 //! [`Allocator::take_first`] serves most of the requests that the fast path did not serve. [`Allocator::walk`] serves
 //! the others.
 
-use core::sync::atomic::AtomicU32;
-
 use crate::alloc::Allocator;
 use crate::alloc::attempt::{Attempt, Mixing};
 use crate::alloc::error::AllocError;
 use crate::alloc::request::Request;
+use crate::alloc::zonelist::Zonelist;
 use crate::buddy::Stage;
-use crate::frame::MigrateType;
-use crate::frame::NodeId;
-use crate::frame::{CpuId, Order, PageState, Pfn, Tag};
+use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
 use crate::pcp::FromCache;
 use crate::policy::ListRule;
 use crate::sync::LockedWord;
 use crate::zone::watermark::{Mark, MarkTest};
-
-/// The zones that may serve a request, best first.
-#[derive(Debug)]
-pub(crate) struct Zonelist<'z, 'a, M: Machine> {
-    pub(crate) request: &'z Request,
-    row: &'a [AtomicU32],
-    all: &'a [CachedZone<'a, M>],
-    node: NodeId,
-}
-
-impl<'a, M: Machine> Zonelist<'_, 'a, M> {
-    /// The zones that may serve the request, best first.
-    pub(crate) fn zones(&self) -> impl Iterator<Item = &'a CachedZone<'a, M>> {
-        let allowed = |zone: &&CachedZone<'a, M>| {
-            zone.shared.kind <= self.request.highest
-                && !(self.request.this_node_only && zone.shared.node != self.node)
-                && self.request.zone.is_none_or(|only| zone.shared.index == only)
-        };
-        self.row.iter().map(|index| &self.all[index.get() as usize]).filter(allowed)
-    }
-}
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Takes a block from the first zone of the zonelist, if that zone has plenty. The result is that of the walk,

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::alloc::general::Zonelist;
+use crate::alloc::zonelist::Zonelist;
 use crate::frame::MigrateType;
 use crate::frame::Order;
 use crate::frame::{NodeId, ZoneKind};

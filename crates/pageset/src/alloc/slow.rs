@@ -6,9 +6,9 @@
 use super::Allocator;
 use super::attempt::Attempt;
 use super::error::AllocError;
-use super::general::Zonelist;
 use super::request::Wait;
 use super::shortage;
+use super::zonelist::Zonelist;
 use crate::frame::Order;
 use crate::machine::Machine;
 use crate::pcp::CachedZone;

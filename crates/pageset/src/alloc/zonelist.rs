@@ -5,11 +5,33 @@
 use core::sync::atomic::AtomicU32;
 
 use crate::alloc::config::Config;
+use crate::alloc::request::Request;
 use crate::frame::{NodeId, ZoneKind};
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
 use crate::policy::Tuning;
 use crate::sync::LockedWord;
+
+/// The zones that may serve a request, best first.
+#[derive(Debug)]
+pub(crate) struct Zonelist<'z, 'a, M: Machine> {
+    pub(crate) request: &'z Request,
+    pub(super) row: &'a [AtomicU32],
+    pub(super) all: &'a [CachedZone<'a, M>],
+    pub(super) node: NodeId,
+}
+
+impl<'a, M: Machine> Zonelist<'_, 'a, M> {
+    /// The zones that may serve the request, best first.
+    pub(crate) fn zones(&self) -> impl Iterator<Item = &'a CachedZone<'a, M>> {
+        let allowed = |zone: &&CachedZone<'a, M>| {
+            zone.shared.kind <= self.request.highest
+                && !(self.request.this_node_only && zone.shared.node != self.node)
+                && self.request.zone.is_none_or(|only| zone.shared.index == only)
+        };
+        self.row.iter().map(|index| &self.all[index.get() as usize]).filter(allowed)
+    }
+}
 
 /// Writes the zonelist of every node. Nodes come by rising distance, the local node first; among equal distances the
 /// nodes after the local one come first. Within a node zones come from the highest to the lowest. `lists` has a row of

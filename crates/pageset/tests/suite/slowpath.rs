@@ -455,7 +455,9 @@ fn a_request_that_never_waits_skips_held_locks() {
         for of in [2, 4, 9, 10] {
             let shortage = out_of_memory(world.alloc(&nothing(of)));
             assert_eq!(shortage.reason, Reason::Busy, "order {of}");
-            assert!(AllocError::OutOfMemory(shortage).to_string().contains("but its lock was held or its block was taken"));
+            assert!(
+                AllocError::OutOfMemory(shortage).to_string().contains("but its lock was held or its block was taken")
+            );
         }
         assert_eq!(world.zone_stats(0), before, "nothing has changed");
         go_on.send(()).expect("it waits");
