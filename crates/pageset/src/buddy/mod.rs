@@ -90,6 +90,9 @@ pub(crate) struct Buddy<'a> {
     pub(crate) skips_merged: AtomicU64,
 }
 
+/// Something that a check found wrong: the page if there is one, what does not hold, what the counters say, what was found.
+pub(crate) type Mismatch = (Option<u32>, &'static str, u64, u64);
+
 /// The memory of a zone's order-0 clusters; `history::cluster` defines its use.
 #[derive(Debug, Default)]
 pub(crate) struct Clusters<'a> {

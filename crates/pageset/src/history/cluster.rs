@@ -10,7 +10,7 @@
 use core::sync::atomic::AtomicU32;
 
 use crate::buddy::list::{End, List};
-use crate::buddy::{Buddy, Clusters};
+use crate::buddy::{Buddy, Clusters, Mismatch};
 use crate::frame::{Links, MigrateType, Order};
 use crate::sync::{self, LockedWord};
 
@@ -195,7 +195,7 @@ impl Buddy<'_> {
 
     /// Checks each cluster against its run of pages. The lists themselves have been checked. The error holds the page,
     /// the violated property, the expected value, and the found value.
-    pub(crate) fn check_clusters(&self) -> Result<(), (Option<u32>, &'static str, u64, u64)> {
+    pub(crate) fn check_clusters(&self) -> Result<(), Mismatch> {
         let (clusters, links) = (&self.clusters, self.frames.links);
         let mut runs = 0;
         for list in MigrateType::ALL.into_iter().filter(|&list| self.has_clusters(Order::ZERO, list)) {

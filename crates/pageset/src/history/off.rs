@@ -2,7 +2,7 @@
 
 use crate::buddy::capture::Capture;
 use crate::buddy::list::End;
-use crate::buddy::{Buddy, Clusters, Env, Locked, Wanted};
+use crate::buddy::{Buddy, Clusters, Env, Locked, Mismatch, Wanted};
 use crate::frame::{MigrateType, Order};
 use crate::machine::Machine;
 use crate::pcp::{CachedZone, PcpGuard};
@@ -22,7 +22,7 @@ impl<'a> Clusters<'a> {
 }
 
 impl Buddy<'_> {
-    pub(crate) fn check_clusters(&self) -> Result<(), (Option<u32>, &'static str, u64, u64)> {
+    pub(crate) fn check_clusters(&self) -> Result<(), Mismatch> {
         Ok(())
     }
 

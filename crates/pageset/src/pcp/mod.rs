@@ -182,6 +182,9 @@ pub(crate) struct PcpGuard<'p, L, G> {
 /// The guard of a lock that was taken by way of the machine.
 pub(crate) type MachineGuard<'p, L> = PcpGuard<'p, L, Guard<'p, L>>;
 
+/// The guard of a lock that was taken by a hint of the CPU.
+pub(crate) type HintedGuard<'p, L, H> = PcpGuard<'p, L, HintGuard<'p, L, H>>;
+
 impl<L, G> Deref for PcpGuard<'_, L, G> {
     type Target = Pageset<L>;
 
@@ -391,7 +394,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         &'p self,
         env: Env<'p, M>,
         hint: H,
-    ) -> Option<PcpGuard<'p, M::Lock, HintGuard<'p, M::Lock, H>>> {
+    ) -> Option<HintedGuard<'p, M::Lock, H>> {
         let pageset = self.pagesets.get(hint.cpu() as usize)?;
         env.touch(Line::Pageset { zone: self.shared.index, cpu: CpuId(hint.cpu()) });
         Some(self.held(pageset, HintGuard::try_lock(&pageset.lock, hint)?))
