@@ -65,7 +65,7 @@
 //!
 //! | feature | what it adds |
 //! | --- | --- |
-//! | `alloc` | metadata from a heap: [`alloc::owned`] |
+//! | `alloc` | metadata from a heap: the module `alloc::owned` |
 //! | `history` | the layer `history`; without it, [`Tuning::check`] refuses the rules that need it |
 #![no_std]
 #![cfg_attr(not(feature = "history"), allow(dead_code, reason = "the rules of `history` alone use some helpers below"))]

@@ -23,11 +23,11 @@ pub struct Target {
 /// A calibrated cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cost {
-    /// [`Calibrated::fault_ns`].
+    /// [`Calibrated::fault_ns`](crate::machine::Calibrated::fault_ns).
     Fault,
-    /// [`Calibrated::transfer_ns`].
+    /// [`Calibrated::transfer_ns`](crate::machine::Calibrated::transfer_ns).
     Transfer,
-    /// [`Calibrated::lru_page_ns`].
+    /// [`Calibrated::lru_page_ns`](crate::machine::Calibrated::lru_page_ns).
     LruPage,
 }
 

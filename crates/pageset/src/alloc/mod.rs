@@ -13,7 +13,7 @@
 //! | `slow` | the min marks with the request's rights |
 //! | `bulk` | many pages in one call |
 //! | [`error`], [`shortage`] | the errors; the details of an out-of-memory error |
-//! | `cpu_set`, [`owned`] | the online CPUs; metadata from a heap |
+//! | `cpu_set`, `owned` | the online CPUs; metadata from a heap |
 
 pub(crate) mod attempt;
 mod bulk;
