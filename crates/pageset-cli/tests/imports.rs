@@ -209,3 +209,28 @@ fn a_cycle_is_found() {
     assert_eq!(found, ["a", "b", "c", "a"]);
     assert!(cycle(&imports(&[("a::x", "a::y"), ("a::y", "a::x")])).is_some());
 }
+
+/// Prints the layers of the allocator, their modules and their imports as a graph for Graphviz:
+/// `cargo test -p pageset-cli --test imports -- --ignored --nocapture drawing | sed -n '/^digraph/,/^}/p' | tred | dot -Tsvg`
+#[test]
+#[ignore = "prints a drawing"]
+fn drawing() {
+    let imports = imports(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../pageset/src"));
+    let layer = |module: &str| module.split("::").next().unwrap_or_default().to_owned();
+    let mut modules = BTreeMap::<String, Vec<String>>::new();
+    let mut edges = BTreeSet::new();
+    for (module, named) in imports.iter().filter(|(module, _)| !module.is_empty()) {
+        let inside = modules.entry(layer(module)).or_default();
+        inside.extend(module.split("::").nth(1).map(str::to_owned));
+        inside.dedup();
+        let used = named.iter().map(|named| layer(named)).filter(|used| !used.is_empty() && *used != layer(module));
+        edges.extend(used.map(|used| (layer(module), used)));
+    }
+    println!("digraph pageset {{\nnode [shape=record, fontname=\"Helvetica\", fontsize=11];\nrankdir=TB;");
+    for (layer, inside) in &modules {
+        let lines: Vec<String> = inside.chunks(4).map(|some| some.join("  ")).collect();
+        println!("{layer} [label=\"{{{layer}|{}}}\"];", lines.join("\\n"));
+    }
+    edges.iter().for_each(|(from, to)| println!("{from} -> {to};"));
+    println!("}}");
+}

@@ -43,7 +43,9 @@ pub(crate) fn list_table(rule: ListRule) -> [u8; LIST_TABLE] {
 }
 
 impl Tuning {
-    /// Whether these rules have a fast path: those of 6.7 and later do.
+    /// Whether the fast path follows these rules. It repeats `on_alloc`, `on_take` and the common case of `commit` for the
+    /// presets of 6.7 and later; a rule that changes one of these is excluded here. `tests/suite/fast_paths.rs` compares the
+    /// fast path with the general path.
     pub(crate) fn has_fast_path(&self) -> bool {
         self.alloc_factor
             && self.free_count
@@ -239,7 +241,7 @@ impl<L, G> PcpGuard<'_, L, G> {
     fn give_hot(&self, list: usize, page: u32, order: Order) -> bool {
         let pages = order.pages() as u32;
         let (count, freed) = (self.count.get() + pages, self.free_count.get());
-        // Blocks of orders 1 to 3 drain the pageset after a batch of frees at the earliest.
+        // Blocks of orders 1 to 3 drain the pageset once a batch of pages was freed, at the earliest.
         let is_costly = order > Order::ZERO && order <= Order::COSTLY;
         if count >= self.drain_threshold.get() || is_costly && freed >= self.batch.get() {
             return false;

@@ -15,7 +15,7 @@ impl<M: Machine> CachedZone<'_, M> {
     /// Drains the requested pages: at once, or one batch per hold of the pageset's lock. Returns the lock, unless
     /// `relock` refused it between two batches. Specification 3.3, "E7".
     #[cold]
-    pub(super) fn drain_due<'p>(
+    pub(super) fn drain_in_holds<'p>(
         &self,
         env: Env<'_, M>,
         pcp: MachineGuard<'p, M::Lock>,
@@ -52,6 +52,7 @@ impl<M: Machine> CachedZone<'_, M> {
         if wanted == 0 {
             return;
         }
+        // None unless a rule of `history` is on: with the rules of 5.18 and later whole lists are drained.
         let drained = self.drain_by_old_rules(env, pcp, wanted, start, capture).unwrap_or_else(|| {
             // Lock order: pageset, then zone.
             let zone = self.shared.lock(env, LockPath::Drain);
@@ -70,7 +71,7 @@ impl<M: Machine> CachedZone<'_, M> {
         let decay = env.tuning.decay(&mut pcp);
         pcp.update_threshold();
         let relock = || Some(self.lock_again(env, pageset, cpu));
-        let Some(mut pcp) = self.drain_due(env, pcp, decay.drain, 0, relock) else { return decay.more };
+        let Some(mut pcp) = self.drain_in_holds(env, pcp, decay.drain, 0, relock) else { return decay.more };
         let expired = pcp.expire(remote, env.tuning.expire_all);
         self.drain(env, &mut pcp, expired.drain, 0, None);
         env.tuning.end_tick(&mut pcp);

@@ -50,7 +50,7 @@ impl<M: Machine> CachedZone<'_, M> {
         // Chunked: the drain stops early if another thread holds the pageset meanwhile, or if the caller has moved to
         // another CPU.
         let relock = || if env.machine.cpu() == cpu { self.try_lock_again(env, pageset, cpu) } else { None };
-        let pcp = self.drain_due(env, pcp, due, list, relock);
+        let pcp = self.drain_in_holds(env, pcp, due, list, relock);
         self.shared.clear_below_high();
         pcp
     }

@@ -59,7 +59,7 @@ pub struct Pageset<L> {
     /// Below this count a free drains nothing and leaves `high` as it is, in a zone under no pressure: `high` if it is within
     /// its bounds, else 0. In pages.
     pub(crate) drain_threshold: AtomicU32,
-    /// The largest value of `free_count`: the largest drain, in pages.
+    /// From this value on `free_count` no longer grows: the largest drain, in pages.
     pub(crate) free_count_cap: AtomicU32,
     /// Pages freed through this pageset. The number of allocated pages follows from it: [`Pageset::alloc_pages`].
     pub(crate) free_pages: AtomicU64,

@@ -71,7 +71,7 @@ pub enum BulkFree {
     TwoPass,
     /// One pass under the lock, whole lists, the freed page's list first (5.18 on).
     SinglePass,
-    /// As `SinglePass`, one batch per hold of the lock (6.19 on).
+    /// As `SinglePass`, one batch per hold of the two locks, of pageset and zone (6.19 on).
     Chunked,
 }
 
@@ -160,7 +160,7 @@ pub struct Tuning {
     pub reclaim_limit: bool,
     /// Patch 1: `drain_high_order` needs two frees of orders 1 to 3 in a row.
     pub prev_high_order: bool,
-    /// Patch 3: with a large cache, `drain_high_order` leaves up to a batch of pages.
+    /// Patch 3: with a large cache, `drain_high_order` does not drain a pageset that holds less than a batch.
     pub cache_slice: bool,
     /// A CPU's share of the cache is large if it holds more batches than this: 3, or 4 as first posted. Specification
     /// 4.3.
@@ -181,7 +181,7 @@ pub struct Tuning {
     /// Patch 10 as first posted: under pressure each free shrinks high by that count alone, without the minimum of a
     /// batch.
     pub shrink_by_count: bool,
-    /// 6.16: high-order draining also needs half of `high_min` freed in a row.
+    /// 6.16: high-order draining needs `batch + high_min / 2` pages freed in a row, not `batch`.
     pub high_threshold_616: bool,
     /// Whether "below high" is set only for a zone that is short of *pages*. In the kernels a request above order 0
     /// that finds no block of its order sets it for a zone far above its high watermark. Not a kernel rule; 4.8,

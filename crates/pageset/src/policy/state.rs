@@ -3,6 +3,9 @@
 //! Specification: `linux-page-allocator.md` 2.3 to 2.5 and 4. A pageset calls [`Tuning::on_alloc`] once for each
 //! allocation, [`Tuning::refill`] when a list is empty, [`Tuning::on_take`] when pages leave a list, [`Tuning::commit`]
 //! when a block enters a list, and [`Tuning::decay`] once a second. All amounts are pages, except [`Blocks`].
+//!
+//! `alloc/fast.rs` repeats `on_alloc`, `on_take` and the common case of `commit`, for the rules that `Tuning::has_fast_path`
+//! allows.
 
 use super::{DecayRule, Tuning};
 use crate::frame::Order;
@@ -24,7 +27,7 @@ pub struct PcpState {
     pub high_max: u32,
     /// The base size of refills and drains.
     pub batch: u32,
-    /// Pages freed since the last allocation.
+    /// Pages freed in a row. Each allocation halves it; from the largest drain on it no longer grows.
     pub free_count: u32,
     /// The smallest `count` since the last tick (patch 9).
     pub count_min: u32,
@@ -198,6 +201,7 @@ impl Tuning {
         }
         let count = s.count() + order.pages() as u32;
         s.set_count(count);
+        // Before this block is counted: the test asks for the frees before it.
         let high_order = self.frees_high_order(s, order);
         if self.free_count && s.free_count() < s.batch() << self.batch_scale_max {
             s.set_free_count(s.free_count() + order.pages() as u32);
@@ -208,12 +212,12 @@ impl Tuning {
         if count < high && settled && !high_order && pressure == Pressure::default() {
             return 0;
         }
-        self.drain_due(s, high_order, pressure)
+        self.beyond_common_case(s, high_order, pressure)
     }
 
     /// Pages to drain at a free that is not the common case. Moves `high` under auto-tuning.
     #[cold]
-    fn drain_due(&self, s: &mut impl State, high_order: bool, pressure: Pressure) -> u32 {
+    fn beyond_common_case(&self, s: &mut impl State, high_order: bool, pressure: Pressure) -> u32 {
         let limit = self.limit(s, high_order, pressure);
         if s.count() < limit {
             return 0;
@@ -237,13 +241,15 @@ impl Tuning {
         } else {
             s.free_factor() > 0
         };
+        // The rule, then the state of the same name.
         let in_a_row = !self.prev_high_order || s.prev_high_order();
         let room = self.cache_slice && s.large_cache() && s.count() < s.batch();
         s.set_prev_high_order(true);
         recent && in_a_row && !room
     }
 
-    /// The page count above which a free drains. Moves `high` under auto-tuning.
+    /// A free drains if the count is at least this; 0 means always. The result follows from `high` as it was; under auto-tuning
+    /// the call also moves `high`.
     fn limit(&self, s: &mut impl State, high_order: bool, pressure: Pressure) -> u32 {
         let reclaim = self.reclaim_limit && pressure.reclaim_active;
         if !self.auto_high {
@@ -289,6 +295,7 @@ impl Tuning {
         high
     }
 
+    /// Pages that a free drains from `limit` on.
     fn drain_amount(&self, s: &mut impl State, high_order: bool, limit: u32) -> u32 {
         let most = s.batch() << self.batch_scale_max;
         if !self.scale_drain {
