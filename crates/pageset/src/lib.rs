@@ -66,7 +66,23 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `alloc` | metadata from a heap: the module `alloc::owned` |
-//! | `history` | the layer `history`; without it, [`Tuning::check`] refuses the rules that need it |
+//! | `history` | the layer `history`: needed for the rules of kernels before 6.15, except 6.12.29 and its later updates. Without it [`Tuning::check`] refuses these rules, and [`Tuning::history_rule`] names the rule |
+//!
+//! Without `alloc` the caller fills a [`Metadata`] from static memory; `ci/no-std-check/src/main.rs` in the repository is a complete
+//! example.
+//!
+//! # What to call
+//!
+//! | for | methods of [`Allocator`] |
+//! | --- | --- |
+//! | one block | `alloc`, `free`, `alloc_with`, `free_direct`, `free_undrained`, `split` |
+//! | many pages | `alloc_bulk`, `free_bulk`, `alloc_range`, `free_range` |
+//! | pagesets | `tick` once a second on each CPU; `drain`, `drain_all`, `drain_zone` |
+//! | CPUs and memory that come and go | `cpu_online`, `cpu_offline`, `online`, `offline` |
+//! | counters and checks | `zone_stats`, `pageset_stats`, `zoneinfo`, `audit` |
+//!
+//! Comments such as "Specification 2.4" name a section of a description of the kernel's behaviour, `linux-page-allocator.md`. It is not
+//! part of this repository, and the documentation stands without it.
 #![no_std]
 #![cfg_attr(not(feature = "history"), allow(dead_code, reason = "the rules of `history` alone use some helpers below"))]
 #![forbid(unsafe_code)]

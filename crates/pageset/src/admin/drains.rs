@@ -54,7 +54,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         zone.tick(self.env(), cpu, remote)
     }
 
-    /// Drains the caller's pagesets of all zones.
+    /// Drains the caller's pagesets of all zones. No call drains those of one other CPU: [`Self::drain_all`] drains all CPUs, and
+    /// [`Self::cpu_offline`] drains the CPU that it takes away.
     pub fn drain(&self) {
         (0..self.zones.len()).for_each(|zone| self.drain_local(zone));
     }

@@ -230,7 +230,8 @@ impl MetadataSize {
     }
 }
 
-/// The memory for an allocator's metadata. The tags and words must be zero. Memory that the operating system zeroes on
+/// The memory for an allocator's metadata. Each slice has exactly the length of [`Config::metadata_size`]; a longer static is lent
+/// in part, as `&TAGS[..size.tags]`. The tags and words must be zero. Memory that the operating system zeroes on
 /// first touch is best, since most of it is never touched.
 #[derive(Debug)]
 pub struct Metadata<'a, M: Machine> {
@@ -238,9 +239,9 @@ pub struct Metadata<'a, M: Machine> {
     pub tags: &'a [AtomicU8],
     /// [`MetadataSize::words`] words.
     pub words: &'a [AtomicU32],
-    /// [`MetadataSize::pagesets`] default values.
+    /// [`MetadataSize::pagesets`] values of `Pageset::default()`.
     pub pagesets: &'a [Pageset<M::Lock>],
-    /// [`MetadataSize::zones`] empty zones.
+    /// [`MetadataSize::zones`] values of [`CachedZone::empty`].
     pub zones: &'a mut [CachedZone<'a, M>],
 }
 
@@ -263,9 +264,9 @@ pub(crate) struct ZoneLayout {
 }
 
 impl Config<'_> {
-    /// Size of the metadata that [`crate::Allocator::new`] requires. With the default rules at most 12 bytes per page,
-    /// as long as four batches per CPU are less than an eighth of each zone. [`Tuning::clusters`] adds 4 bytes per page
-    /// and 8 per batch of pages.
+    /// Size of the metadata that [`crate::Allocator::new`] requires. With the default rules about 9.5 bytes per page, and
+    /// 8 KiB per CPU and zone; so at most 12 bytes per page in zones of 2^16 pages per CPU and more. [`Tuning::clusters`] adds
+    /// 4 bytes per page and 8 per batch of pages.
     ///
     /// # Errors
     /// A fault of the map or the rules.

@@ -256,7 +256,8 @@ impl Release {
 }
 
 impl Preset {
-    /// The preset of this name. For any other name `linux-A.B` or `linux-A.B.C`, the preset of that release.
+    /// The preset of this name. For any other name `linux-A.B` or `linux-A.B.C`, the preset of that release; without an update `C`
+    /// the newest: `linux-6.12` is `linux-6.12.29`, not `linux-6.12.0`.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Preset> {
         let exact = || PRESETS.iter().find(|p| p.name == name);
