@@ -6,10 +6,17 @@ use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use pageset::pcp::Pageset;
+use pageset::policy::presets::{LINUX_4_17, LINUX_6_12, LINUX_6_18, PAGESET};
+use pageset::policy::{Tuning, TuningError};
 use pageset::{
-    Allocator, CachedZone, Config, CpuId, Machine, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock,
-    ZoneKind, ZoneSpec,
+    Allocator, CachedZone, Config, CpuId, Machine, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Request,
+    SpinLock, ZoneKind, ZoneSpec,
 };
+
+// This program is built without the feature `history`: rules that kernels dropped are refused, the default rules are not.
+const _: () = assert!(Tuning::check(&PAGESET).is_ok() && Tuning::check(&LINUX_6_18).is_ok());
+const _: () = assert!(matches!(Tuning::check(&LINUX_4_17), Err(TuningError::NeedsHistory { .. })));
+const _: () = assert!(matches!(Tuning::check(&LINUX_6_12), Err(TuningError::NeedsHistory { .. })));
 
 struct Kernel;
 
