@@ -3,7 +3,7 @@
 
 use crate::decode::RECORD;
 use crate::ops::{Map, Op, Scenario};
-use crate::support::{NO_HINT, World, movable, one_zone};
+use crate::support::{NO_HINT, World, movable, one_zone, presets};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{Bounds, PRESETS, Preset};
 use pageset::{
@@ -47,7 +47,7 @@ proptest! {
     #[test]
     fn any_sequence_ends_the_same(
         // Mostly rules with a fast path.
-        preset in prop_oneof![prop::sample::select(&PRESETS[22..]), prop::sample::select(PRESETS)],
+        preset in prop_oneof![prop::sample::select(presets("linux-6.7", "")), prop::sample::select(PRESETS)],
         map in prop::sample::select(&Map::ALL[..]),
         records in prop::collection::vec(any::<[u8; RECORD]>(), 1..60),
     ) {
@@ -182,7 +182,7 @@ fn around_high(preset: &Preset, order: u8, generally: bool) -> Vec<String> {
 /// The drain comes at the same free, not one later.
 #[test]
 fn drains_come_at_the_same_free() {
-    for preset in &PRESETS[22..] {
+    for preset in presets("linux-6.7", "") {
         for order in [0, 1, 3, 9] {
             let (fast, general) = (around_high(preset, order, false), around_high(preset, order, true));
             let differs = fast.iter().zip(&general).position(|(fast, general)| fast != general);

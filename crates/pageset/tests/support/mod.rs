@@ -6,11 +6,18 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use pageset::alloc::owned::OwnedMetadata;
-use pageset::policy::Bounds;
+use pageset::policy::{Bounds, PRESETS, Preset};
 use pageset::{
     Allocator, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Tuning, ZoneKind,
     ZoneSpec,
 };
+
+/// The presets from the one named `first` on, up to but without the one named `end`; all later ones if `end` is empty.
+pub fn presets(first: &str, end: &str) -> &'static [Preset] {
+    let at = |name: &str| PRESETS.iter().position(|preset| preset.name == name);
+    let end = if end.is_empty() { Some(PRESETS.len()) } else { at(end) };
+    &PRESETS[at(first).expect("a preset")..end.expect("a preset")]
+}
 
 /// A machine whose CPU the test selects.
 #[derive(Debug, Default)]
