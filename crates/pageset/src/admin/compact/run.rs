@@ -9,7 +9,7 @@ use super::suitable::{Suitability, fragmentation_score};
 use super::{CompactMode, CompactOutcome, CompactReport};
 use crate::admin::owner::{MoveError, Owner};
 use crate::alloc::Allocator;
-use crate::buddy::capture::Capture;
+use crate::buddy::Capture;
 use crate::frame::MigrateType;
 use crate::frame::{Order, PAGEBLOCK, PageState, Tag, start_of};
 use crate::machine::{LockPath, Machine};

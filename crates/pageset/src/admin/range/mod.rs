@@ -32,7 +32,7 @@ use crate::alloc::Allocator;
 use crate::alloc::error::{AllocError, FreeError, WrongFree};
 use crate::frame::MigrateType;
 use crate::frame::PageRange;
-use crate::frame::range::largest_at;
+use crate::frame::largest_at;
 use crate::frame::{Order, PageState, Pfn};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;

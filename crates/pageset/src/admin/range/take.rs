@@ -2,7 +2,7 @@
 
 use super::{Obstacle, RangeError, Span};
 use crate::frame::MigrateType;
-use crate::frame::range::largest_blocks;
+use crate::frame::largest_blocks;
 use crate::frame::{Order, PAGEBLOCK, PageState, Tag, start_of};
 use crate::machine::Machine;
 use crate::sync;
