@@ -18,7 +18,7 @@ use crate::machine::{Guard, RawLock, SpinLock};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use crate::sync::hint;
-use crate::zone::flags::{BELOW_HIGH, Flags, RECLAIM_ACTIVE};
+use crate::zone::{BELOW_HIGH, Flags, RECLAIM_ACTIVE};
 
 /// A word whose writers hold a lock.
 #[derive(Debug, Default)]

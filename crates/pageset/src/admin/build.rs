@@ -3,8 +3,7 @@
 use core::sync::atomic::AtomicU32;
 
 use crate::alloc::config::{Config, MapError, Metadata, ZoneLayout};
-use crate::alloc::cpu_set::CpuSet;
-use crate::alloc::{Allocator, Rules, fast, zonelist};
+use crate::alloc::{Allocator, CpuSet, Rules, fast, zonelist};
 use crate::buddy::Clusters;
 use crate::frame::{Frames, Links, ZoneKind};
 use crate::machine::{LockPath, Machine};

@@ -3,8 +3,8 @@
 //! Specification: `linux-page-allocator.md` 2.3, 2.5 "Batched free".
 
 use crate::alloc::Allocator;
-use crate::alloc::attempt::Attempt;
 use crate::alloc::error::{AllocError, FreeError};
+use crate::alloc::general::Attempt;
 use crate::alloc::request::{Block, Request};
 use crate::frame::{CpuId, Order, PageState, Pfn};
 use crate::machine::Machine;

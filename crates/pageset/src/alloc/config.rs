@@ -3,7 +3,7 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
-use super::cpu_set::CpuSet;
+use super::CpuSet;
 use crate::buddy::Clusters;
 use crate::frame::{NodeId, ZoneKind};
 use crate::frame::{Order, PageRange, Pfn};

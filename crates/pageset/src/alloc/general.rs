@@ -1,22 +1,71 @@
-//! The general path: which zones a request tries, under which marks, with or without the pageset.
+//! The general path and the slow path: which zones a request tries, under which marks, with or without the pageset.
 //!
 //! [`Allocator::take_first`] serves most of the requests that the fast path did not serve. [`Allocator::walk`] serves
-//! the others.
+//! the others: it tries the zones at their low marks. A request that no zone can serve there takes the slow path
+//! ([`Allocator::slow`]), which wakes reclaim, then tries the min marks with the request's rights. A caller that may wait
+//! for memory and has an owner goes on in [`Allocator::alloc_with`].
+//!
+//! An [`Attempt`] is one pass over the zones: the mark, the rights, and whether types may mix. Specification:
+//! `linux-page-allocator.md` 1.6, 1.7.
 
-use crate::alloc::Allocator;
-use crate::alloc::attempt::{Attempt, Mixing};
-use crate::alloc::error::AllocError;
-use crate::alloc::request::Request;
-use crate::alloc::zonelist::Zonelist;
-use crate::buddy::Stage;
+use super::error::AllocError;
+use super::request::{Request, Wait};
+use super::zonelist::Zonelist;
+use super::{Allocator, shortage};
+use crate::buddy::{Stage, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
-use crate::pcp::CachedZone;
-use crate::pcp::FromCache;
+use crate::pcp::{CachedZone, FromCache};
 use crate::policy::ListRule;
 use crate::sync::LockedWord;
-use crate::zone::watermark::{Mark, MarkTest};
+use crate::zone::Zone;
+use crate::zone::watermark::{Mark, MarkTest, Rights};
 
+/// Whether a request may take a part of another type's pageblock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mixing {
+    /// As the zone decides, which is the preferred zone of the request.
+    ZoneDefault,
+    /// The request takes only whole pageblocks.
+    Avoided,
+    /// The request takes any block.
+    Allowed,
+}
+
+/// One pass over the zones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Attempt {
+    mark: Mark,
+    rights: Rights,
+    mixing: Mixing,
+}
+
+impl Attempt {
+    /// The first attempt, in the preferred zone.
+    pub(crate) const FIRST: Attempt = Attempt { mark: Mark::Low, rights: Rights::NONE, mixing: Mixing::ZoneDefault };
+
+    /// The attempt of the slow path.
+    const fn slow(request: &Request) -> Attempt {
+        Attempt { mark: Mark::Min, rights: request.rights(), mixing: Mixing::Allowed }
+    }
+
+    const fn with_mixing(self, mixing: Mixing) -> Attempt {
+        Attempt { mixing, ..self }
+    }
+
+    /// The attempt's request to a zone's free lists.
+    pub(crate) fn wanted<M: Machine>(self, zone: &Zone<'_, M>, request: &Request) -> Wanted {
+        let no_fragment = match self.mixing {
+            Mixing::ZoneDefault => zone.keeps_apart.get(),
+            Mixing::Avoided => true,
+            Mixing::Allowed => false,
+        };
+        let &Request { order, migratetype, cma, .. } = request;
+        Wanted { order, migratetype, cma, no_fragment, wakes: request.wakes(), waits: request.wait != Wait::Nothing }
+    }
+}
+
+/// The general path.
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Takes a block from the first zone of the zonelist, if that zone has plenty. The result is that of the walk,
     /// without the walk's tests.
@@ -86,7 +135,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Tries zones in turn.
-    pub(crate) fn attempt<T>(
+    fn attempt<T>(
         &self,
         mut zones: impl Iterator<Item = &'a CachedZone<'a, M>>,
         request: &Request,
@@ -181,6 +230,57 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub(crate) fn report_boost(&self, zone: &CachedZone<'a, M>, request: &Request) {
         if request.wakes() && zone.shared.take_boosted() {
             self.machine.wake_reclaim(zone.shared.index, Order::ZERO, zone.shared.kind);
+        }
+    }
+}
+
+/// The slow path.
+impl<'a, M: Machine> Allocator<'a, M> {
+    /// The part of [`Self::walk`] after the low marks.
+    #[cold]
+    fn slow<T>(
+        &self,
+        list: &Zonelist<'_, 'a, M>,
+        mut take: impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
+    ) -> Result<T, AllocError> {
+        self.wake_reclaim(list);
+        match self.at_min_marks(list, &mut take) {
+            Some(taken) => Ok(taken),
+            None => Err(AllocError::OutOfMemory(shortage::of(list))),
+        }
+    }
+
+    /// Tries the zones at the min marks with the request's rights. Tries them once more if pages were merged for the
+    /// request.
+    pub(crate) fn at_min_marks<T>(
+        &self,
+        list: &Zonelist<'_, 'a, M>,
+        take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
+    ) -> Option<T> {
+        let attempt = Attempt::slow(list.request);
+        let taken = self.attempt(list.zones(), list.request, attempt, take);
+        if taken.is_none() && self.merge_for(list) {
+            return self.attempt(list.zones(), list.request, attempt, take);
+        }
+        taken
+    }
+
+    /// Merges the pages that were freed without merging, for a request above order 0 that may wait for memory: the
+    /// merge reads every page. Returns whether any page merged. Specification 6.1.
+    fn merge_for(&self, list: &Zonelist<'_, 'a, M>) -> bool {
+        let merge = |zone: &CachedZone<'a, M>| zone.shared.merge_skipped(self.env());
+        let may = list.request.order > Order::ZERO && list.request.wait == Wait::Memory;
+        may && list.zones().map(merge).sum::<u64>() > 0
+    }
+
+    /// Calls `wake_reclaim` for each zone that is below its low mark for this request.
+    fn wake_reclaim(&self, list: &Zonelist<'_, 'a, M>) {
+        let request = list.request;
+        let test = request.mark_test(Rights::NONE);
+        if request.wakes() {
+            for zone in list.zones().filter(|zone| !zone.shared.passes_mark(Mark::Low, &test)) {
+                self.machine.wake_reclaim(zone.shared.index, request.order, request.highest);
+            }
         }
     }
 }

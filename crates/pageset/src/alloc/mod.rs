@@ -1,44 +1,40 @@
 //! The allocator, as a kernel, a program or a simulator calls it. Uses `frame`, `machine`, `policy`, `buddy`, `zone`,
 //! `pcp`.
 //!
-//! A request passes through [`fast`](self), then `general`, then `slow`. Each path does all that the previous one does,
-//! and more.
+//! A request passes through the fast path, then the general path, then the slow path. Each path does all that the previous
+//! one does, and more.
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`request`], `attempt` | a request; one attempt at its zones: the mark and the rights |
+//! | [`request`] | a request |
 //! | [`config`], `zonelist` | the memory map and its metadata; the order in which zones are tried |
 //! | `fast` | the common case: a block taken from a pageset, or freed into one |
-//! | `general` | the zonelist, the watermarks, the pageset or the free lists |
-//! | `slow` | the min marks with the request's rights |
+//! | `general` | the zonelist, the low marks, the pageset or the free lists; then the min marks with the request's rights |
 //! | `bulk` | many pages in one call |
 //! | [`error`], [`shortage`] | the errors; the details of an out-of-memory error |
-//! | `cpu_set`, `owned` | the online CPUs; metadata from a heap |
+//! | `owned` | metadata from a heap |
 
-pub(crate) mod attempt;
 mod bulk;
 pub mod config;
-pub(crate) mod cpu_set;
 pub mod error;
 pub(crate) mod fast;
-pub(crate) mod general;
+mod general;
 #[cfg(feature = "alloc")]
 pub mod owned;
 pub mod request;
 pub mod shortage;
-mod slow;
 pub(crate) mod zonelist;
 
 use core::sync::atomic::AtomicU32;
 
 use crate::buddy::Env;
-use crate::frame::{MigrateType, NodeId, Order, PageState, Pfn, Tag, ZoneKind};
+use crate::frame::{CpuId, MigrateType, NodeId, Order, PageState, Pfn, Tag, ZoneKind};
 use crate::machine::{Guard, LockPath, Machine, MachineHint};
 use crate::pcp::CachedZone;
 use crate::policy::Tuning;
+use crate::sync::LockedWord;
 use crate::sync::atomic::AtomicBool;
 
-use cpu_set::CpuSet;
 use error::{AllocError, FreeError, WrongFree};
 use fast::LIST_TABLE;
 use request::Request;
@@ -81,6 +77,41 @@ pub(crate) struct Rules<'a> {
     /// The administrator's fraction of a zone that all its pagesets may hold. Relaxed: it is read when bounds are computed,
     /// which is rare and idempotent.
     pub(crate) fraction: AtomicU32,
+}
+
+/// The online CPUs: one bit per possible CPU. Written under the lock of changes.
+#[derive(Debug)]
+pub(crate) struct CpuSet<'a>(&'a [AtomicU32]);
+
+impl<'a> CpuSet<'a> {
+    /// Number of words for a set of `cpus` possible CPUs.
+    pub(crate) const fn words(cpus: usize) -> usize {
+        cpus.div_ceil(u32::BITS as usize)
+    }
+
+    /// The set of CPUs 0 to `cpus` - 1, stored in these words. The words must be zero.
+    pub(crate) fn all(words: &'a [AtomicU32], cpus: usize) -> Self {
+        let set = CpuSet(words);
+        (0..cpus).for_each(|cpu| set.change(CpuId(cpu as u32), true));
+        set
+    }
+
+    pub(crate) fn contains(&self, cpu: CpuId) -> bool {
+        self.word(cpu).get() & Self::bit(cpu) != 0
+    }
+
+    pub(crate) fn change(&self, cpu: CpuId, online: bool) {
+        let word = self.word(cpu);
+        word.set(if online { word.get() | Self::bit(cpu) } else { word.get() & !Self::bit(cpu) });
+    }
+
+    fn word(&self, cpu: CpuId) -> &AtomicU32 {
+        &self.0[(cpu.0 / u32::BITS) as usize]
+    }
+
+    const fn bit(cpu: CpuId) -> u32 {
+        1 << (cpu.0 % u32::BITS)
+    }
 }
 
 impl<'a, M: Machine> Allocator<'a, M> {

@@ -4,7 +4,6 @@
 //! Only [`Locked::put`] and [`Locked::remove`] change a free list. [`Buddy`] is what a zone's lock protects; [`Locked`] is
 //! that with the lock held. Specification: `linux-page-allocator.md` 1.4 to 1.6.
 
-pub(crate) mod capture;
 pub(crate) mod deferral;
 mod fallback;
 mod free;
@@ -24,6 +23,7 @@ use crate::sync::{self, LockedWord};
 #[cfg(feature = "history")]
 pub(crate) use fallback::may_claim;
 pub(crate) use fallback::{Stage, Wanted};
+pub(crate) use free::Capture;
 
 use deferral::Deferral;
 use in_flight::InFlight;

@@ -1,18 +1,19 @@
-//! Page frames: numbers, orders, migratetypes, and the metadata of each page. Uses no other layer.
+//! Page frames: numbers, orders, migratetypes and ranges; the numbers of CPUs and nodes, and the kinds of zones; the metadata
+//! of each page. Uses no other layer.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | `tag` | the tag byte of a page |
+//! | `pageblock` | the byte of a pageblock |
+//! | `frames` | the metadata of a zone's pages |
 
 pub(crate) mod frames;
-mod ids;
-mod migratetype;
 pub(crate) mod pageblock;
-pub(crate) mod range;
 mod tag;
 
 use core::fmt;
 
 pub(crate) use frames::{Frames, Links};
-pub use ids::{CpuId, NodeId, ZoneKind};
-pub use migratetype::MigrateType;
-pub use range::PageRange;
 pub use tag::PageState;
 pub(crate) use tag::Tag;
 
@@ -118,6 +119,144 @@ impl fmt::Display for Order {
     }
 }
 
+/// The mobility of pages: a pageblock holds pages of one migratetype, and a request asks for one.
+///
+/// Specification: `linux-page-allocator.md` 1.4.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum MigrateType {
+    /// Pages that cannot move: kernel objects, page tables.
+    Unmovable = 0,
+    /// Pages that can move: user memory.
+    Movable = 1,
+    /// Pages that can be freed on request: file system caches.
+    Reclaimable = 2,
+    /// Pageblocks reserved for urgent requests above order 0.
+    HighAtomic = 3,
+    /// Pageblocks used for movable pages until a device needs them.
+    Cma = 4,
+    /// Pageblocks that no allocation may use.
+    Isolate = 5,
+}
+
+impl MigrateType {
+    /// The number of types.
+    pub const COUNT: usize = 6;
+    /// The number of types with their own lists in a pageset: the ordinary ones.
+    pub const PCP_COUNT: usize = 3;
+    /// All types in the order of their numbers.
+    pub const ALL: [MigrateType; Self::COUNT] =
+        [Self::Unmovable, Self::Movable, Self::Reclaimable, Self::HighAtomic, Self::Cma, Self::Isolate];
+
+    /// The type of a number; numbers above the largest type give the largest type.
+    pub(crate) const fn from_number(number: u8) -> Self {
+        match number {
+            0 => Self::Unmovable,
+            1 => Self::Movable,
+            2 => Self::Reclaimable,
+            3 => Self::HighAtomic,
+            4 => Self::Cma,
+            _ => Self::Isolate,
+        }
+    }
+
+    /// The type as an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Whether this is one of the three types that requests ask for and that merge with each other.
+    #[must_use]
+    pub const fn is_ordinary(self) -> bool {
+        (self as usize) < Self::PCP_COUNT
+    }
+}
+
+/// A range of page frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageRange {
+    /// The first frame.
+    pub start: Pfn,
+    /// The number of frames, at least 1.
+    pub pages: u64,
+}
+
+impl PageRange {
+    /// The range from `start` on.
+    #[must_use]
+    pub const fn new(start: Pfn, pages: u64) -> Self {
+        PageRange { start, pages }
+    }
+
+    /// The first frame after the range.
+    #[must_use]
+    pub const fn end(&self) -> Pfn {
+        Pfn(self.start.0.saturating_add(self.pages))
+    }
+
+    pub(crate) const fn overlaps(&self, other: &PageRange) -> bool {
+        self.start.0 < other.end().0 && other.start.0 < self.end().0
+    }
+}
+
+/// The number of a possible CPU, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct CpuId(pub u32);
+
+impl fmt::Display for CpuId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CPU {}", self.0)
+    }
+}
+
+/// The number of a node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct NodeId(pub u32);
+
+/// The kinds of zones, lowest first. Specification 1.1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ZoneKind {
+    /// For devices that reach 16 MiB.
+    Dma,
+    /// For devices that reach 4 GiB.
+    Dma32,
+    /// For everything.
+    Normal,
+    /// For movable pages.
+    Movable,
+}
+
+impl ZoneKind {
+    /// The number of kinds.
+    pub const COUNT: usize = 4;
+    /// All kinds, lowest first.
+    pub const ALL: [ZoneKind; Self::COUNT] = [Self::Dma, Self::Dma32, Self::Normal, Self::Movable];
+
+    /// The kind as an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The name that `/proc/zoneinfo` uses.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dma => "DMA",
+            Self::Dma32 => "DMA32",
+            Self::Normal => "Normal",
+            Self::Movable => "Movable",
+        }
+    }
+}
+
+impl fmt::Display for ZoneKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// Pages of a pageblock.
 pub(crate) const PAGEBLOCK: u32 = Order::PAGEBLOCK.pages() as u32;
 
@@ -125,4 +264,43 @@ pub(crate) const PAGEBLOCK: u32 = Order::PAGEBLOCK.pages() as u32;
 /// exists.
 pub(crate) const fn start_of(page: u32, order: Order) -> u32 {
     page & !(order.pages() as u32 - 1)
+}
+
+/// The largest aligned block that begins at `page` and ends at or before `end`.
+pub(crate) fn largest_at(page: u32, end: u32) -> Order {
+    let fits = (end - page).ilog2().min(page.trailing_zeros());
+    Order::new(fits.min(u32::from(Order::MAX.get())) as u8).unwrap_or(Order::MAX)
+}
+
+/// The largest aligned blocks that cover the pages from `first` to `end`.
+pub(crate) fn largest_blocks(first: u32, end: u32) -> impl Iterator<Item = (u32, Order)> {
+    let mut page = first;
+    core::iter::from_fn(move || {
+        let block = (page < end).then(|| (page, largest_at(page, end)))?;
+        page += block.1.pages() as u32;
+        Some(block)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn ranges_are_made_of_their_largest_blocks() {
+        for (first, end, expected) in [
+            (0, 0, &[][..]),
+            (0, 1024, &[(0, 10)]),
+            (0, 4096, &[(0, 10), (1024, 10), (2048, 10), (3072, 10)]),
+            (1, 8, &[(1, 0), (2, 1), (4, 2)]),
+            (6, 17, &[(6, 1), (8, 3), (16, 0)]),
+            (512, 1536, &[(512, 9), (1024, 9)]),
+        ] {
+            let blocks: Vec<_> = largest_blocks(first, end).map(|(page, order)| (page, order.get())).collect();
+            assert_eq!(blocks, expected, "{first}..{end}");
+        }
+    }
 }

@@ -1,18 +1,22 @@
 //! Order-0 clusters: runs of pages on a free list that refills take and drains free as a whole, without touching each
-//! page.
+//! page; and their moves between the zone and a pageset.
 //!
 //! A cluster is a section of one order-0 list with at most a batch of pages. Its *descriptor* holds its tail (the page
 //! nearest the list's end) and its length. Each page refers to the descriptor. A refill finds the cluster of the list's
 //! first page, and thus the place to cut. Specification: `linux-page-allocator.md` 6.2, 6.3.
 //!
-//! All calls are made with the zone lock held.
+//! All calls of [`Clusters`] are made with the zone lock held.
 
 use core::sync::atomic::AtomicU32;
 
 use crate::buddy::list::{End, List};
-use crate::buddy::{Buddy, Clusters, Mismatch};
-use crate::frame::{Links, MigrateType, Order};
+use crate::buddy::{Buddy, Clusters, Env, Locked, Mismatch, Wanted};
+use crate::frame::{Links, MigrateType, Order, PageState, Tag};
+use crate::machine::{Line, LockPath, Machine};
+use crate::pcp::{CachedZone, PcpGuard, remembered_type};
+use crate::policy::BulkFree;
 use crate::sync::{self, LockedWord};
+use crate::zone::ZoneGuard;
 
 /// A cluster, as the number of its descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +31,9 @@ pub(crate) enum Touch {
 
 /// Words of a descriptor.
 const DESCRIPTOR: usize = 2;
+
+/// The list of single movable pages, the only list that drains as clusters.
+const MOVABLE: usize = MigrateType::Movable.index();
 
 /// The number of descriptors of a zone with `pages` pages: enough if all clusters are full. Specification 6.2.
 const fn descriptors(pages: u64, batch: u32) -> u64 {
@@ -224,6 +231,171 @@ impl Buddy<'_> {
         }
         let in_use = clusters.in_use().into();
         if in_use == runs { Ok(()) } else { Err((None, "clusters in use against those on lists", in_use, runs)) }
+    }
+}
+
+impl<M: Machine> Locked<'_, '_, M> {
+    /// Inserts a page into its list and a cluster. Returns false if the list has no clusters.
+    #[inline]
+    pub(crate) fn put_in_cluster(&self, page: u32, order: Order, list: MigrateType, end: End) -> bool {
+        let has_clusters = self.has_clusters(order, list);
+        if has_clusters {
+            self.clusters.push(self.frames.links, self.list(order, list), page, end, self.touch_cluster());
+        }
+        has_clusters
+    }
+
+    /// Removes a page from its list and its cluster. Returns false if the list has no clusters.
+    pub(crate) fn remove_from_cluster(&self, page: u32, order: Order, list: MigrateType) -> bool {
+        let has_clusters = self.has_clusters(order, list);
+        if has_clusters {
+            self.clusters.remove(self.frames.links, self.list(order, list), page, self.touch_cluster());
+        }
+        has_clusters
+    }
+
+    /// Reports the memory that clusters touch.
+    fn touch_cluster(&self) -> impl Fn(Touch) {
+        move |touch| match touch {
+            Touch::Page(page) => self.touch_page(page),
+            Touch::Cluster(Cluster(number)) => self.env().touch(Line::Cluster { zone: self.zone, number }),
+        }
+    }
+
+    /// Cuts clusters for a refill of about `want` pages into a pageset with room for `room`. Returns an empty list if
+    /// clusters do not serve this refill.
+    fn cut_clusters(&self, wanted: Wanted, want: u32, room: u32) -> List {
+        // A pageset that requests one page must keep nothing, and a cluster would bring more.
+        let suits = self.tuning().clusters && self.clusters.exist() && want > 1;
+        if !suits || !self.skips_merge(wanted.order) || wanted.cma && self.prefers_cma() {
+            return List::default();
+        }
+        self.touch_head(wanted.migratetype);
+        let list = self.list(Order::ZERO, wanted.migratetype);
+        let cut = self.clusters.cut(self.frames.links, list, want, room, self.touch_cluster());
+        sync::sub(&self.free_pages, cut.len().into());
+        cut
+    }
+
+    /// Inserts a list of free movable pages at the head of their list, as one cluster.
+    fn splice(&self, cluster: Cluster, batch: &List) {
+        let Some(tail) = batch.last() else { return self.clusters.close(cluster) };
+        let pages = batch.len();
+        self.touch_cluster()(Touch::Cluster(cluster));
+        self.clusters.set(cluster, tail, pages);
+        self.touch_head(MigrateType::Movable);
+        let list = self.list(Order::ZERO, MigrateType::Movable);
+        list.prepend(self.frames.links, batch, |slot| self.touch_page(slot));
+        sync::add(&self.free_pages, pages.into());
+        sync::add(&self.clusters.given, pages.into());
+        self.count_skips(pages.into());
+    }
+
+    fn touch_head(&self, list: MigrateType) {
+        self.env().touch(Line::FreeList { zone: self.zone, order: Order::ZERO.get(), migratetype: list as u8 });
+    }
+}
+
+/// Moves of whole clusters: refills take them, drains free them. Specification 6.2 "Refill", 6.3.
+impl<'a, M: Machine> CachedZone<'a, M> {
+    /// Refills an empty list with whole clusters, if they serve this refill. Returns the number of pages. The zone lock
+    /// is held only while the clusters are cut off their list; if none was cut, the lock is returned still held.
+    pub(crate) fn refill_from_clusters<'z, G>(
+        &'z self,
+        zone: ZoneGuard<'z, 'a, M>,
+        pcp: &PcpGuard<'_, M::Lock, G>,
+        list: usize,
+        wanted: Wanted,
+        blocks: u32,
+    ) -> (Option<ZoneGuard<'z, 'a, M>>, u32) {
+        let cut = zone.cut_clusters(wanted, blocks, pcp.room());
+        if cut.first().is_none() {
+            return (Some(zone), 0);
+        }
+        let (env, buddy) = (zone.env(), &self.shared.buddy);
+        buddy.in_flight.begin();
+        drop(zone);
+        let mut next = cut.first();
+        let taken = pcp.fill(list, cut.len(), || {
+            let page = next?;
+            env.touch(Line::Page(buddy.frames.pfn(page)));
+            next = cut.after(buddy.frames.links, page);
+            let kind = remembered_type(buddy, env.tuning, page, wanted.migratetype);
+            buddy.frames.set_tag(page, Tag::new(PageState::Cached, Order::ZERO, kind));
+            Some(page)
+        });
+        debug_assert_eq!(taken, cut.len(), "the cut fits the pageset");
+        buddy.in_flight.end();
+        (None, taken)
+    }
+
+    /// Whether to try a drain of `wanted` pages as one cluster: a full batch, all of it single movable pages.
+    pub(super) fn drains_cluster<G>(
+        &self,
+        env: Env<'_, M>,
+        pcp: &PcpGuard<'_, M::Lock, G>,
+        wanted: u32,
+        start: usize,
+    ) -> bool {
+        let are_empty = |mut lists: core::ops::Range<usize>| lists.all(|list| pcp.list(list).is_empty());
+        let all = env.tuning.lists.count();
+        let comes_first = || match env.tuning.bulk_free {
+            // These drains take from all lists, so all others must be empty.
+            BulkFree::PickLocked | BulkFree::TwoPass => are_empty(0..MOVABLE) && are_empty(MOVABLE + 1..all),
+            // These drains take whole lists, beginning with the freed page's list.
+            BulkFree::SinglePass | BulkFree::Chunked if start <= MOVABLE => are_empty(start..MOVABLE),
+            BulkFree::SinglePass | BulkFree::Chunked => are_empty(start..all) && are_empty(0..MOVABLE),
+        };
+        env.tuning.cluster_free
+            && self.shared.buddy.clusters.exist()
+            && wanted > 1
+            && wanted == pcp.batch()
+            && comes_first()
+            && pcp.len(MOVABLE) >= wanted
+    }
+
+    /// Drains the `wanted` oldest single movable pages, as one cluster if frees skip merging and a descriptor is free.
+    /// The list has that many pages.
+    pub(super) fn drain_cluster<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>, wanted: u32) -> u32 {
+        let links = self.shared.buddy.frames.links;
+        let batch = List::default();
+        // The pages belong to this drain and are on no list of the zone. So their links can be written, and their cache
+        // lines fetched, before the zone lock is taken. The oldest page comes last.
+        for _ in 0..wanted {
+            let Some(page) = pcp.pop_oldest(MOVABLE) else { break };
+            env.touch(Line::Page(self.shared.buddy.frames.pfn(page)));
+            batch.push(links, page, End::Head, |_| ());
+        }
+        let zone = self.shared.lock(env, LockPath::Drain);
+        let cluster = if zone.skips_merge(Order::ZERO) { zone.clusters.open() } else { None };
+        let mut next = batch.last();
+        while let Some(page) = next {
+            next = batch.before(links, page);
+            // The type is read under the lock, since the pageblock's type may have changed since the free. A page of a
+            // CMA, HIGHATOMIC or ISOLATE pageblock goes to that list.
+            let migratetype = zone.drained_type(page);
+            match cluster {
+                Some(_) if migratetype == MigrateType::Movable => {
+                    zone.touch_page(page);
+                    zone.frames.set_free(page, Order::ZERO, migratetype);
+                    zone.clusters.set_of(page, cluster);
+                }
+                // A merge would find pages of the batch, which already look free.
+                Some(_) => {
+                    batch.remove(links, page, |_| ());
+                    zone.put(page, Order::ZERO, migratetype, End::Head);
+                    zone.count_skips(1);
+                }
+                None => {
+                    batch.remove(links, page, |_| ());
+                    zone.free_block(page, Order::ZERO, migratetype);
+                }
+            }
+        }
+        if let Some(cluster) = cluster {
+            zone.splice(cluster, &batch);
+        }
+        wanted
     }
 }
 

@@ -20,16 +20,13 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | `cluster` | runs of pages on an order-0 list that move as a whole |
-//! | `cluster_moves` | moves of whole clusters between zone and pageset |
+//! | `cluster` | runs of pages on an order-0 list that move as a whole between zone and pageset |
 //! | `merge_skip` | frees without merging until high orders are needed |
 //! | `round_robin` | drains before 5.18 |
 //! | `steal` | fallback before 6.15 |
 
 #[cfg(feature = "history")]
 pub(crate) mod cluster;
-#[cfg(feature = "history")]
-mod cluster_moves;
 #[cfg(feature = "history")]
 mod merge_skip;
 #[cfg(not(feature = "history"))]

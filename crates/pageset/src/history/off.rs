@@ -1,8 +1,7 @@
 //! The seam without the feature `history`.
 
-use crate::buddy::capture::Capture;
 use crate::buddy::list::End;
-use crate::buddy::{Buddy, Clusters, Env, Locked, Mismatch, Wanted};
+use crate::buddy::{Buddy, Capture, Clusters, Env, Locked, Mismatch, Wanted};
 use crate::frame::{MigrateType, Order};
 use crate::machine::Machine;
 use crate::pcp::{CachedZone, PcpGuard};

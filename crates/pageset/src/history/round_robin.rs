@@ -2,8 +2,7 @@
 //!
 //! Specification: `linux-page-allocator.md` 3.1, 3.2.
 
-use crate::buddy::capture::Capture;
-use crate::buddy::{Env, Locked};
+use crate::buddy::{Capture, Env, Locked};
 use crate::frame::{MigrateType, Order};
 use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::{CachedZone, PcpGuard};

@@ -1,16 +1,15 @@
-//! The trait that provides the machine: CPU numbers, locks, a probe of touched memory, and waiting. Uses `frame`.
+//! The machine that an allocator runs on: CPU numbers, locks, a probe of touched memory, and waiting. Uses `frame`.
+//!
+//! [`Machine`] is the trait that provides it. [`CpuHint`] is a cheap guess of the current CPU, for the fast path.
+//! [`Access`] is what the allocator reports to its machine: the memory that it touches, and the zone locks that it takes.
+//! The module `lock` has the locks and their guards.
 
-mod hint;
 mod lock;
-mod probe;
 
-use crate::frame::{CpuId, Order, ZoneKind};
+use crate::frame::{CpuId, Order, Pfn, ZoneKind};
 
-pub use hint::CpuHint;
-pub(crate) use hint::{HintGuard, MachineHint};
 pub(crate) use lock::Guard;
 pub use lock::{RawLock, SpinLock};
-pub use probe::{Access, Line, LockPath};
 
 /// The machine that an allocator runs on: a kernel's CPUs, a process's threads, or a simulator's virtual CPUs.
 pub trait Machine {
@@ -69,5 +68,146 @@ pub trait Machine {
     #[inline(always)]
     fn relax(&self) {
         crate::sync::hint::spin_loop();
+    }
+}
+
+/// One report of [`Machine::probe`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// The allocator is about to read or write this line.
+    Touch(Line),
+    /// The allocator fetches this line ahead of its use and does not wait for it.
+    Prefetch(Line),
+    /// The allocator is about to take the lock of a zone.
+    ZoneLock {
+        /// The zone's index.
+        zone: usize,
+        /// The reason.
+        path: LockPath,
+    },
+}
+
+/// The reason why a zone's lock is taken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum LockPath {
+    /// To refill a pageset.
+    Refill,
+    /// To drain a pageset.
+    Drain,
+    /// To allocate a block past the pagesets.
+    DirectAlloc,
+    /// To free a block past the pagesets.
+    DirectFree,
+    /// To change the memory map or a pageblock's type, or to compact.
+    Map,
+}
+
+impl LockPath {
+    /// The number of paths.
+    pub const COUNT: usize = 5;
+}
+
+/// A piece of memory that several CPUs write, about one cache line each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Line {
+    /// The counters of a zone.
+    Zone {
+        /// The zone's index.
+        zone: usize,
+    },
+    /// The head of a free list.
+    FreeList {
+        /// The zone's index.
+        zone: usize,
+        /// The order of its blocks.
+        order: u8,
+        /// The migratetype of its blocks.
+        migratetype: u8,
+    },
+    /// A pageset.
+    Pageset {
+        /// The zone's index.
+        zone: usize,
+        /// The CPU that the pageset belongs to.
+        cpu: CpuId,
+    },
+    /// The descriptor of an order-0 cluster; eight of them share a cache line.
+    Cluster {
+        /// The zone's index.
+        zone: usize,
+        /// The descriptor's number.
+        number: u32,
+    },
+    /// The tag and links of a page.
+    Page(Pfn),
+}
+
+/// A guess of the CPU that the caller runs on, and a way to take the lock of that CPU's pageset. It stands for
+/// [`Machine::cpu_hint`] and [`Machine::try_lock_pageset`] in a program that has a shorter way to both. See
+/// [`crate::Allocator::alloc_hot`].
+pub trait CpuHint<L: RawLock>: Copy {
+    /// The CPU, as [`Machine::cpu_hint`].
+    fn cpu(self) -> u32;
+
+    /// Takes the lock of that CPU's pageset, as [`Machine::try_lock_pageset`].
+    fn try_lock(self, lock: &L) -> bool;
+
+    /// Releases the lock that [`Self::try_lock`] took.
+    #[inline(always)]
+    fn unlock(self, lock: &L) {
+        lock.unlock();
+    }
+}
+
+/// The hint that a machine gives itself.
+#[derive(Debug)]
+pub(crate) struct MachineHint<'m, M> {
+    machine: &'m M,
+    cpu: u32,
+}
+
+impl<'m, M: Machine> MachineHint<'m, M> {
+    #[inline(always)]
+    pub(crate) fn of(machine: &'m M) -> Self {
+        MachineHint { machine, cpu: machine.cpu_hint() }
+    }
+}
+
+impl<M> Copy for MachineHint<'_, M> {}
+
+impl<M> Clone for MachineHint<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> CpuHint<M::Lock> for MachineHint<'_, M> {
+    #[inline(always)]
+    fn cpu(self) -> u32 {
+        self.cpu
+    }
+
+    #[inline(always)]
+    fn try_lock(self, lock: &M::Lock) -> bool {
+        self.machine.try_lock_pageset(lock, CpuId(self.cpu))
+    }
+}
+
+/// Holds a lock that was taken through a hint, until dropped.
+#[derive(Debug)]
+pub(crate) struct HintGuard<'l, L: RawLock, H: CpuHint<L>>(&'l L, H);
+
+impl<'l, L: RawLock, H: CpuHint<L>> HintGuard<'l, L, H> {
+    #[inline(always)]
+    pub(crate) fn try_lock(lock: &'l L, hint: H) -> Option<Self> {
+        // Not then_some, as in Guard::taken.
+        hint.try_lock(lock).then(|| HintGuard(lock, hint))
+    }
+}
+
+impl<L: RawLock, H: CpuHint<L>> Drop for HintGuard<'_, L, H> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.1.unlock(self.0);
     }
 }

@@ -3,8 +3,7 @@
 //! Specification: `linux-page-allocator.md` 3, 4.7, 8.1, 8.2.
 
 use super::{CachedZone, MachineGuard, PcpGuard};
-use crate::buddy::capture::Capture;
-use crate::buddy::{Env, Locked};
+use crate::buddy::{Capture, Env, Locked};
 use crate::frame::{CpuId, MigrateType, Order};
 use crate::machine::{LockPath, Machine};
 use crate::policy::BulkFree;

@@ -7,17 +7,14 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | `take`, `give` | one block allocated, with the refill; one block freed |
-//! | `runs` | many blocks under one hold of the pageset's lock |
+//! | `alloc_free` | blocks allocated, with the refill, and freed: one, or many under one hold of the pageset's lock |
 //! | `drain` | blocks that go to the buddy: after a free, once a second, on request |
 //! | `whole_blocks` | a block split at once into the pages of a list, and pages drained as one block |
 //! | `stack` | the arrays of the lists |
 
+mod alloc_free;
 mod drain;
-mod give;
-mod runs;
 pub(crate) mod stack;
-mod take;
 mod whole_blocks;
 
 use core::ops::Deref;
@@ -33,9 +30,9 @@ use crate::policy::{Bounds, Decay, PcpState, Tuning};
 use crate::sync::LockedWord;
 use crate::zone::Zone;
 
-pub(crate) use take::FromCache;
+pub(crate) use alloc_free::FromCache;
 #[cfg(feature = "history")]
-pub(crate) use take::remembered_type;
+pub(crate) use alloc_free::remembered_type;
 
 use stack::{Pool, Stack};
 

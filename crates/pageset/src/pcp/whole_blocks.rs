@@ -10,7 +10,7 @@ use core::sync::atomic::AtomicU32;
 use super::PcpGuard;
 use crate::buddy::list::End;
 use crate::buddy::{Locked, Wanted};
-use crate::frame::range::largest_blocks;
+use crate::frame::largest_blocks;
 use crate::frame::{MigrateType, Order, Tag};
 use crate::machine::Machine;
 use crate::sync::LockedWord;

@@ -2,9 +2,8 @@
 
 use core::ops::Deref;
 
-use super::Zone;
-use super::flags::{BOOSTED, MIXED, PLENTY};
 use super::watermark::Mark;
+use super::{BOOSTED, MIXED, PLENTY, Zone};
 use crate::buddy::{Env, Locked, Wanted};
 use crate::frame::ZoneKind;
 use crate::machine::{Access, Guard, Line, LockPath, Machine};

@@ -1,7 +1,7 @@
 //! Compaction: free blocks made by moving movable pages out of the way.
 //!
 //! Two scanners walk a zone towards each other. The migrate scanner starts at the zone's start and isolates the blocks
-//! in use that the [`Owner`](crate::Owner) allows to move. The free scanner starts at the zone's end and takes free
+//! in use that the [`Owner`] allows to move. The free scanner starts at the zone's end and takes free
 //! blocks as move targets. When the scanners meet, the zone's start is free and the zone's end is full. Specification:
 //! `linux-page-allocator.md` 7.
 //!
@@ -24,25 +24,36 @@
 //! - *Free blocks that the free scanner took* are on no list and are tagged like blocks in a pageset. Nobody can free,
 //!   take or merge them until compaction gives them to the owner or returns them.
 //!
+//! This file has the public calls, which compact for a request, a zone or a node; the skip bits; and the counters.
+//!
 //! | module | contents |
 //! | --- | --- |
-//! | `memory` | scanner positions, skip bits, counters |
 //! | [`suitable`], [`proactive`] | whether compaction can help, and whether it is due: numbers in, numbers out |
-//! | `run` | one run over one zone: the main loop, block moves, the end |
-//! | `blocks` | the blocks that a run holds |
-//! | `migrate_scanner`, `free_scanner` | the scanners |
-//! | `entry` | the public calls: compaction for a request, of a zone, of a node |
+//! | `run` | one run over one zone: the main loop, block moves, the end; the blocks that the run holds |
+//! | `scanners` | the migrate scanner and the free scanner |
 
-mod blocks;
-mod entry;
-mod free_scanner;
-mod memory;
-mod migrate_scanner;
 pub mod proactive;
 mod run;
+mod scanners;
 pub mod suitable;
 
-use crate::frame::Pfn;
+use crate::admin::owner::Owner;
+use crate::alloc::Allocator;
+use crate::alloc::request::Request;
+use crate::buddy::Env;
+use crate::frame::{MigrateType, NodeId, Order, PAGEBLOCK, Pfn, ZoneKind};
+use crate::machine::{LockPath, Machine};
+use crate::pcp::CachedZone;
+use crate::sync::{self, LockedWord};
+use crate::zone::memory::Memory;
+use crate::zone::watermark::MarkTest;
+use crate::zone::{Zone, ZoneGuard};
+
+use run::{Plan, Run};
+use suitable::fragmentation_score;
+
+/// Skip bits cleared in one hold of the zone lock. Unit: pageblocks. A guess: some microseconds.
+const CLEARED_AT_ONCE: u32 = 4096;
 
 /// How much a compaction may do. Specification 7.3.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -119,5 +130,214 @@ impl CompactReport {
         self.free_isolated += other.free_isolated;
         self.moved += other.moved;
         self.failed += other.failed;
+    }
+}
+
+impl<'a, M: Machine> Allocator<'a, M> {
+    /// Compacts the zones of a request's zonelist in turn, until one has a block for the request. Skips zones that are
+    /// deferred after recent failures, except with [`CompactMode::Sync`], which ignores deferral and skip bits. Calls
+    /// the owner without any of the allocator's locks. A request for a single page, or one that no zone can serve, is
+    /// skipped.
+    ///
+    /// A captured block belongs to the caller. Specification 7.6 "Direct compaction".
+    pub fn compact(&self, request: &Request, mode: CompactMode, owner: &impl Owner) -> CompactReport {
+        let mut report = CompactReport::default();
+        let order = request.order;
+        let Ok(list) = self.zonelist(request, self.machine.cpu()) else { return report };
+        let last_resort = mode == CompactMode::Sync;
+        let plan = Plan {
+            order: Some(order),
+            migratetype: request.migratetype,
+            mode,
+            test: Some(request.mark_test(request.rights())),
+            direct: true,
+            whole_zone: last_resort,
+            any_type: last_resort,
+            score: None,
+        };
+        for zone in list.zones().filter(|_| order > Order::ZERO) {
+            if !last_resort && zone.shared.buddy.deferral.defers(order) {
+                report.outcome = report.outcome.max(CompactOutcome::Deferred);
+                continue;
+            }
+            let of_zone = Run::zone(self, zone, owner, plan);
+            report.absorb(&of_zone);
+            self.count_attempt(zone, of_zone.outcome);
+            match of_zone.outcome {
+                CompactOutcome::Success => {
+                    zone.shared.buddy.deferral.reset(order, of_zone.captured.is_some());
+                    break;
+                }
+                CompactOutcome::Complete | CompactOutcome::PartialSkipped if mode != CompactMode::Async => {
+                    zone.shared.buddy.deferral.on_failure(order);
+                }
+                _ => {}
+            }
+        }
+        report
+    }
+
+    /// Compacts one zone: for blocks of `order`, or all of it if `order` is `None`. A block of any migratetype counts.
+    /// `None` compacts the zone from end to end and ignores skip bits. Calls the owner without any of the allocator's
+    /// locks.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    pub fn compact_zone(
+        &self,
+        zone: usize,
+        order: Option<Order>,
+        mode: CompactMode,
+        owner: &impl Owner,
+    ) -> CompactReport {
+        if order == Some(Order::ZERO) {
+            return CompactReport::default();
+        }
+        let plan = match order {
+            Some(order) => {
+                let last_resort = mode == CompactMode::Sync;
+                Plan {
+                    mode,
+                    whole_zone: last_resort,
+                    any_type: last_resort,
+                    ..Plan::background(order, ZoneKind::Movable)
+                }
+            }
+            None => Plan { mode, ..Plan::everything(None) },
+        };
+        Run::zone(self, &self.zones[zone], owner, plan)
+    }
+
+    /// The work of a node's background thread after reclaim wakes it: compacts the node's zones up to `highest` for
+    /// blocks of `order`. After a failure, drains all pagesets of the zone and defers the zone. Specification 7.6
+    /// "Background".
+    pub fn compact_node(&self, node: NodeId, order: Order, highest: ZoneKind, owner: &impl Owner) -> CompactReport {
+        let mut report = CompactReport::default();
+        for zone in self.zones_of(node, highest).filter(|_| order > Order::ZERO) {
+            if zone.shared.buddy.deferral.defers(order) {
+                report.outcome = report.outcome.max(CompactOutcome::Deferred);
+                continue;
+            }
+            let of_zone = Run::zone(self, zone, owner, Plan::background(order, highest));
+            report.absorb(&of_zone);
+            match of_zone.outcome {
+                CompactOutcome::Success => zone.shared.buddy.deferral.reset(order, false),
+                CompactOutcome::Complete | CompactOutcome::PartialSkipped => {
+                    self.drain_zone(zone.shared.index);
+                    zone.shared.buddy.deferral.on_failure(order);
+                }
+                _ => {}
+            }
+        }
+        report
+    }
+
+    /// Compacts a node until each of its zones has a score of at most [`proactive::target_score`]. [`proactive::Pace`]
+    /// decides when this is due.
+    pub fn compact_proactively(&self, node: NodeId, proactiveness: u8, owner: &impl Owner) -> CompactReport {
+        let mut report = CompactReport::default();
+        let plan = Plan::everything(Some(proactive::target_score(proactiveness)));
+        for zone in self.zones_of(node, ZoneKind::Movable) {
+            report.absorb(&Run::zone(self, zone, owner, plan));
+        }
+        report
+    }
+
+    /// How fragmented a node's free memory is, in percent: the mean of its zones' scores, weighted by present pages.
+    /// Specification 7.6, step 2.
+    #[must_use]
+    pub fn fragmentation_score(&self, node: NodeId) -> u8 {
+        let zones = || self.zones.iter().filter(|zone| zone.shared.node == node);
+        let present: u64 = zones().map(|zone| zone.shared.buddy.present.get()).sum();
+        let weighed = |zone: &CachedZone<'a, M>| {
+            let score = u64::from(fragmentation_score(&zone.shared.free_by_order()));
+            (score * zone.shared.buddy.present.get()).checked_div(present).unwrap_or(0)
+        };
+        zones().map(weighed).sum::<u64>() as u8
+    }
+
+    /// Clears the skip bits of a node's pageblocks in each zone where the scanners of a direct compaction have met
+    /// since the last call. Reclaim calls this when it ends, because the pages it freed make the skip bits obsolete.
+    /// Specification 7.1 "blockskip_flush".
+    pub fn forget_skipped(&self, node: NodeId) {
+        for zone in self.zones.iter().filter(|zone| zone.shared.node == node) {
+            zone.shared.forget_skipped(self.env());
+        }
+    }
+
+    fn count_attempt(&self, zone: &CachedZone<'a, M>, outcome: CompactOutcome) {
+        if outcome == CompactOutcome::Skipped {
+            return;
+        }
+        let _guard = zone.shared.lock(self.env(), LockPath::Map);
+        sync::add(&zone.shared.compaction.stalls, 1);
+        let success = outcome == CompactOutcome::Success;
+        sync::add(if success { &zone.shared.compaction.successes } else { &zone.shared.compaction.failures }, 1);
+    }
+}
+
+impl Plan {
+    /// A run for no particular request. A free block of any type is success, since a request can claim it.
+    fn background(order: Order, highest: ZoneKind) -> Self {
+        Plan {
+            order: Some(order),
+            migratetype: MigrateType::Unmovable,
+            mode: CompactMode::SyncLight,
+            test: Some(MarkTest { order, highest, ..MarkTest::SINGLE }),
+            direct: false,
+            whole_zone: false,
+            any_type: false,
+            score: None,
+        }
+    }
+
+    /// Compacts a whole zone, or until its score is at most `score`.
+    fn everything(score: Option<u8>) -> Self {
+        Plan {
+            order: None,
+            migratetype: MigrateType::Movable,
+            mode: CompactMode::SyncLight,
+            test: None,
+            direct: false,
+            whole_zone: true,
+            any_type: false,
+            score,
+        }
+    }
+}
+
+/// The counters of what compaction did.
+impl Memory {
+    /// Adds a run's report to the zone's counters.
+    fn count<M: Machine>(&self, report: &CompactReport, _held: &ZoneGuard<'_, '_, M>) {
+        sync::add(&self.migrate_scanned, report.migrate_scanned);
+        sync::add(&self.free_scanned, report.free_scanned);
+        sync::add(&self.isolated, report.isolated + report.free_isolated);
+        sync::add(&self.moved, report.moved);
+        sync::add(&self.failed, report.failed);
+    }
+}
+
+/// The skip bits of pageblocks. Specification 7.1.
+impl<M: Machine> Zone<'_, M> {
+    /// Clears skip bits and scanner positions, if the scanners of a direct compaction have met since the last time.
+    fn forget_skipped(&self, env: Env<'_, M>) {
+        if !self.compaction.flush.get() {
+            return;
+        }
+        self.compaction.flush.set(false);
+        self.compaction.start_over(&self.buddy.frames);
+        let (at_once, len) = (CLEARED_AT_ONCE * PAGEBLOCK, self.buddy.frames.len());
+        for from in (0..len).step_by(at_once as usize) {
+            let zone = self.lock(env, LockPath::Map);
+            for page in (from..len.min(from.saturating_add(at_once))).step_by(PAGEBLOCK as usize) {
+                zone.frames.set_pageblock(page, zone.frames.pageblock(page).with_skip(false));
+            }
+        }
+    }
+
+    fn set_skip(&self, env: Env<'_, M>, page: u32) {
+        let zone = self.lock(env, LockPath::Map);
+        zone.frames.set_pageblock(page, zone.frames.pageblock(page).with_skip(true));
     }
 }

@@ -1,18 +1,18 @@
-//! One compaction run over one zone: the main loop, its end conditions, and the moves of blocks.
+//! One compaction run over one zone: the main loop, its end conditions, the moves of blocks, and the blocks that the run
+//! holds: [`Candidates`] and [`FreeTargets`].
 //!
-//! Specification: `linux-page-allocator.md` 7.3, 7.6.
+//! Specification: `linux-page-allocator.md` 7.3 to 7.6.
 
 use core::mem;
 
-use super::blocks::{Candidates, FreeTargets};
 use super::suitable::{Suitability, fragmentation_score};
 use super::{CompactMode, CompactOutcome, CompactReport};
 use crate::admin::owner::{MoveError, Owner};
 use crate::alloc::Allocator;
-use crate::buddy::capture::Capture;
-use crate::frame::MigrateType;
-use crate::frame::{Order, PAGEBLOCK, PageState, Tag, start_of};
-use crate::machine::{LockPath, Machine};
+use crate::buddy::list::{End, List};
+use crate::buddy::{Capture, Env};
+use crate::frame::{Frames, MigrateType, Order, PAGEBLOCK, PageState, Tag, start_of};
+use crate::machine::{Line, LockPath, Machine};
 use crate::pcp::CachedZone;
 use crate::zone::ZoneGuard;
 use crate::zone::memory::last_pageblock;
@@ -288,5 +288,91 @@ impl<M: Machine, O> Drop for Run<'_, '_, M, O> {
         if let Some((page, order)) = captured {
             zone.free_block(page, order, zone.frames.block_type(page));
         }
+    }
+}
+
+/// Pages isolated before they are moved. Source: specification 9, "compaction cluster".
+pub(super) const CLUSTER: u32 = 32;
+
+/// The blocks that are isolated and not yet moved. The last block may take their pages to [`CLUSTER`] or beyond.
+#[derive(Default)]
+pub(super) struct Candidates {
+    blocks: [(u32, Order); CLUSTER as usize],
+    first: usize,
+    end: usize,
+    /// Pages of all candidates.
+    pub(super) pages: u64,
+}
+
+impl Candidates {
+    pub(super) fn is_empty(&self) -> bool {
+        self.first == self.end
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.pages >= u64::from(CLUSTER)
+    }
+
+    pub(super) fn push(&mut self, page: u32, order: Order) {
+        if self.is_empty() {
+            (self.first, self.end) = (0, 0);
+        }
+        self.blocks[self.end] = (page, order);
+        self.end += 1;
+        self.pages += order.pages();
+    }
+
+    pub(super) fn first(&self) -> Option<(u32, Order)> {
+        (!self.is_empty()).then(|| self.blocks[self.first])
+    }
+
+    pub(super) fn remove_first(&mut self) {
+        if let Some((_, order)) = self.first() {
+            self.first += 1;
+            self.pages -= order.pages();
+        }
+    }
+}
+
+/// Free blocks that a run has taken and not yet used, by order. The links of their own pages hold the lists; those
+/// links are unused while a block is on no list of the zone. The blocks are tagged like blocks in a pageset.
+#[derive(Debug, Default)]
+pub(super) struct FreeTargets {
+    lists: [List; Order::COUNT],
+    /// Pages on the lists.
+    pub(super) pages: u64,
+    /// Pages that were given to the owner as targets.
+    used: u64,
+}
+
+impl FreeTargets {
+    pub(super) fn put<M: Machine>(&mut self, env: Env<'_, M>, frames: &Frames<'_>, page: u32, order: Order) {
+        frames.set_tag(page, Tag::new(PageState::Cached, order, MigrateType::Movable));
+        let touch = |slot| env.touch(Line::Page(frames.pfn(frames.page_of_slot(slot, order))));
+        self.lists[order.index()].push(frames.links, frames.slot(page, order), End::Head, touch);
+        self.pages += order.pages();
+    }
+
+    fn take_first<M: Machine>(&mut self, env: Env<'_, M>, frames: &Frames<'_>, order: Order) -> Option<u32> {
+        let list = &self.lists[order.index()];
+        let slot = list.first()?;
+        list.remove(frames.links, slot, |slot| env.touch(Line::Page(frames.pfn(frames.page_of_slot(slot, order)))));
+        self.pages -= order.pages();
+        Some(frames.page_of_slot(slot, order))
+    }
+
+    /// Takes the smallest block that fits and splits it. The unused upper halves stay on the lists.
+    pub(super) fn take<M: Machine>(&mut self, env: Env<'_, M>, frames: &Frames<'_>, order: Order) -> Option<u32> {
+        let (page, found) =
+            Order::all().skip(order.index()).find_map(|found| Some((self.take_first(env, frames, found)?, found)))?;
+        for half in Order::all().take(found.index()).skip(order.index()) {
+            self.put(env, frames, page + half.pages() as u32, half);
+        }
+        Some(page)
+    }
+
+    /// Takes any block.
+    fn pop<M: Machine>(&mut self, env: Env<'_, M>, frames: &Frames<'_>) -> Option<(u32, Order)> {
+        Order::all().find_map(|order| Some((self.take_first(env, frames, order)?, order)))
     }
 }

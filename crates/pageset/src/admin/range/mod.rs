@@ -15,14 +15,8 @@
 //! - *Another caller sets the type of an isolated pageblock.* Its pages may then be allocated again, and the range is
 //!   not free. The pageblock keeps the new type.
 //!
-//! | module | contents |
-//! | --- | --- |
-//! | `isolation` | isolation of pageblocks, undone by the drop |
-//! | `vacate` | moves of the blocks in use |
-//! | `take` | allocation of the free blocks |
+//! The module `vacate` moves the blocks in use. The other steps are in this file.
 
-mod isolation;
-mod take;
 mod vacate;
 
 use core::fmt;
@@ -30,14 +24,13 @@ use core::fmt;
 use crate::admin::owner::{MoveError, Owner};
 use crate::alloc::Allocator;
 use crate::alloc::error::{AllocError, FreeError, WrongFree};
-use crate::frame::MigrateType;
-use crate::frame::PageRange;
-use crate::frame::range::largest_at;
-use crate::frame::{Order, PageState, Pfn};
+use crate::buddy::Env;
+use crate::frame::{MigrateType, Order, PAGEBLOCK, PageRange, PageState, Pfn, Tag, start_of};
+use crate::frame::{largest_at, largest_blocks};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
-use crate::zone::ZoneGuard;
-use isolation::Isolation;
+use crate::sync;
+use crate::zone::{Zone, ZoneGuard};
 
 /// How often the passes over a range, and the moves of a block, are tried before they fail. A guess: a free that had
 /// begun has ended after one pass, unless its thread was suspended.
@@ -221,6 +214,125 @@ impl<'a, M: Machine> Allocator<'a, M> {
             }
             tries += 1;
             env.machine.relax();
+        }
+    }
+}
+
+/// The isolated pageblocks of a span. The drop gives each its former type back.
+struct Isolation<'r, 'a, M: Machine> {
+    env: Env<'r, M>,
+    zone: &'r Zone<'a, M>,
+    from: u32,
+    /// The pageblocks before this page are isolated.
+    to: u32,
+}
+
+impl<'r, 'a, M: Machine> Isolation<'r, 'a, M> {
+    /// Isolates the pageblocks of a span one after the other, in ascending order. Pages of the zone must already merge
+    /// as they are freed. Takes the zone lock once per pageblock.
+    ///
+    /// # Errors
+    /// A pageblock is already isolated, or a page of the span is not online.
+    fn new(env: Env<'r, M>, zone: &'r Zone<'a, M>, span: Span) -> Result<Self, RangeError> {
+        let from = start_of(span.first, Order::PAGEBLOCK);
+        let mut isolation = Isolation { env, zone, from, to: from };
+        while isolation.to < span.end {
+            isolation.isolate_next(span)?;
+        }
+        Ok(isolation)
+    }
+
+    fn isolate_next(&mut self, span: Span) -> Result<(), RangeError> {
+        let start = self.to;
+        let zone = self.zone.lock(self.env, LockPath::Map);
+        let (first, end) = (start.max(span.first), (start + PAGEBLOCK).min(span.end));
+        let error = |page, obstacle| Err(RangeError { pfn: zone.frames.pfn(page), obstacle });
+        if zone.frames.block_type(start) == MigrateType::Isolate {
+            return error(first, Obstacle::Isolated);
+        }
+        let mut page = first;
+        while page < end {
+            match zone.block_around(page) {
+                Some((head, order, _)) => page = head + order.pages() as u32,
+                None => return error(page, Obstacle::Offline),
+            }
+        }
+        zone.change_type(start, MigrateType::Isolate);
+        self.to += PAGEBLOCK;
+        Ok(())
+    }
+}
+
+impl<M: Machine> Drop for Isolation<'_, '_, M> {
+    fn drop(&mut self) {
+        for start in (self.from..self.to).step_by(PAGEBLOCK as usize) {
+            let zone = self.zone.lock(self.env, LockPath::Map);
+            // A pageblock whose type was set meanwhile keeps it.
+            if let Some(former) = zone.frames.pageblock(start).former() {
+                zone.change_type(start, former);
+            }
+        }
+    }
+}
+
+/// The last step: takes the free blocks of isolated pageblocks and allocates the range, under one hold of the zone lock.
+impl<M: Machine> ZoneGuard<'_, '_, M> {
+    /// Checks that all pages of a span are in free blocks of isolated pageblocks.
+    fn check_free(&self, span: Span) -> Result<(), RangeError> {
+        let mut page = span.first;
+        while page < span.end {
+            let error = |page, obstacle| Err(RangeError { pfn: self.frames.pfn(page), obstacle });
+            match self.block_around(page) {
+                Some((head, order, PageState::Free)) if self.list_of(head) == MigrateType::Isolate => {
+                    page = head + order.pages() as u32;
+                }
+                Some((_, _, PageState::Free)) => return error(page, Obstacle::Reused),
+                Some((head, order, PageState::Cached)) => return error(head, Obstacle::Cached(order)),
+                Some((head, order, _)) => return error(head, Obstacle::InUse(order)),
+                None => return error(page, Obstacle::Offline),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the blocks of a span off their lists, after [`Self::check_free`] has succeeded. The parts of the first and
+    /// last block outside the span are freed again.
+    fn take_span(&self, span: Span) {
+        let (mut lowest, mut page) = (span.first, span.first);
+        while page < span.end {
+            let Some((head, order, _)) = self.block_around(page) else { break };
+            self.remove(head, order);
+            lowest = lowest.min(head);
+            page = head + order.pages() as u32;
+        }
+        // The outer parts are freed last, so that they cannot merge with blocks still to be taken.
+        for (outer, order) in largest_blocks(lowest, span.first).chain(largest_blocks(span.end, page)) {
+            self.free_block(outer, order, MigrateType::Isolate);
+        }
+    }
+
+    /// Allocates the pages of a taken span as the largest aligned blocks.
+    fn hand_out(&self, span: Span, migratetype: MigrateType) {
+        for (page, order) in largest_blocks(span.first, span.end) {
+            self.frames.set_tag(page, Tag::new(PageState::Allocated, order, migratetype));
+        }
+        self.count_direct_alloc(span.pages());
+    }
+
+    /// Turns the pages of a taken span into pages that are neither present nor managed.
+    pub(crate) fn retire(&self, span: Span) {
+        sync::sub(&self.managed, span.pages());
+        sync::sub(&self.present, span.pages());
+        for start in (start_of(span.first, Order::PAGEBLOCK)..span.end).step_by(PAGEBLOCK as usize) {
+            let end = start + PAGEBLOCK;
+            let mut others = (start..span.first.max(start)).chain(span.end.min(end)..end);
+            if !others.any(|page| self.frames.tag(page) != Tag::INSIDE) {
+                self.frames.set_pageblock(start, self.frames.pageblock(start).with_online(false));
+                // An empty pageblock has no HIGHATOMIC pages to reserve or to return.
+                if self.frames.pageblock(start).former() == Some(MigrateType::HighAtomic) {
+                    self.set_block_type(start, MigrateType::Movable);
+                }
+            }
         }
     }
 }

@@ -1,0 +1,232 @@
+//! CPUs and memory that come and go while the allocator runs, and free memory that its owner lends elsewhere.
+//!
+//! CPUs and ranges of pages go offline and come online again. Specification: `linux-page-allocator.md` 2.2, 8.3.
+//!
+//! An owner can also lend free blocks: a pool that returns memory to the operating system, or a balloon. Such an owner
+//! finds free memory ([`Allocator::free_block_around`]), takes some of it by page number ([`Allocator::alloc_at`]), and
+//! later frees it to the list position that is allocated last ([`Allocator::free_cold`]). That costs one hold of the zone
+//! lock per block and affects no other block. Specification 1.5, "Taking a free block without allocating it", except for
+//! the marks: these blocks come back.
+
+use crate::admin::owner::Owner;
+use crate::admin::range::RangeError;
+use crate::alloc::Allocator;
+use crate::alloc::config::MapError;
+use crate::alloc::error::{FreeError, HotplugError};
+use crate::buddy::list::End;
+use crate::frame::{CpuId, MigrateType, Order, PageRange, PageState, Pfn, Tag};
+use crate::machine::{LockPath, Machine};
+use crate::zone::ZoneGuard;
+
+/// CPUs.
+impl<M: Machine> Allocator<'_, M> {
+    /// Whether a CPU is online. At the start all possible CPUs are. A CPU that is not possible never is.
+    #[must_use]
+    pub fn is_cpu_online(&self, cpu: CpuId) -> bool {
+        (cpu.0 as usize) < self.rules.cpus.len() && self.rules.online.contains(cpu)
+    }
+
+    /// Takes a CPU offline: drains its pagesets of all zones, and computes the bounds for the remaining CPUs. Each of
+    /// them may then keep more, up to the capacity of its pagesets. Waits for the pagesets' locks. Specification 8.3.
+    ///
+    /// Threads that read their CPU number before may still allocate and free there at any time. After this call
+    /// returns, the CPU's pagesets keep nothing until the CPU is online again: such calls pass through them block by
+    /// block, and leave no page there.
+    ///
+    /// # Errors
+    /// The CPU is not possible, not online, or the last online one. Nothing has changed.
+    pub fn cpu_offline(&self, cpu: CpuId) -> Result<(), HotplugError> {
+        {
+            let changes = self.change();
+            if !self.check_possible(cpu)? {
+                return Err(HotplugError::Offline(cpu));
+            }
+            if self.online_cpus().count() == 1 {
+                return Err(HotplugError::LastCpu(cpu));
+            }
+            self.rules.online.change(cpu, false);
+            self.recompute_bounds(&changes);
+        }
+        // The drain comes last: blocks freed from here on go to the buddy at once.
+        self.zones.iter().for_each(|zone| zone.drain_cpu(self.env(), cpu));
+        Ok(())
+    }
+
+    /// Brings a CPU online: it counts among the CPUs that share the zones, and its pagesets keep pages again. Their
+    /// state is as it was before, like that of an idle CPU. Waits for the pagesets' locks. Specification 8.3.
+    ///
+    /// # Errors
+    /// The CPU is not possible, or already online. Nothing has changed.
+    pub fn cpu_online(&self, cpu: CpuId) -> Result<(), HotplugError> {
+        let changes = self.change();
+        if self.check_possible(cpu)? {
+            return Err(HotplugError::Online(cpu));
+        }
+        self.rules.online.change(cpu, true);
+        self.recompute_bounds(&changes);
+        Ok(())
+    }
+
+    /// Whether a possible CPU is online; an error if the CPU is not possible.
+    fn check_possible(&self, cpu: CpuId) -> Result<bool, HotplugError> {
+        let possible = self.rules.cpus.len();
+        if cpu.0 as usize >= possible {
+            return Err(HotplugError::NoSuchCpu { cpu, possible });
+        }
+        Ok(self.rules.online.contains(cpu))
+    }
+
+    /// The online CPUs.
+    pub(crate) fn online_cpus(&self) -> impl Iterator<Item = CpuId> {
+        self.possible_cpus().filter(|cpu| self.rules.online.contains(*cpu))
+    }
+
+    /// All possible CPUs.
+    pub(crate) fn possible_cpus(&self) -> impl Iterator<Item = CpuId> + use<M> {
+        (0..self.rules.cpus.len() as u32).map(CpuId)
+    }
+}
+
+/// Keeps the pagesets of a zone disabled until dropped, also if the owner's code panics.
+struct NoPagesets<'w, 'a, M: Machine>(&'w Allocator<'a, M>, usize);
+
+impl<'w, 'a, M: Machine> NoPagesets<'w, 'a, M> {
+    fn new(allocator: &'w Allocator<'a, M>, zone: usize) -> Self {
+        allocator.disable_pagesets(zone);
+        NoPagesets(allocator, zone)
+    }
+}
+
+impl<M: Machine> Drop for NoPagesets<'_, '_, M> {
+    fn drop(&mut self) {
+        // This cannot fail: `new` disabled the pagesets.
+        self.0.enable_pagesets(self.1).ok();
+    }
+}
+
+/// Memory.
+impl<M: Machine> Allocator<'_, M> {
+    /// Brings the pages of a range online, and computes watermarks and bounds again. Holds the zone lock.
+    ///
+    /// # Errors
+    /// A range that is empty, outside every zone's span, or partly online already. Nothing has changed then.
+    pub fn online(&self, range: PageRange) -> Result<(), MapError> {
+        if range.pages == 0 {
+            return Err(MapError::Empty { start: range.start });
+        }
+        let Some((zone, page)) = self.locate(range.start) else {
+            return Err(MapError::OutsideSpan { start: range.start });
+        };
+        if range.pages > u64::from(zone.frames().end - page) {
+            return Err(MapError::OutsideSpan { start: range.start });
+        }
+        {
+            let guard = zone.shared.lock(self.env(), LockPath::Map);
+            if let Some(known) = zone.shared.buddy.first_known(page, range.pages) {
+                return Err(MapError::Overlap { start: range.start, other: zone.frames().pfn(known) });
+            }
+            guard.online(page, range.pages);
+        }
+        self.recompute();
+        Ok(())
+    }
+
+    /// Takes a range offline. The range is emptied as by [`Self::alloc_range`]; its pages are then neither present nor
+    /// managed, until [`Self::online`]. Computes watermarks and bounds again. The zone's pagesets are disabled during
+    /// the call. Specification 8.1 "zone PCP disable".
+    ///
+    /// # Errors
+    /// As [`Self::alloc_range`].
+    pub fn offline(&self, range: PageRange, owner: &impl Owner) -> Result<(), RangeError> {
+        let (zone, span) = self.span_of(range)?;
+        let disabled = NoPagesets::new(self, zone.shared.index);
+        let result = self.empty_range(zone, span, owner, |zone| zone.retire(span));
+        drop(disabled);
+        if result.is_ok() {
+            self.recompute();
+        }
+        result
+    }
+}
+
+/// Free blocks taken by page number.
+impl<M: Machine> Allocator<'_, M> {
+    /// The free block around a page, if the page lies in one. Takes no lock, so another CPU may be taking or splitting
+    /// the block: only [`Self::alloc_at`] is decisive.
+    #[must_use]
+    pub fn free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
+        let (zone, page) = self.locate(pfn)?;
+        match zone.shared.buddy.block_around(page)? {
+            (head, order, PageState::Free) => Some(PageRange::new(zone.frames().pfn(head), order.pages())),
+            _ => None,
+        }
+    }
+
+    /// As [`Self::free_block_around`], under the zone lock, when no CPU takes, splits or merges a block of the zone.
+    /// Without the lock, a block that is being merged is on no list for a moment.
+    #[must_use]
+    pub fn settled_free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
+        let (zone, _) = self.locate(pfn)?;
+        let _guard = zone.shared.lock(self.env(), LockPath::DirectAlloc);
+        self.free_block_around(pfn)
+    }
+
+    /// Takes the block of `order` that begins at `pfn`, if all of it lies in one free block of an ordinary type.
+    /// Otherwise returns false and changes nothing. The rest of the free block stays free. Ignores the marks. Holds the
+    /// zone lock.
+    ///
+    /// The block is then in use as if it had been allocated for the migratetype of its list. All ways to free accept
+    /// it.
+    #[must_use = "the block is in use where this is true"]
+    pub fn alloc_at(&self, pfn: Pfn, order: Order) -> bool {
+        let Some((zone, page)) = self.locate(pfn).filter(|_| pfn.is_aligned(order)) else { return false };
+        zone.shared.lock(self.env(), LockPath::DirectAlloc).take_at(page, order)
+    }
+
+    /// Frees a block to the buddy, as [`Self::free_direct`] does, at the end of its list that is allocated last: for
+    /// memory that costs more to use than other free memory. Holds the zone lock.
+    ///
+    /// # Errors
+    /// As [`Self::free`].
+    pub fn free_cold(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        let (zone, page) = self.prepare_free(pfn, order)?;
+        let guard = zone.shared.lock(self.env(), LockPath::DirectFree);
+        guard.free_cold(page, order, guard.frames.block_type(page));
+        guard.count_direct_free(order.pages());
+        Ok(())
+    }
+}
+
+impl<M: Machine> ZoneGuard<'_, '_, M> {
+    /// Takes the block of `order` at `page` out of the free block around it.
+    fn take_at(&self, page: u32, order: Order) -> bool {
+        let Some((head, found, PageState::Free)) = self.block_around(page) else { return false };
+        let list = self.list_of(head);
+        if found < order || !list.is_ordinary() {
+            return false;
+        }
+        if found == Order::ZERO {
+            // A refill in flight may own a page that looks free.
+            self.wait_for_refills();
+            if !self.is_free(page, Order::ZERO) {
+                return false;
+            }
+        }
+        self.remove(head, found);
+        self.put_rest(head, found, page, order, list);
+        self.frames.set_tag(page, Tag::new(PageState::Allocated, order, list));
+        self.count_direct_alloc(order.pages());
+        true
+    }
+
+    /// Returns all of a taken block but the block of `order` at `page`.
+    fn put_rest(&self, head: u32, found: Order, page: u32, order: Order, list: MigrateType) {
+        let mut start = head;
+        for half in Order::all().take(found.index()).skip(order.index()).rev() {
+            let middle = start + half.pages() as u32;
+            let (kept, next) = if page < middle { (middle, start) } else { (start, middle) };
+            self.put(kept, half, list, End::Tail);
+            start = next;
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Allocates and frees blocks through a pageset: one block, or many under one hold of its lock. The zone refills a list that
+//! is empty.
+//!
+//! Specification: `linux-page-allocator.md` 2.3 to 2.5, 4.11.
+
+use super::whole_blocks::SplitBlock;
+use super::{CachedZone, MachineGuard, PcpGuard};
+use crate::buddy::{Buddy, Env, Locked, Stage, Wanted};
+use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
+use crate::machine::{LockPath, Machine};
+use crate::policy::Tuning;
+use crate::sync::{self, LockedWord};
+
+/// The result of an allocation from a pageset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FromCache {
+    Page(u32),
+    /// A block from a refill.
+    Refilled(u32),
+    /// Another thread holds the pageset.
+    Busy,
+    /// The pageset was empty, and the zone had no block for a refill, or its lock was held and the caller waits for
+    /// nothing.
+    Empty,
+}
+
+/// One block allocated. Specification 2.3, 2.4.
+impl<M: Machine> CachedZone<'_, M> {
+    /// Allocates one block through a CPU's pageset.
+    #[inline]
+    pub(crate) fn alloc_cached(&self, env: Env<'_, M>, cpu: CpuId, list: usize, wanted: Wanted) -> FromCache {
+        let Some(mut pcp) = self.try_lock_pageset(env, cpu) else { return FromCache::Busy };
+        env.tuning.on_alloc(&mut pcp);
+        let from = match pcp.pop(list) {
+            Some(page) => FromCache::Page(page),
+            None => self.refill(env, &mut pcp, list, wanted).map_or(FromCache::Empty, FromCache::Refilled),
+        };
+        if let FromCache::Page(page) | FromCache::Refilled(page) = from {
+            env.tuning.on_take(&mut pcp, wanted.order.pages() as u32);
+            self.shared.buddy.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
+        }
+        from
+    }
+
+    /// Refills an empty list and takes the first block, under one hold of the zone lock; or two, if whole clusters did
+    /// not supply all pages. Specification 2.4, 6.2.
+    #[cold]
+    fn refill<G>(
+        &self,
+        env: Env<'_, M>,
+        pcp: &mut PcpGuard<'_, M::Lock, G>,
+        list: usize,
+        wanted: Wanted,
+    ) -> Option<u32> {
+        let blocks = env.tuning.refill(pcp, wanted.order, self.shared.pressure()).0;
+        pcp.update_threshold();
+        let zone = self.shared.lock_for(env, LockPath::Refill, wanted)?;
+        let (zone, mut taken) = self.refill_from_clusters(zone, pcp, list, wanted, blocks);
+        if taken < blocks
+            && let Some(zone) = zone.or_else(|| self.shared.lock_for(env, LockPath::Refill, wanted))
+        {
+            taken += refill_from_lists(&zone, pcp, list, wanted, blocks - taken);
+        }
+        let pages = u64::from(taken) * wanted.order.pages();
+        pcp.count.set(pcp.count.get() + pages as u32);
+        sync::add(&pcp.refills, u64::from(taken > 0));
+        sync::add(&pcp.refill_pages, pages);
+        pcp.pop(list)
+    }
+}
+
+/// Fills a list with up to `blocks` blocks of the zone's free lists. Returns their number.
+fn refill_from_lists<M: Machine, G>(
+    zone: &Locked<'_, '_, M>,
+    pcp: &PcpGuard<'_, M::Lock, G>,
+    list: usize,
+    wanted: Wanted,
+    blocks: u32,
+) -> u32 {
+    let (mut stage, mut split) = (Stage::default(), SplitBlock::default());
+    let taken = pcp.fill(list, blocks, || {
+        let page = split.next(zone).or_else(|| split.begin(zone, wanted)).or_else(|| zone.take(wanted, &mut stage))?;
+        let kind = remembered_type(zone, zone.tuning(), page, wanted.migratetype);
+        zone.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
+        Some(page)
+    });
+    split.end(zone, wanted.migratetype);
+    taken
+}
+
+/// The type stored in a cached page's tag: its pageblock's type. Specification 2.6.
+pub(crate) fn remembered_type(buddy: &Buddy<'_>, tuning: &Tuning, page: u32, asked: MigrateType) -> MigrateType {
+    if tuning.type_at_drain { asked } else { buddy.frames.block_type(page) }
+}
+
+/// One block freed. Specification 2.5, 4.11.
+impl<M: Machine> CachedZone<'_, M> {
+    /// Puts a block whose tag is Cached into a CPU's pageset, and drains the pages that are due. If `drain` is false,
+    /// only a pageset that may keep nothing is drained. Returns false if the pageset is busy or has no room: the block
+    /// then still belongs to the caller.
+    #[inline]
+    pub(crate) fn free_cached(
+        &self,
+        env: Env<'_, M>,
+        cpu: CpuId,
+        list: usize,
+        page: u32,
+        order: Order,
+        drain: bool,
+    ) -> bool {
+        let Some(mut pcp) = self.try_lock_pageset(env, cpu) else { return false };
+        if !pcp.push(list, page) {
+            return false;
+        }
+        let due = env.tuning.commit(&mut pcp, order, self.shared.pressure());
+        pcp.update_threshold();
+        sync::add(&pcp.free_pages, order.pages());
+        if due > 0 && (drain || !pcp.may_keep()) {
+            drop(self.drain_after_free(env, pcp, due, list, cpu));
+        }
+        true
+    }
+
+    /// Drains the pages that are due after a free, and clears "below high" of a zone that is above its high mark again.
+    /// Returns the lock of the pageset to the caller, unless another thread took it between two chunks.
+    #[cold]
+    fn drain_after_free<'p>(
+        &'p self,
+        env: Env<'p, M>,
+        pcp: MachineGuard<'p, M::Lock>,
+        due: u32,
+        list: usize,
+        cpu: CpuId,
+    ) -> Option<MachineGuard<'p, M::Lock>> {
+        let pageset = pcp.pageset;
+        // Chunked: the drain stops early if another thread holds the pageset meanwhile, or if the caller has moved to
+        // another CPU.
+        let relock = || if env.machine.cpu() == cpu { self.try_lock_again(env, pageset, cpu) } else { None };
+        let pcp = self.drain_in_holds(env, pcp, due, list, relock);
+        self.shared.clear_below_high();
+        pcp
+    }
+}
+
+/// Many blocks under one hold of the pageset's lock. Specification 2.3, 2.5 "Batched free".
+impl<M: Machine> CachedZone<'_, M> {
+    /// Allocates pages of order 0 until `pages` is full or the list is empty. Ends after the first page if that needed
+    /// a refill: the zone then has fewer pages, and the next page may come from another zone.
+    ///
+    /// Returns the number of pages: 0 if the zone had no pages for a refill, `None` if another thread holds the
+    /// pageset.
+    pub(crate) fn alloc_run<T>(
+        &self,
+        env: Env<'_, M>,
+        cpu: CpuId,
+        list: usize,
+        wanted: Wanted,
+        pages: &mut [T],
+        name: impl Fn(Pfn) -> T,
+    ) -> Option<usize> {
+        let mut pcp = self.try_lock_pageset(env, cpu)?;
+        let got = self.take_run(env, &mut pcp, list, wanted.migratetype, pages, &name);
+        if got > 0 {
+            return Some(got);
+        }
+        if env.tuning.bulk_counts {
+            // The attempt that needs a refill counts as an allocation as well.
+            env.tuning.on_allocs(&mut pcp, 1);
+        }
+        let Some(slot) = pages.first_mut() else { return Some(0) };
+        let Some(page) = self.refill(env, &mut pcp, list, wanted) else { return Some(0) };
+        let frames = &self.shared.buddy.frames;
+        frames.set_tag(page, Tag::new(PageState::Allocated, Order::ZERO, wanted.migratetype));
+        *slot = name(frames.pfn(page));
+        env.tuning.on_take(&mut pcp, 1);
+        Some(1)
+    }
+
+    /// Takes pages of a list of single pages, until `pages` is full. Returns their number.
+    #[inline(always)]
+    pub(crate) fn take_run<T, G>(
+        &self,
+        env: Env<'_, M>,
+        pcp: &mut PcpGuard<'_, M::Lock, G>,
+        list: usize,
+        migratetype: MigrateType,
+        pages: &mut [T],
+        name: impl Fn(Pfn) -> T,
+    ) -> usize {
+        let allocated = Tag::new(PageState::Allocated, Order::ZERO, migratetype);
+        // A copy: the compiler would read the zone's own slice again after each store.
+        let frames = self.shared.buddy.frames;
+        let give = |slot: &mut T, page: u32| {
+            frames.set_tag(page, allocated);
+            *slot = name(frames.pfn(page));
+        };
+        let mut got = 0;
+        while let Some(rest) = pages.get_mut(got..).filter(|rest| !rest.is_empty()) {
+            let run = pcp.pop_run(list, rest.len());
+            // This precedes the caller's code, which may panic.
+            env.tuning.on_take(pcp, run.len() as u32);
+            rest.iter_mut().zip(run.iter().rev()).for_each(|(slot, page)| give(slot, page.get()));
+            got += run.len();
+            if run.is_empty() {
+                let Some(page) = pcp.pop(list) else { break };
+                env.tuning.on_take(pcp, 1);
+                give(&mut rest[0], page);
+                got += 1;
+            }
+        }
+        if got > 0 && env.tuning.bulk_counts {
+            env.tuning.on_allocs(pcp, got as u32);
+        }
+        got
+    }
+
+    /// Puts blocks whose tags are Cached into a CPU's pageset, each with its list and order, and drains the pages that
+    /// are due after each. Returns the number of blocks. It is smaller if another thread holds the pageset, if the
+    /// pageset has no room, or if another thread took its lock during a drain.
+    pub(crate) fn free_run(
+        &self,
+        env: Env<'_, M>,
+        cpu: CpuId,
+        blocks: impl Iterator<Item = (usize, u32, Order)>,
+    ) -> usize {
+        let Some(mut pcp) = self.try_lock_pageset(env, cpu) else { return 0 };
+        let mut done = 0;
+        for (list, page, order) in blocks {
+            if !pcp.push(list, page) {
+                break;
+            }
+            done += 1;
+            let due = env.tuning.commit(&mut pcp, order, self.shared.pressure());
+            pcp.update_threshold();
+            sync::add(&pcp.free_pages, order.pages());
+            if due > 0 {
+                match self.drain_after_free(env, pcp, due, list, cpu) {
+                    Some(held) => pcp = held,
+                    None => break,
+                }
+            }
+        }
+        done
+    }
+}
