@@ -155,9 +155,8 @@ pub unsafe extern "C" fn pageset_free_bulk(
         }
         // SAFETY: the program guarantees `count` readable pointers.
         let pages = unsafe { slice::from_raw_parts(pages, count) };
-        // SAFETY: (1) the program guarantees that nothing refers to the pages; (2) the closure always returns the same
-        // address for an element; (3) it does not panic and does not call the pool.
-        let freed = unsafe { pool.free_bulk_as(pages, |page| page.addr()) };
+        // SAFETY: the program guarantees that nothing refers to the pages.
+        let freed = unsafe { pool.free_bulk_of(pages) };
         freed.map_err(|error| if error.address == 0 { Failure::FreeNull } else { error.into() })
     })
 }

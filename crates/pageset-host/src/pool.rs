@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use pageset::admin::audit::{Books as Balance, Inconsistency};
 use pageset::{AllocError as CoreAllocError, Allocator, FreeError as CoreFreeError, MigrateType, NodeId, Order};
-use pageset::{Pfn, Request};
+use pageset::{PageHandle, Pfn, Request};
 
 use crate::error::{AllocError, FreeError, FreeReason};
 use crate::give_back::{GiveBack, GiveBackScanner};
@@ -19,20 +19,6 @@ use crate::sys::mapped_allocator::MappedAllocator;
 use crate::sys::mapping::Mapping;
 
 pub use crate::size::{PAGE_BYTES, order_for};
-
-/// The page that starts at an address.
-///
-/// The rotation moves the bits below the page size to the top. An address inside a page thus becomes a page number far
-/// outside any pool, and one bounds check finds both faults.
-#[inline(always)]
-const fn page_at(address: usize) -> Pfn {
-    Pfn(address.rotate_right(PAGE_BYTES.ilog2()) as u64)
-}
-
-/// The inverse of [`page_at`].
-const fn address_of(pfn: Pfn) -> usize {
-    (pfn.0 as usize).rotate_left(PAGE_BYTES.ilog2())
-}
 
 /// The allocator's request for a run of a pool.
 ///
@@ -181,18 +167,21 @@ impl PagePool {
     /// Allocates after the caller's cache and the free lists had no block: waits for scans, then drains all caches.
     #[cold]
     fn alloc_slow_path(&self, request: &Request, error: CoreAllocError) -> Result<Pfn, AllocError> {
-        self.alloc_after_drains(request, error).map_err(|error| {
-            self.failed_allocs.fetch_add(1, Relaxed);
-            match error {
-                CoreAllocError::OutOfMemory(shortage) => {
-                    let pages = shortage.free_pages + shortage.cached_pages;
-                    AllocError::OutOfMemory { order: shortage.order, free_bytes: pages * PAGE_BYTES as u64 }
-                }
-                CoreAllocError::Node(node) => AllocError::UnknownNode(node),
-                CoreAllocError::Migratetype(migratetype) => AllocError::UnsupportedType(migratetype),
-                CoreAllocError::BulkOrder(order) => AllocError::OutOfMemory { order, free_bytes: 0 },
+        self.alloc_after_drains(request, error).map_err(|error| self.failed_alloc(error))
+    }
+
+    /// Counts a failed allocation.
+    fn failed_alloc(&self, error: CoreAllocError) -> AllocError {
+        self.failed_allocs.fetch_add(1, Relaxed);
+        match error {
+            CoreAllocError::OutOfMemory(shortage) => {
+                let pages = shortage.free_pages + shortage.cached_pages;
+                AllocError::OutOfMemory { order: shortage.order, free_bytes: pages * PAGE_BYTES as u64 }
             }
-        })
+            CoreAllocError::Node(node) => AllocError::UnknownNode(node),
+            CoreAllocError::Migratetype(migratetype) => AllocError::UnsupportedType(migratetype),
+            CoreAllocError::BulkOrder(order) => AllocError::OutOfMemory { order, free_bytes: 0 },
+        }
     }
 
     fn alloc_after_drains(&self, request: &Request, error: CoreAllocError) -> Result<Pfn, CoreAllocError> {
@@ -229,7 +218,7 @@ impl PagePool {
     pub unsafe fn free(&self, start: NonNull<u8>, order: Order) -> Result<(), FreeError> {
         let address = start.addr().get();
         match self.current_cpu() {
-            Some(cpu) if self.allocator().free_hot(page_at(address), order, cpu) => Ok(()),
+            Some(cpu) if self.allocator().free_hot(Pfn::at_address(address), order, cpu) => Ok(()),
             _ => self.free_general(address, order),
         }
     }
@@ -242,8 +231,8 @@ impl PagePool {
         }
         // Without restartable sequences, the caller has not tried the cache yet.
         let freed = match self.current_cpu() {
-            Some(_) => self.allocator().free_generally(page_at(address), order),
-            None => self.allocator().free(page_at(address), order),
+            Some(_) => self.allocator().free_generally(Pfn::at_address(address), order),
+            None => self.allocator().free(Pfn::at_address(address), order),
         };
         freed.map_err(wrong_free)
     }
@@ -259,8 +248,7 @@ impl PagePool {
 
     /// [`Self::alloc_bulk`] for slots of another type: `convert` makes the slot's value from the start of a page.
     ///
-    /// For the C library. `convert` runs under the lock of a cache: it must not panic and must not call the pool. The
-    /// former values of the slots must need no drop.
+    /// For the C library. If `convert` panics, up to 64 pages stay allocated.
     ///
     /// # Errors
     /// The errors of [`Self::alloc_bulk`].
@@ -271,24 +259,28 @@ impl PagePool {
             return Err(AllocError::Forked);
         }
         let request = request(Order::ZERO, MigrateType::Movable);
-        let slot = |pfn: Pfn| convert(self.memory.pointer_to(pfn.0 as usize * PAGE_BYTES));
+        // The allocator's numbers of some pages, before they become the caller's values without a lock held.
+        let mut run = [Pfn(0); 64];
         let mut got = 0;
         while got < pages.len() {
-            got += match self.allocator().alloc_pages(&request, &mut pages[got..], slot) {
+            let rest = &mut pages[got..];
+            let wanted = rest.len().min(run.len());
+            let count = match self.allocator().alloc_bulk(&request, &mut run[..wanted]) {
                 Ok(count) => count,
-                Err(error) if got == 0 => {
-                    pages[0] = slot(self.alloc_slow_path(&request, error)?);
+                Err(error) => {
+                    run[0] = match self.alloc_after_drains(&request, error) {
+                        Ok(pfn) => pfn,
+                        Err(error) if got == 0 => return Err(self.failed_alloc(error)),
+                        // The caller has some pages, so this shortage does not count as a failed allocation.
+                        Err(_) => break,
+                    };
                     1
                 }
-                // The caller has some pages, so this shortage does not count as a failed allocation.
-                Err(error) => match self.alloc_after_drains(&request, error) {
-                    Ok(pfn) => {
-                        pages[got] = slot(pfn);
-                        1
-                    }
-                    Err(_) => break,
-                },
             };
+            for (slot, pfn) in rest.iter_mut().zip(&run[..count]) {
+                *slot = convert(self.memory.pointer_to(pfn.0 as usize * PAGE_BYTES));
+            }
+            got += count;
         }
         Ok(got)
     }
@@ -301,28 +293,25 @@ impl PagePool {
     /// # Errors
     /// [`FreeError`] for the first wrong page. The call has then freed none.
     pub unsafe fn free_bulk(&self, pages: &[NonNull<u8>]) -> Result<(), FreeError> {
-        // SAFETY: (1) the caller guarantees that nothing refers to the pages; (2) the closure always returns the same
-        // address, does not panic and does not call the pool.
-        unsafe { self.free_bulk_as(pages, |page| page.addr().get()) }
+        // SAFETY: the caller guarantees that nothing refers to the pages.
+        unsafe { self.free_bulk_of(pages) }
     }
 
-    /// [`Self::free_bulk`] for elements of another type: `address` returns the start of a page. For the C library.
+    /// [`Self::free_bulk`] for other pointers. For the C library.
     ///
     /// # Safety
-    /// (1) If the call succeeds, nothing in any thread refers to any of the pages. (2) `address` returns the same value
-    /// each time for the same element. (3) It does not panic and does not call the pool: it runs under the lock of a
-    /// cache.
+    /// If the call succeeds, nothing in any thread refers to any of the pages.
     ///
     /// # Errors
     /// The errors of [`Self::free_bulk`].
     #[doc(hidden)]
     #[inline]
-    pub unsafe fn free_bulk_as<T>(&self, pages: &[T], address: impl Fn(&T) -> usize) -> Result<(), FreeError> {
+    pub unsafe fn free_bulk_of(&self, pages: &[impl PageHandle]) -> Result<(), FreeError> {
         if self.is_forked() {
-            let address = pages.first().map_or(0, address);
+            let address = pages.first().map_or(0, |page| page.pfn().address());
             return Err(FreeError { address, order: Order::ZERO, reason: FreeReason::Forked });
         }
-        self.allocator().free_pages(pages, |page| page_at(address(page))).map_err(wrong_free)
+        self.allocator().free_pages(pages).map_err(wrong_free)
     }
 
     /// The address space of all runs, including the reserve, for registration with a device or with io_uring. The README
@@ -354,7 +343,7 @@ impl PagePool {
 #[cold]
 pub(crate) fn wrong_free(error: CoreFreeError) -> FreeError {
     let CoreFreeError { pfn, order, reason } = error;
-    let address = address_of(pfn);
+    let address = pfn.address();
     let is_page = address.is_multiple_of(PAGE_BYTES);
     FreeError { address, order, reason: if is_page { FreeReason::Wrong(reason) } else { FreeReason::NotAPage } }
 }

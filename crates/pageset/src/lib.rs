@@ -106,7 +106,7 @@ pub use admin::range::{Obstacle, RangeError};
 pub use alloc::Allocator;
 pub use alloc::config::{Config, MapError, Metadata, MetadataSize, ZoneSpec};
 pub use alloc::error::{AllocError, FreeError, HotplugError, WrongFree};
-pub use alloc::request::{Block, Request, Urgency, Wait};
+pub use alloc::request::{Block, PageHandle, Request, Urgency, Wait};
 pub use alloc::shortage::OutOfMemory;
 pub use frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, ZoneKind};
 pub use machine::{Access, CpuHint, Line, LockPath, Machine, RawLock, SpinLock};

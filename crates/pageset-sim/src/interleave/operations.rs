@@ -23,7 +23,9 @@ pub(super) fn random_operation(engine: &Engine, used_blocks: &UsedBlocks<'_>) {
         0 => {
             allocator.tick();
         }
-        1 => allocator.drain(),
+        1 => {
+            allocator.drain();
+        }
         2 => allocator.drain_all(),
         3..=4 => alloc_bulk(engine, used_blocks),
         5..=6 => free_bulk(engine, used_blocks),

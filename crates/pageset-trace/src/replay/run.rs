@@ -514,7 +514,7 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     /// Runs an operation on one pageset and records its moves.
-    fn operate(&mut self, zone: usize, cpu: CpuId, operation: impl FnOnce(&mut Self)) {
+    fn operate<R>(&mut self, zone: usize, cpu: CpuId, operation: impl FnOnce(&mut Self) -> R) {
         if cpu.0 as usize >= self.plan.setting.cpus.len() {
             self.outcome.refused_frees += 1;
             return;

@@ -6,7 +6,7 @@ use crate::alloc::Allocator;
 use crate::frame::MigrateType;
 use crate::frame::ZoneKind;
 use crate::frame::{Order, PageState, Pfn, Tag};
-use crate::machine::Machine;
+use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
 use crate::policy::lists::{LISTS, order_of};
 use crate::sync::LockedWord;
@@ -48,14 +48,26 @@ impl fmt::Display for Inconsistency {
 impl core::error::Error for Inconsistency {}
 
 impl<M: Machine> Allocator<'_, M> {
-    /// Checks a zone from end to end. The caller guarantees that nobody else uses the allocator meanwhile: the check
-    /// takes no lock, and marks the tags of the pages it has seen for the time of the call. Takes time in proportion to
-    /// the zone.
+    /// Checks a zone from end to end, after its deferred frees. Holds the locks of all its pagesets and of the zone, in time that is proportional to
+    /// the zone: other calls wait, or fail where they wait for nothing.
+    ///
+    /// A call that is in progress elsewhere may have claimed a block and not yet freed it. Only an allocator that is
+    /// otherwise idle is certain to pass.
     ///
     /// # Errors
     /// The first inconsistency.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
     pub fn audit(&self, index: usize) -> Result<Books, Inconsistency> {
         let zone = &self.zones[index];
+        let _pagesets = zone.lock_pagesets(self.env());
+        // Each hold completes some of the deferred frees.
+        while zone.shared.deferred.get() > 0 {
+            drop(zone.shared.lock(self.env(), LockPath::DirectFree));
+        }
+        // The check marks the tags of the blocks on lists while it runs, so nobody may take one.
+        let _zone = zone.shared.pause();
         for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {
             let (kept, may) = (pageset.count().max(pageset.state().high_max), self.keeps_pages(zone, cpu));
             if !may && kept > 0 {

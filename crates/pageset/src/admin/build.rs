@@ -9,6 +9,7 @@ use crate::frame::{Frames, Links, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
 use crate::sync::atomic::AtomicBool;
+use crate::zone::{CHECKED, NO_FAST_PATH};
 
 /// Cuts `len` elements off the front of a slice, or all if there are fewer.
 fn cut<'a, T>(rest: &mut &'a [T], len: usize) -> &'a [T] {
@@ -43,6 +44,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.shared.node = spec.node;
             zone.shared.kind = spec.kind;
             zone.shared.highatomic = config.tuning.highatomic;
+            zone.shared.flags.set(CHECKED, config.checked);
+            zone.shared.flags.set(NO_FAST_PATH, !config.tuning.has_fast_path());
             zone.shared.boost_factor = config.watermarks.boost_factor;
             zone.shared.buddy.zone = index;
             zone.shared.buddy.frames = Frames {
@@ -68,7 +71,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
             fraction: AtomicU32::new(config.high_fraction),
         };
         let zones: &'a [CachedZone<'a, M>] = metadata.zones;
-        let (common_first_zones, preferred_zone) = zonelist::common_first_zones(zones, first_zones, &config.tuning);
+        let common_first_zones = zonelist::common_first_zones(zones, first_zones, &config.tuning);
+        let Some(preferred_zone) = zones.iter().max_by_key(|zone| zone.frames().spanned()) else {
+            return Err(MapError::Zones { zones: 0 });
+        };
         let allocator = Allocator {
             machine,
             zones,

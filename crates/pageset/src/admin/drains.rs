@@ -31,11 +31,13 @@ impl Drop for Draining<'_> {
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// The once-a-second tick of the caller's CPU, for all zones. High decays. Pages of other nodes' zones are drained
-    /// after [`crate::policy::expiry::TICKS`] idle ticks. Returns true when another tick has more to do. Specification
-    /// 8.2.
+    /// after [`crate::policy::expiry::TICKS`] idle ticks. Specification 8.2.
+    ///
+    /// Never waits for a pageset: a timer interrupt may call it. A pageset whose lock is held, perhaps by the interrupted
+    /// code, is left out. Returns true when another tick has more to do, also for a pageset that was left out.
     pub fn tick(&self) -> bool {
         let cpu = self.machine.cpu();
-        self.zones.iter().fold(false, |more, zone| self.tick_on(zone, cpu) | more)
+        self.zones.iter().fold(false, |more, zone| self.tick_on(zone, cpu, false) | more)
     }
 
     /// As [`Self::tick`], for one zone, given by its number.
@@ -43,30 +45,48 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Panics
     /// There is no zone of that number.
     pub fn tick_zone(&self, zone: usize) -> bool {
-        self.tick_on(&self.zones[zone], self.machine.cpu())
+        self.tick_on(&self.zones[zone], self.machine.cpu(), false)
     }
 
-    fn tick_on(&self, zone: &CachedZone<'a, M>, cpu: CpuId) -> bool {
+    /// As [`Self::tick`], for any CPU: for a CPU that is idle, or whose timer does not run. Waits for the locks of that CPU's
+    /// pagesets.
+    ///
+    /// # Panics
+    /// There is no CPU of that number.
+    pub fn tick_cpu(&self, cpu: CpuId) -> bool {
+        self.zones.iter().fold(false, |more, zone| self.tick_on(zone, cpu, true) | more)
+    }
+
+    fn tick_on(&self, zone: &CachedZone<'a, M>, cpu: CpuId, waits: bool) -> bool {
         let remote = self.rules.cpus[cpu.0 as usize] != zone.shared.node;
         if self.tuning.below_high_at_tick {
             zone.shared.clear_below_high();
         }
-        zone.tick(self.env(), cpu, remote)
+        zone.tick(self.env(), cpu, remote, waits)
     }
 
-    /// Drains the caller's pagesets of all zones. No call drains those of one other CPU: [`Self::drain_all`] drains all CPUs, and
-    /// [`Self::cpu_offline`] drains the CPU that it takes away.
-    pub fn drain(&self) {
-        (0..self.zones.len()).for_each(|zone| self.drain_local(zone));
+    /// Drains the caller's pagesets of all zones. Never waits for a pageset: a timer interrupt may call it. Returns whether
+    /// all were drained; false if the lock of one is held, perhaps by the interrupted code.
+    pub fn drain(&self) -> bool {
+        let held = (0..self.zones.len()).filter(|&zone| !self.drain_local(zone)).count();
+        held == 0
     }
 
-    /// Drains the caller's pageset of one zone, given by its number. A step of compaction does this, so that freed
-    /// blocks can merge. Specification 8.1.
+    /// As [`Self::drain`], for one zone, given by its number. A step of compaction does this, so that freed blocks can merge.
+    /// Specification 8.1.
     ///
     /// # Panics
     /// There is no zone of that number.
-    pub fn drain_local(&self, zone: usize) {
-        self.zones[zone].drain_cpu(self.env(), self.machine.cpu());
+    pub fn drain_local(&self, zone: usize) -> bool {
+        self.zones[zone].drain_local(self.env(), self.machine.cpu(), None)
+    }
+
+    /// Drains the pagesets of one CPU of all zones, from any CPU. Waits for their locks.
+    ///
+    /// # Panics
+    /// There is no CPU of that number.
+    pub fn drain_cpu(&self, cpu: CpuId) {
+        self.zones.iter().for_each(|zone| zone.drain_cpu(self.env(), cpu));
     }
 
     /// Drains all pagesets of all zones, each under its lock. Pages freed meanwhile may stay. Returns at once if
@@ -77,18 +97,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
     }
 
-    /// Drains all pagesets of one zone, given by its number, each under its lock. Pages freed meanwhile may stay. Waits
-    /// until no other drain of all CPUs is running. Specification 8.1.
+    /// Drains all pagesets of one zone, given by its number, each under its lock, also while another drain of all CPUs is
+    /// running. Pages freed meanwhile may stay. Specification 8.1.
     ///
     /// # Panics
     /// There is no zone of that number.
     pub fn drain_zone(&self, zone: usize) {
-        let _draining = loop {
-            match Draining::try_begin(&self.draining) {
-                Some(draining) => break draining,
-                None => self.machine.relax(),
-            }
-        };
         self.drain_cpus(&self.zones[zone]);
     }
 
@@ -98,7 +112,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Drains the pagesets of a zone, given by its number, and keeps them empty until [`Self::enable_pagesets`] has
-    /// been called as often. Waits for the pagesets' locks and for other drains. Specification 8.1.
+    /// been called as often. Waits for the pagesets' locks. Specification 8.1.
     ///
     /// After this call returns, every freed block goes to the buddy in the same call, also in calls that began before.
     /// A refill takes only the requested block.
@@ -106,11 +120,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Panics
     /// There is no zone of that number.
     pub fn disable_pagesets(&self, zone: usize) {
-        {
-            let (zone, changes) = (&self.zones[zone], self.change());
-            zone.disabled.set(zone.disabled.get() + 1);
-            self.recompute_bounds_of(zone, &changes);
-        }
+        let (disabled, changes) = (&self.zones[zone], self.change());
+        disabled.disabled.set(disabled.disabled.get() + 1);
+        self.recompute_bounds_of(disabled, changes);
         // The drain is needed also if they were disabled before: the earlier caller may still be draining.
         self.drain_zone(zone);
     }
@@ -129,7 +141,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return Err(HotplugError::PagesetsEnabled { zone: zone.shared.index });
         };
         zone.disabled.set(depth);
-        self.recompute_bounds_of(zone, &changes);
+        self.recompute_bounds_of(zone, changes);
         Ok(())
     }
 }

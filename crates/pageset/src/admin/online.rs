@@ -36,17 +36,15 @@ impl<M: Machine> Allocator<'_, M> {
     /// # Errors
     /// The CPU is not possible, not online, or the last online one. Nothing has changed.
     pub fn cpu_offline(&self, cpu: CpuId) -> Result<(), HotplugError> {
-        {
-            let changes = self.change();
-            if !self.check_possible(cpu)? {
-                return Err(HotplugError::Offline(cpu));
-            }
-            if self.online_cpus().count() == 1 {
-                return Err(HotplugError::LastCpu(cpu));
-            }
-            self.rules.online.change(cpu, false);
-            self.recompute_bounds(&changes);
+        let changes = self.change();
+        if !self.check_possible(cpu)? {
+            return Err(HotplugError::Offline(cpu));
         }
+        if self.online_cpus().count() == 1 {
+            return Err(HotplugError::LastCpu(cpu));
+        }
+        self.rules.online.change(cpu, false);
+        self.recompute_bounds(changes);
         // The drain comes last: blocks freed from here on go to the buddy at once.
         self.zones.iter().for_each(|zone| zone.drain_cpu(self.env(), cpu));
         Ok(())
@@ -63,7 +61,7 @@ impl<M: Machine> Allocator<'_, M> {
             return Err(HotplugError::Online(cpu));
         }
         self.rules.online.change(cpu, true);
-        self.recompute_bounds(&changes);
+        self.recompute_bounds(changes);
         Ok(())
     }
 
@@ -189,7 +187,7 @@ impl<M: Machine> Allocator<'_, M> {
     /// # Errors
     /// As [`Self::free`].
     pub fn free_cold(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.prepare_free(pfn, order)?;
+        let (zone, page) = self.claim_free(pfn, order)?;
         let guard = zone.shared.lock(self.env(), LockPath::DirectFree);
         guard.free_cold(page, order, guard.frames.block_type(page));
         guard.count_direct_free(order.pages());

@@ -42,7 +42,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             }
         }
         self.rules.fraction.store(fraction, Relaxed);
-        self.recompute_bounds(&changes);
+        self.recompute_bounds(changes);
         Ok(())
     }
 
@@ -91,8 +91,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             guard.set_watermarks(rule.marks(reserve, zone.shared.buddy.managed.get(), lowmem, movable));
             guard.set_reserve(ZoneKind::ALL.map(|highest| self.lowmem_reserve(zone, highest)));
         }
-        self.recompute_bounds(&changes);
         self.recompute_mixing();
+        self.recompute_bounds(changes);
     }
 
     /// Sets which zones first keep migratetypes apart: NORMAL zones with a DMA32 zone below them. A map without DMA32
@@ -119,33 +119,53 @@ impl<'a, M: Machine> Allocator<'a, M> {
         above.map(|z| z.shared.buddy.managed.get()).sum::<u64>().checked_div(ratio).unwrap_or(0)
     }
 
-    /// Computes the bounds of all pagesets. The lock of changes is held.
-    pub(crate) fn recompute_bounds(&self, changes: &Guard<'_, M::Lock>) {
-        self.zones.iter().for_each(|zone| self.recompute_bounds_of(zone, changes));
+    /// Computes the bounds of all pagesets and applies them. Releases the lock of changes.
+    pub(crate) fn recompute_bounds(&self, changes: Guard<'_, M::Lock>) {
+        self.zones.iter().for_each(|zone| self.compute_bounds(zone, &changes));
+        drop(changes);
+        self.zones.iter().for_each(|zone| self.apply_bounds(zone));
     }
 
-    /// Computes the bounds of one zone's pagesets. The lock of changes is held.
-    pub(crate) fn recompute_bounds_of(&self, zone: &CachedZone<'a, M>, changes: &Guard<'_, M::Lock>) {
+    /// As [`Self::recompute_bounds`], for one zone.
+    pub(crate) fn recompute_bounds_of(&self, zone: &CachedZone<'a, M>, changes: Guard<'_, M::Lock>) {
+        self.compute_bounds(zone, &changes);
+        drop(changes);
+        self.apply_bounds(zone);
+    }
+
+    fn compute_bounds(&self, zone: &CachedZone<'a, M>, changes: &Guard<'_, M::Lock>) {
         // Relaxed: see the field.
         let fraction = self.rules.fraction.load(Relaxed);
         let size = self.zone_size(zone, |cpu| self.rules.online.contains(cpu));
-        self.set_bounds_of(zone, self.tuning.bounds(size, fraction), changes);
+        self.decide_bounds(zone, self.tuning.bounds(size, fraction), changes);
     }
 
-    /// Sets the bounds of a zone's pagesets. Pagesets of a disabled zone and those of offline CPUs keep nothing,
-    /// whatever the bounds.
-    fn set_bounds_of(&self, zone: &CachedZone<'a, M>, bounds: Bounds, _changes: &Guard<'_, M::Lock>) {
-        let large_cache = self.tuning.large_cache(self.rules.cache_slice_pages, bounds.batch);
+    /// Decides the bounds of a zone's pagesets, for [`Self::apply_bounds`].
+    fn decide_bounds(&self, zone: &CachedZone<'a, M>, bounds: Bounds, _changes: &Guard<'_, M::Lock>) {
+        zone.bounds.set(bounds);
         zone.shared.buddy.clusters.set_limit(bounds.batch);
-        for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {
+    }
+
+    /// Gives each pageset of a zone its bounds. Pagesets of a disabled zone and those of offline CPUs keep nothing.
+    ///
+    /// The lock of changes is not held while this waits for a pageset: its holder may mask interrupts, and a pageset's
+    /// lock may need an interrupt of that CPU. Every caller applies what was decided last, so the last decision holds.
+    /// Lock order: pageset, then changes.
+    fn apply_bounds(&self, zone: &CachedZone<'a, M>) {
+        for cpu in self.possible_cpus() {
+            let pageset = zone.lock_pageset(self.env(), cpu);
+            let (decided, keeps) = {
+                let _changes = self.change();
+                (zone.bounds.get(), self.keeps_pages(zone, cpu))
+            };
             // High watermarks, or few online CPUs, can lead to bounds above the pagesets' capacity.
             let room = pageset.capacity();
-            let bounds = if self.keeps_pages(zone, cpu) {
-                Bounds { high_min: bounds.high_min.min(room), high_max: bounds.high_max.min(room), ..bounds }
+            let bounds = if keeps {
+                Bounds { high_min: decided.high_min.min(room), high_max: decided.high_max.min(room), ..decided }
             } else {
                 Bounds::DISABLED
             };
-            let pageset = zone.lock_pageset(self.env(), cpu);
+            let large_cache = self.tuning.large_cache(self.rules.cache_slice_pages, decided.batch);
             pageset.set_bounds(bounds, &self.tuning, large_cache);
         }
     }
@@ -193,7 +213,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if zone.disabled.get() > 0 {
             return Err(MapError::PagesetsDisabled { zone: zone.shared.index });
         }
-        self.set_bounds_of(zone, bounds, &changes);
+        self.decide_bounds(zone, bounds, &changes);
+        drop(changes);
+        self.apply_bounds(zone);
         Ok(())
     }
 
@@ -212,10 +234,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Panics
     /// There is no zone or no CPU of that number.
     pub fn restore_pageset(&self, zone: usize, cpu: CpuId, state: &PcpState) {
-        // Otherwise a pageset that may keep nothing could be given bounds.
-        let _changes = self.change();
-        let keeps = self.keeps_pages(&self.zones[zone], cpu);
         let pageset = self.zones[zone].lock_pageset(self.env(), cpu);
+        // A change from here on waits for the pageset, and then gives it bounds.
+        let keeps = {
+            let _changes = self.change();
+            self.keeps_pages(&self.zones[zone], cpu)
+        };
         let scale = self.tuning.batch_scale_max;
         let most = pageset.batch() << scale;
         pageset.set_state(&PcpState {

@@ -226,7 +226,8 @@ impl<M: Machine> fmt::Display for Zoneinfo<'_, '_, M> {
         for (index, zone) in self.0.zones.iter().enumerate() {
             let stats = self.0.zone_stats(index);
             let marks = stats.watermarks;
-            let promo = marks.high + (marks.high - marks.low);
+            // Marks that were set by hand, or read while they change, may be in any order.
+            let promo = marks.high + marks.high.saturating_sub(marks.low);
             writeln!(f, "Node {}, zone {:>8}", zone.shared.node.0, zone.shared.kind)?;
             writeln!(f, "  pages free     {}", stats.nr_free_pages)?;
             let spanned = zone.frames().spanned();

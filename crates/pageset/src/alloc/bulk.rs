@@ -5,7 +5,7 @@
 use crate::alloc::Allocator;
 use crate::alloc::error::{AllocError, FreeError};
 use crate::alloc::general::Attempt;
-use crate::alloc::request::{Block, Request};
+use crate::alloc::request::{Block, PageHandle, Request};
 use crate::frame::{CpuId, Order, PageState, Pfn};
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
@@ -21,34 +21,19 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Errors
     /// As [`Self::alloc`], if no page could be allocated; an order above 0.
     pub fn alloc_bulk(&self, request: &Request, pages: &mut [Pfn]) -> Result<usize, AllocError> {
-        self.alloc_pages(request, pages, |pfn| pfn)
-    }
-
-    /// As [`Self::alloc_bulk`], for a caller with its own handles for pages; `name` makes a handle from a page. `name`,
-    /// and the drop of a slot's previous value, run with the pageset's lock held and must not call the allocator. If
-    /// one of them panics, the pages of the run are lost.
-    ///
-    /// # Errors
-    /// As [`Self::alloc_bulk`].
-    pub fn alloc_pages<T>(
-        &self,
-        request: &Request,
-        pages: &mut [T],
-        name: impl Fn(Pfn) -> T,
-    ) -> Result<usize, AllocError> {
         if request.order > Order::ZERO {
             return Err(AllocError::BulkOrder(request.order));
         }
         let mut got = 0;
         while got < pages.len() {
             let rest = &mut pages[got..];
-            let there = self.take_run_hot(request, rest, &name);
+            let there = self.take_run_hot(request, rest);
             if there > 0 {
                 got += there;
                 continue;
             }
             let cpu = self.machine.cpu();
-            match self.walk(request, cpu, |zone, attempt| self.take_run(zone, cpu, request, attempt, rest, &name)) {
+            match self.walk(request, cpu, |zone, attempt| self.take_run(zone, cpu, request, attempt, rest)) {
                 Ok(run) => got += run,
                 Err(error) if got == 0 => return Err(error),
                 Err(_) => break,
@@ -58,18 +43,17 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     /// Takes at least one page from a zone, through the pageset or directly: [`Self::take`] for a run of pages.
-    fn take_run<T>(
+    fn take_run(
         &self,
         zone: &CachedZone<'a, M>,
         cpu: CpuId,
         request: &Request,
         attempt: Attempt,
-        pages: &mut [T],
-        name: impl Fn(Pfn) -> T,
+        pages: &mut [Pfn],
     ) -> Option<usize> {
         if let Some(list) = self.cached_list(request) {
             let wanted = attempt.wanted(&zone.shared, request);
-            match zone.alloc_run(self.env(), cpu, list, wanted, pages, &name) {
+            match zone.alloc_run(self.env(), cpu, list, wanted, pages) {
                 // Before 5.14 the zone fails if the refill fails. Specification 2.3.
                 Some(0) if self.tuning.lists == ListRule::OrderZero => return None,
                 Some(0) | None => {}
@@ -79,7 +63,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 }
             }
         }
-        *pages.first_mut()? = name(zone.frames().pfn(self.take_direct(zone, request, attempt)?));
+        *pages.first_mut()? = zone.frames().pfn(self.take_direct(zone, request, attempt)?);
         Some(1)
     }
 
@@ -94,16 +78,17 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.free_all(blocks, |block| *block)
     }
 
-    /// As [`Self::free_bulk`], for single pages and a caller with its own handles for them; `pfn` gives the page of a
-    /// handle. `pfn` must always give the same answer for a handle, since checked pages are not checked again. It runs
-    /// with the pageset's lock held: it must not call the allocator and must not panic.
+    /// As [`Self::free_bulk`], for single pages, named by their numbers or by the addresses of their first bytes.
     ///
     /// # Errors
     /// As [`Self::free_bulk`].
     #[inline]
-    pub fn free_pages<T>(&self, pages: &[T], pfn: impl Fn(&T) -> Pfn) -> Result<(), FreeError> {
-        self.free_all(pages, |page| Block { pfn: pfn(page), order: Order::ZERO })
+    pub fn free_pages(&self, pages: &[impl PageHandle]) -> Result<(), FreeError> {
+        self.free_all(pages, |page| Block { pfn: page.pfn(), order: Order::ZERO })
     }
+
+    // The closures of this module are the allocator's own: they run with the pageset's lock held, and the same entry gives
+    // the same block each time.
 
     #[inline(always)]
     fn free_all<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> Result<(), FreeError> {
@@ -129,7 +114,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     fn prepare_rest<T>(&self, entries: &[T], prepared: usize, block: impl Fn(&T) -> Block) -> Result<(), FreeError> {
         for (i, entry) in entries.iter().enumerate().skip(prepared) {
             let Block { pfn, order } = block(entry);
-            if let Err(error) = self.prepare_free(pfn, order) {
+            if let Err(error) = self.claim_free(pfn, order) {
                 for done in &entries[..i] {
                     if let Some((zone, page)) = self.locate(block(done).pfn) {
                         zone.frames().set_tag(page, zone.frames().tag(page).with_state(PageState::Allocated));

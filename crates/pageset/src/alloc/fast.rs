@@ -15,11 +15,13 @@ use crate::alloc::Allocator;
 use crate::alloc::request::{Block, Request};
 use crate::frame::MigrateType;
 use crate::frame::ZoneKind;
-use crate::frame::{Order, PageState, Pfn, Tag};
+use crate::frame::{Order, PageState, Pfn, Tag, exchange};
 use crate::machine::{CpuHint, Machine, MachineHint};
-use crate::pcp::{CachedZone, Pageset, PcpGuard};
+use crate::pcp::{CachedZone, Pageset, PcpGuard, Place};
+use crate::policy::state::is_costly;
 use crate::policy::{ListRule, Tuning};
 use crate::sync::{self, LockedWord};
+use crate::zone::{RELAXED, RELAXED_CHECKED, RELAXED_MIXED, RELAXED_MIXED_CHECKED};
 
 /// Entries of the table of lists: orders by types, in powers of two, so that an index needs no test.
 pub(crate) const LIST_TABLE: usize = 64;
@@ -75,7 +77,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Takes single pages from the caller's pageset of the request's first zone, as many as the list has. Returns their
     /// number: 0 if the general path must serve the request.
     #[inline(always)]
-    pub(crate) fn take_run_hot<T>(&self, request: &Request, pages: &mut [T], name: impl Fn(Pfn) -> T) -> usize {
+    pub(crate) fn take_run_hot(&self, request: &Request, pages: &mut [Pfn]) -> usize {
         let hint = MachineHint::of(&self.machine);
         let Some(zone) = self.first_with_plenty(request, hint.cpu()) else { return 0 };
         let list = request.migratetype.index();
@@ -84,7 +86,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return 0;
         }
         let Some(mut pcp) = zone.try_lock_hinted(self.env(), hint) else { return 0 };
-        zone.take_run(self.env(), &mut pcp, list, request.migratetype, pages, name)
+        zone.take_run(self.env(), &mut pcp, list, request.migratetype, pages)
     }
 
     /// The first zone of a request from a CPU, if that zone has plenty for it.
@@ -96,8 +98,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let zone = match self.common_first_zones[request.highest.index()] {
             Some(zone) => zone,
-            None if self.preferred_zone.is_some() => self.first_zone(cpu, request.highest)?,
-            None => return None,
+            None if !self.tuning.has_fast_path() => return None,
+            None => self.first_zone(cpu, request.highest)?,
         };
         zone.shared.has_plenty().then_some(zone)
     }
@@ -108,11 +110,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[must_use]
     pub fn free_hot(&self, pfn: Pfn, order: Order, hint: impl CpuHint<M::Lock>) -> bool {
         let Some((zone, page, tag)) = self.in_preferred_zone(pfn) else { return false };
-        if !Tag::from_byte(tag.get()).is(PageState::Allocated, order) {
-            return false;
-        }
-        if zone.shared.is_relaxed() {
-            self.give_hot(zone, page, tag, order, MigrateType::Movable, hint)
+        // Not a match: it would test the second value first.
+        if zone.shared.flags.get() == RELAXED {
+            self.give_hot::<false>(zone, page, tag, order, MigrateType::Movable, hint)
+        } else if zone.shared.flags.get() == RELAXED_CHECKED {
+            self.give_hot::<true>(zone, page, tag, order, MigrateType::Movable, hint)
         } else {
             self.give_mixed(zone, page, tag, order, hint)
         }
@@ -129,13 +131,18 @@ impl<'a, M: Machine> Allocator<'a, M> {
         hint: impl CpuHint<M::Lock>,
     ) -> bool {
         let migratetype = zone.frames().block_type(page);
-        zone.shared.is_relaxed_and_mixed()
-            && migratetype.is_ordinary()
-            && self.give_hot(zone, page, tag, order, migratetype, hint)
+        if !migratetype.is_ordinary() {
+            return false;
+        }
+        match zone.shared.flags.get() {
+            RELAXED_MIXED => self.give_hot::<false>(zone, page, tag, order, migratetype, hint),
+            RELAXED_MIXED_CHECKED => self.give_hot::<true>(zone, page, tag, order, migratetype, hint),
+            _ => false,
+        }
     }
 
     #[inline(always)]
-    fn give_hot(
+    fn give_hot<const CHECKED: bool>(
         &self,
         zone: &'a CachedZone<'a, M>,
         page: u32,
@@ -146,28 +153,61 @@ impl<'a, M: Machine> Allocator<'a, M> {
     ) -> bool {
         let Some(list) = self.list_of(order, migratetype) else { return false };
         let Some(pcp) = zone.try_lock_hinted(self.env(), hint) else { return false };
-        let given = pcp.give_hot(list, page, order);
-        if given {
-            tag.set(Tag::new(PageState::Cached, order, migratetype).byte());
+        // A block that was allocated for another type is for the general path.
+        let [allocated, cached] =
+            [PageState::Allocated, PageState::Cached].map(|state| Tag::new(state, order, migratetype));
+        if CHECKED && !exchange(tag, allocated, cached) {
+            return false;
         }
-        given
+        let Some(room) = pcp.room_hot(list, order) else {
+            if CHECKED {
+                tag.set(allocated.byte());
+            }
+            return false;
+        };
+        if !CHECKED {
+            // Tested with the lock held: of two threads on this CPU that free the block, the second sees the first one's tag.
+            if tag.get() != allocated.byte() {
+                return false;
+            }
+            tag.set(cached.byte());
+        }
+        pcp.give_hot(room, page, order);
+        true
     }
 
     /// Checks pages in order and sets their tags to Cached, as long as each is a single movable page in use, in the
     /// preferred zone, whose pageblocks are all MOVABLE. Returns the number of pages.
     #[inline(always)]
     pub(crate) fn prepare_movable<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
-        let Some(zone) = self.preferred_zone.filter(|zone| zone.shared.is_relaxed()) else { return 0 };
+        let zone = self.preferred_zone;
+        match zone.shared.flags.get() {
+            RELAXED => self.prepare_movable_in::<T, false>(zone, entries, block),
+            RELAXED_CHECKED => self.prepare_movable_in::<T, true>(zone, entries, block),
+            _ => 0,
+        }
+    }
+
+    #[inline(always)]
+    fn prepare_movable_in<T, const CHECKED: bool>(
+        &self,
+        zone: &CachedZone<'a, M>,
+        entries: &[T],
+        block: impl Fn(&T) -> Block,
+    ) -> usize {
         let (tags, base) = (zone.frames().tags, zone.frames().base.0);
         let prepare = |entry: &T| {
             let Block { pfn, order } = block(entry);
             let page = usize::try_from(pfn.0.wrapping_sub(base));
             let Some(tag) = page.ok().and_then(|page| tags.get(page)) else { return false };
-            let is_movable_page = order == Order::ZERO && tag.get() == MOVABLE_PAGE.byte();
-            if is_movable_page {
-                tag.set(MOVABLE_PAGE_CACHED.byte());
+            if order > Order::ZERO || tag.get() != MOVABLE_PAGE.byte() {
+                return false;
             }
-            is_movable_page
+            if CHECKED {
+                return exchange(tag, MOVABLE_PAGE, MOVABLE_PAGE_CACHED);
+            }
+            tag.set(MOVABLE_PAGE_CACHED.byte());
+            true
         };
         entries.iter().position(|entry| !prepare(entry)).unwrap_or(entries.len())
     }
@@ -177,7 +217,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// the call.
     #[inline(always)]
     pub(crate) fn give_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> Option<usize> {
-        let zone = self.preferred_zone.filter(|zone| zone.shared.is_relaxed())?;
+        let is_relaxed = |zone: &&CachedZone<'a, M>| matches!(zone.shared.flags.get(), RELAXED | RELAXED_CHECKED);
+        let zone = Some(self.preferred_zone).filter(is_relaxed)?;
         let hint = MachineHint::of(&self.machine);
         // Checked first, so that the lock is not taken needlessly.
         if zone.pagesets.get(hint.cpu() as usize)?.room_before_drain() <= 1 {
@@ -195,7 +236,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// A page of the preferred zone, and its tag. Pages outside the zone's span read as `Inside`.
     #[inline(always)]
     fn in_preferred_zone(&self, pfn: Pfn) -> Option<(&'a CachedZone<'a, M>, u32, &'a AtomicU8)> {
-        let zone = self.preferred_zone?;
+        let zone = self.preferred_zone;
         let page = pfn.0.wrapping_sub(zone.frames().base.0);
         Some((zone, page as u32, zone.frames().tags.get(usize::try_from(page).ok()?)?))
     }
@@ -226,7 +267,15 @@ impl<L> Pageset<L> {
     }
 }
 
-impl<L, G> PcpGuard<'_, L, G> {
+/// Room for a block on a list of a pageset whose lock is held.
+struct Room<'p> {
+    /// The pageset's count with the block, and its consecutive frees before the block, in pages.
+    count: u32,
+    freed: u32,
+    place: Place<'p>,
+}
+
+impl<'p, L, G> PcpGuard<'p, L, G> {
     /// Takes the newest block of a list, if the list's newest chunk has one.
     #[inline(always)]
     fn take_hot(&self, list: usize, order: Order) -> Option<u32> {
@@ -236,25 +285,28 @@ impl<L, G> PcpGuard<'_, L, G> {
         Some(page)
     }
 
-    /// Puts a block on a list, if that drains nothing.
+    /// The room for a block on a list, if a free of it drains nothing.
     #[inline(always)]
-    fn give_hot(&self, list: usize, page: u32, order: Order) -> bool {
-        let pages = order.pages() as u32;
-        let (count, freed) = (self.count.get() + pages, self.free_count.get());
+    fn room_hot(&self, list: usize, order: Order) -> Option<Room<'p>> {
+        let (count, freed) = (self.count.get() + order.pages() as u32, self.free_count.get());
         // Blocks of orders 1 to 3 drain the pageset once a batch of pages was freed, at the earliest.
-        let is_costly = order > Order::ZERO && order <= Order::COSTLY;
-        if count >= self.drain_threshold.get() || is_costly && freed >= self.batch.get() {
-            return false;
+        if count >= self.drain_threshold.get() || is_costly(order) && freed >= self.batch.get() {
+            return None;
         }
-        if !self.push_within(list, page) {
-            return false;
-        }
+        Some(Room { count, freed, place: self.place_within(list)? })
+    }
+
+    /// Puts a block on a list.
+    #[inline(always)]
+    fn give_hot(&self, room: Room<'_>, page: u32, order: Order) {
+        let Room { count, freed, place } = room;
+        place.push(page);
         self.count.set(count);
         self.alloc_factor.set(self.alloc_factor.get() >> 1);
-        self.prev_high_order.set(is_costly);
-        self.free_count.set(if freed < self.free_count_cap.get() { freed + pages } else { freed });
+        self.prev_high_order.set(is_costly(order));
+        let freed = if freed < self.free_count_cap.get() { freed + order.pages() as u32 } else { freed };
+        self.free_count.set(freed);
         sync::add(&self.free_pages, order.pages());
-        true
     }
 
     /// Updates the state for single pages that were put on a list one after the other without a drain.

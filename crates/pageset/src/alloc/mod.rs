@@ -53,8 +53,8 @@ pub struct Allocator<'a, M: Machine> {
     pub(crate) first_zones: &'a [AtomicU32],
     /// The first zone by [`ZoneKind`], if it is the same for all CPUs.
     pub(crate) common_first_zones: [Option<&'a CachedZone<'a, M>>; ZoneKind::COUNT],
-    /// The largest zone, where the fast path looks for a freed block; `None` if the rules have no fast path.
-    pub(crate) preferred_zone: Option<&'a CachedZone<'a, M>>,
+    /// The largest zone, where the fast path looks for a freed block.
+    pub(crate) preferred_zone: &'a CachedZone<'a, M>,
     /// The list of each order and migratetype: [`fast::list_table`].
     pub(crate) lists: [u8; LIST_TABLE],
     pub(crate) tuning: Tuning,
@@ -175,8 +175,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Frees a block, through the caller's pageset where its order is cached. Specification 2.5.
     ///
     /// # Errors
-    /// A wrong free; nothing has changed. Two threads that free the same block at the same instant are not
-    /// distinguished: that would need an atomic exchange on each free.
+    /// A wrong free; nothing has changed. If two threads free the same block at the same instant, one of them fails: always
+    /// for blocks of an order without a list per CPU, and with [`Config::checked`](config::Config::checked) for all
+    /// blocks.
     #[inline]
     pub fn free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         if self.free_hot(pfn, order, MachineHint::of(&self.machine)) { Ok(()) } else { self.free_generally(pfn, order) }
@@ -189,7 +190,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[cold]
     #[inline(never)]
     pub fn free_generally(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page, _) = self.allocated(pfn, order)?;
+        let (zone, page) = self.claim_free(pfn, order)?;
         self.commit_free(zone, page, order, true);
         Ok(())
     }
@@ -201,7 +202,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Errors
     /// As [`Self::free`].
     pub fn free_undrained(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.prepare_free(pfn, order)?;
+        let (zone, page) = self.claim_free(pfn, order)?;
         self.commit_free(zone, page, order, false);
         Ok(())
     }
@@ -211,8 +212,20 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Errors
     /// As [`Self::free`].
     pub fn free_direct(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.prepare_free(pfn, order)?;
+        let (zone, page) = self.claim_free(pfn, order)?;
         self.free_to_buddy(zone, page, order);
+        Ok(())
+    }
+
+    /// Frees a block later: for callers that must wait for nothing, such as NMIs and signal handlers, in any context. Takes no
+    /// lock. The block goes to the buddy in one of the next calls that take the zone's lock; until then it counts neither as
+    /// free nor as in use.
+    ///
+    /// # Errors
+    /// As [`Self::free`].
+    pub fn free_deferred(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        let (zone, page) = self.claim_free(pfn, order)?;
+        zone.shared.defer(page, order);
         Ok(())
     }
 
@@ -225,30 +238,22 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.zones.iter().find_map(|zone| Some((zone, zone.frames().page(pfn)?)))
     }
 
-    /// The zone and the tag of an allocated block of this order.
+    /// Checks a free and claims the block: its tag turns to Cached, and every other free of it fails.
     #[inline]
-    fn allocated(&self, pfn: Pfn, order: Order) -> Result<(&'a CachedZone<'a, M>, u32, Tag), FreeError> {
+    pub(crate) fn claim_free(&self, pfn: Pfn, order: Order) -> Result<(&'a CachedZone<'a, M>, u32), FreeError> {
         let Some((zone, page)) = self.locate(pfn) else {
             return Err(FreeError { pfn, order, reason: WrongFree::NotOurs });
         };
-        let tag = zone.frames().tag(page);
         // Blocks are aligned, so no block starts at a page that does not fit the order.
-        if !tag.is(PageState::Allocated, order) {
+        if !zone.frames().claim(page, order) {
             return Err(FreeError { pfn, order, reason: why_wrong(zone, pfn, page, order) });
         }
-        Ok((zone, page, tag))
-    }
-
-    /// Checks a free and turns the block's tag to Cached, so that a second free of it is seen.
-    #[inline]
-    pub(crate) fn prepare_free(&self, pfn: Pfn, order: Order) -> Result<(&'a CachedZone<'a, M>, u32), FreeError> {
-        let (zone, page, tag) = self.allocated(pfn, order)?;
-        zone.frames().set_tag(page, tag.with_state(PageState::Cached));
         Ok((zone, page))
     }
 
+    /// Frees a claimed block.
     #[inline]
-    fn commit_free(&self, zone: &CachedZone<'a, M>, page: u32, order: Order, drain: bool) {
+    pub(crate) fn commit_free(&self, zone: &CachedZone<'a, M>, page: u32, order: Order, drain: bool) {
         if let Some(list) = self.list_for(zone, page, order)
             && zone.free_cached(self.env(), self.machine.cpu(), list, page, order, drain)
         {
@@ -282,11 +287,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Errors
     /// As for freeing it, and when `to` is larger than `order`.
     pub fn split(&self, pfn: Pfn, order: Order, to: Order) -> Result<(), FreeError> {
-        let (zone, page, tag) = self.allocated(pfn, order)?;
+        let (zone, page) = self.claim_free(pfn, order)?;
+        let claimed = zone.frames().tag(page);
         if to > order {
+            zone.frames().set_tag(page, claimed.with_state(PageState::Allocated));
             return Err(FreeError { pfn, order: to, reason: WrongFree::WrongOrder(order) });
         }
-        let kind = tag.kind().unwrap_or(MigrateType::Movable);
+        let kind = claimed.kind().unwrap_or(MigrateType::Movable);
         // From the end, so that a concurrent reader finds each page in a block.
         for at in (page..page + order.pages() as u32).step_by(to.pages() as usize).rev() {
             zone.frames().set_tag(at, Tag::new(PageState::Allocated, to, kind));
@@ -303,6 +310,8 @@ fn why_wrong<M: Machine>(zone: &CachedZone<'_, M>, pfn: Pfn, page: u32, order: O
     }
     let tag = zone.frames().tag(page);
     match tag.state() {
+        // Another thread freed the block at the same instant, and it is allocated again.
+        PageState::Allocated if tag.order() == order => WrongFree::NotAllocated(PageState::Cached),
         PageState::Allocated => WrongFree::WrongOrder(tag.order()),
         PageState::Inside => match zone.shared.buddy.block_around(page) {
             Some((head, order, state)) => WrongFree::Inside { head: zone.frames().pfn(head), order, state },

@@ -119,3 +119,39 @@ pub struct Block {
     /// The order.
     pub order: Order,
 }
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for crate::frame::Pfn {}
+    impl Sealed for core::ptr::NonNull<u8> {}
+    impl Sealed for *mut core::ffi::c_void {}
+}
+
+/// A single page that [`crate::Allocator::free_pages`] frees: by its number, or by the address of its first byte.
+///
+/// Sealed: a call reads each handle more than once, and another type could answer differently each time.
+pub trait PageHandle: sealed::Sealed {
+    /// The page.
+    fn pfn(&self) -> Pfn;
+}
+
+impl PageHandle for Pfn {
+    #[inline(always)]
+    fn pfn(&self) -> Pfn {
+        *self
+    }
+}
+
+impl PageHandle for core::ptr::NonNull<u8> {
+    #[inline(always)]
+    fn pfn(&self) -> Pfn {
+        Pfn::at_address(self.addr().get())
+    }
+}
+
+impl PageHandle for *mut core::ffi::c_void {
+    #[inline(always)]
+    fn pfn(&self) -> Pfn {
+        Pfn::at_address(self.addr())
+    }
+}

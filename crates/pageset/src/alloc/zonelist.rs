@@ -74,7 +74,7 @@ pub(crate) fn common_first_zones<'a, M: Machine>(
     zones: &'a [CachedZone<'a, M>],
     firsts: &[AtomicU32],
     tuning: &Tuning,
-) -> ([Option<&'a CachedZone<'a, M>>; ZoneKind::COUNT], Option<&'a CachedZone<'a, M>>) {
+) -> [Option<&'a CachedZone<'a, M>>; ZoneKind::COUNT] {
     let common = |kind: ZoneKind| {
         let mut of_cpus = firsts.chunks_exact(ZoneKind::COUNT).map(|row| row[kind.index()].get());
         let first = of_cpus.next()?;
@@ -83,7 +83,7 @@ pub(crate) fn common_first_zones<'a, M: Machine>(
     if !tuning.has_fast_path() {
         return Default::default();
     }
-    (ZoneKind::ALL.map(common), zones.iter().max_by_key(|zone| zone.frames().spanned()))
+    ZoneKind::ALL.map(common)
 }
 
 /// Stands for no zone.

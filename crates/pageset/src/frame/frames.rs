@@ -1,6 +1,6 @@
 //! The metadata of a zone's pages: one tag byte per page, one byte per pageblock, two links per block on a list.
 
-use core::sync::atomic::{AtomicU8, AtomicU32};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use super::pageblock::Pageblock;
 use super::{MigrateType, Order, PageState, Pfn, Tag};
@@ -83,6 +83,34 @@ impl Frames<'_> {
         }
     }
 
+    /// Claims an allocated block for a free: of all callers, one succeeds. Its tag then has the state Cached, so that a
+    /// second free of it fails. Returns false, with nothing changed, if no allocated block of this order begins here.
+    #[inline]
+    pub(crate) fn claim(&self, page: u32, order: Order) -> bool {
+        let tag = &self.tags[page as usize];
+        let now = Tag::from_byte(tag.get());
+        now.is(PageState::Allocated, order) && exchange(tag, now, now.with_state(PageState::Cached))
+    }
+
+    /// Lends a block as the target of a move: it is in use, and its owner may free it.
+    ///
+    /// Its tag has no type, unlike that of every allocated block. So it differs from that of a block that the owner has
+    /// freed and somebody has allocated again.
+    pub(crate) fn lend(&self, page: u32, order: Order) {
+        self.set_tag(page, Tag::lent(order));
+    }
+
+    /// Gives a lent block its type, unless the owner has freed it.
+    pub(crate) fn keep_lent(&self, page: u32, order: Order, kind: MigrateType) {
+        exchange(&self.tags[page as usize], Tag::lent(order), Tag::new(PageState::Allocated, order, kind));
+    }
+
+    /// Takes a lent block back, unless the owner has freed it. Its tag then has the state Cached.
+    pub(crate) fn take_back(&self, page: u32, order: Order) -> bool {
+        let lent = Tag::lent(order);
+        exchange(&self.tags[page as usize], lent, lent.with_state(PageState::Cached))
+    }
+
     #[inline(always)]
     pub(crate) fn set_tag(&self, page: u32, tag: Tag) {
         self.tags[page as usize].set(tag.byte());
@@ -128,6 +156,13 @@ impl Frames<'_> {
     pub(crate) fn page_of_slot(&self, slot: u32, order: Order) -> u32 {
         if order >= Order::PAGEBLOCK { (slot - self.len()) << Order::PAGEBLOCK.get() } else { slot }
     }
+}
+
+/// Changes a tag with one atomic exchange. Returns false, with nothing changed, if it is no longer `from`.
+#[inline(always)]
+pub(crate) fn exchange(tag: &AtomicU8, from: Tag, to: Tag) -> bool {
+    // Relaxed: only the exchange decides. The lock of the pageset or zone that the block enters orders all else.
+    tag.compare_exchange(from.byte(), to.byte(), Relaxed, Relaxed).is_ok()
 }
 
 /// The links of one zone: two words per slot, next and previous. Valid only while a block is on a list.

@@ -13,15 +13,32 @@ mod tag;
 
 use core::fmt;
 
-pub(crate) use frames::{Frames, Links};
+pub(crate) use frames::{Frames, Links, exchange};
 pub use tag::PageState;
 pub(crate) use tag::Tag;
+
+/// The size of a page.
+const PAGE_BYTES: u64 = 4096;
 
 /// A page frame number: the address of a page divided by the page size.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Pfn(pub u64);
 
 impl Pfn {
+    /// The frame that starts at an address, with pages of 4096 bytes. The bits of an address below the page size become the
+    /// highest bits of the number: such a frame is in no zone, and one bounds check finds both faults.
+    #[must_use]
+    #[inline(always)]
+    pub const fn at_address(address: usize) -> Pfn {
+        Pfn((address as u64).rotate_right(PAGE_BYTES.ilog2()))
+    }
+
+    /// The inverse of [`Self::at_address`].
+    #[must_use]
+    pub const fn address(self) -> usize {
+        self.0.rotate_left(PAGE_BYTES.ilog2()) as usize
+    }
+
     /// The frame `pages` after this one.
     #[must_use]
     pub const fn offset(self, pages: u64) -> Pfn {

@@ -38,6 +38,11 @@ impl Tag {
         Tag(order.get() | (state as u8) << 4 | kind << 6)
     }
 
+    /// The tag of an allocated block that is lent as the target of a move: [`super::Frames::lend`].
+    pub(crate) const fn lent(order: Order) -> Tag {
+        Tag::from_parts(PageState::Allocated, order, KIND_OF_PAGEBLOCK)
+    }
+
     /// The two bits of the kind.
     pub(crate) const fn kind_bits(self) -> u8 {
         self.0 >> 6

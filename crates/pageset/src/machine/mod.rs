@@ -46,6 +46,13 @@ pub trait Machine {
         lock.lock();
     }
 
+    /// Runs `work` while interrupts that allocate or free are masked on this CPU. Needed with [`crate::Tuning::clusters`]
+    /// where the lock of a pageset does not mask them; other rules never call it.
+    #[inline(always)]
+    fn without_interrupts<R>(&self, work: impl FnOnce() -> R) -> R {
+        work()
+    }
+
     /// The allocator's only probe: it reports each access to memory that several CPUs write, and each zone lock that it is
     /// about to take. The allocator does the same work whether anyone listens or not. The default does nothing and costs
     /// nothing; a simulator charges its caller.

@@ -54,6 +54,22 @@ impl<M: Machine> CachedZone<'_, M> {
     ) -> Option<u32> {
         let blocks = env.tuning.refill(pcp, wanted.order, self.shared.pressure()).0;
         pcp.update_threshold();
+        if env.tuning.clusters {
+            // An interrupt that frees a page could wait for this CPU's refill in flight.
+            return env.machine.without_interrupts(|| self.refill_with(env, pcp, list, wanted, blocks));
+        }
+        self.refill_with(env, pcp, list, wanted, blocks)
+    }
+
+    #[inline]
+    fn refill_with<G>(
+        &self,
+        env: Env<'_, M>,
+        pcp: &PcpGuard<'_, M::Lock, G>,
+        list: usize,
+        wanted: Wanted,
+        blocks: u32,
+    ) -> Option<u32> {
         let zone = self.shared.lock_for(env, LockPath::Refill, wanted)?;
         let (zone, mut taken) = self.refill_from_clusters(zone, pcp, list, wanted, blocks);
         if taken < blocks
@@ -149,17 +165,16 @@ impl<M: Machine> CachedZone<'_, M> {
     ///
     /// Returns the number of pages: 0 if the zone had no pages for a refill, `None` if another thread holds the
     /// pageset.
-    pub(crate) fn alloc_run<T>(
+    pub(crate) fn alloc_run(
         &self,
         env: Env<'_, M>,
         cpu: CpuId,
         list: usize,
         wanted: Wanted,
-        pages: &mut [T],
-        name: impl Fn(Pfn) -> T,
+        pages: &mut [Pfn],
     ) -> Option<usize> {
         let mut pcp = self.try_lock_pageset(env, cpu)?;
-        let got = self.take_run(env, &mut pcp, list, wanted.migratetype, pages, &name);
+        let got = self.take_run(env, &mut pcp, list, wanted.migratetype, pages);
         if got > 0 {
             return Some(got);
         }
@@ -171,33 +186,31 @@ impl<M: Machine> CachedZone<'_, M> {
         let Some(page) = self.refill(env, &mut pcp, list, wanted) else { return Some(0) };
         let frames = &self.shared.buddy.frames;
         frames.set_tag(page, Tag::new(PageState::Allocated, Order::ZERO, wanted.migratetype));
-        *slot = name(frames.pfn(page));
+        *slot = frames.pfn(page);
         env.tuning.on_take(&mut pcp, 1);
         Some(1)
     }
 
     /// Takes pages of a list of single pages, until `pages` is full. Returns their number.
     #[inline(always)]
-    pub(crate) fn take_run<T, G>(
+    pub(crate) fn take_run<G>(
         &self,
         env: Env<'_, M>,
         pcp: &mut PcpGuard<'_, M::Lock, G>,
         list: usize,
         migratetype: MigrateType,
-        pages: &mut [T],
-        name: impl Fn(Pfn) -> T,
+        pages: &mut [Pfn],
     ) -> usize {
         let allocated = Tag::new(PageState::Allocated, Order::ZERO, migratetype);
         // A copy: the compiler would read the zone's own slice again after each store.
         let frames = self.shared.buddy.frames;
-        let give = |slot: &mut T, page: u32| {
+        let give = |slot: &mut Pfn, page: u32| {
             frames.set_tag(page, allocated);
-            *slot = name(frames.pfn(page));
+            *slot = frames.pfn(page);
         };
         let mut got = 0;
         while let Some(rest) = pages.get_mut(got..).filter(|rest| !rest.is_empty()) {
             let run = pcp.pop_run(list, rest.len());
-            // This precedes the caller's code, which may panic.
             env.tuning.on_take(pcp, run.len() as u32);
             rest.iter_mut().zip(run.iter().rev()).for_each(|(slot, page)| give(slot, page.get()));
             got += run.len();

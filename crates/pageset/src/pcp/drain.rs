@@ -2,7 +2,7 @@
 //!
 //! Specification: `linux-page-allocator.md` 3, 4.7, 8.1, 8.2.
 
-use super::{CachedZone, MachineGuard, PcpGuard};
+use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
 use crate::buddy::{Capture, Env, Locked};
 use crate::frame::{CpuId, MigrateType, Order};
 use crate::machine::{LockPath, Machine};
@@ -63,14 +63,17 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 
     /// The once-a-second decay of one pageset, and the expiry of pages of another node (`remote`). Returns true when
-    /// another tick has more to do. Specification 4.7, 8.2.
-    pub(crate) fn tick(&self, env: Env<'_, M>, cpu: CpuId, remote: bool) -> bool {
-        let mut pcp = self.lock_pageset(env, cpu);
-        let pageset = pcp.pageset;
+    /// another tick has more to do. If `waits` is false, a pageset whose lock is held is left for that next tick.
+    /// Specification 4.7, 8.2.
+    pub(crate) fn tick(&self, env: Env<'_, M>, cpu: CpuId, remote: bool, waits: bool) -> bool {
+        let pageset = self.pageset(env, cpu);
+        let lock = || {
+            if waits { Some(self.lock_again(env, pageset, cpu)) } else { self.try_lock_again(env, pageset, cpu) }
+        };
+        let Some(mut pcp) = lock() else { return true };
         let decay = env.tuning.decay(&mut pcp);
         pcp.update_threshold();
-        let relock = || Some(self.lock_again(env, pageset, cpu));
-        let Some(mut pcp) = self.drain_in_holds(env, pcp, decay.drain, 0, relock) else { return decay.more };
+        let Some(mut pcp) = self.drain_in_holds(env, pcp, decay.drain, 0, lock) else { return true };
         let expired = pcp.expire(remote, env.tuning.expire_all);
         self.drain(env, &mut pcp, expired.drain, 0, None);
         env.tuning.end_tick(&mut pcp);
@@ -81,24 +84,36 @@ impl<M: Machine> CachedZone<'_, M> {
     /// meanwhile stays, if the pageset may keep pages. A caller that has just set the pageset to keep nothing has held
     /// its lock, and so sees all earlier frees.
     pub(crate) fn drain_cpu(&self, env: Env<'_, M>, cpu: CpuId) {
-        self.drain_or_capture(env, cpu, None);
+        let pageset = self.pageset(env, cpu);
+        self.drain_all(env, pageset, None, || Some(self.lock_again(env, pageset, cpu)));
     }
 
-    /// As [`Self::drain_cpu`], for a compaction that waits for a block.
-    pub(crate) fn drain_or_capture(&self, env: Env<'_, M>, cpu: CpuId, capture: Option<&Capture>) {
+    /// As [`Self::drain_cpu`], for the caller's own CPU, and perhaps for a compaction that waits for a block. Returns false,
+    /// and leaves the pages, if the lock of the pageset is held: the caller may have interrupted its holder.
+    pub(crate) fn drain_local(&self, env: Env<'_, M>, cpu: CpuId, capture: Option<&Capture>) -> bool {
         let pageset = self.pageset(env, cpu);
-        if pageset.count() == 0 {
-            return;
-        }
-        // Each hold of the lock is bounded.
-        loop {
-            let mut pcp = self.lock_again(env, pageset, cpu);
+        self.drain_all(env, pageset, capture, || self.try_lock_again(env, pageset, cpu))
+    }
+
+    /// Drains a pageset in bounded holds of its lock, while `lock` takes it. Returns whether it was empty once.
+    fn drain_all<'p>(
+        &self,
+        env: Env<'_, M>,
+        pageset: &Pageset<M::Lock>,
+        capture: Option<&Capture>,
+        lock: impl Fn() -> Option<MachineGuard<'p, M::Lock>>,
+    ) -> bool
+    where
+        M: 'p,
+    {
+        let mut is_empty = pageset.count() == 0;
+        while !is_empty {
+            let Some(mut pcp) = lock() else { return false };
             let pages = pcp.batch().max(1) << env.tuning.batch_scale_max;
             self.drain(env, &mut pcp, pages, 0, capture);
-            if pcp.count() == 0 {
-                break;
-            }
+            is_empty = pcp.count() == 0;
         }
+        true
     }
 }
 

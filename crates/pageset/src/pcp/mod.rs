@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 use crate::buddy::Env;
 use crate::frame::{CpuId, Frames};
-use crate::machine::{CpuHint, Guard, HintGuard, Line, Machine};
+use crate::machine::{CpuHint, Guard, HintGuard, Line, Machine, RawLock};
 use crate::policy::expiry::Expiry;
 use crate::policy::lists::LISTS;
 use crate::policy::state::{State, words};
@@ -34,6 +34,7 @@ pub(crate) use alloc_free::FromCache;
 #[cfg(feature = "history")]
 pub(crate) use alloc_free::remembered_type;
 
+pub(crate) use stack::Place;
 use stack::{Pool, Stack};
 
 /// One CPU's cache of one zone's pages. Specification 2.1.
@@ -236,10 +237,10 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         self.list(list).push(self.words, &self.pool, block)
     }
 
-    /// Puts a block on a list if the list's newest chunk has room.
+    /// The free place after the newest block of a list, if the list's newest chunk has one.
     #[inline(always)]
-    pub(crate) fn push_within(&self, list: usize, block: u32) -> bool {
-        self.list(list).push_within(self.words, block)
+    pub(crate) fn place_within(&self, list: usize) -> Option<Place<'p>> {
+        self.pageset.list(list).place_within(self.words)
     }
 
     /// Puts one block per entry on a list, until there is no more room. Returns the number of blocks.
@@ -338,6 +339,8 @@ pub struct CachedZone<'a, M: Machine> {
     pub(crate) pagesets: &'a [Pageset<M::Lock>],
     /// How often the pagesets are disabled; written under the lock of changes.
     pub(crate) disabled: AtomicU32,
+    /// The bounds that the pagesets of online CPUs have, or will have soon; written under the lock of changes.
+    pub(crate) bounds: SharedBounds,
     /// The arrays of all pagesets' lists.
     pub(crate) arrays: &'a [AtomicU32],
 }
@@ -346,7 +349,13 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     /// A zone without pages, to be filled in by [`crate::Allocator::new`].
     #[must_use]
     pub fn empty() -> Self {
-        CachedZone { shared: Zone::default(), pagesets: &[], disabled: AtomicU32::new(0), arrays: &[] }
+        CachedZone {
+            shared: Zone::default(),
+            pagesets: &[],
+            disabled: AtomicU32::new(0),
+            bounds: SharedBounds::default(),
+            arrays: &[],
+        }
     }
 
     /// The metadata of the zone's pages.
@@ -403,6 +412,17 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         self.lock_again(env, pageset, cpu)
     }
 
+    /// The locks of all pagesets, waited for in ascending order of their CPUs. Only for the audit: no other call may hold a
+    /// pageset's lock while it waits for another one.
+    pub(crate) fn lock_pagesets<'p>(&'p self, env: Env<'p, M>) -> AllPagesets<'p, M::Lock> {
+        let mut all = AllPagesets { pagesets: self.pagesets, held: 0 };
+        for (cpu, pageset) in (0..).map(CpuId).zip(self.pagesets) {
+            env.machine.lock_pageset(&pageset.lock, cpu);
+            all.held += 1;
+        }
+        all
+    }
+
     fn lock_again<'p>(
         &'p self,
         env: Env<'p, M>,
@@ -411,6 +431,41 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     ) -> MachineGuard<'p, M::Lock> {
         env.machine.lock_pageset(&pageset.lock, cpu);
         self.held(pageset, Guard(&pageset.lock))
+    }
+}
+
+/// The bounds of a zone's pagesets.
+#[derive(Debug, Default)]
+pub(crate) struct SharedBounds {
+    batch: AtomicU32,
+    high_min: AtomicU32,
+    high_max: AtomicU32,
+}
+
+impl SharedBounds {
+    /// The lock of changes is held.
+    pub(crate) fn get(&self) -> Bounds {
+        Bounds { batch: self.batch.get(), high_min: self.high_min.get(), high_max: self.high_max.get() }
+    }
+
+    /// The lock of changes is held.
+    pub(crate) fn set(&self, bounds: Bounds) {
+        self.batch.set(bounds.batch);
+        self.high_min.set(bounds.high_min);
+        self.high_max.set(bounds.high_max);
+    }
+}
+
+/// Holds the locks of the first `held` pagesets until dropped.
+pub(crate) struct AllPagesets<'p, L: RawLock> {
+    pagesets: &'p [Pageset<L>],
+    held: usize,
+}
+
+impl<L: RawLock> Drop for AllPagesets<'_, L> {
+    fn drop(&mut self) {
+        // In descending order: a lock that masks interrupts restores the state that it found.
+        self.pagesets[..self.held].iter().rev().for_each(|pageset| pageset.lock.unlock());
     }
 }
 

@@ -100,6 +100,22 @@ pub(crate) struct Stack {
     bottom: AtomicU32,
 }
 
+/// The free place after the newest block of a list.
+pub(crate) struct Place<'w> {
+    stack: &'w Stack,
+    at: u32,
+    word: &'w AtomicU32,
+}
+
+impl Place<'_> {
+    /// Pushes a block there.
+    #[inline(always)]
+    pub(crate) fn push(self, block: u32) {
+        self.word.set(block);
+        self.stack.top.set(self.at);
+    }
+}
+
 impl Default for Stack {
     fn default() -> Self {
         Stack { top: AtomicU32::new(NONE), floor: AtomicU32::new(NONE), bottom: AtomicU32::new(NONE.wrapping_add(1)) }
@@ -132,18 +148,21 @@ impl Stack {
         self.floor.set(if top == NONE { NONE } else { oldest_in_chunk - 1 });
     }
 
-    /// Pushes a block if the newest chunk has room. Otherwise returns false.
+    /// The place after the newest block, if the newest chunk has room.
     #[inline(always)]
-    pub(crate) fn push_within(&self, words: &[AtomicU32], block: u32) -> bool {
+    pub(crate) fn place_within<'w>(&'w self, words: &'w [AtomicU32]) -> Option<Place<'w>> {
         // The position after `NONE`, and the position after a chunk's last place, are multiples of the chunk size.
         let at = self.top.get().wrapping_add(1);
         if place(at) == 0 {
-            return false;
+            return None;
         }
-        let Some(word) = words.get(at as usize) else { return false };
-        word.set(block);
-        self.top.set(at);
-        true
+        Some(Place { stack: self, at, word: words.get(at as usize)? })
+    }
+
+    /// Pushes a block if the newest chunk has room. Otherwise returns false.
+    #[inline(always)]
+    fn push_within(&self, words: &[AtomicU32], block: u32) -> bool {
+        self.place_within(words).map(|place| place.push(block)).is_some()
     }
 
     /// Pushes a block. Returns false if the pool has no room.

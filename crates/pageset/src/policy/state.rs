@@ -60,7 +60,7 @@ pub struct Decay {
 }
 
 /// Whether frees of this order count for high-order draining: 1 to 3, not huge pages.
-const fn is_costly(order: Order) -> bool {
+pub(crate) const fn is_costly(order: Order) -> bool {
     order.get() >= 1 && order.get() <= Order::COSTLY.get()
 }
 

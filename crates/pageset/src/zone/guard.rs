@@ -11,11 +11,22 @@ use crate::policy::Watermarks;
 use crate::policy::sizes::boosted;
 use crate::sync::{self, LockedWord};
 
+/// The most deferred frees that one hold of the lock completes, in blocks: about as much work as a refill. A guess.
+const DEFERRED_PER_HOLD: u32 = 32;
+
 impl<'a, M: Machine> Zone<'a, M> {
-    /// Takes the zone lock, waits for it, and counts the hold. Lock order: changes, pageset, zone.
+    /// Takes the zone lock, waits for it, and counts the hold. First completes some of the deferred frees. Lock order: changes, pageset, zone.
     pub(crate) fn lock<'z>(&'z self, env: Env<'z, M>, path: LockPath) -> ZoneGuard<'z, 'a, M> {
+        if self.deferred.get() > 0 {
+            self.free_deferred(env);
+        }
         env.machine.probe(Access::ZoneLock { zone: self.index, path });
         self.locked(env, path, Guard::lock(&self.lock))
+    }
+
+    /// Takes the zone lock, without counting the hold, for a caller that changes nothing.
+    pub(crate) fn pause(&self) -> Guard<'_, M::Lock> {
+        Guard::lock(&self.lock)
     }
 
     /// As [`Self::lock`], but only if the lock is free.
@@ -34,6 +45,18 @@ impl<'a, M: Machine> Zone<'a, M> {
         wanted: Wanted,
     ) -> Option<ZoneGuard<'z, 'a, M>> {
         if wanted.waits { Some(self.lock(env, path)) } else { self.try_lock(env, path) }
+    }
+
+    /// Frees some of the blocks whose free was deferred, in a hold of its own.
+    #[cold]
+    fn free_deferred(&self, env: Env<'_, M>) {
+        env.machine.probe(Access::ZoneLock { zone: self.index, path: LockPath::DirectFree });
+        let guard = self.locked(env, LockPath::DirectFree, Guard::lock(&self.lock));
+        for _ in 0..DEFERRED_PER_HOLD {
+            let Some((page, order)) = self.take_deferred() else { break };
+            guard.free_block(page, order, guard.frames.block_type(page));
+            guard.count_direct_free(order.pages());
+        }
     }
 
     #[inline]

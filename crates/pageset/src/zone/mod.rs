@@ -15,8 +15,8 @@ use crate::frame::{NodeId, Order, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::policy::{HighAtomicRule, Pressure};
 use crate::sync::LockedWord;
-use crate::sync::atomic::AtomicU8;
-use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::atomic::{AtomicU8, AtomicU32};
 
 pub(crate) use guard::ZoneGuard;
 
@@ -32,7 +32,7 @@ pub(crate) struct Zone<'a, M: Machine> {
     /// What the lock protects.
     pub(crate) buddy: Buddy<'a>,
     lock: M::Lock,
-    flags: Flags,
+    pub(crate) flags: Flags,
     pub(crate) highatomic: HighAtomicRule,
     /// The effective marks by [`Mark`], boost included. Unit: pages.
     marks: [AtomicU64; 3],
@@ -48,6 +48,9 @@ pub(crate) struct Zone<'a, M: Machine> {
     largest_reserve: AtomicU64,
     /// Holds of the lock by [`LockPath`].
     pub(crate) holds: [AtomicU64; LockPath::COUNT],
+    /// The block that was freed last by [`crate::Allocator::free_deferred`], plus one; 0 for none. The link of each such block
+    /// leads to the one freed before it.
+    pub(crate) deferred: AtomicU32,
     /// Pages that bypassed the pagesets; written with the lock held.
     pub(crate) direct_alloc_pages: AtomicU64,
     pub(crate) direct_free_pages: AtomicU64,
@@ -73,6 +76,7 @@ impl<M: Machine> Default for Zone<'_, M> {
             reserve: Default::default(),
             largest_reserve: AtomicU64::new(0),
             holds: Default::default(),
+            deferred: AtomicU32::new(0),
             direct_alloc_pages: AtomicU64::new(0),
             direct_free_pages: AtomicU64::new(0),
             compaction: Memory::default(),
@@ -81,6 +85,37 @@ impl<M: Machine> Default for Zone<'_, M> {
 }
 
 impl<M: Machine> Zone<'_, M> {
+    /// Puts a claimed block on the list of deferred frees. Takes no lock and waits for nothing.
+    pub(crate) fn defer(&self, page: u32, order: Order) {
+        let link = self.buddy.frames.links.next(self.buddy.frames.slot(page, order));
+        // Relaxed: the exchange below publishes the link.
+        let mut newest = self.deferred.load(Relaxed);
+        loop {
+            link.set(newest);
+            // Release: pairs with the acquire in take_deferred, which reads the link.
+            match self.deferred.compare_exchange_weak(newest, page + 1, Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => newest = now,
+            }
+        }
+    }
+
+    /// Takes the newest block of the list of deferred frees. The zone lock is held, so that nobody else takes one: a block
+    /// that is read here as the newest stays on the list, with its link.
+    pub(super) fn take_deferred(&self) -> Option<(u32, Order)> {
+        // Acquire: pairs with the release in defer.
+        let mut newest = self.deferred.load(Acquire);
+        loop {
+            let page = newest.checked_sub(1)?;
+            let order = self.buddy.frames.tag(page).order();
+            let before = self.buddy.frames.links.next(self.buddy.frames.slot(page, order)).get();
+            match self.deferred.compare_exchange_weak(newest, before, Acquire, Acquire) {
+                Ok(_) => return Some((page, order)),
+                Err(now) => newest = now,
+            }
+        }
+    }
+
     /// The zone's memory pressure.
     pub(crate) fn pressure(&self) -> Pressure {
         let flags = self.flags.get();
@@ -115,17 +150,6 @@ impl<M: Machine> Zone<'_, M> {
         self.flags.get() & PLENTY != 0
     }
 
-    /// Whether the zone has plenty, is under no pressure, and all its pageblocks are MOVABLE, as of the last hold of the lock.
-    #[inline(always)]
-    pub(crate) fn is_relaxed(&self) -> bool {
-        self.flags.get() == PLENTY
-    }
-
-    /// As [`Self::is_relaxed`], for a zone with pageblocks of several types.
-    pub(crate) fn is_relaxed_and_mixed(&self) -> bool {
-        self.flags.get() == PLENTY | MIXED
-    }
-
     /// Whether the limit leaves room for one more HIGHATOMIC pageblock.
     pub(crate) fn may_reserve_highatomic(&self) -> bool {
         self.buddy.reserved_highatomic.get() < self.highatomic.limit(self.buddy.managed.get())
@@ -150,6 +174,20 @@ const PLENTY: u8 = 4;
 const BOOSTED: u8 = 8;
 /// Not all pageblocks are MOVABLE.
 const MIXED: u8 = 16;
+
+/// Every free claims its block with an atomic exchange. This flag and the next are constant after construction: the fast path
+/// tests them together with the others.
+pub(crate) const CHECKED: u8 = 32;
+/// The rules have no fast path.
+pub(crate) const NO_FAST_PATH: u8 = 64;
+
+/// The flags of a zone that has plenty, is under no pressure, and whose pageblocks are all MOVABLE.
+pub(crate) const RELAXED: u8 = PLENTY;
+/// As [`RELAXED`], where pageblocks have several types.
+pub(crate) const RELAXED_MIXED: u8 = PLENTY | MIXED;
+/// Both in an allocator that checks every free.
+pub(crate) const RELAXED_CHECKED: u8 = RELAXED | CHECKED;
+pub(crate) const RELAXED_MIXED_CHECKED: u8 = RELAXED_MIXED | CHECKED;
 
 /// The flags of one zone, one bit each: hints that several CPUs set and clear concurrently without losing an update.
 /// Specification 1.1.

@@ -7,8 +7,8 @@ use crate::owner::StampingOwner;
 use crate::support::{TestMachine, World, movable, one_zone};
 use pageset::policy::Bounds;
 use pageset::policy::presets::MERGE_SKIP;
-use pageset::{CompactMode, CompactOutcome, MoveError, Order, Owner, Pfn};
-use std::cell::Cell;
+use pageset::{CompactMode, CompactOutcome, MigrateType, MoveError, Order, Owner, PageRange, Pfn};
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -126,6 +126,43 @@ fn the_owner_frees_the_target_at_once() {
         assert_eq!((report.outcome, report.moved, owner.1.get()), (CompactOutcome::Success, 256, 256));
         assert_eq!(world.zone_stats(0).nr_free_pages, 1280 + 256);
     });
+}
+
+/// An owner that frees the target, allocates the same page for something else, and then says that the block did not move:
+/// that page stays in use, in compaction and in contiguous ranges.
+#[test]
+fn a_target_that_was_allocated_again_is_not_taken_back() {
+    struct Fickle<'w, 'a>(&'w World<'a>, RefCell<HashSet<Pfn>>);
+    impl pageset::Owner for Fickle<'_, '_> {
+        fn isolate(&self, pfn: Pfn) -> Option<Order> {
+            let n = pfn.0 - BASE;
+            (n < 512 && n % 2 == 1).then_some(Order::ZERO)
+        }
+        fn move_block(&self, _from: Pfn, to: Pfn, order: Order) -> Result<(), MoveError> {
+            self.0.free_direct(to, order).expect("it is ours now");
+            assert!(self.0.alloc_at(to, order), "nobody else takes it");
+            self.1.borrow_mut().insert(to);
+            Err(MoveError::Busy)
+        }
+        fn put_back(&self, _pfn: Pfn, _order: Order) {}
+    }
+    let ranges: fn(&World<'_>, &Fickle<'_, '_>) = |world, owner| {
+        world.alloc_range(PageRange::new(Pfn(BASE), PAGEBLOCK), MigrateType::Movable, owner).expect_err("busy");
+    };
+    let compacts: fn(&World<'_>, &Fickle<'_, '_>) = |world, owner| {
+        world.compact(&movable(9), CompactMode::SyncLight, owner);
+    };
+    for run in [compacts, ranges] {
+        laid_out(8, every_other, |world| {
+            let owner = Fickle(world, RefCell::default());
+            let in_use = world.audit(0).expect("balanced books").in_use;
+            run(world, &owner);
+            let kept = owner.1.take();
+            assert!(!kept.is_empty());
+            assert_eq!(world.audit(0).expect("balanced books").in_use, in_use + kept.len() as u64);
+            kept.into_iter().for_each(|page| world.free(page, Order::ZERO).expect("in use"));
+        });
+    }
 }
 
 /// A free block held as a target is neither free nor allocated: a free of it is refused.

@@ -92,7 +92,7 @@ fn two_pass_drains_touch_their_pages_before_the_lock() {
     for (tuning, before) in [(LINUX_4_16, &[][..]), (LINUX_4_17, &picks[..])] {
         two_free_of_four(tuning, |world| {
             world.free(Pfn(BASE + 2), Order::ZERO).unwrap();
-            let told = world.machine().during(|| world.drain());
+            let told = world.machine().during(|| assert!(world.drain()));
             let is_page = |access: &&Access| matches!(access, Access::Touch(Line::Page(_)) | Access::Prefetch(_));
             let first = told.iter().take_while(|access| **access != lock(LockPath::Drain)).filter(is_page);
             assert_eq!(first.copied().collect::<Vec<_>>(), before);

@@ -177,6 +177,16 @@ fn pageblocks_that_are_typed_by_hand_count() {
     });
 }
 
+/// Marks that were set by hand in a wrong order are shown as they are.
+#[test]
+fn zoneinfo_shows_any_marks() {
+    one_zone(LINUX_6_18, 4096, 1, |world| {
+        world.set_watermarks(0, Watermarks { min: 30, low: 20, high: 10 }, [0; 4]);
+        let shown = world.zoneinfo().to_string();
+        assert!(shown.contains("high     10\n        promo    10\n"), "{shown}");
+    });
+}
+
 /// A zone in which unmovable requests must take part of movable pageblocks. One block of order 4 is in use at the start
 /// of each pageblock, so that none is completely free.
 fn broken(tuning: Tuning, factor: u64, test: impl FnOnce(&World<'_>)) {

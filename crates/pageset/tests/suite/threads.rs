@@ -212,7 +212,7 @@ fn administer(world: &Allocator<'_, Threads>, shared: &Shared, bounds: Bounds) {
     let cpu = |random: &mut Random| CpuId(random.below(CPUS) as u32);
     let mut changes = 0;
     while Instant::now() < shared.end {
-        match random.below(9) {
+        match random.below(10) {
             0 | 1 => {
                 let cpu = cpu(&mut random);
                 let refused = world.cpu_offline(cpu).err();
@@ -234,6 +234,10 @@ fn administer(world: &Allocator<'_, Threads>, shared: &Shared, bounds: Bounds) {
                 world.recompute();
             }
             7 => world.drain_zone(0),
+            // The result means nothing while others are in the middle of their calls, but nothing may change.
+            8 => {
+                let _ = world.audit(0);
+            }
             _ => world.set_bounds(0, bounds).expect("the pagesets have room, and are enabled"),
         }
         changes += 1;

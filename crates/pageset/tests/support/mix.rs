@@ -188,7 +188,9 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             Op::Tick => {
                 world.tick();
             }
-            Op::Drain => world.drain(),
+            Op::Drain => {
+                world.drain();
+            }
             Op::DrainAll => world.drain_all(),
             Op::DrainZone(_) => world.drain_zone(0),
             // The last CPU stays online. Each CPU changes only once; the second thread gets an error.

@@ -150,7 +150,7 @@ impl<'w> Model<'w> {
                 }
             }
             Op::Tick => drop(self.world.tick()),
-            Op::Drain => self.world.drain(),
+            Op::Drain => assert!(self.world.drain(), "nobody else holds a pageset"),
             Op::DrainAll => {
                 self.world.drain_all();
                 (0..self.world.zone_count()).for_each(|zone| self.check_empty(zone));

@@ -184,7 +184,8 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     /// Drains the caller's pageset, where the freed source blocks wait: only drained blocks merge.
     fn drain(&self) {
         let env = self.allocator.env();
-        self.zone.drain_or_capture(env, env.machine.cpu(), self.capture.as_ref());
+        // A pageset that another thread holds drains later: this is only to find the block sooner.
+        let _ = self.zone.drain_local(env, env.machine.cpu(), self.capture.as_ref());
     }
 
     /// Moves all candidates. Puts back those that cannot move. Holds no lock.
@@ -217,18 +218,18 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         let (from_pfn, to_pfn) = (frames.pfn(page), frames.pfn(to));
         let kind = frames.tag(page).kind().unwrap_or(MigrateType::Movable);
         // The tag is set before the owner gets the block, because the owner may free it from then on.
-        frames.set_tag(to, Tag::new(PageState::Allocated, order, kind));
+        frames.lend(to, order);
         self.targets.used += order.pages();
         match self.owner.move_block(from_pfn, to_pfn, order) {
             Ok(()) => {
+                frames.keep_lent(to, order, kind);
                 // The free is refused only if the owner broke its contract and freed the isolated block. The block is
                 // free then.
                 self.allocator.free(from_pfn, order).ok();
                 Ok(())
             }
             Err(error) => {
-                // If the tag differs, the owner has freed the target.
-                if frames.tag(to).is(PageState::Allocated, order) {
+                if frames.take_back(to, order) {
                     self.targets.used -= order.pages();
                     self.targets.put(self.allocator.env(), self.zone.frames(), to, order);
                 }

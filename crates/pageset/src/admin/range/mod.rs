@@ -147,7 +147,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             // A block that reaches beyond the range is freed with the order that fits, so that the error names both
             // orders.
             let order = if tag.state() == PageState::Allocated { tag.order().min(room) } else { Order::ZERO };
-            if let Err(error) = self.prepare_free(zone.frames().pfn(page), order) {
+            if let Err(error) = self.claim_free(zone.frames().pfn(page), order) {
                 self.each_block(zone, Span { end: page, ..span }, |page, _| {
                     zone.frames().set_tag(page, zone.frames().tag(page).with_state(PageState::Allocated));
                 });

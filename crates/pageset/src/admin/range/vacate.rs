@@ -65,25 +65,31 @@ impl<'a, M: Machine> Allocator<'a, M> {
             owner.put_back(pfn, order);
             return Err(Obstacle::InUse(looked));
         }
+        let kind = tag.kind().unwrap_or(MigrateType::Movable);
         // The block's original request allowed this zone, and so all lower zones; it may have excluded higher ones.
-        let request = Request {
-            highest: zone.shared.kind,
-            node: Some(zone.shared.node),
-            ..Request::new(order, tag.kind().unwrap_or(MigrateType::Movable))
-        };
+        let request = Request { highest: zone.shared.kind, node: Some(zone.shared.node), ..Request::new(order, kind) };
         let to = self.alloc(&request).map_err(|error| {
             owner.put_back(pfn, order);
             Obstacle::NoPlace(error)
         })?;
+        // A block that was just allocated is in a zone.
+        let Some((target, at)) = self.locate(to) else {
+            owner.put_back(pfn, order);
+            return Err(Obstacle::InUse(looked));
+        };
+        target.frames().lend(at, order);
         match owner.move_block(pfn, to, order) {
             Ok(()) => {
+                target.frames().keep_lent(at, order, kind);
                 // The free is refused only if the owner broke its contract and freed the isolated block. The block is
                 // free then.
                 self.free(pfn, order).ok();
                 Ok(())
             }
             Err(error) => {
-                self.free(to, order).ok();
+                if target.frames().take_back(at, order) {
+                    self.commit_free(target, at, order, true);
+                }
                 owner.put_back(pfn, order);
                 Err(Obstacle::Move(order, error))
             }

@@ -1,0 +1,125 @@
+//! Two threads on two CPUs free one block at the same time: exactly one of them succeeds.
+//!
+//! `PAGESET_ROUNDS` sets the number of rounds for each order, 30,000 by default.
+
+use std::cell::Cell;
+use std::env;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::{hint, thread};
+
+use pageset::alloc::owned::OwnedMetadata;
+use pageset::{
+    Allocator, Block, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, ZoneKind,
+    ZoneSpec,
+};
+
+thread_local! {
+    static CPU: Cell<u32> = const { Cell::new(0) };
+}
+
+struct Threads;
+
+impl Machine for Threads {
+    type Lock = SpinLock;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(CPU.get())
+    }
+
+    fn relax(&self) {
+        thread::yield_now();
+    }
+}
+
+/// How one of the two threads frees the block.
+type Free = fn(&Allocator<'_, Threads>, Pfn, Order) -> bool;
+
+const FREE: Free = |world, pfn, order| world.free(pfn, order).is_ok();
+const FREE_BULK: Free = |world, pfn, order| world.free_bulk(&[Block { pfn, order }]).is_ok();
+const FREE_COLD: Free = |world, pfn, order| world.free_cold(pfn, order).is_ok();
+const FREE_DEFERRED: Free = |world, pfn, order| world.free_deferred(pfn, order).is_ok();
+const FREE_RANGE: Free = |world, pfn, order| world.free_range(PageRange::new(pfn, order.pages())).is_ok();
+
+fn rounds() -> u64 {
+    env::var("PAGESET_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(30_000)
+}
+
+/// Waits until `word` differs from `old`, and returns it. Yields, since the other thread may need this CPU.
+fn wait_for_change(word: &AtomicU64, old: u64) -> u64 {
+    for spins in 0_u32.. {
+        let now = word.load(SeqCst);
+        if now != old {
+            return now;
+        }
+        if spins % 256 == 255 { thread::yield_now() } else { hint::spin_loop() }
+    }
+    unreachable!("the loop has no end")
+}
+
+/// Tells the second thread to end.
+const END: u64 = u64::MAX;
+
+/// Two threads free the same block in each round. Returns the first round in which not exactly one of them succeeded,
+/// with the number that did.
+fn race(order: u8, checked: bool, frees: [Free; 2]) -> Option<(u64, u32)> {
+    let order = Order::new(order).expect("an order");
+    let ranges = [PageRange::new(Pfn(0), 1 << 15)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let config = Config { checked, ..Config::new(&zones, &[NodeId(0); 2]) };
+    let metadata = OwnedMetadata::new(&config).expect("a map");
+    let mut zones = metadata.zones();
+    let world = Allocator::new(Threads, &config, metadata.lend(&mut zones)).expect("a map");
+    // The round and the block; the rounds that the second thread has ended, and how often it succeeded.
+    let (block, ended, second) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let wrong = thread::scope(|scope| {
+        scope.spawn(|| {
+            CPU.set(1);
+            let mut last = 0;
+            loop {
+                last = wait_for_change(&block, last);
+                if last == END {
+                    break;
+                }
+                second.fetch_add(u64::from(frees[1](&world, Pfn(last & 0xffff_ffff), order)), SeqCst);
+                ended.fetch_add(1, SeqCst);
+            }
+        });
+        let wrong = (1..=rounds()).find_map(|round| {
+            let pfn = world.alloc(&Request::new(order, MigrateType::Movable)).expect("memory");
+            let before = second.load(SeqCst);
+            block.store(round << 32 | pfn.0, SeqCst);
+            // The second thread reads the block up to 100 ns later. The frees drift past each other.
+            (0..round % 64).for_each(|_| hint::spin_loop());
+            let first = u32::from(frees[0](&world, pfn, order));
+            wait_for_change(&ended, round - 1);
+            let freed = first + (second.load(SeqCst) - before) as u32;
+            (freed != 1).then_some((round, freed))
+        });
+        block.store(END, SeqCst);
+        wrong
+    });
+    if wrong.is_none() {
+        world.audit(0).expect("balanced books");
+    }
+    wrong
+}
+
+/// Orders without a list per CPU: no setting is needed.
+#[test]
+fn one_of_two_frees_of_a_direct_block_succeeds() {
+    for order in [4, 5, 8, 10] {
+        for frees in [[FREE, FREE], [FREE, FREE_BULK], [FREE_COLD, FREE_DEFERRED], [FREE_RANGE, FREE]] {
+            assert_eq!(race(order, false, frees), None, "order {order}");
+        }
+    }
+}
+
+/// Orders with a list per CPU, and an allocator that checks each free.
+#[test]
+fn one_of_two_frees_of_a_cached_block_succeeds_if_checked() {
+    for order in [0, 1, 3, 9] {
+        for frees in [[FREE, FREE], [FREE, FREE_BULK], [FREE_COLD, FREE_DEFERRED], [FREE_BULK, FREE_BULK]] {
+            assert_eq!(race(order, true, frees), None, "order {order}");
+        }
+    }
+}
