@@ -82,7 +82,9 @@ impl Failure {
             }
             Self::NotAPool(_) => PAGESET_ERR_NOT_A_POOL,
             Self::InUse(_) | Self::Pool(PoolError::InUse { .. }) => PAGESET_ERR_IN_USE,
-            Self::System(_) | Self::Pool(PoolError::System { .. }) => PAGESET_ERR_SYSTEM,
+            Self::System(_) | Self::Pool(PoolError::System { .. }) | Self::Alloc(AllocError::DrainRefused) => {
+                PAGESET_ERR_SYSTEM
+            }
             Self::Alloc(AllocError::Forked) | Self::Pool(PoolError::Forked) => PAGESET_ERR_FORKED,
             Self::Alloc(AllocError::OutOfMemory { .. } | AllocError::NoContigRange { .. }) => PAGESET_ERR_NO_MEMORY,
             Self::Alloc(AllocError::UnknownNode(_)) | Self::Pool(PoolError::Nodes { .. }) => PAGESET_ERR_NO_NODE,

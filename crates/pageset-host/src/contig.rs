@@ -39,7 +39,7 @@ impl PagePool {
     ///
     /// # Errors
     /// [`AllocError::ContigSize`] for 0 bytes or more than a node has, [`AllocError::NoContigRange`] if no free range is
-    /// that large, and [`AllocError::Forked`].
+    /// that large, [`AllocError::DrainRefused`], and [`AllocError::Forked`].
     pub fn alloc_contig(&self, bytes: usize) -> Result<NonNull<[u8]>, AllocError> {
         self.alloc_contig_where(bytes, |_| true)
     }
@@ -68,6 +68,9 @@ impl PagePool {
         let node_bytes = self.node_bytes.load(Relaxed);
         if bytes == 0 || bytes > node_bytes {
             return Err(AllocError::ContigSize { bytes: bytes as u64, max_bytes: node_bytes as u64 });
+        }
+        if !self.can_lock_all_caches() {
+            return Err(AllocError::DrainRefused);
         }
         let rounded = bytes.next_multiple_of(PAGE_BYTES);
         // While pageblocks are isolated, other threads may find no memory. They wait for this guard, then try again. The

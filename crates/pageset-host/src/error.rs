@@ -175,6 +175,13 @@ pub enum AllocError {
         /// The free bytes of the whole pool.
         free_bytes: u64,
     },
+    /// A filter of system calls that came after the pool keeps the calling thread from draining the caches of other CPUs,
+    /// which a contiguous run needs.
+    #[error(
+        "cannot allocate a contiguous run: the system refuses membarrier and sched_setaffinity, which drains of caches \
+         need; try a pool without restartable sequences"
+    )]
+    DrainRefused,
     /// The pool has no memory of that node.
     #[error("cannot allocate from node {}: the pool has no memory of that node; try another node", .0.0)]
     UnknownNode(NodeId),

@@ -211,7 +211,14 @@ impl PagePool {
     ///
     /// `drain_all` does not guarantee this: it returns at once while another thread drains, and that thread may already
     /// have passed some caches.
+    ///
+    /// If a filter of system calls that came after the pool refuses `membarrier`, the calling thread drains on each CPU that
+    /// it can run on. Other caches keep their pages.
     pub(crate) fn drain_every_zone(&self) {
+        let machine = self.allocator().machine();
+        if !machine.has_fences() {
+            return machine.on_each_cpu(|| self.allocator().drain());
+        }
         (0..self.allocator().zone_count()).for_each(|zone| self.allocator().drain_zone(zone));
     }
 
@@ -336,10 +343,26 @@ impl PagePool {
     }
 
     /// Drains the caches of all CPUs, so that their pages merge into large blocks. Does nothing in a forked child.
+    ///
+    /// If a filter of system calls that came after the pool refuses `membarrier`, the caches of CPUs on which the calling
+    /// thread cannot run keep their pages.
     pub fn drain(&self) {
-        if !self.is_forked() {
-            self.allocator().drain_all();
+        if self.is_forked() {
+            return;
         }
+        let machine = self.allocator().machine();
+        if machine.has_fences() {
+            self.allocator().drain_all();
+        } else {
+            machine.on_each_cpu(|| self.allocator().drain());
+        }
+    }
+
+    /// Whether the calling thread can take the locks of all caches. The README of this crate says when it cannot.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn can_lock_all_caches(&self) -> bool {
+        self.allocator().machine().can_lock_all_caches()
     }
 
     /// Checks all metadata, and returns the sums of each node. The time is proportional to the size of the pool.
