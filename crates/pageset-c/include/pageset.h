@@ -85,7 +85,7 @@ enum pageset_error
   PAGESET_ERR_UNALIGNED = 7,
   // The run is already free.
   PAGESET_ERR_DOUBLE_FREE = 8,
-  // The run has another order, or the address is inside a larger run.
+  // The run has another order or size, or the address is inside a larger run.
   PAGESET_ERR_WRONG_ORDER = 9,
   // A run is in use. The pool cannot be destroyed, or cannot shrink by that much.
   PAGESET_ERR_IN_USE = 10,
@@ -275,7 +275,12 @@ void *pageset_alloc_contig(const struct pageset_pool *pool,
 
 // Frees a run of pageset_alloc_contig. `bytes` is the size that the program requested.
 //
-// The error of pageset_free for the first wrong block in the run. The call has then changed nothing.
+// PAGESET_ERR_WRONG_ORDER if the run has another size, rounded up to pages: the message names its size. Also if the address
+// is inside a contiguous run, or is in use as another run. Else the errors of pageset_free. The call has then changed
+// nothing.
+//
+// Do not free parts of the run with pageset_free. That call does not refuse them. This call then fails with
+// PAGESET_ERR_DOUBLE_FREE and names the part that is already free.
 //
 // Precondition: `pool` is NULL or came from pageset_pool_create. Nothing refers to the run, and the caller owns all of it.
 pageset_error pageset_free_contig(const struct pageset_pool *pool,

@@ -31,7 +31,7 @@ pub enum pageset_error {
     PAGESET_ERR_UNALIGNED = 7,
     /// The run is already free.
     PAGESET_ERR_DOUBLE_FREE = 8,
-    /// The run has another order, or the address is inside a larger run.
+    /// The run has another order or size, or the address is inside a larger run.
     PAGESET_ERR_WRONG_ORDER = 9,
     /// A run is in use. The pool cannot be destroyed, or cannot shrink by that much.
     PAGESET_ERR_IN_USE = 10,
@@ -94,6 +94,9 @@ impl Failure {
             Self::Free(FreeError { reason, .. }) => match reason {
                 FreeReason::NotAPage | FreeReason::Wrong(WrongFree::Misaligned) => PAGESET_ERR_UNALIGNED,
                 FreeReason::Forked => PAGESET_ERR_FORKED,
+                FreeReason::ContigSize { .. } | FreeReason::InsideContig { .. } | FreeReason::NotContig => {
+                    PAGESET_ERR_WRONG_ORDER
+                }
                 FreeReason::Wrong(WrongFree::NotOurs | WrongFree::NotAllocated(Inside)) => PAGESET_ERR_FOREIGN,
                 FreeReason::Wrong(WrongFree::WrongOrder(_) | WrongFree::Inside { state: Allocated, .. }) => {
                     PAGESET_ERR_WRONG_ORDER
@@ -202,7 +205,7 @@ pub extern "C" fn pageset_strerror(error: i32) -> *const c_char {
         (PAGESET_ERR_FOREIGN, c"the address is not in this pool"),
         (PAGESET_ERR_UNALIGNED, c"no run of that order starts at the address"),
         (PAGESET_ERR_DOUBLE_FREE, c"the run is already free"),
-        (PAGESET_ERR_WRONG_ORDER, c"the run has another order"),
+        (PAGESET_ERR_WRONG_ORDER, c"the run has another order or size"),
         (PAGESET_ERR_IN_USE, c"runs of the pool are in use"),
         (PAGESET_ERR_FORKED, c"the pool belongs to the parent of this process"),
         (PAGESET_ERR_INTERNAL, c"a bug in the library"),

@@ -181,7 +181,12 @@ pub unsafe extern "C" fn pageset_alloc_contig(pool: *const pageset_pool, bytes: 
 
 /// Frees a run of pageset_alloc_contig. `bytes` is the size that the program requested.
 ///
-/// The error of pageset_free for the first wrong block in the run. The call has then changed nothing.
+/// PAGESET_ERR_WRONG_ORDER if the run has another size, rounded up to pages: the message names its size. Also if the address
+/// is inside a contiguous run, or is in use as another run. Else the errors of pageset_free. The call has then changed
+/// nothing.
+///
+/// Do not free parts of the run with pageset_free. That call does not refuse them. This call then fails with
+/// PAGESET_ERR_DOUBLE_FREE and names the part that is already free.
 ///
 /// # Safety
 /// `pool` is NULL or came from pageset_pool_create. Nothing refers to the run, and the caller owns all of it.

@@ -196,8 +196,16 @@ int main(void) {
     EXPECT(pageset_free_contig(pool, contig, 0), PAGESET_ERR_ARGUMENT, "cannot use bytes = 0");
     EXPECT(pageset_free_contig(pool, contig, SIZE_MAX), PAGESET_ERR_ARGUMENT, "cannot use bytes = 18446744073709551615");
     EXPECT(pageset_free_contig(pool, contig + 1, 4096), PAGESET_ERR_UNALIGNED, "not a multiple of 4096");
-    EXPECT(pageset_free_contig(pool, contig, 4096), PAGESET_ERR_WRONG_ORDER, "the run there has order");
-    EXPECT(pageset_free_contig(pool, contig, UINT64_C(1) << 40), PAGESET_ERR_FOREIGN, "the address is not in this pool");
+    EXPECT(pageset_free_contig(pool, contig, 4096), PAGESET_ERR_WRONG_ORDER, "the run there has 7344128 bytes; try that size");
+    EXPECT(pageset_free_contig(pool, contig, 2 << 20), PAGESET_ERR_WRONG_ORDER, "as a contiguous run of 2097152 bytes");
+    EXPECT(pageset_free_contig(pool, contig, UINT64_C(1) << 40), PAGESET_ERR_WRONG_ORDER, "the run there has 7344128 bytes");
+    EXPECT(pageset_free_contig(pool, contig + 4096, 4096), PAGESET_ERR_WRONG_ORDER, "inside the contiguous run of 7344128 bytes");
+    EXPECT(pageset_free_contig(pool, run, 4 * 4096), PAGESET_ERR_WRONG_ORDER, "no contiguous run starts there");
+    EXPECT(pageset_free_contig(pool, foreign, 4096), PAGESET_ERR_FOREIGN, "the address is not in this pool");
+    char *neighbour = pageset_alloc_contig(pool, 2 << 20);
+    EXPECT(neighbour != contig + (8 << 20), 0, NULL);
+    EXPECT(pageset_free_contig(pool, contig, 10 << 20), PAGESET_ERR_WRONG_ORDER, "the run there has 7344128 bytes");
+    EXPECT(pageset_free_contig(pool, neighbour, 2 << 20), PAGESET_OK, NULL);
     EXPECT(pageset_free_contig(pool, contig, (7 << 20) + 1), PAGESET_OK, NULL);
     EXPECT(pageset_free_contig(pool, contig, 4096), PAGESET_ERR_DOUBLE_FREE, "is already free");
     EXPECT(pageset_free_contig(pool, NULL, 4096), PAGESET_ERR_FOREIGN, "cannot free NULL");

@@ -5,14 +5,15 @@
 //! do not move. This is for buffers that live long, not for every request.
 #![allow(unsafe_code, reason = "slices over the memory of the handle, and a raw free")]
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use pageset::{Immovable, MigrateType, NodeId, Order, PageRange, Pfn};
+use pageset::{Immovable, MigrateType, NodeId, Order, PageRange, PageState, Pfn, WrongFree};
 
 use crate::error::{AllocError, FreeError, FreeReason};
 use crate::pages::{PoolRef, impl_run_handle};
@@ -26,6 +27,50 @@ enum FreeCheck {
     Racy,
     /// Without the lock, and again with it if the page does not look free.
     Locked,
+}
+
+/// The contiguous runs in use: the address of each and its size in bytes.
+///
+/// The allocator sees a run as blocks in use, and does not know where it ends. Lock order: after the locks of the scanner,
+/// before those of zones.
+#[derive(Debug, Default)]
+pub(crate) struct ContigRuns(Mutex<BTreeMap<usize, usize>>);
+
+impl ContigRuns {
+    /// Adds a run that was just allocated.
+    fn add(&self, start: usize, bytes: usize) {
+        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A run that overlaps the new one is no longer in use: a caller freed its blocks one by one.
+        while let Some((&former, _)) = runs.range(..start + bytes).next_back().filter(|(at, size)| *at + *size > start)
+        {
+            runs.remove(&former);
+        }
+        runs.insert(start, bytes);
+    }
+
+    /// Removes the run of `bytes` at `start` if `free` succeeds. `what_is_there` gives the reason where no run starts or
+    /// lies.
+    fn remove(
+        &self,
+        start: usize,
+        bytes: usize,
+        free: impl FnOnce() -> Result<(), FreeError>,
+        what_is_there: impl FnOnce() -> FreeReason,
+    ) -> Result<(), FreeError> {
+        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let reason = match runs.range(..=start).next_back() {
+            Some((&at, &actual)) if at == start && actual == bytes => {
+                // Under the lock, so that no other thread frees the run, or adds the next one there.
+                free()?;
+                runs.remove(&start);
+                return Ok(());
+            }
+            Some((&at, &actual)) if at == start => FreeReason::ContigSize { bytes, actual },
+            Some((&at, &actual)) if start < at + actual => FreeReason::InsideContig { start: at, bytes: actual },
+            _ => what_is_there(),
+        };
+        Err(FreeError { address: start, order: Order::ZERO, reason })
+    }
 }
 
 impl PagePool {
@@ -83,7 +128,11 @@ impl PagePool {
             self.drain_every_zone();
             find(FreeCheck::Locked)
         });
-        found.map(|start| NonNull::slice_from_raw_parts(self.memory.pointer_to(start), rounded)).ok_or_else(|| {
+        if let Some(start) = found {
+            self.contig_runs.add(start, rounded);
+            return Ok(NonNull::slice_from_raw_parts(self.memory.pointer_to(start), rounded));
+        }
+        Err({
             self.failed_allocs.fetch_add(1, Relaxed);
             let stats = self.stats();
             AllocError::NoContigRange { bytes: bytes as u64, free_bytes: stats.free_bytes + stats.cached_bytes }
@@ -130,24 +179,43 @@ impl PagePool {
         None
     }
 
-    /// Frees a contiguous run. Any thread can free it. One call can free several neighbouring runs.
+    /// Frees a contiguous run. Any thread can free it. `run` is the whole run, as the allocation returned it.
+    ///
+    /// Do not free blocks of the run with [`Self::free`]. The pool does not refuse that. This call then fails, and names the
+    /// first block that is already free.
     ///
     /// # Safety
-    /// If the call succeeds: (1) nothing in any thread refers to the run any more; (2) the caller owns all of it. If
-    /// `run` is longer than the allocation, the call also frees the rest, where it is in use.
+    /// If the call succeeds: (1) nothing in any thread refers to the run any more; (2) the caller owns all of it. A call
+    /// that returns an error asks for nothing, because it frees nothing.
     ///
     /// # Errors
-    /// [`FreeError`] for an address or a length that is not a multiple of a page. For a wrong length, the address in the
-    /// error is the end of the run. Also for the first block in the run that is not in use or reaches beyond the run.
-    /// The call has then changed nothing.
+    /// [`FreeError`] if no contiguous run starts at the address, or if the run there has another size: the error names its
+    /// size. Also for an address or a length that is not a multiple of a page. For a wrong length, the address in the error
+    /// is the end of the run. Also if a block of the run is not in use. The call has then changed nothing.
     pub unsafe fn free_contig(&self, run: NonNull<[u8]>) -> Result<(), FreeError> {
         let (address, bytes) = (run.cast::<u8>().addr().get(), run.len());
         if !(address | bytes).is_multiple_of(PAGE_BYTES) || self.is_forked() {
-            let wrong = if address.is_multiple_of(PAGE_BYTES) { address + bytes } else { address };
+            let wrong = if address.is_multiple_of(PAGE_BYTES) { address.wrapping_add(bytes) } else { address };
             let reason = if self.is_forked() { FreeReason::Forked } else { FreeReason::NotAPage };
             return Err(FreeError { address: wrong, order: Order::ZERO, reason });
         }
-        self.allocator().free_range(page_range(address, bytes)).map_err(wrong_free)
+        let free = || self.allocator().free_range(page_range(address, bytes)).map_err(wrong_free);
+        self.contig_runs.remove(address, bytes, free, || self.why_no_contig_run(address))
+    }
+
+    /// Why the page at an address is not in a contiguous run.
+    fn why_no_contig_run(&self, address: usize) -> FreeReason {
+        let pfn = page_range(address, PAGE_BYTES).start;
+        let offset = address.wrapping_sub(self.memory.start());
+        if offset >= self.memory.bytes() {
+            FreeReason::Wrong(WrongFree::NotOurs)
+        } else if offset % self.node_span_bytes >= self.node_bytes.load(Relaxed) {
+            FreeReason::Wrong(WrongFree::NotAllocated(PageState::Inside))
+        } else if self.allocator().settled_free_block_around(pfn).is_some() {
+            FreeReason::Wrong(WrongFree::NotAllocated(PageState::Free))
+        } else {
+            FreeReason::NotContig
+        }
     }
 
     /// Allocates a contiguous run of `bytes` in a handle that borrows the pool.

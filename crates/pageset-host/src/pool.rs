@@ -10,6 +10,7 @@ use pageset::admin::audit::{Books as Balance, Inconsistency};
 use pageset::{AllocError as CoreAllocError, Allocator, FreeError as CoreFreeError, MigrateType, NodeId, Order};
 use pageset::{Pfn, Request};
 
+use crate::contig::ContigRuns;
 use crate::error::{AllocError, FreeError, FreeReason};
 use crate::give_back::{GiveBack, GiveBackScanner};
 use crate::machine::{CurrentCpu, Host};
@@ -57,6 +58,7 @@ pub struct PagePool {
     /// Held while the pool grows or shrinks. Lock order: before the locks of `scanner`.
     pub(crate) resizing: Mutex<()>,
     pub(crate) scanner: GiveBackScanner,
+    pub(crate) contig_runs: ContigRuns,
     /// Failed allocations. Relaxed: a statistic.
     pub(crate) failed_allocs: AtomicU64,
 }
@@ -96,6 +98,7 @@ impl PagePool {
             node_bytes: AtomicUsize::new(node_bytes),
             resizing: Mutex::new(()),
             scanner,
+            contig_runs: ContigRuns::default(),
             failed_allocs: AtomicU64::new(0),
         }
     }
