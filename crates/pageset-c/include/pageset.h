@@ -166,8 +166,11 @@ extern "C" {
 // as the program.
 const char *pageset_strerror(int32_t error);
 
-// Returns the message of the last call of this thread that failed, with its values, or an empty text. The text lives
-// until the next call of this thread that fails, or until the thread ends.
+// Returns the message of the last call of this thread that failed, with its values, or an empty text. A message above 1023
+// bytes loses its end.
+//
+// The address is the same for the life of the thread, and the text there always ends in a zero byte. The next call of this
+// thread that fails replaces the text. Copy the text to keep it, or to read it in another thread.
 const char *pageset_last_error(void);
 
 // Destroys a pool and frees its address space. No other call on the pool may run at the same time. Later calls fail with

@@ -33,11 +33,14 @@ impl pageset_pool {
 /// The pool of a handle.
 ///
 /// # Safety
-/// (1) `handle` is NULL or points to 16 readable bytes. (2) No other thread destroys the pool during `'p`.
+/// (1) `handle` is NULL, misaligned, or points to 16 readable bytes. (2) No other thread destroys the pool during `'p`.
 #[inline(always)]
 pub(crate) unsafe fn pool<'p>(handle: *const pageset_pool) -> Result<&'p PagePool, Failure> {
-    // SAFETY: (1) the caller guarantees that the handle is NULL or readable; (2) a pool pointer that is not NULL came from
-    // `new`, and the caller guarantees that nobody destroys the pool meanwhile.
+    if !handle.is_aligned() {
+        return Err(not_a_pool(handle));
+    }
+    // SAFETY: (1) the handle is aligned, and the caller guarantees that it is NULL or readable; (2) a pool pointer that is
+    // not NULL came from `new`, and the caller guarantees that nobody destroys the pool meanwhile.
     let found = unsafe {
         handle.as_ref().and_then(|handle| {
             // Relaxed: `magic` was written before the handle was returned to the program.

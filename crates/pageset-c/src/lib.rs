@@ -4,6 +4,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
+//! | `cancel` | cancellation of threads |
 //! | `error` | error codes, failures, and the last error of each thread |
 //! | `versioned` | structures that may grow: the program passes the size that it knows |
 //! | `handle` | the handle of a pool, and the detection of destroyed pools |
@@ -17,6 +18,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+mod cancel;
 pub mod error;
 pub mod handle;
 pub mod options;

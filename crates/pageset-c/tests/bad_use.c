@@ -33,6 +33,18 @@ static pageset_stats stats(const pageset_pool *pool) {
     return stats;
 }
 
+/* The text of the last error stays where it is, so an older pointer reads the newer text. */
+static void last_error(const pageset_pool *pool) {
+    EXPECT(pageset_drain(NULL), PAGESET_ERR_NOT_A_POOL, "cannot use NULL as a pool");
+    const char *older = pageset_last_error();
+    EXPECT(pageset_free(pool, NULL, 0), PAGESET_ERR_FOREIGN, "cannot free NULL");
+    if (older != pageset_last_error() || !strstr(older, "cannot free NULL")) failures++, puts("an older last error is stale");
+    /* A compiler may evaluate the arguments in any order. */
+    char text[2000];
+    snprintf(text, sizeof text, "%s %d", pageset_last_error(), (int)pageset_free(pool, NULL, 11));
+    if (!strstr(text, "cannot free NULL") && !strstr(text, "cannot use order = 11")) failures++, puts(text);
+}
+
 /* Structures of other sizes than those of this library. */
 static void sizes(void) {
     struct {
@@ -169,6 +181,20 @@ int main(void) {
     EXPECT(pageset_free_bulk(pool, NULL, 1), PAGESET_ERR_ARGUMENT, "cannot use pages: it is NULL");
     EXPECT(pageset_get_stats(pool, NULL, sizeof(pageset_stats)), PAGESET_ERR_ARGUMENT, "cannot use stats: it is NULL");
     EXPECT(pageset_grow(pool, 1), PAGESET_ERR_ARGUMENT, "0 bytes of its reserve are left");
+
+    last_error(pool);
+
+    /* Handles that are no handles. */
+    static uint64_t no_pool[4];
+    for (size_t i = 1; i < 8; i++) {
+        pageset_pool *misaligned = (pageset_pool *)(void *)((char *)pool + i);
+        EXPECT(pageset_drain(misaligned), PAGESET_ERR_NOT_A_POOL, "as a pool: it was destroyed or never was one");
+        REFUSED(pageset_alloc(misaligned, 0), "as a pool");
+        EXPECT(pageset_pool_destroy((pageset_pool *)(void *)((char *)no_pool + i)), PAGESET_ERR_NOT_A_POOL, "as a pool");
+    }
+    /* The library does not read a misaligned handle: there is no memory here. */
+    EXPECT(pageset_drain((pageset_pool *)(uintptr_t)9), PAGESET_ERR_NOT_A_POOL, "cannot use 0x9 as a pool");
+    EXPECT(pageset_drain((pageset_pool *)(void *)no_pool), PAGESET_ERR_NOT_A_POOL, "as a pool");
 
     /* Wrong frees. */
     char *first = pageset_alloc(pool, 2), *run = pageset_alloc(pool, 2);
