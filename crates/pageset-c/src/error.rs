@@ -65,6 +65,10 @@ pub(crate) enum Failure {
     InUse(u64),
     #[error("cannot free NULL: the address is not in this pool; try the address that the allocation returned")]
     FreeNull,
+    #[error("cannot use rules \"{name}\": no rules in this library have that name; try NULL, or one of {known}")]
+    UnknownRules { name: String, known: String },
+    #[error("cannot {0}: the pool belongs to the parent of this process; try a pool that this process creates")]
+    Forked(&'static str),
     #[error(transparent)]
     Alloc(#[from] AllocError),
     #[error(transparent)]
@@ -80,15 +84,17 @@ pub(crate) enum Failure {
 impl Failure {
     fn code(&self) -> pageset_error {
         match self {
-            Self::Null(_) | Self::OutOfRange { .. } | Self::TooSmall { .. } | Self::UnknownMember { .. } => {
-                PAGESET_ERR_ARGUMENT
-            }
+            Self::Null(_)
+            | Self::OutOfRange { .. }
+            | Self::TooSmall { .. }
+            | Self::UnknownMember { .. }
+            | Self::UnknownRules { .. } => PAGESET_ERR_ARGUMENT,
             Self::NotAPool(_) => PAGESET_ERR_NOT_A_POOL,
             Self::InUse(_) | Self::Pool(PoolError::InUse { .. }) => PAGESET_ERR_IN_USE,
             Self::System(_) | Self::Pool(PoolError::System { .. }) | Self::Alloc(AllocError::DrainRefused) => {
                 PAGESET_ERR_SYSTEM
             }
-            Self::Alloc(AllocError::Forked) | Self::Pool(PoolError::Forked) => PAGESET_ERR_FORKED,
+            Self::Forked(_) | Self::Alloc(AllocError::Forked) | Self::Pool(PoolError::Forked) => PAGESET_ERR_FORKED,
             Self::Alloc(AllocError::OutOfMemory { .. } | AllocError::NoContigRange { .. }) => PAGESET_ERR_NO_MEMORY,
             Self::Alloc(AllocError::UnknownNode(_)) | Self::Pool(PoolError::Nodes { .. }) => PAGESET_ERR_NO_NODE,
             Self::Alloc(AllocError::UnsupportedType(_) | AllocError::ContigSize { .. }) => PAGESET_ERR_ARGUMENT,

@@ -162,6 +162,69 @@ pub unsafe extern "C" fn pageset_free_bulk(
     })
 }
 
+/// Allocates up to `count` runs of 2^order pages into `runs`, and returns how many. For order 0, it is pageset_alloc_bulk.
+///
+/// 0 on failure: no run of that size is free, an order above 10, `runs` is NULL, no pool, or a forked child. A `count` of 0 is
+/// no failure.
+///
+/// # Safety
+/// `pool` is NULL or came from pageset_pool_create. `runs` is NULL or has room for `count` pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pageset_alloc_bulk_order(
+    pool: *const pageset_pool,
+    order: u32,
+    runs: *mut *mut c_void,
+    count: usize,
+) -> usize {
+    catch(|| {
+        if count > 0 {
+            not_null(runs, "runs")?;
+        }
+        // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
+        let pool = unsafe { self::pool(pool)? };
+        let order = order_of(order)?;
+        if count == 0 {
+            return Ok(0);
+        }
+        // SAFETY: (1) the program guarantees room for `count` pointers; (2) `MaybeUninit` needs no initialised values.
+        let runs = unsafe { slice::from_raw_parts_mut(runs.cast::<MaybeUninit<*mut c_void>>(), count) };
+        Ok(pool.alloc_bulk_order_as(order, runs, |start| MaybeUninit::new(start.as_ptr().cast()))?)
+    })
+    .unwrap_or(0)
+}
+
+/// Frees `count` runs of `order`. The call checks all runs before it frees any. For order 0, it is pageset_free_bulk.
+///
+/// The error of pageset_free for the first wrong run. The call has then freed none.
+///
+/// # Safety
+/// `pool` is NULL or came from pageset_pool_create. `runs` is NULL or has `count` pointers. Nothing refers to the runs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pageset_free_bulk_order(
+    pool: *const pageset_pool,
+    order: u32,
+    runs: *const *mut c_void,
+    count: usize,
+) -> pageset_error {
+    catch_code(|| {
+        if count > 0 {
+            not_null(runs, "runs")?;
+        }
+        // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
+        let pool = unsafe { self::pool(pool)? };
+        let order = order_of(order)?;
+        if count == 0 {
+            return Ok(());
+        }
+        // SAFETY: the program guarantees `count` readable pointers.
+        let runs = unsafe { slice::from_raw_parts(runs, count) };
+        // SAFETY: (1) the program guarantees that nothing refers to the runs; (2) the closure always returns the same address
+        // for an element; (3) it does not panic and does not call the pool.
+        let freed = unsafe { pool.free_bulk_order_as(order, runs, |run| run.addr()) };
+        freed.map_err(|error| if error.address == 0 { Failure::FreeNull } else { error.into() })
+    })
+}
+
 /// Allocates a contiguous run of `bytes`, rounded up to pages. It starts at a multiple of 2 MiB. The caller owns it until
 /// pageset_free_contig.
 ///
@@ -219,8 +282,11 @@ pub unsafe extern "C" fn pageset_free_contig(
 /// `pool` is NULL or came from pageset_pool_create.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pageset_grow(pool: *const pageset_pool, bytes: u64) -> pageset_error {
-    // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
-    catch_uncancelled_code(|| Ok(unsafe { self::pool(pool) }?.grow(bytes).map(drop)?))
+    catch_uncancelled_code(|| {
+        // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
+        let pool = unsafe { self::pool(pool)? };
+        Ok(pool.grow(bytes).map(drop)?)
+    })
 }
 
 /// Takes `bytes` at the ends of the nodes out of use, and gives the memory back to the system. pageset_grow brings it into
@@ -236,12 +302,15 @@ pub unsafe extern "C" fn pageset_grow(pool: *const pageset_pool, bytes: u64) -> 
 /// `pool` is NULL or came from pageset_pool_create.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pageset_shrink(pool: *const pageset_pool, bytes: u64) -> pageset_error {
-    // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
-    catch_uncancelled_code(|| Ok(unsafe { self::pool(pool) }?.shrink(bytes).map(drop)?))
+    catch_uncancelled_code(|| {
+        // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
+        let pool = unsafe { self::pool(pool)? };
+        Ok(pool.shrink(bytes).map(drop)?)
+    })
 }
 
 /// Shrinks the cache of the caller's CPU if it was little used, and gives memory back to the system as the options say. Call
-/// it about once a second from each thread that uses the pool.
+/// it about once a second from each thread that uses the pool, or use pageset_ticker_start.
 ///
 /// PAGESET_ERR_SYSTEM if the system does not take memory back.
 ///
@@ -279,7 +348,8 @@ pub unsafe extern "C" fn pageset_drain(pool: *const pageset_pool) -> pageset_err
 pub unsafe extern "C" fn pageset_give_back(pool: *const pageset_pool, bytes: u64, given: *mut u64) -> pageset_error {
     catch_uncancelled_code(|| {
         // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
-        let given_back = unsafe { self::pool(pool) }?.give_back(bytes)?;
+        let pool = unsafe { self::pool(pool)? };
+        let given_back = pool.give_back(bytes)?;
         if !given.is_null() {
             // SAFETY: `given` is not NULL, so the program guarantees that it is writable.
             unsafe { given.write(given_back) };

@@ -1,5 +1,6 @@
 /* Wrong uses that the library detects. Each call fails with its code and changes nothing. */
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,18 +34,6 @@ static pageset_stats stats(const pageset_pool *pool) {
     return stats;
 }
 
-/* The text of the last error stays where it is, so an older pointer reads the newer text. */
-static void last_error(const pageset_pool *pool) {
-    EXPECT(pageset_drain(NULL), PAGESET_ERR_NOT_A_POOL, "cannot use NULL as a pool");
-    const char *older = pageset_last_error();
-    EXPECT(pageset_free(pool, NULL, 0), PAGESET_ERR_FOREIGN, "cannot free NULL");
-    if (older != pageset_last_error() || !strstr(older, "cannot free NULL")) failures++, puts("an older last error is stale");
-    /* A compiler may evaluate the arguments in any order. */
-    char text[2000];
-    snprintf(text, sizeof text, "%s %d", pageset_last_error(), (int)pageset_free(pool, NULL, 11));
-    if (!strstr(text, "cannot free NULL") && !strstr(text, "cannot use order = 11")) failures++, puts(text);
-}
-
 /* Structures of other sizes than those of this library. */
 static void sizes(void) {
     struct {
@@ -52,7 +41,7 @@ static void sizes(void) {
         uint64_t later;
     } newer;
     pageset_pool *pool = NULL;
-    EXPECT(pageset_options_init(&newer.known, sizeof newer.known - 1, 1), PAGESET_ERR_ARGUMENT, "cannot use options of ");
+    EXPECT(pageset_options_init(&newer.known, offsetof(pageset_options, rules) - 1, 1), PAGESET_ERR_ARGUMENT, "cannot use options of 63 bytes");
     EXPECT(pageset_options_init(&newer.known, sizeof newer, 1 << 21), PAGESET_OK, NULL);
     newer.later = 1;
     EXPECT(pageset_pool_create(&newer.known, &pool), PAGESET_ERR_ARGUMENT, "is not 0, and this library knows ");
@@ -69,6 +58,30 @@ static void sizes(void) {
     EXPECT(pageset_get_stats(pool, &counters.known, sizeof counters), PAGESET_OK, NULL);
     if (counters.later != 0 || counters.known.size_bytes != 1 << 21) failures++, puts("wrong counters in a larger structure");
     EXPECT(pageset_pool_destroy(pool), PAGESET_OK, NULL);
+
+    /* The first version of the options ended before `rules`. */
+    struct {
+        char known[offsetof(pageset_options, rules)];
+        uint64_t other;
+    } older;
+    older.other = UINT64_MAX;
+    pageset_options *first = (pageset_options *)(void *)&older;
+    EXPECT(pageset_options_init(first, sizeof older.known, 1 << 21), PAGESET_OK, NULL);
+    EXPECT(pageset_pool_create(first, &pool), PAGESET_OK, NULL);
+    if (older.other != UINT64_MAX) failures++, puts("the call wrote beyond the options of an older program");
+    EXPECT(pageset_pool_destroy(pool), PAGESET_OK, NULL);
+}
+
+/* The text of the last error stays where it is, so an older pointer reads the newer text. */
+static void last_error(const pageset_pool *pool) {
+    EXPECT(pageset_drain(NULL), PAGESET_ERR_NOT_A_POOL, "cannot use NULL as a pool");
+    const char *older = pageset_last_error();
+    EXPECT(pageset_free(pool, NULL, 0), PAGESET_ERR_FOREIGN, "cannot free NULL");
+    if (older != pageset_last_error() || !strstr(older, "cannot free NULL")) failures++, puts("an older last error is stale");
+    /* A compiler may evaluate the arguments in any order. */
+    char text[2000];
+    snprintf(text, sizeof text, "%s %d", pageset_last_error(), (int)pageset_free(pool, NULL, 11));
+    if (!strstr(text, "cannot free NULL") && !strstr(text, "cannot use order = 11")) failures++, puts(text);
 }
 
 /* A thread with a pending cancellation completes every call, and ends at its own cancellation point. */
@@ -158,6 +171,12 @@ int main(void) {
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use on_fork = 2: it is out of range; try 0 or 1");
     wrong = options, wrong.give_back_after_scans = 0;
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use give_back_after_scans = 0: it is out of range; try 1 to 250");
+    wrong = options, wrong.reserved = 1;
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use reserved = 1: it is out of range; try 0");
+    wrong = options, wrong.rules = "linux-4.16";
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use rules \"linux-4.16\": no rules in this library have that name; try NULL, or one of linux-6.12.29, linux-6.15, ");
+    wrong.rules = "";
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use rules \"\"");
     wrong = options, wrong.node_count = 1;
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use nodes: it is NULL");
     uint32_t nodes[] = {4000000000u};
@@ -183,6 +202,9 @@ int main(void) {
     EXPECT(pageset_grow(pool, 1), PAGESET_ERR_ARGUMENT, "0 bytes of its reserve are left");
 
     last_error(pool);
+    EXPECT(pageset_ticker_start(pool, 0), PAGESET_ERR_ARGUMENT, "cannot use interval_ms = 0");
+    EXPECT(pageset_ticker_start(NULL, 1), PAGESET_ERR_NOT_A_POOL, "cannot use NULL as a pool");
+    EXPECT(pageset_ticker_stop(NULL), PAGESET_ERR_NOT_A_POOL, "cannot use NULL as a pool");
 
     /* Handles that are no handles. */
     static uint64_t no_pool[4];
@@ -255,12 +277,37 @@ int main(void) {
     EXPECT(pageset_free_bulk(pool, pages, 20), PAGESET_ERR_UNALIGNED, "is not a multiple of 4096");
     EXPECT(pageset_free_bulk(pool, pages, 19), PAGESET_OK, NULL);
 
+    /* The same for runs of several pages. */
+    REFUSED(pageset_alloc_bulk_order(pool, 11, pages, 20), "cannot use order = 11");
+    REFUSED(pageset_alloc_bulk_order(pool, 3, NULL, 1), "cannot use runs: it is NULL");
+    EXPECT(pageset_free_bulk_order(pool, 3, NULL, 1), PAGESET_ERR_ARGUMENT, "cannot use runs: it is NULL");
+    EXPECT((int)pageset_alloc_bulk_order(pool, 3, pages, 19), 19, NULL);
+    before = stats(pool);
+    pages[19] = pages[3];
+    EXPECT(pageset_free_bulk_order(pool, 3, pages, 20), PAGESET_ERR_DOUBLE_FREE, "the run is already free");
+    pages[19] = NULL;
+    EXPECT(pageset_free_bulk_order(pool, 3, pages, 20), PAGESET_ERR_FOREIGN, "cannot free NULL");
+    pages[19] = (char *)pages[3] + 4096;
+    EXPECT(pageset_free_bulk_order(pool, 3, pages, 20), PAGESET_ERR_UNALIGNED, "no run of that order starts");
+    pages[19] = run;
+    EXPECT(pageset_free_bulk_order(pool, 3, pages, 20) != PAGESET_OK, 1, NULL);
+    EXPECT(pageset_free_bulk_order(pool, 2, pages, 19), PAGESET_ERR_WRONG_ORDER, "the run there has order 3");
+    EXPECT(pageset_free_bulk_order(pool, 11, pages, 19), PAGESET_ERR_ARGUMENT, "cannot use order = 11");
+    after = stats(pool);
+    if (before.in_use_bytes != after.in_use_bytes) failures++, puts("a wrong bulk free freed a run");
+    EXPECT(pageset_free_bulk_order(pool, 3, pages, 19), PAGESET_OK, NULL);
+
     /* The calls of a forked child fail. */
     pid_t child = fork();
     if (child == 0) {
         failures = 0;
         EXPECT(pageset_free(pool, run, 2), PAGESET_ERR_FORKED, "the parent");
         REFUSED(pageset_alloc(pool, 0), "the parent");
+        void *runs[1] = {run};
+        REFUSED(pageset_alloc_bulk_order(pool, 2, runs, 1), "the parent");
+        EXPECT(pageset_free_bulk_order(pool, 2, runs, 1), PAGESET_ERR_FORKED, "the parent");
+        EXPECT(pageset_ticker_start(pool, 1), PAGESET_ERR_FORKED, "cannot start a ticker: the pool belongs to the parent");
+        EXPECT(pageset_ticker_stop(pool), PAGESET_OK, NULL);
         _exit(failures);
     }
     int status;

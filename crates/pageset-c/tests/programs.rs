@@ -260,12 +260,29 @@ fn bad_use_from_c_is_refused_under_address_sanitizer() {
     assert_eq!(text, "all refused as documented\n");
 }
 
+const FEATURES_OUTPUT: &str = "all features work as documented\n";
+
+#[test]
+fn features_work_with_both_libraries() {
+    for link in [Link::Shared, Link::Static] {
+        let build = Build { compiler: "cc", source: "tests/features.c", link, flags: STRICT_C };
+        assert!(build.output().is_none_or(|text| text == FEATURES_OUTPUT), "{link:?}");
+    }
+}
+
+#[test]
+fn features_work_under_address_sanitizer() {
+    let flags = [STRICT_C, &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]].concat();
+    let build = Build { compiler: "cc", source: "tests/features.c", link: Link::Static, flags: &flags };
+    assert!(build.output().is_none_or(|text| text == FEATURES_OUTPUT));
+}
+
 #[test]
 fn bad_use_and_the_example_run_under_valgrind() {
     if !is_installed("valgrind") || !is_installed("cc") {
         return println!("SKIPPED bad_use_and_the_example_run_under_valgrind: no valgrind, or no cc");
     }
-    for source in ["tests/bad_use.c", "examples/buffers.c"] {
+    for source in ["tests/bad_use.c", "tests/features.c", "examples/buffers.c"] {
         let installed = Installed::new();
         let program = Build { compiler: "cc", source, link: Link::Shared, flags: STRICT_C }.program(&installed);
         let mut command = Command::new("valgrind");

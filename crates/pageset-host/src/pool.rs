@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use pageset::admin::audit::{Books as Balance, Inconsistency};
 use pageset::{AllocError as CoreAllocError, Allocator, FreeError as CoreFreeError, MigrateType, NodeId, Order};
-use pageset::{Pfn, Request};
+use pageset::{Block, Pfn, Request};
 
 use crate::contig::ContigRuns;
 use crate::error::{AllocError, FreeError, FreeReason};
@@ -116,7 +116,8 @@ impl PagePool {
 
     /// Whether this process is a forked child of the process that built the pool.
     #[inline(always)]
-    pub(crate) fn is_forked(&self) -> bool {
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
         self.fork_detector.is_in_child()
     }
 
@@ -333,6 +334,69 @@ impl PagePool {
             return Err(FreeError { address, order: Order::ZERO, reason: FreeReason::Forked });
         }
         self.allocator().free_pages(pages, |page| page_at(address(page))).map_err(wrong_free)
+    }
+
+    /// Allocates runs of 2^`order` pages into the front of `runs` and returns how many: [`Self::alloc_bulk_as`] for any
+    /// order. For the C library.
+    ///
+    /// `convert` must not panic and must not call the pool. The former values of the slots must need no drop.
+    ///
+    /// # Errors
+    /// The errors of [`Self::alloc`] if not even one run is free. An empty `runs` is no error.
+    #[doc(hidden)]
+    pub fn alloc_bulk_order_as<T>(
+        &self,
+        order: Order,
+        runs: &mut [T],
+        convert: impl Fn(NonNull<u8>) -> T,
+    ) -> Result<usize, AllocError> {
+        if order == Order::ZERO {
+            return self.alloc_bulk_as(runs, convert);
+        }
+        if self.is_forked() {
+            return Err(AllocError::Forked);
+        }
+        let request = request(order, MigrateType::Movable);
+        for (got, run) in runs.iter_mut().enumerate() {
+            let allocated = self.allocator().alloc(&request);
+            let pfn = match allocated {
+                Ok(pfn) => pfn,
+                Err(error) if got == 0 => self.alloc_slow_path(&request, error)?,
+                // The caller has some runs, so this shortage does not count as a failed allocation.
+                Err(error) => match self.alloc_after_drains(&request, error) {
+                    Ok(pfn) => pfn,
+                    Err(_) => return Ok(got),
+                },
+            };
+            *run = convert(self.memory.pointer_to(pfn.0 as usize * PAGE_BYTES));
+        }
+        Ok(runs.len())
+    }
+
+    /// Frees runs of `order`: [`Self::free_bulk_as`] for any order. For the C library.
+    ///
+    /// # Safety
+    /// As for [`Self::free_bulk_as`].
+    ///
+    /// # Errors
+    /// The errors of [`Self::free_bulk`].
+    #[doc(hidden)]
+    pub unsafe fn free_bulk_order_as<T>(
+        &self,
+        order: Order,
+        runs: &[T],
+        address: impl Fn(&T) -> usize,
+    ) -> Result<(), FreeError> {
+        if order == Order::ZERO {
+            // SAFETY: the caller guarantees the same.
+            return unsafe { self.free_bulk_as(runs, address) };
+        }
+        if self.is_forked() {
+            let address = runs.first().map_or(0, address);
+            return Err(FreeError { address, order, reason: FreeReason::Forked });
+        }
+        let blocks: Vec<Block> = runs.iter().map(|run| Block { pfn: page_at(address(run)), order }).collect();
+        self.allocator().free_bulk(&blocks).map_err(wrong_free)
     }
 
     /// The address space of all runs, including the reserve, for registration with a device or with io_uring. The README
