@@ -17,6 +17,11 @@
 // PAGESET_ERR_FORKED. Other calls have no useful effect. The child can read the pages, unless the pool was created with
 // PAGESET_FORK_ABSENT.
 //
+// Filters of system calls: a pool works under a filter that came before it. A filter that comes later may refuse membarrier:
+// drains are then slower. If it also refuses sched_setaffinity, a drain reaches the cache of the caller's CPU only, and
+// pageset_alloc_contig, pageset_grow, pageset_shrink and pageset_give_back fail (PAGESET_ERR_SYSTEM). A pool with
+// no_restartable_sequences needs neither call.
+//
 // Versions: a structure that may grow contains its size, or a function takes its size. The SONAME changes when programs
 // must be rebuilt.
 //

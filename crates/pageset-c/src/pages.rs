@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use pageset_host::{MigrateType, NodeId, Order, PAGE_BYTES, order_for};
+use pageset_host::{MigrateType, NodeId, Order, PAGE_BYTES, PagePool, order_for};
 
 use crate::error::{Failure, catch, catch_code, catch_uncancelled, catch_uncancelled_code, not_null, pageset_error};
 use crate::handle::{pageset_pool, pool};
@@ -273,6 +273,11 @@ pub unsafe extern "C" fn pageset_free_contig(
     })
 }
 
+/// Fails if a filter of system calls keeps this thread from taking the locks of all caches.
+fn check_locks(pool: &PagePool, action: &'static str) -> Result<(), Failure> {
+    if pool.is_forked() || pool.can_lock_all_caches() { Ok(()) } else { Err(Failure::LocksRefused(action)) }
+}
+
 /// Brings `bytes` more of the reserved address space into use, rounded up to 2 MiB for each node.
 ///
 /// PAGESET_ERR_ARGUMENT if `bytes` is 0 or exceeds the rest of the reserve. PAGESET_ERR_SYSTEM if the system refuses memory.
@@ -285,6 +290,7 @@ pub unsafe extern "C" fn pageset_grow(pool: *const pageset_pool, bytes: u64) -> 
     catch_uncancelled_code(|| {
         // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
         let pool = unsafe { self::pool(pool)? };
+        check_locks(pool, "grow the pool")?;
         Ok(pool.grow(bytes).map(drop)?)
     })
 }
@@ -305,6 +311,7 @@ pub unsafe extern "C" fn pageset_shrink(pool: *const pageset_pool, bytes: u64) -
     catch_uncancelled_code(|| {
         // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
         let pool = unsafe { self::pool(pool)? };
+        check_locks(pool, "shrink the pool")?;
         Ok(pool.shrink(bytes).map(drop)?)
     })
 }
@@ -349,6 +356,7 @@ pub unsafe extern "C" fn pageset_give_back(pool: *const pageset_pool, bytes: u64
     catch_uncancelled_code(|| {
         // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
         let pool = unsafe { self::pool(pool)? };
+        check_locks(pool, "give memory back")?;
         let given_back = pool.give_back(bytes)?;
         if !given.is_null() {
             // SAFETY: `given` is not NULL, so the program guarantees that it is writable.

@@ -277,6 +277,25 @@ fn features_work_under_address_sanitizer() {
     assert!(build.output().is_none_or(|text| text == FEATURES_OUTPUT));
 }
 
+/// A later filter of system calls causes no internal error and no message of a panic.
+#[test]
+fn a_filter_of_system_calls_is_survived() {
+    if !is_installed("cc") {
+        return println!("SKIPPED a_filter_of_system_calls_is_survived: no cc");
+    }
+    let installed = Installed::new();
+    let build = Build { compiler: "cc", source: "tests/seccomp.c", link: Link::Shared, flags: &["-std=gnu11"] };
+    let program = build.program(&installed);
+    for refused in ["membarrier", "all"] {
+        let out = run(Command::new(&program).arg(refused));
+        let out = (text(&out.stdout), text(&out.stderr));
+        if out.0.starts_with("SKIPPED") {
+            return println!("{}", out.0);
+        }
+        assert_eq!(out, ("the pool works under the filter\n".to_owned(), String::new()), "{refused}");
+    }
+}
+
 #[test]
 fn bad_use_and_the_example_run_under_valgrind() {
     if !is_installed("valgrind") || !is_installed("cc") {
