@@ -10,7 +10,7 @@ use pageset::admin::audit::{Books as Balance, Inconsistency};
 use pageset::{AllocError as CoreAllocError, Allocator, FreeError as CoreFreeError, MigrateType, NodeId, Order};
 use pageset::{Block, Pfn, Request};
 
-use crate::contig::ContigRuns;
+use crate::contig_runs::ContigRuns;
 use crate::error::{AllocError, FreeError, FreeReason};
 use crate::give_back::{GiveBack, GiveBackScanner};
 use crate::machine::{CurrentCpu, Host};
