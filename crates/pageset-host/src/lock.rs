@@ -92,7 +92,8 @@ impl HostLock {
 /// refuses all ways.
 ///
 /// A caller on that CPU needs no system call. Else `membarrier` takes about 1 µs. If a filter refuses it, the caller moves
-/// to that CPU and back, which takes 10 to 100 µs. No thread runs on a CPU that is offline.
+/// to that CPU and back. It waits for its turn on both CPUs: 150 to 280 µs with four busy threads for each CPU. No thread
+/// runs on a CPU that is offline.
 fn fence(rseq: Rseq, cpu: u32) -> bool {
     rseq.is_fenced_by_running_on(cpu) || rseq.fence_cpu(cpu) || fence_without_membarrier(rseq, cpu)
 }
