@@ -7,6 +7,9 @@
 #   DESTDIR        a folder that takes the place of /, for packages
 #   LIBDIR         the folder of the libraries; default: PREFIX/lib
 #   PAGESET_BUILT  a folder with both built libraries; by default, this script builds them with cargo
+#
+# Without DESTDIR, the script runs ldconfig if the system's programs search LIBDIR. Else it prints how programs find the
+# library.
 set -eu
 prefix=${1:-/usr/local}
 libdir=${LIBDIR:-$prefix/lib}
@@ -30,3 +33,21 @@ ln -sf "$soname" "$to$libdir/libpageset.so"
 install -m 644 include/pageset.h "$to$prefix/include"
 sed "s|@prefix@|$prefix|; s|@libdir@|$libdir|; s|@version@|$version|" pageset.pc.in >"$to$libdir/pkgconfig/pageset.pc"
 chmod 644 "$to$libdir/pkgconfig/pageset.pc"
+[ -z "$to" ] || exit 0
+
+# Programs find the library by the loader's cache. ldconfig lists the folders that it searches, each with a colon.
+PATH=$PATH:/usr/sbin:/sbin
+if ldconfig -N -X -v 2>/dev/null | grep -q "^$libdir:" && ldconfig; then
+    echo "installed $libdir/$soname, and updated the loader's cache"
+else
+    cat <<TEXT
+installed $libdir/$soname
+
+The loader does not find the library there. Build programs with the path of the library in them:
+
+    export PKG_CONFIG_PATH=$libdir/pkgconfig
+    cc program.c \$(pkg-config --cflags --libs pageset) -Wl,-rpath,$libdir -o program
+
+Or run them with LD_LIBRARY_PATH=$libdir.
+TEXT
+fi

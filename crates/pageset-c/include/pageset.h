@@ -17,6 +17,11 @@
 // PAGESET_ERR_FORKED. Other calls have no useful effect. The child can read the pages, unless the pool was created with
 // PAGESET_FORK_ABSENT.
 //
+// Filters of system calls: a pool works under a filter that came before it. A filter that comes later may refuse membarrier:
+// drains are then slower. If it also refuses sched_setaffinity, a drain reaches the cache of the caller's CPU only, and
+// pageset_alloc_contig, pageset_grow, pageset_shrink and pageset_give_back fail (PAGESET_ERR_SYSTEM). A pool with
+// no_restartable_sequences needs neither call.
+//
 // Versions: a structure that may grow contains its size, or a function takes its size. The SONAME changes when programs
 // must be rebuilt.
 //
@@ -85,7 +90,7 @@ enum pageset_error
   PAGESET_ERR_UNALIGNED = 7,
   // The run is already free.
   PAGESET_ERR_DOUBLE_FREE = 8,
-  // The run has another order, or the address is inside a larger run.
+  // The run has another order or size, or the address is inside a larger run.
   PAGESET_ERR_WRONG_ORDER = 9,
   // A run is in use. The pool cannot be destroyed, or cannot shrink by that much.
   PAGESET_ERR_IN_USE = 10,
@@ -102,7 +107,7 @@ typedef int32_t pageset_error;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// A pool. Programs only use pointers to it. After the pool is destroyed, 24 bytes remain until the program ends, so that
+// A pool. Programs only use pointers to it. After the pool is destroyed, 40 bytes remain until the program ends, so that
 // later uses are detected.
 typedef struct pageset_pool pageset_pool;
 
@@ -132,6 +137,16 @@ typedef struct pageset_options {
   uint32_t give_back_after_scans;
   // The most that one scan gives back in bytes. Default: 64 MiB. With 0, only pageset_give_back gives memory back.
   uint64_t give_back_bytes_per_scan;
+  // The name of the rules by which caches refill, drain and size themselves, such as "linux-6.18". NULL, the default: the
+  // rules "pageset" with a batch that is a power of two. Only pageset_pool_create reads it.
+  const char *rules;
+  // If not 0, threads take the lock of a cache without restartable sequences. Default: 0.
+  //
+  // Set it for a program that later forbids itself membarrier, and under ThreadSanitizer. An allocation and its free then
+  // take 2 to 8 ns more each.
+  uint32_t no_restartable_sequences;
+  // 0. Later versions may use it.
+  uint32_t reserved;
 } pageset_options;
 
 // The counters of a pool at a recent moment. free + cached + in use = size.
@@ -166,12 +181,15 @@ extern "C" {
 // as the program.
 const char *pageset_strerror(int32_t error);
 
-// Returns the message of the last call of this thread that failed, with its values, or an empty text. The text lives
-// until the next call of this thread that fails, or until the thread ends.
+// Returns the message of the last call of this thread that failed, with its values, or an empty text. A message above 1023
+// bytes loses its end.
+//
+// The address is the same for the life of the thread, and the text there always ends in a zero byte. The next call of this
+// thread that fails replaces the text. Copy the text to keep it, or to read it in another thread.
 const char *pageset_last_error(void);
 
-// Destroys a pool and frees its address space. No other call on the pool may run at the same time. Later calls fail with
-// PAGESET_ERR_NOT_A_POOL.
+// Destroys a pool and frees its address space. Ends its ticker first. No other call on the pool may run at the same time.
+// Later calls fail with PAGESET_ERR_NOT_A_POOL.
 //
 // PAGESET_ERR_IN_USE if runs are in use. The pool then remains usable.
 //
@@ -261,6 +279,27 @@ pageset_error pageset_free_bulk(const struct pageset_pool *pool,
                                 void *const *pages,
                                 size_t count);
 
+// Allocates up to `count` runs of 2^order pages into `runs`, and returns how many. For order 0, it is pageset_alloc_bulk.
+//
+// 0 on failure: no run of that size is free, an order above 10, `runs` is NULL, no pool, or a forked child. A `count` of 0 is
+// no failure.
+//
+// Precondition: `pool` is NULL or came from pageset_pool_create. `runs` is NULL or has room for `count` pointers.
+size_t pageset_alloc_bulk_order(const struct pageset_pool *pool,
+                                uint32_t order,
+                                void **runs,
+                                size_t count);
+
+// Frees `count` runs of `order`. The call checks all runs before it frees any. For order 0, it is pageset_free_bulk.
+//
+// The error of pageset_free for the first wrong run. The call has then freed none.
+//
+// Precondition: `pool` is NULL or came from pageset_pool_create. `runs` is NULL or has `count` pointers. Nothing refers to the runs.
+pageset_error pageset_free_bulk_order(const struct pageset_pool *pool,
+                                      uint32_t order,
+                                      void *const *runs,
+                                      size_t count);
+
 // Allocates a contiguous run of `bytes`, rounded up to pages. It starts at a multiple of 2 MiB. The caller owns it until
 // pageset_free_contig.
 //
@@ -275,7 +314,12 @@ void *pageset_alloc_contig(const struct pageset_pool *pool,
 
 // Frees a run of pageset_alloc_contig. `bytes` is the size that the program requested.
 //
-// The error of pageset_free for the first wrong block in the run. The call has then changed nothing.
+// PAGESET_ERR_WRONG_ORDER if the run has another size, rounded up to pages: the message names its size. Also if the address
+// is inside a contiguous run, or is in use as another run. Else the errors of pageset_free. The call has then changed
+// nothing.
+//
+// Do not free parts of the run with pageset_free. That call does not refuse them. This call then fails with
+// PAGESET_ERR_DOUBLE_FREE and names the part that is already free.
 //
 // Precondition: `pool` is NULL or came from pageset_pool_create. Nothing refers to the run, and the caller owns all of it.
 pageset_error pageset_free_contig(const struct pageset_pool *pool,
@@ -305,7 +349,7 @@ pageset_error pageset_shrink(const struct pageset_pool *pool,
                              uint64_t bytes);
 
 // Shrinks the cache of the caller's CPU if it was little used, and gives memory back to the system as the options say. Call
-// it about once a second from each thread that uses the pool.
+// it about once a second from each thread that uses the pool, or use pageset_ticker_start.
 //
 // PAGESET_ERR_SYSTEM if the system does not take memory back.
 //
@@ -370,6 +414,25 @@ size_t pageset_zoneinfo(const struct pageset_pool *pool,
 pageset_error pageset_address_space(const struct pageset_pool *pool,
                                     void **start,
                                     uint64_t *bytes);
+
+// Starts a thread that does the work of pageset_tick on each CPU that the caller may use, once each `interval_ms`, at least
+// 1. About 1000 is right for most programs. If the pool has such a thread, the call ends that thread first.
+//
+// The thread receives no signals. It ends with pageset_ticker_stop or with the pool. A forked child does not have it. Stop
+// it before the library is unloaded.
+//
+// PAGESET_ERR_ARGUMENT if `interval_ms` is 0. PAGESET_ERR_SYSTEM if the system starts no thread. PAGESET_ERR_FORKED in a
+// forked child. A thread that was there before then keeps running.
+//
+// Precondition: `pool` is NULL or came from pageset_pool_create.
+pageset_error pageset_ticker_start(const struct pageset_pool *pool,
+                                   uint32_t interval_ms);
+
+// Ends the thread of pageset_ticker_start and waits for it, at most for one round of its work. Does nothing if there is no
+// such thread, and in a forked child.
+//
+// Precondition: `pool` is NULL or came from pageset_pool_create.
+pageset_error pageset_ticker_stop(const struct pageset_pool *pool);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,13 +1,16 @@
 //! Error codes, failures, and the last error of each thread.
 
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, c_char};
+use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pageset_host::PageState::{Allocated, Inside};
 use pageset_host::{AllocError, FreeError, FreeReason, PoolError, WrongFree};
 use thiserror::Error;
+
+use crate::cancel::CancelDisabled;
 
 /// The result of a call. 0 is success. The other numbers never change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +34,7 @@ pub enum pageset_error {
     PAGESET_ERR_UNALIGNED = 7,
     /// The run is already free.
     PAGESET_ERR_DOUBLE_FREE = 8,
-    /// The run has another order, or the address is inside a larger run.
+    /// The run has another order or size, or the address is inside a larger run.
     PAGESET_ERR_WRONG_ORDER = 9,
     /// A run is in use. The pool cannot be destroyed, or cannot shrink by that much.
     PAGESET_ERR_IN_USE = 10,
@@ -62,6 +65,15 @@ pub(crate) enum Failure {
     InUse(u64),
     #[error("cannot free NULL: the address is not in this pool; try the address that the allocation returned")]
     FreeNull,
+    #[error("cannot use rules \"{name}\": no rules in this library have that name; try NULL, or one of {known}")]
+    UnknownRules { name: String, known: String },
+    #[error("cannot {0}: the pool belongs to the parent of this process; try a pool that this process creates")]
+    Forked(&'static str),
+    #[error(
+        "cannot {0}: the system refuses membarrier and sched_setaffinity, which locks of caches need; try a pool with \
+         no_restartable_sequences = 1"
+    )]
+    LocksRefused(&'static str),
     #[error(transparent)]
     Alloc(#[from] AllocError),
     #[error(transparent)]
@@ -77,13 +89,18 @@ pub(crate) enum Failure {
 impl Failure {
     fn code(&self) -> pageset_error {
         match self {
-            Self::Null(_) | Self::OutOfRange { .. } | Self::TooSmall { .. } | Self::UnknownMember { .. } => {
-                PAGESET_ERR_ARGUMENT
-            }
+            Self::Null(_)
+            | Self::OutOfRange { .. }
+            | Self::TooSmall { .. }
+            | Self::UnknownMember { .. }
+            | Self::UnknownRules { .. } => PAGESET_ERR_ARGUMENT,
             Self::NotAPool(_) => PAGESET_ERR_NOT_A_POOL,
             Self::InUse(_) | Self::Pool(PoolError::InUse { .. }) => PAGESET_ERR_IN_USE,
-            Self::System(_) | Self::Pool(PoolError::System { .. }) => PAGESET_ERR_SYSTEM,
-            Self::Alloc(AllocError::Forked) | Self::Pool(PoolError::Forked) => PAGESET_ERR_FORKED,
+            Self::System(_)
+            | Self::LocksRefused(_)
+            | Self::Pool(PoolError::System { .. })
+            | Self::Alloc(AllocError::DrainRefused) => PAGESET_ERR_SYSTEM,
+            Self::Forked(_) | Self::Alloc(AllocError::Forked) | Self::Pool(PoolError::Forked) => PAGESET_ERR_FORKED,
             Self::Alloc(AllocError::OutOfMemory { .. } | AllocError::NoContigRange { .. }) => PAGESET_ERR_NO_MEMORY,
             Self::Alloc(AllocError::UnknownNode(_)) | Self::Pool(PoolError::Nodes { .. }) => PAGESET_ERR_NO_NODE,
             Self::Alloc(AllocError::UnsupportedType(_) | AllocError::ContigSize { .. }) => PAGESET_ERR_ARGUMENT,
@@ -92,6 +109,9 @@ impl Failure {
             Self::Free(FreeError { reason, .. }) => match reason {
                 FreeReason::NotAPage | FreeReason::Wrong(WrongFree::Misaligned) => PAGESET_ERR_UNALIGNED,
                 FreeReason::Forked => PAGESET_ERR_FORKED,
+                FreeReason::ContigSize { .. } | FreeReason::InsideContig { .. } | FreeReason::NotContig => {
+                    PAGESET_ERR_WRONG_ORDER
+                }
                 FreeReason::Wrong(WrongFree::NotOurs | WrongFree::NotAllocated(Inside)) => PAGESET_ERR_FOREIGN,
                 FreeReason::Wrong(WrongFree::WrongOrder(_) | WrongFree::Inside { state: Allocated, .. }) => {
                     PAGESET_ERR_WRONG_ORDER
@@ -108,17 +128,50 @@ pub(crate) fn not_null<T>(pointer: *const T, name: &'static str) -> Result<(), F
     if pointer.is_null() { Err(Failure::Null(name)) } else { Ok(()) }
 }
 
+/// The room for a last error in bytes, with the zero byte. The longest message without a list has 300 bytes.
+const LAST_ERROR_BYTES: usize = 1024;
+
+/// A text that always ends in a zero byte and never moves.
+///
+/// A program may hold a pointer to it while the next failure replaces the text. It then reads the newer text.
+struct LastError(UnsafeCell<[u8; LAST_ERROR_BYTES]>);
+
 thread_local! {
-    static LAST_ERROR: RefCell<CString> = RefCell::new(CString::default());
+    // A constant without a destructor: the text is there until the thread has ended.
+    static LAST_ERROR: LastError = const { LastError(UnsafeCell::new([0; LAST_ERROR_BYTES])) };
+}
+
+impl LastError {
+    fn as_ptr(&self) -> *const c_char {
+        self.0.get().cast_const().cast()
+    }
+
+    /// Replaces the text. A text that is too long loses its end.
+    fn replace(&self, failure: &Failure) {
+        /// Writes what fits, in whole characters. Messages contain no zero byte.
+        struct Truncated<'t>(&'t mut [u8], usize);
+        impl fmt::Write for Truncated<'_> {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                let room = self.0.len() - self.1;
+                let fits = (0..=text.len().min(room)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+                self.0[self.1..][..fits].copy_from_slice(&text.as_bytes()[..fits]);
+                self.1 += fits;
+                if fits == text.len() { Ok(()) } else { Err(fmt::Error) }
+            }
+        }
+        let mut text = [0; LAST_ERROR_BYTES];
+        // The last byte stays zero. An error means that the text was truncated.
+        let _ = fmt::write(&mut Truncated(&mut text[..LAST_ERROR_BYTES - 1], 0), format_args!("{failure}"));
+        // SAFETY: (1) only this thread has access; (2) no reference to the text exists, because `as_ptr` makes none.
+        unsafe { self.0.get().write(text) };
+    }
 }
 
 /// Makes the failure the thread's last error, and returns its code.
 #[cold]
 fn record(failure: &Failure) -> pageset_error {
-    // Messages contain no zero byte. If one did, the last error would be empty.
-    let text = CString::new(failure.to_string()).unwrap_or_default();
-    // The access fails if the thread is ending. It then has no last error.
-    let _ = LAST_ERROR.try_with(|last| last.replace(text));
+    // The access never fails, because the text has no destructor.
+    let _ = LAST_ERROR.try_with(|last| last.replace(failure));
     failure.code()
 }
 
@@ -142,33 +195,6 @@ fn record_panic(panic: &(dyn std::any::Any + Send)) -> pageset_error {
 #[inline(always)]
 pub(crate) fn catch_code(body: impl FnOnce() -> Result<(), Failure>) -> pageset_error {
     catch(body).err().unwrap_or(PAGESET_OK)
-}
-
-unsafe extern "C" {
-    // POSIX. The `libc` crate declares it for other systems only.
-    fn pthread_setcancelstate(state: c_int, former: *mut c_int) -> c_int;
-}
-
-/// `PTHREAD_CANCEL_DISABLE` of glibc and musl.
-const PTHREAD_CANCEL_DISABLE: c_int = 1;
-
-/// Disables cancellation of the thread until it is dropped. The value is the former state.
-struct CancelDisabled(c_int);
-
-impl CancelDisabled {
-    fn new() -> CancelDisabled {
-        let mut former = 0;
-        // SAFETY: (1) `former` is a writable integer; (2) the call only changes the cancelability of this thread.
-        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut former) };
-        CancelDisabled(former)
-    }
-}
-
-impl Drop for CancelDisabled {
-    fn drop(&mut self) {
-        // SAFETY: (1) with NULL, the call writes no former state; (2) it only changes the cancelability of this thread.
-        unsafe { pthread_setcancelstate(self.0, std::ptr::null_mut()) };
-    }
 }
 
 /// [`catch`] for functions that contain cancellation points. It disables cancellation during the body.
@@ -200,7 +226,7 @@ pub extern "C" fn pageset_strerror(error: i32) -> *const c_char {
         (PAGESET_ERR_FOREIGN, c"the address is not in this pool"),
         (PAGESET_ERR_UNALIGNED, c"no run of that order starts at the address"),
         (PAGESET_ERR_DOUBLE_FREE, c"the run is already free"),
-        (PAGESET_ERR_WRONG_ORDER, c"the run has another order"),
+        (PAGESET_ERR_WRONG_ORDER, c"the run has another order or size"),
         (PAGESET_ERR_IN_USE, c"runs of the pool are in use"),
         (PAGESET_ERR_FORKED, c"the pool belongs to the parent of this process"),
         (PAGESET_ERR_INTERNAL, c"a bug in the library"),
@@ -209,11 +235,14 @@ pub extern "C" fn pageset_strerror(error: i32) -> *const c_char {
     found.map_or(c"unknown error code", |(_, text)| text).as_ptr()
 }
 
-/// Returns the message of the last call of this thread that failed, with its values, or an empty text. The text lives
-/// until the next call of this thread that fails, or until the thread ends.
+/// Returns the message of the last call of this thread that failed, with its values, or an empty text. A message above 1023
+/// bytes loses its end.
+///
+/// The address is the same for the life of the thread, and the text there always ends in a zero byte. The next call of this
+/// thread that fails replaces the text. Copy the text to keep it, or to read it in another thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn pageset_last_error() -> *const c_char {
-    LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+    LAST_ERROR.try_with(LastError::as_ptr).unwrap_or(c"".as_ptr())
 }
 
 #[cfg(test)]
@@ -235,6 +264,29 @@ mod tests {
         assert_eq!(catch_code(|| Err(Failure::Null("x"))), PAGESET_ERR_ARGUMENT);
         assert_eq!(last(), "cannot use x: it is NULL; try a valid pointer");
         std::thread::spawn(|| assert_eq!(last(), "", "threads share a last error")).join().expect("no panic");
+    }
+
+    /// An older pointer to the last error reads the newer text.
+    #[test]
+    fn the_text_does_not_move() {
+        let first = pageset_last_error();
+        for name in ["x", "a longer name", ""] {
+            let name: &'static str = name;
+            record(&Failure::Null(name));
+            assert_eq!(pageset_last_error(), first);
+            assert_eq!(last(), format!("cannot use {name}: it is NULL; try a valid pointer"));
+        }
+    }
+
+    #[test]
+    fn a_long_text_loses_its_end() {
+        let name = "\u{e9}".repeat(LAST_ERROR_BYTES);
+        record(&Failure::Internal(name.clone()));
+        let long = last();
+        assert!(long.len() >= LAST_ERROR_BYTES - 3 && long.len() < LAST_ERROR_BYTES, "{} bytes", long.len());
+        assert!(Failure::Internal(name).to_string().starts_with(&long), "{long}");
+        record(&Failure::FreeNull);
+        assert!(last().ends_with("the allocation returned"), "the end of an older text: {}", last());
     }
 
     #[test]

@@ -4,12 +4,15 @@
 //!
 //! | module | contents |
 //! | --- | --- |
+//! | `cancel` | cancellation of threads |
 //! | `error` | error codes, failures, and the last error of each thread |
+//! | `signals` | signals of the threads that this library starts |
 //! | `versioned` | structures that may grow: the program passes the size that it knows |
 //! | `handle` | the handle of a pool, and the detection of destroyed pools |
 //! | `options` | the settings of a pool |
 //! | `pages` | functions that allocate and free pages, and that resize and maintain a pool |
 //! | `stats` | functions that report the state of a pool |
+//! | `ticker` | the thread that maintains a pool |
 //!
 //! No panic leaves a function: [`error::catch`] turns it into `PAGESET_ERR_INTERNAL`.
 #![allow(non_camel_case_types, reason = "the names are those of the C interface")]
@@ -17,9 +20,12 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+mod cancel;
 pub mod error;
 pub mod handle;
 pub mod options;
 pub mod pages;
+mod signals;
 pub mod stats;
+pub mod ticker;
 mod versioned;

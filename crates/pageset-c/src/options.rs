@@ -1,12 +1,15 @@
 //! The settings of a pool, and its creation.
 
+use std::ffi::{CStr, c_char};
+use std::mem::offset_of;
 use std::time::Duration;
 
-use pageset_host::{GiveBack, HugePages, NodeId, OnFork, PagePool, PoolBuilder};
+use pageset::policy::presets::{PRESETS, Preset};
+use pageset_host::{GiveBack, HugePages, NodeId, OnFork, PagePool, PoolBuilder, Tuning};
 
 use crate::error::{Failure, catch_code, catch_uncancelled_code, not_null, pageset_error};
 use crate::handle::pageset_pool;
-use crate::versioned::{read_sized, write_sized};
+use crate::versioned::{Versioned, read_sized, write_sized};
 
 /// Base pages of the system only.
 pub const PAGESET_HUGE_NONE: u32 = 0;
@@ -49,7 +52,24 @@ pub struct pageset_options {
     pub give_back_after_scans: u32,
     /// The most that one scan gives back in bytes. Default: 64 MiB. With 0, only pageset_give_back gives memory back.
     pub give_back_bytes_per_scan: u64,
+    /// The name of the rules by which caches refill, drain and size themselves, such as "linux-6.18". NULL, the default: the
+    /// rules "pageset" with a batch that is a power of two. Only pageset_pool_create reads it.
+    pub rules: *const c_char,
+    /// If not 0, threads take the lock of a cache without restartable sequences. Default: 0.
+    ///
+    /// Set it for a program that later forbids itself membarrier, and under ThreadSanitizer. An allocation and its free then
+    /// take 2 to 8 ns more each.
+    pub no_restartable_sequences: u32,
+    /// 0. Later versions may use it.
+    pub reserved: u32,
 }
+
+// SAFETY: (1) any bytes are valid numbers and pointers; (2) each member starts where the one before ends, as asserted below.
+unsafe impl Versioned for pageset_options {
+    const FIRST_BYTES: usize = offset_of!(pageset_options, rules);
+}
+
+const _: () = assert!(size_of::<pageset_options>() == 80 && pageset_options::FIRST_BYTES == 64);
 
 /// Fills in the options of a pool of `bytes`, with defaults for all other settings. `size` is `sizeof *options`.
 ///
@@ -74,6 +94,9 @@ pub unsafe extern "C" fn pageset_options_init(options: *mut pageset_options, siz
             give_back_interval_ms: policy.interval.as_millis() as u32,
             give_back_after_scans: policy.after_scans.into(),
             give_back_bytes_per_scan: policy.bytes_per_scan,
+            rules: std::ptr::null(),
+            no_restartable_sequences: 0,
+            reserved: 0,
         };
         // SAFETY: `options` is not NULL, so the program guarantees `size` writable bytes.
         unsafe { write_sized(options, value, size, "options") }
@@ -83,7 +106,8 @@ pub unsafe extern "C" fn pageset_options_init(options: *mut pageset_options, siz
 /// Converts the options of a program.
 ///
 /// # Safety
-/// `options.nodes` is NULL or has `options.node_count` readable numbers.
+/// (1) `options.nodes` is NULL or has `options.node_count` readable numbers. (2) `options.rules` is NULL or a text that ends
+/// in a zero byte.
 unsafe fn builder(options: &pageset_options) -> Result<PoolBuilder, Failure> {
     let mut builder = PagePool::builder(options.bytes).prefault(options.prefault != 0);
     if options.reserve_bytes > 0 {
@@ -109,6 +133,15 @@ unsafe fn builder(options: &pageset_options) -> Result<PoolBuilder, Failure> {
         after_scans: after_scans as u8,
         bytes_per_scan: options.give_back_bytes_per_scan,
     });
+    builder = builder.restartable_sequences(options.no_restartable_sequences == 0);
+    if options.reserved != 0 {
+        return Err(out_of_range("reserved", options.reserved, "0"));
+    }
+    if !options.rules.is_null() {
+        // SAFETY: `rules` is not NULL, so the caller guarantees a text that ends in a zero byte.
+        let name = unsafe { CStr::from_ptr(options.rules) };
+        builder = builder.tuning(rules(&name.to_string_lossy())?);
+    }
     if options.node_count > 0 {
         not_null(options.nodes, "nodes")?;
         if options.node_count > 1024 {
@@ -119,6 +152,15 @@ unsafe fn builder(options: &pageset_options) -> Result<PoolBuilder, Failure> {
         builder = builder.nodes(&nodes.iter().copied().map(NodeId).collect::<Vec<_>>());
     }
     Ok(builder)
+}
+
+/// The rules of this name. Rules that kernels dropped are not in this library.
+fn rules(name: &str) -> Result<Tuning, Failure> {
+    let is_known = |preset: &&Preset| preset.tuning.history_rule().is_none();
+    Preset::find(name).filter(is_known).map(|preset| preset.tuning).ok_or_else(|| {
+        let known: Vec<&str> = PRESETS.iter().filter(is_known).map(|preset| preset.name).collect();
+        Failure::UnknownRules { name: name.to_owned(), known: known.join(", ") }
+    })
 }
 
 /// Creates a pool and writes its handle to `*pool`. The program destroys it with pageset_pool_destroy.
@@ -139,8 +181,8 @@ pub unsafe extern "C" fn pageset_pool_create(
         // SAFETY: `pool` is not NULL, so the program guarantees that it is writable.
         unsafe { pool.write(std::ptr::null_mut()) };
         not_null(options, "options")?;
-        // SAFETY: (1) `options` is not NULL, so the program guarantees that it has the bytes that its `size` says; (2) any
-        // bytes are valid options; (3) `options.nodes` is valid, and `pool` is writable, by the same guarantee.
+        // SAFETY: (1) `options` is not NULL, so the program guarantees that it has the bytes that its `size` says; (2)
+        // `options.nodes` and `options.rules` are valid, and `pool` is writable, by the same guarantee.
         unsafe {
             let options = read_sized(options, (*options).size, "options")?;
             pool.write(pageset_pool::new(builder(&options)?.build()?));

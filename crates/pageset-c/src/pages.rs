@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use pageset_host::{MigrateType, NodeId, Order, PAGE_BYTES, order_for};
+use pageset_host::{MigrateType, NodeId, Order, PAGE_BYTES, PagePool, order_for};
 
 use crate::error::{Failure, catch, catch_code, catch_uncancelled, catch_uncancelled_code, not_null, pageset_error};
 use crate::handle::{pageset_pool, pool};
@@ -156,7 +156,69 @@ pub unsafe extern "C" fn pageset_free_bulk(
         // SAFETY: the program guarantees `count` readable pointers.
         let pages = unsafe { slice::from_raw_parts(pages, count) };
         // SAFETY: the program guarantees that nothing refers to the pages.
-        let freed = unsafe { pool.free_bulk_of(pages) };
+        let freed = unsafe { pool.free_bulk_of(Order::ZERO, pages) };
+        freed.map_err(|error| if error.address == 0 { Failure::FreeNull } else { error.into() })
+    })
+}
+
+/// Allocates up to `count` runs of 2^order pages into `runs`, and returns how many. For order 0, it is pageset_alloc_bulk.
+///
+/// 0 on failure: no run of that size is free, an order above 10, `runs` is NULL, no pool, or a forked child. A `count` of 0 is
+/// no failure.
+///
+/// # Safety
+/// `pool` is NULL or came from pageset_pool_create. `runs` is NULL or has room for `count` pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pageset_alloc_bulk_order(
+    pool: *const pageset_pool,
+    order: u32,
+    runs: *mut *mut c_void,
+    count: usize,
+) -> usize {
+    catch(|| {
+        if count > 0 {
+            not_null(runs, "runs")?;
+        }
+        // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
+        let pool = unsafe { self::pool(pool)? };
+        let order = order_of(order)?;
+        if count == 0 {
+            return Ok(0);
+        }
+        // SAFETY: (1) the program guarantees room for `count` pointers; (2) `MaybeUninit` needs no initialised values.
+        let runs = unsafe { slice::from_raw_parts_mut(runs.cast::<MaybeUninit<*mut c_void>>(), count) };
+        Ok(pool.alloc_bulk_order_as(order, runs, |start| MaybeUninit::new(start.as_ptr().cast()))?)
+    })
+    .unwrap_or(0)
+}
+
+/// Frees `count` runs of `order`. The call checks all runs before it frees any. For order 0, it is pageset_free_bulk.
+///
+/// The error of pageset_free for the first wrong run. The call has then freed none.
+///
+/// # Safety
+/// `pool` is NULL or came from pageset_pool_create. `runs` is NULL or has `count` pointers. Nothing refers to the runs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pageset_free_bulk_order(
+    pool: *const pageset_pool,
+    order: u32,
+    runs: *const *mut c_void,
+    count: usize,
+) -> pageset_error {
+    catch_code(|| {
+        if count > 0 {
+            not_null(runs, "runs")?;
+        }
+        // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
+        let pool = unsafe { self::pool(pool)? };
+        let order = order_of(order)?;
+        if count == 0 {
+            return Ok(());
+        }
+        // SAFETY: the program guarantees `count` readable pointers.
+        let runs = unsafe { slice::from_raw_parts(runs, count) };
+        // SAFETY: the program guarantees that nothing refers to the runs.
+        let freed = unsafe { pool.free_bulk_of(order, runs) };
         freed.map_err(|error| if error.address == 0 { Failure::FreeNull } else { error.into() })
     })
 }
@@ -180,7 +242,12 @@ pub unsafe extern "C" fn pageset_alloc_contig(pool: *const pageset_pool, bytes: 
 
 /// Frees a run of pageset_alloc_contig. `bytes` is the size that the program requested.
 ///
-/// The error of pageset_free for the first wrong block in the run. The call has then changed nothing.
+/// PAGESET_ERR_WRONG_ORDER if the run has another size, rounded up to pages: the message names its size. Also if the address
+/// is inside a contiguous run, or is in use as another run. Else the errors of pageset_free. The call has then changed
+/// nothing.
+///
+/// Do not free parts of the run with pageset_free. That call does not refuse them. This call then fails with
+/// PAGESET_ERR_DOUBLE_FREE and names the part that is already free.
 ///
 /// # Safety
 /// `pool` is NULL or came from pageset_pool_create. Nothing refers to the run, and the caller owns all of it.
@@ -204,6 +271,11 @@ pub unsafe extern "C" fn pageset_free_contig(
     })
 }
 
+/// Fails if a filter of system calls keeps this thread from taking the locks of all caches.
+fn check_locks(pool: &PagePool, action: &'static str) -> Result<(), Failure> {
+    if pool.is_forked() || pool.can_lock_all_caches() { Ok(()) } else { Err(Failure::LocksRefused(action)) }
+}
+
 /// Brings `bytes` more of the reserved address space into use, rounded up to 2 MiB for each node.
 ///
 /// PAGESET_ERR_ARGUMENT if `bytes` is 0 or exceeds the rest of the reserve. PAGESET_ERR_SYSTEM if the system refuses memory.
@@ -213,8 +285,12 @@ pub unsafe extern "C" fn pageset_free_contig(
 /// `pool` is NULL or came from pageset_pool_create.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pageset_grow(pool: *const pageset_pool, bytes: u64) -> pageset_error {
-    // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
-    catch_uncancelled_code(|| Ok(unsafe { self::pool(pool) }?.grow(bytes).map(drop)?))
+    catch_uncancelled_code(|| {
+        // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
+        let pool = unsafe { self::pool(pool)? };
+        check_locks(pool, "grow the pool")?;
+        Ok(pool.grow(bytes).map(drop)?)
+    })
 }
 
 /// Takes `bytes` at the ends of the nodes out of use, and gives the memory back to the system. pageset_grow brings it into
@@ -230,12 +306,16 @@ pub unsafe extern "C" fn pageset_grow(pool: *const pageset_pool, bytes: u64) -> 
 /// `pool` is NULL or came from pageset_pool_create.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pageset_shrink(pool: *const pageset_pool, bytes: u64) -> pageset_error {
-    // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
-    catch_uncancelled_code(|| Ok(unsafe { self::pool(pool) }?.shrink(bytes).map(drop)?))
+    catch_uncancelled_code(|| {
+        // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
+        let pool = unsafe { self::pool(pool)? };
+        check_locks(pool, "shrink the pool")?;
+        Ok(pool.shrink(bytes).map(drop)?)
+    })
 }
 
 /// Shrinks the cache of the caller's CPU if it was little used, and gives memory back to the system as the options say. Call
-/// it about once a second from each thread that uses the pool.
+/// it about once a second from each thread that uses the pool, or use pageset_ticker_start.
 ///
 /// PAGESET_ERR_SYSTEM if the system does not take memory back.
 ///
@@ -273,7 +353,9 @@ pub unsafe extern "C" fn pageset_drain(pool: *const pageset_pool) -> pageset_err
 pub unsafe extern "C" fn pageset_give_back(pool: *const pageset_pool, bytes: u64, given: *mut u64) -> pageset_error {
     catch_uncancelled_code(|| {
         // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
-        let given_back = unsafe { self::pool(pool) }?.give_back(bytes)?;
+        let pool = unsafe { self::pool(pool)? };
+        check_locks(pool, "give memory back")?;
+        let given_back = pool.give_back(bytes)?;
         if !given.is_null() {
             // SAFETY: `given` is not NULL, so the program guarantees that it is writable.
             unsafe { given.write(given_back) };

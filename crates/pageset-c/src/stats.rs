@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 
 use crate::error::{catch_uncancelled, catch_uncancelled_code, not_null, pageset_error};
 use crate::handle::{pageset_pool, pool};
-use crate::versioned::write_sized;
+use crate::versioned::{Versioned, write_sized};
 
 /// The counters of a pool at a recent moment. free + cached + in use = size.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +30,11 @@ pub struct pageset_stats {
     pub failed_allocs: u64,
     /// Acquisitions of the locks of the free lists.
     pub lock_acquisitions: u64,
+}
+
+// SAFETY: (1) any bytes are valid numbers; (2) all members have the same size, so there is no padding.
+unsafe impl Versioned for pageset_stats {
+    const FIRST_BYTES: usize = 80;
 }
 
 /// Writes the counters to `*stats`. The call visits the counters of each CPU, so do not make it for every request.

@@ -1,5 +1,6 @@
 /* Wrong uses that the library detects. Each call fails with its code and changes nothing. */
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static void sizes(void) {
         uint64_t later;
     } newer;
     pageset_pool *pool = NULL;
-    EXPECT(pageset_options_init(&newer.known, sizeof newer.known - 1, 1), PAGESET_ERR_ARGUMENT, "cannot use options of ");
+    EXPECT(pageset_options_init(&newer.known, offsetof(pageset_options, rules) - 1, 1), PAGESET_ERR_ARGUMENT, "cannot use options of 63 bytes");
     EXPECT(pageset_options_init(&newer.known, sizeof newer, 1 << 21), PAGESET_OK, NULL);
     newer.later = 1;
     EXPECT(pageset_pool_create(&newer.known, &pool), PAGESET_ERR_ARGUMENT, "is not 0, and this library knows ");
@@ -57,6 +58,30 @@ static void sizes(void) {
     EXPECT(pageset_get_stats(pool, &counters.known, sizeof counters), PAGESET_OK, NULL);
     if (counters.later != 0 || counters.known.size_bytes != 1 << 21) failures++, puts("wrong counters in a larger structure");
     EXPECT(pageset_pool_destroy(pool), PAGESET_OK, NULL);
+
+    /* The first version of the options ended before `rules`. */
+    struct {
+        char known[offsetof(pageset_options, rules)];
+        uint64_t other;
+    } older;
+    older.other = UINT64_MAX;
+    pageset_options *first = (pageset_options *)(void *)&older;
+    EXPECT(pageset_options_init(first, sizeof older.known, 1 << 21), PAGESET_OK, NULL);
+    EXPECT(pageset_pool_create(first, &pool), PAGESET_OK, NULL);
+    if (older.other != UINT64_MAX) failures++, puts("the call wrote beyond the options of an older program");
+    EXPECT(pageset_pool_destroy(pool), PAGESET_OK, NULL);
+}
+
+/* The text of the last error stays where it is, so an older pointer reads the newer text. */
+static void last_error(const pageset_pool *pool) {
+    EXPECT(pageset_drain(NULL), PAGESET_ERR_NOT_A_POOL, "cannot use NULL as a pool");
+    const char *older = pageset_last_error();
+    EXPECT(pageset_free(pool, NULL, 0), PAGESET_ERR_FOREIGN, "cannot free NULL");
+    if (older != pageset_last_error() || !strstr(older, "cannot free NULL")) failures++, puts("an older last error is stale");
+    /* A compiler may evaluate the arguments in any order. */
+    char text[2000];
+    snprintf(text, sizeof text, "%s %d", pageset_last_error(), (int)pageset_free(pool, NULL, 11));
+    if (!strstr(text, "cannot free NULL") && !strstr(text, "cannot use order = 11")) failures++, puts(text);
 }
 
 /* A thread with a pending cancellation completes every call, and ends at its own cancellation point. */
@@ -146,6 +171,12 @@ int main(void) {
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use on_fork = 2: it is out of range; try 0 or 1");
     wrong = options, wrong.give_back_after_scans = 0;
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use give_back_after_scans = 0: it is out of range; try 1 to 250");
+    wrong = options, wrong.reserved = 1;
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use reserved = 1: it is out of range; try 0");
+    wrong = options, wrong.rules = "linux-4.16";
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use rules \"linux-4.16\": no rules in this library have that name; try NULL, or one of linux-6.12.29, linux-6.15, ");
+    wrong.rules = "";
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use rules \"\"");
     wrong = options, wrong.node_count = 1;
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use nodes: it is NULL");
     uint32_t nodes[] = {4000000000u};
@@ -169,6 +200,23 @@ int main(void) {
     EXPECT(pageset_free_bulk(pool, NULL, 1), PAGESET_ERR_ARGUMENT, "cannot use pages: it is NULL");
     EXPECT(pageset_get_stats(pool, NULL, sizeof(pageset_stats)), PAGESET_ERR_ARGUMENT, "cannot use stats: it is NULL");
     EXPECT(pageset_grow(pool, 1), PAGESET_ERR_ARGUMENT, "0 bytes of its reserve are left");
+
+    last_error(pool);
+    EXPECT(pageset_ticker_start(pool, 0), PAGESET_ERR_ARGUMENT, "cannot use interval_ms = 0");
+    EXPECT(pageset_ticker_start(NULL, 1), PAGESET_ERR_NOT_A_POOL, "cannot use NULL as a pool");
+    EXPECT(pageset_ticker_stop(NULL), PAGESET_ERR_NOT_A_POOL, "cannot use NULL as a pool");
+
+    /* Handles that are no handles. */
+    static uint64_t no_pool[4];
+    for (size_t i = 1; i < 8; i++) {
+        pageset_pool *misaligned = (pageset_pool *)(void *)((char *)pool + i);
+        EXPECT(pageset_drain(misaligned), PAGESET_ERR_NOT_A_POOL, "as a pool: it was destroyed or never was one");
+        REFUSED(pageset_alloc(misaligned, 0), "as a pool");
+        EXPECT(pageset_pool_destroy((pageset_pool *)(void *)((char *)no_pool + i)), PAGESET_ERR_NOT_A_POOL, "as a pool");
+    }
+    /* The library does not read a misaligned handle: there is no memory here. */
+    EXPECT(pageset_drain((pageset_pool *)(uintptr_t)9), PAGESET_ERR_NOT_A_POOL, "cannot use 0x9 as a pool");
+    EXPECT(pageset_drain((pageset_pool *)(void *)no_pool), PAGESET_ERR_NOT_A_POOL, "as a pool");
 
     /* Wrong frees. */
     char *first = pageset_alloc(pool, 2), *run = pageset_alloc(pool, 2);
@@ -196,8 +244,16 @@ int main(void) {
     EXPECT(pageset_free_contig(pool, contig, 0), PAGESET_ERR_ARGUMENT, "cannot use bytes = 0");
     EXPECT(pageset_free_contig(pool, contig, SIZE_MAX), PAGESET_ERR_ARGUMENT, "cannot use bytes = 18446744073709551615");
     EXPECT(pageset_free_contig(pool, contig + 1, 4096), PAGESET_ERR_UNALIGNED, "not a multiple of 4096");
-    EXPECT(pageset_free_contig(pool, contig, 4096), PAGESET_ERR_WRONG_ORDER, "the run there has order");
-    EXPECT(pageset_free_contig(pool, contig, UINT64_C(1) << 40), PAGESET_ERR_FOREIGN, "the address is not in this pool");
+    EXPECT(pageset_free_contig(pool, contig, 4096), PAGESET_ERR_WRONG_ORDER, "the run there has 7344128 bytes; try that size");
+    EXPECT(pageset_free_contig(pool, contig, 2 << 20), PAGESET_ERR_WRONG_ORDER, "as a contiguous run of 2097152 bytes");
+    EXPECT(pageset_free_contig(pool, contig, UINT64_C(1) << 40), PAGESET_ERR_WRONG_ORDER, "the run there has 7344128 bytes");
+    EXPECT(pageset_free_contig(pool, contig + 4096, 4096), PAGESET_ERR_WRONG_ORDER, "inside the contiguous run of 7344128 bytes");
+    EXPECT(pageset_free_contig(pool, run, 4 * 4096), PAGESET_ERR_WRONG_ORDER, "no contiguous run starts there");
+    EXPECT(pageset_free_contig(pool, foreign, 4096), PAGESET_ERR_FOREIGN, "the address is not in this pool");
+    char *neighbour = pageset_alloc_contig(pool, 2 << 20);
+    EXPECT(neighbour != contig + (8 << 20), 0, NULL);
+    EXPECT(pageset_free_contig(pool, contig, 10 << 20), PAGESET_ERR_WRONG_ORDER, "the run there has 7344128 bytes");
+    EXPECT(pageset_free_contig(pool, neighbour, 2 << 20), PAGESET_OK, NULL);
     EXPECT(pageset_free_contig(pool, contig, (7 << 20) + 1), PAGESET_OK, NULL);
     EXPECT(pageset_free_contig(pool, contig, 4096), PAGESET_ERR_DOUBLE_FREE, "is already free");
     EXPECT(pageset_free_contig(pool, NULL, 4096), PAGESET_ERR_FOREIGN, "cannot free NULL");
@@ -221,12 +277,37 @@ int main(void) {
     EXPECT(pageset_free_bulk(pool, pages, 20), PAGESET_ERR_UNALIGNED, "is not a multiple of 4096");
     EXPECT(pageset_free_bulk(pool, pages, 19), PAGESET_OK, NULL);
 
+    /* The same for runs of several pages. */
+    REFUSED(pageset_alloc_bulk_order(pool, 11, pages, 20), "cannot use order = 11");
+    REFUSED(pageset_alloc_bulk_order(pool, 3, NULL, 1), "cannot use runs: it is NULL");
+    EXPECT(pageset_free_bulk_order(pool, 3, NULL, 1), PAGESET_ERR_ARGUMENT, "cannot use runs: it is NULL");
+    EXPECT((int)pageset_alloc_bulk_order(pool, 3, pages, 19), 19, NULL);
+    before = stats(pool);
+    pages[19] = pages[3];
+    EXPECT(pageset_free_bulk_order(pool, 3, pages, 20), PAGESET_ERR_DOUBLE_FREE, "the run is already free");
+    pages[19] = NULL;
+    EXPECT(pageset_free_bulk_order(pool, 3, pages, 20), PAGESET_ERR_FOREIGN, "cannot free NULL");
+    pages[19] = (char *)pages[3] + 4096;
+    EXPECT(pageset_free_bulk_order(pool, 3, pages, 20), PAGESET_ERR_UNALIGNED, "no run of that order starts");
+    pages[19] = run;
+    EXPECT(pageset_free_bulk_order(pool, 3, pages, 20) != PAGESET_OK, 1, NULL);
+    EXPECT(pageset_free_bulk_order(pool, 2, pages, 19), PAGESET_ERR_WRONG_ORDER, "the run there has order 3");
+    EXPECT(pageset_free_bulk_order(pool, 11, pages, 19), PAGESET_ERR_ARGUMENT, "cannot use order = 11");
+    after = stats(pool);
+    if (before.in_use_bytes != after.in_use_bytes) failures++, puts("a wrong bulk free freed a run");
+    EXPECT(pageset_free_bulk_order(pool, 3, pages, 19), PAGESET_OK, NULL);
+
     /* The calls of a forked child fail. */
     pid_t child = fork();
     if (child == 0) {
         failures = 0;
         EXPECT(pageset_free(pool, run, 2), PAGESET_ERR_FORKED, "the parent");
         REFUSED(pageset_alloc(pool, 0), "the parent");
+        void *runs[1] = {run};
+        REFUSED(pageset_alloc_bulk_order(pool, 2, runs, 1), "the parent");
+        EXPECT(pageset_free_bulk_order(pool, 2, runs, 1), PAGESET_ERR_FORKED, "the parent");
+        EXPECT(pageset_ticker_start(pool, 1), PAGESET_ERR_FORKED, "cannot start a ticker: the pool belongs to the parent");
+        EXPECT(pageset_ticker_stop(pool), PAGESET_OK, NULL);
         _exit(failures);
     }
     int status;

@@ -142,6 +142,72 @@ fn an_installed_library_is_found_by_pkg_config() {
     }
 }
 
+/// The commands of the README's consoles, one text for each console.
+fn readme_consoles() -> Vec<String> {
+    let readme = fs::read_to_string(crate_folder().join("README.md")).expect("the README");
+    let consoles = readme.split("```console\n").skip(1).map(|rest| rest.split("```").next().expect("a console"));
+    consoles.map(|text| text.lines().map(|line| line.trim_start_matches("$ ").to_owned() + "\n").collect()).collect()
+}
+
+/// A folder with `program.c`, from which the README's commands find `install.sh`.
+fn folder_of_a_program() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::copy(crate_folder().join("examples/buffers.c"), folder.path().join("program.c")).expect("a copy");
+    let crates = crate_folder().parent().expect("crates");
+    std::os::unix::fs::symlink(crates, folder.path().join("crates")).expect("a link");
+    folder
+}
+
+/// A shell that runs in `folder` as a user's shell does: without the folders in which cargo finds libraries.
+fn shell(folder: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.current_dir(folder).env("PAGESET_BUILT", libraries()).env("HOME", folder).env_remove("LD_LIBRARY_PATH");
+    command
+}
+
+/// The README's commands for a folder of one's own, word for word.
+#[test]
+fn the_documented_installation_into_a_folder_works() {
+    if !is_installed("pkg-config") || !is_installed("cc") {
+        return println!("SKIPPED the_documented_installation_into_a_folder_works: no pkg-config or cc");
+    }
+    let folder = folder_of_a_program();
+    let commands = &readme_consoles()[1];
+    let out = text(&run(shell(folder.path()).arg("-euc").arg(commands)).stdout);
+    let lib = folder.path().join("pageset/lib");
+    assert!(out.starts_with(&format!("installed {}/libpageset.so.0\n\nThe loader", lib.display())), "{out}");
+    assert!(out.contains(&format!("-Wl,-rpath,{} -o program\n", lib.display())), "{out}");
+    assert!(out.ends_with(C_OUTPUT), "{out}");
+}
+
+/// The README's commands for all users, word for word. A mount namespace has its own /etc and /usr/local.
+#[test]
+fn the_documented_installation_for_all_users_works() {
+    if !is_installed("pkg-config") || !is_installed("cc") || !is_installed("unshare") {
+        return println!("SKIPPED the_documented_installation_for_all_users_works: no pkg-config, cc or unshare");
+    }
+    let folder = folder_of_a_program();
+    let script = format!(
+        // An ordinary user cannot read some files of /etc. The loader and the compiler need none of them.
+        "mkdir local && cp -r -P /etc etc 2>/dev/null; mount --bind local /usr/local && mount --bind etc /etc || exit 7\n\
+         set -eu\n{}ldconfig -p | grep libpageset\n",
+        readme_consoles()[0]
+    );
+    let mut command = Command::new("unshare");
+    let inner = shell(folder.path());
+    command.args(["--mount", "--map-root-user", "sh", "-c", &script]).current_dir(folder.path());
+    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("LD_LIBRARY_PATH");
+    let out = command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().expect("unshare");
+    let (stdout, stderr) = (text(&out.stdout), text(&out.stderr));
+    if stdout.is_empty() && (out.status.code() == Some(7) || stderr.starts_with("unshare")) {
+        return println!("SKIPPED the_documented_installation_for_all_users_works: {stderr}");
+    }
+    assert!(out.status.success(), "{stdout}{stderr}");
+    let updated = "installed /usr/local/lib/libpageset.so.0, and updated the loader's cache\n";
+    assert!(stdout.starts_with(&format!("{updated}{C_OUTPUT}")), "{stdout}{stderr}");
+    assert!(stdout.contains("libpageset.so.0 (libc6,x86-64) => /usr/local/lib/libpageset.so.0"), "{stdout}");
+}
+
 /// The linker and programs find the library by its names, and it exports only its functions.
 #[test]
 fn the_shared_library_has_a_soname_and_only_its_functions() {
@@ -194,12 +260,48 @@ fn bad_use_from_c_is_refused_under_address_sanitizer() {
     assert_eq!(text, "all refused as documented\n");
 }
 
+const FEATURES_OUTPUT: &str = "all features work as documented\n";
+
+#[test]
+fn features_work_with_both_libraries() {
+    for link in [Link::Shared, Link::Static] {
+        let build = Build { compiler: "cc", source: "tests/features.c", link, flags: STRICT_C };
+        assert!(build.output().is_none_or(|text| text == FEATURES_OUTPUT), "{link:?}");
+    }
+}
+
+#[test]
+fn features_work_under_address_sanitizer() {
+    let flags = [STRICT_C, &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]].concat();
+    let build = Build { compiler: "cc", source: "tests/features.c", link: Link::Static, flags: &flags };
+    assert!(build.output().is_none_or(|text| text == FEATURES_OUTPUT));
+}
+
+/// A later filter of system calls causes no internal error and no message of a panic.
+#[test]
+fn a_filter_of_system_calls_is_survived() {
+    if !is_installed("cc") {
+        return println!("SKIPPED a_filter_of_system_calls_is_survived: no cc");
+    }
+    let installed = Installed::new();
+    let build = Build { compiler: "cc", source: "tests/seccomp.c", link: Link::Shared, flags: &["-std=gnu11"] };
+    let program = build.program(&installed);
+    for refused in ["membarrier", "all"] {
+        let out = run(Command::new(&program).arg(refused));
+        let out = (text(&out.stdout), text(&out.stderr));
+        if out.0.starts_with("SKIPPED") {
+            return println!("{}", out.0);
+        }
+        assert_eq!(out, ("the pool works under the filter\n".to_owned(), String::new()), "{refused}");
+    }
+}
+
 #[test]
 fn bad_use_and_the_example_run_under_valgrind() {
     if !is_installed("valgrind") || !is_installed("cc") {
         return println!("SKIPPED bad_use_and_the_example_run_under_valgrind: no valgrind, or no cc");
     }
-    for source in ["tests/bad_use.c", "examples/buffers.c"] {
+    for source in ["tests/bad_use.c", "tests/features.c", "examples/buffers.c"] {
         let installed = Installed::new();
         let program = Build { compiler: "cc", source, link: Link::Shared, flags: STRICT_C }.program(&installed);
         let mut command = Command::new("valgrind");

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pageset::{Immovable, MigrateType, NodeId, Order, PageRange, Pfn};
+use pageset::{Immovable, MigrateType, NodeId, Order, PageRange, PageState, Pfn, WrongFree};
 
 use crate::error::{AllocError, FreeError, FreeReason};
 use crate::pages::{PoolRef, impl_run_handle};
@@ -39,7 +39,7 @@ impl PagePool {
     ///
     /// # Errors
     /// [`AllocError::ContigSize`] for 0 bytes or more than a node has, [`AllocError::NoContigRange`] if no free range is
-    /// that large, and [`AllocError::Forked`].
+    /// that large, [`AllocError::DrainRefused`], and [`AllocError::Forked`].
     pub fn alloc_contig(&self, bytes: usize) -> Result<NonNull<[u8]>, AllocError> {
         self.alloc_contig_where(bytes, |_| true)
     }
@@ -69,6 +69,9 @@ impl PagePool {
         if bytes == 0 || bytes > node_bytes {
             return Err(AllocError::ContigSize { bytes: bytes as u64, max_bytes: node_bytes as u64 });
         }
+        if !self.can_lock_all_caches() {
+            return Err(AllocError::DrainRefused);
+        }
         let rounded = bytes.next_multiple_of(PAGE_BYTES);
         // While pageblocks are isolated, other threads may find no memory. They wait for this guard, then try again. The
         // guard also keeps give-back scans from holding a block of the range.
@@ -80,7 +83,11 @@ impl PagePool {
             self.drain_every_zone();
             find(FreeCheck::Locked)
         });
-        found.map(|start| NonNull::slice_from_raw_parts(self.memory.pointer_to(start), rounded)).ok_or_else(|| {
+        if let Some(start) = found {
+            self.contig_runs.add(start, rounded);
+            return Ok(NonNull::slice_from_raw_parts(self.memory.pointer_to(start), rounded));
+        }
+        Err({
             self.failed_allocs.fetch_add(1, Relaxed);
             let stats = self.stats();
             AllocError::NoContigRange { bytes: bytes as u64, free_bytes: stats.free_bytes + stats.cached_bytes }
@@ -127,24 +134,43 @@ impl PagePool {
         None
     }
 
-    /// Frees a contiguous run. Any thread can free it. One call can free several neighbouring runs.
+    /// Frees a contiguous run. Any thread can free it. `run` is the whole run, as the allocation returned it.
+    ///
+    /// Do not free blocks of the run with [`Self::free`]. The pool does not refuse that. This call then fails, and names the
+    /// first block that is already free.
     ///
     /// # Safety
-    /// If the call succeeds: (1) nothing in any thread refers to the run any more; (2) the caller owns all of it. If
-    /// `run` is longer than the allocation, the call also frees the rest, where it is in use.
+    /// If the call succeeds: (1) nothing in any thread refers to the run any more; (2) the caller owns all of it. A call
+    /// that returns an error asks for nothing, because it frees nothing.
     ///
     /// # Errors
-    /// [`FreeError`] for an address or a length that is not a multiple of a page. For a wrong length, the address in the
-    /// error is the end of the run. Also for the first block in the run that is not in use or reaches beyond the run.
-    /// The call has then changed nothing.
+    /// [`FreeError`] if no contiguous run starts at the address, or if the run there has another size: the error names its
+    /// size. Also for an address or a length that is not a multiple of a page. For a wrong length, the address in the error
+    /// is the end of the run. Also if a block of the run is not in use. The call has then changed nothing.
     pub unsafe fn free_contig(&self, run: NonNull<[u8]>) -> Result<(), FreeError> {
         let (address, bytes) = (run.cast::<u8>().addr().get(), run.len());
         if !(address | bytes).is_multiple_of(PAGE_BYTES) || self.is_forked() {
-            let wrong = if address.is_multiple_of(PAGE_BYTES) { address + bytes } else { address };
+            let wrong = if address.is_multiple_of(PAGE_BYTES) { address.wrapping_add(bytes) } else { address };
             let reason = if self.is_forked() { FreeReason::Forked } else { FreeReason::NotAPage };
             return Err(FreeError { address: wrong, order: Order::ZERO, reason });
         }
-        self.allocator().free_range(page_range(address, bytes)).map_err(wrong_free)
+        let free = || self.allocator().free_range(page_range(address, bytes)).map_err(wrong_free);
+        self.contig_runs.remove(address, bytes, free, || self.why_no_contig_run(address))
+    }
+
+    /// Why the page at an address is not in a contiguous run.
+    fn why_no_contig_run(&self, address: usize) -> FreeReason {
+        let pfn = page_range(address, PAGE_BYTES).start;
+        let offset = address.wrapping_sub(self.memory.start());
+        if offset >= self.memory.bytes() {
+            FreeReason::Wrong(WrongFree::NotOurs)
+        } else if offset % self.node_span_bytes >= self.node_bytes.load(Relaxed) {
+            FreeReason::Wrong(WrongFree::NotAllocated(PageState::Inside))
+        } else if self.allocator().settled_free_block_around(pfn).is_some() {
+            FreeReason::Wrong(WrongFree::NotAllocated(PageState::Free))
+        } else {
+            FreeReason::NotContig
+        }
     }
 
     /// Allocates a contiguous run of `bytes` in a handle that borrows the pool.

@@ -175,6 +175,13 @@ pub enum AllocError {
         /// The free bytes of the whole pool.
         free_bytes: u64,
     },
+    /// A filter of system calls that came after the pool keeps the calling thread from draining the caches of other CPUs,
+    /// which a contiguous run needs.
+    #[error(
+        "cannot allocate a contiguous run: the system refuses membarrier and sched_setaffinity, which drains of caches \
+         need; try a pool without restartable sequences"
+    )]
+    DrainRefused,
     /// The pool has no memory of that node.
     #[error("cannot allocate from node {}: the pool has no memory of that node; try another node", .0.0)]
     UnknownNode(NodeId),
@@ -188,14 +195,23 @@ pub enum AllocError {
 
 /// A wrong free: the address, the order and the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("cannot free {address:#x} as a run of order {order}: {reason}")]
+#[error("cannot free {address:#x} as {}: {reason}", attempted(*order, reason))]
 pub struct FreeError {
     /// The address that the caller passed.
     pub address: usize,
-    /// The order that the caller passed.
+    /// The order that the caller passed. Of a contiguous run: the order of the block, or 0.
     pub order: Order,
     /// Why the free is wrong.
     pub reason: FreeReason,
+}
+
+/// What the caller tried to free.
+fn attempted(order: Order, reason: &FreeReason) -> String {
+    match reason {
+        FreeReason::ContigSize { bytes, .. } => format!("a contiguous run of {bytes} bytes"),
+        FreeReason::InsideContig { .. } | FreeReason::NotContig => "a contiguous run".to_owned(),
+        _ => format!("a run of order {order}"),
+    }
 }
 
 /// Why a free is wrong.
@@ -207,6 +223,25 @@ pub enum FreeReason {
     /// The allocator's reason. Its page numbers are addresses divided by [`PAGE_BYTES`].
     #[error(fmt = fmt_wrong_free)]
     Wrong(WrongFree),
+    /// The contiguous run there has another size.
+    #[error("the run there has {actual} bytes; try that size")]
+    ContigSize {
+        /// The size that the caller passed in bytes.
+        bytes: usize,
+        /// The size of the run in bytes.
+        actual: usize,
+    },
+    /// The address is inside a contiguous run.
+    #[error("the address is inside the contiguous run of {bytes} bytes at {start:#x}; try that address and size")]
+    InsideContig {
+        /// The address of the run.
+        start: usize,
+        /// The size of the run in bytes.
+        bytes: usize,
+    },
+    /// The page is not in a contiguous run.
+    #[error("no contiguous run starts there; try the free for runs of 2^order pages")]
+    NotContig,
     /// This process is a forked child of the process that built the pool.
     #[error("{FORKED}")]
     Forked,

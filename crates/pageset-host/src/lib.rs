@@ -36,6 +36,7 @@
 //! | [`lock`] | the lock of zones and pagesets: spins, then yields, then sleeps |
 //! | `machine` | the allocator's trait `Machine`: CPU numbers and locks |
 //! | [`give_back`] | the policy of returning free memory to the system, and the state of its scans |
+//! | `contig_runs` | the sizes of contiguous runs in use |
 //! | [`pool`] | raw calls: one run, many pages |
 //! | `scan` | scans that return free memory |
 //! | [`tick`] | periodic work, by a caller or by a thread |
@@ -74,6 +75,7 @@ compile_error!(
 mod allocator_trait;
 pub mod builder;
 pub mod contig;
+mod contig_runs;
 pub mod error;
 pub mod give_back;
 #[cfg(feature = "bytes")]

@@ -2,7 +2,7 @@
 
 use pageset::{CpuHint, CpuId, Machine, RawLock};
 
-use crate::lock::HostLock;
+use crate::lock::{HostLock, can_fence, on_cpu};
 use crate::sys::cpu::CpuNumber;
 use crate::sys::rseq::Rseq;
 use crate::topology::possible_cpus;
@@ -28,6 +28,25 @@ impl Host {
     /// The restartable sequences that take the locks of caches, if the pool uses them.
     pub(crate) fn rseq(&self) -> Option<Rseq> {
         self.rseq
+    }
+
+    /// Whether the caller can now take the locks of all caches. False only if a filter of system calls that came after the
+    /// pool refuses `membarrier`, and the system does not let the caller run on all online CPUs either.
+    pub(crate) fn can_lock_all_caches(&self) -> bool {
+        self.rseq.is_none_or(|rseq| can_fence(rseq, self.cpus))
+    }
+
+    /// Calls `body` on each CPU that the system lets the caller run on, and at least once.
+    pub(crate) fn on_each_cpu(&self, mut body: impl FnMut()) {
+        let visited = (0..self.cpus).filter(|&cpu| on_cpu(cpu, &mut body).is_some()).count();
+        if visited == 0 {
+            body();
+        }
+    }
+
+    /// Whether `membarrier` lets the caller take the lock of a cache from any CPU.
+    pub(crate) fn has_fences(&self) -> bool {
+        self.rseq.is_none_or(|rseq| rseq.fence_cpu(0))
     }
 }
 

@@ -10,6 +10,7 @@ use pageset::admin::audit::{Books as Balance, Inconsistency};
 use pageset::{AllocError as CoreAllocError, Allocator, FreeError as CoreFreeError, MigrateType, NodeId, Order};
 use pageset::{PageHandle, Pfn, Request};
 
+use crate::contig_runs::ContigRuns;
 use crate::error::{AllocError, FreeError, FreeReason};
 use crate::give_back::{GiveBack, GiveBackScanner};
 use crate::machine::{CurrentCpu, Host};
@@ -43,6 +44,7 @@ pub struct PagePool {
     /// Held while the pool grows or shrinks. Lock order: before the locks of `scanner`.
     pub(crate) resizing: Mutex<()>,
     pub(crate) scanner: GiveBackScanner,
+    pub(crate) contig_runs: ContigRuns,
     /// Failed allocations. Relaxed: a statistic.
     pub(crate) failed_allocs: AtomicU64,
 }
@@ -82,6 +84,7 @@ impl PagePool {
             node_bytes: AtomicUsize::new(node_bytes),
             resizing: Mutex::new(()),
             scanner,
+            contig_runs: ContigRuns::default(),
             failed_allocs: AtomicU64::new(0),
         }
     }
@@ -99,7 +102,8 @@ impl PagePool {
 
     /// Whether this process is a forked child of the process that built the pool.
     #[inline(always)]
-    pub(crate) fn is_forked(&self) -> bool {
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
         self.fork_detector.is_in_child()
     }
 
@@ -200,7 +204,14 @@ impl PagePool {
     ///
     /// `drain_all` does not guarantee this: it returns at once while another thread drains, and that thread may already
     /// have passed some caches.
+    ///
+    /// If a filter of system calls that came after the pool refuses `membarrier`, the calling thread drains on each CPU that
+    /// it can run on. Other caches keep their pages.
     pub(crate) fn drain_every_zone(&self) {
+        let machine = self.allocator().machine();
+        if !machine.has_fences() {
+            return machine.on_each_cpu(|| self.allocator().drain());
+        }
         (0..self.allocator().zone_count()).for_each(|zone| self.allocator().drain_zone(zone));
     }
 
@@ -294,24 +305,61 @@ impl PagePool {
     /// [`FreeError`] for the first wrong page. The call has then freed none.
     pub unsafe fn free_bulk(&self, pages: &[NonNull<u8>]) -> Result<(), FreeError> {
         // SAFETY: the caller guarantees that nothing refers to the pages.
-        unsafe { self.free_bulk_of(pages) }
+        unsafe { self.free_bulk_of(Order::ZERO, pages) }
     }
 
-    /// [`Self::free_bulk`] for other pointers. For the C library.
+    /// Allocates runs of 2^`order` pages into the front of `runs` and returns how many: [`Self::alloc_bulk_as`] for any
+    /// order. For the C library.
+    ///
+    /// `convert` must not panic and must not call the pool. The former values of the slots must need no drop.
+    ///
+    /// # Errors
+    /// The errors of [`Self::alloc`] if not even one run is free. An empty `runs` is no error.
+    #[doc(hidden)]
+    pub fn alloc_bulk_order_as<T>(
+        &self,
+        order: Order,
+        runs: &mut [T],
+        convert: impl Fn(NonNull<u8>) -> T,
+    ) -> Result<usize, AllocError> {
+        if order == Order::ZERO {
+            return self.alloc_bulk_as(runs, convert);
+        }
+        if self.is_forked() {
+            return Err(AllocError::Forked);
+        }
+        let request = request(order, MigrateType::Movable);
+        for (got, run) in runs.iter_mut().enumerate() {
+            let allocated = self.allocator().alloc(&request);
+            let pfn = match allocated {
+                Ok(pfn) => pfn,
+                Err(error) if got == 0 => self.alloc_slow_path(&request, error)?,
+                // The caller has some runs, so this shortage does not count as a failed allocation.
+                Err(error) => match self.alloc_after_drains(&request, error) {
+                    Ok(pfn) => pfn,
+                    Err(_) => return Ok(got),
+                },
+            };
+            *run = convert(self.memory.pointer_to(pfn.0 as usize * PAGE_BYTES));
+        }
+        Ok(runs.len())
+    }
+
+    /// [`Self::free_bulk`] for runs of any order, and for other pointers. For the C library.
     ///
     /// # Safety
-    /// If the call succeeds, nothing in any thread refers to any of the pages.
+    /// As for [`Self::free_bulk`].
     ///
     /// # Errors
     /// The errors of [`Self::free_bulk`].
     #[doc(hidden)]
     #[inline]
-    pub unsafe fn free_bulk_of(&self, pages: &[impl PageHandle]) -> Result<(), FreeError> {
+    pub unsafe fn free_bulk_of(&self, order: Order, runs: &[impl PageHandle]) -> Result<(), FreeError> {
         if self.is_forked() {
-            let address = pages.first().map_or(0, |page| page.pfn().address());
-            return Err(FreeError { address, order: Order::ZERO, reason: FreeReason::Forked });
+            let address = runs.first().map_or(0, |run| run.pfn().address());
+            return Err(FreeError { address, order, reason: FreeReason::Forked });
         }
-        self.allocator().free_pages(pages).map_err(wrong_free)
+        self.allocator().free_blocks(order, runs).map_err(wrong_free)
     }
 
     /// The address space of all runs, including the reserve, for registration with a device or with io_uring. The README
@@ -325,10 +373,26 @@ impl PagePool {
     }
 
     /// Drains the caches of all CPUs, so that their pages merge into large blocks. Does nothing in a forked child.
+    ///
+    /// If a filter of system calls that came after the pool refuses `membarrier`, the caches of CPUs on which the calling
+    /// thread cannot run keep their pages.
     pub fn drain(&self) {
-        if !self.is_forked() {
-            self.allocator().drain_all();
+        if self.is_forked() {
+            return;
         }
+        let machine = self.allocator().machine();
+        if machine.has_fences() {
+            self.allocator().drain_all();
+        } else {
+            machine.on_each_cpu(|| self.allocator().drain());
+        }
+    }
+
+    /// Whether the calling thread can take the locks of all caches. The README of this crate says when it cannot.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn can_lock_all_caches(&self) -> bool {
+        self.allocator().machine().can_lock_all_caches()
     }
 
     /// Checks all metadata, and returns the sums of each node. The time is proportional to the size of the pool.

@@ -24,7 +24,7 @@ impl PagePool {
             return Ok(());
         }
         let cpu = self.allocator().machine().cpu();
-        if !self.allocator().is_cpu_online(cpu) {
+        if !self.allocator().is_cpu_online(cpu) && self.can_lock_all_caches() {
             // The CPU came online after the last look. Another thread may have reported it first.
             let _ = self.allocator().cpu_online(cpu);
         }
@@ -33,8 +33,12 @@ impl PagePool {
     }
 
     /// Keeps caches for the CPUs in `online` only. The caches of other CPUs return their pages, and the remaining caches
-    /// may hold more pages each. Numbers in `online` are below [`possible_cpus`].
+    /// may hold more pages each. Numbers in `online` are below [`possible_cpus`]. Does nothing where this thread cannot
+    /// lock the caches of other CPUs.
     pub(crate) fn set_online_cpus(&self, online: &[u32]) {
+        if !self.can_lock_all_caches() {
+            return;
+        }
         let allocator = self.allocator();
         for cpu in (0..possible_cpus()).map(CpuId) {
             // The allocator refuses if another thread was first, or if no CPU would remain.

@@ -101,17 +101,100 @@ fn wrong_sizes_nodes_and_frees_are_refused() {
             "{from} {bytes}"
         );
     }
-    // The first 4 MiB are one block of order 10.
-    assert!(wrong(PAGE_BYTES, MIB).to_string().contains("inside the run of order 10"));
-    assert!(wrong(0, MIB).to_string().ends_with("the run there has order 10; try that order"));
-    assert!(wrong(0, 6 * MIB).to_string().ends_with("free"), "{}", wrong(0, 6 * MIB));
-    assert!(
-        wrong(0, 64 * MIB).to_string().ends_with("the address is not in this pool; try the pool that allocated it")
-    );
+    assert!(wrong(PAGE_BYTES, MIB).to_string().contains("inside the contiguous run of 5242880 bytes at 0x"));
+    for mib in [1, 4, 6, 64] {
+        assert!(wrong(0, mib * MIB).to_string().ends_with("the run there has 5242880 bytes; try that size"), "{mib}");
+    }
     assert_eq!(pool.stats(), before, "a wrong free changed the counters");
     // SAFETY: (1) nothing refers to the run; (2) the test owns all of it.
     unsafe { pool.free_contig(run).expect("an allocated run") };
-    assert!(wrong(0, 5 * MIB).to_string().ends_with("free"), "a second free");
+    assert!(wrong(0, 5 * MIB).to_string().ends_with("the run is already free"), "a second free");
+    assert!(
+        wrong(64 * MIB, MIB).to_string().ends_with("the address is not in this pool; try the pool that allocated it")
+    );
+}
+
+/// A length that ends inside the run or in the next run is refused, and the error names the size of the run.
+#[test]
+fn a_wrong_length_frees_nothing() {
+    let mut pool = PagePool::builder(32 * MIB as u64).reserve(64 * MIB as u64).build().expect("a pool");
+    let run = pool.alloc_contig(3 * MIB).expect("memory");
+    let next = pool.alloc_contig(2 * MIB).expect("memory");
+    let start = run.cast::<u8>();
+    assert_eq!(next.cast::<u8>().addr().get(), start.addr().get() + 4 * MIB, "the runs are neighbours");
+    let before = pool.stats();
+    // SAFETY: nothing is freed.
+    let wrong = |start: NonNull<u8>, bytes| {
+        unsafe { pool.free_contig(NonNull::slice_from_raw_parts(start, bytes)) }.expect_err("a wrong free")
+    };
+    for bytes in [0, PAGE_BYTES, 2 * MIB, 4 * MIB, 6 * MIB] {
+        assert_eq!(wrong(start, bytes).reason, FreeReason::ContigSize { bytes, actual: 3 * MIB });
+    }
+    assert_eq!(
+        wrong(start, 2 * MIB).to_string(),
+        format!(
+            "cannot free {:#x} as a contiguous run of 2097152 bytes: the run there has 3145728 bytes; try that size",
+            start.addr()
+        )
+    );
+    let inside = start.map_addr(|address| address.saturating_add(2 * MIB));
+    assert_eq!(wrong(inside, MIB).reason, FreeReason::InsideContig { start: start.addr().get(), bytes: 3 * MIB });
+    let beyond = start.map_addr(|address| address.saturating_add(40 * MIB));
+    assert!(wrong(beyond, MIB).to_string().ends_with("the address is beyond the current size of the pool"));
+    let single = pool.alloc(Order::PAGEBLOCK).expect("memory");
+    assert_eq!(wrong(single.cast(), 2 * MIB).reason, FreeReason::NotContig);
+    // SAFETY: each run is allocated, and nothing refers to it.
+    unsafe {
+        pool.free(single.cast(), Order::PAGEBLOCK).expect("an allocated run");
+        assert_eq!(pool.stats().in_use_bytes, before.in_use_bytes);
+        pool.free_contig(next).expect("an allocated run");
+        pool.free_contig(run).expect("an allocated run");
+    }
+    assert_eq!(pool.stats().in_use_bytes, 0);
+    pool.audit().expect("a consistent pool");
+}
+
+/// The blocks of a contiguous run can be freed one by one. The run is then no longer whole.
+#[test]
+fn a_run_with_a_free_block_is_refused() {
+    let mut pool = pool(16);
+    let run = pool.alloc_contig(6 * MIB).expect("memory");
+    let at = |bytes: usize| run.cast::<u8>().map_addr(|address| address.saturating_add(bytes));
+    // 6 MiB are a block of order 10 and one of order 9.
+    // SAFETY: (1) the block is in use, and nothing refers to it; (2) the call that fails frees nothing.
+    let refused = unsafe {
+        pool.free(at(4 * MIB), Order::PAGEBLOCK).expect("a block in use");
+        pool.free_contig(run).expect_err("a free block")
+    };
+    assert_eq!((refused.address, pool.stats().in_use_bytes), (at(4 * MIB).addr().get(), 4 * MIB as u64));
+    assert!(refused.to_string().ends_with("the run is already free"), "{refused}");
+    // SAFETY: the block is in use, and nothing refers to it.
+    unsafe { pool.free(at(0), common::order(10)).expect("a block in use") };
+    // New runs take the place of the old one, whose size no longer counts.
+    let held: Vec<_> = (0..4).map(|_| pool.contig_pages(4 * MIB).expect("a free range")).collect();
+    // SAFETY: nothing is freed.
+    let error = unsafe { pool.free_contig(run) }.expect_err("another size");
+    assert_eq!(error.reason, FreeReason::ContigSize { bytes: 6 * MIB, actual: 4 * MIB });
+    drop(held);
+    assert_eq!(pool.stats().in_use_bytes, 0);
+
+    // Also where a new run starts inside the old one.
+    let run = pool.alloc_contig(6 * MIB).expect("memory");
+    // SAFETY: the blocks are in use, and nothing refers to them.
+    unsafe {
+        pool.free(run.cast(), common::order(10)).expect("a block in use");
+        pool.free(at(4 * MIB), Order::PAGEBLOCK).expect("a block in use");
+    }
+    let pages: Vec<_> = (0..16 * MIB / PAGE_BYTES).map(|_| pool.pages(Order::ZERO).expect("memory")).collect();
+    let first = pages.into_iter().find(|page| page.as_ptr() == run.cast::<u8>().as_ptr()).expect("all pages");
+    let inside = pool.contig_pages(4 * MIB).expect("a free range");
+    assert_eq!(inside.as_ptr(), at(2 * MIB).as_ptr());
+    // SAFETY: nothing is freed.
+    let error = unsafe { pool.free_contig(run) }.expect_err("an old run");
+    assert_eq!(error.reason, FreeReason::NotContig);
+    drop((first, inside));
+    assert_eq!(pool.stats().in_use_bytes, 0);
+    pool.audit().expect("a consistent pool");
 }
 
 #[test]

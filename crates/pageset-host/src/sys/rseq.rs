@@ -8,7 +8,8 @@
 //! (`membarrier`). From then on, each sequence sees that byte.
 //!
 //! An exchange costs 2 to 8 ns, and an allocation and its free would need two. A remote acquisition costs a system call
-//! of about 1 µs, but only ticks and drains need it.
+//! of about 1 µs, but only drains and changes of settings need it. A thread on the lock's CPU needs no call: when it began
+//! to run there, the kernel interrupted the sequences of other threads.
 //!
 //! Source of the technique: the restartable sequences of Paul Turner and Andrew Hunter, as in TCMalloc's per-CPU mode.
 //! Source of the layout of `struct rseq` and `struct rseq_cs`: `linux/rseq.h`, a stable interface of the kernel.
@@ -16,7 +17,7 @@
 use std::mem::offset_of;
 use std::num::NonZeroIsize;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 use rustix::thread::{Cpuid, MembarrierCommand, membarrier, membarrier_cpu};
 
@@ -31,7 +32,7 @@ pub(crate) struct LockBytes {
     pub(crate) remote: AtomicBool,
 }
 
-/// Proof that this process can run restartable sequences, and can interrupt those of other CPUs.
+/// Proof that this process can run restartable sequences, and could interrupt those of other CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rseq {
     /// The distance of `rseq.cpu_id` from the thread pointer in bytes.
@@ -39,15 +40,17 @@ pub(crate) struct Rseq {
 }
 
 impl Rseq {
-    /// Finds out once for the process. The result is `None` on other architectures than x86-64, before Linux 5.10, and
-    /// without a registered `struct rseq`. It is also `None` if a filter of system calls forbids `membarrier`.
+    /// Finds out whether the process can. The result is `None` on other architectures than x86-64, before Linux 5.10, and
+    /// without a registered `struct rseq`. It is also `None` while a filter of system calls forbids `membarrier`.
     pub(crate) fn find() -> Option<Rseq> {
         static FOUND: OnceLock<Option<Rseq>> = OnceLock::new();
-        *FOUND.get_or_init(|| {
+        let found = *FOUND.get_or_init(|| {
             let offset = CpuNumber::find().offset()?;
             membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq).ok()?;
-            Some(Rseq { offset }).filter(|rseq| rseq.fence_cpu(0))
-        })
+            Some(Rseq { offset })
+        });
+        // A filter may have come since the first call.
+        found.filter(|rseq| rseq.fence_cpu(0))
     }
 
     /// Encodes the value in a word. 0 is `None`.
@@ -72,6 +75,17 @@ impl Rseq {
     #[inline(always)]
     pub(crate) fn try_set_local(self, bytes: &LockBytes, cpu: u32) -> bool {
         try_set_local(self.offset.get(), bytes, cpu)
+    }
+
+    /// Whether the caller runs on `cpu`. If so, the call has the effect of [`Self::fence_cpu`]: all sequences of other
+    /// threads on `cpu` were interrupted when the caller began to run there.
+    ///
+    /// The caller's earlier writes must include an atomic exchange, so that the CPU number is read after them.
+    pub(crate) fn is_fenced_by_running_on(self, cpu: u32) -> bool {
+        let here = self.cpu() == cpu;
+        // The caller's later loads come after the load of the CPU number. The processor keeps the order of loads.
+        compiler_fence(Ordering::SeqCst);
+        here
     }
 
     /// Interrupts the sequences on `cpu`, so that later ones see the caller's earlier writes. Returns false if the kernel

@@ -78,13 +78,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.free_all(blocks, |block| *block)
     }
 
-    /// As [`Self::free_bulk`], for single pages, named by their numbers or by the addresses of their first bytes.
+    /// As [`Self::free_bulk`], for blocks of one order, named by the numbers or by the addresses of their first pages.
     ///
     /// # Errors
     /// As [`Self::free_bulk`].
     #[inline]
-    pub fn free_pages(&self, pages: &[impl PageHandle]) -> Result<(), FreeError> {
-        self.free_all(pages, |page| Block { pfn: page.pfn(), order: Order::ZERO })
+    pub fn free_blocks(&self, order: Order, blocks: &[impl PageHandle]) -> Result<(), FreeError> {
+        self.free_all(blocks, |block| Block { pfn: block.pfn(), order })
     }
 
     // The closures of this module are the allocator's own: they run with the pageset's lock held, and the same entry gives
