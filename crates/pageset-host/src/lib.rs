@@ -37,6 +37,7 @@
 //! | `machine` | the allocator's trait `Machine`: CPU numbers and locks |
 //! | [`give_back`] | the policy of returning free memory to the system, and the state of its scans |
 //! | [`pool`] | raw calls: one run, many pages |
+//! | `scan_blocks` | blocks that a scan holds |
 //! | `scan` | scans that return free memory |
 //! | [`tick`] | periodic work, by a caller or by a thread |
 //! | [`builder`] | the settings of a pool, and its construction |
@@ -84,6 +85,7 @@ pub mod pages;
 pub mod pool;
 mod resize;
 mod scan;
+mod scan_blocks;
 mod size;
 pub mod stats;
 #[allow(unsafe_code, reason = "the lowest modules, with numbered reasons at each block")]

@@ -7,12 +7,11 @@
 //! The counter of given-back bytes adds what the system reports as resident, so no byte counts twice.
 
 use std::io;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use pageset::{Order, Pfn};
+use pageset::Order;
 
-use crate::error::{FORKED, GIVE_BACK_HELP};
+use crate::error::FORKED;
 use crate::give_back::{GIVEN_BACK, MAX_AGE, ScanState};
 use crate::pool::PagePool;
 use crate::size::{CHUNK_BYTES, PAGE_BYTES};
@@ -76,10 +75,6 @@ impl PagePool {
         Ok(given)
     }
 
-    fn first_page(&self, chunk: usize) -> Pfn {
-        Pfn(((self.memory.start() + chunk * CHUNK_BYTES) / PAGE_BYTES) as u64)
-    }
-
     fn update_ages(&self, state: &mut ScanState) {
         let mut chunk = 0;
         while chunk < state.ages.len() {
@@ -112,33 +107,16 @@ impl PagePool {
             return Ok(0);
         }
         let _no_scan = self.scanner.pause_scans();
-        let (pfn, order, bytes) = (self.first_page(chunk), Order::PAGEBLOCK, CHUNK_BYTES as u64);
-        if !self.allocator().alloc_at(pfn, order) {
+        let (pfn, order) = (self.first_page(chunk), Order::PAGEBLOCK);
+        if !self.hold_block(pfn, order) {
             // A caller owns the chunk or a part of it.
             state.ages[chunk] = 0;
             return Ok(0);
         }
-        self.scanner.scan_held_bytes.fetch_add(bytes, Relaxed);
-        let given = self.memory.resident_bytes(offset, CHUNK_BYTES).and_then(|resident| {
-            self.release_chunk(offset)?;
-            Ok(resident)
-        });
-        self.scanner.scan_held_bytes.fetch_sub(bytes, Relaxed);
-        self.scanner.scan_freed_bytes.fetch_add(bytes, Relaxed);
-        let freed = self.allocator().free_cold(pfn, order);
-        debug_assert!(freed.is_ok(), "{freed:?}");
+        let given = self.release_held(offset, CHUNK_BYTES);
+        self.free_held(pfn, order);
         let given = given?;
         state.ages[chunk] = GIVEN_BACK;
-        self.scanner.given_back_bytes.fetch_add(given, Relaxed);
         Ok(given)
-    }
-
-    #[allow(unsafe_code, reason = "only this module knows that the range is free")]
-    fn release_chunk(&self, offset: usize) -> io::Result<()> {
-        // SAFETY: (1) the range is inside a block that this scan has allocated, so nobody else owns it; (2) the scan does
-        // not read it.
-        unsafe { self.memory.give_back(offset, CHUNK_BYTES) }.map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot give memory back: {error}; {}", GIVE_BACK_HELP))
-        })
     }
 }
