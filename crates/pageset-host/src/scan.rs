@@ -1,4 +1,4 @@
-//! Scans that return free memory to the system, in blocks of 2 MiB that have stayed free.
+//! Scans that return free memory to the system: blocks of 2 MiB that have stayed free, then parts of others.
 //!
 //! A scan counts for how many scans each 2 MiB chunk has been free. It allocates each chunk that has been free long
 //! enough and gives its memory back to the system. It then frees the chunk to the tail of its free list, so that
@@ -13,6 +13,7 @@ use pageset::Order;
 
 use crate::error::FORKED;
 use crate::give_back::{GIVEN_BACK, MAX_AGE, ScanState};
+use crate::looks::LookSchedule;
 use crate::pool::PagePool;
 use crate::size::{CHUNK_BYTES, PAGE_BYTES};
 
@@ -25,6 +26,8 @@ struct ScanLimits {
     /// Chunks that fewer scans have found free stay.
     after_scans: u8,
     max_bytes: u64,
+    /// When to look at parts of chunks. `None`: at all of them now.
+    looks: Option<LookSchedule>,
 }
 
 impl PagePool {
@@ -42,14 +45,17 @@ impl PagePool {
         }
         state.last = Some(Instant::now());
         let after_scans = policy.after_scans.clamp(1, MAX_AGE);
-        self.scan(&mut state, &ScanLimits { after_scans, max_bytes: policy.bytes_per_scan })
+        let factor = self.scanner.parts().map_or(1, |parts| parts.after_scans_factor.max(1));
+        let looks = Some(LookSchedule::new(usize::from(after_scans) * usize::from(factor)));
+        self.scan(&mut state, &ScanLimits { after_scans, max_bytes: policy.bytes_per_scan, looks })
     }
 
     /// Gives up to `bytes` of free memory back to the system now, rounded up to 2 MiB. Returns how many resident bytes
     /// went.
     ///
-    /// The call drains the caches of all CPUs, then gives back free blocks of 2 MiB, whatever their age. A thread that
-    /// finds no memory meanwhile waits for one block, 10 to 200 µs.
+    /// The call drains the caches of all CPUs, then gives back free blocks of 2 MiB, whatever their age. If that is less
+    /// than `bytes`, it also gives parts of blocks back, as [`crate::GiveBackParts`] allows. It observes neither the
+    /// number of scans nor `calls_per_scan`. A thread that finds no memory meanwhile waits for one block, 10 to 200 µs.
     ///
     /// # Errors
     /// The system's error for a block that it does not take back. Earlier blocks have gone back. In a forked child, an
@@ -59,7 +65,7 @@ impl PagePool {
             return Err(io::Error::other(format!("cannot give memory back: {FORKED}")));
         }
         self.allocator().drain_all();
-        self.scan(&mut self.scanner.lock(), &ScanLimits { after_scans: 0, max_bytes: bytes })
+        self.scan(&mut self.scanner.lock(), &ScanLimits { after_scans: 0, max_bytes: bytes, looks: None })
     }
 
     fn scan(&self, state: &mut ScanState, limits: &ScanLimits) -> io::Result<u64> {
@@ -72,7 +78,7 @@ impl PagePool {
             }
             given += self.give_chunk_back(state, chunk, limits.after_scans)?;
         }
-        Ok(given)
+        Ok(given + self.scan_parts(state, limits.looks, limits.max_bytes.saturating_sub(given))?)
     }
 
     fn update_ages(&self, state: &mut ScanState) {
