@@ -5,7 +5,7 @@ use pageset::policy::sizes::{WatermarkRule, zone_batch};
 use pageset::{Config, NodeId, PageRange, Tuning, ZoneKind, ZoneSpec};
 
 use crate::error::{PoolError, address_space_error, prefault_error};
-use crate::give_back::GiveBack;
+use crate::give_back::{GiveBack, GiveBackParts};
 use crate::machine::Host;
 use crate::pool::PagePool;
 use crate::size::{CHUNK_BYTES, PAGE_BYTES, bytes_per_node, page_range};
@@ -28,7 +28,7 @@ pub enum HugePages {
     /// Huge pages where the system finds them (`MADV_HUGEPAGE`). If unsure, take this.
     ///
     /// Gain: one five-hundredth of the page faults, and fewer TLB misses. Cost: resident memory is the touched memory
-    /// rounded up to 2 MiB. Memory also goes back in units of 2 MiB.
+    /// rounded up to 2 MiB. [`GiveBackParts`] says when parts of a huge page go back.
     #[default]
     Transparent,
     /// Huge pages of 2 MiB that an administrator has set apart (`vm.nr_hugepages`). Building the pool reserves them.
@@ -59,6 +59,7 @@ pub struct PoolBuilder {
     tuning: Option<Tuning>,
     on_fork: OnFork,
     give_back: GiveBack,
+    give_back_parts: GiveBackParts,
     restartable_sequences: bool,
 }
 
@@ -82,6 +83,7 @@ impl PoolBuilder {
             tuning: None,
             on_fork: OnFork::default(),
             give_back: GiveBack::default(),
+            give_back_parts: GiveBackParts::default(),
             restartable_sequences: true,
         }
     }
@@ -141,6 +143,15 @@ impl PoolBuilder {
     #[must_use]
     pub fn give_back(mut self, policy: GiveBack) -> Self {
         self.give_back = policy;
+        self
+    }
+
+    /// Sets which parts of 2 MiB blocks go back to the system. [`GiveBackParts`] documents the default.
+    ///
+    /// Has no effect on a pool of explicit huge pages.
+    #[must_use]
+    pub fn give_back_parts(mut self, parts: GiveBackParts) -> Self {
+        self.give_back_parts = parts;
         self
     }
 
@@ -218,12 +229,18 @@ impl PoolBuilder {
                     .map_err(|error| prefault_error(sizes.initial, error))?;
             }
         }
-        let pool =
+        let mut pool =
             PagePool::new(memory, mapped_allocator, fork_detector, sizes.reserved, self.prefault, self.give_back);
+        pool.scanner.set_parts(self.effective_parts(), self.huge_pages == HugePages::Transparent);
         if let Some(online) = online_cpus() {
             pool.set_online_cpus(&online);
         }
         Ok(pool)
+    }
+
+    /// Which parts of chunks go back. The system has no part of an explicit huge page to take.
+    fn effective_parts(&self) -> GiveBackParts {
+        if self.huge_pages == HugePages::Explicit { GiveBackParts::OFF } else { self.give_back_parts }
     }
 
     fn checked_nodes(&self, topology: &Topology) -> Result<Vec<NodeId>, PoolError> {
@@ -296,5 +313,17 @@ impl NodeSizes {
             return Err(PoolError::ReserveTooSmall { bytes, reserve_bytes });
         }
         Ok(NodeSizes { initial: bytes_per_node(bytes, nodes), reserved: bytes_per_node(reserve_bytes, nodes) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn explicit_huge_pages_stay_whole() {
+        let builder = PagePool::builder(1);
+        assert_eq!(builder.effective_parts(), GiveBackParts::default());
+        assert_eq!(builder.huge_pages(HugePages::Explicit).effective_parts(), GiveBackParts::OFF);
     }
 }

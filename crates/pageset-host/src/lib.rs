@@ -30,14 +30,18 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `size` | sizes of pages, runs and nodes |
+//! | `chunk_mask` | sets of the pages of one 2 MiB chunk |
 //! | [`error`] | errors of building, allocating and freeing |
 //! | `sys` | the unsafe code: mappings, metadata in mapped memory, CPU numbers, restartable sequences, NUMA binding |
 //! | [`topology`] | the machine: possible CPUs, nodes, distances, cache |
 //! | [`lock`] | the lock of zones and pagesets: spins, then yields, then sleeps |
 //! | `machine` | the allocator's trait `Machine`: CPU numbers and locks |
+//! | `looks` | which pages of a chunk have stayed free |
 //! | [`give_back`] | the policy of returning free memory to the system, and the state of its scans |
 //! | `contig_runs` | the sizes of contiguous runs in use |
 //! | [`pool`] | raw calls: one run, many pages |
+//! | `scan_blocks` | blocks that a scan holds |
+//! | `scan_parts` | the part of a scan that returns parts of chunks |
 //! | `scan` | scans that return free memory |
 //! | [`tick`] | periodic work, by a caller or by a thread |
 //! | [`builder`] | the settings of a pool, and its construction |
@@ -74,6 +78,7 @@ compile_error!(
 #[cfg(feature = "allocator-api2")]
 mod allocator_trait;
 pub mod builder;
+mod chunk_mask;
 pub mod contig;
 mod contig_runs;
 pub mod error;
@@ -81,11 +86,14 @@ pub mod give_back;
 #[cfg(feature = "bytes")]
 mod into_bytes;
 pub mod lock;
+mod looks;
 mod machine;
 pub mod pages;
 pub mod pool;
 mod resize;
 mod scan;
+mod scan_blocks;
+mod scan_parts;
 mod size;
 pub mod stats;
 #[allow(unsafe_code, reason = "the lowest modules, with numbered reasons at each block")]
@@ -96,7 +104,7 @@ pub mod topology;
 pub use builder::{HugePages, OnFork, PoolBuilder};
 pub use contig::ContigPages;
 pub use error::{AllocError, FreeError, FreeReason, PoolError};
-pub use give_back::GiveBack;
+pub use give_back::{GiveBack, GiveBackParts};
 pub use pages::{Pages, PoolRef};
 pub use pageset::{MigrateType, NodeId, Order, PageState, Tuning, WrongFree};
 pub use pool::{PAGE_BYTES, PagePool, order_for};

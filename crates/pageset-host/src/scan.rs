@@ -1,4 +1,4 @@
-//! Scans that return free memory to the system, in blocks of 2 MiB that have stayed free.
+//! Scans that return free memory to the system: blocks of 2 MiB that have stayed free, then parts of others.
 //!
 //! A scan counts for how many scans each 2 MiB chunk has been free. It allocates each chunk that has been free long
 //! enough and gives its memory back to the system. It then frees the chunk to the tail of its free list, so that
@@ -7,13 +7,13 @@
 //! The counter of given-back bytes adds what the system reports as resident, so no byte counts twice.
 
 use std::io;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use pageset::{Order, Pfn};
+use pageset::Order;
 
-use crate::error::{FORKED, GIVE_BACK_HELP};
+use crate::error::FORKED;
 use crate::give_back::{GIVEN_BACK, MAX_AGE, ScanState};
+use crate::looks::LookSchedule;
 use crate::pool::PagePool;
 use crate::size::{CHUNK_BYTES, PAGE_BYTES};
 
@@ -26,6 +26,8 @@ struct ScanLimits {
     /// Chunks that fewer scans have found free stay.
     after_scans: u8,
     max_bytes: u64,
+    /// When to look at parts of chunks. `None`: at all of them now.
+    looks: Option<LookSchedule>,
 }
 
 impl PagePool {
@@ -43,14 +45,17 @@ impl PagePool {
         }
         state.last = Some(Instant::now());
         let after_scans = policy.after_scans.clamp(1, MAX_AGE);
-        self.scan(&mut state, &ScanLimits { after_scans, max_bytes: policy.bytes_per_scan })
+        let factor = self.scanner.parts().map_or(1, |parts| parts.after_scans_factor.max(1));
+        let looks = Some(LookSchedule::new(usize::from(after_scans) * usize::from(factor)));
+        self.scan(&mut state, &ScanLimits { after_scans, max_bytes: policy.bytes_per_scan, looks })
     }
 
     /// Gives up to `bytes` of free memory back to the system now, rounded up to 2 MiB. Returns how many resident bytes
     /// went.
     ///
-    /// The call drains the caches of all CPUs, then gives back free blocks of 2 MiB, whatever their age. A thread that
-    /// finds no memory meanwhile waits for one block, 10 to 200 µs.
+    /// The call drains the caches of all CPUs, then gives back free blocks of 2 MiB, whatever their age. If that is less
+    /// than `bytes`, it also gives parts of blocks back, as [`crate::GiveBackParts`] allows. It observes neither the
+    /// number of scans nor `calls_per_scan`. A thread that finds no memory meanwhile waits for one block, 10 to 200 µs.
     ///
     /// # Errors
     /// The system's error for a block that it does not take back. Earlier blocks have gone back. In a forked child, an
@@ -60,7 +65,7 @@ impl PagePool {
             return Err(io::Error::other(format!("cannot give memory back: {FORKED}")));
         }
         self.allocator().drain_all();
-        self.scan(&mut self.scanner.lock(), &ScanLimits { after_scans: 0, max_bytes: bytes })
+        self.scan(&mut self.scanner.lock(), &ScanLimits { after_scans: 0, max_bytes: bytes, looks: None })
     }
 
     fn scan(&self, state: &mut ScanState, limits: &ScanLimits) -> io::Result<u64> {
@@ -73,11 +78,7 @@ impl PagePool {
             }
             given += self.give_chunk_back(state, chunk, limits.after_scans)?;
         }
-        Ok(given)
-    }
-
-    fn first_page(&self, chunk: usize) -> Pfn {
-        Pfn(((self.memory.start() + chunk * CHUNK_BYTES) / PAGE_BYTES) as u64)
+        Ok(given + self.scan_parts(state, limits.looks, limits.max_bytes.saturating_sub(given))?)
     }
 
     fn update_ages(&self, state: &mut ScanState) {
@@ -112,33 +113,16 @@ impl PagePool {
             return Ok(0);
         }
         let _no_scan = self.scanner.pause_scans();
-        let (pfn, order, bytes) = (self.first_page(chunk), Order::PAGEBLOCK, CHUNK_BYTES as u64);
-        if !self.allocator().alloc_at(pfn, order) {
+        let (pfn, order) = (self.first_page(chunk), Order::PAGEBLOCK);
+        if !self.hold_block(pfn, order) {
             // A caller owns the chunk or a part of it.
             state.ages[chunk] = 0;
             return Ok(0);
         }
-        self.scanner.scan_held_bytes.fetch_add(bytes, Relaxed);
-        let given = self.memory.resident_bytes(offset, CHUNK_BYTES).and_then(|resident| {
-            self.release_chunk(offset)?;
-            Ok(resident)
-        });
-        self.scanner.scan_held_bytes.fetch_sub(bytes, Relaxed);
-        self.scanner.scan_freed_bytes.fetch_add(bytes, Relaxed);
-        let freed = self.allocator().free_cold(pfn, order);
-        debug_assert!(freed.is_ok(), "{freed:?}");
+        let given = self.release_held(offset, CHUNK_BYTES);
+        self.free_held(pfn, order);
         let given = given?;
         state.ages[chunk] = GIVEN_BACK;
-        self.scanner.given_back_bytes.fetch_add(given, Relaxed);
         Ok(given)
-    }
-
-    #[allow(unsafe_code, reason = "only this module knows that the range is free")]
-    fn release_chunk(&self, offset: usize) -> io::Result<()> {
-        // SAFETY: (1) the range is inside a block that this scan has allocated, so nobody else owns it; (2) the scan does
-        // not read it.
-        unsafe { self.memory.give_back(offset, CHUNK_BYTES) }.map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot give memory back: {error}; {}", GIVE_BACK_HELP))
-        })
     }
 }

@@ -15,7 +15,7 @@ pub const fn order_for(bytes: usize) -> Option<Order> {
     Order::new(if pages <= 1 { 0 } else { (pages - 1).ilog2() as u8 + 1 })
 }
 
-/// The size of a huge page in bytes. The size of a node is a multiple of it, and memory goes back in this unit.
+/// The size of a huge page in bytes. The size of a node is a multiple of it, and whole free memory goes back in this unit.
 pub(crate) const CHUNK_BYTES: usize = 2 << 20;
 
 /// The pages of an address range. `start` and `bytes` are multiples of [`PAGE_BYTES`].

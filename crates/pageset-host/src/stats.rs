@@ -13,7 +13,7 @@ use crate::pool::{PAGE_BYTES, PagePool};
 pub struct PoolStats {
     /// Size of the pool in bytes, without the reserve.
     pub size_bytes: u64,
-    /// Bytes on the free lists, and in a block that is going back to the system.
+    /// Bytes on the free lists, and in blocks that are going back to the system.
     pub free_bytes: u64,
     /// Free bytes in the caches of CPUs.
     pub cached_bytes: u64,

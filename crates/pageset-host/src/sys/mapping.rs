@@ -5,6 +5,9 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
+use crate::chunk_mask::ChunkMask;
+use crate::size::{CHUNK_BYTES, PAGE_BYTES};
+
 /// How a mapping is backed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Backing {
@@ -103,7 +106,12 @@ impl Mapping {
 
     /// Requests transparent huge pages or base pages. Changes no contents.
     pub(crate) fn set_huge(&self, on: bool) -> io::Result<()> {
-        self.advise(0, self.bytes, if on { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage })
+        self.set_huge_in(0, self.bytes, on)
+    }
+
+    /// As [`Self::set_huge`], for part of the mapping. The system then counts the part as a mapping of its own.
+    pub(crate) fn set_huge_in(&self, offset: usize, bytes: usize, on: bool) -> io::Result<()> {
+        self.advise(offset, bytes, if on { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage })
     }
 
     /// Makes part of the mapping resident. Changes no contents.
@@ -140,30 +148,60 @@ impl Mapping {
         self.advise(offset, bytes, Advice::LinuxDontNeed)
     }
 
+    /// Splits the transparent huge page around `offset` into base pages, if there is one. Changes no contents. `offset` is
+    /// a multiple of the system's page size.
+    ///
+    /// Without the split, [`Self::give_back`] of a part only unmaps the part: the system keeps the memory until it runs
+    /// short. The system splits a huge page when it gets advice on a part of it. Since Linux 5.4; earlier systems refuse
+    /// the advice, and the memory goes back late.
+    pub(crate) fn split_huge(&self, offset: usize) {
+        let _ = self.advise(offset, rustix::param::page_size(), Advice::LinuxCold);
+    }
+
     /// The resident bytes of part of the mapping. `offset` is a multiple of the system's page size.
     ///
     /// # Panics
     /// If the range reaches beyond the mapping.
     pub(crate) fn resident_bytes(&self, offset: usize, bytes: usize) -> io::Result<u64> {
-        assert!(
-            offset <= self.bytes && bytes <= self.bytes - offset,
-            "cannot query bytes {offset} to {offset} + {bytes}: the mapping is shorter"
-        );
         let page = rustix::param::page_size();
         let mut resident = 0;
         // One byte for each page of a step, 2 MiB with base pages of 4 KiB. The map is small enough for the stack.
         let mut map = [0_u8; 512];
         for from in (offset..offset + bytes).step_by(map.len() * page) {
             let len = (offset + bytes - from).min(map.len() * page);
-            // SAFETY: (1) the range is inside this mapping; (2) `map` has one byte for each page of the range.
-            let result = unsafe { libc::mincore(self.base.as_ptr().add(from).cast(), len, map.as_mut_ptr()) };
-            if result != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let pages = map[..len.div_ceil(page)].iter().filter(|&&byte| byte & 1 != 0).count();
+            let pages = self.query_resident(from, len, &mut map)?.iter().filter(|&&byte| byte & 1 != 0).count();
             resident += (pages * page) as u64;
         }
         Ok(resident)
+    }
+
+    /// The resident pages of the chunk at `offset`.
+    ///
+    /// # Panics
+    /// If the chunk reaches beyond the mapping.
+    pub(crate) fn resident_pages(&self, offset: usize) -> io::Result<ChunkMask> {
+        let mut map = [0_u8; CHUNK_BYTES / PAGE_BYTES];
+        let unit = rustix::param::page_size() / PAGE_BYTES;
+        let mut resident = ChunkMask::EMPTY;
+        for (i, byte) in self.query_resident(offset, CHUNK_BYTES, &mut map)?.iter().enumerate() {
+            if byte & 1 != 0 {
+                resident.insert(i * unit..(i + 1) * unit);
+            }
+        }
+        Ok(resident)
+    }
+
+    /// Returns the front of `map`, with one byte for each page of the system in part of the mapping: bit 0 is set if the
+    /// page is resident. `map` is long enough.
+    fn query_resident<'m>(&self, offset: usize, bytes: usize, map: &'m mut [u8]) -> io::Result<&'m [u8]> {
+        assert!(
+            offset <= self.bytes && bytes <= self.bytes - offset,
+            "cannot query bytes {offset} to {offset} + {bytes}: the mapping is shorter"
+        );
+        let map = &mut map[..bytes.div_ceil(rustix::param::page_size())];
+        // SAFETY: (1) the range is inside this mapping; (2) `map` has one byte for each page of the range.
+        let result = unsafe { libc::mincore(self.base.as_ptr().add(offset).cast(), bytes, map.as_mut_ptr()) };
+        if result == 0 { Ok(map) } else { Err(io::Error::last_os_error()) }
     }
 }
 
@@ -193,9 +231,36 @@ mod tests {
         map.populate(MIB, 3 * MIB).expect("memory");
         assert_eq!(map.resident_bytes(0, 8 * MIB).expect("a count"), 3 * MIB as u64);
         assert_eq!(map.resident_bytes(2 * MIB, MIB).expect("a count"), MIB as u64);
+        let pages = |offset| map.resident_pages(offset).expect("a set");
+        assert_eq!((pages(0).extent(0..512), pages(0).len()), (Some(256..512), 256));
+        assert_eq!((pages(2 * MIB).len(), pages(4 * MIB).len()), (512, 0));
         // SAFETY: (1) and (2): only this test knows the mapping, and does not read it.
         unsafe { map.give_back(2 * MIB, MIB).expect("given back") };
         assert_eq!(map.resident_bytes(0, 8 * MIB).expect("a count"), 2 * MIB as u64);
+    }
+
+    /// The bytes in transparent huge pages of the mapping that starts at `start`.
+    fn huge_bytes(start: usize) -> u64 {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
+        let of_mapping = smaps.split_once(&format!("{start:x}-")).expect("the mapping").1;
+        let kib = of_mapping.lines().find_map(|line| line.strip_prefix("AnonHugePages:")).expect("a count");
+        kib.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+    }
+
+    /// Skipped where the system has no transparent huge page.
+    #[test]
+    fn a_huge_page_splits_and_stays_resident() {
+        let map = Mapping::reserve(4 * MIB, 4 * MIB, Backing::Lazy).expect("address space");
+        let populated = map.set_huge(true).and_then(|()| map.populate(0, 4 * MIB));
+        if populated.is_err() || huge_bytes(map.start()) < 4 * MIB as u64 {
+            return println!("SKIPPED a_huge_page_splits_and_stays_resident: no transparent huge pages");
+        }
+        map.split_huge(MIB);
+        assert_eq!(huge_bytes(map.start()), 2 * MIB as u64, "one of two huge pages split");
+        assert_eq!(map.resident_bytes(0, 4 * MIB).expect("a count"), 4 * MIB as u64);
+        map.set_huge_in(0, 2 * MIB, false).expect("a part with base pages");
+        map.set_huge_in(0, 2 * MIB, true).expect("one mapping again");
+        assert_eq!(huge_bytes(map.start()), 2 * MIB as u64);
     }
 
     #[test]
