@@ -1,0 +1,128 @@
+//! A bare kernel with pageset as its frame allocator: it boots on emulated machines with several CPUs and nodes, and allocates in
+//! normal code, page faults, interrupts and NMIs at the same time.
+//!
+//! Modules, bottom to top. Each uses only those above it in this table.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`serial`], [`random`], [`settings`] | output, random numbers, the command line |
+//! | [`cpu`] | the current CPU's number; what each CPU has of its own |
+//! | [`pvh`], [`acpi`] | the memory map; CPUs and nodes |
+//! | [`lock`], [`early`], [`frames`] | the allocator: its lock, its metadata, its zones |
+//! | [`owned_block`], [`measure`] | blocks with marks that show a second owner; instructions per call |
+//! | [`apic`], [`paging`], [`interrupts`] | the local APIC, demand-paged memory, interrupts and NMIs that allocate |
+//! | [`smp`] | CPUs that come and go |
+//! | [`work`], [`hotplug`], [`report`] | random operations; CPUs and memory that go offline; the audit at the end |
+#![no_std]
+#![no_main]
+
+mod acpi;
+mod apic;
+mod cpu;
+mod early;
+mod frames;
+mod hotplug;
+mod interrupts;
+mod lock;
+mod measure;
+mod owned_block;
+mod paging;
+mod pvh;
+mod random;
+mod report;
+mod serial;
+mod settings;
+mod smp;
+mod work;
+
+use core::arch::global_asm;
+use core::panic::PanicInfo;
+
+use pageset::CpuId;
+
+use crate::cpu::COUNTS;
+use crate::hotplug::Hotplug;
+use crate::serial::say;
+use crate::smp::State;
+
+global_asm!(include_str!("boot.s"), options(att_syntax));
+
+/// Operations of the first CPU between two steps of hotplug. A guess.
+const OPERATIONS_PER_HOTPLUG: u64 = 50;
+
+/// The first CPU, from `boot.s`.
+#[unsafe(no_mangle)]
+extern "sysv64" fn kernel_main(start_info: u64) -> ! {
+    cpu::set_number(CpuId(0));
+    interrupts::set_up_cpu();
+    // SAFETY: `boot.s` passes what the boot loader passed. Nobody has written below 1 MiB, and nobody will write the tables.
+    let boot = unsafe { pvh::read(start_info) };
+    settings::read(boot.command_line);
+    // SAFETY: the boot loader gives the address of the root pointer.
+    let topology = unsafe { acpi::read(boot.rsdp) };
+    assert!(topology.cpus[0].apic_id == apic::id(), "cannot start: the first CPU of the ACPI tables is another");
+    say!("settings: {}", settings::get());
+    // SAFETY: only the kernel's image is in use, and only the boot loader's data are below 1 MiB, not on the trampoline's page.
+    unsafe {
+        frames::build(&boot.usable, &topology);
+        smp::set_up(&topology);
+    }
+    measure::pairs();
+
+    let hotplug = run();
+
+    report::zones();
+    report::work(&hotplug);
+    say!("passed");
+    serial::exit(true)
+}
+
+/// Does all operations on all CPUs, and frees everything.
+fn run() -> Hotplug {
+    let (seed, operations) = (settings::get().seed, settings::get().operations);
+    for cpu in 0..smp::count() {
+        work::RANDOM.of(CpuId(cpu)).seed(seed, u64::from(cpu));
+        interrupts::RANDOM.of(CpuId(cpu)).seed(!seed, u64::from(cpu));
+    }
+    for cpu in smp::others() {
+        frames::frames().cpu_online(cpu).unwrap_or_else(|error| panic!("{error}"));
+        smp::start(cpu);
+    }
+    let mut hotplug = Hotplug::default();
+    paging::enter();
+    interrupts::start_timer();
+    for operation in 1..=operations {
+        work::operation();
+        if operation % OPERATIONS_PER_HOTPLUG == 0 {
+            hotplug.step(work::RANDOM.here());
+        }
+    }
+    hotplug.finish();
+    interrupts::stop_timer();
+    paging::leave();
+
+    interrupts::free_all_blocks();
+    work::empty_mailboxes();
+    smp::free_stacks();
+    hotplug
+}
+
+/// Another CPU, from `boot.s`. It works until its operations are done or it is asked to stop.
+#[unsafe(no_mangle)]
+extern "sysv64" fn started_cpu_main(cpu: u64) -> ! {
+    smp::live(CpuId(cpu as u32), || {
+        while COUNTS.here().operations.get() < settings::get().operations {
+            if smp::is_asked_to_stop() {
+                return State::Stopped;
+            }
+            work::operation();
+        }
+        State::Finished
+    })
+}
+
+#[panic_handler]
+fn panic(info: &PanicInfo<'_>) -> ! {
+    serial::print_in_panic(format_args!("PANIC on {}: {info}\nsettings: {}", cpu::number(), settings::get()));
+    serial::exit(false)
+}
