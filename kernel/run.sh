@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the kernel and boots it under QEMU: `run.sh [--cpus N] [--nodes N] [--seed N] [--operations N] [--counted]
-# [--planted BUG] [--timeout SECONDS]`. Exit code 0 if the kernel reports success; otherwise prints the command that repeats the
+# [--interleave] [--planted BUG] [--timeout SECONDS]`. Exit code 0 if the kernel reports success; otherwise prints the command that repeats the
 # run.
 #
 # --counted makes the time-stamp counter count instructions. QEMU then runs all CPUs in turns on one thread, and two runs with
@@ -8,14 +8,15 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-cpus=4 nodes=1 seed=1 operations=10000 counted='' planted='' timeout=120
+cpus=4 nodes=1 seed=1 operations=10000 counted='' interleave='' planted='' timeout=120
 arguments=("$@")
 while (($#)); do
     case $1 in
     --counted) counted=counted && shift && continue ;;
+    --interleave) interleave=interleave && shift && continue ;;
     --cpus | --nodes | --seed | --operations | --planted | --timeout) ;;
     *)
-        echo "error: unknown option $1; allowed: --cpus N, --nodes N, --seed N, --operations N, --counted," \
+        echo "error: unknown option $1; allowed: --cpus N, --nodes N, --seed N, --operations N, --counted, --interleave," \
             "--planted missing-mask or missing-lock, --timeout SECONDS" >&2
         exit 2
         ;;
@@ -36,9 +37,9 @@ if ((nodes > 1)); then
     done
 fi
 accelerator=(-accel "tcg,thread=multi")
-[[ $counted ]] && accelerator=(-accel "tcg,thread=single" -icount shift=0,sleep=off)
+[[ $counted$interleave ]] && accelerator=(-accel "tcg,thread=single" -icount shift=0,sleep=off)
 
-(cd "$here" && cargo build --quiet --locked --release ${planted:+--features "planted-$planted"})
+(cd "$here" && cargo build --quiet --locked --release --features "$interleave,${planted:+planted-$planted}")
 # Each run boots its own copy: another run may build the kernel anew.
 image=$(mktemp)
 trap 'rm -f "$image"' EXIT

@@ -51,7 +51,8 @@ pub unsafe fn read(rsdp: u64) -> Topology {
     // From revision 2 on there is a table of 64-bit addresses, before that one of 32-bit addresses.
     let (list, width) = if root[15] >= 2 { (number(root, 24, 8), 8) } else { (number(root, 16, 4), 4) };
     // SAFETY: the root pointer and its list name valid tables.
-    let tables = unsafe { table(list) }[36..].chunks_exact(width).map(|entry| unsafe { table(number(entry, 0, width)) });
+    let tables =
+        unsafe { table(list) }[36..].chunks_exact(width).map(|entry| unsafe { table(number(entry, 0, width)) });
     for table in tables.clone().filter(|table| table.starts_with(b"APIC")) {
         for entry in entries(table, MADT_HEADER) {
             if entry[0] == MADT_LOCAL_APIC && entry[4] & 1 == 1 {

@@ -5,15 +5,16 @@ use core::sync::atomic::{AtomicU8, AtomicU32};
 use arrayvec::ArrayVec;
 use pageset::pcp::Pageset;
 use pageset::{
-    Allocator, CachedZone, Config, CpuId, Machine, Metadata, NodeId, PageRange, Pfn, ZoneKind, ZoneSpec,
+    Access, Allocator, CachedZone, Config, CpuId, Machine, Metadata, NodeId, PageRange, Pfn, ZoneKind, ZoneSpec,
 };
 use spin::Once;
 
 use crate::acpi::{NodeMemory, Topology};
-use crate::cpu;
+use crate::cpu::{self, MAX_CPUS, PerCpu};
 use crate::early::Early;
 use crate::lock::MaskingLock;
 use crate::pvh::MAX_RANGES;
+use crate::random::Random;
 use crate::serial::say;
 
 /// The machine, as the allocator sees it.
@@ -26,7 +27,22 @@ impl Machine for Kernel {
     fn cpu(&self) -> CpuId {
         cpu::number()
     }
+
+    /// With the feature `interleave`: at some accesses to shared memory, lets another CPU run.
+    #[inline(always)]
+    fn probe(&self, _access: Access) {
+        if cfg!(feature = "interleave") && INTERLEAVING.here().below(ACCESSES_PER_SWITCH) == 0 {
+            // Where all CPUs share one thread, QEMU runs the next CPU after this instruction.
+            core::hint::spin_loop();
+        }
+    }
 }
+
+/// The mean number of accesses between two switches to another CPU. A guess: a call of the allocator has some tens.
+const ACCESSES_PER_SWITCH: u32 = 64;
+
+/// The random numbers of each CPU's switches.
+pub static INTERLEAVING: PerCpu<Random> = PerCpu([const { Random::unseeded() }; MAX_CPUS]);
 
 static FRAMES: Once<Allocator<'static, Kernel>> = Once::new();
 static ZONES: Once<&'static [ZoneSpec<'static>]> = Once::new();

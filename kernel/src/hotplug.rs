@@ -16,7 +16,7 @@ use crate::work;
 const RANGE: Order = Order::MAX;
 /// The most ranges that are offline at a time. More would leave too little memory.
 const MAX_RANGES: usize = 8;
-/// What the words of offline memory contain: a CPU that uses it anyway is found.
+/// What offline memory contains, in the first word of each cache line: a CPU that uses it anyway is found.
 const PATTERN: u64 = 0x0FF1_14E0_0FF1_14E0;
 /// The most blocks that a range gives up to [`Mover`] at once: as many as there are mailboxes.
 const MAX_MOVES: usize = 64;
@@ -36,8 +36,8 @@ impl Hotplug {
     /// Takes something offline or brings it back.
     pub fn step(&mut self, random: &Random) {
         match random.below(4) {
-            0 if smp::count() > 1 => self.cpu(CpuId(1 + random.below(smp::count() - 1)), random),
-            1 if !self.offline.is_empty() => {
+            0 | 1 if smp::count() > 1 => self.cpu(CpuId(1 + random.below(smp::count() - 1)), random),
+            2 if !self.offline.is_empty() => {
                 let range = self.offline.swap_remove(random.below(self.offline.len() as u32) as usize);
                 online(range);
             }
@@ -120,10 +120,9 @@ fn online(range: PageRange) {
     frames().online(range).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// All words of a range.
+/// The first word of each cache line of a range.
 fn words(range: PageRange) -> impl Iterator<Item = *mut u64> {
-    let start = address(range.start) as *mut u64;
-    (0..range.pages as usize * 512).map(move |word| start.wrapping_add(word))
+    (address(range.start)..address(range.end())).step_by(64).map(|word| word as *mut u64)
 }
 
 /// Moves blocks that are in mailboxes. Blocks of the other kinds stay: regions, page tables, stacks, blocks of interrupts. The

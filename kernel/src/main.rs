@@ -82,7 +82,8 @@ fn run() -> Hotplug {
     let (seed, operations) = (settings::get().seed, settings::get().operations);
     for cpu in 0..smp::count() {
         work::RANDOM.of(CpuId(cpu)).seed(seed, u64::from(cpu));
-        interrupts::RANDOM.of(CpuId(cpu)).seed(!seed, u64::from(cpu));
+        interrupts::RANDOM.of(CpuId(cpu)).seed(seed, u64::from(cpu) + 0x100);
+        frames::INTERLEAVING.of(CpuId(cpu)).seed(seed, u64::from(cpu) + 0x200);
     }
     for cpu in smp::others() {
         frames::frames().cpu_online(cpu).unwrap_or_else(|error| panic!("{error}"));

@@ -47,7 +47,12 @@ pub fn work(hotplug: &Hotplug) {
     say!("page faults: {}, in {} regions", total(|c| &c.faults), total(|c| &c.regions));
     say!("timer interrupts: {}, of which refused {}", total(|c| &c.interrupts), total(|c| &c.interrupts_refused));
     say!("NMIs: {}, of which refused {}", total(|c| &c.nmis), total(|c| &c.nmis_refused));
-    say!("CPUs: {} started {} times, stopped {} times", smp::count() - 1, total(|c| &c.starts), hotplug.cpus_stopped.get());
+    say!(
+        "CPUs: {} started {} times, stopped {} times",
+        smp::count() - 1,
+        total(|c| &c.starts),
+        hotplug.cpus_stopped.get()
+    );
     say!(
         "ranges of 4 MiB: {} offline and online again, {} refused; {} blocks moved",
         hotplug.ranges_offline.get(),
