@@ -1,60 +1,68 @@
 #!/usr/bin/env bash
-# Builds the kernel and boots it under QEMU: `run.sh [--cpus N] [--nodes N] [--seed N] [--operations N] [--counted]
-# [--interleave] [--planted BUG] [--timeout SECONDS]`. Exit code 0 if the kernel reports success; otherwise prints the command that repeats the
-# run.
-#
-# --counted makes the time-stamp counter count instructions. QEMU then runs all CPUs in turns on one thread, and two runs with
-# the same settings print the same text.
+# Builds the kernel and boots it under QEMU. `run.sh --help` lists the options.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-cpus=4 nodes=1 seed=1 operations=10000 counted='' interleave='' planted='' timeout=120
-arguments=("$@")
+usage='usage: kernel/run.sh [OPTION...]
+
+  --cpus N           CPUs (4)
+  --nodes N          nodes (1); each has the same number of CPUs and the same memory
+  --memory MIB       memory of each node (256); 24 is too little for all operations, so the kernel compacts and reclaims
+  --seed N           where the random sequences begin (1)
+  --operations N     operations of each CPU, at least (10000)
+  --interleave       all CPUs on one thread, instructions as the clock, and switches at random accesses of the allocator:
+                     the same options print the same text
+  --counted          all CPUs on one thread, instructions as the clock: prints the instructions of an allocation and a free
+  --planted BUG      a kernel with a bug in its lock: missing-mask or missing-lock
+  --timeout SECONDS  how long the run may take (120)
+
+Exit code: 0 if the kernel reports success, 1 if not, 2 for a wrong option. A failure prints the command that repeats it.'
+
+cpus=4 nodes=1 memory=256 seed=1 operations=10000 interleave='' counted='' planted='' timeout=120
+command="kernel/run.sh $*"
 while (($#)); do
     case $1 in
-    --counted) counted=counted && shift && continue ;;
-    --interleave) interleave=interleave && shift && continue ;;
-    --cpus | --nodes | --seed | --operations | --planted | --timeout) ;;
-    *)
-        echo "error: unknown option $1; allowed: --cpus N, --nodes N, --seed N, --operations N, --counted, --interleave," \
-            "--planted missing-mask or missing-lock, --timeout SECONDS" >&2
-        exit 2
+    --help) echo "$usage" && exit ;;
+    --interleave | --counted) printf -v "${1#--}" '%s' yes && shift ;;
+    --cpus | --nodes | --memory | --seed | --operations | --planted | --timeout)
+        (($# > 1)) || { echo "error: $1 needs a value; try --help" >&2 && exit 2; }
+        printf -v "${1#--}" '%s' "$2" && shift 2
         ;;
+    *) echo "error: unknown option $1; try --help" >&2 && exit 2 ;;
     esac
-    printf -v "${1#--}" '%s' "${2:?"$1 needs a value"}"
-    shift 2
 done
 
-# Memory of each node. With 8 CPUs, all blocks in use at once are about 100 MiB.
-mib=256
-numa=()
+machine=(-nodefaults -no-reboot -display none -cpu max -smp "$cpus,sockets=$cpus" -m "$((memory * nodes))M"
+    -serial stdio -device "isa-debug-exit,iobase=0xf4,iosize=1")
 if ((nodes > 1)); then
     for ((node = 0; node < nodes; node++)); do
-        numa+=(-object "memory-backend-ram,id=m$node,size=${mib}M" -numa "node,nodeid=$node,memdev=m$node")
+        machine+=(-object "memory-backend-ram,id=m$node,size=${memory}M" -numa "node,nodeid=$node,memdev=m$node")
     done
     for ((cpu = 0; cpu < cpus; cpu++)); do
-        numa+=(-numa "cpu,node-id=$((cpu * nodes / cpus)),socket-id=$cpu,core-id=0,thread-id=0")
+        machine+=(-numa "cpu,node-id=$((cpu * nodes / cpus)),socket-id=$cpu,core-id=0,thread-id=0")
     done
 fi
-accelerator=(-accel "tcg,thread=multi")
-[[ $counted$interleave ]] && accelerator=(-accel "tcg,thread=single" -icount shift=0,sleep=off)
+if [[ $interleave$counted ]]; then
+    machine+=(-accel "tcg,thread=single" -icount "shift=0,sleep=off")
+else
+    machine+=(-accel "tcg,thread=multi")
+fi
 
-(cd "$here" && cargo build --quiet --locked --release --features "$interleave,${planted:+planted-$planted}")
-# Each run boots its own copy: another run may build the kernel anew.
+(cd "$here" && cargo build --quiet --locked --release --features "${interleave:+interleave},${planted:+planted-$planted}")
+# The run boots a copy of its own, because another run may build the kernel anew.
 image=$(mktemp)
 trap 'rm -f "$image"' EXIT
 cp "${CARGO_TARGET_DIR:-$here/target}/x86_64-unknown-none/release/pageset-kernel" "$image"
 
+# QEMU's exit codes: 33 and 35 are the kernel's, 124 is from timeout, 0 is a machine that reset itself.
 status=0
-timeout --foreground "$timeout" qemu-system-x86_64 -nodefaults -no-reboot -display none -serial stdio -cpu max \
-    -smp "$cpus,sockets=$cpus" -m "$((mib * nodes))M" ${numa[@]+"${numa[@]}"} "${accelerator[@]}" \
-    -device isa-debug-exit,iobase=0xf4,iosize=1 -kernel "$image" \
+timeout --foreground "$timeout" qemu-system-x86_64 "${machine[@]}" -kernel "$image" \
     -append "seed=$seed operations=$operations${counted:+ counted}" </dev/null || status=$?
-((status == 33)) && exit
 case $status in
+33) exit ;;
 35) ;;
-124) echo "error: the kernel has not ended after $timeout s" >&2 ;;
+124) echo "error: the kernel did not end within $timeout s" >&2 ;;
 *) echo "error: the kernel crashed: QEMU's exit code is $status" >&2 ;;
 esac
-echo "repeat with: kernel/run.sh ${arguments[*]}" >&2
+echo "repeat with: $command" >&2
 exit 1

@@ -48,6 +48,10 @@ pub fn number() -> CpuId {
 pub struct Counter(AtomicU64);
 
 impl Counter {
+    pub const fn new() -> Counter {
+        Counter(AtomicU64::new(0))
+    }
+
     pub fn add(&self, number: u64) {
         // Relaxed: a statistic.
         self.0.fetch_add(number, Relaxed);
@@ -79,17 +83,16 @@ pub struct Counts {
 
 impl Counts {
     const fn new() -> Counts {
-        const ZERO: Counter = Counter(AtomicU64::new(0));
         Counts {
-            operations: ZERO,
-            operations_refused: ZERO,
-            interrupts: ZERO,
-            interrupts_refused: ZERO,
-            nmis: ZERO,
-            nmis_refused: ZERO,
-            faults: ZERO,
-            regions: ZERO,
-            starts: ZERO,
+            operations: Counter::new(),
+            operations_refused: Counter::new(),
+            interrupts: Counter::new(),
+            interrupts_refused: Counter::new(),
+            nmis: Counter::new(),
+            nmis_refused: Counter::new(),
+            faults: Counter::new(),
+            regions: Counter::new(),
+            starts: Counter::new(),
         }
     }
 }

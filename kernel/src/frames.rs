@@ -96,7 +96,7 @@ pub unsafe fn build(usable: &[PageRange], topology: &Topology) {
             Some(ZoneSpec { node: NodeId(node), kind: ZoneKind::Normal, span, ranges: &[] })
         })
         .collect();
-    let zones = &*ZONES.call_once(|| early.slice(zones.len(), |zone| zones[zone]));
+    let zones: &'static [_] = ZONES.call_once(|| early.slice(zones.len(), |zone| zones[zone]));
     let nodes = early.slice(topology.cpus.len(), |cpu| topology.cpus[cpu].node);
     let config = Config::new(zones, nodes);
     let size = config.metadata_size().expect("a valid memory map");
@@ -121,9 +121,9 @@ pub unsafe fn build(usable: &[PageRange], topology: &Topology) {
         allocator.cpu_offline(CpuId(cpu)).expect("a CPU besides the first");
     }
     say!("metadata: {} KiB from page {} on", size.bytes::<Kernel>() / 1024, largest.start);
-    for zone in 0..allocator.zone_count() {
-        let (stats, span) = (allocator.zone_stats(zone), zones[zone].span);
-        say!("zone {zone}: node {}, pages {} to {}, {} managed", stats.node.0, span.start, span.end(), stats.managed);
+    for (number, zone) in zones.iter().enumerate() {
+        let (node, start, end) = (zone.node.0, zone.span.start, zone.span.end());
+        say!("zone {number}: node {node}, pages {start} to {end}, {} managed", allocator.zone_stats(number).managed);
     }
 }
 

@@ -1,16 +1,13 @@
 //! CPUs and memory that go offline and come back while all CPUs work. The first CPU does this between its own operations.
 
-use core::cell::RefCell;
-
 use arrayvec::ArrayVec;
-use pageset::{CpuId, MoveError, Order, Owner, PageRange, Pfn};
+use pageset::{CpuId, Order, PageRange};
 
 use crate::cpu::Counter;
 use crate::frames::{address, frames, spans};
-use crate::owned_block::OwnedBlock;
+use crate::mailboxes::Mailboxes;
 use crate::random::Random;
 use crate::smp::{self, State};
-use crate::work;
 
 /// The size of the ranges that go offline: 4 MiB.
 const RANGE: Order = Order::MAX;
@@ -18,9 +15,6 @@ const RANGE: Order = Order::MAX;
 const MAX_RANGES: usize = 8;
 /// What offline memory contains, in the first word of each cache line: a CPU that uses it anyway is found.
 const PATTERN: u64 = 0x0FF1_14E0_0FF1_14E0;
-/// The most blocks that a range gives up to [`Mover`] at once: as many as there are mailboxes.
-const MAX_MOVES: usize = 64;
-
 /// What has come and gone.
 #[derive(Debug, Default)]
 pub struct Hotplug {
@@ -28,7 +22,6 @@ pub struct Hotplug {
     pub ranges_offline: Counter,
     /// Ranges with a hole, or with a page in use that does not move.
     pub ranges_refused: Counter,
-    pub blocks_moved: Counter,
     offline: ArrayVec<PageRange, MAX_RANGES>,
 }
 
@@ -90,12 +83,7 @@ impl Hotplug {
         let blocks = (span.pages / RANGE.pages()) as u32;
         let start = span.start.align_down(RANGE).offset(u64::from(random.below(blocks)) * RANGE.pages());
         let range = PageRange::new(start, RANGE.pages());
-        let mover = Mover::default();
-        let result = frames().offline(range, &mover);
-        for (block, moved) in mover.0.into_inner() {
-            self.blocks_moved.add(moved.into());
-            block.free();
-        }
+        let result = frames().offline(range, &Mailboxes::default());
         if result.is_err() {
             self.ranges_refused.add(1);
             return;
@@ -123,31 +111,4 @@ fn online(range: PageRange) {
 /// The first word of each cache line of a range.
 fn words(range: PageRange) -> impl Iterator<Item = *mut u64> {
     (address(range.start)..address(range.end())).step_by(64).map(|word| word as *mut u64)
-}
-
-/// Moves blocks that are in mailboxes. Blocks of the other kinds stay: regions, page tables, stacks, blocks of interrupts. The
-/// second value tells whether the block moved. The caller frees the blocks afterwards.
-#[derive(Default)]
-struct Mover(RefCell<ArrayVec<(OwnedBlock, bool), MAX_MOVES>>);
-
-impl Owner for Mover {
-    fn isolate(&self, pfn: Pfn) -> Option<Order> {
-        if self.0.borrow().is_full() {
-            return None;
-        }
-        let block = work::take(pfn)?;
-        let order = block.order;
-        self.0.borrow_mut().push((block, false));
-        Some(order)
-    }
-
-    fn move_block(&self, from: Pfn, to: Pfn, _order: Order) -> Result<(), MoveError> {
-        let mut blocks = self.0.borrow_mut();
-        let (block, moved) = blocks.iter_mut().find(|(block, _)| block.pfn == from).ok_or(MoveError::Busy)?;
-        block.move_to(to);
-        *moved = true;
-        Ok(())
-    }
-
-    fn put_back(&self, _pfn: Pfn, _order: Order) {}
 }

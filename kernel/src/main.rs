@@ -9,7 +9,8 @@
 //! | [`cpu`] | the current CPU's number; what each CPU has of its own |
 //! | [`pvh`], [`acpi`] | the memory map; CPUs and nodes |
 //! | [`lock`], [`early`], [`frames`] | the allocator: its lock, its metadata, its zones |
-//! | [`owned_block`], [`measure`] | blocks with marks that show a second owner; instructions per call |
+//! | [`measure`] | instructions per call |
+//! | [`owned_block`], [`mailboxes`] | blocks with marks that show a second owner; blocks that move and that are reclaimed |
 //! | [`apic`], [`paging`], [`interrupts`] | the local APIC, demand-paged memory, interrupts and NMIs that allocate |
 //! | [`smp`] | CPUs that come and go |
 //! | [`work`], [`hotplug`], [`report`] | random operations; CPUs and memory that go offline; the audit at the end |
@@ -24,6 +25,7 @@ mod frames;
 mod hotplug;
 mod interrupts;
 mod lock;
+mod mailboxes;
 mod measure;
 mod owned_block;
 mod paging;
@@ -37,6 +39,7 @@ mod work;
 
 use core::arch::global_asm;
 use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use pageset::CpuId;
 
@@ -48,7 +51,10 @@ use crate::smp::State;
 global_asm!(include_str!("boot.s"), options(att_syntax));
 
 /// Operations of the first CPU between two steps of hotplug. A guess.
-const OPERATIONS_PER_HOTPLUG: u64 = 50;
+const OPERATIONS_PER_HOTPLUG: u64 = 100;
+
+/// Whether the first CPU has done all its operations and steps of hotplug.
+static HOTPLUG_ENDS: AtomicBool = AtomicBool::new(false);
 
 /// The first CPU, from `boot.s`.
 #[unsafe(no_mangle)]
@@ -98,21 +104,24 @@ fn run() -> Hotplug {
             hotplug.step(work::RANDOM.here());
         }
     }
+    // Release: pairs with the acquire in `started_cpu_main`.
+    HOTPLUG_ENDS.store(true, Ordering::Release);
     hotplug.finish();
     interrupts::stop_timer();
     paging::leave();
 
     interrupts::free_all_blocks();
-    work::empty_mailboxes();
+    mailboxes::empty();
     smp::free_stacks();
     hotplug
 }
 
-/// Another CPU, from `boot.s`. It works until its operations are done or it is asked to stop.
+/// Another CPU, from `boot.s`. It works until it is asked to stop, or its operations are done and hotplug has ended.
 #[unsafe(no_mangle)]
 extern "sysv64" fn started_cpu_main(cpu: u64) -> ! {
     smp::live(CpuId(cpu as u32), || {
-        while COUNTS.here().operations.get() < settings::get().operations {
+        // Acquire: pairs with the release in `run`. CPUs that come and go need work to interrupt until the last step.
+        while COUNTS.here().operations.get() < settings::get().operations || !HOTPLUG_ENDS.load(Ordering::Acquire) {
             if smp::is_asked_to_stop() {
                 return State::Stopped;
             }

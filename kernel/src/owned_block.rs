@@ -29,17 +29,21 @@ pub struct OwnedBlock {
 impl OwnedBlock {
     /// Allocates a block and marks it. Never waits for more than the request allows, so NMIs may call it.
     pub fn allocate(request: &Request) -> Option<OwnedBlock> {
-        let pfn = frames().alloc(request).ok()?;
+        Some(OwnedBlock::new(frames().alloc(request).ok()?, request.order))
+    }
+
+    /// Marks an allocated block, which is this owner's from now on.
+    pub fn new(pfn: Pfn, order: Order) -> OwnedBlock {
         // Relaxed: only this CPU counts here. An NMI between may count too, so it is one instruction.
         let count = STAMPS.here().fetch_add(1, Relaxed) & ((1 << STAMP_COUNT_BITS) - 1);
-        let block = OwnedBlock { pfn, order: request.order, stamp: cpu::number().0 << STAMP_COUNT_BITS | count };
+        let block = OwnedBlock { pfn, order, stamp: cpu::number().0 << STAMP_COUNT_BITS | count };
         let mark = block.mark();
         for word in block.marked_words() {
             // SAFETY: the word lies in the block. The write is volatile because another owner of the block is what the
             // marks are to show.
             unsafe { word.write_volatile(mark) };
         }
-        Some(block)
+        block
     }
 
     /// Checks the marks and frees the block.

@@ -15,6 +15,7 @@ use x86_64::{PhysAddr, VirtAddr};
 
 use crate::cpu::{COUNTS, MAX_CPUS, PerCpu};
 use crate::frames::{address, frames};
+use crate::mailboxes;
 
 /// The region's address in each address space: after the 512 GiB that are mapped at their physical addresses.
 const REGION: u64 = 512 << 30;
@@ -43,7 +44,7 @@ struct TableFrames;
 // SAFETY: the allocator gives each frame out once until it is freed.
 unsafe impl FrameAllocator<Size4KiB> for TableFrames {
     fn allocate_frame(&mut self) -> Option<PhysFrame> {
-        let pfn = frames().alloc(&Request::new(Order::ZERO, MigrateType::Unmovable)).ok()?;
+        let pfn = mailboxes::allocate(&Request::new(Order::ZERO, MigrateType::Unmovable)).ok()?;
         Some(PhysFrame::containing_address(PhysAddr::new(address(pfn))))
     }
 }
@@ -122,7 +123,7 @@ pub fn fault(at: VirtAddr) {
     let (start, end) = (REGION, REGION + SPACES.here().pages.load(Relaxed) * 4096);
     assert!((start..end).contains(&at.as_u64()), "page fault at {at:p}; the region is {start:#x} to {end:#x}");
     let request = Request::new(Order::ZERO, MigrateType::Movable);
-    let pfn = frames().alloc(&request).unwrap_or_else(|error| panic!("page fault at {at:p}: {error}"));
+    let pfn = mailboxes::allocate(&request).unwrap_or_else(|error| panic!("page fault at {at:p}: {error}"));
     let frame: PhysFrame = PhysFrame::containing_address(PhysAddr::new(address(pfn)));
     let flags = PageTableFlags::PRESENT | PageTableFlags::WRITABLE;
     // SAFETY: the frame is new, so it is written and mapped only here. The faulting code holds no reference to the tables.

@@ -5,6 +5,7 @@ use pageset::{CpuId, MigrateType, Order};
 use crate::cpu::{COUNTS, Counter, Counts};
 use crate::frames::frames;
 use crate::hotplug::Hotplug;
+use crate::mailboxes::{BLOCKS_MOVED, PAGES_RECLAIMED};
 use crate::serial::say;
 use crate::smp;
 
@@ -54,9 +55,9 @@ pub fn work(hotplug: &Hotplug) {
         hotplug.cpus_stopped.get()
     );
     say!(
-        "ranges of 4 MiB: {} offline and online again, {} refused; {} blocks moved",
+        "ranges of 4 MiB: {} offline and online again, {} refused",
         hotplug.ranges_offline.get(),
-        hotplug.ranges_refused.get(),
-        hotplug.blocks_moved.get()
+        hotplug.ranges_refused.get()
     );
+    say!("mailboxes: {} blocks moved, {} pages reclaimed", BLOCKS_MOVED.get(), PAGES_RECLAIMED.get());
 }

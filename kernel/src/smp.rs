@@ -101,10 +101,10 @@ pub fn start(cpu: CpuId) {
     }
     let stack_end = Pfn(STACKS.of(cpu).load(Ordering::Relaxed)).offset(STACK.pages());
     STATES.of(cpu).store(State::Starting as u8, Ordering::SeqCst);
+    let stack_end = u32::try_from(address(stack_end)).expect("a stack below 4 GiB");
     // SAFETY: two words of boot.s, with the alignment of atomics; only a starting CPU reads them, and there is one at a time.
-    // The stack lies below 4 GiB, as all memory that QEMU's machine has below its default of memory above.
     unsafe {
-        started_cpu_stack.store(address(stack_end) as u32, Ordering::SeqCst);
+        started_cpu_stack.store(stack_end, Ordering::SeqCst);
         started_cpu_number.store(cpu.0, Ordering::SeqCst);
     }
     apic::send_init(apic_id(cpu));

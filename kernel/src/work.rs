@@ -1,10 +1,7 @@
 //! Random operations, which every CPU does at the same time.
 //!
-//! Most operations allocate a block and put it into a mailbox. The mailboxes belong to all CPUs. Who finds a block in a mailbox
-//! frees it, so most blocks are freed by another CPU than their first. The other operations use the demand-paged region, send an
+//! Most operations allocate a block and leave it in a mailbox. The CPU that finds a block in a mailbox frees it, so most blocks are freed by another CPU than their first. The other operations use the demand-paged region, send an
 //! NMI, or tick.
-
-use core::sync::atomic::{AtomicU64, Ordering};
 
 use pageset::{CpuId, MigrateType, Order, Request};
 
@@ -12,10 +9,8 @@ use crate::cpu::{self, COUNTS, MAX_CPUS, PerCpu};
 use crate::frames::frames;
 use crate::owned_block::OwnedBlock;
 use crate::random::Random;
-use crate::{interrupts, paging, smp};
+use crate::{interrupts, mailboxes, paging, smp};
 
-/// The number of mailboxes. A guess: enough that two CPUs seldom meet, few enough that blocks do not stay.
-const MAILBOXES: usize = 64;
 /// The most pages of a region: 2 MiB, so that most regions are larger than a refill.
 const REGION_PAGES: u32 = 512;
 /// Operations in 1024 that are a region, an NMI, a tick. The rest are exchanges.
@@ -23,8 +18,6 @@ const REGIONS: u32 = 4;
 const NMIS: u32 = 64;
 const TICKS: u32 = 4;
 
-/// Blocks on their way from one CPU to another, as words; 0 for an empty mailbox.
-static MAILBOX: [AtomicU64; MAILBOXES] = [const { AtomicU64::new(0) }; MAILBOXES];
 /// The random numbers of each CPU's operations.
 pub static RANDOM: PerCpu<Random> = PerCpu([const { Random::unseeded() }; MAX_CPUS]);
 
@@ -48,14 +41,11 @@ fn exchange(random: &Random) {
     let order = Order::new(random.geometric(Order::MAX.get())).unwrap_or(Order::MAX);
     let types = [MigrateType::Unmovable, MigrateType::Movable, MigrateType::Reclaimable];
     let request = Request::new(order, types[random.below(types.len() as u32) as usize]);
-    let block = OwnedBlock::allocate(&request);
+    let block = mailboxes::allocate(&request).ok().map(|pfn| OwnedBlock::new(pfn, order));
     if block.is_none() {
         COUNTS.here().operations_refused.add(1);
     }
-    let mailbox = &MAILBOX[random.below(MAILBOXES as u32) as usize];
-    // Acquire and release: who takes the block out sees its marks.
-    let found = mailbox.swap(block.map_or(0, OwnedBlock::into_word), Ordering::AcqRel);
-    if let Some(block) = OwnedBlock::from_word(found) {
+    if let Some(block) = mailboxes::exchange(block, random) {
         block.free();
     }
 }
@@ -65,7 +55,7 @@ fn exchange(random: &Random) {
 /// # Panics
 /// A new page is not zero, or a page changed.
 fn region(pages: u64) {
-    let tag = |index: u64| index << 8 | u64::from(cpu::number().0) + 1;
+    let tag = |index: u64| (index << 8) | u64::from(cpu::number().0 + 1);
     paging::map(pages);
     for index in 0..pages {
         let word = paging::page_address(index);
@@ -82,24 +72,4 @@ fn region(pages: u64) {
     }
     paging::unmap();
     COUNTS.here().regions.add(1);
-}
-
-/// Takes the block that begins at a page out of its mailbox.
-pub fn take(pfn: pageset::Pfn) -> Option<OwnedBlock> {
-    MAILBOX.iter().find_map(|mailbox| {
-        let word = mailbox.load(Ordering::Relaxed);
-        let block = OwnedBlock::from_word(word).filter(|block| block.pfn == pfn)?;
-        // Acquire: as in `exchange`. It fails where another CPU took the block first.
-        let taken = mailbox.compare_exchange(word, 0, Ordering::Acquire, Ordering::Relaxed);
-        taken.is_ok().then_some(block)
-    })
-}
-
-/// Frees all blocks in mailboxes.
-pub fn empty_mailboxes() {
-    for mailbox in &MAILBOX {
-        if let Some(block) = OwnedBlock::from_word(mailbox.swap(0, Ordering::AcqRel)) {
-            block.free();
-        }
-    }
 }
