@@ -10,6 +10,7 @@ usage='usage: kernel/run.sh [OPTION...]
   --memory MIB       memory of each node (256); 24 is too little for all operations, so the kernel compacts and reclaims
   --seed N           where the random sequences begin (1)
   --operations N     operations of each CPU, at least (10000)
+  --rules NAME       the rules of the allocator (pageset): a name of `pageset replay --list-rules`
   --interleave       all CPUs on one thread, instructions as the clock, and switches at random accesses of the allocator:
                      the same options print the same text
   --counted          all CPUs on one thread, instructions as the clock: prints the instructions of an allocation and a free
@@ -18,13 +19,13 @@ usage='usage: kernel/run.sh [OPTION...]
 
 Exit code: 0 if the kernel reports success, 1 if not, 2 for a wrong option. A failure prints the command that repeats it.'
 
-cpus=4 nodes=1 memory=256 seed=1 operations=10000 interleave='' counted='' planted='' timeout=120
+cpus=4 nodes=1 memory=256 seed=1 operations=10000 rules='' interleave='' counted='' planted='' timeout=120
 command="kernel/run.sh $*"
 while (($#)); do
     case $1 in
     --help) echo "$usage" && exit ;;
     --interleave | --counted) printf -v "${1#--}" '%s' yes && shift ;;
-    --cpus | --nodes | --memory | --seed | --operations | --planted | --timeout)
+    --cpus | --nodes | --memory | --seed | --operations | --rules | --planted | --timeout)
         (($# > 1)) || { echo "error: $1 needs a value; try --help" >&2 && exit 2; }
         printf -v "${1#--}" '%s' "$2" && shift 2
         ;;
@@ -48,7 +49,8 @@ else
     machine+=(-accel "tcg,thread=multi")
 fi
 
-(cd "$here" && cargo build --quiet --locked --release --features "${interleave:+interleave},${planted:+planted-$planted}")
+features=${rules:+history},${interleave:+interleave},${planted:+planted-$planted}
+(cd "$here" && cargo build --quiet --locked --release --features "$features")
 # The run boots a copy of its own, because another run may build the kernel anew.
 image=$(mktemp)
 trap 'rm -f "$image"' EXIT
@@ -57,7 +59,7 @@ cp "${CARGO_TARGET_DIR:-$here/target}/x86_64-unknown-none/release/pageset-kernel
 # QEMU's exit codes: 33 and 35 are the kernel's, 124 is from timeout, 0 is a machine that reset itself.
 status=0
 timeout --foreground "$timeout" qemu-system-x86_64 "${machine[@]}" -kernel "$image" \
-    -append "seed=$seed operations=$operations${counted:+ counted}" </dev/null || status=$?
+    -append "seed=$seed operations=$operations${rules:+ rules=$rules}${counted:+ counted}" </dev/null || status=$?
 case $status in
 33) exit ;;
 35) ;;

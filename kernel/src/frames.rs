@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32};
 use arrayvec::ArrayVec;
 use pageset::pcp::Pageset;
 use pageset::{
-    Access, Allocator, CachedZone, Config, CpuId, Machine, Metadata, NodeId, PageRange, Pfn, ZoneKind, ZoneSpec,
+    Access, Allocator, CachedZone, Config, CpuId, Machine, Metadata, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec,
 };
 use spin::Once;
 
@@ -16,6 +16,7 @@ use crate::lock::MaskingLock;
 use crate::pvh::MAX_RANGES;
 use crate::random::Random;
 use crate::serial::say;
+use crate::settings;
 
 /// The machine, as the allocator sees it.
 pub struct Kernel;
@@ -98,7 +99,7 @@ pub unsafe fn build(usable: &[PageRange], topology: &Topology) {
         .collect();
     let zones: &'static [_] = ZONES.call_once(|| early.slice(zones.len(), |zone| zones[zone]));
     let nodes = early.slice(topology.cpus.len(), |cpu| topology.cpus[cpu].node);
-    let config = Config::new(zones, nodes);
+    let config = Config { tuning: settings::get().rules.tuning, ..Config::new(zones, nodes) };
     let size = config.metadata_size().expect("a valid memory map");
     let metadata = Metadata {
         tags: early.slice(size.tags, |_| AtomicU8::new(0)),
@@ -127,14 +128,16 @@ pub unsafe fn build(usable: &[PageRange], topology: &Topology) {
     }
 }
 
-/// The usable memory of each node. All of it is in node 0 if the firmware names no nodes.
+/// The usable memory of each node. All of it is in node 0 if the firmware names no nodes. A pageblock has one zone,
+/// so one that lies in two nodes belongs to the upper.
 fn pieces_of_nodes(usable: &[PageRange], nodes: &[NodeMemory]) -> ArrayVec<NodeMemory, MAX_RANGES> {
     let whole = [NodeMemory { node: NodeId(0), range: PageRange::new(Pfn(0), u64::MAX) }];
     let nodes = if nodes.is_empty() { &whole } else { nodes };
+    let pageblock = Order::PAGEBLOCK;
     let pairs = nodes.iter().flat_map(|node| usable.iter().map(move |range| (node, range)));
     let pieces = pairs.map(|(node, range)| NodeMemory {
         node: node.node,
-        range: before(after(*range, node.range.start), node.range.end()),
+        range: before(after(*range, node.range.start.align_down(pageblock)), node.range.end().align_down(pageblock)),
     });
     pieces.filter(|piece| piece.range.pages > 0).collect()
 }

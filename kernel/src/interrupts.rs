@@ -6,7 +6,7 @@
 use core::arch::naked_asm;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use pageset::{MigrateType, Order, Request, Wait};
+use pageset::{MigrateType, Order, Request, Urgency, Wait};
 use spin::Once;
 use x86_64::VirtAddr;
 use x86_64::instructions::{interrupts, port::PortWriteOnly};
@@ -146,7 +146,8 @@ extern "sysv64" fn timer(_frame: &Frame) {
     counts.interrupts.add(1);
     free_word(slot.swap(0, Relaxed));
     let order = Order::new(random.geometric(INTERRUPT_MAX_ORDER)).unwrap_or(Order::ZERO);
-    let request = Request { wait: Wait::Lock, ..Request::new(order, MigrateType::Unmovable) };
+    let urgency = if random.below(2) == 0 { Urgency::High } else { Urgency::Ordinary };
+    let request = Request { wait: Wait::Lock, urgency, ..Request::new(order, MigrateType::Unmovable) };
     match OwnedBlock::allocate(&request) {
         Some(block) => slot.store(block.into_word(), Relaxed),
         None => counts.interrupts_refused.add(1),

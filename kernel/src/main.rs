@@ -75,16 +75,16 @@ extern "sysv64" fn kernel_main(start_info: u64) -> ! {
     }
     measure::pairs();
 
-    let hotplug = run();
+    let (hotplug, stack_bytes) = run();
 
     report::zones();
-    report::work(&hotplug);
+    report::work(&hotplug, stack_bytes);
     say!("passed");
     serial::exit(true)
 }
 
-/// Does all operations on all CPUs, and frees everything.
-fn run() -> Hotplug {
+/// Does all operations on all CPUs, and frees everything. Returns what came and went, and the bytes used of a stack.
+fn run() -> (Hotplug, usize) {
     let (seed, operations) = (settings::get().seed, settings::get().operations);
     for cpu in 0..smp::count() {
         work::RANDOM.of(CpuId(cpu)).seed(seed, u64::from(cpu));
@@ -112,8 +112,7 @@ fn run() -> Hotplug {
 
     interrupts::free_all_blocks();
     mailboxes::empty();
-    smp::free_stacks();
-    hotplug
+    (hotplug, smp::free_stacks())
 }
 
 /// Another CPU, from `boot.s`. It works until it is asked to stop, or its operations are done and hotplug has ended.

@@ -3,7 +3,7 @@
 use core::slice;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use pageset::{Order, Pfn, Request};
+use pageset::{Block, Order, Pfn, Request};
 
 use crate::cpu::{self, PerCpu};
 use crate::frames::{address, frames};
@@ -49,20 +49,28 @@ impl OwnedBlock {
     /// Checks the marks and frees the block.
     ///
     /// # Panics
-    /// A mark is not as the owner wrote it, or the allocator refuses the block.
+    /// As [`Self::disown`], or the allocator refuses the block.
     pub fn free(self) {
+        let Block { pfn, order } = self.disown();
+        frames().free(pfn, order).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Checks the marks. The caller frees the block.
+    ///
+    /// # Panics
+    /// A mark is not as the owner wrote it.
+    pub fn disown(self) -> Block {
+        let (pfn, order, expected) = (self.pfn, self.order, self.mark());
         for word in self.marked_words() {
-            // SAFETY: as in `allocate`.
+            // SAFETY: as in `new`.
             let found = unsafe { word.read_volatile() };
-            let OwnedBlock { pfn, order, .. } = self;
-            let expected = self.mark();
             assert!(
                 found == expected,
                 "a block has two owners: the mark at {word:p} in the block of order {order} at page {pfn} is {found:#x}, \
                  and its owner wrote {expected:#x}"
             );
         }
-        frames().free(self.pfn, self.order).unwrap_or_else(|error| panic!("{error}"));
+        Block { pfn, order }
     }
 
     /// Copies the contents to another block of the same order, which becomes this owner's.

@@ -20,7 +20,7 @@ use crate::mailboxes;
 /// The region's address in each address space: after the 512 GiB that are mapped at their physical addresses.
 const REGION: u64 = 512 << 30;
 /// Pages that are freed in one call, as when a process unmaps memory. A guess.
-const FREE_TOGETHER: usize = 64;
+pub const FREE_TOGETHER: usize = 64;
 
 unsafe extern "C" {
     /// The page table of the boot: all memory at its physical address.

@@ -39,8 +39,8 @@ pub fn zones() {
     }
 }
 
-/// Prints what the CPUs did, and what came and went.
-pub fn work(hotplug: &Hotplug) {
+/// Prints what the CPUs did, what came and went, and how much of a stack was used.
+pub fn work(hotplug: &Hotplug, stack_bytes: usize) {
     let total = |counter: fn(&Counts) -> &Counter| -> u64 {
         (0..smp::count()).map(|cpu| counter(COUNTS.of(CpuId(cpu))).get()).sum()
     };
@@ -59,5 +59,6 @@ pub fn work(hotplug: &Hotplug) {
         hotplug.ranges_offline.get(),
         hotplug.ranges_refused.get()
     );
+    say!("stacks: at most {stack_bytes} bytes used, on all CPUs but the first");
     say!("mailboxes: {} blocks moved, {} pages reclaimed", BLOCKS_MOVED.get(), PAGES_RECLAIMED.get());
 }

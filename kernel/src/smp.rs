@@ -16,6 +16,8 @@ use crate::{interrupts, paging};
 const TRAMPOLINE_PAGE: u8 = 8;
 /// The size of a CPU's stack: 64 KiB.
 const STACK: Order = Order::new(4).unwrap();
+/// What unused words of a stack contain.
+const UNUSED: u64 = 0x57AC_57AC_57AC_57AC;
 /// How often [`start`] looks whether the CPU has come before it gives up. A guess: a minute or more.
 const START_TRIES: u64 = 1 << 32;
 
@@ -97,6 +99,8 @@ pub fn start(cpu: CpuId) {
     wait_until(|| NMI_SENDERS.of(cpu).load(Ordering::SeqCst) == 0, cpu);
     if STACKS.of(cpu).load(Ordering::Relaxed) == 0 {
         let stack = frames().alloc(&Request::new(STACK, MigrateType::Unmovable)).expect("memory for a stack");
+        // SAFETY: the stack is new, and no CPU uses it yet.
+        words(stack).for_each(|word| unsafe { word.write_volatile(UNUSED) });
         STACKS.of(cpu).store(stack.0, Ordering::Relaxed);
     }
     let stack_end = Pfn(STACKS.of(cpu).load(Ordering::Relaxed)).offset(STACK.pages());
@@ -152,11 +156,22 @@ pub fn send_nmi(cpu: CpuId) {
     NMI_SENDERS.of(cpu).fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Frees the stacks of all other CPUs, which have finished.
-pub fn free_stacks() {
-    for stack in STACKS.0.iter().map(|stack| stack.swap(0, Ordering::Relaxed)).filter(|stack| *stack > 0) {
-        frames().free(Pfn(stack), STACK).unwrap_or_else(|error| panic!("{error}"));
-    }
+/// Frees the stacks of all other CPUs, which have finished. Returns how many bytes of a stack were used at most.
+pub fn free_stacks() -> usize {
+    let stacks = STACKS.0.iter().map(|stack| Pfn(stack.swap(0, Ordering::Relaxed))).filter(|stack| stack.0 > 0);
+    let used = stacks.map(|stack| {
+        // SAFETY: the CPU has finished. A stack grows down, so unused words are first.
+        let unused = words(stack).take_while(|word| unsafe { word.read_volatile() } == UNUSED).count();
+        frames().free(stack, STACK).unwrap_or_else(|error| panic!("{error}"));
+        words(stack).len().saturating_sub(unused) * 8
+    });
+    used.max().unwrap_or(0)
+}
+
+/// The words of a stack.
+fn words(stack: Pfn) -> impl ExactSizeIterator<Item = *mut u64> {
+    let start = address(stack) as *mut u64;
+    (0..STACK.pages() as usize * 512).map(move |word| start.wrapping_add(word))
 }
 
 fn apic_id(cpu: CpuId) -> u32 {

@@ -3,11 +3,13 @@
 //! Most operations allocate a block and leave it in a mailbox. The CPU that finds a block in a mailbox frees it, so most blocks are freed by another CPU than their first. The other operations use the demand-paged region, send an
 //! NMI, or tick.
 
-use pageset::{CpuId, MigrateType, Order, Request};
+use arrayvec::ArrayVec;
+use pageset::{Block, CpuId, MigrateType, Order, Request};
 
 use crate::cpu::{self, COUNTS, MAX_CPUS, PerCpu};
 use crate::frames::frames;
 use crate::owned_block::OwnedBlock;
+use crate::paging::FREE_TOGETHER;
 use crate::random::Random;
 use crate::{interrupts, mailboxes, paging, smp};
 
@@ -46,8 +48,27 @@ fn exchange(random: &Random) {
         COUNTS.here().operations_refused.add(1);
     }
     if let Some(block) = mailboxes::exchange(block, random) {
-        block.free();
+        free(block, random);
     }
+}
+
+/// Frees a block in one of the ways that the allocator offers.
+fn free(block: OwnedBlock, random: &Random) {
+    let Block { pfn, order } = block.disown();
+    let freed = match random.below(16) {
+        0 => frames().free_direct(pfn, order),
+        1 => frames().free_undrained(pfn, order),
+        2 => frames().split(pfn, order, Order::ZERO).and_then(|()| {
+            let mut pages = (0..order.pages()).map(|page| Block { pfn: pfn.offset(page), order: Order::ZERO });
+            // In pieces: a stack is small.
+            (0..order.pages()).step_by(FREE_TOGETHER).try_for_each(|_| {
+                let piece: ArrayVec<Block, FREE_TOGETHER> = pages.by_ref().take(FREE_TOGETHER).collect();
+                frames().free_bulk(&piece)
+            })
+        }),
+        _ => frames().free(pfn, order),
+    };
+    freed.unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// As the benchmark page_fault1: maps memory, touches each page, and unmaps it.
