@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Boots the kernel of kernel/ on emulated machines, and checks that it finds planted bugs: about two minutes on 2 CPUs.
+# Boots the kernel of kernel/ on emulated machines, and checks that it finds planted bugs: one to two minutes on 2 CPUs.
 # `ci/kernel.sh --long` then does ten million operations on each of 4 CPUs: about an hour.
 #
 # Prints `SKIPPED kernel: REASON` where QEMU or the target x86_64-unknown-none cannot be installed.

@@ -15,6 +15,7 @@ const RANGE: Order = Order::MAX;
 const MAX_RANGES: usize = 8;
 /// What offline memory contains, in the first word of each cache line: a CPU that uses it anyway is found.
 const PATTERN: u64 = 0x0FF1_14E0_0FF1_14E0;
+
 /// What has come and gone.
 #[derive(Debug, Default)]
 pub struct Hotplug {

@@ -4,7 +4,7 @@
 //! except between `lock` and `unlock`. An NMI interrupts that too, so it only tries; normal code frees what it got.
 
 use core::arch::naked_asm;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use pageset::{MigrateType, Order, Request, Urgency, Wait};
 use spin::Once;
@@ -35,6 +35,8 @@ static INTERRUPT_BLOCKS: PerCpu<AtomicU64> = PerCpu([const { AtomicU64::new(0) }
 /// The blocks that the NMIs of each CPU got.
 static NMIS_BLOCKS: PerCpu<[AtomicU64; NMI_BLOCKS]> =
     PerCpu([const { [const { AtomicU64::new(0) }; NMI_BLOCKS] }; MAX_CPUS]);
+/// Whether the NMIs of each CPU allocate. One may come late, when its CPU has finished and everything is being freed.
+static NMIS_ALLOCATE: PerCpu<AtomicBool> = PerCpu([const { AtomicBool::new(false) }; MAX_CPUS]);
 /// The random numbers of the timer interrupts.
 pub static RANDOM: PerCpu<Random> = PerCpu([const { Random::unseeded() }; MAX_CPUS]);
 
@@ -64,16 +66,18 @@ pub fn set_up_cpu() {
     apic::enable();
 }
 
-/// Turns timer interrupts on.
-pub fn start_timer() {
+/// Lets timer interrupts and NMIs of the current CPU allocate.
+pub fn start() {
+    NMIS_ALLOCATE.here().store(true, Relaxed);
     apic::set_timer(TIMER_MIN_NS);
     interrupts::enable();
 }
 
-/// Turns all interrupts except NMIs off.
-pub fn stop_timer() {
+/// Turns interrupts of the current CPU off. NMIs still come, but no longer allocate.
+pub fn stop() {
     interrupts::disable();
     apic::set_timer(0);
+    NMIS_ALLOCATE.here().store(false, Relaxed);
 }
 
 /// Frees what the NMIs of the current CPU got.
@@ -86,7 +90,7 @@ pub fn free_nmi_blocks() {
     }
 }
 
-/// Frees what the interrupts and NMIs of all CPUs got. All other CPUs have stopped, and the timer of this one.
+/// Frees what the interrupts and NMIs of all CPUs got. [`stop`] has run on each CPU.
 pub fn free_all_blocks() {
     INTERRUPT_BLOCKS.0.iter().chain(NMIS_BLOCKS.0.iter().flatten()).for_each(|slot| free_word(slot.swap(0, Relaxed)));
 }
@@ -160,6 +164,10 @@ extern "sysv64" fn spurious(_frame: &Frame) {}
 
 extern "sysv64" fn nmi(_frame: &Frame) {
     let counts = COUNTS.here();
+    // Relaxed: the CPU's own words.
+    if !NMIS_ALLOCATE.here().load(Relaxed) {
+        return;
+    }
     counts.nmis.add(1);
     let Some(slot) = NMIS_BLOCKS.here().iter().find(|slot| slot.load(Relaxed) == 0) else { return };
     let request = Request { wait: Wait::Nothing, ..Request::new(Order::ZERO, MigrateType::Unmovable) };

@@ -97,7 +97,7 @@ fn run() -> (Hotplug, usize) {
     }
     let mut hotplug = Hotplug::default();
     paging::enter();
-    interrupts::start_timer();
+    interrupts::start();
     for operation in 1..=operations {
         work::operation();
         if operation % OPERATIONS_PER_HOTPLUG == 0 {
@@ -107,7 +107,7 @@ fn run() -> (Hotplug, usize) {
     // Release: pairs with the acquire in `started_cpu_main`.
     HOTPLUG_ENDS.store(true, Ordering::Release);
     hotplug.finish();
-    interrupts::stop_timer();
+    interrupts::stop();
     paging::leave();
 
     interrupts::free_all_blocks();

@@ -130,15 +130,15 @@ pub fn is_asked_to_stop() -> bool {
     state(cpu::number()) == State::Stopping
 }
 
-/// The life of a started CPU.
+/// The life of a started CPU: `work` returns its last state, [`State::Stopped`] or [`State::Finished`].
 pub fn live(cpu: CpuId, work: impl FnOnce() -> State) -> ! {
     cpu::set_number(cpu);
     interrupts::set_up_cpu();
     paging::enter();
     STATES.here().store(State::Working as u8, Ordering::SeqCst);
-    interrupts::start_timer();
+    interrupts::start();
     let state = work();
-    interrupts::stop_timer();
+    interrupts::stop();
     paging::leave();
     STATES.here().store(state as u8, Ordering::SeqCst);
     loop {

@@ -1,7 +1,7 @@
 //! Random operations, which every CPU does at the same time.
 //!
-//! Most operations allocate a block and leave it in a mailbox. The CPU that finds a block in a mailbox frees it, so most blocks are freed by another CPU than their first. The other operations use the demand-paged region, send an
-//! NMI, or tick.
+//! Most operations allocate a block and leave it in a mailbox. The CPU that finds a block in a mailbox frees it, so most blocks are
+//! freed by another CPU than their first. The other operations use the demand-paged region, send an NMI, or tick.
 
 use arrayvec::ArrayVec;
 use pageset::{Block, CpuId, MigrateType, Order, Request};
