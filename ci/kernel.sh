@@ -13,7 +13,7 @@ skip() {
 }
 rustup target list --installed 2>/dev/null | grep -q '^x86_64-unknown-none$' ||
     rustup target add x86_64-unknown-none >/dev/null 2>&1 || skip "the target x86_64-unknown-none cannot be installed"
-for features in '' history interleave planted-missing-mask planted-missing-lock; do
+for features in '' history interleave planted-missing-mask planted-missing-lock planted-waiting-nmi; do
     cargo clippy --quiet --locked --release --features "$features" -- -D warnings
 done
 if ! command -v qemu-system-x86_64 >/dev/null; then
@@ -60,6 +60,7 @@ rm -f "$said.first"
 boot --cpus 8 --memory 32 --interleave --seed "$((RANDOM + 1))"
 
 must_find 'deadlock: CPU [0-9]+ waits for a lock that it holds' --cpus 4 --planted missing-mask
+must_find 'deadlock: CPU [0-9]+ waits for a lock that it holds' --cpus 4 --interleave --planted waiting-nmi
 must_find 'two owners|cannot free|audit' --cpus 4 --interleave --planted missing-lock
 
 [ "${1:-}" != --long ] || boot --cpus 4 --nodes 2 --operations 10000000 --timeout 14400

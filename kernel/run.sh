@@ -14,7 +14,7 @@ usage='usage: kernel/run.sh [OPTION...]
   --interleave       all CPUs on one thread, instructions as the clock, and switches at random accesses of the allocator:
                      the same options print the same text
   --counted          all CPUs on one thread, instructions as the clock: prints the instructions of an allocation and a free
-  --planted BUG      a kernel with a bug in its lock: missing-mask or missing-lock
+  --planted BUG      a kernel with a bug: missing-mask, missing-lock, waiting-nmi
   --timeout SECONDS  how long the run may take (120)
 
 Exit code: 0 if the kernel reports success, 1 if not, 2 for a wrong option. A failure prints the command that repeats it.'
@@ -49,12 +49,17 @@ else
     machine+=(-accel "tcg,thread=multi")
 fi
 
-features=${rules:+history},${interleave:+interleave},${planted:+planted-$planted}
-(cd "$here" && cargo build --quiet --locked --release --features "$features")
 # The run boots a copy of its own, because another run may build the kernel anew.
 image=$(mktemp)
 trap 'rm -f "$image"' EXIT
-cp "${CARGO_TARGET_DIR:-$here/target}/x86_64-unknown-none/release/pageset-kernel" "$image"
+features=${rules:+history},${interleave:+interleave},${planted:+planted-$planted}
+(
+    cd "$here"
+    # The variable would replace the flags of .cargo/config.toml.
+    unset RUSTFLAGS
+    cargo build --quiet --locked --release --features "$features"
+    cp "${CARGO_TARGET_DIR:-target}/x86_64-unknown-none/release/pageset-kernel" "$image"
+)
 
 # QEMU's exit codes: 33 and 35 are the kernel's, 124 is from timeout, 0 is a machine that reset itself.
 status=0

@@ -170,7 +170,9 @@ extern "sysv64" fn nmi(_frame: &Frame) {
     }
     counts.nmis.add(1);
     let Some(slot) = NMIS_BLOCKS.here().iter().find(|slot| slot.load(Relaxed) == 0) else { return };
-    let request = Request { wait: Wait::Nothing, ..Request::new(Order::ZERO, MigrateType::Unmovable) };
+    // The feature plants a bug: an NMI that waits for a lock. It may have interrupted the holder.
+    let wait = if cfg!(feature = "planted-waiting-nmi") { Wait::Lock } else { Wait::Nothing };
+    let request = Request { wait, ..Request::new(Order::ZERO, MigrateType::Unmovable) };
     match OwnedBlock::allocate(&request) {
         Some(block) => slot.store(block.into_word(), Relaxed),
         None => counts.nmis_refused.add(1),
