@@ -12,7 +12,7 @@ usage='usage: kernel/run.sh [OPTION...]
   --operations N     operations of each CPU, at least (10000)
   --rules NAME       the rules of the allocator (pageset): a name of `pageset replay --list-rules`
   --interleave       all CPUs on one thread, instructions as the clock, and switches at random accesses of the allocator:
-                     the same options print the same text
+                     the same build and options print the same text
   --counted          all CPUs on one thread, instructions as the clock: prints the instructions of an allocation and a free
   --planted BUG      a kernel with a bug: missing-mask, missing-lock, waiting-nmi
   --timeout SECONDS  how long the run may take (120)
