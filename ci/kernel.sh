@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Boots the kernel of kernel/ on emulated machines, and checks that it finds planted bugs: one to two minutes on 2 CPUs.
-# `ci/kernel.sh --long` then does ten million operations on each of 4 CPUs: about an hour.
+# `ci/kernel.sh --long` then does ten million operations on each of 4 CPUs: a quarter of an hour or more.
 #
 # Prints `SKIPPED kernel: REASON` where QEMU or the target x86_64-unknown-none cannot be installed.
 set -euo pipefail
