@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Boots the kernel of kernel/ on emulated machines, and checks that it finds planted bugs: one to two minutes on 2 CPUs.
+# `ci/kernel.sh --long` then does ten million operations on each of 4 CPUs: a quarter of an hour or more.
+#
+# Prints `SKIPPED kernel: REASON` where QEMU or the target x86_64-unknown-none cannot be installed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../kernel"
+
+cargo fmt --check
+skip() {
+    echo "SKIPPED kernel: $1"
+    exit 0
+}
+rustup target list --installed 2>/dev/null | grep -q '^x86_64-unknown-none$' ||
+    rustup target add x86_64-unknown-none >/dev/null 2>&1 || skip "the target x86_64-unknown-none cannot be installed"
+for features in '' history interleave planted-missing-mask planted-missing-lock planted-waiting-nmi; do
+    cargo clippy --quiet --locked --release --features "$features" -- -D warnings
+done
+if ! command -v qemu-system-x86_64 >/dev/null; then
+    [ "$(id -u)" = 0 ] || skip "QEMU is missing, and installing it takes root"
+    command -v apt-get >/dev/null || skip "QEMU is missing, and there is no apt-get"
+    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends qemu-system-x86; } \
+        >/dev/null 2>&1 || skip "QEMU cannot be installed"
+fi
+
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+boot() {
+    echo "== kernel/run.sh $*"
+    ./run.sh "$@" >"$said" 2>&1 || { cat "$said" && exit 1; }
+    grep -E "^(instructions: [0-9]|operations|page faults|NMIs|CPUs|ranges|mailboxes)" "$said"
+}
+# must_find PATTERN OPTION...: with each of four seeds the run fails, and at least one run prints a line with the pattern.
+# Corrupt lists and page tables can also hang or crash the machine.
+must_find() {
+    local pattern=$1 seed found=
+    shift
+    for seed in 1 2 3 4; do
+        echo "== kernel/run.sh $* --seed $seed"
+        if ./run.sh "$@" --seed "$seed" --timeout 20 >"$said" 2>&1; then
+            echo "error: the run passed, and did not find the planted bug"
+            exit 1
+        fi
+        if grep -E "$pattern" "$said"; then found=1; else grep -E '^(error|PANIC)' -A 1 "$said"; fi
+    done
+    [ "$found" ] || { echo "error: no run printed a line with $pattern" && exit 1; }
+}
+
+boot --cpus 1 --counted
+boot --cpus 4
+boot --cpus 8
+boot --cpus 4 --nodes 2
+boot --cpus 4 --memory 24
+boot --cpus 4 --memory 32 --rules linux-6.6
+boot --cpus 4 --nodes 2 --interleave
+cp "$said" "$said.first"
+boot --cpus 4 --nodes 2 --interleave
+cmp "$said" "$said.first" || { echo "error: two interleaved runs with the same options differ" && exit 1; }
+rm -f "$said.first"
+boot --cpus 8 --memory 32 --interleave --seed "$((RANDOM + 1))"
+
+must_find 'deadlock: CPU [0-9]+ waits for a lock that it holds' --cpus 4 --planted missing-mask
+must_find 'deadlock: CPU [0-9]+ waits for a lock that it holds' --cpus 4 --interleave --planted waiting-nmi
+must_find 'two owners|cannot free|audit' --cpus 4 --interleave --planted missing-lock
+
+[ "${1:-}" != --long ] || boot --cpus 4 --nodes 2 --operations 10000000 --timeout 14400

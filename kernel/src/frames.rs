@@ -1,0 +1,154 @@
+//! The frame allocator of the kernel: one zone for each node, over metadata from early memory.
+
+use core::sync::atomic::{AtomicU8, AtomicU32};
+
+use arrayvec::ArrayVec;
+use pageset::pcp::Pageset;
+use pageset::{
+    Access, Allocator, CachedZone, Config, CpuId, Machine, Metadata, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec,
+};
+use spin::Once;
+
+use crate::acpi::{NodeMemory, Topology};
+use crate::cpu::{self, MAX_CPUS, PerCpu};
+use crate::early::Early;
+use crate::lock::MaskingLock;
+use crate::pvh::MAX_RANGES;
+use crate::random::Random;
+use crate::serial::say;
+use crate::settings;
+
+/// The machine, as the allocator sees it.
+pub struct Kernel;
+
+impl Machine for Kernel {
+    type Lock = MaskingLock;
+
+    #[inline(always)]
+    fn cpu(&self) -> CpuId {
+        cpu::number()
+    }
+
+    /// With the feature `interleave`: at some accesses to shared memory, lets another CPU run.
+    #[inline(always)]
+    fn probe(&self, _access: Access) {
+        if cfg!(feature = "interleave") && INTERLEAVING.here().below(ACCESSES_PER_SWITCH) == 0 {
+            // Where all CPUs share one thread, QEMU runs the next CPU after this instruction.
+            core::hint::spin_loop();
+        }
+    }
+}
+
+/// The mean number of accesses between two switches to another CPU. A guess: a call of the allocator has some tens.
+const ACCESSES_PER_SWITCH: u32 = 64;
+
+/// The random numbers of each CPU's switches.
+pub static INTERLEAVING: PerCpu<Random> = PerCpu([const { Random::unseeded() }; MAX_CPUS]);
+
+static FRAMES: Once<Allocator<'static, Kernel>> = Once::new();
+static ZONES: Once<&'static [ZoneSpec<'static>]> = Once::new();
+
+unsafe extern "C" {
+    /// The ends of the kernel's image, from the linker script.
+    static kernel_start: u8;
+    static kernel_end: u8;
+}
+
+/// The frame allocator.
+///
+/// # Panics
+/// [`build`] has not run.
+pub fn frames() -> &'static Allocator<'static, Kernel> {
+    FRAMES.get().expect("the frame allocator is built")
+}
+
+/// The spans of the zones.
+pub fn spans() -> impl Iterator<Item = PageRange> {
+    ZONES.get().into_iter().flat_map(|zones| zones.iter()).map(|zone| zone.span)
+}
+
+/// The address of a page. All memory is mapped at its physical address.
+pub fn address(pfn: Pfn) -> u64 {
+    pfn.0 * 4096
+}
+
+/// Builds the allocator and brings all memory online, except the kernel's image and the metadata. Only the first CPU is online
+/// then.
+///
+/// # Safety
+/// Nobody but the kernel's image uses the memory of `usable`.
+///
+/// # Panics
+/// There is no memory for the metadata, or the allocator refuses the memory map.
+pub unsafe fn build(usable: &[PageRange], topology: &Topology) {
+    let pieces = pieces_of_nodes(usable, &topology.memory);
+    let image_end = Pfn((&raw const kernel_end as u64).div_ceil(4096));
+    let after_image = usable.iter().map(|range| after(*range, image_end));
+    let largest = after_image.max_by_key(|range| range.pages).expect("usable memory");
+    // SAFETY: the range is memory after the image, and the caller vouches that nobody else uses it.
+    let mut early = unsafe { Early::new(largest) };
+
+    // The size of the metadata follows from the spans. The pages come online when it is known where the metadata end.
+    let zones: ArrayVec<ZoneSpec<'static>, MAX_RANGES> = (0..MAX_RANGES as u32)
+        .filter_map(|node| {
+            let own = || pieces.iter().filter(|piece| piece.node == NodeId(node)).map(|piece| piece.range);
+            let (start, end) = (own().map(|range| range.start).min()?, own().map(|range| range.end()).max()?);
+            let span = PageRange::new(start, end.0 - start.0);
+            Some(ZoneSpec { node: NodeId(node), kind: ZoneKind::Normal, span, ranges: &[] })
+        })
+        .collect();
+    let zones: &'static [_] = ZONES.call_once(|| early.slice(zones.len(), |zone| zones[zone]));
+    let nodes = early.slice(topology.cpus.len(), |cpu| topology.cpus[cpu].node);
+    let config = Config { tuning: settings::get().rules.tuning, ..Config::new(zones, nodes) };
+    let size = config.metadata_size().expect("a valid memory map");
+    let metadata = Metadata {
+        tags: early.slice(size.tags, |_| AtomicU8::new(0)),
+        words: early.slice(size.words, |_| AtomicU32::new(0)),
+        pagesets: early.slice(size.pagesets, |_| Pageset::default()),
+        zones: early.slice(size.zones, |_| CachedZone::empty()),
+    };
+    let allocator = FRAMES.call_once(|| Allocator::new(Kernel, &config, metadata).expect("a valid memory map"));
+
+    let image_start = Pfn(&raw const kernel_start as u64 / 4096);
+    for piece in &pieces {
+        let used_end = if piece.range.end() > largest.start { early.first_unused().max(image_end) } else { image_end };
+        for free in [before(piece.range, image_start), after(piece.range, used_end.max(image_start))] {
+            if free.pages > 0 {
+                allocator.online(free).expect("memory inside a zone");
+            }
+        }
+    }
+    for cpu in 1..nodes.len() as u32 {
+        allocator.cpu_offline(CpuId(cpu)).expect("a CPU besides the first");
+    }
+    say!("metadata: {} KiB from page {} on", size.bytes::<Kernel>() / 1024, largest.start);
+    for (number, zone) in zones.iter().enumerate() {
+        let (node, start, end) = (zone.node.0, zone.span.start, zone.span.end());
+        say!("zone {number}: node {node}, pages {start} to {end}, {} managed", allocator.zone_stats(number).managed);
+    }
+}
+
+/// The usable memory of each node. All of it is in node 0 if the firmware names no nodes. A pageblock has one zone,
+/// so one that lies in two nodes belongs to the upper.
+fn pieces_of_nodes(usable: &[PageRange], nodes: &[NodeMemory]) -> ArrayVec<NodeMemory, MAX_RANGES> {
+    let whole = [NodeMemory { node: NodeId(0), range: PageRange::new(Pfn(0), u64::MAX) }];
+    let nodes = if nodes.is_empty() { &whole } else { nodes };
+    let pageblock = Order::PAGEBLOCK;
+    let pairs = nodes.iter().flat_map(|node| usable.iter().map(move |range| (node, range)));
+    let pieces = pairs.map(|(node, range)| NodeMemory {
+        node: node.node,
+        range: before(after(*range, node.range.start.align_down(pageblock)), node.range.end().align_down(pageblock)),
+    });
+    pieces.filter(|piece| piece.range.pages > 0).collect()
+}
+
+/// The part of a range before a page; it may be empty.
+fn before(range: PageRange, end: Pfn) -> PageRange {
+    PageRange::new(range.start, range.end().min(end).0.saturating_sub(range.start.0))
+}
+
+/// The part of a range from a page on; it may be empty.
+fn after(range: PageRange, start: Pfn) -> PageRange {
+    let start = range.start.max(start);
+    PageRange::new(start, range.end().0.saturating_sub(start.0))
+}
