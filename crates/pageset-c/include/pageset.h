@@ -145,8 +145,10 @@ typedef struct pageset_options {
   // Set it for a program that later forbids itself membarrier, and under ThreadSanitizer. An allocation and its free then
   // take 2 to 8 ns more each.
   uint32_t no_restartable_sequences;
-  // 0. Later versions may use it.
-  uint32_t reserved;
+  // If not 0, every free claims its run with one atomic exchange: of two threads that free the same run at the same
+  // instant, one gets PAGESET_ERR_DOUBLE_FREE. Without it, that holds for orders 4 to 8 and 10 only. Default: 0. Each free
+  // into a cache then takes about 5 ns more.
+  uint32_t checked;
 } pageset_options;
 
 // The counters of a pool at a recent moment. free + cached + in use = size.
@@ -253,8 +255,8 @@ void *pageset_alloc_typed(const struct pageset_pool *pool,
 // Frees a run of `order`. Nothing may refer to the run any more. NULL is refused like any other foreign address.
 //
 // PAGESET_ERR_FOREIGN, PAGESET_ERR_UNALIGNED, PAGESET_ERR_DOUBLE_FREE or PAGESET_ERR_WRONG_ORDER for a wrong free, which
-// has changed nothing. The call does not detect a second free of a run that was allocated again meanwhile. It does
-// not detect two threads that free the same run at the same instant.
+// has changed nothing. The call does not detect a second free of a run that was allocated again meanwhile. The
+// option `checked` says when it detects two threads that free the same run at the same instant.
 //
 // Precondition: `pool` is NULL or came from pageset_pool_create. Nothing refers to the run.
 pageset_error pageset_free(const struct pageset_pool *pool,

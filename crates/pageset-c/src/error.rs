@@ -69,11 +69,6 @@ pub(crate) enum Failure {
     UnknownRules { name: String, known: String },
     #[error("cannot {0}: the pool belongs to the parent of this process; try a pool that this process creates")]
     Forked(&'static str),
-    #[error(
-        "cannot {0}: the system refuses membarrier and sched_setaffinity, which locks of caches need; try a pool with \
-         no_restartable_sequences = 1"
-    )]
-    LocksRefused(&'static str),
     #[error(transparent)]
     Alloc(#[from] AllocError),
     #[error(transparent)]
@@ -97,7 +92,7 @@ impl Failure {
             Self::NotAPool(_) => PAGESET_ERR_NOT_A_POOL,
             Self::InUse(_) | Self::Pool(PoolError::InUse { .. }) => PAGESET_ERR_IN_USE,
             Self::System(_)
-            | Self::LocksRefused(_)
+            | Self::Pool(PoolError::LocksRefused)
             | Self::Pool(PoolError::System { .. })
             | Self::Alloc(AllocError::DrainRefused) => PAGESET_ERR_SYSTEM,
             Self::Forked(_) | Self::Alloc(AllocError::Forked) | Self::Pool(PoolError::Forked) => PAGESET_ERR_FORKED,

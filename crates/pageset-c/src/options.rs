@@ -60,8 +60,10 @@ pub struct pageset_options {
     /// Set it for a program that later forbids itself membarrier, and under ThreadSanitizer. An allocation and its free then
     /// take 2 to 8 ns more each.
     pub no_restartable_sequences: u32,
-    /// 0. Later versions may use it.
-    pub reserved: u32,
+    /// If not 0, every free claims its run with one atomic exchange: of two threads that free the same run at the same
+    /// instant, one gets PAGESET_ERR_DOUBLE_FREE. Without it, that holds for orders 4 to 8 and 10 only. Default: 0. Each free
+    /// into a cache then takes about 5 ns more.
+    pub checked: u32,
 }
 
 // SAFETY: (1) any bytes are valid numbers and pointers; (2) each member starts where the one before ends, as asserted below.
@@ -96,7 +98,7 @@ pub unsafe extern "C" fn pageset_options_init(options: *mut pageset_options, siz
             give_back_bytes_per_scan: policy.bytes_per_scan,
             rules: std::ptr::null(),
             no_restartable_sequences: 0,
-            reserved: 0,
+            checked: 0,
         };
         // SAFETY: `options` is not NULL, so the program guarantees `size` writable bytes.
         unsafe { write_sized(options, value, size, "options") }
@@ -134,9 +136,7 @@ unsafe fn builder(options: &pageset_options) -> Result<PoolBuilder, Failure> {
         bytes_per_scan: options.give_back_bytes_per_scan,
     });
     builder = builder.restartable_sequences(options.no_restartable_sequences == 0);
-    if options.reserved != 0 {
-        return Err(out_of_range("reserved", options.reserved, "0"));
-    }
+    builder = builder.checked(options.checked != 0);
     if !options.rules.is_null() {
         // SAFETY: `rules` is not NULL, so the caller guarantees a text that ends in a zero byte.
         let name = unsafe { CStr::from_ptr(options.rules) };

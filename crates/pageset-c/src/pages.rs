@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use pageset_host::{MigrateType, NodeId, Order, PAGE_BYTES, PagePool, order_for};
+use pageset_host::{MigrateType, NodeId, Order, PAGE_BYTES, order_for};
 
 use crate::error::{Failure, catch, catch_code, catch_uncancelled, catch_uncancelled_code, not_null, pageset_error};
 use crate::handle::{pageset_pool, pool};
@@ -92,8 +92,8 @@ pub unsafe extern "C" fn pageset_alloc_typed(pool: *const pageset_pool, r#type: 
 /// Frees a run of `order`. Nothing may refer to the run any more. NULL is refused like any other foreign address.
 ///
 /// PAGESET_ERR_FOREIGN, PAGESET_ERR_UNALIGNED, PAGESET_ERR_DOUBLE_FREE or PAGESET_ERR_WRONG_ORDER for a wrong free, which
-/// has changed nothing. The call does not detect a second free of a run that was allocated again meanwhile. It does
-/// not detect two threads that free the same run at the same instant.
+/// has changed nothing. The call does not detect a second free of a run that was allocated again meanwhile. The
+/// option `checked` says when it detects two threads that free the same run at the same instant.
 ///
 /// # Safety
 /// `pool` is NULL or came from pageset_pool_create. Nothing refers to the run.
@@ -271,11 +271,6 @@ pub unsafe extern "C" fn pageset_free_contig(
     })
 }
 
-/// Fails if a filter of system calls keeps this thread from taking the locks of all caches.
-fn check_locks(pool: &PagePool, action: &'static str) -> Result<(), Failure> {
-    if pool.is_forked() || pool.can_lock_all_caches() { Ok(()) } else { Err(Failure::LocksRefused(action)) }
-}
-
 /// Brings `bytes` more of the reserved address space into use, rounded up to 2 MiB for each node.
 ///
 /// PAGESET_ERR_ARGUMENT if `bytes` is 0 or exceeds the rest of the reserve. PAGESET_ERR_SYSTEM if the system refuses memory.
@@ -288,7 +283,6 @@ pub unsafe extern "C" fn pageset_grow(pool: *const pageset_pool, bytes: u64) -> 
     catch_uncancelled_code(|| {
         // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
         let pool = unsafe { self::pool(pool)? };
-        check_locks(pool, "grow the pool")?;
         Ok(pool.grow(bytes).map(drop)?)
     })
 }
@@ -309,7 +303,6 @@ pub unsafe extern "C" fn pageset_shrink(pool: *const pageset_pool, bytes: u64) -
     catch_uncancelled_code(|| {
         // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
         let pool = unsafe { self::pool(pool)? };
-        check_locks(pool, "shrink the pool")?;
         Ok(pool.shrink(bytes).map(drop)?)
     })
 }
@@ -354,7 +347,6 @@ pub unsafe extern "C" fn pageset_give_back(pool: *const pageset_pool, bytes: u64
     catch_uncancelled_code(|| {
         // SAFETY: the program guarantees a handle that no other thread destroys meanwhile.
         let pool = unsafe { self::pool(pool)? };
-        check_locks(pool, "give memory back")?;
         let given_back = pool.give_back(bytes)?;
         if !given.is_null() {
             // SAFETY: `given` is not NULL, so the program guarantees that it is writable.

@@ -171,8 +171,6 @@ int main(void) {
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use on_fork = 2: it is out of range; try 0 or 1");
     wrong = options, wrong.give_back_after_scans = 0;
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use give_back_after_scans = 0: it is out of range; try 1 to 250");
-    wrong = options, wrong.reserved = 1;
-    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use reserved = 1: it is out of range; try 0");
     wrong = options, wrong.rules = "linux-4.16";
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use rules \"linux-4.16\": no rules in this library have that name; try NULL, or one of linux-6.12.29, linux-6.15, ");
     wrong.rules = "";

@@ -98,8 +98,8 @@ int main(int argc, char **argv) {
     pageset_error refused = all && sysconf(_SC_NPROCESSORS_ONLN) > 1 ? PAGESET_ERR_SYSTEM : PAGESET_OK;
     CHECK(pageset_grow(pool, 1 << 21) == refused);
     CHECK(pageset_shrink(pool, 1 << 21) == refused);
-    CHECK(pageset_give_back(pool, UINT64_MAX, NULL) == refused);
-    if (refused) CHECK(strstr(pageset_last_error(), "cannot give memory back: the system refuses membarrier"));
+    if (refused) CHECK(strstr(pageset_last_error(), "cannot resize the pool: the system refuses membarrier"));
+    CHECK(pageset_give_back(pool, UINT64_MAX, NULL) == PAGESET_OK);
     void *contig = pageset_alloc_contig(pool, 1 << 20);
     CHECK(!contig == (refused != PAGESET_OK));
     if (contig) CHECK(pageset_free_contig(pool, contig, 1 << 20) == PAGESET_OK);

@@ -61,6 +61,7 @@ pub struct PoolBuilder {
     give_back: GiveBack,
     give_back_parts: GiveBackParts,
     restartable_sequences: bool,
+    checked: bool,
 }
 
 impl PagePool {
@@ -85,6 +86,7 @@ impl PoolBuilder {
             give_back: GiveBack::default(),
             give_back_parts: GiveBackParts::default(),
             restartable_sequences: true,
+            checked: false,
         }
     }
 
@@ -166,6 +168,18 @@ impl PoolBuilder {
         self
     }
 
+    /// Sets whether every free claims its run with one atomic exchange. Default: off.
+    ///
+    /// Gain: if two threads free the same run at the same instant, one of them gets an error. Cost: about 5 ns for each free
+    /// into a cache. Off, that holds for runs of orders 4 to 8 and 10 only; two frees of another run at the same instant may
+    /// both succeed, and two callers may later get that run. If unsure: on while you test, and wherever a double free is a
+    /// matter of safety.
+    #[must_use]
+    pub fn checked(mut self, on: bool) -> Self {
+        self.checked = on;
+        self
+    }
+
     /// Builds the pool. Sizes are rounded up to 2 MiB for each node.
     ///
     /// # Errors
@@ -215,6 +229,7 @@ impl PoolBuilder {
         } else {
             Config { distances: &[], ..config }
         };
+        let config = Config { checked: self.checked, ..config };
         let host = Host::new(topology.cpu_nodes.len() as u32, self.restartable_sequences);
         let mapped_allocator = MappedAllocator::new(host, &config).map_err(|error| match error {
             MetadataError::Config(error) => PoolError::Config(error),

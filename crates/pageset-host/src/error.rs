@@ -60,6 +60,12 @@ pub enum PoolError {
     /// This process is a forked child of the process that built the pool.
     #[error("cannot resize the pool: {FORKED}")]
     Forked,
+    /// A filter of system calls that came after the pool keeps this thread from taking the locks of all caches.
+    #[error(
+        "cannot resize the pool: the system refuses membarrier and sched_setaffinity, which locks of caches need; try a \
+         pool without restartable sequences"
+    )]
+    LocksRefused,
     /// The reserve is smaller than the initial size.
     #[error(
         "cannot build a pool of {bytes} bytes: its reserve is {reserve_bytes} bytes; try a reserve of {bytes} bytes \

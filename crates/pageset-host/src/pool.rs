@@ -210,9 +210,32 @@ impl PagePool {
     pub(crate) fn drain_every_zone(&self) {
         let machine = self.allocator().machine();
         if !machine.has_fences() {
-            return machine.on_each_cpu(|| self.allocator().drain());
+            return machine.on_each_cpu(|| self.drain_own_cache());
         }
         (0..self.allocator().zone_count()).for_each(|zone| self.allocator().drain_zone(zone));
+    }
+
+    /// Drains the caches of the caller's CPU. If another thread of this CPU holds one, that cache keeps its pages.
+    fn drain_own_cache(&self) {
+        self.allocator().drain();
+    }
+
+    /// Frees a run later, from any context: a signal handler may call this while it has interrupted a call to the pool.
+    ///
+    /// The call takes no lock, waits for nothing, and makes no system call. One of the next calls to the pool that take
+    /// the lock of the node completes it.
+    ///
+    /// # Safety
+    /// If the call succeeds, nothing in any thread refers to the run any more.
+    ///
+    /// # Errors
+    /// The errors of [`Self::free`].
+    pub unsafe fn free_deferred(&self, start: NonNull<u8>, order: Order) -> Result<(), FreeError> {
+        let address = start.addr().get();
+        if self.is_forked() {
+            return Err(FreeError { address, order, reason: FreeReason::Forked });
+        }
+        self.allocator().free_deferred(Pfn::at_address(address), order).map_err(wrong_free)
     }
 
     /// Frees a run. Any thread can free it.
@@ -223,8 +246,8 @@ impl PagePool {
     ///
     /// # Errors
     /// [`FreeError`] if the address is outside the pool or is not the start of a run. Also if the run is already free or
-    /// has another order. The call has then changed nothing. It does not detect two threads that free the same run at
-    /// the same instant.
+    /// has another order. The call has then changed nothing. [`crate::PoolBuilder::checked`] says when it detects two
+    /// threads that free the same run at the same instant.
     #[inline(always)]
     pub unsafe fn free(&self, start: NonNull<u8>, order: Order) -> Result<(), FreeError> {
         let address = start.addr().get();
@@ -359,7 +382,7 @@ impl PagePool {
             let address = runs.first().map_or(0, |run| run.pfn().address());
             return Err(FreeError { address, order, reason: FreeReason::Forked });
         }
-        self.allocator().free_blocks(order, runs).map_err(wrong_free)
+        self.allocator().free_bulk_of(order, runs).map_err(wrong_free)
     }
 
     /// The address space of all runs, including the reserve, for registration with a device or with io_uring. The README
@@ -384,7 +407,7 @@ impl PagePool {
         if machine.has_fences() {
             self.allocator().drain_all();
         } else {
-            machine.on_each_cpu(|| self.allocator().drain());
+            machine.on_each_cpu(|| self.drain_own_cache());
         }
     }
 

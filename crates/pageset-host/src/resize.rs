@@ -20,6 +20,9 @@ impl PagePool {
         if self.is_forked() {
             return Err(PoolError::Forked);
         }
+        if !self.can_lock_all_caches() {
+            return Err(PoolError::LocksRefused);
+        }
         let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let nodes = self.nodes();
         let old = self.node_bytes.load(Relaxed);
@@ -53,6 +56,9 @@ impl PagePool {
     pub fn shrink(&self, bytes: u64) -> Result<u64, PoolError> {
         if self.is_forked() {
             return Err(PoolError::Forked);
+        }
+        if !self.can_lock_all_caches() {
+            return Err(PoolError::LocksRefused);
         }
         let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let nodes = self.nodes();

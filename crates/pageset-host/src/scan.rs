@@ -64,7 +64,7 @@ impl PagePool {
         if self.is_forked() {
             return Err(io::Error::other(format!("cannot give memory back: {FORKED}")));
         }
-        self.allocator().drain_all();
+        self.drain();
         self.scan(&mut self.scanner.lock(), &ScanLimits { after_scans: 0, max_bytes: bytes, looks: None })
     }
 

@@ -96,7 +96,7 @@ impl System<'_> {
     /// Frees single pages as one list.
     pub(crate) fn free_pages(&self, pages: &[Pfn]) {
         // The pages were allocated with order 0 and are freed once.
-        let freed = self.allocator.free_blocks(Order::ZERO, pages);
+        let freed = self.allocator.free_bulk_of(Order::ZERO, pages);
         debug_assert_eq!(freed, Ok(()));
         self.timers();
     }

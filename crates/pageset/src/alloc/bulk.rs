@@ -83,7 +83,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Errors
     /// As [`Self::free_bulk`].
     #[inline]
-    pub fn free_blocks(&self, order: Order, blocks: &[impl PageHandle]) -> Result<(), FreeError> {
+    pub fn free_bulk_of(&self, order: Order, blocks: &[impl PageHandle]) -> Result<(), FreeError> {
         self.free_all(blocks, |block| Block { pfn: block.pfn(), order })
     }
 

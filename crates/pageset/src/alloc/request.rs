@@ -127,7 +127,7 @@ mod sealed {
     impl Sealed for *mut core::ffi::c_void {}
 }
 
-/// The first page of a block that [`crate::Allocator::free_blocks`] frees: by its number, or by the address of its first byte.
+/// The first page of a block that [`crate::Allocator::free_bulk_of`] frees: by its number, or by the address of its first byte.
 ///
 /// Sealed: a call reads each handle more than once, and another type could answer differently each time.
 pub trait PageHandle: sealed::Sealed {
