@@ -194,6 +194,7 @@ fn a_filter_that_also_refuses_moves() {
         let (pool, cpu) = (Arc::clone(&pool), cpus[cpus.len() - 1]);
         thread::spawn(move || {
             pin(cpu);
+            to_here.send(0).expect("a receiver");
             for () in jobs {
                 let pages = exhaust(&pool);
                 to_here.send(pages.len()).expect("a receiver");
@@ -202,6 +203,8 @@ fn a_filter_that_also_refuses_moves() {
         })
     };
     pin(cpus[0]);
+    // The filter also refuses the other thread's move to its CPU.
+    results.recv().expect("the other thread");
     refuse_or_skip(FENCES_AND_MOVES);
     let pages = exhaust(&pool);
     let cached = pool.stats().cached_bytes as usize;
