@@ -93,7 +93,7 @@ pub unsafe extern "C" fn pageset_alloc_typed(pool: *const pageset_pool, r#type: 
 ///
 /// PAGESET_ERR_FOREIGN, PAGESET_ERR_UNALIGNED, PAGESET_ERR_DOUBLE_FREE or PAGESET_ERR_WRONG_ORDER for a wrong free, which
 /// has changed nothing. The call does not detect a second free of a run that was allocated again meanwhile. The
-/// option `checked` says when it detects two threads that free the same run at the same instant.
+/// option `free_check` says when it detects two threads that free the same run at the same instant.
 ///
 /// # Safety
 /// `pool` is NULL or came from pageset_pool_create. Nothing refers to the run.

@@ -169,6 +169,8 @@ int main(void) {
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use huge_pages = 3: it is out of range; try 0 to 2");
     wrong = options, wrong.on_fork = 2;
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use on_fork = 2: it is out of range; try 0 or 1");
+    wrong = options, wrong.free_check = 3;
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use free_check = 3: it is out of range; try 0 to 2");
     wrong = options, wrong.give_back_after_scans = 0;
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use give_back_after_scans = 0: it is out of range; try 1 to 250");
     wrong = options, wrong.rules = "linux-4.16";

@@ -2,7 +2,7 @@
 
 use pageset::policy::BatchRule;
 use pageset::policy::sizes::{WatermarkRule, zone_batch};
-use pageset::{Config, NodeId, PageRange, Tuning, ZoneKind, ZoneSpec};
+use pageset::{Config, FreeCheck, NodeId, PageRange, Tuning, ZoneKind, ZoneSpec};
 
 use crate::error::{PoolError, address_space_error, prefault_error};
 use crate::give_back::{GiveBack, GiveBackParts};
@@ -61,7 +61,7 @@ pub struct PoolBuilder {
     give_back: GiveBack,
     give_back_parts: GiveBackParts,
     restartable_sequences: bool,
-    checked: bool,
+    free_check: FreeCheck,
 }
 
 impl PagePool {
@@ -86,7 +86,7 @@ impl PoolBuilder {
             give_back: GiveBack::default(),
             give_back_parts: GiveBackParts::default(),
             restartable_sequences: true,
-            checked: false,
+            free_check: FreeCheck::default(),
         }
     }
 
@@ -168,15 +168,13 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets whether every free claims its run with one atomic exchange. Default: off.
+    /// Sets which frees are certain to notice another free of the same run at the same instant. Default:
+    /// [`FreeCheck::Single`].
     ///
-    /// Gain: if two threads free the same run at the same instant, one of them gets an error. Cost: about 5 ns for each free
-    /// into a cache. Off, that holds for runs of orders 4 to 8 and 10 only; two frees of another run at the same instant may
-    /// both succeed, and two callers may later get that run. If unsure: on while you test, and wherever a double free is a
-    /// matter of safety.
+    /// If unsure: `All` where a double free is a matter of safety, and while you test.
     #[must_use]
-    pub fn checked(mut self, on: bool) -> Self {
-        self.checked = on;
+    pub fn free_check(mut self, check: FreeCheck) -> Self {
+        self.free_check = check;
         self
     }
 
@@ -229,7 +227,7 @@ impl PoolBuilder {
         } else {
             Config { distances: &[], ..config }
         };
-        let config = Config { checked: self.checked, ..config };
+        let config = Config { free_check: self.free_check, ..config };
         let host = Host::new(topology.cpu_nodes.len() as u32, self.restartable_sequences);
         let mapped_allocator = MappedAllocator::new(host, &config).map_err(|error| match error {
             MetadataError::Config(error) => PoolError::Config(error),

@@ -21,7 +21,7 @@ use crate::size::{CHUNK_BYTES, PAGE_BYTES, page_range};
 
 /// How to find out whether a page is free.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum FreeCheck {
+enum FreeProbe {
     /// Without the zone's lock. A free page may look allocated while another thread merges its block.
     Racy,
     /// Without the lock, and again with it if the page does not look free.
@@ -77,11 +77,11 @@ impl PagePool {
         // guard also keeps give-back scans from holding a block of the range.
         let _no_scan = self.scanner.pause_scans();
         let nodes = || self.allocator().zones_from_here().filter(|&node| wanted(node));
-        let find = |check: FreeCheck| nodes().find_map(|node| self.alloc_contig_in(node, node_bytes, rounded, check));
-        let found = find(FreeCheck::Racy).or_else(|| {
+        let find = |check: FreeProbe| nodes().find_map(|node| self.alloc_contig_in(node, node_bytes, rounded, check));
+        let found = find(FreeProbe::Racy).or_else(|| {
             // Cached pages keep their blocks from merging.
             self.drain_every_zone();
-            find(FreeCheck::Locked)
+            find(FreeProbe::Locked)
         });
         if let Some(start) = found {
             self.contig_runs.add(start, rounded);
@@ -95,7 +95,7 @@ impl PagePool {
     }
 
     /// Allocates the first free range of a node, and returns its address.
-    fn alloc_contig_in(&self, node: usize, node_bytes: usize, bytes: usize, check: FreeCheck) -> Option<usize> {
+    fn alloc_contig_in(&self, node: usize, node_bytes: usize, bytes: usize, check: FreeProbe) -> Option<usize> {
         let start = self.memory.start() + node * self.node_span_bytes;
         let end = start + node_bytes;
         let mut at = start;
@@ -117,11 +117,11 @@ impl PagePool {
     }
 
     /// The first page of a range that is not in a free block.
-    fn first_page_in_use(&self, range: PageRange, check: FreeCheck) -> Option<Pfn> {
+    fn first_page_in_use(&self, range: PageRange, check: FreeProbe) -> Option<Pfn> {
         let around = |pfn| {
             let seen = self.allocator().free_block_around(pfn);
             seen.or_else(|| {
-                (check == FreeCheck::Locked).then(|| self.allocator().settled_free_block_around(pfn)).flatten()
+                (check == FreeProbe::Locked).then(|| self.allocator().settled_free_block_around(pfn)).flatten()
             })
         };
         let mut pfn = range.start;

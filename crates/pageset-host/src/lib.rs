@@ -106,7 +106,7 @@ pub use contig::ContigPages;
 pub use error::{AllocError, FreeError, FreeReason, PoolError};
 pub use give_back::{GiveBack, GiveBackParts};
 pub use pages::{Pages, PoolRef};
-pub use pageset::{MigrateType, NodeId, Order, PageState, Tuning, WrongFree};
+pub use pageset::{FreeCheck, MigrateType, NodeId, Order, PageState, Tuning, WrongFree};
 pub use pool::{PAGE_BYTES, PagePool, order_for};
 pub use stats::PoolStats;
 pub use sys::cpu::CpuNumber;

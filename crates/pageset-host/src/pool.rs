@@ -246,7 +246,7 @@ impl PagePool {
     ///
     /// # Errors
     /// [`FreeError`] if the address is outside the pool or is not the start of a run. Also if the run is already free or
-    /// has another order. The call has then changed nothing. [`crate::PoolBuilder::checked`] says when it detects two
+    /// has another order. The call has then changed nothing. [`crate::FreeCheck`] says when it detects two
     /// threads that free the same run at the same instant.
     #[inline(always)]
     pub unsafe fn free(&self, start: NonNull<u8>, order: Order) -> Result<(), FreeError> {

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use pageset_host::{Order, PagePool};
+use pageset_host::{FreeCheck, Order, PagePool};
 
 static POOL: OnceLock<PagePool> = OnceLock::new();
 /// The run that the next signal frees; null for none.
@@ -22,7 +22,7 @@ extern "C" fn handler(_signal: libc::c_int) {
 }
 
 fn main() {
-    let pool = POOL.get_or_init(|| PagePool::builder(8 << 20).checked(true).build().expect("a pool"));
+    let pool = POOL.get_or_init(|| PagePool::builder(8 << 20).free_check(FreeCheck::All).build().expect("a pool"));
     // SAFETY: (1) the handler calls only a function for signal handlers, and atomics; (2) the timer's structure is valid.
     unsafe {
         libc::signal(libc::SIGALRM, handler as extern "C" fn(libc::c_int) as libc::sighandler_t);

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::Bounds;
 use pageset::{
-    Allocator, Block, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Request, SpinLock,
-    ZoneKind, ZoneSpec,
+    Allocator, Block, Config, CpuId, FreeCheck, Machine, MigrateType, NodeId, Order, PageRange, Pfn, RawLock, Request,
+    SpinLock, ZoneKind, ZoneSpec,
 };
 
 /// The number of counted calls. Fewer than a batch, so that none of the cheap calls meets a refill or a drain.
@@ -21,7 +21,7 @@ const BULK: usize = 32;
 const BATCH: u32 = 63;
 
 /// Locks taken, each with one atomic exchange. The only other atomic read-modify-write operation of these paths claims a
-/// block that is freed: on the general path, in bulk except for single movable pages, and with `Config::checked`.
+/// block that is freed: see `FreeCheck`.
 static LOCKS: AtomicU64 = AtomicU64::new(0);
 
 /// The allocator's own lock with a counter. The counter adds two instructions, a load and a store; the lock count and
@@ -107,13 +107,13 @@ const NAMES: [&str; 16] = [
     "drain-63",
     "alloc-order-5",
     "free-direct",
-    "free-checked",
-    "free-order-9-checked",
-    "free-bulk-32-checked",
+    "free-basic",
+    "free-order-9-basic",
+    "free-bulk-32-all",
 ];
 
-/// Ends the name of an entry point of an allocator that checks every free.
-const CHECKED: &str = "-checked";
+/// Ends of the names of entry points of allocators with other checks of frees than the default.
+const CHECKS: [(&str, FreeCheck); 2] = [("-basic", FreeCheck::Basic), ("-all", FreeCheck::All)];
 
 fn run<L: RawLock>(world: &World<'_, L>, name: &str, calls: usize) {
     let mut pages = [Pfn(0); CALLS];
@@ -244,13 +244,14 @@ fn run<L: RawLock>(world: &World<'_, L>, name: &str, calls: usize) {
 fn run_in_world<L: RawLock + 'static>(name: &str) -> Result<(), Box<dyn std::error::Error>> {
     let ranges = [PageRange::new(Pfn(0), 1 << 20)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let checked = name.ends_with(CHECKED);
-    let config = Config { pageset_capacity: 1 << 15, checked, ..Config::new(&zones, &[NodeId(0)]) };
+    let other_check = CHECKS.iter().find_map(|(end, check)| Some((name.strip_suffix(end)?, *check)));
+    let (name, free_check) = other_check.unwrap_or((name, FreeCheck::default()));
+    let config = Config { pageset_capacity: 1 << 15, free_check, ..Config::new(&zones, &[NodeId(0)]) };
     let metadata: OwnedMetadata<OneCpu<L>> = OwnedMetadata::new(&config)?;
     let mut zones = metadata.zones();
     let machine = OneCpu { number: AtomicU32::new(0), lock: std::marker::PhantomData };
     let world = Allocator::new(machine, &config, metadata.lend(&mut zones))?;
-    run(&world, name.strip_suffix(CHECKED).unwrap_or(name), CALLS);
+    run(&world, name, CALLS);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::AtomicU32;
 
-use crate::alloc::config::{Config, MapError, Metadata, ZoneLayout};
+use crate::alloc::config::{Config, FreeCheck, MapError, Metadata, ZoneLayout};
 use crate::alloc::{Allocator, CpuSet, Rules, fast, zonelist};
 use crate::buddy::Clusters;
 use crate::frame::{Frames, Links, ZoneKind};
@@ -44,7 +44,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.shared.node = spec.node;
             zone.shared.kind = spec.kind;
             zone.shared.highatomic = config.tuning.highatomic;
-            zone.shared.flags.set(CHECKED, config.checked);
+            zone.shared.flags.set(CHECKED, config.free_check != FreeCheck::Basic);
             zone.shared.flags.set(NO_FAST_PATH, !config.tuning.has_fast_path());
             zone.shared.boost_factor = config.watermarks.boost_factor;
             zone.shared.buddy.zone = index;
@@ -83,6 +83,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             common_first_zones,
             preferred_zone,
             lists: fast::list_table(config.tuning.lists),
+            checks_bulk: config.free_check == FreeCheck::All,
             tuning: config.tuning,
             rules,
             changes: M::Lock::default(),

@@ -181,9 +181,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline(always)]
     pub(crate) fn prepare_movable<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
         let zone = self.preferred_zone;
-        match zone.shared.flags.get() {
-            RELAXED => self.prepare_movable_in::<T, false>(zone, entries, block),
-            RELAXED_CHECKED => self.prepare_movable_in::<T, true>(zone, entries, block),
+        match (zone.shared.flags.get(), self.checks_bulk) {
+            (RELAXED | RELAXED_CHECKED, false) => self.prepare_movable_in::<T, false>(zone, entries, block),
+            (RELAXED_CHECKED, true) => self.prepare_movable_in::<T, true>(zone, entries, block),
             _ => 0,
         }
     }

@@ -57,6 +57,8 @@ pub struct Allocator<'a, M: Machine> {
     pub(crate) preferred_zone: &'a CachedZone<'a, M>,
     /// The list of each order and migratetype: [`fast::list_table`].
     pub(crate) lists: [u8; LIST_TABLE],
+    /// Whether bulk frees of single movable pages claim them: [`config::FreeCheck::All`].
+    pub(crate) checks_bulk: bool,
     pub(crate) tuning: Tuning,
     pub(crate) rules: Rules<'a>,
     /// Held while a setting changes and the values that depend on it are computed, so that the last change decides.
@@ -175,9 +177,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Frees a block, through the caller's pageset where its order is cached. Specification 2.5.
     ///
     /// # Errors
-    /// A wrong free; nothing has changed. If two threads free the same block at the same instant, one of them fails: always
-    /// for blocks of an order without a list per CPU, and with [`Config::checked`](config::Config::checked) for all
-    /// blocks.
+    /// A wrong free; nothing has changed. If two threads free the same block at the same instant, one of them fails;
+    /// [`FreeCheck`](config::FreeCheck) names the exceptions.
     #[inline]
     pub fn free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         if self.free_hot(pfn, order, MachineHint::of(&self.machine)) { Ok(()) } else { self.free_generally(pfn, order) }

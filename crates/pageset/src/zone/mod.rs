@@ -175,7 +175,7 @@ const BOOSTED: u8 = 8;
 /// Not all pageblocks are MOVABLE.
 const MIXED: u8 = 16;
 
-/// Every free claims its block with an atomic exchange. This flag and the next are constant after construction: the fast path
+/// Frees on the fast path claim their block with an atomic exchange. This flag and the next are constant after construction: the fast path
 /// tests them together with the others.
 pub(crate) const CHECKED: u8 = 32;
 /// The rules have no fast path.
@@ -185,7 +185,7 @@ pub(crate) const NO_FAST_PATH: u8 = 64;
 pub(crate) const RELAXED: u8 = PLENTY;
 /// As [`RELAXED`], where pageblocks have several types.
 pub(crate) const RELAXED_MIXED: u8 = PLENTY | MIXED;
-/// Both in an allocator that checks every free.
+/// Both in an allocator whose fast path claims blocks.
 pub(crate) const RELAXED_CHECKED: u8 = RELAXED | CHECKED;
 pub(crate) const RELAXED_MIXED_CHECKED: u8 = RELAXED_MIXED | CHECKED;
 

@@ -9,8 +9,8 @@ use std::{hint, thread};
 
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::{
-    Allocator, Block, Config, CpuId, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, ZoneKind,
-    ZoneSpec,
+    Allocator, Block, Config, CpuId, FreeCheck, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock,
+    ZoneKind, ZoneSpec,
 };
 
 thread_local! {
@@ -61,11 +61,11 @@ const END: u64 = u64::MAX;
 
 /// Two threads free the same block in each round. Returns the first round in which not exactly one of them succeeded,
 /// with the number that did.
-fn race(order: u8, checked: bool, frees: [Free; 2]) -> Option<(u64, u32)> {
+fn race(order: u8, free_check: FreeCheck, frees: [Free; 2]) -> Option<(u64, u32)> {
     let order = Order::new(order).expect("an order");
     let ranges = [PageRange::new(Pfn(0), 1 << 15)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let config = Config { checked, ..Config::new(&zones, &[NodeId(0); 2]) };
+    let config = Config { free_check, ..Config::new(&zones, &[NodeId(0); 2]) };
     let metadata = OwnedMetadata::new(&config).expect("a map");
     let mut zones = metadata.zones();
     let world = Allocator::new(Threads, &config, metadata.lend(&mut zones)).expect("a map");
@@ -104,22 +104,25 @@ fn race(order: u8, checked: bool, frees: [Free; 2]) -> Option<(u64, u32)> {
     wrong
 }
 
-/// Orders without a list per CPU: no setting is needed.
+/// Orders without a list per CPU claim their blocks under every setting.
 #[test]
 fn one_of_two_frees_of_a_direct_block_succeeds() {
     for order in [4, 5, 8, 10] {
         for frees in [[FREE, FREE], [FREE, FREE_BULK], [FREE_COLD, FREE_DEFERRED], [FREE_RANGE, FREE]] {
-            assert_eq!(race(order, false, frees), None, "order {order}");
+            assert_eq!(race(order, FreeCheck::Basic, frees), None, "order {order}");
         }
     }
 }
 
-/// Orders with a list per CPU, and an allocator that checks each free.
+/// Orders with a list per CPU: frees of one block under the default, bulk frees of single pages with all checks.
 #[test]
-fn one_of_two_frees_of_a_cached_block_succeeds_if_checked() {
+fn one_of_two_frees_of_a_cached_block_succeeds() {
     for order in [0, 1, 3, 9] {
-        for frees in [[FREE, FREE], [FREE, FREE_BULK], [FREE_COLD, FREE_DEFERRED], [FREE_BULK, FREE_BULK]] {
-            assert_eq!(race(order, true, frees), None, "order {order}");
+        for frees in [[FREE, FREE], [FREE_COLD, FREE_DEFERRED]] {
+            assert_eq!(race(order, FreeCheck::default(), frees), None, "order {order}");
+        }
+        for frees in [[FREE, FREE_BULK], [FREE_BULK, FREE_BULK]] {
+            assert_eq!(race(order, FreeCheck::All, frees), None, "order {order}");
         }
     }
 }
