@@ -67,7 +67,7 @@ impl<M: Machine> Allocator<'_, M> {
             drop(zone.shared.lock(self.env(), LockPath::DirectFree));
         }
         // The check marks the tags of the blocks on lists while it runs, so nobody may take one.
-        let _zone = zone.shared.pause();
+        let _zone = zone.shared.pause(self.env());
         for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {
             let (kept, may) = (pageset.count().max(pageset.state().high_max), self.keeps_pages(zone, cpu));
             if !may && kept > 0 {

@@ -25,7 +25,8 @@ impl<'a, M: Machine> Zone<'a, M> {
     }
 
     /// Takes the zone lock, without counting the hold, for a caller that changes nothing.
-    pub(crate) fn pause(&self) -> Guard<'_, M::Lock> {
+    pub(crate) fn pause(&self, env: Env<'_, M>) -> Guard<'_, M::Lock> {
+        env.machine.probe(Access::ZoneLock { zone: self.index, path: LockPath::Map });
         Guard::lock(&self.lock)
     }
 
