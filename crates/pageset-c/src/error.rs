@@ -108,9 +108,9 @@ impl Failure {
                     PAGESET_ERR_WRONG_ORDER
                 }
                 FreeReason::Wrong(WrongFree::NotOurs | WrongFree::NotAllocated(Inside)) => PAGESET_ERR_FOREIGN,
-                FreeReason::Wrong(WrongFree::WrongOrder(_) | WrongFree::Inside { state: Allocated, .. }) => {
-                    PAGESET_ERR_WRONG_ORDER
-                }
+                FreeReason::Wrong(
+                    WrongFree::WrongOrder(_) | WrongFree::NotPart { .. } | WrongFree::Inside { state: Allocated, .. },
+                ) => PAGESET_ERR_WRONG_ORDER,
                 FreeReason::Wrong(WrongFree::NotAllocated(_) | WrongFree::Inside { .. }) => PAGESET_ERR_DOUBLE_FREE,
             },
             Self::Internal(_) => PAGESET_ERR_INTERNAL,

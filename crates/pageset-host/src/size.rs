@@ -8,11 +8,7 @@ pub const PAGE_BYTES: usize = 4096;
 /// Returns the smallest order whose runs hold `bytes`, or `None` above 4 MiB. Order 0 holds 0 bytes.
 #[must_use]
 pub const fn order_for(bytes: usize) -> Option<Order> {
-    if bytes > PAGE_BYTES << Order::MAX.get() {
-        return None;
-    }
-    let pages = bytes.div_ceil(PAGE_BYTES);
-    Order::new(if pages <= 1 { 0 } else { (pages - 1).ilog2() as u8 + 1 })
+    if bytes == 0 { Some(Order::ZERO) } else { Order::holding(bytes.div_ceil(PAGE_BYTES) as u64) }
 }
 
 /// The size of a huge page in bytes. The size of a node is a multiple of it, and whole free memory goes back in this unit.

@@ -75,9 +75,10 @@
 //!
 //! | for | methods of [`Allocator`] |
 //! | --- | --- |
-//! | one block | `alloc`, `free`, `alloc_with`, `free_direct`, `free_undrained`, `split` |
-//! | many pages | `alloc_bulk`, `free_bulk`, `alloc_range`, `free_range` |
-//! | pagesets | `tick` once a second on each CPU; `drain`, `drain_all`, `drain_zone` |
+//! | one block | `alloc`, `free`, `alloc_with`, `free_direct`, `free_undrained`, `free_deferred`, `split` |
+//! | any number of pages | `alloc_exact`, `free_part`, `block_of` |
+//! | many pages | `alloc_bulk`, `free_bulk`, `free_bulk_of`, `alloc_range`, `free_range` |
+//! | pagesets | `tick` once a second on each CPU; `drain`, `drain_cpu`, `drain_all`, `drain_zone` |
 //! | CPUs and memory that come and go | `cpu_online`, `cpu_offline`, `online`, `offline` |
 //! | counters and checks | `zone_stats`, `pageset_stats`, `zoneinfo`, `audit` |
 //!

@@ -18,6 +18,7 @@ use crate::machine::{Guard, RawLock, SpinLock};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use crate::sync::hint;
+use crate::zone::deferred::Deferred;
 use crate::zone::{BELOW_HIGH, Flags, RECLAIM_ACTIVE};
 
 /// A word whose writers hold a lock.
@@ -394,5 +395,60 @@ fn a_drain_that_looks_and_then_begins_is_found() {
         }
         draining.store(true, Relaxed);
         Some(Begun(draining))
+    });
+}
+
+/// A list of deferred frees, the links of two blocks, and which blocks were taken.
+#[derive(Default)]
+struct DeferredFrees {
+    list: Deferred,
+    links: [Word; 2],
+    taken: [Word; 2],
+}
+
+impl DeferredFrees {
+    fn take(&self) {
+        if let Some(block) = self.list.take(|block| self.links[block as usize].get()) {
+            self.taken[block as usize].add();
+        }
+    }
+}
+
+/// Two contexts defer the frees of two blocks, and the first takes a block in between. `push` is the way to defer.
+fn explore_deferred(push: fn(&DeferredFrees, u32)) {
+    type Context = fn(&DeferredFrees, fn(&DeferredFrees, u32));
+    let contexts: [Context; 2] = [
+        |frees, push| {
+            push(frees, 0);
+            frees.take();
+        },
+        |frees, push| push(frees, 1),
+    ];
+    loom::model(move || {
+        let frees = Arc::new(DeferredFrees::default());
+        let other = thread::spawn({
+            let frees = Arc::clone(&frees);
+            move || contexts[1](&frees, push)
+        });
+        contexts[0](&frees, push);
+        other.join().expect("a thread that ends");
+        frees.take();
+        frees.take();
+        assert!(frees.taken.iter().all(|taken| taken.get() == 1), "a deferred free was lost, or came twice");
+    });
+}
+
+#[test]
+fn each_deferred_free_comes_once() {
+    explore_deferred(|frees, block| frees.list.push(block, |before| frees.links[block as usize].set(before)));
+}
+
+#[test]
+#[should_panic(expected = "a deferred free was lost, or came twice")]
+fn a_link_that_is_written_too_late_is_found() {
+    explore_deferred(|frees, block| {
+        let before = core::cell::Cell::new(0);
+        frees.list.push(block, |newest| before.set(newest));
+        frees.links[block as usize].set(before.get());
     });
 }

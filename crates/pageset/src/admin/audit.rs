@@ -63,7 +63,7 @@ impl<M: Machine> Allocator<'_, M> {
         let zone = &self.zones[index];
         let _pagesets = zone.lock_pagesets(self.env());
         // Each hold completes some of the deferred frees.
-        while zone.shared.deferred.get() > 0 {
+        while !zone.shared.deferred.is_empty() {
             drop(zone.shared.lock(self.env(), LockPath::DirectFree));
         }
         // The check marks the tags of the blocks on lists while it runs, so nobody may take one.

@@ -19,6 +19,8 @@ pub enum AllocError {
     Migratetype(MigrateType),
     /// A bulk allocation asked for an order above 0.
     BulkOrder(Order),
+    /// An allocation of a number of pages that no block holds.
+    Pages(u64),
     /// The map has no such node, or no zone on the node's zonelist may serve the request.
     Node(NodeId),
 }
@@ -31,6 +33,9 @@ impl fmt::Display for AllocError {
                 write!(f, "cannot allocate pages of type {migratetype:?}; allowed: Unmovable, Movable, Reclaimable")
             }
             Self::BulkOrder(order) => write!(f, "cannot allocate blocks of order {order} in bulk; allowed: 0"),
+            Self::Pages(pages) => {
+                write!(f, "cannot allocate {pages} pages in one block; allowed: 1 to {}", Order::MAX.pages())
+            }
             Self::Node(node) => write!(f, "node {} has no zone for this request", node.0),
         }
     }
@@ -60,6 +65,15 @@ pub enum WrongFree {
     NotAllocated(PageState),
     /// The block that starts there has another order.
     WrongOrder(Order),
+    /// The pages from there on are no part of the block around the page: none, or more than it has.
+    NotPart {
+        /// The block's first page.
+        head: Pfn,
+        /// The block's order.
+        order: Order,
+        /// The number of pages that was given.
+        pages: u64,
+    },
     /// The page is inside a larger block.
     Inside {
         /// The block's first page.
@@ -82,6 +96,9 @@ impl fmt::Display for FreeError {
             WrongFree::NotAllocated(PageState::Free) => f.write_str("it is free"),
             WrongFree::NotAllocated(_) => f.write_str("it is free, in a pageset"),
             WrongFree::WrongOrder(actual) => write!(f, "the block there has order {actual}"),
+            WrongFree::NotPart { head, order, pages } => {
+                write!(f, "{pages} pages from there are no part of the block of order {order} at {head}")
+            }
             WrongFree::Inside { head, order, state } => {
                 write!(f, "it is inside the block of order {order} at {head}, which is {state:?}")
             }

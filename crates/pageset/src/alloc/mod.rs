@@ -10,7 +10,7 @@
 //! | [`config`], `zonelist` | the memory map and its metadata; the order in which zones are tried |
 //! | `fast` | the common case: a block taken from a pageset, or freed into one |
 //! | `general` | the zonelist, the low marks, the pageset or the free lists; then the min marks with the request's rights |
-//! | `bulk` | many pages in one call |
+//! | `bulk`, `parts` | many pages in one call; any number of pages, and parts of blocks |
 //! | [`error`], [`shortage`] | the errors; the details of an out-of-memory error |
 //! | `owned` | metadata from a heap |
 
@@ -21,6 +21,7 @@ pub(crate) mod fast;
 mod general;
 #[cfg(feature = "alloc")]
 pub mod owned;
+mod parts;
 pub mod request;
 pub mod shortage;
 pub(crate) mod zonelist;
@@ -226,7 +227,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// As [`Self::free`].
     pub fn free_deferred(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         let (zone, page) = self.claim_free(pfn, order)?;
-        zone.shared.defer(page, order);
+        zone.shared.defer(page);
         Ok(())
     }
 

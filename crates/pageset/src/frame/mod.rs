@@ -95,6 +95,15 @@ impl Order {
         if order <= Self::MAX.0 { Some(Order(order)) } else { None }
     }
 
+    /// The smallest order whose blocks hold `pages` pages; `None` for none and above those of [`Order::MAX`].
+    #[must_use]
+    pub const fn holding(pages: u64) -> Option<Order> {
+        if pages == 0 || pages > Self::MAX.pages() {
+            return None;
+        }
+        Some(Order(pages.next_power_of_two().ilog2() as u8))
+    }
+
     /// Base pages in a block of this order.
     #[must_use]
     pub const fn pages(self) -> u64 {

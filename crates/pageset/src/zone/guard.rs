@@ -17,7 +17,7 @@ const DEFERRED_PER_HOLD: u32 = 32;
 impl<'a, M: Machine> Zone<'a, M> {
     /// Takes the zone lock, waits for it, and counts the hold. First completes some of the deferred frees. Lock order: changes, pageset, zone.
     pub(crate) fn lock<'z>(&'z self, env: Env<'z, M>, path: LockPath) -> ZoneGuard<'z, 'a, M> {
-        if self.deferred.get() > 0 {
+        if !self.deferred.is_empty() {
             self.free_deferred(env);
         }
         env.machine.probe(Access::ZoneLock { zone: self.index, path });
@@ -54,7 +54,8 @@ impl<'a, M: Machine> Zone<'a, M> {
         env.machine.probe(Access::ZoneLock { zone: self.index, path: LockPath::DirectFree });
         let guard = self.locked(env, LockPath::DirectFree, Guard::lock(&self.lock));
         for _ in 0..DEFERRED_PER_HOLD {
-            let Some((page, order)) = self.take_deferred() else { break };
+            let Some(page) = self.deferred.take(|page| self.deferred_link(page).get()) else { break };
+            let order = self.buddy.frames.tag(page).order();
             guard.free_block(page, order, guard.frames.block_type(page));
             guard.count_direct_free(order.pages());
         }

@@ -4,6 +4,7 @@
 //! [`Zone::lock`] gives a [`ZoneGuard`]; only through it does the buddy change. Specification: `linux-page-allocator.md` 1.1
 //! to 1.3, 1.6.
 
+pub(crate) mod deferred;
 mod guard;
 pub(crate) mod memory;
 pub(crate) mod watermark;
@@ -15,11 +16,12 @@ use crate::frame::{NodeId, Order, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::policy::{HighAtomicRule, Pressure};
 use crate::sync::LockedWord;
-use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::atomic::{AtomicU8, AtomicU32};
+use crate::sync::atomic::AtomicU8;
+use crate::sync::atomic::Ordering::Relaxed;
 
 pub(crate) use guard::ZoneGuard;
 
+use deferred::Deferred;
 use memory::Memory;
 use watermark::{Mark, MarkTest};
 
@@ -48,9 +50,8 @@ pub(crate) struct Zone<'a, M: Machine> {
     largest_reserve: AtomicU64,
     /// Holds of the lock by [`LockPath`].
     pub(crate) holds: [AtomicU64; LockPath::COUNT],
-    /// The block that was freed last by [`crate::Allocator::free_deferred`], plus one; 0 for none. The link of each such block
-    /// leads to the one freed before it.
-    pub(crate) deferred: AtomicU32,
+    /// The blocks that [`crate::Allocator::free_deferred`] has claimed.
+    pub(crate) deferred: Deferred,
     /// Pages that bypassed the pagesets; written with the lock held.
     pub(crate) direct_alloc_pages: AtomicU64,
     pub(crate) direct_free_pages: AtomicU64,
@@ -76,7 +77,7 @@ impl<M: Machine> Default for Zone<'_, M> {
             reserve: Default::default(),
             largest_reserve: AtomicU64::new(0),
             holds: Default::default(),
-            deferred: AtomicU32::new(0),
+            deferred: Deferred::default(),
             direct_alloc_pages: AtomicU64::new(0),
             direct_free_pages: AtomicU64::new(0),
             compaction: Memory::default(),
@@ -85,35 +86,16 @@ impl<M: Machine> Default for Zone<'_, M> {
 }
 
 impl<M: Machine> Zone<'_, M> {
-    /// Puts a claimed block on the list of deferred frees. Takes no lock and waits for nothing.
-    pub(crate) fn defer(&self, page: u32, order: Order) {
-        let link = self.buddy.frames.links.next(self.buddy.frames.slot(page, order));
-        // Relaxed: the exchange below publishes the link.
-        let mut newest = self.deferred.load(Relaxed);
-        loop {
-            link.set(newest);
-            // Release: pairs with the acquire in take_deferred, which reads the link.
-            match self.deferred.compare_exchange_weak(newest, page + 1, Release, Relaxed) {
-                Ok(_) => return,
-                Err(now) => newest = now,
-            }
-        }
+    /// The link of a block, which is unused while the block is in use: the list of deferred frees has it.
+    fn deferred_link(&self, page: u32) -> &core::sync::atomic::AtomicU32 {
+        let frames = &self.buddy.frames;
+        frames.links.next(frames.slot(page, frames.tag(page).order()))
     }
 
-    /// Takes the newest block of the list of deferred frees. The zone lock is held, so that nobody else takes one: a block
-    /// that is read here as the newest stays on the list, with its link.
-    pub(super) fn take_deferred(&self) -> Option<(u32, Order)> {
-        // Acquire: pairs with the release in defer.
-        let mut newest = self.deferred.load(Acquire);
-        loop {
-            let page = newest.checked_sub(1)?;
-            let order = self.buddy.frames.tag(page).order();
-            let before = self.buddy.frames.links.next(self.buddy.frames.slot(page, order)).get();
-            match self.deferred.compare_exchange_weak(newest, before, Acquire, Acquire) {
-                Ok(_) => return Some((page, order)),
-                Err(now) => newest = now,
-            }
-        }
+    /// Puts a claimed block on the list of deferred frees. Takes no lock and waits for nothing.
+    pub(crate) fn defer(&self, page: u32) {
+        let link = self.deferred_link(page);
+        self.deferred.push(page, |before| link.set(before));
     }
 
     /// The zone's memory pressure.

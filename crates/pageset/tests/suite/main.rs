@@ -35,6 +35,7 @@ mod interrupts;
 mod metadata;
 mod mixed_blocks;
 mod mixes;
+mod parts;
 mod place;
 mod probes;
 mod properties;

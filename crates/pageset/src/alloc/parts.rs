@@ -1,0 +1,69 @@
+//! Any number of pages: allocations that are no power of two, frees of a part of a block, and the block around a page.
+
+use crate::alloc::Allocator;
+use crate::alloc::error::{AllocError, FreeError, WrongFree};
+use crate::alloc::request::{Block, Request};
+use crate::frame::{MigrateType, Order, PageState, Pfn, Tag, largest_blocks};
+use crate::machine::Machine;
+
+impl<M: Machine> Allocator<'_, M> {
+    /// The block around a page, at a recent moment: where it begins, its order and its state. `None` for a page that is in
+    /// no zone or not online. Takes no lock.
+    #[must_use]
+    pub fn block_of(&self, pfn: Pfn) -> Option<(Block, PageState)> {
+        let (zone, page) = self.locate(pfn)?;
+        let (head, order, state) = zone.shared.buddy.block_around(page)?;
+        Some((Block { pfn: zone.frames().pfn(head), order }, state))
+    }
+
+    /// Allocates `pages` neighbouring pages, 1 to 1,024. They begin at a multiple of the next power of two. The request's
+    /// order does not matter.
+    ///
+    /// The pages are blocks in use, the largest first: [`Self::free_part`] frees all of them or any part of one of them.
+    /// Takes one block and frees the rest of it at once.
+    ///
+    /// # Errors
+    /// Another number of pages, and those of [`Self::alloc`].
+    pub fn alloc_exact(&self, request: &Request, pages: u64) -> Result<Pfn, AllocError> {
+        let order = Order::holding(pages).ok_or(AllocError::Pages(pages))?;
+        let pfn = self.alloc(&Request { order, ..*request })?;
+        let rest = order.pages() - pages;
+        if rest > 0 {
+            // This cannot fail: the caller does not have the block yet.
+            let _ = self.free_part(pfn.offset(pages), rest);
+        }
+        Ok(pfn)
+    }
+
+    /// Frees `pages` pages from `pfn` on: a block in use, or any part of one. The rest of the block stays in use, as the
+    /// largest aligned blocks, with the type of the block.
+    ///
+    /// # Errors
+    /// The page is not in use, or the block around it ends earlier. Nothing has changed.
+    pub fn free_part(&self, pfn: Pfn, pages: u64) -> Result<(), FreeError> {
+        let wrong = |reason| FreeError { pfn, order: Order::ZERO, reason };
+        let (zone, page) = self.locate(pfn).ok_or(wrong(WrongFree::NotOurs))?;
+        let frames = zone.frames();
+        let around = zone.shared.buddy.block_around(page).ok_or(wrong(WrongFree::NotAllocated(PageState::Inside)))?;
+        let (head, order, state) = around;
+        let block_end = head + order.pages() as u32;
+        if state != PageState::Allocated {
+            let inside = WrongFree::Inside { head: frames.pfn(head), order, state };
+            return Err(wrong(if head == page { WrongFree::NotAllocated(state) } else { inside }));
+        }
+        if pages == 0 || pages > u64::from(block_end - page) {
+            return Err(wrong(WrongFree::NotPart { head: frames.pfn(head), order, pages }));
+        }
+        // From here on no other call can free the block.
+        self.claim_free(frames.pfn(head), order).map_err(|error| FreeError { pfn, ..error })?;
+        let kind = frames.tag(head).kind().unwrap_or(MigrateType::Movable);
+        let end = page + pages as u32;
+        let tag = |(at, order): (u32, Order), state| frames.set_tag(at, Tag::new(state, order, kind));
+        // The head comes last, so that a reader without a lock finds each page in a block.
+        largest_blocks(end, block_end).for_each(|block| tag(block, PageState::Allocated));
+        largest_blocks(page, end).for_each(|block| tag(block, PageState::Cached));
+        largest_blocks(head, page).for_each(|block| tag(block, PageState::Allocated));
+        largest_blocks(page, end).for_each(|(at, order)| self.commit_free(zone, at, order, true));
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! Blocks whose free was deferred: a list that any context may push on without a lock, and that the zone's holder empties.
+
+use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// A list of blocks, the newest first. Each block's own link names the block before it.
+#[derive(Debug)]
+pub(crate) struct Deferred {
+    /// The newest block plus one; 0 for none.
+    newest: AtomicU32,
+}
+
+impl Default for Deferred {
+    fn default() -> Self {
+        Deferred { newest: AtomicU32::new(0) }
+    }
+}
+
+impl Deferred {
+    /// Whether the list is empty, at a recent moment.
+    pub(crate) fn is_empty(&self) -> bool {
+        // Relaxed: a hint.
+        self.newest.load(Relaxed) == 0
+    }
+
+    /// Puts a block on the list. Waits for nothing. `link` stores the word that [`Self::take`] reads.
+    pub(crate) fn push(&self, block: u32, link: impl Fn(u32)) {
+        // Relaxed: the exchange below publishes the link.
+        let mut newest = self.newest.load(Relaxed);
+        loop {
+            link(newest);
+            // Release: pairs with the acquires in take, which read the link.
+            match self.newest.compare_exchange_weak(newest, block + 1, Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => newest = now,
+            }
+        }
+    }
+
+    /// Takes the newest block. `link` reads the word of a block. The zone lock is held, so nobody else takes one: the block
+    /// that is the newest here stays on the list, with its link, until this call takes it.
+    pub(crate) fn take(&self, link: impl Fn(u32) -> u32) -> Option<u32> {
+        // Acquire, here and below: pairs with the release in push.
+        let mut newest = self.newest.load(Acquire);
+        loop {
+            let block = newest.checked_sub(1)?;
+            match self.newest.compare_exchange_weak(newest, link(block), Acquire, Acquire) {
+                Ok(_) => return Some(block),
+                Err(now) => newest = now,
+            }
+        }
+    }
+}
