@@ -74,6 +74,8 @@ pub struct Counts {
     /// NMIs, and those of them that got nothing: most often because they interrupted the holder of a lock.
     pub nmis: Counter,
     pub nmis_refused: Counter,
+    /// NMIs that freed a block.
+    pub nmis_freed: Counter,
     /// Page faults, and regions that were mapped, touched and unmapped.
     pub faults: Counter,
     pub regions: Counter,
@@ -90,6 +92,7 @@ impl Counts {
             interrupts_refused: Counter::new(),
             nmis: Counter::new(),
             nmis_refused: Counter::new(),
+            nmis_freed: Counter::new(),
             faults: Counter::new(),
             regions: Counter::new(),
             starts: Counter::new(),

@@ -1,7 +1,7 @@
 //! Interrupts, NMIs and faults. All three allocate.
 //!
 //! A timer interrupt frees the block that the last one got, and allocates another. The code that it interrupts may be anywhere
-//! except between `lock` and `unlock`. An NMI interrupts that too, so it only tries; normal code frees what it got.
+//! except between `lock` and `unlock`. An NMI interrupts that too, so it only tries, and defers what it frees.
 
 use core::arch::naked_asm;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -16,6 +16,7 @@ use x86_64::structures::idt::InterruptDescriptorTable;
 
 use crate::apic;
 use crate::cpu::{COUNTS, MAX_CPUS, PerCpu};
+use crate::frames::frames;
 use crate::owned_block::OwnedBlock;
 use crate::paging;
 use crate::random::Random;
@@ -26,6 +27,8 @@ const TIMER_MIN_NS: u32 = 20_000;
 const TIMER_RANDOM_NS: u32 = 80_000;
 /// The largest order that a timer interrupt asks for.
 const INTERRUPT_MAX_ORDER: u8 = 3;
+/// One timer interrupt in this many ticks the allocator.
+const TICK_EVERY: u32 = 8;
 /// Blocks that the NMIs of a CPU may hold until normal code frees them.
 const NMI_BLOCKS: usize = 16;
 
@@ -156,6 +159,10 @@ extern "sysv64" fn timer(_frame: &Frame) {
         Some(block) => slot.store(block.into_word(), Relaxed),
         None => counts.interrupts_refused.add(1),
     }
+    if random.below(TICK_EVERY) == 0 {
+        // The interrupted code may have the pageset. The tick then leaves it for the next one.
+        frames().tick();
+    }
     apic::set_timer(TIMER_MIN_NS + random.below(TIMER_RANDOM_NS));
     apic::end_interrupt();
 }
@@ -169,6 +176,14 @@ extern "sysv64" fn nmi(_frame: &Frame) {
         return;
     }
     counts.nmis.add(1);
+    // Every fourth NMI frees a block of an earlier one. Normal code may free it at the same time: the exchange decides.
+    if counts.nmis.get().is_multiple_of(4) {
+        if let Some(block) = NMIS_BLOCKS.here().iter().find_map(|slot| OwnedBlock::from_word(slot.swap(0, Relaxed))) {
+            block.free_deferred();
+            counts.nmis_freed.add(1);
+        }
+        return;
+    }
     let Some(slot) = NMIS_BLOCKS.here().iter().find(|slot| slot.load(Relaxed) == 0) else { return };
     // The feature plants a bug: an NMI that waits for a lock. It may have interrupted the holder.
     let wait = if cfg!(feature = "planted-waiting-nmi") { Wait::Lock } else { Wait::Nothing };

@@ -55,6 +55,15 @@ impl OwnedBlock {
         frames().free(pfn, order).unwrap_or_else(|error| panic!("{error}"));
     }
 
+    /// As [`Self::free`], without waiting for anything, so NMIs may call it.
+    ///
+    /// # Panics
+    /// As [`Self::free`].
+    pub fn free_deferred(self) {
+        let Block { pfn, order } = self.disown();
+        frames().free_deferred(pfn, order).unwrap_or_else(|error| panic!("{error}"));
+    }
+
     /// Checks the marks. The caller frees the block.
     ///
     /// # Panics

@@ -47,7 +47,8 @@ pub fn work(hotplug: &Hotplug, stack_bytes: usize) {
     say!("operations: {}, of which refused {}", total(|c| &c.operations), total(|c| &c.operations_refused));
     say!("page faults: {}, in {} regions", total(|c| &c.faults), total(|c| &c.regions));
     say!("timer interrupts: {}, of which refused {}", total(|c| &c.interrupts), total(|c| &c.interrupts_refused));
-    say!("NMIs: {}, of which refused {}", total(|c| &c.nmis), total(|c| &c.nmis_refused));
+    let (nmis, refused, freed) = (total(|c| &c.nmis), total(|c| &c.nmis_refused), total(|c| &c.nmis_freed));
+    say!("NMIs: {nmis}, of which refused {refused}, freed a block {freed}");
     say!(
         "CPUs: {} started {} times, stopped {} times",
         smp::count() - 1,
