@@ -55,6 +55,9 @@ pub struct ZoneSpec<'c> {
     /// (512 pages) where another zone begins or ends in the same pageblock.
     pub span: PageRange,
     /// The frames that are online from the start: inside `span`, without overlap.
+    ///
+    /// Empty for a kernel whose metadata lies in the zone's own memory: the size of the metadata depends on `span` only, and
+    /// where the metadata ends is known after they are placed. The kernel then calls [`crate::Allocator::online`].
     pub ranges: &'c [PageRange],
 }
 
@@ -63,7 +66,8 @@ pub struct ZoneSpec<'c> {
 pub struct Config<'c> {
     /// The zones, in any order. A zone's number is its index here.
     pub zones: &'c [ZoneSpec<'c>],
-    /// The node of each possible CPU, indexed by CPU number. At least one CPU.
+    /// The node of each possible CPU, indexed by CPU number. At least one CPU. All are online at the start: a kernel takes
+    /// those that have not started offline with [`crate::Allocator::cpu_offline`].
     pub cpus: &'c [NodeId],
     /// Distances between nodes, row by row, in any unit. Empty if all nodes are equally far.
     pub distances: &'c [u8],

@@ -29,7 +29,7 @@ pub(crate) mod zonelist;
 use core::sync::atomic::AtomicU32;
 
 use crate::buddy::Env;
-use crate::frame::{CpuId, MigrateType, NodeId, Order, PageState, Pfn, Tag, ZoneKind};
+use crate::frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, Tag, ZoneKind};
 use crate::machine::{Guard, LockPath, Machine, MachineHint};
 use crate::pcp::CachedZone;
 use crate::policy::Tuning;
@@ -136,6 +136,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[must_use]
     pub fn zone_count(&self) -> usize {
         self.zones.len()
+    }
+
+    /// The frames that a zone may ever hold, as in the map. The zone is given by its number.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    #[must_use]
+    pub fn zone_span(&self, zone: usize) -> PageRange {
+        let frames = self.zones[zone].frames();
+        PageRange::new(frames.pfn(frames.first), frames.spanned())
     }
 
     /// The zone whose span a page lies in.

@@ -26,6 +26,7 @@ fn zones_may_meet_at_an_odd_pageblock() {
             (Some(0), Some(1), None)
         );
         assert_eq!((world.zone_stats(0).managed, world.zone_stats(1).managed), (3 * 512, 5 * 512));
+        assert_eq!([world.zone_span(0), world.zone_span(1)], [low, high]);
         let request = Request { zone: Some(1), watermarks: false, ..movable(0) };
         let mut pages = vec![];
         while let Ok(pfn) = world.alloc(&request) {
