@@ -170,3 +170,24 @@ fn whole_blocks_move_the_same_pages_and_touch_fewer_lines() {
         assert!(whole.0 < page_by_page.0, "{} lines, page by page {}", whole.0, page_by_page.0);
     }
 }
+
+/// A drain in two passes fetches the buddies of its first batch of pages, and of no more.
+#[test]
+fn two_pass_drains_fetch_the_buddies_of_one_batch() {
+    let range = [PageRange::new(Pfn(BASE), 1 << 12)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range[0], ranges: &range }];
+    let tuning = Tuning { batch: BatchRule::Fixed(4), ..LINUX_4_17 };
+    let config = Config { tuning, ..Config::new(&zones, &[NodeId(0)]) };
+    let metadata = OwnedMetadata::new(&config).unwrap();
+    let mut zones = metadata.zones();
+    let world = Allocator::new(Recorder::default(), &config, metadata.lend(&mut zones)).unwrap();
+    let request = Request::new(Order::ZERO, MigrateType::Movable);
+    let used: Vec<_> = (0..20).map(|_| world.alloc(&request).unwrap()).collect();
+    world.drain();
+    used.into_iter().for_each(|page| world.free(page, Order::ZERO).unwrap());
+    let held = world.pageset_state(0, CpuId(0)).count;
+    assert!(held > 4, "one drain takes more than a batch");
+    let told = world.machine().during(|| assert!(world.drain()));
+    let prefetches = told.iter().filter(|access| matches!(access, Access::Prefetch(_))).count();
+    assert_eq!((prefetches, told.iter().filter(|access| **access == lock(LockPath::Drain)).count()), (4, 1));
+}
