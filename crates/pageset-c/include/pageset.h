@@ -54,7 +54,7 @@
 // All frees, except those of pageset_free_bulk. The default.
 #define PAGESET_CHECK_SINGLE 0
 
-// All frees. pageset_free_bulk then takes 1.1 to 1.4 ns more for each page (AMD EPYC).
+// All frees. pageset_free_bulk then takes 1.1 to 1.5 ns more for each page (AMD EPYC).
 #define PAGESET_CHECK_ALL 1
 
 // Frees of orders 4 to 8 and 10, and frees that drain a cache. A free into a cache then takes 0.2 to 0.3 ns less.

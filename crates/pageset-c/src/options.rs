@@ -26,7 +26,7 @@ pub const PAGESET_FORK_ABSENT: u32 = 1;
 
 /// All frees, except those of pageset_free_bulk. The default.
 pub const PAGESET_CHECK_SINGLE: u32 = 0;
-/// All frees. pageset_free_bulk then takes 1.1 to 1.4 ns more for each page (AMD EPYC).
+/// All frees. pageset_free_bulk then takes 1.1 to 1.5 ns more for each page (AMD EPYC).
 pub const PAGESET_CHECK_ALL: u32 = 1;
 /// Frees of orders 4 to 8 and 10, and frees that drain a cache. A free into a cache then takes 0.2 to 0.3 ns less.
 pub const PAGESET_CHECK_BASIC: u32 = 2;

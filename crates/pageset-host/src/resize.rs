@@ -15,7 +15,7 @@ impl PagePool {
     ///
     /// # Errors
     /// [`PoolError::GrowSize`] if `bytes` is 0 or exceeds the rest of the reserve. [`PoolError::System`] if the system
-    /// refuses memory to a pool with prefault. [`PoolError::Forked`]. The size stays.
+    /// refuses memory to a pool with prefault. [`PoolError::LocksRefused`] and [`PoolError::Forked`]. The size stays.
     pub fn grow(&self, bytes: u64) -> Result<u64, PoolError> {
         if self.is_forked() {
             return Err(PoolError::Forked);
@@ -52,7 +52,7 @@ impl PagePool {
     /// # Errors
     /// [`PoolError::ShrinkSize`] if `bytes` is 0 or a node would keep less than 2 MiB. [`PoolError::InUse`] if a run in
     /// that memory is in use; it says how many bytes are free. [`PoolError::System`] if the system does not take the
-    /// memory back. [`PoolError::Forked`]. The size stays.
+    /// memory back. [`PoolError::LocksRefused`] and [`PoolError::Forked`]. The size stays.
     pub fn shrink(&self, bytes: u64) -> Result<u64, PoolError> {
         if self.is_forked() {
             return Err(PoolError::Forked);

@@ -48,8 +48,8 @@ impl fmt::Display for Inconsistency {
 impl core::error::Error for Inconsistency {}
 
 impl<M: Machine> Allocator<'_, M> {
-    /// Checks a zone from end to end, after its deferred frees. Holds the locks of all its pagesets and of the zone, in time that is proportional to
-    /// the zone: other calls wait, or fail where they wait for nothing.
+    /// Checks a zone from end to end, after its deferred frees. The time is proportional to the zone. The call holds the
+    /// locks of all pagesets of the zone and of the zone itself: other calls wait, or fail where they wait for nothing.
     ///
     /// A call that is in progress elsewhere may have claimed a block and not yet freed it. Only an allocator that is
     /// otherwise idle is certain to pass.

@@ -82,6 +82,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             first_zones,
             common_first_zones,
             preferred_zone,
+            has_fast_path: config.tuning.has_fast_path(),
             lists: fast::list_table(config.tuning.lists),
             checks_bulk: config.free_check == FreeCheck::All,
             tuning: config.tuning,

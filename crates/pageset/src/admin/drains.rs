@@ -68,8 +68,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Drains the caller's pagesets of all zones. Never waits for a pageset: a timer interrupt may call it. Returns whether
     /// all were drained; false if the lock of one is held, perhaps by the interrupted code.
     pub fn drain(&self) -> bool {
-        let held = (0..self.zones.len()).filter(|&zone| !self.drain_local(zone)).count();
-        held == 0
+        // Not `all`: it would end at the first pageset in use.
+        let in_use = (0..self.zones.len()).filter(|&zone| !self.drain_local(zone)).count();
+        in_use == 0
     }
 
     /// As [`Self::drain`], for one zone, given by its number. A step of compaction does this, so that freed blocks can merge.
@@ -120,9 +121,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Panics
     /// There is no zone of that number.
     pub fn disable_pagesets(&self, zone: usize) {
-        let (disabled, changes) = (&self.zones[zone], self.change());
-        disabled.disabled.set(disabled.disabled.get() + 1);
-        self.recompute_bounds_of(disabled, changes);
+        let (cached_zone, changes) = (&self.zones[zone], self.change());
+        cached_zone.disabled.set(cached_zone.disabled.get() + 1);
+        self.recompute_bounds_of(cached_zone, changes);
         // The drain is needed also if they were disabled before: the earlier caller may still be draining.
         self.drain_zone(zone);
     }

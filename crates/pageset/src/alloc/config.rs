@@ -37,10 +37,10 @@ pub enum FreeCheck {
     /// pageset's lock held, which is enough for two threads of one CPU.
     Basic,
     /// Bulk frees of single movable pages do not claim. Costs 2 instructions more than [`Self::Basic`], 0.2 to 0.3 ns for a
-    /// free on an AMD EPYC.
+    /// free on an AMD EPYC (`pageset-host`'s example `free_check`).
     #[default]
     Single,
-    /// All frees claim. Costs bulk frees 1.1 to 1.4 ns more for each page, measured there.
+    /// All frees claim. Costs bulk frees 1.1 to 1.5 ns more for each page, measured there.
     All,
 }
 

@@ -98,7 +98,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let zone = match self.common_first_zones[request.highest.index()] {
             Some(zone) => zone,
-            None if !self.tuning.has_fast_path() => return None,
+            None if !self.has_fast_path => return None,
             None => self.first_zone(cpu, request.highest)?,
         };
         zone.shared.has_plenty().then_some(zone)

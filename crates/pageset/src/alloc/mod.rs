@@ -56,6 +56,8 @@ pub struct Allocator<'a, M: Machine> {
     pub(crate) common_first_zones: [Option<&'a CachedZone<'a, M>>; ZoneKind::COUNT],
     /// The largest zone, where the fast path looks for a freed block.
     pub(crate) preferred_zone: &'a CachedZone<'a, M>,
+    /// [`Tuning::has_fast_path`].
+    pub(crate) has_fast_path: bool,
     /// The list of each order and migratetype: [`fast::list_table`].
     pub(crate) lists: [u8; LIST_TABLE],
     /// Whether bulk frees of single movable pages claim them: [`config::FreeCheck::All`].
