@@ -89,6 +89,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             rules,
             changes: M::Lock::default(),
             draining: AtomicBool::new(false),
+            onlining: AtomicBool::new(false),
         };
         for (zone, spec) in allocator.zones.iter().zip(config.zones) {
             for range in spec.ranges {

@@ -10,19 +10,29 @@ use crate::pcp::CachedZone;
 use crate::sync::LockedWord;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// The exclusive right to drain the pagesets of all CPUs, held until dropped.
-pub(crate) struct Draining<'l>(&'l AtomicBool);
+/// The exclusive right to do something, such as to drain the pagesets of all CPUs, held until dropped. Not a lock: its holder
+/// takes locks, runs for long, and may sleep.
+pub(crate) struct Exclusive<'l>(&'l AtomicBool);
 
-impl<'l> Draining<'l> {
-    pub(crate) fn try_begin(draining: &'l AtomicBool) -> Option<Self> {
-        // Acquire: pairs with the release in drop. It only orders one drain after another; each pageset and zone has
-        // its own lock.
-        let begun = draining.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        begun.is_ok().then(|| Draining(draining))
+impl<'l> Exclusive<'l> {
+    pub(crate) fn try_begin(running: &'l AtomicBool) -> Option<Self> {
+        // Acquire: pairs with the release in drop. It orders one holder after another.
+        let begun = running.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        begun.is_ok().then(|| Exclusive(running))
+    }
+
+    /// Waits until no other holder is left. The caller holds no lock.
+    pub(crate) fn begin(running: &'l AtomicBool, machine: &impl Machine) -> Self {
+        loop {
+            if let Some(begun) = Self::try_begin(running) {
+                return begun;
+            }
+            machine.relax();
+        }
     }
 }
 
-impl Drop for Draining<'_> {
+impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
         // Release: pairs with the acquire in try_begin.
         self.0.store(false, Ordering::Release);
@@ -93,7 +103,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Drains all pagesets of all zones, each under its lock. Pages freed meanwhile may stay. Returns at once if
     /// another drain of all CPUs is running: that drain suffices. Specification 8.1.
     pub fn drain_all(&self) {
-        if let Some(_draining) = Draining::try_begin(&self.draining) {
+        if let Some(_draining) = Exclusive::try_begin(&self.draining) {
             self.zones.iter().for_each(|zone| self.drain_cpus(zone));
         }
     }

@@ -10,6 +10,7 @@
 
 use crate::admin::owner::Owner;
 use crate::admin::range::RangeError;
+use crate::admin::drains::Exclusive;
 use crate::alloc::Allocator;
 use crate::alloc::config::MapError;
 use crate::alloc::error::{FreeError, HotplugError};
@@ -104,7 +105,8 @@ impl<M: Machine> Drop for NoPagesets<'_, '_, M> {
 
 /// Memory.
 impl<M: Machine> Allocator<'_, M> {
-    /// Brings the pages of a range online, and computes watermarks and bounds again. Holds the zone lock.
+    /// Brings the pages of a range online, and computes watermarks and bounds again. Holds the zone lock for at most 1,024
+    /// pages at a time. Waits, by [`Machine::relax`], while another such call runs.
     ///
     /// # Errors
     /// A range that is empty, outside every zone's span, or partly online already. Nothing has changed then.
@@ -112,18 +114,17 @@ impl<M: Machine> Allocator<'_, M> {
         if range.pages == 0 {
             return Err(MapError::Empty { start: range.start });
         }
-        let Some((zone, page)) = self.locate(range.start) else {
-            return Err(MapError::OutsideSpan { start: range.start });
-        };
-        if range.pages > u64::from(zone.frames().end - page) {
-            return Err(MapError::OutsideSpan { start: range.start });
-        }
-        {
-            let guard = zone.shared.lock(self.env(), LockPath::Map);
-            if let Some(known) = zone.shared.buddy.first_known(page, range.pages) {
+        let (zone, span) = self.span_of(range).map_err(|_| MapError::OutsideSpan { start: range.start })?;
+        // Only these calls bring pages online, so what is not online stays so.
+        let _onlining = Exclusive::begin(&self.onlining, &self.machine);
+        for piece in span.pieces() {
+            let _guard = zone.shared.lock(self.env(), LockPath::Map);
+            if let Some(known) = zone.shared.buddy.first_known(piece.first, piece.pages()) {
                 return Err(MapError::Overlap { start: range.start, other: zone.frames().pfn(known) });
             }
-            guard.online(page, range.pages);
+        }
+        for piece in span.pieces() {
+            zone.shared.lock(self.env(), LockPath::Map).online(piece.first, piece.pages());
         }
         self.recompute();
         Ok(())
@@ -138,7 +139,7 @@ impl<M: Machine> Allocator<'_, M> {
     pub fn offline(&self, range: PageRange, owner: &impl Owner) -> Result<(), RangeError> {
         let (zone, span) = self.span_of(range)?;
         let disabled = NoPagesets::new(self, zone.shared.index);
-        let result = self.empty_range(zone, span, owner, |zone| zone.retire(span));
+        let result = self.empty_range(zone, span, owner, |zone, piece| zone.retire(piece));
         drop(disabled);
         if result.is_ok() {
             self.recompute();

@@ -36,6 +36,15 @@ pub trait Owner {
         let _ = request;
         0
     }
+
+    /// Called between two steps of a long operation: before each pageblock that compaction scans, before each block and each
+    /// 1,024 pages of a range, and before each call of [`Self::reclaim`]. A kernel lets other threads run here.
+    ///
+    /// `false` ends the operation. A range is then not allocated ([`crate::Obstacle::Cancelled`]) and stays as it was, except
+    /// that blocks may have moved. A compaction ends as [`crate::CompactOutcome::Contended`]. A request fails.
+    fn keep_going(&self) -> bool {
+        true
+    }
 }
 
 /// An owner whose pages never move.

@@ -71,6 +71,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let rounds = if request.order > Order::COSTLY { 1 } else { RECLAIM_ROUNDS };
         for _ in 0..rounds {
+            if !owner.keep_going() {
+                break;
+            }
             let given = owner.reclaim(request) > 0;
             if given {
                 if let Some(pfn) = self.retry(request)? {

@@ -68,6 +68,8 @@ pub struct Allocator<'a, M: Machine> {
     pub(crate) changes: M::Lock,
     /// Whether a drain of the pagesets of all CPUs is running.
     pub(crate) draining: AtomicBool,
+    /// Whether pages are being brought online.
+    pub(crate) onlining: AtomicBool,
 }
 
 /// The settings from which sizes are computed.

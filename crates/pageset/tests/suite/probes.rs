@@ -6,7 +6,7 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{LINUX_4_16, LINUX_4_17, LINUX_6_7, PAGESET};
 use pageset::policy::{BatchRule, Tuning};
 use pageset::{
-    Access, Allocator, Config, CpuId, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request,
+    Access, Allocator, Config, CpuId, Immovable, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request,
     SpinLock, ZoneKind, ZoneSpec,
 };
 
@@ -190,4 +190,31 @@ fn two_pass_drains_fetch_the_buddies_of_one_batch() {
     let told = world.machine().during(|| assert!(world.drain()));
     let prefetches = told.iter().filter(|access| matches!(access, Access::Prefetch(_))).count();
     assert_eq!((prefetches, told.iter().filter(|access| **access == lock(LockPath::Drain)).count()), (4, 1));
+}
+
+/// The most pages that are touched between two holds of the zone lock.
+fn longest_hold(told: &[Access]) -> usize {
+    told.split(|access| matches!(access, Access::ZoneLock { .. })).map(|hold| pages(hold).len()).max().unwrap_or(0)
+}
+
+/// No hold of the zone lock works on more than 1,024 pages of a range, however large the range is.
+#[test]
+fn ranges_hold_the_lock_for_pieces() {
+    let span = PageRange::new(Pfn(BASE), 1 << 20);
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span, ranges: &[] }];
+    let config = Config::new(&zones, &[NodeId(0)]);
+    let metadata = OwnedMetadata::new(&config).unwrap();
+    let mut zones = metadata.zones();
+    let world = Allocator::new(Recorder::default(), &config, metadata.lend(&mut zones)).unwrap();
+    let check = |what: &str, work: &dyn Fn()| {
+        let told = world.machine().during(work);
+        let holds = told.iter().filter(|access| matches!(access, Access::ZoneLock { .. })).count();
+        assert!(holds >= 1024, "{what}: {holds} holds");
+        // A block taken or listed touches its neighbours on its list, and a merge its buddies.
+        assert!(longest_hold(&told) <= 64, "{what}: {} touches in one hold", longest_hold(&told));
+    };
+    check("online", &|| world.online(span).unwrap());
+    check("alloc_range", &|| world.alloc_range(span, MigrateType::Movable, &Immovable).unwrap());
+    check("free_range", &|| world.free_range(span).unwrap());
+    check("offline", &|| world.offline(span, &Immovable).unwrap());
 }

@@ -5,7 +5,7 @@ use crate::support::{TestMachine, World, build, movable, one_zone};
 use pageset::policy::Watermarks;
 use pageset::policy::presets::{LINUX_4_19, LINUX_6_18, PRESETS};
 use pageset::{
-    AllocError, Block, Config, CpuId, Immovable, MapError, MigrateType, MoveError, NodeId, Obstacle, Order, Owner,
+    AllocError, Block, CompactMode, CompactOutcome, Config, CpuId, Immovable, MapError, MigrateType, MoveError, NodeId, Obstacle, Order, Owner,
     PageRange, PageState, Pfn, RangeError, Request, Tuning, WrongFree, ZoneKind, ZoneSpec,
 };
 use std::cell::Cell;
@@ -433,5 +433,87 @@ fn pages_move_to_no_higher_zone() {
         owner.check();
         world.audit(0).expect("the audit passes");
         world.audit(1).expect("the audit passes");
+    });
+}
+
+/// An owner that ends the operation at its n-th chance.
+struct Impatient<'w, O> {
+    owner: &'w O,
+    chances: Cell<u32>,
+}
+
+impl<O: Owner> Owner for Impatient<'_, O> {
+    fn isolate(&self, pfn: Pfn) -> Option<Order> {
+        self.owner.isolate(pfn)
+    }
+
+    fn move_block(&self, from: Pfn, to: Pfn, order: Order) -> Result<(), MoveError> {
+        self.owner.move_block(from, to, order)
+    }
+
+    fn put_back(&self, pfn: Pfn, order: Order) {
+        self.owner.put_back(pfn, order);
+    }
+
+    fn keep_going(&self) -> bool {
+        let left = self.chances.get();
+        self.chances.set(left.saturating_sub(1));
+        left > 0
+    }
+}
+
+/// A range and memory that goes offline, ended at every chance: nothing is allocated, lost or offline, and the pageblocks have
+/// their types.
+#[test]
+fn the_owner_ends_a_range_at_any_step() {
+    for offline in [false, true] {
+        zone(LINUX_6_18, 16384, |world| {
+            let owner = StampingOwner::new(world);
+            let ids: Vec<_> = (0..200).map(|_| owner.alloc(&movable(0)).expect("memory")).collect();
+            ids.iter().step_by(3).for_each(|&id| assert!(owner.free(id)));
+            let wanted = range(8192 - 300, 16384 - 100);
+            let (before, types_before) = (world.zone_stats(0).managed, types(world, 16384));
+            let mut chances = 0;
+            loop {
+                let impatient = Impatient { owner: &owner, chances: Cell::new(chances) };
+                let result = if offline {
+                    world.offline(wanted, &impatient)
+                } else {
+                    world.alloc_range(wanted, MigrateType::Movable, &impatient)
+                };
+                owner.check();
+                let books = world.audit(0).expect("the audit passes");
+                match result {
+                    Ok(()) => break,
+                    Err(error) => assert_eq!(error.obstacle, Obstacle::Cancelled),
+                }
+                assert_eq!(books.in_use, owner.pages());
+                assert_eq!((world.zone_stats(0).managed, types(world, 16384)), (before, types_before.clone()));
+                chances += 1;
+            }
+            assert!(chances >= 8, "at least once for each 1,024 pages: {chances}");
+        });
+    }
+}
+
+/// A compaction ends where its owner wants.
+#[test]
+fn the_owner_ends_a_compaction() {
+    zone(LINUX_6_18, 16384, |world| {
+        let owner = StampingOwner::new(world);
+        let ids: Vec<_> = (0..8000).map(|_| owner.alloc(&movable(0)).expect("memory")).collect();
+        ids.iter().step_by(2).for_each(|&id| assert!(owner.free(id)));
+        world.drain_all();
+        let scanned = |chances| {
+            let impatient = Impatient { owner: &owner, chances: Cell::new(chances) };
+            let report = world.compact_zone(0, None, CompactMode::Sync, &impatient);
+            owner.check();
+            (report.outcome, report.moved)
+        };
+        assert_eq!(scanned(0), (CompactOutcome::Contended, 0));
+        let (outcome, moved) = scanned(2);
+        assert_eq!(outcome, CompactOutcome::Contended);
+        assert!((1..=1024).contains(&moved), "two pageblocks at most: {moved}");
+        assert_eq!(scanned(u32::MAX).0, CompactOutcome::Complete);
     });
 }

@@ -90,7 +90,7 @@ pub enum CompactOutcome {
     Complete,
     /// The scanners met after part of a zone, and no block of the order was made.
     PartialSkipped,
-    /// The run stopped early: no target block was free, or another CPU wanted the zone lock.
+    /// The run stopped early: no target block was free, another CPU wanted the zone lock, or the owner ended it.
     Contended,
     /// A block of the order is free, or was free from the start; or the zone reached the requested fragmentation score.
     Success,

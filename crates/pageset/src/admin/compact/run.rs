@@ -164,6 +164,9 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             let whole = if self.whole_zone { CompactOutcome::Complete } else { CompactOutcome::PartialSkipped };
             return Some(whole);
         }
+        if self.migrate.is_multiple_of(PAGEBLOCK) && !self.owner.keep_going() {
+            return Some(CompactOutcome::Contended);
+        }
         if let Some(enough) = plan.score {
             return (fragmentation_score(&zone.shared.free_by_order()) <= enough).then_some(CompactOutcome::Success);
         }

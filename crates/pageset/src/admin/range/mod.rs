@@ -1,9 +1,9 @@
 //! Contiguous ranges: allocation of given page numbers, also where the pages are in use.
 //!
 //! A range is emptied in four steps. Any failure undoes them. First its pageblocks are isolated, so that nothing is
-//! allocated from them. Then the pagesets are drained. Then the blocks in use move away, through the [`Owner`]. When
-//! all pages are free, they are taken under one hold of the zone lock. Specification: `linux-page-allocator.md` 6.2, 7
-//! "Callback contract", 8.1.
+//! allocated from them. Then the pagesets are drained. Then the blocks in use move away, through the [`Owner`]. Then the
+//! free pages are taken, piece by piece: each hold of the zone lock takes up to 1,024 pages. Specification:
+//! `linux-page-allocator.md` 6.2, 7 "Callback contract", 8.1.
 //!
 //! # Races
 //!
@@ -14,6 +14,8 @@
 //!   that isolates the first shared pageblock gets all of them. The other finds it isolated and fails.
 //! - *Another caller sets the type of an isolated pageblock.* Its pages may then be allocated again, and the range is
 //!   not free. The pageblock keeps the new type.
+//!
+//! The pieces that are taken already are tagged like blocks in a pageset: nobody can allocate, free or merge them.
 //!
 //! The module `vacate` moves the blocks in use. The other steps are in this file.
 
@@ -69,6 +71,8 @@ pub enum Obstacle {
     Cached(Order),
     /// The block is free, but the type of its pageblock was set meanwhile.
     Reused,
+    /// The owner ended the call: [`Owner::keep_going`].
+    Cancelled,
 }
 
 impl fmt::Display for RangeError {
@@ -88,6 +92,7 @@ impl fmt::Display for RangeError {
             Obstacle::NoPlace(error) => write!(f, "the block at {pfn} has no target to move to: {error}"),
             Obstacle::Cached(order) => write!(f, "the block of order {order} at {pfn} stays in a pageset"),
             Obstacle::Reused => write!(f, "the pageblock of page {pfn} is no longer isolated"),
+            Obstacle::Cancelled => write!(f, "the owner ended the call at page {pfn}"),
         }
     }
 }
@@ -97,20 +102,28 @@ impl core::error::Error for RangeError {}
 /// A range of one zone, as page indexes in the zone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
-    first: u32,
+    pub(crate) first: u32,
     end: u32,
 }
 
 impl Span {
-    fn pages(self) -> u64 {
+    pub(crate) fn pages(self) -> u64 {
         u64::from(self.end - self.first)
+    }
+
+    /// The parts that one hold of the zone lock changes, in ascending order: the span cut at multiples of 1,024 pages.
+    /// No block reaches from one piece into the next.
+    pub(crate) fn pieces(self) -> impl Iterator<Item = Span> {
+        let largest = Order::MAX.pages() as u32;
+        let starts = (start_of(self.first, Order::MAX)..self.end).step_by(largest as usize);
+        starts.map(move |start| Span { first: start.max(self.first), end: (start + largest).min(self.end) })
     }
 }
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Allocates all pages of a range in one zone. The range may begin and end at any page. Blocks in use move to other
     /// zones of the same or a lower kind. Other pages of the same pageblocks are not affected. Holds none of the
-    /// allocator's locks while it calls the owner.
+    /// allocator's locks while it calls the owner, and the zone lock for at most 1,024 pages at a time.
     ///
     /// The range becomes allocated blocks of `migratetype`. Each is the largest block that is aligned at its start and
     /// fits. [`Self::free_range`] frees all of them, [`Self::free`] one.
@@ -128,7 +141,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return Err(RangeError { pfn: range.start, obstacle: Obstacle::Migratetype(migratetype) });
         }
         let (zone, span) = self.span_of(range)?;
-        self.empty_range(zone, span, owner, |zone| zone.hand_out(span, migratetype))
+        self.empty_range(zone, span, owner, |zone, piece| zone.hand_out(piece, migratetype))
     }
 
     /// Frees all blocks of a range: one that [`Self::alloc_range`] allocated, or any adjacent allocated blocks that do
@@ -182,38 +195,72 @@ impl<'a, M: Machine> Allocator<'a, M> {
         Ok((zone, Span { first, end: first + range.pages as u32 }))
     }
 
-    /// Empties a span, takes its pages, and calls `then` in the same hold of the zone lock.
+    /// Empties a span, takes all its pages, and then calls `then` for each piece with the zone lock held. While `then` runs
+    /// the pageblocks are still isolated.
     pub(crate) fn empty_range(
         &self,
         zone: &CachedZone<'a, M>,
         span: Span,
         owner: &impl Owner,
-        then: impl FnOnce(&ZoneGuard<'_, 'a, M>),
+        then: impl Fn(&ZoneGuard<'_, 'a, M>, Span),
     ) -> Result<(), RangeError> {
         let env = self.env();
         // Single pages must merge as they are freed, and no refill may be in flight with a page of the span.
         let _merges = zone.shared.merges(env);
         let _isolation = Isolation::new(env, &zone.shared, span)?;
+        let mut taken = Taken { env, zone: &zone.shared, span: Span { end: span.first, ..span } };
         let mut tries = 1;
         loop {
+            let rest = Span { first: taken.span.end, ..span };
             self.drain_zone(zone.shared.index);
-            self.vacate(zone, span, owner)?;
-            let error = {
-                let guard = zone.shared.lock(env, LockPath::Map);
-                match guard.check_free(span) {
-                    Ok(()) => {
-                        guard.take_span(span);
-                        then(&guard);
-                        return Ok(());
-                    }
-                    Err(error) => error,
-                }
-            };
-            if tries == TRIES {
+            self.vacate(zone, rest, owner)?;
+            let Err(error) = rest.pieces().try_for_each(|piece| taken.take(piece, owner)) else { break };
+            if tries == TRIES || error.obstacle == Obstacle::Cancelled {
                 return Err(error);
             }
             tries += 1;
             env.machine.relax();
+        }
+        for piece in taken.keep().pieces() {
+            then(&zone.shared.lock(env, LockPath::Map), piece);
+        }
+        Ok(())
+    }
+}
+
+/// The pages of a span that are taken so far. The drop frees them again.
+struct Taken<'r, 'a, M: Machine> {
+    env: Env<'r, M>,
+    zone: &'r Zone<'a, M>,
+    span: Span,
+}
+
+impl<M: Machine> Taken<'_, '_, M> {
+    /// Takes the next piece, if all of it is free.
+    fn take(&mut self, piece: Span, owner: &impl Owner) -> Result<(), RangeError> {
+        if !owner.keep_going() {
+            return Err(RangeError { pfn: self.zone.buddy.frames.pfn(piece.first), obstacle: Obstacle::Cancelled });
+        }
+        let guard = self.zone.lock(self.env, LockPath::Map);
+        guard.check_free(piece)?;
+        guard.take_span(piece);
+        self.span.end = piece.end;
+        Ok(())
+    }
+
+    /// The taken pages, which the caller has from now on.
+    fn keep(self) -> Span {
+        core::mem::ManuallyDrop::new(self).span
+    }
+}
+
+impl<M: Machine> Drop for Taken<'_, '_, M> {
+    fn drop(&mut self) {
+        for piece in self.span.pieces() {
+            let guard = self.zone.lock(self.env, LockPath::Map);
+            for (page, order) in largest_blocks(piece.first, piece.end) {
+                guard.free_block(page, order, guard.frames.block_type(page));
+            }
         }
     }
 }
@@ -275,7 +322,7 @@ impl<M: Machine> Drop for Isolation<'_, '_, M> {
     }
 }
 
-/// The last step: takes the free blocks of isolated pageblocks and allocates the range, under one hold of the zone lock.
+/// The last steps: takes the free blocks of isolated pageblocks, then allocates them or takes them offline.
 impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Checks that all pages of a span are in free blocks of isolated pageblocks.
     fn check_free(&self, span: Span) -> Result<(), RangeError> {
@@ -295,8 +342,8 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
         Ok(())
     }
 
-    /// Takes the blocks of a span off their lists, after [`Self::check_free`] has succeeded. The parts of the first and
-    /// last block outside the span are freed again.
+    /// Takes the blocks of a piece off their lists, after [`Self::check_free`] has succeeded, and tags them like blocks in
+    /// a pageset. The parts of the first and last block outside the piece are freed again.
     fn take_span(&self, span: Span) {
         let (mut lowest, mut page) = (span.first, span.first);
         while page < span.end {
@@ -309,18 +356,25 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
         for (outer, order) in largest_blocks(lowest, span.first).chain(largest_blocks(span.end, page)) {
             self.free_block(outer, order, MigrateType::Isolate);
         }
+        self.tag_blocks(span, PageState::Cached, MigrateType::Movable);
     }
 
-    /// Allocates the pages of a taken span as the largest aligned blocks.
-    fn hand_out(&self, span: Span, migratetype: MigrateType) {
+    /// Tags a span as its largest aligned blocks.
+    fn tag_blocks(&self, span: Span, state: PageState, migratetype: MigrateType) {
         for (page, order) in largest_blocks(span.first, span.end) {
-            self.frames.set_tag(page, Tag::new(PageState::Allocated, order, migratetype));
+            self.frames.set_tag(page, Tag::new(state, order, migratetype));
         }
+    }
+
+    /// Allocates the pages of a taken piece as the largest aligned blocks.
+    fn hand_out(&self, span: Span, migratetype: MigrateType) {
+        self.tag_blocks(span, PageState::Allocated, migratetype);
         self.count_direct_alloc(span.pages());
     }
 
-    /// Turns the pages of a taken span into pages that are neither present nor managed.
+    /// Turns the pages of a taken piece into pages that are neither present nor managed.
     pub(crate) fn retire(&self, span: Span) {
+        largest_blocks(span.first, span.end).for_each(|(page, _)| self.frames.set_tag(page, Tag::INSIDE));
         sync::sub(&self.managed, span.pages());
         sync::sub(&self.present, span.pages());
         for start in (start_of(span.first, Order::PAGEBLOCK)..span.end).step_by(PAGEBLOCK as usize) {

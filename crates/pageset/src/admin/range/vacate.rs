@@ -18,6 +18,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
             page = match zone.shared.buddy.block_around(page) {
                 Some((head, order, state)) => {
                     if state == PageState::Allocated {
+                        if !owner.keep_going() {
+                            return Err(RangeError { pfn: zone.frames().pfn(head), obstacle: Obstacle::Cancelled });
+                        }
                         self.move_away(zone, head, owner)?;
                     }
                     head + order.pages() as u32
