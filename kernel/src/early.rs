@@ -10,6 +10,7 @@ const CACHE_LINE: u64 = 64;
 
 /// A range of memory that is used up from its start.
 pub struct Early {
+    start: u64,
     next: u64,
     end: u64,
 }
@@ -20,7 +21,7 @@ impl Early {
     /// # Safety
     /// The range is memory, mapped at its physical address, and nobody else uses it.
     pub unsafe fn new(range: PageRange) -> Early {
-        Early { next: range.start.0 * 4096, end: range.end().0 * 4096 }
+        Early { start: range.start.0 * 4096, next: range.start.0 * 4096, end: range.end().0 * 4096 }
     }
 
     /// A slice of `length` values made by `make`.
@@ -40,8 +41,9 @@ impl Early {
         unsafe { memory.assume_init_mut() }
     }
 
-    /// The first page of which nothing was given out.
-    pub fn first_unused(&self) -> Pfn {
-        Pfn(self.next.div_ceil(4096))
+    /// The pages that were given out, in part or whole.
+    pub fn used(&self) -> PageRange {
+        let start = self.start / 4096;
+        PageRange::new(Pfn(start), self.next.div_ceil(4096) - start)
     }
 }

@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicU8, AtomicU32};
 use arrayvec::ArrayVec;
 use pageset::pcp::Pageset;
 use pageset::{
-    Access, Allocator, CachedZone, Config, CpuId, Machine, Metadata, NodeId, Order, PageRange, Pfn, ZoneKind, ZoneSpec,
+    Access, Allocator, CachedZone, Config, CpuId, Machine, Metadata, NodeId, Order, PageRange, Pfn, ZoneKind,
+    ZoneMetadata, ZoneSpec,
 };
 use spin::Once;
 
@@ -46,7 +47,6 @@ const ACCESSES_PER_SWITCH: u32 = 64;
 pub static INTERLEAVING: PerCpu<Random> = PerCpu([const { Random::unseeded() }; MAX_CPUS]);
 
 static FRAMES: Once<Allocator<'static, Kernel>> = Once::new();
-static ZONES: Once<&'static [ZoneSpec<'static>]> = Once::new();
 
 unsafe extern "C" {
     /// The ends of the kernel's image, from the linker script.
@@ -64,7 +64,7 @@ pub fn frames() -> &'static Allocator<'static, Kernel> {
 
 /// The spans of the zones.
 pub fn spans() -> impl Iterator<Item = PageRange> {
-    ZONES.get().into_iter().flat_map(|zones| zones.iter()).map(|zone| zone.span)
+    (0..frames().zone_count()).map(|zone| frames().zone_span(zone))
 }
 
 /// The address of a page. All memory is mapped at its physical address.
@@ -83,10 +83,7 @@ pub fn address(pfn: Pfn) -> u64 {
 pub unsafe fn build(usable: &[PageRange], topology: &Topology) {
     let pieces = pieces_of_nodes(usable, &topology.memory);
     let image_end = Pfn((&raw const kernel_end as u64).div_ceil(4096));
-    let after_image = usable.iter().map(|range| after(*range, image_end));
-    let largest = after_image.max_by_key(|range| range.pages).expect("usable memory");
-    // SAFETY: the range is memory after the image, and the caller vouches that nobody else uses it.
-    let mut early = unsafe { Early::new(largest) };
+    let image_start = Pfn(&raw const kernel_start as u64 / 4096);
 
     // The size of the metadata follows from the spans. The pages come online when it is known where the metadata end.
     let zones: ArrayVec<ZoneSpec<'static>, MAX_RANGES> = (0..MAX_RANGES as u32)
@@ -97,31 +94,54 @@ pub unsafe fn build(usable: &[PageRange], topology: &Topology) {
             Some(ZoneSpec { node: NodeId(node), kind: ZoneKind::Normal, span, ranges: &[] })
         })
         .collect();
-    let zones: &'static [_] = ZONES.call_once(|| early.slice(zones.len(), |zone| zones[zone]));
-    let nodes = early.slice(topology.cpus.len(), |cpu| topology.cpus[cpu].node);
-    let config = Config { tuning: settings::get().rules.tuning, ..Config::new(zones, nodes) };
+    // Each zone's metadata lie on its own node, in the node's largest piece of memory after the image.
+    let mut early: ArrayVec<Early, MAX_RANGES> = zones
+        .iter()
+        .map(|zone| {
+            let own = pieces.iter().filter(|piece| piece.node == zone.node).map(|piece| after(piece.range, image_end));
+            let largest = own.max_by_key(|range| range.pages).expect("a zone has memory");
+            // SAFETY: the range is memory after the image, and the caller vouches that nobody else uses it.
+            unsafe { Early::new(largest) }
+        })
+        .collect();
+    let nodes: ArrayVec<NodeId, MAX_CPUS> = topology.cpus.iter().map(|cpu| cpu.node).collect();
+    let tuning = settings::get().rules.tuning;
+    let config = Config { tuning, online_cpus: &[CpuId(0)], ..Config::new(&zones, &nodes) };
     let size = config.metadata_size().expect("a valid memory map");
+    let of_zones: ArrayVec<ZoneMetadata<'static, _>, MAX_RANGES> = early
+        .iter_mut()
+        .enumerate()
+        .map(|(zone, early)| {
+            let size = config.zone_metadata_size(zone).expect("a valid memory map");
+            ZoneMetadata {
+                tags: early.slice(size.tags, |_| AtomicU8::new(0)),
+                words: early.slice(size.words, |_| AtomicU32::new(0)),
+                pagesets: early.slice(size.pagesets, |_| Pageset::default()),
+            }
+        })
+        .collect();
     let metadata = Metadata {
-        tags: early.slice(size.tags, |_| AtomicU8::new(0)),
-        words: early.slice(size.words, |_| AtomicU32::new(0)),
-        pagesets: early.slice(size.pagesets, |_| Pageset::default()),
-        zones: early.slice(size.zones, |_| CachedZone::empty()),
+        words: early[0].slice(size.words, |_| AtomicU32::new(0)),
+        zones: early[0].slice(size.zones, |zone| CachedZone::new(Default::default(), of_zones[zone])),
     };
     let allocator = FRAMES.call_once(|| Allocator::new(Kernel, &config, metadata).expect("a valid memory map"));
 
-    let image_start = Pfn(&raw const kernel_start as u64 / 4096);
     for piece in &pieces {
-        let used_end = if piece.range.end() > largest.start { early.first_unused().max(image_end) } else { image_end };
-        for free in [before(piece.range, image_start), after(piece.range, used_end.max(image_start))] {
+        let used_end = early
+            .iter()
+            .map(Early::used)
+            .filter(|used| used.start >= piece.range.start && used.start < piece.range.end())
+            .map(|used| used.end());
+        let used_end = used_end.max().unwrap_or(image_end.max(image_start));
+        for free in [before(piece.range, image_start), after(piece.range, used_end)] {
             if free.pages > 0 {
                 allocator.online(free).expect("memory inside a zone");
             }
         }
     }
-    for cpu in 1..nodes.len() as u32 {
-        allocator.cpu_offline(CpuId(cpu)).expect("a CPU besides the first");
+    for (number, early) in early.iter().enumerate() {
+        say!("metadata of zone {number}: {} KiB from page {} on", early.used().pages * 4, early.used().start);
     }
-    say!("metadata: {} KiB from page {} on", size.bytes::<Kernel>() / 1024, largest.start);
     for (number, zone) in zones.iter().enumerate() {
         let (node, start, end) = (zone.node.0, zone.span.start, zone.span.end());
         say!("zone {number}: node {node}, pages {start} to {end}, {} managed", allocator.zone_stats(number).managed);

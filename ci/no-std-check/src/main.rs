@@ -10,7 +10,7 @@ use pageset::policy::presets::{LINUX_4_17, LINUX_6_12, LINUX_6_18, PAGESET};
 use pageset::policy::{Tuning, TuningError};
 use pageset::{
     Allocator, CachedZone, Config, CpuId, Machine, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Request,
-    SpinLock, ZoneKind, ZoneSpec,
+    SpinLock, ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
 // This program is built without the feature `history`: rules that kernels dropped are refused, the default rules are not.
@@ -30,21 +30,22 @@ impl Machine for Kernel {
 
 static TAGS: [AtomicU8; 1 << 14] = [const { AtomicU8::new(0) }; 1 << 14];
 static WORDS: [AtomicU32; 1 << 17] = [const { AtomicU32::new(0) }; 1 << 17];
+static COMMON: [AtomicU32; 1 << 6] = [const { AtomicU32::new(0) }; 1 << 6];
+static PAGESETS: [Pageset<SpinLock>; 1] = [Pageset::new(SpinLock::new())];
 
 /// Builds an allocator of 16 MiB, takes a page and gives it back; the page, or nothing when anything failed.
 fn one_page() -> Option<Pfn> {
     let ranges = [PageRange::new(Pfn(0), 4096)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let config = Config::new(&zones, &[NodeId(0)]);
-    let size = config.metadata_size().ok()?;
-    let pagesets = [Pageset::default()];
-    let mut zones = [CachedZone::empty()];
-    let metadata = Metadata {
+    let size = config.zone_metadata_size(0).ok()?;
+    let metadata = ZoneMetadata {
         tags: TAGS.get(..size.tags)?,
         words: WORDS.get(..size.words)?,
-        pagesets: &pagesets,
-        zones: &mut zones,
+        pagesets: PAGESETS.get(..size.pagesets)?,
     };
+    let mut zones = [CachedZone::new(SpinLock::new(), metadata)];
+    let metadata = Metadata { words: COMMON.get(..config.metadata_size().ok()?.words)?, zones: &mut zones };
     let allocator = Allocator::new(Kernel, &config, metadata).ok()?;
     let pfn = allocator.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable)).ok()?;
     allocator.free(pfn, Order::ZERO).ok()?;

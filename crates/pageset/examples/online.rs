@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .collect();
     let cpus: Vec<_> = (0..cpus).map(|cpu| NodeId(cpu / (192 / nodes as u32))).collect();
     let config = Config::new(&zones, &cpus);
-    let bytes = config.metadata_size()?.bytes::<OneCpu>();
+    let bytes = config.metadata_bytes::<OneCpu>()?;
     println!("512 GiB, 4 nodes, 192 CPUs: {:.2} bytes a page", bytes as f64 / (4 * pages_per_node) as f64);
     for _ in 0..3 {
         let metadata = OwnedMetadata::new(&config)?;

@@ -105,7 +105,9 @@ pub use admin::compact::{CompactMode, CompactOutcome, CompactReport};
 pub use admin::owner::{Immovable, MoveError, Owner};
 pub use admin::range::{Obstacle, RangeError};
 pub use alloc::Allocator;
-pub use alloc::config::{Config, FreeCheck, MapError, Metadata, MetadataSize, ZoneSpec};
+pub use alloc::config::{
+    Config, FreeCheck, MapError, Metadata, MetadataSize, ZoneMetadata, ZoneMetadataSize, ZoneSpec,
+};
 pub use alloc::error::{AllocError, FreeError, HotplugError, WrongFree};
 pub use alloc::request::{Block, PageHandle, Request, Urgency, Wait};
 pub use alloc::shortage::OutOfMemory;

@@ -12,7 +12,7 @@ use std::boxed::Box;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::admin::drains::Draining;
+use crate::admin::drains::Exclusive;
 use crate::buddy::in_flight::InFlight;
 use crate::machine::{Guard, RawLock, SpinLock};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -377,7 +377,7 @@ where
 
 #[test]
 fn drains_of_all_cpus_come_one_by_one() {
-    explore_drains(Draining::try_begin);
+    explore_drains(Exclusive::try_begin);
 }
 
 #[test]

@@ -9,6 +9,20 @@ pub(crate) use core::{hint, sync::atomic};
 #[cfg(all(loom, test))]
 pub(crate) use loom::{hint, sync::atomic};
 
+/// A constructor that is `const`, except under the model checker, whose atomics have no constant value.
+macro_rules! const_new {
+    ($(#[$attribute:meta])* $vis:vis fn $($rest:tt)*) => {
+        $(#[$attribute])*
+        #[cfg(not(all(loom, test)))]
+        $vis const fn $($rest)*
+
+        $(#[$attribute])*
+        #[cfg(all(loom, test))]
+        $vis fn $($rest)*
+    };
+}
+pub(crate) use const_new;
+
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A word whose writers hold a lock. All accesses are `Relaxed`: the lock's acquire and release order them. A reader

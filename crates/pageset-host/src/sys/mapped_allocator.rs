@@ -5,9 +5,9 @@ use std::io;
 use std::slice;
 use std::sync::atomic::{AtomicU8, AtomicU32};
 
-use pageset::alloc::config::MetadataSize;
+use pageset::alloc::config::{MetadataSize, ZoneMetadata, ZoneMetadataSize};
 use pageset::pcp::Pageset;
-use pageset::{Allocator, CachedZone, Config, Machine, MapError, Metadata, NodeId, PageRange, ZoneSpec};
+use pageset::{Allocator, CachedZone, Config, Machine, MapError, Metadata};
 
 use super::mapping::{Backing, Mapping};
 
@@ -74,40 +74,27 @@ impl Arena {
         // valid; (4) each call returns another range, and nothing else refers to the mapping.
         unsafe { slice::from_raw_parts_mut(start.as_ptr(), len) }
     }
-
-    /// Places a copy of `values`.
-    ///
-    /// # Safety
-    /// The caller does not use the slice after the mapping is dropped.
-    unsafe fn copy<T: Copy + 'static>(&mut self, values: &[T]) -> &'static [T] {
-        // SAFETY: (1) all values are given; (2) the caller does not use the slice after the mapping is dropped.
-        unsafe { self.place(values.len(), Some(&mut |i| values[i])) }
-    }
 }
 
-/// The size of the mapping in bytes: the metadata and copies of the slices of `config`. `None` on overflow.
-fn bytes_for<M: Machine + 'static>(config: &Config<'_>, size: &MetadataSize) -> Option<usize> {
-    let ranges: usize = config.zones.iter().map(|zone| bytes_of::<PageRange>(zone.ranges.len())).sum::<Option<_>>()?;
-    [
-        ranges,
-        bytes_of::<ZoneSpec<'static>>(config.zones.len())?,
-        bytes_of::<NodeId>(config.cpus.len())?,
-        bytes_of::<u8>(config.distances.len())?,
-        bytes_of::<Pageset<M::Lock>>(size.pagesets)?,
-        bytes_of::<CachedZone<'static, M>>(size.zones)?,
-        bytes_of::<AtomicU32>(size.words)?,
-        bytes_of::<AtomicU8>(size.tags)?,
-    ]
-    .into_iter()
-    .try_fold(0_usize, usize::checked_add)?
-    .checked_next_multiple_of(rustix::param::page_size())
+/// The size of the mapping in bytes. `None` on overflow.
+fn bytes_for<M: Machine + 'static>(common: &MetadataSize, zones: &[ZoneMetadataSize]) -> Option<usize> {
+    let of_zone = |size: &ZoneMetadataSize| {
+        let bytes = bytes_of::<Pageset<M::Lock>>(size.pagesets)?.checked_add(bytes_of::<AtomicU32>(size.words)?)?;
+        bytes.checked_add(bytes_of::<AtomicU8>(size.tags)?)
+    };
+    let common = [bytes_of::<CachedZone<'static, M>>(common.zones), bytes_of::<AtomicU32>(common.words)];
+    let bytes =
+        common.into_iter().chain(zones.iter().map(of_zone)).try_fold(0_usize, |sum, part| sum.checked_add(part?))?;
+    bytes.checked_next_multiple_of(rustix::param::page_size())
 }
 
 impl<M: Machine> MappedAllocator<M> {
     /// Maps memory for the metadata and creates the allocator.
     pub(crate) fn new(machine: M, config: &Config<'_>) -> Result<MappedAllocator<M>, MetadataError> {
         let size = config.metadata_size().map_err(MetadataError::Config)?;
-        let bytes = bytes_for::<M>(config, &size).unwrap_or(usize::MAX);
+        let sizes: Result<Vec<_>, _> = (0..size.zones).map(|zone| config.zone_metadata_size(zone)).collect();
+        let sizes = sizes.map_err(MetadataError::Config)?;
+        let bytes = bytes_for::<M>(&size, &sizes).unwrap_or(usize::MAX);
         let memory = if bytes == usize::MAX {
             Err(io::ErrorKind::OutOfMemory.into())
         } else {
@@ -119,26 +106,21 @@ impl<M: Machine> MappedAllocator<M> {
         // SAFETY: (1) zeroed memory is a valid value of the atomics, the only slices without values. (2) The slices are not
         // really 'static, but all of them end up in `allocator`. It is private, is dropped before the mapping, and is lent
         // for the lifetime of `self` only. A panic before that drops the slices unused.
-        let (config, metadata) = unsafe {
-            let mut specs = vec![];
-            for zone in config.zones {
-                specs.push(ZoneSpec { ranges: arena.copy(zone.ranges), ..*zone });
+        let metadata = unsafe {
+            let mut of_zones = vec![];
+            for size in sizes {
+                of_zones.push(ZoneMetadata {
+                    pagesets: arena.place(size.pagesets, Some(&mut |_| Pageset::default())),
+                    words: arena.place(size.words, None),
+                    tags: arena.place(size.tags, None),
+                });
             }
-            let config = Config {
-                zones: arena.copy(&specs),
-                cpus: arena.copy(config.cpus),
-                distances: arena.copy(config.distances),
-                ..*config
-            };
-            let metadata = Metadata {
-                pagesets: arena.place(size.pagesets, Some(&mut |_| Pageset::default())),
-                zones: arena.place(size.zones, Some(&mut |_| CachedZone::empty())),
+            Metadata {
+                zones: arena.place(size.zones, Some(&mut |zone| CachedZone::new(M::Lock::default(), of_zones[zone]))),
                 words: arena.place(size.words, None),
-                tags: arena.place(size.tags, None),
-            };
-            (config, metadata)
+            }
         };
-        let allocator = Allocator::new(machine, &config, metadata).map_err(MetadataError::Config)?;
+        let allocator = Allocator::new(machine, config, metadata).map_err(MetadataError::Config)?;
         Ok(MappedAllocator { allocator, memory: arena.memory })
     }
 

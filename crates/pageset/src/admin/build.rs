@@ -2,12 +2,13 @@
 
 use core::sync::atomic::AtomicU32;
 
-use crate::alloc::config::{Config, FreeCheck, MapError, Metadata, ZoneLayout};
+use crate::alloc::config::{Config, FreeCheck, MapError, Metadata, ZoneLayout, ZoneMetadata};
 use crate::alloc::{Allocator, CpuSet, Rules, fast, zonelist};
 use crate::buddy::Clusters;
-use crate::frame::{Frames, Links, ZoneKind};
+use crate::frame::{CpuId, Frames, Links, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
+use crate::sync::LockedWord;
 use crate::sync::atomic::AtomicBool;
 use crate::zone::{CHECKED, NO_FAST_PATH};
 
@@ -20,26 +21,38 @@ fn cut<'a, T>(rest: &mut &'a [T], len: usize) -> &'a [T] {
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Builds an allocator and brings the map's ranges online. Writes only the tags of the ranges' largest aligned
-    /// blocks.
+    /// blocks. The configuration need not outlive this call.
     ///
     /// # Errors
     /// A fault of the map, the rules or the size of the metadata. Nothing has been written then.
-    pub fn new(machine: M, config: &Config<'a>, metadata: Metadata<'a, M>) -> Result<Self, MapError> {
+    pub fn new(machine: M, config: &Config<'_>, metadata: Metadata<'a, M>) -> Result<Self, MapError> {
         let size = config.metadata_size()?;
-        check_len("tags", metadata.tags.len(), size.tags)?;
-        check_len("words", metadata.words.len(), size.words)?;
-        check_len("pagesets", metadata.pagesets.len(), size.pagesets)?;
-        check_len("zones", metadata.zones.len(), size.zones)?;
+        check_len(None, "words", metadata.words.len(), size.words)?;
+        check_len(None, "zones", metadata.zones.len(), size.zones)?;
+        for (number, zone) in metadata.zones.iter().enumerate() {
+            let (given, size) = (zone.metadata(), config.zone_metadata_size(number)?);
+            check_len(Some(number), "tags", given.tags.len(), size.tags)?;
+            check_len(Some(number), "words", given.words.len(), size.words)?;
+            check_len(Some(number), "pagesets", given.pagesets.len(), size.pagesets)?;
+        }
 
-        let (mut tags, mut words, mut pagesets) = (metadata.tags, metadata.words, metadata.pagesets);
+        let mut words = metadata.words;
         let zonelists = cut(&mut words, config.nodes() * config.zones.len());
         zonelist::build(config, zonelists);
         let first_zones = cut(&mut words, config.cpus.len() * ZoneKind::COUNT);
         zonelist::build_firsts(config, zonelists, first_zones);
-        let online = CpuSet::all(cut(&mut words, CpuSet::words(config.cpus.len())), config.cpus.len());
+        let nodes = cut(&mut words, config.cpus.len());
+        nodes.iter().zip(config.cpus).for_each(|(word, node)| word.set(node.0));
+        let online = CpuSet::empty(cut(&mut words, CpuSet::words(config.cpus.len())));
+        if config.online_cpus.is_empty() {
+            (0..config.cpus.len()).for_each(|cpu| online.change(CpuId(cpu as u32), true));
+        } else {
+            config.online_cpus.iter().for_each(|&cpu| online.change(cpu, true));
+        }
         for (index, (zone, spec)) in metadata.zones.iter_mut().zip(config.zones).enumerate() {
             let ZoneLayout { base, tags: pages, types, links, capacity, array, clusters, batch } =
                 config.layout(spec)?;
+            let ZoneMetadata { mut tags, mut words, pagesets } = zone.metadata();
             zone.shared.index = index;
             zone.shared.node = spec.node;
             zone.shared.kind = spec.kind;
@@ -58,13 +71,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
             };
             zone.shared.buddy.clusters = Clusters::new(cut(&mut words, clusters), pages, batch);
             zone.arrays = cut(&mut words, array * config.cpus.len());
-            zone.pagesets = cut(&mut pagesets, config.cpus.len());
-            for (cpu, pageset) in zone.pagesets.iter().enumerate() {
+            for (cpu, pageset) in pagesets.iter().enumerate() {
                 pageset.place((cpu * array) as u32, capacity);
             }
         }
         let rules = Rules {
-            cpus: config.cpus,
+            nodes,
             online,
             watermarks: config.watermarks,
             cache_slice_pages: config.cache_slice_pages,
@@ -102,6 +114,6 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 }
 
-fn check_len(part: &'static str, given: usize, expected: usize) -> Result<(), MapError> {
-    if given == expected { Ok(()) } else { Err(MapError::Metadata { part, given, expected }) }
+fn check_len(zone: Option<usize>, part: &'static str, given: usize, expected: usize) -> Result<(), MapError> {
+    if given == expected { Ok(()) } else { Err(MapError::Metadata { zone, part, given, expected }) }
 }

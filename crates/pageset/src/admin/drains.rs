@@ -68,7 +68,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     fn tick_on(&self, zone: &CachedZone<'a, M>, cpu: CpuId, waits: bool) -> bool {
-        let remote = self.rules.cpus[cpu.0 as usize] != zone.shared.node;
+        let remote = self.rules.node_of(cpu) != zone.shared.node;
         if self.tuning.below_high_at_tick {
             zone.shared.clear_below_high();
         }

@@ -3,7 +3,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | `build` | an allocator built from a configuration |
+//! | `build`, `bytes` | an allocator built from a configuration; its metadata in one piece of memory |
 //! | `settings` | fractions, watermarks, bounds, pageblock types |
 //! | `drains` | drains of pagesets, by time and by request |
 //! | `online`, [`range`] | CPUs and memory that come and go, free blocks taken by page number; contiguous ranges |
@@ -13,6 +13,8 @@
 
 pub mod audit;
 mod build;
+#[cfg(feature = "bytes")]
+mod bytes;
 pub mod compact;
 pub(crate) mod drains;
 mod online;

@@ -8,9 +8,9 @@
 //! lock per block and affects no other block. Specification 1.5, "Taking a free block without allocating it", except for
 //! the marks: these blocks come back.
 
+use crate::admin::drains::Exclusive;
 use crate::admin::owner::Owner;
 use crate::admin::range::RangeError;
-use crate::admin::drains::Exclusive;
 use crate::alloc::Allocator;
 use crate::alloc::config::MapError;
 use crate::alloc::error::{FreeError, HotplugError};
@@ -21,10 +21,10 @@ use crate::zone::ZoneGuard;
 
 /// CPUs.
 impl<M: Machine> Allocator<'_, M> {
-    /// Whether a CPU is online. At the start all possible CPUs are. A CPU that is not possible never is.
+    /// Whether a CPU is online. At the start those of [`crate::Config::online_cpus`] are. A CPU that is not possible never is.
     #[must_use]
     pub fn is_cpu_online(&self, cpu: CpuId) -> bool {
-        (cpu.0 as usize) < self.rules.cpus.len() && self.rules.online.contains(cpu)
+        (cpu.0 as usize) < self.rules.nodes.len() && self.rules.online.contains(cpu)
     }
 
     /// Takes a CPU offline: drains its pagesets of all zones, and computes the bounds for the remaining CPUs. Each of
@@ -68,7 +68,7 @@ impl<M: Machine> Allocator<'_, M> {
 
     /// Whether a possible CPU is online; an error if the CPU is not possible.
     fn check_possible(&self, cpu: CpuId) -> Result<bool, HotplugError> {
-        let possible = self.rules.cpus.len();
+        let possible = self.rules.nodes.len();
         if cpu.0 as usize >= possible {
             return Err(HotplugError::NoSuchCpu { cpu, possible });
         }
@@ -82,7 +82,7 @@ impl<M: Machine> Allocator<'_, M> {
 
     /// All possible CPUs.
     pub(crate) fn possible_cpus(&self) -> impl Iterator<Item = CpuId> + use<M> {
-        (0..self.rules.cpus.len() as u32).map(CpuId)
+        (0..self.rules.nodes.len() as u32).map(CpuId)
     }
 }
 

@@ -70,7 +70,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     fn zone_size(&self, zone: &CachedZone<'a, M>, counts: impl Fn(CpuId) -> bool) -> ZoneSize {
         let (mut local, mut all) = (0, 0);
         for cpu in self.possible_cpus().filter(|cpu| counts(*cpu)) {
-            local += u32::from(self.rules.cpus[cpu.0 as usize] == zone.shared.node);
+            local += u32::from(self.rules.node_of(cpu) == zone.shared.node);
             all += 1;
         }
         let cpus = if local == 0 { all } else { local };

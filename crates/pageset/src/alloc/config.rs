@@ -1,14 +1,15 @@
 //! The configuration of an allocator: the memory map, the CPUs, the rules; and the metadata size that follows from it.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU8, AtomicU32};
+use core::sync::atomic::AtomicU32;
 
 use super::CpuSet;
 use crate::buddy::Clusters;
-use crate::frame::{NodeId, ZoneKind};
+use crate::frame::{CpuId, NodeId, ZoneKind};
 use crate::frame::{Order, PageRange, Pfn};
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
+pub use crate::pcp::ZoneMetadata;
 use crate::pcp::{self, Pageset};
 use crate::policy::sizes::{MAX_HIGH, MIN_HIGH_FRACTION, WatermarkRule, ZoneSize};
 use crate::policy::{Tuning, TuningError};
@@ -66,9 +67,11 @@ pub struct ZoneSpec<'c> {
 pub struct Config<'c> {
     /// The zones, in any order. A zone's number is its index here.
     pub zones: &'c [ZoneSpec<'c>],
-    /// The node of each possible CPU, indexed by CPU number. At least one CPU. All are online at the start: a kernel takes
-    /// those that have not started offline with [`crate::Allocator::cpu_offline`].
+    /// The node of each possible CPU, indexed by CPU number. At least one CPU.
     pub cpus: &'c [NodeId],
+    /// The CPUs that are online from the start, by number; all if empty. A kernel names the CPU that boots, and calls
+    /// [`crate::Allocator::cpu_online`] for each other as it comes.
+    pub online_cpus: &'c [CpuId],
     /// Distances between nodes, row by row, in any unit. Empty if all nodes are equally far.
     pub distances: &'c [u8],
     /// The rules.
@@ -92,6 +95,7 @@ impl<'c> Config<'c> {
         Config {
             zones,
             cpus,
+            online_cpus: &[],
             distances: &[],
             tuning: Tuning::default(),
             watermarks: WatermarkRule::default(),
@@ -115,6 +119,13 @@ pub enum MapError {
     Cpus {
         /// The number given.
         cpus: usize,
+    },
+    /// A CPU that is online from the start and not possible.
+    NoSuchCpu {
+        /// The CPU.
+        cpu: CpuId,
+        /// The number of possible CPUs.
+        possible: usize,
     },
     /// More than 1024 nodes, counted by their largest number.
     Nodes {
@@ -164,11 +175,13 @@ pub enum MapError {
         /// The required number.
         expected: usize,
     },
-    /// Metadata of a size other than [`Config::metadata_size`].
+    /// Metadata of a size other than [`Config::metadata_size`] and [`Config::zone_metadata_size`].
     Metadata {
+        /// The number of the zone that the metadata are for; `None` for what all zones share.
+        zone: Option<usize>,
         /// The part's name.
         part: &'static str,
-        /// Its length.
+        /// Its length, in elements.
         given: usize,
         /// The required length.
         expected: usize,
@@ -196,6 +209,13 @@ impl fmt::Display for MapError {
         match *self {
             Self::Zones { zones } => write!(f, "the map has {zones} zones; allowed: 1 to 255"),
             Self::Cpus { cpus } => write!(f, "the machine has {cpus} CPUs; allowed: 1 to 65536"),
+            Self::NoSuchCpu { cpu, possible } => {
+                write!(
+                    f,
+                    "CPU {cpu} is to be online from the start; possible: CPUs 0 to {}",
+                    possible.saturating_sub(1)
+                )
+            }
             Self::Nodes { nodes } => write!(f, "the map has {nodes} nodes; allowed: 1 to 1024"),
             Self::Empty { start } => write!(f, "the range at {start} has no pages"),
             Self::Overlap { start, other } => write!(f, "the range at {start} overlaps the one at {other}"),
@@ -213,8 +233,11 @@ impl fmt::Display for MapError {
             Self::Distances { given, expected } => {
                 write!(f, "{given} distances were given; allowed: none, or {expected}, one for each pair of nodes")
             }
-            Self::Metadata { part, given, expected } => {
+            Self::Metadata { zone: None, part, given, expected } => {
                 write!(f, "the metadata's {part} have length {given}; metadata_size requires {expected}")
+            }
+            Self::Metadata { zone: Some(zone), part, given, expected } => {
+                write!(f, "the {part} of zone {zone} have length {given}; zone_metadata_size requires {expected}")
             }
             Self::Tuning(error) => error.fmt(f),
             Self::Fraction(fraction) => {
@@ -230,42 +253,32 @@ impl fmt::Display for MapError {
 
 impl core::error::Error for MapError {}
 
-/// Size of an allocator's metadata, part by part, in elements.
+/// Size of the metadata that all zones share, part by part, in elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MetadataSize {
-    /// Bytes of tags and pageblock types.
-    pub tags: usize,
-    /// 32-bit words of links, clusters, pageset arrays, zonelists and the set of online CPUs.
+    /// 32-bit words of zonelists, the nodes of CPUs, and the set of online CPUs.
     pub words: usize,
-    /// Pagesets: one for each zone and CPU.
-    pub pagesets: usize,
     /// Zones.
     pub zones: usize,
 }
 
-impl MetadataSize {
-    /// The whole size in bytes, for a machine of this kind.
-    #[must_use]
-    pub const fn bytes<M: Machine<Lock: 'static> + 'static>(&self) -> usize {
-        self.tags
-            + self.words * size_of::<AtomicU32>()
-            + self.pagesets * size_of::<Pageset<M::Lock>>()
-            + self.zones * size_of::<CachedZone<'static, M>>()
-    }
+/// Size of one zone's metadata, part by part, in elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ZoneMetadataSize {
+    /// Bytes of tags and pageblock types.
+    pub tags: usize,
+    /// 32-bit words of links, clusters and pageset arrays.
+    pub words: usize,
+    /// Pagesets: one for each possible CPU.
+    pub pagesets: usize,
 }
 
-/// The memory for an allocator's metadata. Each slice has exactly the length of [`Config::metadata_size`]; a longer static is lent
-/// in part, as `&TAGS[..size.tags]`. The tags and words must be zero. Memory that the operating system zeroes on
-/// first touch is best, since most of it is never touched.
+/// The memory for an allocator's metadata: what all zones share. Each zone brings its own, see [`ZoneMetadata`].
 #[derive(Debug)]
 pub struct Metadata<'a, M: Machine> {
-    /// [`MetadataSize::tags`] bytes.
-    pub tags: &'a [AtomicU8],
-    /// [`MetadataSize::words`] words.
+    /// [`MetadataSize::words`] words, which must be zero.
     pub words: &'a [AtomicU32],
-    /// [`MetadataSize::pagesets`] values of `Pageset::default()`.
-    pub pagesets: &'a [Pageset<M::Lock>],
-    /// [`MetadataSize::zones`] values of [`CachedZone::empty`].
+    /// [`MetadataSize::zones`] zones, in the order of [`Config::zones`].
     pub zones: &'a mut [CachedZone<'a, M>],
 }
 
@@ -288,26 +301,54 @@ pub(crate) struct ZoneLayout {
 }
 
 impl Config<'_> {
-    /// Size of the metadata that [`crate::Allocator::new`] requires. With the default rules about 9.5 bytes per page, and
-    /// 8 KiB per CPU and zone; so at most 12 bytes per page in zones of 2^16 pages per CPU and more. [`Tuning::clusters`] adds
-    /// 4 bytes per page and 8 per batch of pages.
+    /// Size of the metadata that all zones share.
     ///
     /// # Errors
     /// A fault of the map or the rules.
     pub fn metadata_size(&self) -> Result<MetadataSize, MapError> {
         self.check()?;
-        let mut size = MetadataSize {
-            pagesets: self.zones.len() * self.cpus.len(),
-            zones: self.zones.len(),
-            words: self.nodes() * self.zones.len() + self.cpus.len() * ZoneKind::COUNT + CpuSet::words(self.cpus.len()),
-            ..MetadataSize::default()
-        };
-        for zone in self.zones {
-            let layout = self.layout(zone)?;
-            size.tags += layout.tags + layout.types;
-            size.words += layout.links + layout.clusters + layout.array * self.cpus.len();
+        self.zones.iter().try_for_each(|zone| self.layout(zone).map(drop))?;
+        let (zones, cpus) = (self.zones.len(), self.cpus.len());
+        let words = self.nodes() * zones + cpus * ZoneKind::COUNT + cpus + CpuSet::words(cpus);
+        Ok(MetadataSize { words, zones })
+    }
+
+    /// Size of the metadata of a zone, given by its number. With the default rules about 9.5 bytes per page, and 8 KiB per
+    /// CPU; so at most 12 bytes per page in zones of 2^16 pages per CPU and more. [`Tuning::clusters`] adds 4 bytes per
+    /// page and 8 per batch of pages.
+    ///
+    /// # Errors
+    /// As [`Self::metadata_size`], which finds all faults.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    pub fn zone_metadata_size(&self, zone: usize) -> Result<ZoneMetadataSize, MapError> {
+        let layout = self.layout(&self.zones[zone])?;
+        let cpus = self.cpus.len();
+        Ok(ZoneMetadataSize {
+            tags: layout.tags + layout.types,
+            words: layout.links + layout.clusters + layout.array * cpus,
+            pagesets: cpus,
+        })
+    }
+
+    /// Size of all metadata in bytes, for a machine of this kind, with the most that alignment can add:
+    /// what [`crate::Allocator::from_bytes`] takes.
+    ///
+    /// # Errors
+    /// As [`Self::metadata_size`].
+    pub fn metadata_bytes<M: Machine<Lock: 'static> + 'static>(&self) -> Result<usize, MapError> {
+        let common = self.metadata_size()?;
+        // The parts lie one after the other. Zones, pagesets and words may each begin after a gap.
+        let gaps = align_of::<CachedZone<'static, M>>() + align_of::<Pageset<M::Lock>>() + align_of::<AtomicU32>();
+        let mut bytes =
+            gaps + common.words * size_of::<AtomicU32>() + common.zones * size_of::<CachedZone<'static, M>>();
+        for zone in 0..common.zones {
+            let size = self.zone_metadata_size(zone)?;
+            let parts = size.pagesets * size_of::<Pageset<M::Lock>>() + size.words * size_of::<AtomicU32>() + size.tags;
+            bytes += parts.next_multiple_of(align_of::<Pageset<M::Lock>>());
         }
-        Ok(size)
+        Ok(bytes)
     }
 
     /// The number of nodes: the largest node number plus one.
@@ -375,6 +416,9 @@ impl Config<'_> {
         }
         if self.cpus.is_empty() || self.cpus.len() > 1 << 16 {
             return Err(MapError::Cpus { cpus: self.cpus.len() });
+        }
+        if let Some(&cpu) = self.online_cpus.iter().find(|cpu| cpu.0 as usize >= self.cpus.len()) {
+            return Err(MapError::NoSuchCpu { cpu, possible: self.cpus.len() });
         }
         if self.nodes() > 1 << 10 {
             return Err(MapError::Nodes { nodes: self.nodes() });

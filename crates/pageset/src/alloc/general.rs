@@ -75,7 +75,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             return None;
         }
         let zone = self.first_zone(cpu.0, request.highest)?;
-        if !zone.shared.has_plenty() || request.this_node_only && zone.shared.node != self.rules.cpus[cpu.0 as usize] {
+        if !zone.shared.has_plenty() || request.this_node_only && zone.shared.node != self.rules.node_of(cpu) {
             return None;
         }
         self.take(zone, cpu, request, Attempt::FIRST).map(|page| zone.frames().pfn(page))
@@ -101,7 +101,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if !request.migratetype.is_ordinary() {
             return Err(AllocError::Migratetype(request.migratetype));
         }
-        let node = request.node.unwrap_or_else(|| self.rules.cpus[cpu.0 as usize]);
+        let node = request.node.unwrap_or_else(|| self.rules.node_of(cpu));
         let zones = self.zones.len();
         let row = self.zonelists.get(node.0 as usize * zones..(node.0 as usize + 1) * zones);
         let list = Zonelist { request, row: row.ok_or(AllocError::Node(node))?, all: self.zones, node };
@@ -111,7 +111,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// The zones by their numbers, in the order in which requests from the caller's CPU try them: the own node's zones
     /// first. Specification 1.7.
     pub fn zones_from_here(&self) -> impl Iterator<Item = usize> {
-        let node = self.rules.cpus[self.machine.cpu().0 as usize];
+        let node = self.rules.node_of(self.machine.cpu());
         let row = self.zonelists.chunks_exact(self.zones.len()).nth(node.0 as usize);
         row.unwrap_or_default().iter().map(|zone| zone.get() as usize)
     }

@@ -75,8 +75,8 @@ pub struct Allocator<'a, M: Machine> {
 /// The settings from which sizes are computed.
 #[derive(Debug)]
 pub(crate) struct Rules<'a> {
-    /// The node of each possible CPU.
-    pub(crate) cpus: &'a [NodeId],
+    /// The number of the node of each possible CPU.
+    pub(crate) nodes: &'a [AtomicU32],
     /// The online CPUs.
     pub(crate) online: CpuSet<'a>,
     pub(crate) watermarks: crate::policy::sizes::WatermarkRule,
@@ -84,6 +84,14 @@ pub(crate) struct Rules<'a> {
     /// The administrator's fraction of a zone that all its pagesets may hold. Relaxed: it is read when bounds are computed,
     /// which is rare and idempotent.
     pub(crate) fraction: AtomicU32,
+}
+
+impl Rules<'_> {
+    /// The node of a possible CPU.
+    #[inline]
+    pub(crate) fn node_of(&self, cpu: CpuId) -> NodeId {
+        NodeId(self.nodes[cpu.0 as usize].get())
+    }
 }
 
 /// The online CPUs: one bit per possible CPU. Written under the lock of changes.
@@ -96,11 +104,9 @@ impl<'a> CpuSet<'a> {
         cpus.div_ceil(u32::BITS as usize)
     }
 
-    /// The set of CPUs 0 to `cpus` - 1, stored in these words. The words must be zero.
-    pub(crate) fn all(words: &'a [AtomicU32], cpus: usize) -> Self {
-        let set = CpuSet(words);
-        (0..cpus).for_each(|cpu| set.change(CpuId(cpu as u32), true));
-        set
+    /// The empty set, stored in these words. The words must be zero.
+    pub(crate) fn empty(words: &'a [AtomicU32]) -> Self {
+        CpuSet(words)
     }
 
     pub(crate) fn contains(&self, cpu: CpuId) -> bool {

@@ -11,7 +11,7 @@ use crate::sync::LockedWord;
 const MAX_SHIFT: u8 = 6;
 
 /// A zone's record of failed compactions. Written without a lock: a lost update is one attempt more or less.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Deferral {
     considered: AtomicU32,
     shift: AtomicU8,
@@ -20,6 +20,10 @@ pub(crate) struct Deferral {
 }
 
 impl Deferral {
+    pub(crate) const fn new() -> Self {
+        Deferral { considered: AtomicU32::new(0), shift: AtomicU8::new(0), failed: AtomicU8::new(0) }
+    }
+
     /// The smallest order that failed; above the largest order if none did.
     fn order_failed(&self) -> u8 {
         match self.failed.get() {
@@ -86,7 +90,7 @@ mod tests {
 
     #[test]
     fn each_failure_doubles_what_is_passed_over() {
-        let deferral = Deferral::default();
+        let deferral = Deferral::new();
         assert_eq!(passed_over(&deferral, 9), 0, "no compaction has failed");
         let waits: Vec<_> = (0..8)
             .map(|_| {
@@ -103,7 +107,7 @@ mod tests {
 
     #[test]
     fn smaller_orders_than_the_failed_one_are_tried() {
-        let deferral = Deferral::default();
+        let deferral = Deferral::new();
         deferral.on_failure(order(4));
         assert!(!deferral.defers(order(3)));
         assert_eq!(deferral.considered(), 0, "attempts for smaller orders do not count");
@@ -113,7 +117,7 @@ mod tests {
 
     #[test]
     fn success_says_which_orders_work_again() {
-        let deferral = Deferral::default();
+        let deferral = Deferral::new();
         deferral.on_failure(order(4));
         deferral.on_failure(order(4));
         deferral.reset(order(5), false);

@@ -6,6 +6,7 @@
 
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::const_new;
 
 /// A zone's refills between the cut and the end of the writes, and the number of open requests to start no more.
 #[derive(Debug, Default)]
@@ -15,6 +16,12 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
+    const_new! {
+        pub(crate) fn new() -> Self {
+            InFlight { refills: AtomicU32::new(0), disabled: AtomicU32::new(0) }
+        }
+    }
+
     /// Begins a refill that has cut its clusters off. The zone lock is held.
     pub(crate) fn begin(&self) {
         // Relaxed: a waiter takes the zone lock after this hold, and so sees the store.

@@ -19,12 +19,6 @@ pub(crate) struct List {
     len: AtomicU32,
 }
 
-impl Default for List {
-    fn default() -> Self {
-        List { head: AtomicU32::new(NONE), tail: AtomicU32::new(NONE), len: AtomicU32::new(0) }
-    }
-}
-
 /// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
@@ -34,7 +28,17 @@ pub(crate) enum End {
     Tail,
 }
 
+impl Default for List {
+    fn default() -> Self {
+        List::new()
+    }
+}
+
 impl List {
+    pub(crate) const fn new() -> Self {
+        List { head: AtomicU32::new(NONE), tail: AtomicU32::new(NONE), len: AtomicU32::new(0) }
+    }
+
     pub(crate) fn len(&self) -> u32 {
         self.len.get()
     }

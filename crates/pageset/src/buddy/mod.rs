@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::frame::{Frames, MigrateType, Order, PageState};
 use crate::machine::{Access, Guard, Line, Machine};
 use crate::policy::Tuning;
-use crate::sync::{self, LockedWord};
+use crate::sync::{self, LockedWord, const_new};
 
 #[cfg(feature = "history")]
 pub(crate) use fallback::may_claim;
@@ -94,7 +94,7 @@ pub(crate) struct Buddy<'a> {
 pub(crate) type Mismatch = (Option<u32>, &'static str, u64, u64);
 
 /// The memory of a zone's order-0 clusters; `history::cluster` defines its use.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Clusters<'a> {
     /// A page's descriptor plus one, 0 for none.
     pub(crate) refs: &'a [AtomicU32],
@@ -111,13 +111,30 @@ pub(crate) struct Clusters<'a> {
     pub(crate) given: AtomicU64,
 }
 
-impl Default for Buddy<'_> {
+impl Clusters<'_> {
+    /// No clusters.
+    pub(crate) const fn none() -> Self {
+        Clusters {
+            refs: &[],
+            descriptors: &[],
+            free: AtomicU32::new(0),
+            fresh: AtomicU32::new(0),
+            limit: AtomicU32::new(0),
+            shortages: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            given: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Buddy<'_> {
+    const_new! {
     /// A buddy without pages.
-    fn default() -> Self {
+    pub(crate) fn new() -> Self {
         Buddy {
             zone: 0,
             frames: Frames::EMPTY,
-            areas: Default::default(),
+            areas: [const { [const { List::new() }; MigrateType::COUNT] }; Order::COUNT],
             free_pages: AtomicU64::new(0),
             free_cma: AtomicU64::new(0),
             free_highatomic: AtomicU64::new(0),
@@ -128,12 +145,13 @@ impl Default for Buddy<'_> {
             managed: AtomicU64::new(0),
             claims: AtomicU64::new(0),
             steals: AtomicU64::new(0),
-            deferral: Deferral::default(),
-            clusters: Clusters::default(),
-            in_flight: InFlight::default(),
+            deferral: Deferral::new(),
+            clusters: Clusters::none(),
+            in_flight: InFlight::new(),
             skips: AtomicU64::new(0),
             skips_merged: AtomicU64::new(0),
         }
+    }
     }
 }
 

@@ -51,7 +51,7 @@ impl<'a> Clusters<'a> {
     /// `pages`.
     pub(crate) fn new(words: &'a [AtomicU32], pages: usize, limit: u32) -> Self {
         let (refs, descriptors) = words.split_at(pages.min(words.len()));
-        Clusters { refs, descriptors, limit: AtomicU32::new(limit), ..Clusters::default() }
+        Clusters { refs, descriptors, limit: AtomicU32::new(limit), ..Clusters::none() }
     }
 
     /// Whether the zone has clusters.

@@ -9,7 +9,7 @@ use crate::zone::{Zone, ZoneGuard};
 
 impl<'a> Clusters<'a> {
     pub(crate) fn new(_words: &'a [core::sync::atomic::AtomicU32], _pages: usize, _limit: u32) -> Self {
-        Clusters::default()
+        Clusters::none()
     }
 
     /// The words that a zone needs.

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::hint;
+use crate::sync::{const_new, hint};
 
 /// A lock without data. It protects atomics, so misuse corrupts counts and never memory.
 ///
@@ -22,6 +22,16 @@ pub trait RawLock: fmt::Debug + Default {
 /// A lock that spins: one byte, no queue.
 #[derive(Debug, Default)]
 pub struct SpinLock(AtomicBool);
+
+impl SpinLock {
+    const_new! {
+        /// An open lock.
+        #[must_use]
+        pub fn new() -> Self {
+            SpinLock(AtomicBool::new(false))
+        }
+    }
+}
 
 impl RawLock for SpinLock {
     #[inline]

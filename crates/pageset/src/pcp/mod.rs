@@ -27,7 +27,7 @@ use crate::policy::expiry::Expiry;
 use crate::policy::lists::LISTS;
 use crate::policy::state::{State, words};
 use crate::policy::{Bounds, Decay, PcpState, Tuning};
-use crate::sync::LockedWord;
+use crate::sync::{LockedWord, const_new};
 use crate::zone::Zone;
 
 pub(crate) use alloc_free::FromCache;
@@ -38,7 +38,7 @@ pub(crate) use stack::Place;
 use stack::{Pool, Stack};
 
 /// One CPU's cache of one zone's pages. Specification 2.1.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Pageset<L> {
     lock: L,
@@ -105,7 +105,44 @@ pub(crate) const fn capacity_for(high: u32, batch: u32) -> u32 {
     high + 4 * batch + 64
 }
 
+impl<L: Default> Default for Pageset<L> {
+    fn default() -> Self {
+        Pageset::new(L::default())
+    }
+}
+
 impl<L> Pageset<L> {
+    /// A pageset without pages and without room for them, behind an open lock.
+    #[must_use]
+    pub const fn new(lock: L) -> Self {
+        Pageset {
+            lock,
+            free_factor: AtomicU8::new(0),
+            alloc_factor: AtomicU8::new(0),
+            prev_high_order: AtomicBool::new(false),
+            large_cache: AtomicBool::new(false),
+            count: AtomicU32::new(0),
+            high: AtomicU32::new(0),
+            high_min: AtomicU32::new(0),
+            high_max: AtomicU32::new(0),
+            batch: AtomicU32::new(0),
+            free_count: AtomicU32::new(0),
+            count_min: AtomicU32::new(0),
+            drain_threshold: AtomicU32::new(0),
+            free_count_cap: AtomicU32::new(0),
+            free_pages: AtomicU64::new(0),
+            lists: [const { Stack::new() }; LIST_PLACES],
+            refills: AtomicU64::new(0),
+            refill_pages: AtomicU64::new(0),
+            drains: AtomicU64::new(0),
+            drain_pages: AtomicU64::new(0),
+            seen_pages: AtomicU64::new(0),
+            expire: AtomicU8::new(0),
+            capacity: AtomicU32::new(0),
+            pool: Pool::new(),
+        }
+    }
+
     /// Pages in the pageset at a recent moment.
     pub(crate) fn count(&self) -> u32 {
         self.count.get()
@@ -331,6 +368,28 @@ macro_rules! state_in_pageset {
 }
 words!(state_in_pageset);
 
+/// The memory for a zone's metadata, on the zone's node where a machine has several. Each slice has exactly the length that
+/// [`crate::Config::zone_metadata_size`] gives; a longer static is lent in part, as `&TAGS[..size.tags]`. The tags and words
+/// must be zero. Memory that the operating system zeroes on first touch is best, since most of it is never touched.
+#[derive(Debug)]
+pub struct ZoneMetadata<'a, L> {
+    /// A tag for each page of the span, then a byte for each pageblock.
+    pub tags: &'a [AtomicU8],
+    /// The words of links, clusters and pageset arrays.
+    pub words: &'a [AtomicU32],
+    /// A pageset for each possible CPU.
+    pub pagesets: &'a [Pageset<L>],
+}
+
+// Derived, both would need a lock that can be copied.
+impl<L> Copy for ZoneMetadata<'_, L> {}
+
+impl<L> Clone for ZoneMetadata<'_, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
 /// A zone with the pagesets in front of it, one per possible CPU.
 #[derive(Debug)]
 pub struct CachedZone<'a, M: Machine> {
@@ -346,16 +405,26 @@ pub struct CachedZone<'a, M: Machine> {
 }
 
 impl<'a, M: Machine> CachedZone<'a, M> {
-    /// A zone without pages, to be filled in by [`crate::Allocator::new`].
-    #[must_use]
-    pub fn empty() -> Self {
-        CachedZone {
-            shared: Zone::default(),
-            pagesets: &[],
-            disabled: AtomicU32::new(0),
-            bounds: SharedBounds::default(),
-            arrays: &[],
+    const_new! {
+        /// A zone without pages, behind an open lock, with the memory for its metadata. [`crate::Allocator::new`] fills it in.
+        #[must_use]
+        pub fn new(lock: M::Lock, metadata: ZoneMetadata<'a, M::Lock>) -> Self {
+            let mut shared = Zone::new(lock);
+            // Which tags are the pages' and which words are the pagesets' is known when the zone is filled in.
+            shared.buddy.frames.tags = metadata.tags;
+            CachedZone {
+                shared,
+                pagesets: metadata.pagesets,
+                disabled: AtomicU32::new(0),
+                bounds: SharedBounds { batch: AtomicU32::new(0), high_min: AtomicU32::new(0), high_max: AtomicU32::new(0) },
+                arrays: metadata.words,
+            }
         }
+    }
+
+    /// The memory that the zone was given, before it is filled in.
+    pub(crate) fn metadata(&self) -> ZoneMetadata<'a, M::Lock> {
+        ZoneMetadata { tags: self.shared.buddy.frames.tags, words: self.arrays, pagesets: self.pagesets }
     }
 
     /// The metadata of the zone's pages.
@@ -435,7 +504,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
 }
 
 /// The bounds of a zone's pagesets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SharedBounds {
     batch: AtomicU32,
     high_min: AtomicU32,
@@ -476,7 +545,7 @@ mod tests {
 
     #[test]
     fn words_of_different_moments_make_no_sum_wrap() {
-        let pageset = Pageset::<SpinLock>::default();
+        let pageset = Pageset::new(SpinLock::new());
         pageset.refill_pages.set(40);
         pageset.free_pages.set(5);
         pageset.drain_pages.set(31);

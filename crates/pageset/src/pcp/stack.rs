@@ -48,13 +48,11 @@ pub(crate) struct Pool {
     free: AtomicU32,
 }
 
-impl Default for Pool {
-    fn default() -> Self {
+impl Pool {
+    pub(crate) const fn new() -> Self {
         Pool { fresh: AtomicU32::new(0), end: AtomicU32::new(0), free: AtomicU32::new(NONE) }
     }
-}
 
-impl Pool {
     /// Sets the pool's memory: `words` words from `start` on. `start` is a multiple of the chunk size.
     pub(crate) fn place(&self, start: u32, words: u32) {
         self.fresh.set(start);
@@ -118,11 +116,15 @@ impl Place<'_> {
 
 impl Default for Stack {
     fn default() -> Self {
-        Stack { top: AtomicU32::new(NONE), floor: AtomicU32::new(NONE), bottom: AtomicU32::new(NONE.wrapping_add(1)) }
+        Stack::new()
     }
 }
 
 impl Stack {
+    pub(crate) const fn new() -> Self {
+        Stack { top: AtomicU32::new(NONE), floor: AtomicU32::new(NONE), bottom: AtomicU32::new(NONE.wrapping_add(1)) }
+    }
+
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.end() == self.bottom.get()
@@ -416,7 +418,7 @@ mod tests {
             const ROOM: u32 = 500;
             // The pool of another pageset comes first; it must stay unchanged.
             let words: Vec<AtomicU32> = (0..CHUNK as u64 + words(ROOM, 3)).map(|_| AtomicU32::new(0)).collect();
-            let pool = Pool::default();
+            let pool = Pool::new();
             pool.place(CHUNK, words.len() as u32 - CHUNK);
             let lists: [Stack; 3] = Default::default();
             let mut models: [VecDeque<u32>; 3] = Default::default();
@@ -485,7 +487,7 @@ mod tests {
     #[test]
     fn a_full_pool_says_so() {
         let words: Vec<AtomicU32> = (0..2 * CHUNK).map(|_| AtomicU32::new(0)).collect();
-        let pool = Pool::default();
+        let pool = Pool::new();
         pool.place(0, 2 * CHUNK);
         let (one, other): (Stack, Stack) = Default::default();
         assert!(other.push(&words, &pool, 7));
@@ -503,7 +505,7 @@ mod tests {
     #[test]
     fn alternating_push_and_pop_stay_in_one_chunk() {
         let words: Vec<AtomicU32> = (0..words(300, 1)).map(|_| AtomicU32::new(0)).collect();
-        let (pool, list) = (Pool::default(), Stack::default());
+        let (pool, list) = (Pool::new(), Stack::default());
         pool.place(0, words.len() as u32);
         for block in 0..300 {
             assert!(list.push(&words, &pool, block));

@@ -2,21 +2,22 @@
 
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::const_new;
 
 /// A list of blocks, the newest first. Each block's own link names the block before it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Deferred {
     /// The newest block plus one; 0 for none.
     newest: AtomicU32,
 }
 
-impl Default for Deferred {
-    fn default() -> Self {
-        Deferred { newest: AtomicU32::new(0) }
-    }
-}
-
 impl Deferred {
+    const_new! {
+        pub(crate) fn new() -> Self {
+            Deferred { newest: AtomicU32::new(0) }
+        }
+    }
+
     /// Whether the list is empty, at a recent moment.
     pub(crate) fn is_empty(&self) -> bool {
         // Relaxed: a hint.

@@ -29,23 +29,23 @@ pub(crate) struct Memory {
     pub(crate) failures: AtomicU64,
 }
 
-impl Default for Memory {
-    fn default() -> Self {
-        // Beyond every zone: the first run sets the positions to the zone's ends.
-        let nowhere = || AtomicU32::new(u32::MAX);
-        let zero = || AtomicU64::new(0);
+/// Beyond every zone: the first run sets the positions to the zone's ends.
+const NOWHERE: u32 = u32::MAX;
+
+impl Memory {
+    pub(crate) const fn new() -> Self {
         Memory {
-            migrate: [nowhere(), nowhere()],
-            free: nowhere(),
+            migrate: [const { AtomicU32::new(NOWHERE) }; 2],
+            free: AtomicU32::new(NOWHERE),
             flush: AtomicBool::new(false),
-            migrate_scanned: zero(),
-            free_scanned: zero(),
-            isolated: zero(),
-            moved: zero(),
-            failed: zero(),
-            stalls: zero(),
-            successes: zero(),
-            failures: zero(),
+            migrate_scanned: AtomicU64::new(0),
+            free_scanned: AtomicU64::new(0),
+            isolated: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            stalls: AtomicU64::new(0),
+            successes: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
         }
     }
 }
@@ -81,7 +81,7 @@ impl Memory {
     pub(crate) fn advance_migrate(&self, page: u32, slot: usize) {
         for position in &self.migrate[..=slot] {
             // A position outside the zone means no position.
-            if position.get() == u32::MAX || position.get() < page {
+            if position.get() == NOWHERE || position.get() < page {
                 position.set(page);
             }
         }

@@ -18,6 +18,7 @@ use crate::policy::{HighAtomicRule, Pressure};
 use crate::sync::LockedWord;
 use crate::sync::atomic::AtomicU8;
 use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::const_new;
 
 pub(crate) use guard::ZoneGuard;
 
@@ -59,29 +60,31 @@ pub(crate) struct Zone<'a, M: Machine> {
     pub(crate) compaction: Memory,
 }
 
-impl<M: Machine> Default for Zone<'_, M> {
+impl<M: Machine> Zone<'_, M> {
+    const_new! {
     /// A zone without pages.
-    fn default() -> Self {
+    pub(crate) fn new(lock: M::Lock) -> Self {
         Zone {
             index: 0,
             node: NodeId(0),
             kind: ZoneKind::Normal,
-            buddy: Buddy::default(),
-            lock: M::Lock::default(),
-            flags: Flags::default(),
+            buddy: Buddy::new(),
+            lock,
+            flags: Flags::new(),
             highatomic: HighAtomicRule::Free,
-            marks: Default::default(),
+            marks: [const { AtomicU64::new(0) }; 3],
             boost: AtomicU64::new(0),
             boost_factor: 0,
             keeps_apart: AtomicBool::new(false),
-            reserve: Default::default(),
+            reserve: [const { AtomicU64::new(0) }; ZoneKind::COUNT],
             largest_reserve: AtomicU64::new(0),
-            holds: Default::default(),
-            deferred: Deferred::default(),
+            holds: [const { AtomicU64::new(0) }; LockPath::COUNT],
+            deferred: Deferred::new(),
             direct_alloc_pages: AtomicU64::new(0),
             direct_free_pages: AtomicU64::new(0),
-            compaction: Memory::default(),
+            compaction: Memory::new(),
         }
+    }
     }
 }
 
@@ -177,6 +180,12 @@ pub(crate) const RELAXED_MIXED_CHECKED: u8 = RELAXED_MIXED | CHECKED;
 pub(crate) struct Flags(AtomicU8);
 
 impl Flags {
+    const_new! {
+        pub(crate) fn new() -> Self {
+            Flags(AtomicU8::new(0))
+        }
+    }
+
     /// All flags at a recent moment.
     #[inline]
     pub(crate) fn get(&self) -> u8 {

@@ -186,7 +186,7 @@ mod tests {
     /// Marks of 400, 500 and 600 plus a boost; 100 free CMA pages; 200 free HIGHATOMIC pages of 512 reserved; a reserve
     /// of 50 pages against requests that a MOVABLE zone could serve.
     fn zone(boost: u64) -> Zone<'static, OneCpu> {
-        let zone = Zone::default();
+        let zone = Zone::new(SpinLock::new());
         for (word, mark) in zone.marks.iter().zip([400, 500, 600]) {
             word.set(mark + boost);
         }

@@ -308,7 +308,7 @@ fn clusters_use_metadata_only_when_enabled() {
     let words = |tuning, pages| {
         let ranges = [PageRange::new(Pfn(BASE), pages)];
         let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-        Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }.metadata_size().expect("the map is valid").words
+        Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }.zone_metadata_size(0).expect("the map is valid").words
     };
     let pages = 1 << 20;
     assert_eq!(words(MERGE_SKIP, pages), words(LINUX_4_16, pages));

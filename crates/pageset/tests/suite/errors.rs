@@ -1,12 +1,15 @@
 //! Every error: it is reached, its message is exact, and nothing was built or changed.
 
+use std::sync::atomic::{AtomicU8, AtomicU32};
+
 use crate::support::{TestMachine, movable, one_zone};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::alloc::shortage::{Nearest, Reason};
+use pageset::pcp::Pageset;
 use pageset::policy::{Bounds, Tuning, TuningError};
 use pageset::{
-    AllocError, Allocator, Block, Config, CpuId, MapError, MigrateType, NodeId, Order, OutOfMemory, PageRange,
-    PageState, Pfn, Request, WrongFree, ZoneKind, ZoneSpec,
+    AllocError, Allocator, Block, CachedZone, Config, CpuId, MapError, Metadata, MigrateType, NodeId, Order,
+    OutOfMemory, PageRange, PageState, Pfn, Request, SpinLock, WrongFree, ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -111,35 +114,44 @@ fn metadata_of_the_wrong_size_is_an_error() {
     let zones = [zone(0, ZoneKind::Normal, ranges[0], &ranges)];
     let config = Config::new(&zones, &[NodeId(0)]);
     let metadata = OwnedMetadata::<TestMachine>::new(&config).expect("memory");
-    let size = config.metadata_size().expect("the map is valid");
     let (mut none, mut all) = ([], metadata.zones());
     let mut short = metadata.lend(&mut all);
     short.zones = &mut none;
     let error = Allocator::new(TestMachine::default(), &config, short).expect_err("no zones");
-    assert_eq!(error, MapError::Metadata { part: "zones", given: 0, expected: 1 });
+    assert_eq!(error, MapError::Metadata { zone: None, part: "zones", given: 0, expected: 1 });
     assert_eq!(error.to_string(), "the metadata's zones have length 0; metadata_size requires 1");
-    for part in ["tags", "words", "pagesets"] {
-        let mut zones = metadata.zones();
-        let mut short = metadata.lend(&mut zones);
-        let expected = match part {
-            "tags" => {
-                short.tags = &short.tags[1..];
-                size.tags
-            }
-            "words" => {
-                short.words = &short.words[1..];
-                size.words
-            }
-            _ => {
-                short.pagesets = &short.pagesets[1..];
-                size.pagesets
-            }
-        };
-        let error = Allocator::new(TestMachine::default(), &config, short).expect_err("one less");
-        assert_eq!(error, MapError::Metadata { part, given: expected - 1, expected });
-    }
+
     let mut zones = metadata.zones();
-    Allocator::new(TestMachine::default(), &config, metadata.lend(&mut zones)).expect("nothing was written");
+    let mut short = metadata.lend(&mut zones);
+    short.words = &short.words[1..];
+    let expected = config.metadata_size().expect("the map is valid").words;
+    let error = Allocator::new(TestMachine::default(), &config, short).expect_err("one less");
+    assert_eq!(error, MapError::Metadata { zone: None, part: "words", given: expected - 1, expected });
+
+    let (size, common) = (config.zone_metadata_size(0).expect("valid"), vec_of(expected, || AtomicU32::new(0)));
+    let (tags, words) = (vec_of(size.tags, || AtomicU8::new(0)), vec_of(size.words, || AtomicU32::new(0)));
+    let pagesets = vec_of(size.pagesets, Pageset::default);
+    let whole = ZoneMetadata { tags: &tags, words: &words, pagesets: &pagesets };
+    for (part, expected, short) in [
+        ("tags", size.tags, ZoneMetadata { tags: &tags[1..], ..whole }),
+        ("words", size.words, ZoneMetadata { words: &words[1..], ..whole }),
+        ("pagesets", size.pagesets, ZoneMetadata { pagesets: &pagesets[1..], ..whole }),
+    ] {
+        let mut zones = [CachedZone::new(SpinLock::new(), short)];
+        let short = Metadata { words: &common, zones: &mut zones };
+        let error = Allocator::new(TestMachine::default(), &config, short).expect_err("one less");
+        assert_eq!(error, MapError::Metadata { zone: Some(0), part, given: expected - 1, expected });
+        let length =
+            format!("the {part} of zone 0 have length {}; zone_metadata_size requires {expected}", expected - 1);
+        assert_eq!(error.to_string(), length);
+    }
+    let mut zones = [CachedZone::new(SpinLock::new(), whole)];
+    let whole = Metadata { words: &common, zones: &mut zones };
+    Allocator::new(TestMachine::default(), &config, whole).expect("nothing was written");
+}
+
+fn vec_of<T>(len: usize, value: impl FnMut() -> T) -> Vec<T> {
+    std::iter::repeat_with(value).take(len).collect()
 }
 
 #[test]

@@ -9,7 +9,7 @@ use pageset::policy::presets::*;
 use pageset::policy::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
 use pageset::{
     Allocator, Block, CachedZone, Config, CpuId, HotplugError, MapError, Metadata, MigrateType, NodeId, Order,
-    PageRange, Pfn, Request, ZoneKind, ZoneSpec,
+    PageRange, Pfn, Request, SpinLock, ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
 const CPUS: u32 = 2;
@@ -336,15 +336,17 @@ fn an_offline_cpu_with_pages_is_found() {
     let ranges = [PageRange::new(Pfn(0), 1 << 14)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let config = Config::new(&zones, &[NodeId(0); 2]);
-    let size = config.metadata_size().expect("the map is valid");
+    let (common, size) = (config.metadata_size().expect("valid"), config.zone_metadata_size(0).expect("valid"));
     let tags: Vec<_> = (0..size.tags).map(|_| AtomicU8::new(0)).collect();
     let words: Vec<_> = (0..size.words).map(|_| AtomicU32::new(0)).collect();
     let pagesets: Vec<_> = (0..size.pagesets).map(|_| Pageset::default()).collect();
-    let mut zones = [CachedZone::empty()];
-    let metadata = Metadata { tags: &tags, words: &words, pagesets: &pagesets, zones: &mut zones };
+    let common: Vec<_> = (0..common.words).map(|_| AtomicU32::new(0)).collect();
+    let metadata = ZoneMetadata { tags: &tags, words: &words, pagesets: &pagesets };
+    let mut zones = [CachedZone::new(SpinLock::new(), metadata)];
+    let metadata = Metadata { words: &common, zones: &mut zones };
     let world = Allocator::new(TestMachine::default(), &config, metadata).expect("the map is valid");
     // The word of the set is the one that changes when an idle CPU goes offline.
-    let picture = || words.iter().map(|word| word.load(Relaxed)).collect::<Vec<_>>();
+    let picture = || common.iter().map(|word| word.load(Relaxed)).collect::<Vec<_>>();
     let before = picture();
     world.cpu_offline(CpuId(1)).expect("another is left");
     let changed: Vec<_> = before.iter().zip(picture()).enumerate().filter(|(_, (old, new))| *old != new).collect();
@@ -353,11 +355,11 @@ fn an_offline_cpu_with_pages_is_found() {
     world.cpu_online(CpuId(1)).expect("it was offline");
     cache(&world, 1, 50);
     let kept = count(&world, 0, 1);
-    words[at].store(first, Relaxed);
+    common[at].store(first, Relaxed);
     let error = world.audit(0).expect_err("CPU 1 has pages");
     assert_eq!((error.expected, error.found), (0, u64::from(kept.max(bounds(&world, 0, 1).high_max))));
     assert!(error.to_string().contains("disabled or of an offline CPU"), "{error}");
-    words[at].store(both, Relaxed);
+    common[at].store(both, Relaxed);
     world.audit(0).expect("the audit passes");
 }
 

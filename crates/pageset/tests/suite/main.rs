@@ -15,6 +15,7 @@ mod support;
 #[path = "../support/watched.rs"]
 mod watched;
 
+mod bootstrap;
 mod buddy;
 mod bulk;
 mod cluster_schedules;

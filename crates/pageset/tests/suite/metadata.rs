@@ -36,7 +36,7 @@ fn at_most_12_bytes_a_page() {
     for (gib, cpus, nodes) in [(1, 2, 1), (4, 2, 1), (4, 8, 1), (64, 16, 1), (64, 192, 1), (256, 64, 2), (512, 192, 4)]
     {
         machine(gib, cpus, nodes, |config| {
-            let bytes = config.metadata_size().expect("the map is valid").bytes::<TestMachine>() as u64;
+            let bytes = config.metadata_bytes::<TestMachine>().expect("the map is valid") as u64;
             let pages = config.zones.iter().map(|zone| zone.span.pages).sum::<u64>();
             let hundredths = 100 * bytes / pages;
             println!(

@@ -6,8 +6,8 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{LINUX_4_16, LINUX_4_17, LINUX_6_7, PAGESET};
 use pageset::policy::{BatchRule, Tuning};
 use pageset::{
-    Access, Allocator, Config, CpuId, Immovable, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request,
-    SpinLock, ZoneKind, ZoneSpec,
+    Access, Allocator, Config, CpuId, Immovable, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn,
+    Request, SpinLock, ZoneKind, ZoneSpec,
 };
 
 /// The reported accesses.

@@ -5,8 +5,8 @@ use crate::support::{TestMachine, World, build, movable, one_zone};
 use pageset::policy::Watermarks;
 use pageset::policy::presets::{LINUX_4_19, LINUX_6_18, PRESETS};
 use pageset::{
-    AllocError, Block, CompactMode, CompactOutcome, Config, CpuId, Immovable, MapError, MigrateType, MoveError, NodeId, Obstacle, Order, Owner,
-    PageRange, PageState, Pfn, RangeError, Request, Tuning, WrongFree, ZoneKind, ZoneSpec,
+    AllocError, Block, CompactMode, CompactOutcome, Config, CpuId, Immovable, MapError, MigrateType, MoveError, NodeId,
+    Obstacle, Order, Owner, PageRange, PageState, Pfn, RangeError, Request, Tuning, WrongFree, ZoneKind, ZoneSpec,
 };
 use std::cell::Cell;
 

@@ -9,7 +9,7 @@ use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{Bounds, Tuning, Watermarks};
 use pageset::{
     Allocator, CachedZone, Config, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Urgency,
-    Wait, ZoneKind, ZoneSpec,
+    Wait, ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
 use MigrateType::{HighAtomic, Movable, Unmovable};
@@ -329,7 +329,7 @@ fn a_pageblock_that_was_not_counted_is_found() {
     let spec = ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] };
     let spec = [spec];
     let config = Config::new(&spec, &[NodeId(0)]);
-    let size = config.metadata_size().expect("the map is valid");
+    let (common, size) = (config.metadata_size().expect("valid"), config.zone_metadata_size(0).expect("valid"));
     for (number, what) in [
         (HighAtomic as u8, "the pages of HIGHATOMIC pageblocks"),
         (MigrateType::Cma as u8, "the pages of CMA pageblocks"),
@@ -337,8 +337,10 @@ fn a_pageblock_that_was_not_counted_is_found() {
         let tags: Vec<AtomicU8> = (0..size.tags).map(|_| AtomicU8::new(0)).collect();
         let words: Vec<AtomicU32> = (0..size.words).map(|_| AtomicU32::new(0)).collect();
         let pagesets: Vec<Pageset<SpinLock>> = (0..size.pagesets).map(|_| Pageset::default()).collect();
-        let mut zones: Vec<_> = (0..size.zones).map(|_| CachedZone::empty()).collect();
-        let metadata = Metadata { tags: &tags, words: &words, pagesets: &pagesets, zones: &mut zones };
+        let common: Vec<AtomicU32> = (0..common.words).map(|_| AtomicU32::new(0)).collect();
+        let metadata = ZoneMetadata { tags: &tags, words: &words, pagesets: &pagesets };
+        let mut zones = [CachedZone::new(SpinLock::new(), metadata)];
+        let metadata = Metadata { words: &common, zones: &mut zones };
         let world =
             Allocator::new(crate::support::TestMachine::default(), &config, metadata).expect("the map is valid");
         world.audit(0).expect("the audit passes");
