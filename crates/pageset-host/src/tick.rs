@@ -29,6 +29,8 @@ impl PagePool {
             let _ = self.allocator().cpu_online(cpu);
         }
         self.allocator().tick();
+        // For callers that a free did not wake: `wait.rs` says which frees.
+        self.wake_waiters();
         self.give_back_if_due().map(drop)
     }
 
@@ -61,9 +63,7 @@ impl PagePool {
         let interval = interval.max(Duration::from_millis(1));
         let stop = Arc::new(StopSignal::default());
         let (pool, stop_of_thread) = (Arc::downgrade(self), Arc::clone(&stop));
-        let thread = thread::Builder::new()
-            .name("pageset-tick".into())
-            .spawn(move || while !stop_of_thread.wait(interval) && tick_all_cpus(&pool) {})?;
+        let thread = thread::Builder::new().name("pageset-tick".into()).spawn(move || while !stop_of_thread.wait(interval) && tick_all_cpus(&pool) {})?;
         Ok(Ticker { stop, thread: Some(thread), owner: std::process::id() })
     }
 }
