@@ -51,6 +51,7 @@
 //! | `resize` | growing and shrinking |
 //! | `limit` | a limit below the size |
 //! | [`stats`] | counters |
+//! | [`pressure`] | give-back when the system or a cgroup runs short |
 //! | [`pages`] | handles that free their run on drop |
 //! | [`contig`] | contiguous runs of any size |
 //! | `zeroed` | runs that contain zeros; pools whose free memory contains zeros |
@@ -97,6 +98,7 @@ mod looks;
 mod machine;
 pub mod pages;
 pub mod pool;
+pub mod pressure;
 mod resize;
 mod run_hooks;
 mod scan;
@@ -120,6 +122,7 @@ pub use give_back::{GiveBack, GiveBackParts};
 pub use pages::{Pages, PoolRef};
 pub use pageset::{FreeCheck, MigrateType, NodeId, Order, PageState, Tuning, WrongFree};
 pub use pool::{PAGE_BYTES, PagePool, order_for};
+pub use pressure::{Pressure, PressureError, PressureSource, PressureWatcher};
 pub use stats::PoolStats;
 pub use sys::cpu::CpuNumber;
 pub use tick::Ticker;

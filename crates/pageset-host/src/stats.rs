@@ -35,6 +35,26 @@ pub struct PoolStats {
     pub metadata_bytes: u64,
 }
 
+impl PoolStats {
+    /// The counters by the names of their members, for an exporter of metrics. Later versions may add some at the end.
+    #[must_use]
+    pub fn metrics(&self) -> [(&'static str, u64); 11] {
+        [
+            ("size_bytes", self.size_bytes),
+            ("free_bytes", self.free_bytes),
+            ("cached_bytes", self.cached_bytes),
+            ("in_use_bytes", self.in_use_bytes),
+            ("alloc_bytes", self.alloc_bytes),
+            ("free_total_bytes", self.free_total_bytes),
+            ("failed_allocs", self.failed_allocs),
+            ("given_back_bytes", self.given_back_bytes),
+            ("lock_acquisitions", self.lock_acquisitions),
+            ("metadata_bytes", self.metadata_bytes),
+            ("withheld_bytes", self.withheld_bytes),
+        ]
+    }
+}
+
 impl PagePool {
     /// Reads the counters. The call visits the counters of each CPU, so do not make it for every request.
     #[must_use]
