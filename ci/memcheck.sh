@@ -17,3 +17,11 @@ for program in $(sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$built"); do
         --errors-for-leak-kinds=definite "$program" \
         --test-threads 1 --skip no_address_space --skip locked_memory --skip _while_
 done
+# Planted errors must be reported, and a correct program must not be.
+cargo build --locked -p pageset-host --example planted
+planted() {
+    sh ci/planted.sh "$1" "$2" "${CARGO_TARGET_DIR:-target}/debug/examples/planted" valgrind --quiet --error-exitcode=3 \
+        --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite
+}
+planted "Invalid read" "use-after-free use-after-drain use-after-deferred-free use-after-contig-free beyond-a-run"
+planted "4,096 bytes in 1 blocks are definitely lost" leak
