@@ -16,10 +16,9 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use pageset::{AllocError as CoreAllocError, MigrateType, Order};
@@ -54,7 +53,8 @@ impl PagePool {
     /// The errors of [`Self::alloc_timeout`].
     pub fn pages_timeout(&self, order: Order, timeout: Duration) -> Result<Pages<&PagePool>, AllocError> {
         let mut future = self.pages_async(order);
-        let waker = Waker::from(Arc::new(Unparker(thread::current())));
+        let alarm = Arc::new(Alarm::default());
+        let waker = Waker::from(Arc::clone(&alarm));
         let mut context = Context::from_waker(&waker);
         let start = Instant::now();
         let mut deferred = self.waiters.deferred_frees();
@@ -69,7 +69,7 @@ impl PagePool {
                     self.count_failed_alloc();
                     return Err(AllocError::TimedOut { order, timeout });
                 }
-                thread::park_timeout(left.min(RECHECK));
+                alarm.wait(left.min(RECHECK));
                 let former = std::mem::replace(&mut deferred, self.waiters.deferred_frees());
                 if deferred != former || future.is_awake() || !future.is_certain_to_wake {
                     break;
@@ -134,12 +134,28 @@ impl PagePool {
     }
 }
 
-/// Wakes a thread that is parked.
-struct Unparker(Thread);
+/// Wakes a thread that waits.
+///
+/// Not the parking of `std::thread`: that keeps memory for threads of C programs, which leak checkers report.
+#[derive(Default)]
+struct Alarm {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
 
-impl Wake for Unparker {
+impl Alarm {
+    /// Waits until the alarm rings, for at most `time`.
+    fn wait(&self, time: Duration) {
+        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(rung, time, |rung| !*rung);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
+    }
+}
+
+impl Wake for Alarm {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_one();
     }
 }
 

@@ -88,12 +88,13 @@ fn a_wait_ends_with_its_time_and_says_so() {
 #[test]
 fn every_kind_of_free_ends_a_wait() {
     let pool = PagePool::builder(4 * MIB).reserve(8 * MIB).nodes(&[first_node()]).build().expect("a pool");
-    let free: [(&str, &(dyn Fn(&PagePool, std::ptr::NonNull<u8>) + Sync)); 4] = [
+    type Free = fn(&PagePool, std::ptr::NonNull<u8>);
+    let free: [(&str, Free); 4] = [
         // SAFETY, here and below: the test owns the page.
-        ("free", &|pool, page| unsafe { pool.free(page, Order::ZERO).expect("in use") }),
-        ("bulk", &|pool, page| unsafe { pool.free_bulk(&[page]).expect("in use") }),
-        ("deferred", &|pool, page| unsafe { pool.free_deferred(page, Order::ZERO).expect("in use") }),
-        ("grow", &|pool, page| {
+        ("free", |pool, page| unsafe { pool.free(page, Order::ZERO).expect("in use") }),
+        ("bulk", |pool, page| unsafe { pool.free_bulk(&[page]).expect("in use") }),
+        ("deferred", |pool, page| unsafe { pool.free_deferred(page, Order::ZERO).expect("in use") }),
+        ("grow", |pool, page| {
             pool.grow(2 * MIB).expect("a reserve");
             unsafe { pool.free(page, Order::ZERO).expect("in use") }
         }),

@@ -14,19 +14,24 @@ use std::sync::OnceLock;
 /// runs are marked from the first free on. A guess.
 const MAX_MARKED_BYTES: usize = 4 << 30;
 
+/// A function of a sanitizer that takes an address.
+type NoteAddress = unsafe extern "C" fn(*const u8);
+/// A function of a sanitizer that takes an address and a size in bytes.
+type NoteRange = unsafe extern "C" fn(*const u8, usize);
+
 /// Functions of address sanitizer. Source: `sanitizer/asan_interface.h`.
 #[derive(Clone, Copy, Debug)]
 struct AddressSanitizer {
-    poison: unsafe extern "C" fn(*const u8, usize),
-    unpoison: unsafe extern "C" fn(*const u8, usize),
+    poison: NoteRange,
+    unpoison: NoteRange,
 }
 
 /// Functions of thread sanitizer. Source: `sanitizer/tsan_interface.h` and `tsan_interface.inc`.
 #[derive(Clone, Copy, Debug)]
 struct ThreadSanitizer {
-    acquire: unsafe extern "C" fn(*const u8),
-    release: unsafe extern "C" fn(*const u8),
-    write_range: unsafe extern "C" fn(*const u8, usize),
+    acquire: NoteAddress,
+    release: NoteAddress,
+    write_range: NoteRange,
 }
 
 /// The checkers that watch this process.
@@ -77,8 +82,8 @@ impl AddressSanitizer {
         // SAFETY: (1) neither is null; (2) the names are reserved to the sanitizer, whose header declares these types.
         (poison != 0 && unpoison != 0).then(|| unsafe {
             AddressSanitizer {
-                poison: mem::transmute::<usize, _>(poison),
-                unpoison: mem::transmute::<usize, _>(unpoison),
+                poison: mem::transmute::<usize, NoteRange>(poison),
+                unpoison: mem::transmute::<usize, NoteRange>(unpoison),
             }
         })
     }
@@ -92,9 +97,9 @@ impl ThreadSanitizer {
         // SAFETY: (1) none is null; (2) the names are reserved to the sanitizer, whose header declares these types.
         (acquire != 0 && release != 0 && write_range != 0).then(|| unsafe {
             ThreadSanitizer {
-                acquire: mem::transmute::<usize, _>(acquire),
-                release: mem::transmute::<usize, _>(release),
-                write_range: mem::transmute::<usize, _>(write_range),
+                acquire: mem::transmute::<usize, NoteAddress>(acquire),
+                release: mem::transmute::<usize, NoteAddress>(release),
+                write_range: mem::transmute::<usize, NoteRange>(write_range),
             }
         })
     }

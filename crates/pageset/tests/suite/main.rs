@@ -17,6 +17,7 @@ mod watched;
 
 mod buddy;
 mod bulk;
+mod cleaned;
 mod cluster_schedules;
 mod clusters;
 mod compaction;
