@@ -111,6 +111,8 @@ mod sys;
 pub mod tick;
 pub mod topology;
 pub mod wait;
+#[cfg(all(loom, test))]
+mod wait_models;
 mod waiters;
 mod withheld;
 mod zeroed;

@@ -8,9 +8,17 @@
 //!
 //! The queue calls no waker, and drops none, while it holds its lock: both run code of the caller.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::task::Waker;
+
+#[cfg(all(loom, test))]
+use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
+#[cfg(all(loom, test))]
+use loom::sync::{Mutex, MutexGuard};
+#[cfg(not(all(loom, test)))]
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+#[cfg(not(all(loom, test)))]
+use std::sync::{Mutex, MutexGuard};
 
 use pageset::Order;
 

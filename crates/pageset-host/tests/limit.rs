@@ -67,6 +67,12 @@ fn errors_name_the_limit() {
         (Some(2 * MIB), 14 * MIB),
         "a refused limit changed the pool"
     );
+    let half = held.len() / 2;
+    let mut held = held;
+    held.truncate(half);
+    let error = pool.set_limit(Some(4096)).expect_err("half of the limit is in use");
+    assert!(matches!(error, PoolError::LimitInUse { bytes: 4096, least_bytes: 0x10_0000 }), "{error}");
+    assert_eq!(pool.stats().withheld_bytes, 14 * MIB, "a refused limit keeps what it found");
     for bytes in [0, 16 * MIB + 1, u64::MAX] {
         let error = pool.set_limit(Some(bytes)).expect_err("out of range");
         assert!(matches!(error, PoolError::LimitSize { max_bytes: 0x100_0000, .. }), "{error}");
