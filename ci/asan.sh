@@ -2,8 +2,10 @@
 # The pool and the C interface under address sanitizer, the Rust code included: correct use, wrong use, and a short soak.
 # Needs a nightly toolchain; says so and does nothing where there is none.
 #
+# Planted errors must be reported: examples/planted.rs of pageset-host, in Rust; tests/planted.c of pageset-c, in C.
+#
 # Left out: the test with a limit on address space, which leaves none for the sanitizer's own, and those of locked memory,
-# for under the sanitizer locking does nothing. C programs against an
+# for under the sanitizer locking does nothing. And the test that reads free memory. C programs against an
 # uninstrumented library, with undefined behaviour checked too, are in the tests of pageset-c.
 set -eu
 cd "$(dirname "$0")/.."
@@ -19,4 +21,10 @@ RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0:handle_segv=0 \
 # it is full before, and what is resident then is the pool's.
 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0:handle_segv=0:quarantine_size_mb=16 \
     PAGESET_SOAK_RESIDENT_PERCENT=10 \
-    cargo +nightly test --locked --target "$target" -p pageset-host --all-features --tests -- --skip no_address_space --skip locked_memory
+    cargo +nightly test --locked --target "$target" -p pageset-host --all-features --tests -- --skip no_address_space --skip locked_memory \
+    --skip every_kind_of_free_leaves_zeros
+# The example links the sanitizer's runtime statically, a C program dynamically: the tests of pageset-c have those.
+RUSTFLAGS=-Zsanitizer=address cargo +nightly build --locked --target "$target" -p pageset-host --example planted
+sh ci/planted.sh use-after-poison \
+    "use-after-free use-after-drain use-after-deferred-free use-after-contig-free beyond-a-run" \
+    "${CARGO_TARGET_DIR:-target}/$target/debug/examples/planted"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The small protocols between threads under loom: crates/pageset/src/models.rs. Built apart, since every crate is built
-# anew with `--cfg loom`.
+# The small protocols between threads under loom: crates/pageset/src/models.rs and crates/pageset-host/src/wait_models.rs. Built
+# apart, since every crate is built anew with `--cfg loom`.
 set -eu
 cd "$(dirname "$0")/.."
 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
-    cargo test --locked -p pageset --lib models::
+    cargo test --locked -p pageset -p pageset-host --lib models::

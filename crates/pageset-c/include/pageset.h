@@ -9,7 +9,7 @@
 // Threads: any thread can call any function at any time. Exceptions are the two functions that destroy a pool. Any thread
 // can free a run.
 //
-// Signals: do not call the library from signal handlers.
+// Signals: a signal handler may call pageset_free_deferred, and no other function.
 //
 // Cancellation: no call is a cancellation point. A thread with asynchronous cancelability must not call the library.
 //
@@ -157,9 +157,23 @@ typedef struct pageset_options {
   // PAGESET_CHECK_SINGLE, PAGESET_CHECK_ALL or PAGESET_CHECK_BASIC: which frees are certain to notice another free of the
   // same run at the same instant.
   uint32_t free_check;
+  // How many bytes can be in use at the same time, 1 to `bytes`; 0, the default, means all. See pageset_set_limit.
+  uint64_t limit_bytes;
+  // If not 0, each free fills the run with zeros, so that no later owner reads what the last one wrote. Default: 0.
+  uint32_t zero_on_free;
+  // If not 0, only whole blocks of 2 MiB go back to the system. Default: 0, so parts of blocks with runs in use also go back.
+  uint32_t no_give_back_parts;
+  // How many times as many scans as `give_back_after_scans` must find a part of a block free, 1 to 255; 0 means 4.
+  uint32_t give_back_parts_after_scans_factor;
+  // The smallest free run that goes back as a part of a block, order 0 to 10. Default: 0.
+  uint32_t give_back_parts_min_order;
+  // How much of a 2 MiB block must have stayed free before parts of it go back, in bytes; 0 means 512 KiB, 1 means any.
+  uint32_t give_back_parts_min_free_bytes;
+  // The most system calls that give parts back in one scan; 0 means 1024.
+  uint32_t give_back_parts_calls_per_scan;
 } pageset_options;
 
-// The counters of a pool at a recent moment. free + cached + in use = size.
+// The counters of a pool at a recent moment. free + cached + withheld + in use = size.
 typedef struct pageset_stats {
   // Size of the pool, without the reserve.
   uint64_t size_bytes;
@@ -181,6 +195,8 @@ typedef struct pageset_stats {
   uint64_t failed_allocs;
   // Acquisitions of the locks of the free lists.
   uint64_t lock_acquisitions;
+  // Withheld, because the pool has a limit.
+  uint64_t withheld_bytes;
 } pageset_stats;
 
 #ifdef __cplusplus
@@ -382,6 +398,62 @@ pageset_error pageset_drain(const struct pageset_pool *pool);
 pageset_error pageset_give_back(const struct pageset_pool *pool,
                                 uint64_t bytes,
                                 uint64_t *given);
+
+// Allocates a run of 2^order pages that contains zeros, order 0 to 10.
+//
+// The call clears the run, 50 ns to 1 us for each page, unless the pool has the option `zero_on_free`.
+//
+// NULL on failure: as for pageset_alloc.
+//
+// Precondition: `pool` is NULL or came from pageset_pool_create.
+void *pageset_alloc_zeroed(const struct pageset_pool *pool,
+                           uint32_t order);
+
+// Allocates a contiguous run of `bytes` that contains zeros, as pageset_alloc_contig and pageset_alloc_zeroed do.
+//
+// NULL on failure: as for pageset_alloc_contig.
+//
+// Precondition: `pool` is NULL or came from pageset_pool_create.
+void *pageset_alloc_contig_zeroed(const struct pageset_pool *pool,
+                                  size_t bytes);
+
+// Allocates a run of 2^order pages, order 0 to 10, and waits up to `timeout_ms` milliseconds until one is free. With 0, the
+// call makes one try.
+//
+// The thread that has waited longest tries first after a free. A pageset_alloc that comes between gets the run. The call
+// notices a deferred free within 10 ms.
+//
+// NULL on failure: no run was free in time, the run is larger than a node with its reserve, an order above 10, no pool, or a
+// forked child.
+//
+// Precondition: `pool` is NULL or came from pageset_pool_create.
+void *pageset_alloc_timeout(const struct pageset_pool *pool,
+                            uint32_t order,
+                            uint32_t timeout_ms);
+
+// Frees a run later. This is the one function that a signal handler may call, whatever it has interrupted. Nothing may refer to
+// the run any more.
+//
+// The call takes no lock, waits for nothing and makes no system call. One of the next calls to the pool completes the free.
+//
+// The errors of pageset_free. A failure does not change pageset_last_error().
+//
+// Precondition: `pool` is NULL or came from pageset_pool_create. Nothing refers to the run.
+pageset_error pageset_free_deferred(const struct pageset_pool *pool,
+                                    void *run,
+                                    uint32_t order);
+
+// Limits how many bytes of the pool can be in use at the same time, 1 to its size, rounded up to pages. 0 removes the limit.
+//
+// The pool withholds the rest of its memory. Allocations above the limit fail. Other calls cost the same as without a limit. A
+// pool with a limit cannot grow or shrink.
+//
+// PAGESET_ERR_ARGUMENT if the limit exceeds the size. PAGESET_ERR_IN_USE if more is in use now; the message says how much. The
+// limit then stays.
+//
+// Precondition: `pool` is NULL or came from pageset_pool_create.
+pageset_error pageset_set_limit(const struct pageset_pool *pool,
+                                uint64_t bytes);
 
 // Writes the counters to `*stats`. The call visits the counters of each CPU, so do not make it for every request.
 //

@@ -82,7 +82,8 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    fn code(&self) -> pageset_error {
+    /// The code. Safe in a signal handler.
+    pub(crate) fn code(&self) -> pageset_error {
         match self {
             Self::Null(_)
             | Self::OutOfRange { .. }
@@ -90,13 +91,18 @@ impl Failure {
             | Self::UnknownMember { .. }
             | Self::UnknownRules { .. } => PAGESET_ERR_ARGUMENT,
             Self::NotAPool(_) => PAGESET_ERR_NOT_A_POOL,
-            Self::InUse(_) | Self::Pool(PoolError::InUse { .. }) => PAGESET_ERR_IN_USE,
+            Self::InUse(_) | Self::Pool(PoolError::InUse { .. } | PoolError::LimitInUse { .. }) => PAGESET_ERR_IN_USE,
             Self::System(_)
             | Self::Pool(PoolError::LocksRefused)
             | Self::Pool(PoolError::System { .. })
             | Self::Alloc(AllocError::DrainRefused) => PAGESET_ERR_SYSTEM,
             Self::Forked(_) | Self::Alloc(AllocError::Forked) | Self::Pool(PoolError::Forked) => PAGESET_ERR_FORKED,
-            Self::Alloc(AllocError::OutOfMemory { .. } | AllocError::NoContigRange { .. }) => PAGESET_ERR_NO_MEMORY,
+            Self::Alloc(
+                AllocError::OutOfMemory { .. }
+                | AllocError::NoContigRange { .. }
+                | AllocError::TimedOut { .. }
+                | AllocError::Limit { .. },
+            ) => PAGESET_ERR_NO_MEMORY,
             Self::Alloc(AllocError::UnknownNode(_)) | Self::Pool(PoolError::Nodes { .. }) => PAGESET_ERR_NO_NODE,
             Self::Alloc(AllocError::UnsupportedType(_) | AllocError::ContigSize { .. }) => PAGESET_ERR_ARGUMENT,
             Self::Pool(_) => PAGESET_ERR_ARGUMENT,

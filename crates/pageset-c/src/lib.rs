@@ -11,6 +11,7 @@
 //! | `handle` | the handle of a pool, and the detection of destroyed pools |
 //! | `options` | the settings of a pool |
 //! | `pages` | functions that allocate and free pages, and that resize and maintain a pool |
+//! | `runs` | zeroed and deferred calls, calls with a time limit, and the limit of a pool |
 //! | `stats` | functions that report the state of a pool |
 //! | `ticker` | the thread that maintains a pool |
 //!
@@ -25,6 +26,7 @@ pub mod error;
 pub mod handle;
 pub mod options;
 pub mod pages;
+pub mod runs;
 mod signals;
 pub mod stats;
 pub mod ticker;

@@ -5,7 +5,9 @@ use std::mem::offset_of;
 use std::time::Duration;
 
 use pageset::policy::presets::{PRESETS, Preset};
-use pageset_host::{FreeCheck, GiveBack, HugePages, NodeId, OnFork, PagePool, PoolBuilder, Tuning};
+use pageset_host::{
+    FreeCheck, GiveBack, GiveBackParts, HugePages, NodeId, OnFork, Order, PagePool, PoolBuilder, Tuning,
+};
 
 use crate::error::{Failure, catch_code, catch_uncancelled_code, not_null, pageset_error};
 use crate::handle::pageset_pool;
@@ -70,6 +72,20 @@ pub struct pageset_options {
     /// PAGESET_CHECK_SINGLE, PAGESET_CHECK_ALL or PAGESET_CHECK_BASIC: which frees are certain to notice another free of the
     /// same run at the same instant.
     pub free_check: u32,
+    /// How many bytes can be in use at the same time, 1 to `bytes`; 0, the default, means all. See pageset_set_limit.
+    pub limit_bytes: u64,
+    /// If not 0, each free fills the run with zeros, so that no later owner reads what the last one wrote. Default: 0.
+    pub zero_on_free: u32,
+    /// If not 0, only whole blocks of 2 MiB go back to the system. Default: 0, so parts of blocks with runs in use also go back.
+    pub no_give_back_parts: u32,
+    /// How many times as many scans as `give_back_after_scans` must find a part of a block free, 1 to 255; 0 means 4.
+    pub give_back_parts_after_scans_factor: u32,
+    /// The smallest free run that goes back as a part of a block, order 0 to 10. Default: 0.
+    pub give_back_parts_min_order: u32,
+    /// How much of a 2 MiB block must have stayed free before parts of it go back, in bytes; 0 means 512 KiB, 1 means any.
+    pub give_back_parts_min_free_bytes: u32,
+    /// The most system calls that give parts back in one scan; 0 means 1024.
+    pub give_back_parts_calls_per_scan: u32,
 }
 
 // SAFETY: (1) any bytes are valid numbers and pointers; (2) each member starts where the one before ends, as asserted below.
@@ -77,7 +93,7 @@ unsafe impl Versioned for pageset_options {
     const FIRST_BYTES: usize = offset_of!(pageset_options, rules);
 }
 
-const _: () = assert!(size_of::<pageset_options>() == 80 && pageset_options::FIRST_BYTES == 64);
+const _: () = assert!(size_of::<pageset_options>() == 112 && pageset_options::FIRST_BYTES == 64);
 
 /// Fills in the options of a pool of `bytes`, with defaults for all other settings. `size` is `sizeof *options`.
 ///
@@ -105,6 +121,13 @@ pub unsafe extern "C" fn pageset_options_init(options: *mut pageset_options, siz
             rules: std::ptr::null(),
             no_restartable_sequences: 0,
             free_check: PAGESET_CHECK_SINGLE,
+            limit_bytes: 0,
+            zero_on_free: 0,
+            no_give_back_parts: 0,
+            give_back_parts_after_scans_factor: 0,
+            give_back_parts_min_order: 0,
+            give_back_parts_min_free_bytes: 0,
+            give_back_parts_calls_per_scan: 0,
         };
         // SAFETY: `options` is not NULL, so the program guarantees `size` writable bytes.
         unsafe { write_sized(options, value, size, "options") }
@@ -148,6 +171,10 @@ unsafe fn builder(options: &pageset_options) -> Result<PoolBuilder, Failure> {
         PAGESET_CHECK_BASIC => FreeCheck::Basic,
         value => return Err(out_of_range("free_check", value, "0 to 2")),
     });
+    builder = builder.give_back_parts(parts(options)?).zero_on_free(options.zero_on_free != 0);
+    if options.limit_bytes > 0 {
+        builder = builder.limit(options.limit_bytes);
+    }
     if !options.rules.is_null() {
         // SAFETY: `rules` is not NULL, so the caller guarantees a text that ends in a zero byte.
         let name = unsafe { CStr::from_ptr(options.rules) };
@@ -163,6 +190,29 @@ unsafe fn builder(options: &pageset_options) -> Result<PoolBuilder, Failure> {
         builder = builder.nodes(&nodes.iter().copied().map(NodeId).collect::<Vec<_>>());
     }
     Ok(builder)
+}
+
+/// Which parts of blocks go back. In each option, 0 means the default.
+fn parts(options: &pageset_options) -> Result<GiveBackParts, Failure> {
+    if options.no_give_back_parts != 0 {
+        return Ok(GiveBackParts::OFF);
+    }
+    let or_default = |value: u32, default: u32| if value == 0 { default } else { value };
+    let defaults = GiveBackParts::default();
+    let factor = options.give_back_parts_after_scans_factor;
+    let order = options.give_back_parts_min_order;
+    Ok(GiveBackParts {
+        after_scans_factor: or_default(factor, defaults.after_scans_factor.into())
+            .try_into()
+            .map_err(|_| out_of_range("give_back_parts_after_scans_factor", factor, "0 to 255"))?,
+        min_order: order
+            .try_into()
+            .ok()
+            .and_then(Order::new)
+            .ok_or_else(|| out_of_range("give_back_parts_min_order", order, "0 to 10"))?,
+        min_free_bytes: or_default(options.give_back_parts_min_free_bytes, defaults.min_free_bytes),
+        calls_per_scan: or_default(options.give_back_parts_calls_per_scan, defaults.calls_per_scan),
+    })
 }
 
 /// The rules of this name. Rules that kernels dropped are not in this library.

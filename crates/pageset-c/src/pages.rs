@@ -25,7 +25,7 @@ pub const PAGESET_TYPE_MOVABLE: u32 = 1;
 pub const PAGESET_TYPE_RECLAIMABLE: u32 = 2;
 
 #[inline(always)]
-fn order_of(order: u32) -> Result<Order, Failure> {
+pub(crate) fn order_of(order: u32) -> Result<Order, Failure> {
     let known = u8::try_from(order).ok().and_then(Order::new);
     known.ok_or(Failure::OutOfRange { name: "order", value: order.into(), allowed: "0 to 10" })
 }
@@ -33,7 +33,13 @@ fn order_of(order: u32) -> Result<Order, Failure> {
 /// [`catch`] for functions that return a run.
 #[inline(always)]
 fn catch_run(body: impl FnOnce() -> Result<NonNull<[u8]>, Failure>) -> *mut c_void {
-    catch(body).map_or(ptr::null_mut(), |run| run.cast().as_ptr())
+    run_or_null(catch(body))
+}
+
+/// The address of a run, or NULL for a failure.
+#[inline(always)]
+pub(crate) fn run_or_null(run: Result<NonNull<[u8]>, pageset_error>) -> *mut c_void {
+    run.map_or(ptr::null_mut(), |run| run.cast().as_ptr())
 }
 
 /// Returns the smallest order whose runs hold `bytes`, or -1 above 4 MiB. Order 0 holds 0 bytes.

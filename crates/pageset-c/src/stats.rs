@@ -6,7 +6,7 @@ use crate::error::{catch_uncancelled, catch_uncancelled_code, not_null, pageset_
 use crate::handle::{pageset_pool, pool};
 use crate::versioned::{Versioned, write_sized};
 
-/// The counters of a pool at a recent moment. free + cached + in use = size.
+/// The counters of a pool at a recent moment. free + cached + withheld + in use = size.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct pageset_stats {
@@ -30,6 +30,8 @@ pub struct pageset_stats {
     pub failed_allocs: u64,
     /// Acquisitions of the locks of the free lists.
     pub lock_acquisitions: u64,
+    /// Withheld, because the pool has a limit.
+    pub withheld_bytes: u64,
 }
 
 // SAFETY: (1) any bytes are valid numbers; (2) all members have the same size, so there is no padding.
@@ -67,6 +69,7 @@ pub unsafe extern "C" fn pageset_get_stats(
             metadata_bytes: all.metadata_bytes,
             failed_allocs: all.failed_allocs,
             lock_acquisitions: all.lock_acquisitions,
+            withheld_bytes: all.withheld_bytes,
         };
         // SAFETY: (1) `stats` is not NULL, so the program guarantees `size` writable bytes; (2) zeros are valid counters.
         unsafe { write_sized(stats, value, size, "stats") }

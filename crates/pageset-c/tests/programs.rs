@@ -310,3 +310,57 @@ fn bad_use_and_the_example_run_under_valgrind() {
         run(command.env("PAGESET_NO_LIMITS", "1"));
     }
 }
+
+#[test]
+fn calls_for_programs_work_with_both_libraries() {
+    for link in [Link::Shared, Link::Static] {
+        let build = Build { compiler: "cc", source: "tests/for_programs.c", link, flags: STRICT_C };
+        assert!(build.output().is_none_or(|text| text == "all calls work as documented\n"), "{link:?}");
+    }
+}
+
+/// Runs `tests/planted.c` under a checker: it reports each error, and the program without errors runs in silence.
+fn check_planted(flags: &[&str], runner: &[&str], report: &str, errors: &[&str]) {
+    if !is_installed("cc") {
+        return println!("SKIPPED planted errors under {runner:?} {flags:?}: no cc");
+    }
+    for link in [Link::Shared, Link::Static] {
+        let installed = Installed::new();
+        let flags = [STRICT_C, flags].concat();
+        let program = Build { compiler: "cc", source: "tests/planted.c", link, flags: &flags }.program(&installed);
+        let command = |planted| {
+            let mut words = runner.iter().map(std::ffi::OsStr::new).chain([program.as_os_str()]);
+            let mut command = Command::new(words.next().expect("a program"));
+            command.args(words).arg(planted);
+            command
+        };
+        let out = run(&mut command("correct"));
+        assert_eq!((text(&out.stdout), text(&out.stderr)), ("done\n".to_owned(), String::new()), "{link:?}");
+        for planted in errors {
+            let out = command(planted).output().expect("a program that starts");
+            let found = text(&out.stderr);
+            assert!(!out.status.success() && found.contains(report), "{planted}, {link:?}, is not reported: {found}");
+        }
+    }
+}
+
+/// Errors that address sanitizer and memcheck find.
+const PLANTED: &[&str] = &["use-after-free", "use-after-deferred-free", "beyond-a-run"];
+
+#[test]
+fn address_sanitizer_reports_planted_errors() {
+    check_planted(&["-fsanitize=address"], &[], "use-after-poison", PLANTED);
+}
+
+#[test]
+fn thread_sanitizer_reports_a_planted_race() {
+    check_planted(&["-fsanitize=thread"], &[], "data race", &["race"]);
+}
+
+#[test]
+fn memcheck_reports_planted_errors() {
+    if !is_installed("valgrind") {
+        return println!("SKIPPED memcheck_reports_planted_errors: no valgrind");
+    }
+    check_planted(&[], &["valgrind", "--quiet", "--error-exitcode=3"], "Invalid", PLANTED);
+}

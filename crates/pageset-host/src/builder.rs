@@ -8,6 +8,7 @@ use crate::error::{PoolError, address_space_error, prefault_error};
 use crate::give_back::{GiveBack, GiveBackParts};
 use crate::machine::Host;
 use crate::pool::PagePool;
+use crate::run_hooks::RunHooks;
 use crate::size::{CHUNK_BYTES, PAGE_BYTES, bytes_per_node, page_range};
 use crate::sys::fork_detector::ForkDetector;
 use crate::sys::mapped_allocator::{MappedAllocator, MetadataError};
@@ -62,6 +63,8 @@ pub struct PoolBuilder {
     give_back_parts: GiveBackParts,
     restartable_sequences: bool,
     free_check: FreeCheck,
+    pub(crate) hooks: RunHooks,
+    pub(crate) limit: Option<u64>,
 }
 
 impl PagePool {
@@ -87,6 +90,8 @@ impl PoolBuilder {
             give_back_parts: GiveBackParts::default(),
             restartable_sequences: true,
             free_check: FreeCheck::default(),
+            hooks: RunHooks::default(),
+            limit: None,
         }
     }
 
@@ -233,7 +238,9 @@ impl PoolBuilder {
             MetadataError::Config(error) => PoolError::Config(error),
             MetadataError::Memory { bytes, source } => address_space_error("reserve metadata", bytes, source),
         })?;
-        let fork_detector = ForkDetector::new(host.rseq())
+        let rseq_unless = |has_hook: bool| host.rseq().filter(|_| !has_hook);
+        let hooks = self.hooks.clone();
+        let fork_detector = ForkDetector::new(rseq_unless(hooks.has_alloc_hook()), rseq_unless(hooks.has_free_hook()))
             .map_err(|error| address_space_error("map a page that forks wipe", PAGE_BYTES, error))?;
         if self.prefault {
             for i in 0..nodes.len() {
@@ -244,9 +251,14 @@ impl PoolBuilder {
         }
         let mut pool =
             PagePool::new(memory, mapped_allocator, fork_detector, sizes.reserved, self.prefault, self.give_back);
+        hooks.started(&pool.memory);
+        pool.hooks = hooks;
         pool.scanner.set_parts(self.effective_parts(), self.huge_pages == HugePages::Transparent);
         if let Some(online) = online_cpus() {
             pool.set_online_cpus(&online);
+        }
+        if self.limit.is_some() {
+            pool.set_limit(self.limit)?;
         }
         Ok(pool)
     }

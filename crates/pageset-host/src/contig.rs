@@ -85,12 +85,18 @@ impl PagePool {
         });
         if let Some(start) = found {
             self.contig_runs.add(start, rounded);
-            return Ok(NonNull::slice_from_raw_parts(self.memory.pointer_to(start), rounded));
+            let run = NonNull::slice_from_raw_parts(self.memory.pointer_to(start), rounded);
+            self.hooks.after_alloc(&self.memory, run.cast(), rounded);
+            return Ok(run);
         }
         Err({
             self.failed_allocs.fetch_add(1, Relaxed);
             let stats = self.stats();
-            AllocError::NoContigRange { bytes: bytes as u64, free_bytes: stats.free_bytes + stats.cached_bytes }
+            let (bytes, free_bytes) = (bytes as u64, stats.free_bytes + stats.cached_bytes);
+            match self.limit() {
+                Some(limit_bytes) => AllocError::Limit { bytes, limit_bytes, free_bytes },
+                None => AllocError::NoContigRange { bytes, free_bytes },
+            }
         })
     }
 
@@ -154,8 +160,23 @@ impl PagePool {
             let reason = if self.is_forked() { FreeReason::Forked } else { FreeReason::NotAPage };
             return Err(FreeError { address: wrong, order: Order::ZERO, reason });
         }
-        let free = || self.allocator().free_range(page_range(address, bytes)).map_err(wrong_free);
-        self.contig_runs.remove(address, bytes, free, || self.why_no_contig_run(address))
+        let free = || self.free_range(address, bytes).map_err(wrong_free);
+        let freed = self.contig_runs.remove(address, bytes, free, || self.why_no_contig_run(address));
+        self.wake_waiters();
+        freed
+    }
+
+    /// Frees the blocks of a contiguous run, after its hook.
+    fn free_range(&self, address: usize, bytes: usize) -> Result<(), pageset::FreeError> {
+        let range = page_range(address, bytes);
+        if !self.hooks.has_free_hook() {
+            return self.allocator().free_range(range);
+        }
+        self.allocator().free_range_cleaned(range, || {
+            // SAFETY: (1) the run is in the pool, since all its blocks were claimed; (2) the caller of the free owns all of
+            // it, and guarantees that nothing refers to it.
+            unsafe { self.hooks.before_free(&self.memory, self.memory.pointer_to(address), bytes) };
+        })
     }
 
     /// Why the page at an address is not in a contiguous run.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use pageset::{MapError, MigrateType, NodeId, Order, PageState, WrongFree};
 use thiserror::Error;
@@ -56,6 +57,30 @@ pub enum PoolError {
         address: usize,
         /// The bytes that are free at the end of the pool now.
         max_bytes: u64,
+    },
+    /// The limit is 0, or more than the pool has.
+    #[error(
+        "cannot limit the pool to {bytes} bytes: the limit is out of range; try 1 to {max_bytes}, the size of the pool"
+    )]
+    LimitSize {
+        /// The requested limit in bytes.
+        bytes: u64,
+        /// The size of the pool in bytes.
+        max_bytes: u64,
+    },
+    /// More memory than the limit is in use now.
+    #[error("cannot limit the pool to {bytes} bytes: {least_bytes} bytes are in use; try {least_bytes} or more")]
+    LimitInUse {
+        /// The requested limit in bytes.
+        bytes: u64,
+        /// The smallest limit that was possible at that moment, in bytes.
+        least_bytes: u64,
+    },
+    /// A pool with a limit keeps its size.
+    #[error("cannot resize the pool: it has a limit of {limit_bytes} bytes; try to remove the limit first")]
+    Limited {
+        /// The limit in bytes.
+        limit_bytes: u64,
     },
     /// This process is a forked child of the process that built the pool.
     #[error("cannot resize the pool: {FORKED}")]
@@ -157,6 +182,31 @@ pub enum AllocError {
         /// The requested order.
         order: Order,
         /// The bytes that are free in smaller blocks.
+        free_bytes: u64,
+    },
+    /// No run of that order became free in the time that the caller would wait.
+    #[error(
+        "cannot allocate a run of {} bytes: no run of that size was free within {timeout:?}; try a longer time, or a larger \
+         pool",
+        order.pages() * PAGE_BYTES as u64
+    )]
+    TimedOut {
+        /// The requested order.
+        order: Order,
+        /// The time that the caller would wait.
+        timeout: Duration,
+    },
+    /// The pool has a limit, and no free run of that size.
+    #[error(
+        "cannot allocate {bytes} bytes: the pool is limited to {limit_bytes} bytes, and {free_bytes} bytes are free in smaller \
+         runs; try a higher limit"
+    )]
+    Limit {
+        /// The requested size in bytes.
+        bytes: u64,
+        /// The limit of the pool in bytes.
+        limit_bytes: u64,
+        /// The bytes below the limit that are free in smaller runs.
         free_bytes: u64,
     },
     /// The size of a contiguous run is 0, or more than a node has.

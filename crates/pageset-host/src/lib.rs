@@ -39,6 +39,9 @@
 //! | `looks` | which pages of a chunk have stayed free |
 //! | [`give_back`] | the policy of returning free memory to the system, and the state of its scans |
 //! | `contig_runs` | the sizes of contiguous runs in use |
+//! | `run_hooks` | what a pool does to the memory of a run that is allocated or freed |
+//! | `withheld` | the limit of a pool, and the memory that it withholds |
+//! | `waiters` | the queue of callers that wait for memory |
 //! | [`pool`] | raw calls: one run, many pages |
 //! | `scan_blocks` | blocks that a scan holds |
 //! | `scan_parts` | the part of a scan that returns parts of chunks |
@@ -46,9 +49,13 @@
 //! | [`tick`] | periodic work, by a caller or by a thread |
 //! | [`builder`] | the settings of a pool, and its construction |
 //! | `resize` | growing and shrinking |
+//! | `limit` | a limit below the size |
 //! | [`stats`] | counters |
+//! | [`pressure`] | give-back when the system or a cgroup runs short |
 //! | [`pages`] | handles that free their run on drop |
 //! | [`contig`] | contiguous runs of any size |
+//! | `zeroed` | runs that contain zeros; pools whose free memory contains zeros |
+//! | [`wait`] | allocations that wait until memory is free |
 //! | `allocator_trait`, `into_bytes` | traits of `allocator-api2` and `bytes`, each behind its feature |
 //!
 //! # Threads, CPUs, forks, panics
@@ -85,12 +92,15 @@ pub mod error;
 pub mod give_back;
 #[cfg(feature = "bytes")]
 mod into_bytes;
+mod limit;
 pub mod lock;
 mod looks;
 mod machine;
 pub mod pages;
 pub mod pool;
+pub mod pressure;
 mod resize;
+mod run_hooks;
 mod scan;
 mod scan_blocks;
 mod scan_parts;
@@ -100,6 +110,12 @@ pub mod stats;
 mod sys;
 pub mod tick;
 pub mod topology;
+pub mod wait;
+#[cfg(all(loom, test))]
+mod wait_models;
+mod waiters;
+mod withheld;
+mod zeroed;
 
 pub use builder::{HugePages, OnFork, PoolBuilder};
 pub use contig::ContigPages;
@@ -108,6 +124,8 @@ pub use give_back::{GiveBack, GiveBackParts};
 pub use pages::{Pages, PoolRef};
 pub use pageset::{FreeCheck, MigrateType, NodeId, Order, PageState, Tuning, WrongFree};
 pub use pool::{PAGE_BYTES, PagePool, order_for};
+pub use pressure::{Pressure, PressureError, PressureSource, PressureWatcher};
 pub use stats::PoolStats;
 pub use sys::cpu::CpuNumber;
 pub use tick::Ticker;
+pub use wait::PagesFuture;

@@ -14,10 +14,13 @@ use crate::contig_runs::ContigRuns;
 use crate::error::{AllocError, FreeError, FreeReason};
 use crate::give_back::{GiveBack, GiveBackScanner};
 use crate::machine::{CurrentCpu, Host};
+use crate::run_hooks::RunHooks;
 use crate::size::CHUNK_BYTES;
 use crate::sys::fork_detector::ForkDetector;
 use crate::sys::mapped_allocator::MappedAllocator;
 use crate::sys::mapping::Mapping;
+use crate::waiters::Waiters;
+use crate::withheld::Limit;
 
 pub use crate::size::{PAGE_BYTES, order_for};
 
@@ -35,7 +38,7 @@ pub(crate) const fn request(order: Order, migratetype: MigrateType) -> Request {
 pub struct PagePool {
     pub(crate) mapped_allocator: MappedAllocator<Host>,
     pub(crate) memory: Mapping,
-    fork_detector: ForkDetector,
+    pub(crate) fork_detector: ForkDetector,
     /// Address space of each node in bytes.
     pub(crate) node_span_bytes: usize,
     pub(crate) prefault: bool,
@@ -45,6 +48,9 @@ pub struct PagePool {
     pub(crate) resizing: Mutex<()>,
     pub(crate) scanner: GiveBackScanner,
     pub(crate) contig_runs: ContigRuns,
+    pub(crate) hooks: RunHooks,
+    pub(crate) waiters: Waiters,
+    pub(crate) limit: Limit,
     /// Failed allocations. Relaxed: a statistic.
     pub(crate) failed_allocs: AtomicU64,
 }
@@ -61,6 +67,7 @@ impl Drop for PagePool {
         if self.is_forked() {
             self.memory.forget_in_child();
         }
+        self.hooks.ended(&self.memory);
     }
 }
 
@@ -85,6 +92,9 @@ impl PagePool {
             resizing: Mutex::new(()),
             scanner,
             contig_runs: ContigRuns::default(),
+            hooks: RunHooks::default(),
+            waiters: Waiters::default(),
+            limit: Limit::default(),
             failed_allocs: AtomicU64::new(0),
         }
     }
@@ -94,10 +104,16 @@ impl PagePool {
         self.mapped_allocator.get()
     }
 
-    /// The current CPU, or `None` where the process runs no restartable sequences and in a forked child.
+    /// The current CPU for the fast path of allocations. `None` where there is no fast path, and in a forked child.
     #[inline(always)]
-    fn current_cpu(&self) -> Option<CurrentCpu> {
-        self.fork_detector.rseq().map(CurrentCpu::read)
+    fn cpu_for_alloc(&self) -> Option<CurrentCpu> {
+        self.fork_detector.rseq_of_allocs().map(CurrentCpu::read)
+    }
+
+    /// The current CPU for the fast path of frees. `None` where there is no fast path, and in a forked child.
+    #[inline(always)]
+    fn cpu_for_free(&self) -> Option<CurrentCpu> {
+        self.fork_detector.rseq_of_frees().map(CurrentCpu::read)
     }
 
     /// Whether this process is a forked child of the process that built the pool.
@@ -146,7 +162,7 @@ impl PagePool {
     /// [`Self::alloc`].
     #[inline(always)]
     pub fn alloc_typed(&self, order: Order, migratetype: MigrateType) -> Result<NonNull<[u8]>, AllocError> {
-        let cached = self.current_cpu().and_then(|cpu| self.allocator().alloc_hot(&request(order, migratetype), cpu));
+        let cached = self.cpu_for_alloc().and_then(|cpu| self.allocator().alloc_hot(&request(order, migratetype), cpu));
         match cached {
             Some(pfn) => Ok(self.block_memory(pfn, order)),
             None => self.alloc_general(&request(order, migratetype)),
@@ -159,28 +175,39 @@ impl PagePool {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
-        // Without restartable sequences, the caller has not tried the cache yet.
-        let allocated = match self.current_cpu() {
+        self.try_alloc(request).map_err(|error| self.failed_alloc(error))
+    }
+
+    /// Allocates without the fast path, and counts no failure.
+    pub(crate) fn try_alloc(&self, request: &Request) -> Result<NonNull<[u8]>, CoreAllocError> {
+        // Without a fast path, the caller has not tried the cache yet.
+        let allocated = match self.cpu_for_alloc() {
             Some(_) => self.allocator().alloc_generally(request),
             None => self.allocator().alloc(request),
         };
-        let pfn = allocated.or_else(|error| self.alloc_slow_path(request, error))?;
-        Ok(self.block_memory(pfn, request.order))
+        let pfn = allocated.or_else(|error| self.alloc_after_drains(request, error))?;
+        let run = self.block_memory(pfn, request.order);
+        self.hooks.after_alloc(&self.memory, run.cast(), run.len());
+        Ok(run)
     }
 
-    /// Allocates after the caller's cache and the free lists had no block: waits for scans, then drains all caches.
-    #[cold]
-    fn alloc_slow_path(&self, request: &Request, error: CoreAllocError) -> Result<Pfn, AllocError> {
-        self.alloc_after_drains(request, error).map_err(|error| self.failed_alloc(error))
+    pub(crate) fn count_failed_alloc(&self) {
+        self.failed_allocs.fetch_add(1, Relaxed);
     }
 
     /// Counts a failed allocation.
-    fn failed_alloc(&self, error: CoreAllocError) -> AllocError {
-        self.failed_allocs.fetch_add(1, Relaxed);
+    pub(crate) fn failed_alloc(&self, error: CoreAllocError) -> AllocError {
+        self.count_failed_alloc();
         match error {
             CoreAllocError::OutOfMemory(shortage) => {
-                let pages = shortage.free_pages + shortage.cached_pages;
-                AllocError::OutOfMemory { order: shortage.order, free_bytes: pages * PAGE_BYTES as u64 }
+                let free_bytes = (shortage.free_pages + shortage.cached_pages) * PAGE_BYTES as u64;
+                let order = shortage.order;
+                match self.limit() {
+                    Some(limit_bytes) => {
+                        AllocError::Limit { bytes: order.pages() * PAGE_BYTES as u64, limit_bytes, free_bytes }
+                    }
+                    None => AllocError::OutOfMemory { order, free_bytes },
+                }
             }
             CoreAllocError::Node(node) => AllocError::UnknownNode(node),
             CoreAllocError::Migratetype(migratetype) => AllocError::UnsupportedType(migratetype),
@@ -189,6 +216,8 @@ impl PagePool {
         }
     }
 
+    /// Allocates after the caller's cache and the free lists had no block: waits for scans, then drains all caches.
+    #[cold]
     fn alloc_after_drains(&self, request: &Request, error: CoreAllocError) -> Result<Pfn, CoreAllocError> {
         // A drain does not help against an unknown node or an unsupported type.
         let CoreAllocError::OutOfMemory(_) = error else { return Err(error) };
@@ -236,7 +265,14 @@ impl PagePool {
         if self.is_forked() {
             return Err(FreeError { address, order, reason: FreeReason::Forked });
         }
-        self.allocator().free_deferred(Pfn::at_address(address), order).map_err(wrong_free)
+        let pfn = Pfn::at_address(address);
+        let freed = if self.hooks.has_free_hook() {
+            self.allocator().free_deferred_cleaned(pfn, order, || self.before_free(pfn, order))
+        } else {
+            self.allocator().free_deferred(pfn, order)
+        };
+        self.note_deferred_free();
+        freed.map_err(wrong_free)
     }
 
     /// Frees a run. Any thread can free it.
@@ -252,8 +288,11 @@ impl PagePool {
     #[inline(always)]
     pub unsafe fn free(&self, start: NonNull<u8>, order: Order) -> Result<(), FreeError> {
         let address = start.addr().get();
-        match self.current_cpu() {
-            Some(cpu) if self.allocator().free_hot(Pfn::at_address(address), order, cpu) => Ok(()),
+        match self.cpu_for_free() {
+            Some(cpu) if self.allocator().free_hot(Pfn::at_address(address), order, cpu) => {
+                self.wake_waiters();
+                Ok(())
+            }
             _ => self.free_general(address, order),
         }
     }
@@ -264,12 +303,26 @@ impl PagePool {
         if self.is_forked() {
             return Err(FreeError { address, order, reason: FreeReason::Forked });
         }
-        // Without restartable sequences, the caller has not tried the cache yet.
-        let freed = match self.current_cpu() {
-            Some(_) => self.allocator().free_generally(Pfn::at_address(address), order),
-            None => self.allocator().free(Pfn::at_address(address), order),
+        let pfn = Pfn::at_address(address);
+        // Without a fast path, the caller has not tried the cache yet.
+        let freed = match self.cpu_for_free() {
+            Some(_) => self.allocator().free_generally(pfn, order),
+            None if self.hooks.has_free_hook() => {
+                self.allocator().free_cleaned(pfn, order, || self.before_free(pfn, order))
+            }
+            None => self.allocator().free(pfn, order),
         };
+        self.wake_waiters();
         freed.map_err(wrong_free)
+    }
+
+    /// The hook of a free, for a block that the allocator has claimed.
+    #[cold]
+    pub(crate) fn before_free(&self, pfn: Pfn, order: Order) {
+        let start = self.memory.pointer_to(pfn.0 as usize * PAGE_BYTES);
+        // SAFETY: (1) the allocator claims only blocks of the pool; (2) a claimed block has no owner, and the caller of the
+        // free guarantees that nothing refers to it.
+        unsafe { self.hooks.before_free(&self.memory, start, PAGE_BYTES << order.get()) };
     }
 
     /// Allocates single pages into the front of `pages` and returns how many. It allocates fewer than `pages.len()` only
@@ -313,7 +366,9 @@ impl PagePool {
                 }
             };
             for (slot, pfn) in rest.iter_mut().zip(&run[..count]) {
-                *slot = convert(self.memory.pointer_to(pfn.0 as usize * PAGE_BYTES));
+                let start = self.memory.pointer_to(pfn.0 as usize * PAGE_BYTES);
+                self.hooks.after_alloc(&self.memory, start, PAGE_BYTES);
+                *slot = convert(start);
             }
             got += count;
         }
@@ -357,14 +412,19 @@ impl PagePool {
             let allocated = self.allocator().alloc(&request);
             let pfn = match allocated {
                 Ok(pfn) => pfn,
-                Err(error) if got == 0 => self.alloc_slow_path(&request, error)?,
+                Err(error) if got == 0 => {
+                    let allocated = self.alloc_after_drains(&request, error);
+                    allocated.map_err(|error| self.failed_alloc(error))?
+                }
                 // The caller has some runs, so this shortage does not count as a failed allocation.
                 Err(error) => match self.alloc_after_drains(&request, error) {
                     Ok(pfn) => pfn,
                     Err(_) => return Ok(got),
                 },
             };
-            *run = convert(self.memory.pointer_to(pfn.0 as usize * PAGE_BYTES));
+            let memory = self.block_memory(pfn, order);
+            self.hooks.after_alloc(&self.memory, memory.cast(), memory.len());
+            *run = convert(memory.cast());
         }
         Ok(runs.len())
     }
@@ -383,7 +443,13 @@ impl PagePool {
             let address = runs.first().map_or(0, |run| run.pfn().address());
             return Err(FreeError { address, order, reason: FreeReason::Forked });
         }
-        self.allocator().free_bulk_of(order, runs).map_err(wrong_free)
+        let freed = if self.hooks.has_free_hook() {
+            self.allocator().free_bulk_cleaned(order, runs, |pfn| self.before_free(pfn, order))
+        } else {
+            self.allocator().free_bulk_of(order, runs)
+        };
+        self.wake_waiters();
+        freed.map_err(wrong_free)
     }
 
     /// The address space of all runs, including the reserve, for registration with a device or with io_uring. The README

@@ -15,7 +15,7 @@ impl PagePool {
     ///
     /// # Errors
     /// [`PoolError::GrowSize`] if `bytes` is 0 or exceeds the rest of the reserve. [`PoolError::System`] if the system
-    /// refuses memory to a pool with prefault. [`PoolError::LocksRefused`] and [`PoolError::Forked`]. The size stays.
+    /// refuses memory to a pool with prefault. [`PoolError::Limited`], [`PoolError::LocksRefused`] and [`PoolError::Forked`]. The size stays.
     pub fn grow(&self, bytes: u64) -> Result<u64, PoolError> {
         if self.is_forked() {
             return Err(PoolError::Forked);
@@ -24,6 +24,7 @@ impl PagePool {
             return Err(PoolError::LocksRefused);
         }
         let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_unlimited()?;
         let nodes = self.nodes();
         let old = self.node_bytes.load(Relaxed);
         let max_bytes = ((self.node_span_bytes - old) * nodes) as u64;
@@ -39,6 +40,7 @@ impl PagePool {
             self.allocator().online(self.node_pages(node, old, more)).map_err(PoolError::Config)?;
         }
         self.node_bytes.store(old + more, Relaxed);
+        self.wake_waiters();
         Ok(((old + more) * nodes) as u64)
     }
 
@@ -52,7 +54,7 @@ impl PagePool {
     /// # Errors
     /// [`PoolError::ShrinkSize`] if `bytes` is 0 or a node would keep less than 2 MiB. [`PoolError::InUse`] if a run in
     /// that memory is in use; it says how many bytes are free. [`PoolError::System`] if the system does not take the
-    /// memory back. [`PoolError::LocksRefused`] and [`PoolError::Forked`]. The size stays.
+    /// memory back. [`PoolError::Limited`], [`PoolError::LocksRefused`] and [`PoolError::Forked`]. The size stays.
     pub fn shrink(&self, bytes: u64) -> Result<u64, PoolError> {
         if self.is_forked() {
             return Err(PoolError::Forked);
@@ -61,6 +63,7 @@ impl PagePool {
             return Err(PoolError::LocksRefused);
         }
         let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_unlimited()?;
         let nodes = self.nodes();
         let old = self.node_bytes.load(Relaxed);
         let max_bytes = ((old - CHUNK_BYTES) * nodes) as u64;

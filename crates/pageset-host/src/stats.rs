@@ -8,7 +8,7 @@ use pageset::admin::stats::ZoneStats;
 
 use crate::pool::{PAGE_BYTES, PagePool};
 
-/// The counters of a pool at a recent moment. `free + cached + in use = size`.
+/// The counters of a pool at a recent moment. `free + cached + withheld + in use = size`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolStats {
     /// Size of the pool in bytes, without the reserve.
@@ -17,6 +17,8 @@ pub struct PoolStats {
     pub free_bytes: u64,
     /// Free bytes in the caches of CPUs.
     pub cached_bytes: u64,
+    /// Bytes above the limit of the pool, which nobody can allocate.
+    pub withheld_bytes: u64,
     /// Bytes that callers own.
     pub in_use_bytes: u64,
     /// Bytes allocated since the pool was built.
@@ -31,6 +33,26 @@ pub struct PoolStats {
     pub lock_acquisitions: u64,
     /// Address space of the metadata in bytes. Only the used part is resident.
     pub metadata_bytes: u64,
+}
+
+impl PoolStats {
+    /// The counters by the names of their members, for an exporter of metrics. Later versions may add some at the end.
+    #[must_use]
+    pub fn metrics(&self) -> [(&'static str, u64); 11] {
+        [
+            ("size_bytes", self.size_bytes),
+            ("free_bytes", self.free_bytes),
+            ("cached_bytes", self.cached_bytes),
+            ("in_use_bytes", self.in_use_bytes),
+            ("alloc_bytes", self.alloc_bytes),
+            ("free_total_bytes", self.free_total_bytes),
+            ("failed_allocs", self.failed_allocs),
+            ("given_back_bytes", self.given_back_bytes),
+            ("lock_acquisitions", self.lock_acquisitions),
+            ("metadata_bytes", self.metadata_bytes),
+            ("withheld_bytes", self.withheld_bytes),
+        ]
+    }
 }
 
 impl PagePool {
@@ -54,10 +76,12 @@ impl PagePool {
         // The allocator counts the blocks of a give-back scan as a caller's.
         let (held, scanned) = (self.scanner.scan_held_bytes.load(Relaxed), self.scanner.scan_freed_bytes.load(Relaxed));
         all.free_bytes += held;
-        all.alloc_bytes = all.alloc_bytes.saturating_sub(scanned + held);
-        all.free_total_bytes = all.free_total_bytes.saturating_sub(scanned);
+        let (withheld, released) = (self.limit.withheld_bytes.load(Relaxed), self.limit.released_bytes.load(Relaxed));
+        all.withheld_bytes = withheld;
+        all.alloc_bytes = all.alloc_bytes.saturating_sub(scanned + held + withheld + released);
+        all.free_total_bytes = all.free_total_bytes.saturating_sub(scanned + released);
         // A page that moves between a cache and the free lists may count twice or not at all.
-        all.in_use_bytes = all.size_bytes.saturating_sub(all.free_bytes + all.cached_bytes);
+        all.in_use_bytes = all.size_bytes.saturating_sub(all.free_bytes + all.cached_bytes + withheld);
         all
     }
 

@@ -29,6 +29,8 @@ impl PagePool {
             let _ = self.allocator().cpu_online(cpu);
         }
         self.allocator().tick();
+        // For callers that a free did not wake: `wait.rs` says which frees.
+        self.wake_waiters();
         self.give_back_if_due().map(drop)
     }
 
@@ -58,12 +60,27 @@ impl PagePool {
     /// # Errors
     /// The system's error if it starts no thread.
     pub fn start_ticker(self: &Arc<Self>, interval: Duration) -> io::Result<Ticker> {
+        self.start_ticker_with(interval, |_| ())
+    }
+
+    /// As [`Self::start_ticker`]. After each round, the thread calls `report`, for example to export
+    /// [`crate::PoolStats::metrics`]. A `report` that panics ends the thread.
+    ///
+    /// # Errors
+    /// The system's error if it starts no thread.
+    pub fn start_ticker_with(
+        self: &Arc<Self>,
+        interval: Duration,
+        mut report: impl FnMut(&PagePool) + Send + 'static,
+    ) -> io::Result<Ticker> {
         let interval = interval.max(Duration::from_millis(1));
         let stop = Arc::new(StopSignal::default());
         let (pool, stop_of_thread) = (Arc::downgrade(self), Arc::clone(&stop));
-        let thread = thread::Builder::new()
-            .name("pageset-tick".into())
-            .spawn(move || while !stop_of_thread.wait(interval) && tick_all_cpus(&pool) {})?;
+        let thread = thread::Builder::new().name("pageset-tick".into()).spawn(move || {
+            while !stop_of_thread.wait(interval) && tick_all_cpus(&pool) {
+                pool.upgrade().iter().for_each(|pool| report(pool));
+            }
+        })?;
         Ok(Ticker { stop, thread: Some(thread), owner: std::process::id() })
     }
 }

@@ -78,6 +78,7 @@
 //! | one block | `alloc`, `free`, `alloc_with`, `free_direct`, `free_undrained`, `free_deferred`, `split` |
 //! | any number of pages | `alloc_exact`, `free_part`, `block_of` |
 //! | many pages | `alloc_bulk`, `free_bulk`, `free_bulk_of`, `alloc_range`, `free_range` |
+//! | blocks that the owner clears before they are free | `free_cleaned`, `free_deferred_cleaned`, `free_bulk_cleaned`, `free_range_cleaned` |
 //! | pagesets | `tick` once a second on each CPU; `drain`, `drain_cpu`, `drain_all`, `drain_zone` |
 //! | CPUs and memory that come and go | `cpu_online`, `cpu_offline`, `online`, `offline` |
 //! | counters and checks | `zone_stats`, `pageset_stats`, `zoneinfo`, `audit` |

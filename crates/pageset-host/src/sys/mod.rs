@@ -3,6 +3,8 @@
 //! The modules above call it safely. Unsafe code outside this folder is limited to the slices of handles, the trait of
 //! allocator-api2, and raw frees.
 
+pub(crate) mod barrier;
+pub(crate) mod checkers;
 pub(crate) mod cpu;
 pub(crate) mod fork_detector;
 pub(crate) mod mapped_allocator;

@@ -14,7 +14,6 @@
 //! Source of the technique: the restartable sequences of Paul Turner and Andrew Hunter, as in TCMalloc's per-CPU mode.
 //! Source of the layout of `struct rseq` and `struct rseq_cs`: `linux/rseq.h`, a stable interface of the kernel.
 
-use std::mem::offset_of;
 use std::num::NonZeroIsize;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
@@ -143,8 +142,8 @@ fn try_set_local(offset: isize, bytes: &LockBytes, cpu: u32) -> bool {
             offset = in(reg) offset,
             cpu = in(reg) cpu,
             bytes = in(reg) bytes,
-            local = const offset_of!(LockBytes, local),
-            remote = const offset_of!(LockBytes, remote),
+            local = const std::mem::offset_of!(LockBytes, local),
+            remote = const std::mem::offset_of!(LockBytes, remote),
             failed = label { return false },
             options(nostack)
         );

@@ -111,7 +111,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Checks the blocks after the first `prepared` ones and sets their tags to Cached.
     #[cold]
-    fn prepare_rest<T>(&self, entries: &[T], prepared: usize, block: impl Fn(&T) -> Block) -> Result<(), FreeError> {
+    pub(crate) fn prepare_rest<T>(
+        &self,
+        entries: &[T],
+        prepared: usize,
+        block: impl Fn(&T) -> Block,
+    ) -> Result<(), FreeError> {
         for (i, entry) in entries.iter().enumerate().skip(prepared) {
             let Block { pfn, order } = block(entry);
             if let Err(error) = self.claim_free(pfn, order) {
@@ -124,6 +129,18 @@ impl<'a, M: Machine> Allocator<'a, M> {
             }
         }
         Ok(())
+    }
+
+    /// Frees checked blocks.
+    pub(crate) fn commit_all<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) {
+        let mut rest = entries;
+        while !rest.is_empty() {
+            let done = match self.commit_run(rest, &block) {
+                0 => self.free_first_to_buddy(rest, &block),
+                run => run,
+            };
+            rest = &rest[done..];
+        }
     }
 
     /// Puts checked blocks into the pageset of the first block's zone, up to the first block of another zone. Returns

@@ -15,6 +15,7 @@
 //! | `owned` | metadata from a heap |
 
 mod bulk;
+mod cleaned;
 pub mod config;
 pub mod error;
 pub(crate) mod fast;

@@ -151,6 +151,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// # Errors
     /// The first block that cannot be freed. No block has been freed then.
     pub fn free_range(&self, range: PageRange) -> Result<(), FreeError> {
+        let (zone, span) = self.claim_range(range)?;
+        self.free_claimed(zone, span);
+        Ok(())
+    }
+
+    /// Claims all blocks of a range, as [`Self::free_range`] names them: every other free of them fails.
+    pub(crate) fn claim_range(&self, range: PageRange) -> Result<(&'a CachedZone<'a, M>, Span), FreeError> {
         let not_ours = FreeError { pfn: range.start, order: Order::ZERO, reason: WrongFree::NotOurs };
         let (zone, span) = self.span_of(range).map_err(|_| not_ours)?;
         let mut page = span.first;
@@ -168,8 +175,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
             }
             page += order.pages() as u32;
         }
+        Ok((zone, span))
+    }
+
+    /// Frees the blocks of [`Self::claim_range`].
+    pub(crate) fn free_claimed(&self, zone: &CachedZone<'a, M>, span: Span) {
         self.each_block(zone, span, |page, order| self.free_to_buddy(zone, page, order));
-        Ok(())
     }
 
     /// Visits the blocks of a span in ascending order.
