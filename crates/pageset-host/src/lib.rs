@@ -39,6 +39,7 @@
 //! | `looks` | which pages of a chunk have stayed free |
 //! | [`give_back`] | the policy of returning free memory to the system, and the state of its scans |
 //! | `contig_runs` | the sizes of contiguous runs in use |
+//! | [`memory`] | what the memory is: private or shared, its name, huge pages, what forked children see |
 //! | [`pool`] | raw calls: one run, many pages |
 //! | `scan_blocks` | blocks that a scan holds |
 //! | `scan_parts` | the part of a scan that returns parts of chunks |
@@ -46,6 +47,8 @@
 //! | [`tick`] | periodic work, by a caller or by a thread |
 //! | [`builder`] | the settings of a pool, and its construction |
 //! | `resize` | growing and shrinking |
+//! | `offsets` | pages by their offset, and the descriptor of shared memory |
+//! | [`shared_view`] | the memory of another process's pool |
 //! | [`stats`] | counters |
 //! | [`pages`] | handles that free their run on drop |
 //! | [`contig`] | contiguous runs of any size |
@@ -67,6 +70,7 @@
 //!
 //! After a `fork`, the pool belongs to the parent. In the child, each call that allocates or frees memory returns an
 //! error, and dropped handles free nothing. [`OnFork`] selects whether the child sees a copy of the memory.
+//! A child never sees the pages of a pool of shared memory, except by a [`SharedView`].
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
@@ -88,12 +92,15 @@ mod into_bytes;
 pub mod lock;
 mod looks;
 mod machine;
+pub mod memory;
+mod offsets;
 pub mod pages;
 pub mod pool;
 mod resize;
 mod scan;
 mod scan_blocks;
 mod scan_parts;
+pub mod shared_view;
 mod size;
 pub mod stats;
 #[allow(unsafe_code, reason = "the lowest modules, with numbered reasons at each block")]
@@ -101,13 +108,15 @@ mod sys;
 pub mod tick;
 pub mod topology;
 
-pub use builder::{HugePages, OnFork, PoolBuilder};
+pub use builder::PoolBuilder;
 pub use contig::ContigPages;
 pub use error::{AllocError, FreeError, FreeReason, PoolError};
 pub use give_back::{GiveBack, GiveBackParts};
+pub use memory::{HugePages, Memory, OnFork};
 pub use pages::{Pages, PoolRef};
 pub use pageset::{FreeCheck, MigrateType, NodeId, Order, PageState, Tuning, WrongFree};
 pub use pool::{PAGE_BYTES, PagePool, order_for};
+pub use shared_view::{SharedView, ViewError};
 pub use stats::PoolStats;
 pub use sys::cpu::CpuNumber;
 pub use tick::Ticker;
