@@ -11,6 +11,7 @@
 //! | `handle` | the handle of a pool, and the detection of destroyed pools |
 //! | `options` | the settings of a pool |
 //! | `pages` | functions that allocate and free pages, and that resize and maintain a pool |
+//! | `shared` | functions for memory that devices and other processes use: descriptors and offsets |
 //! | `stats` | functions that report the state of a pool |
 //! | `ticker` | the thread that maintains a pool |
 //!
@@ -25,6 +26,7 @@ pub mod error;
 pub mod handle;
 pub mod options;
 pub mod pages;
+pub mod shared;
 mod signals;
 pub mod stats;
 pub mod ticker;
