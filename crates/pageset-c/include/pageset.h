@@ -44,6 +44,20 @@
 // Huge pages that an administrator has set apart (vm.nr_hugepages). Creating the pool reserves them.
 #define PAGESET_HUGE_EXPLICIT 2
 
+// Huge pages of 1 GiB that an administrator has set apart, in /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages or at
+// boot. Creating the pool reserves them, and rounds its size up to 1 GiB for each node. The pool gives no memory back, except
+// that pageset_shrink returns each whole page of 1 GiB in the memory that it takes out of use.
+#define PAGESET_HUGE_EXPLICIT_1GIB 3
+
+// Memory of this process only. The default.
+#define PAGESET_MEMORY_PRIVATE 0
+
+// A file in memory (memfd) that other processes can map. pageset_memory_fd returns its descriptor. Needs
+// PAGESET_FORK_ABSENT: a forked child would otherwise share the pages. With PAGESET_HUGE_EXPLICIT, only pageset_give_back and
+// pageset_shrink give memory back. It is then no longer reserved: if the system has no free huge page when the pool needs it
+// again, a touch ends the process (SIGBUS).
+#define PAGESET_MEMORY_SHARED 1
+
 // A forked child sees a copy of the pages. The default.
 #define PAGESET_FORK_COPY 0
 
@@ -74,6 +88,9 @@
 
 // For runs that the program frees when memory is short, such as those of a cache.
 #define PAGESET_TYPE_RECLAIMABLE 2
+
+// What pageset_offset_of returns for an address outside the pool.
+#define PAGESET_NO_OFFSET UINT64_MAX
 
 // The result of a call. 0 is success. The other numbers never change.
 enum pageset_error
@@ -129,7 +146,7 @@ typedef struct pageset_options {
   uint64_t bytes;
   // The size in bytes up to which the pool can grow, at least `bytes`; 0 means `bytes`.
   uint64_t reserve_bytes;
-  // PAGESET_HUGE_NONE, PAGESET_HUGE_TRANSPARENT or PAGESET_HUGE_EXPLICIT.
+  // PAGESET_HUGE_NONE, PAGESET_HUGE_TRANSPARENT, PAGESET_HUGE_EXPLICIT or PAGESET_HUGE_EXPLICIT_1GIB.
   uint32_t huge_pages;
   // PAGESET_FORK_COPY or PAGESET_FORK_ABSENT.
   uint32_t on_fork;
@@ -171,6 +188,15 @@ typedef struct pageset_options {
   uint32_t give_back_parts_min_free_bytes;
   // The most system calls that give parts back in one scan; 0 means 1024.
   uint32_t give_back_parts_calls_per_scan;
+  // The name of the memory in /proc/self/maps: 1 to 79 printable ASCII characters, except `[`, `]`, `\`, `$` and the
+  // backquote. NULL, the default: no name, of shared memory "pageset". Only pageset_pool_create reads it.
+  //
+  // Private memory needs Linux 5.17 with CONFIG_ANON_VMA_NAME, and no explicit huge pages. It has no name otherwise.
+  const char *name;
+  // PAGESET_MEMORY_PRIVATE or PAGESET_MEMORY_SHARED.
+  uint32_t memory;
+  // Must be 0.
+  uint32_t reserved;
 } pageset_options;
 
 // The counters of a pool at a recent moment. free + cached + withheld + in use = size.
@@ -454,6 +480,36 @@ pageset_error pageset_free_deferred(const struct pageset_pool *pool,
 // Precondition: `pool` is NULL or came from pageset_pool_create.
 pageset_error pageset_set_limit(const struct pageset_pool *pool,
                                 uint64_t bytes);
+
+// Returns the descriptor of shared memory. The pool owns it, so the program must not close it. Programs that this process
+// starts do not inherit it.
+//
+// Send the descriptor to another process over a Unix socket (SCM_RIGHTS), and the offsets of runs with it. The process maps
+// it with `mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0)`; fstat tells the size, which never changes. The memory stays until
+// the last process unmaps it. Only this process can allocate and free runs. Nobody may write a run that is free.
+//
+// -1 on failure: the memory is private, or no pool.
+//
+// Precondition: `pool` is NULL or came from pageset_pool_create.
+int pageset_memory_fd(const struct pageset_pool *pool);
+
+// Returns the offset of an address in the address space of the pool, in bytes. It is the same in each process that maps the
+// memory, and what AF_XDP calls the address of a frame.
+//
+// PAGESET_NO_OFFSET on failure: the address is not in this pool, or no pool.
+//
+// Precondition: `pool` is NULL or came from pageset_pool_create.
+uint64_t pageset_offset_of(const struct pageset_pool *pool,
+                           const void *address);
+
+// Returns the address at an offset in bytes: the reverse of pageset_offset_of. Only the owner of the run there may read or
+// write it.
+//
+// NULL on failure: the offset is not below the size of the address space, or no pool.
+//
+// Precondition: `pool` is NULL or came from pageset_pool_create.
+void *pageset_at_offset(const struct pageset_pool *pool,
+                        uint64_t offset);
 
 // Writes the counters to `*stats`. The call visits the counters of each CPU, so do not make it for every request.
 //

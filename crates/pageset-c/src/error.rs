@@ -69,6 +69,15 @@ pub(crate) enum Failure {
     UnknownRules { name: String, known: String },
     #[error("cannot {0}: the pool belongs to the parent of this process; try a pool that this process creates")]
     Forked(&'static str),
+    #[error(
+        "cannot create a pool of shared memory with PAGESET_FORK_COPY: a forked child would share the pages and not copy \
+         them; try PAGESET_FORK_ABSENT, and mmap of pageset_memory_fd in the child"
+    )]
+    SharedCopy,
+    #[error("cannot return a descriptor: the memory is private; try a pool with PAGESET_MEMORY_SHARED")]
+    NotShared,
+    #[error("cannot return the offset of {0:#x}: the address is not in this pool; try an address of one of its runs")]
+    NoOffset(usize),
     #[error(transparent)]
     Alloc(#[from] AllocError),
     #[error(transparent)]
@@ -89,12 +98,14 @@ impl Failure {
             | Self::OutOfRange { .. }
             | Self::TooSmall { .. }
             | Self::UnknownMember { .. }
-            | Self::UnknownRules { .. } => PAGESET_ERR_ARGUMENT,
+            | Self::UnknownRules { .. }
+            | Self::SharedCopy
+            | Self::NotShared => PAGESET_ERR_ARGUMENT,
             Self::NotAPool(_) => PAGESET_ERR_NOT_A_POOL,
             Self::InUse(_) | Self::Pool(PoolError::InUse { .. } | PoolError::LimitInUse { .. }) => PAGESET_ERR_IN_USE,
             Self::System(_)
             | Self::Pool(PoolError::LocksRefused)
-            | Self::Pool(PoolError::System { .. })
+            | Self::Pool(PoolError::System { .. } | PoolError::NoHugePages { .. })
             | Self::Alloc(AllocError::DrainRefused) => PAGESET_ERR_SYSTEM,
             Self::Forked(_) | Self::Alloc(AllocError::Forked) | Self::Pool(PoolError::Forked) => PAGESET_ERR_FORKED,
             Self::Alloc(
@@ -106,7 +117,7 @@ impl Failure {
             Self::Alloc(AllocError::UnknownNode(_)) | Self::Pool(PoolError::Nodes { .. }) => PAGESET_ERR_NO_NODE,
             Self::Alloc(AllocError::UnsupportedType(_) | AllocError::ContigSize { .. }) => PAGESET_ERR_ARGUMENT,
             Self::Pool(_) => PAGESET_ERR_ARGUMENT,
-            Self::FreeNull => PAGESET_ERR_FOREIGN,
+            Self::FreeNull | Self::NoOffset(_) => PAGESET_ERR_FOREIGN,
             Self::Free(FreeError { reason, .. }) => match reason {
                 FreeReason::NotAPage | FreeReason::Wrong(WrongFree::Misaligned) => PAGESET_ERR_UNALIGNED,
                 FreeReason::Forked => PAGESET_ERR_FORKED,

@@ -12,6 +12,7 @@
 //! | `options` | the settings of a pool |
 //! | `pages` | functions that allocate and free pages, and that resize and maintain a pool |
 //! | `runs` | zeroed and deferred calls, calls with a time limit, and the limit of a pool |
+//! | `shared` | functions for memory that devices and other processes use: descriptors and offsets |
 //! | `stats` | functions that report the state of a pool |
 //! | `ticker` | the thread that maintains a pool |
 //!
@@ -27,6 +28,7 @@ pub mod handle;
 pub mod options;
 pub mod pages;
 pub mod runs;
+pub mod shared;
 mod signals;
 pub mod stats;
 pub mod ticker;

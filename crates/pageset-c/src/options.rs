@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pageset::policy::presets::{PRESETS, Preset};
 use pageset_host::{
-    FreeCheck, GiveBack, GiveBackParts, HugePages, NodeId, OnFork, Order, PagePool, PoolBuilder, Tuning,
+    FreeCheck, GiveBack, GiveBackParts, HugePages, Memory, NodeId, OnFork, Order, PagePool, PoolBuilder, Tuning,
 };
 
 use crate::error::{Failure, catch_code, catch_uncancelled_code, not_null, pageset_error};
@@ -19,6 +19,18 @@ pub const PAGESET_HUGE_NONE: u32 = 0;
 pub const PAGESET_HUGE_TRANSPARENT: u32 = 1;
 /// Huge pages that an administrator has set apart (vm.nr_hugepages). Creating the pool reserves them.
 pub const PAGESET_HUGE_EXPLICIT: u32 = 2;
+/// Huge pages of 1 GiB that an administrator has set apart, in /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages or at
+/// boot. Creating the pool reserves them, and rounds its size up to 1 GiB for each node. The pool gives no memory back, except
+/// that pageset_shrink returns each whole page of 1 GiB in the memory that it takes out of use.
+pub const PAGESET_HUGE_EXPLICIT_1GIB: u32 = 3;
+
+/// Memory of this process only. The default.
+pub const PAGESET_MEMORY_PRIVATE: u32 = 0;
+/// A file in memory (memfd) that other processes can map. pageset_memory_fd returns its descriptor. Needs
+/// PAGESET_FORK_ABSENT: a forked child would otherwise share the pages. With PAGESET_HUGE_EXPLICIT, only pageset_give_back and
+/// pageset_shrink give memory back. It is then no longer reserved: if the system has no free huge page when the pool needs it
+/// again, a touch ends the process (SIGBUS).
+pub const PAGESET_MEMORY_SHARED: u32 = 1;
 
 /// A forked child sees a copy of the pages. The default.
 pub const PAGESET_FORK_COPY: u32 = 0;
@@ -44,7 +56,7 @@ pub struct pageset_options {
     pub bytes: u64,
     /// The size in bytes up to which the pool can grow, at least `bytes`; 0 means `bytes`.
     pub reserve_bytes: u64,
-    /// PAGESET_HUGE_NONE, PAGESET_HUGE_TRANSPARENT or PAGESET_HUGE_EXPLICIT.
+    /// PAGESET_HUGE_NONE, PAGESET_HUGE_TRANSPARENT, PAGESET_HUGE_EXPLICIT or PAGESET_HUGE_EXPLICIT_1GIB.
     pub huge_pages: u32,
     /// PAGESET_FORK_COPY or PAGESET_FORK_ABSENT.
     pub on_fork: u32,
@@ -86,6 +98,15 @@ pub struct pageset_options {
     pub give_back_parts_min_free_bytes: u32,
     /// The most system calls that give parts back in one scan; 0 means 1024.
     pub give_back_parts_calls_per_scan: u32,
+    /// The name of the memory in /proc/self/maps: 1 to 79 printable ASCII characters, except `[`, `]`, `\`, `$` and the
+    /// backquote. NULL, the default: no name, of shared memory "pageset". Only pageset_pool_create reads it.
+    ///
+    /// Private memory needs Linux 5.17 with CONFIG_ANON_VMA_NAME, and no explicit huge pages. It has no name otherwise.
+    pub name: *const c_char,
+    /// PAGESET_MEMORY_PRIVATE or PAGESET_MEMORY_SHARED.
+    pub memory: u32,
+    /// Must be 0.
+    pub reserved: u32,
 }
 
 // SAFETY: (1) any bytes are valid numbers and pointers; (2) each member starts where the one before ends, as asserted below.
@@ -93,7 +114,7 @@ unsafe impl Versioned for pageset_options {
     const FIRST_BYTES: usize = offset_of!(pageset_options, rules);
 }
 
-const _: () = assert!(size_of::<pageset_options>() == 112 && pageset_options::FIRST_BYTES == 64);
+const _: () = assert!(size_of::<pageset_options>() == 128 && pageset_options::FIRST_BYTES == 64);
 
 /// Fills in the options of a pool of `bytes`, with defaults for all other settings. `size` is `sizeof *options`.
 ///
@@ -128,6 +149,9 @@ pub unsafe extern "C" fn pageset_options_init(options: *mut pageset_options, siz
             give_back_parts_min_order: 0,
             give_back_parts_min_free_bytes: 0,
             give_back_parts_calls_per_scan: 0,
+            name: std::ptr::null(),
+            memory: PAGESET_MEMORY_PRIVATE,
+            reserved: 0,
         };
         // SAFETY: `options` is not NULL, so the program guarantees `size` writable bytes.
         unsafe { write_sized(options, value, size, "options") }
@@ -137,8 +161,8 @@ pub unsafe extern "C" fn pageset_options_init(options: *mut pageset_options, siz
 /// Converts the options of a program.
 ///
 /// # Safety
-/// (1) `options.nodes` is NULL or has `options.node_count` readable numbers. (2) `options.rules` is NULL or a text that ends
-/// in a zero byte.
+/// (1) `options.nodes` is NULL or has `options.node_count` readable numbers. (2) `options.rules` and
+/// `options.name` are NULL or texts that end in a zero byte.
 unsafe fn builder(options: &pageset_options) -> Result<PoolBuilder, Failure> {
     let mut builder = PagePool::builder(options.bytes).prefault(options.prefault != 0);
     if options.reserve_bytes > 0 {
@@ -148,7 +172,8 @@ unsafe fn builder(options: &pageset_options) -> Result<PoolBuilder, Failure> {
         PAGESET_HUGE_NONE => HugePages::None,
         PAGESET_HUGE_TRANSPARENT => HugePages::Transparent,
         PAGESET_HUGE_EXPLICIT => HugePages::Explicit,
-        value => return Err(out_of_range("huge_pages", value, "0 to 2")),
+        PAGESET_HUGE_EXPLICIT_1GIB => HugePages::Explicit1GiB,
+        value => return Err(out_of_range("huge_pages", value, "0 to 3")),
     });
     builder = builder.on_fork(match options.on_fork {
         PAGESET_FORK_COPY => OnFork::Copy,
@@ -174,6 +199,22 @@ unsafe fn builder(options: &pageset_options) -> Result<PoolBuilder, Failure> {
     builder = builder.give_back_parts(parts(options)?).zero_on_free(options.zero_on_free != 0);
     if options.limit_bytes > 0 {
         builder = builder.limit(options.limit_bytes);
+    }
+    builder = builder.memory(match options.memory {
+        PAGESET_MEMORY_PRIVATE => Memory::Private,
+        PAGESET_MEMORY_SHARED => Memory::Shared,
+        value => return Err(out_of_range("memory", value, "0 or 1")),
+    });
+    if options.memory == PAGESET_MEMORY_SHARED && options.on_fork == PAGESET_FORK_COPY {
+        return Err(Failure::SharedCopy);
+    }
+    if options.reserved != 0 {
+        return Err(out_of_range("reserved", options.reserved, "0"));
+    }
+    if !options.name.is_null() {
+        // SAFETY: `name` is not NULL, so the caller guarantees a text that ends in a zero byte.
+        let name = unsafe { CStr::from_ptr(options.name) };
+        builder = builder.name(&name.to_string_lossy());
     }
     if !options.rules.is_null() {
         // SAFETY: `rules` is not NULL, so the caller guarantees a text that ends in a zero byte.
@@ -243,7 +284,7 @@ pub unsafe extern "C" fn pageset_pool_create(
         unsafe { pool.write(std::ptr::null_mut()) };
         not_null(options, "options")?;
         // SAFETY: (1) `options` is not NULL, so the program guarantees that it has the bytes that its `size` says; (2)
-        // `options.nodes` and `options.rules` are valid, and `pool` is writable, by the same guarantee.
+        // `options.nodes`, `options.rules` and `options.name` are valid, and `pool` is writable, by the same guarantee.
         unsafe {
             let options = read_sized(options, (*options).size, "options")?;
             pool.write(pageset_pool::new(builder(&options)?.build()?));

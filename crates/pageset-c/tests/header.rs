@@ -8,7 +8,7 @@ fn generated() -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).expect("cbindgen.toml");
     let mut builder = cbindgen::Builder::new().with_config(config);
-    for name in ["error", "handle", "options", "pages", "runs", "stats", "ticker"] {
+    for name in ["error", "handle", "options", "pages", "runs", "shared", "stats", "ticker"] {
         builder = builder.with_src(folder.join(format!("src/{name}.rs")));
     }
     let mut text = vec![];

@@ -277,6 +277,20 @@ fn features_work_under_address_sanitizer() {
     assert!(build.output().is_none_or(|text| text == FEATURES_OUTPUT));
 }
 
+const SHARED_OUTPUT: &str = "another process read and wrote the pages\n";
+
+/// Another process maps shared memory. The static library runs under address sanitizer.
+#[test]
+fn shared_memory_works_with_both_libraries() {
+    for (link, flags) in [
+        (Link::Shared, &["-std=gnu11"][..]),
+        (Link::Static, &["-std=gnu11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]),
+    ] {
+        let build = Build { compiler: "cc", source: "tests/shared.c", link, flags };
+        assert!(build.output().is_none_or(|text| text == SHARED_OUTPUT), "{link:?}");
+    }
+}
+
 /// A later filter of system calls causes no internal error and no message of a panic.
 #[test]
 fn a_filter_of_system_calls_is_survived() {

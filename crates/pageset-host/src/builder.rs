@@ -7,58 +7,27 @@ use pageset::{Config, FreeCheck, NodeId, PageRange, Tuning, ZoneKind, ZoneSpec};
 use crate::error::{PoolError, address_space_error, prefault_error};
 use crate::give_back::{GiveBack, GiveBackParts};
 use crate::machine::Host;
+use crate::memory::{HugePages, Memory, MemorySettings, OnFork};
 use crate::pool::PagePool;
 use crate::run_hooks::RunHooks;
-use crate::size::{CHUNK_BYTES, PAGE_BYTES, bytes_per_node, page_range};
+use crate::size::{HugeSize, PAGE_BYTES, bytes_per_node, page_range};
 use crate::sys::fork_detector::ForkDetector;
 use crate::sys::mapped_allocator::{MappedAllocator, MetadataError};
-use crate::sys::mapping::{Backing, Mapping};
 use crate::sys::numa::prefer_node;
 use crate::topology::{Topology, online_cpus};
 
-/// The size of the largest block in bytes. Memory that starts at a multiple of it has no smaller blocks at its start.
-const MAX_BLOCK_BYTES: usize = PAGE_BYTES << pageset::Order::MAX.get();
 /// The largest size of a node in bytes. Pages and pageblocks share one space of 32-bit link numbers.
 const MAX_NODE_BYTES: u64 = ((1 << 32) - (1 << 23)) * PAGE_BYTES as u64;
-
-/// The page size with which the system backs a pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum HugePages {
-    /// Base pages only. Resident memory is exactly the touched pages.
-    None,
-    /// Huge pages where the system finds them (`MADV_HUGEPAGE`). If unsure, take this.
-    ///
-    /// Gain: one five-hundredth of the page faults, and fewer TLB misses. Cost: resident memory is the touched memory
-    /// rounded up to 2 MiB. [`GiveBackParts`] says when parts of a huge page go back.
-    #[default]
-    Transparent,
-    /// Huge pages of 2 MiB that an administrator has set apart (`vm.nr_hugepages`). Building the pool reserves them.
-    Explicit,
-}
-
-/// What a forked child sees of the pool's memory. The pool refuses the child's calls in both cases.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OnFork {
-    /// A copy, as of all other memory: the child can read buffers. Cost: the fork copies page tables, and later each
-    /// page that either process writes.
-    #[default]
-    Copy,
-    /// Nothing. Forking costs nothing for the pool. Right for programs that fork only to run another program.
-    ///
-    /// A touch ends the child. If the child has mapped other memory at that address, the touch reaches that memory.
-    Absent,
-}
 
 /// The settings of a [`PagePool`]. Each setting has a default.
 #[derive(Clone, Debug)]
 pub struct PoolBuilder {
     bytes: u64,
     reserve_bytes: u64,
-    huge_pages: HugePages,
+    memory: MemorySettings,
     nodes: Option<Vec<NodeId>>,
     prefault: bool,
     tuning: Option<Tuning>,
-    on_fork: OnFork,
     give_back: GiveBack,
     give_back_parts: GiveBackParts,
     restartable_sequences: bool,
@@ -81,11 +50,10 @@ impl PoolBuilder {
         PoolBuilder {
             bytes,
             reserve_bytes: bytes,
-            huge_pages: HugePages::default(),
+            memory: MemorySettings::default(),
             nodes: None,
             prefault: false,
             tuning: None,
-            on_fork: OnFork::default(),
             give_back: GiveBack::default(),
             give_back_parts: GiveBackParts::default(),
             restartable_sequences: true,
@@ -107,7 +75,26 @@ impl PoolBuilder {
     /// Sets the page size with which the system backs the pool. Default: [`HugePages::Transparent`].
     #[must_use]
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
-        self.huge_pages = huge_pages;
+        self.memory.huge_pages = huge_pages;
+        self
+    }
+
+    /// Sets whether other processes can map the pool's memory. Default: [`Memory::Private`].
+    #[must_use]
+    pub fn memory(mut self, memory: Memory) -> Self {
+        self.memory.memory = memory;
+        self
+    }
+
+    /// Sets the name of the memory in `/proc/self/maps` and `/proc/self/smaps`: 1 to 79 printable ASCII characters, except
+    /// `[`, `]`, `\\`, `$` and the backquote. Default: no name, of shared memory `pageset`.
+    ///
+    /// Private memory appears as `[anon:NAME]`. This needs Linux 5.17 with `CONFIG_ANON_VMA_NAME`; other kernels show no
+    /// name, and the pool works without it. Private explicit huge pages appear as `/anon_hugepage` on every kernel. Shared
+    /// memory appears as `/memfd:NAME` on every kernel.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.memory.name = Some(name.to_owned());
         self
     }
 
@@ -139,10 +126,10 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets what a forked child sees. Default: [`OnFork::Copy`].
+    /// Sets what a forked child sees. Default: [`OnFork::Copy`], of shared memory [`OnFork::Absent`].
     #[must_use]
     pub fn on_fork(mut self, on_fork: OnFork) -> Self {
-        self.on_fork = on_fork;
+        self.memory.on_fork = Some(on_fork);
         self
     }
 
@@ -183,18 +170,18 @@ impl PoolBuilder {
         self
     }
 
-    /// Builds the pool. Sizes are rounded up to 2 MiB for each node.
+    /// Builds the pool. Sizes are rounded up to 2 MiB for each node, or to 1 GiB with [`HugePages::Explicit1GiB`].
     ///
     /// # Errors
     /// [`PoolError`] names the setting or the system call that failed. Nothing remains reserved.
     pub fn build(self) -> Result<PagePool, PoolError> {
         let topology = Topology::of_this_machine();
         let nodes = self.checked_nodes(&topology)?;
-        let sizes = NodeSizes::new(self.bytes, self.reserve_bytes, nodes.len())?;
-        if self.huge_pages == HugePages::Explicit && sizes.initial < sizes.reserved {
+        let sizes = NodeSizes::new(self.bytes, self.reserve_bytes, nodes.len(), self.memory.huge_pages)?;
+        if self.memory.huge_pages.explicit().is_some() && sizes.initial < sizes.reserved {
             return Err(PoolError::HugePagesCannotGrow);
         }
-        let memory = self.map_memory(&sizes, nodes.len())?;
+        let memory = self.memory.map(sizes.reserved * nodes.len())?;
         for (i, node) in nodes.iter().enumerate().filter(|_| topology.nodes.len() > 1) {
             let bound = prefer_node(&memory, i * sizes.reserved, sizes.reserved, node.0);
             // Containers may forbid `mbind`, as Docker's default profile does. If the caller named no nodes, the pool
@@ -249,11 +236,11 @@ impl PoolBuilder {
                     .map_err(|error| prefault_error(sizes.initial, error))?;
             }
         }
-        let mut pool =
-            PagePool::new(memory, mapped_allocator, fork_detector, sizes.reserved, self.prefault, self.give_back);
+        let policy = self.memory.effective_give_back(self.give_back);
+        let mut pool = PagePool::new(memory, mapped_allocator, fork_detector, sizes.reserved, self.prefault, policy);
         hooks.started(&pool.memory);
         pool.hooks = hooks;
-        pool.scanner.set_parts(self.effective_parts(), self.huge_pages == HugePages::Transparent);
+        pool.scanner.set_parts(self.effective_parts(), self.memory.huge_pages == HugePages::Transparent);
         if let Some(online) = online_cpus() {
             pool.set_online_cpus(&online);
         }
@@ -265,7 +252,7 @@ impl PoolBuilder {
 
     /// Which parts of chunks go back. The system has no part of an explicit huge page to take.
     fn effective_parts(&self) -> GiveBackParts {
-        if self.huge_pages == HugePages::Explicit { GiveBackParts::OFF } else { self.give_back_parts }
+        if self.memory.huge_pages.explicit().is_some() { GiveBackParts::OFF } else { self.give_back_parts }
     }
 
     fn checked_nodes(&self, topology: &Topology) -> Result<Vec<NodeId>, PoolError> {
@@ -276,28 +263,6 @@ impl PoolBuilder {
             return Err(PoolError::Nodes { nodes, allowed: topology.nodes.clone() });
         }
         Ok(nodes)
-    }
-
-    fn map_memory(&self, sizes: &NodeSizes, nodes: usize) -> Result<Mapping, PoolError> {
-        let bytes = sizes.reserved * nodes;
-        let mut memory = if self.huge_pages == HugePages::Explicit {
-            Mapping::reserve(bytes, CHUNK_BYTES, Backing::Hugetlb).map_err(|source| {
-                let help = "try a larger vm.nr_hugepages, which an administrator sets, or transparent huge pages";
-                PoolError::System { action: "reserve huge pages", bytes: bytes as u64, help, source }
-            })?
-        } else {
-            let memory = Mapping::reserve(bytes, MAX_BLOCK_BYTES, Backing::Lazy)
-                .map_err(|error| address_space_error("reserve address space", bytes, error))?;
-            // A kernel without transparent huge pages refuses both advices. The pool then uses base pages.
-            let _ = memory.set_huge(self.huge_pages == HugePages::Transparent);
-            memory
-        };
-        if self.on_fork == OnFork::Absent {
-            memory
-                .exclude_from_forks()
-                .map_err(|error| address_space_error("exclude the pool from forks", bytes, error))?;
-        }
-        Ok(memory)
     }
 }
 
@@ -329,7 +294,7 @@ struct NodeSizes {
 }
 
 impl NodeSizes {
-    fn new(bytes: u64, reserve_bytes: u64, nodes: usize) -> Result<NodeSizes, PoolError> {
+    fn new(bytes: u64, reserve_bytes: u64, nodes: usize, huge_pages: HugePages) -> Result<NodeSizes, PoolError> {
         let max_bytes = MAX_NODE_BYTES * nodes as u64;
         if let Some(&bytes) = [bytes, reserve_bytes].iter().find(|&&bytes| bytes == 0 || bytes > max_bytes) {
             return Err(PoolError::Size { bytes, max_bytes });
@@ -337,7 +302,10 @@ impl NodeSizes {
         if reserve_bytes < bytes {
             return Err(PoolError::ReserveTooSmall { bytes, reserve_bytes });
         }
-        Ok(NodeSizes { initial: bytes_per_node(bytes, nodes), reserved: bytes_per_node(reserve_bytes, nodes) })
+        // A huge page belongs to one node.
+        let unit = huge_pages.explicit().map_or(1, HugeSize::bytes);
+        let of_node = |bytes| bytes_per_node(bytes, nodes).next_multiple_of(unit);
+        Ok(NodeSizes { initial: of_node(bytes), reserved: of_node(reserve_bytes) })
     }
 }
 
@@ -349,6 +317,8 @@ mod tests {
     fn explicit_huge_pages_stay_whole() {
         let builder = PagePool::builder(1);
         assert_eq!(builder.effective_parts(), GiveBackParts::default());
-        assert_eq!(builder.huge_pages(HugePages::Explicit).effective_parts(), GiveBackParts::OFF);
+        for huge_pages in [HugePages::Explicit, HugePages::Explicit1GiB] {
+            assert_eq!(builder.clone().huge_pages(huge_pages).effective_parts(), GiveBackParts::OFF);
+        }
     }
 }

@@ -120,6 +120,39 @@ pub enum PoolError {
         /// The nodes that have memory for this process.
         allowed: Vec<NodeId>,
     },
+    /// The system has too few free huge pages, or none of that size.
+    #[error(
+        "cannot reserve huge pages ({bytes} bytes): {source}; the pool needs {} pages of {} MiB, and {}; try {}",
+        bytes / page_bytes,
+        page_bytes >> 20,
+        free_pages.map_or("the system has none of that size".to_owned(), |pages| format!("{pages} are free")),
+        set_pages_apart(*bytes, *page_bytes)
+    )]
+    NoHugePages {
+        /// The size of the pool in bytes.
+        bytes: u64,
+        /// The size of a huge page in bytes: 2 MiB or 1 GiB.
+        page_bytes: u64,
+        /// How many huge pages of that size are free and not reserved. `None`: the system has no such size.
+        free_pages: Option<u64>,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The name of the memory has a length or a character that the system does not allow.
+    #[error(
+        "cannot name the memory {name:?}: a name has 1 to 79 printable ASCII characters, except [ ] \\ $ and the \
+         backquote; try \"pageset\""
+    )]
+    Name {
+        /// The requested name.
+        name: String,
+    },
+    /// A forked child cannot have a copy of shared memory.
+    #[error(
+        "cannot build a pool of shared memory with OnFork::Copy: a forked child would share the pages and not copy them; \
+         try OnFork::Absent, and a SharedView in the child"
+    )]
+    SharedCopy,
     /// The allocator refuses the tuning, or the pool exceeds one of its limits.
     #[error(transparent)]
     Config(MapError),
@@ -140,6 +173,19 @@ pub enum PoolError {
 /// The amount that is allowed, or an alternative where none is.
 fn try_up_to(max_bytes: u64, alternative: &str) -> String {
     if max_bytes == 0 { format!("try {alternative}") } else { format!("try 1 to {max_bytes}") }
+}
+
+/// How an administrator sets huge pages apart.
+fn set_pages_apart(bytes: u64, page_bytes: u64) -> String {
+    let pages = bytes / page_bytes;
+    match page_bytes {
+        0x20_0000 => format!("vm.nr_hugepages={pages} or more (sysctl, as root), or transparent huge pages"),
+        _ => format!(
+            "{pages} or more in /sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages (as root), the boot parameters \
+             hugepagesz=1G hugepages={pages}, or huge pages of 2 MiB",
+            page_bytes >> 10
+        ),
+    }
 }
 
 fn numbers(nodes: &[NodeId]) -> Vec<u32> {

@@ -42,6 +42,7 @@
 //! | `run_hooks` | what a pool does to the memory of a run that is allocated or freed |
 //! | `withheld` | the limit of a pool, and the memory that it withholds |
 //! | `waiters` | the queue of callers that wait for memory |
+//! | [`memory`] | what the memory is: private or shared, its name, huge pages, what forked children see |
 //! | [`pool`] | raw calls: one run, many pages |
 //! | `scan_blocks` | blocks that a scan holds |
 //! | `scan_parts` | the part of a scan that returns parts of chunks |
@@ -50,6 +51,8 @@
 //! | [`builder`] | the settings of a pool, and its construction |
 //! | `resize` | growing and shrinking |
 //! | `limit` | a limit below the size |
+//! | `offsets` | pages by their offset, and the descriptor of shared memory |
+//! | [`shared_view`] | the memory of another process's pool |
 //! | [`stats`] | counters |
 //! | [`pressure`] | give-back when the system or a cgroup runs short |
 //! | [`pages`] | handles that free their run on drop |
@@ -74,6 +77,7 @@
 //!
 //! After a `fork`, the pool belongs to the parent. In the child, each call that allocates or frees memory returns an
 //! error, and dropped handles free nothing. [`OnFork`] selects whether the child sees a copy of the memory.
+//! A child never sees the pages of a pool of shared memory, except by a [`SharedView`].
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
@@ -96,6 +100,8 @@ mod limit;
 pub mod lock;
 mod looks;
 mod machine;
+pub mod memory;
+mod offsets;
 pub mod pages;
 pub mod pool;
 pub mod pressure;
@@ -104,6 +110,7 @@ mod run_hooks;
 mod scan;
 mod scan_blocks;
 mod scan_parts;
+pub mod shared_view;
 mod size;
 pub mod stats;
 #[allow(unsafe_code, reason = "the lowest modules, with numbered reasons at each block")]
@@ -117,14 +124,16 @@ mod waiters;
 mod withheld;
 mod zeroed;
 
-pub use builder::{HugePages, OnFork, PoolBuilder};
+pub use builder::PoolBuilder;
 pub use contig::ContigPages;
 pub use error::{AllocError, FreeError, FreeReason, PoolError};
 pub use give_back::{GiveBack, GiveBackParts};
+pub use memory::{HugePages, Memory, OnFork};
 pub use pages::{Pages, PoolRef};
 pub use pageset::{FreeCheck, MigrateType, NodeId, Order, PageState, Tuning, WrongFree};
 pub use pool::{PAGE_BYTES, PagePool, order_for};
 pub use pressure::{Pressure, PressureError, PressureSource, PressureWatcher};
+pub use shared_view::{SharedView, ViewError};
 pub use stats::PoolStats;
 pub use sys::cpu::CpuNumber;
 pub use tick::Ticker;

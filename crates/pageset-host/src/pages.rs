@@ -65,8 +65,8 @@ macro_rules! impl_run_handle {
             #[inline]
             fn deref(&self) -> &[u8] {
                 // SAFETY: (1) the run stays mapped as long as the pool, which the handle keeps alive or borrows;
-                // (2) anonymous memory is always initialised; (3) only the handle owns the run, and writing needs the
-                // handle exclusively.
+                // (2) mapped memory is always initialised; (3) only the handle owns the run, and writing needs the handle
+                // exclusively; (4) callers of `memory_fd` guarantee that no other process writes the run meanwhile.
                 unsafe { self.run().as_ref() }
             }
         }
@@ -74,7 +74,7 @@ macro_rules! impl_run_handle {
         impl<P: PoolRef> DerefMut for $handle<P> {
             #[inline]
             fn deref_mut(&mut self) -> &mut [u8] {
-                // SAFETY: (1) to (3) as in `deref`.
+                // SAFETY: (1) to (4) as in `deref`.
                 unsafe { self.run().as_mut() }
             }
         }

@@ -121,10 +121,9 @@ impl PagePool {
 
     #[allow(unsafe_code, reason = "only this module knows that the range is offline")]
     fn give_back_offline(&self, offset: usize, bytes: usize) -> std::io::Result<()> {
-        let resident = self.memory.resident_bytes(offset, bytes)?;
         // SAFETY: (1) the caller has just taken all of the range offline, so nobody owns a run in it; (2) nobody gets
         // one before the caller releases `resizing`.
-        unsafe { self.memory.give_back(offset, bytes)? };
+        let resident = unsafe { self.memory.give_back(offset, bytes)? };
         self.scanner.given_back_bytes.fetch_add(resident, Relaxed);
         Ok(())
     }

@@ -38,10 +38,9 @@ impl PagePool {
     /// Gives a range back that lies in blocks of this scan. Returns the bytes that were resident, and counts them.
     #[allow(unsafe_code, reason = "only the scan knows that the range is free")]
     pub(crate) fn release_held(&self, offset: usize, bytes: usize) -> io::Result<u64> {
-        let resident = self.memory.resident_bytes(offset, bytes)?;
         // SAFETY: (1) the range is inside blocks that this scan has allocated, so nobody else owns it; (2) the scan does
         // not read it.
-        unsafe { self.memory.give_back(offset, bytes) }.map_err(|error| {
+        let resident = unsafe { self.memory.give_back(offset, bytes) }.map_err(|error| {
             io::Error::new(error.kind(), format!("cannot give memory back: {error}; {}", GIVE_BACK_HELP))
         })?;
         self.scanner.given_back_bytes.fetch_add(resident, Relaxed);

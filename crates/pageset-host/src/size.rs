@@ -23,3 +23,20 @@ pub(crate) fn page_range(start: usize, bytes: usize) -> PageRange {
 pub(crate) fn bytes_per_node(bytes: u64, nodes: usize) -> usize {
     bytes.div_ceil(nodes as u64).next_multiple_of(CHUNK_BYTES as u64) as usize
 }
+
+/// A size of explicit huge pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HugeSize {
+    Mib2,
+    Gib1,
+}
+
+impl HugeSize {
+    /// The size in bytes.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            HugeSize::Mib2 => 2 << 20,
+            HugeSize::Gib1 => 1 << 30,
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pageset_host::{AllocError, FreeReason, OnFork, Order, PagePool, PoolError};
+use pageset_host::{AllocError, FreeReason, Memory, OnFork, Order, PagePool, PoolError, SharedView};
 
 /// Runs `child` in a forked child and returns its status from `waitpid`. Kills a child that hangs.
 fn in_child(child: impl FnOnce() -> bool) -> i32 {
@@ -77,8 +77,37 @@ fn a_fork_while_the_pool_grows() {
     });
 }
 
+/// A child of a pool of shared memory does not see the pages, so it cannot write the parent's. By a view it does.
+fn a_child_sees_shared_memory_by_a_view_only() {
+    let pool = PagePool::builder(8 << 20).memory(Memory::Shared).build().expect("a pool");
+    let mut kept = pool.pages(Order::ZERO).expect("memory");
+    kept.fill(42);
+    let first = NonNull::from(&mut kept[0]);
+    let offset = pool.offset_of(first).expect("a page of the pool");
+    let wrote = in_child(|| {
+        // SAFETY: the write ends the child.
+        unsafe { first.write_volatile(7) };
+        true
+    });
+    assert_eq!(wrote & 0x7f, libc::SIGSEGV, "the child can write the parent's pages");
+    let seen = in_child(|| {
+        // SAFETY: the view only reads.
+        let view = unsafe { pool.memory_fd() }.map(SharedView::read_only);
+        let page = view.and_then(Result::ok).and_then(|view| Some((view.resolve(offset, 4096).ok()?, view)));
+        // SAFETY: the parent waits, so nobody writes the page.
+        page.is_some_and(|(page, _view)| unsafe { page.as_ref() }.iter().all(|&byte| byte == 42))
+    });
+    assert_eq!(seen, 0, "the child cannot map the memory");
+    let page = pool.alloc(Order::ZERO).expect("memory").cast::<u8>();
+    drop(kept);
+    assert_eq!(in_child(move || all_calls_are_refused(pool, page)), 0);
+}
+
 fn main() {
+    a_child_sees_shared_memory_by_a_view_only();
     let pool = PagePool::builder(64 << 20).on_fork(OnFork::Absent).build().expect("a pool");
+    assert_eq!(in_child(move || own_memory_survives_the_drop(pool)), 0);
+    let pool = PagePool::builder(64 << 20).memory(Memory::Shared).build().expect("a pool");
     assert_eq!(in_child(move || own_memory_survives_the_drop(pool)), 0);
     a_fork_while_the_pool_grows();
     for on_fork in [OnFork::Copy, OnFork::Absent] {
@@ -103,6 +132,6 @@ fn main() {
         let page = pool.alloc(Order::ZERO).expect("memory").cast::<u8>();
         assert_eq!(in_child(move || all_calls_are_refused(pool, page)), 0, "{on_fork:?}");
     }
-    println!("test result: ok. 4 passed; 0 failed; forked children");
+    println!("test result: ok. 5 passed; 0 failed; forked children");
     exit(0);
 }

@@ -1,29 +1,36 @@
 //! Mappings: address space that is reserved, advised on and given back.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::chunk_mask::ChunkMask;
-use crate::size::{CHUNK_BYTES, PAGE_BYTES};
+use crate::size::{CHUNK_BYTES, HugeSize, PAGE_BYTES};
 
 /// How a mapping is backed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Backing {
     /// Base or transparent huge pages. A page takes memory when it is first touched.
     Lazy,
-    /// Huge pages of 2 MiB from the system's pool. The system reserves them at once, so a touch cannot fail.
-    Hugetlb,
+    /// Huge pages from the system's pool. The system reserves them at once, so a touch cannot fail.
+    Hugetlb(HugeSize),
 }
 
-/// A private anonymous mapping, readable and writable, zero when first touched. Dropping the value unmaps it.
+/// A mapping that is zero when first touched. Dropping the value unmaps it.
+///
+/// [`Self::reserve`] makes a private anonymous one. `sys::shared` maps files in memory.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
     /// Forked children do not have the mapping.
     excluded_from_forks: bool,
+    /// The smallest part that the system takes back, in bytes: an explicit huge page, or 1 for pages of any other size.
+    unit_bytes: usize,
+    /// The file of a shared mapping.
+    pub(super) file: Option<OwnedFd>,
 }
 
 // SAFETY: (1) the mapping belongs to the process, not to a thread; (2) this type neither reads nor writes it.
@@ -35,27 +42,34 @@ impl Mapping {
     /// Reserves `bytes` at a multiple of `align`.
     ///
     /// `bytes` is a multiple of the system's page size above 0. `align` is a power of two and at least that page size;
-    /// for [`Backing::Hugetlb`] it is 2 MiB.
+    /// for [`Backing::Hugetlb`] it is the size of a huge page.
     ///
     /// # Errors
     /// The error of `mmap`, and `OutOfMemory` if the sum of `bytes` and `align` overflows.
     pub(crate) fn reserve(bytes: usize, align: usize, backing: Backing) -> io::Result<Mapping> {
         let flags = match backing {
             Backing::Lazy => MapFlags::PRIVATE | MapFlags::NORESERVE,
-            Backing::Hugetlb => MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB,
+            Backing::Hugetlb(HugeSize::Mib2) => MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB,
+            Backing::Hugetlb(HugeSize::Gib1) => MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_1GB,
         };
+        let unit_bytes = if let Backing::Hugetlb(size) = backing { size.bytes() } else { 1 };
         // The system aligns huge pages to their size. Slack would reserve huge pages that nobody uses.
-        let slack = if backing == Backing::Hugetlb { 0 } else { align };
+        let slack = if backing == Backing::Lazy { align } else { 0 };
         let all = bytes.checked_add(slack).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: (1) the call requests no address, so it replaces no mapping; (2) private anonymous memory is shared with
         // nothing.
         let base = unsafe { mmap_anonymous(ptr::null_mut(), all, ProtFlags::READ | ProtFlags::WRITE, flags)? };
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // `pointer_to` then makes pointers from addresses, which saves each allocation the computation from the start.
-        base.as_ptr().expose_provenance();
-        let whole = Mapping { base, bytes: all, excluded_from_forks: false };
+        let whole = Mapping::from_mapped(base, all, unit_bytes);
         let front = base.addr().get().next_multiple_of(align) - base.addr().get();
         Ok(if slack == 0 { whole } else { whole.trim(front, bytes) })
+    }
+
+    /// Owns `bytes` from `base` on, which a call has just mapped.
+    pub(super) fn from_mapped(base: NonNull<u8>, bytes: usize, unit_bytes: usize) -> Mapping {
+        // `pointer_to` then makes pointers from addresses, which saves each allocation the computation from the start.
+        base.as_ptr().expose_provenance();
+        Mapping { base, bytes, excluded_from_forks: false, unit_bytes, file: None }
     }
 
     /// Unmaps all but `bytes` from offset `front` on.
@@ -70,7 +84,13 @@ impl Mapping {
                 let _ = unsafe { munmap(start.as_ptr().cast(), len) };
             }
         }
-        Mapping { base, bytes, excluded_from_forks: false }
+        Mapping { base, bytes, excluded_from_forks: false, unit_bytes: 1, file: None }
+    }
+
+    /// The same range after a file was mapped over it.
+    pub(super) fn into_shared(mut self, file: OwnedFd, unit_bytes: usize) -> Mapping {
+        (self.unit_bytes, self.file) = (unit_bytes, Some(file));
+        self
     }
 
     /// The address of the first byte.
@@ -140,12 +160,22 @@ impl Mapping {
         self.advise(0, self.bytes, Advice::LinuxWipeOnFork)
     }
 
-    /// Gives part of the mapping back to the system. It is zero when it is touched again.
+    /// Gives part of the mapping back to the system, and returns how many resident bytes went. The part is zero when it is
+    /// touched again. Of explicit huge pages, only those go that lie in the part as a whole.
+    ///
+    /// `MADV_DONTNEED` only unmaps the pages of a file, which keeps them. `MADV_REMOVE` takes them out of the file.
     ///
     /// # Safety
-    /// (1) Nothing refers to the range. (2) Nobody relies on its contents.
-    pub(crate) unsafe fn give_back(&self, offset: usize, bytes: usize) -> io::Result<()> {
-        self.advise(offset, bytes, Advice::LinuxDontNeed)
+    /// (1) Nothing refers to the range, in no process that has the file. (2) Nobody relies on its contents.
+    pub(crate) unsafe fn give_back(&self, offset: usize, bytes: usize) -> io::Result<u64> {
+        let start = offset.next_multiple_of(self.unit_bytes);
+        let end = (offset + bytes) / self.unit_bytes * self.unit_bytes;
+        if start >= end {
+            return Ok(0);
+        }
+        let resident = self.resident_bytes(start, end - start)?;
+        self.advise(start, end - start, if self.file.is_some() { Advice::LinuxRemove } else { Advice::LinuxDontNeed })?;
+        Ok(resident)
     }
 
     /// Splits the transparent huge page around `offset` into base pages, if there is one. Changes no contents. `offset` is

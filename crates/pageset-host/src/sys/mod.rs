@@ -11,3 +11,4 @@ pub(crate) mod mapped_allocator;
 pub(crate) mod mapping;
 pub(crate) mod numa;
 pub(crate) mod rseq;
+pub(crate) mod shared;

@@ -210,11 +210,7 @@ impl fmt::Display for MapError {
             Self::Zones { zones } => write!(f, "the map has {zones} zones; allowed: 1 to 255"),
             Self::Cpus { cpus } => write!(f, "the machine has {cpus} CPUs; allowed: 1 to 65536"),
             Self::NoSuchCpu { cpu, possible } => {
-                write!(
-                    f,
-                    "CPU {cpu} is to be online from the start; possible: CPUs 0 to {}",
-                    possible.saturating_sub(1)
-                )
+                write!(f, "{cpu} is to be online from the start; possible: CPUs 0 to {}", possible.saturating_sub(1))
             }
             Self::Nodes { nodes } => write!(f, "the map has {nodes} nodes; allowed: 1 to 1024"),
             Self::Empty { start } => write!(f, "the range at {start} has no pages"),
