@@ -147,10 +147,11 @@ impl Run<'_> {
             };
             let metadata = OwnedMetadata::new(&config)?;
             let mut zones = metadata.zones();
-            let metadata = metadata.lend(&mut zones);
-            huge_pages::advise_huge(metadata.tags);
-            huge_pages::advise_huge(metadata.words);
-            let allocator = Allocator::new(sim, &config, metadata)?;
+            for (tags, words) in metadata.memory() {
+                huge_pages::advise_huge(tags);
+                huge_pages::advise_huge(words);
+            }
+            let allocator = Allocator::new(sim, &config, metadata.lend(&mut zones))?;
             let system = System::new(&allocator, self.machine, self.era, needs);
             self.measure(&engine, &system, &keep_on)
         })
