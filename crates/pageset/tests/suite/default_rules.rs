@@ -3,7 +3,8 @@
 
 use crate::support::{World, build, movable, one_zone};
 use pageset::policy::presets::{LINUX_6_18, PAGESET};
-use pageset::policy::{Bounds, Tuning, Watermarks};
+use pageset::policy::sizes::ZoneSize;
+use pageset::policy::{Bounds, HighRule, Tuning, Watermarks};
 use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
 
 const BOTH: [Tuning; 2] = [LINUX_6_18, PAGESET];
@@ -113,4 +114,44 @@ fn bulk_allocations_end_frees_in_a_row() {
         world.pageset_state(0, CpuId(0)).free_count
     };
     assert_eq!(BOTH.map(|tuning| one_zone(tuning, 8192, 1, freed)), [100, 100 >> 4]);
+}
+
+/// Two pageblocks that a drain finds next to each other go to the buddy as one block, if they form one; others one by one. Both
+/// ways all memory is there again.
+#[test]
+fn pairs_of_pageblocks_drain_as_one() {
+    let huge = Order::PAGEBLOCK;
+    one_zone(PAGESET, 1 << 16, 1, |world| {
+        world.set_watermarks(0, Watermarks::default(), [0; 4]);
+        let drained_pages = |freed: &dyn Fn(&[Pfn]) -> Vec<Pfn>| {
+            world.drain_all();
+            let large = world.free_blocks(0, Order::MAX, pageset::MigrateType::Movable);
+            world.set_bounds(0, Bounds { batch: 63, high_min: 8000, high_max: 8000 }).expect("room");
+            let blocks: Vec<_> = (0..4)
+                .map(|_| world.alloc(&Request::new(huge, pageset::MigrateType::Movable)).expect("memory"))
+                .collect();
+            assert!(blocks.chunks(2).all(|pair| pair[0].0 ^ 512 == pair[1].0), "pairs: {blocks:?}");
+            for pfn in freed(&blocks) {
+                world.free(pfn, huge).expect("in use");
+            }
+            assert_eq!(world.pageset_state(0, CpuId(0)).count, 2048, "all wait in the pageset");
+            world.drain_all();
+            let books = world.audit(0).expect("the audit passes");
+            assert_eq!((books.in_use, world.zone_stats(0).nr_free_pages), (0, 1 << 16));
+            assert_eq!(world.free_blocks(0, Order::MAX, pageset::MigrateType::Movable), large, "all pairs have merged");
+        };
+        drained_pages(&|blocks| blocks.to_vec());
+        drained_pages(&|blocks| vec![blocks[0], blocks[2], blocks[1], blocks[3]]);
+        drained_pages(&|blocks| vec![blocks[3], blocks[2], blocks[1], blocks[0]]);
+    });
+}
+
+/// Fixed bounds are a range of high where high tunes itself, and one value where it does not.
+#[test]
+fn fixed_bounds() {
+    let size = ZoneSize { managed: 1 << 20, low: 1 << 10, cpus: 4 };
+    let tuning = Tuning { high: HighRule::Fixed { min: 300, max: 900 }, ..PAGESET };
+    let bounds = |auto_high| Tuning { auto_high, ..tuning }.bounds(size, 0);
+    assert_eq!((bounds(true).high_min, bounds(true).high_max), (300, 900));
+    assert_eq!((bounds(false).high_min, bounds(false).high_max), (300, 300));
 }
