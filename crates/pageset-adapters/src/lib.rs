@@ -1,0 +1,19 @@
+//! `pageset` behind the traits of other crates.
+//!
+//! | module | feature | contents |
+//! | --- | --- | --- |
+//! | [`runs`] | | runs of any length and alignment over [`pageset::Allocator`]: what the traits of kernels need |
+//! | [`x86_64`] | `x86_64` | `FrameAllocator` and `FrameDeallocator` of the crate `x86_64` |
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `x86_64` | the module of that name; no `std` |
+#![no_std]
+#![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
+#![warn(clippy::undocumented_unsafe_blocks)]
+
+pub mod runs;
+#[cfg(feature = "x86_64")]
+pub mod x86_64;
