@@ -5,6 +5,9 @@
 //! | [`runs`] | | runs of any length and alignment over [`pageset::Allocator`]: what the traits of kernels need |
 //! | [`x86_64`] | `x86_64` | `FrameAllocator` and `FrameDeallocator` of the crate `x86_64` |
 //!
+//! The adapter for OSTD, the framework of the Asterinas kernel, has a workspace of its own, `adapters/ostd`: it needs a nightly
+//! toolchain and a target without an operating system.
+//!
 //! # Features
 //!
 //! | feature | what it adds |
