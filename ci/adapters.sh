@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-for features in '' x86_64; do
+for features in '' x86_64 global; do
     cargo clippy --quiet --locked -p pageset-adapters --features "$features" -- -D warnings
 done
 cargo test --quiet --locked -p pageset-adapters --all-features

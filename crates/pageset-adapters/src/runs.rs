@@ -23,9 +23,9 @@ pub fn alloc_run<M: Machine>(
 ) -> Option<Pfn> {
     assert!(pages > 0, "cannot allocate a run of 0 pages; allowed: 1 and more");
     assert!(align_pages.is_power_of_two(), "cannot align a run to {align_pages} pages; allowed: powers of two");
-    // The compiler makes a shorter fast path for a constant order.
-    if pages == 1 && align_pages == 1 {
-        return allocator.alloc(&Request { order: Order::ZERO, ..*request }).ok();
+    // The compiler makes a shorter fast path for a constant request, if it is not copied.
+    if pages == 1 && align_pages == 1 && request.order == Order::ZERO {
+        return allocator.alloc(request).ok();
     }
     match Order::holding(pages.max(align_pages)) {
         Some(order) => alloc_part(allocator, request, order, pages).ok(),

@@ -11,6 +11,8 @@ use crate::runs::{alloc_run, free_run};
 
 /// The bytes of a page of the allocator.
 const PAGE_BYTES: u64 = 4096;
+/// The request of [`Frames::new`].
+const UNMOVABLE: Request = Request::new(Order::ZERO, MigrateType::Unmovable);
 
 /// Frames for page tables and mappings, from an allocator whose page numbers are physical frame numbers.
 ///
@@ -21,18 +23,19 @@ const PAGE_BYTES: u64 = 4096;
 /// largest block, 4 MiB: the call searches for a free range, as [`alloc_run`] describes.
 pub struct Frames<'m, 'a, M: Machine> {
     allocator: &'m Allocator<'a, M>,
-    request: Request,
+    /// `None` for [`UNMOVABLE`]: the compiler makes a shorter fast path for a constant.
+    request: Option<Request>,
 }
 
 impl<'m, 'a, M: Machine> Frames<'m, 'a, M> {
     /// Frames that do not move, such as those of page tables.
     pub fn new(allocator: &'m Allocator<'a, M>) -> Self {
-        Self::with(allocator, Request::new(Order::ZERO, MigrateType::Unmovable))
+        Frames { allocator, request: None }
     }
 
     /// Frames for a request, for example of another migratetype or zone. The size of the frame replaces the request's order.
     pub fn with(allocator: &'m Allocator<'a, M>, request: Request) -> Self {
-        Frames { allocator, request }
+        Frames { allocator, request: Some(request) }
     }
 }
 
@@ -55,7 +58,10 @@ unsafe impl<S: PageSize, M: Machine> FrameAllocator<S> for Frames<'_, '_, M> {
     #[inline]
     fn allocate_frame(&mut self) -> Option<PhysFrame<S>> {
         let pages = S::SIZE / PAGE_BYTES;
-        let pfn = alloc_run(self.allocator, &self.request, pages, pages)?;
+        let pfn = match &self.request {
+            None => alloc_run(self.allocator, &UNMOVABLE, pages, pages),
+            Some(request) => alloc_run(self.allocator, request, pages, pages),
+        }?;
         // The check is of the address bits of the architecture: a map with such frames is wrong, and no frame of it is given out.
         let address = PhysAddr::try_new(pfn.0 * PAGE_BYTES).ok()?;
         Some(PhysFrame::containing_address(address))
