@@ -1,0 +1,81 @@
+//! `FrameAllocator` and `FrameDeallocator` of the crate `x86_64`, for frames of 4 KiB, 2 MiB and 1 GiB.
+#![allow(unsafe_code, reason = "the trait is unsafe to implement, and its method to free is unsafe")]
+
+use core::fmt;
+
+use pageset::{Allocator, Machine, MigrateType, Order, Pfn, Request};
+use x86_64::PhysAddr;
+use x86_64::structures::paging::{FrameAllocator, FrameDeallocator, PageSize, PhysFrame};
+
+use crate::runs::{alloc_run, free_run};
+
+/// The bytes of a page of the allocator.
+const PAGE_BYTES: u64 = 4096;
+/// The request of [`Frames::new`].
+const UNMOVABLE: Request = Request::new(Order::ZERO, MigrateType::Unmovable);
+
+/// Frames for page tables and mappings, from an allocator whose page numbers are physical frame numbers.
+///
+/// The trait asks for `&mut self`. So each user has a value of its own: a copy costs nothing, and copies can allocate on many
+/// CPUs at once.
+///
+/// Frames of 4 KiB and 2 MiB are blocks of orders 0 and 9 and come from the pagesets. A frame of 1 GiB is larger than the
+/// largest block, 4 MiB: the call searches for a free range, as [`alloc_run`] describes.
+pub struct Frames<'m, 'a, M: Machine> {
+    allocator: &'m Allocator<'a, M>,
+    /// `None` for [`UNMOVABLE`]: the compiler makes a shorter fast path for a constant.
+    request: Option<Request>,
+}
+
+impl<'m, 'a, M: Machine> Frames<'m, 'a, M> {
+    /// Frames that do not move, such as those of page tables.
+    pub fn new(allocator: &'m Allocator<'a, M>) -> Self {
+        Frames { allocator, request: None }
+    }
+
+    /// Frames for a request, for example of another migratetype or zone. The size of the frame replaces the request's order.
+    pub fn with(allocator: &'m Allocator<'a, M>, request: Request) -> Self {
+        Frames { allocator, request: Some(request) }
+    }
+}
+
+impl<M: Machine> Copy for Frames<'_, '_, M> {}
+
+impl<M: Machine> Clone for Frames<'_, '_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> fmt::Debug for Frames<'_, '_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frames").field("request", &self.request).finish_non_exhaustive()
+    }
+}
+
+// SAFETY: the allocator gives out a page once until it is freed, so the frames are unused.
+unsafe impl<S: PageSize, M: Machine> FrameAllocator<S> for Frames<'_, '_, M> {
+    #[inline]
+    fn allocate_frame(&mut self) -> Option<PhysFrame<S>> {
+        let pages = S::SIZE / PAGE_BYTES;
+        let pfn = match &self.request {
+            None => alloc_run(self.allocator, &UNMOVABLE, pages, pages),
+            Some(request) => alloc_run(self.allocator, request, pages, pages),
+        }?;
+        // The check is of the address bits of the architecture: a map with such frames is wrong, and no frame of it is given out.
+        let address = PhysAddr::try_new(pfn.0 * PAGE_BYTES).ok()?;
+        Some(PhysFrame::containing_address(address))
+    }
+}
+
+/// # Panics
+/// The frame is not in use, which the caller's promise excludes. The message names the page.
+impl<S: PageSize, M: Machine> FrameDeallocator<S> for Frames<'_, '_, M> {
+    #[inline]
+    unsafe fn deallocate_frame(&mut self, frame: PhysFrame<S>) {
+        let pfn = Pfn(frame.start_address().as_u64() / PAGE_BYTES);
+        if let Err(error) = free_run(self.allocator, pfn, S::SIZE / PAGE_BYTES) {
+            panic!("cannot free the frame of {} bytes at {:#x}: {error}", S::SIZE, frame.start_address());
+        }
+    }
+}
