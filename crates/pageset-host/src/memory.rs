@@ -47,7 +47,7 @@ pub enum HugePages {
     /// Huge pages where the system finds them (`MADV_HUGEPAGE`). If unsure, take this.
     ///
     /// Gain: one five-hundredth of the page faults, and fewer TLB misses. Cost: resident memory is the touched memory
-    /// rounded up to 2 MiB. [`GiveBackParts`] says when parts of a huge page go back.
+    /// rounded up to 2 MiB. [`GiveBackParts`](crate::GiveBackParts) says when parts of a huge page go back.
     #[default]
     Transparent,
     /// Huge pages of 2 MiB that an administrator has set apart (`vm.nr_hugepages`). Building the pool reserves them.
