@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 
 use thiserror::Error;
 
+use crate::sys::checkers::Checkers;
 use crate::sys::mapping::Mapping;
 
 /// A mapping of the memory of a pool that another process, or this one, has built with
@@ -86,7 +87,12 @@ impl SharedView {
 
     fn map(file: impl AsFd, is_writable: bool) -> Result<SharedView, ViewError> {
         let mapped = Mapping::view(file.as_fd(), is_writable);
-        mapped.map(|memory| SharedView { memory }).map_err(|error| error.map_or(ViewError::NotAPool, ViewError::System))
+        let memory = mapped.map_err(|error| error.map_or(ViewError::NotAPool, ViewError::System))?;
+        if let Some(checkers) = Checkers::find() {
+            // In a child of a process, a pool that the child did not inherit may have been here: its marks were inherited.
+            checkers.mapped(memory.pointer_to(memory.start()).as_ptr(), memory.bytes());
+        }
+        Ok(SharedView { memory })
     }
 
     /// The size of the memory in bytes, with the pool's reserve.

@@ -149,6 +149,14 @@ impl Checkers {
         }
     }
 
+    /// Memory that is no pool's was mapped here. Marks of an earlier mapping go.
+    pub(crate) fn mapped(&self, start: *const u8, bytes: usize) {
+        if let Some(sanitizer) = self.address_sanitizer {
+            // SAFETY: the call allows accesses, and forbids none.
+            unsafe { (sanitizer.unpoison)(start, bytes) };
+        }
+    }
+
     /// A run of the pool at `pool` was allocated.
     pub(crate) fn allocated(&self, pool: *const u8, start: *const u8, bytes: usize) {
         if let Some(sanitizer) = self.address_sanitizer {
