@@ -4,8 +4,8 @@
 #
 # Planted errors must be reported: examples/planted.rs of pageset-host, in Rust; tests/planted.c of pageset-c, in C.
 #
-# Left out: the test with a limit on address space, which leaves none for the sanitizer's own, and those of locked memory,
-# for under the sanitizer locking does nothing. And the test that reads free memory. C programs against an
+# Left out: the tests with limits on address space and files, which leave none for the sanitizer's own, and those of locked
+# memory, for under the sanitizer locking does nothing. And the test that reads free memory. C programs against an
 # uninstrumented library, with undefined behaviour checked too, are in the tests of pageset-c.
 set -eu
 cd "$(dirname "$0")/.."
@@ -22,7 +22,7 @@ RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0:handle_segv=0 \
 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0:handle_segv=0:quarantine_size_mb=16 \
     PAGESET_SOAK_RESIDENT_PERCENT=10 \
     cargo +nightly test --locked --target "$target" -p pageset-host --all-features --tests -- --skip no_address_space --skip locked_memory \
-    --skip every_kind_of_free_leaves_zeros
+    --skip every_kind_of_free_leaves_zeros --skip limits_are_errors
 # The example links the sanitizer's runtime statically, a C program dynamically: the tests of pageset-c have those.
 RUSTFLAGS=-Zsanitizer=address cargo +nightly build --locked --target "$target" -p pageset-host --example planted
 sh ci/planted.sh use-after-poison \
