@@ -257,7 +257,7 @@ fn calls_of_an_exhausted_pool_do_not_wait_for_themselves() {
     let layout = Layout::from_size_align(4096, 8).expect("a layout");
     let all: Vec<Owned> = std::iter::from_fn(|| Owned::new(&SMALL, layout, 3)).collect();
     let refused = SMALL.with_pool(|pool| {
-        pool.tick().expect("the process is not forked");
+        pool.tick().expect("the system takes memory back");
         pool.drain();
         let inside = Owned::new(&SMALL, layout, 4).expect("the system's memory");
         inside.free(&SMALL);

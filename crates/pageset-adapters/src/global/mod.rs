@@ -52,11 +52,13 @@ mod slab;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use core::fmt;
+use core::mem;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::alloc::System;
 use std::boxed::Box;
-use std::{eprintln, process};
+use std::io::{self, Write};
+use std::process;
 
 use pageset_host::{Order, PagePool, PoolBuilder};
 
@@ -100,6 +102,8 @@ impl PagesetAlloc {
     ///
     /// All memory that the program uses up to 4 MiB at a time comes from the pool: choose its size well above that, since only
     /// touched pages take memory. Without free memory in the pool, allocations fail.
+    ///
+    /// A panic of `settings` ends the program, because a global allocator must not unwind.
     #[must_use]
     pub const fn new(settings: fn() -> PoolBuilder) -> Self {
         PagesetAlloc { settings, state: AtomicPtr::new(ptr::null_mut()), started: AtomicBool::new(false) }
@@ -139,7 +143,7 @@ impl PagesetAlloc {
         if self.started.swap(true, Ordering::Relaxed) {
             return None;
         }
-        in_pool(|| match (self.settings)().build() {
+        without_unwinding(|| match (self.settings)().build() {
             Ok(pool) => {
                 let space = pool.address_space();
                 let (start, bytes) = (space.cast::<u8>().addr().get(), space.len());
@@ -147,7 +151,10 @@ impl PagesetAlloc {
                 // Release: pairs with the acquire in `built`.
                 self.state.store(Box::into_raw(state), Ordering::Release);
             }
-            Err(error) => eprintln!("pageset: the system's allocator serves this program: {error}"),
+            // If standard error is closed, nobody reads the message.
+            Err(error) => {
+                let _ = writeln!(io::stderr(), "pageset: the system's allocator serves this program: {error}");
+            }
         });
         self.built()
     }
@@ -176,30 +183,46 @@ fn in_pool<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// As [`in_pool`], for the calls of the trait: a global allocator must not unwind, so a panic of `work` ends the program.
+#[inline]
+fn without_unwinding<R>(work: impl FnOnce() -> R) -> R {
+    /// Ends the program when it is dropped.
+    struct Abort;
+
+    impl Drop for Abort {
+        fn drop(&mut self) {
+            process::abort();
+        }
+    }
+
+    let abort = Abort;
+    let result = in_pool(work);
+    mem::forget(abort);
+    result
+}
+
 impl State {
     #[inline]
     fn alloc_block(&self, order: Order) -> Option<NonNull<u8>> {
-        in_pool(|| self.pool.alloc(order)).ok().map(NonNull::cast)
+        without_unwinding(|| self.pool.alloc(order)).ok().map(NonNull::cast)
     }
 
     /// # Safety
     /// The caller owns the block, and nothing refers to it.
     #[inline]
     unsafe fn free_block(&self, start: NonNull<u8>, order: Order) {
-        // SAFETY: the caller's promise.
-        let freed = in_pool(|| unsafe { self.pool.free(start, order) });
-        if let Err(error) = freed {
-            in_pool(|| {
-                // A global allocator must not unwind.
-                eprintln!("pageset: {error}");
+        without_unwinding(|| {
+            // SAFETY: the caller's promise.
+            if let Err(error) = unsafe { self.pool.free(start, order) } {
+                let _ = writeln!(io::stderr(), "pageset: {error}");
                 process::abort();
-            });
-        }
+            }
+        });
     }
 }
 
 // SAFETY: (1) memory is given out once until it is freed, by the pool, a slab or the system; (2) a source serves a layout only if
-// it is large and aligned enough; (3) no call unwinds: all failures of the pool are values.
+// it is large and aligned enough; (3) no call unwinds: `without_unwinding` holds for all calls of the pool, and slabs do not panic.
 unsafe impl GlobalAlloc for PagesetAlloc {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
