@@ -99,7 +99,7 @@ fn child_of_one_thread() {
     assert!(before.iter().enumerate().all(|(n, text)| *text == format!("number {n}")));
 }
 
-/// At the fork, other threads hold locks of slabs and of the pool, which nobody releases in the child.
+/// At the fork, other threads hold locks of slabs and of the pool, which no thread of the child releases.
 fn children_of_busy_threads() {
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {

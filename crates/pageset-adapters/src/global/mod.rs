@@ -151,7 +151,7 @@ impl PagesetAlloc {
                 // Release: pairs with the acquire in `built`.
                 self.state.store(Box::into_raw(state), Ordering::Release);
             }
-            // If standard error is closed, nobody reads the message.
+            // The message is lost if standard error is closed.
             Err(error) => {
                 let _ = writeln!(io::stderr(), "pageset: the system's allocator serves this program: {error}");
             }

@@ -164,7 +164,7 @@ fn take(first: &mut Option<NonNull<Slab>>, class: Class) -> Option<NonNull<u8>> 
     let state = unsafe { room(slab) };
     let object = match state.free {
         Some(link) => {
-            // SAFETY: a freed object holds a link, and nobody else refers to it.
+            // SAFETY: a freed object holds a link, and nothing else refers to it.
             state.free = unsafe { link.read() }.0;
             link.cast()
         }
