@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use pageset_adapters::global::PagesetAlloc;
-use pageset_host::PagePool;
+use pageset_host::{OnFork, PagePool};
 
+/// Children need the memory of this pool, so the allocator ignores `OnFork::Absent`.
 #[global_allocator]
-static ALLOC: PagesetAlloc = PagesetAlloc::new(|| PagePool::builder(64 << 20));
+static ALLOC: PagesetAlloc = PagesetAlloc::new(|| PagePool::builder(64 << 20).on_fork(OnFork::Absent));
 
 /// The argument that makes the program free a block twice.
 const FREE_TWICE: &str = "free-twice";

@@ -20,8 +20,9 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `classes` | which size class or order serves a layout |
+//! | `guards` | which calls go to the system's allocator because the pool makes them; no call unwinds |
 //! | `slab` | slabs: blocks of 32 KiB with objects of one size class |
-//! | this file | the trait, the construction of the pool, and which calls go to the system's allocator |
+//! | this file | the trait, and the construction of the pool |
 //!
 //! | layout | comes from |
 //! | --- | --- |
@@ -42,17 +43,16 @@
 //!
 //! # Forks
 //!
-//! A forked child cannot use its parent's pool. Its allocations go to the system's allocator. What it frees of the parent's
-//! memory stays allocated in the child.
+//! A forked child has a copy of its parent's memory, but cannot use the pool. Its allocations go to the system's allocator. What
+//! it frees of the parent's memory stays allocated in the child.
 #![allow(unsafe_code, reason = "the trait is unsafe to implement and to call")]
 
 mod classes;
+mod guards;
 mod slab;
 
 use core::alloc::{GlobalAlloc, Layout};
-use core::cell::Cell;
 use core::fmt;
-use core::mem;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::alloc::System;
@@ -60,15 +60,11 @@ use std::boxed::Box;
 use std::io::{self, Write};
 use std::process;
 
-use pageset_host::{Order, PagePool, PoolBuilder};
+use pageset_host::{OnFork, Order, PagePool, PoolBuilder};
 
 use classes::Source;
+use guards::{in_pool, is_in_pool, without_unwinding};
 use slab::Slabs;
-
-std::thread_local! {
-    /// Whether this thread is inside the pool or builds it. Has no destructor, so an access allocates nothing.
-    static IN_POOL: Cell<bool> = const { Cell::new(false) };
-}
 
 /// A global allocator. It is a static with the attribute `#[global_allocator]`.
 ///
@@ -103,6 +99,9 @@ impl PagesetAlloc {
     /// All memory that the program uses up to 4 MiB at a time comes from the pool: choose its size well above that, since only
     /// touched pages take memory. Without free memory in the pool, allocations fail.
     ///
+    /// The setting [`PoolBuilder::on_fork`] is always [`OnFork::Copy`]: without a copy, a child could not read its own
+    /// memory. So a pool of shared memory cannot be built, and the system's allocator serves the program.
+    ///
     /// A panic of `settings` ends the program, because a global allocator must not unwind.
     #[must_use]
     pub const fn new(settings: fn() -> PoolBuilder) -> Self {
@@ -134,7 +133,7 @@ impl PagesetAlloc {
             Some(state) => state,
             None => self.build()?,
         };
-        (!IN_POOL.get() && !state.pool.is_forked()).then_some(state)
+        (!is_in_pool() && !state.pool.is_forked()).then_some(state)
     }
 
     #[cold]
@@ -143,7 +142,8 @@ impl PagesetAlloc {
         if self.started.swap(true, Ordering::Relaxed) {
             return None;
         }
-        without_unwinding(|| match (self.settings)().build() {
+        // If a child had no copy, the system could give it other memory at the pool's addresses.
+        without_unwinding(|| match (self.settings)().on_fork(OnFork::Copy).build() {
             Ok(pool) => {
                 let space = pool.address_space();
                 let (start, bytes) = (space.cast::<u8>().addr().get(), space.len());
@@ -164,41 +164,6 @@ impl PagesetAlloc {
     fn owner(&self, start: *mut u8) -> Option<&State> {
         self.built().filter(|state| start.addr().wrapping_sub(state.start) < state.bytes)
     }
-}
-
-/// Runs `work` while allocations of this thread go to the system's allocator: the slow paths of the pool may allocate.
-#[inline]
-fn in_pool<R>(work: impl FnOnce() -> R) -> R {
-    /// Restores the former value, also if `work` panics.
-    struct Restore(bool);
-
-    impl Drop for Restore {
-        #[inline]
-        fn drop(&mut self) {
-            IN_POOL.set(self.0);
-        }
-    }
-
-    let _restore = Restore(IN_POOL.replace(true));
-    work()
-}
-
-/// As [`in_pool`], for the calls of the trait: a global allocator must not unwind, so a panic of `work` ends the program.
-#[inline]
-fn without_unwinding<R>(work: impl FnOnce() -> R) -> R {
-    /// Ends the program when it is dropped.
-    struct Abort;
-
-    impl Drop for Abort {
-        fn drop(&mut self) {
-            process::abort();
-        }
-    }
-
-    let abort = Abort;
-    let result = in_pool(work);
-    mem::forget(abort);
-    result
 }
 
 impl State {
