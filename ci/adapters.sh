@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The adapters against the crates whose traits they implement: each feature alone, without a standard library, and in a kernel
-# with OSTD under QEMU. Four minutes on 2 CPUs if nothing is built yet.
+# with OSTD under QEMU. About five minutes on 2 CPUs if nothing is built yet.
 #
 # Prints `SKIPPED ostd: REASON` where the nightly toolchain of adapters/ostd or QEMU cannot be installed.
 set -euo pipefail

@@ -13,7 +13,7 @@
 //! # Metadata
 //!
 //! OSTD adds memory in pieces, and the size of the allocator's metadata depends on the whole span of the memory. So the adapter
-//! notes the pieces until the first allocation. Then it takes the metadata from the largest piece, about 12 bytes for each page
+//! notes the pieces until the first allocation. Then it takes the metadata from the largest piece, about 10 bytes for each page
 //! of the span, and brings the rest online. Memory that is added later must lie in that span.
 #![no_std]
 #![deny(unsafe_code)]
@@ -88,6 +88,18 @@ impl PagesetFrames {
     pub fn with<R>(&self, work: impl FnOnce(&Allocator<'static, Cpus>) -> R) -> Option<R> {
         let _guard = irq::disable_local();
         self.allocator.get().map(work)
+    }
+
+    /// The bytes of free memory, with the pages in pagesets. Takes no lock after the first allocation.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        let _guard = irq::disable_local();
+        let pages = self.with(|allocator| {
+            let zone = allocator.zone_stats(0);
+            zone.nr_free_pages + zone.pagesets.count
+        });
+        let pages = pages.unwrap_or_else(|| self.pieces.lock().iter().map(|piece| piece.pages).sum());
+        pages * PAGE_SIZE as u64
     }
 
     /// Builds the allocator from the pieces so far. OSTD allocates first on one CPU, before it starts others.

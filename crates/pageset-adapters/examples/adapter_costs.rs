@@ -41,6 +41,12 @@ impl Machine for OneCpu {
 type Frame = PhysFrame<Size4KiB>;
 const REQUEST: Request = Request::new(Order::ZERO, MigrateType::Unmovable);
 
+#[inline(always)]
+fn frames<'m, 'a>(allocator: &'m Allocator<'a, OneCpu>) -> Frames<'m, 'a, OneCpu> {
+    // SAFETY: no processor maps these frames.
+    unsafe { Frames::new(allocator) }
+}
+
 #[inline(never)]
 fn subject_harness(_: &Allocator<'_, OneCpu>, page: &mut Pfn) {
     *page = black_box(*page);
@@ -58,7 +64,7 @@ fn subject_free(allocator: &Allocator<'_, OneCpu>, page: &mut Pfn) {
 
 #[inline(never)]
 fn subject_x86_alloc(allocator: &Allocator<'_, OneCpu>, page: &mut Pfn) {
-    let frame: Frame = Frames::new(allocator).allocate_frame().expect("memory");
+    let frame: Frame = frames(allocator).allocate_frame().expect("memory");
     *page = Pfn(frame.start_address().as_u64() / 4096);
 }
 
@@ -66,7 +72,7 @@ fn subject_x86_alloc(allocator: &Allocator<'_, OneCpu>, page: &mut Pfn) {
 fn subject_x86_free(allocator: &Allocator<'_, OneCpu>, page: &mut Pfn) {
     let frame = Frame::containing_address(PhysAddr::new(page.0 * 4096));
     // SAFETY: nothing uses the frame.
-    unsafe { Frames::new(allocator).deallocate_frame(frame) };
+    unsafe { frames(allocator).deallocate_frame(frame) };
 }
 
 fn with_allocator(work: impl FnOnce(&Allocator<'_, OneCpu>)) -> Result<(), Box<dyn std::error::Error>> {
@@ -160,20 +166,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     ];
     let mut best = [f64::MAX; 13];
     for _ in 0..PASSES {
-        let mut frames = [0.0; 2];
+        let mut frame_ns = [0.0; 2];
         with_allocator(|allocator| {
             let free = |pfn| allocator.free(pfn, Order::ZERO).expect("in use");
-            frames[0] = fastest(Pfn(0), || allocator.alloc(&REQUEST).expect("memory"), free);
-            let mut of_x86 = Frames::new(allocator);
+            frame_ns[0] = fastest(Pfn(0), || allocator.alloc(&REQUEST).expect("memory"), free);
+            let mut of_x86 = frames(allocator);
             let mut copy = of_x86;
             let empty = Frame::containing_address(PhysAddr::zero());
             // SAFETY: nothing uses the frame.
             let free = |frame| unsafe { copy.deallocate_frame(frame) };
-            frames[1] = fastest(empty, || of_x86.allocate_frame().expect("memory"), free);
+            frame_ns[1] = fastest(empty, || of_x86.allocate_frame().expect("memory"), free);
         })?;
         let results = [
-            frames[0],
-            frames[1],
+            frame_ns[0],
+            frame_ns[1],
             direct(page),
             fastest_of(&GLOBAL, pages),
             fastest_of(&System, pages),

@@ -1,5 +1,5 @@
 //! `FrameAllocator` and `FrameDeallocator` of the crate `x86_64`, for frames of 4 KiB, 2 MiB and 1 GiB.
-#![allow(unsafe_code, reason = "the trait is unsafe to implement, and its method to free is unsafe")]
+#![allow(unsafe_code, reason = "the trait is unsafe to implement, and so is its promise that frames are unused")]
 
 use core::fmt;
 
@@ -29,12 +29,19 @@ pub struct Frames<'m, 'a, M: Machine> {
 
 impl<'m, 'a, M: Machine> Frames<'m, 'a, M> {
     /// Frames that do not move, such as those of page tables.
-    pub fn new(allocator: &'m Allocator<'a, M>) -> Self {
+    ///
+    /// # Safety
+    /// Until the last frame is freed: (1) page `n` of the allocator is the physical frame at `n` times 4 KiB, and nothing outside
+    /// the allocator uses it; (2) no other allocator gives out these frames; (3) a page in use is freed only when nothing uses it.
+    pub unsafe fn new(allocator: &'m Allocator<'a, M>) -> Self {
         Frames { allocator, request: None }
     }
 
     /// Frames for a request, for example of another migratetype or zone. The size of the frame replaces the request's order.
-    pub fn with(allocator: &'m Allocator<'a, M>, request: Request) -> Self {
+    ///
+    /// # Safety
+    /// As [`Self::new`].
+    pub unsafe fn with(allocator: &'m Allocator<'a, M>, request: Request) -> Self {
         Frames { allocator, request: Some(request) }
     }
 }
@@ -53,7 +60,7 @@ impl<M: Machine> fmt::Debug for Frames<'_, '_, M> {
     }
 }
 
-// SAFETY: the allocator gives out a page once until it is freed, so the frames are unused.
+// SAFETY: the allocator gives out a page once until it is freed. By the promise of `new`, the page is a frame that nothing uses.
 unsafe impl<S: PageSize, M: Machine> FrameAllocator<S> for Frames<'_, '_, M> {
     #[inline]
     fn allocate_frame(&mut self) -> Option<PhysFrame<S>> {
@@ -62,9 +69,7 @@ unsafe impl<S: PageSize, M: Machine> FrameAllocator<S> for Frames<'_, '_, M> {
             None => alloc_run(self.allocator, &UNMOVABLE, pages, pages),
             Some(request) => alloc_run(self.allocator, request, pages, pages),
         }?;
-        // The check is of the address bits of the architecture: a map with such frames is wrong, and no frame of it is given out.
-        let address = PhysAddr::try_new(pfn.0 * PAGE_BYTES).ok()?;
-        Some(PhysFrame::containing_address(address))
+        Some(PhysFrame::containing_address(PhysAddr::new(pfn.0 * PAGE_BYTES)))
     }
 }
 

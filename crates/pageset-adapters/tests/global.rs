@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pageset_adapters::global::PagesetAlloc;
-use pageset_host::PagePool;
+use pageset_host::{Memory, PagePool};
 
 #[global_allocator]
 static ALLOC: PagesetAlloc = PagesetAlloc::new(|| PagePool::builder(1 << 30));
@@ -257,7 +257,7 @@ fn calls_of_an_exhausted_pool_do_not_wait_for_themselves() {
     let layout = Layout::from_size_align(4096, 8).expect("a layout");
     let all: Vec<Owned> = std::iter::from_fn(|| Owned::new(&SMALL, layout, 3)).collect();
     let refused = SMALL.with_pool(|pool| {
-        pool.tick().expect("the process is not forked");
+        pool.tick().expect("the system takes memory back");
         pool.drain();
         let inside = Owned::new(&SMALL, layout, 4).expect("the system's memory");
         inside.free(&SMALL);
@@ -270,11 +270,14 @@ fn calls_of_an_exhausted_pool_do_not_wait_for_themselves() {
 #[test]
 fn a_pool_that_cannot_be_built_leaves_the_system_allocator() {
     static NONE: PagesetAlloc = PagesetAlloc::new(|| PagePool::builder(0));
-    for size in [16, 5000] {
-        let layout = Layout::from_size_align(size, 16).expect("a layout");
-        let mut owned = Owned::new(&NONE, layout, 9).expect("the system's memory");
-        owned.resize(&NONE, 3 * size);
-        owned.free(&NONE);
+    static SHARED: PagesetAlloc = PagesetAlloc::new(|| PagePool::builder(64 << 20).memory(Memory::Shared));
+    for alloc in [&NONE, &SHARED] {
+        for size in [16, 5000] {
+            let layout = Layout::from_size_align(size, 16).expect("a layout");
+            let mut owned = Owned::new(alloc, layout, 9).expect("the system's memory");
+            owned.resize(alloc, 3 * size);
+            owned.free(alloc);
+        }
+        assert!(alloc.with_pool(|_| ()).is_none());
     }
-    assert!(NONE.with_pool(|_| ()).is_none());
 }

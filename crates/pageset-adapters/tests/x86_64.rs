@@ -35,8 +35,13 @@ fn with_pages(start: u64, pages: u64, test: impl FnOnce(&Allocator<'_, OneCpu>))
     assert_eq!(sums.in_use, 0, "all pages were freed");
 }
 
+fn frames<'m, 'a>(allocator: &'m Allocator<'a, OneCpu>) -> Frames<'m, 'a, OneCpu> {
+    // SAFETY: no processor maps these frames. Where a test writes to them, they are tables that only the test uses.
+    unsafe { Frames::new(allocator) }
+}
+
 fn frames_are_aligned<S: x86_64::structures::paging::PageSize>(allocator: &Allocator<'_, OneCpu>, count: usize) {
-    let mut frames = Frames::new(allocator);
+    let mut frames = frames(allocator);
     let mut taken: Vec<PhysFrame<S>> = (0..count).map(|_| frames.allocate_frame().expect("memory")).collect();
     assert!(taken.iter().all(|frame| frame.start_address().is_aligned(S::SIZE)));
     taken.sort();
@@ -52,7 +57,7 @@ fn frames_of_each_size_are_aligned_and_distinct() {
         frames_are_aligned::<Size4KiB>(allocator, 1000);
         frames_are_aligned::<Size2MiB>(allocator, 100);
         frames_are_aligned::<Size1GiB>(allocator, 2);
-        let mut frames = Frames::new(allocator);
+        let mut frames = frames(allocator);
         let page: PhysFrame<Size4KiB> = frames.allocate_frame().expect("memory");
         let gigabytes: Vec<PhysFrame<Size1GiB>> = std::iter::from_fn(|| frames.allocate_frame()).collect();
         assert!((1..=2).contains(&gigabytes.len()), "a page in use blocks at most one");
@@ -75,7 +80,7 @@ fn frames_of_each_size_are_aligned_and_distinct() {
 #[test]
 fn no_memory_is_none() {
     with_pages(0, 64, |allocator| {
-        let mut frames = Frames::new(allocator);
+        let mut frames = frames(allocator);
         let taken: Vec<PhysFrame<Size4KiB>> = std::iter::from_fn(|| frames.allocate_frame()).collect();
         assert!(!taken.is_empty() && taken.len() <= 64);
         assert!(FrameAllocator::<Size2MiB>::allocate_frame(&mut frames).is_none());
@@ -91,7 +96,7 @@ fn a_second_free_names_the_frame() {
     with_pages(0, 1024, |allocator| {
         let frame = PhysFrame::<Size4KiB>::containing_address(PhysAddr::new(0));
         // SAFETY: the frame is unused; that it is not allocated is the fault that the test makes.
-        unsafe { Frames::new(allocator).deallocate_frame(frame) };
+        unsafe { frames(allocator).deallocate_frame(frame) };
     });
 }
 
@@ -103,7 +108,7 @@ fn a_mapper_gets_and_returns_its_tables() {
     // "Physical" page 0 is the first table.
     let offset = VirtAddr::new(memory.as_ptr().addr() as u64);
     with_pages(0, TABLES as u64, |allocator| {
-        let mut frames = Frames::new(allocator);
+        let mut frames = frames(allocator);
         let root: PhysFrame<Size4KiB> = frames.allocate_frame().expect("memory");
         let root_table = (offset + root.start_address().as_u64()).as_mut_ptr::<PageTable>();
         // SAFETY: the tables at `offset` are leaked, so they outlive the mapper, and only the mapper uses them.

@@ -45,6 +45,17 @@ fn runs_of_any_size_and_alignment_come_back_in_pieces() {
 }
 
 #[ktest]
+fn free_memory_is_counted() {
+    let before = FRAMES.free_bytes();
+    let managed = FRAMES.with(|allocator| allocator.zone_stats(0).managed).expect("it is built");
+    assert_eq!(before, (managed - in_use()) * PAGE_SIZE as u64);
+    let start = alloc(3, 1);
+    assert_eq!(FRAMES.free_bytes(), before - 3 * PAGE_SIZE as u64);
+    FRAMES.dealloc(start, 3 * PAGE_SIZE);
+    assert_eq!(FRAMES.free_bytes(), before);
+}
+
+#[ktest]
 fn neighbours_come_back_in_one_call() {
     let before = in_use();
     let start = alloc(16, 16);

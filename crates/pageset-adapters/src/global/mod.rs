@@ -20,8 +20,9 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `classes` | which size class or order serves a layout |
+//! | `guards` | which calls go to the system's allocator because the pool makes them; no call unwinds |
 //! | `slab` | slabs: blocks of 32 KiB with objects of one size class |
-//! | this file | the trait, the construction of the pool, and which calls go to the system's allocator |
+//! | this file | the trait, and the construction of the pool |
 //!
 //! | layout | comes from |
 //! | --- | --- |
@@ -42,31 +43,28 @@
 //!
 //! # Forks
 //!
-//! A forked child cannot use its parent's pool. Its allocations go to the system's allocator. What it frees of the parent's
-//! memory stays allocated in the child.
+//! A forked child has a copy of its parent's memory, but cannot use the pool. Its allocations go to the system's allocator. What
+//! it frees of the parent's memory stays allocated in the child.
 #![allow(unsafe_code, reason = "the trait is unsafe to implement and to call")]
 
 mod classes;
+mod guards;
 mod slab;
 
 use core::alloc::{GlobalAlloc, Layout};
-use core::cell::Cell;
 use core::fmt;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::alloc::System;
 use std::boxed::Box;
-use std::{eprintln, process};
+use std::io::{self, Write};
+use std::process;
 
-use pageset_host::{Order, PagePool, PoolBuilder};
+use pageset_host::{OnFork, Order, PagePool, PoolBuilder};
 
 use classes::Source;
+use guards::{in_pool, is_in_pool, without_unwinding};
 use slab::Slabs;
-
-std::thread_local! {
-    /// Whether this thread is inside the pool or builds it. Has no destructor, so an access allocates nothing.
-    static IN_POOL: Cell<bool> = const { Cell::new(false) };
-}
 
 /// A global allocator. It is a static with the attribute `#[global_allocator]`.
 ///
@@ -100,6 +98,11 @@ impl PagesetAlloc {
     ///
     /// All memory that the program uses up to 4 MiB at a time comes from the pool: choose its size well above that, since only
     /// touched pages take memory. Without free memory in the pool, allocations fail.
+    ///
+    /// The setting [`PoolBuilder::on_fork`] is always [`OnFork::Copy`]: without a copy, a child could not read its own
+    /// memory. So a pool of shared memory cannot be built, and the system's allocator serves the program.
+    ///
+    /// A panic of `settings` ends the program, because a global allocator must not unwind.
     #[must_use]
     pub const fn new(settings: fn() -> PoolBuilder) -> Self {
         PagesetAlloc { settings, state: AtomicPtr::new(ptr::null_mut()), started: AtomicBool::new(false) }
@@ -130,7 +133,7 @@ impl PagesetAlloc {
             Some(state) => state,
             None => self.build()?,
         };
-        (!IN_POOL.get() && !state.pool.is_forked()).then_some(state)
+        (!is_in_pool() && !state.pool.is_forked()).then_some(state)
     }
 
     #[cold]
@@ -139,7 +142,8 @@ impl PagesetAlloc {
         if self.started.swap(true, Ordering::Relaxed) {
             return None;
         }
-        in_pool(|| match (self.settings)().build() {
+        // If a child had no copy, the system could give it other memory at the pool's addresses.
+        without_unwinding(|| match (self.settings)().on_fork(OnFork::Copy).build() {
             Ok(pool) => {
                 let space = pool.address_space();
                 let (start, bytes) = (space.cast::<u8>().addr().get(), space.len());
@@ -147,7 +151,10 @@ impl PagesetAlloc {
                 // Release: pairs with the acquire in `built`.
                 self.state.store(Box::into_raw(state), Ordering::Release);
             }
-            Err(error) => eprintln!("pageset: the system's allocator serves this program: {error}"),
+            // The message is lost if standard error is closed.
+            Err(error) => {
+                let _ = writeln!(io::stderr(), "pageset: the system's allocator serves this program: {error}");
+            }
         });
         self.built()
     }
@@ -159,47 +166,28 @@ impl PagesetAlloc {
     }
 }
 
-/// Runs `work` while allocations of this thread go to the system's allocator: the slow paths of the pool may allocate.
-#[inline]
-fn in_pool<R>(work: impl FnOnce() -> R) -> R {
-    /// Restores the former value, also if `work` panics.
-    struct Restore(bool);
-
-    impl Drop for Restore {
-        #[inline]
-        fn drop(&mut self) {
-            IN_POOL.set(self.0);
-        }
-    }
-
-    let _restore = Restore(IN_POOL.replace(true));
-    work()
-}
-
 impl State {
     #[inline]
     fn alloc_block(&self, order: Order) -> Option<NonNull<u8>> {
-        in_pool(|| self.pool.alloc(order)).ok().map(NonNull::cast)
+        without_unwinding(|| self.pool.alloc(order)).ok().map(NonNull::cast)
     }
 
     /// # Safety
     /// The caller owns the block, and nothing refers to it.
     #[inline]
     unsafe fn free_block(&self, start: NonNull<u8>, order: Order) {
-        // SAFETY: the caller's promise.
-        let freed = in_pool(|| unsafe { self.pool.free(start, order) });
-        if let Err(error) = freed {
-            in_pool(|| {
-                // A global allocator must not unwind.
-                eprintln!("pageset: {error}");
+        without_unwinding(|| {
+            // SAFETY: the caller's promise.
+            if let Err(error) = unsafe { self.pool.free(start, order) } {
+                let _ = writeln!(io::stderr(), "pageset: {error}");
                 process::abort();
-            });
-        }
+            }
+        });
     }
 }
 
 // SAFETY: (1) memory is given out once until it is freed, by the pool, a slab or the system; (2) a source serves a layout only if
-// it is large and aligned enough; (3) no call unwinds: all failures of the pool are values.
+// it is large and aligned enough; (3) no call unwinds: `without_unwinding` holds for all calls of the pool, and slabs do not panic.
 unsafe impl GlobalAlloc for PagesetAlloc {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

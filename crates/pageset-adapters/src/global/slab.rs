@@ -3,6 +3,14 @@
 //! A slab begins with a header, and its objects lie at its end. A freed object holds the link of the list of free objects.
 //! Each CPU has a list of slabs for each class, behind a lock of its own: threads on other CPUs take that lock only to free.
 //! An object finds its slab through its address, since blocks are aligned to their size.
+//!
+//! # Crates that were considered
+//!
+//! | crate | why not |
+//! | --- | --- |
+//! | `slabmalloc` 0.11 | `deallocate` takes `&mut self`, so each free needs one lock for all classes; powers of two only; objects above 256 bytes come from pages of 2 MiB |
+//! | `rlsf` | returns no pages |
+//! | `snmalloc-rs` | brings its own pages |
 
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
@@ -164,7 +172,7 @@ fn take(first: &mut Option<NonNull<Slab>>, class: Class) -> Option<NonNull<u8>> 
     let state = unsafe { room(slab) };
     let object = match state.free {
         Some(link) => {
-            // SAFETY: a freed object holds a link, and nobody else refers to it.
+            // SAFETY: a freed object holds a link, and nothing else refers to it.
             state.free = unsafe { link.read() }.0;
             link.cast()
         }
