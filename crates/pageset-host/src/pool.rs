@@ -253,7 +253,7 @@ impl PagePool {
     /// Frees a run later, from any context: a signal handler may call this while it has interrupted a call to the pool.
     ///
     /// The call takes no lock, waits for nothing, and makes no system call. One of the next calls to the pool that take
-    /// the lock of the node completes it.
+    /// the lock of the node completes it. An allocation that finds no memory completes all such frees and tries again.
     ///
     /// # Safety
     /// If the call succeeds, nothing in any thread refers to the run any more.

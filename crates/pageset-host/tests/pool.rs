@@ -13,6 +13,10 @@ use pageset_host::{Pages, order_for};
 
 use common::{MIB, allowed_cpus, order, pin, pointer_to};
 
+fn first_node() -> NodeId {
+    pageset_host::topology::Topology::of_this_machine().nodes[0]
+}
+
 fn pool(bytes: u64) -> PagePool {
     PagePool::builder(bytes).build().expect("a pool")
 }
@@ -300,5 +304,22 @@ fn caches_with_and_without_restartable_sequences() {
         pool.drain();
         assert_eq!(pool.stats().in_use_bytes, 0, "{on}");
         pool.audit().expect("a consistent pool");
+    }
+}
+
+/// All memory is free, but no call has completed a deferred free.
+#[test]
+fn deferred_frees_keep_no_memory_from_later_requests() {
+    for wanted in [PAGE_BYTES << Order::MAX.get(), 8 * MIB as usize] {
+        let pool = PagePool::builder(8 * MIB).nodes(&[first_node()]).build().expect("a pool");
+        let mut pages = vec![NonNull::dangling(); 8 * MIB as usize / PAGE_BYTES];
+        assert_eq!(pool.alloc_bulk(&mut pages), Ok(pages.len()));
+        // SAFETY: the pages are allocated, and nothing refers to them.
+        pages.into_iter().for_each(|page| unsafe { pool.free_deferred(page, Order::ZERO).expect("in use") });
+        match order_for(wanted) {
+            Some(order) => drop(pool.pages(order).expect("all memory is free")),
+            None => drop(pool.contig_pages(wanted).expect("all memory is free")),
+        }
+        assert_eq!(pool.stats().in_use_bytes, 0);
     }
 }

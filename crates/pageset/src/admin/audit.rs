@@ -6,7 +6,7 @@ use crate::alloc::Allocator;
 use crate::frame::MigrateType;
 use crate::frame::ZoneKind;
 use crate::frame::{Order, PageState, Pfn, Tag};
-use crate::machine::{LockPath, Machine};
+use crate::machine::Machine;
 use crate::pcp::CachedZone;
 use crate::policy::lists::{LISTS, order_of};
 use crate::sync::LockedWord;
@@ -62,10 +62,7 @@ impl<M: Machine> Allocator<'_, M> {
     pub fn audit(&self, index: usize) -> Result<Books, Inconsistency> {
         let zone = &self.zones[index];
         let _pagesets = zone.lock_pagesets(self.env());
-        // Each hold completes some of the deferred frees.
-        while !zone.shared.deferred.is_empty() {
-            drop(zone.shared.lock(self.env(), LockPath::DirectFree));
-        }
+        zone.shared.complete_deferred(self.env());
         // The check marks the tags of the blocks on lists while it runs, so nobody may take one.
         let _zone = zone.shared.pause(self.env());
         for (cpu, pageset) in self.possible_cpus().zip(zone.pagesets) {

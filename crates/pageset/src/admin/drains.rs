@@ -100,16 +100,16 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.zones.iter().for_each(|zone| zone.drain_cpu(self.env(), cpu));
     }
 
-    /// Drains all pagesets of all zones, each under its lock. Pages freed meanwhile may stay. Returns at once if
-    /// another drain of all CPUs is running: that drain suffices. Specification 8.1.
+    /// Drains all pagesets of all zones, each under its lock, and completes the deferred frees. Pages freed meanwhile may
+    /// stay. Returns at once if another drain of all CPUs is running: that drain suffices. Specification 8.1.
     pub fn drain_all(&self) {
         if let Some(_draining) = Exclusive::try_begin(&self.draining) {
             self.zones.iter().for_each(|zone| self.drain_cpus(zone));
         }
     }
 
-    /// Drains all pagesets of one zone, given by its number, each under its lock, also while another drain of all CPUs is
-    /// running. Pages freed meanwhile may stay. Specification 8.1.
+    /// Drains all pagesets of one zone, given by its number, each under its lock, and completes its deferred frees, also
+    /// while another drain of all CPUs is running. Pages freed meanwhile may stay. Specification 8.1.
     ///
     /// # Panics
     /// There is no zone of that number.
@@ -119,6 +119,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Drains the pagesets of all possible CPUs. An empty pageset of an offline CPU costs one read.
     fn drain_cpus(&self, zone: &CachedZone<'a, M>) {
+        zone.shared.complete_deferred(self.env());
         self.possible_cpus().for_each(|cpu| zone.drain_cpu(self.env(), cpu));
     }
 

@@ -244,6 +244,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
         mut take: impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
     ) -> Result<T, AllocError> {
         self.wake_reclaim(list);
+        if list.request.wait != Wait::Nothing {
+            // The marks do not count these blocks, so the request may not have taken the lock that completes the frees.
+            list.zones().for_each(|zone| zone.shared.complete_deferred(self.env()));
+        }
         match self.at_min_marks(list, &mut take) {
             Some(taken) => Ok(taken),
             None => Err(AllocError::OutOfMemory(shortage::of(list))),

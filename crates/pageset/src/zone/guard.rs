@@ -48,6 +48,13 @@ impl<'a, M: Machine> Zone<'a, M> {
         if wanted.waits { Some(self.lock(env, path)) } else { self.try_lock(env, path) }
     }
 
+    /// Completes all deferred frees, in as many holds as that takes. The caller does not hold the lock.
+    pub(crate) fn complete_deferred(&self, env: Env<'_, M>) {
+        while !self.deferred.is_empty() {
+            self.free_deferred(env);
+        }
+    }
+
     /// Frees some of the blocks whose free was deferred, in a hold of its own.
     #[cold]
     fn free_deferred(&self, env: Env<'_, M>) {

@@ -4,7 +4,9 @@ use crate::support::{World, build, movable, one_zone};
 use pageset::admin::stats::PagesetStats;
 use pageset::policy::presets::*;
 use pageset::policy::{Bounds, PRESETS, Tuning, Watermarks};
-use pageset::{Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
+use pageset::{
+    Config, CpuId, Immovable, MigrateType, NodeId, Order, PageRange, Pfn, Request, Wait, ZoneKind, ZoneSpec,
+};
 
 use MigrateType::{Movable, Reclaimable, Unmovable};
 
@@ -201,4 +203,49 @@ fn raises_high(world: &World<'_>) -> bool {
     let raised = world.pageset_state(0, CpuId(0)).high > 252;
     world.free(pfn, Order::ZERO).expect("was allocated");
     raised
+}
+
+/// A zone of 16 MiB. All its pages are in use, and then all frees are deferred: no call has taken the zone's lock since.
+fn all_deferred(test: impl Fn(&World<'_>)) {
+    for tuning in [LINUX_4_19, PAGESET] {
+        one_zone(tuning, 1 << 12, 1, |world| {
+            let all = std::iter::from_fn(|| world.alloc(&Request { watermarks: false, ..movable(0) }).ok());
+            all.collect::<Vec<_>>().into_iter().for_each(|pfn| world.free_deferred(pfn, Order::ZERO).expect("in use"));
+            assert_eq!(world.zone_stats(0).nr_free_pages, 0);
+            test(world);
+            world.drain_all();
+            assert_eq!(world.audit(0).expect("the audit passes").in_use, 0);
+        });
+    }
+}
+
+#[test]
+fn a_request_completes_deferred_frees_before_it_fails() {
+    all_deferred(|world| {
+        let largest = movable(10);
+        world.alloc(&Request { wait: Wait::Nothing, ..largest }).expect_err("it takes no lock that may be held");
+        assert_eq!(world.zone_stats(0).nr_free_pages, 0);
+        let pfn = world.alloc(&Request { wait: Wait::Lock, ..largest }).expect("all memory is free, and merges");
+        world.free(pfn, largest.order).expect("in use");
+    });
+}
+
+#[test]
+fn drains_of_all_cpus_complete_deferred_frees() {
+    let drains: [fn(&World<'_>); 2] = [|world| world.drain_all(), |world| world.drain_zone(0)];
+    for drain in drains {
+        all_deferred(|world| {
+            drain(world);
+            assert_eq!(world.zone_stats(0).nr_free_pages, 1 << 12);
+        });
+    }
+}
+
+#[test]
+fn a_range_completes_deferred_frees() {
+    all_deferred(|world| {
+        let range = world.zone_span(0);
+        world.alloc_range(range, Movable, &Immovable).expect("all memory is free");
+        world.free_range(range).expect("in use");
+    });
 }

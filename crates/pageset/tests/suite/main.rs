@@ -34,6 +34,7 @@ mod fast_paths;
 mod hotplug;
 mod hotplug_schedules;
 mod interrupts;
+mod llfree;
 mod metadata;
 mod mixed_blocks;
 mod mixes;

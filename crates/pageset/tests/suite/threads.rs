@@ -33,7 +33,7 @@ thread_local! {
 /// The library's lock, but a waiter yields: on a machine with fewer CPUs than threads the holder may need the waiter's
 /// CPU.
 #[derive(Debug, Default)]
-struct Polite(SpinLock);
+pub(crate) struct Polite(SpinLock);
 
 impl RawLock for Polite {
     fn lock(&self) {
@@ -51,7 +51,12 @@ impl RawLock for Polite {
     }
 }
 
-struct Threads;
+pub(crate) struct Threads;
+
+/// Puts the calling thread on a CPU.
+pub(crate) fn run_on(cpu: u32) {
+    CPU.set(cpu);
+}
 
 impl Machine for Threads {
     type Lock = Polite;
@@ -66,10 +71,10 @@ impl Machine for Threads {
 }
 
 /// A small random number generator with the same sequence for each thread of each run.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -129,7 +134,7 @@ impl Owner for Giving<'_, '_> {
 }
 
 fn work(world: &Allocator<'_, Threads>, shared: &Shared, thread: usize) {
-    CPU.set((thread % CPUS) as u32);
+    run_on((thread % CPUS) as u32);
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (thread as u64 + 1) << 32);
     let mut mine: Vec<Block> = vec![];
     let free = |block: Block| {
