@@ -354,7 +354,7 @@ impl Config<'_> {
     /// The number of nodes: the largest node number plus one.
     pub(crate) fn nodes(&self) -> usize {
         let nodes = self.zones.iter().map(|z| z.node).chain(self.cpus.iter().copied());
-        nodes.map(|n| n.0 as usize + 1).max().unwrap_or(0)
+        nodes.map(|n| (n.0 as usize).saturating_add(1)).max().unwrap_or(0)
     }
 
     /// CPUs that share a zone: those of its node, or all if the node has none. Specification 2.2.
