@@ -15,9 +15,10 @@ use loom::thread;
 use crate::admin::drains::Exclusive;
 use crate::buddy::in_flight::InFlight;
 use crate::machine::{Guard, RawLock, SpinLock};
-use crate::sync::atomic::Ordering::{Acquire, Relaxed};
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
-use crate::sync::hint;
+use crate::sync::split::SplitWord;
+use crate::sync::{LockedWord, hint};
 use crate::zone::deferred::Deferred;
 use crate::zone::{BELOW_HIGH, Flags, RECLAIM_ACTIVE};
 
@@ -451,4 +452,49 @@ fn a_link_that_is_written_too_late_is_found() {
         frees.list.push(block, |newest| before.set(newest));
         frees.links[block as usize].set(before.get());
     });
+}
+
+/// A word of 64 bits in two halves, without the copy of the upper half.
+#[derive(Debug)]
+struct TwoHalves {
+    low: AtomicU32,
+    high: AtomicU32,
+}
+
+impl LockedWord for TwoHalves {
+    type Value = u64;
+
+    fn get(&self) -> u64 {
+        let low = self.low.load(Acquire);
+        u64::from(self.high.load(Acquire)) << 32 | u64::from(low)
+    }
+
+    fn set(&self, value: u64) {
+        self.high.store((value >> 32) as u32, Release);
+        self.low.store(value as u32, Release);
+    }
+}
+
+/// The largest value whose upper half is 0.
+const BEFORE: u64 = (1 << 32) - 1;
+
+/// One thread counts beyond 2^32, another reads the word twice.
+fn explore_split<W: LockedWord<Value = u64> + Send + Sync + 'static>(new: fn() -> W) {
+    let count = |word: &W| (1..=2).for_each(|n| word.set(BEFORE + n));
+    let read = |word: &W| {
+        let (first, second) = (word.get(), word.get());
+        assert!((BEFORE..=BEFORE + 2).contains(&first) && second >= first, "a torn value: {first:#x}, {second:#x}");
+    };
+    explore(new, count, read, |word| assert_eq!(word.get(), BEFORE + 2, "the last value"));
+}
+
+#[test]
+fn a_split_word_is_never_torn() {
+    explore_split(|| SplitWord::new(BEFORE));
+}
+
+#[test]
+#[should_panic(expected = "a torn value")]
+fn a_word_of_two_halves_is_found() {
+    explore_split(|| TwoHalves { low: AtomicU32::new(BEFORE as u32), high: AtomicU32::new(0) });
 }

@@ -156,7 +156,8 @@ pub enum MapError {
         /// The required alignment in bytes.
         multiple_bytes: u64,
     },
-    /// A span that does not fit 32-bit page numbers (16 TiB), or frames beyond 2^52.
+    /// A span that does not fit 32-bit page numbers (16 TiB), frames beyond 2^52, or metadata that do not fit the address
+    /// space.
     TooLarge {
         /// Where the span starts.
         start: Pfn,
@@ -342,7 +343,10 @@ impl Config<'_> {
         for zone in 0..common.zones {
             let size = self.zone_metadata_size(zone)?;
             let parts = size.pagesets * size_of::<Pageset<M::Lock>>() + size.words * size_of::<AtomicU32>() + size.tags;
-            bytes += parts.next_multiple_of(align_of::<Pageset<M::Lock>>());
+            let span = self.zones[zone].span;
+            bytes = bytes
+                .checked_add(parts.next_multiple_of(align_of::<Pageset<M::Lock>>()))
+                .ok_or(MapError::TooLarge { start: span.start, pages: span.pages })?;
         }
         Ok(bytes)
     }
@@ -350,7 +354,7 @@ impl Config<'_> {
     /// The number of nodes: the largest node number plus one.
     pub(crate) fn nodes(&self) -> usize {
         let nodes = self.zones.iter().map(|z| z.node).chain(self.cpus.iter().copied());
-        nodes.map(|n| n.0 as usize + 1).max().unwrap_or(0)
+        nodes.map(|n| (n.0 as usize).saturating_add(1)).max().unwrap_or(0)
     }
 
     /// CPUs that share a zone: those of its node, or all if the node has none. Specification 2.2.
@@ -373,6 +377,12 @@ impl Config<'_> {
         if zone.span.pages > MAX_SPAN || arrays.is_none_or(|all| all > u64::from(u32::MAX)) {
             return Err(too_large);
         }
+        let clusters = if self.tuning.clusters { Clusters::words(zone.span.pages, pages, batch) } else { 0 };
+        // The largest part of the metadata. A 32-bit machine has no room for that of the largest span.
+        let words = 2 * slots + clusters + array * self.cpus.len() as u64;
+        if words > (isize::MAX as usize / size_of::<AtomicU32>()) as u64 {
+            return Err(too_large);
+        }
         Ok(ZoneLayout {
             base,
             tags: pages as usize,
@@ -380,7 +390,7 @@ impl Config<'_> {
             links: 2 * slots as usize,
             capacity,
             array: array as usize,
-            clusters: if self.tuning.clusters { Clusters::words(zone.span.pages, pages, batch) as usize } else { 0 },
+            clusters: clusters as usize,
             batch,
         })
     }

@@ -254,7 +254,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// The zone that requests from a CPU for at most this kind try first.
     #[inline]
     pub(crate) fn first_zone(&self, cpu: u32, highest: ZoneKind) -> Option<&'a CachedZone<'a, M>> {
-        let first = self.first_zones.get(cpu as usize * ZoneKind::COUNT + highest.index())?.get();
+        // Checked: a hint may be any number, and on a 32-bit machine the product of some does not fit.
+        let row = (cpu as usize).checked_mul(ZoneKind::COUNT)?;
+        let first = self.first_zones.get(row + highest.index())?.get();
         self.zones.get(first as usize)
     }
 }

@@ -103,7 +103,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         let node = request.node.unwrap_or_else(|| self.rules.node_of(cpu));
         let zones = self.zones.len();
-        let row = self.zonelists.get(node.0 as usize * zones..(node.0 as usize + 1) * zones);
+        // Checked: a request may name any node, and on a 32-bit machine the product of some does not fit.
+        let start = (node.0 as usize).checked_mul(zones);
+        let row = start.and_then(|start| self.zonelists.get(start..)?.get(..zones));
         let list = Zonelist { request, row: row.ok_or(AllocError::Node(node))?, all: self.zones, node };
         if list.zones().next().is_none() { Err(AllocError::Node(node)) } else { Ok(list) }
     }

@@ -7,7 +7,7 @@ use core::cell::Cell;
 
 use super::Locked;
 use super::list::End;
-use crate::frame::{MigrateType, Order, PageState, Tag};
+use crate::frame::{MigrateType, Order, PageState, Tag, pageblocks};
 use crate::machine::Machine;
 use crate::sync;
 
@@ -75,17 +75,14 @@ impl<M: Machine> Locked<'_, '_, M> {
         self.free_and_put(page, order, migratetype, Put::At(End::Tail));
     }
 
-    /// Frees a block of the largest order whose two pageblocks have this type: as freeing one after the other does.
+    /// Frees two pageblocks of this type that form one block: as freeing one after the other does.
     pub(crate) fn free_pair(&self, page: u32, migratetype: MigrateType) {
-        self.merge(page, Order::MAX, migratetype, Put::ByMergeLikelihood);
+        self.merge(page, next(Order::PAGEBLOCK), migratetype, Put::ByMergeLikelihood);
     }
 
     fn free_and_put(&self, page: u32, order: Order, migratetype: MigrateType, put: Put<'_>) {
-        if order > Order::PAGEBLOCK && (self.tuning().type_at_drain || self.is_mixed(page)) {
-            let half = Order::PAGEBLOCK.pages() as u32;
-            for pageblock in [page, page + half] {
-                self.merge(pageblock, Order::PAGEBLOCK, self.frames.block_type(pageblock), put);
-            }
+        if order > Order::PAGEBLOCK && (self.tuning().type_at_drain || self.is_mixed(page, order)) {
+            self.free_pageblocks(page, order, put);
         } else if self.skips_merge(order) {
             let end = if let Put::At(end) = put { end } else { End::Head };
             self.put(page, order, migratetype, end);
@@ -95,10 +92,19 @@ impl<M: Machine> Locked<'_, '_, M> {
         }
     }
 
-    /// Whether the two pageblocks of a block of the largest order must not be on one list: their types differ, and at least
-    /// one is not ordinary.
-    fn is_mixed(&self, page: u32) -> bool {
-        !self.may_merge(page + Order::PAGEBLOCK.pages() as u32, Order::PAGEBLOCK, self.frames.block_type(page))
+    /// Frees the pageblocks of a block one after the other.
+    #[inline(never)]
+    fn free_pageblocks(&self, page: u32, order: Order, put: Put<'_>) {
+        for pageblock in pageblocks(page, order) {
+            self.merge(pageblock, Order::PAGEBLOCK, self.frames.block_type(pageblock), put);
+        }
+    }
+
+    /// Whether the pageblocks of a block must not be on one list: the types of two of them differ, and at least one is not
+    /// ordinary.
+    fn is_mixed(&self, page: u32, order: Order) -> bool {
+        let first = self.frames.block_type(page);
+        pageblocks(page, order).skip(1).any(|pageblock| !self.may_merge(pageblock, Order::PAGEBLOCK, first))
     }
 
     fn merge(&self, page: u32, order: Order, migratetype: MigrateType, put: Put<'_>) {
@@ -130,6 +136,10 @@ impl<M: Machine> Locked<'_, '_, M> {
             self.remove(buddy, order);
             if self.tuning().merge_by_type && order >= Order::PAGEBLOCK {
                 self.set_block_type(buddy, migratetype);
+                // Never with the default orders: no half of the largest block is larger than a pageblock.
+                if order > Order::PAGEBLOCK {
+                    self.retype(buddy, order, migratetype);
+                }
             }
             page &= buddy;
             order = next(order);
@@ -169,7 +179,7 @@ impl<M: Machine> Locked<'_, '_, M> {
             let fits = (end - page).ilog2().min(page.trailing_zeros()).min(u32::from(Order::MAX.get()));
             let first = page as u32;
             let fits = Order::new(fits as u8).unwrap_or(Order::MAX);
-            let order = if fits == Order::MAX && self.is_mixed(first) { Order::PAGEBLOCK } else { fits };
+            let order = if fits > Order::PAGEBLOCK && self.is_mixed(first, fits) { Order::PAGEBLOCK } else { fits };
             self.frames.set_online(first, order);
             let migratetype = self.frames.block_type(first);
             if order == Order::MAX {

@@ -13,12 +13,12 @@ mod pageblocks;
 
 use core::cell::Cell;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::AtomicU32;
 
 use crate::frame::{Frames, MigrateType, Order, PageState};
 use crate::machine::{Access, Guard, Line, Machine};
 use crate::policy::Tuning;
-use crate::sync::{self, LockedWord, const_new};
+use crate::sync::{self, AtomicU64, LockedWord, const_new};
 
 #[cfg(feature = "history")]
 pub(crate) use fallback::may_claim;

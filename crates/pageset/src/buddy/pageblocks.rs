@@ -1,10 +1,22 @@
 //! Types of pageblocks, and the moves of their free blocks. Specification: `linux-page-allocator.md` 1.4, 1.6.
 
 use super::Locked;
+use super::free::next;
 use super::list::End;
-use crate::frame::{MigrateType, Order, PageState, start_of};
+use crate::frame::{MigrateType, Order, PageState, pageblocks, start_of};
 use crate::machine::Machine;
 use crate::sync::{self, LockedWord};
+
+/// The orders of the halves of blocks that are larger than a pageblock, smallest first.
+fn halves() -> impl DoubleEndedIterator<Item = Order> {
+    Order::all().take(Order::MAX.index()).skip(Order::PAGEBLOCK.index())
+}
+
+/// The block of `order` around a page, and its buddy.
+fn with_buddy(page: u32, order: Order) -> (u32, u32) {
+    let half = start_of(page, order);
+    (half, half ^ order.pages() as u32)
+}
 
 impl<M: Machine> Locked<'_, '_, M> {
     /// Sets a pageblock's type and updates the counters of reserved types. Its free blocks stay on their lists.
@@ -61,28 +73,37 @@ impl<M: Machine> Locked<'_, '_, M> {
         if self.tuning().fallback_tail { End::Tail } else { End::Head }
     }
 
-    /// Sets the type of one pageblock and moves its free blocks.
+    /// Sets the type of one pageblock and moves its free blocks. Splits a larger free block around it, and merges the
+    /// pageblock with its neighbours where their types are now equal. The types of the neighbours do not change.
     pub(crate) fn change_type(&self, start: u32, to: MigrateType) {
-        let neighbour = start ^ Order::PAGEBLOCK.pages() as u32;
-        let both = start & neighbour;
-        if self.is_free(both, Order::MAX) {
-            self.remove(both, Order::MAX);
-            for half in [start, neighbour] {
-                self.put(half, Order::PAGEBLOCK, self.frames.block_type(half), End::Tail);
+        for order in halves().rev() {
+            let (half, neighbour) = with_buddy(start, order);
+            let both = half & neighbour;
+            if self.is_free(both, next(order)) {
+                self.remove(both, next(order));
+                for half in [half, neighbour] {
+                    self.put(half, order, self.frames.block_type(half), End::Tail);
+                }
             }
         }
         self.move_free_blocks(start, to, self.end_of_moves());
         self.set_block_type(start, to);
-        let is_whole = |half| self.is_free(half, Order::PAGEBLOCK) && self.frames.block_type(half) == to;
-        if is_whole(start) && is_whole(neighbour) {
-            self.remove(start, Order::PAGEBLOCK);
-            self.free_block(start, Order::PAGEBLOCK, to);
+        for order in halves() {
+            let (half, neighbour) = with_buddy(start, order);
+            let is_whole = |half| self.is_free(half, order) && self.frames.block_type(half) == to;
+            if !is_whole(half) || !is_whole(neighbour) {
+                break;
+            }
+            self.remove(half, order);
+            self.touch_page(neighbour);
+            self.remove(neighbour, order);
+            self.put(half & neighbour, next(order), to, End::Head);
         }
     }
 
     /// Sets the type of all pageblocks of a block. The block stays at its place on its list.
     pub(crate) fn retype(&self, page: u32, order: Order, migratetype: MigrateType) {
-        for at in (page..page + order.pages() as u32).step_by(Order::PAGEBLOCK.pages() as usize) {
+        for at in pageblocks(page, order) {
             self.set_block_type(at, migratetype);
         }
     }

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use super::pageblock::Pageblock;
-use super::{MigrateType, Order, PageState, Pfn, Tag};
+use super::{MigrateType, Order, PageState, Pfn, Tag, pageblocks};
 use crate::sync::LockedWord;
 
 /// The metadata of one zone's pages. Page numbers count from `base`, which is aligned to the largest order. The arrays
@@ -139,9 +139,9 @@ impl Frames<'_> {
         self.set_pageblock(page, self.pageblock(page).with_type(migratetype));
     }
 
-    /// Records that a block of pages is online.
+    /// Records that a block of pages is online. It may be smaller than a pageblock.
     pub(crate) fn set_online(&self, page: u32, order: Order) {
-        for at in (page..page + order.pages() as u32).step_by(Order::PAGEBLOCK.pages() as usize) {
+        for at in pageblocks(page, order) {
             self.set_pageblock(at, self.pageblock(at).with_online(true));
         }
     }

@@ -292,6 +292,11 @@ pub(crate) const fn start_of(page: u32, order: Order) -> u32 {
     page & !(order.pages() as u32 - 1)
 }
 
+/// The first pages of the pageblocks of a block; of a block that is smaller than a pageblock, its own first page.
+pub(crate) fn pageblocks(page: u32, order: Order) -> impl Iterator<Item = u32> {
+    (page..page + order.pages() as u32).step_by(PAGEBLOCK as usize)
+}
+
 /// The largest aligned block that begins at `page` and ends at or before `end`.
 pub(crate) fn largest_at(page: u32, end: u32) -> Order {
     let fits = (end - page).ilog2().min(page.trailing_zeros());

@@ -24,6 +24,11 @@ const KIND_OF_PAGEBLOCK: u8 = 3;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pageblock(pub(crate) u8);
 
+/// The kind of a type's list.
+const fn list_kind(migratetype: MigrateType) -> u8 {
+    if migratetype.is_ordinary() { migratetype as u8 } else { KIND_OF_PAGEBLOCK }
+}
+
 const fn code(migratetype: MigrateType) -> u8 {
     migratetype as u8 ^ 1
 }
@@ -47,7 +52,11 @@ impl Pageblock {
         let kept = match (self.is_isolated(), isolates) {
             (true, true) => return self,
             (false, true) => self.0 & (ONLINE | LARGEST) | code(self.migratetype()) << FORMER_SHIFT,
-            (true, false) => self.0 & (ONLINE | LARGEST),
+            // A free block of the largest order is on the list of the new type: it is not larger than the pageblock.
+            (true, false) if self.0 & LARGEST != 0 => {
+                self.0 & (ONLINE | LARGEST) | list_kind(migratetype) << KIND_SHIFT
+            }
+            (true, false) => self.0 & ONLINE,
             (false, false) => self.0 & !TYPE,
         };
         Pageblock(kept | code(migratetype))
@@ -156,6 +165,10 @@ mod tests {
                 let isolated = to == MigrateType::Isolate;
                 let expected = byte.former().unwrap_or(byte.migratetype());
                 assert_eq!(changed.former(), isolated.then_some(expected));
+                if byte.former().is_some() && !isolated && byte.largest().is_some() {
+                    let kind = if to.is_ordinary() { to as u8 } else { 3 };
+                    assert_eq!(changed.largest(), Some(kind), "a block that leaves isolation");
+                }
                 if let Some(former) = changed.former() {
                     assert_eq!(changed.with_type(former).former(), None);
                     assert_eq!(changed.with_type(MigrateType::Isolate), changed, "isolated twice");

@@ -11,7 +11,7 @@ use super::PcpGuard;
 use crate::buddy::list::End;
 use crate::buddy::{Locked, Wanted};
 use crate::frame::largest_blocks;
-use crate::frame::{MigrateType, Order, Tag};
+use crate::frame::{MigrateType, Order, PAGEBLOCK, Tag};
 use crate::machine::Machine;
 use crate::sync::LockedWord;
 
@@ -86,10 +86,13 @@ impl<M: Machine> Locked<'_, '_, M> {
         Some(pages)
     }
 
-    /// Drains the oldest two pageblocks of a list as one block of the largest order, if they form one, have the same
-    /// type, and `most` allows it. Returns its pages, or `None`.
+    /// Drains the oldest two pageblocks of a list as one block, if they form one, have the same type, and `most` allows
+    /// it. Returns its pages, or `None`.
     pub(super) fn drain_pair<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>, list: usize, most: u32) -> Option<u32> {
-        let (half, pages) = (Order::PAGEBLOCK.pages() as u32, Order::MAX.pages() as u32);
+        if Order::PAGEBLOCK == Order::MAX {
+            return None;
+        }
+        let (half, pages) = (PAGEBLOCK, 2 * PAGEBLOCK);
         let [first, second, ..] = pcp.oldest(list) else { return None };
         let (first, second) = (first.get(), second.get());
         let migratetype = self.frames.block_type(first);

@@ -3,10 +3,10 @@
 //! Specification: `linux-page-allocator.md` 7.1. Positions are written without a lock: a lost position is a few pageblocks
 //! scanned again.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use crate::frame::{Frames, Order, start_of};
-use crate::sync::LockedWord;
+use crate::sync::{AtomicU64, LockedWord};
 
 /// Compaction's state of one zone. Positions are page indexes in the zone.
 #[derive(Debug)]

@@ -9,16 +9,16 @@ mod guard;
 pub(crate) mod memory;
 pub(crate) mod watermark;
 
-use core::sync::atomic::{AtomicBool, AtomicU64};
+use core::sync::atomic::AtomicBool;
 
 use crate::buddy::Buddy;
 use crate::frame::{NodeId, Order, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::policy::{HighAtomicRule, Pressure};
-use crate::sync::LockedWord;
 use crate::sync::atomic::AtomicU8;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::const_new;
+use crate::sync::{AtomicU64, LockedWord};
 
 pub(crate) use guard::ZoneGuard;
 

@@ -3,6 +3,9 @@
 //! Nearly every word of the allocator is written only by the holder of a lock. Loads and stores of such a word are
 //! `Relaxed`: the acquire and the release of the lock order them. [`LockedWord`] states that once. A word that is read
 //! or written without its lock states its ordering where it is used.
+//!
+//! `AtomicU64` is the machine's, or a [`split::SplitWord`] on a machine without 64-bit atomics. All its uses are
+//! [`LockedWord`]s.
 
 #[cfg(not(all(loom, test)))]
 pub(crate) use core::{hint, sync::atomic};
@@ -23,7 +26,15 @@ macro_rules! const_new {
 }
 pub(crate) use const_new;
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+#[cfg(any(test, split_words, not(target_has_atomic = "64")))]
+pub(crate) mod split;
+
+#[cfg(all(target_has_atomic = "64", not(split_words)))]
+pub(crate) use core::sync::atomic::AtomicU64;
+#[cfg(any(split_words, not(target_has_atomic = "64")))]
+pub(crate) use split::SplitWord as AtomicU64;
+
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 /// A word whose writers hold a lock. All accesses are `Relaxed`: the lock's acquire and release order them. A reader
 /// without the lock gets some recent value.
@@ -49,7 +60,9 @@ macro_rules! locked_word {
     )*};
 }
 
-locked_word!(AtomicBool => bool, AtomicU8 => u8, AtomicU32 => u32, AtomicU64 => u64);
+locked_word!(AtomicBool => bool, AtomicU8 => u8, AtomicU32 => u32);
+#[cfg(target_has_atomic = "64")]
+locked_word!(core::sync::atomic::AtomicU64 => u64);
 
 /// Adds to a word whose writers hold a lock.
 #[inline(always)]
