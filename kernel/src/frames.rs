@@ -132,7 +132,7 @@ pub unsafe fn build(usable: &[PageRange], topology: &Topology) {
             .map(Early::used)
             .filter(|used| used.start >= piece.range.start && used.start < piece.range.end())
             .map(|used| used.end());
-        let used_end = used_end.max().unwrap_or(image_end.max(image_start));
+        let used_end = used_end.max().unwrap_or(image_end);
         for free in [before(piece.range, image_start), after(piece.range, used_end)] {
             if free.pages > 0 {
                 allocator.online(free).expect("memory inside a zone");

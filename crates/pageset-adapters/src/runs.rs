@@ -10,7 +10,7 @@ use pageset::{
 /// the rest. A larger run is a range of free memory that the call searches in steps of its alignment, at least 2 MiB. The
 /// search does not move pages in use. It drains all pagesets if no range is free at first, so it may not run in an interrupt.
 ///
-/// `None` where no such run is free.
+/// `None` where no such run is free. The call waits for locks, whatever the request's `wait` says: not for NMIs.
 ///
 /// # Panics
 /// `pages` is 0, or `align_pages` is no power of two.
@@ -54,9 +54,14 @@ fn alloc_part<M: Machine>(
 #[cold]
 fn find_run<M: Machine>(allocator: &Allocator<'_, M>, request: &Request, pages: u64, align_pages: u64) -> Option<Pfn> {
     let step = align_pages.max(Order::PAGEBLOCK.pages());
+    let node_of = |zone| allocator.zone_stats(zone).node;
+    // Without a node, the caller's.
+    let home = request.node.or_else(|| allocator.zones_from_here().next().map(node_of));
     let find = || {
-        let zones = allocator.zones_from_here().filter(|&zone| serves(allocator, request, zone));
-        zones.filter_map(|zone| find_run_in(allocator, request, allocator.zone_span(zone), pages, step)).next()
+        let zones = || allocator.zones_from_here().filter(|&zone| serves(allocator, request, zone));
+        let near = zones().filter(|&zone| Some(node_of(zone)) == home);
+        let far = zones().filter(|&zone| Some(node_of(zone)) != home && !request.this_node_only);
+        near.chain(far).find_map(|zone| find_run_in(allocator, request, allocator.zone_span(zone), pages, step))
     };
     find().or_else(|| {
         // Cached pages keep their blocks from merging.
@@ -65,12 +70,10 @@ fn find_run<M: Machine>(allocator: &Allocator<'_, M>, request: &Request, pages: 
     })
 }
 
-/// Whether a request may use a zone.
+/// Whether a request may use a zone, as far as the zone's kind decides.
 fn serves<M: Machine>(allocator: &Allocator<'_, M>, request: &Request, zone: usize) -> bool {
     let stats = allocator.zone_stats(zone);
-    stats.kind <= request.highest
-        && request.zone.is_none_or(|only| only == zone)
-        && !(request.this_node_only && request.node.is_some_and(|node| node != stats.node))
+    stats.kind <= request.highest && request.zone.is_none_or(|only| only == zone)
 }
 
 fn find_run_in<M: Machine>(

@@ -26,7 +26,7 @@
 //! let ranges = [PageRange::new(Pfn(0x10_0000), 1 << 20)];
 //! let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
 //! let config = Config::new(&zones, &[NodeId(0)]);
-//! // Without the feature `alloc` the caller brings the memory; `Config::metadata_size` gives its size.
+//! // Without the feature `alloc` the caller brings the memory: for `Allocator::from_bytes`, or part by part.
 //! let metadata = OwnedMetadata::new(&config)?;
 //! let mut zones = metadata.zones();
 //! let allocator = Allocator::new(OneCpu, &config, metadata.lend(&mut zones))?;
@@ -66,10 +66,22 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `alloc` | metadata from a heap: the module `alloc::owned` |
+//! | `bytes` | all metadata in one piece of memory: `Allocator::from_bytes` |
 //! | `history` | the layer `history`: needed for the rules of kernels before 6.15, except 6.12.29 and its later updates. Without it [`Tuning::check`] refuses these rules, and [`Tuning::history_rule`] names the rule |
 //!
 //! Without `alloc` the caller fills a [`Metadata`] from static memory; `ci/no-std-check/src/main.rs` in the repository is a complete
 //! example.
+//!
+//! # In a kernel
+//!
+//! 1. A lock that masks interrupts while it is held: [`RawLock`].
+//! 2. Zones with a span and no ranges, because the metadata lie in the zones' own memory.
+//! 3. The metadata: `Allocator::from_bytes`, or a [`Metadata`] whose parts lie where the kernel wants them.
+//! 4. [`Allocator::online`] for all memory but the image and the metadata.
+//! 5. [`Allocator::cpu_online`] for each CPU before it allocates, and [`Allocator::tick`] once a second on each.
+//!
+//! In the repository, `docs/reference/contexts.md` says which call is allowed in which context, and `kernel/src/frames.rs` is an
+//! example with several CPUs and nodes.
 //!
 //! # What to call
 //!

@@ -156,6 +156,9 @@ impl<M: Machine> Allocator<'_, M> {
     }
 
     /// The counters of one zone at a recent moment. Takes no lock.
+    ///
+    /// # Panics
+    /// There is no zone of that number.
     #[must_use]
     pub fn zone_stats(&self, index: usize) -> ZoneStats {
         let zone = &self.zones[index];

@@ -28,8 +28,8 @@ impl PageRange {
     }
 }
 
-/// Which frees claim their block with an atomic exchange. Of two threads that free one block at the same instant, one then gets
-/// an error, if both frees claim it. Without a claim both may succeed, and two callers later get that block.
+/// Which frees claim their block with an atomic exchange. Two threads may free one block at the same instant. If both frees claim
+/// it, one of them is an error. Otherwise both may succeed, and two callers later get that block.
 ///
 /// All frees claim their block, except those named here. Frees one after the other are always noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -53,7 +53,8 @@ pub struct ZoneSpec<'c> {
     /// The zone's kind.
     pub kind: ZoneKind,
     /// All frames that the zone may ever hold, with holes and memory that comes online later. Aligned to a pageblock
-    /// (512 pages) where another zone begins or ends in the same pageblock.
+    /// (512 pages) where another zone begins or ends in the same pageblock. Spans do not overlap, and a node has at most one zone
+    /// of each kind; so nodes whose memory interleaves cannot be described.
     pub span: PageRange,
     /// The frames that are online from the start: inside `span`, without overlap.
     ///
@@ -364,6 +365,10 @@ impl Config<'_> {
     }
 
     pub(crate) fn layout(&self, zone: &ZoneSpec<'_>) -> Result<ZoneLayout, MapError> {
+        // Before the sums below: they are for spans of a valid map.
+        if zone.span.pages > MAX_SPAN || zone.span.start.0 > 1 << 52 {
+            return Err(MapError::TooLarge { start: zone.span.start, pages: zone.span.pages });
+        }
         let largest = Order::MAX.pages();
         let base = zone.span.start.align_down(Order::MAX);
         let pages = (zone.span.end().0 - base.0).next_multiple_of(largest);
@@ -374,7 +379,7 @@ impl Config<'_> {
         let slots = pages + (pages >> Order::PAGEBLOCK.get());
         // A zone's array memory is addressed in 32 bits.
         let arrays = array.checked_mul(self.cpus.len() as u64);
-        if zone.span.pages > MAX_SPAN || arrays.is_none_or(|all| all > u64::from(u32::MAX)) {
+        if arrays.is_none_or(|all| all > u64::from(u32::MAX)) {
             return Err(too_large);
         }
         let clusters = if self.tuning.clusters { Clusters::words(zone.span.pages, pages, batch) } else { 0 };

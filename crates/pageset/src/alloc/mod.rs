@@ -44,7 +44,7 @@ use request::Request;
 /// A page allocator over metadata that the caller provides.
 ///
 /// Safe for use by many threads at once. Each zone has one lock, each pageset another. `alloc` and `free` only try the lock
-/// of a pageset; where it is busy they use the zone's free lists. Lock order: changes, pageset, zone.
+/// of a pageset; where it is busy they use the zone's free lists. Lock order: pageset, changes, zone.
 #[derive(Debug)]
 pub struct Allocator<'a, M: Machine> {
     pub(crate) machine: M,

@@ -2,7 +2,7 @@
 
 use crate::alloc::Allocator;
 use crate::alloc::error::{AllocError, FreeError, WrongFree};
-use crate::alloc::request::{Block, Request};
+use crate::alloc::request::{Block, Request, Wait};
 use crate::frame::{MigrateType, Order, PageState, Pfn, Tag, largest_blocks};
 use crate::machine::Machine;
 
@@ -20,7 +20,7 @@ impl<M: Machine> Allocator<'_, M> {
     /// order does not matter.
     ///
     /// The pages are blocks in use, the largest first: [`Self::free_part`] frees all of them or any part of one of them.
-    /// Takes one block and frees the rest of it at once.
+    /// Takes one block and frees the rest of it at once; with [`Wait::Nothing`] the rest goes to the deferred frees.
     ///
     /// # Errors
     /// Another number of pages, and those of [`Self::alloc`].
@@ -30,7 +30,7 @@ impl<M: Machine> Allocator<'_, M> {
         let rest = order.pages() - pages;
         if rest > 0 {
             // This cannot fail: the caller does not have the block yet.
-            let _ = self.free_part(pfn.offset(pages), rest);
+            let _ = self.free_part_with(pfn.offset(pages), rest, request.wait != Wait::Nothing);
         }
         Ok(pfn)
     }
@@ -41,6 +41,11 @@ impl<M: Machine> Allocator<'_, M> {
     /// # Errors
     /// The page is not in use, or the block around it ends earlier. Nothing has changed.
     pub fn free_part(&self, pfn: Pfn, pages: u64) -> Result<(), FreeError> {
+        self.free_part_with(pfn, pages, true)
+    }
+
+    /// As [`Self::free_part`]. If the caller does not wait, the blocks go to the deferred frees.
+    fn free_part_with(&self, pfn: Pfn, pages: u64, waits: bool) -> Result<(), FreeError> {
         let wrong = |reason| FreeError { pfn, order: Order::ZERO, reason };
         let (zone, page) = self.locate(pfn).ok_or(wrong(WrongFree::NotOurs))?;
         let frames = zone.frames();
@@ -63,7 +68,13 @@ impl<M: Machine> Allocator<'_, M> {
         largest_blocks(end, block_end).for_each(|block| tag(block, PageState::Allocated));
         largest_blocks(page, end).for_each(|block| tag(block, PageState::Cached));
         largest_blocks(head, page).for_each(|block| tag(block, PageState::Allocated));
-        largest_blocks(page, end).for_each(|(at, order)| self.commit_free(zone, at, order, true));
+        for (at, order) in largest_blocks(page, end) {
+            if waits {
+                self.commit_free(zone, at, order, true);
+            } else {
+                zone.shared.defer(at);
+            }
+        }
         Ok(())
     }
 }

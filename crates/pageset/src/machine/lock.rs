@@ -8,8 +8,8 @@ use crate::sync::{const_new, hint};
 /// A lock without data. It protects atomics, so misuse corrupts counts and never memory.
 ///
 /// `lock` and a successful `try_lock` acquire; `unlock` releases; so each holder sees what earlier holders wrote. Where
-/// interrupts allocate or free, `lock` disables interrupts on its CPU until `unlock`: an interrupt in between would wait for
-/// the code that it interrupted. A caller that no lock can keep out, such as an NMI, asks with [`crate::Wait::Nothing`].
+/// interrupts allocate or free, `lock` and a successful `try_lock` disable interrupts on their CPU until `unlock`: an interrupt
+/// in between would wait for the code that it interrupted. A caller that no lock can keep out, such as an NMI, asks with [`crate::Wait::Nothing`].
 pub trait RawLock: fmt::Debug + Default {
     /// Takes the lock, waiting for it.
     fn lock(&self);

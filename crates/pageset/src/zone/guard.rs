@@ -15,7 +15,8 @@ use crate::sync::{self, LockedWord};
 const DEFERRED_PER_HOLD: u32 = 32;
 
 impl<'a, M: Machine> Zone<'a, M> {
-    /// Takes the zone lock, waits for it, and counts the hold. First completes some of the deferred frees. Lock order: changes, pageset, zone.
+    /// Takes the zone lock, waits for it, and counts the hold. First completes some of the deferred frees. Lock order: pageset,
+    /// changes, zone.
     pub(crate) fn lock<'z>(&'z self, env: Env<'z, M>, path: LockPath) -> ZoneGuard<'z, 'a, M> {
         if !self.deferred.is_empty() {
             self.free_deferred(env);

@@ -2,8 +2,9 @@
 
 use crate::layouts::BASE;
 use crate::support::{World, movable, one_zone};
+use pageset::policy::Bounds;
 use pageset::policy::presets::{LINUX_4_19, LINUX_6_18, PAGESET};
-use pageset::{AllocError, Block, MigrateType, Order, PageState, Pfn, Request, WrongFree};
+use pageset::{AllocError, Block, MigrateType, Order, PageState, Pfn, Request, Wait, WrongFree};
 use proptest::prelude::*;
 
 const PAGES: u64 = 8192;
@@ -139,4 +140,22 @@ proptest! {
             assert_eq!(u64::from(largest), PAGES / Order::MAX.pages(), "all memory merges");
         });
     }
+}
+
+/// A caller that waits for nothing leaves the rest of the block to the deferred frees: no lock is taken for it.
+#[test]
+fn the_rest_of_a_block_waits_for_a_lock_if_its_caller_does_not() {
+    one_zone(LINUX_6_18, PAGES, 1, |world| {
+        let request = Request { wait: Wait::Nothing, ..movable(0) };
+        // The pagesets keep nothing, so a free would take the zone lock.
+        world.set_bounds(0, Bounds::DISABLED).expect("room");
+        let before = world.zone_stats(0);
+        let pfn = world.alloc_exact(&request, 5).expect("memory");
+        let after = world.zone_stats(0);
+        assert_eq!((after.lock_direct_free, after.lock_drain), (before.lock_direct_free, before.lock_drain));
+        assert_eq!(after.direct_free_pages, before.direct_free_pages);
+        world.free_part(pfn, 5).expect("in use");
+        assert_eq!(in_use(world), 0);
+        assert_eq!(world.zone_stats(0).nr_free_pages, PAGES, "the audit has completed the deferred frees");
+    });
 }
