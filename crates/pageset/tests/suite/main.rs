@@ -37,6 +37,7 @@ mod interrupts;
 mod metadata;
 mod mixed_blocks;
 mod mixes;
+mod page_sizes;
 mod parts;
 mod place;
 mod probes;
