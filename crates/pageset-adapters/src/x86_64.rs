@@ -11,6 +11,8 @@ use crate::runs::{alloc_run, free_run};
 
 /// The bytes of a page of the allocator.
 const PAGE_BYTES: u64 = 4096;
+const _: () =
+    assert!(PAGE_BYTES == pageset::Pfn::PAGE_BYTES, "x86-64 has pages of 4 KiB; build without PAGESET_PAGE_KIB");
 /// The request of [`Frames::new`].
 const UNMOVABLE: Request = Request::new(Order::ZERO, MigrateType::Unmovable);
 

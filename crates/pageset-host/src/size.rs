@@ -4,6 +4,8 @@ use pageset::{Order, PageRange, Pfn};
 
 /// The size of a page in bytes. It does not depend on the page size of the system.
 pub const PAGE_BYTES: usize = 4096;
+const _: () =
+    assert!(PAGE_BYTES as u64 == Pfn::PAGE_BYTES, "a pool has pages of 4 KiB; build it without PAGESET_PAGE_KIB");
 
 /// Returns the smallest order whose runs hold `bytes`, or `None` above 4 MiB. Order 0 holds 0 bytes.
 #[must_use]

@@ -83,6 +83,32 @@
 //! In the repository, `docs/reference/contexts.md` says which call is allowed in which context, and `kernel/src/frames.rs` is an
 //! example with several CPUs and nodes.
 //!
+//! # Page size and orders
+//!
+//! The build chooses the page size and two orders, as the configuration of a kernel does: the fast path relies on constants.
+//! Environment variables of the build set them. Without them the sizes are those of Linux on x86-64.
+//!
+//! | variable | meaning | allowed | default |
+//! | --- | --- | --- | --- |
+//! | `PAGESET_PAGE_KIB` | the size of a page in KiB, [`Pfn::PAGE_BYTES`] | 4, 16, 64 | 4 |
+//! | `PAGESET_PAGEBLOCK_ORDER` | the order of a pageblock and of a huge page, [`Order::PAGEBLOCK`] | 4 to 15 | 9; 11 for pages of 16 KiB, 13 for 64 KiB |
+//! | `PAGESET_MAX_ORDER` | the largest order, [`Order::MAX`] | the pageblock order to 15 | 10; 11 for pages of 16 KiB, 13 for 64 KiB |
+//!
+//! The build refuses other values and names the allowed ones. A kernel sets the variables in its `.cargo/config.toml`:
+//!
+//! ```toml
+//! [env]
+//! PAGESET_PAGE_KIB = "16"
+//! ```
+//!
+//! Caps in bytes, such as that of a batch, become fewer pages where pages are larger. If unsure, use the values of the Linux
+//! kernel for the same machine. `pageset-host` and the adapter for the crate `x86_64` need pages of 4 KiB.
+//!
+//! # 32-bit machines
+//!
+//! The crate needs atomics of 8 and 32 bits with compare-and-exchange, as riscv32imac and ARMv7-M have. Without 64-bit atomics
+//! each counter is three words of 32 bits. Nobody waits for them, so interrupts may read counters at any time.
+//!
 //! # What to call
 //!
 //! | for | methods of [`Allocator`] |

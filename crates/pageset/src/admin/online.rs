@@ -105,8 +105,8 @@ impl<M: Machine> Drop for NoPagesets<'_, '_, M> {
 
 /// Memory.
 impl<M: Machine> Allocator<'_, M> {
-    /// Brings the pages of a range online, and computes watermarks and bounds again. Holds the zone lock for at most 1,024
-    /// pages at a time. Waits, by [`Machine::relax`], while another such call runs.
+    /// Brings the pages of a range online, and computes watermarks and bounds again. Holds the zone lock for the pages
+    /// of one largest block at a time. Waits, by [`Machine::relax`], while another such call runs.
     ///
     /// # Errors
     /// A range that is empty, outside every zone's span, or partly online already. Nothing has changed then.

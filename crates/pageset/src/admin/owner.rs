@@ -37,8 +37,9 @@ pub trait Owner {
         0
     }
 
-    /// Called between two steps of a long operation: before each pageblock that compaction scans, before each block and each
-    /// 1,024 pages of a range, and before each call of [`Self::reclaim`]. A kernel lets other threads run here.
+    /// Called between two steps of a long operation: before each pageblock that compaction scans, before each block in use of a
+    /// range, before each piece of a range of the size of the largest block, and before each call of [`Self::reclaim`]. A kernel
+    /// lets other threads run here.
     ///
     /// `false` ends the operation. A range is then not allocated ([`crate::Obstacle::Cancelled`]) and stays as it was, except
     /// that blocks may have moved. A compaction ends as [`crate::CompactOutcome::Contended`]. A request fails.

@@ -18,11 +18,12 @@ impl PageRange {
     /// The pages of `bytes` from a physical address on, as in a firmware memory map.
     ///
     /// # Errors
-    /// [`MapError::Unaligned`] if either is not a multiple of 4096 bytes. [`MapError::Empty`] if `bytes` is 0.
+    /// [`MapError::Unaligned`] if either is not a multiple of the page size. [`MapError::Empty`] if `bytes` is 0.
     pub const fn from_bytes(address: u64, bytes: u64) -> Result<Self, MapError> {
-        let range = PageRange { start: Pfn(address / 4096), pages: bytes / 4096 };
-        if !address.is_multiple_of(4096) || !bytes.is_multiple_of(4096) {
-            return Err(MapError::Unaligned { start: range.start, multiple_bytes: 4096 });
+        const PAGE: u64 = Pfn::PAGE_BYTES;
+        let range = PageRange { start: Pfn(address / PAGE), pages: bytes / PAGE };
+        if !address.is_multiple_of(PAGE) || !bytes.is_multiple_of(PAGE) {
+            return Err(MapError::Unaligned { start: range.start, multiple_bytes: PAGE });
         }
         if bytes == 0 { Err(MapError::Empty { start: range.start }) } else { Ok(range) }
     }
@@ -53,8 +54,8 @@ pub struct ZoneSpec<'c> {
     /// The zone's kind.
     pub kind: ZoneKind,
     /// All frames that the zone may ever hold, with holes and memory that comes online later. Aligned to a pageblock
-    /// (512 pages) where another zone begins or ends in the same pageblock. Spans do not overlap, and a node has at most one zone
-    /// of each kind; so nodes whose memory interleaves cannot be described.
+    /// ([`Order::PAGEBLOCK`]) where another zone begins or ends in the same pageblock. Spans do not overlap, and a node has at most
+    /// one zone of each kind; so nodes whose memory interleaves cannot be described.
     pub span: PageRange,
     /// The frames that are online from the start: inside `span`, without overlap.
     ///
@@ -157,8 +158,8 @@ pub enum MapError {
         /// The required alignment in bytes.
         multiple_bytes: u64,
     },
-    /// A span that does not fit 32-bit page numbers (16 TiB), frames beyond 2^52, or metadata that do not fit the address
-    /// space.
+    /// A span that does not fit 32-bit page numbers (16 TiB of pages of 4 KiB), frames beyond 64-bit addresses, or metadata
+    /// that do not fit the address space.
     TooLarge {
         /// Where the span starts.
         start: Pfn,
@@ -224,7 +225,8 @@ impl fmt::Display for MapError {
             Self::TooLarge { start, pages } => {
                 write!(
                     f,
-                    "the span of {pages} pages at {start} is too large; allowed: up to 2^32 - 2^23 pages, frames below 2^52"
+                    "the span of {pages} pages at {start} is too large; allowed: up to 2^32 - 2^{SPAN_MARGIN} pages, frames below \
+                     2^{FRAME_BITS}"
                 )
             }
             Self::DuplicateZone { zone } => write!(f, "zone {zone} is the second of its kind in its node"),
@@ -281,9 +283,16 @@ pub struct Metadata<'a, M: Machine> {
 }
 
 /// The largest span of a zone, in pages. Links are 32-bit numbers, one per page and one per pageblock, and one value
-/// stands for none. The margin covers partial blocks at both ends of the span.
-const MAX_SPAN: u64 = (1 << 32) - (1 << 23);
-const _: () = assert!((MAX_SPAN + 2 * Order::MAX.pages()) / 512 * 513 < u32::MAX as u64);
+/// stands for none. The margin covers the links of pageblocks, and partial blocks at both ends of the span.
+const MAX_SPAN: u64 = (1 << 32) - (1 << SPAN_MARGIN);
+/// A power of two of pages.
+const SPAN_MARGIN: u32 = if Order::PAGEBLOCK.get() >= 9 { 23 } else { 33 - Order::PAGEBLOCK.get() as u32 };
+const _: () = {
+    let pages = MAX_SPAN + 2 * Order::MAX.pages();
+    assert!(pages + pages.div_ceil(Order::PAGEBLOCK.pages()) < u32::MAX as u64);
+};
+/// The bits of a frame number. Physical addresses have at most 64.
+const FRAME_BITS: u32 = u64::BITS - Pfn::PAGE_SHIFT;
 
 /// One zone's shares of the metadata, in elements.
 #[derive(Clone, Copy, Debug)]
@@ -458,8 +467,7 @@ fn check_zone(zone: &ZoneSpec<'_>) -> Result<(), MapError> {
     if span.pages == 0 {
         return Err(MapError::Empty { start: span.start });
     }
-    // Physical addresses have at most 64 bits, frame numbers 52.
-    if span.end().0 > 1 << 52 || span.pages >= 1 << 32 {
+    if span.end().0 > 1 << FRAME_BITS || span.pages >= 1 << 32 {
         return Err(MapError::TooLarge { start: span.start, pages: span.pages });
     }
     for (i, range) in zone.ranges.iter().enumerate() {
@@ -488,7 +496,7 @@ fn check_neighbours(zone: &ZoneSpec<'_>, other: &ZoneSpec<'_>, index: usize) -> 
     let (lower, upper) = (second.span, first.span);
     let pageblock = Order::PAGEBLOCK;
     if Pfn(lower.end().0 - 1).align_down(pageblock) == upper.start.align_down(pageblock) {
-        return Err(MapError::Unaligned { start: upper.start, multiple_bytes: pageblock.pages() * 4096 });
+        return Err(MapError::Unaligned { start: upper.start, multiple_bytes: pageblock.pages() * Pfn::PAGE_BYTES });
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ impl<M: Machine> Allocator<'_, M> {
         Some((Block { pfn: zone.frames().pfn(head), order }, state))
     }
 
-    /// Allocates `pages` neighbouring pages, 1 to 1,024. They begin at a multiple of the next power of two. The request's
+    /// Allocates `pages` neighbouring pages, 1 to those of [`Order::MAX`]. They begin at a multiple of the next power of two. The request's
     /// order does not matter.
     ///
     /// The pages are blocks in use, the largest first: [`Self::free_part`] frees all of them or any part of one of them.

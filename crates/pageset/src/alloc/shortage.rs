@@ -144,7 +144,8 @@ impl fmt::Display for OutOfMemory {
             Reason::NoBlock => f.write_str("that is above its marks, but no block of this order is usable")?,
             Reason::Busy => f.write_str("that is above its marks, but its lock was held or its block was taken")?,
         }
-        write!(f, "; zones tried: {}, pages free there: {}, in blocks of order 0 to 10:", self.zones, self.free_pages)?;
+        write!(f, "; zones tried: {}, pages free there: {}, ", self.zones, self.free_pages)?;
+        write!(f, "in blocks of order 0 to {}:", Order::MAX)?;
         for blocks in self.free_blocks {
             write!(f, " {blocks}")?;
         }

@@ -3,10 +3,12 @@
 //!
 //! | module | contents |
 //! | --- | --- |
+//! | `build_time` | the page size and the orders |
 //! | `tag` | the tag byte of a page |
 //! | `pageblock` | the byte of a pageblock |
 //! | `frames` | the metadata of a zone's pages |
 
+mod build_time;
 pub(crate) mod frames;
 pub(crate) mod pageblock;
 mod tag;
@@ -17,26 +19,30 @@ pub(crate) use frames::{Frames, Links, exchange};
 pub use tag::PageState;
 pub(crate) use tag::Tag;
 
-/// The size of a page.
-const PAGE_BYTES: u64 = 4096;
-
 /// A page frame number: the address of a page divided by the page size.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Pfn(pub u64);
 
 impl Pfn {
-    /// The frame that starts at an address, with pages of 4096 bytes. The bits of an address below the page size become the
-    /// highest bits of the number: such a frame is in no zone, and one bounds check finds both faults.
+    /// The size of a page: 4096, 16384 or 65536 bytes. The build chooses it. A caller with a page size of its own compares the
+    /// two by an assertion.
+    pub const PAGE_BYTES: u64 = build_time::PAGE_BYTES;
+    /// The power of two of the page size.
+    pub(crate) const PAGE_SHIFT: u32 = Self::PAGE_BYTES.ilog2();
+
+    /// The frame that starts at an address. The bits of an address below the page size become the highest bits of the number:
+    /// such a frame is in no zone, and one bounds check finds both faults.
     #[must_use]
     #[inline(always)]
     pub const fn at_address(address: usize) -> Pfn {
-        Pfn((address as u64).rotate_right(PAGE_BYTES.ilog2()))
+        Pfn((address as u64).rotate_right(Self::PAGE_SHIFT))
     }
 
-    /// The inverse of [`Self::at_address`].
+    /// The inverse of [`Self::at_address`]. A frame beyond the address space has no address: on a 32-bit machine with more
+    /// memory, calculate with [`Self::PAGE_BYTES`].
     #[must_use]
     pub const fn address(self) -> usize {
-        self.0.rotate_left(PAGE_BYTES.ilog2()) as usize
+        self.0.rotate_left(Self::PAGE_SHIFT) as usize
     }
 
     /// The frame `pages` after this one.
@@ -71,7 +77,7 @@ impl fmt::Display for Pfn {
     }
 }
 
-/// The size of a block as a power of two of pages: 0 (one page) to 10 (1024 pages).
+/// The size of a block as a power of two of pages: 0 (one page) to [`Order::MAX`].
 ///
 /// Specification: `linux-page-allocator.md` 1.4.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -80,14 +86,16 @@ pub struct Order(u8);
 impl Order {
     /// One page.
     pub const ZERO: Order = Order(0);
-    /// The largest block: 1024 pages, 4 MiB. Unit: power of two of pages. Source: specification 1.4.
-    pub const MAX: Order = Order(10);
+    /// The largest block: with the default 10, 1024 pages or 4 MiB. Unit: power of two of pages. Source: the build;
+    /// specification 1.4.
+    pub const MAX: Order = Order(build_time::MAX_ORDER);
     /// The number of orders.
-    pub const COUNT: usize = 11;
+    pub const COUNT: usize = Self::MAX.0 as usize + 1;
     /// The largest order that is expected to succeed without compaction. Source: specification 9.
     pub const COSTLY: Order = Order(3);
-    /// The order of a pageblock, the unit of grouping by mobility, and of a huge page: 512 pages, 2 MiB on x86-64.
-    pub const PAGEBLOCK: Order = Order(9);
+    /// The order of a pageblock, the unit of grouping by mobility, and of a huge page: with the default 9, 512 pages or
+    /// 2 MiB. Source: the build; specification 1.4.
+    pub const PAGEBLOCK: Order = Order(build_time::PAGEBLOCK_ORDER);
 
     /// The order `order`; `None` above [`Order::MAX`].
     #[must_use]

@@ -309,7 +309,7 @@ impl Tuning {
         match self.high {
             HighRule::Fixed { min, max } if min > max => out_of_range("high_min", min as u64, "at most high_max"),
             HighRule::Fixed { max, .. } if max > sizes::MAX_HIGH => {
-                out_of_range("high_max", max as u64, "at most 268435456 pages (1 TiB)")
+                out_of_range("high_max", max as u64, "at most 268435456 pages")
             }
             _ => Ok(()),
         }

@@ -1,22 +1,22 @@
 //! The sizes of batch, high and the watermarks: formulas over a zone's managed pages.
 //!
-//! Specification: `linux-page-allocator.md` 1.2, 2.2. All divisions round down; all results are pages of 4 KiB
-//! unless a name says otherwise.
+//! Specification: `linux-page-allocator.md` 1.2, 2.2. All divisions round down; all results are pages unless a name says
+//! otherwise.
 
 use super::{BatchRule, HighAtomicRule, HighRule, Tuning};
-use crate::frame::Order;
+use crate::frame::{Order, Pfn};
 
 /// The largest batch that may be set by hand, in pages. A guess: beyond it a refill holds the zone lock for
 /// milliseconds.
 pub const MAX_BATCH: u32 = 65_536;
-/// The largest high that may be set by hand, in pages: 1 TiB, so that sums of two fit in 32 bits.
+/// The largest high that may be set by hand, in pages: 1 TiB of pages of 4 KiB, so that sums of two fit in 32 bits.
 pub const MAX_HIGH: u32 = 1 << 28;
 /// The smallest fraction that an administrator may set: an eighth of a zone. Specification 9.
 pub const MIN_HIGH_FRACTION: u32 = 8;
-/// The largest batch with a fraction before 5.14, in pages. Specification 9.
-const OLD_FRACTION_MAX_BATCH: u64 = 96;
+/// The largest batch with a fraction before 5.14, in pages: 96 with pages of 4 KiB. Specification 9.
+const OLD_FRACTION_MAX_BATCH: u64 = 8 * Pfn::PAGE_SHIFT as u64;
 /// KiB in a page.
-const PAGE_KIB: u64 = 4;
+const PAGE_KIB: u64 = Pfn::PAGE_BYTES / 1024;
 
 /// The batch of a pageset and the bounds of its high, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -158,7 +158,7 @@ impl WatermarkRule {
             return base;
         }
         // Per zone: two pageblocks that keep types apart, and one for each pair of types. Specification 1.2.
-        let wanted = 512 * zones * (2 + 9);
+        let wanted = Order::PAGEBLOCK.pages() * zones * (2 + 9);
         base.max(wanted.min(lowmem / 20) * PAGE_KIB)
     }
 

@@ -38,6 +38,7 @@ mod llfree;
 mod metadata;
 mod mixed_blocks;
 mod mixes;
+mod page_sizes;
 mod parts;
 mod place;
 mod probes;

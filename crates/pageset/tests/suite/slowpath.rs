@@ -347,7 +347,7 @@ fn out_of_memory_says_where_and_why() {
         let shortage = out_of_memory(world.alloc(&movable(4)));
         assert_eq!((shortage.order, shortage.migratetype), (order(4), MigrateType::Movable));
         assert_eq!((shortage.zones, shortage.free_pages, shortage.cached_pages), (2, 4096, 0));
-        assert_eq!(shortage.free_blocks, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4]);
+        assert_eq!(shortage.free_blocks[..], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4]);
         let nearest = shortage.nearest;
         assert_eq!(shortage.reason, Reason::Watermark);
         assert_eq!((nearest.zone, nearest.node, nearest.kind), (1, NodeId(0), ZoneKind::Normal));

@@ -62,7 +62,9 @@ impl Model<'_> {
             assert!(stats.nr_free_highatomic + stats.nr_free_cma <= stats.nr_free_pages, "zone {zone}: {stats:?}");
             assert!(stats.watermark_boost <= stats.watermarks.min, "zone {zone}: {stats:?}");
             assert!(
-                [stats.nr_reserved_highatomic, stats.cma].iter().all(|pages| pages.is_multiple_of(512)),
+                [stats.nr_reserved_highatomic, stats.cma]
+                    .iter()
+                    .all(|pages| pages.is_multiple_of(Order::PAGEBLOCK.pages())),
                 "zone {zone}: {stats:?}"
             );
             assert!(stats.lock_refill >= stats.pagesets.refills && stats.lock_drain == stats.pagesets.drains);
@@ -103,7 +105,7 @@ impl Model<'_> {
     /// Frees all blocks and checks that all memory merges as far as the map allows.
     pub fn finish(mut self) {
         self.audit();
-        while let Some(block) = self.drop_block(self.live.len() as u16 / 2) {
+        while let Some(block) = self.drop_block(self.live.len() / 2) {
             self.world.free(block.pfn, block.order).expect("it is in use");
         }
         self.world.drain_all();
@@ -114,7 +116,9 @@ impl Model<'_> {
         }
         // Pageblocks of different types may stay apart, so all get one type first.
         for range in &self.online {
-            for pfn in (range.start.align_down(Order::PAGEBLOCK).0..range.end().0).step_by(512) {
+            for pfn in
+                (range.start.align_down(Order::PAGEBLOCK).0..range.end().0).step_by(Order::PAGEBLOCK.pages() as usize)
+            {
                 let pfn = Pfn(pfn.max(range.start.0));
                 self.world.set_pageblock_type(pfn, MigrateType::Movable).expect("the page is in the zone");
             }

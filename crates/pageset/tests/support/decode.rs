@@ -6,7 +6,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each program that includes it uses a part")]
 
 use pageset::policy::PRESETS;
-use pageset::{CompactMode, MigrateType, ZoneKind};
+use pageset::{CompactMode, MigrateType, Order, ZoneKind};
 
 use crate::ops::{Map, Op, Scenario, Wrong};
 
@@ -37,7 +37,12 @@ impl Choices<'_> {
 
     /// Mostly single pages, then the orders that pagesets cache, huge pages, and the others.
     fn order(&mut self) -> u8 {
-        self.pick(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 9, 9, 4, 5, 6, 7, 8, 10])
+        match self.pick(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 9, 9, 4, 5, 6, 7, 8, 10]) {
+            8 => Order::MAX.get().max(Order::PAGEBLOCK.get() + 1) - 2,
+            9 => Order::PAGEBLOCK.get(),
+            10 => Order::MAX.get(),
+            small => small,
+        }
     }
 
     fn migratetype(&mut self) -> MigrateType {
@@ -133,7 +138,7 @@ const KINDS: &[(u8, Make)] = &[
     (1, |c| Op::FreeCold { from: c.word(), times: c.times() }),
     (3, |c| Op::FreeBulk { from: c.word(), blocks: c.word() }),
     (1, |c| Op::Exhaust { order: c.order(), migratetype: c.migratetype() }),
-    (2, |c| Op::Split { nth: c.word(), to: c.byte() % 11 }),
+    (2, |c| Op::Split { nth: c.word(), to: c.byte() % Order::COUNT as u8 }),
     (4, |c| Op::Wrong(c.wrong(), c.word())),
     (1, |c| Op::HighFraction(if c.flag() { 8 + u32::from(c.word()) % 1000 } else { 0 })),
     (2, |c| Op::SetBounds {
@@ -143,8 +148,18 @@ const KINDS: &[(u8, Make)] = &[
         high_max: c.word().into(),
     }),
     (3, |c| Op::Compact { order: c.order(), migratetype: c.migratetype(), mode: c.mode(), faults: c.faults() }),
-    (1, |c| Op::CompactZone { zone: c.byte(), order: c.byte() % 12, mode: c.mode(), faults: c.faults() }),
-    (1, |c| Op::CompactNode { node: c.byte(), order: c.byte() % 11, proactive: c.flag(), faults: c.faults() }),
+    (1, |c| Op::CompactZone {
+        zone: c.byte(),
+        order: c.byte() % (Order::COUNT as u8 + 1),
+        mode: c.mode(),
+        faults: c.faults(),
+    }),
+    (1, |c| Op::CompactNode {
+        node: c.byte(),
+        order: c.byte() % Order::COUNT as u8,
+        proactive: c.flag(),
+        faults: c.faults(),
+    }),
     (2, |c| Op::AllocRange { from: c.word(), pages: c.word(), migratetype: c.migratetype(), faults: c.faults() }),
     (2, |c| Op::FreeRange { nth: c.word(), blocks: c.byte() }),
     (1, |c| Op::Offline { from: c.word(), pages: c.word(), faults: c.faults() }),

@@ -9,7 +9,7 @@ use crate::owner::StampingOwner;
 use crate::support::{TestMachine, World, movable, one_zone};
 
 pub const BASE: u64 = 1 << 20;
-pub const PAGEBLOCK: u64 = 512;
+pub const PAGEBLOCK: u64 = Order::PAGEBLOCK.pages();
 
 pub fn order(order: u8) -> Order {
     Order::new(order).expect("an order")
@@ -44,7 +44,7 @@ pub fn laid_out<R>(pageblocks: u64, free: impl Fn(u64) -> bool, test: impl FnOnc
 pub fn every_other(n: u64) -> bool {
     match n / PAGEBLOCK {
         0 => n.is_multiple_of(2),
-        4.. => n % PAGEBLOCK >= 256,
+        4.. => n % PAGEBLOCK >= PAGEBLOCK / 2,
         _ => false,
     }
 }

@@ -14,12 +14,13 @@ use pageset::{
 
 use crate::ops::{Op, Wrong, request};
 
+const PAGEBLOCK: u64 = Order::PAGEBLOCK.pages();
 /// Start of the zone, a page frame number.
 pub const BASE: u64 = 1 << 20;
 /// The zone's pages at the start: two blocks of the largest order.
-pub const PAGES: u64 = 2048;
+pub const PAGES: u64 = 2 * Order::MAX.pages();
 /// The range that may come online later.
-pub const HOLE: PageRange = PageRange::new(Pfn(BASE + PAGES), 1024);
+pub const HOLE: PageRange = PageRange::new(Pfn(BASE + PAGES), Order::MAX.pages());
 /// Capacity of each pageset in pages.
 pub const CAPACITY: u32 = 64;
 /// Fewer CPUs than threads, so that pagesets are found busy.
@@ -239,7 +240,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             }
             Op::Offline { faults, .. } => either_way(world.offline(HOLE, &self.mover(faults))),
             Op::BlockType { pageblock, migratetype } => {
-                let pfn = Pfn(BASE + u64::from(pageblock) % (PAGES / 512) * 512);
+                let pfn = Pfn(BASE + u64::from(pageblock) % (PAGES / PAGEBLOCK) * PAGEBLOCK);
                 world.set_pageblock_type(pfn, migratetype).expect("the page is in the zone");
             }
             Op::Online(_) => either_way(world.online(HOLE)),
@@ -346,7 +347,7 @@ pub fn check_end<M: Machine>(world: &Allocator<'_, M>, shared: &Shared) {
     world.drain_all();
     world.merge_skipped(0);
     let managed = world.zone_stats(0).managed;
-    for pfn in (BASE..BASE + managed).step_by(512) {
+    for pfn in (BASE..BASE + managed).step_by(PAGEBLOCK as usize) {
         world.set_pageblock_type(Pfn(pfn), MigrateType::Movable).expect("the page is in the zone");
     }
     let books = world.audit(0).expect("the audit passes");

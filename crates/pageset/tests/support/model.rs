@@ -18,6 +18,8 @@ mod mover;
 #[path = "refusals.rs"]
 mod refusals;
 
+const PAGEBLOCK: u64 = Order::PAGEBLOCK.pages();
+
 /// An owner that frees some of its blocks at each call.
 struct Giving<'w> {
     world: &'w World<'w>,
@@ -245,13 +247,13 @@ impl<'w> Model<'w> {
             }
             Op::BlockType { pageblock, migratetype } => {
                 let ranges = self.online.clone();
-                let all: u64 = ranges.iter().map(|range| range.pages.div_ceil(512)).sum();
+                let all: u64 = ranges.iter().map(|range| range.pages.div_ceil(PAGEBLOCK)).sum();
                 let Some(mut nth) = u64::from(pageblock).checked_rem(all) else { return };
                 for range in ranges {
-                    let here = range.pages.div_ceil(512);
+                    let here = range.pages.div_ceil(PAGEBLOCK);
                     if nth < here {
                         self.world
-                            .set_pageblock_type(range.start.offset(nth * 512), migratetype)
+                            .set_pageblock_type(range.start.offset(nth * PAGEBLOCK), migratetype)
                             .expect("the page is in the zone");
                         break;
                     }
@@ -353,7 +355,7 @@ impl<'w> Model<'w> {
 
     /// Allocates with an owner that frees `gives` of the model's blocks per call.
     fn alloc_with(&mut self, request: &Request, gives: u8) {
-        let own = (0..40).map_while(|nth| self.drop_block(7 * nth)).collect();
+        let own = (0..40).map_while(|nth| self.drop_block(7_u16 * nth)).collect();
         let owner = Giving { world: self.world, blocks: RefCell::new(own), gives: gives.into(), calls: Cell::new(0) };
         let result = self.world.alloc_with(request, &owner);
         let calls = owner.calls.get();
@@ -387,8 +389,8 @@ impl<'w> Model<'w> {
     }
 
     /// Removes a block from the list of blocks in use, to free it.
-    fn drop_block(&mut self, from: u16) -> Option<Block> {
-        let at = usize::from(from).checked_rem(self.live.len())?;
+    fn drop_block(&mut self, from: impl Into<usize>) -> Option<Block> {
+        let at = from.into().checked_rem(self.live.len())?;
         let block = self.live.swap_remove(at);
         self.held[block.pfn.0 as usize..][..block.order.pages() as usize].fill(false);
         self.in_use[self.world.zone_of(block.pfn).expect("the page is in the zone")] -= block.order.pages();

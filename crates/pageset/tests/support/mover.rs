@@ -8,7 +8,7 @@ use pageset::{
     Block, CompactReport, MigrateType, MoveError, Obstacle, Order, Owner, PageRange, Pfn, RangeError, Request,
 };
 
-use super::{Model, range as pages};
+use super::{Model, PAGEBLOCK, range as pages};
 use crate::support::World;
 
 /// The faults to inject, as bits: the lowest three bits select the frequency, the others the kind.
@@ -66,7 +66,7 @@ impl<'m, 'w> Mover<'m, 'w> {
         let mut model = self.model.borrow_mut();
         let mut places = self.places.borrow_mut();
         let at = places.remove(&pfn).expect("in use");
-        let block = model.drop_block(at as u16).expect("in use");
+        let block = model.drop_block(at).expect("in use");
         assert_eq!(block.pfn, pfn);
         if let Some(last) = model.live.get(at) {
             places.insert(last.pfn, at);
@@ -193,8 +193,8 @@ impl<'w> Model<'w> {
 
     /// Whether a pageblock has online pages outside a range.
     fn is_online_beside(&self, start: u64, range: PageRange) -> bool {
-        let beside = [(start, range.start.0), (range.end().0, start + 512)];
-        let in_block = |&(from, to): &(u64, u64)| (from.max(start), to.min(start + 512));
+        let beside = [(start, range.start.0), (range.end().0, start + PAGEBLOCK)];
+        let in_block = |&(from, to): &(u64, u64)| (from.max(start), to.min(start + PAGEBLOCK));
         beside
             .iter()
             .map(in_block)
@@ -212,7 +212,8 @@ impl<'w> Model<'w> {
     ) -> bool {
         let world = self.world;
         // Other pageblocks may be claimed for the moved blocks.
-        let pageblocks: Vec<_> = (range.start.align_down(Order::PAGEBLOCK).0..range.end().0).step_by(512).collect();
+        let pageblocks: Vec<_> =
+            (range.start.align_down(Order::PAGEBLOCK).0..range.end().0).step_by(PAGEBLOCK as usize).collect();
         let types =
             || -> Vec<_> { pageblocks.iter().map(|&pfn| world.pageblock_type(Pfn(pfn.max(range.start.0)))).collect() };
         let before = types();
@@ -280,7 +281,7 @@ impl<'w> Model<'w> {
         }
         self.world.free_range(PageRange::new(first.pfn, end.0 - first.pfn.0)).expect("all are in use");
         while let Some(at) = self.live.iter().position(|block| block.pfn >= first.pfn && block.pfn < end) {
-            self.drop_block(at as u16);
+            self.drop_block(at);
         }
     }
 

@@ -223,8 +223,22 @@ impl fmt::Display for Op {
 
 type ZoneMap = (u32, ZoneKind, PageRange, Vec<PageRange>);
 
+/// The start of the second node, which is in another gigabyte.
+const NODE_1: u64 = 1 << 20;
+
+/// A page of a map that is drawn for pageblocks of 512 pages. Larger pageblocks have the same positions, and more pages.
+fn at(page: u64) -> u64 {
+    let (pageblock, inside) = (page % NODE_1 / 512, page % 512);
+    page / NODE_1 * NODE_1 + pageblock * Order::PAGEBLOCK.pages().max(512) + inside
+}
+
 fn range(start: u64, end: u64) -> PageRange {
     PageRange::new(Pfn(start), end - start)
+}
+
+/// A range of a map.
+fn drawn(start: u64, end: u64) -> PageRange {
+    range(at(start), at(end))
 }
 
 impl Map {
@@ -236,16 +250,16 @@ impl Map {
                 vec![(
                     0,
                     ZoneKind::Normal,
-                    range(100, 9000),
-                    vec![range(100, 1100), range(2048, 4096), range(5000, 8192)],
+                    drawn(100, 9000),
+                    vec![drawn(100, 1100), drawn(2048, 4096), drawn(5000, 8192)],
                 )]
             }
             Map::TwoNodes => vec![
-                (0, ZoneKind::Dma, range(1, 1536), vec![range(1, 159), range(256, 1536)]),
-                (0, ZoneKind::Dma32, range(1536, 6144), vec![range(1536, 6144)]),
-                (0, ZoneKind::Normal, range(6144, 12_800), vec![range(6144, 10_000)]),
-                (0, ZoneKind::Movable, range(12_800, 16_384), vec![range(14_336, 16_384)]),
-                (1, ZoneKind::Normal, range(1 << 20, (1 << 20) + 6000), vec![range(1 << 20, (1 << 20) + 4096)]),
+                (0, ZoneKind::Dma, drawn(1, 1536), vec![drawn(1, 159), drawn(256, 1536)]),
+                (0, ZoneKind::Dma32, drawn(1536, 6144), vec![drawn(1536, 6144)]),
+                (0, ZoneKind::Normal, drawn(6144, 12_800), vec![drawn(6144, 10_000)]),
+                (0, ZoneKind::Movable, drawn(12_800, 16_384), vec![drawn(14_336, 16_384)]),
+                (1, ZoneKind::Normal, drawn(NODE_1, NODE_1 + 6000), vec![drawn(NODE_1, NODE_1 + 4096)]),
             ],
         }
     }
@@ -253,9 +267,9 @@ impl Map {
     /// Ranges that may come online later.
     fn holes(self) -> Vec<PageRange> {
         match self {
-            Map::OneZone => vec![range(1100, 1111), range(1111, 2048), range(4096, 4097), range(8192, 9000)],
+            Map::OneZone => vec![drawn(1100, 1111), drawn(1111, 2048), drawn(4096, 4097), drawn(8192, 9000)],
             Map::TwoNodes => {
-                vec![range(10_000, 12_288), range(12_800, 14_336), range((1 << 20) + 4096, (1 << 20) + 6000)]
+                vec![drawn(10_000, 12_288), drawn(12_800, 14_336), drawn(NODE_1 + 4096, NODE_1 + 6000)]
             }
         }
     }

@@ -8,7 +8,7 @@ use pageset::{
 };
 
 use super::Model;
-use crate::ops::{CAPACITY, Wrong, order, range};
+use crate::ops::{CAPACITY, Wrong, at, order, range};
 
 /// The state of a world that an error must not change.
 #[derive(PartialEq, Eq, Debug)]
@@ -25,7 +25,7 @@ impl Model<'_> {
         let refused = |pfn: Pfn, order: Order| world.free(pfn, order).expect_err("a wrong free").reason;
         match wrong {
             Wrong::NotOurs => {
-                let outside = [u64::MAX, 1 << 40, 16_384, 0][nth % 4];
+                let outside = [u64::MAX, 1 << 40, at(16_384), 0][nth % 4];
                 assert_eq!(refused(Pfn(outside), order(nth as u8)), WrongFree::NotOurs);
             }
             Wrong::Hole => {
@@ -84,7 +84,7 @@ impl Model<'_> {
                 }
             }
             Wrong::BulkOrder => {
-                let request = Request::new(order(1 + nth as u8 % 10), MigrateType::Movable);
+                let request = Request::new(order(1 + nth as u8 % Order::MAX.get()), MigrateType::Movable);
                 assert_eq!(world.alloc_bulk(&request, &mut [Pfn(0)]), Err(AllocError::BulkOrder(request.order)));
             }
             Wrong::Node => {
@@ -136,7 +136,7 @@ impl Model<'_> {
                     (PageRange::new(start, 0), MigrateType::Movable, Obstacle::Empty),
                     (PageRange::new(start, u64::MAX), MigrateType::Movable, Obstacle::NotOurs),
                     (range(1 << 40, (1 << 40) + 1), MigrateType::Movable, Obstacle::NotOurs),
-                    (range(5000, 5001), MigrateType::Cma, Obstacle::Migratetype(MigrateType::Cma)),
+                    (range(at(5000), at(5000) + 1), MigrateType::Cma, Obstacle::Migratetype(MigrateType::Cma)),
                 ] {
                     let error = world.alloc_range(asked, migratetype, &Immovable).expect_err("wrong");
                     assert_eq!(error, RangeError { pfn: asked.start, obstacle });
@@ -145,7 +145,7 @@ impl Model<'_> {
                 if let Some(Block { pfn, order }) = live {
                     // The range ends after the first page that is not in use.
                     let free = (pfn.0..).find(|&page| !self.held[page as usize]).expect("not all is in use");
-                    world.free_range(range(pfn.0, free + 1)).expect_err("not all in use");
+                    world.free_range(PageRange::new(pfn, free + 1 - pfn.0)).expect_err("not all in use");
                     if order > Order::ZERO {
                         world
                             .free_range(PageRange::new(pfn, order.pages() - 1))

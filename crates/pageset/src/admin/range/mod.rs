@@ -2,7 +2,7 @@
 //!
 //! A range is emptied in four steps. Any failure undoes them. First its pageblocks are isolated, so that nothing is
 //! allocated from them. Then the pagesets are drained. Then the blocks in use move away, through the [`Owner`]. Then the
-//! free pages are taken, piece by piece: each hold of the zone lock takes up to 1,024 pages. Specification:
+//! free pages are taken, piece by piece: each hold of the zone lock takes the pages of one largest block. Specification:
 //! `linux-page-allocator.md` 6.2, 7 "Callback contract", 8.1.
 //!
 //! # Races
@@ -111,7 +111,7 @@ impl Span {
         u64::from(self.end - self.first)
     }
 
-    /// The parts that one hold of the zone lock changes, in ascending order: the span cut at multiples of 1,024 pages.
+    /// The parts that one hold of the zone lock changes, in ascending order: the span cut at the largest blocks.
     /// No block reaches from one piece into the next.
     pub(crate) fn pieces(self) -> impl Iterator<Item = Span> {
         let largest = Order::MAX.pages() as u32;
@@ -123,7 +123,7 @@ impl Span {
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Allocates all pages of a range in one zone. The range may begin and end at any page. Blocks in use move to other
     /// zones of the same or a lower kind. Other pages of the same pageblocks are not affected. Holds none of the
-    /// allocator's locks while it calls the owner, and the zone lock for at most 1,024 pages at a time.
+    /// allocator's locks while it calls the owner, and the zone lock for the pages of one largest block at a time.
     ///
     /// The range becomes allocated blocks of `migratetype`. Each is the largest block that is aligned at its start and
     /// fits. [`Self::free_range`] frees all of them, [`Self::free`] one.
