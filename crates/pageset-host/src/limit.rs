@@ -51,7 +51,7 @@ impl PagePool {
         if !self.can_lock_all_caches() {
             return Err(PoolError::LocksRefused);
         }
-        let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
+        let resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let size = (self.node_bytes.load(Relaxed) * self.nodes()) as u64;
         let bytes = limit.unwrap_or(size);
         if bytes == 0 || bytes > size {
@@ -75,6 +75,8 @@ impl PagePool {
             blocks.sort_unstable_by_key(|&(_, order)| std::cmp::Reverse(order));
             self.limit.bytes.store(limit.unwrap_or(u64::MAX), Relaxed);
         }
+        // A waker is the caller's code, and may set the limit again.
+        drop(resizing);
         self.wake_waiters();
         Ok(())
     }

@@ -23,7 +23,7 @@ impl PagePool {
         if !self.can_lock_all_caches() {
             return Err(PoolError::LocksRefused);
         }
-        let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
+        let resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         self.check_unlimited()?;
         let nodes = self.nodes();
         let old = self.node_bytes.load(Relaxed);
@@ -40,6 +40,8 @@ impl PagePool {
             self.allocator().online(self.node_pages(node, old, more)).map_err(PoolError::Config)?;
         }
         self.node_bytes.store(old + more, Relaxed);
+        // A waker is the caller's code, and may change the size again.
+        drop(resizing);
         self.wake_waiters();
         Ok(((old + more) * nodes) as u64)
     }

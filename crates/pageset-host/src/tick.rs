@@ -129,7 +129,7 @@ impl StopSignal {
     }
 }
 
-/// A thread that ticks. Dropping the value ends the thread and waits for it.
+/// A thread that ticks. Dropping the value ends the thread and waits for it, unless the thread's own report drops it.
 #[derive(Debug)]
 pub struct Ticker {
     stop: Arc<StopSignal>,
@@ -145,7 +145,8 @@ impl Drop for Ticker {
             return;
         }
         self.stop.send();
-        if let Some(thread) = self.thread.take() {
+        // A report that drops the ticker runs in this thread, which ends after the report.
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != thread::current().id()) {
             // An error means that the thread panicked, and the panic has printed its message.
             let _ = thread.join();
         }

@@ -201,16 +201,6 @@ impl<P: PoolRef> PagesFuture<P> {
             self.pool.waiters.remove(place, got, || self.pool.fork_detector.set_awaited(false));
         }
     }
-
-    /// Makes one try. `None`: there is no memory, and there may be some later.
-    fn try_once(&self) -> Option<Result<NonNull<u8>, AllocError>> {
-        let request = request(self.order, MigrateType::Movable);
-        match self.pool.try_alloc(&request) {
-            Ok(run) => Some(Ok(run.cast())),
-            Err(CoreAllocError::OutOfMemory(_)) if PAGE_BYTES << self.order.get() <= self.pool.node_span_bytes => None,
-            Err(error) => Some(Err(self.pool.failed_alloc(error))),
-        }
-    }
 }
 
 impl<P: PoolRef + Clone> Future for PagesFuture<P> {
@@ -232,13 +222,24 @@ impl<P: PoolRef + Clone> Future for PagesFuture<P> {
                 return Poll::Pending;
             }
         }
+        // This may call the waker of another caller. If that panics, the handle frees the run.
         self.leave(matches!(result, Some(Ok(_))));
         // The loop ended with a result.
-        Poll::Ready(result.unwrap_or(Err(AllocError::Forked)).map(|start| self.handle(start)))
+        Poll::Ready(result.unwrap_or(Err(AllocError::Forked)))
     }
 }
 
 impl<P: PoolRef + Clone> PagesFuture<P> {
+    /// Makes one try. `None`: there is no memory, and there may be some later.
+    fn try_once(&self) -> Option<Result<Pages<P>, AllocError>> {
+        let request = request(self.order, MigrateType::Movable);
+        match self.pool.try_alloc(&request) {
+            Ok(run) => Some(Ok(self.handle(run.cast()))),
+            Err(CoreAllocError::OutOfMemory(_)) if PAGE_BYTES << self.order.get() <= self.pool.node_span_bytes => None,
+            Err(error) => Some(Err(self.pool.failed_alloc(error))),
+        }
+    }
+
     #[allow(unsafe_code, reason = "a handle of a run that was just allocated")]
     fn handle(&self, start: NonNull<u8>) -> Pages<P> {
         // SAFETY: the run was just allocated from this pool, of this order, and nothing else uses it.

@@ -122,8 +122,9 @@ impl Waiters {
             let next = if had_turn { queue.pass_turn(|other| other < order) } else { None };
             (former, next)
         };
-        drop(former);
+        // The drop of a waker may panic, so the turn is passed on before.
         next.into_iter().for_each(Waker::wake);
+        drop(former);
         true
     }
 
@@ -140,8 +141,9 @@ impl Waiters {
             let next = if passes { queue.pass_turn(|_| true) } else { None };
             (former, next)
         };
-        drop(former);
+        // The drop of a waker may panic, so the turn is passed on before.
         next.into_iter().for_each(Waker::wake);
+        drop(former);
     }
 
     /// Notes a free, and wakes a caller.
