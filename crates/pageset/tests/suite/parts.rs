@@ -154,7 +154,9 @@ fn the_rest_of_a_block_waits_for_a_lock_if_its_caller_does_not() {
         let after = world.zone_stats(0);
         assert_eq!((after.lock_direct_free, after.lock_drain), (before.lock_direct_free, before.lock_drain));
         assert_eq!(after.direct_free_pages, before.direct_free_pages);
-        world.free_part(pfn, 5).expect("in use");
+        // Blocks of four pages and of one.
+        world.free_part(pfn, 4).expect("in use");
+        world.free_part(pfn.offset(4), 1).expect("in use");
         assert_eq!(in_use(world), 0);
         assert_eq!(world.zone_stats(0).nr_free_pages, PAGES, "the audit has completed the deferred frees");
     });
