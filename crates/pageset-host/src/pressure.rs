@@ -18,6 +18,7 @@ use rustix::time::Timespec;
 use thiserror::Error;
 
 use crate::pool::PagePool;
+use crate::sys::is_current;
 
 /// The PSI file of the whole system.
 const SYSTEM_PRESSURE: &str = "/proc/pressure/memory";
@@ -309,7 +310,7 @@ impl Drop for PressureWatcher {
             return;
         }
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != thread::current().id()) {
+        if let Some(thread) = self.thread.take().filter(|thread| !is_current(thread)) {
             let _ = thread.join();
         }
     }

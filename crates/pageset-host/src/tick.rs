@@ -9,6 +9,7 @@ use pageset::{CpuId, Machine as _};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::pool::PagePool;
+use crate::sys::is_current;
 use crate::topology::{online_cpus, possible_cpus};
 
 impl PagePool {
@@ -146,7 +147,7 @@ impl Drop for Ticker {
         }
         self.stop.send();
         // A report that drops the ticker runs in this thread, which ends after the report.
-        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != thread::current().id()) {
+        if let Some(thread) = self.thread.take().filter(|thread| !is_current(thread)) {
             // An error means that the thread panicked, and the panic has printed its message.
             let _ = thread.join();
         }
