@@ -217,15 +217,19 @@ mod tests {
             assert_eq!(counters.way(), way);
             let sum = |all: &[Traffic]| all.iter().map(|t| t.refill_pages).sum::<u64>();
             let before = sum(&counters.read().unwrap());
-            // Far more pages than any pageset holds.
-            touch(1 << 30);
-            let after = sum(&counters.read().unwrap());
-            assert!(after - before > 10_000, "{}: {} pages", way.name(), after - before);
+            // Pagesets may hold an eighth of the memory, and give it without a refill. So what was touched is kept.
+            let (mut kept, mut came) = (vec![], 0);
+            while came <= 10_000 && kept.len() < 16 {
+                kept.push(std::hint::black_box(vec![1_u8; 1 << 28]));
+                came = sum(&counters.read().unwrap()) - before;
+            }
+            assert!(came > 10_000, "{}: {came} pages of {} that were touched", way.name(), kept.len() << 16);
         }
     }
 
     /// As root: both ways count the same events. Each read of the BPF counters is between two reads of the perf
-    /// counters, so its counts lie between theirs.
+    /// counters, so its counts lie between theirs. The kernel does not run a program for an event that interrupts another
+    /// program on the same CPU: of 455,174 drained pages, 63 were missing on a busy machine.
     #[test]
     fn both_ways_agree() {
         let (mut perf, mut bpf) = match (Counters::start(Some(Way::Perf)), Counters::start(Some(Way::Bpf))) {
@@ -247,7 +251,8 @@ mod tests {
                 let at = |look: &[Traffic]| look.get(place).filter(|t| t.cpu == cpu).map_or(0, of);
                 let grown = at(&after[1]) - at(&before[1]);
                 let (least, most) = (at(&after[0]) - at(&before[2]), at(&after[2]) - at(&before[0]));
-                assert!((least..=most).contains(&grown), "CPU {cpu}, {name}: {grown}, by perf {least} to {most}");
+                let seen = least - least / 1000;
+                assert!((seen..=most).contains(&grown), "CPU {cpu}, {name}: {grown}, by perf {least} to {most}");
             }
         }
     }
