@@ -9,6 +9,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # In a folder of its own: these builds would make the next default build start again.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/page-sizes
+# Compiling takes longer than these tests, so nothing is optimised.
+export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_TEST_OPT_LEVEL=0
 # Fewer sequences and schedules than with the default sizes: this finds what depends on the sizes.
 export PAGESET_CASES=${PAGESET_CASES:-4} PAGESET_SCHEDULES=${PAGESET_SCHEDULES:-100}
 # Of the suite, the tests without numbers of the default sizes.
