@@ -152,7 +152,7 @@ pub(crate) fn call(pool: &Weak<PagePool>) {
             }
         }
         21 => drop(take_one(&FUTURES)),
-        22 if MAY_PANIC.get() => children::fork(&pool, &mut []),
+        22 if MAY_PANIC.get() => children::fork(&pool, || ()),
         _ => {
             if let Ok(run) = pool.pages_timeout(random_order(), Duration::from_micros(below(500))) {
                 Owned::new(run).free();

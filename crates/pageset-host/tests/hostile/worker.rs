@@ -227,8 +227,15 @@ impl<'r, 'p> Worker<'r, 'p> {
         drop((run, other, future));
     }
 
+    /// Forks. The child drops all handles. Before, it checks and writes its copy of the memory, if it has one.
     fn fork(&mut self) {
-        let mine = if self.round.child_reads { &mut self.mine[..] } else { &mut [] };
-        children::fork(self.pool, mine);
+        children::fork(self.pool, || {
+            if self.round.child_reads {
+                self.mine.iter().for_each(Owned::check);
+                self.mine.iter_mut().for_each(Owned::stamp_again);
+            }
+            self.mine.clear();
+            self.futures.clear();
+        });
     }
 }
