@@ -4,7 +4,7 @@
 //! freed by another CPU than their first. The other operations use the demand-paged region, send an NMI, or tick.
 
 use arrayvec::ArrayVec;
-use pageset::{Block, CpuId, MigrateType, Order, Request};
+use pageset::{Block, CpuId, FreeError, MigrateType, Order, PageRange, PageState, Request};
 
 use crate::cpu::{self, COUNTS, MAX_CPUS, PerCpu};
 use crate::frames::frames;
@@ -19,6 +19,10 @@ const REGION_PAGES: u32 = 512;
 const REGIONS: u32 = 4;
 const NMIS: u32 = 64;
 const TICKS: u32 = 4;
+/// Exchanges in 16 that allocate neighbouring pages, not one block.
+const EXACT: u32 = 1;
+/// The most neighbouring pages: less than a block of order 7, so that all orders below occur.
+const EXACT_PAGES: u32 = 100;
 
 /// The random numbers of each CPU's operations.
 pub static RANDOM: PerCpu<Random> = PerCpu([const { Random::unseeded() }; MAX_CPUS]);
@@ -32,17 +36,23 @@ pub fn operation() {
         kind if kind < REGIONS + NMIS + TICKS => {
             frames().tick();
         }
+        _ if random.below(16) < EXACT => exchange_exact(random),
         _ => exchange(random),
     }
     interrupts::free_nmi_blocks();
     COUNTS.here().operations.add(1);
 }
 
+/// A random migratetype.
+fn migratetype(random: &Random) -> MigrateType {
+    let types = [MigrateType::Unmovable, MigrateType::Movable, MigrateType::Reclaimable];
+    types[random.below(types.len() as u32) as usize]
+}
+
 /// Allocates a block, leaves it in a mailbox, and frees the block that was there.
 fn exchange(random: &Random) {
     let order = Order::new(random.geometric(Order::MAX.get())).unwrap_or(Order::MAX);
-    let types = [MigrateType::Unmovable, MigrateType::Movable, MigrateType::Reclaimable];
-    let request = Request::new(order, types[random.below(types.len() as u32) as usize]);
+    let request = Request::new(order, migratetype(random));
     let block = mailboxes::allocate(&request).ok().map(|pfn| OwnedBlock::new(pfn, order));
     if block.is_none() {
         COUNTS.here().operations_refused.add(1);
@@ -50,6 +60,39 @@ fn exchange(random: &Random) {
     if let Some(block) = mailboxes::exchange(block, random) {
         free(block, random);
     }
+}
+
+/// Allocates neighbouring pages. Leaves their blocks in mailboxes, and frees the blocks that were there.
+fn exchange_exact(random: &Random) {
+    let pages = 1 + u64::from(random.below(EXACT_PAGES));
+    let Ok(pfn) = frames().alloc_exact(&Request::new(Order::ZERO, migratetype(random)), pages) else {
+        COUNTS.here().operations_refused.add(1);
+        return;
+    };
+    for Block { pfn, order } in blocks(PageRange::new(pfn, pages)) {
+        if let Some(block) = mailboxes::exchange(Some(OwnedBlock::new(pfn, order)), random) {
+            free(block, random);
+        }
+    }
+}
+
+/// The blocks of a range that the caller owns. Each is looked up when the iterator gets there.
+///
+/// # Panics
+/// A block is not in use, or reaches beyond the range.
+fn blocks(range: PageRange) -> impl Iterator<Item = Block> {
+    let mut next = range.start;
+    core::iter::from_fn(move || {
+        if next >= range.end() {
+            return None;
+        }
+        let (block, state) = frames().block_of(next).expect("an online page");
+        let end = block.pfn.offset(block.order.pages());
+        let is_ours = block.pfn == next && state == PageState::Allocated && end <= range.end();
+        assert!(is_ours, "page {next} of {range:?} is in {block:?}, which is {state:?}");
+        next = end;
+        Some(block)
+    })
 }
 
 /// Frees a block in one of the ways that the allocator offers.
@@ -66,9 +109,22 @@ fn free(block: OwnedBlock, random: &Random) {
                 frames().free_bulk(&piece)
             })
         }),
+        3 => frames().free_deferred(pfn, order),
+        4 => free_in_parts(PageRange::new(pfn, order.pages()), random),
         _ => frames().free(pfn, order),
     };
     freed.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Frees some pages of a block, then the blocks that are left of it.
+fn free_in_parts(block: PageRange, random: &Random) -> Result<(), FreeError> {
+    let start = block.start.offset(u64::from(random.below(block.pages as u32)));
+    let part = PageRange::new(start, 1 + u64::from(random.below((block.end().0 - start.0) as u32)));
+    frames().free_part(part.start, part.pages)?;
+    [(block.start, part.start), (part.end(), block.end())].into_iter().try_for_each(|(from, to)| {
+        let mut rest = blocks(PageRange::new(from, to.0 - from.0));
+        rest.try_for_each(|Block { pfn, order }| frames().free_part(pfn, order.pages()))
+    })
 }
 
 /// As the benchmark page_fault1: maps memory, touches each page, and unmaps it.
