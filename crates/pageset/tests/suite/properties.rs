@@ -183,6 +183,9 @@ fn bytes_make_every_operation() {
     found.sort_by_key(|kind| format!("{kind:?}"));
     found.dedup();
     assert_eq!(found.len(), Op::KINDS);
+    let mut first: Vec<_> = Op::first_bytes().map(|byte| mem::discriminant(&Op::decode(&[byte]))).collect();
+    first.sort_by_key(|kind| format!("{kind:?}"));
+    assert_eq!(first, found);
     let bytes = [15, 1, 5, 1, 2, 3, 4, 5, 6, 7, 0, 9, 9, 9];
     let scenario = Scenario::decode(&bytes);
     assert_eq!((scenario.preset, scenario.map), (PRESETS[15].name, Map::TwoNodes));
@@ -206,6 +209,8 @@ fn operations_print_as_rust() {
         Op::Wrong(Wrong::AskFor(MigrateType::Cma), 7),
         Op::Wrong(Wrong::Twice, 7),
         Op::Free { from: 1, times: 1, undrained: false },
+        Op::AllocExact { pages: 3, migratetype: MigrateType::Movable, highest: ZoneKind::Dma, rights: 0 },
+        Op::FreePart { nth: 1, first: 2, pages: 3 },
         Op::Tick,
         Op::CompactZone { zone: 1, order: 9, mode: CompactMode::Async, faults: 0 },
     ];

@@ -21,7 +21,8 @@ impl Model<'_> {
         }
     }
 
-    /// Without marks a request fails only if no list that serves it has a block.
+    /// A request that may take the zone's lock fails only after all deferred frees. Without marks it fails only if no list
+    /// that serves it has a block.
     pub(super) fn check_nothing_left(&self, request: &Request) {
         // Before 5.14 a request for a single page fails if its pageset cannot be refilled.
         let past_pageset = self.world.tuning().lists != ListRule::OrderZero || request.order > Order::ZERO;
@@ -31,9 +32,16 @@ impl Model<'_> {
             _ => false,
         };
         let local = self.map.cpus()[self.cpu as usize];
-        for zone in (0..self.world.zone_count()).filter(|_| !request.watermarks) {
+        for zone in 0..self.world.zone_count() {
             let stats = self.world.zone_stats(zone);
             if stats.kind > request.highest || request.this_node_only && stats.node != local {
+                continue;
+            }
+            if request.wait != Wait::Nothing {
+                let not_freed = stats.pgalloc() - stats.pgfree();
+                assert_eq!(not_freed, self.in_use[zone], "{request:?} failed; zone {zone} has deferred frees");
+            }
+            if request.watermarks {
                 continue;
             }
             for order in Order::all().skip(request.order.index()) {
@@ -55,10 +63,14 @@ impl Model<'_> {
     }
 
     /// Compares the counters with each other, after every step.
-    pub(super) fn check_counters(&self) {
+    pub(super) fn check_counters(&mut self) {
         for zone in 0..self.world.zone_count() {
             let stats = self.world.zone_stats(zone);
-            assert_eq!(stats.pgalloc() - stats.pgfree(), self.in_use[zone], "zone {zone}: pages in use");
+            // A deferred free counts when it completes. Until the next deferral, fewer and fewer are left.
+            let (not_freed, in_use) = (stats.pgalloc() - stats.pgfree(), self.in_use[zone]);
+            let allowed = in_use..=in_use + self.deferred[zone];
+            assert!(allowed.contains(&not_freed), "zone {zone}: {not_freed} pages in use, expected {allowed:?}");
+            self.deferred[zone] = not_freed - in_use;
             assert!(stats.nr_free_highatomic + stats.nr_free_cma <= stats.nr_free_pages, "zone {zone}: {stats:?}");
             assert!(stats.watermark_boost <= stats.watermarks.min, "zone {zone}: {stats:?}");
             assert!(

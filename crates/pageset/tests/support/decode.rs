@@ -88,7 +88,7 @@ impl Choices<'_> {
     }
 }
 
-const WRONG: [Wrong; 18] = [
+const WRONG: [Wrong; 19] = [
     Wrong::NotOurs,
     Wrong::Hole,
     Wrong::Misaligned,
@@ -97,6 +97,7 @@ const WRONG: [Wrong; 18] = [
     Wrong::Tail,
     Wrong::BulkTwice,
     Wrong::SplitUp,
+    Wrong::NoPart,
     Wrong::BulkOrder,
     Wrong::Node,
     Wrong::Fraction,
@@ -120,14 +121,14 @@ const KINDS: &[(u8, Make)] = &[
     (1, |c| Op::DrainZone(c.byte())),
     (1, |c| Op::MergeSkipped(c.byte())),
     (4, |c| Op::RunOn(c.byte())),
-    (10, |c| Op::Alloc {
+    (12, |c| Op::Alloc {
         order: c.order(),
         migratetype: c.migratetype(),
         highest: c.highest(),
         rights: c.rights(),
         times: c.times(),
     }),
-    (10, |c| {
+    (12, |c| {
         let (from, times) = (c.word(), c.times());
         Op::Free { from, times, undrained: c.byte() % 8 == 7 }
     }),
@@ -135,7 +136,10 @@ const KINDS: &[(u8, Make)] = &[
     (2, |c| Op::AllocBulk { migratetype: c.migratetype(), pages: c.word() }),
     (2, |c| Op::FreeDirect { from: c.word(), times: c.times() }),
     (3, |c| Op::AllocAt { from: c.word(), order: c.order() }),
+    (2, |c| Op::AllocExact { pages: c.word(), migratetype: c.migratetype(), highest: c.highest(), rights: c.rights() }),
     (1, |c| Op::FreeCold { from: c.word(), times: c.times() }),
+    (1, |c| Op::FreeDeferred { from: c.word(), times: c.times() }),
+    (2, |c| Op::FreePart { nth: c.word(), first: c.word(), pages: c.word() }),
     (3, |c| Op::FreeBulk { from: c.word(), blocks: c.word() }),
     (1, |c| Op::Exhaust { order: c.order(), migratetype: c.migratetype() }),
     (2, |c| Op::Split { nth: c.word(), to: c.byte() % Order::COUNT as u8 }),
@@ -180,6 +184,11 @@ const KINDS: &[(u8, Make)] = &[
 impl Op {
     /// The number of kinds.
     pub const KINDS: usize = KINDS.len();
+
+    /// The smallest first byte of a record of each kind.
+    pub fn first_bytes() -> impl Iterator<Item = u8> {
+        KINDS.iter().scan(0, |next, &(weight, _)| Some(std::mem::replace(next, *next + weight)))
+    }
 
     /// Decodes a record. A short record is extended with zeros.
     pub fn decode(record: &[u8]) -> Op {

@@ -164,6 +164,16 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             Op::FreeCold { from, times } => {
                 self.free_some(from, times, |b| world.free_cold(b.pfn, b.order).expect("it is in use"));
             }
+            Op::FreeDeferred { from, times } => {
+                self.free_some(from, times, |b| world.free_deferred(b.pfn, b.order).expect("it is in use"));
+            }
+            Op::FreePart { nth, first, pages } => self.free_part(nth, first, pages),
+            Op::AllocExact { pages, migratetype, rights, .. } => {
+                let pages = 1 + u64::from(pages) % 40;
+                if let Ok(pfn) = world.alloc_exact(&request(0, migratetype, ZoneKind::Movable, rights), pages) {
+                    self.take_range(PageRange::new(pfn, pages));
+                }
+            }
             Op::AllocAt { from, order } => {
                 let order = self.order(order);
                 let pfn = Pfn(BASE + u64::from(from) % PAGES).align_down(order);
@@ -283,7 +293,7 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
         }
     }
 
-    /// Records the blocks of an allocated range: the largest aligned ones.
+    /// Records the blocks of allocated pages: the largest aligned ones.
     fn take_range(&mut self, range: PageRange) {
         let mut pfn = range.start;
         while pfn < range.end() {
@@ -292,6 +302,17 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             self.take(Block { pfn, order });
             pfn = pfn.offset(order.pages());
         }
+    }
+
+    /// Frees a part of a block. The rest stays in use.
+    fn free_part(&mut self, nth: u16, first: u16, pages: u16) {
+        let Some(block) = self.give(nth) else { return };
+        let end = block.pfn.offset(block.order.pages());
+        let start = block.pfn.offset(u64::from(first) % block.order.pages());
+        let part = PageRange::new(start, 1 + u64::from(pages) % (end.0 - start.0));
+        self.world.free_part(part.start, part.pages).expect("a part of a block in use");
+        self.take_range(PageRange::new(block.pfn, start.0 - block.pfn.0));
+        self.take_range(PageRange::new(part.end(), end.0 - part.end().0));
     }
 
     fn order(&self, order: u8) -> Order {
@@ -331,7 +352,11 @@ impl<'w, 'a, M: Machine> Mix<'w, 'a, M> {
             (Wrong::Tail, Some(block)) if block.order > Order::ZERO => (block.pfn.offset(1), Order::ZERO),
             _ => (Pfn(u64::MAX), Order::ZERO),
         };
-        let error = self.world.free(pfn, order).expect_err("a wrong free");
+        let error = match (wrong, block) {
+            (Wrong::NoPart, Some(block)) => self.world.free_part(block.pfn, block.order.pages() + 1),
+            _ => self.world.free(pfn, order),
+        };
+        let error = error.expect_err("a wrong free");
         assert!(!matches!(error.reason, WrongFree::NotAllocated(_)), "{error}");
     }
 }

@@ -58,6 +58,8 @@ pub struct Model<'w> {
     /// Whether each page is in `live`, and pages of each zone that are.
     held: Vec<bool>,
     in_use: Vec<u64>,
+    /// The most pages of each zone whose free may still be deferred.
+    deferred: Vec<u64>,
     /// The blocks freed last, for double frees.
     freed: Vec<Block>,
     holes: Vec<PageRange>,
@@ -77,6 +79,7 @@ impl<'w> Model<'w> {
             live: Vec::new(),
             held: vec![false; 1 << 21],
             in_use: vec![0; world.zone_count()],
+            deferred: vec![0; world.zone_count()],
             freed: Vec::new(),
             holes: map.holes(),
             online,
@@ -131,11 +134,28 @@ impl<'w> Model<'w> {
                 }
             }
             Op::AllocAt { from, order: of } => self.alloc_at(from, order(of)),
+            Op::AllocExact { pages, migratetype, highest, rights } => {
+                self.alloc_exact(
+                    &request(0, migratetype, highest, rights),
+                    u64::from(pages) % (Order::MAX.pages() + 80),
+                );
+            }
+            Op::FreeDeferred { from, times } => {
+                for _ in 0..times {
+                    if let Some(block) = self.drop_block(from) {
+                        let zone = self.world.zone_of(block.pfn).expect("the page is in the zone");
+                        self.deferred[zone] += block.order.pages();
+                        self.world.free_deferred(block.pfn, block.order).expect("it is in use");
+                    }
+                }
+            }
+            Op::FreePart { nth, first, pages } => self.free_part(nth, first, pages),
             Op::FreeBulk { from, blocks } => {
                 let blocks: Vec<_> = (0..blocks % 600).filter_map(|_| self.drop_block(from)).collect();
                 self.world.free_bulk(&blocks).expect("all are in use");
             }
             Op::Wrong(wrong, nth) => {
+                self.complete_deferred();
                 let before = self.picture();
                 self.wrong(wrong, usize::from(nth));
                 assert_eq!(self.picture(), before, "{op:?} has changed something");
@@ -209,7 +229,10 @@ impl<'w> Model<'w> {
                 };
                 assert_eq!(self.world.set_bounds(zone, bounds), expected);
             }
-            Op::MergeSkipped(zone) => self.merge_skipped(self.zone(zone)),
+            Op::MergeSkipped(zone) => {
+                self.complete_deferred();
+                self.merge_skipped(self.zone(zone));
+            }
             Op::Compact { order: of, migratetype, mode, faults } => {
                 let request = Request::new(order(of), migratetype);
                 let report = self.compact(faults, |world, mover| world.compact(&request, mode, mover));
@@ -290,6 +313,7 @@ impl<'w> Model<'w> {
 
     /// Allocates the block at a page. Succeeds if all of it is in a free block of an ordinary type.
     fn alloc_at(&mut self, from: u16, order: Order) {
+        self.complete_deferred();
         let Some(range) = self.pick_range(from, 0) else { return };
         let pfn = range.start.align_down(order);
         let free = self.world.free_block_around(pfn);
@@ -302,6 +326,44 @@ impl<'w> Model<'w> {
         } else if contains {
             let migratetype = self.world.pageblock_type(pfn).expect("the page is in the zone");
             assert!(!migratetype.is_ordinary(), "{block:?} was refused, in a pageblock of {migratetype:?}");
+        }
+    }
+
+    /// Allocates any number of pages. They begin at a multiple of the next power of two.
+    fn alloc_exact(&mut self, request: &Request, pages: u64) {
+        let result = self.world.alloc_exact(request, pages);
+        match (Order::holding(pages), result) {
+            (Some(order), Ok(pfn)) => {
+                self.check_place(pfn, &Request { order, ..*request });
+                self.take_range(PageRange::new(pfn, pages));
+                if request.wait == Wait::Nothing {
+                    let zone = self.world.zone_of(pfn).expect("the page is in the zone");
+                    self.deferred[zone] += order.pages() - pages;
+                }
+            }
+            (Some(order), Err(AllocError::OutOfMemory(_) | AllocError::Node(_))) => {
+                self.check_nothing_left(&Request { order, ..*request });
+            }
+            (None, Err(error)) => assert_eq!(error, AllocError::Pages(pages)),
+            (_, result) => panic!("{request:?}, {pages} pages: {result:?}"),
+        }
+    }
+
+    /// Frees a part of a block in use. The rest stays in use as the largest blocks.
+    fn free_part(&mut self, nth: u16, first: u16, pages: u16) {
+        let Some(block) = self.drop_block(nth) else { return };
+        let end = block.pfn.offset(block.order.pages());
+        let start = block.pfn.offset(u64::from(first) % block.order.pages());
+        let part = PageRange::new(start, 1 + u64::from(pages) % (end.0 - start.0));
+        self.world.free_part(part.start, part.pages).expect("a part of a block in use");
+        self.take_range(range(block.pfn.0, start.0));
+        self.take_range(range(part.end().0, end.0));
+    }
+
+    /// Completes the deferred frees, for operations whose expected result depends on them.
+    fn complete_deferred(&mut self) {
+        for zone in (0..self.world.zone_count()).filter(|&zone| self.deferred[zone] > 0) {
+            self.world.audit(zone).unwrap_or_else(|error| panic!("{error}"));
         }
     }
 
@@ -378,14 +440,19 @@ impl<'w> Model<'w> {
 
     /// Records an allocated block.
     fn take(&mut self, pfn: Pfn, request: &Request) {
+        self.check_place(pfn, request);
+        let block = Block { pfn, order: request.order };
+        self.hold(block);
+        self.live.push(block);
+    }
+
+    /// Checks that a request allows the place of its block.
+    fn check_place(&self, pfn: Pfn, request: &Request) {
         assert!(pfn.is_aligned(request.order), "{pfn} for {request:?}");
         let zone = self.world.zone_of(pfn).expect("a page of ours");
         let stats = self.world.zone_stats(zone);
         assert!(stats.kind <= request.highest, "{pfn} of {:?} for {request:?}", stats.kind);
         assert!(!request.this_node_only || stats.node == self.map.cpus()[self.cpu as usize]);
-        let block = Block { pfn, order: request.order };
-        self.hold(block);
-        self.live.push(block);
     }
 
     /// Removes a block from the list of blocks in use, to free it.

@@ -76,7 +76,10 @@ impl<'m, 'w> Mover<'m, 'w> {
 
     fn alloc(&self) {
         let mut model = self.model.borrow_mut();
-        if model.alloc(&Request::new(Order::ZERO, MigrateType::Movable)) {
+        let request = Request::new(Order::ZERO, MigrateType::Movable);
+        // A failure is not checked: the block that moves is in use twice, and the model knows it once.
+        if let Ok(pfn) = model.world.alloc(&request) {
+            model.take(pfn, &request);
             let at = model.live.len() - 1;
             self.places.borrow_mut().insert(model.live[at].pfn, at);
         }
@@ -231,7 +234,10 @@ impl<'w> Model<'w> {
                 other => other,
             })
             .collect();
-        assert_eq!(types(), expected, "{result:?}");
+        // A deferred free that completes meanwhile may give a pageblock its neighbour's type.
+        if self.deferred.iter().all(|&pages| pages == 0) {
+            assert_eq!(types(), expected, "{result:?}");
+        }
         if let Err(RangeError { pfn, obstacle }) = result {
             let is_online = |pfn: Pfn| self.online.iter().any(|range| pfn >= range.start && pfn < range.end());
             let zone = world.zone_of(range.start);
@@ -256,7 +262,7 @@ impl<'w> Model<'w> {
         result.is_ok()
     }
 
-    /// Records the blocks of an allocated range: the largest aligned ones.
+    /// Records the blocks of allocated pages: the largest aligned ones.
     pub(super) fn take_range(&mut self, range: PageRange) {
         let mut at = range.start;
         while at < range.end() {

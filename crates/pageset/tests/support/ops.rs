@@ -68,6 +68,8 @@ pub enum Op {
     AllocBulk { migratetype: MigrateType, pages: u16 },
     /// Allocates the block at a page, if it is free.
     AllocAt { from: u16, order: u8 },
+    /// Allocates neighbouring pages. 0 pages, and more than the largest block has, fail.
+    AllocExact { pages: u16, migratetype: MigrateType, highest: ZoneKind, rights: u8 },
     /// Allocates until memory runs out.
     Exhaust { order: u8, migratetype: MigrateType },
     /// Frees blocks from the `from`-th in use on, one by one. `undrained`: as by a caller that may have interrupted any
@@ -77,6 +79,10 @@ pub enum Op {
     FreeDirect { from: u16, times: u8 },
     /// Frees blocks to the end of their lists.
     FreeCold { from: u16, times: u8 },
+    /// Frees blocks later, when a call takes the zone's lock.
+    FreeDeferred { from: u16, times: u8 },
+    /// Frees `pages` pages of a block in use, from its page `first` on.
+    FreePart { nth: u16, first: u16, pages: u16 },
     /// Frees blocks in bulk.
     FreeBulk { from: u16, blocks: u16 },
     /// A call that must fail.
@@ -152,6 +158,8 @@ pub enum Wrong {
     BulkTwice,
     /// A split into larger blocks.
     SplitUp,
+    /// Pages that are no part of a block in use: none, or pages after its end.
+    NoPart,
     /// A migratetype that is not ordinary.
     AskFor(MigrateType),
     /// Blocks above order 0 in bulk.

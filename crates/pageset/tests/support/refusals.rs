@@ -77,6 +77,22 @@ impl Model<'_> {
                 }
                 world.split(Pfn(u64::MAX), order(1), Order::ZERO).expect_err("the page is in no zone");
             }
+            Wrong::NoPart => {
+                if let Some(Block { pfn: head, order }) = live {
+                    let inside = nth as u64 % order.pages();
+                    let rest = order.pages() - inside;
+                    for pages in [0, rest + 1, u64::MAX] {
+                        let error = world.free_part(head.offset(inside), pages).expect_err("no part of the block");
+                        assert_eq!(error.reason, WrongFree::NotPart { head, order, pages });
+                    }
+                }
+                if let Some(block) = nth.checked_rem(self.freed.len()).map(|at| self.freed[at])
+                    && !self.held[block.pfn.0 as usize]
+                {
+                    let reason = world.free_part(block.pfn, 1).expect_err("it is not in use").reason;
+                    assert!(matches!(reason, WrongFree::NotAllocated(_) | WrongFree::Inside { .. }), "{reason:?}");
+                }
+            }
             Wrong::AskFor(migratetype) => {
                 if !migratetype.is_ordinary() {
                     let request = Request::new(order(nth as u8), migratetype);
