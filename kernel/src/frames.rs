@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32};
 use arrayvec::ArrayVec;
 use pageset::pcp::Pageset;
 use pageset::{
-    Access, Allocator, CachedZone, Config, CpuId, Machine, Metadata, NodeId, Order, PageRange, Pfn, ZoneKind,
+    Access, Allocator, CachedZone, Config, CpuId, Machine, Metadata, NodeId, Order, PageRange, Pfn, Region, ZoneKind,
     ZoneMetadata, ZoneSpec,
 };
 use spin::Once;
@@ -117,6 +117,7 @@ pub unsafe fn build(usable: &[PageRange], topology: &Topology) {
                 tags: early.slice(size.tags, |_| AtomicU8::new(0)),
                 words: early.slice(size.words, |_| AtomicU32::new(0)),
                 pagesets: early.slice(size.pagesets, |_| Pageset::default()),
+                regions: early.slice(size.regions, |_| Region::default()),
             }
         })
         .collect();

@@ -10,7 +10,7 @@ use pageset::policy::presets::{LINUX_4_17, LINUX_6_12, LINUX_6_18, PAGESET};
 use pageset::policy::{Tuning, TuningError};
 use pageset::{
     Allocator, CachedZone, Config, CpuId, Machine, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Request,
-    SpinLock, ZoneKind, ZoneMetadata, ZoneSpec,
+    Region, SpinLock, ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
 // This program is built without the feature `history`: rules that kernels dropped are refused, the default rules are not.
@@ -31,6 +31,7 @@ impl Machine for Kernel {
 static TAGS: [AtomicU8; 1 << 14] = [const { AtomicU8::new(0) }; 1 << 14];
 static WORDS: [AtomicU32; 1 << 17] = [const { AtomicU32::new(0) }; 1 << 17];
 static COMMON: [AtomicU32; 1 << 6] = [const { AtomicU32::new(0) }; 1 << 6];
+static REGIONS: [Region<SpinLock>; 1] = [Region::new(SpinLock::new())];
 static PAGESETS: [Pageset<SpinLock>; 1] = [Pageset::new(SpinLock::new())];
 
 /// Builds an allocator of 16 MiB, takes a page and gives it back; the page, or nothing when anything failed.
@@ -43,6 +44,7 @@ fn one_page() -> Option<Pfn> {
         tags: TAGS.get(..size.tags)?,
         words: WORDS.get(..size.words)?,
         pagesets: PAGESETS.get(..size.pagesets)?,
+        regions: REGIONS.get(..size.regions)?,
     };
     let mut zones = [CachedZone::new(SpinLock::new(), metadata)];
     let metadata = Metadata { words: COMMON.get(..config.metadata_size().ok()?.words)?, zones: &mut zones };

@@ -113,7 +113,7 @@ impl PagePool {
         // The rest, from anywhere.
         for order in (0..=Order::MAX.get()).rev().filter_map(Order::new) {
             while left >= order.pages() {
-                let Ok(pfn) = self.allocator().alloc(&request(order, MigrateType::Movable)) else { break };
+                let Ok(pfn) = self.allocator().alloc_direct(&request(order, MigrateType::Movable)) else { break };
                 hold(pfn, order, &mut left);
             }
         }

@@ -240,7 +240,7 @@ mod tests {
             ("auto_high = 1", "auto_high = 1: allowed: on (true) or off (false)"),
             (
                 "lists = 'all'",
-                "lists = 'all': allowed: order-zero, to-costly, huge-shared, huge-by-mobility or huge-by-type",
+                "lists = 'all': allowed: order-zero, to-costly, huge-shared, huge-by-mobility, huge-by-type or all-orders",
             ),
             ("high_fraction = 7", "high_fraction = 7: allowed: 0 for none, or 8 to 4294967295"),
             ("batch = 1\nbatch = 2", "mine.toml:2:1: duplicate key"),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use pageset::policy::sizes::MIN_HIGH_FRACTION;
-use pageset::policy::{HighRule, Tuning};
+use pageset::policy::{HighRule, RegionRule, Tuning};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -174,6 +174,31 @@ impl Rule for High {
 
     fn get(&self, rules: &RuleSet) -> Option<Value> {
         rules.tuning.high.word().map(|word| Value::Word(word.to_owned()))
+    }
+}
+
+/// The rule `regions`: a number, or a word.
+pub(crate) struct Regions;
+
+impl Rule for Regions {
+    fn allowed(&self) -> String {
+        format!("{}, or a number from 1 on, up to the 4-MiB blocks of a zone", RegionRule::all_words())
+    }
+
+    fn set(&self, rules: &mut RuleSet, value: &Value) -> Option<()> {
+        rules.tuning.regions = match value {
+            Value::Word(word) => RegionRule::of_word(word)?,
+            Value::Number(number) => RegionRule::Fixed(u32::try_from(*number).ok().filter(|&regions| regions > 0)?),
+            Value::Switch(_) => return None,
+        };
+        Some(())
+    }
+
+    fn get(&self, rules: &RuleSet) -> Option<Value> {
+        Some(match rules.tuning.regions {
+            RegionRule::Fixed(regions) => Value::Number(regions.into()),
+            rule => Value::Word(rule.word()?.to_owned()),
+        })
     }
 }
 

@@ -205,7 +205,10 @@ mod tests {
             (&["auto_high=maybe"], "allowed: on (true) or off (false)"),
             (&["auto_high=1"], "allowed: on (true) or off (false)"),
             (&["alloc_factor=off"], "the rule auto_high needs alloc_factor to be on as well"),
-            (&["lists=all"], "allowed: order-zero, to-costly, huge-shared, huge-by-mobility or huge-by-type"),
+            (
+                &["lists=all"],
+                "allowed: order-zero, to-costly, huge-shared, huge-by-mobility, huge-by-type or all-orders",
+            ),
             (&["decay=fifth", "decay=fifth"], "--set decay=fifth: decay is given twice"),
         ] {
             let error = changed(texts).unwrap_err();

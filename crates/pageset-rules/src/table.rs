@@ -5,7 +5,7 @@
 use pageset::policy::sizes::{MAX_BATCH, MAX_HIGH};
 use pageset::policy::{BatchRule, HighRule};
 
-use crate::keys::{Fraction, High, Key, Number, Rule, Switch, Words};
+use crate::keys::{Fraction, High, Key, Number, Regions, Rule, Switch, Words};
 use crate::set::RuleSet;
 
 const fn pages(max: u32, set: fn(&mut RuleSet, u32), get: fn(&RuleSet) -> Option<u32>) -> Number {
@@ -26,6 +26,7 @@ pub const KEYS: &[Key] = &[
     key("high_max", "its upper bound", &pages(MAX_HIGH, |r, n| set_high(r, None, Some(n)), |r| fixed_high(r).map(|(_, max)| max))),
     key("high_fraction", "the sysctl of that name: all CPUs keep a zone divided by this", &Fraction),
     key("lists", "which orders are kept, and in how many lists", &Words(|t| &mut t.lists)),
+    key("regions", "pageset: into how many regions with a lock of their own a zone is divided", &Regions),
     key("bulk_free", "how a drain frees", &Words(|t| &mut t.bulk_free)),
     key("fallback", "how a request is served from another migratetype's pageblocks", &Words(|t| &mut t.fallback)),
     key("fallback_tail", "blocks that change their type go to the tails of lists", &Switch(|t| &mut t.fallback_tail)),
@@ -136,7 +137,7 @@ impl Key {
 
 #[cfg(test)]
 mod tests {
-    use pageset::policy::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, ListRule, PRESETS, Tuning};
+    use pageset::policy::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, ListRule, PRESETS, RegionRule, Tuning};
 
     use super::*;
     use crate::described;
@@ -149,6 +150,7 @@ mod tests {
             batch: BatchRule::Fixed(7),
             high: HighRule::Fixed { min: 1, max: 2 },
             lists: ListRule::ToCostly,
+            regions: RegionRule::Fixed(3),
             bulk_free: BulkFree::Chunked,
             fallback: FallbackRule::ClaimThenSteal,
             fallback_tail: on,
@@ -189,6 +191,7 @@ mod tests {
             batch: BatchRule::FromZone { cap_kib: 9 },
             high: HighRule::SixBatches,
             lists: ListRule::HugeShared,
+            regions: RegionRule::PerCpu,
             bulk_free: BulkFree::TwoPass,
             fallback: FallbackRule::Steal,
             fallback_tail: off,

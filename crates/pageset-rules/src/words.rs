@@ -1,6 +1,6 @@
 //! The words for the values of rules.
 
-use pageset::policy::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule};
+use pageset::policy::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule, RegionRule};
 
 /// A rule with a word for each of its values.
 pub(crate) trait NamedValues: Copy + PartialEq + 'static {
@@ -49,9 +49,17 @@ words! {
         "to-costly" = ToCostly,
         "huge-shared" = HugeShared,
         "huge-by-mobility" = HugeByMobility,
-        "huge-by-type" = HugeByType
+        "huge-by-type" = HugeByType,
+        "all-orders" = AllOrders
     }
-    BulkFree { "pick-locked" = PickLocked, "two-pass" = TwoPass, "single-pass" = SinglePass, "chunked" = Chunked }
+    RegionRule { "one" = One, "per-cpu" = PerCpu; RegionRule::Fixed(_) }
+    BulkFree {
+        "pick-locked" = PickLocked,
+        "two-pass" = TwoPass,
+        "single-pass" = SinglePass,
+        "chunked" = Chunked,
+        "short-holds" = ShortHolds
+    }
     FallbackRule { "steal" = Steal, "steal-in-place" = StealInPlace, "claim-then-steal" = ClaimThenSteal }
     HighAtomicRule { "reserved" = Reserved, "free" = Free }
     DecayRule { "eighth" = Eighth, "fifth" = Fifth }

@@ -38,7 +38,7 @@ impl MemoryMap {
     }
 
     /// The map of a machine with `node_pages` pages on each node.
-    fn with_memory(machine: &Machine, node_pages: u64) -> Self {
+    pub(crate) fn with_memory(machine: &Machine, node_pages: u64) -> Self {
         MemoryMap {
             nodes: machine.topology().sockets,
             node_pages,
@@ -109,10 +109,16 @@ const CLUSTERS_A_LINE: u32 = 8;
 /// The lines of one zone that several CPUs write.
 #[derive(Debug)]
 struct ZoneLines {
-    counters: LineState,
-    areas: [LineState; Order::COUNT],
+    regions: Box<[RegionLines]>,
     pagesets: Box<[LineState]>,
     clusters: Vec<LineState>,
+}
+
+/// The lines of one region of a zone.
+#[derive(Debug, Default)]
+struct RegionLines {
+    counters: LineState,
+    areas: [LineState; Order::COUNT],
 }
 
 /// Distance of host prefetches, in pages: a prefetch takes about as long as the processing of this many pages.
@@ -132,11 +138,13 @@ pub(crate) struct PageState {
 /// The machine under the allocator: the CPUs and locks of the engine, and the state of each line that the allocator
 /// touches.
 ///
-/// Lock `z` of the engine is the lock of zone `z`.
+/// The first locks of the engine are those of the zones' regions, zone by zone. All zones have the same number of them.
 pub struct SimMachine {
     engine: Rc<Engine>,
     pub(crate) map: MemoryMap,
     zones: Box<[ZoneLines]>,
+    /// Regions of each zone.
+    regions: usize,
     pages: Vec<PageState>,
     /// Mask for page indices: gives the index of the first page whose descriptor shares the line.
     first_sharing: usize,
@@ -166,33 +174,38 @@ fn table<T: FromZeros>(len: usize) -> Result<Vec<T>, NoMemory> {
 }
 
 impl SimMachine {
-    /// The machine on an engine whose first locks are the zone locks, in the order of the nodes.
+    /// The machine on an engine whose first locks are those of the zones' regions, in the order of the nodes.
     ///
     /// # Errors
     /// The host has no memory for the state of all lines.
-    pub fn new(engine: Rc<Engine>, machine: &Machine) -> Result<Self, NoMemory> {
-        Self::with_memory(engine, machine, machine.node_pages())
+    pub fn new(engine: Rc<Engine>, machine: &Machine, regions: usize) -> Result<Self, NoMemory> {
+        Self::with_memory(engine, machine, machine.node_pages(), regions)
     }
 
     /// As [`Self::new`], with `node_pages` pages on each node.
     ///
     /// # Errors
     /// The host has no memory for the state of all lines.
-    pub(crate) fn with_memory(engine: Rc<Engine>, machine: &Machine, node_pages: u64) -> Result<Self, NoMemory> {
+    pub(crate) fn with_memory(
+        engine: Rc<Engine>,
+        machine: &Machine,
+        node_pages: u64,
+        regions: usize,
+    ) -> Result<Self, NoMemory> {
         let map = MemoryMap::with_memory(machine, node_pages);
         let bytes = machine.model.descriptor_bytes.get();
         let cpus = machine.topology().cpus() as usize;
         let cluster_lines = (map.node_pages / 2).div_ceil(u64::from(CLUSTERS_A_LINE)) as usize;
         let zone = |_| {
             Ok(ZoneLines {
-                counters: LineState::default(),
-                areas: Default::default(),
+                regions: (0..regions).map(|_| RegionLines::default()).collect(),
                 pagesets: (0..cpus).map(|_| LineState::default()).collect(),
                 clusters: table(cluster_lines)?,
             })
         };
         Ok(SimMachine {
             zones: (0..map.nodes).map(zone).collect::<Result<_, NoMemory>>()?,
+            regions,
             pages: table(map.span())?,
             first_sharing: !((LINE_BYTES / bytes).max(1) as usize - 1),
             descriptor_lines: (bytes / LINE_BYTES).max(1),
@@ -268,8 +281,8 @@ impl SimMachine {
         match line {
             Line::Page(_) if self.prefetch_next && self.is_prefetched() => self.prefetch(line),
             Line::Page(pfn) => self.touch_page(pfn),
-            Line::FreeList { zone, order, migratetype: _ } => {
-                let area = &self.zones[zone].areas[usize::from(order)];
+            Line::FreeList { zone, region, order, migratetype: _ } => {
+                let area = &self.zones[zone].regions[region].areas[usize::from(order)];
                 self.engine.work_on(self.list_step, area, || Socket(zone as u32), AREA_LINES);
             }
             Line::Cluster { zone, number } => {
@@ -277,7 +290,9 @@ impl SimMachine {
                     self.engine.touch(line, Socket(zone as u32));
                 }
             }
-            Line::Zone { zone } => self.engine.touch(&self.zones[zone].counters, Socket(zone as u32)),
+            Line::Zone { zone, region } => {
+                self.engine.touch(&self.zones[zone].regions[region].counters, Socket(zone as u32));
+            }
             Line::Pageset { zone, cpu } => {
                 self.engine.touch(&self.zones[zone].pagesets[cpu.0 as usize], Socket(zone as u32));
             }
@@ -293,12 +308,12 @@ impl SimMachine {
         }
     }
 
-    /// The allocator takes the lock of `zone` next; no other engine lock comes in between.
-    fn announce(&self, zone: usize, path: LockPath) {
+    /// The allocator takes the lock of a region next; no other engine lock comes in between.
+    fn announce(&self, zone: usize, region: usize, path: LockPath) {
         if self.prefetch_next {
             self.refill_touches[self.engine.cpu() as usize].set((path == LockPath::Refill).then_some(0));
         }
-        self.engine.announce(LockId(zone as u32), path as usize);
+        self.engine.announce(LockId((zone * self.regions + region) as u32), path as usize);
     }
 
     /// Writes all data of a page, as clearing does.
@@ -323,7 +338,7 @@ impl pageset::Machine for SimMachine {
         match access {
             Access::Touch(line) => self.touch(line),
             Access::Prefetch(line) => self.prefetch(line),
-            Access::ZoneLock { zone, path } => self.announce(zone, path),
+            Access::ZoneLock { zone, region, path } => self.announce(zone, region, path),
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! The allocator works with page frame numbers and never touches the pages. It has no heap: the caller provides the
 //! memory for its metadata. One [`Allocator`] has any number of nodes and zones. A zone is a buddy system behind one
-//! lock. In front of the lock each CPU has a *pageset*, refilled and drained in batches whose sizes the [`Tuning`]
-//! decides.
+//! lock, or divided into regions with a lock each. In front of the lock each CPU has a *pageset*, refilled and drained in
+//! batches whose sizes the [`Tuning`] decides.
 //!
 //! ```
 //! use pageset::alloc::owned::OwnedMetadata;
@@ -52,7 +52,7 @@
 //! | [`machine`] | the trait that provides CPU numbers, locks and memory costs |
 //! | [`policy`] | every rule as data; the pure functions that decide how many pages move |
 //! | `buddy` | free lists, split, merge, claiming and stealing |
-//! | `zone` | a zone's lock, watermarks and counters |
+//! | `zone` | a zone's locks, watermarks and counters |
 //! | [`pcp`] | the per-CPU pagesets: allocation, free, refill, drain |
 //! | [`alloc`] | requests and zonelists; the fast, the general and the slow path |
 //! | [`admin`] | CPUs and memory that come and go, contiguous ranges, compaction, statistics, audit |
@@ -113,7 +113,7 @@
 //!
 //! | for | methods of [`Allocator`] |
 //! | --- | --- |
-//! | one block | `alloc`, `free`, `alloc_with`, `free_direct`, `free_undrained`, `free_deferred`, `split` |
+//! | one block | `alloc`, `free`, `alloc_with`, `alloc_direct`, `free_direct`, `free_undrained`, `free_deferred`, `split` |
 //! | any number of pages | `alloc_exact`, `free_part`, `block_of` |
 //! | many pages | `alloc_bulk`, `free_bulk`, `free_bulk_of`, `alloc_range`, `free_range` |
 //! | blocks that the owner clears before they are free | `free_cleaned`, `free_deferred_cleaned`, `free_bulk_cleaned`, `free_range_cleaned` |
@@ -150,7 +150,8 @@ pub use alloc::config::{
 pub use alloc::error::{AllocError, FreeError, HotplugError, WrongFree};
 pub use alloc::request::{Block, PageHandle, Request, Urgency, Wait};
 pub use alloc::shortage::OutOfMemory;
+pub use buddy::region::Region;
 pub use frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, ZoneKind};
 pub use machine::{Access, CpuHint, Line, LockPath, Machine, RawLock, SpinLock};
 pub use pcp::CachedZone;
-pub use policy::Tuning;
+pub use policy::{RegionRule, Tuning};

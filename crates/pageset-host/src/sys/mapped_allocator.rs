@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32};
 
 use pageset::alloc::config::{MetadataSize, ZoneMetadata, ZoneMetadataSize};
 use pageset::pcp::Pageset;
-use pageset::{Allocator, CachedZone, Config, Machine, MapError, Metadata};
+use pageset::{Allocator, CachedZone, Config, Machine, MapError, Metadata, Region};
 
 use super::mapping::{Backing, Mapping};
 
@@ -80,6 +80,7 @@ impl Arena {
 fn bytes_for<M: Machine + 'static>(common: &MetadataSize, zones: &[ZoneMetadataSize]) -> Option<usize> {
     let of_zone = |size: &ZoneMetadataSize| {
         let bytes = bytes_of::<Pageset<M::Lock>>(size.pagesets)?.checked_add(bytes_of::<AtomicU32>(size.words)?)?;
+        let bytes = bytes.checked_add(bytes_of::<Region<M::Lock>>(size.regions)?)?;
         bytes.checked_add(bytes_of::<AtomicU8>(size.tags)?)
     };
     let common = [bytes_of::<CachedZone<'static, M>>(common.zones), bytes_of::<AtomicU32>(common.words)];
@@ -111,6 +112,7 @@ impl<M: Machine> MappedAllocator<M> {
             for size in sizes {
                 of_zones.push(ZoneMetadata {
                     pagesets: arena.place(size.pagesets, Some(&mut |_| Pageset::default())),
+                    regions: arena.place(size.regions, Some(&mut |_| Region::default())),
                     words: arena.place(size.words, None),
                     tags: arena.place(size.tags, None),
                 });

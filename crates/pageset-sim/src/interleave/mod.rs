@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use pageset::alloc::owned::OwnedMetadata;
-use pageset::{Config, NodeId, Tuning};
+use pageset::{Config, NodeId, RegionRule, Tuning};
 
 use crate::engine::{self, Engine, Mode};
 use crate::era::Era;
@@ -23,7 +23,7 @@ use crate::os::{self, Needs};
 use crate::run::RunError;
 use crate::sim_lock::built_on;
 use crate::time::Time;
-use crate::world::{Allocator, SimMachine};
+use crate::world::{Allocator, MemoryMap, SimMachine};
 pub use search::{Search, try_seeds};
 use used_blocks::UsedBlocks;
 
@@ -109,19 +109,24 @@ impl Interleaving {
 
     fn run_all(&self, round: &Cell<u32>, prepare: impl Fn(&Engine)) -> Result<Tried, Failure> {
         let machine = self.machine()?;
-        let mut config = machine.engine_config(self.seed);
-        config.mode = Mode::Interleave;
-        let engine = Rc::new(Engine::new(config, &os::locks(&machine, Era::default(), Needs::NOTHING)));
+        let mut machine_config = machine.engine_config(self.seed);
+        machine_config.mode = Mode::Interleave;
+        let map = MemoryMap::with_memory(&machine, NODE_PAGES);
+        let ranges = map.ranges();
+        let zones = map.zones(&ranges);
+        let topology = machine.topology();
+        let nodes: Vec<NodeId> =
+            (0..self.cpus).map(|cpu| NodeId(topology.socket_of(topology.core_of(cpu)).0)).collect();
+        // The zones are too small for a region per CPU.
+        let regions = if self.tuning.regions == RegionRule::One { RegionRule::One } else { RegionRule::Fixed(2) };
+        let tuning = Tuning { regions, ..self.tuning };
+        let config = Config { tuning, high_fraction: self.high_fraction, ..Config::new(&zones, &nodes) };
+        let regions = config.zone_metadata_size(0)?.regions;
+        let locks = os::locks(&machine, Era::default(), Needs::NOTHING, regions);
+        let engine = Rc::new(Engine::new(machine_config, &locks));
         prepare(&engine);
         built_on(&engine, || {
-            let sim = SimMachine::with_memory(engine.clone(), &machine, NODE_PAGES)?;
-            let ranges = sim.map.ranges();
-            let zones = sim.map.zones(&ranges);
-            let topology = machine.topology();
-            let nodes: Vec<NodeId> =
-                (0..self.cpus).map(|cpu| NodeId(topology.socket_of(topology.core_of(cpu)).0)).collect();
-            let config =
-                Config { tuning: self.tuning, high_fraction: self.high_fraction, ..Config::new(&zones, &nodes) };
+            let sim = SimMachine::with_memory(engine.clone(), &machine, NODE_PAGES, regions)?;
             let metadata = OwnedMetadata::new(&config)?;
             let mut zones = metadata.zones();
             let allocator = Allocator::new(sim, &config, metadata.lend(&mut zones))?;

@@ -28,6 +28,7 @@ mod socket;
 mod space;
 
 use std::cell::Cell;
+use std::iter;
 
 use hdrhistogram::Histogram;
 use pageset::AllocError;
@@ -57,6 +58,7 @@ pub struct System<'w> {
     cpus: Box<[CpuState]>,
     /// The next object lock to hand out, and the range of all object locks.
     next_object: Cell<u32>,
+    first_lru: u32,
     objects: std::ops::Range<u32>,
     high_order_drains: Cell<u64>,
     /// Whether requests that find no memory reclaim.
@@ -120,12 +122,13 @@ impl Needs {
     }
 }
 
-/// The locks of a machine: first the zone locks in the order of the nodes, then the LRU locks group by group, then the
-/// object locks.
+/// The locks of a machine whose zones have some regions each: first the zones' locks in the order of the nodes, then the LRU
+/// locks group by group, then the object locks.
 #[must_use]
-pub fn locks(machine: &Machine, era: Era, needs: Needs) -> Vec<LockSpec> {
+pub fn locks(machine: &Machine, era: Era, needs: Needs, regions: usize) -> Vec<LockSpec> {
     let with = |around: Time| machine.nodes().map(move |node| LockSpec { node, around });
-    let mut locks: Vec<LockSpec> = with(machine.model.zone_hold_ns.into()).collect();
+    let zones = with(machine.model.zone_hold_ns.into());
+    let mut locks: Vec<LockSpec> = zones.flat_map(|lock| iter::repeat_n(lock, regions)).collect();
     (0..needs.lists(era)).for_each(|_| locks.extend(with(machine.model.lru_hold_ns.into())));
     let object = LockSpec { node: EngineSocket(0), around: Time::ZERO };
     locks.extend((0..needs.objects).map(|_| object));
@@ -138,7 +141,8 @@ impl<'w> System<'w> {
     pub fn new(allocator: &'w Allocator<'w>, machine: &Machine, era: Era, needs: Needs) -> Self {
         let (cpus, nodes) = (machine.topology().cpus(), machine.topology().sockets);
         let lists = needs.lists(era);
-        let first_object = nodes * (1 + lists);
+        let first_lru = nodes * allocator.region_count(0) as u32;
+        let first_object = first_lru + nodes * lists;
         // The first ticks are staggered, as CPUs do not tick in step.
         let first_tick = |cpu: u32| Time::from_ps(TICK.ps() * u64::from(cpu + 1) / u64::from(cpus));
         let state =
@@ -152,9 +156,10 @@ impl<'w> System<'w> {
                 lru_page: machine.calibrated.lru_page_ns.into(),
                 lru_join: allocator.machine().engine().config().atomic.times(LRU_JOIN_ATOMICS),
             },
-            lru: Lru::new(allocator.machine(), LockId(nodes), lists, cpus),
+            lru: Lru::new(allocator.machine(), LockId(first_lru), lists, cpus),
             cpus: (0..cpus).map(state).collect(),
             next_object: Cell::new(first_object),
+            first_lru,
             objects: first_object..first_object + needs.objects,
             high_order_drains: Cell::new(0),
             reclaims: Cell::new(false),
@@ -214,6 +219,11 @@ impl<'w> System<'w> {
         let lock = self.next_object.replace(self.next_object.get() + 1);
         assert!(self.objects.contains(&lock), "a workload creates more objects than it declares");
         LockId(lock)
+    }
+
+    /// The first lock of an LRU; those before are the zones'.
+    pub(crate) fn first_lru(&self) -> u32 {
+        self.first_lru
     }
 
     /// The first lock that is neither a zone's nor an LRU's.

@@ -130,21 +130,24 @@ impl Run<'_> {
     fn simulate(&self, reserve_kib: Option<u64>, keep_on: impl Fn() -> bool) -> Result<Outcome, RunError> {
         let cpus = self.machine.topology().cpus();
         let needs = self.workload.needs(self.tasks);
-        let locks = os::locks(self.machine, self.era, needs);
+        let map = MemoryMap::new(self.machine);
+        let ranges = map.ranges();
+        let zones = map.zones(&ranges);
+        let topology = self.machine.topology();
+        let nodes: Vec<NodeId> = (0..cpus).map(|cpu| NodeId(topology.socket_of(topology.core_of(cpu)).0)).collect();
+        let config = Config {
+            tuning: self.tuning,
+            high_fraction: self.high_fraction,
+            cache_slice_pages: self.cache_slice_pages(),
+            watermarks: WatermarkRule { min_free_kbytes: reserve_kib, ..WatermarkRule::default() },
+            ..Config::new(&zones, &nodes)
+        };
+        // All zones are alike.
+        let regions = config.zone_metadata_size(0)?.regions;
+        let locks = os::locks(self.machine, self.era, needs, regions);
         let engine = Rc::new(Engine::new(self.machine.engine_config(self.seed), &locks));
         built_on(&engine, || {
-            let sim = SimMachine::new(engine.clone(), self.machine)?;
-            let ranges = sim.map.ranges();
-            let zones = sim.map.zones(&ranges);
-            let topology = self.machine.topology();
-            let nodes: Vec<NodeId> = (0..cpus).map(|cpu| NodeId(topology.socket_of(topology.core_of(cpu)).0)).collect();
-            let config = Config {
-                tuning: self.tuning,
-                high_fraction: self.high_fraction,
-                cache_slice_pages: self.cache_slice_pages(),
-                watermarks: WatermarkRule { min_free_kbytes: reserve_kib, ..WatermarkRule::default() },
-                ..Config::new(&zones, &nodes)
-            };
+            let sim = SimMachine::new(engine.clone(), self.machine, regions)?;
             let metadata = OwnedMetadata::new(&config)?;
             let mut zones = metadata.zones();
             for (tags, words) in metadata.memory() {
@@ -233,7 +236,7 @@ impl Run<'_> {
             end - begin - engine.slept(cpu, end)
         };
         let stats = |range: std::ops::Range<u32>| range.map(|id| engine.lock_stats(LockId(id))).collect::<Vec<_>>();
-        let (zone_locks, lru_locks) = (stats(0..sockets), stats(sockets..system.first_object()));
+        let (zone_locks, lru_locks) = (stats(0..system.first_lru()), stats(system.first_lru()..system.first_object()));
         Outcome {
             nodes: sockets,
             stands_for: 1,

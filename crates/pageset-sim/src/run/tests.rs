@@ -62,7 +62,7 @@ fn all_nodes_are_simulated_unless_they_are_equal() {
 fn a_single_node_has_the_watermarks_of_the_whole_machine() {
     let machine = machine();
     let low = |machine: &Machine, reserve_kib| {
-        let sim = SimMachine::new(Rc::new(engine_of(machine)), machine).unwrap();
+        let sim = SimMachine::new(Rc::new(engine_of(machine)), machine, 1).unwrap();
         let ranges = sim.map.ranges();
         let zones = sim.map.zones(&ranges);
         let nodes = vec![NodeId(0); 1];
@@ -82,7 +82,7 @@ fn a_single_node_has_the_watermarks_of_the_whole_machine() {
 }
 
 fn engine_of(machine: &Machine) -> Engine {
-    let locks = os::locks(machine, Era::Linux5_11, crate::os::Needs::NOTHING);
+    let locks = os::locks(machine, Era::Linux5_11, crate::os::Needs::NOTHING, 1);
     Engine::new(machine.engine_config(1), &locks)
 }
 

@@ -5,12 +5,12 @@
 
 use std::collections::VecDeque;
 
-use pageset::policy::lists::{LISTS, order_of};
+use pageset::policy::lists::{KERNEL_LISTS, order_of};
 use pageset::{CpuId, Pfn};
 
 use super::blocks::PageMap;
 
-/// One list of one pageset, by index: `(zone * cpus + cpu) * LISTS + list`.
+/// One list of one pageset, by index: `(zone * cpus + cpu) * KERNEL_LISTS + list`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListId(u32);
 
@@ -58,7 +58,7 @@ pub(super) struct KernelLists {
 
 impl KernelLists {
     pub(super) fn new(zones: usize, cpus: usize) -> Self {
-        let lists = (0..zones * cpus * LISTS).map(|_| List::default()).collect();
+        let lists = (0..zones * cpus * KERNEL_LISTS).map(|_| List::default()).collect();
         let departed = vec![Vec::new(); zones * cpus];
         KernelLists {
             cpus,
@@ -72,12 +72,12 @@ impl KernelLists {
     }
 
     pub(super) fn id(&self, zone: usize, cpu: CpuId, list: usize) -> ListId {
-        ListId(((zone * self.cpus + cpu.0 as usize) * LISTS + list) as u32)
+        ListId(((zone * self.cpus + cpu.0 as usize) * KERNEL_LISTS + list) as u32)
     }
 
     /// The zone, CPU and list of an id.
     pub(super) fn parts(&self, id: ListId) -> (usize, CpuId, usize) {
-        let (pageset, list) = (id.0 as usize / LISTS, id.0 as usize % LISTS);
+        let (pageset, list) = (id.0 as usize / KERNEL_LISTS, id.0 as usize % KERNEL_LISTS);
         (pageset / self.cpus, CpuId((pageset % self.cpus) as u32), list)
     }
 
@@ -204,7 +204,7 @@ impl KernelLists {
 
     /// Notes a block that leaves a list without a known arrival: it was there when the replay began.
     fn add_departed(&mut self, id: ListId) {
-        self.departed[id.0 as usize / LISTS].push((id.0 as usize % LISTS) as u8);
+        self.departed[id.0 as usize / KERNEL_LISTS].push((id.0 as usize % KERNEL_LISTS) as u8);
     }
 
     /// Notes blocks that left a list without an event. They may have been there since the start, unless a refill shows
@@ -243,10 +243,10 @@ impl KernelLists {
     ///
     /// Departed blocks count in their order as long as the count allows, because some come from refills that were not
     /// recorded. The remaining pages go to lists that were never seen empty.
-    pub(super) fn initial(&self, zone: usize, cpu: CpuId, count: u64) -> [u64; LISTS] {
+    pub(super) fn initial(&self, zone: usize, cpu: CpuId, count: u64) -> [u64; KERNEL_LISTS] {
         let pageset = zone * self.cpus + cpu.0 as usize;
-        let lists = &self.lists[pageset * LISTS..(pageset + 1) * LISTS];
-        let mut blocks: [u64; LISTS] = std::array::from_fn(|list| lists[list].begun_with);
+        let lists = &self.lists[pageset * KERNEL_LISTS..(pageset + 1) * KERNEL_LISTS];
+        let mut blocks: [u64; KERNEL_LISTS] = std::array::from_fn(|list| lists[list].begun_with);
         let begun_with: u64 = blocks.iter().enumerate().map(|(list, n)| n * order_of(list).pages()).sum();
         let mut rest = count.saturating_sub(begun_with);
         for list in self.departed[pageset].iter().map(|&list| usize::from(list)) {
@@ -257,7 +257,7 @@ impl KernelLists {
             }
         }
         // Single movable pages first, because most pages of a machine are movable.
-        let order = [1, 0, 2].into_iter().chain(3..LISTS);
+        let order = [1, 0, 2].into_iter().chain(3..KERNEL_LISTS);
         for list in order.filter(|&list| !lists[list].closed) {
             let more = rest / order_of(list).pages();
             blocks[list] += more;

@@ -616,10 +616,9 @@ impl Corrections {
             return;
         }
         if unused > wanted {
-            // Pagesets do not cache these orders.
             for order in Order::all().rev().filter(|o| o.get() >= CORRECTION_ORDER_MIN && *o != Order::PAGEBLOCK) {
                 while left >= order.pages() {
-                    let Ok(page) = world.alloc(&world::unmarked(zone, order)) else { break };
+                    let Ok(page) = world.alloc_direct(&world::unmarked(zone, order)) else { break };
                     self.taken[zone].push((page, order));
                     left -= order.pages();
                 }
@@ -627,7 +626,7 @@ impl Corrections {
             return;
         }
         while let Some((page, order)) = self.taken[zone].pop_if(|(_, order)| order.pages() <= left) {
-            let _ = world.free(page, order);
+            let _ = world.free_direct(page, order);
             left -= order.pages();
         }
         let spare = &mut self.spare[zone];

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use pageset::CpuId;
-use pageset::policy::lists::LISTS;
+use pageset::policy::lists::KERNEL_LISTS;
 
 use super::findings::{DrainRequest, Earlier, Notes, Taken};
 use super::free_pass::{FreeNotes, FreePass};
@@ -33,7 +33,7 @@ pub(super) struct Survey {
     /// Sorted by event.
     pub(super) taken: Vec<Taken>,
     /// The blocks of each pageset list at the start: by zone, then CPU, then list.
-    pub(super) initial: Vec<Vec<[u64; LISTS]>>,
+    pub(super) initial: Vec<Vec<[u64; KERNEL_LISTS]>>,
     /// The first refill of single pages on each pageset: its event and the factor that its size shows.
     pub(super) factors: HashMap<(usize, CpuId), (u64, u8)>,
     /// For each zone, the smallest number of CPUs that shared its `high`. `None` if no CPU came or went.

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use pageset::policy::Bounds;
-use pageset::policy::lists::{LISTS, order_of};
+use pageset::policy::lists::{KERNEL_LISTS, order_of};
 use pageset::{
     Allocator, Config, CpuId, Machine, MigrateType, Order, PageRange, Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
 };
@@ -81,7 +81,7 @@ pub(super) struct Plans {
 impl Plans {
     /// Plans the memory: the free blocks of pagetypeinfo and zoneinfo, pages that the recording frees, and the contents
     /// of the pagesets.
-    pub(super) fn new(setting: &Setting, earlier: &[Earlier], initial: &[Vec<[u64; LISTS]>]) -> Plans {
+    pub(super) fn new(setting: &Setting, earlier: &[Earlier], initial: &[Vec<[u64; KERNEL_LISTS]>]) -> Plans {
         let mut zones: Vec<Plan> = setting
             .zones
             .iter()
@@ -155,7 +155,7 @@ impl Plan {
     }
 
     /// Plans adjacent blocks for one pageset.
-    fn stock(&mut self, cpu: CpuId, lists: &[u64; LISTS]) {
+    fn stock(&mut self, cpu: CpuId, lists: &[u64; KERNEL_LISTS]) {
         for (list, &count) in lists.iter().enumerate() {
             let order = order_of(list);
             let in_a_unit = UNIT / order.pages();
@@ -244,7 +244,7 @@ pub(super) fn unmarked(zone: usize, order: Order) -> Request {
 }
 
 fn whole_unit(world: &World<'_>, zone: usize) -> Option<Pfn> {
-    world.alloc(&unmarked(zone, Order::MAX)).ok()
+    world.alloc_direct(&unmarked(zone, Order::MAX)).ok()
 }
 
 /// Splits an allocated unit as planned, and frees its free blocks.
@@ -257,7 +257,7 @@ fn split_unit(
 ) {
     match unit {
         Unit::Free => {
-            let _ = world.free(page, Order::MAX);
+            let _ = world.free_direct(page, Order::MAX);
         }
         Unit::FreeBlocks(order, count) => {
             let _ = world.split(page, Order::MAX, *order);
@@ -309,6 +309,6 @@ pub(super) fn config<'c>(
 }
 
 /// The pages in lists of these lengths, in blocks.
-pub(super) fn pages_of(lists: &[u64; LISTS]) -> u64 {
+pub(super) fn pages_of(lists: &[u64; KERNEL_LISTS]) -> u64 {
     lists.iter().enumerate().map(|(list, blocks)| blocks * order_of(list).pages()).sum()
 }

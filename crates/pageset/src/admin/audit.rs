@@ -3,6 +3,8 @@
 use core::fmt;
 
 use crate::alloc::Allocator;
+use crate::buddy::list::List;
+use crate::buddy::region::FreePages;
 use crate::frame::MigrateType;
 use crate::frame::ZoneKind;
 use crate::frame::{Order, PageState, Pfn, Tag};
@@ -49,7 +51,7 @@ impl core::error::Error for Inconsistency {}
 
 impl<M: Machine> Allocator<'_, M> {
     /// Checks a zone from end to end, after its deferred frees. The time is proportional to the zone. The call holds the
-    /// locks of all pagesets of the zone and of the zone itself: other calls wait, or fail where they wait for nothing.
+    /// locks of all pagesets and regions of the zone: other calls wait, or fail where they wait for nothing.
     ///
     /// A call that is in progress elsewhere may have claimed a block and not yet freed it. Only an allocator that is
     /// otherwise idle is certain to pass.
@@ -185,38 +187,65 @@ impl<M: Machine> Audit<'_, '_, M> {
 
     /// Walks all free lists; returns the pages on them.
     fn free_lists(&self) -> Result<u64, Inconsistency> {
-        let (mut all, mut isolated, mut cma, mut highatomic) = (0, 0, 0, 0);
-        for order in Order::all() {
-            for migratetype in MigrateType::ALL {
-                let list = self.zone.shared.buddy.list(order, migratetype);
-                let mut slot = list.first();
-                let mut len = 0;
-                while let Some(at) = slot {
-                    let page = self.zone.frames().page_of_slot(at, order);
-                    if page < self.zone.frames().len() && self.zone.shared.buddy.list_of(page) != migratetype {
-                        return self.error(
-                            Some(page),
-                            "the list of a block",
-                            migratetype as u64,
-                            self.zone.shared.buddy.list_of(page) as u64,
-                        );
+        let (mut all, mut sums) = (0, FreePages { all: 0, cma: 0, highatomic: 0 });
+        for (number, region) in self.zone.shared.buddy.regions.iter().enumerate() {
+            let (mut free, mut isolated) = (FreePages { all: 0, cma: 0, highatomic: 0 }, 0);
+            for order in Order::all() {
+                for migratetype in MigrateType::ALL {
+                    let pages = self.free_list(number, region.list(order, migratetype), order, migratetype)?;
+                    match migratetype {
+                        MigrateType::Isolate => isolated += pages,
+                        MigrateType::Cma => free.cma += pages,
+                        MigrateType::HighAtomic => free.highatomic += pages,
+                        _ => {}
                     }
-                    self.see(page, order, PageState::Free)?;
-                    len += 1;
-                    slot = list.after(self.zone.frames().links, at);
+                    free.all += pages;
                 }
-                self.equal("the length of a free list", list.len().into(), len)?;
-                let pages = len * order.pages();
-                all += pages;
-                isolated += if migratetype == MigrateType::Isolate { pages } else { 0 };
-                cma += if migratetype == MigrateType::Cma { pages } else { 0 };
-                highatomic += if migratetype == MigrateType::HighAtomic { pages } else { 0 };
             }
+            all += free.all;
+            free.all -= isolated;
+            let counted = region.free();
+            self.equal("the free pages of a region", counted.all, free.all)?;
+            self.equal("the free CMA pages of a region", counted.cma, free.cma)?;
+            self.equal("the free HIGHATOMIC pages of a region", counted.highatomic, free.highatomic)?;
+            sums.all += free.all;
+            sums.cma += free.cma;
+            sums.highatomic += free.highatomic;
         }
-        self.equal("the free pages of the zone", self.zone.shared.buddy.free_pages.get(), all - isolated)?;
-        self.equal("the free CMA pages of the zone", self.zone.shared.buddy.free_cma.get(), cma)?;
-        self.equal("the free HIGHATOMIC pages of the zone", self.zone.shared.buddy.free_highatomic.get(), highatomic)?;
+        let counted = self.zone.shared.buddy.free_pages();
+        self.equal("the free pages of the zone", counted.all, sums.all)?;
+        self.equal("the free CMA pages of the zone", counted.cma, sums.cma)?;
+        self.equal("the free HIGHATOMIC pages of the zone", counted.highatomic, sums.highatomic)?;
         Ok(all)
+    }
+
+    /// Walks one free list of a region; returns the pages on it.
+    fn free_list(
+        &self,
+        region: usize,
+        list: &List,
+        order: Order,
+        migratetype: MigrateType,
+    ) -> Result<u64, Inconsistency> {
+        let buddy = &self.zone.shared.buddy;
+        let mut slot = list.first();
+        let mut len = 0;
+        while let Some(at) = slot {
+            let page = self.zone.frames().page_of_slot(at, order);
+            if page < self.zone.frames().len() && buddy.list_of(page) != migratetype {
+                let found = buddy.list_of(page) as u64;
+                return self.error(Some(page), "the list of a block", migratetype as u64, found);
+            }
+            self.see(page, order, PageState::Free)?;
+            if buddy.region_of(page) != region {
+                let found = buddy.region_of(page) as u64;
+                return self.error(Some(page), "the region of a block on a list", region as u64, found);
+            }
+            len += 1;
+            slot = list.after(self.zone.frames().links, at);
+        }
+        self.equal("the length of a free list", list.len().into(), len)?;
+        Ok(len * order.pages())
     }
 
     /// Walks all pagesets; returns the pages in them.
@@ -246,8 +275,8 @@ impl<M: Machine> Audit<'_, '_, M> {
                 self.zone.frames().set_tag(page, if in_tags { Tag::new(state, order, kind) } else { Tag::INSIDE });
             }
         };
-        for order in Order::all() {
-            for list in MigrateType::ALL.map(|list| self.zone.shared.buddy.list(order, list)) {
+        for (region, order) in self.zone.shared.buddy.regions.iter().flat_map(|r| Order::all().map(move |o| (r, o))) {
+            for list in MigrateType::ALL.map(|list| region.list(order, list)) {
                 let mut slot = list.first();
                 // A corrupt list may be circular.
                 for _ in 0..list.len() {

@@ -3,6 +3,7 @@
 use core::sync::atomic::AtomicU32;
 
 use crate::alloc::config::{Config, FreeCheck, MapError, Metadata, ZoneLayout, ZoneMetadata};
+use crate::alloc::sections::Sections;
 use crate::alloc::{Allocator, CpuSet, Rules, fast, zonelist};
 use crate::buddy::Clusters;
 use crate::frame::{CpuId, Frames, Links, ZoneKind};
@@ -34,6 +35,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             check_len(Some(number), "tags", given.tags.len(), size.tags)?;
             check_len(Some(number), "words", given.words.len(), size.words)?;
             check_len(Some(number), "pagesets", given.pagesets.len(), size.pagesets)?;
+            check_len(Some(number), "regions", given.regions.len(), size.regions)?;
         }
 
         let mut words = metadata.words;
@@ -49,10 +51,21 @@ impl<'a, M: Machine> Allocator<'a, M> {
         } else {
             config.online_cpus.iter().for_each(|&cpu| online.change(cpu, true));
         }
+        let sections = Sections::build(config.spans(), cut(&mut words, Sections::words(config.spans())));
         for (index, (zone, spec)) in metadata.zones.iter_mut().zip(config.zones).enumerate() {
-            let ZoneLayout { base, tags: pages, types, links, capacity, array, clusters, batch } =
-                config.layout(spec)?;
-            let ZoneMetadata { mut tags, mut words, pagesets } = zone.metadata();
+            let ZoneLayout {
+                base,
+                tags: pages,
+                types,
+                links,
+                capacity,
+                array,
+                clusters,
+                batch,
+                regions: _,
+                region_order,
+            } = config.layout(spec)?;
+            let ZoneMetadata { mut tags, mut words, pagesets, regions } = zone.metadata();
             zone.shared.index = index;
             zone.shared.node = spec.node;
             zone.shared.kind = spec.kind;
@@ -61,6 +74,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.shared.flags.set(NO_FAST_PATH, !config.tuning.has_fast_path());
             zone.shared.boost_factor = config.watermarks.boost_factor;
             zone.shared.buddy.zone = index;
+            zone.shared.buddy.regions = regions;
+            zone.shared.buddy.region_order = region_order;
             zone.shared.buddy.frames = Frames {
                 base,
                 first: (spec.span.start.0 - base.0) as u32,
@@ -71,8 +86,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
             };
             zone.shared.buddy.clusters = Clusters::new(cut(&mut words, clusters), pages, batch);
             zone.arrays = cut(&mut words, array * config.cpus.len());
+            let sharers = config.sharers(spec.node) as usize;
+            let mut rank = 0;
             for (cpu, pageset) in pagesets.iter().enumerate() {
-                pageset.place((cpu * array) as u32, capacity);
+                pageset.place((cpu * array) as u32, array as u32, capacity, rank % sharers * regions.len() / sharers);
+                rank += usize::from(config.cpus[cpu] == spec.node || sharers == pagesets.len());
             }
         }
         let rules = Rules {
@@ -84,16 +102,14 @@ impl<'a, M: Machine> Allocator<'a, M> {
         };
         let zones: &'a [CachedZone<'a, M>] = metadata.zones;
         let common_first_zones = zonelist::common_first_zones(zones, first_zones, &config.tuning);
-        let Some(preferred_zone) = zones.iter().max_by_key(|zone| zone.frames().spanned()) else {
-            return Err(MapError::Zones { zones: 0 });
-        };
         let allocator = Allocator {
             machine,
             zones,
             zonelists,
             first_zones,
             common_first_zones,
-            preferred_zone,
+            only_zone: if let [only] = zones { Some(only) } else { None },
+            sections,
             has_fast_path: config.tuning.has_fast_path(),
             lists: fast::list_table(config.tuning.lists),
             checks_bulk: config.free_check == FreeCheck::All,
@@ -105,8 +121,13 @@ impl<'a, M: Machine> Allocator<'a, M> {
         };
         for (zone, spec) in allocator.zones.iter().zip(config.zones) {
             for range in spec.ranges {
-                let guard = zone.shared.lock(allocator.env(), LockPath::Map);
-                guard.online((range.start.0 - guard.frames.base.0) as u32, range.pages);
+                let mut page = (range.start.0 - zone.frames().base.0) as u32;
+                let end = page + range.pages as u32;
+                while page < end {
+                    let next = zone.shared.buddy.region_end(page).min(end);
+                    zone.shared.lock(allocator.env(), LockPath::Map, page).online(page, u64::from(next - page));
+                    page = next;
+                }
             }
         }
         allocator.recompute();

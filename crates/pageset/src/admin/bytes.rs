@@ -8,6 +8,7 @@ use bump_into::BumpInto;
 
 use crate::alloc::Allocator;
 use crate::alloc::config::{Config, MapError, Metadata, ZoneMetadata};
+use crate::buddy::region::Region;
 use crate::machine::Machine;
 use crate::pcp::{CachedZone, Pageset};
 
@@ -31,8 +32,9 @@ impl<M: Machine<Lock: 'static> + 'static> Allocator<'static, M> {
             let size = config.zone_metadata_size(number).ok()?;
             let pagesets = arena.alloc_n_with(size.pagesets, repeat_with(Pageset::default)).ok()?;
             let words = arena.alloc_n_with(size.words, repeat_with(zero)).ok()?;
+            let regions = arena.alloc_n_with(size.regions, repeat_with(Region::default)).ok()?;
             let tags = arena.alloc_n_with(size.tags, repeat_with(|| AtomicU8::new(0))).ok()?;
-            Some(CachedZone::new(M::Lock::default(), ZoneMetadata { tags, words, pagesets }))
+            Some(CachedZone::new(M::Lock::default(), ZoneMetadata { tags, words, pagesets, regions }))
         };
         // The zones' own memory is taken while the slice of zones is filled.
         let zones = arena.alloc_n_with(size.zones, (0..size.zones).map_while(zone)).map_err(|_| short())?;

@@ -118,13 +118,13 @@ impl<M: Machine> Allocator<'_, M> {
         // Only these calls bring pages online, so what is not online stays so.
         let _onlining = Exclusive::begin(&self.onlining, &self.machine);
         for piece in span.pieces() {
-            let _guard = zone.shared.lock(self.env(), LockPath::Map);
+            let _guard = zone.shared.lock(self.env(), LockPath::Map, piece.first);
             if let Some(known) = zone.shared.buddy.first_known(piece.first, piece.pages()) {
                 return Err(MapError::Overlap { start: range.start, other: zone.frames().pfn(known) });
             }
         }
         for piece in span.pieces() {
-            zone.shared.lock(self.env(), LockPath::Map).online(piece.first, piece.pages());
+            zone.shared.lock(self.env(), LockPath::Map, piece.first).online(piece.first, piece.pages());
         }
         self.recompute();
         Ok(())
@@ -165,8 +165,8 @@ impl<M: Machine> Allocator<'_, M> {
     /// Without the lock, a block that is being merged is on no list for a moment.
     #[must_use]
     pub fn settled_free_block_around(&self, pfn: Pfn) -> Option<PageRange> {
-        let (zone, _) = self.locate(pfn)?;
-        let _guard = zone.shared.lock(self.env(), LockPath::DirectAlloc);
+        let (zone, page) = self.locate(pfn)?;
+        let _guard = zone.shared.lock(self.env(), LockPath::DirectAlloc, page);
         self.free_block_around(pfn)
     }
 
@@ -179,7 +179,7 @@ impl<M: Machine> Allocator<'_, M> {
     #[must_use = "the block is in use where this is true"]
     pub fn alloc_at(&self, pfn: Pfn, order: Order) -> bool {
         let Some((zone, page)) = self.locate(pfn).filter(|_| pfn.is_aligned(order)) else { return false };
-        zone.shared.lock(self.env(), LockPath::DirectAlloc).take_at(page, order)
+        zone.shared.lock(self.env(), LockPath::DirectAlloc, page).take_at(page, order)
     }
 
     /// Frees a block to the buddy, as [`Self::free_direct`] does, at the end of its list that is allocated last: for
@@ -189,7 +189,7 @@ impl<M: Machine> Allocator<'_, M> {
     /// As [`Self::free`].
     pub fn free_cold(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         let (zone, page) = self.claim_free(pfn, order)?;
-        let guard = zone.shared.lock(self.env(), LockPath::DirectFree);
+        let guard = zone.shared.lock(self.env(), LockPath::DirectFree, page);
         guard.free_cold(page, order, guard.frames.block_type(page));
         guard.count_direct_free(order.pages());
         Ok(())

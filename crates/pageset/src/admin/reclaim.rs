@@ -30,7 +30,6 @@ use crate::alloc::{Allocator, shortage};
 use crate::frame::{NodeId, Order, Pfn, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
-use crate::sync::LockedWord;
 use crate::zone::watermark::{Mark, MarkTest};
 
 /// How often one request asks the owner for pages: the kernel's bound of reclaims without progress. From memory; the
@@ -140,8 +139,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let list = self.zonelist(request, self.machine.cpu())?;
         // The check without the lock may miss a pageblock that is reserved right now.
         Ok(list.zones().filter(|zone| zone.shared.may_unreserve_highatomic(forced)).any(|zone| {
-            let guard = zone.shared.lock(self.env(), LockPath::Map);
-            zone.shared.may_unreserve_highatomic(forced) && guard.unreserve_highatomic(request.migratetype)
+            zone.shared.buddy.region_starts().any(|start| {
+                let guard = zone.shared.lock(self.env(), LockPath::Map, start);
+                zone.shared.may_unreserve_highatomic(forced) && guard.unreserve_highatomic(request.migratetype)
+            })
         }))
     }
 }
@@ -181,7 +182,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// There is no zone of that number.
     pub fn decay_boost(&self, zone: usize, pages: u64) -> u64 {
         let zone = &self.zones[zone];
-        zone.shared.lock(self.env(), LockPath::Map).lower_boost(pages)
+        zone.shared.lock(self.env(), LockPath::Map, 0).lower_boost(pages)
     }
 
     /// A node's zones up to `highest` that have managed pages.

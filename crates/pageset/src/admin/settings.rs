@@ -55,7 +55,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let Some((zone, page)) = self.locate(pfn) else {
             return Err(FreeError { pfn, order: Order::PAGEBLOCK, reason: WrongFree::NotOurs });
         };
-        zone.shared.lock(self.env(), LockPath::Map).change_type(start_of(page, Order::PAGEBLOCK), migratetype);
+        let guard = zone.shared.lock(self.env(), LockPath::Map, page);
+        guard.change_type(start_of(page, Order::PAGEBLOCK), migratetype);
         Ok(())
     }
 
@@ -87,7 +88,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let reserve = rule.reserve_kib(lowmem, populated as u64);
         for zone in self.zones {
             let movable = zone.shared.kind == ZoneKind::Movable;
-            let guard = zone.shared.lock(self.env(), LockPath::Map);
+            let guard = zone.shared.lock(self.env(), LockPath::Map, 0);
             guard.set_watermarks(rule.marks(reserve, zone.shared.buddy.managed.get(), lowmem, movable));
             guard.set_reserve(ZoneKind::ALL.map(|highest| self.lowmem_reserve(zone, highest)));
         }
@@ -183,7 +184,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     pub fn set_watermarks(&self, zone: usize, marks: Watermarks, reserve: [u64; ZoneKind::COUNT]) {
         let _changes = self.change();
         let zone = &self.zones[zone];
-        let guard = zone.shared.lock(self.env(), LockPath::Map);
+        let guard = zone.shared.lock(self.env(), LockPath::Map, 0);
         guard.set_watermarks(marks);
         guard.set_reserve(reserve);
     }

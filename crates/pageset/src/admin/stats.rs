@@ -166,25 +166,27 @@ impl<M: Machine> Allocator<'_, M> {
         for cpu in 0..zone.pagesets.len() {
             pagesets += self.pageset_stats(index, CpuId(cpu as u32));
         }
+        let free = zone.shared.buddy.free_pages();
+        let holds = |path| zone.shared.buddy.sum(|region| &region.holds[path as usize]);
         ZoneStats {
             node: zone.shared.node,
             kind: zone.shared.kind,
             managed: zone.shared.buddy.managed.get(),
-            nr_free_pages: zone.shared.buddy.free(),
-            nr_free_cma: zone.shared.buddy.free_cma.get(),
-            nr_free_highatomic: zone.shared.buddy.free_highatomic.get(),
+            nr_free_pages: free.all,
+            nr_free_cma: free.cma,
+            nr_free_highatomic: free.highatomic,
             nr_reserved_highatomic: zone.shared.buddy.reserved_highatomic.get(),
             cma: zone.shared.buddy.cma_pages.get(),
             watermarks: zone.shared.watermarks(),
             watermark_boost: zone.shared.boost.get(),
             pagesets,
-            direct_alloc_pages: zone.shared.direct_alloc_pages.get(),
-            direct_free_pages: zone.shared.direct_free_pages.get(),
-            lock_refill: zone.shared.holds[LockPath::Refill as usize].get(),
-            lock_drain: zone.shared.holds[LockPath::Drain as usize].get(),
-            lock_direct_alloc: zone.shared.holds[LockPath::DirectAlloc as usize].get(),
-            lock_direct_free: zone.shared.holds[LockPath::DirectFree as usize].get(),
-            lock_map: zone.shared.holds[LockPath::Map as usize].get(),
+            direct_alloc_pages: zone.shared.buddy.sum(|region| &region.direct_alloc_pages),
+            direct_free_pages: zone.shared.buddy.sum(|region| &region.direct_free_pages),
+            lock_refill: holds(LockPath::Refill),
+            lock_drain: holds(LockPath::Drain),
+            lock_direct_alloc: holds(LockPath::DirectAlloc),
+            lock_direct_free: holds(LockPath::DirectFree),
+            lock_map: holds(LockPath::Map),
             below_high: zone.shared.pressure().below_high,
             reclaim_active: zone.shared.pressure().reclaim_active,
             claims: zone.shared.buddy.claims.get(),

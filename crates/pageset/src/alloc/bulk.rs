@@ -63,7 +63,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 }
             }
         }
-        *pages.first_mut()? = zone.frames().pfn(self.take_direct(zone, request, attempt)?);
+        *pages.first_mut()? = zone.frames().pfn(self.take_direct(zone, cpu, request, attempt)?);
         Some(1)
     }
 

@@ -4,7 +4,9 @@ use core::fmt;
 use core::sync::atomic::AtomicU32;
 
 use super::CpuSet;
+use super::sections::Sections;
 use crate::buddy::Clusters;
+use crate::buddy::region::Region;
 use crate::frame::{CpuId, NodeId, ZoneKind};
 use crate::frame::{Order, PageRange, Pfn};
 use crate::machine::Machine;
@@ -12,7 +14,7 @@ use crate::pcp::CachedZone;
 pub use crate::pcp::ZoneMetadata;
 use crate::pcp::{self, Pageset};
 use crate::policy::sizes::{MAX_HIGH, MIN_HIGH_FRACTION, WatermarkRule, ZoneSize};
-use crate::policy::{Tuning, TuningError};
+use crate::policy::{RegionRule, Tuning, TuningError};
 
 impl PageRange {
     /// The pages of `bytes` from a physical address on, as in a firmware memory map.
@@ -189,6 +191,15 @@ pub enum MapError {
         /// The required length.
         expected: usize,
     },
+    /// More regions than a zone has blocks of the largest order.
+    Regions {
+        /// Where the zone's span starts.
+        start: Pfn,
+        /// The number given.
+        given: u32,
+        /// The largest number.
+        allowed: u64,
+    },
     /// Rules that are invalid or contradict each other.
     Tuning(TuningError),
     /// A fraction of 1 to 7.
@@ -239,6 +250,9 @@ impl fmt::Display for MapError {
             Self::Metadata { zone: Some(zone), part, given, expected } => {
                 write!(f, "the {part} of zone {zone} have length {given}; zone_metadata_size requires {expected}")
             }
+            Self::Regions { start, given, allowed } => {
+                write!(f, "the zone at {start} is to have {given} regions; allowed: 1 to {allowed}, 4 MiB each")
+            }
             Self::Tuning(error) => error.fmt(f),
             Self::Fraction(fraction) => {
                 write!(f, "the fraction is {fraction}; allowed: 0 for none, or {MIN_HIGH_FRACTION} and more")
@@ -256,7 +270,7 @@ impl core::error::Error for MapError {}
 /// Size of the metadata that all zones share, part by part, in elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MetadataSize {
-    /// 32-bit words of zonelists, the nodes of CPUs, and the set of online CPUs.
+    /// 32-bit words of zonelists, the nodes of CPUs, the set of online CPUs, and the zones by their pages.
     pub words: usize,
     /// Zones.
     pub zones: usize,
@@ -271,6 +285,8 @@ pub struct ZoneMetadataSize {
     pub words: usize,
     /// Pagesets: one for each possible CPU.
     pub pagesets: usize,
+    /// Regions: see [`crate::policy::RegionRule`].
+    pub regions: usize,
 }
 
 /// The memory for an allocator's metadata: what all zones share. Each zone brings its own, see [`ZoneMetadata`].
@@ -305,6 +321,9 @@ pub(crate) struct ZoneLayout {
     pub(crate) array: usize,
     pub(crate) clusters: usize,
     pub(crate) batch: u32,
+    pub(crate) regions: usize,
+    /// Pages of a region, as a power of two.
+    pub(crate) region_order: u32,
 }
 
 impl Config<'_> {
@@ -316,7 +335,8 @@ impl Config<'_> {
         self.check()?;
         self.zones.iter().try_for_each(|zone| self.layout(zone).map(drop))?;
         let (zones, cpus) = (self.zones.len(), self.cpus.len());
-        let words = self.nodes() * zones + cpus * ZoneKind::COUNT + cpus + CpuSet::words(cpus);
+        let words =
+            self.nodes() * zones + cpus * ZoneKind::COUNT + cpus + CpuSet::words(cpus) + Sections::words(self.spans());
         Ok(MetadataSize { words, zones })
     }
 
@@ -336,6 +356,7 @@ impl Config<'_> {
             tags: layout.tags + layout.types,
             words: layout.links + layout.clusters + layout.array * cpus,
             pagesets: cpus,
+            regions: layout.regions,
         })
     }
 
@@ -346,19 +367,27 @@ impl Config<'_> {
     /// As [`Self::metadata_size`].
     pub fn metadata_bytes<M: Machine<Lock: 'static> + 'static>(&self) -> Result<usize, MapError> {
         let common = self.metadata_size()?;
-        // The parts lie one after the other. Zones, pagesets and words may each begin after a gap.
-        let gaps = align_of::<CachedZone<'static, M>>() + align_of::<Pageset<M::Lock>>() + align_of::<AtomicU32>();
+        // The parts lie one after the other. Zones, pagesets, regions and words may each begin after a gap.
+        let line = align_of::<Pageset<M::Lock>>().max(align_of::<Region<M::Lock>>());
+        let gaps = align_of::<CachedZone<'static, M>>() + line + align_of::<AtomicU32>();
         let mut bytes =
             gaps + common.words * size_of::<AtomicU32>() + common.zones * size_of::<CachedZone<'static, M>>();
         for zone in 0..common.zones {
             let size = self.zone_metadata_size(zone)?;
-            let parts = size.pagesets * size_of::<Pageset<M::Lock>>() + size.words * size_of::<AtomicU32>() + size.tags;
+            let words = size.words * size_of::<AtomicU32>();
+            let regions = size.regions * size_of::<Region<M::Lock>>();
+            let pagesets = size.pagesets * size_of::<Pageset<M::Lock>>();
+            // The regions follow the words.
+            let parts = pagesets + words.next_multiple_of(line) + (regions + size.tags).next_multiple_of(line);
             let span = self.zones[zone].span;
-            bytes = bytes
-                .checked_add(parts.next_multiple_of(align_of::<Pageset<M::Lock>>()))
-                .ok_or(MapError::TooLarge { start: span.start, pages: span.pages })?;
+            bytes = bytes.checked_add(parts).ok_or(MapError::TooLarge { start: span.start, pages: span.pages })?;
         }
         Ok(bytes)
+    }
+
+    /// The spans of the zones.
+    pub(crate) fn spans(&self) -> impl ExactSizeIterator<Item = PageRange> + Clone {
+        self.zones.iter().map(|zone| zone.span)
     }
 
     /// The number of nodes: the largest node number plus one.
@@ -383,13 +412,19 @@ impl Config<'_> {
         let pages = (zone.span.end().0 - base.0).next_multiple_of(largest);
         let too_large = MapError::TooLarge { start: zone.span.start, pages: zone.span.pages };
         let capacity = self.capacity(zone);
-        let array = pcp::array_words(capacity);
+        let array = pcp::array_words(capacity, self.tuning.lists.count());
         let batch = self.tuning.bounds(self.zone_size(zone), 0).batch;
         let slots = pages + (pages >> Order::PAGEBLOCK.get());
         // A zone's array memory is addressed in 32 bits.
         let arrays = array.checked_mul(self.cpus.len() as u64);
         if arrays.is_none_or(|all| all > u64::from(u32::MAX)) {
             return Err(too_large);
+        }
+        let region_order = self.tuning.regions.order(pages, self.sharers(zone.node));
+        if let RegionRule::Fixed(given) = self.tuning.regions
+            && u64::from(given) > pages / largest
+        {
+            return Err(MapError::Regions { start: zone.span.start, given, allowed: pages / largest });
         }
         let clusters = if self.tuning.clusters { Clusters::words(zone.span.pages, pages, batch) } else { 0 };
         // The largest part of the metadata. A 32-bit machine has no room for that of the largest span.
@@ -406,6 +441,8 @@ impl Config<'_> {
             array: array as usize,
             clusters: clusters as usize,
             batch,
+            regions: pages.div_ceil(1 << region_order) as usize,
+            region_order,
         })
     }
 

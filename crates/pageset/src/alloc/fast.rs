@@ -109,7 +109,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline(always)]
     #[must_use]
     pub fn free_hot(&self, pfn: Pfn, order: Order, hint: impl CpuHint<M::Lock>) -> bool {
-        let Some((zone, page, tag)) = self.in_preferred_zone(pfn) else { return false };
+        let Some((zone, page, tag)) = self.page_hot(pfn) else { return false };
         // Not a match: it would test the second value first.
         if zone.shared.flags.get() == RELAXED {
             self.give_hot::<false>(zone, page, tag, order, MigrateType::Movable, hint)
@@ -176,11 +176,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
         true
     }
 
-    /// Checks pages in order and sets their tags to Cached, as long as each is a single movable page in use, in the
-    /// preferred zone, whose pageblocks are all MOVABLE. Returns the number of pages.
+    /// Checks pages in order and sets their tags to Cached, as long as each is a single movable page in use, in the zone of
+    /// the first, whose pageblocks are all MOVABLE. Returns the number of pages.
     #[inline(always)]
     pub(crate) fn prepare_movable<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
-        let zone = self.preferred_zone;
+        let first = entries.first().and_then(|first| self.zone_hot(block(first).pfn));
+        let Some(zone) = first else { return 0 };
         match (zone.shared.flags.get(), self.checks_bulk) {
             (RELAXED | RELAXED_CHECKED, false) => self.prepare_movable_in::<T, false>(zone, entries, block),
             (RELAXED_CHECKED, true) => self.prepare_movable_in::<T, true>(zone, entries, block),
@@ -218,7 +219,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline(always)]
     pub(crate) fn give_run_hot<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> Option<usize> {
         let is_relaxed = |zone: &&CachedZone<'a, M>| matches!(zone.shared.flags.get(), RELAXED | RELAXED_CHECKED);
-        let zone = Some(self.preferred_zone).filter(is_relaxed)?;
+        let zone = self.zone_hot(block(entries.first()?).pfn).filter(is_relaxed)?;
         let hint = MachineHint::of(&self.machine);
         // Checked first, so that the lock is not taken needlessly.
         if zone.pagesets.get(hint.cpu() as usize)?.room_before_drain() <= 1 {
@@ -233,10 +234,20 @@ impl<'a, M: Machine> Allocator<'a, M> {
         (given > 0).then_some(given)
     }
 
-    /// A page of the preferred zone, and its tag. Pages outside the zone's span read as `Inside`.
+    /// The zone that a page is likely to be in.
     #[inline(always)]
-    fn in_preferred_zone(&self, pfn: Pfn) -> Option<(&'a CachedZone<'a, M>, u32, &'a AtomicU8)> {
-        let zone = self.preferred_zone;
+    fn zone_hot(&self, pfn: Pfn) -> Option<&'a CachedZone<'a, M>> {
+        match self.only_zone {
+            Some(zone) => Some(zone),
+            None => self.zones.get(self.sections.find(pfn)?),
+        }
+    }
+
+    /// A page and its tag, if the page is in the zone that has most of its section. Pages outside the zone's span read as
+    /// `Inside`.
+    #[inline(always)]
+    fn page_hot(&self, pfn: Pfn) -> Option<(&'a CachedZone<'a, M>, u32, &'a AtomicU8)> {
+        let zone = self.zone_hot(pfn)?;
         let page = pfn.0.wrapping_sub(zone.frames().base.0);
         Some((zone, page as u32, zone.frames().tags.get(usize::try_from(page).ok()?)?))
     }

@@ -18,8 +18,8 @@ use crate::machine::{LockPath, Machine};
 use crate::pcp::{CachedZone, FromCache};
 use crate::policy::ListRule;
 use crate::sync::LockedWord;
-use crate::zone::Zone;
 use crate::zone::watermark::{Mark, MarkTest, Rights};
+use crate::zone::{Zone, ZoneGuard};
 
 /// Whether a request may take a part of another type's pageblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -183,7 +183,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
     ) -> Option<u32> {
         let page = self.take_any(zone, cpu, request, attempt)?;
         if attempt.rights.highatomic && zone.shared.may_reserve_highatomic() {
-            let guard = zone.shared.lock(self.env(), LockPath::Map);
+            let guard = zone.shared.lock(self.env(), LockPath::Map, page);
             guard.reserve_highatomic(page, request.order, || zone.shared.may_reserve_highatomic());
         }
         Some(page)
@@ -203,15 +203,20 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 FromCache::Empty | FromCache::Busy => {}
             }
         }
-        self.take_direct(zone, request, attempt)
+        self.take_direct(zone, cpu, request, attempt)
     }
 
     /// Takes a block from the buddy, without the pageset. Specification 2.3, step 5.
     #[cold]
-    pub(crate) fn take_direct(&self, zone: &CachedZone<'a, M>, request: &Request, attempt: Attempt) -> Option<u32> {
+    pub(crate) fn take_direct(
+        &self,
+        zone: &CachedZone<'a, M>,
+        cpu: CpuId,
+        request: &Request,
+        attempt: Attempt,
+    ) -> Option<u32> {
         let (wanted, rights) = (attempt.wanted(&zone.shared, request), attempt.rights);
-        let page = {
-            let guard = zone.shared.lock_for(self.env(), LockPath::DirectAlloc, wanted)?;
+        let take = |guard: &ZoneGuard<'_, '_, M>, wanted: Wanted| {
             let reserved = |right: bool| {
                 if right { guard.take_smallest(wanted.order, MigrateType::HighAtomic) } else { None }
             };
@@ -220,8 +225,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 .or_else(|| reserved(rights.oom_victim || rights.non_blocking))?;
             guard.frames.set_tag(page, Tag::new(PageState::Allocated, wanted.order, wanted.migratetype));
             guard.count_direct_alloc(wanted.order.pages());
-            page
+            Some(page)
         };
+        let pageset = zone.pagesets.get(cpu.0 as usize)?;
+        let page = zone.take_from_regions(self.env(), LockPath::DirectAlloc, pageset, wanted, take)?;
         self.report_boost(zone, request);
         Some(page)
     }

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | [`request`] | a request |
 //! | [`config`], `zonelist` | the memory map and its metadata; the order in which zones are tried |
+//! | `sections` | from a page to its zone |
 //! | `fast` | the common case: a block taken from a pageset, or freed into one |
 //! | `general` | the zonelist, the low marks, the pageset or the free lists; then the min marks with the request's rights |
 //! | `bulk`, `parts` | many pages in one call; any number of pages, and parts of blocks |
@@ -24,6 +25,7 @@ mod general;
 pub mod owned;
 mod parts;
 pub mod request;
+pub(crate) mod sections;
 pub mod shortage;
 pub(crate) mod zonelist;
 
@@ -40,6 +42,7 @@ use crate::sync::atomic::AtomicBool;
 use error::{AllocError, FreeError, WrongFree};
 use fast::LIST_TABLE;
 use request::Request;
+use sections::Sections;
 
 /// A page allocator over metadata that the caller provides.
 ///
@@ -55,8 +58,10 @@ pub struct Allocator<'a, M: Machine> {
     pub(crate) first_zones: &'a [AtomicU32],
     /// The first zone by [`ZoneKind`], if it is the same for all CPUs.
     pub(crate) common_first_zones: [Option<&'a CachedZone<'a, M>>; ZoneKind::COUNT],
-    /// The largest zone, where the fast path looks for a freed block.
-    pub(crate) preferred_zone: &'a CachedZone<'a, M>,
+    /// The zone, if there is only one.
+    pub(crate) only_zone: Option<&'a CachedZone<'a, M>>,
+    /// The zones by their pages, if there are several.
+    pub(crate) sections: Sections<'a>,
     /// [`Tuning::has_fast_path`].
     pub(crate) has_fast_path: bool,
     /// The list of each order and migratetype: [`fast::list_table`].
@@ -149,6 +154,15 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.zones.len()
     }
 
+    /// The number of regions of a zone, given by its number: see [`crate::RegionRule`].
+    ///
+    /// # Panics
+    /// There is no zone of that number.
+    #[must_use]
+    pub fn region_count(&self, zone: usize) -> usize {
+        self.zones[zone].shared.buddy.regions.len()
+    }
+
     /// The frames that a zone may ever hold, as in the map. The zone is given by its number.
     ///
     /// # Panics
@@ -193,6 +207,17 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         self.walk(request, cpu, |zone, attempt| {
             self.take(zone, cpu, request, attempt).map(|page| zone.frames().pfn(page))
+        })
+    }
+
+    /// Allocates a block from the buddy, without the pageset: for pages that are kept for long. Holds the zone lock.
+    ///
+    /// # Errors
+    /// As [`Self::alloc`].
+    pub fn alloc_direct(&self, request: &Request) -> Result<Pfn, AllocError> {
+        let cpu = self.machine.cpu();
+        self.walk(request, cpu, |zone, attempt| {
+            self.take_direct(zone, cpu, request, attempt).map(|page| zone.frames().pfn(page))
         })
     }
 
@@ -259,7 +284,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
     }
 
     pub(crate) fn locate(&self, pfn: Pfn) -> Option<(&'a CachedZone<'a, M>, u32)> {
-        self.zones.iter().find_map(|zone| Some((zone, zone.frames().page(pfn)?)))
+        let likely = self.only_zone.or_else(|| self.zones.get(self.sections.find(pfn)?));
+        let within = |zone: &'a CachedZone<'a, M>| Some((zone, zone.frames().page(pfn)?));
+        // Two zones may share a section.
+        likely.and_then(within).or_else(|| self.zones.iter().find_map(within))
     }
 
     /// Checks a free and claims the block: its tag turns to Cached, and every other free of it fails.
@@ -300,7 +328,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     #[cold]
     pub(crate) fn free_to_buddy(&self, zone: &CachedZone<'a, M>, page: u32, order: Order) {
-        let guard = zone.shared.lock(self.env(), LockPath::DirectFree);
+        let guard = zone.shared.lock(self.env(), LockPath::DirectFree, page);
         // The type is read under the lock, since the pageblock's type may just have changed.
         guard.free_block(page, order, guard.frames.block_type(page));
         guard.count_direct_free(order.pages());

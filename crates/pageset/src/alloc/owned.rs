@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32};
 use zerocopy::FromZeros;
 
 use crate::alloc::config::{Config, MapError, Metadata, ZoneMetadata};
+use crate::buddy::region::Region;
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
 use crate::pcp::Pageset;
@@ -27,6 +28,7 @@ struct OwnedZone<L> {
     tags: Vec<AtomicU8>,
     words: Vec<AtomicU32>,
     pagesets: Vec<Pageset<L>>,
+    regions: Vec<Region<L>>,
 }
 
 impl<M: Machine> OwnedMetadata<M> {
@@ -43,6 +45,7 @@ impl<M: Machine> OwnedMetadata<M> {
                 tags: AtomicU8::new_vec_zeroed(size.tags).map_err(|_| short(Some(zone), "tags", size.tags))?,
                 words: AtomicU32::new_vec_zeroed(size.words).map_err(|_| short(Some(zone), "words", size.words))?,
                 pagesets: (0..size.pagesets).map(|_| Pageset::default()).collect(),
+                regions: (0..size.regions).map(|_| Region::default()).collect(),
             })
         };
         Ok(OwnedMetadata {
@@ -55,8 +58,8 @@ impl<M: Machine> OwnedMetadata<M> {
     #[must_use]
     pub fn zones(&self) -> Vec<CachedZone<'_, M>> {
         let mut zones = vec![];
-        for OwnedZone { tags, words, pagesets } in &self.zones {
-            zones.push(CachedZone::new(M::Lock::default(), ZoneMetadata { tags, words, pagesets }));
+        for OwnedZone { tags, words, pagesets, regions } in &self.zones {
+            zones.push(CachedZone::new(M::Lock::default(), ZoneMetadata { tags, words, pagesets, regions }));
         }
         zones
     }

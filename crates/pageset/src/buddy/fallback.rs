@@ -5,7 +5,7 @@ use super::{Buddy, Locked};
 use crate::frame::{MigrateType, Order, start_of};
 use crate::machine::Machine;
 use crate::policy::FallbackRule;
-use crate::sync::{self, LockedWord};
+use crate::sync::LockedWord;
 
 use MigrateType::{Cma, Movable, Reclaimable, Unmovable};
 
@@ -59,10 +59,24 @@ pub(crate) fn may_claim(order: Order, wanted: MigrateType) -> bool {
     order.get() >= CLAIM_ORDER || wanted != Movable
 }
 
-impl Buddy<'_> {
+impl<L> Buddy<'_, L> {
+    /// Whether a free block would serve a request without stealing: a block of its own type, CMA for a movable request,
+    /// or a block of another type in a pageblock that may be claimed. Reads without the lock. Specification 7.6, step
+    /// 5.
+    pub(crate) fn has_block_for(&self, order: Order, wanted: MigrateType) -> bool {
+        Order::all().skip(order.index()).any(|order| {
+            let has = |migratetype| self.has_block(order, migratetype);
+            has(wanted)
+                || wanted == Movable && has(Cma)
+                || may_claim(order, wanted) && fallbacks(wanted).into_iter().any(has)
+        })
+    }
+}
+
+impl<M: Machine> Locked<'_, '_, M> {
     /// Whether more than half of the free pages lie in CMA pageblocks.
     pub(crate) fn prefers_cma(&self) -> bool {
-        self.free_cma.get() > self.free() / 2
+        self.region.free_cma.get() > self.region.free_pages.get() / 2
     }
 
     /// The first fallback type with a block of this order: the type and the block.
@@ -75,20 +89,6 @@ impl Buddy<'_> {
         Order::all().skip(order.index()).find_map(|found| Some((found, self.find_fallback(found, wanted)?)))
     }
 
-    /// Whether a free block would serve a request without stealing: a block of its own type, CMA for a movable request,
-    /// or a block of another type in a pageblock that may be claimed. Reads without the lock. Specification 7.6, step
-    /// 5.
-    pub(crate) fn has_block_for(&self, order: Order, wanted: MigrateType) -> bool {
-        Order::all().skip(order.index()).any(|order| {
-            let has = |migratetype| self.blocks(order, migratetype) > 0;
-            has(wanted)
-                || wanted == Movable && has(Cma)
-                || may_claim(order, wanted) && fallbacks(wanted).into_iter().any(has)
-        })
-    }
-}
-
-impl<M: Machine> Locked<'_, '_, M> {
     /// Takes one block from the first stage that serves the request. Returns its first page, not yet tagged.
     pub(crate) fn take(&self, wanted: Wanted, stage: &mut Stage) -> Option<u32> {
         let Wanted { order, migratetype, cma, .. } = wanted;
@@ -150,7 +150,7 @@ impl<M: Machine> Locked<'_, '_, M> {
             self.remove(page, found);
             self.retype(page, found, migratetype);
             self.split(page, found, order, migratetype);
-            sync::add(&self.claims, 1);
+            self.claims.add(1);
             return Some(page);
         }
         let start = start_of(page, Order::PAGEBLOCK);
@@ -164,7 +164,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         self.move_free_blocks(start, migratetype, self.end_of_moves());
         self.set_block_type(start, migratetype);
         let taken = self.take_smallest(order, migratetype);
-        sync::add(&self.claims, u64::from(taken.is_some()));
+        self.claims.add(u64::from(taken.is_some()));
         taken
     }
 
@@ -172,6 +172,6 @@ impl<M: Machine> Locked<'_, '_, M> {
     pub(crate) fn steal(&self, page: u32, found: Order, order: Order, list: MigrateType) {
         self.remove(page, found);
         self.split(page, found, order, list);
-        sync::add(&self.steals, 1);
+        self.steals.add(1);
     }
 }

@@ -9,7 +9,6 @@ use super::Locked;
 use super::list::End;
 use crate::frame::{MigrateType, Order, PageState, Tag, pageblocks};
 use crate::machine::Machine;
-use crate::sync;
 
 /// From this order on blocks go to the head of their list: a merge would give the largest order, or is impossible.
 /// Specification 1.5, step 3.
@@ -172,7 +171,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         self.is_free(theirs, above)
     }
 
-    /// Brings pages online: writes only the heads of their largest blocks, and merges them with their neighbours.
+    /// Brings pages of the region online: writes only the heads of their largest blocks, and merges them with their neighbours.
     pub(crate) fn online(&self, first: u32, pages: u64) {
         let (mut page, end) = (u64::from(first), u64::from(first) + pages);
         while page < end {
@@ -189,8 +188,8 @@ impl<M: Machine> Locked<'_, '_, M> {
             }
             page += order.pages();
         }
-        sync::add(&self.managed, pages);
-        sync::add(&self.present, pages);
+        self.managed.add(pages);
+        self.present.add(pages);
     }
 }
 

@@ -1,8 +1,9 @@
 //! The buddy system of a zone: free lists by order and migratetype, split, merge, claim, steal. Uses `frame`, `machine`,
 //! `policy`.
 //!
-//! Only [`Locked::put`] and [`Locked::remove`] change a free list. [`Buddy`] is what a zone's lock protects; [`Locked`] is
-//! that with the lock held. Specification: `linux-page-allocator.md` 1.4 to 1.6.
+//! A zone consists of one or more regions, each with free lists and a lock of its own. [`Buddy`] is the whole zone;
+//! [`Locked`] is one region with its lock held. Only [`Locked::put`] and [`Locked::remove`] change a free list.
+//! Specification: `linux-page-allocator.md` 1.4 to 1.6.
 
 pub(crate) mod deferral;
 mod fallback;
@@ -10,6 +11,7 @@ mod free;
 pub(crate) mod in_flight;
 pub(crate) mod list;
 mod pageblocks;
+pub(crate) mod region;
 
 use core::cell::Cell;
 use core::ops::Deref;
@@ -18,7 +20,7 @@ use core::sync::atomic::AtomicU32;
 use crate::frame::{Frames, MigrateType, Order, PageState};
 use crate::machine::{Access, Guard, Line, Machine};
 use crate::policy::Tuning;
-use crate::sync::{self, AtomicU64, LockedWord, const_new};
+use crate::sync::{self, AtomicU64, Counter, const_new};
 
 #[cfg(feature = "history")]
 pub(crate) use fallback::may_claim;
@@ -28,6 +30,7 @@ pub(crate) use free::Capture;
 use deferral::Deferral;
 use in_flight::InFlight;
 use list::{End, List};
+use region::{Region, Totals};
 
 /// The machine and the rules, which every operation receives.
 #[derive(Debug)]
@@ -58,32 +61,31 @@ impl<M: Machine> Env<'_, M> {
 
 /// Free lists and counters of one zone. Everything here may be read at any time; only [`Locked`] writes.
 #[derive(Debug)]
-pub(crate) struct Buddy<'a> {
+pub(crate) struct Buddy<'a, L> {
     /// The zone's number in the map.
     pub(crate) zone: usize,
     pub(crate) frames: Frames<'a>,
-    /// By order and migratetype.
-    areas: [[List; MigrateType::COUNT]; Order::COUNT],
-    /// Pages on free lists of types other than ISOLATE.
-    pub(crate) free_pages: AtomicU64,
-    /// Free pages in CMA pageblocks.
-    pub(crate) free_cma: AtomicU64,
-    /// Free pages on HIGHATOMIC lists.
-    pub(crate) free_highatomic: AtomicU64,
+    /// The zone's regions, in the order of their pages. Not empty after construction.
+    pub(crate) regions: &'a [Region<L>],
+    /// Pages of a region, as a power of two.
+    pub(crate) region_order: u32,
+    /// Sums over the regions, where there are several.
+    totals: Totals,
     /// Pages of HIGHATOMIC and of CMA pageblocks, holes included; [`Locked::set_block_type`] writes both.
-    pub(crate) reserved_highatomic: AtomicU64,
-    pub(crate) cma_pages: AtomicU64,
+    pub(crate) reserved_highatomic: Counter,
+    pub(crate) cma_pages: Counter,
     /// Pageblocks of other types than MOVABLE; [`Locked::set_block_type`] writes it.
-    other_blocks: AtomicU64,
+    other_blocks: Counter,
     /// Pages brought online, and pages managed by the buddy.
-    pub(crate) present: AtomicU64,
-    pub(crate) managed: AtomicU64,
+    pub(crate) present: Counter,
+    pub(crate) managed: Counter,
     /// Blocks taken from other types' pageblocks: claimed, stolen.
-    pub(crate) claims: AtomicU64,
-    pub(crate) steals: AtomicU64,
+    pub(crate) claims: Counter,
+    pub(crate) steals: Counter,
     /// The deferral of compaction.
     pub(crate) deferral: Deferral,
-    /// State of the rules of `history`: clusters of single pages, refills that take them, and skipped merges.
+    /// State of the rules of `history`: clusters of single pages, refills that take them, and skipped merges. A zone with such a
+    /// rule has one region.
     pub(crate) clusters: Clusters<'a>,
     pub(crate) in_flight: InFlight,
     pub(crate) skips: AtomicU64,
@@ -127,24 +129,23 @@ impl Clusters<'_> {
     }
 }
 
-impl Buddy<'_> {
+impl<L> Buddy<'_, L> {
     const_new! {
     /// A buddy without pages.
     pub(crate) fn new() -> Self {
         Buddy {
             zone: 0,
             frames: Frames::EMPTY,
-            areas: [const { [const { List::new() }; MigrateType::COUNT] }; Order::COUNT],
-            free_pages: AtomicU64::new(0),
-            free_cma: AtomicU64::new(0),
-            free_highatomic: AtomicU64::new(0),
-            reserved_highatomic: AtomicU64::new(0),
-            cma_pages: AtomicU64::new(0),
-            other_blocks: AtomicU64::new(0),
-            present: AtomicU64::new(0),
-            managed: AtomicU64::new(0),
-            claims: AtomicU64::new(0),
-            steals: AtomicU64::new(0),
+            regions: &[],
+            region_order: 0,
+            totals: Totals::new(),
+            reserved_highatomic: Counter::new(),
+            cma_pages: Counter::new(),
+            other_blocks: Counter::new(),
+            present: Counter::new(),
+            managed: Counter::new(),
+            claims: Counter::new(),
+            steals: Counter::new(),
             deferral: Deferral::new(),
             clusters: Clusters::none(),
             in_flight: InFlight::new(),
@@ -155,24 +156,15 @@ impl Buddy<'_> {
     }
 }
 
-impl Buddy<'_> {
-    /// Pages on free lists; exact while the lock is held.
-    pub(crate) fn free(&self) -> u64 {
-        self.free_pages.get()
-    }
-
-    pub(crate) fn list(&self, order: Order, list: MigrateType) -> &List {
-        &self.areas[order.index()][list.index()]
-    }
-
+impl<L> Buddy<'_, L> {
     /// Free blocks of one order and type.
     pub(crate) fn blocks(&self, order: Order, list: MigrateType) -> u32 {
-        self.list(order, list).len()
+        self.regions.iter().map(|region| region.list(order, list).len()).sum()
     }
 
-    /// The block at the head of a list.
-    pub(crate) fn first(&self, order: Order, list: MigrateType) -> Option<u32> {
-        Some(self.frames.page_of_slot(self.list(order, list).first()?, order))
+    /// Whether a free block of one order and type exists.
+    pub(crate) fn has_block(&self, order: Order, list: MigrateType) -> bool {
+        self.regions.iter().any(|region| region.list(order, list).len() > 0)
     }
 
     /// The list that a free block is on.
@@ -220,10 +212,12 @@ impl Buddy<'_> {
     }
 }
 
-/// A zone's buddy with the zone's lock held: the proof that its free lists may change. The lock is given back on drop.
+/// A region of a zone with its lock held: the proof that its free lists may change. The lock is given back on drop.
 #[derive(Debug)]
 pub(crate) struct Locked<'g, 'a, M: Machine> {
-    buddy: &'g Buddy<'a>,
+    buddy: &'g Buddy<'a, M::Lock>,
+    number: usize,
+    pub(crate) region: &'g Region<M::Lock>,
     env: Env<'g, M>,
     breaks: Cell<Breaks>,
     _guard: Guard<'g, M::Lock>,
@@ -238,17 +232,44 @@ pub(crate) struct Breaks {
 }
 
 impl<'a, M: Machine> Deref for Locked<'_, 'a, M> {
-    type Target = Buddy<'a>;
+    type Target = Buddy<'a, M::Lock>;
 
-    fn deref(&self) -> &Buddy<'a> {
+    fn deref(&self) -> &Buddy<'a, M::Lock> {
         self.buddy
     }
 }
 
 impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
-    /// The buddy whose lock `guard` holds.
-    pub(crate) fn new(buddy: &'g Buddy<'a>, env: Env<'g, M>, guard: Guard<'g, M::Lock>) -> Self {
-        Locked { buddy, env, breaks: Cell::default(), _guard: guard }
+    /// The region whose lock `guard` holds.
+    pub(crate) fn new(
+        buddy: &'g Buddy<'a, M::Lock>,
+        number: usize,
+        env: Env<'g, M>,
+        guard: Guard<'g, M::Lock>,
+    ) -> Self {
+        let region = &buddy.regions[number];
+        Locked { buddy, number, region, env, breaks: Cell::default(), _guard: guard }
+    }
+
+    /// The number of the region in its zone.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The region's list of one order and type.
+    pub(crate) fn list(&self, order: Order, list: MigrateType) -> &'g List {
+        self.region.list(order, list)
+    }
+
+    /// The block at the head of one of the region's lists.
+    pub(crate) fn first(&self, order: Order, list: MigrateType) -> Option<u32> {
+        Some(self.frames.page_of_slot(self.list(order, list).first()?, order))
+    }
+
+    /// Adds what has changed in the region to the zone's sums.
+    #[inline]
+    pub(crate) fn add_to_totals(&self) {
+        self.buddy.add_up(self.region);
     }
 
     pub(crate) fn env(&self) -> Env<'g, M> {
@@ -295,16 +316,17 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
 
     #[inline]
     fn count_free(&self, order: Order, list: MigrateType, count: impl Fn(&AtomicU64, u64)) {
+        let region = self.region;
         if list.is_ordinary() {
-            return count(&self.free_pages, order.pages());
+            return count(&region.free_pages, order.pages());
         }
         match list {
-            MigrateType::Cma => count(&self.free_cma, order.pages()),
-            MigrateType::HighAtomic => count(&self.free_highatomic, order.pages()),
+            MigrateType::Cma => count(&region.free_cma, order.pages()),
+            MigrateType::HighAtomic => count(&region.free_highatomic, order.pages()),
             // Isolated blocks do not count as free pages of the zone.
             _ => return,
         }
-        count(&self.free_pages, order.pages());
+        count(&region.free_pages, order.pages());
     }
 
     /// Takes the smallest sufficient block of one type's lists and splits it. Returns its first page, untagged.
@@ -329,7 +351,12 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
     /// Reports a list and a block that enters or leaves it. Inlined: outside a simulator it is nothing.
     #[inline(always)]
     pub(crate) fn touch_list(&self, page: u32, order: Order, list: MigrateType) {
-        self.env.touch(Line::FreeList { zone: self.zone, order: order.get(), migratetype: list as u8 });
+        self.env.touch(Line::FreeList {
+            zone: self.zone,
+            region: self.number,
+            order: order.get(),
+            migratetype: list as u8,
+        });
         self.touch_page(page);
     }
 

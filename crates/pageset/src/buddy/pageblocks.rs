@@ -5,7 +5,6 @@ use super::free::next;
 use super::list::End;
 use crate::frame::{MigrateType, Order, PageState, pageblocks, start_of};
 use crate::machine::Machine;
-use crate::sync::{self, LockedWord};
 
 /// The orders of the halves of blocks that are larger than a pageblock, smallest first.
 fn halves() -> impl DoubleEndedIterator<Item = Order> {
@@ -30,14 +29,15 @@ impl<M: Machine> Locked<'_, '_, M> {
             [(MigrateType::HighAtomic, &self.reserved_highatomic), (MigrateType::Cma, &self.cma_pages)]
         {
             if from == counted {
-                sync::sub(word, pages);
+                word.sub(pages);
             }
             if to == counted {
-                sync::add(word, pages);
+                word.add(pages);
             }
         }
         let is_other = |migratetype| u64::from(migratetype != MigrateType::Movable);
-        self.other_blocks.set(self.other_blocks.get() + is_other(to) - is_other(from));
+        self.other_blocks.add(is_other(to));
+        self.other_blocks.sub(is_other(from));
         self.frames.set_block_type(page, to);
     }
 

@@ -194,7 +194,7 @@ impl<'a> Clusters<'a> {
     }
 }
 
-impl Buddy<'_> {
+impl<L> Buddy<'_, L> {
     /// Whether pages on a list form clusters: only single pages of the types that refills request do.
     pub(super) fn has_clusters(&self, order: Order, list: MigrateType) -> bool {
         order == Order::ZERO && self.clusters.exist() && list.is_ordinary()
@@ -204,9 +204,11 @@ impl Buddy<'_> {
     /// the violated property, the expected value, and the found value.
     pub(crate) fn check_clusters(&self) -> Result<(), Mismatch> {
         let (clusters, links) = (&self.clusters, self.frames.links);
+        // A zone with clusters has one region.
+        let [region] = self.regions else { return Ok(()) };
         let mut runs = 0;
         for list in MigrateType::ALL.into_iter().filter(|&list| self.has_clusters(Order::ZERO, list)) {
-            let list = self.list(Order::ZERO, list);
+            let list = region.list(Order::ZERO, list);
             let mut at = list.first();
             while let Some(first) = at {
                 let (mut last, mut len) = (first, 1);
@@ -273,7 +275,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         self.touch_head(wanted.migratetype);
         let list = self.list(Order::ZERO, wanted.migratetype);
         let cut = self.clusters.cut(self.frames.links, list, want, room, self.touch_cluster());
-        sync::sub(&self.free_pages, cut.len().into());
+        sync::sub(&self.region.free_pages, cut.len().into());
         cut
     }
 
@@ -286,13 +288,18 @@ impl<M: Machine> Locked<'_, '_, M> {
         self.touch_head(MigrateType::Movable);
         let list = self.list(Order::ZERO, MigrateType::Movable);
         list.prepend(self.frames.links, batch, |slot| self.touch_page(slot));
-        sync::add(&self.free_pages, pages.into());
+        sync::add(&self.region.free_pages, pages.into());
         sync::add(&self.clusters.given, pages.into());
         self.count_skips(pages.into());
     }
 
     fn touch_head(&self, list: MigrateType) {
-        self.env().touch(Line::FreeList { zone: self.zone, order: Order::ZERO.get(), migratetype: list as u8 });
+        self.env().touch(Line::FreeList {
+            zone: self.zone,
+            region: self.number(),
+            order: Order::ZERO.get(),
+            migratetype: list as u8,
+        });
     }
 }
 
@@ -343,8 +350,12 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             // These drains take from all lists, so all others must be empty.
             BulkFree::PickLocked | BulkFree::TwoPass => are_empty(0..MOVABLE) && are_empty(MOVABLE + 1..all),
             // These drains take whole lists, beginning with the freed page's list.
-            BulkFree::SinglePass | BulkFree::Chunked if start <= MOVABLE => are_empty(start..MOVABLE),
-            BulkFree::SinglePass | BulkFree::Chunked => are_empty(start..all) && are_empty(0..MOVABLE),
+            BulkFree::SinglePass | BulkFree::Chunked | BulkFree::ShortHolds if start <= MOVABLE => {
+                are_empty(start..MOVABLE)
+            }
+            BulkFree::SinglePass | BulkFree::Chunked | BulkFree::ShortHolds => {
+                are_empty(start..all) && are_empty(0..MOVABLE)
+            }
         };
         env.tuning.cluster_free
             && self.shared.buddy.clusters.exist()
@@ -366,7 +377,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             env.touch(Line::Page(self.shared.buddy.frames.pfn(page)));
             batch.push(links, page, End::Head, |_| ());
         }
-        let zone = self.shared.lock(env, LockPath::Drain);
+        let zone = self.shared.lock(env, LockPath::Drain, 0);
         let cluster = if zone.skips_merge(Order::ZERO) { zone.clusters.open() } else { None };
         let mut next = batch.last();
         while let Some(page) = next {

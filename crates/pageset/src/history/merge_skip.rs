@@ -20,12 +20,12 @@ pub(crate) struct Merges<'z, 'a, M: Machine> {
 
 impl<M: Machine> Drop for Merges<'_, '_, M> {
     fn drop(&mut self) {
-        let zone = self.zone.lock(self.env, LockPath::Map);
+        let zone = self.zone.lock(self.env, LockPath::Map, 0);
         zone.in_flight.enable();
     }
 }
 
-impl Buddy<'_> {
+impl<L> Buddy<'_, L> {
     /// Whether pages may exist that have not merged with their buddies, at a recent moment.
     pub(crate) fn has_skipped(&self) -> bool {
         self.skips.get() != self.skips_merged.get()
@@ -74,7 +74,7 @@ impl<M: Machine> Locked<'_, '_, M> {
 impl<'a, M: Machine> Zone<'a, M> {
     /// Disables merge skipping while the result lives.
     pub(crate) fn merges<'z>(&'z self, env: Env<'z, M>) -> Merges<'z, 'a, M> {
-        let zone = self.lock(env, LockPath::Map);
+        let zone = self.lock(env, LockPath::Map, 0);
         zone.in_flight.disable();
         zone.wait_for_refills();
         drop(zone);
@@ -92,7 +92,7 @@ impl<'a, M: Machine> Zone<'a, M> {
         for start in (0..self.buddy.frames.len()).step_by(Order::PAGEBLOCK.pages() as usize) {
             // No lock is needed here: every skip happened before the lock was last held, and no new one can begin.
             if self.buddy.unmerged_pairs(start).next().is_some() {
-                pairs += self.lock(env, LockPath::Map).merge_pageblock(start);
+                pairs += self.lock(env, LockPath::Map, start).merge_pageblock(start);
             }
         }
         // Nothing was skipped since the call above, and all earlier skips are merged.

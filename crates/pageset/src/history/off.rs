@@ -20,7 +20,7 @@ impl<'a> Clusters<'a> {
     pub(crate) fn set_limit(&self, _pages: u32) {}
 }
 
-impl Buddy<'_> {
+impl<L> Buddy<'_, L> {
     pub(crate) fn check_clusters(&self) -> Result<(), Mismatch> {
         Ok(())
     }

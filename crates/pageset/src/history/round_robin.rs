@@ -23,13 +23,13 @@ impl<M: Machine> CachedZone<'_, M> {
             return Some(self.drain_cluster(env, pcp, wanted));
         }
         match env.tuning.bulk_free {
-            BulkFree::SinglePass | BulkFree::Chunked => return None,
+            BulkFree::SinglePass | BulkFree::Chunked | BulkFree::ShortHolds => return None,
             // The first pass fetches the memory that the second pass touches. The drained blocks and their order do not
             // change.
             BulkFree::TwoPass => self.fetch_picks(env, pcp, wanted),
             BulkFree::PickLocked => {}
         }
-        let zone = self.shared.lock(env, LockPath::Drain);
+        let zone = self.shared.lock(env, LockPath::Drain, 0);
         Some(zone.drain_by_turns(pcp, wanted, capture))
     }
 

@@ -4,7 +4,6 @@ use crate::buddy::{Locked, Wanted, may_claim};
 use crate::frame::{Order, start_of};
 use crate::machine::Machine;
 use crate::policy::FallbackRule;
-use crate::sync;
 
 impl<M: Machine> Locked<'_, '_, M> {
     /// Takes a block of another type: the largest, or for a small movable request the smallest.
@@ -43,7 +42,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         };
         if found >= Order::PAGEBLOCK {
             self.retype(page, found, wanted);
-            sync::add(&self.claims, 1);
+            self.claims.add(1);
             return move_one();
         }
         let ordinary = self.frames.block_type(start).is_ordinary();
@@ -53,15 +52,15 @@ impl<M: Machine> Locked<'_, '_, M> {
         let whole = may_claim(found, wanted) && ordinary;
         let mostly = if whole { self.is_mostly(start, wanted) } else { None };
         let Some(mostly) = mostly else {
-            sync::add(&self.steals, 1);
+            self.steals.add(1);
             return move_one();
         };
         self.move_free_blocks(start, wanted, end);
         if mostly {
             self.set_block_type(start, wanted);
-            sync::add(&self.claims, 1);
+            self.claims.add(1);
         } else {
-            sync::add(&self.steals, 1);
+            self.steals.add(1);
         }
     }
 }

@@ -85,10 +85,12 @@ pub enum Access {
     Touch(Line),
     /// The allocator fetches this line ahead of its use and does not wait for it.
     Prefetch(Line),
-    /// The allocator is about to take the lock of a zone.
+    /// The allocator is about to take the lock of a region of a zone.
     ZoneLock {
         /// The zone's index.
         zone: usize,
+        /// The region's number in the zone.
+        region: usize,
         /// The reason.
         path: LockPath,
     },
@@ -117,15 +119,19 @@ impl LockPath {
 /// A piece of memory that several CPUs write, about one cache line each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Line {
-    /// The counters of a zone.
+    /// The counters of a region of a zone.
     Zone {
         /// The zone's index.
         zone: usize,
+        /// The region's number in the zone.
+        region: usize,
     },
     /// The head of a free list.
     FreeList {
         /// The zone's index.
         zone: usize,
+        /// The region's number in the zone.
+        region: usize,
         /// The order of its blocks.
         order: u8,
         /// The migratetype of its blocks.

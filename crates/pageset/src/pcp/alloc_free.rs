@@ -8,8 +8,9 @@ use super::{CachedZone, MachineGuard, PcpGuard};
 use crate::buddy::{Buddy, Env, Locked, Stage, Wanted};
 use crate::frame::{CpuId, MigrateType, Order, PageState, Pfn, Tag};
 use crate::machine::{LockPath, Machine};
-use crate::policy::Tuning;
+use crate::policy::{BulkFree, Tuning};
 use crate::sync::{self, LockedWord};
+use crate::zone::ZoneGuard;
 
 /// The result of an allocation from a pageset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,18 +71,57 @@ impl<M: Machine> CachedZone<'_, M> {
         wanted: Wanted,
         blocks: u32,
     ) -> Option<u32> {
-        let zone = self.shared.lock_for(env, LockPath::Refill, wanted)?;
-        let (zone, mut taken) = self.refill_from_clusters(zone, pcp, list, wanted, blocks);
-        if taken < blocks
-            && let Some(zone) = zone.or_else(|| self.shared.lock_for(env, LockPath::Refill, wanted))
-        {
-            taken += refill_from_lists(&zone, pcp, list, wanted, blocks - taken);
-        }
+        let one_hold = env.tuning.bulk_free != BulkFree::ShortHolds;
+        let taken = if one_hold && let [_] = self.shared.buddy.regions {
+            let zone = self.shared.lock_for(env, LockPath::Refill, wanted, 0)?;
+            let (zone, taken) = self.refill_from_clusters(zone, pcp, list, wanted, blocks);
+            let zone = if taken < blocks {
+                zone.or_else(|| self.shared.lock_for(env, LockPath::Refill, wanted, 0))
+            } else {
+                None
+            };
+            taken + zone.map_or(0, |zone| refill_from_lists(&zone, pcp, list, wanted, blocks - taken))
+        } else {
+            self.refill_in_holds(env, pcp, list, wanted, blocks)
+        };
         let pages = u64::from(taken) * wanted.order.pages();
         pcp.count.set(pcp.count.get() + pages as u32);
         sync::add(&pcp.refills, u64::from(taken > 0));
         sync::add(&pcp.refill_pages, pages);
         pcp.pop(list)
+    }
+}
+
+impl<M: Machine> CachedZone<'_, M> {
+    /// Fills a list with up to `blocks` blocks, in bounded holds of regions' locks. Returns their number. A second hold that finds
+    /// nothing ends it.
+    fn refill_in_holds<G>(
+        &self,
+        env: Env<'_, M>,
+        pcp: &PcpGuard<'_, M::Lock, G>,
+        list: usize,
+        wanted: Wanted,
+        blocks: u32,
+    ) -> u32 {
+        let in_hold = env.tuning.bulk_free.refill_blocks(wanted.order);
+        let mut taken = 0;
+        while taken < blocks {
+            let take = |zone: &ZoneGuard<'_, '_, M>, wanted| {
+                let taken = refill_from_lists(zone, pcp, list, wanted, in_hold.min(blocks - taken));
+                (taken > 0).then_some(taken)
+            };
+            // After the first hold nothing is worth a search in other regions, or a part of another type's pageblock.
+            let more = if taken == 0 {
+                self.take_from_regions(env, LockPath::Refill, pcp, wanted, take)
+            } else {
+                self.take_from_region(env, LockPath::Refill, pcp.region(), wanted, take)
+            };
+            match more {
+                Some(more) => taken += more,
+                None => break,
+            }
+        }
+        taken
     }
 }
 
@@ -105,7 +145,7 @@ fn refill_from_lists<M: Machine, G>(
 }
 
 /// The type stored in a cached page's tag: its pageblock's type. Specification 2.6.
-pub(crate) fn remembered_type(buddy: &Buddy<'_>, tuning: &Tuning, page: u32, asked: MigrateType) -> MigrateType {
+pub(crate) fn remembered_type<L>(buddy: &Buddy<'_, L>, tuning: &Tuning, page: u32, asked: MigrateType) -> MigrateType {
     if tuning.type_at_drain { asked } else { buddy.frames.block_type(page) }
 }
 

@@ -53,9 +53,14 @@ impl<M: Machine> CachedZone<'_, M> {
         }
         // None unless a rule of `history` is on: with the rules of 5.18 and later whole lists are drained.
         let drained = self.drain_by_old_rules(env, pcp, wanted, start, capture).unwrap_or_else(|| {
-            // Lock order: pageset, then zone.
-            let zone = self.shared.lock(env, LockPath::Drain);
-            drain_lists(&zone, pcp, wanted, start, capture)
+            // Lock order: pageset, then region.
+            let one_hold = env.tuning.bulk_free != BulkFree::ShortHolds;
+            if one_hold && let [_] = self.shared.buddy.regions {
+                let zone = self.shared.lock(env, LockPath::Drain, 0);
+                drain_lists(&zone, pcp, wanted, start, capture)
+            } else {
+                self.drain_to_regions(env, pcp, wanted, start, capture)
+            }
         });
         pcp.count.set(pcp.count.get() - drained);
         sync::add(&pcp.drains, 1);
@@ -166,9 +171,10 @@ impl<M: Machine> Locked<'_, '_, M> {
     fn drain_whole_block<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>, list: usize, most: u32) -> Option<u32> {
         match order_of(list) {
             _ if !self.drains_whole_blocks() => None,
-            Order::ZERO => self.drain_pages_as_block(pcp, list, most),
             Order::PAGEBLOCK => self.drain_pair(pcp, list, most),
-            _ => None,
+            // The compiler makes one that has no shifts.
+            Order::ZERO => self.drain_as_block(pcp, list, Order::ZERO, most),
+            order => self.drain_as_block(pcp, list, order, most),
         }
     }
 }

@@ -8,19 +8,22 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `alloc_free` | blocks allocated, with the refill, and freed: one, or many under one hold of the pageset's lock |
+//! | `regions` | refills and drains of a zone with several regions |
 //! | `drain` | blocks that go to the buddy: after a free, once a second, on request |
 //! | `whole_blocks` | a block split at once into the pages of a list, and pages drained as one block |
 //! | `stack` | the arrays of the lists |
 
 mod alloc_free;
 mod drain;
+mod regions;
 pub(crate) mod stack;
 mod whole_blocks;
 
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
-use crate::buddy::Env;
+use crate::buddy::region::Region;
+use crate::buddy::{Buddy, Env};
 use crate::frame::{CpuId, Frames};
 use crate::machine::{CpuHint, Guard, HintGuard, Line, Machine, RawLock};
 use crate::policy::expiry::Expiry;
@@ -76,28 +79,28 @@ pub struct Pageset<L> {
 
     /// The capacity of all lists together, in pages.
     capacity: AtomicU32,
+    /// The region that the next refill tries first. A hint.
+    region: AtomicU32,
     pool: Pool,
 }
 
 /// The number of lists, rounded up to a power of two, so that an index needs no test.
-const LIST_PLACES: usize = 16;
+const LIST_PLACES: usize = 64;
 const _: () = assert!(LISTS <= LIST_PLACES);
 
-// The layout that the fast path relies on: the state is in the first line, no list head crosses a line, 384 bytes in
-// all. One call touches the first line and the line of one list head. (A model checker's lock is larger. A word of 64 bits
-// that is made of words of 32 takes 12 bytes: one line more.)
+// The layout that the fast path relies on: the state is in the first line, no list head crosses a line. One call touches the first
+// line and the line of one list head. (A model checker's lock is larger.)
 #[cfg(not(all(loom, test)))]
 const _: () = {
     use crate::machine::SpinLock;
-    assert!(size_of::<Pageset<SpinLock>>() <= if size_of::<AtomicU64>() == 8 { 384 } else { 448 });
     assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) <= 64);
     assert!(core::mem::offset_of!(Pageset<SpinLock>, lists) % 16 == 0);
     assert!(64 % size_of::<Stack>() == 0);
 };
 
-/// The number of words of the arrays of a pageset that holds `capacity` pages.
-pub(crate) const fn array_words(capacity: u32) -> u64 {
-    stack::words(capacity, LISTS as u32)
+/// The number of words of the arrays of a pageset with some lists that holds `capacity` pages.
+pub(crate) const fn array_words(capacity: u32, lists: usize) -> u64 {
+    stack::words(capacity, lists as u32)
 }
 
 /// The capacity for a pageset that reaches `high` pages. Before a drain, a batch, the excess of a cluster, and a block
@@ -140,6 +143,7 @@ impl<L> Pageset<L> {
             seen_pages: AtomicU64::new(0),
             expire: AtomicU8::new(0),
             capacity: AtomicU32::new(0),
+            region: AtomicU32::new(0),
             pool: Pool::new(),
         }
     }
@@ -166,9 +170,10 @@ impl<L> Pageset<L> {
         self.capacity.get()
     }
 
-    /// Sets the lists' memory, which starts at word `start` of the zone's arrays.
-    pub(crate) fn place(&self, start: u32, capacity: u32) {
-        self.pool.place(start, array_words(capacity) as u32);
+    /// Sets the lists' memory, which starts at word `start` of the zone's arrays, and the region of the first refill.
+    pub(crate) fn place(&self, start: u32, words: u32, capacity: u32, region: usize) {
+        self.region.set(region as u32);
+        self.pool.place(start, words);
         self.capacity.set(capacity);
     }
 
@@ -176,6 +181,16 @@ impl<L> Pageset<L> {
     #[inline(always)]
     pub(crate) fn list(&self, list: usize) -> &Stack {
         &self.lists[list % LIST_PLACES]
+    }
+
+    /// The region that the next refill tries first.
+    pub(crate) fn region(&self) -> usize {
+        self.region.get() as usize
+    }
+
+    /// Makes a region the first one that the next refill tries.
+    pub(crate) fn prefer_region(&self, region: usize) {
+        self.region.set(region as u32);
     }
 
     /// The blocks of a list, the oldest first. Without the lock, meaningful only if nobody uses the allocator.
@@ -380,6 +395,8 @@ pub struct ZoneMetadata<'a, L> {
     pub words: &'a [AtomicU32],
     /// A pageset for each possible CPU.
     pub pagesets: &'a [Pageset<L>],
+    /// The regions of the zone.
+    pub regions: &'a [Region<L>],
 }
 
 // Derived, both would need a lock that can be copied.
@@ -407,10 +424,12 @@ pub struct CachedZone<'a, M: Machine> {
 
 impl<'a, M: Machine> CachedZone<'a, M> {
     const_new! {
-        /// A zone without pages, behind an open lock, with the memory for its metadata. [`crate::Allocator::new`] fills it in.
+        /// A zone without pages, with the memory for its metadata. The lock is for the zone's marks. [`crate::Allocator::new`]
+        /// fills the zone in.
         #[must_use]
         pub fn new(lock: M::Lock, metadata: ZoneMetadata<'a, M::Lock>) -> Self {
             let mut shared = Zone::new(lock);
+            shared.buddy.regions = metadata.regions;
             // Which tags are the pages' and which words are the pagesets' is known when the zone is filled in.
             shared.buddy.frames.tags = metadata.tags;
             CachedZone {
@@ -425,7 +444,8 @@ impl<'a, M: Machine> CachedZone<'a, M> {
 
     /// The memory that the zone was given, before it is filled in.
     pub(crate) fn metadata(&self) -> ZoneMetadata<'a, M::Lock> {
-        ZoneMetadata { tags: self.shared.buddy.frames.tags, words: self.arrays, pagesets: self.pagesets }
+        let Buddy { frames, regions, .. } = &self.shared.buddy;
+        ZoneMetadata { tags: frames.tags, words: self.arrays, pagesets: self.pagesets, regions }
     }
 
     /// The metadata of the zone's pages.

@@ -29,7 +29,7 @@ impl SplitBlock {
     /// request.
     pub(super) fn begin<M: Machine>(&mut self, zone: &Locked<'_, '_, M>, wanted: Wanted) -> Option<u32> {
         let tuning = zone.tuning();
-        if !tuning.whole_blocks || tuning.clusters || zone.free_cma.get() > 0 {
+        if !tuning.whole_blocks || tuning.clusters || zone.region.free_cma.get() > 0 {
             return None;
         }
         let orders = Order::all().skip(wanted.order.index());
@@ -66,24 +66,31 @@ impl<M: Machine> Locked<'_, '_, M> {
         tuning.whole_blocks && tuning.type_at_drain && !tuning.merge_skip
     }
 
-    /// Drains the oldest single pages of a list as one block of at most `most` pages, if they form one. Returns its
-    /// pages, or `None`.
-    pub(super) fn drain_pages_as_block<G>(
+    /// Drains the oldest blocks of a list, of an order below the pageblock's, as one block of at most `most` pages, if they form
+    /// one. Returns its pages, or `None`.
+    #[inline(always)]
+    pub(super) fn drain_as_block<G>(
         &self,
         pcp: &PcpGuard<'_, M::Lock, G>,
         list: usize,
+        order: Order,
         most: u32,
     ) -> Option<u32> {
         let oldest = pcp.oldest(list);
-        let (page, order) = first_block(&oldest[..oldest.len().min(most as usize)])?;
-        let pages = order.pages() as u32;
-        pcp.drop_oldest(list, pages);
-        for at in page..page + pages {
+        let (page, together) = first_block(&oldest[..oldest.len().min(most as usize >> order.get())], order)?;
+        pcp.drop_oldest(list, (together.pages() >> order.get()) as u32);
+        self.free_together(page, together, order);
+        Some(together.pages() as u32)
+    }
+
+    /// Frees blocks of `order` of a pageset that form the block `together`.
+    #[inline(always)]
+    pub(super) fn free_together(&self, page: u32, together: Order, order: Order) {
+        for at in (page..page + together.pages() as u32).step_by(order.pages() as usize) {
             self.touch_page(at);
             self.frames.set_tag(at, Tag::INSIDE);
         }
-        self.free_block(page, order, self.frames.block_type(page));
-        Some(pages)
+        self.free_block(page, together, self.frames.block_type(page));
     }
 
     /// Drains the oldest two pageblocks of a list as one block, if they form one, have the same type, and `most` allows
@@ -107,28 +114,29 @@ impl<M: Machine> Locked<'_, '_, M> {
     }
 }
 
-/// The largest block that is formed by the first page and its successors, in ascending or descending order, as its
-/// first page and order. `None` for a single page.
-fn first_block(pages: &[AtomicU32]) -> Option<(u32, Order)> {
-    let at = |i: usize| pages.get(i).map(LockedWord::get);
+/// The largest block, at most a pageblock, that is formed by the first block and its successors, in ascending or descending order,
+/// as its first page and order. All are of `order`. `None` for a single block.
+#[inline(always)]
+pub(super) fn first_block(blocks: &[AtomicU32], order: Order) -> Option<(u32, Order)> {
+    let at = |i: usize| blocks.get(i).map(|block| block.get() >> order.get());
     let (first, second) = (at(0)?, at(1)?);
     let rises = second == first ^ 1 && second > first;
-    if second != first ^ 1 {
+    if second != first ^ 1 || order >= Order::PAGEBLOCK {
         return None;
     }
-    let mut order = 1;
-    // Doubles the block while the block of twice the size begins or ends at the same page, and its pages follow.
-    while order < Order::PAGEBLOCK.get() {
-        let (len, twice) = (1_u32 << order, 2_u32 << order);
+    let mut doublings = 1;
+    // Doubles the block while the block of twice the size begins or ends at the same place, and its parts follow.
+    while order.get() + doublings < Order::PAGEBLOCK.get() {
+        let (len, twice) = (1_u32 << doublings, 2_u32 << doublings);
         let is_end = if rises { first % twice == 0 } else { first % twice == twice - 1 };
         let next = |i: u32| if rises { first + i } else { first - i };
-        if !is_end || twice as usize > pages.len() || (len..twice).any(|i| at(i as usize) != Some(next(i))) {
+        if !is_end || twice as usize > blocks.len() || (len..twice).any(|i| at(i as usize) != Some(next(i))) {
             break;
         }
-        order += 1;
+        doublings += 1;
     }
-    let start = if rises { first } else { first - ((1 << order) - 1) };
-    Order::new(order).map(|order| (start, order))
+    let start = if rises { first } else { first - ((1 << doublings) - 1) };
+    Order::new(order.get() + doublings).map(|together| (start << order.get(), together))
 }
 
 #[cfg(test)]
@@ -157,7 +165,16 @@ mod tests {
             (&[0, 1, 2, 3, 4, 5, 6, 7, 8], Some((0, 3))),
         ] {
             let words: Vec<_> = pages.iter().map(|&page| AtomicU32::new(page)).collect();
-            assert_eq!(first_block(&words).map(|(page, order)| (page, order.get())), expected, "{pages:?}");
+            assert_eq!(
+                first_block(&words, Order::ZERO).map(|(page, order)| (page, order.get())),
+                expected,
+                "{pages:?}"
+            );
+            // The same with blocks of order 3.
+            let three = Order::COSTLY;
+            let words: Vec<_> = pages.iter().map(|&page| AtomicU32::new(page << 3)).collect();
+            let expected = expected.map(|(page, order)| (page << 3, order + 3));
+            assert_eq!(first_block(&words, three).map(|(page, order)| (page, order.get())), expected, "{pages:?}");
         }
     }
 }

@@ -6,9 +6,11 @@ use crate::frame::MigrateType;
 use crate::frame::Order;
 use crate::policy::ListRule;
 
-/// The largest number of lists in a pageset: three types for each of orders 0 to 3, three for huge pages. Specification
+/// The largest number of lists in a pageset: three types for each order.
+pub const LISTS: usize = 3 * Order::COUNT;
+/// The largest number of lists in a kernel's pageset: three types for each of orders 0 to 3, three for huge pages. Specification
 /// 2.1 and `kernels-2026.md` 3.6.
-pub const LISTS: usize = 15;
+pub const KERNEL_LISTS: usize = 15;
 const FIRST_HUGE_LIST: usize = 12;
 
 impl ListRule {
@@ -33,7 +35,12 @@ impl ListRule {
             Self::HugeByMobility if order == Order::PAGEBLOCK => {
                 Some(FIRST_HUGE_LIST + usize::from(migratetype == MigrateType::Movable))
             }
-            Self::HugeByType if order == Order::PAGEBLOCK => Some(FIRST_HUGE_LIST + kind.index()),
+            Self::HugeByType | Self::AllOrders if order == Order::PAGEBLOCK => Some(FIRST_HUGE_LIST + kind.index()),
+            Self::AllOrders => {
+                // The other orders follow, without the pageblock's.
+                let above = order.index() - Order::COSTLY.index() - 1 - usize::from(order > Order::PAGEBLOCK);
+                Some(KERNEL_LISTS + 3 * above + kind.index())
+            }
             _ => None,
         }
     }
@@ -46,7 +53,8 @@ impl ListRule {
             Self::ToCostly => 12,
             Self::HugeShared => 13,
             Self::HugeByMobility => 14,
-            Self::HugeByType => LISTS,
+            Self::HugeByType => KERNEL_LISTS,
+            Self::AllOrders => LISTS,
         }
     }
 }
@@ -54,5 +62,13 @@ impl ListRule {
 /// The order of the blocks on a list.
 #[must_use]
 pub fn order_of(list: usize) -> Order {
-    if list < FIRST_HUGE_LIST { Order::new((list / 3) as u8).unwrap_or(Order::ZERO) } else { Order::PAGEBLOCK }
+    let order = match list {
+        ..FIRST_HUGE_LIST => list / 3,
+        FIRST_HUGE_LIST..KERNEL_LISTS => Order::PAGEBLOCK.index(),
+        _ => {
+            let order = Order::COSTLY.index() + 1 + (list - KERNEL_LISTS) / 3;
+            order + usize::from(order >= Order::PAGEBLOCK.index())
+        }
+    };
+    Order::new(order as u8).unwrap_or(Order::MAX)
 }

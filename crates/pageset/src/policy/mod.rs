@@ -13,6 +13,8 @@ pub mod state;
 
 use core::fmt;
 
+use crate::frame::Order;
+
 pub use presets::{PRESETS, Preset, Release};
 pub use sizes::{Bounds, Watermarks};
 pub use state::{Decay, PcpState, Pressure, State};
@@ -60,6 +62,8 @@ pub enum ListRule {
     HugeByMobility,
     /// Orders 0 to 3, and a list for huge pages of each type: 15 lists (5.14 to 5.19).
     HugeByType,
+    /// All orders: 33 lists. Not a kernel rule.
+    AllOrders,
 }
 
 /// How a drain moves pages to the buddy. Specification 3.
@@ -73,6 +77,46 @@ pub enum BulkFree {
     SinglePass,
     /// As `SinglePass`, one batch per hold of the two locks, of pageset and zone (6.19 on).
     Chunked,
+    /// As `SinglePass`, at most 62 blocks per hold of the lock of the zone or region; the pageset's lock is held throughout.
+    /// Refills also take at most [`Self::REFILL_PAGES`] pages per hold. Not a kernel rule.
+    ShortHolds,
+}
+
+/// Into how many regions a zone is divided. Each has a lock and free lists of its own, and blocks of different regions do not
+/// merge. An allocation prefers its CPU's region and tries the others where that is empty or busy. Not a kernel rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RegionRule {
+    /// One, as in the kernels.
+    One,
+    /// At least one for each CPU of the zone's node, but none below 64 MiB.
+    PerCpu,
+    /// At least this many in each zone, and fewer than twice as many: a region has a power of two of pages.
+    Fixed(u32),
+}
+
+impl RegionRule {
+    /// The smallest region of [`Self::PerCpu`], in pages: 64 MiB of 4 KiB pages. A guess: 16 blocks of the largest order.
+    const SMALLEST: u64 = 1 << 14;
+
+    /// The pages of a region, as a power of two, for a zone of `pages` pages that `cpus` CPUs share.
+    pub(crate) fn order(self, pages: u64, cpus: u32) -> u32 {
+        let regions = match self {
+            Self::One => 1,
+            Self::PerCpu => u64::from(cpus).min(pages / Self::SMALLEST),
+            Self::Fixed(regions) => regions.into(),
+        };
+        if regions <= 1 { u32::BITS } else { (pages / regions).max(Order::MAX.pages()).ilog2() }
+    }
+}
+
+impl BulkFree {
+    /// Pages that one hold of a refill takes under [`Self::ShortHolds`], and at least one block. 512: a few microseconds. A guess.
+    pub const REFILL_PAGES: u64 = 512;
+
+    /// Blocks of `order` that one hold of a refill takes.
+    pub(crate) fn refill_blocks(self, order: Order) -> u32 {
+        if self == Self::ShortHolds { (Self::REFILL_PAGES >> order.get()).max(1) as u32 } else { u32::MAX }
+    }
 }
 
 /// How a request is served from another migratetype's pageblocks. Specification 1.6.
@@ -121,6 +165,8 @@ pub struct Tuning {
     pub high: HighRule,
     /// Which blocks a pageset caches.
     pub lists: ListRule,
+    /// Into how many regions a zone is divided.
+    pub regions: RegionRule,
     /// How a drain frees pages.
     pub bulk_free: BulkFree,
     /// How a request falls back to other migratetypes.
@@ -293,6 +339,12 @@ impl Tuning {
                 return rules[i];
             }
             i += 1;
+        }
+        if self.history_rule().is_some() && !matches!(self.regions, RegionRule::One) {
+            return Err(TuningError::Needs { rule: "a rule of history", needs: "regions = one" });
+        }
+        if let RegionRule::Fixed(0) = self.regions {
+            return out_of_range("regions", 0, "1 to the number of blocks of the largest order in a zone");
         }
         if self.batch_scale_max > 6 {
             return out_of_range("batch_scale_max", self.batch_scale_max as u64, "0 to 6");

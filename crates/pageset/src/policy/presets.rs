@@ -2,7 +2,7 @@
 //!
 //! Specification: eras in section 0, the auto-tuning series in section 4.
 
-use super::{BatchRule, BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule, Tuning};
+use super::{BatchRule, BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule, RegionRule, Tuning};
 
 /// A named set of rules.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,7 @@ pub const LINUX_4_16: Tuning = Tuning {
     batch: BatchRule::FromZone { cap_kib: 512 },
     high: HighRule::SixBatches,
     lists: ListRule::OrderZero,
+    regions: RegionRule::One,
     bulk_free: BulkFree::PickLocked,
     fallback: FallbackRule::Steal,
     fallback_tail: false,
@@ -158,9 +159,13 @@ pub const LINUX_6_18: Tuning = LINUX_6_16;
 /// E7, 6.19 on: drains release the zone lock after each batch.
 pub const LINUX_6_19: Tuning = Tuning { bulk_free: BulkFree::Chunked, ..LINUX_6_18 };
 
-/// This project's own: 6.18 without four of its defects, with longer holds for bulk frees and with whole blocks. Its drains
-/// are not chunked.
+/// This project's own: 6.18 without four of its defects; with regions, lists for all orders, short holds of the regions' locks,
+/// long ones of a pageset's own for bulk frees, and whole blocks.
 pub const PAGESET: Tuning = Tuning {
+    regions: RegionRule::PerCpu,
+    lists: ListRule::AllOrders,
+    bulk_free: BulkFree::ShortHolds,
+    double_blocks: true,
     below_high_by_pages: true,
     below_high_at_tick: true,
     expire_all: true,

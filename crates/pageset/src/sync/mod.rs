@@ -26,6 +26,9 @@ macro_rules! const_new {
 }
 pub(crate) use const_new;
 
+mod counter;
+pub(crate) use counter::Counter;
+
 #[cfg(any(test, split_words, not(target_has_atomic = "64")))]
 pub(crate) mod split;
 

@@ -1,12 +1,13 @@
-//! Holds of a zone's lock.
+//! Holds of the locks of a zone's regions.
 
 use core::ops::Deref;
 
 use super::watermark::Mark;
 use super::{BOOSTED, MIXED, PLENTY, Zone};
+use crate::buddy::region::Region;
 use crate::buddy::{Env, Locked, Wanted};
 use crate::frame::ZoneKind;
-use crate::machine::{Access, Guard, Line, LockPath, Machine};
+use crate::machine::{Access, Guard, Line, LockPath, Machine, RawLock};
 use crate::policy::Watermarks;
 use crate::policy::sizes::boosted;
 use crate::sync::{self, LockedWord};
@@ -15,38 +16,65 @@ use crate::sync::{self, LockedWord};
 const DEFERRED_PER_HOLD: u32 = 32;
 
 impl<'a, M: Machine> Zone<'a, M> {
-    /// Takes the zone lock, waits for it, and counts the hold. First completes some of the deferred frees. Lock order: pageset,
-    /// changes, zone.
-    pub(crate) fn lock<'z>(&'z self, env: Env<'z, M>, path: LockPath) -> ZoneGuard<'z, 'a, M> {
+    /// Takes the lock of the region that a page is in, waits for it, and counts the hold. First completes some of the deferred
+    /// frees. Lock order: pageset, changes, region.
+    pub(crate) fn lock<'z>(&'z self, env: Env<'z, M>, path: LockPath, page: u32) -> ZoneGuard<'z, 'a, M> {
+        self.complete_some_deferred(env);
+        self.lock_region(env, path, self.buddy.region_of(page))
+    }
+
+    /// Completes some of the deferred frees.
+    #[inline]
+    pub(crate) fn complete_some_deferred(&self, env: Env<'_, M>) {
         if !self.deferred.is_empty() {
             self.free_deferred(env);
         }
-        env.machine.probe(Access::ZoneLock { zone: self.index, path });
-        self.locked(env, path, Guard::lock(&self.lock))
     }
 
-    /// Takes the zone lock, without counting the hold, for a caller that changes nothing.
-    pub(crate) fn pause(&self, env: Env<'_, M>) -> Guard<'_, M::Lock> {
-        env.machine.probe(Access::ZoneLock { zone: self.index, path: LockPath::Map });
-        Guard::lock(&self.lock)
+    /// As [`Self::lock`], for a region by its number, and without a look at the deferred frees.
+    pub(crate) fn lock_region<'z>(&'z self, env: Env<'z, M>, path: LockPath, number: usize) -> ZoneGuard<'z, 'a, M> {
+        env.machine.probe(Access::ZoneLock { zone: self.index, region: number, path });
+        self.locked(env, path, number, Guard::lock(&self.buddy.regions[number].lock))
+    }
+
+    /// Takes the locks of all regions in ascending order, without counting the holds, for a caller that changes nothing.
+    pub(crate) fn pause(&self, env: Env<'_, M>) -> AllRegions<'_, M::Lock> {
+        let mut all = AllRegions { regions: self.buddy.regions, held: 0 };
+        for (number, region) in self.buddy.regions.iter().enumerate() {
+            env.machine.probe(Access::ZoneLock { zone: self.index, region: number, path: LockPath::Map });
+            region.lock.lock();
+            all.held += 1;
+        }
+        all
     }
 
     /// As [`Self::lock`], but only if the lock is free.
-    pub(crate) fn try_lock<'z>(&'z self, env: Env<'z, M>, path: LockPath) -> Option<ZoneGuard<'z, 'a, M>> {
-        env.machine.probe(Access::ZoneLock { zone: self.index, path });
-        let guard = Guard::try_lock(&self.lock)?;
-        // A holder may wait for refills in flight, and the caller may have interrupted one of them.
-        (self.buddy.in_flight.refills() == 0).then(|| self.locked(env, path, guard))
+    pub(crate) fn try_lock<'z>(&'z self, env: Env<'z, M>, path: LockPath, page: u32) -> Option<ZoneGuard<'z, 'a, M>> {
+        self.try_lock_region(env, path, self.buddy.region_of(page))
     }
 
-    /// Takes the lock for a request. Waits for it, unless the request waits for nothing.
+    /// As [`Self::try_lock`], for a region by its number.
+    pub(crate) fn try_lock_region<'z>(
+        &'z self,
+        env: Env<'z, M>,
+        path: LockPath,
+        number: usize,
+    ) -> Option<ZoneGuard<'z, 'a, M>> {
+        env.machine.probe(Access::ZoneLock { zone: self.index, region: number, path });
+        let guard = Guard::try_lock(&self.buddy.regions[number].lock)?;
+        // A holder may wait for refills in flight, and the caller may have interrupted one of them.
+        (self.buddy.in_flight.refills() == 0).then(|| self.locked(env, path, number, guard))
+    }
+
+    /// Takes the lock of a page's region for a request. Waits for it, unless the request waits for nothing.
     pub(crate) fn lock_for<'z>(
         &'z self,
         env: Env<'z, M>,
         path: LockPath,
         wanted: Wanted,
+        page: u32,
     ) -> Option<ZoneGuard<'z, 'a, M>> {
-        if wanted.waits { Some(self.lock(env, path)) } else { self.try_lock(env, path) }
+        if wanted.waits { Some(self.lock(env, path, page)) } else { self.try_lock(env, path, page) }
     }
 
     /// Completes all deferred frees, in as many holds as that takes. The caller does not hold the lock.
@@ -56,13 +84,19 @@ impl<'a, M: Machine> Zone<'a, M> {
         }
     }
 
-    /// Frees some of the blocks whose free was deferred, in a hold of its own.
+    /// Frees some of the blocks whose free was deferred, in a hold of its own: the first region's. A block of another region
+    /// takes that region's lock as well, in ascending order as [`Self::pause`] does.
     #[cold]
     fn free_deferred(&self, env: Env<'_, M>) {
-        env.machine.probe(Access::ZoneLock { zone: self.index, path: LockPath::DirectFree });
-        let guard = self.locked(env, LockPath::DirectFree, Guard::lock(&self.lock));
+        let path = LockPath::DirectFree;
+        let first = self.lock_region(env, path, 0);
         for _ in 0..DEFERRED_PER_HOLD {
             let Some(page) = self.deferred.take(|page| self.deferred_link(page).get()) else { break };
+            let other = match self.buddy.region_of(page) {
+                0 => None,
+                number => Some(self.lock_region(env, path, number)),
+            };
+            let guard = other.as_ref().unwrap_or(&first);
             let order = self.buddy.frames.tag(page).order();
             guard.free_block(page, order, guard.frames.block_type(page));
             guard.count_direct_free(order.pages());
@@ -70,15 +104,40 @@ impl<'a, M: Machine> Zone<'a, M> {
     }
 
     #[inline]
-    fn locked<'z>(&'z self, env: Env<'z, M>, path: LockPath, guard: Guard<'z, M::Lock>) -> ZoneGuard<'z, 'a, M> {
-        env.touch(Line::Zone { zone: self.index });
-        sync::add(&self.holds[path as usize], 1);
-        ZoneGuard { zone: self, locked: Locked::new(&self.buddy, env, guard) }
+    fn locked<'z>(
+        &'z self,
+        env: Env<'z, M>,
+        path: LockPath,
+        number: usize,
+        guard: Guard<'z, M::Lock>,
+    ) -> ZoneGuard<'z, 'a, M> {
+        env.touch(Line::Zone { zone: self.index, region: number });
+        let locked = Locked::new(&self.buddy, number, env, guard);
+        sync::add(&locked.region.holds[path as usize], 1);
+        ZoneGuard { zone: self, locked }
+    }
+
+    /// Takes the lock of the marks, where several holders of regions may change them.
+    fn lock_marks(&self) -> Option<Guard<'_, M::Lock>> {
+        (self.buddy.regions.len() > 1).then(|| Guard::lock(&self.marks_lock))
     }
 }
 
-/// Holds a zone's lock, and gives access to the zone's buddy ([`Locked`]). The drop raises the marks for each pageblock
-/// of another type that the holder took part of, and updates the zone's flags.
+/// Holds the locks of the first `held` regions until dropped.
+pub(crate) struct AllRegions<'z, L: RawLock> {
+    regions: &'z [Region<L>],
+    held: usize,
+}
+
+impl<L: RawLock> Drop for AllRegions<'_, L> {
+    fn drop(&mut self) {
+        // In descending order: a lock that masks interrupts restores the state that it found.
+        self.regions[..self.held].iter().rev().for_each(|region| region.lock.unlock());
+    }
+}
+
+/// Holds the lock of a zone's region, and gives access to it ([`Locked`]). The drop raises the marks for each pageblock
+/// of another type that the holder took part of, and updates the zone's sums and flags.
 #[derive(Debug)]
 pub(crate) struct ZoneGuard<'z, 'a, M: Machine> {
     zone: &'z Zone<'a, M>,
@@ -100,20 +159,32 @@ impl<M: Machine> Drop for ZoneGuard<'_, '_, M> {
         if self.locked.breaks().count > 0 {
             self.raise_boosts();
         }
-        let plenty = if self.zone.passes_for_all() { PLENTY } else { 0 };
+        self.locked.add_to_totals();
+        let plenty = if self.zone.passes_for_all(self.locked.number()) { PLENTY } else { 0 };
         let mixed = if self.zone.buddy.is_all_movable() { 0 } else { MIXED };
         self.zone.flags.replace(PLENTY | MIXED, plenty | mixed);
     }
 }
 
 impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
-    /// The zone whose lock is held.
+    /// Goes on with the region of a page: keeps the lock if it is the same region.
+    pub(crate) fn at(self, page: u32) -> Self {
+        let (zone, env) = (self.zone, self.locked.env());
+        if zone.buddy.region_of(page) == self.locked.number() {
+            return self;
+        }
+        drop(self);
+        zone.lock(env, LockPath::Map, page)
+    }
+
+    /// The zone one of whose regions is locked.
     pub(crate) fn zone(&self) -> &'z Zone<'a, M> {
         self.zone
     }
 
     /// Sets the marks, without a boost.
     pub(crate) fn set_watermarks(&self, marks: Watermarks) {
+        let _marks = self.zone.lock_marks();
         self.zone.boost.set(0);
         for (word, mark) in self.zone.marks.iter().zip([marks.min, marks.low, marks.high]) {
             word.set(mark);
@@ -130,16 +201,17 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
 
     /// Counts pages allocated without a pageset.
     pub(crate) fn count_direct_alloc(&self, pages: u64) {
-        sync::add(&self.zone.direct_alloc_pages, pages);
+        sync::add(&self.region.direct_alloc_pages, pages);
     }
 
     /// Counts pages freed without a pageset.
     pub(crate) fn count_direct_free(&self, pages: u64) {
-        sync::add(&self.zone.direct_free_pages, pages);
+        sync::add(&self.region.direct_free_pages, pages);
     }
 
     /// Lowers the boost by up to `pages`. Returns the remaining boost.
     pub(crate) fn lower_boost(&self, pages: u64) -> u64 {
+        let _marks = self.zone.lock_marks();
         let left = self.zone.boost.get().saturating_sub(pages);
         self.set_boost(left);
         left
@@ -147,6 +219,7 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
 
     #[cold]
     fn raise_boosts(&self) {
+        let _marks = self.zone.lock_marks();
         let breaks = self.locked.breaks();
         (0..breaks.count).for_each(|_| self.raise_boost(breaks.wakes));
     }
@@ -164,7 +237,7 @@ impl<'z, 'a, M: Machine> ZoneGuard<'z, 'a, M> {
         }
     }
 
-    /// Sets the boost and adapts the effective marks.
+    /// Sets the boost and adapts the effective marks. The lock of the marks is held.
     fn set_boost(&self, boost: u64) {
         let old = self.zone.boost.get();
         for mark in &self.zone.marks {

@@ -1,8 +1,8 @@
-//! Everything behind the cache: a zone's lock, its buddy, watermarks, flags and counters. Uses `frame`, `machine`, `policy`,
+//! Everything behind the cache: a zone's locks, its buddy, watermarks, flags and counters. Uses `frame`, `machine`, `policy`,
 //! `buddy`.
 //!
-//! [`Zone::lock`] gives a [`ZoneGuard`]; only through it does the buddy change. Specification: `linux-page-allocator.md` 1.1
-//! to 1.3, 1.6.
+//! [`Zone::lock`] gives a [`ZoneGuard`] of the region of a page; only through it does the buddy change. Specification:
+//! `linux-page-allocator.md` 1.1 to 1.3, 1.6.
 
 pub(crate) mod deferred;
 mod guard;
@@ -13,7 +13,7 @@ use core::sync::atomic::AtomicBool;
 
 use crate::buddy::Buddy;
 use crate::frame::{NodeId, Order, ZoneKind};
-use crate::machine::{LockPath, Machine};
+use crate::machine::Machine;
 use crate::policy::{HighAtomicRule, Pressure};
 use crate::sync::atomic::AtomicU8;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -26,15 +26,16 @@ use deferred::Deferred;
 use memory::Memory;
 use watermark::{Mark, MarkTest};
 
-/// A zone: the data under one lock, and data that is read without it.
+/// A zone: the data under the locks of its regions, and data that is read without them.
 #[derive(Debug)]
 pub(crate) struct Zone<'a, M: Machine> {
     pub(crate) index: usize,
     pub(crate) node: NodeId,
     pub(crate) kind: ZoneKind,
-    /// What the lock protects.
-    pub(crate) buddy: Buddy<'a>,
-    lock: M::Lock,
+    /// What the locks of the regions protect.
+    pub(crate) buddy: Buddy<'a, M::Lock>,
+    /// Protects the marks and the boost where the zone has several regions. Lock order: a region's lock, then this.
+    marks_lock: M::Lock,
     pub(crate) flags: Flags,
     pub(crate) highatomic: HighAtomicRule,
     /// The effective marks by [`Mark`], boost included. Unit: pages.
@@ -49,13 +50,8 @@ pub(crate) struct Zone<'a, M: Machine> {
     pub(crate) reserve: [AtomicU64; ZoneKind::COUNT],
     /// The largest reserve; [`ZoneGuard::set_reserve`] writes both.
     largest_reserve: AtomicU64,
-    /// Holds of the lock by [`LockPath`].
-    pub(crate) holds: [AtomicU64; LockPath::COUNT],
     /// The blocks that [`crate::Allocator::free_deferred`] has claimed.
     pub(crate) deferred: Deferred,
-    /// Pages that bypassed the pagesets; written with the lock held.
-    pub(crate) direct_alloc_pages: AtomicU64,
-    pub(crate) direct_free_pages: AtomicU64,
     /// The positions and counters of compaction.
     pub(crate) compaction: Memory,
 }
@@ -63,13 +59,13 @@ pub(crate) struct Zone<'a, M: Machine> {
 impl<M: Machine> Zone<'_, M> {
     const_new! {
     /// A zone without pages.
-    pub(crate) fn new(lock: M::Lock) -> Self {
+    pub(crate) fn new(marks_lock: M::Lock) -> Self {
         Zone {
             index: 0,
             node: NodeId(0),
             kind: ZoneKind::Normal,
             buddy: Buddy::new(),
-            lock,
+            marks_lock,
             flags: Flags::new(),
             highatomic: HighAtomicRule::Free,
             marks: [const { AtomicU64::new(0) }; 3],
@@ -78,10 +74,7 @@ impl<M: Machine> Zone<'_, M> {
             keeps_apart: AtomicBool::new(false),
             reserve: [const { AtomicU64::new(0) }; ZoneKind::COUNT],
             largest_reserve: AtomicU64::new(0),
-            holds: [const { AtomicU64::new(0) }; LockPath::COUNT],
             deferred: Deferred::new(),
-            direct_alloc_pages: AtomicU64::new(0),
-            direct_free_pages: AtomicU64::new(0),
             compaction: Memory::new(),
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Specification: `linux-page-allocator.md` 1.2, 1.3.
 
+use crate::buddy::region::Region;
 use crate::frame::MigrateType;
 use crate::frame::Order;
 use crate::frame::ZoneKind;
@@ -97,14 +98,14 @@ impl<M: Machine> Zone<'_, M> {
     pub(crate) fn kept_highatomic(&self) -> u64 {
         match self.highatomic {
             HighAtomicRule::Reserved => self.buddy.reserved_highatomic.get(),
-            HighAtomicRule::Free => self.buddy.free_highatomic.get(),
+            HighAtomicRule::Free => self.buddy.free_pages().highatomic,
         }
     }
 
     /// Free pages that cannot serve a request, whatever the marks.
     pub(crate) fn unusable(&self, test: &MarkTest) -> u64 {
         let highatomic = if test.rights.any() { 0 } else { self.kept_highatomic() };
-        let cma = if test.cma { 0 } else { self.buddy.free_cma.get() };
+        let cma = if test.cma { 0 } else { self.buddy.free_pages().cma };
         test.order.pages() - 1 + highatomic + cma
     }
 
@@ -113,7 +114,8 @@ impl<M: Machine> Zone<'_, M> {
     /// The specification's fast variant for single pages is a shortcut to the same answer.
     pub(crate) fn passes(&self, mark: u64, test: &MarkTest) -> bool {
         let floor = test.rights.lowered(mark).saturating_add(self.reserve[test.highest.index()].get());
-        self.buddy.free().saturating_sub(self.unusable(test)) > floor && self.has_block(test)
+        let certain = self.surely_passes(floor.saturating_add(test.order.pages()));
+        (certain || self.buddy.free().saturating_sub(self.unusable(test)) > floor) && self.has_block(test)
     }
 
     /// The watermark test at one of the zone's own marks. At the min mark, an urgent request for a single page ignores
@@ -126,12 +128,28 @@ impl<M: Machine> Zone<'_, M> {
 
     /// Whether a request of the largest order with the largest reserve passes at the high mark: then every request
     /// does.
-    pub(crate) fn passes_for_all(&self) -> bool {
+    ///
+    /// `here` is a region that is likely to have a block of the largest order.
+    pub(crate) fn passes_for_all(&self, here: usize) -> bool {
+        let floor = self.mark(Mark::High).saturating_add(self.largest_reserve.get());
+        let enough = self.surely_passes(floor.saturating_add(Order::MAX.pages())) || self.has_usable(floor);
+        let has_largest = |region: &Region<M::Lock>| {
+            let ordinary = &MigrateType::ALL[..MigrateType::PCP_COUNT];
+            ordinary.iter().any(|&migratetype| region.list(Order::MAX, migratetype).len() > 0)
+        };
+        let regions = self.buddy.regions;
+        enough && (has_largest(&regions[here]) || regions.len() > 1 && regions.iter().any(has_largest))
+    }
+
+    /// Whether a zone of several regions certainly has more than `floor` pages for every request, by its sums alone.
+    fn surely_passes(&self, floor: u64) -> bool {
+        self.buddy.regions.len() > 1 && self.highatomic == HighAtomicRule::Free && self.buddy.surely_free() > floor
+    }
+
+    /// Whether more pages than `floor` are free for a request of the largest order.
+    fn has_usable(&self, floor: u64) -> bool {
         let test = MarkTest { order: Order::MAX, ..MarkTest::SINGLE };
-        let usable = self.buddy.free().saturating_sub(self.unusable(&test));
-        let has_largest =
-            || MigrateType::ALL[..MigrateType::PCP_COUNT].iter().any(|&t| self.buddy.blocks(Order::MAX, t) > 0);
-        usable > self.mark(Mark::High).saturating_add(self.largest_reserve.get()) && has_largest()
+        self.buddy.free().saturating_sub(self.unusable(&test)) > floor
     }
 
     /// Whether a single page is available above the min mark after a block of `order` is taken, for a request without a
@@ -148,7 +166,7 @@ impl<M: Machine> Zone<'_, M> {
 
     /// As [`Self::has_block`], with a check for single pages as well.
     pub(crate) fn has_any_block(&self, test: &MarkTest) -> bool {
-        let is_there = |order| move |&&list: &&MigrateType| self.buddy.blocks(order, list) > 0 && test.may_use(list);
+        let is_there = |order| move |&&list: &&MigrateType| self.buddy.has_block(order, list) && test.may_use(list);
         Order::all().skip(test.order.index()).any(|order| MigrateType::ALL.iter().find(is_there(order)).is_some())
     }
 }
@@ -162,6 +180,7 @@ mod tests {
 
     use super::*;
     use crate::buddy::list::End;
+    use crate::buddy::region::Region;
     use crate::frame::CpuId;
     use crate::frame::Links;
     use crate::frame::MigrateType::{Cma, HighAtomic, Isolate, Movable};
@@ -183,17 +202,22 @@ mod tests {
     const HIGHATOMIC: Rights = Rights { highatomic: true, ..ATOMIC };
     const OOM: Rights = Rights { oom_victim: true, ..Rights::NONE };
 
+    fn region() -> [Region<SpinLock>; 1] {
+        [Region::new(SpinLock::new())]
+    }
+
     /// Marks of 400, 500 and 600 plus a boost; 100 free CMA pages; 200 free HIGHATOMIC pages of 512 reserved; a reserve
     /// of 50 pages against requests that a MOVABLE zone could serve.
-    fn zone(boost: u64) -> Zone<'static, OneCpu> {
-        let zone = Zone::new(SpinLock::new());
+    fn zone(regions: &[Region<SpinLock>; 1], boost: u64) -> Zone<'_, OneCpu> {
+        let mut zone = Zone::new(SpinLock::new());
+        zone.buddy.regions = regions;
         for (word, mark) in zone.marks.iter().zip([400, 500, 600]) {
             word.set(mark + boost);
         }
         zone.boost.set(boost);
-        zone.buddy.free_cma.set(100);
-        zone.buddy.free_highatomic.set(200);
-        zone.buddy.reserved_highatomic.set(512);
+        regions[0].free_cma.set(100);
+        regions[0].free_highatomic.set(200);
+        zone.buddy.reserved_highatomic.add(512);
         zone.reserve[ZoneKind::Movable.index()].set(50);
         zone
     }
@@ -205,7 +229,7 @@ mod tests {
     /// The fewest free pages with which a zone passes.
     fn fewest(zone: &Zone<'_, OneCpu>, mark: Mark, test: &MarkTest) -> u64 {
         let passes = |free: &u64| {
-            zone.buddy.free_pages.set(*free);
+            zone.buddy.regions[0].free_pages.set(*free);
             zone.passes_mark(mark, test)
         };
         let all: Vec<u64> = (0..2000).filter(passes).collect();
@@ -232,9 +256,10 @@ mod tests {
             ("which no right lowers", Mark::Min, movable(HIGH), 351),
             ("rights lower whatever mark is tested", Mark::Low, test(0, HIGH), 351),
         ] {
-            assert_eq!(fewest(&zone(0), mark, &asked), expected, "{name}");
+            assert_eq!(fewest(&zone(&region(), 0), mark, &asked), expected, "{name}");
         }
-        let mut before = zone(0);
+        let regions = region();
+        let mut before = zone(&regions, 0);
         before.highatomic = HighAtomicRule::Reserved;
         assert_eq!(fewest(&before, Mark::Min, &test(0, Rights::NONE)), 1013, "all 512 reserved ones, before 6.13");
         assert_eq!(fewest(&before, Mark::Min, &test(0, HIGH)), 301);
@@ -243,8 +268,9 @@ mod tests {
     #[test]
     fn a_block_counts_whole() {
         let links = [const { AtomicU32::new(0) }; 2];
-        let zone = zone(0);
-        zone.buddy.list(Order::new(5).expect("an order"), Movable).push(Links(&links), 0, End::Head, |_| {});
+        let regions = region();
+        let zone = zone(&regions, 0);
+        regions[0].list(Order::new(5).expect("an order"), Movable).push(Links(&links), 0, End::Head, |_| {});
         for (order, rights, expected) in
             [(1, Rights::NONE, 702), (5, Rights::NONE, 732), (3, HIGH, 308), (3, HIGHATOMIC, 258), (5, OOM, 332)]
         {
@@ -268,11 +294,12 @@ mod tests {
             ("but at the low mark they do: half of 600", Mark::Low, test(0, HIGH), 401),
             ("and an OOM victim: half of 500", Mark::Min, test(0, OOM), 351),
         ] {
-            assert_eq!(fewest(&zone(100), mark, &asked), expected, "{name}");
+            assert_eq!(fewest(&zone(&region(), 100), mark, &asked), expected, "{name}");
         }
         let links = [const { AtomicU32::new(0) }; 2];
-        let zone = zone(100);
-        zone.buddy.list(Order::new(1).expect("an order"), Movable).push(Links(&links), 0, End::Head, |_| {});
+        let regions = region();
+        let zone = zone(&regions, 100);
+        regions[0].list(Order::new(1).expect("an order"), Movable).push(Links(&links), 0, End::Head, |_| {});
         assert_eq!(fewest(&zone, Mark::Min, &test(1, HIGH)), 352, "and a larger block");
     }
 
@@ -293,9 +320,10 @@ mod tests {
         ] {
             for (order, large_enough) in [(1, false), (2, true), (3, true)] {
                 let links = [const { AtomicU32::new(0) }; 2];
-                let zone = zone(0);
-                zone.buddy.free_pages.set(2000);
-                zone.buddy.list(Order::new(order).expect("an order"), list).push(Links(&links), 0, End::Head, |_| {});
+                let regions = region();
+                let zone = zone(&regions, 0);
+                regions[0].free_pages.set(2000);
+                regions[0].list(Order::new(order).expect("an order"), list).push(Links(&links), 0, End::Head, |_| {});
                 let expected = serves && large_enough;
                 assert_eq!(zone.passes_mark(Mark::Min, &asked), expected, "{list:?} of order {order}, {asked:?}");
             }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU8, AtomicU32};
 use crate::support::{TestMachine, movable};
 use pageset::pcp::Pageset;
 use pageset::{
-    Allocator, CachedZone, Config, CpuId, MapError, Metadata, NodeId, Order, PageRange, Pfn, SpinLock, ZoneKind,
-    ZoneMetadata, ZoneSpec,
+    Allocator, CachedZone, Config, CpuId, MapError, Metadata, NodeId, Order, PageRange, Pfn, Region, SpinLock,
+    ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
 fn range(start: u64, pages: u64) -> PageRange {
@@ -23,13 +23,19 @@ fn zone(node: u32, kind: ZoneKind, span: PageRange, ranges: &[PageRange]) -> Zon
 fn static_metadata() {
     static TAGS: [AtomicU8; 1 << 13] = [const { AtomicU8::new(0) }; 1 << 13];
     static WORDS: [AtomicU32; 1 << 16] = [const { AtomicU32::new(0) }; 1 << 16];
+    static REGIONS: [Region<SpinLock>; 1] = [Region::new(SpinLock::new())];
     static PAGESETS: [Pageset<SpinLock>; 2] = [const { Pageset::new(SpinLock::new()) }; 2];
     let ranges = [range(0, 4096)];
     let zones = [zone(0, ZoneKind::Normal, ranges[0], &ranges)];
     let config = Config::new(&zones, &[NodeId(0); 2]);
     let (common, size) = (config.metadata_size().expect("valid"), config.zone_metadata_size(0).expect("valid"));
     let (words, rest) = WORDS.split_at(common.words);
-    let metadata = ZoneMetadata { tags: &TAGS[..size.tags], words: &rest[..size.words], pagesets: &PAGESETS };
+    let metadata = ZoneMetadata {
+        tags: &TAGS[..size.tags],
+        words: &rest[..size.words],
+        pagesets: &PAGESETS,
+        regions: &REGIONS[..size.regions],
+    };
     let mut zones = [CachedZone::new(SpinLock::new(), metadata)];
     let world = Allocator::new(TestMachine::default(), &config, Metadata { words, zones: &mut zones }).expect("valid");
     let pfn = world.alloc(&movable(3)).expect("memory");

@@ -4,13 +4,17 @@
 use crate::support::{World, build, movable, one_zone};
 use pageset::policy::presets::{LINUX_6_18, PAGESET};
 use pageset::policy::sizes::ZoneSize;
-use pageset::policy::{Bounds, HighRule, Tuning, Watermarks};
+use pageset::policy::{Bounds, BulkFree, HighRule, ListRule, RegionRule, Tuning, Watermarks};
 use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec};
 
 const BOTH: [Tuning; 2] = [LINUX_6_18, PAGESET];
 
 #[test]
-fn the_default_is_6_18_but_for_six_rules() {
+fn the_default_is_6_18_but_for_ten_rules() {
+    assert_eq!(Tuning::default().regions, RegionRule::PerCpu);
+    assert_eq!(Tuning::default().lists, ListRule::AllOrders);
+    assert_eq!(Tuning::default().bulk_free, BulkFree::ShortHolds);
+    assert!(Tuning::default().double_blocks);
     let Tuning { below_high_by_pages, below_high_at_tick, expire_all, bulk_counts, long_runs, whole_blocks, .. } =
         Tuning::default();
     assert!(below_high_by_pages && below_high_at_tick && expire_all && bulk_counts && long_runs && whole_blocks);
@@ -21,6 +25,10 @@ fn the_default_is_6_18_but_for_six_rules() {
         bulk_counts: false,
         long_runs: false,
         whole_blocks: false,
+        regions: RegionRule::One,
+        lists: ListRule::HugeByMobility,
+        double_blocks: false,
+        bulk_free: BulkFree::SinglePass,
         ..PAGESET
     };
     assert_eq!((Tuning::default(), as_was), (PAGESET, LINUX_6_18));

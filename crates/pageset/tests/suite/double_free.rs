@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::{hint, thread};
 
 use pageset::alloc::owned::OwnedMetadata;
+use pageset::policy::{ListRule, Tuning};
 use pageset::{
     Allocator, Block, Config, CpuId, FreeCheck, Machine, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock,
     ZoneKind, ZoneSpec,
@@ -61,11 +62,12 @@ const END: u64 = u64::MAX;
 
 /// Two threads free the same block in each round. Returns the first round in which not exactly one of them succeeded,
 /// with the number that did.
-fn race(order: u8, free_check: FreeCheck, frees: [Free; 2]) -> Option<(u64, u32)> {
+fn race(order: u8, lists: ListRule, free_check: FreeCheck, frees: [Free; 2]) -> Option<(u64, u32)> {
     let order = Order::new(order).expect("an order");
     let ranges = [PageRange::new(Pfn(0), 1 << 15)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
-    let config = Config { free_check, ..Config::new(&zones, &[NodeId(0); 2]) };
+    let tuning = Tuning { lists, ..Tuning::default() };
+    let config = Config { tuning, free_check, ..Config::new(&zones, &[NodeId(0); 2]) };
     let metadata = OwnedMetadata::new(&config).expect("a map");
     let mut zones = metadata.zones();
     let world = Allocator::new(Threads, &config, metadata.lend(&mut zones)).expect("a map");
@@ -109,7 +111,7 @@ fn race(order: u8, free_check: FreeCheck, frees: [Free; 2]) -> Option<(u64, u32)
 fn one_of_two_frees_of_a_direct_block_succeeds() {
     for order in [4, 5, 8, 10] {
         for frees in [[FREE, FREE], [FREE, FREE_BULK], [FREE_COLD, FREE_DEFERRED], [FREE_RANGE, FREE]] {
-            assert_eq!(race(order, FreeCheck::Basic, frees), None, "order {order}");
+            assert_eq!(race(order, ListRule::HugeByMobility, FreeCheck::Basic, frees), None, "order {order}");
         }
     }
 }
@@ -117,12 +119,12 @@ fn one_of_two_frees_of_a_direct_block_succeeds() {
 /// Orders with a list per CPU: frees of one block under the default, bulk frees of single pages with all checks.
 #[test]
 fn one_of_two_frees_of_a_cached_block_succeeds() {
-    for order in [0, 1, 3, 9] {
+    for order in [0, 1, 3, 5, 9, 10] {
         for frees in [[FREE, FREE], [FREE_COLD, FREE_DEFERRED]] {
-            assert_eq!(race(order, FreeCheck::default(), frees), None, "order {order}");
+            assert_eq!(race(order, ListRule::AllOrders, FreeCheck::default(), frees), None, "order {order}");
         }
         for frees in [[FREE, FREE_BULK], [FREE_BULK, FREE_BULK]] {
-            assert_eq!(race(order, FreeCheck::All, frees), None, "order {order}");
+            assert_eq!(race(order, ListRule::AllOrders, FreeCheck::All, frees), None, "order {order}");
         }
     }
 }

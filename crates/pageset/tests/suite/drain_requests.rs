@@ -33,7 +33,8 @@ impl Machine for &HoldUp {
     }
 
     fn probe(&self, access: Access) {
-        if access == (Access::ZoneLock { zone: 0, path: LockPath::Drain }) && self.armed.swap(false, SeqCst) {
+        if access == (Access::ZoneLock { zone: 0, region: 0, path: LockPath::Drain }) && self.armed.swap(false, SeqCst)
+        {
             self.held_up.store(true, SeqCst);
             let since = Instant::now();
             // The time is limited, so that a missing wait is a failure.

@@ -9,7 +9,7 @@ use pageset::pcp::Pageset;
 use pageset::policy::{Bounds, Tuning, TuningError};
 use pageset::{
     AllocError, Allocator, Block, CachedZone, Config, CpuId, MapError, Metadata, MigrateType, NodeId, Order,
-    OutOfMemory, PageRange, PageState, Pfn, Request, SpinLock, WrongFree, ZoneKind, ZoneMetadata, ZoneSpec,
+    OutOfMemory, PageRange, PageState, Pfn, Region, Request, SpinLock, WrongFree, ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -132,11 +132,13 @@ fn metadata_of_the_wrong_size_is_an_error() {
     let (size, common) = (config.zone_metadata_size(0).expect("valid"), vec_of(expected, || AtomicU32::new(0)));
     let (tags, words) = (vec_of(size.tags, || AtomicU8::new(0)), vec_of(size.words, || AtomicU32::new(0)));
     let pagesets = vec_of(size.pagesets, Pageset::default);
-    let whole = ZoneMetadata { tags: &tags, words: &words, pagesets: &pagesets };
+    let regions: Vec<Region<SpinLock>> = (0..size.regions).map(|_| Region::default()).collect();
+    let whole = ZoneMetadata { tags: &tags, words: &words, pagesets: &pagesets, regions: &regions };
     for (part, expected, short) in [
         ("tags", size.tags, ZoneMetadata { tags: &tags[1..], ..whole }),
         ("words", size.words, ZoneMetadata { words: &words[1..], ..whole }),
         ("pagesets", size.pagesets, ZoneMetadata { pagesets: &pagesets[1..], ..whole }),
+        ("regions", size.regions, ZoneMetadata { regions: &regions[1..], ..whole }),
     ] {
         let mut zones = [CachedZone::new(SpinLock::new(), short)];
         let short = Metadata { words: &common, zones: &mut zones };

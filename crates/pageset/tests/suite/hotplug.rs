@@ -9,7 +9,7 @@ use pageset::policy::presets::*;
 use pageset::policy::{Bounds, PRESETS, PcpState, Tuning, Watermarks};
 use pageset::{
     Allocator, Block, CachedZone, Config, CpuId, HotplugError, MapError, Metadata, MigrateType, NodeId, Order,
-    PageRange, Pfn, Request, SpinLock, ZoneKind, ZoneMetadata, ZoneSpec,
+    PageRange, Pfn, Region, Request, SpinLock, ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
 const CPUS: u32 = 2;
@@ -341,7 +341,8 @@ fn an_offline_cpu_with_pages_is_found() {
     let words: Vec<_> = (0..size.words).map(|_| AtomicU32::new(0)).collect();
     let pagesets: Vec<_> = (0..size.pagesets).map(|_| Pageset::default()).collect();
     let common: Vec<_> = (0..common.words).map(|_| AtomicU32::new(0)).collect();
-    let metadata = ZoneMetadata { tags: &tags, words: &words, pagesets: &pagesets };
+    let regions = [Region::default()];
+    let metadata = ZoneMetadata { tags: &tags, words: &words, pagesets: &pagesets, regions: &regions };
     let mut zones = [CachedZone::new(SpinLock::new(), metadata)];
     let metadata = Metadata { words: &common, zones: &mut zones };
     let world = Allocator::new(TestMachine::default(), &config, metadata).expect("the map is valid");

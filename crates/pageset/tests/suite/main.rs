@@ -45,6 +45,7 @@ mod probes;
 mod properties;
 mod ranges;
 mod refills;
+mod regions;
 mod reserves;
 mod schedules;
 mod slowpath;

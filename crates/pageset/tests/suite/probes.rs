@@ -48,7 +48,7 @@ fn pages(told: &[Access]) -> Vec<u64> {
 }
 
 fn lock(path: LockPath) -> Access {
-    Access::ZoneLock { zone: 0, path }
+    Access::ZoneLock { zone: 0, region: 0, path }
 }
 
 const BASE: u64 = 1 << 20;

@@ -8,8 +8,8 @@ use pageset::policy::presets::*;
 use pageset::policy::sizes::WatermarkRule;
 use pageset::policy::{Bounds, Tuning, Watermarks};
 use pageset::{
-    Allocator, CachedZone, Config, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Request, SpinLock, Urgency,
-    Wait, ZoneKind, ZoneMetadata, ZoneSpec,
+    Allocator, CachedZone, Config, Metadata, MigrateType, NodeId, Order, PageRange, Pfn, Region, Request, SpinLock,
+    Urgency, Wait, ZoneKind, ZoneMetadata, ZoneSpec,
 };
 
 use MigrateType::{HighAtomic, Movable, Unmovable};
@@ -338,7 +338,8 @@ fn a_pageblock_that_was_not_counted_is_found() {
         let words: Vec<AtomicU32> = (0..size.words).map(|_| AtomicU32::new(0)).collect();
         let pagesets: Vec<Pageset<SpinLock>> = (0..size.pagesets).map(|_| Pageset::default()).collect();
         let common: Vec<AtomicU32> = (0..common.words).map(|_| AtomicU32::new(0)).collect();
-        let metadata = ZoneMetadata { tags: &tags, words: &words, pagesets: &pagesets };
+        let regions = [Region::default()];
+        let metadata = ZoneMetadata { tags: &tags, words: &words, pagesets: &pagesets, regions: &regions };
         let mut zones = [CachedZone::new(SpinLock::new(), metadata)];
         let metadata = Metadata { words: &common, zones: &mut zones };
         let world =

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use crate::watched::{Scheduled, fault, run_on};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::sizes::WatermarkRule;
-use pageset::policy::{BatchRule, Bounds, Preset, Tuning, Watermarks};
+use pageset::policy::{BatchRule, Bounds, Preset, RegionRule, Tuning, Watermarks};
 use pageset::{
     Allocator, Block, Config, CpuId, MigrateType, MoveError, NodeId, Order, Owner, PageRange, Pfn, Request, Urgency,
     Wait, ZoneKind, ZoneSpec,
@@ -113,7 +113,9 @@ fn schedule<const FAULT: u8>(preset: &Preset, part: Part<FAULT>) {
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     // The zone-size formula gives such a small zone no clusters.
     let batch = if preset.tuning.clusters { BatchRule::Fixed(2) } else { preset.tuning.batch };
-    let tuning = Tuning { batch, ..preset.tuning };
+    // The zone is too small for a region per CPU.
+    let regions = if preset.tuning.regions == RegionRule::One { RegionRule::One } else { RegionRule::Fixed(2) };
+    let tuning = Tuning { batch, regions, ..preset.tuning };
     let watermarks = WatermarkRule { boost_factor: WatermarkRule::KERNEL_BOOST_FACTOR, ..WatermarkRule::default() };
     let config = Config { tuning, watermarks, pageset_capacity: 64, ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
     let metadata = OwnedMetadata::<Scheduled<FAULT>>::new(&config).expect("memory");

@@ -9,7 +9,7 @@ use crate::support::{World, build, movable, one_zone};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::alloc::shortage::Reason;
 use pageset::policy::presets::*;
-use pageset::policy::{Bounds, Tuning, Watermarks};
+use pageset::policy::{Bounds, ListRule, Tuning, Watermarks};
 use pageset::{
     Access, AllocError, Allocator, Config, CpuId, Line, Machine, MigrateType, MoveError, NodeId, Order, OutOfMemory,
     Owner, PageRange, Pfn, Request, SpinLock, Urgency, Wait, ZoneKind, ZoneSpec,
@@ -431,7 +431,8 @@ impl Machine for Stopping {
 fn a_request_that_never_waits_skips_held_locks() {
     let range = PageRange::new(Pfn(BASE), 4096);
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range, ranges: &[range] }];
-    let config = Config { tuning: Tuning::default(), ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
+    let tuning = Tuning { lists: ListRule::HugeByMobility, ..Tuning::default() };
+    let config = Config { tuning, ..Config::new(&zones, &[NodeId(0), NodeId(0)]) };
     let metadata = OwnedMetadata::<Stopping>::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = Allocator::new(Stopping, &config, metadata.lend(&mut zones)).expect("the map is valid");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::*;
 use pageset::policy::sizes::WatermarkRule;
-use pageset::policy::{Bounds, Tuning, Watermarks};
+use pageset::policy::{Bounds, RegionRule, Tuning, Watermarks};
 use pageset::{
     Allocator, Block, Config, CpuId, HotplugError, Machine, MigrateType, MoveError, NodeId, Order, Owner, PageRange,
     Pfn, RawLock, Request, SpinLock, Urgency, Wait, ZoneKind, ZoneSpec,
@@ -313,6 +313,7 @@ fn threads_on_one_zone() {
         ("5.18", LINUX_5_18),
         ("6.18", LINUX_6_18),
         ("6.19", LINUX_6_19),
+        ("regions", Tuning { regions: RegionRule::Fixed(4), ..PAGESET }),
     ];
     // A lock that is never released must not block everything else.
     let limit = Duration::from_secs_f64(seconds + 120.0);

@@ -1,7 +1,7 @@
 //! Zones, nodes and zonelists: the zone that serves a request, the zone of a page, marks and reserves.
 
 use crate::support::{World, build, movable, one_zone};
-use pageset::policy::{Bounds, Tuning, Watermarks};
+use pageset::policy::{Bounds, ListRule, Tuning, Watermarks};
 use pageset::{
     AllocError, Config, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait, WrongFree, ZoneKind,
     ZoneSpec,
@@ -161,8 +161,9 @@ fn marks_reserves_and_rights() {
         ("rights do not touch the reserve", Request { highest: ZoneKind::Movable, ..urgent }, [0, 0, 0, 500], 900),
         ("no marks, no reserves", Request { watermarks: false, ..plain }, [9; 4], 0),
     ];
+    let tuning = Tuning { lists: ListRule::HugeByMobility, ..Tuning::default() };
     for (name, request, reserve, floor) in rows {
-        build(&Config::new(&zones, &[NodeId(0)]), |world| {
+        build(&Config { tuning, ..Config::new(&zones, &[NodeId(0)]) }, |world| {
             world.set_watermarks(0, marks, reserve);
             while world.alloc(&request).is_ok() {}
             let left = world.zone_stats(0).nr_free_pages;

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use pageset::policy::sizes::WatermarkRule;
-use pageset::policy::{BatchRule, Preset, Tuning};
+use pageset::policy::{BatchRule, Preset, RegionRule, Tuning};
 use pageset::{
     CompactMode, Config, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait, ZoneKind, ZoneSpec,
 };
@@ -308,7 +308,9 @@ impl Scenario {
         let preset = Preset::find(self.preset).expect("a preset").tuning;
         // The zone-size formula gives such small zones no clusters.
         let batch = if preset.clusters { BatchRule::Fixed(7) } else { preset.batch };
-        let tuning = Tuning { batch, ..preset };
+        // These zones are too small for a region per CPU; the smallest has room for two.
+        let regions = if preset.regions == RegionRule::One { RegionRule::One } else { RegionRule::Fixed(2) };
+        let tuning = Tuning { batch, regions, ..preset };
         let zones = self.map.zones();
         let specs: Vec<_> = zones
             .iter()

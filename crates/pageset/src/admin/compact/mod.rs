@@ -269,7 +269,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if outcome == CompactOutcome::Skipped {
             return;
         }
-        let _guard = zone.shared.lock(self.env(), LockPath::Map);
+        let _guard = zone.shared.lock(self.env(), LockPath::Map, 0);
         sync::add(&zone.shared.compaction.stalls, 1);
         let success = outcome == CompactOutcome::Success;
         sync::add(if success { &zone.shared.compaction.successes } else { &zone.shared.compaction.failures }, 1);
@@ -328,16 +328,19 @@ impl<M: Machine> Zone<'_, M> {
         self.compaction.flush.set(false);
         self.compaction.start_over(&self.buddy.frames);
         let (at_once, len) = (CLEARED_AT_ONCE * PAGEBLOCK, self.buddy.frames.len());
-        for from in (0..len).step_by(at_once as usize) {
-            let zone = self.lock(env, LockPath::Map);
-            for page in (from..len.min(from.saturating_add(at_once))).step_by(PAGEBLOCK as usize) {
+        let mut from = 0;
+        while from < len {
+            let zone = self.lock(env, LockPath::Map, from);
+            let end = zone.region_end(from).min(from.saturating_add(at_once));
+            for page in (from..end).step_by(PAGEBLOCK as usize) {
                 zone.frames.set_pageblock(page, zone.frames.pageblock(page).with_skip(false));
             }
+            from = end;
         }
     }
 
     fn set_skip(&self, env: Env<'_, M>, page: u32) {
-        let zone = self.lock(env, LockPath::Map);
+        let zone = self.lock(env, LockPath::Map, page);
         zone.frames.set_pageblock(page, zone.frames.pageblock(page).with_skip(true));
     }
 }

@@ -244,17 +244,16 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
     /// Allocates the captured block, returns unused targets, and adds the report to the zone's counters.
     fn end(mut self, mut outcome: CompactOutcome) -> CompactReport {
         let (allocator, zone) = (self.allocator, self.zone);
-        let guard = zone.shared.lock(allocator.env(), LockPath::Map);
-        self.give_back(&guard);
+        let mut guard = self.give_back(zone.shared.lock(allocator.env(), LockPath::Map, 0));
         if let Some((page, order)) = self.captured().zip(self.plan.order) {
             self.capture = None;
+            guard = guard.at(page);
             guard.frames.set_tag(page, Tag::new(PageState::Allocated, order, self.plan.migratetype));
             guard.count_direct_alloc(order.pages());
             self.report.captured = Some(zone.frames().pfn(page));
             outcome = CompactOutcome::Success;
         }
-        zone.shared.compaction.count(&self.report, &guard);
-        drop(guard);
+        zone.shared.compaction.count(&self.report, &guard.at(0));
         CompactReport { outcome, ..self.report }
     }
 }
@@ -264,11 +263,12 @@ impl<M: Machine, O> Run<'_, '_, M, O> {
         self.capture.as_ref().and_then(Capture::page)
     }
 
-    /// Returns the unused targets to the free lists.
-    fn give_back(&mut self, zone: &ZoneGuard<'_, '_, M>) {
+    /// Returns the unused targets to the free lists. Returns the lock of the region of the last one.
+    fn give_back<'z, 'b>(&mut self, mut zone: ZoneGuard<'z, 'b, M>) -> ZoneGuard<'z, 'b, M> {
         let mut highest = None;
         while let Some((page, order)) = self.targets.pop(zone.env(), &zone.frames) {
             highest = highest.max(Some(page));
+            zone = zone.at(page);
             zone.free_or_capture(page, order, zone.frames.block_type(page), self.capture.as_ref());
         }
         if let Some(page) = highest {
@@ -276,6 +276,7 @@ impl<M: Machine, O> Run<'_, '_, M, O> {
         }
         // The used targets were allocated without a pageset.
         zone.count_direct_alloc(mem::take(&mut self.targets.used));
+        zone
     }
 }
 
@@ -286,10 +287,10 @@ impl<M: Machine, O> Drop for Run<'_, '_, M, O> {
         if self.targets.pages == 0 && self.targets.used == 0 && captured.is_none() {
             return;
         }
-        let zone = self.zone.shared.lock(self.allocator.env(), LockPath::Map);
         self.capture = None;
-        self.give_back(&zone);
+        let zone = self.give_back(self.zone.shared.lock(self.allocator.env(), LockPath::Map, 0));
         if let Some((page, order)) = captured {
+            let zone = zone.at(page);
             zone.free_block(page, order, zone.frames.block_type(page));
         }
     }

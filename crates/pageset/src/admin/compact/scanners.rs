@@ -240,7 +240,7 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
             env.touch(Line::Page(frames.pfn(self.free)));
             let mut tag = frames.tag(self.free);
             if tag.state() == PageState::Free && guard.is_none() {
-                guard = Some(self.lock());
+                guard = Some(self.lock(self.free));
                 // Another CPU may have taken the block before the lock was held.
                 tag = frames.tag(self.free);
             }
@@ -265,17 +265,17 @@ impl<'r, 'a, M: Machine, O: Owner> Run<'r, 'a, M, O> {
         self.free = self.free.min(end);
     }
 
-    /// Takes the zone lock. In async mode a contended lock sets `contended`, which ends the run soon; this call then
+    /// Takes the lock of a page's region. In async mode a contended lock sets `contended`, which ends the run soon; this call then
     /// waits.
-    fn lock(&mut self) -> ZoneGuard<'r, 'a, M> {
+    fn lock(&mut self, page: u32) -> ZoneGuard<'r, 'a, M> {
         let (env, zone) = (self.allocator.env(), &self.zone.shared);
         if self.plan.mode == CompactMode::Async && !self.contended {
-            if let Some(guard) = zone.try_lock(env, LockPath::Map) {
+            if let Some(guard) = zone.try_lock(env, LockPath::Map, page) {
                 return guard;
             }
             self.contended = true;
         }
-        zone.lock(env, LockPath::Map)
+        zone.lock(env, LockPath::Map, page)
     }
 }
 
@@ -338,7 +338,7 @@ mod tests {
             let reserve = ZoneKind::ALL.map(|highest| if highest == ZoneKind::Dma { 0 } else { 1 << 20 });
             world.set_watermarks(0, Default::default(), reserve);
             world.set_pageblock_type(Pfn(0), MigrateType::Unmovable).expect("in the zone");
-            let zone = world.zones[0].shared.lock(world.env(), LockPath::Map);
+            let zone = world.zones[0].shared.lock(world.env(), LockPath::Map, 0);
             // The pageblock is one free block: split it to have a block of the order at its start.
             zone.remove(0, Order::PAGEBLOCK);
             zone.split(0, Order::PAGEBLOCK, order, MigrateType::Unmovable);
@@ -348,7 +348,7 @@ mod tests {
             drop(zone);
             let min = 4 * u64::from(PAGEBLOCK);
             world.set_watermarks(0, Watermarks { min, low: min, high: min }, [0; ZoneKind::COUNT]);
-            let zone = world.zones[0].shared.lock(world.env(), LockPath::Map);
+            let zone = world.zones[0].shared.lock(world.env(), LockPath::Map, 0);
             assert!(!zone.take_unallocated(PAGEBLOCK, Order::PAGEBLOCK), "below the min mark");
         }
     }

@@ -31,7 +31,6 @@ use crate::frame::{MigrateType, Order, PAGEBLOCK, PageRange, PageState, Pfn, Tag
 use crate::frame::{largest_at, largest_blocks};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
-use crate::sync;
 use crate::zone::{Zone, ZoneGuard};
 
 /// How often the passes over a range, and the moves of a block, are tried before they fail. A guess: a free that had
@@ -233,7 +232,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             env.machine.relax();
         }
         for piece in taken.keep().pieces() {
-            then(&zone.shared.lock(env, LockPath::Map), piece);
+            then(&zone.shared.lock(env, LockPath::Map, piece.first), piece);
         }
         Ok(())
     }
@@ -252,7 +251,7 @@ impl<M: Machine> Taken<'_, '_, M> {
         if !owner.keep_going() {
             return Err(RangeError { pfn: self.zone.buddy.frames.pfn(piece.first), obstacle: Obstacle::Cancelled });
         }
-        let guard = self.zone.lock(self.env, LockPath::Map);
+        let guard = self.zone.lock(self.env, LockPath::Map, piece.first);
         guard.check_free(piece)?;
         guard.take_span(piece);
         self.span.end = piece.end;
@@ -268,7 +267,7 @@ impl<M: Machine> Taken<'_, '_, M> {
 impl<M: Machine> Drop for Taken<'_, '_, M> {
     fn drop(&mut self) {
         for piece in self.span.pieces() {
-            let guard = self.zone.lock(self.env, LockPath::Map);
+            let guard = self.zone.lock(self.env, LockPath::Map, piece.first);
             for (page, order) in largest_blocks(piece.first, piece.end) {
                 guard.free_block(page, order, guard.frames.block_type(page));
             }
@@ -302,7 +301,7 @@ impl<'r, 'a, M: Machine> Isolation<'r, 'a, M> {
 
     fn isolate_next(&mut self, span: Span) -> Result<(), RangeError> {
         let start = self.to;
-        let zone = self.zone.lock(self.env, LockPath::Map);
+        let zone = self.zone.lock(self.env, LockPath::Map, start);
         let (first, end) = (start.max(span.first), (start + PAGEBLOCK).min(span.end));
         let error = |page, obstacle| Err(RangeError { pfn: zone.frames.pfn(page), obstacle });
         if zone.frames.block_type(start) == MigrateType::Isolate {
@@ -324,7 +323,7 @@ impl<'r, 'a, M: Machine> Isolation<'r, 'a, M> {
 impl<M: Machine> Drop for Isolation<'_, '_, M> {
     fn drop(&mut self) {
         for start in (self.from..self.to).step_by(PAGEBLOCK as usize) {
-            let zone = self.zone.lock(self.env, LockPath::Map);
+            let zone = self.zone.lock(self.env, LockPath::Map, start);
             // A pageblock whose type was set meanwhile keeps it.
             if let Some(former) = zone.frames.pageblock(start).former() {
                 zone.change_type(start, former);
@@ -386,8 +385,8 @@ impl<M: Machine> ZoneGuard<'_, '_, M> {
     /// Turns the pages of a taken piece into pages that are neither present nor managed.
     pub(crate) fn retire(&self, span: Span) {
         largest_blocks(span.first, span.end).for_each(|(page, _)| self.frames.set_tag(page, Tag::INSIDE));
-        sync::sub(&self.managed, span.pages());
-        sync::sub(&self.present, span.pages());
+        self.managed.sub(span.pages());
+        self.present.sub(span.pages());
         for start in (start_of(span.first, Order::PAGEBLOCK)..span.end).step_by(PAGEBLOCK as usize) {
             let end = start + PAGEBLOCK;
             let mut others = (start..span.first.max(start)).chain(span.end.min(end)..end);

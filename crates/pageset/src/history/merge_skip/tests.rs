@@ -94,7 +94,7 @@ fn merging_goes_on_once_compaction_is_passed_over() {
 
 #[test]
 fn planted_inconsistencies_are_found() {
-    type Plant = fn(&Buddy<'_>);
+    type Plant = fn(&Buddy<'_, SpinLock>);
     let rows: [(Plant, &str); 7] = [
         (
             |zone| zone.clusters.set(Cluster(0), 0, 3),

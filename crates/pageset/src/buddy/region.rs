@@ -1,0 +1,194 @@
+//! A part of a zone with free lists and a lock of its own, and the sums over all parts.
+//!
+//! Blocks of different regions never merge, because a region consists of whole blocks of the largest order. A zone with one region
+//! is a zone as the kernel has it.
+
+use super::Buddy;
+use super::list::List;
+use crate::frame::{MigrateType, Order};
+use crate::machine::LockPath;
+use crate::sync::{AtomicU64, Counter, LockedWord};
+
+/// A part of a zone: a lock, and the free lists of the pages in this part. [`crate::ZoneMetadata`] brings the memory for it.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Region<L> {
+    pub(crate) lock: L,
+    /// Pages on free lists of types other than ISOLATE.
+    pub(crate) free_pages: AtomicU64,
+    /// Free pages in CMA pageblocks.
+    pub(crate) free_cma: AtomicU64,
+    /// Free pages on HIGHATOMIC lists.
+    pub(crate) free_highatomic: AtomicU64,
+    /// The part of these three numbers that the zone's sums contain.
+    added: Added,
+    /// Holds of the lock by [`LockPath`].
+    pub(crate) holds: [AtomicU64; LockPath::COUNT],
+    /// Pages that bypassed the pagesets.
+    pub(crate) direct_alloc_pages: AtomicU64,
+    pub(crate) direct_free_pages: AtomicU64,
+    /// By order and migratetype.
+    areas: [[List; MigrateType::COUNT]; Order::COUNT],
+}
+
+/// Numbers of free pages.
+#[derive(Debug)]
+struct Added {
+    free: AtomicU64,
+    cma: AtomicU64,
+    highatomic: AtomicU64,
+}
+
+impl<L: Default> Default for Region<L> {
+    fn default() -> Self {
+        Region::new(L::default())
+    }
+}
+
+impl<L> Region<L> {
+    /// A region without pages, behind an open lock.
+    #[must_use]
+    pub const fn new(lock: L) -> Self {
+        Region {
+            lock,
+            free_pages: AtomicU64::new(0),
+            free_cma: AtomicU64::new(0),
+            free_highatomic: AtomicU64::new(0),
+            added: Added { free: AtomicU64::new(0), cma: AtomicU64::new(0), highatomic: AtomicU64::new(0) },
+            holds: [const { AtomicU64::new(0) }; LockPath::COUNT],
+            direct_alloc_pages: AtomicU64::new(0),
+            direct_free_pages: AtomicU64::new(0),
+            areas: [const { [const { List::new() }; MigrateType::COUNT] }; Order::COUNT],
+        }
+    }
+
+    pub(crate) fn list(&self, order: Order, list: MigrateType) -> &List {
+        &self.areas[order.index()][list.index()]
+    }
+
+    pub(crate) fn free(&self) -> FreePages {
+        FreePages { all: self.free_pages.get(), cma: self.free_cma.get(), highatomic: self.free_highatomic.get() }
+    }
+}
+
+/// Free pages of a region or a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FreePages {
+    /// On lists of types other than ISOLATE.
+    pub(crate) all: u64,
+    pub(crate) cma: u64,
+    pub(crate) highatomic: u64,
+}
+
+/// Sums over the regions of a zone, without what each region has not yet added. A cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Totals {
+    free: Counter,
+    cma: Counter,
+    highatomic: Counter,
+}
+
+impl Totals {
+    pub(crate) const fn new() -> Self {
+        Totals { free: Counter::new(), cma: Counter::new(), highatomic: Counter::new() }
+    }
+}
+
+impl<L> Region<L> {
+    /// Adds what has changed since the last call to the zone's sums, if that is more than `most` pages. The region's lock is held.
+    #[inline]
+    pub(crate) fn add_to(&self, totals: &Totals, most: u64) {
+        for (sum, added, now) in [
+            (&totals.free, &self.added.free, self.free_pages.get()),
+            (&totals.cma, &self.added.cma, self.free_cma.get()),
+            (&totals.highatomic, &self.added.highatomic, self.free_highatomic.get()),
+        ] {
+            if now.abs_diff(added.get()) > most {
+                // Wraps: the sum of all changes is never below 0.
+                sum.add(now.wrapping_sub(added.get()));
+                added.set(now);
+            }
+        }
+    }
+}
+
+impl<L> Buddy<'_, L> {
+    /// The free pages of the zone: with one region exact while its lock is held, with several at a recent moment. Reads every
+    /// region.
+    #[inline]
+    pub(crate) fn free_pages(&self) -> FreePages {
+        if let [one] = self.regions {
+            return one.free();
+        }
+        let none = FreePages { all: 0, cma: 0, highatomic: 0 };
+        self.regions.iter().fold(none, |sum, region| {
+            let free = region.free();
+            FreePages { all: sum.all + free.all, cma: sum.cma + free.cma, highatomic: sum.highatomic + free.highatomic }
+        })
+    }
+
+    /// Pages on free lists of types other than ISOLATE: [`Self::free_pages`].
+    #[inline]
+    pub(crate) fn free(&self) -> u64 {
+        if let [one] = self.regions {
+            return one.free_pages.get();
+        }
+        self.regions.iter().map(|region| region.free_pages.get()).sum()
+    }
+
+    /// Free pages of the zone that certainly exist and serve every request: at most [`Self::drift`] pages of each kind fewer than
+    /// [`Self::free_pages`] would say. One read instead of one for each region.
+    #[inline]
+    pub(crate) fn surely_free(&self) -> u64 {
+        let Totals { free, cma, highatomic } = &self.totals;
+        let [free, cma, highatomic] = [free, cma, highatomic].map(Counter::get);
+        free.saturating_sub(cma).saturating_sub(highatomic).saturating_sub(3 * self.drift())
+    }
+
+    /// By how many pages one of the sums can differ from the regions' pages.
+    pub(crate) fn drift(&self) -> u64 {
+        self.region_drift() * self.regions.len() as u64
+    }
+
+    /// How many pages a region may change before it adds them to the sums: together a 64th of the zone.
+    fn region_drift(&self) -> u64 {
+        u64::from(self.frames.len()) / (64 * self.regions.len().max(1) as u64)
+    }
+
+    /// Adds to the zone's sums what has changed in a region whose lock is held.
+    #[inline]
+    pub(super) fn add_up(&self, region: &Region<L>) {
+        if self.regions.len() > 1 {
+            region.add_to(&self.totals, self.region_drift());
+        }
+    }
+
+    /// The number of the region that a page is in.
+    #[inline]
+    pub(crate) fn region_of(&self, page: u32) -> usize {
+        (u64::from(page) >> self.region_order) as usize
+    }
+
+    /// The page after the last one of a page's region.
+    pub(crate) fn region_end(&self, page: u32) -> u32 {
+        let end = (self.region_of(page) as u64 + 1) << self.region_order;
+        end.min(u64::from(self.frames.len())) as u32
+    }
+
+    /// The first page of each region.
+    pub(crate) fn region_starts(&self) -> impl Iterator<Item = u32> {
+        let order = self.region_order;
+        (0..self.regions.len() as u64).map(move |number| (number << order) as u32)
+    }
+
+    /// The numbers of all regions, from one on and around.
+    pub(crate) fn regions_from(&self, first: usize) -> impl Iterator<Item = usize> + use<L> {
+        (first..self.regions.len()).chain(0..first.min(self.regions.len()))
+    }
+
+    /// The sum of a counter over the regions, at a recent moment.
+    pub(crate) fn sum(&self, counter: impl Fn(&Region<L>) -> &AtomicU64) -> u64 {
+        self.regions.iter().map(|region| counter(region).get()).sum()
+    }
+}

@@ -1,0 +1,161 @@
+//! Refills and drains of a zone with several regions: which region serves a request, and how a drain visits the regions of its
+//! blocks. See [`RegionRule`](crate::policy::RegionRule).
+
+use core::sync::atomic::AtomicU32;
+
+use super::whole_blocks::first_block;
+use super::{CachedZone, Pageset, PcpGuard};
+use crate::buddy::{Capture, Env, Locked, Wanted};
+use crate::frame::Order;
+use crate::machine::{LockPath, Machine};
+use crate::policy::lists::order_of;
+use crate::sync::LockedWord;
+use crate::zone::ZoneGuard;
+
+/// What a pass over the regions accepts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// Locks that are free, and blocks of the wanted type or whole pageblocks.
+    Easy,
+    /// Everything that the request allows.
+    All,
+}
+
+impl<M: Machine> CachedZone<'_, M> {
+    /// Takes something from a region: from the pageset's region if that has something, else from the next one. The first pass
+    /// waits for no lock and mixes no types. The region that serves becomes the pageset's, unless its own was only busy.
+    pub(crate) fn take_from_regions<'z, T>(
+        &'z self,
+        env: Env<'z, M>,
+        path: LockPath,
+        pageset: &Pageset<M::Lock>,
+        wanted: Wanted,
+        mut take: impl FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<T>,
+    ) -> Option<T> {
+        let (zone, buddy) = (&self.shared, &self.shared.buddy);
+        if let [_] = buddy.regions {
+            return take(&zone.lock_for(env, path, wanted, 0)?, wanted);
+        }
+        if wanted.waits {
+            zone.complete_some_deferred(env);
+        }
+        let own = pageset.region();
+        let mut busy = false;
+        for pass in [Pass::Easy, Pass::All] {
+            for number in buddy.regions_from(own) {
+                if buddy.regions[number].free_pages.get() < wanted.order.pages() {
+                    continue;
+                }
+                let guard = if pass == Pass::All && wanted.waits {
+                    Some(zone.lock_region(env, path, number))
+                } else {
+                    zone.try_lock_region(env, path, number)
+                };
+                let Some(guard) = guard else {
+                    busy |= number == own;
+                    continue;
+                };
+                let wanted = Wanted { no_fragment: wanted.no_fragment || pass == Pass::Easy, ..wanted };
+                if let Some(taken) = take(&guard, wanted) {
+                    if number != own && !busy {
+                        pageset.prefer_region(number);
+                    }
+                    return Some(taken);
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes something from one region, as the first pass of [`Self::take_from_regions`].
+    pub(crate) fn take_from_region<'z, T>(
+        &'z self,
+        env: Env<'z, M>,
+        path: LockPath,
+        number: usize,
+        wanted: Wanted,
+        mut take: impl FnMut(&ZoneGuard<'_, '_, M>, Wanted) -> Option<T>,
+    ) -> Option<T> {
+        let guard = self.shared.try_lock_region(env, path, number.min(self.shared.buddy.regions.len() - 1))?;
+        take(&guard, Wanted { no_fragment: true, ..wanted })
+    }
+
+    /// Moves whole lists, from `start` on, until `wanted` pages have moved, to the regions of their blocks. Returns the number
+    /// moved. Holds each region's lock for at most one chunk of the pageset's arrays at a time.
+    pub(super) fn drain_to_regions<G>(
+        &self,
+        env: Env<'_, M>,
+        pcp: &PcpGuard<'_, M::Lock, G>,
+        wanted: u32,
+        start: usize,
+        capture: Option<&Capture>,
+    ) -> u32 {
+        let lists = env.tuning.lists.count();
+        let mut drained = 0;
+        for list in (start..lists).chain(0..start) {
+            let pages = order_of(list).pages() as u32;
+            while drained < wanted {
+                let oldest = pcp.oldest(list);
+                let most = (wanted - drained).div_ceil(pages) as usize;
+                let blocks = &oldest[..oldest.len().min(most)];
+                if blocks.is_empty() {
+                    break;
+                }
+                self.free_to_regions(env, blocks, order_of(list), capture);
+                pcp.drop_oldest(list, blocks.len() as u32);
+                drained += blocks.len() as u32 * pages;
+            }
+        }
+        drained
+    }
+
+    /// Frees at most 64 blocks of a pageset, those of one region under one hold of its lock.
+    fn free_to_regions(&self, env: Env<'_, M>, blocks: &[AtomicU32], order: Order, capture: Option<&Capture>) {
+        let buddy = &self.shared.buddy;
+        self.shared.complete_some_deferred(env);
+        let mut left = u64::MAX >> (u64::BITS as usize - blocks.len());
+        while left != 0 {
+            let number = buddy.region_of(blocks[left.trailing_zeros() as usize].get());
+            let guard = self.shared.lock_region(env, LockPath::Drain, number);
+            left = match order {
+                // The compiler makes one that has no shifts.
+                Order::ZERO => guard.free_own(blocks, left, Order::ZERO, capture),
+                order => guard.free_own(blocks, left, order, capture),
+            };
+        }
+    }
+}
+
+/// A word whose lowest bits, `count` of them, are set.
+fn ones(count: usize) -> u64 {
+    u64::MAX.checked_shr(u64::BITS - count as u32).unwrap_or(0)
+}
+
+impl<M: Machine> Locked<'_, '_, M> {
+    /// Frees those of some blocks that are in the region: of those in the set `left`, bit by bit. Returns the set of the others.
+    #[inline(always)]
+    fn free_own(&self, blocks: &[AtomicU32], mut left: u64, order: Order, capture: Option<&Capture>) -> u64 {
+        let together = capture.is_none() && self.drains_whole_blocks();
+        let mut rest = left;
+        while rest != 0 {
+            let at = rest.trailing_zeros() as usize;
+            let page = blocks[at].get();
+            if self.region_of(page) != self.number() {
+                rest &= rest - 1;
+                continue;
+            }
+            let mut taken = 1;
+            match if together { first_block(&blocks[at..], order) } else { None } {
+                Some((head, whole)) => {
+                    self.free_together(head, whole, order);
+                    taken = (whole.pages() >> order.get()) as usize;
+                }
+                None => self.free_or_capture(page, order, self.drained_type(page), capture),
+            }
+            // A block of the largest order is in one region, so all its parts are.
+            let freed = !(ones(taken) << at);
+            (rest, left) = (rest & freed, left & freed);
+        }
+        left
+    }
+}

@@ -1,0 +1,178 @@
+//! Zones of several regions: where requests are served, what merges, how long a lock is held.
+
+use crate::support::{World, build, movable};
+use pageset::policy::Bounds;
+use pageset::policy::presets::{LINUX_6_18, PAGESET};
+use pageset::{
+    Block, Config, CpuId, MapError, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule, Request, Tuning, ZoneKind,
+    ZoneSpec,
+};
+
+const BASE: u64 = 1 << 20;
+/// Pages of a region: 16 blocks of the largest order.
+const REGION: u64 = 1 << 14;
+
+/// A zone of four regions and two CPUs.
+fn four_regions<R>(test: impl FnOnce(&World<'_>) -> R) -> R {
+    let ranges = [PageRange::new(Pfn(BASE), 4 * REGION)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let tuning = Tuning { regions: RegionRule::Fixed(4), ..PAGESET };
+    build(&Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) }, test)
+}
+
+fn region(pfn: Pfn) -> u64 {
+    (pfn.0 - BASE) / REGION
+}
+
+fn take_all(world: &World<'_>, request: &Request) -> Vec<Pfn> {
+    std::iter::from_fn(|| world.alloc(request).ok()).collect()
+}
+
+#[test]
+fn each_cpu_has_its_region() {
+    four_regions(|world| {
+        assert_eq!(world.region_count(0), 4);
+        for (cpu, expected) in [(0, 0), (1, 2)] {
+            world.machine().run_on(cpu);
+            for order in [0, 3, 5, 9, 10] {
+                let pfn = world.alloc(&movable(order)).expect("memory");
+                assert_eq!(region(pfn), expected, "CPU {cpu}, order {order}");
+            }
+        }
+    });
+}
+
+/// One CPU gets the pages of all regions, and goes on where it found the last ones.
+#[test]
+fn an_empty_region_is_left_for_the_next() {
+    four_regions(|world| {
+        let request = Request { watermarks: false, ..movable(0) };
+        let pages = take_all(world, &request);
+        assert_eq!(pages.len() as u64, 4 * REGION);
+        let mut regions: Vec<_> = pages.iter().map(|&pfn| region(pfn)).collect();
+        regions.dedup();
+        assert_eq!(regions, [0, 1, 2, 3]);
+        // The pages of one region come back: the next request finds them.
+        let (mut back, kept): (Vec<_>, Vec<_>) = pages.into_iter().partition(|&pfn| region(pfn) == 1);
+        back.iter().for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("in use"));
+        assert_eq!(region(world.alloc(&request).expect("memory")), 1);
+        back.pop();
+        drop(kept);
+        world.audit(0).expect("the audit passes");
+    });
+}
+
+/// Pages go back to the region that they are from, whoever frees them, and merge there.
+#[test]
+fn pages_return_to_their_regions() {
+    four_regions(|world| {
+        let whole = |world: &World<'_>| world.free_blocks(0, Order::MAX, MigrateType::Movable);
+        let before = whole(world);
+        let mut blocks = vec![];
+        for cpu in [0, 1] {
+            world.machine().run_on(cpu);
+            for order in [0, 0, 0, 1, 2, 3, 4, 7, 9, 10] {
+                for _ in 0..200 >> order.min(7) {
+                    let pfn = world.alloc(&movable(order)).expect("memory");
+                    blocks.push(Block { pfn, order: Order::new(order).expect("an order") });
+                }
+            }
+        }
+        // In an order that mixes the regions.
+        blocks.sort_by_key(|block| block.pfn.0.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        for (i, block) in blocks.into_iter().enumerate() {
+            world.machine().run_on(i as u32 % 2);
+            world.free(block.pfn, block.order).expect("in use");
+        }
+        world.drain_all();
+        assert_eq!(whole(world), before, "all blocks are whole again");
+        world.audit(0).expect("the audit passes");
+    });
+}
+
+/// A request for another type takes a whole pageblock of another region before a part of a pageblock of its own.
+#[test]
+fn types_mix_last() {
+    four_regions(|world| {
+        // The first region has free pages in pageblocks in use only.
+        let pages: Vec<_> = take_all_of_region(world);
+        pages.iter().step_by(2).for_each(|&pfn| world.free_direct(pfn, Order::ZERO).expect("in use"));
+        let pfn = world.alloc(&Request::new(Order::ZERO, MigrateType::Unmovable)).expect("memory");
+        assert_eq!((region(pfn), world.zone_stats(0).steals), (1, 0));
+        assert_eq!(world.pageblock_type(pfn), Some(MigrateType::Unmovable));
+    });
+}
+
+/// All pages of the first region.
+fn take_all_of_region(world: &World<'_>) -> Vec<Pfn> {
+    world.set_bounds(0, Bounds { batch: 1, high_min: 0, high_max: 0 }).expect("room");
+    (0..REGION).map(|_| world.alloc(&movable(0)).expect("memory")).inspect(|&pfn| assert_eq!(region(pfn), 0)).collect()
+}
+
+/// A drain of 2,000 pages and a refill of as many hold a lock for 62 blocks and for 512 pages at a time.
+#[test]
+fn holds_are_short() {
+    four_regions(|world| {
+        world.set_bounds(0, Bounds { batch: 63, high_min: 2000, high_max: 4200 }).expect("room");
+        let pages: Vec<_> = (0..8000).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
+        let stats = world.zone_stats(0);
+        assert!(stats.pagesets.refill_pages <= 512 * stats.lock_refill, "{stats:?}");
+        assert!(stats.pagesets.refill_pages / stats.pagesets.refills > 512, "some refills are larger: {stats:?}");
+        pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        world.drain_cpu(CpuId(0));
+        let stats = world.zone_stats(0);
+        assert!(stats.pagesets.drain_pages <= 62 * stats.lock_drain, "{stats:?}");
+        assert_eq!(stats.pagesets.count, 0);
+    });
+}
+
+#[test]
+fn a_region_has_whole_blocks() {
+    let count = |regions, pages, cpus| {
+        let ranges = [PageRange::new(Pfn(BASE), pages)];
+        let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+        let cpus = vec![NodeId(0); cpus];
+        let tuning = Tuning { regions, ..PAGESET };
+        Config { tuning, ..Config::new(&zones, &cpus) }.zone_metadata_size(0).map(|size| size.regions)
+    };
+    for (rule, pages, cpus, expected) in [
+        (RegionRule::One, 1 << 20, 8, 1),
+        (RegionRule::PerCpu, 1 << 20, 8, 8),
+        (RegionRule::PerCpu, 1 << 20, 6, 8),
+        // 64 MiB each.
+        (RegionRule::PerCpu, 1 << 16, 192, 4),
+        (RegionRule::PerCpu, 4096, 8, 1),
+        (RegionRule::PerCpu, 1 << 20, 1, 1),
+        (RegionRule::Fixed(1), 1 << 20, 8, 1),
+        (RegionRule::Fixed(3), 1 << 20, 8, 4),
+        (RegionRule::Fixed(1024), 1 << 20, 1, 1024),
+    ] {
+        assert_eq!(count(rule, pages, cpus), Ok(expected), "{rule:?}, {pages} pages, {cpus} CPUs");
+    }
+    let error = count(RegionRule::Fixed(5), 4096, 2).expect_err("4096 pages are 4 blocks of 4 MiB");
+    assert_eq!(error, MapError::Regions { start: Pfn(BASE), given: 5, allowed: 4 });
+    assert_eq!(error.to_string(), "the zone at 0x100000 is to have 5 regions; allowed: 1 to 4, 4 MiB each");
+    for (tuning, expected) in [
+        (Tuning { regions: RegionRule::Fixed(0), ..LINUX_6_18 }, "regions is 0"),
+        (Tuning { regions: RegionRule::PerCpu, ..pageset::policy::presets::LINUX_4_16 }, "regions = one"),
+    ] {
+        let text = tuning.check().expect_err("invalid rules").to_string();
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+/// Under rules that cache all orders, a direct allocation and a direct free leave the pageset alone.
+#[test]
+fn direct_calls_bypass_the_pageset() {
+    four_regions(|world| {
+        for order in [0, 4, 9, 10] {
+            let before = world.zone_stats(0);
+            let pfn = world.alloc_direct(&movable(order)).expect("memory");
+            world.free_direct(pfn, Order::new(order).expect("an order")).expect("in use");
+            let after = world.zone_stats(0);
+            assert_eq!(after.pagesets, before.pagesets, "order {order}");
+            assert_eq!(after.direct_alloc_pages - before.direct_alloc_pages, 1 << order);
+            assert_eq!(after.direct_free_pages - before.direct_free_pages, 1 << order);
+        }
+    });
+}
