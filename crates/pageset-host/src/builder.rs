@@ -119,7 +119,8 @@ impl PoolBuilder {
 
     /// Sets the rules by which caches refill, drain and size themselves.
     ///
-    /// Default: [`Tuning::default`] with a batch that is a power of two. The kernel's batch is one page less.
+    /// Default: [`Tuning::default`] with a batch that is a power of two. The kernel's batch is one page less. The rule
+    /// `drain_for_requests` has no effect: the pool drains other CPUs' caches in a way of its own.
     #[must_use]
     pub fn tuning(mut self, tuning: Tuning) -> Self {
         self.tuning = Some(tuning);
@@ -207,7 +208,11 @@ impl PoolBuilder {
             .collect();
         let config = Config {
             distances: &topology.distances,
-            tuning: self.tuning.unwrap_or_else(|| default_tuning(sizes.reserved)),
+            // The pool drains other CPUs' caches itself: only it knows whether it may take their locks.
+            tuning: Tuning {
+                drain_for_requests: false,
+                ..self.tuning.unwrap_or_else(|| default_tuning(sizes.reserved))
+            },
             watermarks: WATERMARKS,
             cache_slice_pages: topology.cache_slice_bytes / PAGE_BYTES as u64,
             ..Config::new(&zones, &topology.cpu_nodes)

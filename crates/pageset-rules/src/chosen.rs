@@ -1,11 +1,11 @@
 //! Several sets of rules, selected by name, with the same changes to each.
 
-use pageset::policy::{PRESETS, Preset, Tuning};
+use pageset::policy::{PRESETS, Preset};
 
 use crate::error::RulesError;
 use crate::file::{self, RuleFile};
 use crate::nearest::suggestion;
-use crate::set::{ALL, KERNEL, RuleSet};
+use crate::set::{ALL, KERNEL, RuleSet, on_machine};
 use crate::settings::Settings;
 
 /// The selection of `--rules` and `--set`.
@@ -105,8 +105,7 @@ impl Chosen {
 }
 
 fn of_preset(preset: &Preset, batch_scale_max: Option<u8>) -> RuleSet {
-    let batch_scale_max = batch_scale_max.unwrap_or(preset.tuning.batch_scale_max);
-    RuleSet::new(preset.name, Tuning { batch_scale_max, ..preset.tuning })
+    RuleSet::new(preset.name, on_machine(preset.tuning, batch_scale_max))
 }
 
 /// The names of presets are unique and a file cannot take one. So these are two files, or one file that changed in the

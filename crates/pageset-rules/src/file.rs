@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 use crate::error::RulesError;
 use crate::keys::Value;
 use crate::nearest::suggestion;
-use crate::set::{ALL, KERNEL, RuleSet};
+use crate::set::{ALL, KERNEL, RuleSet, on_machine};
 use crate::settings::Settings;
 
 /// The extension of a rule file's name.
@@ -101,8 +101,7 @@ impl RuleFile {
 
     /// The rules. `batch_scale_max` applies if the file does not set it.
     pub(crate) fn rules(&self, batch_scale_max: Option<u8>) -> RuleSet {
-        let scale = batch_scale_max.unwrap_or(self.base.batch_scale_max);
-        let mut rules = RuleSet::new(&self.name, Tuning { batch_scale_max: scale, ..self.base });
+        let mut rules = RuleSet::new(&self.name, on_machine(self.base, batch_scale_max));
         // The changes were checked when the file was read; `batch_scale_max` needs no other rule.
         let _ = self.changes.apply(&mut rules);
         rules
@@ -219,7 +218,8 @@ mod tests {
     #[test]
     fn the_largest_scale_comes_from_the_file_or_else_the_machine() {
         let scale = |text| RuleFile::parse("mine.toml", text).unwrap().rules(Some(2)).tuning.batch_scale_max;
-        assert_eq!((scale(""), scale("batch_scale_max = 6")), (2, 6));
+        assert_eq!((scale("base = \"linux-6.18\""), scale("batch_scale_max = 6")), (2, 6));
+        assert_eq!(scale(""), 3, "these rules have a scale of their own");
     }
 
     #[test]

@@ -29,5 +29,5 @@ pub use describe::described;
 pub use error::RulesError;
 pub use keys::{Key, Value};
 pub use nearest::{nearest, suggestion};
-pub use set::{ALL, KERNEL, RuleSet};
+pub use set::{ALL, KERNEL, RuleSet, on_machine};
 pub use table::{KEYS, key_names};

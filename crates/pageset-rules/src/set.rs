@@ -28,3 +28,29 @@ impl RuleSet {
         RuleSet { name: name.to_owned(), tuning, high_fraction: None, cache_slice_pages: None }
     }
 }
+
+/// Rules on a machine whose kernel was built with this `batch_scale_max`, where that is known. Rules with another value than the
+/// kernels' default, as `pageset` has, keep it.
+#[must_use]
+pub fn on_machine(tuning: Tuning, batch_scale_max: Option<u8>) -> Tuning {
+    // Specification 9.
+    const KERNEL_DEFAULT: u8 = 5;
+    match batch_scale_max {
+        Some(scale) if tuning.batch_scale_max == KERNEL_DEFAULT => Tuning { batch_scale_max: scale.min(6), ..tuning },
+        _ => tuning,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pageset::policy::presets::{LINUX_6_18, PAGESET};
+
+    use super::*;
+
+    #[test]
+    fn rules_with_a_scale_of_their_own_keep_it() {
+        let scale = |tuning, scale| on_machine(tuning, scale).batch_scale_max;
+        assert_eq!([None, Some(3), Some(9)].map(|kernel| scale(LINUX_6_18, kernel)), [5, 3, 6]);
+        assert_eq!([None, Some(5), Some(6)].map(|kernel| scale(PAGESET, kernel)), [3; 3]);
+    }
+}

@@ -59,6 +59,8 @@ pub const KEYS: &[Key] = &[
     key("long_runs", "pageset: a bulk free keeps a pageset's lock for 512 blocks, not 31", &Switch(|t| &mut t.long_runs)),
     key("double_blocks", "pageset: refills of blocks double while nothing is freed, as single pages' do", &Switch(|t| &mut t.double_blocks)),
     key("whole_blocks", "pageset: refills split a block at once, drains give back pages that make up a block as that block", &Switch(|t| &mut t.whole_blocks)),
+    key("depot", "pageset: drains leave batches of blocks for the next refills", &Switch(|t| &mut t.depot)),
+    key("drain_for_requests", "pageset: before a request fails, other CPUs' pagesets are drained", &Switch(|t| &mut t.drain_for_requests)),
     key("decay", "by what part high shrinks each second", &Words(|t| &mut t.decay)),
     key("batch_scale_max", "batches grow up to batch << this", &SCALE),
     key(CACHE_SLICE, "no rule: a CPU's share of the last-level cache, where the recording does not know it", &CACHE_PAGES),
@@ -183,6 +185,8 @@ mod tests {
             long_runs: on,
             double_blocks: on,
             whole_blocks: on,
+            depot: on,
+            drain_for_requests: on,
             decay: DecayRule::Fifth,
             batch_scale_max: 1,
         };
@@ -224,6 +228,8 @@ mod tests {
             long_runs: off,
             double_blocks: off,
             whole_blocks: off,
+            depot: off,
+            drain_for_requests: off,
             decay: DecayRule::Eighth,
             batch_scale_max: 2,
         };

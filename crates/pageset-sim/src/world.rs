@@ -103,6 +103,9 @@ impl MemoryMap {
 /// and a count. Specification: `linux-page-allocator.md` 1.4.
 const AREA_LINES: u64 = 2;
 
+/// Lines of a depot that are touched together: its head, and a batch of 256 bytes. See [`Line::Depot`].
+const DEPOT_LINES: u64 = 5;
+
 /// Cluster descriptors per line, see [`Line::Cluster`]. A zone has at most one descriptor per two pages.
 const CLUSTERS_A_LINE: u32 = 8;
 
@@ -118,6 +121,7 @@ struct ZoneLines {
 #[derive(Debug, Default)]
 struct RegionLines {
     counters: LineState,
+    depot: LineState,
     areas: [LineState; Order::COUNT],
 }
 
@@ -284,6 +288,10 @@ impl SimMachine {
             Line::FreeList { zone, region, order, migratetype: _ } => {
                 let area = &self.zones[zone].regions[region].areas[usize::from(order)];
                 self.engine.work_on(self.list_step, area, || Socket(zone as u32), AREA_LINES);
+            }
+            Line::Depot { zone, region } => {
+                let depot = &self.zones[zone].regions[region].depot;
+                self.engine.work_on(self.list_step, depot, || Socket(zone as u32), DEPOT_LINES);
             }
             Line::Cluster { zone, number } => {
                 if let Some(line) = self.zones[zone].clusters.get((number / CLUSTERS_A_LINE) as usize) {

@@ -12,8 +12,8 @@ mod price;
 mod trust;
 mod verdict;
 
-use pageset::Tuning;
 use pageset::policy::Preset;
+use pageset_rules::on_machine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -199,8 +199,8 @@ fn settings(kernel: &RuleSet, in_force: u32) -> Vec<(u32, RuleSet)> {
 
 fn other_rules(kernel: &RuleSet) -> Vec<RuleSet> {
     let rules = OTHER_KERNELS.iter().filter_map(|name| Preset::find(name)).map(|preset| {
-        let batch_scale_max = kernel.tuning.batch_scale_max;
-        RuleSet { high_fraction: Some(0), ..RuleSet::new(preset.name, Tuning { batch_scale_max, ..preset.tuning }) }
+        let tuning = on_machine(preset.tuning, Some(kernel.tuning.batch_scale_max));
+        RuleSet { high_fraction: Some(0), ..RuleSet::new(preset.name, tuning) }
     });
     rules.filter(|rules| rules.name != kernel.name).collect()
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use pageset::policy::{Bounds, Preset, Release, Tuning, Watermarks};
 use pageset::{NodeId, Order, Pfn, ZoneKind};
+use pageset_rules::on_machine;
 
 use crate::error::TraceError;
 use crate::event::{Event, Kind, StateChange};
@@ -193,8 +194,7 @@ impl Setting {
 
     /// A preset's rules with the values of the recorded kernel's configuration.
     pub(super) fn tuning_of(&self, preset: &Preset) -> Tuning {
-        let tuning = preset.tuning;
-        Tuning { batch_scale_max: self.batch_scale_max.unwrap_or(tuning.batch_scale_max).min(6), ..tuning }
+        on_machine(preset.tuning, self.batch_scale_max)
     }
 
     /// Sets the window to the whole recording, for a recording without markers.

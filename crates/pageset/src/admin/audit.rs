@@ -19,7 +19,7 @@ use crate::zone::watermark::{Mark, MarkTest};
 pub struct Books {
     /// Pages on free lists, ISOLATE included.
     pub free: u64,
-    /// Pages in pagesets.
+    /// Pages in pagesets and depots.
     pub cached: u64,
     /// Allocated pages.
     pub in_use: u64,
@@ -263,6 +263,23 @@ impl<M: Machine> Audit<'_, '_, M> {
             self.equal("the count of a pageset", pageset.count().into(), pages)?;
             all += pages;
         }
+        Ok(all + self.depots()?)
+    }
+
+    /// Walks all depots; returns the pages in them.
+    fn depots(&self) -> Result<u64, Inconsistency> {
+        let mut all = 0;
+        for (number, region) in self.zone.shared.buddy.regions.iter().enumerate() {
+            let mut pages = 0;
+            for list in 0..LISTS {
+                for page in region.depot.batches(self.zone.depot_words(number), list).flatten() {
+                    self.see(page.get(), order_of(list), PageState::Cached)?;
+                    pages += order_of(list).pages();
+                }
+            }
+            self.equal("the pages of a depot", region.depot.pages().into(), pages)?;
+            all += pages;
+        }
         Ok(all)
     }
 
@@ -291,6 +308,13 @@ impl<M: Machine> Audit<'_, '_, M> {
                 let all = self.zone.frames().len() as usize;
                 for page in pageset.blocks(self.zone.arrays, list).take(all) {
                     restore(page, order_of(list), PageState::Cached);
+                }
+            }
+        }
+        for (number, region) in self.zone.shared.buddy.regions.iter().enumerate() {
+            for list in 0..LISTS {
+                for page in region.depot.batches(self.zone.depot_words(number), list).flatten() {
+                    restore(page.get(), order_of(list), PageState::Cached);
                 }
             }
         }

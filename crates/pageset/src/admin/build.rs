@@ -60,6 +60,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 links,
                 capacity,
                 array,
+                depots,
                 clusters,
                 batch,
                 regions: _,
@@ -86,6 +87,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
             };
             zone.shared.buddy.clusters = Clusters::new(cut(&mut words, clusters), pages, batch);
             zone.arrays = cut(&mut words, array * config.cpus.len());
+            zone.depots = cut(&mut words, depots);
             let sharers = config.sharers(spec.node) as usize;
             let mut rank = 0;
             for (cpu, pageset) in pagesets.iter().enumerate() {

@@ -182,6 +182,33 @@ impl<M: Machine> Allocator<'_, M> {
         zone.shared.lock(self.env(), LockPath::DirectAlloc, page).take_at(page, order)
     }
 
+    /// As [`Self::alloc_at`], and finds pages in pagesets, too: if no page of the block is in use, and some page is cached, drains
+    /// the zone's pagesets and tries again. Waits for their locks, as [`Self::drain_zone`] does.
+    ///
+    /// Pages that another CPU frees or caches meanwhile may make the call fail.
+    #[must_use = "the block is in use where this is true"]
+    pub fn alloc_at_cached(&self, pfn: Pfn, order: Order) -> bool {
+        if self.alloc_at(pfn, order) {
+            return true;
+        }
+        let Some((zone, page)) = self.locate(pfn).filter(|_| pfn.is_aligned(order)) else { return false };
+        let buddy = &zone.shared.buddy;
+        let (mut at, mut cached) = (page, false);
+        while at < page + order.pages() as u32 {
+            // Without a lock: what is seen may be in the past. The second try is made with the lock.
+            let Some((head, block, state)) = buddy.block_around(at) else { return false };
+            cached |= state == PageState::Cached;
+            if !matches!(state, PageState::Free | PageState::Cached) {
+                return false;
+            }
+            at = head + block.pages() as u32;
+        }
+        if cached {
+            self.drain_zone(zone.shared.index);
+        }
+        cached && self.alloc_at(pfn, order)
+    }
+
     /// Frees a block to the buddy, as [`Self::free_direct`] does, at the end of its list that is allocated last: for
     /// memory that costs more to use than other free memory. Holds the zone lock.
     ///

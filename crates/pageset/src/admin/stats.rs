@@ -68,6 +68,12 @@ pub struct ZoneStats {
     pub watermark_boost: u64,
     /// The sum over all pagesets of the zone.
     pub pagesets: PagesetStats,
+    /// Pages in the depots of its regions.
+    pub depot: u64,
+    /// Pages that drains left in depots, of those that pagesets drained.
+    pub depot_in_pages: u64,
+    /// Pages that refills took from depots, of those that refilled pagesets.
+    pub depot_out_pages: u64,
     /// Pages allocated without a pageset.
     pub direct_alloc_pages: u64,
     /// Pages freed without a pageset.
@@ -180,6 +186,9 @@ impl<M: Machine> Allocator<'_, M> {
             watermarks: zone.shared.watermarks(),
             watermark_boost: zone.shared.boost.get(),
             pagesets,
+            depot: zone.shared.buddy.depot_pages(),
+            depot_in_pages: zone.shared.buddy.sum(|region| &region.depot.pages_in),
+            depot_out_pages: zone.shared.buddy.sum(|region| &region.depot.pages_out),
             direct_alloc_pages: zone.shared.buddy.sum(|region| &region.direct_alloc_pages),
             direct_free_pages: zone.shared.buddy.sum(|region| &region.direct_free_pages),
             lock_refill: holds(LockPath::Refill),

@@ -6,6 +6,7 @@ use core::sync::atomic::AtomicU32;
 use super::CpuSet;
 use super::sections::Sections;
 use crate::buddy::Clusters;
+use crate::buddy::depot::Depot;
 use crate::buddy::region::Region;
 use crate::frame::{CpuId, NodeId, ZoneKind};
 use crate::frame::{Order, PageRange, Pfn};
@@ -281,7 +282,7 @@ pub struct MetadataSize {
 pub struct ZoneMetadataSize {
     /// Bytes of tags and pageblock types.
     pub tags: usize,
-    /// 32-bit words of links, clusters and pageset arrays.
+    /// 32-bit words of links, clusters, pageset arrays and depots.
     pub words: usize,
     /// Pagesets: one for each possible CPU.
     pub pagesets: usize,
@@ -319,6 +320,7 @@ pub(crate) struct ZoneLayout {
     pub(crate) links: usize,
     pub(crate) capacity: u32,
     pub(crate) array: usize,
+    pub(crate) depots: usize,
     pub(crate) clusters: usize,
     pub(crate) batch: u32,
     pub(crate) regions: usize,
@@ -340,7 +342,7 @@ impl Config<'_> {
         Ok(MetadataSize { words, zones })
     }
 
-    /// Size of the metadata of a zone, given by its number. With the default rules about 9.5 bytes per page, and 8 KiB per
+    /// Size of the metadata of a zone, given by its number. With the default rules about 9.5 bytes per page, and 16 KiB per
     /// CPU; so at most 12 bytes per page in zones of 2^16 pages per CPU and more. [`Tuning::clusters`] adds 4 bytes per
     /// page and 8 per batch of pages.
     ///
@@ -354,7 +356,7 @@ impl Config<'_> {
         let cpus = self.cpus.len();
         Ok(ZoneMetadataSize {
             tags: layout.tags + layout.types,
-            words: layout.links + layout.clusters + layout.array * cpus,
+            words: layout.links + layout.clusters + layout.array * cpus + layout.depots,
             pagesets: cpus,
             regions: layout.regions,
         })
@@ -428,7 +430,9 @@ impl Config<'_> {
         }
         let clusters = if self.tuning.clusters { Clusters::words(zone.span.pages, pages, batch) } else { 0 };
         // The largest part of the metadata. A 32-bit machine has no room for that of the largest span.
-        let words = 2 * slots + clusters + array * self.cpus.len() as u64;
+        let regions = pages.div_ceil(1 << region_order);
+        let depots = if self.tuning.depot { regions * Depot::WORDS as u64 } else { 0 };
+        let words = 2 * slots + clusters + array * self.cpus.len() as u64 + depots;
         if words > (isize::MAX as usize / size_of::<AtomicU32>()) as u64 {
             return Err(too_large);
         }
@@ -439,9 +443,10 @@ impl Config<'_> {
             links: 2 * slots as usize,
             capacity,
             array: array as usize,
+            depots: depots as usize,
             clusters: clusters as usize,
             batch,
-            regions: pages.div_ceil(1 << region_order) as usize,
+            regions: regions as usize,
             region_order,
         })
     }

@@ -8,6 +8,8 @@
 //! An [`Attempt`] is one pass over the zones: the mark, the rights, and whether types may mix. Specification:
 //! `linux-page-allocator.md` 1.6, 1.7.
 
+use core::iter;
+
 use super::error::AllocError;
 use super::request::{Request, Wait};
 use super::zonelist::Zonelist;
@@ -92,7 +94,10 @@ impl<'a, M: Machine> Allocator<'a, M> {
         let list = self.zonelist(request, cpu)?;
         match self.first_attempt(&list, &mut take) {
             Some(taken) => Ok(taken),
-            None => self.slow(&list, take),
+            None => match self.after_depots(&list, &mut take) {
+                Some(taken) => Ok(taken),
+                None => self.slow(&list, take),
+            },
         }
     }
 
@@ -245,6 +250,22 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
 /// The slow path.
 impl<'a, M: Machine> Allocator<'a, M> {
+    /// Frees the pages of the zones' depots, which the marks do not count, and tries again at the low marks. `None` also if there
+    /// were none, or if the request may not wait for a lock.
+    #[cold]
+    fn after_depots<T>(
+        &self,
+        list: &Zonelist<'_, 'a, M>,
+        take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
+    ) -> Option<T> {
+        let has_pages = |zone: &CachedZone<'_, M>| zone.shared.buddy.depot_pages() > 0;
+        if !self.tuning.depot || list.request.wait == Wait::Nothing || !list.zones().any(has_pages) {
+            return None;
+        }
+        list.zones().for_each(|zone| zone.empty_depots(self.env()));
+        self.first_attempt(list, take)
+    }
+
     /// The part of [`Self::walk`] after the low marks.
     #[cold]
     fn slow<T>(
@@ -257,10 +278,28 @@ impl<'a, M: Machine> Allocator<'a, M> {
             // The marks do not count these blocks, so the request may not have taken the lock that completes the frees.
             list.zones().for_each(|zone| zone.shared.complete_deferred(self.env()));
         }
-        match self.at_min_marks(list, &mut take) {
-            Some(taken) => Ok(taken),
-            None => Err(AllocError::OutOfMemory(shortage::of(list))),
+        let taken = self.at_min_marks(list, &mut take).or_else(|| self.after_drains(list, &mut take));
+        taken.ok_or_else(|| AllocError::OutOfMemory(shortage::of(list)))
+    }
+
+    /// Drains the pagesets that may have what a request lacks, one CPU at a time, until the request is served. For requests that may
+    /// wait for memory, under the rule [`Tuning::drain_for_requests`](crate::Tuning::drain_for_requests).
+    fn after_drains<T>(
+        &self,
+        list: &Zonelist<'_, 'a, M>,
+        take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
+    ) -> Option<T> {
+        let request = list.request;
+        if !self.tuning.drain_for_requests || request.wait != Wait::Memory {
+            return None;
         }
+        list.zones().find_map(|zone| {
+            let mut may_serve = self.possible_cpus().filter(|&cpu| zone.may_serve(cpu, request.order));
+            may_serve.find_map(|cpu| {
+                zone.drain_cpu(self.env(), cpu);
+                self.attempt(iter::once(zone), request, Attempt::slow(request), take)
+            })
+        })
     }
 
     /// Tries the zones at the min marks with the request's rights. Tries them once more if pages were merged for the

@@ -28,7 +28,7 @@ pub struct OutOfMemory {
     pub free_pages: u64,
     /// Free blocks of the zones tried, by order. Blocks of ISOLATE pageblocks are not counted; all other types are.
     pub free_blocks: [u32; Order::COUNT],
-    /// Pages in the pagesets of the zones tried: [`crate::Allocator::drain_all`] would free them.
+    /// Pages in the pagesets and depots of the zones tried: [`crate::Allocator::drain_all`] would free them.
     pub cached_pages: u64,
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn of<M: Machine>(list: &Zonelist<'_, '_, M>) -> OutOfMemory {
         zones: list.zones().count() as u16,
         free_pages: list.zones().map(|zone| zone.shared.buddy.free()).sum(),
         free_blocks,
-        cached_pages: list.zones().flat_map(|zone| zone.pagesets).map(|pageset| u64::from(pageset.count())).sum(),
+        cached_pages: list.zones().map(CachedZone::cached_pages).sum(),
     }
 }
 

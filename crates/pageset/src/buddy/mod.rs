@@ -6,6 +6,7 @@
 //! Specification: `linux-page-allocator.md` 1.4 to 1.6.
 
 pub(crate) mod deferral;
+pub(crate) mod depot;
 mod fallback;
 mod free;
 pub(crate) mod in_flight;

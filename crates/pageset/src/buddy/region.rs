@@ -4,6 +4,7 @@
 //! is a zone as the kernel has it.
 
 use super::Buddy;
+use super::depot::Depot;
 use super::list::List;
 use crate::frame::{MigrateType, Order};
 use crate::machine::LockPath;
@@ -27,6 +28,8 @@ pub struct Region<L> {
     /// Pages that bypassed the pagesets.
     pub(crate) direct_alloc_pages: AtomicU64,
     pub(crate) direct_free_pages: AtomicU64,
+    /// Batches of blocks for the next refills.
+    pub(crate) depot: Depot,
     /// By order and migratetype.
     areas: [[List; MigrateType::COUNT]; Order::COUNT],
 }
@@ -58,6 +61,7 @@ impl<L> Region<L> {
             holds: [const { AtomicU64::new(0) }; LockPath::COUNT],
             direct_alloc_pages: AtomicU64::new(0),
             direct_free_pages: AtomicU64::new(0),
+            depot: Depot::new(),
             areas: [const { [const { List::new() }; MigrateType::COUNT] }; Order::COUNT],
         }
     }
@@ -185,6 +189,11 @@ impl<L> Buddy<'_, L> {
     /// The numbers of all regions, from one on and around.
     pub(crate) fn regions_from(&self, first: usize) -> impl Iterator<Item = usize> + use<L> {
         (first..self.regions.len()).chain(0..first.min(self.regions.len()))
+    }
+
+    /// Pages in the depots at a recent moment.
+    pub(crate) fn depot_pages(&self) -> u64 {
+        self.regions.iter().map(|region| u64::from(region.depot.pages())).sum()
     }
 
     /// The sum of a counter over the regions, at a recent moment.

@@ -126,6 +126,13 @@ pub enum Line {
         /// The region's number in the zone.
         region: usize,
     },
+    /// The depot of a region of a zone: its head and one batch, five cache lines.
+    Depot {
+        /// The zone's index.
+        zone: usize,
+        /// The region's number in the zone.
+        region: usize,
+    },
     /// The head of a free list.
     FreeList {
         /// The zone's index.

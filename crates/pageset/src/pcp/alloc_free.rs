@@ -107,7 +107,10 @@ impl<M: Machine> CachedZone<'_, M> {
         let mut taken = 0;
         while taken < blocks {
             let take = |zone: &ZoneGuard<'_, '_, M>, wanted| {
-                let taken = refill_from_lists(zone, pcp, list, wanted, in_hold.min(blocks - taken));
+                let most = in_hold.min(blocks - taken);
+                let left = if env.tuning.depot { self.refill_from_depot(zone, pcp, list, most) } else { 0 };
+                let taken =
+                    left + if left < most { refill_from_lists(zone, pcp, list, wanted, most - left) } else { 0 };
                 (taken > 0).then_some(taken)
             };
             // After the first hold nothing is worth a search in other regions, or a part of another type's pageblock.
@@ -192,7 +195,7 @@ impl<M: Machine> CachedZone<'_, M> {
         // Chunked: the drain stops early if another thread holds the pageset meanwhile, or if the caller has moved to
         // another CPU.
         let relock = || if env.machine.cpu() == cpu { self.try_lock_again(env, pageset, cpu) } else { None };
-        let pcp = self.drain_in_holds(env, pcp, due, list, relock);
+        let pcp = self.drain_in_holds(env, pcp, due, list, true, relock);
         self.shared.clear_below_high();
         pcp
     }

@@ -12,7 +12,7 @@ use crate::sync::{self, LockedWord};
 
 impl<M: Machine> CachedZone<'_, M> {
     /// Drains the requested pages: at once, or one batch per hold of the pageset's lock. Returns the lock, unless
-    /// `relock` refused it between two batches. Specification 3.3, "E7".
+    /// `relock` refused it between two batches. If `leaves`, depots may get them. Specification 3.3, "E7".
     #[cold]
     pub(super) fn drain_in_holds<'p>(
         &self,
@@ -20,12 +20,17 @@ impl<M: Machine> CachedZone<'_, M> {
         pcp: MachineGuard<'p, M::Lock>,
         mut due: u32,
         list: usize,
+        leaves: bool,
         relock: impl Fn() -> Option<MachineGuard<'p, M::Lock>>,
     ) -> Option<MachineGuard<'p, M::Lock>> {
         let chunk = if env.tuning.bulk_free == BulkFree::Chunked { pcp.batch() } else { due };
         let mut held = Some(pcp);
         while let Some(pcp) = &mut held {
-            self.drain(env, pcp, due.min(chunk), list, None);
+            if leaves && self.may_leave(env, pcp) {
+                self.leave(env, pcp, due, list);
+            } else {
+                self.drain(env, pcp, due.min(chunk), list, None);
+            }
             due = due.saturating_sub(chunk);
             if due == 0 {
                 break;
@@ -35,6 +40,16 @@ impl<M: Machine> CachedZone<'_, M> {
             held = relock();
         }
         held
+    }
+
+    /// Moves about `pages` pages to depots, and what they have no room for to the buddy. Less than a batch may stay.
+    fn leave<G>(&self, env: Env<'_, M>, pcp: &mut PcpGuard<'_, M::Lock, G>, pages: u32, start: usize) {
+        let wanted = pages.min(pcp.count());
+        let left = self.drain_to_depots(env, pcp, wanted, start);
+        pcp.note_drain(left);
+        if left == 0 || wanted - left >= pcp.batch() {
+            self.drain(env, pcp, wanted - left, start, None);
+        }
     }
 
     /// Moves about `pages` pages from a pageset to the buddy: whole lists from `start` on, the oldest blocks first. The block
@@ -62,9 +77,7 @@ impl<M: Machine> CachedZone<'_, M> {
                 self.drain_to_regions(env, pcp, wanted, start, capture)
             }
         });
-        pcp.count.set(pcp.count.get() - drained);
-        sync::add(&pcp.drains, 1);
-        sync::add(&pcp.drain_pages, u64::from(drained));
+        pcp.note_drain(drained);
     }
 
     /// The once-a-second decay of one pageset, and the expiry of pages of another node (`remote`). Returns true when
@@ -78,11 +91,12 @@ impl<M: Machine> CachedZone<'_, M> {
         let Some(mut pcp) = lock() else { return true };
         let decay = env.tuning.decay(&mut pcp);
         pcp.update_threshold();
-        let Some(mut pcp) = self.drain_in_holds(env, pcp, decay.drain, 0, lock) else { return true };
+        let Some(mut pcp) = self.drain_in_holds(env, pcp, decay.drain, 0, false, lock) else { return true };
         let expired = pcp.expire(remote, env.tuning.expire_all);
         self.drain(env, &mut pcp, expired.drain, 0, None);
         env.tuning.end_tick(&mut pcp);
-        decay.more || expired.more
+        drop(pcp);
+        self.tick_depots(env, cpu.0 as usize) || decay.more || expired.more
     }
 
     /// Drains one pageset completely. A pageset that looks empty without its lock counts as empty: a page freed
@@ -119,6 +133,17 @@ impl<M: Machine> CachedZone<'_, M> {
             is_empty = pcp.count() == 0;
         }
         true
+    }
+}
+
+impl<L, G> PcpGuard<'_, L, G> {
+    /// Counts a drain of `pages` pages, if there are any.
+    fn note_drain(&self, pages: u32) {
+        if pages > 0 {
+            self.count.set(self.count.get() - pages);
+            sync::add(&self.drains, 1);
+            sync::add(&self.drain_pages, u64::from(pages));
+        }
     }
 }
 

@@ -9,11 +9,13 @@
 //! | --- | --- |
 //! | `alloc_free` | blocks allocated, with the refill, and freed: one, or many under one hold of the pageset's lock |
 //! | `regions` | refills and drains of a zone with several regions |
+//! | `depots` | batches of blocks that pass from drains to refills |
 //! | `drain` | blocks that go to the buddy: after a free, once a second, on request |
 //! | `whole_blocks` | a block split at once into the pages of a list, and pages drained as one block |
 //! | `stack` | the arrays of the lists |
 
 mod alloc_free;
+mod depots;
 mod drain;
 mod regions;
 pub(crate) mod stack;
@@ -24,10 +26,10 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
 use crate::buddy::region::Region;
 use crate::buddy::{Buddy, Env};
-use crate::frame::{CpuId, Frames};
+use crate::frame::{CpuId, Frames, Order};
 use crate::machine::{CpuHint, Guard, HintGuard, Line, Machine, RawLock};
 use crate::policy::expiry::Expiry;
-use crate::policy::lists::LISTS;
+use crate::policy::lists::{LISTS, order_of};
 use crate::policy::state::{State, words};
 use crate::policy::{Bounds, Decay, PcpState, Tuning};
 use crate::sync::{AtomicU64, LockedWord, const_new};
@@ -391,7 +393,7 @@ words!(state_in_pageset);
 pub struct ZoneMetadata<'a, L> {
     /// A tag for each page of the span, then a byte for each pageblock.
     pub tags: &'a [AtomicU8],
-    /// The words of links, clusters and pageset arrays.
+    /// The words of links, clusters, pageset arrays and depots.
     pub words: &'a [AtomicU32],
     /// A pageset for each possible CPU.
     pub pagesets: &'a [Pageset<L>],
@@ -420,6 +422,8 @@ pub struct CachedZone<'a, M: Machine> {
     pub(crate) bounds: SharedBounds,
     /// The arrays of all pagesets' lists.
     pub(crate) arrays: &'a [AtomicU32],
+    /// The words of the regions' depots; none without them.
+    pub(crate) depots: &'a [AtomicU32],
 }
 
 impl<'a, M: Machine> CachedZone<'a, M> {
@@ -438,6 +442,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 disabled: AtomicU32::new(0),
                 bounds: SharedBounds { batch: AtomicU32::new(0), high_min: AtomicU32::new(0), high_max: AtomicU32::new(0) },
                 arrays: metadata.words,
+                depots: &[],
             }
         }
     }
@@ -452,6 +457,20 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     #[inline(always)]
     pub(crate) fn frames(&self) -> &Frames<'a> {
         &self.shared.buddy.frames
+    }
+
+    /// Whether a drain of a CPU's pageset may give a block of an order: for orders up to 3 if it has as many pages, since pages may
+    /// merge; above, if it has a block that is large enough. At a recent moment.
+    pub(crate) fn may_serve(&self, cpu: CpuId, order: Order) -> bool {
+        let pageset = &self.pagesets[cpu.0 as usize];
+        let has_block = |list| order_of(list) >= order && !pageset.list(list).is_empty();
+        u64::from(pageset.count()) >= order.pages() && (order <= Order::COSTLY || (0..LISTS).any(has_block))
+    }
+
+    /// Pages in the pagesets and depots at a recent moment.
+    pub(crate) fn cached_pages(&self) -> u64 {
+        let pagesets: u64 = self.pagesets.iter().map(|pageset| u64::from(pageset.count())).sum();
+        pagesets + self.shared.buddy.depot_pages()
     }
 
     /// The guard of a pageset whose lock `guard` holds.

@@ -21,7 +21,7 @@ enum Pass {
     All,
 }
 
-impl<M: Machine> CachedZone<'_, M> {
+impl<'a, M: Machine> CachedZone<'a, M> {
     /// Takes something from a region: from the pageset's region if that has something, else from the next one. The first pass
     /// waits for no lock and mixes no types. The region that serves becomes the pageset's, unless its own was only busy.
     pub(crate) fn take_from_regions<'z, T>(
@@ -43,7 +43,8 @@ impl<M: Machine> CachedZone<'_, M> {
         let mut busy = false;
         for pass in [Pass::Easy, Pass::All] {
             for number in buddy.regions_from(own) {
-                if buddy.regions[number].free_pages.get() < wanted.order.pages() {
+                let is_empty = buddy.regions[number].free_pages.get() < wanted.order.pages();
+                if is_empty && !self.has_depot_pages(number) {
                     continue;
                 }
                 let guard = if pass == Pass::All && wanted.waits {
@@ -81,7 +82,7 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 
     /// Moves whole lists, from `start` on, until `wanted` pages have moved, to the regions of their blocks. Returns the number
-    /// moved. Holds each region's lock for at most one chunk of the pageset's arrays at a time.
+    /// moved. Holds a region's lock for about 512 blocks at a time.
     pub(super) fn drain_to_regions<G>(
         &self,
         env: Env<'_, M>,
@@ -92,6 +93,8 @@ impl<M: Machine> CachedZone<'_, M> {
     ) -> u32 {
         let lists = env.tuning.lists.count();
         let mut drained = 0;
+        let mut held = Held::default();
+        self.shared.complete_some_deferred(env);
         for list in (start..lists).chain(0..start) {
             let pages = order_of(list).pages() as u32;
             while drained < wanted {
@@ -101,7 +104,7 @@ impl<M: Machine> CachedZone<'_, M> {
                 if blocks.is_empty() {
                     break;
                 }
-                self.free_to_regions(env, blocks, order_of(list), capture);
+                self.free_to_regions(env, blocks, order_of(list), capture, &mut held);
                 pcp.drop_oldest(list, blocks.len() as u32);
                 drained += blocks.len() as u32 * pages;
             }
@@ -109,20 +112,66 @@ impl<M: Machine> CachedZone<'_, M> {
         drained
     }
 
-    /// Frees at most 64 blocks of a pageset, those of one region under one hold of its lock.
-    fn free_to_regions(&self, env: Env<'_, M>, blocks: &[AtomicU32], order: Order, capture: Option<&Capture>) {
-        let buddy = &self.shared.buddy;
-        self.shared.complete_some_deferred(env);
-        let mut left = u64::MAX >> (u64::BITS as usize - blocks.len());
+    /// Frees at most 64 blocks of a pageset, those of one region under one hold of its lock. The last hold goes on in `held`.
+    pub(super) fn free_to_regions<'z>(
+        &'z self,
+        env: Env<'z, M>,
+        blocks: &[AtomicU32],
+        order: Order,
+        capture: Option<&Capture>,
+        held: &mut Held<'z, 'a, M>,
+    ) {
+        let mut left = ones(blocks.len());
         while left != 0 {
-            let number = buddy.region_of(blocks[left.trailing_zeros() as usize].get());
-            let guard = self.shared.lock_region(env, LockPath::Drain, number);
+            let number = self.shared.buddy.region_of(blocks[left.trailing_zeros() as usize].get());
+            let zone = held.lock(self, env, number);
+            let before = left.count_ones();
             left = match order {
                 // The compiler makes one that has no shifts.
-                Order::ZERO => guard.free_own(blocks, left, Order::ZERO, capture),
-                order => guard.free_own(blocks, left, order, capture),
+                Order::ZERO => zone.free_own(blocks, left, Order::ZERO, capture),
+                order => zone.free_own(blocks, left, order, capture),
             };
+            held.add((before - left.count_ones()) as usize);
         }
+    }
+}
+
+/// From this number of freed blocks on a drain lets go of a region's lock: 450 and a chunk of a pageset's arrays are at most 512.
+const HOLD_BLOCKS: usize = 450;
+
+/// The hold of a region's lock by a drain, which goes on with it while the next blocks are of the same region.
+pub(super) struct Held<'z, 'a, M: Machine> {
+    guard: Option<ZoneGuard<'z, 'a, M>>,
+    /// Blocks moved under this hold.
+    blocks: usize,
+}
+
+impl<M: Machine> Default for Held<'_, '_, M> {
+    fn default() -> Self {
+        Held { guard: None, blocks: 0 }
+    }
+}
+
+impl<'z, 'a, M: Machine> Held<'z, 'a, M> {
+    /// The lock of a region of a zone: the one that is held, if that is it and not held for long.
+    pub(super) fn lock(
+        &mut self,
+        zone: &'z CachedZone<'a, M>,
+        env: Env<'z, M>,
+        number: usize,
+    ) -> &ZoneGuard<'z, 'a, M> {
+        // One lock at a time: the old one is dropped here.
+        let goes_on = |guard: &ZoneGuard<'z, 'a, M>| guard.number() == number && self.blocks < HOLD_BLOCKS;
+        let kept = self.guard.take().filter(goes_on);
+        if kept.is_none() {
+            self.blocks = 0;
+        }
+        self.guard.insert(kept.unwrap_or_else(|| zone.shared.lock_region(env, LockPath::Drain, number)))
+    }
+
+    /// Counts blocks that were moved.
+    pub(super) fn add(&mut self, blocks: usize) {
+        self.blocks += blocks;
     }
 }
 

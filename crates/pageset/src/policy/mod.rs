@@ -77,7 +77,7 @@ pub enum BulkFree {
     SinglePass,
     /// As `SinglePass`, one batch per hold of the two locks, of pageset and zone (6.19 on).
     Chunked,
-    /// As `SinglePass`, at most 62 blocks per hold of the lock of the zone or region; the pageset's lock is held throughout.
+    /// As `SinglePass`, at most 512 blocks per hold of the lock of the zone or region; the pageset's lock is held throughout.
     /// Refills also take at most [`Self::REFILL_PAGES`] pages per hold. Not a kernel rule.
     ShortHolds,
 }
@@ -254,6 +254,13 @@ pub struct Tuning {
     /// that block. The same pages move, and fewer cache lines are touched with the zone lock held. The kernels move
     /// page by page. Not a kernel rule; 2.4, 3.3.
     pub whole_blocks: bool,
+    /// Whether a free that drains leaves batches of blocks, as they are, in a depot of their region, for the next refills: at most
+    /// 32 batches of 62 blocks, and a 32nd of the region. Pages that no refill needed go back at the tick, and all where memory
+    /// is short. In the kernels each block goes through the free lists. Not a kernel rule; `frontier.md` 5.
+    pub depot: bool,
+    /// Whether a request that may wait for memory drains other CPUs' pagesets before it fails, one after the other until it is
+    /// served. The kernels do that only after reclaim. The pool does not use it: it has a way of its own. Not a kernel rule; 1.7.
+    pub drain_for_requests: bool,
     /// The decay of patch 7.
     pub decay: DecayRule,
     /// The largest growth of a batch: `batch << batch_scale_max` pages. 0 to 6; the kernel's default is 5.
@@ -342,6 +349,9 @@ impl Tuning {
         }
         if self.history_rule().is_some() && !matches!(self.regions, RegionRule::One) {
             return Err(TuningError::Needs { rule: "a rule of history", needs: "regions = one" });
+        }
+        if self.depot && !matches!(self.bulk_free, BulkFree::ShortHolds) {
+            return Err(TuningError::Needs { rule: "depot", needs: "bulk_free = short-holds" });
         }
         if let RegionRule::Fixed(0) = self.regions {
             return out_of_range("regions", 0, "1 to the number of blocks of the largest order in a zone");

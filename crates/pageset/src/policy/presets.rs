@@ -54,6 +54,8 @@ pub const LINUX_4_16: Tuning = Tuning {
     long_runs: false,
     double_blocks: false,
     whole_blocks: false,
+    depot: false,
+    drain_for_requests: false,
     decay: DecayRule::Eighth,
     // The kernel's default. Specification 9.
     batch_scale_max: 5,
@@ -172,6 +174,9 @@ pub const PAGESET: Tuning = Tuning {
     bulk_counts: true,
     long_runs: true,
     whole_blocks: true,
+    depot: true,
+    drain_for_requests: true,
+    batch_scale_max: 3,
     ..LINUX_6_18
 };
 

@@ -10,11 +10,11 @@ use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, Request, ZoneKind, Z
 const BOTH: [Tuning; 2] = [LINUX_6_18, PAGESET];
 
 #[test]
-fn the_default_is_6_18_but_for_ten_rules() {
+fn the_default_is_6_18_but_for_thirteen_rules() {
     assert_eq!(Tuning::default().regions, RegionRule::PerCpu);
     assert_eq!(Tuning::default().lists, ListRule::AllOrders);
     assert_eq!(Tuning::default().bulk_free, BulkFree::ShortHolds);
-    assert!(Tuning::default().double_blocks);
+    assert!(Tuning::default().double_blocks && Tuning::default().depot);
     let Tuning { below_high_by_pages, below_high_at_tick, expire_all, bulk_counts, long_runs, whole_blocks, .. } =
         Tuning::default();
     assert!(below_high_by_pages && below_high_at_tick && expire_all && bulk_counts && long_runs && whole_blocks);
@@ -25,6 +25,9 @@ fn the_default_is_6_18_but_for_ten_rules() {
         bulk_counts: false,
         long_runs: false,
         whole_blocks: false,
+        depot: false,
+        drain_for_requests: false,
+        batch_scale_max: 5,
         regions: RegionRule::One,
         lists: ListRule::HugeByMobility,
         double_blocks: false,

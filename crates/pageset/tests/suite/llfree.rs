@@ -51,8 +51,8 @@ use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::Bounds;
 use pageset::policy::presets::{LINUX_6_18, PAGESET};
 use pageset::{
-    AllocError, Allocator, Block, Config, Immovable, MigrateType, NodeId, Order, PageRange, Pfn, Request, ZoneKind,
-    ZoneSpec,
+    AllocError, Allocator, Block, Config, Immovable, MigrateType, NodeId, Order, PageRange, Pfn, Request, Wait,
+    ZoneKind, ZoneSpec,
 };
 
 use crate::layouts::order;
@@ -70,6 +70,11 @@ const CPUS: usize = 4;
 /// A request that may take the last page.
 fn movable(of: Order) -> Request {
     Request { watermarks: false, ..Request::new(of, MigrateType::Movable) }
+}
+
+/// As [`movable`], and leaves other CPUs the pages that they keep.
+fn hasty(of: Order) -> Request {
+    Request { wait: Wait::Lock, ..movable(of) }
 }
 
 /// Runs a test on a zone of `pages` free pages, under two sets of rules.
@@ -422,7 +427,7 @@ fn one_type_takes_the_pageblocks_of_another() {
         keep_pages(world);
         let mut all = vec![allocate(world, order(9)).expect("memory"), allocate(world, Order::ZERO).expect("memory")];
         run_on(1);
-        let unmovable = Request { watermarks: false, ..Request::new(Order::ZERO, MigrateType::Unmovable) };
+        let unmovable = Request { migratetype: MigrateType::Unmovable, ..hasty(Order::ZERO) };
         all.extend(exhaust(world, &unmovable));
         assert!((all.len() as u64) < size - PAGEBLOCK + 1, "CPU 0 keeps movable pages");
         world.drain_zone(0);
@@ -443,18 +448,18 @@ fn a_drain_returns_what_another_cpu_keeps() {
         run_on(1);
         let theirs = allocate(world, Order::ZERO).expect("memory");
         run_on(0);
-        let mut all = exhaust(world, &movable(Order::ZERO));
+        let mut all = exhaust(world, &hasty(Order::ZERO));
         all.push(theirs);
         let kept = size - all.len() as u64;
         assert!(kept > 0, "CPU 1 keeps pages");
-        match world.alloc(&movable(Order::ZERO)) {
+        match world.alloc(&hasty(Order::ZERO)) {
             Err(AllocError::OutOfMemory(shortage)) => {
                 assert_eq!((shortage.free_pages, shortage.cached_pages), (0, kept))
             }
             other => panic!("{other:?}"),
         }
         world.drain_all();
-        all.extend(exhaust(world, &movable(Order::ZERO)));
+        all.extend(exhaust(world, &hasty(Order::ZERO)));
         assert_eq!(all.len() as u64, size);
         check_in_use(world, &all);
     });

@@ -24,6 +24,7 @@ mod clusters;
 mod compaction;
 mod compaction_owner;
 mod default_rules;
+mod depots;
 mod double_free;
 mod drain_requests;
 mod drains;

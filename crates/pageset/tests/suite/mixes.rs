@@ -15,7 +15,7 @@ use crate::ops::Op;
 use crate::watched::{Scheduled, fault, run_on};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::{Bounds, Preset};
-use pageset::{Allocator, Config, CpuId, NodeId, PageRange, Pfn, ZoneKind, ZoneSpec};
+use pageset::{Allocator, Config, CpuId, NodeId, PageRange, Pfn, RegionRule, Tuning, ZoneKind, ZoneSpec};
 use shuttle::rand::{RngCore, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Runner, thread};
@@ -24,8 +24,17 @@ use shuttle::{Runner, thread};
 const THREADS: u32 = CPUS + 1;
 
 /// Presets that differ in the locks they take, and when.
-const PRESETS: [&str; 8] =
-    ["merge-skip", "clusters", "linux-4.19", "linux-5.14", "linux-5.18", "linux-6.15", "linux-6.18", "linux-6.19"];
+const PRESETS: [&str; 9] = [
+    "merge-skip",
+    "clusters",
+    "linux-4.19",
+    "linux-5.14",
+    "linux-5.18",
+    "linux-6.15",
+    "linux-6.18",
+    "linux-6.19",
+    "pageset",
+];
 
 /// Schedules per preset and scheduler.
 const SCHEDULES: usize = 1500;
@@ -58,7 +67,10 @@ fn schedule<const FAULT: u8>(preset: &Preset) {
     let span = PageRange::new(range.start, PAGES + HOLE.pages);
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span, ranges: &[range] }];
     let cpus = [NodeId(0); CPUS as usize];
-    let config = Config { tuning: preset.tuning, pageset_capacity: CAPACITY, ..Config::new(&zones, &cpus) };
+    // The zone is too small for a region of each CPU, so their number is given.
+    let regions = if preset.tuning.regions == RegionRule::PerCpu { RegionRule::Fixed(CPUS) } else { RegionRule::One };
+    let tuning = Tuning { regions, ..preset.tuning };
+    let config = Config { tuning, pageset_capacity: CAPACITY, ..Config::new(&zones, &cpus) };
     let metadata = OwnedMetadata::<Scheduled<FAULT>>::new(&config).expect("memory");
     let mut zones = metadata.zones();
     let world = Allocator::new(Scheduled, &config, metadata.lend(&mut zones)).expect("the map is valid");

@@ -1,0 +1,242 @@
+//! A region's depot: batches of blocks that drains left there as they were, for refills to take as they are.
+//!
+//! Where one CPU frees what another one allocated, each block would merge in one call and be split again in the next. A batch that
+//! passes through the depot costs a copy of its numbers: no tag, link or free list is touched. The blocks keep the tags of blocks in
+//! pagesets.
+//!
+//! The words of a depot are [`Depot::SLOTS`] slots. A slot has a link, the number of its blocks, and the blocks. All calls are made
+//! with the region's lock held, except where they say otherwise.
+
+use core::sync::atomic::AtomicU32;
+
+use crate::policy::lists::{LISTS, order_of};
+use crate::sync::{self, AtomicU64, LockedWord};
+
+/// The first words of a slot: the slot below it on its list, plus one; its number of blocks.
+const BELOW: usize = 0;
+const COUNT: usize = 1;
+const FIRST: usize = 2;
+
+/// The slots of a region, and which of them hold batches.
+#[derive(Debug)]
+pub(crate) struct Depot {
+    /// The newest batch of each list: its slot plus one, 0 for none.
+    newest: [AtomicU32; LISTS],
+    /// The first returned slot plus one, and the number of slots that were used.
+    free: AtomicU32,
+    used: AtomicU32,
+    /// Pages in the depot, and the fewest since [`Self::idle_pages`] was asked last.
+    pages: AtomicU32,
+    fewest: AtomicU32,
+    /// Pages that entered, and pages that left to pagesets. Each can be read without the lock.
+    pub(crate) pages_in: AtomicU64,
+    pub(crate) pages_out: AtomicU64,
+}
+
+impl Depot {
+    /// Batches that fit. A guess: as many single pages as the largest refill.
+    pub(crate) const SLOTS: usize = 32;
+    /// Words of a slot: four cache lines, as a chunk of a pageset's lists.
+    const SLOT_WORDS: usize = 64;
+    /// The most blocks of a batch.
+    pub(crate) const BATCH: usize = Self::SLOT_WORDS - FIRST;
+    /// The words of a depot.
+    pub(crate) const WORDS: usize = Self::SLOTS * Self::SLOT_WORDS;
+
+    pub(crate) const fn new() -> Self {
+        Depot {
+            newest: [const { AtomicU32::new(0) }; LISTS],
+            free: AtomicU32::new(0),
+            used: AtomicU32::new(0),
+            pages: AtomicU32::new(0),
+            fewest: AtomicU32::new(0),
+            pages_in: AtomicU64::new(0),
+            pages_out: AtomicU64::new(0),
+        }
+    }
+
+    /// Pages in the depot, without the lock at a recent moment.
+    #[inline]
+    pub(crate) fn pages(&self) -> u32 {
+        self.pages.get()
+    }
+
+    /// The blocks of a list for which there is room, at most a batch, if the depot may hold `limit` pages. Without the lock a guess.
+    pub(crate) fn room(&self, words: &[AtomicU32], list: usize, limit: u32) -> usize {
+        let has_slot = self.free.get() != 0 || (self.used.get() as usize) < Self::SLOTS;
+        let places = if has_slot { Self::BATCH } else { self.places(words, list).len() };
+        places.min((limit.saturating_sub(self.pages.get()) >> order_of(list).get()) as usize)
+    }
+
+    /// The unused places of the newest batch of a list.
+    fn places<'w>(&self, words: &'w [AtomicU32], list: usize) -> &'w [AtomicU32] {
+        let slot = self.newest[list].get();
+        let batch = if slot > 0 { at(words, slot) } else { return &[] };
+        batch.get(FIRST + batch[COUNT].get() as usize..).unwrap_or_default()
+    }
+
+    /// Leaves blocks of one list, at most [`Self::room`]. Calls `touch` before it writes.
+    pub(crate) fn put(&self, words: &[AtomicU32], list: usize, blocks: &[AtomicU32], touch: impl FnOnce()) {
+        let before = self.pages.get();
+        touch();
+        let pages = (blocks.len() as u32) << order_of(list).get();
+        self.pages.set(before + pages);
+        sync::add(&self.pages_in, pages.into());
+        let places = self.places(words, list);
+        let (here, rest) = blocks.split_at(places.len().min(blocks.len()));
+        places.iter().zip(here).for_each(|(place, block)| place.set(block.get()));
+        if !here.is_empty() {
+            let count = &at(words, self.newest[list].get())[COUNT];
+            count.set(count.get() + here.len() as u32);
+        }
+        if !rest.is_empty() {
+            self.put_batch(words, list, rest);
+        }
+    }
+
+    /// Leaves blocks in a slot of their own.
+    fn put_batch(&self, words: &[AtomicU32], list: usize, blocks: &[AtomicU32]) {
+        let slot = match self.free.get() {
+            0 => {
+                self.used.set(self.used.get() + 1);
+                self.used.get()
+            }
+            returned => {
+                self.free.set(at(words, returned)[BELOW].get());
+                returned
+            }
+        };
+        let [below, count, places @ ..] = at(words, slot) else { return };
+        below.set(self.newest[list].get());
+        count.set(blocks.len() as u32);
+        places.iter().zip(blocks).for_each(|(place, block)| place.set(block.get()));
+        self.newest[list].set(slot);
+    }
+
+    /// Takes at most `most` blocks of the newest batch of a list. The result is valid until the next call with the lock held. Calls
+    /// `touch` before it writes.
+    pub(crate) fn take<'w>(
+        &self,
+        words: &'w [AtomicU32],
+        list: usize,
+        most: usize,
+        touch: impl FnOnce(),
+    ) -> &'w [AtomicU32] {
+        let slot = self.newest[list].get();
+        if slot == 0 || most == 0 {
+            return &[];
+        }
+        touch();
+        let batch = at(words, slot);
+        let count = batch[COUNT].get() as usize;
+        let left = count.saturating_sub(most);
+        if left == 0 {
+            self.newest[list].set(batch[BELOW].get());
+            batch[BELOW].set(self.free.get());
+            self.free.set(slot);
+        } else {
+            batch[COUNT].set(left as u32);
+        }
+        let pages = ((count - left) as u32) << order_of(list).get();
+        self.pages.set(self.pages.get() - pages);
+        self.fewest.set(self.fewest.get().min(self.pages.get()));
+        sync::add(&self.pages_out, pages.into());
+        &batch[FIRST + left..FIRST + count]
+    }
+
+    /// A list that has a batch.
+    pub(crate) fn some_list(&self) -> Option<usize> {
+        self.newest.iter().position(|newest| newest.get() != 0)
+    }
+
+    /// The pages that nobody needed since the last call: the fewest that the depot had.
+    pub(crate) fn idle_pages(&self) -> u32 {
+        let idle = self.fewest.get();
+        self.fewest.set(self.pages.get());
+        idle
+    }
+
+    /// The batches of a list, the newest first, each with its blocks.
+    pub(crate) fn batches<'w>(&self, words: &'w [AtomicU32], list: usize) -> impl Iterator<Item = &'w [AtomicU32]> {
+        let mut slot = self.newest[list].get();
+        // A corrupt chain may be circular.
+        (0..Self::SLOTS).map_while(move |_| {
+            let batch = slot.checked_sub(1).map(|_| at(words, slot))?;
+            slot = batch[BELOW].get();
+            batch.get(FIRST..FIRST + batch[COUNT].get() as usize)
+        })
+    }
+}
+
+/// A slot by its number plus one.
+fn at(words: &[AtomicU32], slot: u32) -> &[AtomicU32] {
+    let start = (slot as usize - 1) * Depot::SLOT_WORDS;
+    &words[start..start + Depot::SLOT_WORDS]
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::vec::Vec;
+
+    fn words(numbers: impl IntoIterator<Item = u32>) -> Vec<AtomicU32> {
+        numbers.into_iter().map(AtomicU32::new).collect()
+    }
+
+    fn taken(blocks: &[AtomicU32]) -> Vec<u32> {
+        blocks.iter().map(LockedWord::get).collect()
+    }
+
+    #[test]
+    fn the_newest_batch_leaves_first() {
+        let (depot, memory) = (Depot::new(), words((0..Depot::WORDS).map(|_| 0)));
+        depot.put(&memory, 2, &words([1, 2, 3]), || ());
+        depot.put(&memory, 2, &words([4, 5]), || ());
+        depot.put(&memory, 9, &words([8]), || ());
+        assert_eq!((depot.pages(), depot.some_list()), (5 + 8, Some(2)));
+        assert_eq!(taken(depot.take(&memory, 2, 4, || ())), [2, 3, 4, 5], "two batches that fit a slot are one");
+        assert_eq!(taken(depot.take(&memory, 2, 2, || ())), [1]);
+        assert_eq!(taken(depot.take(&memory, 2, 2, || ())), []);
+        depot.put(&memory, 2, &words(0..60), || ());
+        depot.put(&memory, 2, &words(60..70), || ());
+        assert_eq!(
+            taken(depot.take(&memory, 2, 62, || ())),
+            Vec::from_iter(62..70),
+            "the rest of a batch is one of its own"
+        );
+        assert_eq!(taken(depot.take(&memory, 2, 62, || ())), Vec::from_iter(0..62));
+        assert_eq!((depot.pages(), depot.some_list()), (8, Some(9)));
+    }
+
+    #[test]
+    fn slots_and_pages_are_limited() {
+        let (depot, memory) = (Depot::new(), words((0..Depot::WORDS).map(|_| 0)));
+        let batch = words(0..62);
+        for round in 0..3 {
+            for slot in 0..Depot::SLOTS {
+                assert_eq!(depot.room(&memory, 0, 1 << 20), 62, "round {round}, slot {slot}");
+                depot.put(&memory, slot % 3, &batch, || ());
+            }
+            assert_eq!(depot.room(&memory, 0, 1 << 20), 0);
+            assert_eq!((0..3).map(|list| depot.batches(&memory, list).count()).sum::<usize>(), Depot::SLOTS);
+            while let Some(list) = depot.some_list() {
+                assert_eq!(depot.take(&memory, list, 62, || ()).len(), 62);
+            }
+        }
+        // List 9 has blocks of order 3.
+        assert_eq!((depot.room(&memory, 9, 100), depot.room(&memory, 0, 40)), (12, 40));
+    }
+
+    #[test]
+    fn pages_that_stay_are_idle() {
+        let (depot, memory) = (Depot::new(), words((0..Depot::WORDS).map(|_| 0)));
+        depot.put(&memory, 0, &words(0..62), || ());
+        assert_eq!(depot.idle_pages(), 0, "they have just come");
+        depot.take(&memory, 0, 22, || ());
+        depot.put(&memory, 0, &words(0..50), || ());
+        assert_eq!(depot.idle_pages(), 40);
+        assert_eq!(depot.idle_pages(), 90);
+    }
+}

@@ -1,0 +1,150 @@
+//! Batches of blocks that pass from drains to refills by way of the regions' depots: the rule
+//! [`Tuning::depot`](crate::Tuning::depot).
+
+use core::sync::atomic::AtomicU32;
+
+use super::regions::Held;
+use super::{CachedZone, PcpGuard};
+use crate::buddy::depot::Depot;
+use crate::buddy::{Env, Locked};
+use crate::frame::Order;
+use crate::machine::{Line, LockPath, Machine};
+use crate::policy::Pressure;
+use crate::policy::lists::order_of;
+use crate::sync::LockedWord;
+
+/// The share of a region that its depot may hold: a 32nd. A guess: with one region per CPU as much as the smallest pagesets may hold.
+const SHARE: u32 = 5;
+
+impl<'a, M: Machine> CachedZone<'a, M> {
+    /// Whether a drain of this pageset may leave batches in depots: while the zone has memory, and the pageset may keep pages.
+    pub(super) fn may_leave<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>) -> bool {
+        env.tuning.depot && pcp.may_keep() && self.shared.pressure() == Pressure::default()
+    }
+
+    /// Moves whole lists, from `start` on, to the depots of the regions of their blocks, until `wanted` pages have moved or a depot
+    /// has no room. Returns the number moved. Holds a region's lock for about 512 blocks at a time.
+    pub(super) fn drain_to_depots<'z, G>(
+        &'z self,
+        env: Env<'z, M>,
+        pcp: &PcpGuard<'_, M::Lock, G>,
+        wanted: u32,
+        start: usize,
+    ) -> u32 {
+        let lists = env.tuning.lists.count();
+        let limit = self.depot_limit();
+        let mut held = Held::default();
+        let mut drained = 0;
+        for list in (start..lists).chain(0..start) {
+            loop {
+                let oldest = pcp.oldest(list);
+                let most = oldest.len().min(((wanted - drained) >> order_of(list).get()) as usize);
+                let Some(first) = oldest[..most].first() else { break };
+                let number = self.shared.buddy.region_of(first.get());
+                let (depot, words) = (&self.shared.buddy.regions[number].depot, self.depot_words(number));
+                // Without the lock, so that a full depot costs no hold.
+                if depot.room(words, list, limit) == 0 {
+                    return drained;
+                }
+                let zone = held.lock(self, env, number);
+                let blocks = &oldest[..most.min(depot.room(words, list, limit))];
+                if blocks.is_empty() {
+                    return drained;
+                }
+                zone.region.depot.put(words, list, blocks, || env.touch(self.depot_line(number)));
+                pcp.drop_oldest(list, blocks.len() as u32);
+                held.add(blocks.len());
+                drained += (blocks.len() as u32) << order_of(list).get();
+                if drained == wanted {
+                    return drained;
+                }
+            }
+        }
+        drained
+    }
+
+    /// Fills a list with up to `most` blocks of the depot of a region whose lock is held. Returns their number.
+    pub(super) fn refill_from_depot<G>(
+        &self,
+        zone: &Locked<'_, '_, M>,
+        pcp: &PcpGuard<'_, M::Lock, G>,
+        list: usize,
+        most: u32,
+    ) -> u32 {
+        let words = self.depot_words(zone.number());
+        let mut taken = 0;
+        while taken < most {
+            let touch = || zone.env().touch(self.depot_line(zone.number()));
+            let blocks = zone.region.depot.take(words, list, (most - taken) as usize, touch);
+            let mut newest_first = blocks.iter().rev().map(LockedWord::get);
+            if blocks.is_empty() {
+                break;
+            }
+            // The pageset has room: the number of pages is that of any other refill.
+            taken += pcp.fill(list, blocks.len() as u32, || newest_first.next());
+        }
+        taken
+    }
+
+    /// Whether the depot of a region has pages, at a recent moment.
+    #[inline]
+    pub(super) fn has_depot_pages(&self, number: usize) -> bool {
+        self.shared.buddy.regions[number].depot.pages() > 0
+    }
+
+    /// Frees all pages of the depots. Pages that other CPUs leave there meanwhile may stay.
+    pub(crate) fn empty_depots(&self, env: Env<'_, M>) {
+        for number in 0..self.shared.buddy.regions.len() {
+            self.drain_depot(env, number, u32::MAX);
+        }
+    }
+
+    /// Frees the pages that nobody has needed for a tick: of the regions whose number is `cpu` plus a multiple of the CPUs. Returns
+    /// whether their depots still have pages.
+    pub(super) fn tick_depots(&self, env: Env<'_, M>, cpu: usize) -> bool {
+        let regions = self.shared.buddy.regions;
+        (cpu..regions.len()).step_by(self.pagesets.len()).fold(false, |more, number| {
+            if !self.has_depot_pages(number) {
+                return more;
+            }
+            let idle = self.shared.lock_region(env, LockPath::Drain, number).region.depot.idle_pages();
+            self.drain_depot(env, number, idle);
+            more || self.has_depot_pages(number)
+        })
+    }
+
+    /// Frees at least `pages` pages of a depot, or all if it has fewer.
+    fn drain_depot(&self, env: Env<'_, M>, number: usize, pages: u32) {
+        let batch = [const { AtomicU32::new(0) }; Depot::BATCH];
+        let mut left = pages;
+        while left > 0 && self.has_depot_pages(number) {
+            let owner = self.shared.lock_region(env, LockPath::Drain, number);
+            let depot = &owner.region.depot;
+            let Some(list) = depot.some_list() else { return };
+            let touch = || env.touch(self.depot_line(number));
+            let blocks = depot.take(self.depot_words(number), list, Depot::BATCH, touch);
+            batch.iter().zip(blocks).for_each(|(copy, block)| copy.set(block.get()));
+            let order: Order = order_of(list);
+            // The blocks may be of other regions, and a drain holds one lock at a time.
+            drop(owner);
+            let mut held = Held::default();
+            self.free_to_regions(env, &batch[..blocks.len()], order, None, &mut held);
+            left = left.saturating_sub((blocks.len() as u32) << order.get());
+        }
+    }
+
+    fn depot_line(&self, region: usize) -> Line {
+        Line::Depot { zone: self.shared.index, region }
+    }
+
+    /// The most pages that a depot may hold.
+    fn depot_limit(&self) -> u32 {
+        let region = 1_u64.checked_shl(self.shared.buddy.region_order).unwrap_or(u64::MAX);
+        (region.min(u64::from(self.frames().len())) >> SHARE) as u32
+    }
+
+    /// The words of a region's depot. Empty without the rule.
+    pub(crate) fn depot_words(&self, number: usize) -> &[AtomicU32] {
+        self.depots.get(number * Depot::WORDS..(number + 1) * Depot::WORDS).unwrap_or_default()
+    }
+}

@@ -1,0 +1,177 @@
+//! Depots: batches of blocks that pass from a CPU that frees to a CPU that allocates, and when they go back.
+
+use crate::support::{World, build, movable};
+use pageset::policy::presets::PAGESET;
+use pageset::policy::{Bounds, TuningError};
+use pageset::{
+    Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule, Request, Tuning, Wait, ZoneKind, ZoneSpec,
+};
+
+const BASE: u64 = 1 << 20;
+/// Pages of a region. Its depot holds a 32nd: 1,024.
+const REGION: u64 = 1 << 15;
+
+/// A zone of two regions, and two CPUs.
+fn two_regions<R>(tuning: Tuning, test: impl FnOnce(&World<'_>) -> R) -> R {
+    let ranges = [PageRange::new(Pfn(BASE), 2 * REGION)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let tuning = Tuning { regions: RegionRule::Fixed(2), ..tuning };
+    build(&Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) }, |world| {
+        world.set_bounds(0, Bounds { batch: 63, high_min: 300, high_max: 300 }).expect("room");
+        test(world)
+    })
+}
+
+/// CPU 0 allocates blocks, CPU 1 frees them.
+fn stream(world: &World<'_>, order: u8, blocks: usize) {
+    for _ in 0..blocks {
+        world.machine().run_on(0);
+        let pfn = world.alloc(&movable(order)).expect("memory");
+        world.machine().run_on(1);
+        world.free(pfn, Order::new(order).expect("an order")).expect("in use");
+    }
+}
+
+/// Nearly all pages of a stream come from the depot of the allocating CPU's region, where the freeing CPU leaves them.
+#[test]
+fn a_stream_bypasses_the_free_lists() {
+    for order in [0, 3, 5] {
+        let [with, without] = [true, false].map(|depot| {
+            two_regions(Tuning { depot, ..PAGESET }, |world| {
+                stream(world, order, 20_000 >> order);
+                let stats = world.zone_stats(0);
+                world.audit(0).expect("the audit passes");
+                let pages = stats.pagesets.refill_pages - stats.depot_out_pages;
+                (pages + stats.pagesets.drain_pages - stats.depot_in_pages, stats.lock_refill + stats.lock_drain)
+            })
+        });
+        assert!(with.0 * 5 < without.0, "order {order}: pages through the free lists: {with:?}, {without:?}");
+        assert!(10 * with.1 <= 11 * without.1, "order {order}: holds: {with:?}, {without:?}");
+    }
+}
+
+#[test]
+fn a_depot_is_limited() {
+    two_regions(PAGESET, |world| {
+        let pages: Vec<_> = (0..6000).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
+        pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        let stats = world.zone_stats(0);
+        assert!((512..=1024).contains(&stats.depot), "{stats:?}");
+        let books = world.audit(0).expect("the audit passes");
+        assert_eq!(books.cached, stats.depot + stats.pagesets.count);
+    });
+}
+
+/// Pages that no refill needs go back: after one tick those that were there at the tick before.
+#[test]
+fn idle_pages_go_back() {
+    two_regions(PAGESET, |world| {
+        stream(world, 0, 2000);
+        let depot = || world.zone_stats(0).depot;
+        assert!(depot() > 0);
+        world.machine().run_on(0);
+        assert!(world.tick(), "there is more to do");
+        world.tick();
+        world.tick();
+        assert_eq!(depot(), 0);
+        world.audit(0).expect("the audit passes");
+    });
+}
+
+/// No allocation fails for pages in depots, and no block stays in parts for them.
+#[test]
+fn depots_give_way_to_requests() {
+    two_regions(PAGESET, |world| {
+        stream(world, 0, 2000);
+        assert!(world.zone_stats(0).depot > 0);
+        world.machine().run_on(0);
+        let request = Request { watermarks: false, ..movable(0) };
+        let all = std::iter::from_fn(|| world.alloc(&request).ok()).count() as u64;
+        let stats = world.zone_stats(0);
+        assert_eq!((stats.depot, all + stats.pagesets.count), (0, 2 * REGION), "CPU 1 keeps its own");
+    });
+    two_regions(PAGESET, |world| {
+        let whole = |world: &World<'_>| world.free_blocks(0, Order::MAX, MigrateType::Movable);
+        let before = whole(world);
+        stream(world, 0, 2000);
+        world.drain_all();
+        assert_eq!((whole(world), world.zone_stats(0).depot), (before, 0));
+        stream(world, 0, 2000);
+        world.disable_pagesets(0);
+        assert_eq!((whole(world), world.zone_stats(0).depot), (before, 0), "and disabled pagesets leave nothing there");
+        stream(world, 0, 2000);
+        assert_eq!((whole(world), world.zone_stats(0).depot), (before, 0));
+    });
+}
+
+/// A request that may wait for nothing takes from a depot, too.
+#[test]
+fn a_request_that_waits_for_nothing_takes_from_a_depot() {
+    two_regions(PAGESET, |world| {
+        stream(world, 0, 2000);
+        world.machine().run_on(0);
+        let before = world.zone_stats(0);
+        let request = Request { wait: Wait::Nothing, ..movable(0) };
+        for _ in 0..before.pagesets.count + 100 {
+            world.alloc(&request).expect("memory");
+        }
+        assert!(world.zone_stats(0).depot_out_pages > before.depot_out_pages);
+    });
+}
+
+/// A pageset that loses its CPU, or its right to keep pages, goes to the free lists.
+#[test]
+fn a_drain_on_request_leaves_nothing_in_a_depot() {
+    two_regions(PAGESET, |world| {
+        world.machine().run_on(1);
+        let pages: Vec<_> = (0..200).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
+        pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        let depot = world.zone_stats(0).depot;
+        world.drain_cpu(CpuId(1));
+        let stats = world.zone_stats(0);
+        assert_eq!((stats.depot, stats.pagesets.count), (depot, 0));
+    });
+}
+
+/// Before a request fails, another CPU gives up what it keeps: single pages, and blocks that are large enough.
+#[test]
+fn other_cpus_give_way_to_requests() {
+    let keep = |world: &World<'_>, order: u8, blocks: usize| {
+        world.machine().run_on(1);
+        let blocks: Vec<_> = (0..blocks).map(|_| world.alloc(&movable(order)).expect("memory")).collect();
+        blocks.into_iter().for_each(|pfn| world.free(pfn, Order::new(order).expect("an order")).expect("in use"));
+        world.machine().run_on(0);
+    };
+    for (drain_for_requests, order, least, most) in [(true, 0, 2 * REGION, 2 * REGION), (false, 0, 0, 2 * REGION - 100)]
+    {
+        two_regions(Tuning { drain_for_requests, ..PAGESET }, |world| {
+            keep(world, order, 200);
+            let request = Request { watermarks: false, ..movable(order) };
+            let all = std::iter::from_fn(|| world.alloc(&request).ok()).count() as u64;
+            assert!((least..=most).contains(&all), "{all} pages");
+        });
+    }
+    two_regions(PAGESET, |world| {
+        keep(world, 5, 3);
+        let kept = world.pageset_state(0, CpuId(1)).count;
+        let request = Request { watermarks: false, ..movable(0) };
+        let all: Vec<_> = std::iter::from_fn(|| world.alloc_direct(&request).ok()).collect();
+        assert_eq!((all.len() as u64, world.pageset_state(0, CpuId(1)).count), (2 * REGION, 0), "{kept} were kept");
+        // Without pages that could help, no pageset is touched; nor by a request that waits for nothing.
+        keep(world, 0, 0);
+        all[..64].iter().for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        world.machine().run_on(1);
+        world.alloc(&Request { watermarks: false, ..movable(5) }).expect_err("single pages do not make it");
+        assert_eq!(world.pageset_state(0, CpuId(0)).count, 64);
+        world
+            .alloc(&Request { watermarks: false, wait: Wait::Nothing, ..movable(0) })
+            .expect_err("it waits for nothing");
+        assert_eq!(world.pageset_state(0, CpuId(0)).count, 64);
+    });
+}
+
+#[test]
+fn depots_need_short_holds() {
+    let tuning = Tuning { depot: true, ..pageset::policy::presets::LINUX_6_18 };
+    assert_eq!(tuning.check(), Err(TuningError::Needs { rule: "depot", needs: "bulk_free = short-holds" }));
+}
