@@ -28,7 +28,8 @@ pub(crate) fn fork(pool: &Arc<PagePool>, in_child: impl FnOnce()) {
     }
     NEXT.store(now + 5 + below(40), Relaxed);
     count(|counts| &counts.forks);
-    // A fork begins anew when a signal comes, so frequent signals would hold it up.
+    // A fork begins anew when a signal comes, and so does a sleep, with the slack of its timer added to the rest of its time.
+    // Frequent signals would hold up both.
     signals::block(true);
     // SAFETY: (1) the child takes no lock that another thread may hold, except those of the C library, which frees them in the
     // child; (2) the child ends with `_exit`, which runs no exit handlers.
@@ -38,7 +39,6 @@ pub(crate) fn fork(pool: &Arc<PagePool>, in_child: impl FnOnce()) {
         // SAFETY: as above.
         unsafe { libc::_exit(failed) };
     }
-    signals::block(false);
     if pid < 0 {
         fail("cannot fork");
     }
@@ -50,6 +50,7 @@ pub(crate) fn fork(pool: &Arc<PagePool>, in_child: impl FnOnce()) {
         }
         thread::sleep(Duration::from_micros(200));
     }
+    signals::block(false);
     if status != 0 {
         fail(&format!("a forked child failed: status {status:#x}, whose second byte is the number of the check"));
     }

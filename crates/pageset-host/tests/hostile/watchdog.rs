@@ -31,9 +31,20 @@ pub(crate) fn start() {
                 let Some((operation, since)) = *at.lock().unwrap_or_else(PoisonError::into_inner) else { continue };
                 if since.elapsed() > LIMIT {
                     eprintln!("error: thread {place} has been in `{operation}` for {:?}; {COUNTS:?}", since.elapsed());
+                    print_all();
                     process::abort();
                 }
             }
         }
     });
+}
+
+/// Prints what each thread does: one that waits may not be the cause.
+fn print_all() {
+    for (place, at) in AT.iter().enumerate() {
+        match *at.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((operation, since)) => eprintln!("thread {place}: `{operation}` for {:?}", since.elapsed()),
+            None => eprintln!("thread {place}: ended"),
+        }
+    }
 }
