@@ -163,8 +163,9 @@ typedef struct pageset_options {
   uint32_t give_back_after_scans;
   // The most that one scan gives back in bytes. Default: 64 MiB. With 0, only pageset_give_back gives memory back.
   uint64_t give_back_bytes_per_scan;
-  // The name of the rules by which caches refill, drain and size themselves, such as "linux-6.18". NULL, the default: the
-  // rules "pageset" with a batch that is a power of two. Only pageset_pool_create reads it.
+  // The rules by which caches refill, drain and size themselves: a name, or a file whose name ends in .toml, then perhaps
+  // changes, as in "linux-6.18 batch=31 decay=fifth". NULL, the default: the rules "pageset" with a batch that is a power of two.
+  // Only pageset_pool_create reads it.
   const char *rules;
   // If not 0, threads take the lock of a cache without restartable sequences. Default: 0.
   //

@@ -65,8 +65,8 @@ pub(crate) enum Failure {
     InUse(u64),
     #[error("cannot free NULL: the address is not in this pool; try the address that the allocation returned")]
     FreeNull,
-    #[error("cannot use rules \"{name}\": no rules in this library have that name; try NULL, or one of {known}")]
-    UnknownRules { name: String, known: String },
+    #[error("cannot use rules \"{text}\": {reason}")]
+    Rules { text: String, reason: String },
     #[error("cannot {0}: the pool belongs to the parent of this process; try a pool that this process creates")]
     Forked(&'static str),
     #[error(
@@ -98,7 +98,7 @@ impl Failure {
             | Self::OutOfRange { .. }
             | Self::TooSmall { .. }
             | Self::UnknownMember { .. }
-            | Self::UnknownRules { .. }
+            | Self::Rules { .. }
             | Self::SharedCopy
             | Self::NotShared => PAGESET_ERR_ARGUMENT,
             Self::NotAPool(_) => PAGESET_ERR_NOT_A_POOL,

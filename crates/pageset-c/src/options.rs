@@ -4,10 +4,10 @@ use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 use std::time::Duration;
 
-use pageset::policy::presets::{PRESETS, Preset};
 use pageset_host::{
     FreeCheck, GiveBack, GiveBackParts, HugePages, Memory, NodeId, OnFork, Order, PagePool, PoolBuilder, Tuning,
 };
+use pageset_rules::RuleSet;
 
 use crate::error::{Failure, catch_code, catch_uncancelled_code, not_null, pageset_error};
 use crate::handle::pageset_pool;
@@ -73,8 +73,9 @@ pub struct pageset_options {
     pub give_back_after_scans: u32,
     /// The most that one scan gives back in bytes. Default: 64 MiB. With 0, only pageset_give_back gives memory back.
     pub give_back_bytes_per_scan: u64,
-    /// The name of the rules by which caches refill, drain and size themselves, such as "linux-6.18". NULL, the default: the
-    /// rules "pageset" with a batch that is a power of two. Only pageset_pool_create reads it.
+    /// The rules by which caches refill, drain and size themselves: a name, or a file whose name ends in .toml, then perhaps
+    /// changes, as in "linux-6.18 batch=31 decay=fifth". NULL, the default: the rules "pageset" with a batch that is a power of two.
+    /// Only pageset_pool_create reads it.
     pub rules: *const c_char,
     /// If not 0, threads take the lock of a cache without restartable sequences. Default: 0.
     ///
@@ -256,13 +257,17 @@ fn parts(options: &pageset_options) -> Result<GiveBackParts, Failure> {
     })
 }
 
-/// The rules of this name. Rules that kernels dropped are not in this library.
-fn rules(name: &str) -> Result<Tuning, Failure> {
-    let is_known = |preset: &&Preset| preset.tuning.history_rule().is_none();
-    Preset::find(name).filter(is_known).map(|preset| preset.tuning).ok_or_else(|| {
-        let known: Vec<&str> = PRESETS.iter().filter(is_known).map(|preset| preset.name).collect();
-        Failure::UnknownRules { name: name.to_owned(), known: known.join(", ") }
-    })
+/// The rules of a set by its name, perhaps with changes. Rules that kernels dropped are not in this library.
+fn rules(text: &str) -> Result<Tuning, Failure> {
+    let wrong = |reason: String| Failure::Rules { text: text.to_owned(), reason };
+    let set = RuleSet::parse(text).map_err(|error| wrong(error.to_string()))?;
+    if let Some(rule) = set.tuning.history_rule() {
+        return Err(wrong(format!("this library does not have the rule {rule}, which kernels dropped")));
+    }
+    if set.high_fraction.is_some() || set.cache_slice_pages.is_some() {
+        return Err(wrong("a pool has no high_fraction and no cache_slice_pages".to_owned()));
+    }
+    Ok(set.tuning)
 }
 
 /// Creates a pool and writes its handle to `*pool`. The program destroys it with pageset_pool_destroy.

@@ -184,7 +184,17 @@ int main(void) {
     wrong = options, wrong.give_back_after_scans = 0;
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use give_back_after_scans = 0: it is out of range; try 1 to 250");
     wrong = options, wrong.rules = "linux-4.16";
-    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use rules \"linux-4.16\": no rules in this library have that name; try NULL, or one of linux-6.12.29, linux-6.15, ");
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use rules \"linux-4.16\": ");
+    wrong.rules = "linux-6.18x";
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use rules \"linux-6.18x\": unknown rules linux-6.18x (did you mean linux-6.18?); allowed: ");
+    wrong.rules = "linux-6.18 bath=31";
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "bath=31: unknown rule bath (did you mean batch?); allowed: ");
+    wrong.rules = "linux-6.18 batch=0";
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "batch=0: allowed: 1 to 65536 pages");
+    wrong.rules = "linux-6.18 high_fraction=8";
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "a pool has no high_fraction");
+    wrong.rules = "linux-6.18 batch=31 regions=999999999";
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "regions");
     wrong.rules = "";
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use rules \"\"");
     wrong = options, wrong.node_count = 1;

@@ -176,6 +176,8 @@ static void settings(pageset_options options) {
         options.rules = names[i];
         CHECK(batch(&options) == 63);
     }
+    options.rules = " linux-6.18  batch=31 decay=fifth";
+    CHECK(batch(&options) == 31);
     options.rules = NULL;
     options.bytes = 64 << 20;
     options.no_restartable_sequences = 1;

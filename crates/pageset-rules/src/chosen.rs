@@ -22,6 +22,31 @@ enum Named {
     File(RuleFile),
 }
 
+impl Named {
+    /// The preset or the rule file of this name, if there is one.
+    fn one(name: &str) -> Option<Result<Self, RulesError>> {
+        if file::is_file(name) {
+            return Some(RuleFile::read(name).map(Self::File));
+        }
+        Preset::find(name).map(|preset| Ok(Self::Preset(preset)))
+    }
+}
+
+impl RuleSet {
+    /// Parses the name of a set as results print it: a preset or a rule file, then changes, such as `linux-6.18 batch=31`.
+    ///
+    /// # Errors
+    /// If the name, the file or a change is invalid; the error has the fault and the allowed values.
+    pub fn parse(text: &str) -> Result<RuleSet, RulesError> {
+        let (name, changes) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
+        let rule = Named::one(name).ok_or_else(|| unknown_set(name, &[]))??;
+        let changes: Vec<&str> = changes.split_whitespace().collect();
+        let settings = Settings::parse(&changes, "")?;
+        let mut sets = Chosen { rules: vec![rule], settings }.sets()?;
+        sets.pop().ok_or_else(|| unknown_set(name, &[]))
+    }
+}
+
 impl Chosen {
     /// Parses the names, rule files and changes. `recorded` says whether there is a recorded kernel, and so whether the
     /// name `kernel` is allowed.
@@ -34,11 +59,10 @@ impl Chosen {
             match name.as_str() {
                 KERNEL if recorded => rules.push(Named::Kernel),
                 ALL => rules.extend(PRESETS.iter().map(Named::Preset)),
-                path if file::is_file(path) => rules.push(Named::File(RuleFile::read(path)?)),
-                _ => rules.push(Named::Preset(Preset::find(name).ok_or_else(|| unknown(name, recorded))?)),
+                name => rules.push(Named::one(name).ok_or_else(|| unknown(name, recorded))??),
             }
         }
-        let chosen = Chosen { rules, settings: Settings::parse(settings)? };
+        let chosen = Chosen { rules, settings: Settings::parse(settings, "--set ")? };
         // Report invalid sets before a recording is read. The kernel's rules are not known yet.
         chosen.sets()?;
         Ok(chosen)
@@ -120,8 +144,13 @@ fn same_name(name: &str, one: &Named, other: &Named) -> RulesError {
 }
 
 fn unknown(name: &str, recorded: bool) -> RulesError {
+    unknown_set(name, if recorded { &[KERNEL, ALL] } else { &[ALL] })
+}
+
+/// No set has this name. `others` are allowed besides presets and files.
+fn unknown_set(name: &str, others: &[&'static str]) -> RulesError {
     let presets = || PRESETS.iter().map(|preset| preset.name);
-    let words = || recorded.then_some(KERNEL).into_iter().chain([ALL]).chain(presets());
+    let words = || others.iter().copied().chain(presets());
     let meant = suggestion(name, words());
     let allowed = words().collect::<Vec<_>>().join(", ");
     RulesError::Unknown { name: name.to_owned(), meant, allowed }

@@ -30,14 +30,15 @@ pub(crate) struct Conflict {
 }
 
 impl Settings {
-    /// Parses the `key=value` texts of `--set`.
+    /// Parses `key=value` texts. `prefix` stands before each in messages, such as `--set `.
     ///
     /// # Errors
     /// If a text is invalid; the error has the text, the fault and the allowed values.
-    pub(crate) fn parse(texts: &[String]) -> Result<Settings, RulesError> {
+    pub(crate) fn parse(texts: &[impl AsRef<str>], prefix: &str) -> Result<Settings, RulesError> {
         let mut settings = Settings::default();
         for text in texts {
-            let origin = format!("--set {text}");
+            let text = text.as_ref();
+            let origin = format!("{prefix}{text}");
             let Some((key, value)) = text.split_once('=') else {
                 let what = format!("no `=`; allowed: KEY=VALUE, where KEY is {}", all_keys());
                 return Err(RulesError::invalid(origin, what));
@@ -156,8 +157,7 @@ mod tests {
     use super::*;
 
     fn changed(texts: &[&str]) -> Result<RuleSet, String> {
-        let texts: Vec<String> = texts.iter().map(|t| (*t).to_owned()).collect();
-        let settings = Settings::parse(&texts).map_err(|error| error.to_string())?;
+        let settings = Settings::parse(texts, "--set ").map_err(|error| error.to_string())?;
         let mut rules = RuleSet::new("x", LINUX_6_18);
         settings.apply(&mut rules).map_err(|conflict| conflict.what)?;
         rules.name += &settings.suffix();
