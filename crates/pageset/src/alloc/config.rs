@@ -57,8 +57,11 @@ pub struct ZoneSpec<'c> {
     /// The zone's kind.
     pub kind: ZoneKind,
     /// All frames that the zone may ever hold, with holes and memory that comes online later. Aligned to a pageblock
-    /// ([`Order::PAGEBLOCK`]) where another zone begins or ends in the same pageblock. Spans do not overlap, and a node has at most
-    /// one zone of each kind; so nodes whose memory interleaves cannot be described.
+    /// ([`Order::PAGEBLOCK`]) where another zone begins or ends in the same pageblock. Spans do not overlap.
+    ///
+    /// Metadata cover the span: about 9.5 bytes for each page of a hole. Around a large hole, and where the memory of nodes
+    /// interleaves, give a zone for each piece. A node may have several zones of one kind: a request tries them in the order of their
+    /// numbers, and each has watermarks by its size, and pagesets of its own.
     pub span: PageRange,
     /// The frames that are online from the start: inside `span`, without overlap.
     ///
@@ -169,11 +172,6 @@ pub enum MapError {
         /// Its pages.
         pages: u64,
     },
-    /// Two zones of a node have the same kind.
-    DuplicateZone {
-        /// The second zone's number.
-        zone: usize,
-    },
     /// The number of distances is not the square of the number of nodes.
     Distances {
         /// The number given.
@@ -241,7 +239,6 @@ impl fmt::Display for MapError {
                      2^{FRAME_BITS}"
                 )
             }
-            Self::DuplicateZone { zone } => write!(f, "zone {zone} is the second of its kind in its node"),
             Self::Distances { given, expected } => {
                 write!(f, "{given} distances were given; allowed: none, or {expected}, one for each pair of nodes")
             }
@@ -492,7 +489,7 @@ impl Config<'_> {
         for (i, zone) in self.zones.iter().enumerate() {
             check_zone(zone)?;
             for other in &self.zones[..i] {
-                check_neighbours(zone, other, i)?;
+                check_neighbours(zone, other)?;
             }
         }
         Ok(())
@@ -526,12 +523,9 @@ fn check_zone(zone: &ZoneSpec<'_>) -> Result<(), MapError> {
     Ok(())
 }
 
-fn check_neighbours(zone: &ZoneSpec<'_>, other: &ZoneSpec<'_>, index: usize) -> Result<(), MapError> {
+fn check_neighbours(zone: &ZoneSpec<'_>, other: &ZoneSpec<'_>) -> Result<(), MapError> {
     if zone.span.overlaps(&other.span) {
         return Err(MapError::Overlap { start: zone.span.start, other: other.span.start });
-    }
-    if zone.node == other.node && zone.kind == other.kind {
-        return Err(MapError::DuplicateZone { zone: index });
     }
     // A pageblock has one type and one lock.
     let (first, second) = if zone.span.start < other.span.start { (other, zone) } else { (zone, other) };

@@ -43,6 +43,41 @@ fn zones_may_meet_at_an_odd_pageblock() {
     });
 }
 
+/// Memory with a hole of a tebibyte, and memory of two nodes in turn: a zone for each piece, and the holes cost nothing.
+#[test]
+fn a_node_may_have_several_zones_of_a_kind() {
+    let pages = 1 << 15;
+    let pieces = [0, 1 << 28, 2 << 28, 3 << 28].map(|start| [PageRange::new(Pfn(start), pages)]);
+    let zones: [_; 4] = std::array::from_fn(|n| spec(n as u32 % 2, ZoneKind::Normal, pieces[n][0], &pieces[n]));
+    let cpus = [NodeId(0), NodeId(1)];
+    let config = Config::new(&zones, &cpus);
+    let bytes = |config: &Config<'_>, zone| {
+        let size = config.zone_metadata_size(zone).expect("a valid map");
+        size.tags + 4 * size.words
+    };
+    let whole = [spec(0, ZoneKind::Normal, PageRange::new(Pfn(0), (3 << 28) + pages), &[])];
+    let with_holes = bytes(&Config::new(&whole, &cpus), 0);
+    let in_pieces: usize = (0..4).map(|zone| bytes(&config, zone)).sum();
+    assert!(in_pieces < 12 * 4 * pages as usize && with_holes > 1000 * in_pieces, "{in_pieces} of {with_holes} bytes");
+    let on = |node| Request { node: Some(NodeId(node)), watermarks: false, ..movable(0) };
+    for (node, order) in [(0, [0, 2, 1, 3]), (1, [1, 3, 0, 2])] {
+        build(&config, |world| assert_eq!(serving_order(world, &on(node)), order));
+    }
+    build(&config, |world| {
+        let free = |zone| world.zone_stats(zone).nr_free_pages + world.zone_stats(zone).pagesets.count;
+        assert_eq!((0..4).map(free).sum::<u64>(), 4 * pages);
+        let request = Request { this_node_only: true, ..on(1) };
+        let mut taken: Vec<_> = std::iter::from_fn(|| world.alloc(&request).ok()).collect();
+        taken.sort_unstable();
+        let expected: Vec<_> = [1, 3].iter().flat_map(|&piece: &usize| (0..pages).map(move |n| (piece, n))).collect();
+        let expected: Vec<_> = expected.into_iter().map(|(piece, n)| pieces[piece][0].start.offset(n)).collect();
+        assert_eq!(taken, expected, "all pages of both pieces of the node");
+        taken.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        world.drain_all();
+        assert!((0..4).all(|zone| world.audit(zone).expect("balanced books").free == pages));
+    });
+}
+
 #[test]
 fn spans_need_not_be_aligned() {
     // Like x86's DMA zone, which begins at frame 1; and an end inside a pageblock.
