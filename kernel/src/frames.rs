@@ -67,11 +67,6 @@ pub fn spans() -> impl Iterator<Item = PageRange> {
     (0..frames().zone_count()).map(|zone| frames().zone_span(zone))
 }
 
-/// The address of a page. All memory is mapped at its physical address.
-pub fn address(pfn: Pfn) -> u64 {
-    pfn.0 * 4096
-}
-
 /// Builds the allocator and brings all memory online, except the kernel's image and the metadata. Only the first CPU is online
 /// then.
 ///
@@ -94,7 +89,8 @@ pub unsafe fn build(usable: &[PageRange], topology: &Topology) {
             Some(ZoneSpec { node: NodeId(node), kind: ZoneKind::Normal, span, ranges: &[] })
         })
         .collect();
-    // Each zone's metadata lie on its own node, in the node's largest piece of memory after the image.
+    // Each zone's metadata lie on its own node, in the node's largest piece of memory after the image. `Allocator::from_bytes`, for
+    // kernels with one piece of early memory, would place all of them on one node.
     let mut early: ArrayVec<Early, MAX_RANGES> = zones
         .iter()
         .map(|zone| {

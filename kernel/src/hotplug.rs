@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use pageset::{CpuId, Order, PageRange};
 
 use crate::cpu::Counter;
-use crate::frames::{address, frames, spans};
+use crate::frames::{frames, spans};
 use crate::mailboxes::Mailboxes;
 use crate::random::Random;
 use crate::smp::{self, State};
@@ -111,5 +111,5 @@ fn online(range: PageRange) {
 
 /// The first word of each cache line of a range.
 fn words(range: PageRange) -> impl Iterator<Item = *mut u64> {
-    (address(range.start)..address(range.end())).step_by(64).map(|word| word as *mut u64)
+    (range.start.address()..range.end().address()).step_by(64).map(|word| word as *mut u64)
 }

@@ -185,10 +185,11 @@ extern "sysv64" fn nmi(_frame: &Frame) {
         return;
     }
     let Some(slot) = NMIS_BLOCKS.here().iter().find(|slot| slot.load(Relaxed) == 0) else { return };
+    let request = Request { wait: Wait::Lock, ..Request::new(Order::ZERO, MigrateType::Unmovable) };
     // The feature plants a bug: an NMI that waits for a lock. It may have interrupted the holder.
-    let wait = if cfg!(feature = "planted-waiting-nmi") { Wait::Lock } else { Wait::Nothing };
-    let request = Request { wait, ..Request::new(Order::ZERO, MigrateType::Unmovable) };
-    match OwnedBlock::allocate(&request) {
+    let waits = cfg!(feature = "planted-waiting-nmi");
+    let allocate = if waits { OwnedBlock::allocate } else { OwnedBlock::allocate_at_once };
+    match allocate(&request) {
         Some(block) => slot.store(block.into_word(), Relaxed),
         None => counts.nmis_refused.add(1),
     }

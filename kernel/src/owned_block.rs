@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use pageset::{Block, Order, Pfn, Request};
 
 use crate::cpu::{self, PerCpu};
-use crate::frames::{address, frames};
+use crate::frames::frames;
 
 /// Words of 8 bytes in a page.
 const PAGE_WORDS: usize = 512;
@@ -27,9 +27,14 @@ pub struct OwnedBlock {
 }
 
 impl OwnedBlock {
-    /// Allocates a block and marks it. Never waits for more than the request allows, so NMIs may call it.
+    /// Allocates a block and marks it.
     pub fn allocate(request: &Request) -> Option<OwnedBlock> {
         Some(OwnedBlock::new(frames().alloc(request).ok()?, request.order))
+    }
+
+    /// As [`Self::allocate`], without waiting for anything, so NMIs may call it.
+    pub fn allocate_at_once(request: &Request) -> Option<OwnedBlock> {
+        Some(OwnedBlock::new(frames().non_blocking().alloc(request).ok()?, request.order))
     }
 
     /// Marks an allocated block, which is this owner's from now on.
@@ -61,7 +66,7 @@ impl OwnedBlock {
     /// As [`Self::free`].
     pub fn free_deferred(self) {
         let Block { pfn, order } = self.disown();
-        frames().free_deferred(pfn, order).unwrap_or_else(|error| panic!("{error}"));
+        frames().non_blocking().free(pfn, order).unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Checks the marks. The caller frees the block.
@@ -88,8 +93,8 @@ impl OwnedBlock {
         // SAFETY: this owner has both blocks, and nobody else touches them.
         let (from, to_words) = unsafe {
             (
-                slice::from_raw_parts(address(self.pfn) as *const u64, words),
-                slice::from_raw_parts_mut(address(to) as *mut u64, words),
+                slice::from_raw_parts(self.pfn.address() as *const u64, words),
+                slice::from_raw_parts_mut(to.address() as *mut u64, words),
             )
         };
         to_words.copy_from_slice(from);
@@ -112,7 +117,7 @@ impl OwnedBlock {
     }
 
     fn marked_words(&self) -> impl Iterator<Item = *mut u64> + use<> {
-        let start = address(self.pfn) as *mut u64;
+        let start = self.pfn.address() as *mut u64;
         let words = PAGE_WORDS * self.order.pages() as usize;
         (0..words).step_by(PAGE_WORDS).chain([words - 1]).map(move |word| start.wrapping_add(word))
     }

@@ -14,7 +14,7 @@ use x86_64::structures::paging::{
 use x86_64::{PhysAddr, VirtAddr};
 
 use crate::cpu::{COUNTS, MAX_CPUS, PerCpu};
-use crate::frames::{address, frames};
+use crate::frames::frames;
 use crate::mailboxes;
 
 /// The region's address in each address space: after the 512 GiB that are mapped at their physical addresses.
@@ -45,7 +45,7 @@ struct TableFrames;
 unsafe impl FrameAllocator<Size4KiB> for TableFrames {
     fn allocate_frame(&mut self) -> Option<PhysFrame> {
         let pfn = mailboxes::allocate(&Request::new(Order::ZERO, MigrateType::Unmovable)).ok()?;
-        Some(PhysFrame::containing_address(PhysAddr::new(address(pfn))))
+        Some(PhysFrame::containing_address(PhysAddr::new(pfn.address() as u64)))
     }
 }
 
@@ -124,11 +124,11 @@ pub fn fault(at: VirtAddr) {
     assert!((start..end).contains(&at.as_u64()), "page fault at {at:p}; the region is {start:#x} to {end:#x}");
     let request = Request::new(Order::ZERO, MigrateType::Movable);
     let pfn = mailboxes::allocate(&request).unwrap_or_else(|error| panic!("page fault at {at:p}: {error}"));
-    let frame: PhysFrame = PhysFrame::containing_address(PhysAddr::new(address(pfn)));
+    let frame: PhysFrame = PhysFrame::containing_address(PhysAddr::new(pfn.address() as u64));
     let flags = PageTableFlags::PRESENT | PageTableFlags::WRITABLE;
     // SAFETY: the frame is new, so it is written and mapped only here. The faulting code holds no reference to the tables.
     unsafe {
-        (address(pfn) as *mut PageTable).write_bytes(0, 1);
+        (pfn.address() as *mut PageTable).write_bytes(0, 1);
         let mapped = tables().map_to(Page::containing_address(at), frame, flags, &mut TableFrames);
         mapped.unwrap_or_else(|error| panic!("cannot map {at:p}: {error:?}")).flush();
     }

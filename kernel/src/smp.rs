@@ -9,7 +9,7 @@ use spin::Once;
 use crate::acpi::Topology;
 use crate::apic;
 use crate::cpu::{self, COUNTS, MAX_CPUS, PerCpu};
-use crate::frames::{address, frames};
+use crate::frames::frames;
 use crate::{interrupts, paging};
 
 /// The page below 1 MiB where a CPU starts. `boot.s` knows the address, 0x8000.
@@ -57,7 +57,7 @@ unsafe extern "C" {
 /// Nobody uses the trampoline's page.
 pub unsafe fn set_up(topology: &Topology) {
     let length = &raw const trampoline_end as usize - &raw const trampoline_start as usize;
-    let page = address(Pfn(TRAMPOLINE_PAGE.into())) as *mut u8;
+    let page = Pfn(TRAMPOLINE_PAGE.into()).address() as *mut u8;
     // SAFETY: the trampoline is shorter than a page, and the caller vouches for the page.
     unsafe { ptr::copy_nonoverlapping(&raw const trampoline_start, page, length) };
     let mut ids = [0; MAX_CPUS];
@@ -105,7 +105,7 @@ pub fn start(cpu: CpuId) {
     }
     let stack_end = Pfn(STACKS.of(cpu).load(Ordering::Relaxed)).offset(STACK.pages());
     STATES.of(cpu).store(State::Starting as u8, Ordering::SeqCst);
-    let stack_end = u32::try_from(address(stack_end)).expect("a stack below 4 GiB");
+    let stack_end = u32::try_from(stack_end.address()).expect("a stack below 4 GiB");
     // SAFETY: two words of boot.s, with the alignment of atomics; only a starting CPU reads them, and there is one at a time.
     unsafe {
         started_cpu_stack.store(stack_end, Ordering::SeqCst);
@@ -170,7 +170,7 @@ pub fn free_stacks() -> usize {
 
 /// The words of a stack.
 fn words(stack: Pfn) -> impl ExactSizeIterator<Item = *mut u64> {
-    let start = address(stack) as *mut u64;
+    let start = stack.address() as *mut u64;
     (0..STACK.pages() as usize * 512).map(move |word| start.wrapping_add(word))
 }
 

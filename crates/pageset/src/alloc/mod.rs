@@ -12,6 +12,7 @@
 //! | `fast` | the common case: a block taken from a pageset, or freed into one |
 //! | `general` | the zonelist, the low marks, the pageset or the free lists; then the min marks with the request's rights |
 //! | `bulk`, `parts` | many pages in one call; any number of pages, and parts of blocks |
+//! | `non_blocking` | the calls that wait for nothing, as a type |
 //! | [`error`], [`shortage`] | the errors; the details of an out-of-memory error |
 //! | `owned` | metadata from a heap |
 
@@ -21,6 +22,7 @@ pub mod config;
 pub mod error;
 pub(crate) mod fast;
 mod general;
+mod non_blocking;
 #[cfg(feature = "alloc")]
 pub mod owned;
 mod parts;
@@ -38,6 +40,8 @@ use crate::pcp::CachedZone;
 use crate::policy::Tuning;
 use crate::sync::LockedWord;
 use crate::sync::atomic::AtomicBool;
+
+pub use non_blocking::NonBlocking;
 
 use error::{AllocError, FreeError, WrongFree};
 use fast::LIST_TABLE;

@@ -1,0 +1,77 @@
+//! The calls that wait for nothing, as a type: what a handler that no lock keeps out may use.
+
+use core::fmt;
+
+use crate::alloc::Allocator;
+use crate::alloc::error::{AllocError, FreeError};
+use crate::alloc::request::{Block, Request, Wait};
+use crate::frame::{Order, PageState, Pfn};
+use crate::machine::Machine;
+
+/// An allocator for callers that interrupt code which may hold any of its locks: non-maskable interrupts, signal handlers. All
+/// calls wait for nothing, whatever they interrupted.
+///
+/// Code that gets only this value cannot make a call that waits.
+pub struct NonBlocking<'x, 'a, M: Machine>(&'x Allocator<'a, M>);
+
+impl<'a, M: Machine> Allocator<'a, M> {
+    /// The calls that wait for nothing.
+    #[must_use]
+    pub const fn non_blocking(&self) -> NonBlocking<'_, 'a, M> {
+        NonBlocking(self)
+    }
+}
+
+impl<M: Machine> NonBlocking<'_, '_, M> {
+    /// As [`Allocator::alloc`] with [`Wait::Nothing`], whatever the request's `wait` says.
+    ///
+    /// # Errors
+    /// As [`Allocator::alloc`]; also if the pageset has no block, and another CPU or the interrupted code has a lock.
+    pub fn alloc(self, request: &Request) -> Result<Pfn, AllocError> {
+        self.0.alloc(&Request { wait: Wait::Nothing, ..*request })
+    }
+
+    /// As [`Allocator::alloc_exact`] with [`Wait::Nothing`].
+    ///
+    /// # Errors
+    /// As [`Allocator::alloc_exact`] and [`Self::alloc`].
+    pub fn alloc_exact(self, request: &Request, pages: u64) -> Result<Pfn, AllocError> {
+        self.0.alloc_exact(&Request { wait: Wait::Nothing, ..*request }, pages)
+    }
+
+    /// As [`Allocator::free_deferred`].
+    ///
+    /// # Errors
+    /// As [`Allocator::free`].
+    pub fn free(self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        self.0.free_deferred(pfn, order)
+    }
+
+    /// As [`Allocator::split`].
+    ///
+    /// # Errors
+    /// As [`Allocator::split`].
+    pub fn split(self, pfn: Pfn, order: Order, to: Order) -> Result<(), FreeError> {
+        self.0.split(pfn, order, to)
+    }
+
+    /// As [`Allocator::block_of`].
+    #[must_use]
+    pub fn block_of(self, pfn: Pfn) -> Option<(Block, PageState)> {
+        self.0.block_of(pfn)
+    }
+}
+
+impl<M: Machine> Copy for NonBlocking<'_, '_, M> {}
+
+impl<M: Machine> Clone for NonBlocking<'_, '_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> fmt::Debug for NonBlocking<'_, '_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NonBlocking").finish_non_exhaustive()
+    }
+}
