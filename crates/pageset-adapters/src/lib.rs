@@ -2,7 +2,6 @@
 //!
 //! | module | feature | contents |
 //! | --- | --- | --- |
-//! | [`runs`] | | runs of any length and alignment over [`pageset::Allocator`]: what the traits of kernels need |
 //! | [`x86_64`] | `x86_64` | `FrameAllocator` and `FrameDeallocator` of the crate `x86_64` |
 //! | [`global`] | `global` | a global allocator: size classes over a [`pageset_host::PagePool`] |
 //!
@@ -24,6 +23,5 @@ extern crate std;
 
 #[cfg(feature = "global")]
 pub mod global;
-pub mod runs;
 #[cfg(feature = "x86_64")]
 pub mod x86_64;

@@ -3,11 +3,9 @@
 
 use core::fmt;
 
-use pageset::{Allocator, Machine, MigrateType, Order, Pfn, Request};
+use pageset::{Allocator, Immovable, Machine, MigrateType, Order, Pfn, Request};
 use x86_64::PhysAddr;
 use x86_64::structures::paging::{FrameAllocator, FrameDeallocator, PageSize, PhysFrame};
-
-use crate::runs::{alloc_run, free_run};
 
 /// The bytes of a page of the allocator.
 const PAGE_BYTES: u64 = 4096;
@@ -22,7 +20,7 @@ const UNMOVABLE: Request = Request::new(Order::ZERO, MigrateType::Unmovable);
 /// CPUs at once.
 ///
 /// Frames of 4 KiB and 2 MiB are blocks of orders 0 and 9 and come from the pagesets. A frame of 1 GiB is larger than the
-/// largest block, 4 MiB: the call searches for a free range, as [`alloc_run`] describes.
+/// largest block, 4 MiB: the call searches for a free range, as [`Allocator::alloc_contig`] describes.
 pub struct Frames<'m, 'a, M: Machine> {
     allocator: &'m Allocator<'a, M>,
     /// `None` for [`UNMOVABLE`]: the compiler makes a shorter fast path for a constant.
@@ -68,9 +66,10 @@ unsafe impl<S: PageSize, M: Machine> FrameAllocator<S> for Frames<'_, '_, M> {
     fn allocate_frame(&mut self) -> Option<PhysFrame<S>> {
         let pages = S::SIZE / PAGE_BYTES;
         let pfn = match &self.request {
-            None => alloc_run(self.allocator, &UNMOVABLE, pages, pages),
-            Some(request) => alloc_run(self.allocator, request, pages, pages),
-        }?;
+            None => self.allocator.alloc_contig(&UNMOVABLE, pages, pages, &Immovable),
+            Some(request) => self.allocator.alloc_contig(request, pages, pages, &Immovable),
+        };
+        let pfn = pfn.ok()?;
         Some(PhysFrame::containing_address(PhysAddr::new(pfn.0 * PAGE_BYTES)))
     }
 }
@@ -81,7 +80,7 @@ impl<S: PageSize, M: Machine> FrameDeallocator<S> for Frames<'_, '_, M> {
     #[inline]
     unsafe fn deallocate_frame(&mut self, frame: PhysFrame<S>) {
         let pfn = Pfn(frame.start_address().as_u64() / PAGE_BYTES);
-        if let Err(error) = free_run(self.allocator, pfn, S::SIZE / PAGE_BYTES) {
+        if let Err(error) = self.allocator.free_contig(pfn, S::SIZE / PAGE_BYTES) {
             panic!("cannot free the frame of {} bytes at {:#x}: {error}", S::SIZE, frame.start_address());
         }
     }

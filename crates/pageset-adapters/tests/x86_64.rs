@@ -2,7 +2,6 @@
 
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::{Allocator, Config, CpuId, Machine, NodeId, PageRange, Pfn, SpinLock, ZoneKind, ZoneSpec};
-use pageset_adapters::runs::{alloc_run, free_run};
 use pageset_adapters::x86_64::Frames;
 use x86_64::structures::paging::mapper::CleanUp;
 use x86_64::structures::paging::{
@@ -73,7 +72,7 @@ fn frames_of_each_size_are_aligned_and_distinct() {
                 .block_of(pfn)
                 .is_some_and(|(block, state)| block.pfn == pfn && state == pageset::PageState::Allocated)
         });
-        free_run(allocator, left.expect("a page in use"), 1).expect("in use");
+        allocator.free_contig(left.expect("a page in use"), 1).expect("in use");
     });
 }
 
@@ -130,41 +129,5 @@ fn a_mapper_gets_and_returns_its_tables() {
             mapper.clean_up(&mut frames);
             frames.deallocate_frame(root);
         }
-    });
-}
-
-#[test]
-fn runs_of_any_length_and_alignment() {
-    with_pages(3, (1 << 16) + 11, |allocator| {
-        let request = pageset::Request::new(pageset::Order::ZERO, pageset::MigrateType::Unmovable);
-        for (pages, align) in
-            [(1, 1), (3, 1), (3, 16), (5, 8), (1000, 1), (1, 1024), (1025, 1), (1500, 2048), (5000, 4096)]
-        {
-            let first = alloc_run(allocator, &request, pages, align).expect("memory");
-            let second = alloc_run(allocator, &request, pages, align).expect("memory");
-            assert!(first.0.is_multiple_of(align) && second.0.is_multiple_of(align), "{pages} pages, align {align}");
-            assert!(first.0.abs_diff(second.0) >= pages, "two runs overlap");
-            // In pieces, from the end.
-            for piece in (0..pages.div_ceil(7)).rev() {
-                let at = piece * 7;
-                free_run(allocator, first.offset(at), 7.min(pages - at)).expect("in use");
-            }
-            let twice = free_run(allocator, first, pages).expect_err("is free");
-            assert_eq!(twice.pfn, first);
-            free_run(allocator, second, pages).expect("in use");
-        }
-    });
-}
-
-#[test]
-fn a_run_with_a_free_page_is_refused_whole() {
-    with_pages(0, 4096, |allocator| {
-        let request = pageset::Request::new(pageset::Order::ZERO, pageset::MigrateType::Unmovable);
-        let run = alloc_run(allocator, &request, 6, 1).expect("memory");
-        free_run(allocator, run.offset(4), 1).expect("in use");
-        assert_eq!(free_run(allocator, run, 6).expect_err("one page is free").pfn, run.offset(4));
-        free_run(allocator, run, 4).expect("still in use");
-        free_run(allocator, run.offset(5), 1).expect("still in use");
-        assert!(free_run(allocator, run, 0).is_err());
     });
 }

@@ -1,8 +1,8 @@
 //! Contiguous runs of any size, even above the largest order.
 //!
-//! The pool looks for a free range in steps of 2 MiB and allocates it as the kernel's `alloc_contig_range` does. It
-//! isolates the pageblocks of the range, so that nobody else gets pages from them, and drains the caches. Pages in use
-//! do not move. This is for buffers that live long, not for every request.
+//! [`pageset::Allocator::search_contig`] looks for a free range in steps of 2 MiB and allocates it as the kernel's
+//! `alloc_contig_range` does. It isolates the pageblocks of the range, so that nobody else gets pages from them, and drains the
+//! caches. Pages in use do not move. This is for buffers that live long, not for every request.
 #![allow(unsafe_code, reason = "slices over the memory of the handle, and a raw free")]
 
 use std::fmt;
@@ -12,21 +12,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pageset::{Immovable, MigrateType, NodeId, Order, PageRange, PageState, Pfn, WrongFree};
+use pageset::{AllocError as CoreAllocError, Immovable, MigrateType, NodeId, Order, PageState, Request, WrongFree};
 
 use crate::error::{AllocError, FreeError, FreeReason};
 use crate::pages::{PoolRef, impl_run_handle};
-use crate::pool::{PagePool, wrong_free};
+use crate::pool::{PagePool, request, wrong_free};
 use crate::size::{CHUNK_BYTES, PAGE_BYTES, page_range};
-
-/// How to find out whether a page is free.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum FreeProbe {
-    /// Without the zone's lock. A free page may look allocated while another thread merges its block.
-    Racy,
-    /// Without the lock, and again with it if the page does not look free.
-    Locked,
-}
 
 impl PagePool {
     /// Allocates a contiguous run of `bytes`, rounded up to pages. It starts at a multiple of 2 MiB. The caller owns it
@@ -41,7 +32,7 @@ impl PagePool {
     /// [`AllocError::ContigSize`] for 0 bytes or more than a node has, [`AllocError::NoContigRange`] if no free range is
     /// that large, [`AllocError::DrainRefused`], and [`AllocError::Forked`].
     pub fn alloc_contig(&self, bytes: usize) -> Result<NonNull<[u8]>, AllocError> {
-        self.alloc_contig_where(bytes, |_| true)
+        self.alloc_contig_for(bytes, &request(Order::ZERO, MigrateType::Movable))
     }
 
     /// Allocates a contiguous run of `bytes` from `node` only, as [`Self::alloc_contig`] does.
@@ -49,18 +40,13 @@ impl PagePool {
     /// # Errors
     /// [`AllocError::UnknownNode`] if the pool has no memory of that node, and the errors of [`Self::alloc_contig`].
     pub fn alloc_contig_on(&self, node: NodeId, bytes: usize) -> Result<NonNull<[u8]>, AllocError> {
-        let is_node = |index: usize| {
-            let zone = self.allocator().zone_of(self.node_pages(index, 0, 0).start);
-            zone.is_some_and(|zone| self.allocator().zone_stats(zone).node == node)
-        };
-        if !self.is_forked() && !(0..self.nodes()).any(is_node) {
-            return Err(AllocError::UnknownNode(node));
-        }
-        self.alloc_contig_where(bytes, is_node)
+        self.alloc_contig_for(
+            bytes,
+            &Request { node: Some(node), this_node_only: true, ..request(Order::ZERO, MigrateType::Movable) },
+        )
     }
 
-    /// Allocates from the nodes that `wanted` accepts by their index in the pool.
-    fn alloc_contig_where(&self, bytes: usize, wanted: impl Fn(usize) -> bool) -> Result<NonNull<[u8]>, AllocError> {
+    fn alloc_contig_for(&self, bytes: usize, request: &Request) -> Result<NonNull<[u8]>, AllocError> {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
@@ -76,68 +62,26 @@ impl PagePool {
         // While pageblocks are isolated, other threads may find no memory. They wait for this guard, then try again. The
         // guard also keeps give-back scans from holding a block of the range.
         let _no_scan = self.scanner.pause_scans();
-        let nodes = || self.allocator().zones_from_here().filter(|&node| wanted(node));
-        let find = |check: FreeProbe| nodes().find_map(|node| self.alloc_contig_in(node, node_bytes, rounded, check));
-        let found = find(FreeProbe::Racy).or_else(|| {
-            // Cached pages keep their blocks from merging.
-            self.drain_every_zone();
-            find(FreeProbe::Locked)
-        });
-        if let Some(start) = found {
-            self.contig_runs.add(start, rounded);
-            let run = NonNull::slice_from_raw_parts(self.memory.pointer_to(start), rounded);
-            self.hooks.after_alloc(&self.memory, run.cast(), rounded);
-            return Ok(run);
-        }
-        Err({
-            self.failed_allocs.fetch_add(1, Relaxed);
-            let stats = self.stats();
-            let (bytes, free_bytes) = (bytes as u64, stats.free_bytes + stats.cached_bytes);
-            match self.limit() {
-                Some(limit_bytes) => AllocError::Limit { bytes, limit_bytes, free_bytes },
-                None => AllocError::NoContigRange { bytes, free_bytes },
+        let (pages, align_pages) = ((rounded / PAGE_BYTES) as u64, (CHUNK_BYTES / PAGE_BYTES) as u64);
+        match self.allocator().search_contig(request, pages, align_pages, &Immovable) {
+            Ok(pfn) => {
+                let start = pfn.0 as usize * PAGE_BYTES;
+                self.contig_runs.add(start, rounded);
+                let run = NonNull::slice_from_raw_parts(self.memory.pointer_to(start), rounded);
+                self.hooks.after_alloc(&self.memory, run.cast(), rounded);
+                Ok(run)
             }
-        })
-    }
-
-    /// Allocates the first free range of a node, and returns its address.
-    fn alloc_contig_in(&self, node: usize, node_bytes: usize, bytes: usize, check: FreeProbe) -> Option<usize> {
-        let start = self.memory.start() + node * self.node_span_bytes;
-        let end = start + node_bytes;
-        let mut at = start;
-        while at <= end - bytes {
-            let range = page_range(at, bytes);
-            let allocated = match self.first_page_in_use(range, check) {
-                None => {
-                    self.allocator().alloc_range(range, MigrateType::Movable, &Immovable).map_err(|error| error.pfn)
-                }
-                Some(pfn) => Err(pfn),
-            };
-            match allocated {
-                Ok(()) => return Some(at),
-                // The block in the way may start before the range.
-                Err(pfn) => at = (pfn.0 as usize * PAGE_BYTES).max(at).saturating_add(1).next_multiple_of(CHUNK_BYTES),
+            Err(CoreAllocError::Node(node)) => Err(AllocError::UnknownNode(node)),
+            Err(_) => {
+                self.count_failed_alloc();
+                let stats = self.stats();
+                let (bytes, free_bytes) = (bytes as u64, stats.free_bytes + stats.cached_bytes);
+                Err(match self.limit() {
+                    Some(limit_bytes) => AllocError::Limit { bytes, limit_bytes, free_bytes },
+                    None => AllocError::NoContigRange { bytes, free_bytes },
+                })
             }
         }
-        None
-    }
-
-    /// The first page of a range that is not in a free block.
-    fn first_page_in_use(&self, range: PageRange, check: FreeProbe) -> Option<Pfn> {
-        let around = |pfn| {
-            let seen = self.allocator().free_block_around(pfn);
-            seen.or_else(|| {
-                (check == FreeProbe::Locked).then(|| self.allocator().settled_free_block_around(pfn)).flatten()
-            })
-        };
-        let mut pfn = range.start;
-        while pfn < range.end() {
-            match around(pfn) {
-                Some(block) if block.end() > pfn => pfn = block.end(),
-                _ => return Some(pfn),
-            }
-        }
-        None
     }
 
     /// Frees a contiguous run. Any thread can free it. `run` is the whole run, as the allocation returned it.

@@ -212,7 +212,9 @@ impl PagePool {
             CoreAllocError::Node(node) => AllocError::UnknownNode(node),
             CoreAllocError::Migratetype(migratetype) => AllocError::UnsupportedType(migratetype),
             CoreAllocError::BulkOrder(order) => AllocError::OutOfMemory { order, free_bytes: 0 },
-            CoreAllocError::Pages(_) => AllocError::OutOfMemory { order: Order::MAX, free_bytes: 0 },
+            CoreAllocError::Pages(_) | CoreAllocError::Run { .. } | CoreAllocError::NoRun { .. } => {
+                AllocError::OutOfMemory { order: Order::MAX, free_bytes: 0 }
+            }
         }
     }
 

@@ -114,7 +114,8 @@
 //! | for | methods of [`Allocator`] |
 //! | --- | --- |
 //! | one block | `alloc`, `free`, `alloc_with`, `alloc_direct`, `free_direct`, `free_undrained`, `free_deferred`, `split` |
-//! | any number of pages | `alloc_exact`, `free_part`, `block_of` |
+//! | any number of pages | `alloc_exact`, `free_part`, `alloc_contig`, `free_contig`, `block_of` |
+//! | handlers that no lock keeps out | [`Allocator::non_blocking`]: the calls that wait for nothing |
 //! | many pages | `alloc_bulk`, `free_bulk`, `free_bulk_of`, `alloc_range`, `free_range` |
 //! | blocks that the owner clears before they are free | `free_cleaned`, `free_deferred_cleaned`, `free_bulk_cleaned`, `free_range_cleaned` |
 //! | pagesets | `tick` once a second on each CPU; `drain`, `drain_cpu`, `drain_all`, `drain_zone` |
@@ -143,13 +144,13 @@ mod zone;
 pub use admin::compact::{CompactMode, CompactOutcome, CompactReport};
 pub use admin::owner::{Immovable, MoveError, Owner};
 pub use admin::range::{Obstacle, RangeError};
-pub use alloc::Allocator;
 pub use alloc::config::{
     Config, FreeCheck, MapError, Metadata, MetadataSize, ZoneMetadata, ZoneMetadataSize, ZoneSpec,
 };
 pub use alloc::error::{AllocError, FreeError, HotplugError, WrongFree};
 pub use alloc::request::{Block, PageHandle, Request, Urgency, Wait};
 pub use alloc::shortage::OutOfMemory;
+pub use alloc::{Allocator, NonBlocking};
 pub use buddy::region::Region;
 pub use frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, ZoneKind};
 pub use machine::{Access, CpuHint, Line, LockPath, Machine, RawLock, SpinLock};

@@ -6,7 +6,8 @@
 //! | `build`, `bytes` | an allocator built from a configuration; its metadata in one piece of memory |
 //! | `settings` | fractions, watermarks, bounds, pageblock types |
 //! | `drains` | drains of pagesets, by time and by request |
-//! | `online`, [`range`] | CPUs and memory that come and go, free blocks taken by page number; contiguous ranges |
+//! | `online` | CPUs and memory that come and go, free blocks taken by page number |
+//! | [`range`], `contig` | contiguous ranges; runs of any number of pages |
 //! | [`owner`] | the trait for the owner of the memory, which compaction, ranges and reclaim call |
 //! | [`compact`], [`reclaim`] | free blocks made by moving pages; requests that wait for memory, and background reclaim |
 //! | [`stats`], [`audit`] | counters and the zoneinfo view; the consistency check |
@@ -16,6 +17,7 @@ mod build;
 #[cfg(feature = "bytes")]
 mod bytes;
 pub mod compact;
+mod contig;
 pub(crate) mod drains;
 mod online;
 pub mod owner;

@@ -13,6 +13,11 @@ use crate::frame::{Order, Pfn};
 /// isolated, and a target of a move stays in use; nothing else is lost. Specification: `linux-page-allocator.md` 7,
 /// "Callback contract".
 pub trait Owner {
+    /// Whether any block may move. If not, a search for a run of pages takes free memory only.
+    fn moves(&self) -> bool {
+        true
+    }
+
     /// Takes a block out of use until [`Self::move_block`] or [`Self::put_back`]. Returns the order of the allocated
     /// block that begins at `pfn`. Returns `None` if the block cannot move now or no block begins there.
     fn isolate(&self, pfn: Pfn) -> Option<Order>;
@@ -53,6 +58,10 @@ pub trait Owner {
 pub struct Immovable;
 
 impl Owner for Immovable {
+    fn moves(&self) -> bool {
+        false
+    }
+
     fn isolate(&self, _pfn: Pfn) -> Option<Order> {
         None
     }

@@ -21,6 +21,20 @@ pub enum AllocError {
     BulkOrder(Order),
     /// An allocation of a number of pages that no block holds.
     Pages(u64),
+    /// A run of no pages, or at a multiple of a number that is no power of two.
+    Run {
+        /// The number of pages.
+        pages: u64,
+        /// The alignment in pages.
+        align_pages: u64,
+    },
+    /// No zone of the request has such a run.
+    NoRun {
+        /// The number of pages.
+        pages: u64,
+        /// The alignment in pages.
+        align_pages: u64,
+    },
     /// The map has no such node, or no zone on the node's zonelist may serve the request.
     Node(NodeId),
 }
@@ -35,6 +49,16 @@ impl fmt::Display for AllocError {
             Self::BulkOrder(order) => write!(f, "cannot allocate blocks of order {order} in bulk; allowed: 0"),
             Self::Pages(pages) => {
                 write!(f, "cannot allocate {pages} pages in one block; allowed: 1 to {}", Order::MAX.pages())
+            }
+            Self::Run { pages, align_pages } => write!(
+                f,
+                "cannot allocate a run of {pages} pages at a multiple of {align_pages}; allowed: 1 page and more, at a power of two"
+            ),
+            Self::NoRun { pages, align_pages } => {
+                write!(
+                    f,
+                    "no zone for this request has {pages} neighbouring pages to allocate at a multiple of {align_pages}"
+                )
             }
             Self::Node(node) => write!(f, "node {} has no zone for this request", node.0),
         }

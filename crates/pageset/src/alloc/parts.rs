@@ -26,11 +26,29 @@ impl<M: Machine> Allocator<'_, M> {
     /// Another number of pages, and those of [`Self::alloc`].
     pub fn alloc_exact(&self, request: &Request, pages: u64) -> Result<Pfn, AllocError> {
         let order = Order::holding(pages).ok_or(AllocError::Pages(pages))?;
+        self.alloc_first(request, order, pages)
+    }
+
+    /// Allocates the first pages of a block, at most all of them.
+    pub(crate) fn alloc_first(&self, request: &Request, order: Order, pages: u64) -> Result<Pfn, AllocError> {
         let pfn = self.alloc(&Request { order, ..*request })?;
-        let rest = order.pages() - pages;
-        if rest > 0 {
-            // This cannot fail: the caller does not have the block yet.
-            let _ = self.free_part_with(pfn.offset(pages), rest, request.wait != Wait::Nothing);
+        if pages < order.pages()
+            && let Some((zone, head)) = self.locate(pfn)
+        {
+            let frames = zone.frames();
+            let (end, block_end) = (head + pages as u32, head + order.pages() as u32);
+            let kind = frames.tag(head).kind().unwrap_or(MigrateType::Movable);
+            // Nobody else has the block yet. The head comes last, so that a reader without a lock finds each page in a block.
+            for (at, order) in largest_blocks(end, block_end).chain(largest_blocks(head, end)) {
+                frames.set_tag(at, Tag::new(PageState::Allocated, order, kind));
+            }
+            for (at, order) in largest_blocks(end, block_end) {
+                // Neither can fail: the block is in use, and nobody else knows it.
+                let _ = match request.wait {
+                    Wait::Nothing => self.free_deferred(frames.pfn(at), order),
+                    _ => self.free(frames.pfn(at), order),
+                };
+            }
         }
         Ok(pfn)
     }
@@ -41,11 +59,6 @@ impl<M: Machine> Allocator<'_, M> {
     /// # Errors
     /// The page is not in use, or the block around it ends earlier. Nothing has changed.
     pub fn free_part(&self, pfn: Pfn, pages: u64) -> Result<(), FreeError> {
-        self.free_part_with(pfn, pages, true)
-    }
-
-    /// As [`Self::free_part`]. If the caller does not wait, the blocks go to the deferred frees.
-    fn free_part_with(&self, pfn: Pfn, pages: u64, waits: bool) -> Result<(), FreeError> {
         let wrong = |reason| FreeError { pfn, order: Order::ZERO, reason };
         let (zone, page) = self.locate(pfn).ok_or(wrong(WrongFree::NotOurs))?;
         let frames = zone.frames();
@@ -69,11 +82,7 @@ impl<M: Machine> Allocator<'_, M> {
         largest_blocks(page, end).for_each(|block| tag(block, PageState::Cached));
         largest_blocks(head, page).for_each(|block| tag(block, PageState::Allocated));
         for (at, order) in largest_blocks(page, end) {
-            if waits {
-                self.commit_free(zone, at, order, true);
-            } else {
-                zone.shared.defer(at);
-            }
+            self.commit_free(zone, at, order, true);
         }
         Ok(())
     }

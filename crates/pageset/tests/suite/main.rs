@@ -23,6 +23,7 @@ mod cluster_schedules;
 mod clusters;
 mod compaction;
 mod compaction_owner;
+mod contig;
 mod default_rules;
 mod depots;
 mod double_free;

@@ -1,0 +1,205 @@
+//! Runs of neighbouring pages: any number, at any alignment.
+//!
+//! A run that fits the largest block is the first part of one block, and the rest of the block is free. A larger run is a range
+//! ([`crate::Allocator::alloc_range`]) that a search finds, from the zone's first page on. The search goes over each zone three times: for memory that is free,
+//! for memory that is free after all pagesets have drained, and for blocks that their owner may move.
+
+use crate::admin::owner::Owner;
+use crate::alloc::Allocator;
+use crate::alloc::error::{AllocError, FreeError, WrongFree};
+use crate::alloc::request::{Request, Wait};
+use crate::frame::{MigrateType, Order, PageRange, PageState, Pfn};
+use crate::machine::Machine;
+use crate::pcp::CachedZone;
+
+/// What a search takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// What looks free without a lock. A free page may look otherwise while its block is merged.
+    Free,
+    /// What is free with the zone's lock held.
+    Settled,
+    /// Also blocks in use that may move.
+    Movable,
+}
+
+impl<'a, M: Machine> Allocator<'a, M> {
+    /// Allocates `pages` neighbouring pages. The first is a multiple of `align_pages`. The request's order does not matter.
+    ///
+    /// Up to the pages of [`Order::MAX`], also for the alignment, this is [`Self::alloc`] of one block, whose rest is freed at once.
+    /// For a larger run, and where no block for more than a pageblock is free, it is [`Self::search_contig`]. Only the search calls the owner.
+    ///
+    /// The run is blocks in use, as those of [`Self::alloc_range`]. [`Self::free_contig`] frees all of it or any part.
+    ///
+    /// # Errors
+    /// No pages, or an alignment that is no power of two; no such run in any zone of the request; those of [`Self::alloc`].
+    #[inline]
+    pub fn alloc_contig(
+        &self,
+        request: &Request,
+        pages: u64,
+        align_pages: u64,
+        owner: &impl Owner,
+    ) -> Result<Pfn, AllocError> {
+        // The compiler makes a shorter fast path for a constant request, if it is not copied.
+        if pages == 1 && align_pages == 1 && request.order == Order::ZERO {
+            return self.alloc(request);
+        }
+        if pages == 0 || !align_pages.is_power_of_two() {
+            return Err(AllocError::Run { pages, align_pages });
+        }
+        match Order::holding(pages.max(align_pages)).map(|order| (order, self.alloc_first(request, order, pages))) {
+            // The run may fit where no block of this order is aligned.
+            Some((order, Err(AllocError::OutOfMemory(_)))) if order > Order::PAGEBLOCK => {}
+            Some((_, result)) => return result,
+            None => {}
+        }
+        self.search_contig(request, pages, align_pages, owner)
+    }
+
+    /// Allocates the first run of `pages` neighbouring pages that a search finds, at a multiple of `align_pages` and of a pageblock. If
+    /// no such memory is free, all pagesets drain, and then blocks move, if the owner moves any ([`Owner::moves`]). Ignores the
+    /// marks. Waits for what [`Self::alloc_range`] waits for. A request with [`Wait::Nothing`] finds nothing.
+    ///
+    /// # Errors
+    /// As [`Self::alloc_contig`].
+    #[cold]
+    pub fn search_contig(
+        &self,
+        request: &Request,
+        pages: u64,
+        align_pages: u64,
+        owner: &impl Owner,
+    ) -> Result<Pfn, AllocError> {
+        if pages == 0 || !align_pages.is_power_of_two() {
+            return Err(AllocError::Run { pages, align_pages });
+        }
+        if !request.migratetype.is_ordinary() {
+            return Err(AllocError::Migratetype(request.migratetype));
+        }
+        let list = self.zonelist(request, self.machine.cpu())?;
+        let find =
+            |pass| list.zones().find_map(|zone| self.search_zone(zone, request, pages, align_pages, pass, owner));
+        let drained = || {
+            // Cached pages keep their blocks from merging.
+            list.zones().for_each(|zone| self.drain_zone(zone.shared.index));
+            find(Pass::Settled).or_else(|| if owner.moves() { find(Pass::Movable) } else { None })
+        };
+        let found = if request.wait == Wait::Nothing { None } else { find(Pass::Free).or_else(drained) };
+        found.ok_or(AllocError::NoRun { pages, align_pages })
+    }
+
+    fn search_zone(
+        &self,
+        zone: &CachedZone<'a, M>,
+        request: &Request,
+        pages: u64,
+        align_pages: u64,
+        pass: Pass,
+        owner: &impl Owner,
+    ) -> Option<Pfn> {
+        let span = self.zone_span(zone.shared.index);
+        let step = align_pages.max(Order::PAGEBLOCK.pages());
+        let mut start = span.start.0.checked_next_multiple_of(step).map(Pfn)?;
+        while start.0.checked_add(pages).is_some_and(|end| end <= span.end().0) && owner.keep_going() {
+            let range = PageRange::new(start, pages);
+            let obstacle = match self.first_obstacle(range, pass) {
+                Some(pfn) => pfn,
+                None => match self.alloc_range(range, request.migratetype, owner) {
+                    Ok(()) => return Some(start),
+                    Err(error) => error.pfn,
+                },
+            };
+            // The block in the way may begin before the range.
+            start = (obstacle.max(start).0 + 1).checked_next_multiple_of(step).map(Pfn)?;
+        }
+        None
+    }
+
+    /// The first page of a range that the pass does not take, at a recent moment.
+    fn first_obstacle(&self, range: PageRange, pass: Pass) -> Option<Pfn> {
+        let may_move = |pfn: Pfn| {
+            let (zone, page) = self.locate(pfn)?;
+            let (head, order, state) = zone.shared.buddy.block_around(page)?;
+            let moves = state == PageState::Cached || zone.frames().tag(head).kind() == Some(MigrateType::Movable);
+            moves.then(|| PageRange::new(zone.frames().pfn(head), order.pages()))
+        };
+        let around = |pfn| {
+            let free = self.free_block_around(pfn);
+            match pass {
+                Pass::Free => free,
+                Pass::Settled => free.or_else(|| self.settled_free_block_around(pfn)),
+                Pass::Movable => free.or_else(|| may_move(pfn)),
+            }
+        };
+        let mut pfn = range.start;
+        while pfn < range.end() {
+            match around(pfn) {
+                Some(block) if block.end() > pfn => pfn = block.end(),
+                _ => return Some(pfn),
+            }
+        }
+        None
+    }
+
+    /// Frees `pages` pages from `pfn` on: any part of a block in use, or of several that are neighbours, such as a run of
+    /// [`Self::alloc_contig`].
+    ///
+    /// # Errors
+    /// The first page that is not in use, or a run of 0 pages. Nothing has changed then, unless another caller freed a page of
+    /// the run at the same time.
+    #[inline]
+    pub fn free_contig(&self, pfn: Pfn, pages: u64) -> Result<(), FreeError> {
+        // As in `alloc_contig`.
+        if pages == 1 && self.free(pfn, Order::ZERO).is_ok() {
+            return Ok(());
+        }
+        if let Some(order) = Order::holding(pages)
+            && order.pages() == pages
+            && self.free(pfn, order).is_ok()
+        {
+            return Ok(());
+        }
+        self.free_pieces(PageRange { start: pfn, pages })
+    }
+
+    #[cold]
+    fn free_pieces(&self, run: PageRange) -> Result<(), FreeError> {
+        if run.pages == 0 {
+            return self.free_part(run.start, 0);
+        }
+        if run.start.0.checked_add(run.pages).is_none() {
+            return Err(FreeError { pfn: run.start, order: Order::ZERO, reason: WrongFree::NotOurs });
+        }
+        self.for_each_piece(run, |_, _| Ok(()))?;
+        self.for_each_piece(run, |start, pages| match Order::holding(pages) {
+            // Mostly a whole block, which has a shorter way.
+            Some(order) if order.pages() == pages && self.free(start, order).is_ok() => Ok(()),
+            _ => self.free_part(start, pages),
+        })
+    }
+
+    /// Calls `visit` with the part of each block in use that lies in a run.
+    fn for_each_piece(
+        &self,
+        run: PageRange,
+        mut visit: impl FnMut(Pfn, u64) -> Result<(), FreeError>,
+    ) -> Result<(), FreeError> {
+        let mut at = run.start;
+        while at < run.end() {
+            let wrong = |reason| Err(FreeError { pfn: at, order: Order::ZERO, reason });
+            let end = match self.block_of(at) {
+                Some((block, PageState::Allocated)) => block.pfn.offset(block.order.pages()).min(run.end()),
+                Some((block, state)) if block.pfn == at => return wrong(WrongFree::NotAllocated(state)),
+                Some((block, state)) => {
+                    return wrong(WrongFree::Inside { head: block.pfn, order: block.order, state });
+                }
+                None if self.zone_of(at).is_some() => return wrong(WrongFree::NotAllocated(PageState::Inside)),
+                None => return wrong(WrongFree::NotOurs),
+            };
+            visit(at, end.0 - at.0)?;
+            at = end;
+        }
+        Ok(())
+    }
+}
