@@ -194,7 +194,7 @@ int main(void) {
     wrong.rules = "linux-6.18 high_fraction=8";
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "a pool has no high_fraction");
     wrong.rules = "linux-6.18 batch=31 regions=999999999";
-    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "regions");
+    EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "999999999 regions; allowed: 1 to ");
     wrong.rules = "";
     EXPECT(pageset_pool_create(&wrong, &pool), PAGESET_ERR_ARGUMENT, "cannot use rules \"\"");
     wrong = options, wrong.node_count = 1;

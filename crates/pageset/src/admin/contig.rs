@@ -27,7 +27,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
     /// Allocates `pages` neighbouring pages. The first is a multiple of `align_pages`. The request's order does not matter.
     ///
     /// Up to the pages of [`Order::MAX`], also for the alignment, this is [`Self::alloc`] of one block, whose rest is freed at once.
-    /// For a larger run, and where no block for more than a pageblock is free, it is [`Self::search_contig`]. Only the search calls the owner.
+    /// For a larger run, and where no block for more than a pageblock is free, it is [`Self::search_contig`]: for requests with
+    /// [`Wait::Memory`], not in interrupts. Only the search calls the owner.
     ///
     /// The run is blocks in use, as those of [`Self::alloc_range`]. [`Self::free_contig`] frees all of it or any part.
     ///
@@ -50,7 +51,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         }
         match Order::holding(pages.max(align_pages)).map(|order| (order, self.alloc_first(request, order, pages))) {
             // The run may fit where no block of this order is aligned.
-            Some((order, Err(AllocError::OutOfMemory(_)))) if order > Order::PAGEBLOCK => {}
+            Some((order, Err(AllocError::OutOfMemory(_))))
+                if order > Order::PAGEBLOCK && request.wait == Wait::Memory => {}
             Some((_, result)) => return result,
             None => {}
         }
@@ -59,7 +61,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
     /// Allocates the first run of `pages` neighbouring pages that a search finds, at a multiple of `align_pages` and of a pageblock. If
     /// no such memory is free, all pagesets drain, and then blocks move, if the owner moves any ([`Owner::moves`]). Ignores the
-    /// marks. Waits for what [`Self::alloc_range`] waits for. A request with [`Wait::Nothing`] finds nothing.
+    /// marks. Waits for what [`Self::alloc_range`] waits for, so only requests with [`Wait::Memory`] search; others find nothing.
     ///
     /// # Errors
     /// As [`Self::alloc_contig`].
@@ -85,7 +87,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
             list.zones().for_each(|zone| self.drain_zone(zone.shared.index));
             find(Pass::Settled).or_else(|| if owner.moves() { find(Pass::Movable) } else { None })
         };
-        let found = if request.wait == Wait::Nothing { None } else { find(Pass::Free).or_else(drained) };
+        let fits = |zone: &CachedZone<'a, M>| zone.frames().spanned() >= pages;
+        let may_search = request.wait == Wait::Memory && list.zones().any(fits);
+        let found = if may_search { find(Pass::Free).or_else(drained) } else { None };
         found.ok_or(AllocError::NoRun { pages, align_pages })
     }
 
@@ -128,7 +132,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
             let free = self.free_block_around(pfn);
             match pass {
                 Pass::Free => free,
-                Pass::Settled => free.or_else(|| self.settled_free_block_around(pfn)),
+                // Offline memory needs no lock to be seen.
+                Pass::Settled => free.or_else(|| self.block_of(pfn).and_then(|_| self.settled_free_block_around(pfn))),
                 Pass::Movable => free.or_else(|| may_move(pfn)),
             }
         };

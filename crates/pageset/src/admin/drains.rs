@@ -72,7 +72,8 @@ impl<'a, M: Machine> Allocator<'a, M> {
         if self.tuning.below_high_at_tick {
             zone.shared.clear_below_high();
         }
-        zone.tick(self.env(), cpu, remote, waits)
+        let more = zone.tick(self.env(), cpu, remote, waits);
+        zone.tick_depots(self.env(), self.rules.online.count()) || more
     }
 
     /// Drains the caller's pagesets of all zones. Never waits for a pageset: a timer interrupt may call it. Returns whether

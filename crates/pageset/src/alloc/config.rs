@@ -61,7 +61,8 @@ pub struct ZoneSpec<'c> {
     ///
     /// Metadata cover the span: about 9.5 bytes for each page of a hole. Around a large hole, and where the memory of nodes
     /// interleaves, give a zone for each piece. A node may have several zones of one kind: a request tries them in the order of their
-    /// numbers, and each has watermarks by its size, and pagesets of its own.
+    /// numbers, and each has watermarks and pagesets of its own. The reserve of the
+    /// machine counts zones, as the kernels do: 22 MiB more for each zone with [`WatermarkRule::huge_pages`].
     pub span: PageRange,
     /// The frames that are online from the start: inside `span`, without overlap.
     ///

@@ -123,6 +123,11 @@ impl<'a> CpuSet<'a> {
         self.word(cpu).get() & Self::bit(cpu) != 0
     }
 
+    /// The number of CPUs in the set, at a recent moment.
+    pub(crate) fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.get().count_ones()).sum()
+    }
+
     pub(crate) fn change(&self, cpu: CpuId, online: bool) {
         let word = self.word(cpu);
         word.set(if online { word.get() | Self::bit(cpu) } else { word.get() & !Self::bit(cpu) });

@@ -39,7 +39,7 @@ impl<M: Machine> Allocator<'_, M> {
             let (end, block_end) = (head + pages as u32, head + order.pages() as u32);
             let kind = frames.tag(head).kind().unwrap_or(MigrateType::Movable);
             // Nobody else has the block yet. The head comes last, so that a reader without a lock finds each page in a block.
-            for (at, order) in largest_blocks(end, block_end).chain(largest_blocks(head, end)) {
+            for (at, order) in largest_blocks(end, block_end).chain(head_last(head, end)) {
                 frames.set_tag(at, Tag::new(PageState::Allocated, order, kind));
             }
             for (at, order) in largest_blocks(end, block_end) {
@@ -79,11 +79,16 @@ impl<M: Machine> Allocator<'_, M> {
         let tag = |(at, order): (u32, Order), state| frames.set_tag(at, Tag::new(state, order, kind));
         // The head comes last, so that a reader without a lock finds each page in a block.
         largest_blocks(end, block_end).for_each(|block| tag(block, PageState::Allocated));
-        largest_blocks(page, end).for_each(|block| tag(block, PageState::Cached));
-        largest_blocks(head, page).for_each(|block| tag(block, PageState::Allocated));
+        head_last(page, end).for_each(|block| tag(block, PageState::Cached));
+        head_last(head, page).for_each(|block| tag(block, PageState::Allocated));
         for (at, order) in largest_blocks(page, end) {
             self.commit_free(zone, at, order, true);
         }
         Ok(())
     }
+}
+
+/// [`largest_blocks`], with the first of them at the end.
+fn head_last(first: u32, end: u32) -> impl Iterator<Item = (u32, Order)> {
+    largest_blocks(first, end).skip(1).chain(largest_blocks(first, end).take(1))
 }

@@ -10,7 +10,7 @@
 use core::sync::atomic::AtomicU32;
 
 use crate::policy::lists::{LISTS, order_of};
-use crate::sync::{self, AtomicU64, LockedWord};
+use crate::sync::{AtomicU64, LockedWord};
 
 /// The first words of a slot: the slot below it on its list, plus one; its number of blocks.
 const BELOW: usize = 0;
@@ -28,7 +28,7 @@ pub(crate) struct Depot {
     /// Pages in the depot, and the fewest since [`Self::idle_pages`] was asked last.
     pages: AtomicU32,
     fewest: AtomicU32,
-    /// Pages that entered, and pages that left to pagesets. Each can be read without the lock.
+    /// Pages that drains left here, and pages that refills took; the callers count them. Each can be read without the lock.
     pub(crate) pages_in: AtomicU64,
     pub(crate) pages_out: AtomicU64,
 }
@@ -81,7 +81,6 @@ impl Depot {
         touch();
         let pages = (blocks.len() as u32) << order_of(list).get();
         self.pages.set(before + pages);
-        sync::add(&self.pages_in, pages.into());
         let places = self.places(words, list);
         let (here, rest) = blocks.split_at(places.len().min(blocks.len()));
         places.iter().zip(here).for_each(|(place, block)| place.set(block.get()));
@@ -140,7 +139,6 @@ impl Depot {
         let pages = ((count - left) as u32) << order_of(list).get();
         self.pages.set(self.pages.get() - pages);
         self.fewest.set(self.fewest.get().min(self.pages.get()));
-        sync::add(&self.pages_out, pages.into());
         &batch[FIRST + left..FIRST + count]
     }
 

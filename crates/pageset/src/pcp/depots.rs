@@ -2,8 +2,9 @@
 //! [`Tuning::depot`](crate::Tuning::depot).
 
 use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
 
-use super::regions::Held;
+use super::regions::{Held, ones};
 use super::{CachedZone, PcpGuard};
 use crate::buddy::depot::Depot;
 use crate::buddy::{Env, Locked};
@@ -11,7 +12,7 @@ use crate::frame::Order;
 use crate::machine::{Line, LockPath, Machine};
 use crate::policy::Pressure;
 use crate::policy::lists::order_of;
-use crate::sync::LockedWord;
+use crate::sync::{self, LockedWord};
 
 /// The share of a region that its depot may hold: a 32nd. A guess: with one region per CPU as much as the smallest pagesets may hold.
 const SHARE: u32 = 5;
@@ -54,7 +55,9 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 zone.region.depot.put(words, list, blocks, || env.touch(self.depot_line(number)));
                 pcp.drop_oldest(list, blocks.len() as u32);
                 held.add(blocks.len());
-                drained += (blocks.len() as u32) << order_of(list).get();
+                let pages = (blocks.len() as u32) << order_of(list).get();
+                sync::add(&depot.pages_in, pages.into());
+                drained += pages;
                 if drained == wanted {
                     return drained;
                 }
@@ -77,12 +80,18 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             let touch = || zone.env().touch(self.depot_line(zone.number()));
             let blocks = zone.region.depot.take(words, list, (most - taken) as usize, touch);
             let mut newest_first = blocks.iter().rev().map(LockedWord::get);
+            let filled = pcp.fill(list, blocks.len() as u32, || newest_first.next());
+            taken += filled;
+            if (filled as usize) < blocks.len() {
+                // The pageset has no more room: the rest goes back to the places where it was.
+                zone.region.depot.put(words, list, &blocks[..blocks.len() - filled as usize], || ());
+                break;
+            }
             if blocks.is_empty() {
                 break;
             }
-            // The pageset has room: the number of pages is that of any other refill.
-            taken += pcp.fill(list, blocks.len() as u32, || newest_first.next());
         }
+        sync::add(&zone.region.depot.pages_out, u64::from(taken) << order_of(list).get());
         taken
     }
 
@@ -99,25 +108,31 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         }
     }
 
-    /// Frees the pages that nobody has needed for a tick: of the regions whose number is `cpu` plus a multiple of the CPUs. Returns
-    /// whether their depots still have pages.
-    pub(super) fn tick_depots(&self, env: Env<'_, M>, cpu: usize) -> bool {
-        let regions = self.shared.buddy.regions;
-        (cpu..regions.len()).step_by(self.pagesets.len()).fold(false, |more, number| {
-            if !self.has_depot_pages(number) {
-                return more;
-            }
+    /// Frees the pages that nobody has needed for a round. In a round, `cpus` ticks of any CPUs look after all regions in turn, so
+    /// that depots do not depend on the ticks of one CPU. Returns whether any depot has pages.
+    pub(crate) fn tick_depots(&self, env: Env<'_, M>, cpus: u32) -> bool {
+        let regions = self.shared.buddy.regions.len() as u32;
+        if !env.tuning.depot || cpus == 0 {
+            return false;
+        }
+        // Relaxed: which tick looks after which region does not matter. The sum wraps, and a turn may then come early.
+        let turn = u64::from(self.depot_turn.fetch_add(regions, Relaxed));
+        let (first, end) = (turn / u64::from(cpus), (turn + u64::from(regions)) / u64::from(cpus));
+        for number in
+            (first..end).map(|turn| (turn % u64::from(regions)) as usize).filter(|&number| self.has_depot_pages(number))
+        {
             let idle = self.shared.lock_region(env, LockPath::Drain, number).region.depot.idle_pages();
             self.drain_depot(env, number, idle);
-            more || self.has_depot_pages(number)
-        })
+        }
+        (0..regions as usize).any(|number| self.has_depot_pages(number))
     }
 
     /// Frees at least `pages` pages of a depot, or all if it has fewer.
     fn drain_depot(&self, env: Env<'_, M>, number: usize, pages: u32) {
         let batch = [const { AtomicU32::new(0) }; Depot::BATCH];
-        let mut left = pages;
-        while left > 0 && self.has_depot_pages(number) {
+        // What others leave there meanwhile may stay: they may be as fast as this loop.
+        let mut left = pages.min(self.shared.buddy.regions[number].depot.pages());
+        while left > 0 {
             let owner = self.shared.lock_region(env, LockPath::Drain, number);
             let depot = &owner.region.depot;
             let Some(list) = depot.some_list() else { return };
@@ -125,10 +140,11 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             let blocks = depot.take(self.depot_words(number), list, Depot::BATCH, touch);
             batch.iter().zip(blocks).for_each(|(copy, block)| copy.set(block.get()));
             let order: Order = order_of(list);
-            // The blocks may be of other regions, and a drain holds one lock at a time.
+            // Nearly all blocks are of this region, and leave the depot and enter the free lists under one hold.
+            let foreign = owner.free_own(&batch[..blocks.len()], ones(blocks.len()), order, None);
+            // A drain holds one lock at a time, so the others are in neither for a moment.
             drop(owner);
-            let mut held = Held::default();
-            self.free_to_regions(env, &batch[..blocks.len()], order, None, &mut held);
+            self.free_some_to_regions(env, &batch[..blocks.len()], foreign, order, None, &mut Held::default());
             left = left.saturating_sub((blocks.len() as u32) << order.get());
         }
     }

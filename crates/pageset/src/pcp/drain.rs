@@ -95,8 +95,7 @@ impl<M: Machine> CachedZone<'_, M> {
         let expired = pcp.expire(remote, env.tuning.expire_all);
         self.drain(env, &mut pcp, expired.drain, 0, None);
         env.tuning.end_tick(&mut pcp);
-        drop(pcp);
-        self.tick_depots(env, cpu.0 as usize) || decay.more || expired.more
+        decay.more || expired.more
     }
 
     /// Drains one pageset completely. A pageset that looks empty without its lock counts as empty: a page freed

@@ -424,6 +424,8 @@ pub struct CachedZone<'a, M: Machine> {
     pub(crate) arrays: &'a [AtomicU32],
     /// The words of the regions' depots; none without them.
     pub(crate) depots: &'a [AtomicU32],
+    /// Whose turn it is at the next tick: [`Self::tick_depots`].
+    depot_turn: AtomicU32,
 }
 
 impl<'a, M: Machine> CachedZone<'a, M> {
@@ -443,6 +445,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 bounds: SharedBounds { batch: AtomicU32::new(0), high_min: AtomicU32::new(0), high_max: AtomicU32::new(0) },
                 arrays: metadata.words,
                 depots: &[],
+                depot_turn: AtomicU32::new(0),
             }
         }
     }

@@ -121,7 +121,19 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         capture: Option<&Capture>,
         held: &mut Held<'z, 'a, M>,
     ) {
-        let mut left = ones(blocks.len());
+        self.free_some_to_regions(env, blocks, ones(blocks.len()), order, capture, held);
+    }
+
+    /// As [`Self::free_to_regions`], the blocks whose bits are set in `left`.
+    pub(super) fn free_some_to_regions<'z>(
+        &'z self,
+        env: Env<'z, M>,
+        blocks: &[AtomicU32],
+        mut left: u64,
+        order: Order,
+        capture: Option<&Capture>,
+        held: &mut Held<'z, 'a, M>,
+    ) {
         while left != 0 {
             let number = self.shared.buddy.region_of(blocks[left.trailing_zeros() as usize].get());
             let zone = held.lock(self, env, number);
@@ -176,14 +188,14 @@ impl<'z, 'a, M: Machine> Held<'z, 'a, M> {
 }
 
 /// A word whose lowest bits, `count` of them, are set.
-fn ones(count: usize) -> u64 {
+pub(super) fn ones(count: usize) -> u64 {
     u64::MAX.checked_shr(u64::BITS - count as u32).unwrap_or(0)
 }
 
 impl<M: Machine> Locked<'_, '_, M> {
     /// Frees those of some blocks that are in the region: of those in the set `left`, bit by bit. Returns the set of the others.
     #[inline(always)]
-    fn free_own(&self, blocks: &[AtomicU32], mut left: u64, order: Order, capture: Option<&Capture>) -> u64 {
+    pub(super) fn free_own(&self, blocks: &[AtomicU32], mut left: u64, order: Order, capture: Option<&Capture>) -> u64 {
         let together = capture.is_none() && self.drains_whole_blocks();
         let mut rest = left;
         while rest != 0 {

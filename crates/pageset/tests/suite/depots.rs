@@ -2,7 +2,7 @@
 
 use crate::support::{World, build, movable};
 use pageset::policy::presets::PAGESET;
-use pageset::policy::{Bounds, TuningError};
+use pageset::policy::{Bounds, TuningError, Watermarks};
 use pageset::{
     Config, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule, Request, Tuning, Wait, ZoneKind, ZoneSpec,
 };
@@ -71,10 +71,28 @@ fn idle_pages_go_back() {
         assert!(depot() > 0);
         world.machine().run_on(0);
         assert!(world.tick(), "there is more to do");
-        world.tick();
-        world.tick();
+        // The ticks of one of two online CPUs: each looks after one of the two depots.
+        for _ in 0..3 {
+            let _ = world.tick();
+        }
         assert_eq!(depot(), 0);
+        assert!(!world.tick(), "nothing is left to do");
         world.audit(0).expect("the audit passes");
+    });
+}
+
+/// The depot of an offline CPU's region: other CPUs' ticks look after it.
+#[test]
+fn depots_do_not_depend_on_one_cpu() {
+    two_regions(PAGESET, |world| {
+        stream(world, 0, 2000);
+        world.machine().run_on(1);
+        world.cpu_offline(CpuId(0)).expect("it is online");
+        assert!(world.zone_stats(0).depot > 0);
+        for _ in 0..3 {
+            let _ = world.tick();
+        }
+        assert_eq!(world.zone_stats(0).depot, 0);
     });
 }
 
@@ -88,7 +106,22 @@ fn depots_give_way_to_requests() {
         let request = Request { watermarks: false, ..movable(0) };
         let all = std::iter::from_fn(|| world.alloc(&request).ok()).count() as u64;
         let stats = world.zone_stats(0);
-        assert_eq!((stats.depot, all + stats.pagesets.count), (0, 2 * REGION), "CPU 1 keeps its own");
+        assert_eq!((stats.depot, all + stats.pagesets.count), (0, 2 * REGION), "CPU 1 is drained, too");
+    });
+    // A request for a block that a depot has in parts only, and that may not wait for other CPUs.
+    two_regions(PAGESET, |world| {
+        world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
+        let request = |order| Request { watermarks: false, wait: Wait::Lock, ..movable(order) };
+        let all: Vec<_> = std::iter::from_fn(|| world.alloc(&request(0)).ok()).collect();
+        world.drain_all();
+        world.machine().run_on(1);
+        all[..700].iter().for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        let stats = world.zone_stats(0);
+        assert!(stats.depot > 200 && stats.nr_free_pages < 256, "{stats:?}");
+        world.machine().run_on(0);
+        world.alloc(&request(8)).expect("the pages of the depot merge");
+        assert_eq!(world.zone_stats(0).depot, 0);
+        world.audit(0).expect("the audit passes");
     });
     two_regions(PAGESET, |world| {
         let whole = |world: &World<'_>| world.free_blocks(0, Order::MAX, MigrateType::Movable);
