@@ -17,9 +17,11 @@
 //! | [`sample`] | one measurement on pinned threads |
 //! | [`report`] | the result: all samples, medians, ratios |
 //! | [`rounds`] | the order of all measurements |
+//! | [`nodes`] | frees, by the node of their page |
 #![deny(unsafe_code)]
 
 pub mod floors;
+pub mod nodes;
 pub mod ours;
 pub mod pattern;
 pub mod report;

@@ -142,7 +142,7 @@ impl Row {
 }
 
 /// The quantile at `share`, interpolated between two samples.
-fn quantile(samples: &[f64], share: f64) -> Option<f64> {
+pub(crate) fn quantile(samples: &[f64], share: f64) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let place = share * sorted.len().checked_sub(1)? as f64;

@@ -26,6 +26,7 @@ pub struct PoolBuilder {
     reserve_bytes: u64,
     memory: MemorySettings,
     nodes: Option<Vec<NodeId>>,
+    pretended_nodes: Option<u8>,
     prefault: bool,
     tuning: Option<Tuning>,
     give_back: GiveBack,
@@ -52,6 +53,7 @@ impl PoolBuilder {
             reserve_bytes: bytes,
             memory: MemorySettings::default(),
             nodes: None,
+            pretended_nodes: None,
             prefault: false,
             tuning: None,
             give_back: GiveBack::default(),
@@ -104,6 +106,14 @@ impl PoolBuilder {
     #[must_use]
     pub fn nodes(mut self, nodes: &[NodeId]) -> Self {
         self.nodes = Some(nodes.to_vec());
+        self
+    }
+
+    /// Divides the memory between `count` nodes, numbered from 0, as if the machine had them and all CPUs were on node 0: for
+    /// measurements and tests of the allocator's work for nodes. The memory comes from wherever the system takes it.
+    #[must_use]
+    pub fn pretended_nodes(mut self, count: u8) -> Self {
+        self.pretended_nodes = Some(count);
         self
     }
 
@@ -176,14 +186,19 @@ impl PoolBuilder {
     /// # Errors
     /// [`PoolError`] names the setting or the system call that failed. Nothing remains reserved.
     pub fn build(self) -> Result<PagePool, PoolError> {
-        let topology = Topology::of_this_machine();
+        let this_machine = Topology::of_this_machine();
+        let topology = match self.pretended_nodes {
+            Some(count) => this_machine.with_nodes(count),
+            None => this_machine,
+        };
         let nodes = self.checked_nodes(&topology)?;
         let sizes = NodeSizes::new(self.bytes, self.reserve_bytes, nodes.len(), self.memory.huge_pages)?;
         if self.memory.huge_pages.explicit().is_some() && sizes.initial < sizes.reserved {
             return Err(PoolError::HugePagesCannotGrow);
         }
         let memory = self.memory.map(sizes.reserved * nodes.len())?;
-        for (i, node) in nodes.iter().enumerate().filter(|_| topology.nodes.len() > 1) {
+        for (i, node) in nodes.iter().enumerate().filter(|_| topology.nodes.len() > 1 && self.pretended_nodes.is_none())
+        {
             let bound = prefer_node(&memory, i * sizes.reserved, sizes.reserved, node.0);
             // Containers may forbid `mbind`, as Docker's default profile does. If the caller named no nodes, the pool
             // works without it. A page then comes from the node of the thread that first touches it.

@@ -52,6 +52,18 @@ impl Topology {
         Topology::read(Path::new("/sys/devices/system"), possible_cpus(), allowed_nodes().as_deref())
     }
 
+    /// This machine as if it had `count` nodes, and all its CPUs on node 0. Another node is twice as far as the own one.
+    pub(crate) fn with_nodes(self, count: u8) -> Topology {
+        let count = u32::from(count);
+        let distance = |pair: u32| if pair / count == pair % count { 10 } else { 20 };
+        Topology {
+            cpu_nodes: vec![NodeId(0); self.cpu_nodes.len()],
+            nodes: (0..count).map(NodeId).collect(),
+            distances: (0..count * count).map(distance).collect(),
+            ..self
+        }
+    }
+
     /// Reads the topology below `system`. `allowed` are the nodes whose memory this process may use, if known.
     fn read(system: &Path, cpus: u32, allowed: Option<&[u32]>) -> Topology {
         let node_dir = |node: u32| system.join(format!("node/node{node}"));

@@ -178,6 +178,23 @@ fn allocations_by_node_and_by_type() {
     assert_eq!(pool.alloc_typed(Order::ZERO, MigrateType::Cma), Err(AllocError::UnsupportedType(MigrateType::Cma)));
 }
 
+/// As on a machine that has the nodes: each has its share, and gives its pages to those who ask for it.
+#[test]
+fn nodes_can_be_pretended() {
+    let pool = PagePool::builder(48 << 20).pretended_nodes(3).build().expect("memory");
+    let in_use = || -> Vec<u64> {
+        let zones = pool.zones();
+        zones.map(|zone| zone.managed - zone.nr_free_pages - zone.depot - zone.pagesets.count).collect()
+    };
+    let mut expected = in_use();
+    for node in [2, 0, 1, 2] {
+        pool.alloc_on(NodeId(node), Order::ZERO).expect("memory");
+        expected[node as usize] += 1;
+        assert_eq!(in_use(), expected);
+    }
+    assert!(matches!(PagePool::builder(48 << 20).pretended_nodes(0).build(), Err(PoolError::Nodes { .. })));
+}
+
 /// Skipped on machines without explicit huge pages.
 #[test]
 fn a_pool_of_explicit_huge_pages() {
