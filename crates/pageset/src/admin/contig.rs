@@ -1,8 +1,8 @@
 //! Runs of neighbouring pages: any number, at any alignment.
 //!
 //! A run that fits the largest block is the first part of one block, and the rest of the block is free. A larger run is a range
-//! ([`crate::Allocator::alloc_range`]) that a search finds, from the zone's first page on. The search goes over each zone three times: for memory that is free,
-//! for memory that is free after all pagesets have drained, and for blocks that their owner may move.
+//! ([`crate::Allocator::alloc_range`]) that a search finds, from the zone's first page on. The search goes over each zone up to
+//! three times: for free memory; for free memory after all pagesets have drained; and for blocks that their owner may move.
 
 use crate::admin::owner::Owner;
 use crate::alloc::Allocator;

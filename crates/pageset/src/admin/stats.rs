@@ -70,9 +70,9 @@ pub struct ZoneStats {
     pub pagesets: PagesetStats,
     /// Pages in the depots of its regions.
     pub depot: u64,
-    /// Pages that drains left in depots, of those that pagesets drained.
+    /// Pages that drains left in depots. They count as drained, too.
     pub depot_in_pages: u64,
-    /// Pages that refills took from depots, of those that refilled pagesets.
+    /// Pages that refills took from depots. They count as refilled, too.
     pub depot_out_pages: u64,
     /// Pages allocated without a pageset.
     pub direct_alloc_pages: u64,

@@ -147,7 +147,7 @@ impl Depot {
         self.newest.iter().position(|newest| newest.get() != 0)
     }
 
-    /// The pages that nobody needed since the last call: the fewest that the depot had.
+    /// The fewest pages that the depot had since the last call: no refill needed them.
     pub(crate) fn idle_pages(&self) -> u32 {
         let idle = self.fewest.get();
         self.fewest.set(self.pages.get());

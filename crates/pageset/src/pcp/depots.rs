@@ -108,8 +108,8 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         }
     }
 
-    /// Frees the pages that nobody has needed for a round. In a round, `cpus` ticks of any CPUs look after all regions in turn, so
-    /// that depots do not depend on the ticks of one CPU. Returns whether any depot has pages.
+    /// Frees the pages that no refill needed for a round. A round is `cpus` ticks, of any CPUs. Each tick looks after the next
+    /// regions in turn, so no depot depends on one CPU. Returns whether any depot has pages.
     pub(crate) fn tick_depots(&self, env: Env<'_, M>, cpus: u32) -> bool {
         let regions = self.shared.buddy.regions.len() as u32;
         if !env.tuning.depot || cpus == 0 {

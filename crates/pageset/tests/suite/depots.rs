@@ -62,7 +62,7 @@ fn a_depot_is_limited() {
     });
 }
 
-/// Pages that no refill needs go back: after one tick those that were there at the tick before.
+/// Pages that no refill needs go back. A tick frees those that were there at the tick before.
 #[test]
 fn idle_pages_go_back() {
     two_regions(PAGESET, |world| {
