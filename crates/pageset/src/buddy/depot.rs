@@ -31,6 +31,8 @@ pub(crate) struct Depot {
     /// Pages that drains left here, and pages that refills took; the callers count them. Each can be read without the lock.
     pub(crate) pages_in: AtomicU64,
     pub(crate) pages_out: AtomicU64,
+    /// [`Self::demand`] counts from here.
+    demand_from: AtomicU64,
 }
 
 impl Depot {
@@ -52,6 +54,7 @@ impl Depot {
             fewest: AtomicU32::new(0),
             pages_in: AtomicU64::new(0),
             pages_out: AtomicU64::new(0),
+            demand_from: AtomicU64::new(0),
         }
     }
 
@@ -61,10 +64,26 @@ impl Depot {
         self.pages.get()
     }
 
+    /// Whether a tick has nothing to do. Without the lock at a recent moment.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pages() == 0 && self.demand() == 0
+    }
+
+    /// Pages that refills took lately: since the last call of [`Self::idle_pages`], half of those before, and so on.
+    fn demand(&self) -> u32 {
+        // Without the lock the words may be of different moments.
+        let pages = self.pages_out.get().saturating_sub(self.demand_from.get());
+        pages.min(u64::from(u32::MAX / 4)) as u32
+    }
+
     /// The blocks of a list for which there is room, at most a batch, if the depot may hold `limit` pages. Without the lock a guess.
+    ///
+    /// Beyond two batches, a depot holds at most twice the pages that refills took lately. What a CPU frees that nobody allocates,
+    /// in any order, would keep larger blocks from merging.
     pub(crate) fn room(&self, words: &[AtomicU32], list: usize, limit: u32) -> usize {
         let has_slot = self.free.get() != 0 || (self.used.get() as usize) < Self::SLOTS;
         let places = if has_slot { Self::BATCH } else { self.places(words, list).len() };
+        let limit = limit.min(2 * ((Self::BATCH as u32) << order_of(list).get()) + 2 * self.demand());
         places.min((limit.saturating_sub(self.pages.get()) >> order_of(list).get()) as usize)
     }
 
@@ -151,6 +170,7 @@ impl Depot {
     pub(crate) fn idle_pages(&self) -> u32 {
         let idle = self.fewest.get();
         self.fewest.set(self.pages.get());
+        self.demand_from.set((self.demand_from.get() + self.pages_out.get()).div_ceil(2));
         idle
     }
 
@@ -212,6 +232,7 @@ mod tests {
     fn slots_and_pages_are_limited() {
         let (depot, memory) = (Depot::new(), words((0..Depot::WORDS).map(|_| 0)));
         let batch = words(0..62);
+        depot.pages_out.set(1 << 20);
         for round in 0..3 {
             for slot in 0..Depot::SLOTS {
                 assert_eq!(depot.room(&memory, 0, 1 << 20), 62, "round {round}, slot {slot}");
@@ -225,6 +246,23 @@ mod tests {
         }
         // List 9 has blocks of order 3.
         assert_eq!((depot.room(&memory, 9, 100), depot.room(&memory, 0, 40)), (12, 40));
+    }
+
+    /// Two batches without a demand, then twice what was taken lately.
+    #[test]
+    fn a_depot_follows_its_demand() {
+        let (depot, memory) = (Depot::new(), words((0..Depot::WORDS).map(|_| 0)));
+        let room = || depot.room(&memory, 0, 1 << 20);
+        (0..2).for_each(|_| depot.put(&memory, 0, &words(0..62), || ()));
+        assert_eq!((room(), depot.is_idle()), (0, false));
+        depot.pages_out.set(20);
+        let later = |_| {
+            depot.idle_pages();
+            room()
+        };
+        assert_eq!((room(), [(); 6].map(later)), (40, [20, 10, 4, 2, 0, 0]));
+        while !depot.take(&memory, 0, 62, || ()).is_empty() {}
+        assert!(depot.is_idle());
     }
 
     #[test]

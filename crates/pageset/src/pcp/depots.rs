@@ -118,8 +118,9 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         // Relaxed: which tick looks after which region does not matter. The sum wraps, and a turn may then come early.
         let turn = u64::from(self.depot_turn.fetch_add(regions, Relaxed));
         let (first, end) = (turn / u64::from(cpus), (turn + u64::from(regions)) / u64::from(cpus));
-        for number in
-            (first..end).map(|turn| (turn % u64::from(regions)) as usize).filter(|&number| self.has_depot_pages(number))
+        for number in (first..end)
+            .map(|turn| (turn % u64::from(regions)) as usize)
+            .filter(|&number| !self.shared.buddy.regions[number].depot.is_idle())
         {
             let idle = self.shared.lock_region(env, LockPath::Drain, number).region.depot.idle_pages();
             self.drain_depot(env, number, idle);

@@ -50,13 +50,26 @@ fn a_stream_bypasses_the_free_lists() {
     }
 }
 
+/// To a share of the region, and to what refills took lately.
 #[test]
 fn a_depot_is_limited() {
     two_regions(PAGESET, |world| {
-        let pages: Vec<_> = (0..6000).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
-        pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        let free_many = || {
+            world.machine().run_on(0);
+            let pages: Vec<_> = (0..6000).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
+            pages.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
+            world.zone_stats(0).depot
+        };
+        assert!((63..=124).contains(&free_many()), "nobody took pages from it before");
+        stream(world, 0, 2000);
+        world.drain_all();
+        assert!((512..=1024).contains(&free_many()), "refills took 2,000 pages");
+        for _ in 0..40 {
+            let _ = world.tick();
+        }
+        world.drain_all();
+        assert!(free_many() < 512, "the demand is old");
         let stats = world.zone_stats(0);
-        assert!((512..=1024).contains(&stats.depot), "{stats:?}");
         let books = world.audit(0).expect("the audit passes");
         assert_eq!(books.cached, stats.depot + stats.pagesets.count);
     });
@@ -112,12 +125,15 @@ fn depots_give_way_to_requests() {
     two_regions(PAGESET, |world| {
         world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
         let request = |order| Request { watermarks: false, wait: Wait::Lock, ..movable(order) };
+        stream(world, 0, 2000);
+        world.machine().run_on(0);
         let all: Vec<_> = std::iter::from_fn(|| world.alloc(&request(0)).ok()).collect();
         world.drain_all();
         world.machine().run_on(1);
         all[..700].iter().for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
         let stats = world.zone_stats(0);
-        assert!(stats.depot > 200 && stats.nr_free_pages < 256, "{stats:?}");
+        let is_free = |order| world.free_blocks(0, order, MigrateType::Movable) > 0;
+        assert!(stats.depot > 200 && !Order::all().skip(8).any(is_free), "{stats:?}");
         world.machine().run_on(0);
         world.alloc(&request(8)).expect("the pages of the depot merge");
         assert_eq!(world.zone_stats(0).depot, 0);
