@@ -2,7 +2,7 @@
 
 use pageset::policy::BatchRule;
 use pageset::policy::sizes::{WatermarkRule, zone_batch};
-use pageset::{Config, FreeCheck, NodeId, PageRange, Tuning, ZoneKind, ZoneSpec};
+use pageset::{Config, FreeCheck, NodeId, OwnerRule, PageRange, Tuning, ZoneKind, ZoneSpec};
 
 use crate::error::{PoolError, address_space_error, prefault_error};
 use crate::give_back::{GiveBack, GiveBackParts};
@@ -223,11 +223,7 @@ impl PoolBuilder {
             .collect();
         let config = Config {
             distances: &topology.distances,
-            // The pool drains other CPUs' caches itself: only it knows whether it may take their locks.
-            tuning: Tuning {
-                drain_for_requests: false,
-                ..self.tuning.unwrap_or_else(|| default_tuning(sizes.reserved))
-            },
+            tuning: tuning_for_pool(self.tuning.unwrap_or_else(|| default_tuning(sizes.reserved))),
             watermarks: WATERMARKS,
             cache_slice_pages: topology.cache_slice_bytes / PAGE_BYTES as u64,
             ..Config::new(&zones, &topology.cpu_nodes)
@@ -284,6 +280,13 @@ impl PoolBuilder {
         }
         Ok(nodes)
     }
+}
+
+/// The rules as a pool uses them. It drains other CPUs' caches itself: only it knows whether it may take their locks. A free takes none
+/// of them, so blocks of other CPUs' pageblocks are left on lists.
+fn tuning_for_pool(tuning: Tuning) -> Tuning {
+    let owners = if tuning.owners == OwnerRule::Off { OwnerRule::Off } else { OwnerRule::List };
+    Tuning { drain_for_requests: false, owners, ..tuning }
 }
 
 /// A pool keeps no minimum free. The low and high watermarks, 0.1 and 0.2 %, only decide when caches start to shrink.

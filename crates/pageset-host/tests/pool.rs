@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use pageset_host::{AllocError, FreeReason, HugePages, MigrateType, NodeId, Order, PAGE_BYTES, PagePool, PoolError};
 use pageset_host::{Pages, order_for};
 
+use pageset::policy::presets::{PCP_BUDDY, PCP_BUDDY_LIST, PCP_BUDDY_TRY};
+
 use common::{MIB, allowed_cpus, order, pin, pointer_to};
 
 fn first_node() -> NodeId {
@@ -193,6 +195,28 @@ fn nodes_can_be_pretended() {
         assert_eq!(in_use(), expected);
     }
     assert!(matches!(PagePool::builder(48 << 20).pretended_nodes(0).build(), Err(PoolError::Nodes { .. })));
+}
+
+/// A free takes no other CPU's lock: the blocks of another CPU's pageblocks are left for it, and none is lost.
+#[test]
+fn pageblocks_may_have_owners() {
+    for tuning in [PCP_BUDDY, PCP_BUDDY_TRY, PCP_BUDDY_LIST] {
+        let mut pool = PagePool::builder(64 << 20).tuning(tuning).build().expect("memory");
+        for cpu in allowed_cpus().into_iter().cycle().take(20) {
+            let pages: Vec<_> = (0..500).map(|_| pool.alloc(Order::ZERO).expect("memory").addr()).collect();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    pin(cpu).expect("an allowed CPU");
+                    for &page in &pages {
+                        // SAFETY: the page is allocated, and nothing refers to it.
+                        unsafe { pool.free(pointer_to(page), Order::ZERO).expect("an allocated page") };
+                    }
+                });
+            });
+        }
+        let books = pool.audit().expect("a consistent pool");
+        assert!(books.iter().all(|zone| zone.in_use == 0), "{books:?}");
+    }
 }
 
 /// Skipped on machines without explicit huge pages.

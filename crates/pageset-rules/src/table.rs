@@ -61,6 +61,9 @@ pub const KEYS: &[Key] = &[
     key("whole_blocks", "pageset: refills split a block at once, drains give back pages that make up a block as that block", &Switch(|t| &mut t.whole_blocks)),
     key("depot", "pageset: drains leave batches of blocks for the next refills", &Switch(|t| &mut t.depot)),
     key("drain_for_requests", "pageset: before a request fails, other CPUs' pagesets are drained", &Switch(|t| &mut t.drain_for_requests)),
+    key("claim_blocks", "RFC of 2026: refills claim whole pageblocks, and allocations split blocks in the pageset", &Switch(|t| &mut t.claim_blocks)),
+    key("owners", "RFC of 2026: whether frees go to the CPU that claimed the pageblock, and how", &Words(|t| &mut t.owners)),
+    key("merge_blocks", "RFC of 2026: drains merge the blocks of a pageset first, and move the largest", &Switch(|t| &mut t.merge_blocks)),
     key("decay", "by what part high shrinks each second", &Words(|t| &mut t.decay)),
     key("batch_scale_max", "batches grow up to batch << this", &SCALE),
     key(CACHE_SLICE, "no rule: a CPU's share of the last-level cache, where the recording does not know it", &CACHE_PAGES),
@@ -139,7 +142,9 @@ impl Key {
 
 #[cfg(test)]
 mod tests {
-    use pageset::policy::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, ListRule, PRESETS, RegionRule, Tuning};
+    use pageset::policy::{
+        BulkFree, DecayRule, FallbackRule, HighAtomicRule, ListRule, OwnerRule, PRESETS, RegionRule, Tuning,
+    };
 
     use super::*;
     use crate::described;
@@ -187,6 +192,9 @@ mod tests {
             whole_blocks: on,
             depot: on,
             drain_for_requests: on,
+            claim_blocks: on,
+            owners: OwnerRule::List,
+            merge_blocks: on,
             decay: DecayRule::Fifth,
             batch_scale_max: 1,
         };
@@ -230,6 +238,9 @@ mod tests {
             whole_blocks: off,
             depot: off,
             drain_for_requests: off,
+            claim_blocks: off,
+            owners: OwnerRule::Off,
+            merge_blocks: off,
             decay: DecayRule::Eighth,
             batch_scale_max: 2,
         };

@@ -1,6 +1,6 @@
 //! The words for the values of rules.
 
-use pageset::policy::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule, RegionRule};
+use pageset::policy::{BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule, OwnerRule, RegionRule};
 
 /// A rule with a word for each of its values.
 pub(crate) trait NamedValues: Copy + PartialEq + 'static {
@@ -62,5 +62,6 @@ words! {
     }
     FallbackRule { "steal" = Steal, "steal-in-place" = StealInPlace, "claim-then-steal" = ClaimThenSteal }
     HighAtomicRule { "reserved" = Reserved, "free" = Free }
+    OwnerRule { "off" = Off, "wait" = Wait, "try" = Try, "list" = List }
     DecayRule { "eighth" = Eighth, "fifth" = Fifth }
 }

@@ -114,6 +114,7 @@ const CLUSTERS_A_LINE: u32 = 8;
 struct ZoneLines {
     regions: Box<[RegionLines]>,
     pagesets: Box<[LineState]>,
+    owner_lists: Box<[LineState]>,
     clusters: Vec<LineState>,
 }
 
@@ -204,6 +205,7 @@ impl SimMachine {
             Ok(ZoneLines {
                 regions: (0..regions).map(|_| RegionLines::default()).collect(),
                 pagesets: (0..cpus).map(|_| LineState::default()).collect(),
+                owner_lists: (0..cpus).map(|_| LineState::default()).collect(),
                 clusters: table(cluster_lines)?,
             })
         };
@@ -300,6 +302,9 @@ impl SimMachine {
             }
             Line::Zone { zone, region } => {
                 self.engine.touch(&self.zones[zone].regions[region].counters, Socket(zone as u32));
+            }
+            Line::OwnerList { zone, cpu } => {
+                self.engine.touch(&self.zones[zone].owner_lists[cpu.0 as usize], Socket(zone as u32));
             }
             Line::Pageset { zone, cpu } => {
                 self.engine.touch(&self.zones[zone].pagesets[cpu.0 as usize], Socket(zone as u32));

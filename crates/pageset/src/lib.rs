@@ -155,4 +155,4 @@ pub use buddy::region::Region;
 pub use frame::{CpuId, MigrateType, NodeId, Order, PageRange, PageState, Pfn, ZoneKind};
 pub use machine::{Access, CpuHint, Line, LockPath, Machine, RawLock, SpinLock};
 pub use pcp::CachedZone;
-pub use policy::{RegionRule, Tuning};
+pub use policy::{OwnerRule, RegionRule, Tuning};

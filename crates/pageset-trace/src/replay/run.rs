@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::iter::Peekable;
 use std::slice;
 
+use pageset::admin::stats::PagesetStats;
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::sizes::ZoneSize;
-use pageset::policy::{Bounds, PcpState, Tuning};
+use pageset::policy::{Bounds, OwnerRule, PcpState, Tuning};
 use pageset::{
     AllocError, Allocator, CpuId, MigrateType, NodeId, Order, PageRange, Pfn, Request, Urgency, Wait, ZoneKind,
     ZoneSpec,
@@ -520,8 +521,28 @@ impl<'r, 'a> Run<'r, 'a> {
             return;
         }
         self.world.machine().run_on(cpu);
+        if self.world.tuning().owners != OwnerRule::Off {
+            return self.operate_on_all(zone, operation);
+        }
         let before = self.world.pageset_stats(zone, cpu);
         operation(self);
+        self.note_moves(zone, cpu, before);
+        self.outcome.held_pages_max = self.outcome.held_pages_max.max(self.held);
+    }
+
+    /// Runs an operation that may change the pagesets of several CPUs, and records the moves of all.
+    fn operate_on_all<R>(&mut self, zone: usize, operation: impl FnOnce(&mut Self) -> R) {
+        let cpus = || (0..self.plan.setting.cpus.len() as u32).map(CpuId);
+        let before: Vec<_> = cpus().map(|cpu| self.world.pageset_stats(zone, cpu)).collect();
+        let cpus: Vec<_> = cpus().collect();
+        operation(self);
+        cpus.into_iter().zip(before).for_each(|(cpu, before)| self.note_moves(zone, cpu, before));
+        let waiting: u64 = (0..self.world.zone_count()).map(|zone| self.world.zone_stats(zone).waiting).sum();
+        self.outcome.held_pages_max = self.outcome.held_pages_max.max(self.held + waiting);
+    }
+
+    /// Records what an operation moved between a pageset and the zone.
+    fn note_moves(&mut self, zone: usize, cpu: CpuId, before: PagesetStats) {
         let after = self.world.pageset_stats(zone, cpu);
         let moved = |pages: u64| Move { place: self.place, zone: zone as u32, cpu, pages: pages as u32 };
         if after.refills > before.refills {
@@ -531,7 +552,6 @@ impl<'r, 'a> Run<'r, 'a> {
             self.outcome.moves.drains.push(moved(after.drain_pages - before.drain_pages));
         }
         self.held = self.held + after.count - before.count;
-        self.outcome.held_pages_max = self.outcome.held_pages_max.max(self.held);
     }
 
     /// Applies a later snapshot's parameters.
@@ -547,7 +567,7 @@ impl<'r, 'a> Run<'r, 'a> {
             self.states[zone] = state;
             self.set_parameters(zone);
             let stats = self.world.zone_stats(zone);
-            let unused = stats.nr_free_pages + stats.pagesets.count + stats.depot;
+            let unused = stats.nr_free_pages + stats.pagesets.count + stats.depot + stats.waiting;
             self.corrections.correct(self.world, zone, unused, state.unused());
             self.outcome.near_mark |= state.free <= state.watermarks.high;
         }

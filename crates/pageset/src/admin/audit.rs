@@ -1,6 +1,7 @@
 //! The consistency check: every page is counted once, lists agree with tags, counters agree with lists.
 
 use core::fmt;
+use core::iter::successors;
 
 use crate::alloc::Allocator;
 use crate::buddy::list::List;
@@ -9,7 +10,7 @@ use crate::frame::MigrateType;
 use crate::frame::ZoneKind;
 use crate::frame::{Order, PageState, Pfn, Tag};
 use crate::machine::Machine;
-use crate::pcp::CachedZone;
+use crate::pcp::{CachedZone, claims};
 use crate::policy::lists::{LISTS, order_of};
 use crate::sync::LockedWord;
 use crate::zone::watermark::{Mark, MarkTest};
@@ -63,6 +64,7 @@ impl<M: Machine> Allocator<'_, M> {
     /// There is no zone of that number.
     pub fn audit(&self, index: usize) -> Result<Books, Inconsistency> {
         let zone = &self.zones[index];
+        zone.absorb_all(self.env());
         let _pagesets = zone.lock_pagesets(self.env());
         zone.shared.complete_deferred(self.env());
         // The check marks the tags of the blocks on lists while it runs, so nobody may take one.
@@ -119,6 +121,7 @@ impl<M: Machine> Audit<'_, '_, M> {
         self.equal("refills in flight", 0, self.zone.shared.buddy.in_flight.refills().into())?;
         self.equal("pages on free lists against pages tagged free", books.free, free)?;
         self.equal("pages in pagesets against pages tagged cached", books.cached, cached)?;
+        self.owners()?;
         self.plenty()?;
         self.types()?;
         self.boost()?;
@@ -154,6 +157,31 @@ impl<M: Machine> Audit<'_, '_, M> {
         let reserved = self.zone.shared.buddy.reserved_highatomic.get();
         self.equal("the pages of HIGHATOMIC pageblocks", reserved, pages(MigrateType::HighAtomic))?;
         self.equal("the pages of CMA pageblocks", self.zone.shared.buddy.cma_pages.get(), pages(MigrateType::Cma))
+    }
+
+    /// Checks that no free pageblock has an owner, and that each owned pageblock with free blocks is on its owner's list.
+    fn owners(&self) -> Result<(), Inconsistency> {
+        let (frames, owners) = (self.zone.frames(), &self.zone.shared.buddy.owners);
+        let pages = Order::PAGEBLOCK.pages() as u32;
+        for start in (0..owners.pageblocks()).map(|slot| slot * pages) {
+            let Some(owner) = owners.of(start) else { continue };
+            let is_free = |order: Order| frames.tag(start & !(order.pages() as u32 - 1)).is(PageState::Free, order);
+            if Order::all().skip(Order::PAGEBLOCK.index()).any(is_free) {
+                return self.error(Some(start), "the owner of a free pageblock", 0, u64::from(owner.0) + 1);
+            }
+            let has_free = (start..start + pages).any(|page| frames.tag(page).state() == PageState::Free);
+            let is_listed = successors(owners.after(owner, None), |&slot| owners.after(owner, Some(slot)))
+                .any(|slot| slot * pages == start);
+            let of_others = successors(owners.after(owner, None), |&slot| owners.after(owner, Some(slot)))
+                .find(|&slot| owners.of(slot * pages) != Some(owner));
+            if let Some(slot) = of_others {
+                return self.error(Some(slot * pages), "a pageblock on the list of a CPU that does not own it", 0, 1);
+            }
+            if has_free && !is_listed {
+                return self.error(Some(start), "an owned pageblock with free blocks is on its owner's list", 1, 0);
+            }
+        }
+        Ok(())
     }
 
     /// Checks that all three marks include the boost.
@@ -261,7 +289,10 @@ impl<M: Machine> Audit<'_, '_, M> {
                 }
             }
             self.equal("the count of a pageset", pageset.count().into(), pages)?;
-            all += pages;
+            let left = pageset.left_by_others(|page| claims::link(&self.zone.shared, page).get());
+            let waiting = left.map(|page| self.zone.frames().tag(page).order().pages()).sum();
+            self.equal("the pages that wait for an owner", pageset.waiting.get().into(), waiting)?;
+            all += pages + waiting;
         }
         Ok(all + self.depots()?)
     }

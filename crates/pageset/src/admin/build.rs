@@ -6,6 +6,7 @@ use crate::alloc::config::{Config, FreeCheck, MapError, Metadata, ZoneLayout, Zo
 use crate::alloc::sections::Sections;
 use crate::alloc::{Allocator, CpuSet, Rules, fast, zonelist};
 use crate::buddy::Clusters;
+use crate::buddy::owners::Owners;
 use crate::frame::{CpuId, Frames, Links, ZoneKind};
 use crate::machine::{LockPath, Machine};
 use crate::pcp::CachedZone;
@@ -62,6 +63,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 array,
                 depots,
                 clusters,
+                owners,
                 batch,
                 regions: _,
                 region_order,
@@ -88,10 +90,17 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.shared.buddy.clusters = Clusters::new(cut(&mut words, clusters), pages, batch);
             zone.arrays = cut(&mut words, array * config.cpus.len());
             zone.depots = cut(&mut words, depots);
+            zone.shared.buddy.owners = Owners::new(cut(&mut words, owners), if owners > 0 { types } else { 0 });
             let sharers = config.sharers(spec.node) as usize;
             let mut rank = 0;
             for (cpu, pageset) in pagesets.iter().enumerate() {
-                pageset.place((cpu * array) as u32, array as u32, capacity, rank % sharers * regions.len() / sharers);
+                pageset.place(
+                    CpuId(cpu as u32),
+                    (cpu * array) as u32,
+                    array as u32,
+                    capacity,
+                    rank % sharers * regions.len() / sharers,
+                );
                 rank += usize::from(config.cpus[cpu] == spec.node || sharers == pagesets.len());
             }
         }

@@ -74,6 +74,16 @@ pub struct ZoneStats {
     pub depot_in_pages: u64,
     /// Pages that refills took from depots. They count as refilled, too.
     pub depot_out_pages: u64,
+    /// Pageblocks that refills claimed: [`crate::Tuning::claim_blocks`].
+    pub claimed_blocks: u64,
+    /// Pages that refills took back from parts of their CPU's own pageblocks: [`crate::Tuning::owners`].
+    pub own_parts: u64,
+    /// Pages that other CPUs left for the owners of their pageblocks, who have not taken them yet: [`crate::OwnerRule::List`].
+    pub waiting: u64,
+    /// Pages that other CPUs freed into the pagesets of their pageblocks' owners.
+    pub owner_pages: u64,
+    /// Merges of two blocks in a pageset: [`crate::Tuning::merge_blocks`].
+    pub pageset_merges: u64,
     /// Pages allocated without a pageset.
     pub direct_alloc_pages: u64,
     /// Pages freed without a pageset.
@@ -132,7 +142,7 @@ impl ZoneStats {
     /// All pages freed (`pgfree`).
     #[must_use]
     pub const fn pgfree(&self) -> u64 {
-        self.pagesets.pgfree + self.direct_free_pages
+        self.pagesets.pgfree + self.waiting + self.direct_free_pages
     }
 
     /// All holds of the zone lock.
@@ -189,6 +199,11 @@ impl<M: Machine> Allocator<'_, M> {
             depot: zone.shared.buddy.depot_pages(),
             depot_in_pages: zone.shared.buddy.sum(|region| &region.depot.pages_in),
             depot_out_pages: zone.shared.buddy.sum(|region| &region.depot.pages_out),
+            claimed_blocks: zone.shared.buddy.claimed_blocks.get(),
+            own_parts: zone.shared.buddy.own_parts.get(),
+            waiting: zone.pagesets.iter().map(|pageset| u64::from(pageset.waiting.get())).sum(),
+            owner_pages: zone.pagesets.iter().map(|pageset| pageset.owner_pages.get()).sum(),
+            pageset_merges: zone.pagesets.iter().map(|pageset| pageset.merges.get()).sum(),
             direct_alloc_pages: zone.shared.buddy.sum(|region| &region.direct_alloc_pages),
             direct_free_pages: zone.shared.buddy.sum(|region| &region.direct_free_pages),
             lock_refill: holds(LockPath::Refill),

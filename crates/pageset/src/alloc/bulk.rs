@@ -9,7 +9,7 @@ use crate::alloc::request::{Block, PageHandle, Request};
 use crate::frame::{CpuId, Order, PageState, Pfn};
 use crate::machine::Machine;
 use crate::pcp::CachedZone;
-use crate::policy::ListRule;
+use crate::policy::{ListRule, OwnerRule};
 
 impl<'a, M: Machine> Allocator<'a, M> {
     /// Allocates single pages into `pages`, as many as available. Returns their number.
@@ -148,12 +148,25 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[inline(never)]
     fn commit_run<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
         let Some((zone, _)) = entries.first().and_then(|entry| self.locate(block(entry).pfn)) else { return 0 };
+        if self.tuning.owners != OwnerRule::Off {
+            // Each block may have another owner, and one pageset's lock is held at a time.
+            return self.free_first(entries, &block);
+        }
         let run = entries.iter().take(self.tuning.free_run()).map_while(|entry| {
             let Block { pfn, order } = block(entry);
             let page = zone.frames().page(pfn)?;
             Some((self.list_for(zone, page, order)?, page, order))
         });
         zone.free_run(self.env(), self.machine.cpu(), run)
+    }
+
+    /// Frees the first of the checked blocks. Returns the number of blocks freed: 0 or 1.
+    fn free_first<T>(&self, entries: &[T], block: impl Fn(&T) -> Block) -> usize {
+        let Some(Block { pfn, order }) = entries.first().map(block) else { return 0 };
+        if let Some((zone, page)) = self.locate(pfn) {
+            self.commit_free(zone, page, order, true);
+        }
+        1
     }
 
     /// Frees the first of the checked blocks to the buddy. Returns the number of blocks freed: 0 or 1.

@@ -7,6 +7,7 @@ use super::CpuSet;
 use super::sections::Sections;
 use crate::buddy::Clusters;
 use crate::buddy::depot::Depot;
+use crate::buddy::owners::Owners;
 use crate::buddy::region::Region;
 use crate::frame::{CpuId, NodeId, ZoneKind};
 use crate::frame::{Order, PageRange, Pfn};
@@ -15,7 +16,7 @@ use crate::pcp::CachedZone;
 pub use crate::pcp::ZoneMetadata;
 use crate::pcp::{self, Pageset};
 use crate::policy::sizes::{MAX_HIGH, MIN_HIGH_FRACTION, WatermarkRule, ZoneSize};
-use crate::policy::{RegionRule, Tuning, TuningError};
+use crate::policy::{OwnerRule, RegionRule, Tuning, TuningError};
 
 impl PageRange {
     /// The pages of `bytes` from a physical address on, as in a firmware memory map.
@@ -320,6 +321,7 @@ pub(crate) struct ZoneLayout {
     pub(crate) array: usize,
     pub(crate) depots: usize,
     pub(crate) clusters: usize,
+    pub(crate) owners: usize,
     pub(crate) batch: u32,
     pub(crate) regions: usize,
     /// Pages of a region, as a power of two.
@@ -354,7 +356,7 @@ impl Config<'_> {
         let cpus = self.cpus.len();
         Ok(ZoneMetadataSize {
             tags: layout.tags + layout.types,
-            words: layout.links + layout.clusters + layout.array * cpus + layout.depots,
+            words: layout.links + layout.clusters + layout.array * cpus + layout.depots + layout.owners,
             pagesets: cpus,
             regions: layout.regions,
         })
@@ -430,19 +432,25 @@ impl Config<'_> {
         // The largest part of the metadata. A 32-bit machine has no room for that of the largest span.
         let regions = pages.div_ceil(1 << region_order);
         let depots = if self.tuning.depot { regions * Depot::WORDS as u64 } else { 0 };
-        let words = 2 * slots + clusters + array * self.cpus.len() as u64 + depots;
+        let types = (pages >> Order::PAGEBLOCK.get()) as usize;
+        let owners = match self.tuning.owners {
+            OwnerRule::Off => 0,
+            _ => Owners::words(types, self.cpus.len()),
+        };
+        let words = 2 * slots + clusters + array * self.cpus.len() as u64 + depots + owners as u64;
         if words > (isize::MAX as usize / size_of::<AtomicU32>()) as u64 {
             return Err(too_large);
         }
         Ok(ZoneLayout {
             base,
             tags: pages as usize,
-            types: (pages >> Order::PAGEBLOCK.get()) as usize,
+            types,
             links: 2 * slots as usize,
             capacity,
             array: array as usize,
             depots: depots as usize,
             clusters: clusters as usize,
+            owners,
             batch,
             regions: regions as usize,
             region_order,

@@ -19,7 +19,7 @@ use crate::frame::{Order, PageState, Pfn, Tag, exchange};
 use crate::machine::{CpuHint, Machine, MachineHint};
 use crate::pcp::{CachedZone, Pageset, PcpGuard, Place};
 use crate::policy::state::is_costly;
-use crate::policy::{ListRule, Tuning};
+use crate::policy::{ListRule, OwnerRule, Tuning};
 use crate::sync::{self, LockedWord};
 use crate::zone::{RELAXED, RELAXED_CHECKED, RELAXED_MIXED, RELAXED_MIXED_CHECKED};
 
@@ -55,6 +55,7 @@ impl Tuning {
             && !self.count_min
             && !self.cma_skip
             && self.lists != ListRule::OrderZero
+            && self.owners == OwnerRule::Off
     }
 }
 

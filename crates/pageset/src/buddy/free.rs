@@ -114,6 +114,9 @@ impl<M: Machine> Locked<'_, '_, M> {
                 && capture.takes(page, order, migratetype)
             {
                 // The compaction holds the block and allocates it when the run ends.
+                if order >= Order::PAGEBLOCK {
+                    pageblocks(page, order).for_each(|start| self.owners.end(start));
+                }
                 self.frames.set_tag(page, Tag::new(PageState::Cached, order, migratetype));
                 return;
             }

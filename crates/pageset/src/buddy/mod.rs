@@ -8,9 +8,10 @@
 pub(crate) mod deferral;
 pub(crate) mod depot;
 mod fallback;
-mod free;
+pub(crate) mod free;
 pub(crate) mod in_flight;
 pub(crate) mod list;
+pub(crate) mod owners;
 mod pageblocks;
 pub(crate) mod region;
 
@@ -18,7 +19,7 @@ use core::cell::Cell;
 use core::ops::Deref;
 use core::sync::atomic::AtomicU32;
 
-use crate::frame::{Frames, MigrateType, Order, PageState};
+use crate::frame::{Frames, MigrateType, Order, PageState, pageblocks as starts};
 use crate::machine::{Access, Guard, Line, Machine};
 use crate::policy::Tuning;
 use crate::sync::{self, AtomicU64, Counter, const_new};
@@ -31,6 +32,7 @@ pub(crate) use free::Capture;
 use deferral::Deferral;
 use in_flight::InFlight;
 use list::{End, List};
+use owners::Owners;
 use region::{Region, Totals};
 
 /// The machine and the rules, which every operation receives.
@@ -83,6 +85,11 @@ pub(crate) struct Buddy<'a, L> {
     /// Blocks taken from other types' pageblocks: claimed, stolen.
     pub(crate) claims: Counter,
     pub(crate) steals: Counter,
+    /// The owners of pageblocks.
+    pub(crate) owners: Owners<'a>,
+    /// Pageblocks claimed by refills, and pages that refills found in their CPU's own pageblocks.
+    pub(crate) claimed_blocks: AtomicU64,
+    pub(crate) own_parts: AtomicU64,
     /// The deferral of compaction.
     pub(crate) deferral: Deferral,
     /// State of the rules of `history`: clusters of single pages, refills that take them, and skipped merges. A zone with such a
@@ -147,6 +154,9 @@ impl<L> Buddy<'_, L> {
             managed: Counter::new(),
             claims: Counter::new(),
             steals: Counter::new(),
+            owners: Owners::NONE,
+            claimed_blocks: AtomicU64::new(0),
+            own_parts: AtomicU64::new(0),
             deferral: Deferral::new(),
             clusters: Clusters::none(),
             in_flight: InFlight::new(),
@@ -300,6 +310,18 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
             self.list(order, list).push(self.frames.links, slot, end, self.touch_slot(order));
         }
         self.count_free(order, list, sync::add);
+        if self.owners.are_kept() {
+            self.note_owned(page, order);
+        }
+    }
+
+    /// A block entered a free list: the ownership of whole pageblocks ends. A part is noted for its pageblock's owner.
+    #[cold]
+    fn note_owned(&self, page: u32, order: Order) {
+        if order < Order::PAGEBLOCK {
+            return self.owners.list(page);
+        }
+        starts(page, order).for_each(|start| self.owners.end(start));
     }
 
     /// Takes a free block off its list, and returns that list. The tag then reads as `Inside`.

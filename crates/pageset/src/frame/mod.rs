@@ -178,6 +178,8 @@ impl MigrateType {
     pub const COUNT: usize = 6;
     /// The number of types with their own lists in a pageset: the ordinary ones.
     pub const PCP_COUNT: usize = 3;
+    /// The types that pagesets tell apart.
+    pub(crate) const ORDINARY: [MigrateType; Self::PCP_COUNT] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
     /// All types in the order of their numbers.
     pub const ALL: [MigrateType; Self::COUNT] =
         [Self::Unmovable, Self::Movable, Self::Reclaimable, Self::HighAtomic, Self::Cma, Self::Isolate];

@@ -27,7 +27,8 @@ pub trait Machine {
         self.cpu().0
     }
 
-    /// Takes the lock of `cpu`'s pageset if it is free. The caller has just got `cpu` from [`Self::cpu`]. Returns false
+    /// Takes the lock of `cpu`'s pageset if it is free. The caller has just got `cpu` from [`Self::cpu`], except under
+    /// [`crate::OwnerRule::Try`] and [`crate::OwnerRule::List`], where it may name another CPU and do without the lock. Returns false
     /// also where the caller no longer runs on `cpu`. The lock's own `unlock` gives the lock back. Only this function,
     /// [`Self::lock_pageset`] and a [`CpuHint`] take the lock, and all three agree on its owner.
     ///
@@ -39,7 +40,8 @@ pub trait Machine {
         lock.try_lock()
     }
 
-    /// Takes the lock of `cpu`'s pageset from any CPU, waiting for it. Rare: ticks, drains and settings call it.
+    /// Takes the lock of `cpu`'s pageset from any CPU, waiting for it. Rare: ticks, drains and settings call it; and frees, under
+    /// [`crate::OwnerRule::Wait`].
     #[inline]
     fn lock_pageset(&self, lock: &Self::Lock, cpu: CpuId) {
         let _ = cpu;
@@ -146,6 +148,13 @@ pub enum Line {
     },
     /// A pageset.
     Pageset {
+        /// The zone's index.
+        zone: usize,
+        /// The CPU that the pageset belongs to.
+        cpu: CpuId,
+    },
+    /// The head of the list of blocks that other CPUs leave for a pageset.
+    OwnerList {
         /// The zone's index.
         zone: usize,
         /// The CPU that the pageset belongs to.

@@ -53,6 +53,10 @@ impl<M: Machine> CachedZone<'_, M> {
         list: usize,
         wanted: Wanted,
     ) -> Option<u32> {
+        // A pageset that may keep nothing gets the one block of the request.
+        if env.tuning.claim_blocks && pcp.may_keep() {
+            return self.refill_by_claims(env, pcp, wanted);
+        }
         let blocks = env.tuning.refill(pcp, wanted.order, self.shared.pressure()).0;
         pcp.update_threshold();
         if env.tuning.clusters {
@@ -60,6 +64,17 @@ impl<M: Machine> CachedZone<'_, M> {
             return env.machine.without_interrupts(|| self.refill_with(env, pcp, list, wanted, blocks));
         }
         self.refill_with(env, pcp, list, wanted, blocks)
+    }
+
+    /// As [`Self::refill`], with whole pageblocks, if no block of the pageset is large enough.
+    fn refill_by_claims<G>(&self, env: Env<'_, M>, pcp: &mut PcpGuard<'_, M::Lock, G>, wanted: Wanted) -> Option<u32> {
+        self.absorb(env, pcp);
+        self.take_fit(env, pcp, wanted).or_else(|| {
+            let blocks = env.tuning.refill(pcp, wanted.order, self.shared.pressure()).0;
+            pcp.update_threshold();
+            self.refill_with_pageblocks(env, pcp, wanted, blocks << wanted.order.get());
+            self.take_fit(env, pcp, wanted)
+        })
     }
 
     #[inline]
@@ -167,7 +182,27 @@ impl<M: Machine> CachedZone<'_, M> {
         order: Order,
         drain: bool,
     ) -> bool {
-        let Some(mut pcp) = self.try_lock_pageset(env, cpu) else { return false };
+        let keeper = self.keeper(env, page, cpu);
+        if keeper != cpu {
+            return self.free_to_owner(env, (keeper, cpu), list, page, order, drain);
+        }
+        let Some(pcp) = self.try_lock_pageset(env, cpu) else { return false };
+        self.free_into(env, pcp, cpu, list, page, order, drain)
+    }
+
+    /// The rest of [`Self::free_cached`], with the lock of a pageset held. `cpu` is the caller's.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "one caller each for the own pageset and for an owner's")]
+    pub(super) fn free_into(
+        &self,
+        env: Env<'_, M>,
+        mut pcp: MachineGuard<'_, M::Lock>,
+        cpu: CpuId,
+        list: usize,
+        page: u32,
+        order: Order,
+        drain: bool,
+    ) -> bool {
         if !pcp.push(list, page) {
             return false;
         }
@@ -194,7 +229,7 @@ impl<M: Machine> CachedZone<'_, M> {
         let pageset = pcp.pageset;
         // Chunked: the drain stops early if another thread holds the pageset meanwhile, or if the caller has moved to
         // another CPU.
-        let relock = || if env.machine.cpu() == cpu { self.try_lock_again(env, pageset, cpu) } else { None };
+        let relock = || if env.machine.cpu() == cpu { self.try_lock_again(env, pageset, pageset.cpu()) } else { None };
         let pcp = self.drain_in_holds(env, pcp, due, list, true, relock);
         self.shared.clear_below_high();
         pcp

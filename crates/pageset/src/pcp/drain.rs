@@ -2,12 +2,16 @@
 //!
 //! Specification: `linux-page-allocator.md` 3, 4.7, 8.1, 8.2.
 
+use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::fence;
+
+use super::claims::drain_largest;
 use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
 use crate::buddy::{Capture, Env, Locked};
 use crate::frame::{CpuId, MigrateType, Order};
 use crate::machine::{LockPath, Machine};
-use crate::policy::BulkFree;
 use crate::policy::lists::order_of;
+use crate::policy::{BulkFree, OwnerRule};
 use crate::sync::{self, LockedWord};
 
 impl<M: Machine> CachedZone<'_, M> {
@@ -26,12 +30,13 @@ impl<M: Machine> CachedZone<'_, M> {
         let chunk = if env.tuning.bulk_free == BulkFree::Chunked { pcp.batch() } else { due };
         let mut held = Some(pcp);
         while let Some(pcp) = &mut held {
-            if leaves && self.may_leave(env, pcp) {
+            let drained = if leaves && self.may_leave(env, pcp) {
                 self.leave(env, pcp, due, list);
+                due
             } else {
-                self.drain(env, pcp, due.min(chunk), list, None);
-            }
-            due = due.saturating_sub(chunk);
+                self.drain(env, pcp, due.min(chunk), list, None)
+            };
+            due = due.saturating_sub(if env.tuning.merge_blocks { drained.max(chunk) } else { chunk });
             if due == 0 {
                 break;
             }
@@ -61,10 +66,14 @@ impl<M: Machine> CachedZone<'_, M> {
         pages: u32,
         start: usize,
         capture: Option<&Capture>,
-    ) {
+    ) -> u32 {
+        self.absorb(env, pcp);
         let wanted = pages.min(pcp.count());
         if wanted == 0 {
-            return;
+            return 0;
+        }
+        if env.tuning.merge_blocks {
+            self.merge_in(env, pcp);
         }
         // None unless a rule of `history` is on: with the rules of 5.18 and later whole lists are drained.
         let drained = self.drain_by_old_rules(env, pcp, wanted, start, capture).unwrap_or_else(|| {
@@ -72,12 +81,17 @@ impl<M: Machine> CachedZone<'_, M> {
             let one_hold = env.tuning.bulk_free != BulkFree::ShortHolds;
             if one_hold && let [_] = self.shared.buddy.regions {
                 let zone = self.shared.lock(env, LockPath::Drain, 0);
-                drain_lists(&zone, pcp, wanted, start, capture)
+                if env.tuning.merge_blocks {
+                    drain_largest(&zone, pcp, wanted, capture)
+                } else {
+                    drain_lists(&zone, pcp, wanted, start, capture)
+                }
             } else {
                 self.drain_to_regions(env, pcp, wanted, start, capture)
             }
         });
         pcp.note_drain(drained);
+        drained
     }
 
     /// The once-a-second decay of one pageset, and the expiry of pages of another node (`remote`). Returns true when
@@ -89,9 +103,14 @@ impl<M: Machine> CachedZone<'_, M> {
             if waits { Some(self.lock_again(env, pageset, cpu)) } else { self.try_lock_again(env, pageset, cpu) }
         };
         let Some(mut pcp) = lock() else { return true };
+        self.absorb(env, &pcp);
         let decay = env.tuning.decay(&mut pcp);
         pcp.update_threshold();
-        let Some(mut pcp) = self.drain_in_holds(env, pcp, decay.drain, 0, false, lock) else { return true };
+        // Others may leave more than the pageset may keep, without a drain.
+        let above = if env.tuning.owners == OwnerRule::List { pcp.count().saturating_sub(pcp.high.get()) } else { 0 };
+        let Some(mut pcp) = self.drain_in_holds(env, pcp, decay.drain.max(above), 0, false, lock) else {
+            return true;
+        };
         let expired = pcp.expire(remote, env.tuning.expire_all);
         self.drain(env, &mut pcp, expired.drain, 0, None);
         env.tuning.end_tick(&mut pcp);
@@ -124,12 +143,22 @@ impl<M: Machine> CachedZone<'_, M> {
     where
         M: 'p,
     {
-        let mut is_empty = pageset.count() == 0;
+        let nothing_waits = || {
+            if env.tuning.owners == OwnerRule::List {
+                // Pairs with the fence in leave_to_owner.
+                fence(SeqCst);
+            }
+            pageset.remote.is_empty()
+        };
+        let mut is_empty = pageset.count() == 0 && nothing_waits();
         while !is_empty {
             let Some(mut pcp) = lock() else { return false };
             let pages = pcp.batch().max(1) << env.tuning.batch_scale_max;
             self.drain(env, &mut pcp, pages, 0, capture);
             is_empty = pcp.count() == 0;
+            drop(pcp);
+            // Others leave nothing more for a pageset that may keep nothing, but may have done so before they saw that.
+            is_empty &= pageset.may_keep() || nothing_waits();
         }
         true
     }

@@ -9,12 +9,14 @@
 //! | --- | --- |
 //! | `alloc_free` | blocks allocated, with the refill, and freed: one, or many under one hold of the pageset's lock |
 //! | `regions` | refills and drains of a zone with several regions |
+//! | `claims` | whole pageblocks in pagesets, and their owners |
 //! | `depots` | batches of blocks that pass from drains to refills |
 //! | `drain` | blocks that go to the buddy: after a free, once a second, on request |
 //! | `whole_blocks` | a block split at once into the pages of a list, and pages drained as one block |
 //! | `stack` | the arrays of the lists |
 
 mod alloc_free;
+pub(crate) mod claims;
 mod depots;
 mod drain;
 mod regions;
@@ -34,6 +36,7 @@ use crate::policy::state::{State, words};
 use crate::policy::{Bounds, Decay, PcpState, Tuning};
 use crate::sync::{AtomicU64, LockedWord, const_new};
 use crate::zone::Zone;
+use crate::zone::deferred::Deferred;
 
 pub(crate) use alloc_free::FromCache;
 #[cfg(feature = "history")]
@@ -83,6 +86,18 @@ pub struct Pageset<L> {
     capacity: AtomicU32,
     /// The region that the next refill tries first. A hint.
     region: AtomicU32,
+    /// Blocks that other CPUs freed, for the owner of their pageblock, and the pages that came from there.
+    remote: Deferred,
+    /// Pages of these blocks.
+    pub(crate) waiting: AtomicU32,
+    pub(crate) owner_pages: AtomicU64,
+    /// The CPU that the pageset belongs to.
+    cpu: AtomicU32,
+    /// Merges in the pageset, and the number of the last pass over a list.
+    pub(crate) merges: AtomicU64,
+    merge_passes: AtomicU32,
+    /// Pages that had come before the last merge.
+    merged_at: AtomicU64,
     pool: Pool,
 }
 
@@ -118,35 +133,44 @@ impl<L: Default> Default for Pageset<L> {
 }
 
 impl<L> Pageset<L> {
-    /// A pageset without pages and without room for them, behind an open lock.
-    #[must_use]
-    pub const fn new(lock: L) -> Self {
-        Pageset {
-            lock,
-            free_factor: AtomicU8::new(0),
-            alloc_factor: AtomicU8::new(0),
-            prev_high_order: AtomicBool::new(false),
-            large_cache: AtomicBool::new(false),
-            count: AtomicU32::new(0),
-            high: AtomicU32::new(0),
-            high_min: AtomicU32::new(0),
-            high_max: AtomicU32::new(0),
-            batch: AtomicU32::new(0),
-            free_count: AtomicU32::new(0),
-            count_min: AtomicU32::new(0),
-            drain_threshold: AtomicU32::new(0),
-            free_count_cap: AtomicU32::new(0),
-            free_pages: AtomicU64::new(0),
-            lists: [const { Stack::new() }; LIST_PLACES],
-            refills: AtomicU64::new(0),
-            refill_pages: AtomicU64::new(0),
-            drains: AtomicU64::new(0),
-            drain_pages: AtomicU64::new(0),
-            seen_pages: AtomicU64::new(0),
-            expire: AtomicU8::new(0),
-            capacity: AtomicU32::new(0),
-            region: AtomicU32::new(0),
-            pool: Pool::new(),
+    const_new! {
+        /// A pageset without pages and without room for them, behind an open lock.
+        #[must_use]
+        pub fn new(lock: L) -> Self {
+            Pageset {
+                lock,
+                free_factor: AtomicU8::new(0),
+                alloc_factor: AtomicU8::new(0),
+                prev_high_order: AtomicBool::new(false),
+                large_cache: AtomicBool::new(false),
+                count: AtomicU32::new(0),
+                high: AtomicU32::new(0),
+                high_min: AtomicU32::new(0),
+                high_max: AtomicU32::new(0),
+                batch: AtomicU32::new(0),
+                free_count: AtomicU32::new(0),
+                count_min: AtomicU32::new(0),
+                drain_threshold: AtomicU32::new(0),
+                free_count_cap: AtomicU32::new(0),
+                free_pages: AtomicU64::new(0),
+                lists: [const { Stack::new() }; LIST_PLACES],
+                refills: AtomicU64::new(0),
+                refill_pages: AtomicU64::new(0),
+                drains: AtomicU64::new(0),
+                drain_pages: AtomicU64::new(0),
+                seen_pages: AtomicU64::new(0),
+                expire: AtomicU8::new(0),
+                capacity: AtomicU32::new(0),
+                region: AtomicU32::new(0),
+                remote: Deferred::new(),
+                waiting: AtomicU32::new(0),
+                owner_pages: AtomicU64::new(0),
+                cpu: AtomicU32::new(0),
+                merges: AtomicU64::new(0),
+                merge_passes: AtomicU32::new(0),
+                merged_at: AtomicU64::new(0),
+                pool: Pool::new(),
+            }
         }
     }
 
@@ -172,8 +196,14 @@ impl<L> Pageset<L> {
         self.capacity.get()
     }
 
-    /// Sets the lists' memory, which starts at word `start` of the zone's arrays, and the region of the first refill.
-    pub(crate) fn place(&self, start: u32, words: u32, capacity: u32, region: usize) {
+    /// The CPU that the pageset belongs to.
+    pub(crate) fn cpu(&self) -> CpuId {
+        CpuId(self.cpu.get())
+    }
+
+    /// Sets the pageset's CPU, the lists' memory, which starts at word `start` of the zone's arrays, and the region of the first refill.
+    pub(crate) fn place(&self, cpu: CpuId, start: u32, words: u32, capacity: u32, region: usize) {
+        self.cpu.set(cpu.0);
         self.region.set(region as u32);
         self.pool.place(start, words);
         self.capacity.set(capacity);
@@ -183,6 +213,11 @@ impl<L> Pageset<L> {
     #[inline(always)]
     pub(crate) fn list(&self, list: usize) -> &Stack {
         &self.lists[list % LIST_PLACES]
+    }
+
+    /// The blocks that other CPUs left. Nobody takes one meanwhile. `link` reads the word of a block.
+    pub(crate) fn left_by_others(&self, link: impl Fn(u32) -> u32) -> impl Iterator<Item = u32> {
+        self.remote.blocks(link)
     }
 
     /// The region that the next refill tries first.
@@ -251,6 +286,11 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
     /// The number of single pages for which there is certainly room: each page needs at most one entry.
     pub(crate) fn room(&self) -> u32 {
         self.capacity.get().saturating_sub(self.count.get())
+    }
+
+    /// Whether any list certainly has room for a block.
+    pub(crate) fn has_room(&self) -> bool {
+        self.pool.has_room()
     }
 
     /// Takes the newest block of a list.
@@ -393,7 +433,7 @@ words!(state_in_pageset);
 pub struct ZoneMetadata<'a, L> {
     /// A tag for each page of the span, then a byte for each pageblock.
     pub tags: &'a [AtomicU8],
-    /// The words of links, clusters, pageset arrays and depots.
+    /// The words of links, clusters, pageset arrays, depots and owners.
     pub words: &'a [AtomicU32],
     /// A pageset for each possible CPU.
     pub pagesets: &'a [Pageset<L>],
@@ -467,12 +507,16 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     pub(crate) fn may_serve(&self, cpu: CpuId, order: Order) -> bool {
         let pageset = &self.pagesets[cpu.0 as usize];
         let has_block = |list| order_of(list) >= order && !pageset.list(list).is_empty();
+        if !pageset.remote.is_empty() {
+            return true;
+        }
         u64::from(pageset.count()) >= order.pages() && (order <= Order::COSTLY || (0..LISTS).any(has_block))
     }
 
-    /// Pages in the pagesets and depots at a recent moment.
+    /// Pages in the pagesets, on the lists of owners, and in depots, at a recent moment.
     pub(crate) fn cached_pages(&self) -> u64 {
-        let pagesets: u64 = self.pagesets.iter().map(|pageset| u64::from(pageset.count())).sum();
+        let pages = |pageset: &Pageset<_>| u64::from(pageset.count()) + u64::from(pageset.waiting.get());
+        let pagesets: u64 = self.pagesets.iter().map(pages).sum();
         pagesets + self.shared.buddy.depot_pages()
     }
 

@@ -59,7 +59,8 @@ impl Pool {
         self.end.set(start + words);
     }
 
-    fn has_room(&self) -> bool {
+    /// Whether any list can get another chunk.
+    pub(crate) fn has_room(&self) -> bool {
         self.free.get() != NONE || self.fresh.get() < self.end.get()
     }
 

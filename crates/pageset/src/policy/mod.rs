@@ -119,6 +119,22 @@ impl BulkFree {
     }
 }
 
+/// Whether CPUs own the pageblocks that they claim, and how a block gets to the owner's pageset that another CPU frees. Not a kernel
+/// rule; `frontier.md` 1.5.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OwnerRule {
+    /// Pageblocks have no owners: a block enters the pageset of the CPU that frees it.
+    Off,
+    /// The CPU that frees waits for the owner's pageset (3 April 2026). Not for frees in interrupts: two CPUs may wait for each other,
+    /// as was found in that version.
+    Wait,
+    /// It takes the lock of the owner's pageset if that is free. Else the block goes to the zone (30 April 2026).
+    Try,
+    /// It leaves the block on a list of the owner that needs no lock. The owner takes it when it allocates from an empty list,
+    /// drains or ticks (20 May 2026).
+    List,
+}
+
 /// How a request is served from another migratetype's pageblocks. Specification 1.6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FallbackRule {
@@ -255,12 +271,22 @@ pub struct Tuning {
     /// page by page. Not a kernel rule; 2.4, 3.3.
     pub whole_blocks: bool,
     /// Whether a free that drains leaves batches of blocks, as they are, in a depot of their region, for the next refills: at most
-    /// 32 batches of 62 blocks, and a 32nd of the region. Pages that no refill needed go back at the tick, and all where memory
+    /// 32 batches of 62 blocks, a 32nd of the region, and, beyond two batches, twice what refills took lately. Pages that no refill needed go back at the tick, and all where memory
     /// is short. In the kernels each block goes through the free lists. Not a kernel rule; `frontier.md` 5.
     pub depot: bool,
     /// Whether a request that may wait for memory drains other CPUs' pagesets before it fails, one after the other until it is
     /// served. The kernels do that only after reclaim. The pool does not use it: it has a way of its own. Not a kernel rule; 1.7.
     pub drain_for_requests: bool,
+    /// Whether refills take whole pageblocks, then the largest blocks that there are, and allocations split the blocks of a pageset
+    /// (RFC of April 2026). Gain: fewer blocks for each hold of the zone lock, split outside of it. Loss: CPUs hold more pages. If
+    /// unsure, off. `frontier.md` 1.3.
+    pub claim_blocks: bool,
+    /// Whether claimed pageblocks have owners, and how frees reach them (RFC of April 2026). If unsure, off. `frontier.md` 1.4.
+    pub owners: OwnerRule,
+    /// Whether a drain first merges the blocks of its pageset, and then moves the largest ones (RFC of April 2026, and its
+    /// review). Gain: less work with the zone lock held. Loss: a pass over the pageset for each drain. If unsure, off.
+    /// `frontier.md` 1.4, 1.7.
+    pub merge_blocks: bool,
     /// The decay of patch 7.
     pub decay: DecayRule,
     /// The largest growth of a batch: `batch << batch_scale_max` pages. 0 to 6; the kernel's default is 5.
@@ -353,6 +379,9 @@ impl Tuning {
         if self.depot && !matches!(self.bulk_free, BulkFree::ShortHolds) {
             return Err(TuningError::Needs { rule: "depot", needs: "bulk_free = short-holds" });
         }
+        if let Err(error) = self.check_claims() {
+            return Err(error);
+        }
         if let RegionRule::Fixed(0) = self.regions {
             return out_of_range("regions", 0, "1 to the number of blocks of the largest order in a zone");
         }
@@ -379,6 +408,31 @@ impl Tuning {
 }
 
 impl Tuning {
+    /// Checks what the rules of `frontier.md` 1.9 need.
+    const fn check_claims(&self) -> Result<(), TuningError> {
+        let owns = !matches!(self.owners, OwnerRule::Off);
+        if owns && !self.claim_blocks {
+            return Err(TuningError::Needs { rule: "owners", needs: "claim_blocks" });
+        }
+        let rule = match (self.claim_blocks, self.merge_blocks) {
+            (true, _) => "claim_blocks",
+            (_, true) => "merge_blocks",
+            _ => return Ok(()),
+        };
+        let needs = if !matches!(self.lists, ListRule::AllOrders) {
+            "lists = all-orders"
+        } else if !matches!(self.regions, RegionRule::One) {
+            "regions = one"
+        } else if !matches!(self.bulk_free, BulkFree::SinglePass | BulkFree::Chunked) {
+            "bulk_free = single-pass or chunked"
+        } else if !self.type_at_drain {
+            "type_at_drain"
+        } else {
+            return Ok(());
+        };
+        Err(TuningError::Needs { rule, needs })
+    }
+
     /// The name of the first active rule that kernels dropped or never merged; such a rule needs the feature `history`.
     #[must_use]
     pub const fn history_rule(&self) -> Option<&'static str> {

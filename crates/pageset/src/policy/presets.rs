@@ -2,7 +2,9 @@
 //!
 //! Specification: eras in section 0, the auto-tuning series in section 4.
 
-use super::{BatchRule, BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule, RegionRule, Tuning};
+use super::{
+    BatchRule, BulkFree, DecayRule, FallbackRule, HighAtomicRule, HighRule, ListRule, OwnerRule, RegionRule, Tuning,
+};
 
 /// A named set of rules.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +58,9 @@ pub const LINUX_4_16: Tuning = Tuning {
     whole_blocks: false,
     depot: false,
     drain_for_requests: false,
+    claim_blocks: false,
+    owners: OwnerRule::Off,
+    merge_blocks: false,
     decay: DecayRule::Eighth,
     // The kernel's default. Specification 9.
     batch_scale_max: 5,
@@ -161,6 +166,18 @@ pub const LINUX_6_18: Tuning = LINUX_6_16;
 /// E7, 6.19 on: drains release the zone lock after each batch.
 pub const LINUX_6_19: Tuning = Tuning { bulk_free: BulkFree::Chunked, ..LINUX_6_18 };
 
+/// What the review of the RFC of 2026 asked to try first, on top of 6.19: a drain merges the blocks of its pageset before it takes the
+/// zone lock. Pagesets keep all orders, so that there is a list for what merges. `frontier.md` 1.7.
+pub const PCP_MERGE: Tuning = Tuning { lists: ListRule::AllOrders, merge_blocks: true, ..LINUX_6_19 };
+/// The RFC of April 2026 without owners, on top of 6.19: pageblocks are claimed whole and split in the pageset.
+pub const PCP_CLAIM: Tuning = Tuning { claim_blocks: true, ..PCP_MERGE };
+/// The RFC of 3 April 2026: pageblocks have owners, and a free waits for the owner's pageset. `frontier.md` 1.9.
+pub const PCP_BUDDY: Tuning = Tuning { owners: OwnerRule::Wait, ..PCP_CLAIM };
+/// The RFC of 30 April 2026: a block whose owner is busy goes to the zone.
+pub const PCP_BUDDY_TRY: Tuning = Tuning { owners: OwnerRule::Try, ..PCP_CLAIM };
+/// The RFC of 20 May 2026: blocks are left on a list of their owner.
+pub const PCP_BUDDY_LIST: Tuning = Tuning { owners: OwnerRule::List, ..PCP_CLAIM };
+
 /// This project's own: 6.18 without four of its defects; with regions, lists for all orders, short holds of the regions' locks,
 /// long ones of a pageset's own for bulk frees, and whole blocks.
 pub const PAGESET: Tuning = Tuning {
@@ -224,6 +241,11 @@ pub const PRESETS: &[Preset] = &[
     preset("linux-6.16", "6.16-6.17: higher threshold for high-order drains", LINUX_6_16),
     preset("linux-6.18", "6.18: as 6.16", LINUX_6_18),
     preset("linux-6.19", "6.19 on: drains in chunks of a batch", LINUX_6_19),
+    preset("pcp-merge", "6.19, and drains merge in the pageset (review of the RFC of 2026)", PCP_MERGE),
+    preset("pcp-claim", "and refills claim whole pageblocks (RFC of 2026)", PCP_CLAIM),
+    preset("pcp-buddy", "and pageblocks have owners: frees wait (3 April)", PCP_BUDDY),
+    preset("pcp-buddy-try", "the same: frees try, else the zone (30 April)", PCP_BUDDY_TRY),
+    preset("pcp-buddy-list", "the same: frees leave a list (20 May)", PCP_BUDDY_LIST),
     preset("pageset", "this project's default: 6.18 without four of its defects", PAGESET),
 ];
 

@@ -38,7 +38,13 @@ impl Deferred {
         }
     }
 
-    /// Takes the newest block. `link` reads the word of a block. The zone lock is held, so nobody else takes one: the block
+    /// The blocks, the newest first. Nobody takes one meanwhile.
+    pub(crate) fn blocks(&self, link: impl Fn(u32) -> u32) -> impl Iterator<Item = u32> {
+        // Acquire: as in take.
+        core::iter::successors(self.newest.load(Acquire).checked_sub(1), move |&block| link(block).checked_sub(1))
+    }
+
+    /// Takes the newest block. `link` reads the word of a block. The lock of the list's owner, a zone or a pageset, is held, so nobody else takes one: the block
     /// that is the newest here stays on the list, with its link, until this call takes it.
     pub(crate) fn take(&self, link: impl Fn(u32) -> u32) -> Option<u32> {
         // Acquire, here and below: pairs with the release in push.

@@ -69,7 +69,9 @@ fn states<const FAULT: u8>(world: &World<'_, FAULT>) -> [PcpState; 2] {
 
 /// Runs the parts concurrently on a zone whose pagesets hold pages, then checks the audit and `after`.
 fn schedule<const FAULT: u8>(preset: &Preset, parts: [Part<FAULT>; 3], after: Part<FAULT>) {
-    let ranges = [PageRange::new(Pfn(1 << 20), PAGES)];
+    // Pagesets that claim pageblocks hold one for each CPU and type.
+    let pages = if preset.tuning.claim_blocks { 4 * PAGES } else { PAGES };
+    let ranges = [PageRange::new(Pfn(1 << 20), pages)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let config = Config { tuning: preset.tuning, pageset_capacity: 300, ..Config::new(&zones, &[NodeId(0); 2]) };
     let metadata = OwnedMetadata::<Restless<FAULT>>::new(&config).expect("memory");
@@ -85,14 +87,23 @@ fn schedule<const FAULT: u8>(preset: &Preset, parts: [Part<FAULT>; 3], after: Pa
         }
     });
     let books = world.audit(0).expect("the audit passes");
-    assert_eq!((books.in_use, books.free + books.cached), (0, PAGES));
+    assert_eq!((books.in_use, books.free + books.cached), (0, pages));
     after(&world);
     world.drain_all();
     world.audit(0).expect("the audit passes");
-    assert_eq!(world.zone_stats(0).nr_free_pages, PAGES);
+    assert_eq!(world.zone_stats(0).nr_free_pages, pages);
 }
 
-const PRESETS: [&str; 5] = ["linux-4.19", "linux-5.14", "linux-5.18", "linux-6.18", "linux-6.19"];
+const PRESETS: [&str; 8] = [
+    "linux-4.19",
+    "linux-5.14",
+    "linux-5.18",
+    "linux-6.18",
+    "linux-6.19",
+    "pcp-buddy",
+    "pcp-buddy-try",
+    "pcp-buddy-list",
+];
 const SCHEDULES: usize = 400;
 
 /// Explores schedules of all presets. `PAGESET_SCHEDULES` sets their number per preset.

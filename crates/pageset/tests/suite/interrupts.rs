@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use crate::support::movable;
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::Bounds;
-use pageset::policy::presets::{CLUSTERS_FREE, LINUX_6_19, PAGESET};
+use pageset::policy::presets::{CLUSTERS_FREE, LINUX_6_19, PAGESET, PCP_BUDDY_LIST, PCP_CLAIM};
 use pageset::{
     Access, AllocError, Allocator, Config, CpuId, Immovable, Line, Machine, MigrateType, NodeId, Order, PageRange,
     PageState, Pfn, RawLock, Request, Tuning, ZoneKind, ZoneSpec,
@@ -169,7 +169,7 @@ fn ends_well(world: &World) {
 #[test]
 fn interrupts_allocate_and_free() {
     for at in [anywhere, before_zone_locks] {
-        for tuning in [PAGESET, LINUX_6_19, CLUSTERS_FREE] {
+        for tuning in [PAGESET, LINUX_6_19, CLUSTERS_FREE, PCP_CLAIM, PCP_BUDDY_LIST] {
             let world = world(tuning);
             assert!(with_interrupts(at, exchange_page, || work(world)) > 5);
             ends_well(world);
@@ -191,7 +191,7 @@ fn interrupts_tick_and_drain() {
         LEFT.set(LEFT.get() + u32::from(!drained));
         exchange_page();
     }
-    for tuning in [PAGESET, LINUX_6_19, CLUSTERS_FREE] {
+    for tuning in [PAGESET, LINUX_6_19, CLUSTERS_FREE, PCP_CLAIM, PCP_BUDDY_LIST] {
         let world = world(tuning);
         world.set_bounds(0, Bounds { batch: 31, high_min: 62, high_max: 62 }).expect("room");
         assert!(with_interrupts(before_zone_locks, interrupt, || work(world)) > 20);

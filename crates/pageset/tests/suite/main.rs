@@ -18,6 +18,7 @@ mod watched;
 mod bootstrap;
 mod buddy;
 mod bulk;
+mod claims;
 mod cleaned;
 mod cluster_schedules;
 mod clusters;

@@ -109,7 +109,9 @@ type Part<const FAULT: u8> = fn(&Allocator<'_, Scheduled<FAULT>>, u32, &shuttle:
 
 /// One schedule: three threads, then the audit.
 fn schedule<const FAULT: u8>(preset: &Preset, part: Part<FAULT>) {
-    let ranges = [PageRange::new(Pfn(BASE), PAGES)];
+    // Pagesets that claim pageblocks hold one for each CPU and type.
+    let pages = if preset.tuning.claim_blocks { 8 * PAGES } else { PAGES };
+    let ranges = [PageRange::new(Pfn(BASE), pages)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     // The zone-size formula gives such a small zone no clusters.
     let batch = if preset.tuning.clusters { BatchRule::Fixed(2) } else { preset.tuning.batch };
@@ -137,10 +139,10 @@ fn schedule<const FAULT: u8>(preset: &Preset, part: Part<FAULT>) {
         world.free(block.pfn, block.order).expect("it was allocated");
     }
     let books = world.audit(0).expect("the audit passes");
-    assert_eq!((books.in_use, books.free + books.cached), (0, PAGES));
+    assert_eq!((books.in_use, books.free + books.cached), (0, pages));
     world.drain_all();
     world.audit(0).expect("the audit passes");
-    assert_eq!(world.zone_stats(0).nr_free_pages, PAGES);
+    assert_eq!(world.zone_stats(0).nr_free_pages, pages);
 }
 
 /// Explores some schedules of a preset, starting from a seed.
@@ -151,8 +153,19 @@ fn explore<const FAULT: u8>(preset: &'static str, part: Part<FAULT>, seed: u64, 
         .run(move || schedule::<FAULT>(preset, part));
 }
 
-const PRESETS: [&str; 7] =
-    ["merge-skip", "clusters-free", "linux-4.19", "linux-5.14", "linux-5.18", "linux-6.18", "linux-6.19"];
+const PRESETS: [&str; 11] = [
+    "merge-skip",
+    "clusters-free",
+    "linux-4.19",
+    "linux-5.14",
+    "linux-5.18",
+    "linux-6.18",
+    "linux-6.19",
+    "pcp-buddy",
+    "pcp-buddy-try",
+    "pcp-buddy-list",
+    "pageset",
+];
 const SCHEDULES: usize = 600;
 
 #[test]

@@ -313,6 +313,9 @@ fn threads_on_one_zone() {
         ("5.18", LINUX_5_18),
         ("6.18", LINUX_6_18),
         ("6.19", LINUX_6_19),
+        ("owners, wait", PCP_BUDDY),
+        ("owners, try", PCP_BUDDY_TRY),
+        ("owners, list", PCP_BUDDY_LIST),
         ("regions", Tuning { regions: RegionRule::Fixed(4), ..PAGESET }),
     ];
     // A lock that is never released must not block everything else.
