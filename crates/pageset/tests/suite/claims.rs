@@ -169,9 +169,11 @@ fn an_owner_may_go_offline() {
     for tuning in OWNERS {
         two_cpus(tuning, |world| {
             let pages = alloc(world, 0, 100);
+            world.drain_all();
             free(world, 1, pages[..50].iter().copied());
             world.cpu_offline(CpuId(0)).expect("it is online");
             assert_eq!(world.pageset_state(0, CpuId(0)).count, 0);
+            assert_eq!(world.zone_stats(0).nr_free_pages, PAGES - 50, "what waited for the owner is free");
             free(world, 1, pages[50..].iter().copied());
             assert_eq!(world.pageset_state(0, CpuId(1)).count, 50, "{:?}", tuning.owners);
             world.drain_all();
