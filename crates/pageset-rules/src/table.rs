@@ -58,6 +58,7 @@ pub const KEYS: &[Key] = &[
     key("bulk_counts", "pageset: a bulk allocation ends frees in a row as any other", &Switch(|t| &mut t.bulk_counts)),
     key("long_runs", "pageset: a bulk free keeps a pageset's lock for 512 blocks, not 31", &Switch(|t| &mut t.long_runs)),
     key("double_blocks", "pageset: refills of blocks double while nothing is freed, as single pages' do", &Switch(|t| &mut t.double_blocks)),
+    key("batch_blocks", "pageset: drains of large blocks move at least so many, and refills grow to so many", &BATCH_BLOCKS),
     key("whole_blocks", "pageset: refills split a block at once, drains give back pages that make up a block as that block", &Switch(|t| &mut t.whole_blocks)),
     key("depot", "pageset: drains leave batches of blocks for the next refills", &Switch(|t| &mut t.depot)),
     key("drain_for_requests", "pageset: before a request fails, other CPUs' pagesets are drained", &Switch(|t| &mut t.drain_for_requests)),
@@ -87,8 +88,16 @@ const BATCH_CAP: Number = Number {
     get: |r| if let BatchRule::FromZone { cap_kib } = r.tuning.batch { Some(cap_kib) } else { None },
 };
 
+const BATCH_BLOCKS: Number = Number {
+    // The range of `Tuning::check`.
+    range: 0..=64,
+    unit: " blocks",
+    set: |r, n| r.tuning.batch_blocks = n as u8,
+    get: |r| Some(r.tuning.batch_blocks.into()),
+};
+
 const CACHE_BATCHES: Number = Number {
-    range: 1..=u8::MAX as u32,
+    range: 0..=u8::MAX as u32,
     unit: " batches",
     set: |r, n| r.tuning.cache_slice_batches = n as u8,
     get: |r| Some(r.tuning.cache_slice_batches.into()),
@@ -189,6 +198,7 @@ mod tests {
             bulk_counts: on,
             long_runs: on,
             double_blocks: on,
+            batch_blocks: 3,
             whole_blocks: on,
             depot: on,
             drain_for_requests: on,
@@ -235,6 +245,7 @@ mod tests {
             bulk_counts: off,
             long_runs: off,
             double_blocks: off,
+            batch_blocks: 0,
             whole_blocks: off,
             depot: off,
             drain_for_requests: off,

@@ -1,7 +1,8 @@
 //! The cost of each entry point, for `ci/costs.sh` to count under valgrind: instructions, and locks taken.
 //!
-//! `costs list` prints the names. `costs NAME` makes 48 calls of equal cost, each through a function `subject_NAME`,
-//! which valgrind counts, and prints the number of locks that each call took.
+//! `costs list` prints the names. `costs run NAME` makes 48 calls of equal cost, each through a function `subject_NAME`, which
+//! valgrind counts. `costs locks NAME` prints the number of calls, and of the locks that they took together. Names with `half`
+//! allocate or free half of the memory: refills and drains have their share of each call.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -15,6 +16,8 @@ use pageset::{
 
 /// The number of counted calls. Fewer than a batch, so that none of the cheap calls meets a refill or a drain.
 const CALLS: usize = 48;
+/// Pages of the zone: 4 GiB.
+const PAGES: u64 = 1 << 20;
 /// Pages of a bulk call.
 const BULK: usize = 32;
 /// Pages of a refill or a drain: the batch of a zone of this size.
@@ -93,7 +96,7 @@ subjects! {
 }
 
 /// The names of the entry points.
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 24] = [
     "harness",
     "alloc",
     "free",
@@ -110,12 +113,53 @@ const NAMES: [&str; 16] = [
     "free-basic",
     "free-order-9-basic",
     "free-bulk-32-all",
+    "alloc-half-0",
+    "free-half-0",
+    "alloc-half-3",
+    "free-half-3",
+    "alloc-half-9",
+    "free-half-9",
+    "alloc-half-10",
+    "free-half-10",
 ];
 
 /// Ends of the names of entry points of allocators with other checks of frees than the default.
 const CHECKS: [(&str, FreeCheck); 2] = [("-basic", FreeCheck::Basic), ("-all", FreeCheck::All)];
 
-fn run<L: RawLock>(world: &World<'_, L>, name: &str, calls: usize) {
+/// Allocates half of the memory in blocks of one order, then frees it, with bounds as for a machine: most calls miss. Returns the
+/// number of calls that were counted.
+fn half<L: RawLock>(world: &World<'_, L>, order: Order, allocs: bool) -> usize {
+    let request = Request::new(order, MigrateType::Movable);
+    let mut pages = vec![Pfn(0); (PAGES as usize / 2) >> order.get()];
+    for counted in [false, true] {
+        LOCKS.store(0, Relaxed);
+        for page in &mut pages {
+            if counted && allocs {
+                subject_alloc_of(world, page, &request);
+            } else {
+                *page = world.alloc(&request).expect("memory");
+            }
+        }
+        let locks = LOCKS.swap(0, Relaxed);
+        for page in &mut pages {
+            if counted && !allocs {
+                subject_free_of(world, page, order);
+            } else {
+                world.free(*page, order).expect("was allocated");
+            }
+        }
+        if allocs {
+            LOCKS.store(locks, Relaxed);
+        }
+    }
+    pages.len()
+}
+
+/// Runs the calls of one name. Returns how many were counted.
+fn run<L: RawLock>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
+    if let Some((what, number)) = name.split_once("-half-") {
+        return half(world, order(number.parse().expect("an order")), what == "alloc");
+    }
     let mut pages = [Pfn(0); CALLS];
     let pages = &mut pages[..calls];
     let bounds = |high| Bounds { batch: BATCH, high_min: high, high_max: high };
@@ -145,7 +189,10 @@ fn run<L: RawLock>(world: &World<'_, L>, name: &str, calls: usize) {
         }
     };
     match name {
-        "harness" => pages.iter_mut().for_each(|page| subject_harness(world, page)),
+        "harness" => {
+            LOCKS.store(0, Relaxed);
+            pages.iter_mut().for_each(|page| subject_harness(world, page));
+        }
         "alloc" | "free" => {
             for _ in 0..2 {
                 pages.iter_mut().for_each(|page| *page = world.alloc(&SINGLE).expect("memory"));
@@ -239,10 +286,11 @@ fn run<L: RawLock>(world: &World<'_, L>, name: &str, calls: usize) {
         }
         other => panic!("{other} is no entry point; allowed: {}", NAMES.join(", ")),
     }
+    calls
 }
 
-fn run_in_world<L: RawLock + 'static>(name: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let ranges = [PageRange::new(Pfn(0), 1 << 20)];
+fn run_in_world<L: RawLock + 'static>(name: &str) -> Result<usize, Box<dyn std::error::Error>> {
+    let ranges = [PageRange::new(Pfn(0), PAGES)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let other_check = CHECKS.iter().find_map(|(end, check)| Some((name.strip_suffix(end)?, *check)));
     let (name, free_check) = other_check.unwrap_or((name, FreeCheck::default()));
@@ -251,8 +299,7 @@ fn run_in_world<L: RawLock + 'static>(name: &str) -> Result<(), Box<dyn std::err
     let mut zones = metadata.zones();
     let machine = OneCpu { number: AtomicU32::new(0), lock: std::marker::PhantomData };
     let world = Allocator::new(machine, &config, metadata.lend(&mut zones))?;
-    run(&world, name, CALLS);
-    Ok(())
+    Ok(run(&world, name, CALLS))
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -265,8 +312,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         Some("locks") => {
             let name = std::env::args().nth(2).ok_or("a name")?;
-            run_in_world::<CountingLock>(&name)?;
-            println!("{} {}", CALLS, LOCKS.load(Relaxed));
+            let calls = run_in_world::<CountingLock>(&name)?;
+            println!("{calls} {}", LOCKS.load(Relaxed));
         }
         _ => return Err("usage: costs list | costs run NAME | costs locks NAME".into()),
     }

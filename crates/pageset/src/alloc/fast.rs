@@ -303,8 +303,8 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
     #[inline(always)]
     fn room_hot(&self, list: usize, order: Order) -> Option<Room<'p>> {
         let (count, freed) = (self.count.get() + order.pages() as u32, self.free_count.get());
-        // Blocks of orders 1 to 3 drain the pageset once a batch of pages was freed, at the earliest.
-        if count >= self.drain_threshold.get() || is_costly(order) && freed >= self.batch.get() {
+        let may_drain = || freed >= self.costly_frees.get() && count >= self.costly_room.get();
+        if count >= self.drain_threshold.get() || is_costly(order) && may_drain() {
             return None;
         }
         Some(Room { count, freed, place: self.place_within(list)? })

@@ -74,13 +74,12 @@ impl<M: Machine> Locked<'_, '_, M> {
         self.free_and_put(page, order, migratetype, Put::At(End::Tail));
     }
 
-    /// Frees two pageblocks of this type that form one block: as freeing one after the other does.
-    pub(crate) fn free_pair(&self, page: u32, migratetype: MigrateType) {
-        self.merge(page, next(Order::PAGEBLOCK), migratetype, Put::ByMergeLikelihood);
-    }
-
     fn free_and_put(&self, page: u32, order: Order, migratetype: MigrateType, put: Put<'_>) {
         if order > Order::PAGEBLOCK && (self.tuning().type_at_drain || self.is_mixed(page, order)) {
+            if self.tuning().whole_blocks && self.is_one_block(page, order, put) {
+                self.frames.set_tag(page, Tag::INSIDE);
+                return self.put(page, order, self.frames.block_type(page), End::Head);
+            }
             self.free_pageblocks(page, order, put);
         } else if self.skips_merge(order) {
             let end = if let Put::At(end) = put { end } else { End::Head };
@@ -97,6 +96,13 @@ impl<M: Machine> Locked<'_, '_, M> {
         for pageblock in pageblocks(page, order) {
             self.merge(pageblock, Order::PAGEBLOCK, self.frames.block_type(pageblock), put);
         }
+    }
+
+    /// Whether the pageblocks of a block, freed one after the other, would merge to the largest block and nothing else happens.
+    fn is_one_block(&self, page: u32, order: Order, put: Put<'_>) -> bool {
+        let first = self.frames.block_type(page);
+        let same = || pageblocks(page, order).skip(1).all(|pageblock| self.frames.block_type(pageblock) == first);
+        order == Order::MAX && matches!(put, Put::ByMergeLikelihood) && same()
     }
 
     /// Whether the pageblocks of a block must not be on one list: the types of two of them differ, and at least one is not

@@ -118,7 +118,7 @@ impl<M: Machine> CachedZone<'_, M> {
         wanted: Wanted,
         blocks: u32,
     ) -> u32 {
-        let in_hold = env.tuning.bulk_free.refill_blocks(wanted.order);
+        let in_hold = env.tuning.bulk_free.refill_blocks();
         let mut taken = 0;
         while taken < blocks {
             let take = |zone: &ZoneGuard<'_, '_, M>, wanted| {

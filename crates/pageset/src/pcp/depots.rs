@@ -47,7 +47,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 if depot.room(words, list, limit) == 0 {
                     return drained;
                 }
-                let zone = held.lock(self, env, number);
+                let Some(zone) = held.lock(self, env, number, true) else { return drained };
                 let blocks = &oldest[..most.min(depot.room(words, list, limit))];
                 if blocks.is_empty() {
                     return drained;

@@ -228,7 +228,6 @@ impl<M: Machine> Locked<'_, '_, M> {
     fn drain_whole_block<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>, list: usize, most: u32) -> Option<u32> {
         match order_of(list) {
             _ if !self.drains_whole_blocks() => None,
-            Order::PAGEBLOCK => self.drain_pair(pcp, list, most),
             // The compiler makes one that has no shifts.
             Order::ZERO => self.drain_as_block(pcp, list, Order::ZERO, most),
             order => self.drain_as_block(pcp, list, order, most),

@@ -67,6 +67,9 @@ pub struct Pageset<L> {
     pub(crate) drain_threshold: AtomicU32,
     /// From this value on `free_count` no longer grows: the largest drain, in pages.
     pub(crate) free_count_cap: AtomicU32,
+    /// Blocks of orders 1 to 3 drain nothing before so many pages were freed in a row, nor below this count.
+    pub(crate) costly_frees: AtomicU32,
+    pub(crate) costly_room: AtomicU32,
     /// Pages freed through this pageset. The number of allocated pages follows from it: [`Pageset::alloc_pages`].
     pub(crate) free_pages: AtomicU64,
 
@@ -152,6 +155,8 @@ impl<L> Pageset<L> {
                 count_min: AtomicU32::new(0),
                 drain_threshold: AtomicU32::new(0),
                 free_count_cap: AtomicU32::new(0),
+                costly_frees: AtomicU32::new(0),
+                costly_room: AtomicU32::new(0),
                 free_pages: AtomicU64::new(0),
                 lists: [const { Stack::new() }; LIST_PLACES],
                 refills: AtomicU64::new(0),
@@ -369,6 +374,8 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
             self.high.set(bounds.high_min);
         }
         self.free_count_cap.set(bounds.batch << tuning.batch_scale_max);
+        self.costly_frees.set(tuning.costly_frees(bounds.batch, bounds.high_min));
+        self.costly_room.set(if tuning.cache_slice && large_cache { tuning.costly_room(bounds.batch) } else { 0 });
         self.update_threshold();
     }
 

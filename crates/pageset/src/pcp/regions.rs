@@ -108,6 +108,9 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 pcp.drop_oldest(list, blocks.len() as u32);
                 drained += blocks.len() as u32 * pages;
             }
+            if drained >= wanted {
+                break;
+            }
         }
         drained
     }
@@ -134,9 +137,18 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         capture: Option<&Capture>,
         held: &mut Held<'z, 'a, M>,
     ) {
-        while left != 0 {
+        // First the regions whose locks are free, then the others.
+        let (mut later, mut waits) = (0, self.shared.buddy.regions.len() == 1);
+        while left | later != 0 {
+            if left == 0 {
+                (left, later, waits) = (later, 0, true);
+            }
             let number = self.shared.buddy.region_of(blocks[left.trailing_zeros() as usize].get());
-            let zone = held.lock(self, env, number);
+            let Some(zone) = held.lock(self, env, number, waits) else {
+                let busy = self.in_region(blocks, left, number);
+                (left, later) = (left & !busy, later | busy);
+                continue;
+            };
             let before = left.count_ones();
             left = match order {
                 // The compiler makes one that has no shifts.
@@ -145,6 +157,16 @@ impl<'a, M: Machine> CachedZone<'a, M> {
             };
             held.add((before - left.count_ones()) as usize);
         }
+    }
+
+    /// Those of the blocks in the set `of` that are in a region.
+    #[cold]
+    fn in_region(&self, blocks: &[AtomicU32], of: u64, number: usize) -> u64 {
+        let mut set = 0;
+        for (at, block) in blocks.iter().enumerate() {
+            set |= u64::from(self.shared.buddy.region_of(block.get()) == number) << at;
+        }
+        set & of
     }
 }
 
@@ -165,20 +187,27 @@ impl<M: Machine> Default for Held<'_, '_, M> {
 }
 
 impl<'z, 'a, M: Machine> Held<'z, 'a, M> {
-    /// The lock of a region of a zone: the one that is held, if that is it and not held for long.
+    /// The lock of a region of a zone: the one that is held, if that is it and not held for long. `None` if another CPU holds it and
+    /// the caller does not wait.
     pub(super) fn lock(
         &mut self,
         zone: &'z CachedZone<'a, M>,
         env: Env<'z, M>,
         number: usize,
-    ) -> &ZoneGuard<'z, 'a, M> {
+        waits: bool,
+    ) -> Option<&ZoneGuard<'z, 'a, M>> {
         // One lock at a time: the old one is dropped here.
         let goes_on = |guard: &ZoneGuard<'z, 'a, M>| guard.number() == number && self.blocks < HOLD_BLOCKS;
         let kept = self.guard.take().filter(goes_on);
         if kept.is_none() {
             self.blocks = 0;
         }
-        self.guard.insert(kept.unwrap_or_else(|| zone.shared.lock_region(env, LockPath::Drain, number)))
+        let guard = match kept {
+            None if !waits => zone.shared.try_lock_region(env, LockPath::Drain, number)?,
+            None => zone.shared.lock_region(env, LockPath::Drain, number),
+            Some(kept) => kept,
+        };
+        Some(self.guard.insert(guard))
     }
 
     /// Counts blocks that were moved.

@@ -11,7 +11,7 @@ use super::PcpGuard;
 use crate::buddy::list::End;
 use crate::buddy::{Locked, Wanted};
 use crate::frame::largest_blocks;
-use crate::frame::{MigrateType, Order, PAGEBLOCK, Tag};
+use crate::frame::{MigrateType, Order, Tag};
 use crate::machine::Machine;
 use crate::sync::LockedWord;
 
@@ -66,8 +66,7 @@ impl<M: Machine> Locked<'_, '_, M> {
         tuning.whole_blocks && tuning.type_at_drain && !tuning.merge_skip
     }
 
-    /// Drains the oldest blocks of a list, of an order below the pageblock's, as one block of at most `most` pages, if they form
-    /// one. Returns its pages, or `None`.
+    /// Drains the oldest blocks of a list as one block of at most `most` pages, if they form one. Returns its pages, or `None`.
     #[inline(always)]
     pub(super) fn drain_as_block<G>(
         &self,
@@ -92,36 +91,16 @@ impl<M: Machine> Locked<'_, '_, M> {
         }
         self.free_block(page, together, self.frames.block_type(page));
     }
-
-    /// Drains the oldest two pageblocks of a list as one block, if they form one, have the same type, and `most` allows
-    /// it. Returns its pages, or `None`.
-    pub(super) fn drain_pair<G>(&self, pcp: &PcpGuard<'_, M::Lock, G>, list: usize, most: u32) -> Option<u32> {
-        if Order::PAGEBLOCK == Order::MAX {
-            return None;
-        }
-        let (half, pages) = (PAGEBLOCK, 2 * PAGEBLOCK);
-        let [first, second, ..] = pcp.oldest(list) else { return None };
-        let (first, second) = (first.get(), second.get());
-        let migratetype = self.frames.block_type(first);
-        if second != first ^ half || most < pages || migratetype != self.frames.block_type(second) {
-            return None;
-        }
-        pcp.drop_oldest(list, 2);
-        self.touch_page(second);
-        self.frames.set_tag(first.max(second), Tag::INSIDE);
-        self.free_pair(first.min(second), migratetype);
-        Some(pages)
-    }
 }
 
-/// The largest block, at most a pageblock, that is formed by the first block and its successors, in ascending or descending order,
-/// as its first page and order. All are of `order`. `None` for a single block.
+/// The largest block, at most a pageblock or a pair of them, that is formed by the first block and its successors, in ascending or
+/// descending order, as its first page and order. All are of `order`. `None` for a single block.
 #[inline(always)]
 pub(super) fn first_block(blocks: &[AtomicU32], order: Order) -> Option<(u32, Order)> {
     let at = |i: usize| blocks.get(i).map(|block| block.get() >> order.get());
     let (first, second) = (at(0)?, at(1)?);
     let rises = second == first ^ 1 && second > first;
-    if second != first ^ 1 || order >= Order::PAGEBLOCK {
+    if second != first ^ 1 || order == Order::MAX {
         return None;
     }
     let mut doublings = 1;
@@ -144,6 +123,7 @@ mod tests {
     extern crate std;
 
     use super::*;
+    use crate::frame::PAGEBLOCK;
     use std::vec::Vec;
 
     #[test]
@@ -170,11 +150,15 @@ mod tests {
                 expected,
                 "{pages:?}"
             );
-            // The same with blocks of order 3.
+            // The same with blocks of order 3, and pairs of pageblocks.
             let three = Order::COSTLY;
             let words: Vec<_> = pages.iter().map(|&page| AtomicU32::new(page << 3)).collect();
             let expected = expected.map(|(page, order)| (page << 3, order + 3));
             assert_eq!(first_block(&words, three).map(|(page, order)| (page, order.get())), expected, "{pages:?}");
+            let words: Vec<_> = pages.iter().map(|&page| AtomicU32::new(page * PAGEBLOCK)).collect();
+            let pair = || Some((pages[..2].iter().min()? * PAGEBLOCK, Order::new(Order::PAGEBLOCK.get() + 1)?));
+            let expected = expected.and_then(|_| pair());
+            assert_eq!(first_block(&words, Order::PAGEBLOCK), expected, "{pages:?}");
         }
     }
 }

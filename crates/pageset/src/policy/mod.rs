@@ -78,7 +78,7 @@ pub enum BulkFree {
     /// As `SinglePass`, one batch per hold of the two locks, of pageset and zone (6.19 on).
     Chunked,
     /// As `SinglePass`, at most 512 blocks per hold of the lock of the zone or region; the pageset's lock is held throughout.
-    /// Refills also take at most [`Self::REFILL_PAGES`] pages per hold. Not a kernel rule.
+    /// Refills also take at most [`Self::REFILL_BLOCKS`] blocks per hold. Not a kernel rule.
     ShortHolds,
 }
 
@@ -110,12 +110,12 @@ impl RegionRule {
 }
 
 impl BulkFree {
-    /// Pages that one hold of a refill takes under [`Self::ShortHolds`], and at least one block. 512: a few microseconds. A guess.
-    pub const REFILL_PAGES: u64 = 512;
+    /// Blocks that one hold of a refill takes under [`Self::ShortHolds`]. 512: a few microseconds. A guess.
+    pub const REFILL_BLOCKS: u32 = 512;
 
-    /// Blocks of `order` that one hold of a refill takes.
-    pub(crate) fn refill_blocks(self, order: Order) -> u32 {
-        if self == Self::ShortHolds { (Self::REFILL_PAGES >> order.get()).max(1) as u32 } else { u32::MAX }
+    /// Blocks that one hold of a refill takes.
+    pub(crate) fn refill_blocks(self) -> u32 {
+        if self == Self::ShortHolds { Self::REFILL_BLOCKS } else { u32::MAX }
     }
 }
 
@@ -224,8 +224,8 @@ pub struct Tuning {
     pub prev_high_order: bool,
     /// Patch 3: with a large cache, `drain_high_order` does not drain a pageset that holds less than a batch.
     pub cache_slice: bool,
-    /// A CPU's share of the cache is large if it holds more batches than this: 3, or 4 as first posted. Specification
-    /// 4.3.
+    /// A CPU's share of the cache is large if it holds more batches than this: 3, or 4 as first posted. 0, which no
+    /// kernel has: it always is, and up to the largest drain stays. Specification 4.3.
     pub cache_slice_batches: u8,
     /// Patch 4: drains and refills grow to at most `batch << batch_scale_max`.
     pub scale_cap: bool,
@@ -266,6 +266,10 @@ pub struct Tuning {
     /// 3 takes the zone lock. If the zone lock is not contended, the cost exceeds the gain: off by default. Not a
     /// kernel rule; 4.5.
     pub double_blocks: bool,
+    /// Blocks of a batch, for orders of which so many are more pages than a batch, up to half of high: drains move at least so many,
+    /// and refills grow to so many. At most 64. In the kernels, and here for 0, a drain may move one block, and a refill two. Not a
+    /// kernel rule; 2.4, 4.7.
+    pub batch_blocks: u8,
     /// Whether a refill splits a block at once into the pages of a list, and a drain frees pages that form a block as
     /// that block. The same pages move, and fewer cache lines are touched with the zone lock held. The kernels move
     /// page by page. Not a kernel rule; 2.4, 3.3.
@@ -360,6 +364,7 @@ impl Tuning {
             needs(self.shrink_by_count, "shrink_by_count", self.free_count, "free_count"),
             needs(self.high_threshold_616, "high_threshold_616", self.free_count, "free_count"),
             needs(self.double_blocks, "double_blocks", self.alloc_factor, "alloc_factor"),
+            needs(self.batch_blocks > 0, "batch_blocks", self.double_blocks, "double_blocks"),
         ];
         if let Some(rule) = self.history_rule()
             && !cfg!(feature = "history")
@@ -387,6 +392,9 @@ impl Tuning {
         }
         if self.batch_scale_max > 6 {
             return out_of_range("batch_scale_max", self.batch_scale_max as u64, "0 to 6");
+        }
+        if self.batch_blocks > 64 {
+            return out_of_range("batch_blocks", self.batch_blocks as u64, "0 to 64");
         }
         match self.batch {
             BatchRule::Fixed(pages) if pages == 0 || pages > sizes::MAX_BATCH => {

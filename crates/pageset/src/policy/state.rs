@@ -166,7 +166,12 @@ impl Tuning {
             return Blocks(1);
         }
         let grows = order == Order::ZERO || self.double_blocks;
-        let scaled = if grows { s.batch() << s.alloc_factor() } else { s.batch() };
+        let scaled = if grows {
+            let fewest = self.batch_of(order, s.high()) >> self.batch_scale_max.saturating_sub(s.alloc_factor());
+            (s.batch() << s.alloc_factor()).max(fewest)
+        } else {
+            s.batch()
+        };
         let stopped = if self.below_high { pressure.below_high } else { pressure.reclaim_active };
         if self.auto_high && tunes(s) && !stopped {
             s.set_high((s.high() + scaled).min(s.high_max()));
@@ -212,17 +217,17 @@ impl Tuning {
         if count < high && settled && !high_order && pressure == Pressure::default() {
             return 0;
         }
-        self.beyond_common_case(s, high_order, pressure)
+        self.beyond_common_case(s, order, high_order, pressure)
     }
 
     /// Pages to drain at a free that is not the common case. Moves `high` under auto-tuning.
     #[cold]
-    fn beyond_common_case(&self, s: &mut impl State, high_order: bool, pressure: Pressure) -> u32 {
+    fn beyond_common_case(&self, s: &mut impl State, order: Order, high_order: bool, pressure: Pressure) -> u32 {
         let limit = self.limit(s, high_order, pressure);
         if s.count() < limit {
             return 0;
         }
-        self.drain_amount(s, high_order, limit)
+        self.drain_amount(s, order, high_order, limit)
     }
 
     /// Whether this free, after others of orders 1 to 3, drains the pageset. Specification 4.0, 4.1, 4.3, 4.10.
@@ -236,16 +241,25 @@ impl Tuning {
             return false;
         }
         let recent = if self.free_count {
-            let threshold = if self.high_threshold_616 { s.batch() + s.high_min() / 2 } else { s.batch() };
-            s.free_count() >= threshold
+            s.free_count() >= self.costly_frees(s.batch(), s.high_min())
         } else {
             s.free_factor() > 0
         };
         // The rule, then the state of the same name.
         let in_a_row = !self.prev_high_order || s.prev_high_order();
-        let room = self.cache_slice && s.large_cache() && s.count() < s.batch();
+        let room = self.cache_slice && s.large_cache() && s.count() < self.costly_room(s.batch());
         s.set_prev_high_order(true);
         recent && in_a_row && !room
+    }
+
+    /// Pages freed in a row from which on blocks of orders 1 to 3 may drain. Specification 4.10.
+    pub(crate) const fn costly_frees(&self, batch: u32, high_min: u32) -> u32 {
+        if self.high_threshold_616 { batch + high_min / 2 } else { batch }
+    }
+
+    /// The count below which blocks of orders 1 to 3 drain nothing with a large cache: [`Self::cache_slice`].
+    pub(crate) const fn costly_room(&self, batch: u32) -> u32 {
+        if self.cache_slice_batches == 0 { batch << self.batch_scale_max } else { batch }
     }
 
     /// A free drains if the count is at least this; 0 means always. The result follows from `high` as it was; under auto-tuning
@@ -296,7 +310,7 @@ impl Tuning {
     }
 
     /// Pages that a free drains from `limit` on.
-    fn drain_amount(&self, s: &mut impl State, high_order: bool, limit: u32) -> u32 {
+    fn drain_amount(&self, s: &mut impl State, order: Order, high_order: bool, limit: u32) -> u32 {
         let most = s.batch() << self.batch_scale_max;
         if !self.scale_drain {
             return s.batch();
@@ -309,7 +323,7 @@ impl Tuning {
         }
         let rest = limit - s.batch();
         if self.free_count {
-            return clamp(s.free_count(), s.batch(), rest);
+            return clamp(s.free_count(), s.batch().max(self.batch_of(order, limit)), rest);
         }
         let scaled = s.batch() << s.free_factor();
         let grows = if self.auto_high { scaled <= rest } else { scaled < rest };
@@ -317,6 +331,11 @@ impl Tuning {
             s.set_free_factor(s.free_factor() + 1);
         }
         clamp(scaled, s.batch(), rest)
+    }
+
+    /// Pages of [`Self::batch_blocks`] blocks of `order`, at most half of `high`.
+    fn batch_of(&self, order: Order, high: u32) -> u32 {
+        (u32::from(self.batch_blocks) << order.get()).min(high / 2)
     }
 
     /// The once-a-second tick. Specification 4.7 "Timer decay", 4.9.
@@ -350,7 +369,7 @@ impl Tuning {
     /// Whether a CPU with `slice_pages` of the last-level cache keeps a batch at high-order frees. Specification 4.3.
     #[must_use]
     pub fn large_cache(&self, slice_pages: u64, batch: u32) -> bool {
-        slice_pages > u64::from(self.cache_slice_batches) * u64::from(batch)
+        self.cache_slice_batches == 0 || slice_pages > u64::from(self.cache_slice_batches) * u64::from(batch)
     }
 }
 

@@ -190,6 +190,7 @@ fn refills_of_blocks_double_where_a_rule_says_so() {
     // Columns: rules, order, batch, count, high, exponent before; blocks, exponent after. 4.5, and this project's
     // `double_blocks`.
     const DOUBLE: Tuning = Tuning { double_blocks: true, ..LINUX_6_18 };
+    const EIGHT: Tuning = Tuning { batch_blocks: 8, ..DOUBLE };
     for (tuning, o, batch, count, high, before, blocks, after) in [
         (LINUX_6_18, 3, 63, 0, 100_000, 3, 7, 3),
         (DOUBLE, 3, 63, 0, 100_000, 0, 7, 1),
@@ -209,6 +210,15 @@ fn refills_of_blocks_double_where_a_rule_says_so() {
         (DOUBLE, 3, 1, 0, 240, 5, 4, 5),
         // Single pages are not affected.
         (DOUBLE, 0, 63, 0, 100_000, 2, 252, 3),
+        // Batches in blocks: 8 at the largest exponent, half as many at the one below it. At most half of high.
+        (EIGHT, 9, 63, 0, 100_000, 0, 2, 1),
+        (EIGHT, 9, 63, 0, 100_000, 4, 4, 5),
+        (EIGHT, 9, 63, 0, 100_000, 5, 8, 5),
+        (EIGHT, 9, 63, 0, 5000, 5, 4, 5),
+        (EIGHT, 9, 1, 0, 240, 5, 1, 5),
+        // A batch of pages is more blocks of order 3, as is that of single pages.
+        (EIGHT, 3, 63, 0, 100_000, 5, 252, 5),
+        (EIGHT, 0, 63, 0, 100_000, 2, 252, 3),
     ] {
         let mut s = PcpState { alloc_factor: before, batch, ..fixed(count, high) };
         let got = tuning.refill(&mut s, order(o), CALM);
@@ -282,6 +292,38 @@ fn frees_of_6_18_by_the_rows_of_their_table() {
     // d: equal bounds, whatever BELOW_HIGH says.
     let mut s = PcpState { free_count: 2000, ..tuned(999, 0, 1000, 1000) };
     assert_eq!((LINUX_6_18.commit(&mut s, order(0), BELOW), s.high), (937, 1000));
+}
+
+/// A share of the cache of 0 batches is always large, and up to the largest drain stays.
+#[test]
+fn without_a_bound_of_the_cache_frees_of_order_3_drain_by_the_largest_batch() {
+    let first_drain = |tuning: Tuning| {
+        let mut s = PcpState { batch: 63, large_cache: tuning.large_cache(190, 63), ..tuned(0, 5000, 0, 5000) };
+        (1..1000).find_map(|frees| Some((frees, tuning.commit(&mut s, order(3), CALM))).filter(|drained| drained.1 > 0))
+    };
+    assert_eq!(first_drain(LINUX_6_18), Some((9, 72)), "a batch was freed before this block");
+    assert_eq!(first_drain(Tuning { cache_slice_batches: 0, ..LINUX_6_18 }), Some((252, 2016)));
+    assert_eq!(first_drain(PAGESET), Some((63, 504)));
+}
+
+#[test]
+fn large_blocks_drain_by_the_batch() {
+    // This project's `batch_blocks`: eight blocks, up to half of the limit. Columns: rules, order, count, high; drained.
+    const EIGHT: Tuning = Tuning { double_blocks: true, batch_blocks: 8, ..LINUX_6_18 };
+    for (tuning, o, count, high, drained) in [
+        (LINUX_6_18, 9, 9600, 10_000, 512),
+        (EIGHT, 9, 9600, 10_000, 4096),
+        (EIGHT, 9, 4600, 5000, 2500),
+        (EIGHT, 4, 9990, 10_000, 128),
+        (EIGHT, 2, 9999, 10_000, 63),
+        (EIGHT, 0, 9999, 10_000, 63),
+        (EIGHT, 9, 0, 100, 63),
+    ] {
+        let mut s = tuned(count, high, high, high);
+        assert_eq!(tuning.commit(&mut s, order(o), CALM), drained, "{o}, {count}, {high}");
+    }
+    let mut s = PcpState { free_count: 5000, ..tuned(9600, 10_000, 10_000, 10_000) };
+    assert_eq!(EIGHT.commit(&mut s, order(9), CALM), 5000, "more where more were freed in a row");
 }
 
 #[test]
@@ -412,6 +454,7 @@ fn the_cache_must_hold_more_than_three_batches() {
     for (slice, merged, posted) in
         [(0, false, false), (189, false, false), (190, true, false), (252, true, false), (253, true, true)]
     {
+        assert!(PAGESET.large_cache(slice, 63), "always");
         assert_eq!((SERIES_3.large_cache(slice, 63), POSTED_3.large_cache(slice, 63)), (merged, posted), "{slice}");
     }
 }
@@ -434,6 +477,8 @@ fn rules_that_do_not_go_together() {
             "the rule high_threshold_616 needs free_count to be on as well",
         ),
         (Tuning { batch_scale_max: 7, ..off }, "batch_scale_max is 7; allowed: 0 to 6"),
+        (Tuning { batch_blocks: 8, ..LINUX_6_18 }, "the rule batch_blocks needs double_blocks to be on as well"),
+        (Tuning { batch_blocks: 65, double_blocks: true, ..LINUX_6_18 }, "batch_blocks is 65; allowed: 0 to 64"),
         (Tuning { batch: BatchRule::Fixed(0), ..off }, "batch is 0; allowed: 1 to 65536 pages"),
         (Tuning { batch: BatchRule::FromZone { cap_kib: 0 }, ..off }, "batch cap is 0; allowed: 1 to 1048576 KiB"),
         (Tuning { high: HighRule::Fixed { min: 9, max: 8 }, ..off }, "high_min is 9; allowed: at most high_max"),

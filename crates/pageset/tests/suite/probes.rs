@@ -136,7 +136,12 @@ fn mixture(tuning: Tuning, batch: u32, whole_blocks: bool) -> (usize, Vec<u64>) 
             // Some requests of another type, so that a pageblock is claimed.
             let migratetype = if i % 50 == 7 { MigrateType::Unmovable } else { MigrateType::Movable };
             // And some larger requests, which some rules cache.
-            let order = if i % 23 == 5 { 3 } else { 9 * u8::from(i % 211 == 3) };
+            let order = match i {
+                _ if i % 23 == 5 => 3,
+                _ if i % 211 == 3 => 9,
+                _ if i % 307 == 9 => 10,
+                _ => 0,
+            };
             let order = Order::new(order).unwrap();
             held.extend(world.alloc(&Request::new(order, migratetype)).map(|pfn| (pfn, order)));
         }

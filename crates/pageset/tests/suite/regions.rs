@@ -1,11 +1,15 @@
 //! Zones of several regions: where requests are served, what merges, how long a lock is held.
 
+use std::sync::{Condvar, Mutex, OnceLock};
+use std::thread::ThreadId;
+
 use crate::support::{World, build, movable};
+use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::Bounds;
 use pageset::policy::presets::{LINUX_6_18, PAGESET};
 use pageset::{
-    Block, Config, CpuId, MapError, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule, Request, Tuning, ZoneKind,
-    ZoneSpec,
+    Access, Allocator, Block, Config, CpuId, Line, LockPath, Machine, MapError, MigrateType, NodeId, Order, PageRange,
+    Pfn, RegionRule, Request, SpinLock, Tuning, ZoneKind, ZoneSpec,
 };
 
 const BASE: u64 = 1 << 20;
@@ -173,4 +177,83 @@ fn direct_calls_bypass_the_pageset() {
             assert_eq!(after.direct_free_pages - before.direct_free_pages, 1 << order);
         }
     });
+}
+
+/// A machine that reports which regions drains lock. One thread waits inside its hold of the first region's lock.
+#[derive(Default)]
+struct BusyRegion {
+    holder: OnceLock<ThreadId>,
+    held: Flag,
+    released: Flag,
+    drains: Mutex<Vec<usize>>,
+}
+
+/// A condition that becomes true once.
+#[derive(Default)]
+struct Flag(Mutex<bool>, Condvar);
+
+impl Flag {
+    fn set(&self) {
+        *self.0.lock().expect("no panic") = true;
+        self.1.notify_all();
+    }
+
+    /// Waits for ten seconds at most: a test that would wait forever fails instead.
+    fn wait(&self) {
+        let limit = std::time::Duration::from_secs(10);
+        drop(self.1.wait_timeout_while(self.0.lock().expect("no panic"), limit, |set| !*set).expect("no panic"));
+    }
+}
+
+impl Machine for BusyRegion {
+    type Lock = SpinLock;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(u32::from(self.holder.get() == Some(&std::thread::current().id())))
+    }
+
+    fn probe(&self, access: Access) {
+        match access {
+            Access::Touch(Line::Zone { region: 0, .. }) if self.cpu() == CpuId(1) => {
+                self.held.set();
+                self.released.wait();
+            }
+            Access::ZoneLock { region, path: LockPath::Drain, .. } => {
+                let mut drains = self.drains.lock().expect("no panic");
+                drains.push(region);
+                if drains.ends_with(&[1, 0]) {
+                    self.released.set();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A drain goes on with another region while one is busy, and waits for that one last.
+#[test]
+fn a_busy_region_is_drained_last() {
+    let ranges = [PageRange::new(Pfn(BASE), 4 * REGION)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let tuning = Tuning { regions: RegionRule::Fixed(4), depot: false, ..PAGESET };
+    let config = Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) };
+    let metadata = OwnedMetadata::new(&config).expect("memory");
+    let mut zones = metadata.zones();
+    let world = Allocator::new(BusyRegion::default(), &config, metadata.lend(&mut zones)).expect("the map is valid");
+    let request = Request { watermarks: false, ..movable(0) };
+    let pages: Vec<_> = std::iter::from_fn(|| world.alloc_direct(&request).ok()).collect();
+    let (first, second) = (pages[0], pages[REGION as usize]);
+    assert_eq!((region(first), region(second)), (0, 1));
+    world.free(first, Order::ZERO).expect("in use");
+    world.free(second, Order::ZERO).expect("in use");
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            world.machine().holder.set(std::thread::current().id()).expect("one holder");
+            world.free_direct(pages[1], Order::ZERO).expect("in use");
+        });
+        world.machine().held.wait();
+        world.drain_cpu(CpuId(0));
+    });
+    assert_eq!(*world.machine().drains.lock().expect("no panic"), [0, 1, 0]);
+    assert_eq!(world.zone_stats(0).nr_free_pages, 3);
 }
