@@ -11,9 +11,11 @@
 //! | `movable` | memory that compaction can move |
 //! | `file` | files in the page cache |
 //! | `socket` | sockets that carry pages between CPUs |
+//! | `channel` | bounded queues between tasks |
 //! | `owner` | reclaim and page moves for the allocator's slow paths |
 //! | `setting` | the state of memory before virtual time begins |
 
+mod channel;
 pub(crate) mod costs;
 mod file;
 mod huge;
@@ -33,11 +35,12 @@ use std::iter;
 use hdrhistogram::Histogram;
 use pageset::AllocError;
 
+pub use channel::Channel;
 pub use file::File;
 pub use pages::Moved;
 pub use scattered::Scattered;
 pub use socket::{Shape, Socket};
-pub use space::{Region, Space};
+pub use space::{Extent, Region, Space};
 
 use crate::engine::{Durations, Engine, LockId, LockSpec, Socket as EngineSocket, Source};
 use crate::era::Era;

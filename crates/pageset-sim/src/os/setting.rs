@@ -1,5 +1,7 @@
 //! The state of memory that a workload finds when virtual time begins.
 
+#[cfg(test)]
+use pageset::CpuId;
 use pageset::{AllocError, MigrateType, NodeId, Order, Pfn, Request};
 
 use super::System;
@@ -76,6 +78,13 @@ impl System<'_> {
     pub(crate) fn free_blocks(&self, order: Order) -> u32 {
         let zones = 0..self.allocator.zone_count();
         zones.map(|zone| self.allocator.free_blocks(zone, order, MigrateType::Movable)).sum()
+    }
+
+    /// Pages that a CPU allocated from its pagesets, and pages that it freed to them.
+    #[cfg(test)]
+    pub(crate) fn pageset_pages(&self, cpu: u32) -> (u64, u64) {
+        let zones = (0..self.allocator.zone_count()).map(|zone| self.allocator.pageset_stats(zone, CpuId(cpu)));
+        zones.fold((0, 0), |(allocated, freed), stats| (allocated + stats.pgalloc, freed + stats.pgfree))
     }
 
     /// The running task sleeps for `time`.

@@ -130,7 +130,7 @@ impl Socket {
 }
 
 /// Wakes a task, if there is one to wake.
-fn wake(system: &System<'_>, task: Option<u32>) {
+pub(super) fn wake(system: &System<'_>, task: Option<u32>) {
     if let Some(cpu) = task {
         system.engine().work(WAKE_OTHER);
         system.engine().wake(cpu, WAKE);
@@ -138,7 +138,7 @@ fn wake(system: &System<'_>, task: Option<u32>) {
 }
 
 /// Sleeps until another task wakes this task.
-fn sleep(system: &System<'_>) {
+pub(super) fn sleep(system: &System<'_>) {
     system.engine().sleep();
     system.engine().work(SLEEP);
 }

@@ -39,6 +39,13 @@ impl Space {
         Space { semaphore: Some(Semaphore::new(system)), threads }
     }
 
+    /// The address space of a process with `threads` threads whose faults and changes lock regions instead of the space.
+    /// Each region has one user at a time, so nobody waits.
+    #[must_use]
+    pub const fn with_region_locks(threads: u32) -> Self {
+        Space { semaphore: None, threads }
+    }
+
     fn read(&self, system: &System<'_>) {
         if let Some(semaphore) = &self.semaphore {
             semaphore.read(system);
@@ -65,6 +72,13 @@ impl Space {
     }
 }
 
+/// The pages of a region on its way to another thread of its address space.
+#[derive(Debug)]
+pub struct Extent {
+    pages: Vec<Pfn>,
+    tables: Vec<Pfn>,
+}
+
 /// A region of an address space.
 #[derive(Debug)]
 pub struct Region<'s> {
@@ -81,6 +95,18 @@ impl<'s> Region<'s> {
     #[must_use]
     pub const fn new(space: &'s Space) -> Self {
         Region { space, pages: Vec::new(), shared: Vec::new(), tables: Vec::new() }
+    }
+
+    /// The region without its owner, for another thread. Only the region's own pages go along.
+    #[must_use]
+    pub fn detach(self) -> Extent {
+        Extent { pages: self.pages, tables: self.tables }
+    }
+
+    /// The region that [`Self::detach`] took from another thread of `space`.
+    #[must_use]
+    pub fn attach(space: &'s Space, Extent { pages, tables }: Extent) -> Self {
+        Region { space, pages, shared: Vec::new(), tables }
     }
 
     /// Adds the region to the address space.

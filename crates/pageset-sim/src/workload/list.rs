@@ -2,7 +2,7 @@
 
 use super::{
     Length, Workload, anon_r_rand, compile, database, ebizzy, fault_file, highalloc, lru_file, malloc, page_fault1,
-    parallel_free, pigz, processes, read_write, streams, thp_mix, threads, truncate,
+    parallel_free, pigz, processes, purge, read_write, streams, thp_mix, threads, truncate,
 };
 use crate::os::Needs;
 
@@ -148,6 +148,15 @@ pub const WORKLOADS: &[Workload] = &[
     Workload::new("pigz", "threads that compress data from pipes", "KiB", pigz::set_up)
         .needing(pigz::needs)
         .lasting(Length::LONG_ROUNDS),
+    Workload::new(
+        "purge",
+        "one thread in four unmaps what the others of its process have faulted in",
+        "pages",
+        purge::set_up,
+    )
+    .needing(purge::needs)
+    .counting("pages purged")
+    .lasting(Length::LONG_ROUNDS),
     Workload::new("thp-mix", "page_fault1 on fragmented memory, one half with huge pages", "pages", thp_mix::set_up)
         .counting("pages in huge ones")
         .lasting(thp_mix::LENGTH),

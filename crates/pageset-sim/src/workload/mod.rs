@@ -16,6 +16,7 @@ mod malloc;
 mod page_fault1;
 mod parallel_free;
 mod pigz;
+mod purge;
 mod read_write;
 mod recorded;
 mod streams;

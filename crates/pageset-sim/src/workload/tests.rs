@@ -9,6 +9,8 @@ use crate::os::{File, Region, Scattered, Shape, Socket, Space};
 use crate::run::{Outcome, Run, RunError};
 use crate::time::Time;
 
+mod purge;
+
 fn small() -> Machine {
     machine::find("lkp-sb02").unwrap().unwrap()
 }
