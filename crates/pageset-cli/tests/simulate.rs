@@ -50,6 +50,20 @@ fn a_table_has_a_row_for_each_set_of_rules_and_number_of_tasks() {
     assert!(out.contains("zone lock %") && out.contains("alloc p50 ns"), "{out}");
 }
 
+#[test]
+fn a_combining_zone_lock_is_named_in_its_row() {
+    let with = |more: &[&str]| ends(0, &short(&[&["--rules", "linux-4.17", "--tasks", "4"], more].concat())).0;
+    let (queue, combining) = (with(&[]), with(&["--zone-lock", "combining"]));
+    assert_eq!(queue, with(&["--zone-lock", "queue"]));
+    assert!(!queue.contains("zone-lock"), "{queue}");
+    assert!(combining.contains(" linux-4.17 zone-lock=combining  linux-4.16 "), "{combining}");
+    let last =
+        |out: &str| out.lines().last().map(|row| row.split_once("linux-4.16").map(|(_, figures)| figures.to_owned()));
+    assert_ne!(last(&queue), last(&combining), "the lock changes the times");
+    let (_, err) = ends(2, &short(&["--zone-lock", "mcs"]));
+    assert!(err.contains("'mcs'") && err.contains("queue, combining"), "{err}");
+}
+
 /// The era is that of the preset's kernel or of `--era`; a rule does not change it.
 #[test]
 fn rules_do_not_change_the_era() {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use pageset::Tuning;
 use pageset::policy::BatchRule;
 use pageset::policy::presets::LINUX_4_17;
+use pageset_sim::engine::LockKind;
 use pageset_sim::engine::Source;
 use pageset_sim::era::Era;
 use pageset_sim::machine;
@@ -39,6 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         tuning: Tuning { batch: BatchRule::Fixed(batch), ..LINUX_4_17 },
         era: Era::Linux4_16,
         high_fraction: 0,
+        zone_lock: LockKind::Queue,
         tasks: machine.topology().cpus(),
         warm_up: Time::from_seconds(0.2),
         time: Time::from_seconds(seconds),

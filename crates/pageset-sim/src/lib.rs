@@ -8,6 +8,7 @@
 //!
 //! ```
 //! use pageset::Tuning;
+//! use pageset_sim::engine::LockKind;
 //! use pageset_sim::era::Era;
 //! use pageset_sim::machine;
 //! use pageset_sim::run::Run;
@@ -22,6 +23,7 @@
 //!     tuning: Tuning::default(),
 //!     era: Era::default(),
 //!     high_fraction: 0,
+//!     zone_lock: LockKind::Queue,
 //!     tasks: 4,
 //!     warm_up: Time::from_seconds(0.001),
 //!     time: Time::from_seconds(0.005),

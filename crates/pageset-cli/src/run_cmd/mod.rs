@@ -7,6 +7,7 @@ mod timeline;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use pageset_sim::engine::LockKind;
 use pageset_sim::era::Era;
 use pageset_sim::run::{Run, RunError, RunResult, RunRow};
 use pageset_sim::workload::{WORKLOADS, Workload};
@@ -73,6 +74,38 @@ pub(crate) struct Task {
     /// Numbers of tasks, each task on a CPU of its own [default: the machine's number of CPUs]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     tasks: Vec<u32>,
+
+    /// The kind of the zone locks
+    ///
+    /// `queue`, as in the kernel: the lock passes from CPU to CPU. `combining`: the holder executes the critical
+    /// sections of up to 64 waiting CPUs. No kernel has this; it is for comparisons. If unsure, omit this option.
+    #[arg(long, value_name = "KIND", value_enum, default_value_t)]
+    zone_lock: ZoneLock,
+}
+
+/// The kinds of zone locks.
+#[derive(Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+enum ZoneLock {
+    #[default]
+    Queue,
+    Combining,
+}
+
+impl ZoneLock {
+    fn kind(self) -> LockKind {
+        match self {
+            ZoneLock::Queue => LockKind::Queue,
+            ZoneLock::Combining => LockKind::COMBINING,
+        }
+    }
+
+    /// The name of a row: the rules, with a lock that is not the kernel's.
+    fn row(self, rules: &str) -> String {
+        match self {
+            ZoneLock::Queue => rules.to_owned(),
+            ZoneLock::Combining => format!("{rules} zone-lock=combining"),
+        }
+    }
 }
 
 impl Task {
@@ -118,6 +151,7 @@ pub(crate) fn simulate(
     let held = if timeline.is_some() { timeline::MOST / rows.len().max(1) } else { 0 };
     let run_of = |&(set, tasks): &(&RuleSet, u32)| Run {
         high_fraction: set.high_fraction.unwrap_or(0),
+        zone_lock: task.zone_lock.kind(),
         tasks,
         held,
         ..effort.run(workload, &machine, set.tuning, Era::of_rules(&set.name))
@@ -127,9 +161,10 @@ pub(crate) fn simulate(
     let mut result = RunResult::new(workload, &machine, effort.length(workload), effort.of_each().seeds);
     let mut tracks = Vec::new();
     for ((&(set, tasks), run), outcomes) in rows.iter().zip(&runs).zip(batch.run(&runs)) {
-        let name = format!("{}, {tasks} tasks", set.name);
+        let rules = task.zone_lock.row(&set.name);
+        let name = format!("{rules}, {tasks} tasks");
         let outcomes = outcomes.map_err(|error| Failure::new(Exit::Failed, format!("{name}: {error}")))?;
-        result.rows.push(RunRow::new(&set.name, run, &outcomes));
+        result.rows.push(RunRow::new(&rules, run, &outcomes));
         tracks.extend(outcomes.into_iter().next().map(|first| (name, first)));
     }
     if let Some(path) = timeline {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use pageset::Tuning;
+use pageset_sim::engine::LockKind;
 use pageset_sim::era::Era;
 use pageset_sim::machine::Machine;
 use pageset_sim::run::Run;
@@ -78,6 +79,7 @@ impl Effort {
             tuning,
             era: self.era.unwrap_or(era),
             high_fraction: 0,
+            zone_lock: LockKind::Queue,
             tasks: machine.topology().cpus(),
             warm_up,
             time,

@@ -5,6 +5,7 @@
 //! switch happens if the CPU is already the earliest. Locks are therefore taken in the order of virtual time.
 
 mod cache;
+mod combine;
 mod durations;
 mod earliest;
 mod fiber;
@@ -19,6 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 
 pub use cache::{CacheCosts, LINE_BYTES, LineState, Source};
+pub use combine::LockKind;
 pub(crate) use durations::Durations;
 pub(crate) use fiber::{Fibers, scope};
 pub use interleave::Mode;
@@ -77,6 +79,9 @@ struct Cpu {
     settled: Cell<Time>,
     /// The lock and path that the CPU waits to try, until the CPU is the earliest.
     waiting_to_try: Cell<Option<(LockId, usize)>>,
+    /// The core of the combiner that executes the CPU's section, while one does; and the line of the CPU's request.
+    served_on: Cell<Option<Core>>,
+    request: LineState,
     /// Start of the current sleep, if the CPU sleeps; total of earlier sleeps.
     asleep: Cell<Option<Time>>,
     slept: Cell<Time>,
@@ -121,6 +126,8 @@ impl Engine {
             hold: Cell::new(Factor::ONE),
             settled: Cell::new(Time::ZERO),
             waiting_to_try: Cell::new(None),
+            served_on: Cell::new(None),
+            request: LineState::default(),
             asleep: Cell::new(None),
             slept: Cell::new(Time::ZERO),
         };
@@ -159,15 +166,16 @@ impl Engine {
         let (running, cpu) = (&self.running, &self.cpus[number as usize]);
         running.on.set(on);
         running.cpu.set(number);
-        running.core.set(cpu.core);
+        let core = cpu.served_on.get().unwrap_or(cpu.core);
+        running.core.set(core);
         running.clock.set(cpu.clock.get());
-        running.tag.set(self.caches.tag(cpu.core));
+        running.tag.set(self.caches.tag(core));
         // In other modes each touch is a step, so no touch may take the fast path.
         let near = on && self.config.mode == Mode::Earliest;
         running.near.set(if near { self.config.cache.l2_lines } else { 0 });
         running.hold.set(cpu.hold.get());
         running.settled.set(cpu.settled.get());
-        running.clock_permille.set(self.clock_permille[self.config.topology.socket_of(cpu.core).0 as usize].get());
+        running.clock_permille.set(self.clock_permille[self.config.topology.socket_of(core).0 as usize].get());
         self.update_smt_slowdown();
     }
 
@@ -179,7 +187,7 @@ impl Engine {
         cpu.clock.set(running.clock.get());
         cpu.hold.set(running.hold.get());
         cpu.settled.set(running.settled.get());
-        self.caches.set_tag(cpu.core, running.tag.get());
+        self.caches.set_tag(running.core.get(), running.tag.get());
     }
 
     /// Updates the slowdown after the number of working threads of the running core may have changed.

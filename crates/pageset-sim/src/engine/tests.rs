@@ -4,6 +4,8 @@ use std::cell::RefCell;
 
 use super::*;
 
+mod combining;
+
 fn ns(ns: u64) -> Time {
     Time::from_ps(1000 * ns)
 }
@@ -35,11 +37,16 @@ fn config() -> EngineConfig {
 
 const LOCK: LockId = LockId(0);
 const NODE: Socket = Socket(0);
-const SPECS: [LockSpec; 1] = [LockSpec { node: NODE, around: Time::ZERO }];
+const SPECS: [LockSpec; 1] = [LockSpec { node: NODE, around: Time::ZERO, kind: LockKind::Queue }];
 
 /// Runs a task on each of the first CPUs; CPU `i` starts at `starts[i]` ns.
 fn run(config: EngineConfig, starts: &[u64], task: impl Fn(&Engine, u32)) -> Engine {
-    let engine = Engine::new(config, &SPECS);
+    run_with(config, SPECS[0], starts, task)
+}
+
+/// As [`run`], with another lock.
+fn run_with(config: EngineConfig, lock: LockSpec, starts: &[u64], task: impl Fn(&Engine, u32)) -> Engine {
+    let engine = Engine::new(config, &[lock]);
     scope(|fibers| {
         for (cpu, start) in starts.iter().enumerate() {
             let (engine, task) = (&engine, &task);
