@@ -72,7 +72,8 @@ fn json_has_the_documented_members() {
         }
     }
     for rules in json["rules"].as_array().unwrap() {
-        for field in ["zone_lock_acquisitions", "held_pages_max", "operations"] {
+        for field in ["zone_lock_acquisitions", "zone_lock_lines", "longest_hold_lines", "held_pages_max", "operations"]
+        {
             assert!(rules[field].as_u64().unwrap() > 0, "{field}");
         }
         assert!(rules["refills_near_pct"].as_f64().is_some() && rules["drains_near_pct"].as_f64().is_some());
@@ -88,6 +89,25 @@ fn json_has_the_documented_members() {
     ends(0, &[&"replay", &small.events(), &"--rules", &rules, &"--json", &file]);
     assert!(first == fs::read(&file).unwrap());
     assert_eq!(fs::read_dir(small.0.path()).unwrap().count(), 3);
+}
+
+/// One recording under three sets of rules. 6.19 moves the same pages in shorter holds; depots move them without touching them.
+#[test]
+fn the_work_under_zone_locks_is_counted() {
+    let rules = "linux-6.18,linux-6.19,pageset";
+    let text = ends(0, &[&"replay", &fixture("sock-q1"), &"--level", &"input", &"--rules", &rules, &"--json", &"-"]).0;
+    let json = json(&text);
+    let value = |row: usize, field: &str| json["rules"][row][field].as_u64().unwrap();
+    let (lines, longest): (Vec<_>, Vec<_>) =
+        (0..3).map(|row| (value(row, "zone_lock_lines"), value(row, "longest_hold_lines"))).unzip();
+    assert!(lines[0] > value(0, "refill_pages") / 2, "a hold touches what it moves: {lines:?}");
+    assert!(lines.iter().zip(&longest).all(|(lines, longest)| longest < lines), "{lines:?}, {longest:?}");
+    assert!(
+        longest[1] < longest[0] && 2 * longest[2] < longest[0] && 2 * lines[2] < lines[0],
+        "{lines:?}, {longest:?}"
+    );
+    assert_eq!([value(0, "depot_pages"), value(1, "depot_pages")], [0, 0]);
+    assert!((1..value(2, "drain_pages")).contains(&value(2, "depot_pages")));
 }
 
 #[test]

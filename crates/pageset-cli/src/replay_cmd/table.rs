@@ -191,8 +191,18 @@ fn level_name(level: Level) -> String {
 const NONE: &str = "-";
 
 /// The column headings of the amounts.
-pub(super) const AMOUNTS: [&str; 9] =
-    ["rules", "level", "refills", "refill pages", "drains", "drain pages", "locks/1000 ops", "most held", "failed"];
+pub(super) const AMOUNTS: [&str; 10] = [
+    "rules",
+    "level",
+    "refills",
+    "refill pages",
+    "drains",
+    "drain pages",
+    "locks/1000 ops",
+    "max lines/hold",
+    "most held",
+    "failed",
+];
 
 /// The column headings of the comparison with the kernel.
 pub(super) const NEARNESS: [&str; 9] =
@@ -201,7 +211,7 @@ pub(super) const NEARNESS: [&str; 9] =
 /// A row for the kernel and one for each set of rules, each followed by its parts.
 fn amounts(result: &ReplayResult, parts: Parts) -> Table {
     let mut table = numbers(AMOUNTS.into_iter(), 0..2);
-    let mut add = |name: String, level: String, totals: &Totals, rest: [String; 3]| {
+    let mut add = |name: String, level: String, totals: &Totals, rest: [String; 4]| {
         let totals = [totals.refills, totals.refill_pages, totals.drains, totals.drain_pages].map(grouped);
         table.add_row([name, level].into_iter().chain(totals).chain(rest).collect::<Vec<_>>());
     };
@@ -212,10 +222,10 @@ fn amounts(result: &ReplayResult, parts: Parts) -> Table {
         }
     };
     let kernel = &result.kernel;
-    group("kernel, as recorded", NONE.to_owned(), &kernel.totals, &kernel.pagesets, [NONE; 3].map(str::to_owned));
+    group("kernel, as recorded", NONE.to_owned(), &kernel.totals, &kernel.pagesets, [NONE; 4].map(str::to_owned));
     for row in &result.rules {
         let locks = format!("{:.1}", row.zone_lock_acquisitions_per_1000_operations);
-        let rest = [locks, grouped(row.held_pages_max), grouped(row.failed)];
+        let rest = [locks, grouped(row.longest_hold_lines), grouped(row.held_pages_max), grouped(row.failed)];
         group(&row.name, level_name(row.level), &row.totals, &row.pagesets, rest);
     }
     table

@@ -202,8 +202,14 @@ pub struct Replayed {
     pub zone_lock_acquisitions: u64,
     /// Acquisitions of zone locks per 1000 allocations and frees.
     pub zone_lock_acquisitions_per_1000_operations: f64,
+    /// Cache lines touched while a zone lock was held: the sum over all holds. A line counts once per hold.
+    pub zone_lock_lines: u64,
+    /// The most cache lines touched in one hold.
+    pub longest_hold_lines: u64,
     /// The most pages in pagesets at any time.
     pub held_pages_max: u64,
+    /// The most pages in depots at any time. No pageset holds them.
+    pub depot_pages: u64,
     /// Allocations and frees.
     pub operations: u64,
     /// Allocations that failed.

@@ -16,6 +16,7 @@
 //! | `findings` | counts of a recording, and operations without an event of their own |
 //! | `free_pass`, `list_pass`, `survey` | passes before a replay: the kernel's moves, and changes without an event |
 //! | `high_orders` | free memory in large blocks |
+//! | `holds` | the work under zone locks |
 //! | `world` | an allocator with the recorded kernel's memory layout |
 //! | `run` | one replay under one set of rules |
 //! | [`selection`] | refills and drains by CPU, process or cgroup |
@@ -28,6 +29,7 @@ mod blocks;
 mod findings;
 mod free_pass;
 mod high_orders;
+mod holds;
 mod hotplug;
 pub mod identify;
 mod kernel_lists;
@@ -119,8 +121,14 @@ pub struct Outcome {
     pub operations: u64,
     /// Acquisitions of zone locks.
     pub zone_lock_acquisitions: u64,
+    /// Cache lines touched while a zone lock was held: the sum over all holds. A line counts once per hold.
+    pub zone_lock_lines: u64,
+    /// The most cache lines touched in one hold.
+    pub longest_hold_lines: u64,
     /// The most pages in pagesets at any time.
     pub held_pages_max: u64,
+    /// The most pages in depots at any time. No pageset holds them.
+    pub depot_pages: u64,
     /// Allocations that failed.
     pub failed: u64,
     /// Allocations that succeeded although their zone was below its min watermark.
@@ -147,7 +155,10 @@ impl Outcome {
             moves: Moves::default(),
             operations: 0,
             zone_lock_acquisitions: 0,
+            zone_lock_lines: 0,
+            longest_hold_lines: 0,
             held_pages_max: 0,
+            depot_pages: 0,
             failed: 0,
             below_min: 0,
             unseen_allocs: 0,

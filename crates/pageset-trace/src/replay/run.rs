@@ -16,6 +16,7 @@ use pageset::{
 use super::blocks::{BlockMap, Freed};
 use super::findings::{DrainRequest, Taken};
 use super::high_orders::{self, HighOrders};
+use super::holds;
 use super::hotplug::Hotplug;
 use super::moves::Move;
 use super::reclaim::Change;
@@ -273,6 +274,7 @@ impl<'r, 'a> Run<'r, 'a> {
         self.held = self.pagesets().map(|(zone, cpu)| self.count(zone, cpu)).sum();
         self.outcome.held_pages_max = self.held;
         self.own_locks = self.locks();
+        holds::start();
         let known = self.plan.setting.free_blocks_known;
         self.outcome.high_orders = known.then(|| HighOrders::new(high_orders::of_world(self.world)));
     }
@@ -550,16 +552,28 @@ impl<'r, 'a> Run<'r, 'a> {
         }
         if after.drains > before.drains {
             self.outcome.moves.drains.push(moved(after.drain_pages - before.drain_pages));
+            self.note_depots();
         }
         self.held = self.held + after.count - before.count;
+    }
+
+    /// Records the pages in depots, after a drain: only drains leave pages there.
+    fn note_depots(&mut self) {
+        if self.world.tuning().depot {
+            let pages = (0..self.world.zone_count()).map(|zone| self.world.zone_stats(zone).depot).sum();
+            self.outcome.depot_pages = self.outcome.depot_pages.max(pages);
+        }
     }
 
     /// Applies a later snapshot's parameters.
     fn snapshot(&mut self, tag: &str) {
         // The input level uses only the first snapshot.
-        if self.plan.level == Level::Input {
-            return;
+        if self.plan.level != Level::Input {
+            holds::uncounted(|| self.apply_snapshot(tag));
         }
+    }
+
+    fn apply_snapshot(&mut self, tag: &str) {
         let Some(states) = self.plan.setting.snapshot(tag) else { return };
         let locks = self.locks();
         self.hotplug_changed = false;
@@ -578,7 +592,11 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn finish(mut self) -> Outcome {
         self.sample_high_orders();
+        let holds = holds::stop();
         self.outcome.zone_lock_acquisitions = self.locks() - self.own_locks;
+        debug_assert_eq!(holds.acquisitions, self.outcome.zone_lock_acquisitions, "two counts of the same locks");
+        self.outcome.zone_lock_lines = holds.lines;
+        self.outcome.longest_hold_lines = holds.longest_lines;
         self.outcome
     }
 }

@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use pageset::policy::Bounds;
 use pageset::policy::lists::{KERNEL_LISTS, order_of};
 use pageset::{
-    Allocator, Config, CpuId, Machine, MigrateType, Order, PageRange, Pfn, Request, SpinLock, ZoneKind, ZoneSpec,
+    Access, Allocator, Config, CpuId, Machine, MigrateType, Order, PageRange, Pfn, Request, ZoneKind, ZoneSpec,
 };
 
 use super::RuleSet;
 use super::findings::Earlier;
+use super::holds::{self, HoldLock};
 use super::setting::Setting;
 use super::types::{ORDINARY, list_type};
 
@@ -30,11 +31,16 @@ impl ReplayMachine {
 }
 
 impl Machine for ReplayMachine {
-    type Lock = SpinLock;
+    type Lock = HoldLock;
 
     #[inline]
     fn cpu(&self) -> CpuId {
         CpuId(self.cpu.get())
+    }
+
+    #[inline]
+    fn probe(&self, access: Access) {
+        holds::note(access);
     }
 }
 
