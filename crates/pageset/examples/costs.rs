@@ -1,8 +1,10 @@
-//! The cost of each entry point, for `ci/costs.sh` to count under valgrind: instructions, and locks taken.
+//! The cost of each entry point, for `ci/costs.sh` to count under valgrind: instructions, atomic ones among them, locks taken, and
+//! cache lines written.
 //!
 //! `costs list` prints the names. `costs run NAME` makes 48 calls of equal cost, each through a function `subject_NAME`, which
-//! valgrind counts. `costs locks NAME` prints the number of calls, and of the locks that they took together. Names with `half`
-//! allocate or free half of the memory: refills and drains have their share of each call.
+//! valgrind counts. `costs locks NAME` prints the number of calls, and of the locks that they took together. `costs lines NAME`
+//! prints the number of calls, and writes [`MARK`] at the begin and the end of each, for valgrind's trace of all writes; `costs mark`
+//! prints the address of that word. Names with `half` allocate or free half of the memory: refills and drains have their share of each call.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -27,6 +29,49 @@ const BATCH: u32 = 63;
 /// block that is freed: see `FreeCheck`.
 static LOCKS: AtomicU64 = AtomicU64::new(0);
 
+/// Not 0 in a call that is counted: a reader of a trace finds its writes between two writes of this word.
+static MARK: AtomicU64 = AtomicU64::new(0);
+
+/// The lock of an allocator, which names what is counted.
+trait Counted: RawLock {
+    /// The most calls of a name with `half`. A trace has some hundred lines for each.
+    const MOST: usize = usize::MAX;
+
+    /// A counted call begins, or ends.
+    #[inline(always)]
+    fn mark(begins: bool) {
+        let _ = begins;
+    }
+}
+
+impl Counted for SpinLock {}
+
+/// The allocator's own lock, for `costs lines`.
+#[derive(Debug, Default)]
+struct MarkingLock(SpinLock);
+
+impl RawLock for MarkingLock {
+    fn lock(&self) {
+        self.0.lock();
+    }
+
+    fn try_lock(&self) -> bool {
+        self.0.try_lock()
+    }
+
+    fn unlock(&self) {
+        self.0.unlock();
+    }
+}
+
+impl Counted for MarkingLock {
+    const MOST: usize = 1 << 13;
+
+    fn mark(begins: bool) {
+        MARK.store(begins.into(), Relaxed);
+    }
+}
+
 /// The allocator's own lock with a counter. The counter adds two instructions, a load and a store; the lock count and
 /// the instruction count come from different builds.
 #[derive(Debug, Default)]
@@ -47,6 +92,8 @@ impl RawLock for CountingLock {
         self.0.unlock();
     }
 }
+
+impl Counted for CountingLock {}
 
 /// A machine whose CPU number is one load.
 struct OneCpu<L> {
@@ -75,7 +122,11 @@ macro_rules! subjects {
     ($($name:ident($world:ident, $($arg:ident: $type:ty),*) $body:block)*) => {
         $(
             #[inline(never)]
-            fn $name<L: RawLock>($world: &World<'_, L>, $($arg: $type),*) $body
+            fn $name<L: Counted>($world: &World<'_, L>, $($arg: $type),*) {
+                L::mark(true);
+                $body
+                L::mark(false);
+            }
         )*
     };
 }
@@ -128,9 +179,9 @@ const CHECKS: [(&str, FreeCheck); 2] = [("-basic", FreeCheck::Basic), ("-all", F
 
 /// Allocates half of the memory in blocks of one order, then frees it, with bounds as for a machine: most calls miss. Returns the
 /// number of calls that were counted.
-fn half<L: RawLock>(world: &World<'_, L>, order: Order, allocs: bool) -> usize {
+fn half<L: Counted>(world: &World<'_, L>, order: Order, allocs: bool) -> usize {
     let request = Request::new(order, MigrateType::Movable);
-    let mut pages = vec![Pfn(0); (PAGES as usize / 2) >> order.get()];
+    let mut pages = vec![Pfn(0); ((PAGES as usize / 2) >> order.get()).min(L::MOST)];
     for counted in [false, true] {
         LOCKS.store(0, Relaxed);
         for page in &mut pages {
@@ -156,7 +207,7 @@ fn half<L: RawLock>(world: &World<'_, L>, order: Order, allocs: bool) -> usize {
 }
 
 /// Runs the calls of one name. Returns how many were counted.
-fn run<L: RawLock>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
+fn run<L: Counted>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
     if let Some((what, number)) = name.split_once("-half-") {
         return half(world, order(number.parse().expect("an order")), what == "alloc");
     }
@@ -289,7 +340,7 @@ fn run<L: RawLock>(world: &World<'_, L>, name: &str, calls: usize) -> usize {
     calls
 }
 
-fn run_in_world<L: RawLock + 'static>(name: &str) -> Result<usize, Box<dyn std::error::Error>> {
+fn run_in_world<L: Counted + 'static>(name: &str) -> Result<usize, Box<dyn std::error::Error>> {
     let ranges = [PageRange::new(Pfn(0), PAGES)];
     let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
     let other_check = CHECKS.iter().find_map(|(end, check)| Some((name.strip_suffix(end)?, *check)));
@@ -315,7 +366,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let calls = run_in_world::<CountingLock>(&name)?;
             println!("{calls} {}", LOCKS.load(Relaxed));
         }
-        _ => return Err("usage: costs list | costs run NAME | costs locks NAME".into()),
+        Some("mark") => println!("{:p}", &raw const MARK),
+        Some("lines") => {
+            let name = std::env::args().nth(2).ok_or("a name")?;
+            println!("{}", run_in_world::<MarkingLock>(&name)?);
+        }
+        _ => return Err("usage: costs list | costs run NAME | costs locks NAME | costs lines NAME | costs mark".into()),
     }
     Ok(())
 }
