@@ -23,6 +23,7 @@ mod report_cmd;
 mod rules;
 mod run_cmd;
 mod sim;
+mod study_cmd;
 mod sweep_cmd;
 mod top_cmd;
 mod trace_cmd;
@@ -55,6 +56,7 @@ enum Command {
     Trace(trace_cmd::Args),
     Run(run_cmd::Args),
     Sweep(sweep_cmd::Args),
+    Study(study_cmd::Args),
     Compare(compare_cmd::Args),
     Machine(machine_cmd::Args),
     Interleave(interleave_cmd::Args),
@@ -75,6 +77,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Trace(args) => trace_cmd::run(args),
         Command::Run(args) => run_cmd::run(args),
         Command::Sweep(args) => sweep_cmd::run(args),
+        Command::Study(args) => study_cmd::run(args),
         Command::Compare(args) => compare_cmd::run(args),
         Command::Machine(args) => machine_cmd::run(args),
         Command::Interleave(args) => interleave_cmd::run(args),

@@ -33,7 +33,15 @@ fn typed<R: DeserializeOwned>(value: &Value) -> Result<R, String> {
 
 /// Joins the reports of all values into one.
 fn each(values: &[Value], of: fn(&Value) -> Result<Report, String>) -> Result<Report, String> {
-    values.iter().map(of).reduce(joined).unwrap_or_else(|| Err("the input is empty".to_owned()))
+    joined_all(values, of)
+}
+
+/// As [`each`], of anything.
+pub(super) fn joined_all<T>(
+    all: impl IntoIterator<Item = T>,
+    of: fn(T) -> Result<Report, String>,
+) -> Result<Report, String> {
+    all.into_iter().map(of).reduce(joined).unwrap_or_else(|| Err("the input is empty".to_owned()))
 }
 
 fn joined(one: Result<Report, String>, other: Result<Report, String>) -> Result<Report, String> {

@@ -2,7 +2,7 @@
 //!
 //! | module | what it does |
 //! | --- | --- |
-//! | `input` | reads the input: our JSON by its schema, or a recording |
+//! | `input` | reads the input: our JSON by its schema, a study's table, or a recording |
 //! | `sections` | a question, its chart and its data |
 //! | `results`, `simulated`, `bench`, `recording`, `json` | the sections of each kind of input |
 //! | `draw` | the layout of charts |
@@ -27,7 +27,7 @@ use crate::output::Output;
 
 /// Write a page about a result or a recording: one self-contained HTML file
 ///
-/// INPUT is the JSON output of replay, advise, top, run, sweep, compare or bench, or a recording. Each chart answers
+/// INPUT is the JSON output of replay, advise, top, run, sweep, compare or bench, the Parquet table of a study, or a recording. Each chart answers
 /// the question in its title and has its data below. The page uses no network and no scripts, follows the reader's
 /// light or dark mode, and can be printed.
 #[derive(clap::Args)]

@@ -25,7 +25,7 @@ const MAX_CPUS: u64 = 4096;
 const MAX_GIB: u64 = 8 << 10;
 
 /// A machine description.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     /// The name on the command line.
@@ -41,7 +41,7 @@ pub struct Machine {
 }
 
 /// Facts from the vendor, and published latency measurements.
-#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
     /// Sockets; each socket is a memory node.
@@ -85,7 +85,7 @@ pub struct Hardware {
 }
 
 /// Assumptions of the model. None of them is fitted.
-#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
     /// Slowdown of work while the other thread of the core works.

@@ -1,0 +1,207 @@
+//! `pageset study`: many simulations from one file.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `summary` | what became of the cells, as text |
+//! | `scheduler` | what a scheduler needs to know: the study, the folder, the shards |
+//! | `slurm` | an array job |
+//! | `kubernetes` | an indexed Job |
+
+mod kubernetes;
+mod scheduler;
+mod slurm;
+mod summary;
+
+use std::io::{self, BufWriter, Write as _};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use pageset_study::cell::{self, Cells};
+use pageset_study::error::{FileError, StoreError};
+use pageset_study::file::Study;
+use pageset_study::store::Store;
+use pageset_study::table::{self, Missing, TableError};
+use pageset_study::work::{self, Shard};
+
+use self::scheduler::Scheduled;
+use crate::error::{Exit, Failure};
+use crate::output::Output;
+use crate::sim::progress::{Interrupt, Progress};
+
+/// Run many simulations from one file: machines x workloads x rules x settings x tasks x seeds
+///
+/// Each combination is a cell. A finished cell is a file whose name is the hash of the cell's description, so a study
+/// resumes after a kill, and several workers may share a folder. The results become one Parquet file.
+///
+/// Exit code 1: a cell failed or is missing, the study file is invalid, or results cannot be written.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Print the number of cells, and each cell with its address
+    Plan {
+        /// The study file
+        file: PathBuf,
+    },
+    Run(RunArgs),
+    Collect(CollectArgs),
+}
+
+/// Run the cells that are not finished, then collect the results
+#[derive(clap::Args)]
+struct RunArgs {
+    /// The study file
+    file: PathBuf,
+
+    /// The folder of results; cells that it already has do not run again
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+
+    /// Simulate on N threads [default: one per CPU of this host]; the results do not depend on N
+    #[arg(long, value_name = "N", visible_alias = "workers")]
+    jobs: Option<NonZeroUsize>,
+
+    /// Run part I of N of the cells, with I from 0 to N-1, and do not collect
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+
+    /// Where the cells run: here, as an array job of Slurm, or as an indexed Job of Kubernetes
+    #[arg(long, value_enum, default_value = "local")]
+    executor: Executor,
+
+    #[command(flatten)]
+    scheduled: Scheduled,
+}
+
+/// Write the results of the finished cells as one Parquet file
+#[derive(clap::Args)]
+struct CollectArgs {
+    /// The study file
+    file: PathBuf,
+
+    /// The folder of results
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+
+    /// The table [default: results.parquet in the folder of results]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Executor {
+    Local,
+    Slurm,
+    Kubernetes,
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        Failure::new(Exit::Failed, error).help("`pageset study plan FILE` checks a study file")
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let failure = Failure::new(Exit::Failed, &error);
+        match error {
+            StoreError::Io { .. } => failure.help("finished cells are kept; mend the cause and run the study again"),
+            StoreError::Damaged { .. } => failure,
+        }
+    }
+}
+
+impl From<TableError> for Failure {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::Store(error) => error.into(),
+            error => Failure::new(Exit::Failed, error),
+        }
+    }
+}
+
+/// Runs `pageset study`.
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    match args.command {
+        Command::Plan { file } => plan(&file),
+        Command::Run(args) => cells_of(&args.file, |cells| match args.executor {
+            Executor::Local => local(cells, &args),
+            Executor::Slurm => slurm::submit(cells, &args),
+            Executor::Kubernetes => kubernetes::apply(cells, &args),
+        }),
+        Command::Collect(CollectArgs { file, out, output }) => cells_of(&file, |cells| {
+            let table = output.unwrap_or_else(|| default_table(&out));
+            let missing = collect(cells, &Store::new(&out), &table)?;
+            io::stdout().write_all(summary::collected(cells, &missing, &table).as_bytes())?;
+            Ok(if missing.is_empty() { Exit::Done } else { Exit::Failed })
+        }),
+    }
+}
+
+/// Reads a study and calls `with` with its cells.
+fn cells_of(file: &Path, with: impl FnOnce(&Cells<'_>) -> Result<Exit, Failure>) -> Result<Exit, Failure> {
+    let study = Study::read(file)?;
+    let cells = Cells::of(&study).map_err(io::Error::from)?;
+    with(&cells)
+}
+
+fn plan(file: &Path) -> Result<Exit, Failure> {
+    cells_of(file, |cells| {
+        let mut out = BufWriter::new(io::stdout().lock());
+        writeln!(out, "{}\n", summary::counted(cells))?;
+        for &cell in cells.all() {
+            let description = cells.description(cell).map_err(io::Error::from)?;
+            writeln!(out, "{}  {}", cell::address(&description), cells.named(cell))?;
+        }
+        out.flush()?;
+        Ok(Exit::Done)
+    })
+}
+
+fn default_table(folder: &Path) -> PathBuf {
+    folder.join("results.parquet")
+}
+
+/// Writes the table. Returns the cells that it lacks.
+fn collect(cells: &Cells<'_>, store: &Store, path: &Path) -> Result<Vec<Missing>, Failure> {
+    let mut out = Output::create(path)?;
+    let missing = table::write(cells, store, &mut out).map_err(|error| match Failure::from(error) {
+        failure if failure.is_broken_pipe() => failure,
+        failure => Failure::new(failure.exit(), format!("cannot write {}: {failure}", path.display())),
+    })?;
+    out.commit()?;
+    Ok(missing)
+}
+
+fn local(cells: &Cells<'_>, args: &RunArgs) -> Result<Exit, Failure> {
+    let store = Store::new(&args.out);
+    let interrupt = Interrupt::install()?;
+    let workers = args.jobs.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+    let progress = Progress::new();
+    let shard = args.shard.unwrap_or(Shard::WHOLE);
+    let summary = work::run(cells, &store, shard, workers, || interrupt.keep_on(), |done, all| progress.of(done, all));
+    drop(progress);
+    let summary = summary?;
+    let mut text = summary::ran(&summary, workers);
+    if args.shard.is_some() || !interrupt.keep_on() {
+        summary::failed(cells, &summary, &mut text);
+    }
+    if !interrupt.keep_on() {
+        io::stdout().write_all(text.as_bytes())?;
+        return Ok(Exit::Interrupted);
+    }
+    let mut whole = true;
+    if args.shard.is_none() {
+        let table = default_table(&args.out);
+        let missing = collect(cells, &store, &table)?;
+        whole = missing.is_empty();
+        text += &summary::collected(cells, &missing, &table);
+    }
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(if whole && summary.failed.is_empty() { Exit::Done } else { Exit::Failed })
+}

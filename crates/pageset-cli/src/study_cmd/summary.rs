@@ -1,0 +1,60 @@
+//! What became of the cells, as text.
+
+use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use pageset_study::cell::{Cell, Cells};
+use pageset_study::table::Missing;
+use pageset_study::work::Summary;
+
+use crate::columns::grouped;
+
+/// The number of cells, and how it comes about.
+pub(super) fn counted(cells: &Cells<'_>) -> String {
+    let study = cells.study();
+    let places: usize = study.machines.iter().map(|(_, tasks)| tasks.len()).sum();
+    format!(
+        "{} cells: {places} numbers of tasks on {} machines x {} workloads x {} sets of rules x {} seeds",
+        grouped(cells.all().len() as u64),
+        study.machines.len(),
+        study.workloads.len(),
+        study.rules.len(),
+        study.seeds
+    )
+}
+
+/// What a run did.
+pub(super) fn ran(summary: &Summary, workers: NonZeroUsize) -> String {
+    let [all, found, ran, failed] =
+        [summary.cells, summary.found, summary.ran, summary.failed.len()].map(|count| grouped(count as u64));
+    let mut text = format!("{all} cells: {ran} finished now, {found} found, {failed} failed");
+    let open = summary.cells - summary.found - summary.ran - summary.failed.len();
+    if open > 0 {
+        let _ = write!(text, ", {} not run", grouped(open as u64));
+    }
+    let (simulated, elapsed) = (summary.simulated.as_secs_f64(), summary.elapsed.as_secs_f64());
+    let _ = writeln!(text, "; {simulated:.3} s of simulation in {elapsed:.3} s on {workers} threads");
+    text
+}
+
+/// Adds a line for each failed cell. The table's missing cells contain them.
+pub(super) fn failed(cells: &Cells<'_>, summary: &Summary, text: &mut String) {
+    listed(cells, "failed", &summary.failed, text);
+}
+
+/// What a collection found.
+pub(super) fn collected(cells: &Cells<'_>, missing: &[Missing], table: &Path) -> String {
+    let all = cells.all().len();
+    let rows = grouped((all - missing.len()) as u64);
+    let mut text = format!("{rows} of {} cells are in {}\n", grouped(all as u64), table.display());
+    listed(cells, "missing", missing, &mut text);
+    text
+}
+
+/// A line for each of these cells.
+fn listed(cells: &Cells<'_>, fate: &str, some: &[(Cell, String)], text: &mut String) {
+    for (cell, why) in some {
+        let _ = writeln!(text, "{fate}: {}: {why}", cells.named(*cell));
+    }
+}

@@ -1,0 +1,61 @@
+//! Invalid study files, and results that cannot be stored.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// An invalid study file: file, line and fault.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{file}{}: {what}", .line.map(|line| format!(", line {line}")).unwrap_or_default())]
+pub struct FileError {
+    file: String,
+    line: Option<usize>,
+    what: String,
+}
+
+impl FileError {
+    pub(crate) fn new(file: &str, what: String) -> Self {
+        FileError { file: file.to_owned(), line: None, what }
+    }
+
+    /// A fault of the value at these bytes of `text`.
+    pub(crate) fn at(file: &str, text: &str, bytes: Option<Range<usize>>, what: &str) -> Self {
+        let before = bytes.and_then(|bytes| text.get(..bytes.start.min(text.len())));
+        let line = before.map(|before| before.matches('\n').count() + 1);
+        FileError { line, ..Self::new(file, what.lines().collect::<Vec<_>>().join(" ")) }
+    }
+}
+
+/// A file of results that cannot be read or written, or is damaged.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// An error of the operating system.
+    #[error("cannot {what} {}: {source}", .path.display())]
+    Io {
+        /// What failed, such as `write`.
+        what: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// The file is not what was written.
+    #[error("{}: {what}", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        what: String,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| StoreError::Io { what, path, source }
+    }
+
+    pub(crate) fn damaged(path: &Path, what: impl ToString) -> Self {
+        StoreError::Damaged { path: path.to_owned(), what: what.to_string() }
+    }
+}

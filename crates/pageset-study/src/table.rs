@@ -1,0 +1,278 @@
+//! Tables of results as Parquet: a row per finished cell, in the order of the cells.
+//!
+//! The bytes depend on the cells and on nothing else: not on workers, their order, or kills.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use pageset_sim::era::Era;
+use pageset_sim::run::{AllocTimes, RunResult, RunRow, Sample};
+use pageset_sim::statistics::Spread;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::record::Field;
+use serde_json::{Map, Value, json};
+
+use crate::cell::{Cell, Cells, address};
+use crate::columns::{self, Column, Kind};
+use crate::error::StoreError;
+use crate::store::Store;
+
+/// The schema of the tables, in their metadata under `schema`.
+pub const SCHEMA: &str = "pageset.study/1";
+/// The bytes that a Parquet file begins with.
+pub const MAGIC: &[u8; 4] = b"PAR1";
+/// Rows in memory while a table is written.
+const GROUP_ROWS: usize = 1 << 16;
+
+/// The error of a table that cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// A cell cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The table cannot be written.
+    #[error(transparent)]
+    Parquet(#[from] ParquetError),
+    /// A cell has no JSON. No study has such a one.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+/// A cell without a row, and why.
+pub type Missing = (Cell, String);
+
+/// Writes the finished cells of a study. Returns the others.
+///
+/// # Errors
+/// See [`TableError`].
+pub fn write(cells: &Cells<'_>, store: &Store, out: impl Write + Send) -> Result<Vec<Missing>, TableError> {
+    let study = cells.study();
+    let is_integer = |key: usize| study.rules.iter().all(|rules| rules.settings[key].parse::<i64>().is_ok());
+    let settings = study.keys.iter().enumerate().map(|(at, key)| (key.as_str(), is_integer(at)));
+    let columns = columns::of_settings(settings);
+    let metadata = vec![KeyValue::new("schema".to_owned(), SCHEMA.to_owned())];
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_key_value_metadata(Some(metadata))
+        .build();
+    let mut file = SerializedFileWriter::new(out, columns::schema(&columns)?, Arc::new(properties))?;
+    let (mut rows, mut missing) = (Vec::new(), Vec::new());
+    for &cell in cells.all() {
+        let description = cells.description(cell)?;
+        match store.load(&description) {
+            Ok(Some(outcome)) => rows.push(row(cells, cell, &description, outcome)),
+            Ok(None) => {
+                let why = store.failure(&description).unwrap_or_else(|| "not finished".to_owned());
+                missing.push((cell, why));
+            }
+            Err(error @ StoreError::Damaged { .. }) => missing.push((cell, error.to_string())),
+            Err(error) => return Err(error.into()),
+        }
+        if rows.len() == GROUP_ROWS {
+            group(&mut file, &columns, &rows)?;
+            rows.clear();
+        }
+    }
+    if !rows.is_empty() {
+        group(&mut file, &columns, &rows)?;
+    }
+    file.close()?;
+    Ok(missing)
+}
+
+/// A row: the outcome of a cell with what it is an outcome of.
+fn row(cells: &Cells<'_>, cell: Cell, description: &str, mut outcome: Value) -> Value {
+    let (machine, rules, (workload, length)) = (cells.machine(cell), cells.rules(cell), cells.workload(cell));
+    let settings = cells.study().keys.iter().cloned().zip(rules.settings.iter().cloned().map(Value::from));
+    for (key, value) in [
+        ("address", json!(address(description))),
+        ("machine", json!(machine.name)),
+        ("about", json!(machine.about)),
+        ("sockets", json!(machine.topology().sockets)),
+        ("cpus", json!(machine.topology().cpus())),
+        ("memory_gib", json!(machine.hardware.memory_gib)),
+        ("workload", json!(workload.name)),
+        ("unit", json!(workload.unit)),
+        ("rules", json!(rules.set.name)),
+        ("era", json!(rules.era)),
+        ("tasks", json!(cell.tasks)),
+        ("warm_up_ns", json!(length.warm_up.whole_ns())),
+        ("measured_ns", json!(length.time.whole_ns())),
+        ("set", Value::Object(settings.collect())),
+    ] {
+        outcome[key] = value;
+    }
+    outcome["second"]["unit"] = json!(workload.second_unit);
+    outcome
+}
+
+/// Writes rows as a row group.
+fn group(
+    file: &mut SerializedFileWriter<impl Write + Send>,
+    columns: &[Column],
+    rows: &[Value],
+) -> Result<(), ParquetError> {
+    let mut group = file.next_row_group()?;
+    for column in columns {
+        let Some(mut writer) = group.next_column()? else { break };
+        let all: Vec<Option<&Value>> =
+            rows.iter().map(|row| row.pointer(&column.pointer).filter(|value| !value.is_null())).collect();
+        let levels: Vec<i16> = all.iter().map(|value| i16::from(value.is_some())).collect();
+        let values = all.into_iter().flatten();
+        match writer.untyped() {
+            ColumnWriter::Int64ColumnWriter(writer) => {
+                // Settings are text in a study. Counts above 2^63 do not occur.
+                let integer = |value: &Value| match value {
+                    Value::String(text) => text.parse().unwrap_or_default(),
+                    value => value.as_i64().unwrap_or_default(),
+                };
+                writer.write_batch(&values.map(integer).collect::<Vec<i64>>(), Some(&levels), None)?;
+            }
+            ColumnWriter::DoubleColumnWriter(writer) => {
+                let reals: Vec<f64> = values.filter_map(Value::as_f64).collect();
+                writer.write_batch(&reals, Some(&levels), None)?;
+            }
+            ColumnWriter::ByteArrayColumnWriter(writer) => {
+                let texts: Vec<ByteArray> = values.map(|text| text.as_str().unwrap_or_default().into()).collect();
+                writer.write_batch(&texts, Some(&levels), None)?;
+            }
+            _ => return Err(ParquetError::General(format!("column {} has an unknown type", column.name))),
+        }
+        writer.close()?;
+    }
+    group.close()?;
+    Ok(())
+}
+
+/// Reads a table: a result for each workload on each machine.
+///
+/// # Errors
+/// The file is no table of a study.
+pub fn read(path: &Path) -> Result<Vec<RunResult>, StoreError> {
+    let damaged = |what: &dyn ToString| StoreError::damaged(path, what.to_string());
+    let file = File::open(path).map_err(StoreError::io("read", path))?;
+    let reader = SerializedFileReader::new(file).map_err(|error| damaged(&error))?;
+    let metadata = reader.metadata().file_metadata().key_value_metadata();
+    let is_schema = |pair: &KeyValue| pair.key == "schema" && pair.value.as_deref() == Some(SCHEMA);
+    if !metadata.is_some_and(|pairs| pairs.iter().any(is_schema)) {
+        return Err(damaged(&format!("no table of `pageset study`: the metadata has no schema {SCHEMA}")));
+    }
+    let columns = columns::of_settings(std::iter::empty());
+    let mut results: IndexMap<(String, String, u64), (RunResult, IndexMap<(String, u32), Rows>)> = IndexMap::new();
+    for row in reader.get_row_iter(None).map_err(|error| damaged(&error))? {
+        let row = row.map_err(|error| damaged(&error))?;
+        let mut value = Value::Object(Map::new());
+        for (name, field) in row.get_column_iter() {
+            if let Some(column) = columns.iter().find(|column| column.name == *name) {
+                set(&mut value, column, field);
+            }
+        }
+        let row = Row::of(&value).map_err(|error| damaged(&error))?;
+        let key = (row.result.workload.clone(), row.result.machine.clone(), row.result.measured_ns);
+        let (_, rows) = results.entry(key).or_insert_with(|| (row.result, IndexMap::new()));
+        rows.entry((row.rules, row.tasks)).or_default().push((row.era, row.sample, row.second_score, row.alloc_ns));
+    }
+    let of = |(mut result, rows): (RunResult, IndexMap<(String, u32), Rows>)| {
+        result.rows = rows.into_iter().map(|((rules, tasks), rows)| joined(rules, tasks, rows)).collect();
+        result.seeds = result.rows.iter().map(|row| row.samples.len() as u32).max().unwrap_or(0);
+        result
+    };
+    Ok(results.into_values().map(of).collect())
+}
+
+/// The rows of one set of rules and number of tasks, one per seed.
+type Rows = Vec<(Era, Sample, Option<f64>, Option<AllocTimes>)>;
+
+/// A row of a table, typed.
+struct Row {
+    /// The result that the row belongs to, without rows.
+    result: RunResult,
+    rules: String,
+    era: Era,
+    tasks: u32,
+    sample: Sample,
+    second_score: Option<f64>,
+    alloc_ns: Option<AllocTimes>,
+}
+
+impl Row {
+    fn of(value: &Value) -> serde_json::Result<Row> {
+        let mut sample = value["sample"].clone();
+        sample["others"] = json!(value["second"]["operations"].as_u64().unwrap_or(0));
+        let result = json!({
+            "schema": pageset_sim::run::SCHEMA,
+            "workload": value["workload"],
+            "unit": value["unit"],
+            "second_unit": value["second"]["unit"],
+            "machine": value["machine"],
+            "about": value["about"],
+            "measured_ns": value["measured_ns"],
+            "warm_up_ns": value["warm_up_ns"],
+            "rows": [],
+        });
+        // LRU locks have no direct path.
+        sample["lru_locks"]["direct"] = json!({ "holds": 0, "contended": 0, "wait_ns": 0, "hold_ns": 0 });
+        Ok(Row {
+            result: serde_json::from_value(result)?,
+            rules: serde_json::from_value(value["rules"].clone())?,
+            era: serde_json::from_value(value["era"].clone())?,
+            tasks: serde_json::from_value(value["tasks"].clone())?,
+            sample: serde_json::from_value(sample)?,
+            second_score: value["second"]["score"].as_f64(),
+            alloc_ns: serde_json::from_value(value["alloc_ns"].clone())?,
+        })
+    }
+}
+
+/// The seeds of a row together. The times of allocations are the means of the seeds' quantiles, and the longest of all.
+fn joined(rules: String, tasks: u32, rows: Rows) -> RunRow {
+    let spread =
+        |of: fn(&Sample) -> f64| Spread::of(&rows.iter().map(|(_, sample, ..)| of(sample)).collect::<Vec<_>>());
+    let times: Option<Vec<AllocTimes>> = rows.iter().map(|(.., times)| *times).collect();
+    let alloc_ns = times.filter(|times| !times.is_empty()).map(|times| {
+        let mean = |of: fn(&AllocTimes) -> u64| times.iter().map(of).sum::<u64>() / times.len() as u64;
+        AllocTimes {
+            p50: mean(|times| times.p50),
+            p99: mean(|times| times.p99),
+            p999: mean(|times| times.p999),
+            max: times.iter().map(|times| times.max).max().unwrap_or(0),
+        }
+    });
+    let second: Option<Vec<f64>> = rows.iter().map(|(_, _, second, _)| *second).collect();
+    RunRow {
+        rules,
+        tasks,
+        era: rows.first().map_or_else(Era::default, |(era, ..)| *era),
+        score: spread(|sample| sample.score),
+        second_score: second.and_then(|second| Spread::of(&second)),
+        zone_lock_pct: spread(|sample| sample.zone_lock_pct),
+        lru_lock_pct: spread(|sample| sample.lru_lock_pct),
+        alloc_ns,
+        samples: rows.into_iter().map(|(_, sample, ..)| sample).collect(),
+    }
+}
+
+/// Puts a field where its column has its values.
+fn set(row: &mut Value, column: &Column, field: &Field) {
+    let value = match (column.kind, field) {
+        (Kind::Text, Field::Str(text)) => json!(text),
+        (Kind::Integer, Field::Long(number)) => json!(number),
+        (Kind::Real, Field::Double(number)) => json!(number),
+        _ => return,
+    };
+    let mut at = row;
+    for name in column.pointer.split('/').skip(1) {
+        at = &mut at[name];
+    }
+    *at = value;
+}

@@ -1,0 +1,183 @@
+//! Running the cells of a study that are not finished.
+
+use std::num::NonZeroUsize;
+use std::panic::{self, AssertUnwindSafe};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pageset_sim::run::{RunError, RunRow};
+use serde_json::{Value, json};
+
+use crate::cell::{Cell, Cells};
+use crate::error::StoreError;
+use crate::store::Store;
+
+/// A part of the cells: each `of`-th, from `index` on. Neighbours differ least, so the parts take about the same time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shard {
+    index: usize,
+    of: usize,
+}
+
+impl Shard {
+    /// All cells.
+    pub const WHOLE: Shard = Shard { index: 0, of: 1 };
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Shard, String> {
+        let numbers = text.split_once('/').and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
+        let shard = numbers.filter(|(index, of)| index < of).map(|(index, of)| Shard { index, of });
+        shard.ok_or_else(|| "allowed: I/N with I from 0 to N-1, such as 0/4".to_owned())
+    }
+}
+
+/// What became of the cells.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// Cells of the shard.
+    pub cells: usize,
+    /// Cells that were already finished.
+    pub found: usize,
+    /// Cells that this call finished.
+    pub ran: usize,
+    /// Cells without an outcome, with their messages, in the order of the cells.
+    pub failed: Vec<(Cell, String)>,
+    /// Host time of the simulations alone.
+    pub simulated: Duration,
+    /// Host time of the whole call.
+    pub elapsed: Duration,
+}
+
+/// What became of one cell.
+enum Fate {
+    Found,
+    Ran(Duration),
+    Failed(String),
+    Interrupted,
+}
+
+/// Runs the cells of `shard` that are not finished, on `workers` threads. A failed cell does not affect the others. A
+/// damaged file counts as not finished. All threads poll `keep_on`; `false` stops the cells. `done` receives the number
+/// of cells with a fate and the number of all cells.
+///
+/// # Errors
+/// Results cannot be stored. Finished cells are kept.
+pub fn run(
+    cells: &Cells<'_>,
+    store: &Store,
+    shard: Shard,
+    workers: NonZeroUsize,
+    keep_on: impl Fn() -> bool + Sync,
+    done: impl Fn(usize, usize) + Sync,
+) -> Result<Summary, StoreError> {
+    let begin = Instant::now();
+    store.prepare()?;
+    let own: Vec<Cell> = cells.all().iter().copied().skip(shard.index).step_by(shard.of).collect();
+    // Two processes with the same cells begin at different ones, so that each finds what the other has finished.
+    let first = (std::process::id() as usize).wrapping_mul(0x9E37_79B1) % own.len().max(1);
+    let (next, ended, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    let summary = Mutex::new(Summary { cells: own.len(), ..Summary::default() });
+    let failure = Mutex::new(None);
+    let lock = || summary.lock().unwrap_or_else(PoisonError::into_inner);
+    done(0, own.len());
+    thread::scope(|scope| {
+        for _ in 0..workers.get().min(own.len()) {
+            scope.spawn(|| {
+                // Relaxed: the counters only hand out and count cells; locks guard the results, and the scope joins
+                // the threads. The flag guards no other data.
+                while keep_on() && !stop.load(Ordering::Relaxed) {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= own.len() {
+                        break;
+                    }
+                    let cell = own[(first + index) % own.len()];
+                    match one(cells, store, cell, &keep_on) {
+                        Ok(Fate::Found) => lock().found += 1,
+                        Ok(Fate::Ran(time)) => {
+                            let mut summary = lock();
+                            summary.ran += 1;
+                            summary.simulated += time;
+                        }
+                        Ok(Fate::Failed(message)) => lock().failed.push((cell, message)),
+                        Ok(Fate::Interrupted) => break,
+                        Err(error) => {
+                            stop.store(true, Ordering::Relaxed);
+                            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                            break;
+                        }
+                    }
+                    done(ended.fetch_add(1, Ordering::Relaxed) + 1, own.len());
+                }
+            });
+        }
+    });
+    if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let place = |cell: &Cell| own.iter().position(|other| other == cell);
+    summary.failed.sort_by_key(|(cell, _)| place(cell));
+    summary.elapsed = begin.elapsed();
+    Ok(summary)
+}
+
+fn one(cells: &Cells<'_>, store: &Store, cell: Cell, keep_on: &(impl Fn() -> bool + Sync)) -> Result<Fate, StoreError> {
+    let description = match cells.description(cell) {
+        Ok(description) => description,
+        Err(error) => return Ok(Fate::Failed(error.to_string())),
+    };
+    match store.load(&description) {
+        Ok(Some(_)) => return Ok(Fate::Found),
+        Ok(None) | Err(StoreError::Damaged { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let begin = Instant::now();
+    let message = match panic::catch_unwind(AssertUnwindSafe(|| simulate(cells, cell, keep_on))) {
+        Ok(Ok(mut outcome)) => {
+            let time = begin.elapsed();
+            outcome["host_ns"] = json!(time.as_nanos() as u64);
+            store.save(&description, &outcome)?;
+            return Ok(Fate::Ran(time));
+        }
+        Ok(Err(RunError::Interrupted)) => return Ok(Fate::Interrupted),
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+            format!("the simulator panicked: {}", text.unwrap_or("no message"))
+        }
+    };
+    store.save_failure(&description, &message)?;
+    Ok(Fate::Failed(message))
+}
+
+/// Simulates a cell: the outcome as it is stored.
+fn simulate(cells: &Cells<'_>, cell: Cell, keep_on: &(impl Fn() -> bool + Sync)) -> Result<Value, RunError> {
+    let run = cells.run(cell);
+    let outcome = run.run(keep_on)?;
+    let (time, busy) = (outcome.time.whole_ns(), outcome.busy.whole_ns());
+    let row = RunRow::new(&cells.rules(cell).set.name, &run, &[(cell.seed, outcome)]);
+    let second = row.second_score.map(|score| score.mean);
+    let second = json!({ "operations": second.map(|_| row.samples[0].others), "score": second });
+    Ok(
+        json!({ "time_ns": time, "busy_ns": busy, "sample": row.samples[0], "second": second, "alloc_ns": row.alloc_ns }),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_parsed() {
+        assert_eq!("3/4".parse(), Ok(Shard { index: 3, of: 4 }));
+        for wrong in ["", "1", "4/4", "-1/4", "0/0", "a/b", "1/4/5"] {
+            assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
+        }
+    }
+}
