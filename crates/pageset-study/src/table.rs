@@ -31,8 +31,8 @@ use crate::store::Store;
 pub const SCHEMA: &str = "pageset.study/1";
 /// The bytes that a Parquet file begins with.
 pub const MAGIC: &[u8; 4] = b"PAR1";
-/// Rows in memory while a table is written.
-const GROUP_ROWS: usize = 1 << 16;
+/// Rows of a group, which are in memory together while a table is written: some tens of megabytes.
+const GROUP_ROWS: usize = 1 << 14;
 
 /// The error of a table that cannot be written.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! Running the cells of a study that are not finished.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::panic::{self, AssertUnwindSafe};
 use std::str::FromStr;
@@ -83,7 +84,7 @@ pub fn run(
     let first = (std::process::id() as usize).wrapping_mul(0x9E37_79B1) % own.len().max(1);
     let (next, ended, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     let summary = Mutex::new(Summary { cells: own.len(), ..Summary::default() });
-    let failure = Mutex::new(None);
+    let (failed, failure) = (Mutex::new(BTreeMap::new()), Mutex::new(None));
     let lock = || summary.lock().unwrap_or_else(PoisonError::into_inner);
     done(0, own.len());
     thread::scope(|scope| {
@@ -96,15 +97,18 @@ pub fn run(
                     if index >= own.len() {
                         break;
                     }
-                    let cell = own[(first + index) % own.len()];
-                    match one(cells, store, cell, &keep_on) {
+                    let place = (first + index) % own.len();
+                    match one(cells, store, own[place], &keep_on) {
                         Ok(Fate::Found) => lock().found += 1,
                         Ok(Fate::Ran(time)) => {
                             let mut summary = lock();
                             summary.ran += 1;
                             summary.simulated += time;
                         }
-                        Ok(Fate::Failed(message)) => lock().failed.push((cell, message)),
+                        Ok(Fate::Failed(message)) => {
+                            let fate = (own[place], message);
+                            failed.lock().unwrap_or_else(PoisonError::into_inner).insert(place, fate);
+                        }
                         Ok(Fate::Interrupted) => break,
                         Err(error) => {
                             stop.store(true, Ordering::Relaxed);
@@ -121,8 +125,7 @@ pub fn run(
         return Err(error);
     }
     let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let place = |cell: &Cell| own.iter().position(|other| other == cell);
-    summary.failed.sort_by_key(|(cell, _)| place(cell));
+    summary.failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect();
     summary.elapsed = begin.elapsed();
     Ok(summary)
 }
