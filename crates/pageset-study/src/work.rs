@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::panic::{self, AssertUnwindSafe};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,27 @@ enum Fate {
     Interrupted,
 }
 
+/// Limits how many threads simulate at the same time. Twice as many threads have cells, so that some simulate while
+/// others wait for the disk.
+struct Permits {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Permits {
+    /// Calls `work` when a permit is free.
+    fn with<T>(&self, work: impl FnOnce() -> T) -> T {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
+        *free -= 1;
+        drop(free);
+        let result = work();
+        *self.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.freed.notify_one();
+        result
+    }
+}
+
 /// Runs the cells of `shard` that are not finished, on `workers` threads. A failed cell does not affect the others. A
 /// damaged file counts as not finished. All threads poll `keep_on`; `false` stops the cells. `done` receives the number
 /// of cells with a fate and the number of all cells.
@@ -85,20 +106,22 @@ pub fn run(
     let (next, ended, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     let summary = Mutex::new(Summary { cells: own.len(), ..Summary::default() });
     let (failed, failure) = (Mutex::new(BTreeMap::new()), Mutex::new(None));
+    let permits = Permits { free: Mutex::new(workers.get()), freed: Condvar::new() };
+    let goes_on = || keep_on() && !stop.load(Ordering::Relaxed);
     let lock = || summary.lock().unwrap_or_else(PoisonError::into_inner);
     done(0, own.len());
     thread::scope(|scope| {
-        for _ in 0..workers.get().min(own.len()) {
+        for _ in 0..workers.get().saturating_mul(2).min(own.len()) {
             scope.spawn(|| {
                 // Relaxed: the counters only hand out and count cells; locks guard the results, and the scope joins
                 // the threads. The flag guards no other data.
-                while keep_on() && !stop.load(Ordering::Relaxed) {
+                while goes_on() {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     if index >= own.len() {
                         break;
                     }
                     let place = (first + index) % own.len();
-                    match one(cells, store, own[place], &keep_on) {
+                    match one(cells, store, own[place], &permits, &goes_on) {
                         Ok(Fate::Found) => lock().found += 1,
                         Ok(Fate::Ran(time)) => {
                             let mut summary = lock();
@@ -130,7 +153,13 @@ pub fn run(
     Ok(summary)
 }
 
-fn one(cells: &Cells<'_>, store: &Store, cell: Cell, keep_on: &(impl Fn() -> bool + Sync)) -> Result<Fate, StoreError> {
+fn one(
+    cells: &Cells<'_>,
+    store: &Store,
+    cell: Cell,
+    permits: &Permits,
+    keep_on: &impl Fn() -> bool,
+) -> Result<Fate, StoreError> {
     let description = match cells.description(cell) {
         Ok(description) => description,
         Err(error) => return Ok(Fate::Failed(error.to_string())),
@@ -140,10 +169,12 @@ fn one(cells: &Cells<'_>, store: &Store, cell: Cell, keep_on: &(impl Fn() -> boo
         Ok(None) | Err(StoreError::Damaged { .. }) => {}
         Err(error) => return Err(error),
     }
-    let begin = Instant::now();
-    let message = match panic::catch_unwind(AssertUnwindSafe(|| simulate(cells, cell, keep_on))) {
+    let (simulated, time) = permits.with(|| {
+        let begin = Instant::now();
+        (panic::catch_unwind(AssertUnwindSafe(|| simulate(cells, cell, keep_on))), begin.elapsed())
+    });
+    let message = match simulated {
         Ok(Ok(mut outcome)) => {
-            let time = begin.elapsed();
             outcome["host_ns"] = json!(time.as_nanos() as u64);
             store.save(&description, &outcome)?;
             return Ok(Fate::Ran(time));
@@ -160,7 +191,7 @@ fn one(cells: &Cells<'_>, store: &Store, cell: Cell, keep_on: &(impl Fn() -> boo
 }
 
 /// Simulates a cell: the outcome as it is stored.
-fn simulate(cells: &Cells<'_>, cell: Cell, keep_on: &(impl Fn() -> bool + Sync)) -> Result<Value, RunError> {
+fn simulate(cells: &Cells<'_>, cell: Cell, keep_on: &impl Fn() -> bool) -> Result<Value, RunError> {
     let run = cells.run(cell);
     let outcome = run.run(keep_on)?;
     let (time, busy) = (outcome.time.whole_ns(), outcome.busy.whole_ns());
