@@ -80,7 +80,7 @@ impl Store {
         let sum = text.lines().nth(2).and_then(|sum| serde_json::from_str::<Value>(sum).ok());
         let sum = sum.as_ref().and_then(|sum| sum["sha256"].as_str()).ok_or_else(|| damaged("no checksum"))?;
         let end = text.match_indices('\n').nth(1).map_or(text.len(), |(at, _)| at + 1);
-        if sum != sha256(text[..end].as_bytes()) {
+        if sum != sha256(&text.as_bytes()[..end]) {
             return Err(damaged("the checksum differs"));
         }
         let mut lines = text.lines();

@@ -168,7 +168,7 @@ pub fn read(path: &Path) -> Result<Vec<RunResult>, StoreError> {
         return Err(damaged(&format!("no table of `pageset study`: the metadata has no schema {SCHEMA}")));
     }
     let columns = columns::of_settings(std::iter::empty());
-    let mut results: IndexMap<(String, String, u64), (RunResult, IndexMap<(String, u32), Rows>)> = IndexMap::new();
+    let mut results: IndexMap<(String, String, u64), (RunResult, BySet)> = IndexMap::new();
     for row in reader.get_row_iter(None).map_err(|error| damaged(&error))? {
         let row = row.map_err(|error| damaged(&error))?;
         let mut value = Value::Object(Map::new());
@@ -179,10 +179,10 @@ pub fn read(path: &Path) -> Result<Vec<RunResult>, StoreError> {
         }
         let row = Row::of(&value).map_err(|error| damaged(&error))?;
         let key = (row.result.workload.clone(), row.result.machine.clone(), row.result.measured_ns);
-        let (_, rows) = results.entry(key).or_insert_with(|| (row.result, IndexMap::new()));
+        let (_, rows) = results.entry(key).or_insert_with(|| (row.result, BySet::new()));
         rows.entry((row.rules, row.tasks)).or_default().push((row.era, row.sample, row.second_score, row.alloc_ns));
     }
-    let of = |(mut result, rows): (RunResult, IndexMap<(String, u32), Rows>)| {
+    let of = |(mut result, rows): (RunResult, BySet)| {
         result.rows = rows.into_iter().map(|((rules, tasks), rows)| joined(rules, tasks, rows)).collect();
         result.seeds = result.rows.iter().map(|row| row.samples.len() as u32).max().unwrap_or(0);
         result
@@ -192,6 +192,9 @@ pub fn read(path: &Path) -> Result<Vec<RunResult>, StoreError> {
 
 /// The rows of one set of rules and number of tasks, one per seed.
 type Rows = Vec<(Era, Sample, Option<f64>, Option<AllocTimes>)>;
+
+/// The rows of one result, by the name of the rules and the number of tasks.
+type BySet = IndexMap<(String, u32), Rows>;
 
 /// A row of a table, typed.
 struct Row {
