@@ -7,7 +7,9 @@
 //! | `plain`, `metrics` | the view as text and as OpenMetrics |
 //! | `listen` | metrics over HTTP on a loopback address |
 //! | `state`, `screen` | keys, and the view drawn on a terminal |
+//! | `fit` | columns and lines that fit into a width, without a cut number |
 
+mod fit;
 mod listen;
 mod look;
 mod metrics;

@@ -4,17 +4,18 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Clear, Paragraph, Row, Table};
+use ratatui::widgets::{Block, Clear, Paragraph, Row, Table, Wrap};
 
+use super::fit::{self, Column};
 use super::plain::{kernel_line, number, percent, rate, signed};
 use super::state::State;
-use super::view::{CpuWaits, Pageset, View, Zone};
+use super::view::{CpuTraffic, CpuWaits, Pageset, View, Zone};
 use crate::columns::grouped;
 
 /// Marks from an empty pageset to one at its high, readable without colours.
 const RAMP: [char; 10] = ['·', '.', ':', '-', '=', '+', '*', '#', '%', '@'];
-/// Width of the label of a line of the map. Unit: characters.
-const LABEL: u16 = 5;
+/// The smallest width of the label of a line of the map. Unit: characters.
+const LABEL: usize = 5;
 /// The smallest width at which the list of CPUs shows waits. Unit: characters.
 const WIDE: u16 = 100;
 /// The largest number of zone lines, so that a small screen also shows CPUs.
@@ -42,13 +43,20 @@ fn colour(heat: usize) -> Style {
 
 /// The number of CPUs in a line of the map, if a list cannot show all CPUs; 1 for a list.
 pub(super) fn per_line(state: &State, view: &View, area: Rect) -> usize {
-    let cpus = view.zones.get(state.zone(view)).map_or(0, |zone| zone.pagesets.len());
+    let sets = view.zones.get(state.zone(view)).map_or(&[][..], |zone| &zone.pagesets);
     let lines = usize::from(parts(view, area).cpus.height).saturating_sub(1);
-    if state.list || cpus <= lines {
+    if state.list || sets.len() <= lines {
         return 1;
     }
+    let room = usize::from(area.width).saturating_sub(label(sets));
     // Whole tens are easier to count.
-    (usize::from(area.width.saturating_sub(LABEL)) / 10 * 10).max(1)
+    if room < 10 { room.max(1) } else { room / 10 * 10 }
+}
+
+/// Width of the number at the begin of the map's lines. Unit: characters.
+fn label(sets: &[Pageset]) -> usize {
+    let digits = sets.iter().map(|set| set.cpu.to_string().len()).max().unwrap_or(1);
+    LABEL.max(digits + 1)
 }
 
 /// The screen's parts, from top to bottom.
@@ -63,9 +71,11 @@ struct Parts {
 }
 
 fn parts(view: &View, area: Rect) -> Parts {
-    let zones = view.zones.len().min(ZONE_LINES) as u16 + 1;
+    // Zones and notes leave room for CPUs on a small screen.
+    let most = (usize::from(area.height).saturating_sub(6) / 2).clamp(1, ZONE_LINES);
+    let zones = view.zones.len().min(most) as u16 + 1;
     let waits = u16::from(view.traffic.iter().flatten().any(|traffic| traffic.zone_lock_waits.is_some()));
-    let notes = (view.missing.len() + view.news.len()).min(3) as u16;
+    let notes = (view.missing.len() + view.news.len()).min(if area.height < 16 { 1 } else { 3 }) as u16;
     let lines = [1, zones, 1, waits, 0, notes, 1].map(Constraint::Length);
     let mut lines = lines;
     lines[4] = Constraint::Fill(1);
@@ -77,176 +87,262 @@ fn parts(view: &View, area: Rect) -> Parts {
 pub(super) fn draw(frame: &mut Frame<'_>, view: &View, state: &State) {
     let area = frame.area();
     let Parts { title, zones, heading, waits, cpus, notes, keys } = parts(view, area);
+    let width = usize::from(area.width);
     let frozen = if state.frozen { "  [frozen]" } else { "" };
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    frame.render_widget(Line::styled(format!("pageset {}: {}{frozen}", view.source, kernel_line(view)), bold), title);
+    let title_text = format!("pageset {}: {}", view.source, kernel_line(view));
+    let title_text = fit::line(&[title_text], width.saturating_sub(frozen.len())) + frozen;
+    frame.render_widget(Line::styled(title_text, bold), title);
     frame.render_widget(zone_table(view, state, zones), zones);
     let ordered = state.ordered(view);
     let chosen = state.chosen(&ordered);
-    frame.render_widget(Line::styled(cpu_heading(view, state, &ordered, chosen), bold), heading);
-    frame.render_widget(Line::raw(wait_line(view, &ordered, chosen)), waits);
+    frame.render_widget(Line::styled(fit::line(&cpu_heading(view, state, &ordered, chosen), width), bold), heading);
+    frame.render_widget(Line::raw(fit::line(&wait_line(view, &ordered, chosen), width)), waits);
     let row = per_line(state, view, area);
     if row == 1 {
         frame.render_widget(cpu_list(view, state, &ordered, chosen, cpus), cpus);
     } else {
         frame.render_widget(cpu_map(&ordered, chosen, row, cpus), cpus);
     }
-    let lines =
-        view.news.iter().chain(&view.missing).map(|note| Line::styled(note.clone(), Style::new().fg(Color::Yellow)));
-    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), notes);
-    frame.render_widget(Line::styled(KEYS, Style::new().add_modifier(Modifier::REVERSED)), keys);
+    let note = |note: &String| Line::styled(fit::line(&[note.clone()], width), Style::new().fg(Color::Yellow));
+    let lines: Vec<Line<'_>> = view.news.iter().chain(&view.missing).map(note).collect();
+    frame.render_widget(Paragraph::new(lines), notes);
+    frame.render_widget(Line::styled(fit::line(&KEYS.map(str::to_owned), width), Modifier::REVERSED), keys);
     if state.help {
         help(frame, area);
     }
 }
 
-const KEYS: &str = " q quit  h help  z zone  arrows CPU  s sort  space freeze  m map or list ";
+/// The keys, the most important ones first.
+const KEYS: [&str; 7] =
+    [" q quit ", " h help ", " z zone ", " arrows CPU ", " s sort ", " space freeze ", " m map or list "];
 
-fn zone_table<'v>(view: &'v View, state: &State, area: Rect) -> Table<'v> {
-    let wide = area.width >= 120;
-    let mut heads = vec!["zone", "mark", "free", "free +-", "held", "held +-", "held %", "high_min", "high_max"];
-    let mut widths = ZONE_WIDTHS[..9].to_vec();
-    if wide {
-        heads.extend(["managed", "min", "low", "high", "batch"]);
-        widths.extend(&ZONE_WIDTHS[9..]);
+/// Draws the columns that fit. `all(short)` makes the columns, with whole or with short numbers: short ones if whole
+/// ones leave no room for the columns of a rank below `essential`.
+fn fitted(all: impl Fn(bool) -> Vec<Column>, room: usize, essential: usize) -> (Vec<Column>, Vec<(usize, usize)>) {
+    let whole = all(false);
+    let widths = fit::columns(&whole, room, true);
+    let essentials = whole.iter().filter(|column| column.rank < essential).count();
+    if widths.len() >= essentials {
+        return (whole, widths);
     }
+    let short = all(true);
+    let widths = fit::columns(&short, room, false);
+    (short, widths)
+}
+
+/// A number, whole or short.
+fn pages(number: u64, short: bool) -> String {
+    if short { fit::short(number) } else { grouped(number) }
+}
+
+/// A change with its sign, whole or short.
+fn change(change: Option<i64>, short: bool) -> String {
+    match change.filter(|change| short && *change != 0) {
+        None => signed(change),
+        Some(by) => format!("{}{}", if by < 0 { "-" } else { "+" }, fit::short(by.unsigned_abs())),
+    }
+}
+
+/// A rate, whole or short.
+fn per_s(value: Option<f64>, short: bool) -> String {
+    value.filter(|_| short).map_or_else(|| rate(value), |value| fit::short(value.round() as u64))
+}
+
+fn zone_table(view: &View, state: &State, area: Rect) -> Table<'static> {
     let chosen = state.zone(view);
     // The chosen zone is always among those shown.
-    let first = (chosen + 1).saturating_sub(ZONE_LINES);
-    let rows = view.zones.iter().enumerate().skip(first).take(ZONE_LINES).map(|(place, zone)| {
-        let style = if place == chosen { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
-        Row::new(zone_cells(zone, wide)).style(style)
+    let lines = usize::from(area.height).saturating_sub(1).max(1);
+    let first = (chosen + 1).saturating_sub(lines);
+    let shown: Vec<&Zone> = view.zones.iter().skip(first).take(lines).collect();
+    let (columns, widths) = fitted(|short| zone_columns(&shown, short), area.width.into(), ZONE_ESSENTIAL);
+    let rows = (0..shown.len()).map(|line| {
+        let style = if first + line == chosen { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+        let cell = |(place, width): &(usize, usize)| columns[*place].padded(&columns[*place].cells[line], *width);
+        Row::new(widths.iter().map(cell).collect::<Vec<_>>()).style(style)
     });
-    Table::new(rows, widths.into_iter().map(Constraint::Length).collect::<Vec<_>>())
-        .header(
-            Row::new(heads.into_iter().enumerate().map(|(i, head)| padded(head, i)))
-                .style(Style::new().add_modifier(Modifier::UNDERLINED)),
-        )
+    table(rows.collect(), &columns, &widths)
+}
+
+/// A table of fitted columns. Each row has a cell of its column's width for each column.
+fn table<'r>(rows: Vec<Row<'r>>, columns: &[Column], widths: &[(usize, usize)]) -> Table<'r> {
+    let heads = widths.iter().map(|(place, width)| columns[*place].heading(*width, *place == 0));
+    let style = Style::new().add_modifier(Modifier::UNDERLINED);
+    Table::new(rows, widths.iter().map(|(_, width)| Constraint::Length(*width as u16)))
+        .header(Row::new(heads.collect::<Vec<_>>()).style(style))
         .column_spacing(0)
 }
 
-/// Widths of the zones' columns; a small screen shows the first nine. Unit: characters.
-const ZONE_WIDTHS: [u16; 14] = [11, 6, 10, 9, 8, 8, 7, 9, 9, 12, 9, 9, 9, 6];
+/// The zones' columns of a rank below this are shown even if that needs short numbers: the name, held and free.
+const ZONE_ESSENTIAL: usize = 3;
 
-fn padded(text: &str, column: usize) -> String {
-    let width = usize::from(ZONE_WIDTHS[column]);
-    if column < 2 { format!("{text:<width$}") } else { format!("{text:>width$}") }
-}
-
-fn zone_cells(zone: &Zone, wide: bool) -> Vec<String> {
-    let mut cells = vec![
-        zone.name(),
-        zone.mark().to_owned(),
-        grouped(zone.free),
-        signed(zone.free_change),
-        grouped(zone.held),
-        signed(zone.held_change),
-        format!("{:.2}", zone.held_pct),
-        number(zone.high_min),
-        number(zone.high_max),
-    ];
-    if wide {
-        cells.extend([zone.managed, zone.min, zone.low, zone.high, zone.batch].map(grouped));
-    }
-    cells.iter().enumerate().map(|(i, cell)| padded(cell, i)).collect()
+fn zone_columns(zones: &[&Zone], short: bool) -> Vec<Column> {
+    let column = |head: &str, usual: usize, rank: usize, cell: &dyn Fn(&Zone) -> String| Column {
+        head: head.to_owned(),
+        cells: zones.iter().map(|zone| cell(zone)).collect(),
+        usual,
+        rank,
+        words: false,
+    };
+    let bound = |bound: Option<u64>| bound.map_or_else(|| number(None), |bound| pages(bound, short));
+    vec![
+        Column { words: true, ..column("zone", 11, 0, &Zone::name) },
+        Column { words: true, ..column("mark", 6, 4, &|zone| zone.mark().to_owned()) },
+        column("free", 10, 2, &|zone| pages(zone.free, short)),
+        column("free +-", 9, 6, &|zone| change(zone.free_change, short)),
+        column("held", 8, 1, &|zone| pages(zone.held, short)),
+        column("held +-", 8, 5, &|zone| change(zone.held_change, short)),
+        column("held %", 7, 3, &|zone| format!("{:.2}", zone.held_pct)),
+        column("high_min", 9, 8, &|zone| bound(zone.high_min)),
+        column("high_max", 9, 7, &|zone| bound(zone.high_max)),
+        column("managed", 12, 9, &|zone| pages(zone.managed, short)),
+        column("min", 9, 11, &|zone| pages(zone.min, short)),
+        column("low", 9, 10, &|zone| pages(zone.low, short)),
+        column("high", 9, 12, &|zone| pages(zone.high, short)),
+        column("batch", 6, 13, &|zone| pages(zone.batch, short)),
+    ]
 }
 
 /// The chosen zone, the sort key, and the chosen CPU's numbers.
-fn cpu_heading(view: &View, state: &State, ordered: &[Pageset], chosen: usize) -> String {
+fn cpu_heading(view: &View, state: &State, ordered: &[Pageset], chosen: usize) -> Vec<String> {
     let zone = view.zones.get(state.zone(view)).map(Zone::name).unwrap_or_default();
-    let mut text = format!("zone {zone} by {}", state.sort.name());
+    let mut parts = vec![format!("zone {zone} by {}", state.sort.name())];
     if let Some(set) = ordered.get(chosen) {
         let refills = view.traffic_of(set.cpu).and_then(|traffic| traffic.refill_pages_per_s);
-        text += &format!(
-            " | CPU {}: {} of {}, {}, refill/s {}",
-            set.cpu,
-            grouped(set.count),
-            grouped(set.high),
-            signed(set.change),
-            rate(refills)
-        );
+        parts.push(format!(" | CPU {}: {} of {}", set.cpu, grouped(set.count), grouped(set.high)));
+        parts.push(format!(", {}", signed(set.change)));
+        parts.push(format!(", refill/s {}", rate(refills)));
     }
-    text
+    parts
 }
 
 /// The share of its time that the chosen CPU waited for zone locks, by path.
-fn wait_line(view: &View, ordered: &[Pageset], chosen: usize) -> String {
-    let Some(waits) = ordered.get(chosen).and_then(|set| view.waits_of(set.cpu)) else { return String::new() };
+fn wait_line(view: &View, ordered: &[Pageset], chosen: usize) -> Vec<String> {
+    let Some(waits) = ordered.get(chosen).and_then(|set| view.waits_of(set.cpu)) else { return Vec::new() };
     let [refill, drain, alloc, free] = waits.paths().map(|path| percent(path.pct));
-    format!("zone-lock wait %: refill {refill}, drain {drain}, direct alloc {alloc}, direct free {free}")
+    vec![
+        format!("zone-lock wait %: refill {refill}"),
+        format!(", drain {drain}"),
+        format!(", direct alloc {alloc}"),
+        format!(", direct free {free}"),
+    ]
 }
+
+/// The columns of the list of CPUs of a rank below this are shown even if that needs short numbers: the CPU, count and
+/// high.
+const CPU_ESSENTIAL: usize = 3;
+
+/// The list's columns of numbers.
+fn cpu_columns(view: &View, shown: &[Pageset], waits: bool, short: bool) -> Vec<Column> {
+    let column = |head: &str, usual: usize, rank: usize, cell: &dyn Fn(&Pageset) -> String| Column {
+        head: head.to_owned(),
+        cells: shown.iter().map(cell).collect(),
+        usual,
+        rank,
+        words: false,
+    };
+    let moved = |set: &Pageset, of: fn(&CpuTraffic) -> Option<f64>| per_s(view.traffic_of(set.cpu).and_then(of), short);
+    let mut columns = vec![
+        column("CPU", 5, 0, &|set| set.cpu.to_string()),
+        column("count", 9, 1, &|set| pages(set.count, short)),
+        column("+-", 9, 3, &|set| change(set.change, short)),
+        column("high", 9, 2, &|set| pages(set.high, short)),
+        column("refill/s", 10, 4, &|set| moved(set, |traffic| traffic.refill_pages_per_s)),
+        column("drain/s", 10, 5, &|set| moved(set, |traffic| traffic.drain_pages_per_s)),
+    ];
+    if waits {
+        columns.push(column("wait %", 8, 6, &|set| percent(view.waits_of(set.cpu).and_then(CpuWaits::pct))));
+    }
+    columns
+}
+
+/// The column of another zone's counts.
+fn other_column(zone: &Zone, shown: &[Pageset], rank: usize) -> Column {
+    let cell = |set: &Pageset| match other(zone, set.cpu) {
+        None => "-".to_owned(),
+        Some(other) => format!("{} {}", grouped(other.count), RAMP[heat(other)]),
+    };
+    let cells = shown.iter().map(cell).collect();
+    Column { head: zone.name(), cells, usual: 12, rank, words: false }
+}
+
+fn other(zone: &Zone, cpu: u32) -> Option<&Pageset> {
+    zone.pagesets.iter().find(|other| other.cpu == cpu)
+}
+
+/// Widths of the list's bar. Unit: characters.
+const BAR: std::ops::RangeInclusive<usize> = 10..=60;
 
 /// One line per CPU: how full its pageset is, what changed, and what the CPU moved.
 fn cpu_list<'v>(view: &'v View, state: &State, ordered: &[Pageset], chosen: usize, area: Rect) -> Table<'v> {
     let lines = usize::from(area.height).saturating_sub(1);
     let first = (chosen + 1).saturating_sub(lines);
+    let shown: Vec<Pageset> = ordered.iter().skip(first).take(lines).copied().collect();
     let zone = state.zone(view);
     let mut others: Vec<&Zone> =
         view.zones.iter().enumerate().filter(|(place, _)| *place != zone).map(|(_, z)| z).collect();
     // Largest zones first: if the room is not enough for all zones, their pagesets may hold most.
     others.sort_by_key(|zone| std::cmp::Reverse(zone.managed));
-    // The room that the numbers leave; the other zones' counts take theirs before the bar.
+    let room = usize::from(area.width);
     let waits = area.width >= WIDE && ordered.iter().any(|set| view.waits_of(set.cpu).is_some());
-    let wait = if waits { 8 } else { 0 };
-    let room = usize::from(area.width).saturating_sub(5 + 9 + 9 + 9 + 10 + 10 + wait + 12);
-    let others = &others[..others.len().min(room / 12)];
-    let bar = (room - 12 * others.len() + 10).clamp(8, 60);
+    let (mut columns, mut widths) = fitted(|short| cpu_columns(view, &shown, waits, short), room, CPU_ESSENTIAL);
+    // The room that the numbers leave: the smallest bar, other zones, and the rest of the bar.
+    let taken = |widths: &[(usize, usize)]| widths.iter().map(|(_, width)| width).sum::<usize>();
+    let numbers = columns.len();
+    let mut bar = 0;
+    if widths.len() == numbers && room >= taken(&widths) + BAR.start() + 2 {
+        let left = room - taken(&widths) - BAR.start() - 2;
+        let of_others: Vec<Column> =
+            others.iter().enumerate().map(|(rank, zone)| other_column(zone, &shown, rank)).collect();
+        let fitting = fit::columns(&of_others, left, true);
+        bar = (left - taken(&fitting) + BAR.start()).min(*BAR.end());
+        let head = "  # held - high".to_owned();
+        columns.push(Column { head, cells: Vec::new(), usual: bar + 2, rank: 0, words: true });
+        widths.push((numbers, bar + 2));
+        columns.extend(of_others);
+        widths.extend(fitting.into_iter().map(|(place, width)| (numbers + 1 + place, width)));
+    }
     let most = ordered.iter().map(|set| set.high.max(set.count)).max().unwrap_or(1).max(1);
-    let head = |text: &str, width: usize| format!("{text:>width$}");
-    let mut heads = vec![
-        head("CPU", 5),
-        head("count", 9),
-        head("+-", 9),
-        head("high", 9),
-        head("refill/s", 10),
-        head("drain/s", 10),
-        head("wait %", 8),
-    ];
-    heads.truncate(if waits { 7 } else { 6 });
-    heads.push(format!("  {:<bar$}", "# held - high"));
-    heads.extend(others.iter().map(|zone| head(&zone.name(), 12)));
-    let rows = ordered.iter().enumerate().skip(first).take(lines).map(|(place, set)| {
-        let traffic = view.traffic_of(set.cpu);
-        let text = [
-            head(&set.cpu.to_string(), 5),
-            head(&grouped(set.count), 9),
-            head(&signed(set.change), 9),
-            head(&grouped(set.high), 9),
-            head(&rate(traffic.and_then(|t| t.refill_pages_per_s)), 10),
-            head(&rate(traffic.and_then(|t| t.drain_pages_per_s)), 10),
-            head(&percent(view.waits_of(set.cpu).and_then(CpuWaits::pct)), 8),
-        ];
-        let scaled = |pages: u64| (pages as f64 / most as f64 * bar as f64).round() as usize;
-        let (held, high) = (scaled(set.count).min(bar), scaled(set.high).min(bar));
-        let drawn = format!("  {}{}", "#".repeat(held), "-".repeat(high.saturating_sub(held)));
-        let mut cells: Vec<Span<'_>> = text.into_iter().take(if waits { 7 } else { 6 }).map(Span::raw).collect();
-        cells.push(Span::styled(format!("{drawn:<width$}", width = bar + 2), colour(heat(set))));
-        for zone in others {
-            let other = zone.pagesets.iter().find(|other| other.cpu == set.cpu);
-            let text = other.map_or("-".to_owned(), |other| format!("{} {}", grouped(other.count), RAMP[heat(other)]));
-            cells.push(Span::styled(head(&text, 12), other.map_or(Style::new(), |other| colour(heat(other)))));
-        }
-        let style = if place == chosen { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
-        Row::new(cells).style(style)
+    let rows = shown.iter().enumerate().map(|(line, set)| {
+        let scaled = |pages: u64| ((pages as f64 / most as f64 * bar as f64).round() as usize).min(bar);
+        let cell = |(place, width): &(usize, usize)| {
+            let column = &columns[*place];
+            if *place < numbers {
+                return Span::raw(column.padded(&column.cells[line], *width));
+            }
+            if *place == numbers {
+                let (held, high) = (scaled(set.count), scaled(set.high));
+                let drawn = format!("  {}{}", "#".repeat(held), "-".repeat(high.saturating_sub(held)));
+                return Span::styled(column.padded(&drawn, *width), colour(heat(set)));
+            }
+            let style = other(others[*place - numbers - 1], set.cpu).map_or(Style::new(), |other| colour(heat(other)));
+            Span::styled(column.padded(&column.cells[line], *width), style)
+        };
+        let style = if first + line == chosen { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+        Row::new(widths.iter().map(cell).collect::<Vec<_>>()).style(style)
     });
-    let mut widths: Vec<u16> = vec![5, 9, 9, 9, 10, 10];
-    widths.extend(waits.then_some(8));
-    widths.push(bar as u16 + 2);
-    widths.extend(others.iter().map(|_| 12));
-    Table::new(rows, widths.into_iter().map(Constraint::Length).collect::<Vec<_>>())
-        .header(Row::new(heads).style(Style::new().add_modifier(Modifier::UNDERLINED)))
-        .column_spacing(0)
+    table(rows.collect(), &columns, &widths)
 }
 
-/// One character per CPU, `row` CPUs in a line; each line begins with the number of its first CPU.
+/// One character per CPU, `row` CPUs in a line; each line begins with the number of its first CPU. Empty if the numbers
+/// do not fit.
 fn cpu_map(ordered: &[Pageset], chosen: usize, row: usize, area: Rect) -> Paragraph<'static> {
+    let label = label(ordered);
+    let width = usize::from(area.width);
+    if width <= label {
+        return Paragraph::default();
+    }
     let lines = usize::from(area.height).saturating_sub(1).max(1);
     let first = (chosen / row + 1).saturating_sub(lines);
     let scale = RAMP.iter().collect::<String>();
-    let mut text =
-        vec![Line::raw(format!("{:>4}  {scale}  from empty to high; the number is the line's first CPU", "CPU"))];
+    let legend = [
+        format!("{:>1$}  {scale}", "CPU", label - 1),
+        "  from empty to high".to_owned(),
+        "; the number is the line's first CPU".to_owned(),
+    ];
+    let mut text = vec![Line::raw(fit::line(&legend, width))];
     for (line, sets) in ordered.chunks(row).enumerate().skip(first).take(lines) {
-        let mut spans = vec![Span::raw(format!("{:>4} ", sets[0].cpu))];
+        let mut spans = vec![Span::raw(format!("{:>1$} ", sets[0].cpu, label - 1))];
         spans.extend(sets.iter().enumerate().map(|(i, set)| {
             let mut style = colour(heat(set));
             if line * row + i == chosen {
@@ -279,6 +375,8 @@ wait %      share of time spent spinning for zone locks (root)
 fn help(frame: &mut Frame<'_>, area: Rect) {
     let (width, height) = (66.min(area.width), (HELP.lines().count() as u16 + 2).min(area.height));
     let place = Rect::new((area.width - width) / 2, (area.height - height) / 2, width, height);
-    frame.render_widget(Clear, place);
-    frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" help ")), place);
+    // Whole lines: the help must not cover a part of a number.
+    frame.render_widget(Clear, Rect { x: 0, width: area.width, ..place });
+    frame
+        .render_widget(Paragraph::new(HELP).wrap(Wrap { trim: false }).block(Block::bordered().title(" help ")), place);
 }

@@ -1,6 +1,6 @@
 //! A made-up machine and its output.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,13 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
 
+use proptest::prelude::*;
+
 use super::look::{Look, When};
 use super::state::State;
 use super::view::{AutoTuning, View};
-use super::{metrics, plain, screen};
+use super::{fit, metrics, plain, screen};
+use crate::columns::grouped;
 
 /// A zoneinfo of a small and a large zone; `scale` changes the counts. Without `bounds` it is that of a kernel before
 /// 6.7.
@@ -257,4 +260,103 @@ fn metrics_have_units_and_help() {
     assert!(text.contains("pageset_zone_lock_wait_seconds_total{cpu=\"1\",path=\"refill\"} 0.03\n"), "{text}");
     assert!(text.contains("pageset_zone_lock_waits_total{cpu=\"1\",path=\"drain\"} 20\n"), "{text}");
     assert!(text.contains("pageset_count_pages{node=\"0\",zone=\"Normal\",cpu=\"1\"} 59\n"), "{text}");
+}
+
+/// The numbers in a text, without signs.
+fn numbers_in(text: &str) -> impl Iterator<Item = &str> {
+    let parts = text.split(|c: char| !(c.is_ascii_digit() || ",.kMGTPE".contains(c)));
+    parts.map(|part| part.trim_matches([',', '.'])).filter(|part| part.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Every text of every number in a view.
+fn allowed(value: &serde_json::Value, texts: &mut HashSet<String>) {
+    let mut add = |number: u64| texts.extend([number.to_string(), grouped(number), fit::short(number)]);
+    match value {
+        serde_json::Value::Number(number) => {
+            if let Some(number) = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs)) {
+                add(number);
+            }
+            if let Some(number) = number.as_f64() {
+                add(number.round() as u64);
+                texts.insert(format!("{number:.2}"));
+            }
+        }
+        serde_json::Value::Array(all) => all.iter().for_each(|value| allowed(value, texts)),
+        serde_json::Value::Object(all) => all.values().for_each(|value| allowed(value, texts)),
+        _ => {}
+    }
+}
+
+/// Numbers of any size.
+fn any_size() -> impl Strategy<Value = u64> {
+    (any::<u64>(), 0..64_u32).prop_map(|(number, shift)| number >> shift)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// No number is cut, whatever its size and the size of the screen.
+    #[test]
+    fn no_number_is_cut(
+        numbers in prop::collection::vec(any_size(), 64),
+        cpus in 1..40_u32,
+        first_cpu in prop_oneof![Just(0), 0..100_000_u32],
+        (width, height) in (1..220_u16, 1..60_u16),
+        keys in "[szmh ]{0,6}",
+    ) {
+        let mut next = numbers.iter().copied().cycle();
+        let mut next = || next.next().unwrap_or(0);
+        let at = Instant::now();
+        let mut looks = [look(cpus, 2, at), look(cpus, 1, at)];
+        for look in &mut looks {
+            look.missing.push(format!("cannot read {} of {} files", grouped(next()), next()));
+            for zone in &mut look.zoneinfo.zones {
+                (zone.free, zone.managed, zone.min, zone.low, zone.high) = (next(), next().max(1), next(), next(), next());
+                for set in &mut zone.pagesets {
+                    set.cpu += first_cpu;
+                    (set.count, set.high, set.batch) = (next(), next(), next());
+                    (set.high_min, set.high_max) = (Some(next()), Some(next()));
+                }
+            }
+            for traffic in look.traffic.iter_mut().flatten() {
+                traffic.cpu += first_cpu;
+                (traffic.refill_pages, traffic.drain_pages) = (next(), next());
+                traffic.waits = Some(Waits {
+                    refill: Wait { times: next(), ns: next() },
+                    drain: Wait { times: next(), ns: next() },
+                    ..Waits::default()
+                });
+            }
+        }
+        let view = View::new(&looks[0], Some(&looks[1]));
+        let mut state = State::new();
+        keys.chars().for_each(|key| _ = state.key(KeyCode::Char(key), &view, 1));
+        let drawn = drawn(width, height, &view, &state);
+        let mut texts = HashSet::new();
+        allowed(&serde_json::to_value(&view).unwrap(), &mut texts);
+        let pct = |traffic: &super::view::CpuTraffic| Some(format!("{:.2}", traffic.zone_lock_waits?.pct()?));
+        texts.extend(view.traffic.iter().flatten().filter_map(pct));
+        let lines: Vec<String> = view.missing.iter().cloned().chain([plain::kernel_line(&view)]).collect();
+        texts.extend(lines.iter().flat_map(|line| numbers_in(line)).map(str::to_owned));
+        for line in drawn.lines() {
+            for number in numbers_in(line.trim_matches('"')) {
+                prop_assert!(texts.contains(number), "{number:?} is cut:\n{drawn}");
+            }
+        }
+        // The most important numbers are always there.
+        let held = view.zones.iter().all(|zone| {
+            drawn.contains(&grouped(zone.held)) || drawn.contains(&fit::short(zone.held))
+        });
+        prop_assert!(held || width < 18 || height < 10 || state.help, "held is missing:\n{drawn}");
+    }
+}
+
+#[test]
+fn a_narrow_screen() {
+    let at = Instant::now();
+    let mut looks = [look(4, 2, at), look(4, 1, at)];
+    looks[0].zoneinfo.zones[1].pagesets[0].count = 772_915;
+    let view = View::new(&looks[0], Some(&looks[1]));
+    insta::assert_snapshot!(drawn(40, 10, &view, &State::new()));
+    assert!(drawn(80, 24, &view, &State::new()).contains(" 772,915 "));
 }
