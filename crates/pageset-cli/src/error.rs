@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use pageset::MapError;
 use pageset_trace::replay::ReplayError;
 use pageset_trace::{ErrorKind, TraceError};
+use signal_hook::consts::{SIGHUP, SIGTERM};
 
 /// The exit codes of `pageset`, the same for every subcommand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +23,23 @@ pub(crate) enum Exit {
     Missing = 3,
     /// The input is damaged or incomplete.
     Damaged = 4,
-    /// Interrupted. Results measured so far are kept.
+    /// The terminal hung up, or SIGHUP. The codes from here on are 128 and the signal's number, as in a shell.
+    HungUp = 129,
+    /// Ctrl-C. Results measured so far are kept.
     Interrupted = 130,
+    /// SIGTERM. Results measured so far are kept.
+    Terminated = 143,
+}
+
+impl Exit {
+    /// The exit code after a signal that requested the end of the command.
+    pub(crate) fn of_signal(signal: i32) -> Exit {
+        match signal {
+            SIGHUP => Exit::HungUp,
+            SIGTERM => Exit::Terminated,
+            _ => Exit::Interrupted,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {

@@ -3,15 +3,19 @@
 use std::io;
 use std::os::raw::c_int;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use signal_hook::consts::SIGINT;
 
 use crate::error::Exit;
 
 /// Handlers of signals and their flag. If the flag is clear, a signal sets the flag. If the flag is set, a signal ends
-/// the command with exit code 130.
-pub(crate) struct Interrupt(Arc<AtomicBool>);
+/// the command with the signal's exit code.
+pub(crate) struct Interrupt {
+    flag: Arc<AtomicBool>,
+    /// The number of the latest signal; 0 for none.
+    signal: Arc<AtomicUsize>,
+}
 
 impl Interrupt {
     /// The first Ctrl-C requests a stop, the second ends the command.
@@ -36,25 +40,34 @@ impl Interrupt {
     /// Errors of the operating system.
     pub(crate) fn on(signals: &[c_int], at_once: bool) -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(at_once));
+        let latest = Arc::new(AtomicUsize::new(0));
         for &signal in signals {
+            let exit = Exit::of_signal(signal);
             // In this order: the second signal finds the flag that the first one set.
-            signal_hook::flag::register_conditional_shutdown(signal, Exit::Interrupted as i32, flag.clone())?;
+            signal_hook::flag::register_conditional_shutdown(signal, exit as i32, flag.clone())?;
             signal_hook::flag::register(signal, flag.clone())?;
+            signal_hook::flag::register_usize(signal, latest.clone(), signal as usize)?;
         }
-        Ok(Interrupt(flag))
+        Ok(Interrupt { flag, signal: latest })
+    }
+
+    /// The exit code after the latest signal.
+    pub(crate) fn exit(&self) -> Exit {
+        // Relaxed: the number guards no other data.
+        Exit::of_signal(self.signal.load(Ordering::Relaxed) as c_int)
     }
 
     /// Whether no signal has requested a stop.
     pub(crate) fn keep_on(&self) -> bool {
         // Relaxed: the flag guards no other data.
-        !self.0.load(Ordering::Relaxed)
+        !self.flag.load(Ordering::Relaxed)
     }
 
     /// Runs `work`, which the first Ctrl-C does not interrupt. The second value says whether Ctrl-C arrived.
     pub(crate) fn held_off<T>(&self, work: impl FnOnce() -> T) -> (T, bool) {
         // Relaxed: the flag guards no other data, and the handler runs in a thread of this process.
-        self.0.store(false, Ordering::Relaxed);
+        self.flag.store(false, Ordering::Relaxed);
         let result = work();
-        (result, self.0.swap(true, Ordering::Relaxed))
+        (result, self.flag.swap(true, Ordering::Relaxed))
     }
 }

@@ -103,7 +103,7 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(failure) if failure.is_broken_pipe() => Exit::Done.into(),
         Err(failure) => {
-            eprintln!("{failure}");
+            let _ = writeln!(std::io::stderr(), "{failure}");
             failure.exit().into()
         }
     }

@@ -122,7 +122,7 @@ fn scrapes_are_answered_until_a_signal() {
     assert!(get("/etc/passwd").starts_with("HTTP/1.1 404"));
     let pid = top.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-    assert_eq!(top.0.wait().unwrap().code(), Some(130));
+    assert_eq!(top.0.wait().unwrap().code(), Some(143));
 }
 
 /// `--count-by` selects the way of counting. If waits are not measured, the output says so.
@@ -336,4 +336,31 @@ fn on_a_terminal() {
     tmux.shows("q quit");
     tmux.run(&["send-keys", "-t", "top", "C-c"]);
     tmux.shows("ended with 130");
+}
+
+/// Ctrl-Z gives the terminal back, and `fg` shows the screen again.
+#[test]
+fn suspended_and_resumed() {
+    if Command::new("tmux").arg("-V").output().is_err() {
+        return println!("SKIPPED suspended_and_resumed: no tmux");
+    }
+    let tmux = Tmux(format!("pageset-stop-{}", std::process::id()));
+    tmux.run(&["new-session", "-d", "-s", "top", "-x", "80", "-y", "24", "sh"]);
+    let keys = |keys: &str| _ = tmux.run(&["send-keys", "-t", "top", keys]);
+    let enter = |line: &str| _ = tmux.run(&["send-keys", "-t", "top", line, "Enter"]);
+    enter(&format!("{} top -i 0.2", env!("CARGO_BIN_EXE_pageset")));
+    tmux.shows("q quit");
+    keys("C-z");
+    // The shell has the terminal, in its usual mode.
+    tmux.shows("Stopped");
+    enter("stty -a | grep -c '[^-]icanon' | sed s/^/cooked/");
+    let screen = tmux.shows("cooked1");
+    assert!(!screen.contains("q quit"), "the screen is left behind:\n{screen}");
+    enter("clear; fg; echo back with $?");
+    let screen = tmux.shows("q quit");
+    assert!(screen.starts_with("pageset live: "), "{screen}");
+    keys("h");
+    tmux.shows("freeze or continue");
+    keys("q");
+    tmux.shows("back with 0");
 }

@@ -7,6 +7,7 @@
 //! | `plain`, `metrics` | the view as text and as OpenMetrics |
 //! | `listen` | metrics over HTTP on a loopback address |
 //! | `state`, `screen` | keys, and the view drawn on a terminal |
+//! | `terminal` | keys, hang-up and suspension of the terminal |
 //! | `fit` | columns and lines that fit into a width, without a cut number |
 
 mod fit;
@@ -16,6 +17,7 @@ mod metrics;
 mod plain;
 mod screen;
 mod state;
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -27,15 +29,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pageset_trace::live::Way;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::look::{Counting, Look, Machine};
-use self::state::{Action, State};
 use self::view::View;
 use crate::error::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::output::{Output, is_standard};
 
 /// Watch the per-CPU pagesets of this machine: the pages they hold, their sizes, and the pages they move
 ///
@@ -43,7 +43,8 @@ use crate::output::Output;
 /// counts them, and no events are recorded. The command does not change the machine. In a pipe it prints a block of
 /// text per look.
 ///
-/// Exit codes: 0 after q, --once or --count; 130 after Ctrl-C.
+/// Ends with exit code 0 after q, --once or --count, and when the reader of its output closes the pipe. Ctrl-Z suspends
+/// the screen, and `fg` shows it again.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Seconds between looks
@@ -122,14 +123,39 @@ pub(crate) fn names() -> impl Iterator<Item = String> {
     columns.chain(metrics::names()).chain(view::SHOWN.into_iter().map(|name| name.trim_end_matches('_').to_owned()))
 }
 
-/// Waits until a time or a signal.
-fn wait(until: Instant, interrupt: &Interrupt) {
+/// Who reads standard output.
+struct Reader {
+    out: io::Stdout,
+    /// The exit code after the reader has gone.
+    end: Exit,
+}
+
+impl Reader {
+    fn new() -> Reader {
+        let out = io::stdout();
+        // A terminal that hung up is no terminal any more, so look now.
+        let end = if out.is_terminal() { Exit::HungUp } else { Exit::Done };
+        Reader { out, end }
+    }
+
+    /// Whether the terminal hung up, or the other end of the pipe is closed.
+    fn is_gone(&self) -> bool {
+        terminal::is_closed(&self.out)
+    }
+}
+
+/// Waits until a time, a signal, or the end of the reader of `out`. Returns the exit code if the command should end.
+fn wait(until: Instant, interrupt: &Interrupt, out: Option<&Reader>) -> Option<Exit> {
     while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
         if !interrupt.keep_on() {
-            return;
+            return Some(interrupt.exit());
+        }
+        if let Some(out) = out.filter(|out| out.is_gone()) {
+            return Some(out.end);
         }
         thread::sleep(left.min(STEP));
     }
+    (!interrupt.keep_on()).then(|| interrupt.exit())
 }
 
 /// Runs `pageset top`.
@@ -141,7 +167,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         let before = std::iter::once(None).chain(looks.iter().map(Some));
         let views: Vec<View> = looks.iter().zip(before).map(|(look, before)| View::new(look, before)).collect();
         if on_screen {
-            return screen(&mut Saved(views), args.interval, None, &interrupt);
+            return terminal::screen(&mut Saved(views), args.interval, None, &interrupt);
         }
         for view in &views {
             print(view, &args)?;
@@ -152,10 +178,15 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let mut machine = Machine::new(counting);
     if let Some(address) = args.listen {
         listen::serve(address, &mut machine, &|| !interrupt.keep_on())?;
-        return Ok(Exit::Interrupted);
+        return Ok(interrupt.exit());
     }
     if on_screen {
-        return screen(&mut Live { machine, before: None, view: None }, args.interval, args.count, &interrupt);
+        return terminal::screen(
+            &mut Live { machine, before: None, view: None },
+            args.interval,
+            args.count,
+            &interrupt,
+        );
     }
     lines(&mut machine, &args, &interrupt)
 }
@@ -164,21 +195,24 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 fn lines(machine: &mut Machine, args: &Args, interrupt: &Interrupt) -> Result<Exit, Failure> {
     let mut before: Option<Look> = None;
     let mut printed = 0;
+    let out = args.openmetrics.as_deref().is_none_or(is_standard).then(Reader::new);
     loop {
         let begin = Instant::now();
         let look = machine.look()?;
         // The first look has no changes. Metrics are totals and need no changes.
         if !(args.once && before.is_none() && args.openmetrics.is_none()) {
-            print(&View::new(&look, before.as_ref()), args)?;
+            match (print(&View::new(&look, before.as_ref()), args), &out) {
+                (Err(_), Some(out)) if out.is_gone() => return Ok(out.end),
+                (printed, _) => printed?,
+            }
             printed += 1;
         }
         if args.once && printed == 1 || args.count == Some(printed) {
             return Ok(Exit::Done);
         }
         before = Some(look);
-        wait(begin + args.interval, interrupt);
-        if !interrupt.keep_on() {
-            return Ok(Exit::Interrupted);
+        if let Some(exit) = wait(begin + args.interval, interrupt, out.as_ref()) {
+            return Ok(exit);
         }
     }
 }
@@ -240,62 +274,5 @@ impl Views for Saved {
     fn view(&self, page: &mut usize) -> &View {
         *page = (*page).min(self.0.len() - 1);
         &self.0[*page]
-    }
-}
-
-/// Restores the terminal on drop, however the screen ends.
-struct Restore;
-
-impl Drop for Restore {
-    fn drop(&mut self) {
-        ratatui::restore();
-    }
-}
-
-fn screen(
-    views: &mut dyn Views,
-    interval: Duration,
-    count: Option<u64>,
-    interrupt: &Interrupt,
-) -> Result<Exit, Failure> {
-    views.refresh()?;
-    let mut terminal = ratatui::try_init()?;
-    let _restore = Restore;
-    let mut state = State::new();
-    let (mut next, mut looks, mut dirty) = (Instant::now() + interval, 1, true);
-    loop {
-        let view = views.view(&mut state.page);
-        if dirty {
-            terminal.draw(|frame| screen::draw(frame, view, &state))?;
-            dirty = false;
-        }
-        let wait = next.saturating_duration_since(Instant::now()).min(STEP);
-        let seen = if event::poll(wait)? { Some(event::read()?) } else { None };
-        dirty |= seen.is_some();
-        if let Some(Event::Key(key)) = seen
-            && key.kind == KeyEventKind::Press
-        {
-            if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
-                return Ok(Exit::Interrupted);
-            }
-            let row = screen::per_line(&state, view, terminal.get_frame().area());
-            if state.key(key.code, view, row) == Action::Quit {
-                return Ok(Exit::Done);
-            }
-        }
-        if !interrupt.keep_on() {
-            return Ok(Exit::Interrupted);
-        }
-        if Instant::now() >= next {
-            if count == Some(looks) {
-                return Ok(Exit::Done);
-            }
-            next += interval;
-            if !state.frozen {
-                views.refresh()?;
-                dirty = true;
-            }
-            looks += 1;
-        }
     }
 }

@@ -363,6 +363,7 @@ s           sort CPUs by number, count, change, refills, waits
 space, f    freeze or continue
 m           switch between map and list of CPUs
 n, p        next and previous of several saved files
+Ctrl-Z      suspend; `fg` returns
 
 mark        the lowest watermark that free pages are below
 held        pages in pagesets: free, but only for one CPU

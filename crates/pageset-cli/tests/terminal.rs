@@ -1,0 +1,112 @@
+//! `pageset top` on a terminal that hangs up, is suspended, or whose output nobody reads.
+
+mod support;
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use support::command;
+
+/// A terminal: its end for the user, and its end for programs.
+fn pty() -> (OwnedFd, File) {
+    let user = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&user).unwrap();
+    unlockpt(&user).unwrap();
+    let name = ptsname(&user, Vec::new()).unwrap().into_string().unwrap();
+    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&user, size).unwrap();
+    (user, OpenOptions::new().read(true).write(true).open(name).unwrap())
+}
+
+/// Starts a command on a terminal and waits until it shows the screen of `top`. Returns the user's end.
+fn on_terminal(mut command: Command) -> (Child, File) {
+    let (user, terminal) = pty();
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    // The screen comes last; keep the programs' end closed here, so that the user's end is the only one.
+    drop((command, terminal));
+    let mut user = File::from(user);
+    let mut shown = Vec::new();
+    while !String::from_utf8_lossy(&shown).contains("quit") {
+        let mut part = [0; 4096];
+        let length = user.read(&mut part).unwrap();
+        shown.extend_from_slice(&part[..length]);
+    }
+    (child, user)
+}
+
+/// Waits for the end of a process, at most a minute.
+fn ended(child: &mut Child) -> ExitStatus {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if begin.elapsed() > Duration::from_secs(60) {
+            let _ = child.kill();
+            panic!("the process does not end");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The terminal hangs up: with SIGHUP for the terminal's own session, without it for another session.
+#[test]
+fn top_ends_when_its_terminal_hangs_up() {
+    for with_signal in [true, false] {
+        let program = env!("CARGO_BIN_EXE_pageset");
+        let mut top = Command::new("setsid");
+        top.args(with_signal.then_some("--ctty")).args([program, "top", "-i", "60", "--no-count"]);
+        let (mut top, user) = on_terminal(top);
+        drop(user);
+        let status = ended(&mut top);
+        assert_eq!(status.code(), Some(129), "{status}, with a signal: {with_signal}");
+    }
+}
+
+/// Plain text on a terminal that hangs up.
+#[test]
+fn plain_text_ends_when_its_terminal_hangs_up() {
+    let (user, terminal) = pty();
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    let mut top = Command::new("setsid");
+    top.args([env!("CARGO_BIN_EXE_pageset"), "top", "--plain", "-i", "60", "--no-count"]);
+    let mut child = top.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    drop((top, terminal));
+    let mut line = String::new();
+    let mut user = BufReader::new(File::from(user));
+    user.read_line(&mut line).unwrap();
+    drop(user);
+    assert_eq!(ended(&mut child).code(), Some(129));
+}
+
+/// Nobody reads the pipe any more: the command ends now, not at the next look.
+#[test]
+fn top_ends_when_its_pipe_closes() {
+    for form in ["--json", "--plain"] {
+        let mut top = command(&[&"top", &form, &"-i", &"86400", &"--no-count"]);
+        let mut top = top.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(top.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(ended(&mut top).code(), Some(0), "{form}");
+    }
+}
+
+/// SIGTERM and SIGHUP have their own exit codes.
+#[test]
+fn each_signal_has_its_exit_code() {
+    for (signal, code) in [("-HUP", 129), ("-INT", 130), ("-TERM", 143)] {
+        let mut top = command(&[&"top", &"--json", &"-i", &"0.1", &"--no-count"]);
+        let mut top = top.stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(top.stdout.take().unwrap());
+        out.read_line(&mut String::new()).unwrap();
+        assert!(Command::new("kill").args([signal, &top.id().to_string()]).status().unwrap().success());
+        assert_eq!(ended(&mut top).code(), Some(code), "{signal}");
+    }
+}
