@@ -203,6 +203,22 @@ fn a_failing_command_is_recorded() {
     assert!(!events(&folder.file()).1.is_empty());
 }
 
+/// Options after the command, and any word after `--`, belong to the command.
+#[test]
+fn the_command_keeps_its_options() {
+    if !may_trace("the_command_keeps_its_options") {
+        return;
+    }
+    let folder = Folder::new("own-options");
+    let without_dashes: &[&str] = &["sh", "-c", "test \"$0 $1\" = '--duration 1ms'", "--duration", "1ms"];
+    let mut pageset = Command::new(env!("CARGO_BIN_EXE_pageset"));
+    pageset.args(["record", "--buffer", "1M", "-o"]).arg(folder.file()).args(without_dashes);
+    let output = pageset.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let output = run(&["--buffer", "1M"], &folder.file(), &["--seconds", "10"]);
+    assert!(stderr(&output).contains("cannot start --seconds"), "{}", stderr(&output));
+}
+
 #[test]
 fn an_unknown_command_is_a_usage_error() {
     if !may_trace("an_unknown_command_is_a_usage_error") {
@@ -341,6 +357,8 @@ fn a_wrong_option_is_not_a_command() {
         assert!(stderr(&output).contains(says), "{arguments:?}: {}", stderr(&output));
     };
     usage(&["--seconds", "10", "true"], "--seconds");
+    usage(&["--seconds=10", "true"], "unexpected argument '--seconds'");
+    usage(&["--buffer", "1M", "--seconds", "10", "true"], "unexpected argument '--seconds'");
     usage(&["-x", "true"], "-x");
     usage(&["--duration", "10", "true"], "such as 10s");
     usage(&["--rotate", "2", "true"], "--duration or --max-size");
