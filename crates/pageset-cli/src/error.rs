@@ -9,13 +9,13 @@ use pageset_trace::replay::ReplayError;
 use pageset_trace::{ErrorKind, TraceError};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
-/// The exit codes of `pageset`, the same for every subcommand.
+/// The exit codes of `pageset`, the same for every subcommand: see [`EXITS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
     /// Success.
     Done = 0,
-    /// A check failed, a recorded command failed, or the result could not be written.
+    /// A check or the recorded command failed.
     Failed = 1,
     /// The command line is wrong.
     Usage = 2,
@@ -23,6 +23,10 @@ pub(crate) enum Exit {
     Missing = 3,
     /// The input is damaged or incomplete.
     Damaged = 4,
+    /// An input file cannot be read.
+    Unreadable = 5,
+    /// A result cannot be written.
+    Unwritten = 6,
     /// The terminal hung up, or SIGHUP. The codes from here on are 128 and the signal's number, as in a shell.
     HungUp = 129,
     /// Ctrl-C. Results measured so far are kept.
@@ -30,6 +34,20 @@ pub(crate) enum Exit {
     /// SIGTERM. Results measured so far are kept.
     Terminated = 143,
 }
+
+/// The table of exit codes that the manual and `--help` show.
+pub(crate) const EXITS: [(Exit, &str); 10] = [
+    (Exit::Done, "Success. Also if the reader of the output closed its pipe."),
+    (Exit::Failed, "A check failed, the recorded command failed, or the work could not be done."),
+    (Exit::Usage, "The command line is wrong: an option, a value, or a name."),
+    (Exit::Missing, "A privilege or a feature of the kernel is missing. The message says how to get it."),
+    (Exit::Damaged, "The content of an input file is damaged, incomplete, or of an unknown form."),
+    (Exit::Unreadable, "An input file cannot be read: it does not exist, is a folder, or is not permitted."),
+    (Exit::Unwritten, "A result cannot be written."),
+    (Exit::HungUp, "SIGHUP, or the terminal hung up."),
+    (Exit::Interrupted, "SIGINT, such as Ctrl-C. Results measured so far are kept."),
+    (Exit::Terminated, "SIGTERM."),
+];
 
 impl Exit {
     /// The exit code after a signal that requested the end of the command.
@@ -83,19 +101,24 @@ impl Failure {
     }
 }
 
-/// An error of writing to standard output or to another file: exit code 1.
+/// An error of writing to standard output or to another file.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         let broken_pipe = error.kind() == io::ErrorKind::BrokenPipe;
-        Failure { exit: Exit::Failed, message: error.to_string(), help: String::new(), broken_pipe }
+        // Our own errors name the file.
+        let message = match error.raw_os_error() {
+            Some(_) => format!("cannot write the result: {error}"),
+            None => error.to_string(),
+        };
+        Failure { exit: Exit::Unwritten, message, help: String::new(), broken_pipe }
     }
 }
 
-/// A recording that cannot be read: exit code 4, or 1 for an error of the operating system.
+/// A recording that cannot be read.
 impl From<TraceError> for Failure {
     fn from(error: TraceError) -> Self {
         let exit = match error.kind() {
-            ErrorKind::Io => Exit::Failed,
+            ErrorKind::Io => Exit::Unreadable,
             _ => Exit::Damaged,
         };
         Failure::new(exit, error)
@@ -110,6 +133,24 @@ impl From<ReplayError> for Failure {
             ReplayError::Rules(error) => error.into(),
             ReplayError::Map(MapError::Tuning(_)) => Failure::new(Exit::Usage, error),
             _ => Failure::new(Exit::Damaged, error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_every_exit_code_once_in_order() {
+        let codes: Vec<u8> = EXITS.iter().map(|(exit, _)| *exit as u8).collect();
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 129, 130, 143]);
+        // A new exit code must be added to the table: this match names all of them.
+        for (exit, _) in EXITS {
+            match exit {
+                Exit::Done | Exit::Failed | Exit::Usage | Exit::Missing | Exit::Damaged => {}
+                Exit::Unreadable | Exit::Unwritten | Exit::HungUp | Exit::Interrupted | Exit::Terminated => {}
+            }
         }
     }
 }

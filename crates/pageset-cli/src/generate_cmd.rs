@@ -1,9 +1,11 @@
 //! `pageset generate`: man pages and shell completions for packages, from the definition of the command line.
 
-use std::io;
+use std::fs;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use crate::error::{Exit, Failure};
+use crate::manual;
 
 /// Generate man pages or shell completions for packages
 #[derive(clap::Args)]
@@ -29,10 +31,20 @@ enum What {
 /// Runs `pageset generate` on the definition of the whole command line.
 pub(crate) fn run(args: Args, mut command: clap::Command) -> Result<Exit, Failure> {
     match args.what {
-        What::Man { folder } => clap_mangen::generate_to(command, &folder).map_err(|error| {
-            Failure::new(Exit::Failed, format!("cannot write man pages to {}: {error}", folder.display()))
-        })?,
-        What::Completions { shell } => clap_complete::generate(shell, &mut command, "pageset", &mut io::stdout()),
+        What::Man { folder } => {
+            for (name, text) in manual::pages(command)? {
+                let path = folder.join(name);
+                fs::write(&path, text).map_err(|error| {
+                    Failure::new(Exit::Unwritten, format!("cannot write {}: {error}", path.display()))
+                })?;
+            }
+        }
+        What::Completions { shell } => {
+            // The generator panics on an output that fails, so it writes to memory.
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut command, "pageset", &mut text);
+            io::stdout().write_all(&text)?;
+        }
     }
     Ok(Exit::Done)
 }

@@ -15,6 +15,7 @@ mod identify_cmd;
 mod interleave_cmd;
 mod interrupt;
 mod machine_cmd;
+mod manual;
 mod output;
 mod perfetto;
 mod record_cmd;
@@ -31,15 +32,12 @@ mod trace_cmd;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
-use crate::error::{Exit, Failure};
+use crate::error::{EXITS, Exit, Failure};
 
 /// Record the page traffic of a live Linux machine, replay it through a page allocator under any rules, and run
 /// workloads on simulated machines
-///
-/// Exit codes: 0 success; 1 a check failed, the recorded command failed, or a result could not be written; 2 wrong
-/// usage; 3 a privilege or a kernel feature is missing; 4 the input is damaged or incomplete; 130 interrupted.
 #[derive(Parser)]
 #[command(name = "pageset", version, max_term_width = 120)]
 struct Cli {
@@ -86,7 +84,24 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Top(args) => top_cmd::run(args),
         Command::Report(args) => report_cmd::run(args),
         Command::Explain(args) => explain_cmd::run(args),
-        Command::Generate(args) => generate_cmd::run(args, Cli::command()),
+        Command::Generate(args) => generate_cmd::run(args, command_line()),
+    }
+}
+
+/// The definition of the command line.
+fn command_line() -> clap::Command {
+    let row = |(exit, meaning): &(Exit, &str)| format!("  {:>3}  {meaning}\n", *exit as u8);
+    let exits: String = EXITS.iter().map(row).collect();
+    Cli::command().after_long_help(format!("Exit codes of every subcommand:\n{}", exits.trim_end()))
+}
+
+/// Prints a usage error, or the help that was asked for.
+fn said(error: &clap::Error) -> Exit {
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        _ if error.use_stderr() => Exit::Usage,
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Exit::Unwritten,
+        _ => Exit::Done,
     }
 }
 
@@ -94,7 +109,11 @@ fn main() -> ExitCode {
     if let Some(code) = record_cmd::become_command() {
         return ExitCode::from(code);
     }
-    let command = Cli::parse().command;
+    let parsed = command_line().try_get_matches().and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+    let command = match parsed {
+        Ok(cli) => cli.command,
+        Err(error) => return said(&error).into(),
+    };
     pageset_trace::record::clean_up(&mut |warning| {
         // Standard error may be closed.
         let _ = writeln!(std::io::stderr(), "warning: {warning}");

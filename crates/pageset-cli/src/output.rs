@@ -36,7 +36,12 @@ impl Output {
         if is_standard(path) {
             return Ok(Output::Stdout(io::stdout()));
         }
-        let named = |e: io::Error| io::Error::new(e.kind(), format!("cannot write {}: {e}", path.display()));
+        let named = |e: io::Error| {
+            let text = e.to_string();
+            // The name of a temporary file helps nobody.
+            let why = text.split_once(" at path \"").map_or(text.as_str(), |(why, _)| why);
+            io::Error::new(e.kind(), format!("cannot write {}: {why}", path.display()))
+        };
         match fs::metadata(path) {
             Ok(found) if !found.is_file() => {
                 Ok(Output::Direct(OpenOptions::new().write(true).open(path).map_err(named)?))

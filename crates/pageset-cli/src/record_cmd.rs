@@ -17,7 +17,8 @@ use crate::error::{Exit, Failure};
 /// root. Restores all settings of the machine, however the recording ends.
 ///
 /// Ctrl-C ends the command and keeps the recording (exit code 130). If the command fails, the recording is kept and the
-/// exit code is 1. Without a command, Ctrl-C is the normal end of the recording (exit code 0).
+/// exit code is 1; the recording contains the command's own status, and `pageset trace info` shows it. Without a
+/// command, Ctrl-C is the normal end of the recording (exit code 0).
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Write the recording to FILE; `-` is standard output, and the command's output then goes to standard error
@@ -158,7 +159,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 fn exit_of(summary: &Summary, options: &Options) -> Exit {
     match summary.interrupted {
         Some(_) if options.command.is_empty() => Exit::Done,
-        Some(_) => Exit::Interrupted,
+        Some(signal) => Exit::of_signal(signal),
         None if summary.limited => Exit::Done,
         None if !summary.status.success() => Exit::Failed,
         None => Exit::Done,
@@ -170,7 +171,8 @@ pub(crate) fn failure(error: RecordError) -> Failure {
     let exit = match error {
         RecordError::Missing { .. } | RecordError::Unknown(_) => Exit::Missing,
         RecordError::Command { .. } => Exit::Usage,
-        RecordError::Interrupted { .. } => Exit::Interrupted,
+        RecordError::Interrupted { signal } => Exit::of_signal(signal),
+        RecordError::Output { .. } => Exit::Unwritten,
         _ => Exit::Failed,
     };
     let failure = Failure::new(exit, &error);

@@ -7,10 +7,11 @@ use pageset_rules::{KEYS, RuleSet, RulesError, Value};
 use crate::columns::{trimmed, wrapped};
 use crate::error::{Exit, Failure};
 
-/// Invalid rules: exit code 2.
+/// Invalid rules, or a file of rules that cannot be read.
 impl From<RulesError> for Failure {
     fn from(error: RulesError) -> Self {
-        let failure = Failure::new(Exit::Usage, &error);
+        let exit = if matches!(error, RulesError::Io { .. }) { Exit::Unreadable } else { Exit::Usage };
+        let failure = Failure::new(exit, &error);
         match error.help() {
             Some(help) => failure.help(help),
             None => failure,

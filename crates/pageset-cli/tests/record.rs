@@ -201,6 +201,15 @@ fn a_failing_command_is_recorded() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("exit status 7"), "{}", stderr(&output));
     assert!(!events(&folder.file()).1.is_empty());
+    // The recording keeps the status: here, and of a command that a signal ended.
+    assert_eq!(events(&folder.file()).0.command_status, Some(7));
+    for (script, status) in [("exit 0", Some(0)), ("kill -KILL $$", Some(137))] {
+        run(&["--buffer", "4M"], &folder.file(), &["sh", "-c", script]);
+        assert_eq!(events(&folder.file()).0.command_status, status, "{script}");
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_pageset")).args(["trace", "info"]).arg(folder.file()).output();
+    let info = String::from_utf8(output.unwrap().stdout).unwrap();
+    assert!(info.lines().any(|line| line.split_whitespace().eq(["exit", "status", "137"])), "{info}");
 }
 
 /// Options after the command, and any word after `--`, belong to the command.
@@ -242,13 +251,13 @@ fn a_signal_keeps_the_recording() {
     if !may_trace("a_signal_keeps_the_recording") {
         return;
     }
-    for signal in ["-INT", "-TERM", "-HUP"] {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
         let folder = Folder::new("signal");
         let child = start_sleeper(&folder.file());
         send(signal, child.id());
         let begun = Instant::now();
         let output = finish(child);
-        assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
         assert!(begun.elapsed() < Duration::from_secs(20), "the recorder waited for the command");
         assert!(stderr(&output).contains("interrupted"), "{}", stderr(&output));
         let (_, events) = events(&folder.file());
@@ -315,11 +324,11 @@ fn a_full_disk_is_reported() {
         return;
     }
     let output = run(&["--buffer", "4M"], Path::new("/dev/full"), &["true"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(6));
     assert!(stderr(&output).contains("/dev/full: No space left on device"), "{}", stderr(&output));
     // An unwritable folder is reported before the recording begins.
     let output = run(&["--buffer", "4M"], Path::new("/proc/a.pstrace"), &["sh", "-c", "echo begun"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(6));
     assert_eq!(output.stdout, b"");
 }
 

@@ -295,7 +295,7 @@ fn a_comparison_has_published_simulated_and_baselines() {
     assert!(out.contains(", seeds 1 to 3: ") && out.contains("\n# Standard errors, from the row and from "), "{out}");
     let (_, err) = ends(2, &["compare", "page_fault1-batch-sweep.csv", "--machine", "pdp-11"]);
     assert!(err.contains("--machine pdp-11: no row of page_fault1-batch-sweep.csv has it"), "{err}");
-    let (_, err) = ends(4, &["compare", "no-such-table.csv"]);
+    let (_, err) = ends(5, &["compare", "no-such-table.csv"]);
     assert!(err.contains("no-such-table.csv: ") && err.contains("page_fault1-batch-sweep.csv"), "{err}");
 }
 

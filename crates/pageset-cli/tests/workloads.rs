@@ -143,6 +143,6 @@ fn missing_rows_are_a_usage_error() {
     assert!(err.contains("--batch: single-pass-bulk-free.csv has no rows of a batch"), "{err}");
     let (_, err) = ends(2, &["compare", "page_fault1-batch-sweep.csv", "--row", "quicksort"]);
     assert!(err.contains("--row quicksort: no row of page_fault1-batch-sweep.csv has it"), "{err}");
-    let (_, err) = ends(4, &["compare", "quicksort.csv"]);
+    let (_, err) = ends(5, &["compare", "quicksort.csv"]);
     assert!(err.contains("pcp-autotune-patch-by-patch.csv"), "the tables that there are: {err}");
 }

@@ -36,6 +36,9 @@ pub struct Facts {
     pub high_fraction: Option<u32>,
     /// The recorded command.
     pub command: Vec<String>,
+    /// The exit status of the recorded command, or 128 and the number of the signal that ended it. `None` if there was
+    /// no command, if the recording ended it, or if not recorded.
+    pub command_status: Option<i32>,
     /// The trace clock: `mono`, `local`, … or `unknown`.
     pub clock: String,
     /// Processes of the recorder itself: their events are not the workload's.
@@ -140,6 +143,7 @@ impl Default for Facts {
             batch_scale_max: None,
             high_fraction: None,
             command: Vec::new(),
+            command_status: None,
             clock: "unknown".to_owned(),
             recorder_pids: Vec::new(),
             sources: Vec::new(),

@@ -83,7 +83,7 @@ fn record_for(time: Duration, path: &Path) -> Result<(), Failure> {
     };
     let summary = record::record(&options, &mut |_| {}).map_err(crate::record_cmd::failure)?;
     match summary.interrupted {
-        Some(_) => Err(Failure::new(Exit::Interrupted, "cannot advise: interrupted while recording")),
+        Some(signal) => Err(Failure::new(Exit::of_signal(signal), "cannot advise: interrupted while recording")),
         None => Ok(()),
     }
 }

@@ -64,7 +64,7 @@ fn read(name: &str) -> Result<String, Failure> {
         Some(text) if !Path::new(name).exists() => Ok(text),
         _ => fs::read_to_string(name).map_err(|error| {
             let tables: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
-            Failure::new(Exit::Damaged, format!("cannot read {name}: {error}"))
+            Failure::new(Exit::Unreadable, format!("cannot read {name}: {error}"))
                 .help(format!("built-in tables: {}", tables.join(", ")))
         }),
     }

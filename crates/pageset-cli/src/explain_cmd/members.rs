@@ -38,6 +38,8 @@ pub(super) const TERMS: &[Term] = &[
     column("bytes", "The size of a cache. Unit: bytes.", "", ""),
     column("sharers", "The number of CPUs that share a cache.", "", ""),
     column("command", "The recorded command.", "", ""),
+    column("command_status", "The exit status of the recorded command, or 128 and the number of the signal that ended it. Null \
+        if there was no command, or if the recording ended it.", "Above 0: the command failed.", ""),
     column("clock", "The clock of the events' times, such as `mono`.", "", ""),
     column("recorder_pids", "The recorder's own process and threads, with the numbers that events have.", "", ""),
     column("sources", "The optional sources of events that were on: the functions that the recorder probed.",

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use pageset_trace::measure::{How, Measured, lost_on};
 use pageset_trace::replay::Level;
 use pageset_trace::replay::selection::Only;
-use pageset_trace::{ErrorKind, OpenOptions, Trace, TraceError};
+use pageset_trace::{OpenOptions, Trace};
 
 use self::progress::Progress;
 use self::table::Parts;
@@ -208,7 +208,7 @@ fn complain(line: &str) {
 fn open(file: &Path, args: &Args) -> Result<Trace, Failure> {
     let (zoneinfo, snapshots) = (args.zoneinfo.clone(), args.snapshots.clone());
     let options = OpenOptions { zoneinfo, snapshots, without_snapshots: false };
-    let trace = Trace::open_with(file, &options).map_err(unreadable)?;
+    let trace = Trace::open_with(file, &options)?;
     if trace.facts().lost_events() && !args.lossy {
         let lost_on = lost_on(trace.facts());
         let message = format!("cannot replay {}: events were lost on {lost_on}", file.display());
@@ -216,12 +216,4 @@ fn open(file: &Path, args: &Args) -> Result<Trace, Failure> {
             .help("record with a larger --buffer, or add --lossy to replay the recording anyway"));
     }
     Ok(trace)
-}
-
-/// The failure for an unreadable recording: always exit code 4, because 1 means that a check failed.
-fn unreadable(error: TraceError) -> Failure {
-    match error.kind() {
-        ErrorKind::Io => Failure::new(Exit::Damaged, error),
-        _ => error.into(),
-    }
 }

@@ -13,11 +13,12 @@ use crate::error::{Exit, Failure};
 /// The machine of this name, or the machine that a .toml file describes.
 ///
 /// # Errors
-/// Usage: the machine is unknown, or its description is invalid.
+/// The machine is unknown, or its description is invalid or not readable.
 pub(crate) fn machine(name: &str) -> Result<Machine, Failure> {
     let usage = |message: String| Failure::new(Exit::Usage, message);
     if name.ends_with(".toml") {
-        let text = fs::read_to_string(name).map_err(|error| usage(format!("cannot read {name}: {error}")))?;
+        let text = fs::read_to_string(name)
+            .map_err(|error| Failure::new(Exit::Unreadable, format!("cannot read {name}: {error}")))?;
         return Machine::parse(name, &text).map_err(|error| usage(error.to_string()));
     }
     match machine::find(name) {

@@ -135,7 +135,7 @@ impl Machine {
 pub(super) fn saved(path: &Path) -> Result<Look, Failure> {
     let name = path.display();
     let text = fs::read_to_string(path)
-        .map_err(|error| Failure::new(Exit::Damaged, format!("cannot read {name}: {error}")))?;
+        .map_err(|error| Failure::new(Exit::Unreadable, format!("cannot read {name}: {error}")))?;
     let zoneinfo = Zoneinfo::parse(&text).map_err(|error| {
         Failure::new(Exit::Damaged, format!("{name}: {error}")).help("use copies of /proc/zoneinfo")
     })?;

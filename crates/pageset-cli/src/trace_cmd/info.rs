@@ -57,6 +57,9 @@ fn text(info: &Info) -> String {
     if !facts.command.is_empty() {
         line("command", facts.command.join(" "));
     }
+    if let Some(status) = facts.command_status {
+        line("exit status", status.to_string());
+    }
     line("kernel", facts.kernel_release.clone().unwrap_or_else(|| "unknown".to_owned()));
     line("machine", machine(facts));
     line("clock", facts.clock.clone());

@@ -23,9 +23,19 @@ pub enum RecordError {
         /// The cause.
         source: io::Error,
     },
-    /// A file cannot be read or written.
+    /// A file of the kernel or a ring buffer cannot be read or written.
     #[error("cannot {what}: {source}")]
     Io {
+        /// The operation and the file.
+        what: String,
+        /// The cause.
+        source: io::Error,
+        /// A possible remedy.
+        help: Option<String>,
+    },
+    /// The recording cannot be written.
+    #[error("cannot {what}: {source}")]
+    Output {
         /// The operation and the file.
         what: String,
         /// The cause.
@@ -49,6 +59,12 @@ impl RecordError {
         Self::Io { what: what.into(), source, help: None }
     }
 
+    /// For [`Result::map_err`]: the recording's file or folder failed at `VERB PATH`.
+    pub(super) fn writing(verb: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let what = format!("{verb} {}", path.display());
+        move |source| Self::Output { what, source, help: None }
+    }
+
     /// For [`Result::map_err`]: `VERB PATH` failed.
     pub(super) fn on(verb: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let what = format!("{verb} {}", path.display());
@@ -60,7 +76,7 @@ impl RecordError {
     pub fn help(&self) -> Option<&str> {
         match self {
             Self::Missing { help, .. } => Some(help),
-            Self::Io { help, .. } => help.as_deref(),
+            Self::Io { help, .. } | Self::Output { help, .. } => help.as_deref(),
             _ => None,
         }
     }

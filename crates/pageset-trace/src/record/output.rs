@@ -46,7 +46,7 @@ impl Output {
             Destination::File(path) => path,
         };
         let name = path.display().to_string();
-        let failed = |source| RecordError::io(format!("write {name}"), source);
+        let failed = |source| RecordError::Output { what: format!("write {name}"), source, help: None };
         if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
             return Ok(Output { sink: Sink::Direct(file), name, bytes: 0 });

@@ -88,7 +88,7 @@ impl Recording {
         note: &mut dyn FnMut(Note<'_>),
     ) -> Result<Summary, RecordError> {
         let name = output.name().to_owned();
-        let failed = |source| RecordError::Io {
+        let failed = |source| RecordError::Output {
             what: format!("write {name}"),
             source,
             help: Some("give another place with -o; what was recorded is gone".into()),
@@ -181,9 +181,9 @@ impl Recording {
                 }
                 None if stats.dropped > 0 => {
                     let copy = tempfile::tempfile_in(&folder);
-                    let mut copy = copy.map_err(RecordError::on("make a file in", &folder))?;
+                    let mut copy = copy.map_err(RecordError::writing("make a file in", &folder))?;
                     let full_ns = copy_full(&prepared.layout, CpuId(cpu), ring, &mut copy);
-                    let full_ns = full_ns.map_err(RecordError::on("copy a ring buffer to", &folder))?;
+                    let full_ns = full_ns.map_err(RecordError::writing("copy a ring buffer to", &folder))?;
                     end_ns = end_ns.into_iter().chain(full_ns).min();
                     Pages::of_ring(copy)
                 }

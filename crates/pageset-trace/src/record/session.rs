@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsFd as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -129,11 +130,12 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
         let spools = segment.readers.map(Readers::finish).unwrap_or_default();
 
         let goes_on = limits.rotate.is_some() && ended == Ended::Limit;
-        let mut status = ExitStatus::default();
+        let (mut status, mut own_status) = (ExitStatus::default(), None);
         if let Some(command) = command.as_mut().filter(|_| !goes_on) {
             let limit = Signal { number: SIGTERM, from_terminal: false };
             let signal = signals.first().or((ended == Ended::Limit).then_some(limit));
             status = end_command(command, signal, &mut signals)?;
+            own_status = signal.is_none().then(|| status.code().or(status.signal().map(|signal| 128 + signal)));
             if let Some(error) = command.start_error() {
                 return Err(error);
             }
@@ -141,6 +143,7 @@ pub fn record(options: &Options, note: &mut dyn FnMut(Note<'_>)) -> Result<Summa
 
         note(Note::Phase(Phase::Writing));
         let mut facts = machine::facts(words(&options.command), &prepared.clock, &before[0], &before[1]);
+        facts.command_status = own_status.flatten();
         facts.sources.clone_from(&prepared.sources);
         facts.recorder_pids.extend(tids);
         facts.lists_emptied = options.empty_lists && number == 1;

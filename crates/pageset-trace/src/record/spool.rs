@@ -125,7 +125,7 @@ impl Readers {
         let mut readers = Readers { shared, threads: Vec::new(), tids: Vec::new() };
         let (sender, ready) = mpsc::channel();
         for cpu in instance.cpus()? {
-            let file = tempfile::tempfile_in(folder).map_err(RecordError::on("make a file in", folder))?;
+            let file = tempfile::tempfile_in(folder).map_err(RecordError::writing("make a file in", folder))?;
             let mut reader = Reader {
                 ring: open_ring(instance, cpu)?,
                 stats: open(&instance.path(&format!("per_cpu/cpu{cpu}/stats")))?,

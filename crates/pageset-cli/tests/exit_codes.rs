@@ -1,0 +1,159 @@
+//! One table of exit codes: in each page of the manual, and in what the commands do.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+use std::process::Stdio;
+
+use support::{Small, command, ends, pageset};
+
+/// The exit codes of a page of the manual, each with its meaning.
+fn table(page: &str) -> BTreeMap<i32, String> {
+    let section = page.split(".SH ").find(|section| section.starts_with("\"EXIT STATUS\"")).expect("EXIT STATUS");
+    let rows = section.split(".TP\n").skip(1).map(|row| {
+        let (code, meaning) = row.split_once('\n').unwrap();
+        let digits: String = code.chars().filter(char::is_ascii_digit).collect();
+        (digits.parse().unwrap(), meaning.lines().next().unwrap_or_default().to_owned())
+    });
+    rows.collect()
+}
+
+/// The table of the manual.
+fn documented() -> BTreeMap<i32, String> {
+    let folder = tempfile::tempdir().unwrap();
+    ends(0, &[&"generate", &"man", &folder.path()]);
+    let pages = fs::read_dir(folder.path()).unwrap().map(|page| fs::read_to_string(page.unwrap().path()).unwrap());
+    let mut tables: Vec<BTreeMap<i32, String>> = pages.map(|page| table(&page)).collect();
+    assert!(tables.len() > 15, "{}", tables.len());
+    let first = tables.pop().unwrap();
+    assert!(tables.iter().all(|other| *other == first), "the pages have different tables");
+    first
+}
+
+#[test]
+fn every_page_and_the_help_have_the_same_table() {
+    let table = documented();
+    let (help, _) = ends(0, &[&"--help"]);
+    for (code, meaning) in &table {
+        let row = format!("{code:>3}  {}", meaning.replace("\\-", "-"));
+        assert!(help.replace("\n       ", " ").contains(&row), "{row:?} is not in the help:\n{help}");
+    }
+    assert_eq!(table.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 129, 130, 143]);
+}
+
+/// The same fault has the same exit code in every command, and the manual has that code.
+#[test]
+fn the_same_fault_has_the_same_exit_code() {
+    const USAGE: i32 = 2;
+    const DAMAGED: i32 = 4;
+    const UNREADABLE: i32 = 5;
+    const UNWRITTEN: i32 = 6;
+    let table = documented();
+    let small = Small::new();
+    let good = small.events().into_os_string().into_string().unwrap();
+    let damaged = small.at("damaged");
+    fs::write(&damaged, "neither a recording nor a table\n").unwrap();
+    let damaged = damaged.to_str().unwrap();
+    let missing = small.at("missing.toml");
+    let missing = missing.to_str().unwrap();
+    let a_folder = small.0.path().to_str().unwrap();
+    let out = small.at("out").into_os_string().into_string().unwrap();
+    let nowhere = small.at("no-folder/out").into_os_string().into_string().unwrap();
+    let on = |machine: &'static str| ["run", "page_fault1", "--machine", machine].map(str::to_owned).to_vec();
+    let words = |line: &str, file: &str| -> Vec<String> {
+        line.split(' ').map(|word| if word == "FILE" { file.to_owned() } else { word.to_owned() }).collect()
+    };
+    let good_rules = format!("replay {good} --rules FILE");
+    let mut cases: Vec<(i32, Vec<String>)> = Vec::new();
+    // A file that does not exist, and a folder.
+    let inputs = ["replay FILE", "identify FILE", "trace info FILE", "trace export FILE", "report FILE", "advise FILE"];
+    let import = format!("trace import FILE -o {out}");
+    let with_zoneinfo = format!("replay {good} --snapshots FILE");
+    for file in [missing, a_folder] {
+        let more = ["top --from FILE", "compare FILE", "run trace FILE --machine vm-8", &import, &with_zoneinfo];
+        cases.extend(inputs.iter().chain(&more).map(|line| (UNREADABLE, words(line, file))));
+    }
+    let toml = ["machine show FILE", "run page_fault1 --machine FILE", "replay --list-rules --rules FILE", &good_rules];
+    cases.extend(toml.iter().map(|line| (UNREADABLE, words(line, missing))));
+    // A file of another kind.
+    let more = ["top --from FILE", "run trace FILE --machine vm-8", &import];
+    cases.extend(inputs.iter().chain(&more).map(|line| (DAMAGED, words(line, damaged))));
+    // A file that cannot be written.
+    let lines = [
+        format!("trace import {good} -o FILE"),
+        format!("trace export {good} -o FILE"),
+        format!("report {good} -o FILE"),
+        format!("replay {good} --json FILE"),
+        format!("advise {good} --json FILE"),
+        "top --once -i 0.1 --no-count --openmetrics FILE".to_owned(),
+        "machine detect -o FILE".to_owned(),
+        "generate man FILE".to_owned(),
+    ];
+    cases.extend(lines.iter().map(|line| (UNWRITTEN, words(line, &nowhere))));
+    // Wrong usage.
+    let (option, rules) = ("--no-such-option".to_owned(), format!("replay {good} --rules no-such-rules"));
+    for subcommand in ["record", "replay", "identify", "run", "sweep", "compare", "bench", "advise", "top", "report"] {
+        cases.push((USAGE, vec![subcommand.to_owned(), option.clone()]));
+    }
+    cases.push((USAGE, words(&rules, "")));
+    cases.push((USAGE, words("explain no-such-name", "")));
+    cases.push((USAGE, on("no-such-machine")));
+    let mut wrong = Vec::new();
+    for (code, line) in &cases {
+        assert!(table.contains_key(code), "exit code {code} is not in the manual");
+        let line: Vec<&dyn AsRef<Path>> = line.iter().map(|word| word as &dyn AsRef<Path>).collect();
+        let output = pageset(&line);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.code() != Some(*code) || !error.starts_with("error: ") || error.contains("no-folder/.tmp") {
+            let shown: Vec<String> = line.iter().map(|word| word.as_ref().display().to_string()).collect();
+            wrong.push(format!("{}: {}, not {code}: {error}", shown.join(" "), output.status));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Standard output on a full device: one exit code for all commands, and no panic.
+#[test]
+fn a_full_device_has_its_exit_code() {
+    let small = Small::new();
+    let events = small.events().into_os_string().into_string().unwrap();
+    for line in [
+        "--help",
+        "--version",
+        "replay --help",
+        "replay --list-rules",
+        "explain batch",
+        "machine list",
+        "machine detect",
+        "top --once -i 0.1 --no-count",
+        "top --once -i 0.1 --no-count --json",
+        "generate completions bash",
+        &format!("trace info {events}"),
+        &format!("trace export {events}"),
+        &format!("report {events} -o -"),
+        &format!("replay {events}"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let words: Vec<&dyn AsRef<Path>> = words.iter().map(|word| word as &dyn AsRef<Path>).collect();
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command(&words).stdout(full).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let output = output.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(6), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// A reader that takes one line and goes is no fault.
+#[test]
+fn a_closed_pipe_is_no_fault() {
+    for line in ["generate completions zsh", "replay --list-rules", "--help", "machine list"] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let words: Vec<&dyn AsRef<Path>> = words.iter().map(|word| word as &dyn AsRef<Path>).collect();
+        let mut child = command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), error.as_str()), (Some(0), ""), "{line}");
+    }
+}
