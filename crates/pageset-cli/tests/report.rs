@@ -386,6 +386,58 @@ fn looks_are_drawn_over_time() {
 }
 
 /// A day of looks, ten seconds apart: the drawing stays small, and no peak is lost.
+/// Markdown does not get the name of a page, and the folder of charts need not exist.
+#[test]
+fn outputs_have_their_own_names() {
+    let small = Small::new();
+    let run = |arguments: &[&str]| {
+        let folder: &Path = small.0.path();
+        let mut report = std::process::Command::new(env!("CARGO_BIN_EXE_pageset"));
+        let output = report.current_dir(folder).args(["report", "small.events"]).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    run(&["--markdown"]);
+    assert!(fs::read_to_string(small.at("pageset.md")).unwrap().starts_with("# "));
+    assert!(!small.at("pageset.html").exists());
+    run(&["--svg", "a/new/folder"]);
+    assert!(fs::read_to_string(small.at("pageset.html")).unwrap().starts_with("<!"));
+    assert!(small.at("a/new/folder/chart-1.svg").exists());
+    fs::write(small.at("file"), "").unwrap();
+    let (_, error) = ends(6, &[&"report", &small.events(), &"-o", &small.at("x"), &"--svg", &small.at("file/charts")]);
+    assert!(error.contains("cannot make the folder") && error.contains("file/charts"), "{error}");
+}
+
+/// Charts over time have the same axis, although rates begin with the second look.
+#[test]
+fn charts_share_the_axis_of_time() {
+    let small = Small::new();
+    let (text, _) = ends(0, &[&"top", &"--json", &"-n", &"1", &"-i", &"0.1", &"--no-count"]);
+    let mut looks = String::new();
+    for second in 0..5_u64 {
+        let mut look = json(&text);
+        look["time_ns"] = (1_000_000_000_000 + second * 1_000_000_000).into();
+        let traffic = serde_json::json!([{ "cpu": 0, "refill_pages_per_s": 5.0 * second as f64 }]);
+        // The first look has no rates, and counting ends before the last look.
+        look["traffic"] = if (1..4).contains(&second) { traffic } else { serde_json::Value::Null };
+        looks += &format!("{look}\n");
+    }
+    fs::write(small.at("looks.json"), looks).unwrap();
+    ends(0, &[&"report", &small.at("looks.json"), &"-o", &small.at("page.html"), &"--svg", &small.0.path()]);
+    let labels = |file: &str| {
+        let text = fs::read_to_string(small.at(file)).unwrap();
+        let svg = roxmltree::Document::parse(&text).unwrap();
+        let texts = svg.descendants().filter(|node| node.has_tag_name("text"));
+        let times = texts.filter(|node| node.text().is_some_and(|text| text.trim().ends_with(" s")));
+        let place = |node: roxmltree::Node<'_, '_>| {
+            (node.text().unwrap().trim().to_owned(), node.attribute("x").unwrap().to_owned())
+        };
+        times.map(place).collect::<Vec<_>>()
+    };
+    let held = labels("chart-1.svg");
+    assert!(held.len() > 3, "{held:?}");
+    assert_eq!(held, labels("chart-3.svg"));
+}
+
 #[test]
 fn ten_thousand_looks_are_drawn_with_few_points() {
     let small = Small::new();

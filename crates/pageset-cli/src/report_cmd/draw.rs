@@ -8,7 +8,8 @@ pub(super) enum Chart {
     /// A group of bars for each category, with one bar of each series.
     Bars { unit: &'static str, categories: Vec<String>, series: Vec<Bars> },
     /// Lines over seconds.
-    Lines { unit: &'static str, series: Vec<Line> },
+    /// From time 0 to at least `seconds`.
+    Lines { unit: &'static str, series: Vec<Line>, seconds: f64 },
 }
 
 /// Bars of one colour.
@@ -179,7 +180,7 @@ pub(super) fn drawing(chart: &Chart) -> Drawing {
         Chart::Bars { unit, series, .. } => {
             (*unit, series.iter().enumerate().map(|(i, bars)| (&bars.name, i % COLOURS)).collect())
         }
-        Chart::Lines { unit, series } => {
+        Chart::Lines { unit, series, .. } => {
             let solid = series.iter().enumerate().filter(|(_, line)| !line.dashed);
             (*unit, solid.map(|(i, line)| (&line.name, colour(series, i))).collect())
         }
@@ -200,7 +201,7 @@ pub(super) fn drawing(chart: &Chart) -> Drawing {
     };
     match chart {
         Chart::Bars { categories, series, .. } => bars(&mut drawing, categories, series, &y),
-        Chart::Lines { series, .. } => lines(&mut drawing, series, &y),
+        Chart::Lines { series, seconds, .. } => lines(&mut drawing, series, *seconds, &y),
     }
     let labels = drawing.labels.iter().map(|label| label.y).fold(BOTTOM + 20.0, f64::max);
     let mut below = labels + 20.0;
@@ -257,18 +258,21 @@ fn bars(drawing: &mut Drawing, categories: &[String], series: &[Bars], y: &dyn F
     }
 }
 
-fn lines(drawing: &mut Drawing, series: &[Line], y: &dyn Fn(f64) -> f64) {
-    let times = || series.iter().flat_map(|line| line.points.iter().map(|point| point.0));
-    let (first, last) = (times().fold(f64::INFINITY, f64::min), times().fold(f64::NEG_INFINITY, f64::max));
-    if !first.is_finite() {
+/// The time of the last point. Unit: seconds.
+pub(super) fn last_time(series: &[Line]) -> f64 {
+    series.iter().flat_map(|line| line.points.iter().map(|point| point.0)).fold(0.0, f64::max)
+}
+
+fn lines(drawing: &mut Drawing, series: &[Line], seconds: f64, y: &dyn Fn(f64) -> f64) {
+    if series.iter().all(|line| line.points.is_empty()) {
         return;
     }
-    let span = (last - first).max(1e-9);
-    let x = |time: f64| round(LEFT + (time - first) / span * (RIGHT - LEFT));
+    let span = last_time(series).max(seconds).max(1e-9);
+    let x = |time: f64| round(LEFT + time / span * (RIGHT - LEFT));
     let (_, step) = scale(span);
     for i in 0..=((span / step).floor() as usize) {
         let time = i as f64 * step;
-        let label = Text { x: x(first + time), y: BOTTOM + 20.0, text: format!("{} s", tick(time, step)), colour: 0 };
+        let label = Text { x: x(time), y: BOTTOM + 20.0, text: format!("{} s", tick(time, step)), colour: 0 };
         drawing.labels.push(label);
     }
     for (i, line) in series.iter().enumerate() {

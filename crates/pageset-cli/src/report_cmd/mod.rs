@@ -18,6 +18,7 @@ mod results;
 mod sections;
 mod simulated;
 
+use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -36,15 +37,15 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
 
-    /// Write the page to FILE; `-` is standard output
-    #[arg(short, long, value_name = "FILE", default_value = "pageset.html")]
-    output: PathBuf,
+    /// Write the page to FILE; `-` is standard output [default: pageset.html, with --markdown pageset.md]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 
     /// Write Markdown tables instead of HTML
     #[arg(long)]
     markdown: bool,
 
-    /// Also write each chart as an SVG file into this folder
+    /// Also write each chart as an SVG file into this folder, which is made if it does not exist
     #[arg(long, value_name = "FOLDER")]
     svg: Option<PathBuf>,
 }
@@ -80,13 +81,18 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         report.facts.extend(part.facts);
         report.sections.extend(part.sections);
     }
+    sections::share_time(&mut report.sections);
     let page = if args.markdown { render::markdown(&report) } else { render::html(&report)? };
     if let Some(folder) = &args.svg {
+        fs::create_dir_all(folder).map_err(|error| {
+            Failure::new(Exit::Unwritten, format!("cannot make the folder {}: {error}", folder.display()))
+        })?;
         for (name, svg) in render::charts(&report)? {
             write(&folder.join(name), &svg)?;
         }
     }
-    write(&args.output, &page)?;
+    let default = if args.markdown { "pageset.md" } else { "pageset.html" };
+    write(args.output.as_deref().unwrap_or(Path::new(default)), &page)?;
     Ok(Exit::Done)
 }
 

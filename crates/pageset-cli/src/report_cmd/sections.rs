@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Section;
-use super::draw::{Bars, COLOURS, Chart, Line, plain};
+use super::draw::{Bars, COLOURS, Chart, Line, last_time, plain};
 
 pub(super) fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
@@ -26,6 +26,20 @@ pub(super) fn bars(
     let below = if below { " Values below 0 are only in the table." } else { "" };
     let (question, note) = (question.to_owned(), format!("{note}{below}").trim().to_owned());
     Section { question, note, chart: Some(Chart::Bars { unit, categories: categories.to_vec(), series }), heads, rows }
+}
+
+/// Gives all charts over time the same axis: from 0 to the last time of any of them.
+pub(super) fn share_time(sections: &mut [Section]) {
+    let last = |section: &Section| match &section.chart {
+        Some(Chart::Lines { series, .. }) => last_time(series),
+        _ => 0.0,
+    };
+    let last = sections.iter().map(last).fold(0.0, f64::max);
+    for section in sections {
+        if let Some(Chart::Lines { seconds, .. }) = &mut section.chart {
+            *seconds = last;
+        }
+    }
 }
 
 /// Values over time by name, sorted by name.
@@ -53,7 +67,7 @@ pub(super) fn lines(question: String, note: &str, unit: &'static str, series: Se
         });
         std::iter::once(line).chain(bound)
     });
-    let chart = Chart::Lines { unit, series: drawn.collect() };
+    let chart = Chart::Lines { unit, series: drawn.collect(), seconds: 0.0 };
     let mut rows = Vec::new();
     for (name, points) in &series {
         let bound = bounds.get(name);

@@ -40,12 +40,12 @@ fn numbers_have_their_significant_digits() {
 fn a_legend_has_the_colours_of_its_lines() {
     let line = |name: &str, dashed| Line { name: name.to_owned(), dashed, points: vec![(0.0, 1.0), (1.0, 2.0)] };
     let series = vec![line("a", false), line("a, high", true), line("b", false), line("b, high", true)];
-    let drawn = drawing(&Chart::Lines { unit: "", series });
+    let drawn = drawing(&Chart::Lines { unit: "", series, seconds: 0.0 });
     let named: Vec<(&str, usize)> = drawn.legend.iter().map(|name| (name.text.as_str(), name.colour)).collect();
     assert_eq!(named, [("a", 0), ("b", 1)]);
     assert_eq!(drawn.lines.iter().map(|line| line.colour).collect::<Vec<_>>(), [0, 0, 1, 1]);
     // A single line also has a name, because the title does not name it.
-    let drawn = drawing(&Chart::Lines { unit: "", series: vec![line("only", false)] });
+    let drawn = drawing(&Chart::Lines { unit: "", series: vec![line("only", false)], seconds: 0.0 });
     assert_eq!(drawn.legend.len(), 1);
 }
 
