@@ -55,6 +55,38 @@ fn a_recording_survives_every_conversion() {
     assert_eq!(names, ["a.events.zst", "a.pstrace", "a.snap.zst", "b.pstrace"]);
 }
 
+/// An export of any name is a complete recording.
+#[test]
+fn an_export_of_any_name_is_imported_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    done(&pageset(&[&"trace", &"import", &fixture("sock-q1.events.zst"), &"-o", &at("a.pstrace")], b""));
+    for name in ["a.txt", "a", "a.zst", "a.events"] {
+        done(&pageset(&[&"trace", &"export", &at("a.pstrace"), &"-o", &at(name)], b""));
+        done(&pageset(&[&"trace", &"import", &at(name), &"-o", &at("b.pstrace")], b""));
+        assert!(fs::read(at("a.pstrace")).unwrap() == fs::read(at("b.pstrace")).unwrap(), "{name}");
+    }
+    // A device gets no companion.
+    done(&pageset(&[&"trace", &"export", &at("a.pstrace"), &"-o", &"/dev/null"], b""));
+    assert!(!Path::new("/dev/null.snap").exists());
+}
+
+/// A form has one name, wherever it is shown.
+#[test]
+fn a_form_has_one_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let text = fixture("pf1-q1.events.zst");
+    done(&pageset(&[&"trace", &"import", &text, &"-o", &at("a.pstrace")], b""));
+    for (file, form) in [(at("a.pstrace"), "pstrace"), (text, "text")] {
+        let info: serde_json::Value =
+            serde_json::from_str(&done(&pageset(&[&"trace", &"info", &file, &"--json"], b""))).unwrap();
+        let replayed = done(&pageset(&[&"replay", &file, &"--json", &"-"], b""));
+        let replayed: serde_json::Value = serde_json::from_str(&replayed).unwrap();
+        assert_eq!((info["form"].as_str(), replayed["trace"]["form"].as_str()), (Some(form), Some(form)));
+    }
+}
+
 #[test]
 fn info_shows_the_recording() {
     let text = done(&pageset(&[&"trace", &"info", &fixture("pf1-q1.events.zst")], b""));

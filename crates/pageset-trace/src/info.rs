@@ -11,7 +11,7 @@ use crate::facts::Facts;
 use crate::number::grouped;
 use crate::procfs::{ZoneSection, Zoneinfo};
 use crate::snapshots::Snapshots;
-use crate::trace::{Form, Trace};
+use crate::trace::Trace;
 
 schema!("pageset.trace-info/1");
 
@@ -151,12 +151,7 @@ impl Info {
         Ok(Info {
             schema: Schema::V1,
             trace: trace.name().to_owned(),
-            form: match trace.form() {
-                Form::Own => "pstrace",
-                Form::Text => "text",
-                Form::Perf => "perf.data",
-            }
-            .to_owned(),
+            form: trace.form().name().to_owned(),
             events,
             first_ns,
             last_ns,

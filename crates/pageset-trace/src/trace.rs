@@ -44,6 +44,18 @@ pub enum Form {
     Perf,
 }
 
+impl Form {
+    /// The name in tables and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Form::Own => "pstrace",
+            Form::Text => "text",
+            Form::Perf => "perf.data",
+        }
+    }
+}
+
 /// An opened recording. Its facts and snapshots are in memory; its events are read on demand.
 #[derive(Debug)]
 pub struct Trace {
@@ -357,7 +369,8 @@ const EVENT_ENDINGS: [&str; 2] = [".events.zst", ".events"];
 /// The possible snapshot files of an event file of this name.
 fn snapshots_beside(path: &Path) -> Vec<PathBuf> {
     let Some(name) = path.file_name().and_then(|n| n.to_str()) else { return Vec::new() };
-    let Some(stem) = EVENT_ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)) else { return Vec::new() };
+    // For any other name, such as `a.txt`: `a.txt.snap`.
+    let stem = EVENT_ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
     [".snap.zst", ".snap"].iter().map(|ending| path.with_file_name(format!("{stem}{ending}"))).collect()
 }
 

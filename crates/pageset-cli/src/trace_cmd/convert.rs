@@ -1,6 +1,7 @@
 //! `pageset trace import` and `pageset trace export`.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io::{BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
@@ -37,7 +38,8 @@ pub(super) struct ExportArgs {
     #[arg(short, long, value_name = "NAME.events[.zst]", default_value = "-")]
     output: PathBuf,
 
-    /// Write the snapshots to FILE [default: NAME.snap[.zst] for the output NAME.events[.zst]; none for other outputs]
+    /// Write the snapshots to FILE [default: NAME.snap[.zst] for the output NAME.events[.zst], OUT.snap for any other
+    /// file OUT; none for standard output]
     #[arg(long, value_name = "FILE")]
     snapshots_to: Option<PathBuf>,
 }
@@ -105,12 +107,16 @@ fn commit(out: BufWriter<Output>) -> Result<(), Failure> {
     Ok(out.into_inner().map_err(|e| e.into_error())?.commit()?)
 }
 
-/// `NAME.snap…` for `NAME.events…`.
+/// `NAME.snap…` for `NAME.events…`, `OUT.snap` for another file `OUT`. `None` for standard output, pipes and devices.
 fn snapshots_beside(events: &Path) -> Option<PathBuf> {
+    if is_standard(events) || fs::metadata(events).is_ok_and(|found| !found.is_file()) {
+        return None;
+    }
     let name = events.file_name()?.to_str()?;
     let (stem, ending) = name
         .strip_suffix(".events")
         .map(|stem| (stem, ".snap"))
-        .or_else(|| name.strip_suffix(".events.zst").map(|stem| (stem, ".snap.zst")))?;
+        .or_else(|| name.strip_suffix(".events.zst").map(|stem| (stem, ".snap.zst")))
+        .unwrap_or((name, ".snap"));
     Some(events.with_file_name(format!("{stem}{ending}")))
 }

@@ -31,7 +31,7 @@ use crate::replay::agreement::{agrees, explained_pct};
 use crate::replay::identify::{Identified, identify};
 use crate::replay::selection::{Only, Selection};
 use crate::replay::{Level, Move, Moves, Outcome, Replay, ReplayError, Setting, Step, Totals, near};
-use crate::trace::{Form, Trace};
+use crate::trace::Trace;
 
 /// Options of the replays.
 #[derive(Clone, Debug)]
@@ -265,14 +265,9 @@ fn recording(trace: &Trace, replay: &Replay<'_>) -> Recording {
         high_min: zone.start.bounds.high_min,
         high_max: zone.start.bounds.high_max,
     };
-    let form = match trace.form() {
-        Form::Own => "pageset",
-        Form::Text => "text",
-        Form::Perf => "perf",
-    };
     Recording {
         name: trace.name().to_owned(),
-        form: form.to_owned(),
+        form: trace.form().name().to_owned(),
         events: notes.events,
         replayed_events: notes.replayed,
         operations: notes.operations,

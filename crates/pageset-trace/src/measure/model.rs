@@ -50,7 +50,7 @@ pub struct Selected {
 pub struct Recording {
     /// Its name.
     pub name: String,
-    /// The recording's form: `pageset`, `text` or `perf`.
+    /// The recording's form: `pstrace`, `text` or `perf.data`.
     pub form: String,
     /// Events in all.
     pub events: u64,
