@@ -64,16 +64,25 @@ pub(super) struct Machine {
 
 impl Machine {
     /// Starts counting if `counting` requests it and the kernel allows it.
-    pub(super) fn new(counting: Counting) -> Self {
+    ///
+    /// # Errors
+    /// The kernel does not allow the requested way.
+    pub(super) fn new(counting: Counting) -> Result<Self, Failure> {
         let Counting::By(way) = counting else {
-            return Machine { counters: None, not_counted: None };
+            return Ok(Machine { counters: None, not_counted: None });
         };
-        match Counters::start(way) {
-            Ok(counters) => Machine { counters: Some(counters), not_counted: None },
-            Err(error) => {
+        match (Counters::start(way), way) {
+            (Ok(counters), _) => Ok(Machine { counters: Some(counters), not_counted: None }),
+            (Err(error), Some(way)) => {
+                let message = format!("cannot count refills and drains by {}: {error}", way.name());
+                let without = "omit --count-by to see what is possible without";
+                let help = error.help().map_or(without.to_owned(), |help| format!("{help}, or {without}"));
+                Err(Failure::new(Exit::Missing, message).help(help))
+            }
+            (Err(error), None) => {
                 let help = error.help().map(|help| format!("; {help}")).unwrap_or_default();
                 let why = format!("refills and drains are not counted: {error}{help}");
-                Machine { counters: None, not_counted: Some(why) }
+                Ok(Machine { counters: None, not_counted: Some(why) })
             }
         }
     }

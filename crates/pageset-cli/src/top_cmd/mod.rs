@@ -81,7 +81,8 @@ pub(crate) struct Args {
 
     /// How the kernel counts refills and drains [default: bpf, or perf if bpf is not allowed]
     ///
-    /// Only bpf measures waits for zone locks. If unsure, omit this option.
+    /// Only bpf measures waits for zone locks. If the kernel does not allow the given way, the command ends with exit
+    /// code 3. If unsure, omit this option.
     #[arg(long, value_name = "WAY", conflicts_with = "no_count")]
     count_by: Option<CountBy>,
 
@@ -175,7 +176,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let counting = if args.no_count { Counting::Off } else { Counting::By(args.count_by.map(Way::from)) };
-    let mut machine = Machine::new(counting);
+    let mut machine = Machine::new(counting)?;
     if let Some(address) = args.listen {
         listen::serve(address, &mut machine, &|| !interrupt.keep_on())?;
         return Ok(interrupt.exit());

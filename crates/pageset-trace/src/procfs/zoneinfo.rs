@@ -20,7 +20,7 @@ pub struct ZoneSection {
     pub name: String,
     /// Pages on the buddy's free lists, without pages in pagesets.
     pub free: u64,
-    /// The temporary boost of the watermarks; 0 on kernels that do not print it (before 5.0).
+    /// The temporary boost of the watermarks; 0 on kernels that do not print it, such as 5.10.
     pub boost: u64,
     /// The min watermark.
     pub min: u64,
@@ -153,7 +153,7 @@ fn close(section: Option<Section>, zones: &mut Vec<ZoneSection>) -> Result<(), P
     Ok(())
 }
 
-/// The names of a zone's amounts. Kernels before 5.0 or so lack `boost`, `promo` and `cma`.
+/// The names of a zone's amounts. 5.10 lacks `boost`, `promo` and `cma`.
 const AMOUNTS: [&str; 10] = ["free", "boost", "min", "low", "high", "promo", "spanned", "present", "managed", "cma"];
 
 /// The zone that the parser reads.
