@@ -42,22 +42,41 @@ pub fn detect(root: &Path, name: &str) -> Result<String, DetectError> {
         ("llc_kib", found.llc_kib),
     ];
     let mut out = format!(
-        "# This host. Counts, memory and caches come from Linux. Latencies and costs were not measured: they are those of\n\
-         # {like}.\n"
+        "# This host: counts, memory and caches, as Linux tells them.\n\
+         # Another machine, {like}: latencies and costs. They were not measured here.\n"
     );
+    let (mut in_model, mut skipping) = (false, false);
     for line in text.lines().skip(1) {
         let key = line.split_once(" =").map(|(key, _)| key);
         match key {
             Some("name") => out += &format!("name = \"{name}\""),
             Some("about") => {
                 let cpus = found.sockets * found.cores_per_socket * found.threads_per_core;
-                out += &format!("about = \"this host: {cpus} CPUs, {} GiB\"", found.memory_gib);
+                let memory = found.memory_gib;
+                out += &format!("about = \"this host: {cpus} CPUs, {memory} GiB; latencies and costs of {like}\"");
             }
             Some(key) => match numbers.iter().find(|(known, _)| *known == key) {
-                Some((key, value)) => out += &format!("{key} = {value}"),
+                Some((key, value)) => out += &format!("{key} = {value} # this host"),
+                // Model assumptions are those of every machine.
+                None if !in_model => out += &format!("{line} # {like}"),
                 None => out += line,
             },
-            None => out += line,
+            // What the other machine's numbers come from is said in its own description.
+            None if line.starts_with("# Hardware facts.") => {
+                out += &format!("# Hardware facts; `pageset machine show {like}` has the sources of its numbers.");
+                skipping = true;
+            }
+            None => {
+                skipping &= line.starts_with('#');
+                if skipping {
+                    continue;
+                }
+                in_model = if line.starts_with('[') { line == "[model]" } else { in_model };
+                out += line.split_once(" (from memory").map_or(line, |(fact, _)| fact);
+                if line.contains(" (from memory") {
+                    out.push('.');
+                }
+            }
         }
         out.push('\n');
     }
@@ -76,7 +95,11 @@ impl Found {
             packages.insert(package);
             cores.insert((package, number(&topology.join("core_id"))?));
         }
-        let (sockets, all_cores) = (packages.len().max(1), cores.len().max(1));
+        // A socket of the model is a memory node. A package may have several nodes, and a virtual machine may have
+        // packages without nodes of their own.
+        let nodes = root.join("sys/devices/system/node/has_cpu");
+        let nodes = if nodes.exists() { list(&read(&nodes)?).map(|nodes| nodes.len()) } else { None };
+        let (sockets, all_cores) = (nodes.unwrap_or(packages.len()).max(1), cores.len().max(1));
         let meminfo = root.join("proc/meminfo");
         let text = read(&meminfo)?;
         let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -89,7 +112,8 @@ impl Found {
             sockets,
             cores_per_socket: all_cores.div_ceil(sockets),
             threads_per_core: numbers.len().div_ceil(all_cores),
-            memory_gib: (kib >> 20).max(sockets as u64),
+            // Rounded: a part of the memory belongs to the kernel's image and to the firmware.
+            memory_gib: ((kib + (1 << 19)) >> 20).max(sockets as u64),
             l1_kib,
             l2_kib,
             llc_kib,

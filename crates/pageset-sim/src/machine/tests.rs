@@ -97,12 +97,23 @@ fn detection_reads_counts_memory_and_caches_from_linux() {
             put(&format!("sys/devices/system/cpu/cpu0/cache/index{index}/{name}"), &text);
         }
     }
-    let machine = Machine::parse("host", &detect(&root, "host").unwrap()).unwrap();
+    let text = detect(&root, "host").unwrap();
+    // Each number says whose it is, and no comment on this host's numbers tells of another machine's sources.
+    for line in ["sockets = 2 # this host", "memory_gib = 32 # this host", "memory_ns = 55 # lkp-skl-d01"] {
+        assert!(text.contains(&format!("\n{line}\n")), "{line:?} is missing:\n{text}");
+    }
+    assert!(!text.contains("data sheet") && !text.contains("test farm"), "{text}");
+    assert!(text.contains("about = \"this host: 8 CPUs, 32 GiB; latencies and costs of lkp-skl-d01\""), "{text}");
+    let machine = Machine::parse("host", &text).unwrap();
     let topology = machine.topology();
     assert_eq!((topology.sockets, topology.cores_per_socket, topology.threads_per_core), (2, 2, 2));
     let h = machine.hardware;
     assert_eq!((h.memory_gib.get(), h.l1_kib.get(), h.l2_kib.get(), h.llc_kib.get()), (32, 48, 2048, 30_720));
     assert_eq!(machine.name, "host");
+    // A socket of the model is a memory node with CPUs, not a package.
+    put("sys/devices/system/node/has_cpu", "0\n");
+    let topology = Machine::parse("host", &detect(&root, "host").unwrap()).unwrap().topology();
+    assert_eq!((topology.sockets, topology.cores_per_socket, topology.threads_per_core), (1, 4, 2));
 
     put("proc/meminfo", "nothing");
     let error = detect(&root, "host").unwrap_err().to_string();
