@@ -1,7 +1,7 @@
 //! The advice as text: the verdict first, then its reasons.
 
 use comfy_table::{Table, presets};
-use pageset_trace::advise::{Advice, HUGE_PAGES, Setting};
+use pageset_trace::advise::{Advice, Basis, HUGE_PAGES, Setting};
 
 use crate::columns::{grouped, numbers, trimmed};
 
@@ -14,7 +14,10 @@ const SYSCTL: &str = "vm.percpu_pagelist_high_fraction";
 /// The whole advice.
 pub(super) fn text(advice: &Advice) -> String {
     let mut text = trimmed(&head(advice));
-    text += &format!("\nValues of {SYSCTL}; 0 is none, * is in force\n");
+    text += &match advice.settings.iter().any(|row| row.high_fraction.is_some()) {
+        true => format!("\nValues of {SYSCTL}; 0 is none, * is in force\n"),
+        false => "\nThe recorded kernel; it has no setting for pagesets, * is in force\n".to_owned(),
+    };
     text += &trimmed(&table(&advice.settings, advice));
     text += &huge_pages_off(advice.high_orders.replay_end_pages, advice.high_orders.kernel_end_pages);
     if !advice.other_kernels.is_empty() {
@@ -48,9 +51,10 @@ fn head(advice: &Advice) -> Table {
         "load",
         format!("{} allocations and frees in {seconds:.3} s on {} CPUs", grouped(advice.operations), advice.cpus),
     );
-    match advice.verdict.high_fraction {
-        None => line("verdict", "change nothing".to_owned()),
-        Some(fraction) => line("verdict", format!("sysctl {SYSCTL}={fraction}")),
+    match (advice.verdict.basis, advice.verdict.high_fraction) {
+        (Basis::ControlFailed, _) => line("verdict", "none".to_owned()),
+        (_, None) => line("verdict", "change nothing".to_owned()),
+        (_, Some(fraction)) => line("verdict", format!("sysctl {SYSCTL}={fraction}")),
     }
     line("why", advice.verdict.why.clone());
     for (name, said) in [("gain", &advice.gain), ("price", &advice.price)] {

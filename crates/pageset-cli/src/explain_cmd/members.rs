@@ -165,7 +165,7 @@ pub(super) const TERMS: &[Term] = &[
     column("missing", "The values that this kernel or this user's rights do not provide, each with the reason.", "", "Each entry says how to get the value."),
     // `pageset advise`.
     column("managed_pages", "Pages of all zones.", "", ""),
-    column("basis", "The basis of the verdict: `not-felt` (locks are taken so rarely that no setting has a noticeable effect), `no-gain` or `gain`.", "", ""),
+    column("basis", "The basis of the verdict: `not-felt` (locks are taken so rarely that no setting has a noticeable effect), `no-gain`, `gain`, `no-setting` (the kernel has none) or `control-failed` (no verdict: the replay of the setting in force does not follow the kernel).", "", ""),
     column("why", "The reason for the verdict, in a sentence.", "", ""),
     column("gain", "The gain of the setting, in a sentence; null if the verdict changes nothing.", "", ""),
     column("price", "The cost of the setting, in a sentence; null if the verdict changes nothing.", "", ""),

@@ -1,6 +1,6 @@
 //! The sections of results of `pageset replay --json` and `pageset advise --json`.
 
-use pageset_trace::advise::{Advice, HUGE_PAGES, Setting};
+use pageset_trace::advise::{Advice, Basis, HUGE_PAGES, Setting};
 use pageset_trace::measure::{ReplayResult, Replayed};
 use pageset_trace::replay::Totals;
 
@@ -98,7 +98,10 @@ pub(super) fn advise(advice: &Advice) -> Report {
     let mut sections = vec![
         bars(
             &format!("{name}: how often does each setting take the zone lock?"),
-            "Numbers are values of vm.percpu_pagelist_high_fraction; names are the rules of other kernels.",
+            match rows.iter().any(|row| row.high_fraction.is_some()) {
+                true => "Numbers are values of vm.percpu_pagelist_high_fraction; names are the rules of other kernels.",
+                false => "This kernel has no setting for pagesets; names are the rules of other kernels.",
+            },
             "holds of zone locks per 1000 allocations and frees",
             &names,
             vec![Bars::new("locks/1000 ops", column(Setting::locks_per_1000))],
@@ -122,9 +125,10 @@ pub(super) fn advise(advice: &Advice) -> Report {
             vec![Bars::new("huge pages free", huge)],
         ));
     }
-    let what = match verdict.high_fraction {
-        None => "change nothing".to_owned(),
-        Some(fraction) => format!("vm.percpu_pagelist_high_fraction = {fraction}"),
+    let what = match (verdict.basis, verdict.high_fraction) {
+        (Basis::ControlFailed, _) => "none".to_owned(),
+        (_, None) => "change nothing".to_owned(),
+        (_, Some(fraction)) => format!("vm.percpu_pagelist_high_fraction = {fraction}"),
     };
     let mut facts = vec![format!("Verdict: {what}: {}.", verdict.why)];
     for (head, said) in [("Gain", &advice.gain), ("Price", &advice.price)] {

@@ -12,7 +12,7 @@ mod price;
 mod trust;
 mod verdict;
 
-use pageset::policy::Preset;
+use pageset::policy::{Preset, Release};
 use pageset_rules::on_machine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,8 +22,9 @@ pub use price::HUGE_PAGES;
 pub use trust::{Sure, Trust};
 pub use verdict::{Basis, Setting, Verdict};
 
+use crate::facts::Facts;
 use crate::measure::disagreement;
-use crate::replay::{Level, Outcome, Replay, ReplayError, RuleSet, Step, identify};
+use crate::replay::{Level, Outcome, Replay, ReplayError, RuleSet, Step, Totals, identify};
 use crate::trace::Trace;
 
 /// The fractions that are replayed: none, the smallest allowed one, and commonly used ones.
@@ -107,7 +108,11 @@ impl Advice {
         let facts = trace.facts();
         let in_force = facts.high_fraction.unwrap_or(0);
         let kernel = replay.kernel_rules();
-        let offered = settings(&kernel, in_force);
+        let has_fraction = has_high_fraction(facts);
+        let offered = match has_fraction {
+            true => settings(&kernel, in_force),
+            false => vec![(in_force, RuleSet { name: "as recorded".to_owned(), ..kernel.clone() })],
+        };
         let other_rules = other_rules(&kernel);
         let (notes, count) = (*replay.notes(), (offered.len() + other_rules.len()) as u64);
         let mut done = 0;
@@ -124,7 +129,7 @@ impl Advice {
             if now {
                 in_force_outcome = Some(outcome);
             }
-            settings.push(Setting { high_fraction: Some(*fraction), in_force: now, ..measured });
+            settings.push(Setting { high_fraction: has_fraction.then_some(*fraction), in_force: now, ..measured });
         }
         let other_kernels =
             other_rules.iter().map(|rules| Ok(measure(rules)?.0)).collect::<Result<_, ReplayError>>()?;
@@ -132,7 +137,9 @@ impl Advice {
         let cpus = setting.cpus.len();
         let managed_pages = setting.zones.iter().map(|zone| zone.start.managed).sum();
         let seconds = notes.duration_ns as f64 / 1e9;
-        let verdict = verdict::judge(&settings, seconds, cpus);
+        let control = in_force_outcome.as_ref();
+        let control = control.and_then(|outcome| trust::failure(&replay.kernel().totals(|_| true), &totals(outcome)));
+        let verdict = verdict::judge(&settings, seconds, cpus, control.as_deref());
         let sure = sure(&replay, in_force_outcome.as_ref(), verdict.basis, facts.lost_events());
         let seen = in_force_outcome.and_then(|outcome| outcome.high_orders);
         let chosen = price::chosen(&settings, &verdict);
@@ -173,14 +180,23 @@ fn sure(replay: &Replay<'_>, in_force: Option<&Outcome>, basis: Basis, lost_even
     let setting = replay.setting();
     trust::judge(&trust::Seen {
         kernel: replay.kernel().totals(|_| true),
-        replay: outcome.moves.totals(|_| true),
+        replay: totals(outcome),
         basis,
-        seconds: replay.notes().duration_ns as f64 / 1e9,
-        cpus: setting.cpus.len(),
         lost_events,
         near_mark: outcome.near_mark,
         kernel_known: setting.kernel_known,
     })
+}
+
+fn totals(outcome: &Outcome) -> Totals {
+    outcome.moves.totals(|_| true)
+}
+
+/// Whether the recorded kernel has `vm.percpu_pagelist_high_fraction`: a recorded value shows it, else the release.
+/// Source of the release: the kernel's own documentation of its sysctls. Unknown kernels count as new ones.
+fn has_high_fraction(facts: &Facts) -> bool {
+    let release = facts.kernel_release.as_deref().and_then(Release::parse);
+    facts.high_fraction.is_some() || release.is_none_or(|release| (release.major, release.minor) >= (5, 14))
 }
 
 /// The settings to replay, by their fraction. The one in force is replayed with the bounds in the snapshots.

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::verdict::{Basis, is_noticeable, per_cpu_s};
+use super::verdict::Basis;
 use crate::measure::differs_pct;
 use crate::replay::Totals;
-use crate::replay::agreement::deviations;
+use crate::replay::agreement::{Deviation, deviations};
 
 /// The smallest number of refills and drains of a useful recording. A guess: one of them is 1 %.
 const MOVES_MIN: u64 = 100;
@@ -55,9 +55,6 @@ pub(super) struct Seen {
     pub(super) replay: Totals,
     /// The reason of the verdict.
     pub(super) basis: Basis,
-    /// The recording's duration.
-    pub(super) seconds: f64,
-    pub(super) cpus: usize,
     pub(super) lost_events: bool,
     /// Whether a zone was at or below its high watermark.
     pub(super) near_mark: bool,
@@ -65,32 +62,42 @@ pub(super) struct Seen {
     pub(super) kernel_known: bool,
 }
 
+/// How the replay of the setting in force misses the kernel, if it is of no use: its largest difference.
+pub(super) fn failure(kernel: &Totals, replay: &Totals) -> Option<String> {
+    let deviations = deviations(kernel, replay);
+    let failures = deviations.iter().filter(|deviation| !deviation.is_within() && is_failure(deviation));
+    let size = |deviation: &Deviation| differs_pct(deviation.replay, deviation.kernel).map_or(f64::INFINITY, f64::abs);
+    failures.max_by(|a, b| size(a).total_cmp(&size(b))).map(said)
+}
+
+fn is_failure(deviation: &Deviation) -> bool {
+    differs_pct(deviation.replay, deviation.kernel).is_none_or(|pct| pct.abs() > DIFFERENCE_MAX_PCT)
+}
+
+fn said(deviation: &Deviation) -> String {
+    let what = deviation.limit.quantity.name();
+    match differs_pct(deviation.replay, deviation.kernel) {
+        Some(pct) => format!("under the setting in force the replay's {what} differ from the kernel's by {pct:+.1} %"),
+        None => format!("under the setting in force the replay has {} {what}, the kernel none", deviation.replay),
+    }
+}
+
 /// Rates the trust in a verdict.
 pub(super) fn judge(seen: &Seen) -> Sure {
     let (kernel, ours) = (seen.kernel, seen.replay);
     let moves = kernel.refills + kernel.drains;
-    let kernel_per_cpu_s = per_cpu_s(moves, seen.seconds, seen.cpus);
-    // The kernel itself shows that no setting is noticeable; this needs no trust in a replay.
-    if seen.basis == Basis::NotFelt && !is_noticeable(kernel_per_cpu_s) && !seen.lost_events {
-        let why = format!("that is what the kernel did: {kernel_per_cpu_s:.0} refills and drains a second on each CPU");
-        return Sure { trust: Trust::High, reasons: vec![why] };
-    }
+    // That locks are rare under the setting in force needs a replay of that setting only, whatever its rules are called
+    // and however few the moves are.
+    let of_in_force = seen.basis == Basis::NotFelt;
     let mut reasons = Vec::new();
     let mut trust = Trust::High;
     let mut lower_to = |other: Trust| trust = trust.min(other);
     for deviation in deviations(&kernel, &ours).iter().filter(|deviation| !deviation.is_within()) {
-        let what = deviation.limit.quantity.name();
-        let differs = differs_pct(deviation.replay, deviation.kernel);
-        reasons.push(match differs {
-            Some(pct) => {
-                format!("under the setting in force the replay's {what} differ from the kernel's by {pct:+.1} %")
-            }
-            None => format!("under the setting in force the replay has {} {what}, the kernel none", deviation.replay),
-        });
-        lower_to(if differs.is_none_or(|pct| pct.abs() > DIFFERENCE_MAX_PCT) { Trust::Low } else { Trust::Fair });
+        reasons.push(said(deviation));
+        lower_to(if is_failure(deviation) { Trust::Low } else { Trust::Fair });
     }
     let near = reasons.is_empty();
-    if moves < MOVES_MIN {
+    if moves < MOVES_MIN && !of_in_force {
         reasons.push(format!("the kernel refilled and drained only {moves} times"));
         lower_to(Trust::Low);
     }
@@ -98,12 +105,12 @@ pub(super) fn judge(seen: &Seen) -> Sure {
         reasons.push("events were lost".to_owned());
         lower_to(Trust::Low);
     }
-    if seen.near_mark {
+    if seen.near_mark && !of_in_force {
         reasons
             .push("a zone was at its high watermark, where pagesets shrink for reasons that no event shows".to_owned());
         lower_to(Trust::Fair);
     }
-    if !seen.kernel_known {
+    if !seen.kernel_known && !of_in_force {
         reasons.push("the recording does not name its kernel".to_owned());
         lower_to(Trust::Fair);
     }
@@ -125,8 +132,6 @@ mod tests {
             kernel: moved,
             replay: moved,
             basis: Basis::NoGain,
-            seconds: 1.0,
-            cpus: 2,
             lost_events: false,
             near_mark: false,
             kernel_known: true,
@@ -165,11 +170,7 @@ mod tests {
                 "the kernel refilled and drained only 99 times",
             ),
             // Too rare to be noticeable, but events were lost.
-            (
-                |seen| (seen.basis, seen.lost_events, seen.seconds) = (Basis::NotFelt, true, 60.0),
-                Trust::Low,
-                "events were lost",
-            ),
+            (|seen| (seen.basis, seen.lost_events) = (Basis::NotFelt, true), Trust::Low, "events were lost"),
         ];
         for (change, trust, expected) in cases {
             let mut seen = steady();
@@ -181,14 +182,19 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_from_the_kernel_needs_no_replay() {
+    fn rare_locks_need_a_control_too() {
         let seen = Seen { basis: Basis::NotFelt, kernel_known: false, near_mark: true, ..steady() };
-        // 4,100 moves in 10 s on two CPUs; the replay may differ arbitrarily.
-        let far = Totals { refills: 9, ..seen.replay };
-        let sure = judge(&Seen { seconds: 10.0, replay: far, ..seen });
+        // The control follows the kernel: neither the name of the rules nor the number of moves matters.
+        let few = Totals { refills: 4, refill_pages: 252, drains: 1, drain_pages: 63 };
+        let sure = judge(&Seen { kernel: few, replay: few, ..seen });
         assert_eq!((sure.trust, sure.reasons.len()), (Trust::High, 1));
-        assert!(sure.reasons[0].contains("205 refills and drains a second"), "{sure:?}");
-        // The kernel took its locks often, so the verdict depends on the replay.
-        assert_eq!(judge(&Seen { seconds: 1.0, replay: far, ..seen }).trust, Trust::Low);
+        // The control fails: never high, and there is a failure to tell.
+        let far = Totals { drains: 986, ..seen.replay };
+        let sure = judge(&Seen { replay: far, ..seen });
+        assert_eq!(sure.trust, Trust::Low);
+        assert!(sure.reasons[0].contains("differ from the kernel's by +886.0 %"), "{sure:?}");
+        assert!(failure(&seen.kernel, &far).is_some_and(|failed| failed.contains("+886.0 %")));
+        let near = Totals { drains: 111, ..seen.replay };
+        assert_eq!((failure(&seen.kernel, &seen.kernel), failure(&seen.kernel, &near)), (None, None));
     }
 }

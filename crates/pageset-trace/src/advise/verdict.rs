@@ -20,7 +20,7 @@ const EQUAL_FACTOR: f64 = 1.1;
 pub struct Setting {
     /// The sysctl's value, or the rules' name.
     pub setting: String,
-    /// `vm.percpu_pagelist_high_fraction`; null for other kernels' rules.
+    /// `vm.percpu_pagelist_high_fraction`; null for other kernels' rules, and for a kernel without this setting.
     pub high_fraction: Option<u32>,
     /// Whether the setting was in force.
     pub in_force: bool,
@@ -59,6 +59,10 @@ pub enum Basis {
     NoGain,
     /// A setting gains enough.
     Gain,
+    /// The replay of the setting in force does not follow the kernel, so the replays of other settings say nothing.
+    ControlFailed,
+    /// The recorded kernel has no setting for pagesets.
+    NoSetting,
 }
 
 /// The advised change.
@@ -73,8 +77,13 @@ pub struct Verdict {
 }
 
 /// Decides on a verdict. `settings` are the settings of the recorded kernel, including the one in force. The recording
-/// took `seconds` on `cpus` CPUs.
-pub(super) fn judge(settings: &[Setting], seconds: f64, cpus: usize) -> Verdict {
+/// took `seconds` on `cpus` CPUs. `control_failed` says how the replay of the setting in force misses the kernel. All
+/// rates in a verdict are those of the replay.
+pub(super) fn judge(settings: &[Setting], seconds: f64, cpus: usize, control_failed: Option<&str>) -> Verdict {
+    if let Some(failed) = control_failed {
+        let why = format!("cannot judge: {failed}; try a longer recording, made with --empty-lists");
+        return Verdict { basis: Basis::ControlFailed, high_fraction: None, why };
+    }
     let nothing = |why: String| Verdict { basis: Basis::NoGain, high_fraction: None, why };
     let Some(now) = settings.iter().find(|setting| setting.in_force) else {
         return nothing("the setting in force is not among those replayed".to_owned());
@@ -82,10 +91,14 @@ pub(super) fn judge(settings: &[Setting], seconds: f64, cpus: usize) -> Verdict 
     let per_cpu_s = per_cpu_s(now.zone_lock_acquisitions, seconds, cpus);
     if !is_noticeable(per_cpu_s) {
         let why = format!(
-            "each CPU takes a zone lock {per_cpu_s:.0} times a second; below {NOTICEABLE_PER_CPU_S:.0} no setting \
+            "in the replay each CPU takes a zone lock {per_cpu_s:.0} times a second; below {NOTICEABLE_PER_CPU_S:.0} no setting \
              can be felt"
         );
         return Verdict { basis: Basis::NotFelt, high_fraction: None, why };
+    }
+    if now.high_fraction.is_none() {
+        let why = "this kernel has no setting for pagesets; kernels from 5.14 on have one".to_owned();
+        return Verdict { basis: Basis::NoSetting, high_fraction: None, why };
     }
     // A setting that lacks memory more often than the one in force is no choice.
     let able = settings.iter().filter(|setting| setting.short <= now.short);
@@ -141,7 +154,34 @@ mod tests {
             short: *short,
         };
         let settings: Vec<Setting> = settings.iter().enumerate().map(measured).collect();
-        judge(&settings, seconds, 2).high_fraction
+        judge(&settings, seconds, 2, None).high_fraction
+    }
+
+    #[test]
+    fn no_verdict_without_a_control_or_a_setting() {
+        let setting = |fraction: Option<u32>, locks: u64, in_force: bool| Setting {
+            setting: String::new(),
+            high_fraction: fraction,
+            in_force,
+            operations: 1_000_000,
+            zone_lock_acquisitions: locks,
+            longest_hold_pages: 63,
+            moved_pages: 0,
+            held_pages_max: 10,
+            high_order_pages_min: None,
+            short: 0,
+        };
+        // The replay of the setting in force fails, and another setting would gain much, or nothing could be felt.
+        let settings = [setting(Some(0), 100_000, true), setting(Some(8), 4_000, false)];
+        for seconds in [1.0, 1000.0] {
+            let verdict = judge(&settings, seconds, 2, Some("the replay's drains differ by +886.0 %"));
+            assert_eq!((verdict.basis, verdict.high_fraction), (Basis::ControlFailed, None));
+            assert!(verdict.why.contains("+886.0 %"), "{verdict:?}");
+        }
+        assert_eq!(judge(&settings, 1.0, 2, None).high_fraction, Some(8));
+        // 5.10 has no such setting.
+        let verdict = judge(&[setting(None, 100_000, true)], 1.0, 2, None);
+        assert_eq!((verdict.basis, verdict.high_fraction), (Basis::NoSetting, None));
     }
 
     #[test]
