@@ -104,7 +104,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View, state: &State) {
     } else {
         frame.render_widget(cpu_map(&ordered, chosen, row, cpus), cpus);
     }
-    let note = |note: &String| Line::styled(fit::line(&[note.clone()], width), Style::new().fg(Color::Yellow));
+    let note =
+        |note: &String| Line::styled(fit::line(std::slice::from_ref(note), width), Style::new().fg(Color::Yellow));
     let lines: Vec<Line<'_>> = view.news.iter().chain(&view.missing).map(note).collect();
     frame.render_widget(Paragraph::new(lines), notes);
     frame.render_widget(Line::styled(fit::line(&KEYS.map(str::to_owned), width), Modifier::REVERSED), keys);
