@@ -111,11 +111,11 @@ impl<'a, M: Machine> Allocator<'a, M> {
     #[must_use]
     pub fn free_hot(&self, pfn: Pfn, order: Order, hint: impl CpuHint<M::Lock>) -> bool {
         let Some((zone, page, tag)) = self.page_hot(pfn) else { return false };
-        // Not a match: it would test the second value first.
-        if zone.shared.flags.get() == RELAXED {
-            self.give_hot::<false>(zone, page, tag, order, MigrateType::Movable, hint)
-        } else if zone.shared.flags.get() == RELAXED_CHECKED {
+        // The flags of the default `FreeCheck` are tested first.
+        if zone.shared.flags.get() == RELAXED_CHECKED {
             self.give_hot::<true>(zone, page, tag, order, MigrateType::Movable, hint)
+        } else if zone.shared.flags.get() == RELAXED {
+            self.give_hot::<false>(zone, page, tag, order, MigrateType::Movable, hint)
         } else {
             self.give_mixed(zone, page, tag, order, hint)
         }

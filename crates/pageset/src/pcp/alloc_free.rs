@@ -280,17 +280,21 @@ impl<M: Machine> CachedZone<'_, M> {
         pages: &mut [Pfn],
     ) -> usize {
         let allocated = Tag::new(PageState::Allocated, Order::ZERO, migratetype);
-        // A copy: the compiler would read the zone's own slice again after each store.
-        let frames = self.shared.buddy.frames;
+        // Copies: the compiler would read the zone's own words again after each store.
+        let (tags, base) = (self.shared.buddy.frames.tags, self.shared.buddy.frames.base.0);
         let give = |slot: &mut Pfn, page: u32| {
-            frames.set_tag(page, allocated);
-            *slot = frames.pfn(page);
+            tags[page as usize].set(allocated.byte());
+            *slot = Pfn(base + u64::from(page));
         };
         let mut got = 0;
         while let Some(rest) = pages.get_mut(got..).filter(|rest| !rest.is_empty()) {
             let run = pcp.pop_run(list, rest.len());
             env.tuning.on_take(pcp, run.len() as u32);
-            rest.iter_mut().zip(run.iter().rev()).for_each(|(slot, page)| give(slot, page.get()));
+            // By index, because an iterator over two slices in opposite directions costs three more instructions a page.
+            let slots = &mut rest[..run.len()];
+            for at in 0..run.len() {
+                give(&mut slots[at], run[run.len() - 1 - at].get());
+            }
             got += run.len();
             if run.is_empty() {
                 let Some(page) = pcp.pop(list) else { break };
