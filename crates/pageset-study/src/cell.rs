@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use pageset_rules::RuleSet;
+use pageset_sim::engine::LockKind;
 use pageset_sim::era::Era;
 use pageset_sim::machine::Machine;
 use pageset_sim::run::Run;
@@ -167,6 +168,7 @@ impl<'s> Cells<'s> {
             warm_up,
             time,
             precision_pct: None,
+            zone_lock: LockKind::Queue,
             whole: true,
             held: 0,
             seed: cell.seed,

@@ -4,10 +4,11 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
+use pageset_study::table;
 use pageset_trace::Trace;
 use serde_json::Value;
 
-use super::{Report, json, recording};
+use super::{Report, json, recording, simulated};
 use crate::error::{Exit, Failure};
 use crate::output::is_standard;
 
@@ -17,7 +18,7 @@ const MAX_BYTES: u64 = 1 << 30;
 /// Reads an input and makes its part of the report.
 ///
 /// # Errors
-/// The input is neither JSON of a known schema nor a recording.
+/// The input is neither JSON of a known schema, nor a table of a study, nor a recording.
 pub(super) fn read(path: &Path) -> Result<Report, Failure> {
     let standard = is_standard(path);
     let damaged = |what: String| Failure::new(Exit::Damaged, format!("{}: {what}", path.display()));
@@ -30,6 +31,10 @@ pub(super) fn read(path: &Path) -> Result<Report, Failure> {
         Failure::new(exit, format!("cannot read {}: {error}", path.display()))
     };
     if !standard && !is_json(path).map_err(unreadable)? {
+        if is_table(path).map_err(unreadable)? {
+            let results = table::read(path).map_err(|error| Failure::new(Exit::Damaged, error))?;
+            return json::joined_all(results, simulated::run).map_err(damaged);
+        }
         let trace = Trace::open(path)?;
         return recording::report(&trace);
     }
@@ -52,6 +57,13 @@ pub(super) fn read(path: &Path) -> Result<Report, Failure> {
     }
     json::report(&values)
         .map_err(|what| damaged(what).help("use the output of `pageset SUBCOMMAND --json`, or a recording"))
+}
+
+/// Whether a file begins like Parquet.
+fn is_table(path: &Path) -> std::io::Result<bool> {
+    let mut begin = Vec::new();
+    fs::File::open(path)?.take(table::MAGIC.len() as u64).read_to_end(&mut begin)?;
+    Ok(begin == table::MAGIC)
 }
 
 /// Whether a file begins like JSON.
