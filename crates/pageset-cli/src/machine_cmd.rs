@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use pageset_sim::calibrate::{self, Calibration, Cost, Fit, Goal, GoalError, Settings, Target};
-use pageset_sim::machine::{Calibrated, SHIPPED, detect};
+use pageset_sim::calibrate::{self, Calibration, Fit, Goal, GoalError, Settings, SharedFit, Simulated, Target};
+use pageset_sim::machine::{Machine, SHIPPED, Shared, detect};
 use pageset_sim::run::RunError;
 use pageset_sim::time::Time;
 use pageset_sim::workload::{Length, Workload};
@@ -40,22 +40,27 @@ enum Command {
         #[arg(short, long, value_name = "FILE", default_value = "-")]
         output: PathBuf,
     },
-    /// Fit a machine's calibrated costs to its published base row
+    /// Fit a machine's pace to its published score
     ///
-    /// The base row is the row of batch 31. Its score, zone lock contention and LRU lock contention determine the three
-    /// costs. For the machine of the table over numbers of tasks, the scores of processes in the first and the last row
-    /// determine fault_ns and lru_page_ns. A row without lock contention says little about the costs of a lock.
-    /// Therefore transfer_ns and lru_page_ns are also held near estimates for all machines: 85 ns ± 30 % and 43 ns ± 10
-    /// %. Prints the table [calibrated] for the machine's description, the simulated rows, and the standard errors of
-    /// the costs.
+    /// The pace is the one number of a machine that is fitted: it scales all durations alike. The row is that of batch 31, or,
+    /// for the machine of the table over numbers of tasks, that of 40 processes. The fit sees the score only; contention is
+    /// predicted. Prints the table [fitted] for the machine's description, and the published and the simulated row.
     Calibrate {
         /// The machine by name, or a description in a .toml file
         #[arg(value_name = "NAME")]
         machine: String,
 
-        /// Largest number of simulations; up to three more determine the standard errors
-        #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u16).range(4..))]
-        most: u16,
+        #[command(flatten)]
+        beside: Beside,
+    },
+    /// Set the costs that all machines share, and judge them on machines that were left out
+    ///
+    /// The costs of the table [shared] are set on the rows of batch 31 of all machines of the batch sweep together: score and
+    /// contention, at pace 1. Then each machine in turn is left out, the costs are set on the others, and its row is predicted.
+    Share {
+        /// Use only these machines of the batch sweep
+        #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+        machine: Vec<String>,
 
         #[command(flatten)]
         beside: Beside,
@@ -73,7 +78,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             out.write_all(text.as_bytes())?;
             out.commit()?;
         }
-        Command::Calibrate { machine: name, most, beside } => return fit(&name, most, &beside.with_seeds_of_fits()),
+        Command::Calibrate { machine: name, beside } => return fit(&name, &beside.with_seeds_of_fits()),
+        Command::Share { machine, beside } => return share(&machine, &beside.with_seeds_of_fits()),
     }
     Ok(Exit::Done)
 }
@@ -91,7 +97,7 @@ fn list() -> Result<String, Failure> {
             machine.name,
             topology.cpus().to_string(),
             topology.sockets.to_string(),
-            machine.hardware.memory_gib.get().to_string(),
+            machine.cited.memory_gib.get().to_string(),
             machine.about,
         ]);
     }
@@ -107,25 +113,29 @@ fn text_of(name: &str) -> Result<String, Failure> {
     }
 }
 
-fn fit(name: &str, most: u16, beside: &Beside) -> Result<Exit, Failure> {
-    let machine = machine(name)?;
-    let goal = Goal::of(&machine).map_err(|error| {
+/// The published row of a machine.
+fn goal(machine: &Machine) -> Result<Goal, Failure> {
+    Goal::of(machine).map_err(|error| {
         let exit = if matches!(error, GoalError::NoRow { .. }) { Exit::Usage } else { Exit::Damaged };
         Failure::new(exit, error)
-    })?;
-    let workload =
-        Workload::find("page_fault1").ok_or_else(|| Failure::new(Exit::Failed, "unknown workload `page_fault1`"))?;
+    })
+}
+
+/// The workload of the rows that costs are set on.
+pub(crate) fn page_fault1() -> Result<&'static Workload, Failure> {
+    Workload::find("page_fault1").ok_or_else(|| Failure::new(Exit::Failed, "unknown workload `page_fault1`"))
+}
+
+fn fit(name: &str, beside: &Beside) -> Result<Exit, Failure> {
+    let machine = machine(name)?;
+    let (goal, workload) = (goal(&machine)?, page_fault1()?);
     let effort = beside.effort.of_each();
-    let settings = Settings {
-        run: &|machine, tuning, era| beside.run(workload, machine, tuning, era),
-        effort,
-        max_simulations: usize::from(most),
-    };
+    let settings = Settings { run: &|machine, tuning, era| beside.run(workload, machine, tuning, era), effort };
     let batch = Batch::begin(&beside.effort)?;
     let mut best = None;
     let heard = |fit: &Fit| {
-        best = Some(fit.clone());
-        let _ = writeln!(io::stderr(), "{}", rows(&fit.simulated));
+        best = Some(*fit);
+        let _ = writeln!(io::stderr(), "pace {}: {}", fit.fitted.pace.get(), row(&fit.simulated));
     };
     let fit = match calibrate::fit(&machine, &goal, &settings, || batch.keep_on(), heard) {
         Err(RunError::Interrupted) => best,
@@ -136,40 +146,106 @@ fn fit(name: &str, most: u16, beside: &Beside) -> Result<Exit, Failure> {
     batch.give(&Calibration::new(&run, &goal, &fit, beside.precision, effort.seeds), text)
 }
 
-/// Describes rows.
-fn rows(rows: &[Target]) -> String {
-    let row = |row: &Target| {
-        let mut text = format!("{} tasks: score {}", row.tasks, grouped(row.score.round() as u64));
-        if let Some([zone_pct, lru_pct]) = row.contention_pct {
-            text += &format!(", zone lock {zone_pct:.1} %, LRU lock {lru_pct:.1} %");
+/// The machines of the batch sweep, with their rows.
+fn share(names: &[String], beside: &Beside) -> Result<Exit, Failure> {
+    let (machines, goals) = rows_of_sweep(names)?;
+    let workload = page_fault1()?;
+    let effort = beside.effort.of_each();
+    let settings = Settings { run: &|machine, tuning, era| beside.run(workload, machine, tuning, era), effort };
+    let batch = Batch::begin(&beside.effort)?;
+    let heard = |rows: &[Target]| {
+        for (machine, simulated) in machines.iter().zip(rows) {
+            let _ = writeln!(io::stderr(), "{}: {}", machine.name, row(simulated));
         }
-        text
     };
-    rows.iter().map(row).collect::<Vec<_>>().join("; ")
+    let sharing = match calibrate::share(&machines, &goals, &settings, || batch.keep_on(), heard) {
+        Err(RunError::Interrupted) => return Ok(Exit::Interrupted),
+        sharing => sharing.map_err(|error| Failure::new(Exit::Failed, error))?,
+    };
+    let Some((first, goal)) = machines.first().zip(goals.first()) else { return Ok(Exit::Done) };
+    let run = beside.run(workload, first, goal.tuning, goal.era);
+    batch.give(&SharedFit::new(&run, &machines, &goals, &sharing, beside.precision, effort.seeds), shared_text)
 }
 
-/// The fitted table, with the published and the simulated rows and the standard errors as comments.
-fn text(fit: &Calibration) -> String {
-    let time = |ns: u64| Time::from_ns(ns as f64);
-    let length = Length { warm_up: time(fit.warm_up_ns), time: time(fit.measured_ns) };
-    let mut text = format!(
-        "# Published: {}.\n# Simulated, {}: {}.\n",
-        rows(&fit.published),
-        described(Some(length), fit.precision_pct, fit.seeds.len()),
-        rows(&fit.simulated),
-    );
-    if !fit.relative_errors.is_empty() {
-        let error = |(key, error): (&String, &Option<f64>)| format!("{key} {:.0} %", 100.0 * error.unwrap_or(f64::NAN));
-        let errors: Vec<_> = fit.relative_errors.iter().map(error).collect();
-        text += &format!(
-            "# Standard errors, from the row and from the estimates for all machines: {}.\n",
-            errors.join(", ")
-        );
+/// The machines of the batch sweep and their rows of batch 31: all of them, or those with these names.
+pub(crate) fn rows_of_sweep(names: &[String]) -> Result<(Vec<Machine>, Vec<Goal>), Failure> {
+    let (mut machines, mut goals) = (Vec::new(), Vec::new());
+    for (name, _) in SHIPPED {
+        let machine = machine(name)?;
+        let goal = Goal::of(&machine).ok().filter(|goal| goal.row.contention_pct.is_some());
+        if let Some(goal) = goal.filter(|_| names.is_empty() || names.iter().any(|asked| asked == name)) {
+            machines.push(machine);
+            goals.push(goal);
+        }
     }
-    let Calibrated { fault_ns, transfer_ns, lru_page_ns } = fit.calibrated;
-    text += "[calibrated]\n";
-    for (cost, ns) in Cost::ALL.into_iter().zip([fault_ns, transfer_ns, lru_page_ns]) {
-        text += &format!("{} = {}\n", cost.key(), ns.get());
+    if let Some(missing) = names.iter().find(|name| machines.iter().all(|machine| machine.name != **name)) {
+        let what = format!("cannot share the costs of {missing}: no row of batch 31 of the batch sweep");
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    Ok((machines, goals))
+}
+
+/// Describes a row.
+fn row(row: &Target) -> String {
+    let mut text = format!("{} tasks: score {}", row.tasks, grouped(row.score.round() as u64));
+    if let Some([zone_pct, lru_pct]) = row.contention_pct {
+        text += &format!(", zone lock {zone_pct:.1} %, LRU lock {lru_pct:.1} %");
     }
     text
+}
+
+fn how(how: &Simulated) -> String {
+    let time = |ns: u64| Time::from_ns(ns as f64);
+    let length = Length { warm_up: time(how.warm_up_ns), time: time(how.measured_ns) };
+    described(Some(length), how.precision_pct, how.seeds.len())
+}
+
+/// The fitted table, with the published and the simulated row as comments.
+fn text(fit: &Calibration) -> String {
+    format!(
+        "# Published: {}.\n# Simulated, {}: {}.\n# Only the score was fitted.\n[fitted]\npace = {}\n",
+        row(&fit.published),
+        how(&fit.how),
+        row(&fit.simulated),
+        fit.fitted.pace.get()
+    )
+}
+
+/// The shared costs, and a row for each machine: with the costs of all machines, and with those of the others.
+fn shared_text(fit: &SharedFit) -> String {
+    let heads =
+        ["machine", "score", "zone lock %", "LRU lock %", "of others", "zone lock %", "LRU lock %", "costs of others"];
+    let mut table = numbers(heads.into_iter(), 0..1);
+    let ratio = |of: &Target, to: &Target| format!("x {:.2}", of.score / to.score);
+    for machine in &fit.machines {
+        let points = |of: &Target, lock: usize| {
+            let [published, simulated] =
+                [&machine.published, of].map(|row| row.contention_pct.map_or(f64::NAN, |all| all[lock]));
+            format!("{published:.0} / {simulated:.1}")
+        };
+        let (all, others) = (&machine.simulated, &machine.predicted);
+        table.add_row([
+            machine.machine.clone(),
+            ratio(all, &machine.published),
+            points(all, 0),
+            points(all, 1),
+            ratio(others, &machine.published),
+            points(others, 0),
+            points(others, 1),
+            costs(&machine.shared_of_others),
+        ]);
+    }
+    let mut text = format!("Rows of batch 31 at pace 1, {}. Contention: published / simulated.\n", how(&fit.how));
+    text += &trimmed(&table);
+    text += "\nCosts of all machines together: fault_cycles / lru_page_cycles / transfer_load\n";
+    let mut kinds: Vec<String> = fit.machines.iter().map(|machine| costs(&machine.shared)).collect();
+    kinds.sort();
+    kinds.dedup();
+    text + &kinds.join("\n") + "\n"
+}
+
+/// The shared costs of a machine, in the order of its description.
+pub(crate) fn costs(shared: &Shared) -> String {
+    let Shared { fault_cycles, lru_page_cycles, transfer_load } = shared;
+    format!("{} / {} / {}", fault_cycles.get(), lru_page_cycles.get(), transfer_load.get())
 }

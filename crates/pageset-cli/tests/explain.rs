@@ -100,20 +100,37 @@ fn headings_and_members_are_explained() {
 #[test]
 fn the_fit_of_a_machine_matches_its_schema() {
     let (list, _) = ends(0, &[&"explain", &"--schema"]);
-    assert_eq!(list, "replay\nidentify\nadvise\ntrace info\nrun\nsweep\ncompare\ncalibrate\nbench\n");
-    let schema = json(&ends(0, &[&"explain", &"--schema", &"pageset.calibrate/1"]).0);
-    let fit = ["machine", "calibrate", "lkp-sb02", "--most", "4", "--seconds", "0.004", "--warm-up", "0.002", "--json"];
+    assert_eq!(list, "replay\nidentify\nadvise\ntrace info\nrun\nsweep\ncompare\ncalibrate\nshare\nbench\n");
+    let schema = json(&ends(0, &[&"explain", &"--schema", &"pageset.calibrate/2"]).0);
+    let fit = ["machine", "calibrate", "lkp-sb02", "--seconds", "0.004", "--warm-up", "0.002", "--json"];
     let fit: Vec<&dyn AsRef<std::path::Path>> = fit.iter().map(|word| word as _).collect();
     let fit = json(&ends(0, &fit).0);
-    assert_eq!((&fit["schema"], &fit["seeds"]), (&"pageset.calibrate/1".into(), &serde_json::json!([1, 2, 3])));
+    assert_eq!((&fit["schema"], &fit["seeds"]), (&"pageset.calibrate/2".into(), &serde_json::json!([1, 2, 3])));
     jsonschema::validate(&schema, &fit).unwrap();
+    let share = [
+        "machine",
+        "share",
+        "--machine",
+        "lkp-sb02,lkp-skl-d01",
+        "--seeds",
+        "1",
+        "--seconds",
+        "0.004",
+        "--warm-up",
+        "0.002",
+        "--json",
+    ];
+    let share: Vec<&dyn AsRef<std::path::Path>> = share.iter().map(|word| word as _).collect();
+    let share = json(&ends(0, &share).0);
+    jsonschema::validate(&json(&ends(0, &[&"explain", &"--schema", &"pageset.share/1"]).0), &share).unwrap();
     let mut names = Vec::new();
     members(&fit, &mut names);
+    members(&share, &mut names);
     for name in names {
         ends(0, &[&"explain", &name]);
     }
     let (_, error) = ends(2, &[&"explain", &"--schema", &"replays"]);
-    assert!(error.contains("unknown result `replays`; allowed: replay, identify, advise, trace info, run, sweep, compare, calibrate, bench"), "{error}");
+    assert!(error.contains("unknown result `replays`; allowed: replay, identify, advise, trace info, run, sweep, compare, calibrate, share, bench"), "{error}");
 }
 
 /// Each member of the JSON of a replay, a check, a look and an advice has an entry.

@@ -221,31 +221,56 @@ fn machines_are_listed_and_this_one_is_detected() {
 }
 
 #[test]
-fn costs_are_fitted_to_one_or_two_rows() {
-    let short = ["--most", "4", "--seconds", "0.004", "--warm-up", "0.002", "--seeds", "1"];
+fn one_number_is_fitted_to_one_score() {
+    let short = ["--seconds", "0.004", "--warm-up", "0.002", "--seeds", "1"];
     let calibrate = |name| ends(0, &[&["machine", "calibrate", name], &short[..]].concat()).0;
     let out = calibrate("lkp-sb02");
     assert!(out.starts_with("# Published: 4 tasks: score 1,744,495, zone lock 0.0 %, LRU lock 0.0 %.\n"), "{out}");
-    // The first and the last row determine two costs. The third cost is that of the description.
     let out = calibrate("xeon-2s40");
-    assert!(out.starts_with("# Published: 1 tasks: score 586,305; 40 tasks: score 10,223,472.\n"), "{out}");
-    assert!(out.contains("\n[calibrated]\nfault_ns = ") && out.contains("\ntransfer_ns = 30\n"), "{out}");
-    let short = ["machine", "calibrate", "vm-8"];
-    let (_, err) = ends(2, &short);
+    assert!(out.starts_with("# Published: 40 tasks: score 10,223,472.\n"), "{out}");
+    let (_, fitted) = out.split_once("\n[fitted]\npace = ").expect("a table of a description");
+    let pace: f64 = fitted.trim_end().parse().expect("one number");
+    assert!((0.3..3.0).contains(&pace), "{out}");
+    let (_, err) = ends(2, &["machine", "calibrate", "vm-8"]);
     assert!(err.contains("page_fault1-batch-sweep.csv has no row of batch 31 of a machine vm-8"), "{err}");
+}
+
+#[test]
+fn shared_costs_predict_machines_that_were_left_out() {
+    const SMALL: &str = "lkp-sb02,lkp-skl-d01,lkp-hsw-d01";
+    let short = ["--seconds", "0.004", "--warm-up", "0.002", "--seeds", "1"];
+    let fit: Value =
+        serde_json::from_str(&ends(0, &[&["machine", "share", "--machine", SMALL, "--json"], &short[..]].concat()).0)
+            .expect("JSON");
+    let machines = fit["machines"].as_array().expect("machines");
+    assert_eq!(machines.len(), 3);
+    for machine in machines {
+        assert!(machine["predicted"]["score"].as_f64() > Some(0.0), "{machine}");
+        assert_eq!(machine["shared"]["fault_cycles"], machines[0]["shared"]["fault_cycles"], "shared by all machines");
+    }
+    let differ = machines.iter().any(|machine| machine["shared_of_others"] != machine["shared"]);
+    assert!(differ, "leaving a machine out changes nothing");
+    let table = ["compare", "page_fault1-batch-sweep.csv", "--machine", SMALL, "--batch", "63", "--leave-one-out"];
+    let (out, _) = ends(0, &[&table[..], &short].concat());
+    assert!(out.contains("\nlkp-sb02: costs of the other machines (fault_cycles / "), "{out}");
+    assert!(out.contains("\nnearer than doing nothing in "), "{out}");
+    let (_, err) = ends(2, &["machine", "share", "--machine", "vm-8"]);
+    assert!(err.contains("cannot share the costs of vm-8: no row of batch 31"), "{err}");
+    let (_, err) = ends(2, &["compare", "batch-31-63-127.csv", "--leave-one-out"]);
+    assert!(err.contains("cannot leave machines out of batch-31-63-127.csv: not a sweep of batches"), "{err}");
 }
 
 #[test]
 fn a_fit_simulates_its_row_as_a_comparison_does() {
     // Enough windows for an early end, so that a different --precision would change the score.
     let times = ["--seconds", "0.04", "--warm-up", "0.005", "--seeds", "2", "--precision", "30"];
-    let (_, err) = ends(0, &[&["machine", "calibrate", "lkp-sb02", "--most", "4"], &times[..]].concat());
+    let (_, err) = ends(0, &[&["machine", "calibrate", "lkp-sb02"], &times[..]].concat());
     let table = ["compare", "page_fault1-batch-sweep.csv", "--machine", "lkp-sb02", "--batch", "31", "--json"];
     let json: Value = serde_json::from_str(&ends(0, &[&table, &times[..]].concat()).0).expect("JSON");
     let score = json["rows"][0]["simulated"]["score"].as_f64().expect("a score");
-    // The fit begins at the costs of the description.
+    // The fit begins at the pace of the description.
     let first = err.lines().next().expect("a line").replace(',', "");
-    assert!(first.starts_with(&format!("4 tasks: score {score:.0} ")), "{first}, not {score}");
+    assert!(first.contains(&format!(": 4 tasks: score {score:.0} ")), "{first}, not {score}");
     let measured = json["rows"][0]["simulations"][0]["measured_ns"].as_array().expect("times");
     assert!(measured.iter().all(|ns| ns.as_u64() < Some(40_000_000)), "not early: {measured:?}");
 }
@@ -291,8 +316,8 @@ fn a_comparison_has_published_simulated_and_baselines() {
     let short = ["--seconds", "0.004", "--warm-up", "0.002"];
     let json: Value = serde_json::from_str(&ends(0, &[&table[..], &short].concat()).0).expect("JSON");
     assert_eq!(json["seeds"], json!([1, 2, 3]), "the default seeds are those of fits");
-    let (out, _) = ends(0, &[&["machine", "calibrate", "lkp-sb02", "--most", "4"], &short[..]].concat());
-    assert!(out.contains(", seeds 1 to 3: ") && out.contains("\n# Standard errors, from the row and from "), "{out}");
+    let (out, _) = ends(0, &[&["machine", "calibrate", "lkp-sb02"], &short[..]].concat());
+    assert!(out.contains(", seeds 1 to 3: "), "{out}");
     let (_, err) = ends(2, &["compare", "page_fault1-batch-sweep.csv", "--machine", "pdp-11"]);
     assert!(err.contains("--machine pdp-11: no row of page_fault1-batch-sweep.csv has it"), "{err}");
     let (_, err) = ends(5, &["compare", "no-such-table.csv"]);

@@ -205,7 +205,7 @@ fn invalid_files_name_file_and_line() {
         error.starts_with("error: s.toml: mine.toml, line ") && error.contains(", sockets: 20000 CPUs in all"),
         "{error}"
     );
-    machine("[model]", "[model]\nmodel = 3");
+    machine("[guessed]", "[guessed]\nmodel = 3");
     let error = refused(mine);
     assert!(error.starts_with("error: s.toml: mine.toml, line ") && error.contains("unknown field `model`"), "{error}");
     let error = refused("machines = ['lkp-sb02']\nworkload = ['malloc1']\n");

@@ -198,7 +198,7 @@ impl SimMachine {
         regions: usize,
     ) -> Result<Self, NoMemory> {
         let map = MemoryMap::with_memory(machine, node_pages);
-        let bytes = machine.model.descriptor_bytes.get();
+        let bytes = machine.guessed.descriptor_bytes.get();
         let cpus = machine.topology().cpus() as usize;
         let cluster_lines = (map.node_pages / 2).div_ceil(u64::from(CLUSTERS_A_LINE)) as usize;
         let zone = |_| {
@@ -215,9 +215,9 @@ impl SimMachine {
             pages: table(map.span())?,
             first_sharing: !((LINE_BYTES / bytes).max(1) as usize - 1),
             descriptor_lines: (bytes / LINE_BYTES).max(1),
-            list_step: machine.model.list_step_ns.into(),
+            list_step: machine.cycles(machine.guessed.list_step_cycles),
             refill_touches: vec![Cell::new(None); cpus].into(),
-            prefetch_next: machine.model.prefetch_next,
+            prefetch_next: machine.guessed.prefetch_next,
             engine,
             map,
         })

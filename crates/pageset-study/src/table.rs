@@ -100,7 +100,7 @@ fn row(cells: &Cells<'_>, cell: Cell, description: &str, mut outcome: Value) -> 
         ("about", json!(machine.about)),
         ("sockets", json!(machine.topology().sockets)),
         ("cpus", json!(machine.topology().cpus())),
-        ("memory_gib", json!(machine.hardware.memory_gib)),
+        ("memory_gib", json!(machine.cited.memory_gib)),
         ("workload", json!(workload.name)),
         ("unit", json!(workload.unit)),
         ("rules", json!(rules.set.name)),

@@ -2,19 +2,24 @@
 
 mod table;
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
+use pageset_sim::calibrate::{self, HowToRun, Settings};
 use pageset_sim::compare::{Layout, SHIPPED, Table};
+use pageset_sim::machine::{Machine, Rate};
+use pageset_sim::run::RunError;
 
 use crate::error::{Exit, Failure};
+use crate::machine_cmd::{costs, page_fault1, rows_of_sweep};
 use crate::sim::batch::Batch;
 use crate::sim::options::Beside;
 
 /// Compare a published table with simulations of its rows
 ///
-/// Simulates what each row of the table describes. The costs of each machine are fitted to its base row of page_fault1
-/// (batch 31). Each error is shown next to trivial forecasts: doing nothing repeats the base row; for the sweep of
+/// Simulates what each row of the table describes. One number of each machine, its pace, is fitted to the score of batch 31 of
+/// page_fault1. Each error is shown next to trivial forecasts: doing nothing repeats the base row; for the sweep of
 /// batches, the line is linear in 1/batch through the base row and the last row; for the table over tasks, Amdahl's
 /// law.
 #[derive(clap::Args)]
@@ -36,6 +41,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PAGES,…", value_delimiter = ',')]
     batch: Vec<u32>,
 
+    /// Judge each machine with shared costs that were set on the other machines; for the sweep of batches
+    ///
+    /// First sets the shared costs without each machine in turn, as `pageset machine share` does, and fits each machine's pace
+    /// to its score of batch 31. All contention and all changes are then predictions of a machine that was not seen. With
+    /// --machine, costs are shared among the named machines only.
+    #[arg(long)]
+    leave_one_out: bool,
+
     #[command(flatten)]
     beside: Beside,
 }
@@ -49,12 +62,54 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         Layout::Effects => args.beside,
         Layout::BatchSweep | Layout::Tasks => args.beside.with_seeds_of_fits(),
     };
-    let machines = table.machines().map_err(|error| Failure::new(Exit::Failed, error))?;
-    let runs = table.runs(&machines, &|workload, machine, tuning, era| beside.run(workload, machine, tuning, era));
+    let mut machines = table.machines().map_err(|error| Failure::new(Exit::Failed, error))?;
+    if args.leave_one_out && table.layout != Layout::BatchSweep {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("cannot leave machines out of {}: not a sweep of batches", args.table),
+        ));
+    }
     let batch = Batch::begin(&beside.effort)?;
+    let notes =
+        if args.leave_one_out { leave_out(&mut machines, &args.machine, &beside, &batch)? } else { Some(Vec::new()) };
+    let Some(notes) = notes else { return Ok(Exit::Interrupted) };
+    let runs = table.runs(&machines, &|workload, machine, tuning, era| beside.run(workload, machine, tuning, era));
     let outcomes = batch.run(&runs);
-    let result = table.compare(&runs, outcomes, beside.precision, beside.effort.of_each().seeds);
+    let mut result = table.compare(&runs, outcomes, beside.precision, beside.effort.of_each().seeds);
+    result.notes.extend(notes);
     batch.give(&result, table::text)
+}
+
+/// Gives each machine the shared costs of the other machines, and the pace that its score has then. Returns a note for each
+/// machine; `None` after Ctrl-C.
+fn leave_out(
+    machines: &mut HashMap<&'static str, Machine>,
+    names: &[String],
+    beside: &Beside,
+    batch: &Batch<'_>,
+) -> Result<Option<Vec<String>>, Failure> {
+    let (all, goals) = rows_of_sweep(names)?;
+    let workload = page_fault1()?;
+    let run: HowToRun<'_> = &|machine, tuning, era| beside.run(workload, machine, tuning, era);
+    let settings = Settings { run, effort: beside.effort.of_each() };
+    let sharing = match calibrate::share(&all, &goals, &settings, || batch.keep_on(), |_| {}) {
+        Err(RunError::Interrupted) => return Ok(None),
+        sharing => sharing.map_err(|error| Failure::new(Exit::Failed, error))?,
+    };
+    let mut notes = Vec::new();
+    for ((machine, goal), left_out) in all.iter().zip(&goals).zip(&sharing.left_out) {
+        let Some(judged) = machines.get_mut(machine.name.as_str()) else { continue };
+        judged.shared = left_out.shared;
+        judged.fitted.pace = Rate::try_from(left_out.simulated.score / goal.row.score)
+            .map_err(|error| Failure::new(Exit::Failed, format!("cannot fit the pace of {}: {error}", machine.name)))?;
+        notes.push(format!(
+            "{}: costs of the other machines (fault_cycles / lru_page_cycles / transfer_load) {}, pace {:.3}",
+            machine.name,
+            costs(&judged.shared),
+            judged.fitted.pace.get()
+        ));
+    }
+    Ok(Some(notes))
 }
 
 /// Reads a built-in table, or a file.

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use comfy_table::Table;
-use pageset_sim::compare::result::{CompareResult, Effect, NEAR_POINTS, SMALL_CHANGE_PCT, Verdict};
+use pageset_sim::compare::result::{
+    Cell, CompareResult, Effect, JUDGED, MeanErrors, NEAR_POINTS, SMALL_CHANGE_PCT, Verdict,
+};
 use pageset_sim::compare::{Kind, Layout};
 use pageset_sim::era::Era;
 use pageset_sim::time::Time;
@@ -75,6 +77,16 @@ fn batch_sweep(result: &CompareResult) -> String {
         text += "\nMean absolute error over all rows but the base, in percentage points: simulated, doing nothing, line in \
                  1/batch\n\n";
         text += &trimmed(&mean_errors(result));
+        let cells = result.mean_absolute_errors.iter().flat_map(MeanErrors::cells).collect::<Vec<_>>();
+        let wins = |beats: fn(&Cell) -> bool| cells.iter().filter(|cell| beats(cell)).count();
+        let _ = writeln!(
+            text,
+            "\nnearer than doing nothing in {} of {} cells, than the line in {}, than both in {}",
+            wins(|cell| cell.simulated < cell.do_nothing),
+            cells.len(),
+            wins(|cell| cell.simulated < cell.line),
+            wins(Cell::is_won),
+        );
     }
     text
 }
@@ -84,7 +96,7 @@ fn mean_errors(result: &CompareResult) -> Table {
     let mut table = numbers(heads.into_iter(), 0..1);
     for errors in &result.mean_absolute_errors {
         let mut cells = vec![errors.machine.clone(), errors.rows.to_string()];
-        for column in ["change_pct", "zone_contention_pct", "lru_contention_pct"] {
+        for column in JUDGED {
             let three = [&errors.simulated, &errors.do_nothing, &errors.line].map(|errors| errors.get(column));
             cells.extend(three.map(|pp| pp.map_or_else(|| "-".to_owned(), |pp| format!("{pp:.2}"))));
         }

@@ -1,14 +1,14 @@
 //! JSON schemas of results, derived from their types.
 
 use pageset_bench::{Report, report};
-use pageset_sim::calibrate::{self, Calibration};
+use pageset_sim::calibrate::{self, Calibration, SharedFit};
 use pageset_sim::compare::{self, CompareResult};
 use pageset_sim::run::{self, RunResult};
 use schemars::{Schema, schema_for};
 
 /// The names of the results that have a schema.
-pub(super) const NAMES: [&str; 9] =
-    ["replay", "identify", "advise", "trace info", "run", "sweep", "compare", "calibrate", "bench"];
+pub(super) const NAMES: [&str; 10] =
+    ["replay", "identify", "advise", "trace info", "run", "sweep", "compare", "calibrate", "share", "bench"];
 
 /// The schema of a result, by the command's name or by the value of the result's member `schema`.
 pub(super) fn of(name: &str) -> Option<Schema> {
@@ -16,6 +16,7 @@ pub(super) fn of(name: &str) -> Option<Schema> {
         "run" | "sweep" | run::SCHEMA => schema_for!(RunResult),
         "compare" | compare::SCHEMA => schema_for!(CompareResult),
         "calibrate" | calibrate::SCHEMA => schema_for!(Calibration),
+        "share" | calibrate::SHARED_SCHEMA => schema_for!(SharedFit),
         "bench" | report::SCHEMA => schema_for!(Report),
         _ => {
             let asked = name.replace(' ', "-");

@@ -59,11 +59,16 @@ pub(super) const TERMS: &[Term] = &[
     column("about", "A description of the simulated machine.", "", ""),
     column("second_score", "Operations of the second kind per second, if the workload has one.", "", "As a second."),
     // `pageset machine calibrate`.
-    column("calibrated", "The fitted costs, in the form of a machine's description.", "", ""),
-    column("fault_ns", "The work of a page fault outside locks, without clearing the page. Unit: nanoseconds; in relative_errors its standard error, relative to the cost.", "", ""),
-    column("transfer_ns", "The time to fetch a cache line that another core of the socket has written, under load. Unit: nanoseconds; in relative_errors its standard error, relative to the cost.", "", ""),
-    column("lru_page_ns", "The instructions that add one page to the LRU or remove it. Unit: nanoseconds; in relative_errors its standard error, relative to the cost.", "", ""),
-    column("relative_errors", "The standard error of each fitted cost, relative to the cost; null if the rows do not determine it.", "Near 1: the rows say little about this cost.", "See contention_pct: a row without waits says little about a lock."),
+    column("fitted", "The one number of a machine that is fitted, in the form of a machine's description.", "", ""),
+    column("pace", "The duration of everything on the machine, relative to the other tables of its description. It was fitted to a score.", "Far from 1: the machine's clock or another value of its description is wrong.", "Compare clock_ghz with the clock that the machine runs at under load."),
+    // `pageset machine share`.
+    column("machines", "The machines of a fit of shared costs, one member each.", "", ""),
+    column("shared", "The costs that are set on the rows of all machines together.", "", ""),
+    column("shared_of_others", "The same costs, set without this machine.", "Far from shared: the machine does not fit in with the others.", ""),
+    column("predicted", "The row of a machine with the costs of the other machines.", "", ""),
+    column("fault_cycles", "The work of a page fault outside locks, without clearing the page. Unit: clock cycles.", "", ""),
+    column("lru_page_cycles", "The instructions that add one page to the LRU or remove it. Unit: clock cycles.", "", ""),
+    column("transfer_load", "The time to fetch a cache line that another core of the socket has written, under load, relative to an idle machine.", "", ""),
     column("contention_pct", "The time spent waiting for zone locks and for LRU locks, in percent; null if it was not published.", "", ""),
     // `pageset compare`.
     column("layout", "The kind of the table's rows and columns: `batch-sweep`, `tasks` or `effects`.", "", ""),

@@ -1,10 +1,9 @@
-//! The goal of a fit: published rows, and the costs that these rows determine.
+//! The published row of a machine: what a fit aims at.
 
 use pageset::Tuning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::COSTS;
 use crate::compare::{BASE_BATCH, SHIPPED, TASKS_MACHINE, TableError, sweep, tasks};
 use crate::era::Era;
 use crate::machine::Machine;
@@ -20,42 +19,14 @@ pub struct Target {
     pub contention_pct: Option<[f64; 2]>,
 }
 
-/// A calibrated cost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cost {
-    /// [`Calibrated::fault_ns`](crate::machine::Calibrated::fault_ns).
-    Fault,
-    /// [`Calibrated::transfer_ns`](crate::machine::Calibrated::transfer_ns).
-    Transfer,
-    /// [`Calibrated::lru_page_ns`](crate::machine::Calibrated::lru_page_ns).
-    LruPage,
-}
-
-impl Cost {
-    /// All costs.
-    pub const ALL: [Cost; COSTS] = [Cost::Fault, Cost::Transfer, Cost::LruPage];
-
-    /// The cost's key in a machine description.
-    #[must_use]
-    pub const fn key(self) -> &'static str {
-        match self {
-            Cost::Fault => "fault_ns",
-            Cost::Transfer => "transfer_ns",
-            Cost::LruPage => "lru_page_ns",
-        }
-    }
-}
-
-/// The goal of a fit, in addition to the guesses.
-#[derive(Clone, PartialEq, Debug)]
+/// The row of page_fault1 that a machine is fitted to.
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Goal {
-    /// The rows, one or two.
-    pub rows: Vec<Target>,
-    /// The costs that the rows determine; the other costs stay unchanged.
-    pub costs: Vec<Cost>,
-    /// The rules of the rows.
+    /// The published values.
+    pub row: Target,
+    /// The rules of the row.
     pub tuning: Tuning,
-    /// The era of the rows' kernel.
+    /// The era of the row's kernel.
     pub era: Era,
 }
 
@@ -76,7 +47,7 @@ pub enum GoalError {
 }
 
 impl Goal {
-    /// The published rows for a machine: the row of batch 31, or the rows with the fewest and the most tasks.
+    /// The published row of a machine: batch 31, or the row with the most processes.
     ///
     /// # Errors
     /// No row was published for the machine.
@@ -86,18 +57,15 @@ impl Goal {
         let no_row = || GoalError::NoRow { file, machine: machine.name.clone() };
         if is_of_tasks {
             let rows = tasks::rows(file, text)?;
-            let ends = rows.iter().min_by_key(|row| row.tasks).zip(rows.iter().max_by_key(|row| row.tasks));
-            let (first, last) = ends.ok_or_else(no_row)?;
-            let target =
-                |row: &tasks::TasksRow| Target { tasks: row.tasks, score: row.published[0], contention_pct: None };
-            let costs = vec![Cost::Fault, Cost::LruPage];
-            return Ok(Goal { rows: vec![target(first), target(last)], costs, tuning: first.tuning, era: first.era });
+            let last = rows.iter().max_by_key(|row| row.tasks).ok_or_else(no_row)?;
+            let row = Target { tasks: last.tasks, score: last.published[0], contention_pct: None };
+            return Ok(Goal { row, tuning: last.tuning, era: last.era });
         }
         let rows = sweep::rows(file, text)?;
         let row = rows.iter().find(|row| row.machine == machine.name && row.batch == BASE_BATCH).ok_or_else(no_row)?;
         let [score, _, zone_pct, lru_pct, _] = row.values;
-        let target = Target { tasks: machine.topology().cpus(), score, contention_pct: Some([zone_pct, lru_pct]) };
+        let row = Target { tasks: machine.topology().cpus(), score, contention_pct: Some([zone_pct, lru_pct]) };
         let (tuning, era) = sweep::rules(BASE_BATCH);
-        Ok(Goal { rows: vec![target], costs: Cost::ALL.into(), tuning, era })
+        Ok(Goal { row, tuning, era })
     }
 }

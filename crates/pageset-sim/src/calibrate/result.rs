@@ -1,23 +1,16 @@
-//! The result of a fit.
+//! The results of fits.
 
-use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Cost, Fit, Goal, SCHEMA, Target, Vector};
+use super::{Fit, Goal, SCHEMA, SHARED_SCHEMA, Sharing, Target};
 use crate::era::Era;
-use crate::machine::Calibrated;
+use crate::machine::{Fitted, Machine, Shared};
 use crate::run::Run;
 
-/// The fitted costs of a machine and their precision.
+/// How the rows of a fit were simulated.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
-pub struct Calibration {
-    /// [`SCHEMA`].
-    pub schema: String,
-    /// The machine's name.
-    pub machine: String,
-    /// The era of the rows' kernel.
-    pub era: Era,
+pub struct Simulated {
     /// Upper limit of the virtual time that each simulation measures.
     pub measured_ns: u64,
     /// Virtual time before the measurement.
@@ -26,40 +19,107 @@ pub struct Calibration {
     pub precision_pct: f64,
     /// Seeds of each simulation.
     pub seeds: Vec<u64>,
-    /// The rows that the costs were fitted to.
-    pub published: Vec<Target>,
-    /// The simulated rows with these costs.
-    pub simulated: Vec<Target>,
-    /// The costs.
-    pub calibrated: Calibrated,
-    /// Standard error of each fitted cost, relative to the cost; null if rows and guesses do not determine it. Empty if
-    /// the fit was interrupted.
-    pub relative_errors: IndexMap<String, Option<f64>>,
+}
+
+impl Simulated {
+    fn of(run: &Run<'_>, precision_pct: f64, seeds: u32) -> Simulated {
+        Simulated {
+            measured_ns: run.time.whole_ns(),
+            warm_up_ns: run.warm_up.whole_ns(),
+            precision_pct,
+            seeds: (1..=u64::from(seeds)).collect(),
+        }
+    }
+}
+
+/// The fitted pace of a machine.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
+pub struct Calibration {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The machine's name.
+    pub machine: String,
+    /// The era of the row's kernel.
+    pub era: Era,
+    /// How the row was simulated.
+    #[serde(flatten)]
+    pub how: Simulated,
+    /// The published row. The fit sees its score only.
+    pub published: Target,
+    /// The simulated row. Its contention is a prediction.
+    pub simulated: Target,
+    /// The fitted number.
+    pub fitted: Fitted,
 }
 
 impl Calibration {
     /// The result of a fit with simulations like `run`.
     #[must_use]
     pub fn new(run: &Run<'_>, goal: &Goal, fit: &Fit, precision_pct: f64, seeds: u32) -> Calibration {
-        let error = |(cost, errors): (&Cost, Vector)| {
-            (cost.key().to_owned(), Some(errors[*cost as usize]).filter(|error| error.is_finite()))
-        };
         Calibration {
             schema: SCHEMA.to_owned(),
             machine: run.machine.name.clone(),
             era: run.era,
-            measured_ns: run.time.whole_ns(),
-            warm_up_ns: run.warm_up.whole_ns(),
-            precision_pct,
-            seeds: (1..=u64::from(seeds)).collect(),
-            published: goal.rows.clone(),
-            simulated: fit.simulated.clone(),
-            calibrated: fit.costs,
-            relative_errors: fit
-                .errors
-                .iter()
-                .flat_map(|errors| goal.costs.iter().map(|c| error((c, *errors))))
-                .collect(),
+            how: Simulated::of(run, precision_pct, seeds),
+            published: goal.row,
+            simulated: fit.simulated,
+            fitted: fit.fitted,
+        }
+    }
+}
+
+/// The shared costs, and how well they predict machines that were left out.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
+pub struct SharedFit {
+    /// [`SHARED_SCHEMA`].
+    pub schema: String,
+    /// How the rows were simulated.
+    #[serde(flatten)]
+    pub how: Simulated,
+    /// The machines.
+    pub machines: Vec<Judged>,
+}
+
+/// One machine of a fit of the shared costs. All rows are simulated at pace 1.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
+pub struct Judged {
+    /// The machine's name.
+    pub machine: String,
+    /// The published row.
+    pub published: Target,
+    /// The costs that are set on all machines.
+    pub shared: Shared,
+    /// The row with these costs.
+    pub simulated: Target,
+    /// The costs that are set on all other machines.
+    pub shared_of_others: Shared,
+    /// The row with the costs of the others: a prediction.
+    pub predicted: Target,
+}
+
+impl SharedFit {
+    /// The result of a fit with simulations like `run`.
+    #[must_use]
+    pub fn new(
+        run: &Run<'_>,
+        machines: &[Machine],
+        goals: &[Goal],
+        sharing: &Sharing,
+        precision_pct: f64,
+        seeds: u32,
+    ) -> SharedFit {
+        let judged = |(place, machine): (usize, &Machine)| Judged {
+            machine: machine.name.clone(),
+            published: goals[place].row,
+            shared: sharing.shared[place],
+            simulated: sharing.simulated[place],
+            shared_of_others: sharing.left_out[place].shared,
+            predicted: sharing.left_out[place].simulated,
+        };
+        SharedFit {
+            schema: SHARED_SCHEMA.to_owned(),
+            how: Simulated::of(run, precision_pct, seeds),
+            machines: machines.iter().enumerate().map(judged).collect(),
         }
     }
 }

@@ -118,6 +118,39 @@ pub struct MeanErrors {
     pub line: Columns,
 }
 
+/// The columns of a sweep of batches whose errors are judged.
+pub const JUDGED: [&str; 3] = ["change_pct", "zone_contention_pct", "lru_contention_pct"];
+
+/// The mean absolute errors of one column of a machine.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cell {
+    /// Of the simulation.
+    pub simulated: f64,
+    /// Of the baseline "do nothing".
+    pub do_nothing: f64,
+    /// Of the line in 1/batch.
+    pub line: f64,
+}
+
+impl Cell {
+    /// Whether the simulation is nearer than both baselines.
+    #[must_use]
+    pub fn is_won(&self) -> bool {
+        self.simulated < self.do_nothing.min(self.line)
+    }
+}
+
+impl MeanErrors {
+    /// The judged columns.
+    pub fn cells(&self) -> impl Iterator<Item = Cell> {
+        JUDGED.into_iter().filter_map(|column| {
+            let [simulated, do_nothing, line] =
+                [&self.simulated, &self.do_nothing, &self.line].map(|errors| errors.get(column).copied());
+            Some(Cell { simulated: simulated?, do_nothing: do_nothing?, line: line? })
+        })
+    }
+}
+
 /// The verdict on one column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
@@ -378,6 +411,9 @@ mod tests {
         assert_eq!((errors[0].machine.as_str(), errors[0].rows), ("a", 2));
         let score = |columns: &Columns| columns["score"];
         assert_eq!([&errors[0].simulated, &errors[0].do_nothing, &errors[0].line].map(score), [7.5, 15.0, 2.0]);
+        assert_eq!(errors[0].cells().count(), 0, "the score itself is not judged");
+        let cell = |simulated| Cell { simulated, do_nothing: 2.0, line: 1.0 };
+        assert_eq!([0.9, 1.0, 1.5].map(|error| cell(error).is_won()), [true, false, false]);
     }
 
     #[test]

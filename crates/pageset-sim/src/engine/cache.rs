@@ -209,10 +209,11 @@ impl Caches {
         self.costs.line[source as usize]
     }
 
-    /// Writes all lines of a page as the running core and returns the duration.
+    /// Writes all lines of a page as the running core. Returns where they were, and the duration.
     #[inline]
-    pub(super) fn fetch_page(&self, running: &Running, page: &LineState, node: Socket) -> Time {
-        self.costs.page[self.fetch(running, page, node, PAGE_LINES) as usize]
+    pub(super) fn fetch_page(&self, running: &Running, page: &LineState, node: Socket) -> (Source, Time) {
+        let source = self.fetch(running, page, node, PAGE_LINES);
+        (source, self.costs.page[source as usize])
     }
 
     /// The source of lines outside the core's own caches, for a core of socket `here`.

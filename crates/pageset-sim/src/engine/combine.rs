@@ -7,45 +7,15 @@
 //! stay in the combiner's core.
 //!
 //! The section's own fiber runs it, on the combiner's core: with its caches, its socket and the slowdown by its other
-//! thread. The waiting CPU counts as idle meanwhile.
+//! thread. The waiting CPU counts as polling meanwhile.
 
 use std::cell::RefMut;
 
 use super::lock::{Lock, Waiter};
+use super::lock_kind::{Combiner, LockKind};
 use super::topology::Core;
 use super::{Engine, fiber};
 use crate::time::Time;
-
-/// Where the critical sections of CPUs that wait for a lock run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum LockKind {
-    /// On their own cores: the lock passes from CPU to CPU in the order of their first tries.
-    #[default]
-    Queue,
-    /// On the core of the CPU that had the lock first, in the same order. [`Mode::Interleave`](super::Mode::Interleave)
-    /// ignores this.
-    Combining {
-        /// Maximum of sections that a CPU executes in a row, its own included; at least 1.
-        most: u32,
-    },
-}
-
-impl LockKind {
-    /// A combining lock for up to 64 sections. A guess: a combiner then works for others for as long as tens of drains
-    /// of a pageset take.
-    pub const COMBINING: LockKind = LockKind::Combining { most: 64 };
-}
-
-/// A CPU that has ended its own section and executes those of others.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Combiner {
-    cpu: u32,
-    /// The path of its own section.
-    path: usize,
-    since: Time,
-    /// Executed sections, including its own and the current one.
-    executed: u32,
-}
 
 impl Lock {
     /// Whether the lock combines.
@@ -93,7 +63,7 @@ impl Engine {
         self.move_to(cpu.core);
         self.touch(&cpu.request, self.config.topology.socket_of(cpu.core));
         lock.add_wait(path, self.now() - now);
-        self.add_working(cpu.core, 1);
+        self.add_spinning(cpu.core, -1);
     }
 
     /// Lets the running CPU's code run on a core from now on.

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 
 use super::cache::LineState;
-use super::combine::{Combiner, LockKind};
 use super::durations::Durations;
 use super::jitter::Factor;
+use super::lock_kind::{Combiner, LockKind};
 use super::{Engine, FIRST_LOCK, Mode, PlantedBug, Socket, fiber};
 use crate::time::Time;
 
@@ -210,16 +210,16 @@ impl Engine {
         held
     }
 
-    /// Puts a CPU into a lock's queue. A waiting thread does not slow the other thread of its core.
+    /// Puts a CPU into a lock's queue.
     fn enqueue(&self, lock: &mut Lock, waiter: Waiter) {
-        self.add_working(self.cpus[waiter.cpu as usize].core, -1);
+        self.add_spinning(self.cpus[waiter.cpu as usize].core, 1);
         lock.queue.push_back(waiter);
     }
 
     /// Continues the running CPU after it got a lock from the queue.
     fn resume_with_lock(&self, id: LockId) {
         if !self.is_served() {
-            self.add_working(self.running.core.get(), 1);
+            self.add_spinning(self.running.core.get(), -1);
         }
         self.pass(self.locks[id.0 as usize].borrow().spec.around);
     }

@@ -4,6 +4,7 @@
 //! others can see, such as taking a lock, the CPU waits until it is the earliest. Ties go to the lower CPU number. No
 //! switch happens if the CPU is already the earliest. Locks are therefore taken in the order of virtual time.
 
+mod bandwidth;
 mod cache;
 mod combine;
 mod durations;
@@ -12,6 +13,7 @@ mod fiber;
 mod interleave;
 mod jitter;
 mod lock;
+mod lock_kind;
 mod running;
 mod sleep;
 mod topology;
@@ -19,15 +21,17 @@ mod topology;
 use std::cell::{Cell, RefCell};
 use std::io;
 
+pub use bandwidth::Memory;
 pub use cache::{CacheCosts, LINE_BYTES, LineState, Source};
-pub use combine::LockKind;
 pub(crate) use durations::Durations;
 pub(crate) use fiber::{Fibers, scope};
 pub use interleave::Mode;
 pub(crate) use interleave::PlantedBug;
 pub use lock::{Held, LockId, LockSpec, LockStats, PATHS, PathStats};
+pub use lock_kind::LockKind;
 pub use topology::{Core, Socket, Topology};
 
+use bandwidth::Bandwidth;
 use cache::Caches;
 use earliest::Earliest;
 use jitter::{Factor, Random, Variation};
@@ -46,10 +50,16 @@ pub struct EngineConfig {
     pub topology: Topology,
     /// Costs of memory touches.
     pub cache: CacheCosts,
+    /// The memory of each node.
+    pub memory: Memory,
     /// Duration of an atomic operation on a line in the core's own cache.
     pub atomic: Time,
+    /// Duration of work in thousandths of its stated duration.
+    pub work_permille: u64,
     /// Duration of work in thousandths of its normal duration, while the other thread of the core works too.
     pub smt_permille: u64,
+    /// The same while the other thread of the core waits for a lock: it polls, and keeps its share of the core's buffers.
+    pub spin_permille: u64,
     /// Duration of work in thousandths of its normal duration, while only one core of the socket has work and runs at a
     /// higher clock.
     pub turbo_permille: u64,
@@ -99,8 +109,11 @@ pub struct Engine {
     clock_permille: Box<[Cell<u64>]>,
     /// Working threads of each core. Waiting, sleeping and finished threads do not count.
     working: Box<[Cell<u32>]>,
+    /// Threads of each core that wait for a lock.
+    spinning: Box<[Cell<u32>]>,
     locks: Box<[RefCell<Lock>]>,
     caches: Caches,
+    bandwidth: Bandwidth,
     random: Random,
     work_variation: Variation,
     line_variation: Variation,
@@ -136,10 +149,12 @@ impl Engine {
             planted: Cell::default(),
             order: Earliest::new(FIRST_LOCK + locks.len() + topology.cpus() as usize),
             cpus: (0..topology.cpus()).map(cpu).collect(),
-            clock_permille: vec![Cell::new(1000); topology.sockets as usize].into(),
+            clock_permille: vec![Cell::new(config.work_permille); topology.sockets as usize].into(),
             working: vec![Cell::new(0); topology.cores() as usize].into(),
+            spinning: vec![Cell::new(0); topology.cores() as usize].into(),
             locks: locks.iter().map(|lock| RefCell::new(Lock::new(*lock))).collect(),
             caches: Caches::new(topology, config.cache),
+            bandwidth: Bandwidth::new(config.memory, topology.sockets),
             random: Random::new(config.seed),
             work_variation: Variation::exponential(config.work_cv),
             line_variation: Variation::exponential(config.line_cv),
@@ -192,8 +207,14 @@ impl Engine {
 
     /// Updates the slowdown after the number of working threads of the running core may have changed.
     fn update_smt_slowdown(&self) {
-        let shared = self.working[self.running.core.get().0 as usize].get() > 1;
-        self.running.smt_permille.set(if shared { self.config.smt_permille } else { 1000 });
+        let core = self.running.core.get().0 as usize;
+        self.running.smt_permille.set(if self.working[core].get() > 1 {
+            self.config.smt_permille
+        } else if self.spinning[core].get() > 0 {
+            self.config.spin_permille
+        } else {
+            1000
+        });
     }
 
     /// The running CPU, or the CPU that acts while none runs.
@@ -292,9 +313,10 @@ impl Engine {
         let all = u64::from(self.config.topology.cores_per_socket);
         let idle = all - u64::from(cores.max(1)).min(all);
         let gain = (1000 - self.config.turbo_permille) * idle / (all - 1).max(1);
-        self.clock_permille[socket.0 as usize].set(1000 - gain);
+        let permille = self.config.work_permille * (1000 - gain) / 1000;
+        self.clock_permille[socket.0 as usize].set(permille);
         if self.config.topology.socket_of(self.running.core.get()) == socket {
-            self.running.clock_permille.set(1000 - gain);
+            self.running.clock_permille.set(permille);
         }
     }
 
@@ -400,16 +422,21 @@ impl Engine {
     /// Writes a whole page whose memory is on `node`.
     #[inline]
     pub fn write_page(&self, page: &LineState, node: Socket) {
-        self.work(self.caches.fetch_page(&self.running, page, node));
+        let (source, time) = self.caches.fetch_page(&self.running, page, node);
+        let in_memory = matches!(source, Source::Memory | Source::RemoteMemory) && self.is_running();
+        self.work(if in_memory { self.bandwidth.clear(node, self.now(), time) } else { time });
     }
 
-    /// One round of polling for something other than an engine lock: advances the clock and lets others run.
+    /// One round of polling for something other than an engine lock: advances the clock and lets others run. It counts as a
+    /// switch even if no other CPU can run, so that a poll without end is noticed.
     pub fn relax(&self) {
         /// Some rounds of a polling loop. A guess; waits take far longer.
         const ROUND: Time = Time::from_ps(100_000);
         if self.is_running() {
             self.pass(ROUND);
-            self.sync();
+            self.running.settle();
+            self.order.set(self.slot(self.cpu()), self.now());
+            fiber::suspend();
         }
     }
 
@@ -448,6 +475,13 @@ impl Engine {
             Some(cpu) => return self.queue_if_held(cpu as u32, time),
         }
         true
+    }
+
+    /// A working thread of a core begins (1) or ends (-1) to wait for a lock.
+    fn add_spinning(&self, core: Core, change: i32) {
+        let spinning = &self.spinning[core.0 as usize];
+        spinning.set(spinning.get().wrapping_add_signed(change));
+        self.add_working(core, -change);
     }
 
     fn add_working(&self, core: Core, change: i32) {

@@ -24,8 +24,11 @@ fn config() -> EngineConfig {
             line,
             page: line.map(|time| time.times(10)),
         },
+        memory: Memory { bytes_per_second: u64::MAX, bytes_per_page: 4096 },
         atomic: ns(5),
+        work_permille: 1000,
         smt_permille: 1600,
+        spin_permille: 1000,
         turbo_permille: 800,
         work_cv: 0.0,
         line_cv: 0.0,
@@ -394,4 +397,50 @@ fn a_single_busy_core_runs_at_a_higher_clock() {
         });
         assert_eq!(end.into_inner(), ns(takes), "{busy} cores have work");
     }
+}
+
+/// Two cores clear pages of node 0 for 10 ms: 800 ns a page each (80 ns a line times ten), so 2.5 million pages a second.
+fn pages_cleared(bytes_per_second: u64) -> u64 {
+    let config = EngineConfig { memory: Memory { bytes_per_second, bytes_per_page: 4096 }, ..config() };
+    let pages = Cell::new(0);
+    run(config, &[0, 0], |engine, _| {
+        while engine.now() < ns(10_000_000) {
+            engine.write_page(&LineState::default(), NODE);
+            engine.yield_now();
+            pages.set(pages.get() + 1);
+        }
+    });
+    pages.get()
+}
+
+#[test]
+fn cores_together_clear_no_more_than_the_memory_takes() {
+    assert_eq!(pages_cleared(u64::MAX), 25_000);
+    assert_eq!(pages_cleared(4096 * 2_600_000), 25_000, "below the limit nothing changes");
+    let limited = pages_cleared(4096 * 1_000_000);
+    assert!((9_900..=10_400).contains(&limited), "{limited} pages; 10,000 fit");
+}
+
+#[test]
+fn a_waiting_thread_slows_its_core_by_its_own_factor() {
+    // CPUs 0 and 4 share a core; CPU 1 has one of its own. CPU 4 waits for the lock of CPU 1 while CPU 0 works.
+    let end = |spin_permille| {
+        let config = EngineConfig { spin_permille, ..config() };
+        let ends = RefCell::new([Time::ZERO; 8]);
+        run(config, &[1000, 0, 0, 0, 500], |engine, cpu| {
+            match cpu {
+                0 => engine.work(ns(1000)),
+                1 | 4 => {
+                    engine.acquire(LOCK, 0);
+                    engine.work(ns(if cpu == 1 { 5000 } else { 0 }));
+                    engine.release(LOCK);
+                }
+                _ => {}
+            }
+            ends.borrow_mut()[cpu as usize] = engine.now();
+        });
+        ends.into_inner()[0]
+    };
+    assert_eq!(end(1000), ns(2000));
+    assert_eq!(end(1300), ns(2300));
 }

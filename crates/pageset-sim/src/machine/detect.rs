@@ -45,7 +45,9 @@ pub fn detect(root: &Path, name: &str) -> Result<String, DetectError> {
         "# This host: counts, memory and caches, as Linux tells them.\n\
          # Another machine, {like}: latencies and costs. They were not measured here.\n"
     );
-    let (mut in_model, mut skipping) = (false, false);
+    // Tables with values of the other machine; the rest is the same for all machines.
+    const OF_MACHINE: [&str; 2] = ["[cited]", "[derived]"];
+    let (mut of_machine, mut skipping) = (false, false);
     for line in text.lines().skip(1) {
         let key = line.split_once(" =").map(|(key, _)| key);
         match key {
@@ -57,12 +59,13 @@ pub fn detect(root: &Path, name: &str) -> Result<String, DetectError> {
             }
             Some(key) => match numbers.iter().find(|(known, _)| *known == key) {
                 Some((key, value)) => out += &format!("{key} = {value} # this host"),
-                // Model assumptions are those of every machine.
-                None if !in_model => out += &format!("{line} # {like}"),
+                None if key == "microarchitecture" => out += &format!("microarchitecture = \"unknown\" # as {like}"),
+                None if key == "pace" => out += "pace = 1",
+                None if of_machine => out += &format!("{line} # {like}"),
                 None => out += line,
             },
             // What the other machine's numbers come from is said in its own description.
-            None if line.starts_with("# Hardware facts.") => {
+            None if line.starts_with("# Facts.") => {
                 out += &format!("# Hardware facts; `pageset machine show {like}` has the sources of its numbers.");
                 skipping = true;
             }
@@ -71,10 +74,14 @@ pub fn detect(root: &Path, name: &str) -> Result<String, DetectError> {
                 if skipping {
                     continue;
                 }
-                in_model = if line.starts_with('[') { line == "[model]" } else { in_model };
-                out += line.split_once(" (from memory").map_or(line, |(fact, _)| fact);
-                if line.contains(" (from memory") {
-                    out.push('.');
+                of_machine = if line.starts_with('[') { OF_MACHINE.contains(&line) } else { of_machine };
+                // The second sentence of a comment is about the other machine's source.
+                let first = line.split_once(". ").filter(|_| of_machine).map(|(first, _)| first);
+                match first {
+                    _ if line.starts_with("# Machines of one") => continue,
+                    _ if line.starts_with("# Fitted to") => out += "# Nothing is fitted to this host.",
+                    Some(first) => out += &format!("{first}."),
+                    None => out += line,
                 }
             }
         }

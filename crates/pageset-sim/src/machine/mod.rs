@@ -1,7 +1,7 @@
 //! Machine descriptions: the hardware and costs of a simulated machine, as TOML.
 //!
-//! A description has three tables: hardware facts, model assumptions for all machines, and the three fitted costs. The
-//! files in `machines/*.toml` give the meaning, unit and source of each key.
+//! A description has five tables, from facts to the one fitted number: see [`Machine`]. The files in `machines/*.toml` give the
+//! meaning, unit and source of each key.
 
 mod detect;
 mod error;
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 pub use detect::{DetectError, detect};
 pub use error::MachineError;
-pub use numbers::{Count, Kib, Ns, Share, Slowdown};
+pub use numbers::{Count, Cycles, Kib, Ns, Rate, Share, Slowdown};
 pub use shipped::{SHIPPED, find};
 
-use crate::engine::{CacheCosts, EngineConfig, LINE_BYTES, Mode, Socket, Topology};
+use crate::engine::{CacheCosts, EngineConfig, LINE_BYTES, Memory, Mode, Socket, Topology};
 use crate::time::Time;
 
 /// Upper limit of CPUs. The state of a line could name more.
@@ -24,7 +24,7 @@ const MAX_CPUS: u64 = 4096;
 /// Upper limit of memory in GiB: page numbers have 32 bits.
 const MAX_GIB: u64 = 8 << 10;
 
-/// A machine description.
+/// A machine description. The table of a value says how far to trust it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -32,18 +32,24 @@ pub struct Machine {
     pub name: String,
     /// A short description.
     pub about: String,
-    /// Hardware facts.
-    pub hardware: Hardware,
-    /// Model assumptions. They are the same for all machines unless the file gives a reason.
-    pub model: Model,
-    /// The costs that `pageset machine calibrate` fits.
-    pub calibrated: Calibrated,
+    /// The microarchitecture, for people.
+    pub microarchitecture: String,
+    /// Published facts and measurements.
+    pub cited: Cited,
+    /// Values that follow from cited ones.
+    pub derived: Derived,
+    /// Costs that are set once for all machines.
+    pub shared: Shared,
+    /// Guesses, the same for all machines unless the file gives a reason.
+    pub guessed: Guessed,
+    /// The one number that is fitted to this machine.
+    pub fitted: Fitted,
 }
 
-/// Facts from the vendor, and published latency measurements.
+/// Facts from the vendor, and published measurements of an idle machine.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Hardware {
+pub struct Cited {
     /// Sockets; each socket is a memory node.
     pub sockets: Count,
     /// Cores per socket.
@@ -52,6 +58,8 @@ pub struct Hardware {
     pub threads_per_core: Count,
     /// Memory of the machine in GiB, spread evenly over the nodes.
     pub memory_gib: Count,
+    /// Base clock in GHz.
+    pub clock_ghz: Rate,
     /// First-level data cache of a core, in KiB.
     pub l1_kib: Kib,
     /// Second-level cache of a core, in KiB.
@@ -68,28 +76,56 @@ pub struct Hardware {
     pub memory_ns: Ns,
     /// Line from memory of another node, in ns.
     pub remote_memory_ns: Ns,
+    /// Line that another core of the socket has written, on an idle machine, in ns.
+    pub core_to_core_ns: Ns,
     /// Line that a core of another socket has written, in ns.
     pub remote_transfer_ns: Ns,
-    /// Clearing 4 KiB in the core's own caches, in ns.
-    pub clear_l2_ns: Ns,
-    /// Clearing 4 KiB in the last level, in ns.
-    pub clear_llc_ns: Ns,
-    /// Clearing 4 KiB in memory, in ns.
-    pub clear_memory_ns: Ns,
-    /// Atomic operation on a line in the own cache, in ns.
-    pub atomic_ns: Ns,
+    /// What the memory of a socket transfers, in GB a second.
+    pub memory_gb_per_s: Rate,
+    /// Atomic operation on a line in the own cache, in cycles.
+    pub atomic_cycles: Cycles,
     /// Turbo: speed of a core that works alone on its socket, relative to a socket with all cores busy. Default 1:
     /// equal clocks.
     #[serde(default = "Slowdown::none")]
     pub turbo: Slowdown,
 }
 
+/// Values that follow from the microarchitecture and from cited values.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Derived {
+    /// Clearing 4 KiB in the core's own caches, in ns.
+    pub clear_l2_ns: Ns,
+    /// Clearing 4 KiB in the last level, in ns.
+    pub clear_llc_ns: Ns,
+    /// Clearing 4 KiB in memory by one core alone, in ns.
+    pub clear_memory_ns: Ns,
+    /// Memory traffic of clearing 4 KiB in memory, in bytes.
+    pub clear_traffic_bytes: Count,
+}
+
+/// Costs that are set together on the published rows of all machines, and judged on machines that were left out.
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shared {
+    /// Work of a page fault outside of locks, without clearing the page, in cycles.
+    pub fault_cycles: Cycles,
+    /// Instructions of one page put on or taken off the LRU, but for the locked operations of joining it, in cycles.
+    pub lru_page_cycles: Cycles,
+    /// Latency of a line that another core of the socket has written, under load, relative to an idle machine. The machines of
+    /// one kind of socket share it.
+    pub transfer_load: Slowdown,
+}
+
 /// Assumptions of the model. None of them is fitted.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Model {
+pub struct Guessed {
     /// Slowdown of work while the other thread of the core works.
     pub smt_slowdown: Slowdown,
+    /// Slowdown of work while the other thread of the core polls a lock. Default 1.
+    #[serde(default = "Slowdown::none")]
+    pub spin_slowdown: Slowdown,
     /// How many times longer reused lines stay in the last level than streamed data. Default 1.
     #[serde(default = "Count::one")]
     pub llc_reuse_factor: Count,
@@ -102,31 +138,31 @@ pub struct Model {
     pub hold_cv: Share,
     /// Bytes of a page descriptor: a power of two from 16 to 256.
     pub descriptor_bytes: Count,
-    /// Instructions around a hold of a zone lock, in ns.
-    pub zone_hold_ns: Ns,
-    /// Instructions to add a block to or remove it from a free list, in ns.
-    pub list_step_ns: Ns,
-    /// Instructions around a hold of an LRU lock, in ns.
-    pub lru_hold_ns: Ns,
-    /// Work to unmap one page outside of locks, in ns.
-    pub unmap_page_ns: Ns,
+    /// Instructions around a hold of a zone lock, in cycles.
+    pub zone_hold_cycles: Cycles,
+    /// Instructions to add a block to or remove it from a free list, in cycles.
+    pub list_step_cycles: Cycles,
+    /// Instructions around a hold of an LRU lock, in cycles.
+    pub lru_hold_cycles: Cycles,
+    /// Work to unmap one page outside of locks, in cycles.
+    pub unmap_page_cycles: Cycles,
     /// Whether a refill prefetches the descriptor of each next page of its list, so that it waits only for the first.
     /// This is the upper bound of what prefetching can gain. Default false.
     #[serde(default)]
     pub prefetch_next: bool,
 }
 
-/// The costs that are fitted to one published row.
+/// The number that is fitted to a machine.
 #[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Calibrated {
-    /// Work of a page fault outside of locks, without clearing the page.
-    pub fault_ns: Ns,
-    /// A line that another core of the socket has written, under load.
-    pub transfer_ns: Ns,
-    /// Instructions of one page put on or taken off the LRU, but for the locked operations of joining it.
-    pub lru_page_ns: Ns,
+pub struct Fitted {
+    /// Duration of everything, relative to the other tables. It scales all scores alike and leaves the shares of time unchanged,
+    /// so contention is never fitted.
+    pub pace: Rate,
 }
+
+/// The clock in GHz of the core whose nanoseconds the engine's work is in.
+const REFERENCE_GHZ: f64 = 2.5;
 
 impl Machine {
     /// Parses a description. Error messages name `file`.
@@ -146,29 +182,29 @@ impl Machine {
     pub(crate) fn of_cpus(sockets: u32, cores_per_socket: u32) -> Option<Machine> {
         let mut machine = find("lkp-sb02")?.ok()?;
         let count = |n: u32| Count::try_from(i64::from(n)).ok();
-        machine.hardware.sockets = count(sockets)?;
-        machine.hardware.cores_per_socket = count(cores_per_socket)?;
-        machine.hardware.threads_per_core = count(1)?;
+        machine.cited.sockets = count(sockets)?;
+        machine.cited.cores_per_socket = count(cores_per_socket)?;
+        machine.cited.threads_per_core = count(1)?;
         Some(machine)
     }
 
     /// One node of this machine as a machine. `None` for a machine with one node, or when its memory does not split
     /// into whole GiB.
     pub(crate) fn one_node(&self) -> Option<Machine> {
-        let sockets = self.hardware.sockets.get();
-        let gib = self.hardware.memory_gib.get();
+        let sockets = self.cited.sockets.get();
+        let gib = self.cited.memory_gib.get();
         if sockets == 1 || !gib.is_multiple_of(sockets) {
             return None;
         }
         let mut machine = self.clone();
-        machine.hardware.sockets = Count::try_from(1).ok()?;
-        machine.hardware.memory_gib = Count::try_from((gib / sockets) as i64).ok()?;
+        machine.cited.sockets = Count::try_from(1).ok()?;
+        machine.cited.memory_gib = Count::try_from((gib / sockets) as i64).ok()?;
         Some(machine)
     }
 
     /// The first conflict between keys: the key and the allowed values.
     fn conflict(&self) -> Option<(&'static str, String)> {
-        let h = &self.hardware;
+        let h = &self.cited;
         let cpus = h.sockets.get() * h.cores_per_socket.get() * h.threads_per_core.get();
         if cpus > MAX_CPUS {
             return Some(("sockets", format!("{cpus} CPUs in all; allowed: 1 to {MAX_CPUS}")));
@@ -181,7 +217,7 @@ impl Machine {
         if h.l1_kib > h.l2_kib {
             return Some(("l1_kib", "larger than l2_kib; allowed: l1_kib up to l2_kib".to_owned()));
         }
-        let bytes = self.model.descriptor_bytes.get();
+        let bytes = self.guessed.descriptor_bytes.get();
         if !bytes.is_power_of_two() || !(16..=256).contains(&bytes) {
             return Some(("descriptor_bytes", format!("{bytes}; allowed: 16, 32, 64, 128 or 256")));
         }
@@ -192,9 +228,9 @@ impl Machine {
     #[must_use]
     pub fn topology(&self) -> Topology {
         Topology {
-            sockets: self.hardware.sockets.get() as u32,
-            cores_per_socket: self.hardware.cores_per_socket.get() as u32,
-            threads_per_core: self.hardware.threads_per_core.get() as u32,
+            sockets: self.cited.sockets.get() as u32,
+            cores_per_socket: self.cited.cores_per_socket.get() as u32,
+            threads_per_core: self.cited.threads_per_core.get() as u32,
         }
     }
 
@@ -206,42 +242,75 @@ impl Machine {
     /// Pages of memory per node.
     #[must_use]
     pub fn node_pages(&self) -> u64 {
-        (self.hardware.memory_gib.get() << 18) / self.hardware.sockets.get()
+        (self.cited.memory_gib.get() << 18) / self.cited.sockets.get()
+    }
+
+    /// The duration of something measured in nanoseconds.
+    #[must_use]
+    pub fn time(&self, ns: Ns) -> Time {
+        Time::from_ns(ns.get() * self.fitted.pace.get())
+    }
+
+    /// The duration of instructions that run at the core's clock.
+    #[must_use]
+    pub fn cycles(&self, cycles: Cycles) -> Time {
+        Time::from_ns(cycles.get() / self.cited.clock_ghz.get() * self.fitted.pace.get())
+    }
+
+    /// Cycles as work of the engine, which slows down with the clock and the pace.
+    #[must_use]
+    pub fn work(cycles: Cycles) -> Time {
+        Time::from_ns(cycles.get() / REFERENCE_GHZ)
+    }
+
+    /// Duration of the engine's work, relative to the reference core.
+    fn work_factor(&self) -> f64 {
+        REFERENCE_GHZ / self.cited.clock_ghz.get() * self.fitted.pace.get()
     }
 
     /// The engine configuration of this machine.
     #[must_use]
     pub fn engine_config(&self, seed: u64) -> EngineConfig {
-        let (h, m) = (&self.hardware, &self.model);
+        let (c, d, g) = (&self.cited, &self.derived, &self.guessed);
         let lines = |kib: Kib| kib.get() * 1024 / LINE_BYTES;
-        let transfer = self.calibrated.transfer_ns;
-        let line = [h.l1_ns, h.l2_ns, h.llc_ns, transfer, h.memory_ns, h.remote_transfer_ns, h.remote_memory_ns];
+        let transfer =
+            Time::from_ns(c.core_to_core_ns.get() * self.shared.transfer_load.get() * self.fitted.pace.get());
+        let [l1, l2, llc, memory, remote_transfer, remote_memory] =
+            [c.l1_ns, c.l2_ns, c.llc_ns, c.memory_ns, c.remote_transfer_ns, c.remote_memory_ns].map(|ns| self.time(ns));
         // A page in another core's cache comes through the last level. Prefetchers hide the distance of memory.
         let page = [
-            h.clear_l2_ns,
-            h.clear_l2_ns,
-            h.clear_llc_ns,
-            h.clear_llc_ns,
-            h.clear_memory_ns,
-            h.clear_memory_ns,
-            h.clear_memory_ns,
+            d.clear_l2_ns,
+            d.clear_l2_ns,
+            d.clear_llc_ns,
+            d.clear_llc_ns,
+            d.clear_memory_ns,
+            d.clear_memory_ns,
+            d.clear_memory_ns,
         ];
+        // The engine clears a page as work, which follows the clock; these times do not.
+        let as_work = |ns: Ns| Time::from_ns(ns.get() * self.fitted.pace.get() / self.work_factor());
         EngineConfig {
             topology: self.topology(),
             cache: CacheCosts {
-                l1_lines: lines(h.l1_kib),
-                l2_lines: lines(h.l2_kib),
-                llc_lines: lines(h.llc_kib),
-                llc_reuse_factor: m.llc_reuse_factor.get(),
-                line: line.map(Time::from),
-                page: page.map(Time::from),
+                l1_lines: lines(c.l1_kib),
+                l2_lines: lines(c.l2_kib),
+                llc_lines: lines(c.llc_kib),
+                llc_reuse_factor: g.llc_reuse_factor.get(),
+                line: [l1, l2, llc, transfer, memory, remote_transfer, remote_memory],
+                page: page.map(as_work),
             },
-            atomic: h.atomic_ns.into(),
-            smt_permille: m.smt_slowdown.permille(),
-            turbo_permille: 1_000_000 / h.turbo.permille(),
-            work_cv: m.work_cv.get(),
-            line_cv: m.line_cv.get(),
-            hold_cv: m.hold_cv.get(),
+            memory: Memory {
+                bytes_per_second: (c.memory_gb_per_s.get() * 1e9 / self.fitted.pace.get()) as u64,
+                bytes_per_page: d.clear_traffic_bytes.get(),
+            },
+            atomic: self.cycles(c.atomic_cycles),
+            work_permille: (1000.0 * self.work_factor()).round() as u64,
+            smt_permille: g.smt_slowdown.permille(),
+            spin_permille: g.spin_slowdown.permille(),
+            turbo_permille: 1_000_000 / c.turbo.permille(),
+            work_cv: g.work_cv.get(),
+            line_cv: g.line_cv.get(),
+            hold_cv: g.hold_cv.get(),
             seed,
             mode: Mode::Earliest,
         }
@@ -251,13 +320,13 @@ impl Machine {
     #[must_use]
     pub fn cache_slice_pages(&self) -> u64 {
         let topology = self.topology();
-        self.hardware.llc_kib.get() / 4 / u64::from(topology.cores_per_socket * topology.threads_per_core)
+        self.cited.llc_kib.get() / 4 / u64::from(topology.cores_per_socket * topology.threads_per_core)
     }
 
     /// Pages of all data caches per CPU, as in the first posting. Specification: `linux-page-allocator.md` 4.2.
     #[must_use]
     pub fn cache_slice_of_all_levels(&self) -> u64 {
-        let of_core = (self.hardware.l1_kib.get() + self.hardware.l2_kib.get()) / 4;
+        let of_core = (self.cited.l1_kib.get() + self.cited.l2_kib.get()) / 4;
         self.cache_slice_pages() + of_core / u64::from(self.topology().threads_per_core)
     }
 }

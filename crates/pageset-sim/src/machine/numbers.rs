@@ -43,6 +43,14 @@ number! {
     Ns(f64), "f64" f64, 0.0..=1e9, " ns", "0 to 1000000000 ns"
 }
 number! {
+    /// A number of clock cycles, from 0 to a billion.
+    Cycles(f64), "f64" f64, 0.0..=1e9, " cycles", "0 to 1000000000 cycles"
+}
+number! {
+    /// A rate or a factor: above 0.
+    Rate(f64), "f64" f64, 0.01..=1e6, "", "0.01 to 1000000"
+}
+number! {
     /// A number of things: at least one.
     Count(u64), "i64" i64, 1..=MAX, "", "1 and above"
 }
@@ -84,6 +92,11 @@ impl Share {
     pub fn permille(self) -> u64 {
         (self.0 * 1000.0).round() as u64
     }
+}
+
+impl Rate {
+    /// One: no change.
+    pub const ONE: Rate = Rate(1.0);
 }
 
 impl Slowdown {

@@ -22,11 +22,97 @@ fn shipped_descriptions_are_valid_and_have_the_names_of_their_files() {
         assert_eq!(find(name).unwrap().unwrap(), machine);
         // The engine uses the times of the file.
         let config = machine.engine_config(0);
-        assert_eq!(config.cache.line[0], Time::from(machine.hardware.l1_ns));
+        assert_eq!(config.cache.line[0], machine.time(machine.cited.l1_ns));
         assert!(config.cache.line[..3].is_sorted(), "{name}: a nearer cache must be faster");
         assert!(config.topology.cpus() >= 4);
     }
     assert!(find("pdp-11").is_none());
+}
+
+/// The table and key of each line that sets a value.
+fn keys(text: &str) -> Vec<(String, String)> {
+    let mut table = String::new();
+    let mut keys = Vec::new();
+    for line in text.lines() {
+        if line.starts_with('[') {
+            table = line.to_owned();
+        } else if let Some((key, value)) = line.split_once(" = ").filter(|_| !line.starts_with('#')) {
+            keys.push((table.clone(), format!("{key} = {value}")));
+        }
+    }
+    keys
+}
+
+#[test]
+fn at_most_one_number_of_a_machine_is_fitted() {
+    for (name, text) in SHIPPED {
+        let fitted: Vec<_> = keys(text).into_iter().filter(|(table, _)| table == "[fitted]").collect();
+        assert!(matches!(&fitted[..], [(_, pace)] if pace.starts_with("pace = ")), "{name}: {fitted:?}");
+        let machine = find(name).unwrap().unwrap();
+        if crate::calibrate::Goal::of(&machine).is_err() {
+            assert_eq!(machine.fitted.pace, Rate::ONE, "{name}: there is no row to fit to");
+        }
+    }
+    let more = text().replace("[fitted]", "[fitted]\ntransfer_ns = 3");
+    let error = Machine::parse("m.toml", &more).unwrap_err().to_string();
+    assert!(error.contains("unknown field `transfer_ns`, expected `pace`"), "{error}");
+}
+
+#[test]
+fn all_machines_share_costs_and_those_of_a_microarchitecture_share_latencies() {
+    // What differs between machines of one microarchitecture: counts, sizes, the clock. Larger machines have longer ways to
+    // memory.
+    let own = [
+        "sockets",
+        "cores_per_socket",
+        "threads_per_core",
+        "memory_gib",
+        "clock_ghz",
+        "llc_kib",
+        "memory_ns",
+        "remote_memory_ns",
+        "turbo",
+    ];
+    let value = |name: &str, key: &str| {
+        let text = SHIPPED.iter().find(|(shipped, _)| *shipped == name).unwrap().1;
+        keys(text).into_iter().map(|(_, line)| line).find(|line| line.starts_with(&format!("{key} = ")))
+    };
+    let names = || SHIPPED.iter().map(|(name, _)| *name);
+    for (a, b) in names().flat_map(|a| names().map(move |b| (a, b))) {
+        let [of_a, of_b] = [a, b].map(|name| find(name).unwrap().unwrap());
+        for key in ["fault_cycles", "lru_page_cycles", "smt_slowdown", "hold_cv", "zone_hold_cycles"] {
+            assert_eq!(value(a, key), value(b, key), "{a}, {b}");
+        }
+        if of_a.microarchitecture != of_b.microarchitecture {
+            continue;
+        }
+        for (table, line) in keys(SHIPPED.iter().find(|(shipped, _)| *shipped == a).unwrap().1) {
+            let key = line.split(' ').next().unwrap();
+            if !table.is_empty() && table != "[fitted]" && !own.contains(&key) {
+                assert_eq!(Some(line.clone()), value(b, key), "{a}, {b}");
+            }
+        }
+    }
+    let loads: std::collections::BTreeSet<_> = names().map(|name| value(name, "transfer_load")).collect();
+    assert_eq!(loads.len(), 2, "one load factor for each kind of socket: {loads:?}");
+}
+
+#[test]
+fn pace_scales_every_duration() {
+    let machine = find("lkp-sb02").unwrap().unwrap();
+    let at = |pace: f64| {
+        let mut machine = machine.clone();
+        machine.fitted.pace = Rate::try_from(pace).unwrap();
+        machine.engine_config(0)
+    };
+    let (one, two) = (at(1.0), at(2.0));
+    let twice = |a: Time, b: Time| a.ps().abs_diff(2 * b.ps()) <= 2;
+    assert!(two.cache.line.iter().zip(one.cache.line).all(|(a, b)| twice(*a, b)));
+    assert!(twice(two.atomic, one.atomic));
+    assert!(two.work_permille.abs_diff(2 * one.work_permille) <= 1);
+    // The engine scales work, and with it the pages that it clears.
+    assert_eq!(two.cache.page, one.cache.page);
+    assert!(two.memory.bytes_per_second.abs_diff(one.memory.bytes_per_second / 2) <= 1);
 }
 
 #[test]
@@ -57,7 +143,7 @@ fn errors_name_the_file_the_line_and_the_key() {
     let error = changed("llc_ns = ", "llc_ns = \"fast\" #");
     assert!(error.starts_with(&format!("m.toml, line {line}, llc_ns: invalid type")), "{error}");
     let error = changed("llc_ns = ", "# ");
-    assert!(error.contains("[hardware]: missing field `llc_ns`"), "{error}");
+    assert!(error.contains("[cited]: missing field `llc_ns`"), "{error}");
     let error = changed("llc_ns = ", "llc_ns ");
     assert!(error.starts_with(&format!("m.toml, line {line}")), "{error}");
     let line = line_of("descriptor_bytes");
@@ -107,7 +193,7 @@ fn detection_reads_counts_memory_and_caches_from_linux() {
     let machine = Machine::parse("host", &text).unwrap();
     let topology = machine.topology();
     assert_eq!((topology.sockets, topology.cores_per_socket, topology.threads_per_core), (2, 2, 2));
-    let h = machine.hardware;
+    let h = machine.cited;
     assert_eq!((h.memory_gib.get(), h.l1_kib.get(), h.l2_kib.get(), h.llc_kib.get()), (32, 48, 2048, 30_720));
     assert_eq!(machine.name, "host");
     // A socket of the model is a memory node with CPUs, not a package.

@@ -130,9 +130,9 @@ impl Needs {
 #[must_use]
 pub fn locks(machine: &Machine, era: Era, needs: Needs, regions: usize, zone_lock: LockKind) -> Vec<LockSpec> {
     let with = |around: Time| machine.nodes().map(move |node| LockSpec { node, around, kind: LockKind::Queue });
-    let zones = with(machine.model.zone_hold_ns.into()).map(|lock| LockSpec { kind: zone_lock, ..lock });
+    let zones = with(machine.cycles(machine.guessed.zone_hold_cycles)).map(|lock| LockSpec { kind: zone_lock, ..lock });
     let mut locks: Vec<LockSpec> = zones.flat_map(|lock| iter::repeat_n(lock, regions)).collect();
-    (0..needs.lists(era)).for_each(|_| locks.extend(with(machine.model.lru_hold_ns.into())));
+    (0..needs.lists(era)).for_each(|_| locks.extend(with(machine.cycles(machine.guessed.lru_hold_cycles))));
     let object = LockSpec { node: EngineSocket(0), around: Time::ZERO, kind: LockKind::Queue };
     locks.extend((0..needs.objects).map(|_| object));
     locks
@@ -154,9 +154,9 @@ impl<'w> System<'w> {
             allocator,
             era,
             costs: Costs {
-                fault: machine.calibrated.fault_ns.into(),
-                unmap_page: machine.model.unmap_page_ns.into(),
-                lru_page: machine.calibrated.lru_page_ns.into(),
+                fault: Machine::work(machine.shared.fault_cycles),
+                unmap_page: Machine::work(machine.guessed.unmap_page_cycles),
+                lru_page: machine.cycles(machine.shared.lru_page_cycles),
                 lru_join: allocator.machine().engine().config().atomic.times(LRU_JOIN_ATOMICS),
             },
             lru: Lru::new(allocator.machine(), LockId(first_lru), lists, cpus),

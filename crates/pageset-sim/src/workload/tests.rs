@@ -23,7 +23,8 @@ fn run(machine: &Machine, workload: &Workload, tasks: u32, seed: u64) -> Result<
 /// A short run.
 fn run_of<'m>(machine: &'m Machine, workload: &'m Workload, tasks: u32, seed: u64) -> Run<'m> {
     let tuning = pageset::policy::presets::LINUX_4_17;
-    let (warm_up, time) = (Time::from_seconds(0.004), Time::from_seconds(0.008));
+    // The memory takes 17 ms to fill the files of page_fault2: 128 MiB, each byte read and written, at 17 GB a second.
+    let (warm_up, time) = (Time::from_seconds(0.04), Time::from_seconds(0.008));
     Run {
         workload,
         machine,
@@ -407,10 +408,14 @@ fn joining_the_lru_costs_five_atomics_per_page_more_than_leaving_it() {
     const PAGES: u64 = 480;
     let mut machine = small();
     let ns = |ns: f64| machine::Ns::try_from(ns).unwrap();
-    let h = &mut machine.hardware;
-    (h.l1_ns, h.l2_ns, h.llc_ns, h.memory_ns, h.atomic_ns) = (ns(0.0), ns(0.0), ns(0.0), ns(0.0), ns(6.0));
-    (machine.calibrated.lru_page_ns, machine.model.lru_hold_ns) = (ns(10.0), ns(30.0));
-    machine.model.hold_cv = machine::Share::try_from(0.0).unwrap();
+    let cycles = |cycles: f64| machine::Cycles::try_from(cycles).unwrap();
+    let c = &mut machine.cited;
+    (c.l1_ns, c.l2_ns, c.llc_ns, c.memory_ns) = (ns(0.0), ns(0.0), ns(0.0), ns(0.0));
+    // At 1 GHz a cycle is a nanosecond.
+    (c.clock_ghz, c.atomic_cycles) = (machine::Rate::try_from(1.0).unwrap(), cycles(6.0));
+    machine.fitted.pace = c.clock_ghz;
+    (machine.shared.lru_page_cycles, machine.guessed.lru_hold_cycles) = (cycles(10.0), cycles(30.0));
+    machine.guessed.hold_cv = machine::Share::try_from(0.0).unwrap();
     let code: Code = |system, _| {
         Ok(Box::new(move |_| {
             let space = Space::own();
@@ -436,7 +441,9 @@ fn an_af_unix_message_has_a_block_of_each_order() {
 
 #[test]
 fn a_busy_sctp_pair_carries_three_to_four_gbit() {
-    let machine = small();
+    // A core of 2.5 GHz, for which the costs of messages are estimated.
+    let mut machine = small();
+    machine.cited.clock_ghz = machine::Rate::try_from(2.5).unwrap();
     let cpus = machine.topology().cpus();
     let outcome = run(&machine, Workload::find("sctp-stream-many").unwrap(), cpus, 1).unwrap();
     let gbit = outcome.score() / f64::from(cpus / 2) * 10.0 * 1024.0 * 8.0 / 1e9;

@@ -1,0 +1,85 @@
+use std::num::NonZeroUsize;
+
+use super::*;
+use crate::machine::{Cycles, Slowdown, find};
+use crate::time::Time;
+use crate::workload::Workload;
+
+/// Short simulations of page_fault1.
+fn how(machine: &Machine, tuning: Tuning, era: Era) -> Run<'_> {
+    Run {
+        workload: Workload::find("page_fault1").unwrap(),
+        machine,
+        tuning,
+        era,
+        high_fraction: 0,
+        tasks: machine.topology().cpus(),
+        warm_up: Time::from_seconds(0.02),
+        time: Time::from_seconds(0.08),
+        precision_pct: None,
+        zone_lock: crate::engine::LockKind::Queue,
+        whole: false,
+        held: 0,
+        seed: 1,
+    }
+}
+
+fn settings() -> Settings<'static> {
+    let workers = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    Settings { run: &how, effort: Effort { seeds: 1, workers } }
+}
+
+/// The rows that machines with hidden costs would have published.
+fn published(hidden: &[Machine]) -> Vec<Goal> {
+    let goals: Vec<Goal> = hidden.iter().map(|machine| Goal::of(machine).unwrap()).collect();
+    let rows = simulate(hidden, &goals, &settings(), &|| true).unwrap();
+    goals.into_iter().zip(rows).map(|(goal, row)| Goal { row, ..goal }).collect()
+}
+
+#[test]
+fn the_hidden_pace_of_a_machine_is_found() {
+    let machine = find("lkp-sb02").unwrap().unwrap();
+    let mut hidden = machine.clone();
+    hidden.fitted.pace = Rate::try_from(1.7).unwrap();
+    let goal = published(&[hidden])[0];
+    let mut steps = 0;
+    let fit = fit(&machine, &goal, &settings(), || true, |_| steps += 1).unwrap();
+    assert!((fit.fitted.pace.get() / 1.7 - 1.0).abs() < 0.01, "{fit:?}");
+    assert!((2..=4).contains(&steps), "{steps}");
+    // Pace changes no share of time.
+    let [[zone, lru], [published_zone, published_lru]] =
+        [fit.simulated, goal.row].map(|row| row.contention_pct.unwrap());
+    assert!((zone - published_zone).abs() < 0.5 && (lru - published_lru).abs() < 0.5, "{fit:?}, {goal:?}");
+}
+
+#[test]
+fn the_hidden_shared_costs_of_machines_are_found() {
+    // Two machines whose locks are busy determine the costs of locks, two others those of faults.
+    let machines = ["lkp-hsw-ep2", "lkp-bdw-ep2", "lkp-sb02", "lkp-skl-d01"].map(|name| {
+        let mut machine = find(name).unwrap().unwrap();
+        machine.fitted.pace = Rate::ONE;
+        machine
+    });
+    let hidden = machines.clone().map(|mut machine| {
+        let before = machine.shared;
+        machine.shared.fault_cycles = Cycles::try_from(1.2 * before.fault_cycles.get()).unwrap();
+        machine.shared.lru_page_cycles = Cycles::try_from(0.9 * before.lru_page_cycles.get()).unwrap();
+        machine.shared.transfer_load = Slowdown::try_from(1.1 * before.transfer_load.get()).unwrap();
+        machine
+    });
+    let goals = published(&hidden);
+    let sharing = share(&machines, &goals, &settings(), || true, |_| {}).unwrap();
+    for (found, hidden) in sharing.shared.iter().zip(&hidden) {
+        let off = [
+            found.fault_cycles.get() / hidden.shared.fault_cycles.get(),
+            found.lru_page_cycles.get() / hidden.shared.lru_page_cycles.get(),
+            found.transfer_load.get() / hidden.shared.transfer_load.get(),
+        ];
+        assert!(off.iter().all(|off| (off - 1.0).abs() < 0.05), "{}: {off:?}", hidden.name);
+    }
+    // Rows of one model agree, so three of them predict the fourth.
+    for (left_out, goal) in sharing.left_out.iter().zip(&goals) {
+        let [predicted, published] = [left_out.simulated, goal.row].map(|row| row.contention_pct.unwrap());
+        assert!((0..2).all(|lock| (predicted[lock] - published[lock]).abs() < 4.0), "{predicted:?}, {published:?}");
+    }
+}
