@@ -10,7 +10,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`error`] | invalid study files, and results that cannot be stored |
-//! | [`file`] | the study file |
+//! | [`mod@file`] | the study file |
 //! | [`cell`] | the cells of a study: description and address |
 //! | [`store`] | the folder of results: one file per finished cell |
 //! | [`work`] | running the cells that are not finished |
