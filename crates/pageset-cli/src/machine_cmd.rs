@@ -1,10 +1,12 @@
-//! `pageset machine`: the simulated machines, a description of this host, and the fit of a machine's costs.
+//! `pageset machine`: the simulated machines, a description of this host, and the fits of a machine's pace and of the shared costs.
 
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use pageset_sim::calibrate::{self, Calibration, Fit, Goal, GoalError, Settings, SharedFit, Simulated, Target};
+use pageset_sim::calibrate::{
+    self, Calibration, Fit, Goal, GoalError, Settings, SharedFit, Simulated, Target, transfer_groups,
+};
 use pageset_sim::machine::{Machine, SHIPPED, Shared, detect};
 use pageset_sim::run::RunError;
 use pageset_sim::time::Time;
@@ -43,8 +45,7 @@ enum Command {
     /// Fit a machine's pace to its published score
     ///
     /// The pace is the one number of a machine that is fitted: it scales all durations alike. The row is that of batch 31, or,
-    /// for the machine of the table over numbers of tasks, that of 40 processes. The fit sees the score only; contention is
-    /// predicted. Prints the table [fitted] for the machine's description, and the published and the simulated row.
+    /// for the machine of the table over numbers of tasks, that of 40 processes. The fit does not see contention. Prints the table [fitted] for the machine's description, and the published and the simulated row.
     Calibrate {
         /// The machine by name, or a description in a .toml file
         #[arg(value_name = "NAME")]
@@ -56,7 +57,7 @@ enum Command {
     /// Set the costs that all machines share, and judge them on machines that were left out
     ///
     /// The costs of the table [shared] are set on the rows of batch 31 of all machines of the batch sweep together: score and
-    /// contention, at pace 1. Then each machine in turn is left out, the costs are set on the others, and its row is predicted.
+    /// contention, at pace 1. Then each machine in turn is left out, the costs take one linear step of at most 8 % to fit the others, and its row is predicted.
     Share {
         /// Use only these machines of the batch sweep
         #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
@@ -180,6 +181,13 @@ pub(crate) fn rows_of_sweep(names: &[String]) -> Result<(Vec<Machine>, Vec<Goal>
     }
     if let Some(missing) = names.iter().find(|name| machines.iter().all(|machine| machine.name != **name)) {
         let what = format!("cannot share the costs of {missing}: no row of batch 31 of the batch sweep");
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let groups = transfer_groups(&machines);
+    let alone = groups.iter().position(|group| groups.iter().filter(|other| *other == group).count() == 1);
+    if let Some(alone) = alone {
+        let name = &machines[alone].name;
+        let what = format!("cannot leave {name} out: no other machine has its transfer_load; try more machines");
         return Err(Failure::new(Exit::Usage, what));
     }
     Ok((machines, goals))

@@ -254,6 +254,8 @@ fn shared_costs_predict_machines_that_were_left_out() {
     let (out, _) = ends(0, &[&table[..], &short].concat());
     assert!(out.contains("\nlkp-sb02: costs of the other machines (fault_cycles / "), "{out}");
     assert!(out.contains("\nnearer than doing nothing in "), "{out}");
+    let (_, err) = ends(2, &["machine", "share", "--machine", "lkp-sb02,lkp-skl-4sp1"]);
+    assert!(err.contains("cannot leave lkp-skl-4sp1 out: no other machine has its transfer_load; try more"), "{err}");
     let (_, err) = ends(2, &["machine", "share", "--machine", "vm-8"]);
     assert!(err.contains("cannot share the costs of vm-8: no row of batch 31"), "{err}");
     let (_, err) = ends(2, &["compare", "batch-31-63-127.csv", "--leave-one-out"]);

@@ -10,7 +10,8 @@ use pageset_sim::sweep::{Effort, run_seeds};
 use pageset_sim::time::Time;
 
 /// Largest error of each machine over the batches 31, 53 and 119, in percentage points: of the score's change, and of zone and
-/// LRU lock contention. They are the largest errors of single rows in that page, and 2 points more for shorter runs.
+/// LRU lock contention. Guessed bounds: for the two servers about the largest error with left-out costs and 2 points more, for the others 4
+/// to 5 points.
 const BOUNDS: [(&str, [f64; 3]); 5] = [
     ("lkp-hsw-ep2", [4.0, 9.0, 14.0]),
     ("lkp-bdw-ep2", [5.0, 9.0, 12.0]),

@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Judge each machine with shared costs that were set on the other machines; for the sweep of batches
     ///
     /// First sets the shared costs without each machine in turn, as `pageset machine share` does, and fits each machine's pace
-    /// to its score of batch 31. All contention and all changes are then predictions of a machine that was not seen. With
+    /// to its score of batch 31. All contention and all changes are then predictions of a machine that was left out. With
     /// --machine, costs are shared among the named machines only.
     #[arg(long)]
     leave_one_out: bool,

@@ -20,7 +20,7 @@ const MOST_SECONDS: f64 = 100_000.0;
 const SEEDS: u32 = 1;
 /// The default number of seeds for the rows that costs are fitted to, and for the tables with these rows. All changes
 /// are relative to the score of batch 31. One seed's score of batch 31 is up to 1.5 % off the mean of three seeds
-/// (lkp-hsw-ep2, see `docs/research/accuracy.md`). The costs of the shipped machines are fitted with as many seeds.
+/// (lkp-hsw-ep2, see `docs/research/accuracy-tried.md`).
 const SEEDS_OF_FITS: u32 = 3;
 /// The default of `--precision`: 0 measures the whole time, as for the fitted costs. Unit: percent.
 const PRECISION_PCT: f64 = 0.0;

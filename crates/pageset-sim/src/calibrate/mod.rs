@@ -2,7 +2,7 @@
 //!
 //! A machine's [`pace`](crate::machine::Fitted) is the only number that is fitted to that machine, and only to a score. The
 //! [shared costs](crate::machine::Shared) are set on the rows of all machines together. [`share`] also sets them without each
-//! machine in turn, which tells how well they predict a machine that was not seen.
+//! machine in turn, which tells how well they predict a machine that was left out.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -61,7 +61,7 @@ pub struct Fit {
     pub simulated: Target,
 }
 
-/// Simulations of a fit. The score is nearly in inverse proportion to the pace, so two are enough.
+/// Maximum of simulations of a fit. Two usually suffice, because the score is nearly in inverse proportion to the pace.
 const SIMULATIONS: usize = 4;
 /// The fit ends when the score is this near to the published one, as the logarithm of their ratio: less than the differences
 /// between seeds.

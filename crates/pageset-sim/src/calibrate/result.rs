@@ -46,7 +46,7 @@ pub struct Calibration {
     pub how: Simulated,
     /// The published row. The fit sees its score only.
     pub published: Target,
-    /// The simulated row. Its contention is a prediction.
+    /// The simulated row. The fit does not use its contention.
     pub simulated: Target,
     /// The fitted number.
     pub fitted: Fitted,

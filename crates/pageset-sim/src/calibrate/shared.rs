@@ -2,7 +2,7 @@
 //!
 //! The unknowns are the logarithms of the costs: a fault, a page on the LRU, and one load factor of lines for each group of
 //! machines whose descriptions have the same one. Gauss-Newton steps bring the simulated rows near the published ones. The slopes
-//! of the last step also give the costs without each machine in turn, by leaving its residuals out.
+//! of the best step also give the costs without each machine in turn: one linear step to fit the other machines.
 
 use super::least_squares::{Slopes, step};
 use super::{Goal, Settings, Target, simulate};
@@ -75,7 +75,7 @@ pub fn transfer_groups(machines: &[Machine]) -> Vec<usize> {
 /// each step.
 ///
 /// # Errors
-/// A simulation failed, or the caller stopped it.
+/// A simulation failed, or the caller stopped it, or there is no machine.
 pub fn share(
     machines: &[Machine],
     goals: &[Goal],
@@ -83,6 +83,9 @@ pub fn share(
     keep_on: impl Fn() -> bool + Sync,
     mut heard: impl FnMut(&[Target]),
 ) -> Result<Sharing, RunError> {
+    if machines.is_empty() {
+        return Err(RunError::Interrupted);
+    }
     let groups = transfer_groups(machines);
     let unknowns = COSTS + groups.iter().max().map_or(0, |last| last + 1);
     let mut at = start(machines, &groups, unknowns);
@@ -126,7 +129,7 @@ pub fn share(
     let without = |left_out: usize| -> Vec<f64> {
         let others = slopes.iter().zip(residuals.iter().copied()).enumerate();
         let others = others.filter(|(row, _)| row / per_machine != left_out).map(|(_, row)| row);
-        // A group of one machine has no cost without that machine: the cost of all machines together remains.
+        // Without another machine of the same group nothing determines the costs, and those of all machines remain.
         let step = step(unknowns, others).unwrap_or_else(|| vec![0.0; unknowns]);
         at.iter().zip(step).map(|(at, step)| at + step.clamp(-LARGEST_STEP, LARGEST_STEP)).collect()
     };
@@ -142,7 +145,7 @@ pub fn share(
     })
 }
 
-/// The logarithms of the present costs. The costs of the machines' first are those of all.
+/// The logarithms of the present costs. They start from the first machine.
 fn start(machines: &[Machine], groups: &[usize], unknowns: usize) -> Vec<f64> {
     let mut at = vec![0.0; unknowns];
     for (machine, group) in machines.iter().zip(groups).rev() {

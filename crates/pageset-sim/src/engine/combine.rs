@@ -49,7 +49,7 @@ impl Engine {
         }
     }
 
-    /// Ends the running CPU's section at `now`. A CPU that had the lock combines until there is nothing left to do; a
+    /// Ends the running CPU's section at `now`. A CPU that had the lock combines until the queue is empty or `most` sections are done; a
     /// CPU that was served continues on its own core when it has its line back.
     pub(super) fn end_section(&self, mut lock: RefMut<'_, Lock>, path: usize, now: Time) {
         let cpu = &self.cpus[self.cpu() as usize];

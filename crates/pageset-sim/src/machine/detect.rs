@@ -45,7 +45,7 @@ pub fn detect(root: &Path, name: &str) -> Result<String, DetectError> {
         "# This host: counts, memory and caches, as Linux tells them.\n\
          # Another machine, {like}: latencies and costs. They were not measured here.\n"
     );
-    // Tables with values of the other machine; the rest is the same for all machines.
+    // Tables with values of the other machine. Few values of the others differ between machines.
     const OF_MACHINE: [&str; 2] = ["[cited]", "[derived]"];
     let (mut of_machine, mut skipping) = (false, false);
     for line in text.lines().skip(1) {

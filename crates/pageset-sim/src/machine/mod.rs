@@ -34,7 +34,7 @@ pub struct Machine {
     pub about: String,
     /// The microarchitecture, for people.
     pub microarchitecture: String,
-    /// Published facts and measurements.
+    /// Published facts and measurements. Comments in the files mark values from memory and guesses.
     pub cited: Cited,
     /// Values that follow from cited ones.
     pub derived: Derived,
@@ -157,7 +157,7 @@ pub struct Guessed {
 #[serde(deny_unknown_fields)]
 pub struct Fitted {
     /// Duration of everything, relative to the other tables. It scales all scores alike and leaves the shares of time unchanged,
-    /// so contention is never fitted.
+    /// so its fit does not see contention.
     pub pace: Rate,
 }
 
@@ -205,7 +205,9 @@ impl Machine {
     /// The first conflict between keys: the key and the allowed values.
     fn conflict(&self) -> Option<(&'static str, String)> {
         let h = &self.cited;
-        let cpus = h.sockets.get() * h.cores_per_socket.get() * h.threads_per_core.get();
+        let cpus = [h.sockets, h.cores_per_socket, h.threads_per_core]
+            .iter()
+            .fold(1, |all: u64, n| all.saturating_mul(n.get()));
         if cpus > MAX_CPUS {
             return Some(("sockets", format!("{cpus} CPUs in all; allowed: 1 to {MAX_CPUS}")));
         }
@@ -216,6 +218,10 @@ impl Machine {
         }
         if h.l1_kib > h.l2_kib {
             return Some(("l1_kib", "larger than l2_kib; allowed: l1_kib up to l2_kib".to_owned()));
+        }
+        let pace = self.fitted.pace.get();
+        if !(0.01..=100.0).contains(&pace) {
+            return Some(("pace", format!("{pace}; allowed: 0.01 to 100")));
         }
         let bytes = self.guessed.descriptor_bytes.get();
         if !bytes.is_power_of_two() || !(16..=256).contains(&bytes) {

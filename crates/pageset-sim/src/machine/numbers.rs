@@ -47,7 +47,7 @@ number! {
     Cycles(f64), "f64" f64, 0.0..=1e9, " cycles", "0 to 1000000000 cycles"
 }
 number! {
-    /// A rate or a factor: above 0.
+    /// A rate or a factor, from 0.01 to a million.
     Rate(f64), "f64" f64, 0.01..=1e6, "", "0.01 to 1000000"
 }
 number! {

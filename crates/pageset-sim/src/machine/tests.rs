@@ -29,6 +29,17 @@ fn shipped_descriptions_are_valid_and_have_the_names_of_their_files() {
     assert!(find("pdp-11").is_none());
 }
 
+#[test]
+fn machines_of_the_research_pages_are_valid() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/research");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let machines: Vec<_> = files.filter(|file| file.extension().is_some_and(|end| end == "toml")).collect();
+    for file in &machines {
+        Machine::parse(&file.display().to_string(), &std::fs::read_to_string(file).unwrap()).unwrap();
+    }
+    assert!(machines.len() >= 2, "{machines:?}");
+}
+
 /// The table and key of each line that sets a value.
 fn keys(text: &str) -> Vec<(String, String)> {
     let mut table = String::new();
@@ -156,6 +167,13 @@ fn errors_name_the_file_the_line_and_the_key() {
         changed("memory_gib = 768", "memory_gib = 3"),
         format!("m.toml, line {line}, memory_gib: 3 GiB; allowed: 4 (one a socket) to 8192")
     );
+    let most = u64::MAX >> 34;
+    let many = changed(
+        "cores_per_socket = 24\nthreads_per_core = 2",
+        &format!("cores_per_socket = {most}\nthreads_per_core = {most}"),
+    );
+    assert!(many.contains(&format!("{} CPUs in all; allowed: 1 to 4096", u64::MAX)), "{many}");
+    assert!(changed("pace = ", "pace = 1000 # ").contains("pace: 1000; allowed: 0.01 to 100"));
     assert!(changed("sockets = 4", "sockets = 1000").contains("sockets: 48000 CPUs in all; allowed: 1 to 4096"));
     assert!(changed("llc_ns = 22", "llc_ns = nan").contains("allowed: 0 to"));
     assert_eq!(changed("smt_slowdown = 1.6", "smt_slowdown = 0.5").split(": ").last(), Some("1 to 100"));
