@@ -108,7 +108,7 @@ pub fn sample(subject: &dyn Subject, pattern: Pattern, cpus: &[usize], window: D
                     let (Some(begin), Some(end)) = (begin.get(), end.get()) else {
                         panic!("{pattern}: a thread did not call ready and over");
                     };
-                    let Spent { wall, kept_off, asleep } = end.since(&begin);
+                    let Spent { wall, kept_off, asleep, .. } = end.since(&begin);
                     let share = |time: Duration| time.as_secs_f64() / wall.as_secs_f64();
                     Sample {
                         ns_per_pair: wall.as_secs_f64() * 1e9 / pairs as f64,

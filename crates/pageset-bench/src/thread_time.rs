@@ -1,8 +1,11 @@
 //! How a thread spends its time: running, waiting for its CPU, sleeping.
 
-use std::fs;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::Read as _;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags, open};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The kernel's counters of a thread.
@@ -38,6 +41,8 @@ pub(crate) struct Snapshot {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Spent {
     pub(crate) wall: Duration,
+    /// Time in which the thread ran.
+    pub(crate) ran: Duration,
     /// Time in which another task had the thread's CPU.
     pub(crate) kept_off: Duration,
     /// Time in which the thread slept voluntarily.
@@ -61,14 +66,15 @@ impl Snapshot {
     /// which excludes time stolen by a hypervisor. Without the counter no time counts as sleep.
     pub(crate) fn since(&self, begin: &Snapshot) -> Spent {
         let wall = self.at - begin.at;
-        let off = wall.saturating_sub(self.cpu.saturating_sub(begin.cpu));
+        let ran = self.cpu.saturating_sub(begin.cpu);
+        let off = wall.saturating_sub(ran);
         let waited = self.counts.waited.zip(begin.counts.waited).map(|(now, then)| now.saturating_sub(then));
         let kept_off = match waited {
             Some(waited) if self.counts.sleeps > begin.counts.sleeps => waited,
             Some(waited) => waited.max(off),
             None => off,
         };
-        Spent { wall, kept_off, asleep: off.saturating_sub(kept_off) }
+        Spent { wall, ran, kept_off, asleep: off.saturating_sub(kept_off) }
     }
 }
 
@@ -80,7 +86,8 @@ fn cpu_time() -> Duration {
 /// The second number of `schedstat`, in nanoseconds. The third number counts time slices; 0 means that the kernel
 /// counts nothing. Source: the kernel's documentation of scheduler statistics.
 fn waited() -> Option<Duration> {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let mut buffer = [0; 128];
+    let text = read(c"/proc/thread-self/schedstat", &mut buffer)?;
     let mut numbers = text.split_whitespace().map_while(|number| number.parse().ok());
     let (_, waited, times): (u64, u64, u64) = (numbers.next()?, numbers.next()?, numbers.next()?);
     (times > 0).then(|| Duration::from_nanos(waited))
@@ -88,9 +95,24 @@ fn waited() -> Option<Duration> {
 
 /// Voluntary context switches; 0 if the kernel does not report them.
 fn sleeps() -> u64 {
-    let text = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let mut buffer = [0; 8192];
+    let text = read(c"/proc/thread-self/status", &mut buffer).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+}
+
+/// The start of a file, up to the size of `buffer`. Allocates nothing: forked children call this.
+fn read<'b>(file: &CStr, buffer: &'b mut [u8]) -> Option<&'b str> {
+    let mut file = File::from(open(file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?);
+    let mut filled = 0;
+    loop {
+        match file.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(_) => return None,
+        }
+    }
+    std::str::from_utf8(&buffer[..filled]).ok()
 }
 
 #[cfg(test)]
@@ -107,7 +129,7 @@ mod tests {
         let start = Instant::now();
         let begin = snapshot([0, 0], Some(5), 7, start);
         let spent = |end: Snapshot| {
-            let Spent { wall, kept_off, asleep } = end.since(&begin);
+            let Spent { wall, kept_off, asleep, .. } = end.since(&begin);
             [wall, kept_off, asleep].map(|time| time.as_millis())
         };
         assert_eq!(spent(snapshot([20, 20], Some(5), 7, start)), [20, 0, 0]);

@@ -8,11 +8,13 @@
 //! | --- | --- |
 //! | `goal` | the published row of a machine |
 //! | `least_squares` | one step of the method of least squares |
+//! | `one_task` | the pace of a measured machine, from the score of one task |
 //! | `shared` | the fit of the shared costs |
 //! | `result` | the results |
 
 mod goal;
 mod least_squares;
+mod one_task;
 mod result;
 mod shared;
 
@@ -26,6 +28,7 @@ use crate::run::{Outcome, Run, RunError};
 use crate::statistics::Spread;
 use crate::sweep::{BySeed, Effort, run_seeds};
 pub use goal::{Goal, GoalError, Target};
+pub use one_task::{OneTask, pace_of_one_task};
 pub use result::{Calibration, Judged, SharedFit, Simulated};
 pub use shared::{LeftOut, Sharing, share, transfer_groups};
 

@@ -1,8 +1,10 @@
-//! A description of the host, from `/sys` and `/proc`.
+//! What Linux says of the host, from `/sys` and `/proc`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use super::describe::{Value, Values, describe};
 
 /// A file of `/sys` or `/proc` that is missing or has unexpected contents.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -12,14 +14,38 @@ pub struct DetectError {
     what: String,
 }
 
-struct Found {
-    sockets: usize,
-    cores_per_socket: usize,
-    threads_per_core: usize,
-    memory_gib: u64,
-    l1_kib: u64,
-    l2_kib: u64,
-    llc_kib: u64,
+/// The counts, memory and caches of a host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Host {
+    /// Sockets: memory nodes with CPUs.
+    pub sockets: usize,
+    /// Cores per socket.
+    pub cores_per_socket: usize,
+    /// Threads per core.
+    pub threads_per_core: usize,
+    /// Memory in GiB, at least one a socket.
+    pub memory_gib: u64,
+    /// First-level data cache of a core, in KiB.
+    pub l1_kib: u64,
+    /// Second-level cache of a core, in KiB.
+    pub l2_kib: u64,
+    /// Last-level cache, in KiB.
+    pub llc_kib: u64,
+    /// The CPUs that are online.
+    pub cpus: Vec<HostCpu>,
+}
+
+/// A CPU of a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostCpu {
+    /// Linux' number of the CPU.
+    pub cpu: u32,
+    /// The number of its socket.
+    pub socket: u64,
+    /// The number of its core, unique in the host.
+    pub core: u64,
+    /// The first CPU that shares its last-level cache.
+    pub last_level: u32,
 }
 
 /// The text of a description. CPU counts, memory and caches come from Linux; all else comes from the most similar
@@ -28,85 +54,35 @@ struct Found {
 /// # Errors
 /// A file is missing or has unexpected contents.
 pub fn detect(root: &Path, name: &str) -> Result<String, DetectError> {
-    let found = Found::read(root)?;
-    // The core count separates desktops from servers, whose latencies differ.
-    let like = if found.cores_per_socket > 6 { "lkp-skl-2sp2" } else { "lkp-skl-d01" };
-    let text = super::SHIPPED.iter().find(|(name, _)| *name == like).map_or("", |(_, text)| text);
-    let numbers = [
-        ("sockets", found.sockets as u64),
-        ("cores_per_socket", found.cores_per_socket as u64),
-        ("threads_per_core", found.threads_per_core as u64),
-        ("memory_gib", found.memory_gib),
-        ("l1_kib", found.l1_kib),
-        ("l2_kib", found.l2_kib),
-        ("llc_kib", found.llc_kib),
-    ];
-    let mut out = format!(
+    let host = Host::read(root)?;
+    let like = host.similar();
+    let head = format!(
         "# This host: counts, memory and caches, as Linux tells them.\n\
          # Another machine, {like}: latencies and costs. They were not measured here.\n"
     );
-    // Tables with values of the other machine. Few values of the others differ between machines.
-    const OF_MACHINE: [&str; 2] = ["[cited]", "[derived]"];
-    let (mut of_machine, mut skipping) = (false, false);
-    for line in text.lines().skip(1) {
-        let key = line.split_once(" =").map(|(key, _)| key);
-        match key {
-            Some("name") => out += &format!("name = \"{name}\""),
-            Some("about") => {
-                let cpus = found.sockets * found.cores_per_socket * found.threads_per_core;
-                let memory = found.memory_gib;
-                out += &format!("about = \"this host: {cpus} CPUs, {memory} GiB; latencies and costs of {like}\"");
-            }
-            Some(key) => match numbers.iter().find(|(known, _)| *known == key) {
-                Some((key, value)) => out += &format!("{key} = {value} # this host"),
-                None if key == "microarchitecture" => out += &format!("microarchitecture = \"unknown\" # as {like}"),
-                None if key == "pace" => out += "pace = 1",
-                None if of_machine => out += &format!("{line} # {like}"),
-                None => out += line,
-            },
-            // What the other machine's numbers come from is said in its own description.
-            None if line.starts_with("# Facts.") => {
-                out += &format!("# Hardware facts; `pageset machine show {like}` has the sources of its numbers.");
-                skipping = true;
-            }
-            None => {
-                skipping &= line.starts_with('#');
-                if skipping {
-                    continue;
-                }
-                of_machine = if line.starts_with('[') { OF_MACHINE.contains(&line) } else { of_machine };
-                // The second sentence of a comment is about the other machine's source.
-                let first = line.split_once(". ").filter(|_| of_machine).map(|(first, _)| first);
-                match first {
-                    _ if line.starts_with("# Machines of one") => continue,
-                    _ if line.starts_with("# Fitted to") => out += "# Nothing is fitted to this host.",
-                    Some(first) => out += &format!("{first}."),
-                    None => out += line,
-                }
-            }
-        }
-        out.push('\n');
-    }
-    Ok(out)
+    let values = host.values(name);
+    let about = format!("{}; latencies and costs of {like}", values.about);
+    Ok(describe(&Values { head, about, ..values }))
 }
 
-impl Found {
-    fn read(root: &Path) -> Result<Found, DetectError> {
-        let cpus = root.join("sys/devices/system/cpu");
-        let online = read(&cpus.join("online"))?;
-        let numbers = list(&online).ok_or_else(|| unexpected(&cpus.join("online"), &online))?;
-        let (mut packages, mut cores) = (BTreeSet::new(), BTreeSet::new());
-        for cpu in &numbers {
-            let topology = cpus.join(format!("cpu{cpu}/topology"));
-            let package = number(&topology.join("physical_package_id"))?;
-            packages.insert(package);
-            cores.insert((package, number(&topology.join("core_id"))?));
-        }
+impl Host {
+    /// Reads the files. `root` is `/` or a folder with a copy of the needed files of `/sys` and `/proc`.
+    ///
+    /// # Errors
+    /// A file is missing or has unexpected contents.
+    pub fn read(root: &Path) -> Result<Host, DetectError> {
+        let folder = root.join("sys/devices/system/cpu");
+        let numbers = read_list(&folder.join("online"))?;
         // A socket of the model is a memory node. A package may have several nodes, and a virtual machine may have
         // packages without nodes of their own.
-        let nodes = root.join("sys/devices/system/node/has_cpu");
-        let nodes = if nodes.exists() { list(&read(&nodes)?).map(|nodes| nodes.len()) } else { None };
-        let (sockets, all_cores) = (nodes.unwrap_or(packages.len()).max(1), cores.len().max(1));
+        let nodes = nodes(&root.join("sys/devices/system/node"))?;
+        let mut cores = BTreeMap::new();
+        let mut cpus = Vec::new();
+        for &cpu in &numbers {
+            cpus.push(host_cpu(&folder, cpu, &nodes, &mut cores)?);
+        }
+        let sockets: BTreeSet<_> = cpus.iter().map(|cpu| cpu.socket).collect();
+        let (sockets, all_cores) = (sockets.len().max(1), cores.len().max(1));
         let meminfo = root.join("proc/meminfo");
         let text = read(&meminfo)?;
         let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -114,8 +90,8 @@ impl Found {
             .and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse().ok())
             .ok_or_else(|| unexpected(&meminfo, "no MemTotal in kB"))?;
         let first = numbers.first().copied().unwrap_or(0);
-        let [l1_kib, l2_kib, llc_kib] = caches(&cpus.join(format!("cpu{first}/cache")))?;
-        Ok(Found {
+        let [l1_kib, l2_kib, llc_kib] = caches(&folder.join(format!("cpu{first}/cache")))?;
+        Ok(Host {
             sockets,
             cores_per_socket: all_cores.div_ceil(sockets),
             threads_per_core: numbers.len().div_ceil(all_cores),
@@ -124,8 +100,88 @@ impl Found {
             l1_kib,
             l2_kib,
             llc_kib,
+            cpus,
         })
     }
+
+    /// The name of the most similar shipped machine. The core count separates desktops from servers, whose latencies
+    /// differ.
+    #[must_use]
+    pub fn similar(&self) -> &'static str {
+        if self.cores_per_socket > 6 { "lkp-skl-2sp2" } else { "lkp-skl-d01" }
+    }
+
+    /// A description with the counts, memory and caches of the host. All other values are those of [`Self::similar`].
+    #[must_use]
+    pub fn values(&self, name: &str) -> Values {
+        let cpus = self.sockets * self.cores_per_socket * self.threads_per_core;
+        let numbers = [
+            ("sockets", self.sockets as u64),
+            ("cores_per_socket", self.cores_per_socket as u64),
+            ("threads_per_core", self.threads_per_core as u64),
+            ("memory_gib", self.memory_gib),
+            ("l1_kib", self.l1_kib),
+            ("l2_kib", self.l2_kib),
+            ("llc_kib", self.llc_kib),
+        ];
+        Values {
+            head: String::new(),
+            name: name.to_owned(),
+            about: format!("this host: {cpus} CPUs, {} GiB", self.memory_gib),
+            like: self.similar(),
+            values: numbers.map(|(key, value)| Value::of_linux(key, value)).to_vec(),
+        }
+    }
+
+    /// The CPUs in the order in which tasks fill a simulated machine: the first threads of all cores, socket by socket,
+    /// then the second threads.
+    #[must_use]
+    pub fn in_order_of_tasks(&self) -> Vec<HostCpu> {
+        let mut order: Vec<(usize, HostCpu)> = Vec::new();
+        for &cpu in &self.cpus {
+            let thread = self.cpus.iter().filter(|other| other.core == cpu.core && other.cpu < cpu.cpu).count();
+            order.push((thread, cpu));
+        }
+        order.sort_by_key(|(thread, cpu)| (*thread, cpu.socket, cpu.core));
+        order.into_iter().map(|(_, cpu)| cpu).collect()
+    }
+}
+
+/// The memory node of each CPU. Empty for a kernel that has no nodes.
+fn nodes(folder: &Path) -> Result<BTreeMap<u32, u64>, DetectError> {
+    let mut nodes = BTreeMap::new();
+    let file = folder.join("has_cpu");
+    if !file.exists() {
+        return Ok(nodes);
+    }
+    for node in read_list(&file)? {
+        let cpus = read_list(&folder.join(format!("node{node}/cpulist")))?;
+        nodes.extend(cpus.into_iter().map(|cpu| (cpu, u64::from(node))));
+    }
+    Ok(nodes)
+}
+
+/// `cores` has the numbers of the cores so far, by package and number in the package.
+fn host_cpu(
+    folder: &Path,
+    cpu: u32,
+    nodes: &BTreeMap<u32, u64>,
+    cores: &mut BTreeMap<(u64, u64), u64>,
+) -> Result<HostCpu, DetectError> {
+    let own = folder.join(format!("cpu{cpu}"));
+    let package = number(&own.join("topology/physical_package_id"))?;
+    let next = cores.len() as u64;
+    let core = *cores.entry((package, number(&own.join("topology/core_id"))?)).or_insert(next);
+    // Without the file, all CPUs of a package share a last level.
+    let shared = last_index(&own.join("cache")).and_then(|index| read(&index.join("shared_cpu_list")).ok());
+    let first = shared.and_then(|text| list(&text)?.into_iter().min());
+    let socket = nodes.get(&cpu).copied().unwrap_or(package);
+    Ok(HostCpu { cpu, socket, core, last_level: first.unwrap_or(package as u32) })
+}
+
+/// The folder of the last cache of a CPU.
+fn last_index(folder: &Path) -> Option<PathBuf> {
+    (0..).map(|index| folder.join(format!("index{index}"))).take_while(|cache| cache.exists()).last()
 }
 
 /// Sizes of the first-level data cache, the second level and the last level, in KiB.
@@ -164,6 +220,11 @@ fn number(file: &Path) -> Result<u64, DetectError> {
 
 fn unexpected(file: &Path, text: &str) -> DetectError {
     DetectError { file: file.to_owned(), what: format!("unexpected: {text}") }
+}
+
+fn read_list(file: &Path) -> Result<Vec<u32>, DetectError> {
+    let text = read(file)?;
+    list(&text).ok_or_else(|| unexpected(file, &text))
 }
 
 /// Parses a CPU list such as `0-3,8`.

@@ -3,6 +3,7 @@
 //! A description has five tables, from facts to the one fitted number: see [`Machine`]. The files in `machines/*.toml` give the
 //! meaning, unit and source of each key.
 
+mod describe;
 mod detect;
 mod error;
 mod numbers;
@@ -11,7 +12,8 @@ mod shipped;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use detect::{DetectError, detect};
+pub use describe::{Value, Values, describe};
+pub use detect::{DetectError, Host, HostCpu, detect};
 pub use error::MachineError;
 pub use numbers::{Count, Cycles, Kib, Ns, Rate, Share, Slowdown};
 pub use shipped::{SHIPPED, find};

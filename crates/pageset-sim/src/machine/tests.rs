@@ -167,11 +167,10 @@ fn errors_name_the_file_the_line_and_the_key() {
         changed("memory_gib = 768", "memory_gib = 3"),
         format!("m.toml, line {line}, memory_gib: 3 GiB; allowed: 4 (one a socket) to 8192")
     );
-    let most = u64::MAX >> 34;
-    let many = changed(
-        "cores_per_socket = 24\nthreads_per_core = 2",
-        &format!("cores_per_socket = {most}\nthreads_per_core = {most}"),
-    );
+    // 2^30 - 1 of each is the most that a count can be.
+    let most = (1 << 30) - 1;
+    let counts = format!("sockets = {most}\ncores_per_socket = {most}\nthreads_per_core = {most}");
+    let many = changed("sockets = 4\ncores_per_socket = 24\nthreads_per_core = 2", &counts);
     assert!(many.contains(&format!("{} CPUs in all; allowed: 1 to 4096", u64::MAX)), "{many}");
     assert!(changed("pace = ", "pace = 1000 # ").contains("pace: 1000; allowed: 0.01 to 100"));
     assert!(changed("sockets = 4", "sockets = 1000").contains("sockets: 48000 CPUs in all; allowed: 1 to 4096"));
@@ -216,8 +215,25 @@ fn detection_reads_counts_memory_and_caches_from_linux() {
     assert_eq!(machine.name, "host");
     // A socket of the model is a memory node with CPUs, not a package.
     put("sys/devices/system/node/has_cpu", "0\n");
+    put("sys/devices/system/node/node0/cpulist", "0-9\n");
     let topology = Machine::parse("host", &detect(&root, "host").unwrap()).unwrap().topology();
     assert_eq!((topology.sockets, topology.cores_per_socket, topology.threads_per_core), (1, 4, 2));
+
+    let host = Host::read(&root).unwrap();
+    assert_eq!(host.similar(), "lkp-skl-d01");
+    let order = |host: &Host| host.in_order_of_tasks().iter().map(|cpu| cpu.cpu).collect::<Vec<_>>();
+    assert_eq!(order(&host), [0, 1, 2, 5, 6, 7, 8, 9], "first threads of all cores, then second threads");
+    assert!(host.cpus.iter().all(|cpu| cpu.socket == 0), "the only node: {host:?}");
+    // Without shared_cpu_list, CPUs of a package share a last level.
+    assert_eq!(host.cpus.iter().map(|cpu| cpu.last_level).collect::<Vec<_>>(), [0, 0, 1, 1, 0, 0, 1, 1]);
+    for (cpu, shared) in [(0, "0,6\n"), (1, "1,7\n"), (6, "0,6\n"), (7, "1,7\n")] {
+        put(&format!("sys/devices/system/cpu/cpu{cpu}/cache/index3/shared_cpu_list"), shared);
+        for index in 0..3 {
+            put(&format!("sys/devices/system/cpu/cpu{cpu}/cache/index{index}/id"), "0\n");
+        }
+    }
+    let host = Host::read(&root).unwrap();
+    assert_eq!(host.cpus.iter().map(|cpu| cpu.last_level).collect::<Vec<_>>(), [0, 1, 1, 1, 0, 1, 1, 1]);
 
     put("proc/meminfo", "nothing");
     let error = detect(&root, "host").unwrap_err().to_string();
