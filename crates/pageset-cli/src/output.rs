@@ -38,7 +38,7 @@ impl Output {
         }
         let named = |e: io::Error| {
             let text = e.to_string();
-            // The name of a temporary file helps nobody.
+            // The name of a temporary file does not help the user.
             let why = text.split_once(" at path \"").map_or(text.as_str(), |(why, _)| why);
             io::Error::new(e.kind(), format!("cannot write {}: {why}", path.display()))
         };

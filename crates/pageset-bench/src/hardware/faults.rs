@@ -105,7 +105,7 @@ impl Shared {
             }
         };
         own[STATE].store(state, Ordering::Relaxed);
-        // Release: whoever waits for the task sees its results. A failed task keeps nobody waiting.
+        // Release: the waiter sees the task's results. A failed task counts as ready, so its waiters go on.
         self.ready().fetch_add(u64::from(state == FAILED), Ordering::Release);
         self.over().fetch_add(1, Ordering::Release);
         // The other tasks are measured while this one still works.

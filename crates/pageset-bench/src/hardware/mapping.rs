@@ -11,7 +11,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 /// The size of a huge page on x86-64, and on Arm with pages of 4 KiB.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Zeroed memory that nobody else refers to.
+/// Zeroed memory without other references.
 #[derive(Debug)]
 pub(super) struct Mapping {
     start: NonNull<u8>,

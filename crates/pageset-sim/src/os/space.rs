@@ -40,7 +40,7 @@ impl Space {
     }
 
     /// The address space of a process with `threads` threads whose faults and changes lock regions instead of the space.
-    /// Each region has one user at a time, so nobody waits.
+    /// Each region has one user at a time, so no user waits.
     #[must_use]
     pub const fn with_region_locks(threads: u32) -> Self {
         Space { semaphore: None, threads }
