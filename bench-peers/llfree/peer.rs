@@ -4,12 +4,13 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use llfree::{Error, FrameId, Result};
-use pageset_host::{Order, PagePool};
+use pageset::policy::BatchRule;
+use pageset_host::{Order, PagePool, Tuning};
 
 use super::DynAlloc;
 
-/// The name on the benchmark's command line.
-pub const NAME: &str = "pageset";
+/// The allocators of the benchmark's command line: a pool of the default rules, and one with the rule `bitmaps` switched.
+const NAMES: [&str; 2] = ["pageset", "pageset-bitmaps"];
 
 struct Pool(PagePool);
 
@@ -19,9 +20,13 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// A pool of `frames` pages of 4 KiB.
-pub fn new(frames: usize) -> Box<dyn DynAlloc> {
-    Box::new(Pool(PagePool::builder(frames as u64 * 4096).build().expect("a pool")))
+/// A pool of `frames` pages of 4 KiB, if `name` is one of [`NAMES`].
+pub fn new(name: &str, frames: usize) -> Option<Box<dyn DynAlloc>> {
+    let switched = NAMES.iter().position(|known| *known == name)? == 1;
+    let rules = Tuning::default();
+    // The batch of a pool of this size.
+    let rules = Tuning { bitmaps: rules.bitmaps != switched, batch: BatchRule::Fixed(64), ..rules };
+    Some(Box::new(Pool(PagePool::builder(frames as u64 * 4096).tuning(rules).build().expect("a pool"))))
 }
 
 fn order(order: usize) -> Order {

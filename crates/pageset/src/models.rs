@@ -7,6 +7,8 @@
 
 extern crate std;
 
+mod bitmaps;
+
 use std::boxed::Box;
 
 use loom::sync::Arc;

@@ -8,7 +8,7 @@ use crate::buddy::list::List;
 use crate::buddy::region::FreePages;
 use crate::frame::MigrateType;
 use crate::frame::ZoneKind;
-use crate::frame::{Order, PageState, Pfn, Tag};
+use crate::frame::{Order, PAGEBLOCK, PageState, Pfn, Tag};
 use crate::machine::Machine;
 use crate::pcp::{CachedZone, claims};
 use crate::policy::lists::{LISTS, order_of};
@@ -240,10 +240,30 @@ impl<M: Machine> Audit<'_, '_, M> {
             sums.cma += free.cma;
             sums.highatomic += free.highatomic;
         }
+        let in_bitmaps = self.bitmaps()?;
+        all += in_bitmaps;
+        sums.all += in_bitmaps;
         let counted = self.zone.shared.buddy.free_pages();
         self.equal("the free pages of the zone", counted.all, sums.all)?;
         self.equal("the free CMA pages of the zone", counted.cma, sums.cma)?;
         self.equal("the free HIGHATOMIC pages of the zone", counted.highatomic, sums.highatomic)?;
+        Ok(all)
+    }
+
+    /// Walks all bitmaps; returns the pages in them.
+    fn bitmaps(&self) -> Result<u64, Inconsistency> {
+        let (frames, bitmaps) = (self.zone.frames(), &self.zone.shared.buddy.bitmaps);
+        let mut all = 0;
+        for page in (0..frames.len()).filter(|&page| bitmaps.has(page)) {
+            if frames.tag(page) != Tag::INSIDE {
+                return self.error(Some(page), "the tag of a page in a bitmap", 0, frames.tag(page).byte().into());
+            }
+            if !bitmaps.is_noted(page / PAGEBLOCK) {
+                return self.error(Some(page), "a pageblock with pages in its bitmap is noted", 1, 0);
+            }
+            all += 1;
+        }
+        self.equal("the pages in bitmaps", self.zone.shared.buddy.bitmap_pages.get(), all)?;
         Ok(all)
     }
 
@@ -359,6 +379,17 @@ impl<M: Machine> Audit<'_, '_, M> {
         for page in 0..self.zone.frames().len() {
             let tag = self.zone.frames().tag(page);
             if tag.state() == PageState::Inside {
+                if self.zone.shared.buddy.bitmaps.has(page) {
+                    if page < free_from {
+                        return self.error(
+                            Some(page),
+                            "a page of a block is in a bitmap",
+                            u64::from(free_from),
+                            page.into(),
+                        );
+                    }
+                    books.free += 1;
+                }
                 continue;
             }
             if page < free_from {

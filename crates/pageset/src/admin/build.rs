@@ -6,6 +6,7 @@ use crate::alloc::config::{Config, FreeCheck, MapError, Metadata, ZoneLayout, Zo
 use crate::alloc::sections::Sections;
 use crate::alloc::{Allocator, CpuSet, Rules, fast, zonelist};
 use crate::buddy::Clusters;
+use crate::buddy::bitmaps::Bitmaps;
 use crate::buddy::owners::Owners;
 use crate::frame::{CpuId, Frames, Links, ZoneKind};
 use crate::machine::{LockPath, Machine};
@@ -64,6 +65,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
                 depots,
                 clusters,
                 owners,
+                bitmaps,
                 batch,
                 regions: _,
                 region_order,
@@ -91,6 +93,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
             zone.arrays = cut(&mut words, array * config.cpus.len());
             zone.depots = cut(&mut words, depots);
             zone.shared.buddy.owners = Owners::new(cut(&mut words, owners), if owners > 0 { types } else { 0 });
+            if bitmaps > 0 {
+                zone.shared.buddy.bitmaps = Bitmaps::new(cut(&mut words, bitmaps), types);
+            }
             let sharers = config.sharers(spec.node) as usize;
             let mut rank = 0;
             for (cpu, pageset) in pagesets.iter().enumerate() {

@@ -118,11 +118,12 @@ impl<'a, M: Machine> Allocator<'a, M> {
         self.drain_cpus(&self.zones[zone]);
     }
 
-    /// Drains the pagesets of all possible CPUs, then the depots. An empty pageset of an offline CPU costs one read.
+    /// Drains the pagesets of all possible CPUs, then the depots and bitmaps. An empty pageset of an offline CPU costs one read.
     fn drain_cpus(&self, zone: &CachedZone<'a, M>) {
         zone.shared.complete_deferred(self.env());
         self.possible_cpus().for_each(|cpu| zone.drain_cpu(self.env(), cpu));
         zone.empty_depots(self.env());
+        zone.empty_bitmaps(self.env());
     }
 
     /// Drains the pagesets of a zone, given by its number, and keeps them empty until [`Self::enable_pagesets`] has

@@ -74,6 +74,8 @@ pub struct ZoneStats {
     pub depot_in_pages: u64,
     /// Pages that refills took from depots. They count as refilled, too.
     pub depot_out_pages: u64,
+    /// Free pages in bitmaps of pageblocks: [`crate::Tuning::bitmaps`]. They count as free pages, too.
+    pub bitmap: u64,
     /// Pageblocks that refills claimed: [`crate::Tuning::claim_blocks`].
     pub claimed_blocks: u64,
     /// Pages that refills took back from parts of their CPU's own pageblocks: [`crate::Tuning::owners`].
@@ -199,6 +201,7 @@ impl<M: Machine> Allocator<'_, M> {
             depot: zone.shared.buddy.depot_pages(),
             depot_in_pages: zone.shared.buddy.sum(|region| &region.depot.pages_in),
             depot_out_pages: zone.shared.buddy.sum(|region| &region.depot.pages_out),
+            bitmap: zone.shared.buddy.bitmap_pages.get(),
             claimed_blocks: zone.shared.buddy.claimed_blocks.get(),
             own_parts: zone.shared.buddy.own_parts.get(),
             waiting: zone.pagesets.iter().map(|pageset| u64::from(pageset.waiting.get())).sum(),
@@ -230,13 +233,15 @@ impl<M: Machine> Allocator<'_, M> {
         }
     }
 
-    /// Free blocks of a zone by order and migratetype, as `/proc/pagetypeinfo` counts them.
+    /// Free blocks of a zone by order and migratetype, as `/proc/pagetypeinfo` counts them. Parts of a pageblock in a bitmap count as the
+    /// largest aligned blocks.
     ///
     /// # Panics
     /// There is no zone of that number.
     #[must_use]
     pub fn free_blocks(&self, zone: usize, order: Order, migratetype: MigrateType) -> u32 {
-        self.zones[zone].shared.buddy.blocks(order, migratetype)
+        let buddy = &self.zones[zone].shared.buddy;
+        buddy.blocks(order, migratetype) + buddy.bitmap_blocks(order, migratetype)
     }
 
     /// The zones and their pagesets in the form of `/proc/zoneinfo`, for the tools that read it.

@@ -6,6 +6,7 @@ use core::sync::atomic::AtomicU32;
 use super::CpuSet;
 use super::sections::Sections;
 use crate::buddy::Clusters;
+use crate::buddy::bitmaps;
 use crate::buddy::depot::Depot;
 use crate::buddy::owners::Owners;
 use crate::buddy::region::Region;
@@ -322,6 +323,7 @@ pub(crate) struct ZoneLayout {
     pub(crate) depots: usize,
     pub(crate) clusters: usize,
     pub(crate) owners: usize,
+    pub(crate) bitmaps: usize,
     pub(crate) batch: u32,
     pub(crate) regions: usize,
     /// Pages of a region, as a power of two.
@@ -356,7 +358,12 @@ impl Config<'_> {
         let cpus = self.cpus.len();
         Ok(ZoneMetadataSize {
             tags: layout.tags + layout.types,
-            words: layout.links + layout.clusters + layout.array * cpus + layout.depots + layout.owners,
+            words: layout.links
+                + layout.clusters
+                + layout.array * cpus
+                + layout.depots
+                + layout.owners
+                + layout.bitmaps,
             pagesets: cpus,
             regions: layout.regions,
         })
@@ -437,7 +444,8 @@ impl Config<'_> {
             OwnerRule::Off => 0,
             _ => Owners::words(types, self.cpus.len()),
         };
-        let words = 2 * slots + clusters + array * self.cpus.len() as u64 + depots + owners as u64;
+        let bitmaps = if self.tuning.bitmaps { bitmaps::words(types) } else { 0 };
+        let words = 2 * slots + clusters + array * self.cpus.len() as u64 + depots + (owners + bitmaps) as u64;
         if words > (isize::MAX as usize / size_of::<AtomicU32>()) as u64 {
             return Err(too_large);
         }
@@ -451,6 +459,7 @@ impl Config<'_> {
             depots: depots as usize,
             clusters: clusters as usize,
             owners,
+            bitmaps,
             batch,
             regions: regions as usize,
             region_order,

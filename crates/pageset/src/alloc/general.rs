@@ -233,7 +233,9 @@ impl<'a, M: Machine> Allocator<'a, M> {
             Some(page)
         };
         let pageset = zone.pagesets.get(cpu.0 as usize)?;
-        let page = zone.take_from_regions(self.env(), LockPath::DirectAlloc, pageset, wanted, take)?;
+        let page = zone
+            .take_from_regions(self.env(), LockPath::DirectAlloc, pageset, wanted, take)
+            .or_else(|| zone.take_from_bitmaps(self.env(), pageset, wanted))?;
         self.report_boost(zone, request);
         Some(page)
     }
@@ -250,7 +252,7 @@ impl<'a, M: Machine> Allocator<'a, M> {
 
 /// The slow path.
 impl<'a, M: Machine> Allocator<'a, M> {
-    /// Frees the pages of the zones' depots, which the marks do not count, and tries again at the low marks. `None` also if there
+    /// Frees the pages of the zones' depots and bitmaps, which are on no list, and tries again at the low marks. `None` also if there
     /// were none, or if the request may not wait for a lock.
     #[cold]
     fn after_depots<T>(
@@ -258,11 +260,18 @@ impl<'a, M: Machine> Allocator<'a, M> {
         list: &Zonelist<'_, 'a, M>,
         take: &mut impl FnMut(&CachedZone<'a, M>, Attempt) -> Option<T>,
     ) -> Option<T> {
-        let has_pages = |zone: &CachedZone<'_, M>| zone.shared.buddy.depot_pages() > 0;
-        if !self.tuning.depot || list.request.wait == Wait::Nothing || !list.zones().any(has_pages) {
+        let has_pages =
+            |zone: &CachedZone<'_, M>| zone.shared.buddy.depot_pages() + zone.shared.buddy.bitmap_pages.get() > 0;
+        if !(self.tuning.depot || self.tuning.bitmaps)
+            || list.request.wait == Wait::Nothing
+            || !list.zones().any(has_pages)
+        {
             return None;
         }
-        list.zones().for_each(|zone| zone.empty_depots(self.env()));
+        list.zones().for_each(|zone| {
+            zone.empty_depots(self.env());
+            zone.empty_bitmaps(self.env());
+        });
         self.first_attempt(list, take)
     }
 

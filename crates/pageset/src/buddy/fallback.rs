@@ -158,6 +158,7 @@ impl<M: Machine> Locked<'_, '_, M> {
             return None;
         }
         self.note_break(wakes);
+        self.empty_bitmap(start);
         if !self.is_mostly(start, migratetype)? {
             return None;
         }

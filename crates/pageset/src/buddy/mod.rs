@@ -5,6 +5,7 @@
 //! [`Locked`] is one region with its lock held. Only [`Locked::put`] and [`Locked::remove`] change a free list.
 //! Specification: `linux-page-allocator.md` 1.4 to 1.6.
 
+pub(crate) mod bitmaps;
 pub(crate) mod deferral;
 pub(crate) mod depot;
 mod fallback;
@@ -19,7 +20,7 @@ use core::cell::Cell;
 use core::ops::Deref;
 use core::sync::atomic::AtomicU32;
 
-use crate::frame::{Frames, MigrateType, Order, PageState, pageblocks as starts};
+use crate::frame::{Frames, MigrateType, Order, PAGEBLOCK, PageState, largest_blocks, pageblocks as starts};
 use crate::machine::{Access, Guard, Line, Machine};
 use crate::policy::Tuning;
 use crate::sync::{self, AtomicU64, Counter, const_new};
@@ -29,6 +30,7 @@ pub(crate) use fallback::may_claim;
 pub(crate) use fallback::{Stage, Wanted};
 pub(crate) use free::Capture;
 
+use bitmaps::Bitmaps;
 use deferral::Deferral;
 use in_flight::InFlight;
 use list::{End, List};
@@ -87,6 +89,11 @@ pub(crate) struct Buddy<'a, L> {
     pub(crate) steals: Counter,
     /// The owners of pageblocks.
     pub(crate) owners: Owners<'a>,
+    /// Free parts of pageblocks that are on no list, and their pages. The number is at least that of the pages that somebody can take.
+    pub(crate) bitmaps: Bitmaps<'a>,
+    pub(crate) bitmap_pages: Counter,
+    /// Refills that found pages there.
+    pub(crate) bitmap_refills: Counter,
     /// Pageblocks claimed by refills, and pages that refills found in their CPU's own pageblocks.
     pub(crate) claimed_blocks: AtomicU64,
     pub(crate) own_parts: AtomicU64,
@@ -155,6 +162,9 @@ impl<L> Buddy<'_, L> {
             claims: Counter::new(),
             steals: Counter::new(),
             owners: Owners::NONE,
+            bitmaps: Bitmaps::NONE,
+            bitmap_pages: Counter::new(),
+            bitmap_refills: Counter::new(),
             claimed_blocks: AtomicU64::new(0),
             own_parts: AtomicU64::new(0),
             deferral: Deferral::new(),
@@ -171,6 +181,19 @@ impl<L> Buddy<'_, L> {
     /// Free blocks of one order and type.
     pub(crate) fn blocks(&self, order: Order, list: MigrateType) -> u32 {
         self.regions.iter().map(|region| region.list(order, list).len()).sum()
+    }
+
+    /// Blocks of one order in bitmaps of pageblocks of a type, at a recent moment.
+    pub(crate) fn bitmap_blocks(&self, order: Order, list: MigrateType) -> u32 {
+        let mut blocks = 0;
+        self.bitmaps.each_noted(|pageblock| {
+            if self.frames.block_type(pageblock * PAGEBLOCK) == list {
+                self.bitmaps.runs(pageblock, |from, end| {
+                    blocks += largest_blocks(from, end).filter(|&(_, found)| found == order).count() as u32;
+                });
+            }
+        });
+        blocks
     }
 
     /// Whether a free block of one order and type exists.
@@ -193,14 +216,16 @@ impl<L> Buddy<'_, L> {
         self.other_blocks.get() == 0
     }
 
-    /// The block that a page is inside of: its first page, order and state.
+    /// The block that a page is inside of: its first page, order and state. A page in a bitmap is on no list: it reads as a block in a
+    /// pageset.
     pub(crate) fn block_around(&self, page: u32) -> Option<(u32, Order, PageState)> {
-        Order::all().find_map(|order| {
+        let block = Order::all().find_map(|order| {
             let head = page & !(order.pages() as u32 - 1);
             let tag = self.frames.tag(head);
             let reaches = tag.state() != PageState::Inside && head + tag.order().pages() as u32 > page;
             reaches.then(|| (head, tag.order(), tag.state()))
-        })
+        });
+        block.or_else(|| self.bitmaps.has(page).then_some((page, Order::ZERO, PageState::Cached)))
     }
 
     /// The first of some pages that already belongs to a block.
@@ -362,6 +387,21 @@ impl<'g, 'a, M: Machine> Locked<'g, 'a, M> {
             }
         }
         None
+    }
+
+    /// Frees the pages of the bitmap of a pageblock: they enter lists and merge.
+    pub(crate) fn empty_bitmap(&self, page: u32) {
+        if !self.bitmaps.are_kept() {
+            return;
+        }
+        let mut pages = 0;
+        self.bitmaps.take_all(page >> Order::PAGEBLOCK.get(), |from, end| {
+            pages += end - from;
+            for (page, order) in largest_blocks(from, end) {
+                self.free_block(page, order, self.frames.block_type(page));
+            }
+        });
+        self.bitmap_pages.sub(pages.into());
     }
 
     /// Returns the upper halves of a taken block to the lists, until `to` pages remain at its start.

@@ -3,6 +3,8 @@
 //! Blocks of different regions never merge, because a region consists of whole blocks of the largest order. A zone with one region
 //! is a zone as the kernel has it.
 
+use core::sync::atomic::AtomicU32;
+
 use super::Buddy;
 use super::depot::Depot;
 use super::list::List;
@@ -30,6 +32,8 @@ pub struct Region<L> {
     pub(crate) direct_free_pages: AtomicU64,
     /// Batches of blocks for the next refills.
     pub(crate) depot: Depot,
+    /// [`Buddy::bitmap_refills`] at the last tick that looked after the region's bitmaps.
+    pub(crate) bitmap_refills: AtomicU32,
     /// By order and migratetype.
     areas: [[List; MigrateType::COUNT]; Order::COUNT],
 }
@@ -62,6 +66,7 @@ impl<L> Region<L> {
             direct_alloc_pages: AtomicU64::new(0),
             direct_free_pages: AtomicU64::new(0),
             depot: Depot::new(),
+            bitmap_refills: AtomicU32::new(0),
             areas: [const { [const { List::new() }; MigrateType::COUNT] }; Order::COUNT],
         }
     }
@@ -118,23 +123,31 @@ impl<L> Region<L> {
 }
 
 impl<L> Buddy<'_, L> {
-    /// The free pages of the zone: with one region exact while its lock is held, with several at a recent moment. Reads every
+    /// The free pages of the zone, with those in bitmaps: with one region exact while its lock is held, with several at a recent moment. Reads every
     /// region.
     #[inline]
     pub(crate) fn free_pages(&self) -> FreePages {
+        let bits = if self.bitmaps.are_kept() { self.bitmap_pages.get() } else { 0 };
         if let [one] = self.regions {
-            return one.free();
+            let free = one.free();
+            return FreePages { all: free.all + bits, ..free };
         }
-        let none = FreePages { all: 0, cma: 0, highatomic: 0 };
+        let none = FreePages { all: bits, cma: 0, highatomic: 0 };
         self.regions.iter().fold(none, |sum, region| {
             let free = region.free();
             FreePages { all: sum.all + free.all, cma: sum.cma + free.cma, highatomic: sum.highatomic + free.highatomic }
         })
     }
 
-    /// Pages on free lists of types other than ISOLATE: [`Self::free_pages`].
+    /// Pages on free lists of types other than ISOLATE, and in bitmaps: [`Self::free_pages`].
     #[inline]
     pub(crate) fn free(&self) -> u64 {
+        self.listed() + if self.bitmaps.are_kept() { self.bitmap_pages.get() } else { 0 }
+    }
+
+    /// Pages on free lists of types other than ISOLATE.
+    #[inline]
+    pub(crate) fn listed(&self) -> u64 {
         if let [one] = self.regions {
             return one.free_pages.get();
         }
@@ -184,6 +197,13 @@ impl<L> Buddy<'_, L> {
     pub(crate) fn region_starts(&self) -> impl Iterator<Item = u32> {
         let order = self.region_order;
         (0..self.regions.len() as u64).map(move |number| (number << order) as u32)
+    }
+
+    /// The pageblocks of a region by their numbers: the first, and the one after its last.
+    pub(crate) fn pageblocks_of(&self, region: usize) -> (u32, u32) {
+        let start = (region as u64) << self.region_order;
+        let end = self.region_end(start as u32);
+        (start as u32 >> Order::PAGEBLOCK.get(), end >> Order::PAGEBLOCK.get())
     }
 
     /// The numbers of all regions, from one on and around.

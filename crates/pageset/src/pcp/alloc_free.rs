@@ -119,11 +119,12 @@ impl<M: Machine> CachedZone<'_, M> {
         blocks: u32,
     ) -> u32 {
         let in_hold = env.tuning.bulk_free.refill_blocks();
-        let mut taken = 0;
+        let mut taken = self.refill_from_bitmaps(env, pcp, list, wanted, pcp.region(), blocks);
         while taken < blocks {
             let take = |zone: &ZoneGuard<'_, '_, M>, wanted| {
                 let most = in_hold.min(blocks - taken);
                 let left = if env.tuning.depot { self.refill_from_depot(zone, pcp, list, most) } else { 0 };
+                let left = left + self.refill_from_bitmaps(env, pcp, list, wanted, zone.number(), most - left);
                 let taken =
                     left + if left < most { refill_from_lists(zone, pcp, list, wanted, most - left) } else { 0 };
                 (taken > 0).then_some(taken)
@@ -158,7 +159,11 @@ fn refill_from_lists<M: Machine, G>(
         zone.frames.set_tag(page, Tag::new(PageState::Cached, wanted.order, kind));
         Some(page)
     });
-    split.end(zone, wanted.migratetype);
+    if zone.tuning().bitmaps && pcp.may_keep() {
+        split.end_in_bitmap(zone, wanted.migratetype);
+    } else {
+        split.end(zone, wanted.migratetype);
+    }
     taken
 }
 

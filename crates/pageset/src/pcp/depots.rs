@@ -18,9 +18,9 @@ use crate::sync::{self, LockedWord};
 const SHARE: u32 = 5;
 
 impl<'a, M: Machine> CachedZone<'a, M> {
-    /// Whether a drain of this pageset may leave batches in depots: while the zone has memory, and the pageset may keep pages.
+    /// Whether a drain of this pageset may leave blocks in depots and bitmaps: while the zone has memory, and the pageset may keep pages.
     pub(super) fn may_leave<G>(&self, env: Env<'_, M>, pcp: &PcpGuard<'_, M::Lock, G>) -> bool {
-        env.tuning.depot && pcp.may_keep() && self.shared.pressure() == Pressure::default()
+        (env.tuning.depot || env.tuning.bitmaps) && pcp.may_keep() && self.shared.pressure() == Pressure::default()
     }
 
     /// Moves whole lists, from `start` on, to the depots of the regions of their blocks, until `wanted` pages have moved or a depot
@@ -108,24 +108,25 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         }
     }
 
-    /// Frees the pages that no refill needed for a round. A round is `cpus` ticks, of any CPUs. Each tick looks after the next
-    /// regions in turn, so no depot depends on one CPU. Returns whether any depot has pages.
+    /// Frees the pages of depots, and the bitmaps, that no refill needed for a round. A round is `cpus` ticks, of any CPUs. Each tick looks after the next
+    /// regions in turn, so no depot depends on one CPU. Returns whether any of them has pages.
     pub(crate) fn tick_depots(&self, env: Env<'_, M>, cpus: u32) -> bool {
         let regions = self.shared.buddy.regions.len() as u32;
-        if !env.tuning.depot || cpus == 0 {
+        if !(env.tuning.depot || env.tuning.bitmaps) || cpus == 0 {
             return false;
         }
         // Relaxed: which tick looks after which region does not matter. The sum wraps, and a turn may then come early.
         let turn = u64::from(self.depot_turn.fetch_add(regions, Relaxed));
         let (first, end) = (turn / u64::from(cpus), (turn + u64::from(regions)) / u64::from(cpus));
-        for number in (first..end)
-            .map(|turn| (turn % u64::from(regions)) as usize)
-            .filter(|&number| !self.shared.buddy.regions[number].depot.is_idle())
-        {
+        for number in (first..end).map(|turn| (turn % u64::from(regions)) as usize) {
+            self.tick_bitmaps(env, number);
+            if self.shared.buddy.regions[number].depot.is_idle() {
+                continue;
+            }
             let idle = self.shared.lock_region(env, LockPath::Drain, number).region.depot.idle_pages();
             self.drain_depot(env, number, idle);
         }
-        (0..regions as usize).any(|number| self.has_depot_pages(number))
+        (0..regions as usize).any(|number| self.has_depot_pages(number) || self.has_bitmap_pages(number))
     }
 
     /// Frees at least `pages` pages of a depot, or all if it has fewer.

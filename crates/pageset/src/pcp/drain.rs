@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::fence;
 
 use super::claims::drain_largest;
+use super::regions::To;
 use super::{CachedZone, MachineGuard, Pageset, PcpGuard};
 use crate::buddy::{Capture, Env, Locked};
 use crate::frame::{CpuId, MigrateType, Order};
@@ -47,12 +48,18 @@ impl<M: Machine> CachedZone<'_, M> {
         held
     }
 
-    /// Moves about `pages` pages to depots, and what they have no room for to the buddy. Less than a batch may stay.
+    /// Moves about `pages` pages to depots, and what they have no room for to bitmaps or the buddy. Less than a batch may stay.
     fn leave<G>(&self, env: Env<'_, M>, pcp: &mut PcpGuard<'_, M::Lock, G>, pages: u32, start: usize) {
         let wanted = pages.min(pcp.count());
-        let left = self.drain_to_depots(env, pcp, wanted, start);
+        let left = if env.tuning.depot { self.drain_to_depots(env, pcp, wanted, start) } else { 0 };
         pcp.note_drain(left);
-        if left == 0 || wanted - left >= pcp.batch() {
+        if left > 0 && wanted - left < pcp.batch() {
+            return;
+        }
+        if env.tuning.bitmaps {
+            let drained = self.drain_to_regions(env, pcp, wanted - left, start, To::Bitmaps);
+            pcp.note_drain(drained);
+        } else {
             self.drain(env, pcp, wanted - left, start, None);
         }
     }
@@ -87,7 +94,7 @@ impl<M: Machine> CachedZone<'_, M> {
                     drain_lists(&zone, pcp, wanted, start, capture)
                 }
             } else {
-                self.drain_to_regions(env, pcp, wanted, start, capture)
+                self.drain_to_regions(env, pcp, wanted, start, To::Lists(capture))
             }
         });
         pcp.note_drain(drained);

@@ -10,12 +10,14 @@
 //! | `alloc_free` | blocks allocated, with the refill, and freed: one, or many under one hold of the pageset's lock |
 //! | `regions` | refills and drains of a zone with several regions |
 //! | `claims` | whole pageblocks in pagesets, and their owners |
+//! | `bitmaps` | free parts of pageblocks, set and taken without a lock |
 //! | `depots` | batches of blocks that pass from drains to refills |
 //! | `drain` | blocks that go to the buddy: after a free, once a second, on request |
 //! | `whole_blocks` | a block split at once into the pages of a list, and pages drained as one block |
 //! | `stack` | the arrays of the lists |
 
 mod alloc_free;
+mod bitmaps;
 pub(crate) mod claims;
 mod depots;
 mod drain;

@@ -12,6 +12,15 @@ use crate::policy::lists::order_of;
 use crate::sync::LockedWord;
 use crate::zone::ZoneGuard;
 
+/// Where a drain puts blocks.
+#[derive(Clone, Copy)]
+pub(super) enum To<'c> {
+    /// On free lists, unless it is the block that a compaction waits for.
+    Lists(Option<&'c Capture>),
+    /// Into the bitmaps of pageblocks, and those of whole pageblocks on free lists.
+    Bitmaps,
+}
+
 /// What a pass over the regions accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
@@ -44,7 +53,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         for pass in [Pass::Easy, Pass::All] {
             for number in buddy.regions_from(own) {
                 let is_empty = buddy.regions[number].free_pages.get() < wanted.order.pages();
-                if is_empty && !self.has_depot_pages(number) {
+                if is_empty && !self.has_depot_pages(number) && !self.has_bitmap_pages(number) {
                     continue;
                 }
                 let guard = if pass == Pass::All && wanted.waits {
@@ -89,7 +98,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         pcp: &PcpGuard<'_, M::Lock, G>,
         wanted: u32,
         start: usize,
-        capture: Option<&Capture>,
+        to: To<'_>,
     ) -> u32 {
         let lists = env.tuning.lists.count();
         let mut drained = 0;
@@ -104,7 +113,15 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 if blocks.is_empty() {
                     break;
                 }
-                self.free_to_regions(env, blocks, order_of(list), capture, &mut held);
+                match to {
+                    To::Bitmaps if order_of(list) < Order::PAGEBLOCK => {
+                        // Whole pageblocks take a region's lock.
+                        held = Held::default();
+                        self.free_to_bitmaps(env, blocks, order_of(list));
+                    }
+                    To::Bitmaps => self.free_to_regions(env, blocks, order_of(list), None, &mut held),
+                    To::Lists(capture) => self.free_to_regions(env, blocks, order_of(list), capture, &mut held),
+                }
                 pcp.drop_oldest(list, blocks.len() as u32);
                 drained += blocks.len() as u32 * pages;
             }

@@ -50,6 +50,20 @@ impl SplitBlock {
         })
     }
 
+    /// As [`Self::end`], with the parts of a pageblock in its bitmap.
+    pub(super) fn end_in_bitmap<M: Machine>(self, zone: &Locked<'_, '_, M>, list: MigrateType) {
+        for (page, order) in largest_blocks(self.next, self.end) {
+            if order >= Order::PAGEBLOCK || !zone.frames.block_type(page).is_ordinary() {
+                zone.put(page, order, list, End::Head);
+                continue;
+            }
+            zone.bitmap_pages.add(order.pages());
+            zone.bitmaps.free(page, order);
+            zone.bitmaps.settle();
+            zone.bitmaps.note(page);
+        }
+    }
+
     /// Frees the unused parts: the halves that splitting one by one would have left.
     pub(super) fn end<M: Machine>(self, zone: &Locked<'_, '_, M>, list: MigrateType) {
         for (page, order) in largest_blocks(self.next, self.end) {

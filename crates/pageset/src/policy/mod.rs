@@ -278,6 +278,10 @@ pub struct Tuning {
     /// 32 batches of 62 blocks, a 32nd of the region, and, beyond two batches, twice what refills took lately. Pages that no refill needed go back at the tick, and all where memory
     /// is short. In the kernels each block goes through the free lists. Not a kernel rule; `frontier.md` 5.
     pub depot: bool,
+    /// Whether a free that drains marks blocks smaller than a pageblock as free in a bitmap of their pageblock, without a lock, and
+    /// refills take them from there. A pageblock goes to the free lists when all of it is free, and a part where memory is short or a
+    /// drain of all CPUs was requested. In the kernels each block goes through the free lists. Not a kernel rule; `frontier.md` 5.
+    pub bitmaps: bool,
     /// Whether a request that may wait for memory drains other CPUs' pagesets before it fails, one after the other until it is
     /// served. The kernels do that only after reclaim. The pool does not use it: it has a way of its own. Not a kernel rule; 1.7.
     pub drain_for_requests: bool,
@@ -383,6 +387,12 @@ impl Tuning {
         }
         if self.depot && !matches!(self.bulk_free, BulkFree::ShortHolds) {
             return Err(TuningError::Needs { rule: "depot", needs: "bulk_free = short-holds" });
+        }
+        if self.bitmaps && !matches!(self.bulk_free, BulkFree::ShortHolds) {
+            return Err(TuningError::Needs { rule: "bitmaps", needs: "bulk_free = short-holds" });
+        }
+        if self.bitmaps && !self.type_at_drain {
+            return Err(TuningError::Needs { rule: "bitmaps", needs: "type_at_drain" });
         }
         if let Err(error) = self.check_claims() {
             return Err(error);

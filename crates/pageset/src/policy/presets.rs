@@ -58,6 +58,7 @@ pub const LINUX_4_16: Tuning = Tuning {
     batch_blocks: 0,
     whole_blocks: false,
     depot: false,
+    bitmaps: false,
     drain_for_requests: false,
     claim_blocks: false,
     owners: OwnerRule::Off,
@@ -200,6 +201,9 @@ pub const PAGESET: Tuning = Tuning {
     ..LINUX_6_18
 };
 
+/// [`PAGESET`], with the free parts of pageblocks in bitmaps.
+pub const PAGESET_BITMAPS: Tuning = Tuning { bitmaps: true, ..PAGESET };
+
 const fn preset(name: &'static str, about: &'static str, tuning: Tuning) -> Preset {
     Preset { name, about, tuning }
 }
@@ -250,6 +254,7 @@ pub const PRESETS: &[Preset] = &[
     preset("pcp-buddy-try", "the same: frees try, else the zone (30 April)", PCP_BUDDY_TRY),
     preset("pcp-buddy-list", "the same: frees leave a list (20 May)", PCP_BUDDY_LIST),
     preset("pageset", "this project's default: 6.18 without four of its defects", PAGESET),
+    preset("pageset-bitmaps", "and free parts of pageblocks are bits, changed without a lock", PAGESET_BITMAPS),
 ];
 
 /// A kernel release, such as 6.1.192.

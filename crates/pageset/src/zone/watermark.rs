@@ -148,8 +148,9 @@ impl<M: Machine> Zone<'_, M> {
 
     /// Whether more pages than `floor` are free for a request of the largest order.
     fn has_usable(&self, floor: u64) -> bool {
+        // Without bitmaps: they are filled and emptied without a lock, and this answer lasts until the next hold.
         let test = MarkTest { order: Order::MAX, ..MarkTest::SINGLE };
-        self.buddy.free().saturating_sub(self.unusable(&test)) > floor
+        self.buddy.listed().saturating_sub(self.unusable(&test)) > floor
     }
 
     /// Whether a single page is available above the min mark after a block of `order` is taken, for a request without a

@@ -135,6 +135,7 @@ fn plans_differ() {
         ("one CPU", share(&|plan| plan.cpus.len() == 1)),
         ("regions", share(&|plan| plan.tuning.regions != pageset::RegionRule::One)),
         ("depots", share(&|plan| plan.tuning.depot)),
+        ("bitmaps", share(&|plan| plan.tuning.bitmaps)),
         ("owners", share(&|plan| plan.tuning.owners != pageset::OwnerRule::Off)),
         ("merges", share(&|plan| plan.tuning.merge_blocks)),
         ("clusters", share(&|plan| plan.tuning.clusters)),

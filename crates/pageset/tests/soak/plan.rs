@@ -173,7 +173,8 @@ fn change(tuning: &mut Tuning, random: &mut Random) {
     let on = random.one_in(2);
     match random.below(38) {
         0..4 => tuning.regions = RegionRule::Fixed(1 + random.below(9) as u32),
-        4..7 => tuning.depot = on,
+        4..6 => tuning.depot = on,
+        6 => tuning.bitmaps = on,
         7 => {
             tuning.bulk_free = random.pick(&[BulkFree::SinglePass, BulkFree::Chunked, BulkFree::ShortHolds]);
         }

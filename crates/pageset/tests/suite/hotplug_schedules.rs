@@ -94,7 +94,7 @@ fn schedule<const FAULT: u8>(preset: &Preset, parts: [Part<FAULT>; 3], after: Pa
     assert_eq!(world.zone_stats(0).nr_free_pages, pages);
 }
 
-const PRESETS: [&str; 8] = [
+const PRESETS: [&str; 9] = [
     "linux-4.19",
     "linux-5.14",
     "linux-5.18",
@@ -103,6 +103,7 @@ const PRESETS: [&str; 8] = [
     "pcp-buddy",
     "pcp-buddy-try",
     "pcp-buddy-list",
+    "pageset-bitmaps",
 ];
 const SCHEDULES: usize = 400;
 

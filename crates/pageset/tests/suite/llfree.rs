@@ -153,7 +153,7 @@ fn free(world: &World<'_>, blocks: impl IntoIterator<Item = Block>) {
     blocks.into_iter().for_each(|block| world.free(block.pfn, block.order).expect("it is in use"));
 }
 
-fn shuffle<T>(all: &mut [T], random: &mut Random) {
+pub(crate) fn shuffle<T>(all: &mut [T], random: &mut Random) {
     (1..all.len()).for_each(|at| all.swap(at, random.below(at + 1)));
 }
 

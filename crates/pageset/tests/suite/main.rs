@@ -15,6 +15,7 @@ mod support;
 #[path = "../support/watched.rs"]
 mod watched;
 
+mod bitmaps;
 mod bootstrap;
 mod buddy;
 mod bulk;

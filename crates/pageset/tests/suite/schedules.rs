@@ -153,7 +153,7 @@ fn explore<const FAULT: u8>(preset: &'static str, part: Part<FAULT>, seed: u64, 
         .run(move || schedule::<FAULT>(preset, part));
 }
 
-const PRESETS: [&str; 11] = [
+const PRESETS: [&str; 12] = [
     "merge-skip",
     "clusters-free",
     "linux-4.19",
@@ -165,6 +165,7 @@ const PRESETS: [&str; 11] = [
     "pcp-buddy-try",
     "pcp-buddy-list",
     "pageset",
+    "pageset-bitmaps",
 ];
 const SCHEDULES: usize = 600;
 

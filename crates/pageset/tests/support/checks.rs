@@ -80,7 +80,9 @@ impl Model<'_> {
                 "zone {zone}: {stats:?}"
             );
             let one_region = self.world.tuning().regions == RegionRule::One;
-            assert!(stats.lock_refill >= stats.pagesets.refills && stats.lock_drain >= stats.pagesets.drains);
+            let without_locks = self.world.tuning().bitmaps;
+            assert!(without_locks || stats.lock_refill >= stats.pagesets.refills);
+            assert!(without_locks || stats.lock_drain >= stats.pagesets.drains);
             assert!(!one_region || stats.lock_drain == stats.pagesets.drains);
             for cpu in 0..self.map.cpus().len() as u32 {
                 let s = self.world.pageset_stats(zone, CpuId(cpu));

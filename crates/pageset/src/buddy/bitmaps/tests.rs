@@ -1,0 +1,96 @@
+extern crate std;
+
+use core::sync::atomic::AtomicU32;
+use std::vec::Vec;
+
+use super::*;
+
+fn order(order: u8) -> Order {
+    Order::new(order).expect("an order")
+}
+
+/// Two pageblocks of 128 pages.
+fn explore(test: impl FnOnce(Bitmaps<'_, AtomicU32, 4>)) {
+    let words: Vec<_> = (0..9).map(|_| AtomicU32::new(0)).collect();
+    let (pages, pageblocks) = words.split_at(8);
+    test(Bitmaps::of_words(pages, pageblocks));
+}
+
+fn free(bits: Bitmaps<'_, AtomicU32, 4>, page: u32, of: u8) -> bool {
+    let may_be_whole = bits.free(page, order(of));
+    bits.settle();
+    bits.note(page);
+    may_be_whole
+}
+
+fn taken(bits: Bitmaps<'_, AtomicU32, 4>, pageblock: u32, of: u8, most: u32) -> Vec<u32> {
+    let mut all = Vec::new();
+    let number = bits.take(pageblock, order(of), most, |page| all.push(page));
+    assert_eq!(number as usize, all.len());
+    all
+}
+
+#[test]
+fn first_pages_of_free_blocks() {
+    for (free, of, expected) in [
+        (0b1011, 0, 0b1011),
+        (0b1011, 1, 0b0001),
+        (0b0110, 1, 0),
+        (0xff, 2, 0x11),
+        (0x7f, 2, 0x01),
+        (0xff00_ff0f, 3, 0x0100_0100),
+        (0xffff_7fff, 4, 0x0001_0000),
+        (u32::MAX, 5, 1),
+        (u32::MAX - 1, 5, 0),
+    ] {
+        assert_eq!(heads(free, order(of)), expected, "{free:#x}, order {of}");
+    }
+    assert_eq!([0, 1, 2, 9].map(|most| lowest(0b1011, most)), [0, 0b1, 0b11, 0b1011]);
+}
+
+#[test]
+fn blocks_of_each_order_come_once() {
+    explore(|bits| {
+        assert_eq!(bits.next(0, 2), None);
+        // The second pageblock has pages 128 to 255.
+        for (page, of) in [(130, 0), (160, 5), (136, 3), (192, 6), (132, 2)] {
+            free(bits, page, of);
+        }
+        assert_eq!((bits.next(0, 2), bits.next(0, 1), bits.has(131), bits.has(136)), (Some(1), None, false, true));
+        assert_eq!(taken(bits, 1, 6, 9), [192]);
+        free(bits, 0, 6);
+        assert_eq!((taken(bits, 0, 6, 9), bits.is_noted(0)), (Vec::from([0]), false));
+        assert_eq!(taken(bits, 1, 4, 1), [160]);
+        assert_eq!(taken(bits, 1, 3, 9), [136, 176, 184]);
+        assert_eq!(taken(bits, 1, 2, 9), [132]);
+        let mut runs = Vec::new();
+        bits.runs(1, |from, end| runs.push((from, end)));
+        assert_eq!(runs, [(130, 131)]);
+        assert_eq!((taken(bits, 1, 1, 9), bits.next(0, 2)), (Vec::new(), Some(1)));
+        assert_eq!((taken(bits, 1, 0, 9), bits.next(0, 2)), (Vec::from([130]), None));
+    });
+}
+
+#[test]
+fn runs_cross_words() {
+    explore(|bits| {
+        for (page, of) in [(30, 1), (32, 5), (64, 0), (66, 0)] {
+            free(bits, page, of);
+        }
+        let mut runs = Vec::new();
+        bits.take_all(0, |from, end| runs.push((from, end)));
+        assert_eq!((runs, bits.next(0, 2)), (Vec::from([(30, 65), (66, 67)]), None));
+    });
+}
+
+#[test]
+fn whole_pageblocks_are_taken_at_once() {
+    explore(|bits| {
+        let complete: Vec<_> = (0..128).rev().map(|page| free(bits, page, 0)).collect();
+        assert_eq!(complete.iter().filter(|&&whole| whole).count(), 4, "once for each word");
+        assert_eq!(taken(bits, 0, 0, 1), [0]);
+        assert!(!bits.take_whole(0) && bits.has(1));
+        assert!(free(bits, 0, 0) && bits.take_whole(0) && !bits.take_whole(0));
+        assert_eq!((bits.next(0, 2), bits.is_noted(0)), (None, false));
+    });
+}

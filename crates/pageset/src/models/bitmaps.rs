@@ -1,0 +1,92 @@
+//! The bitmaps of pageblocks: drains that set bits, and refills that take them.
+
+use std::boxed::Box;
+
+use super::{Word, explore};
+use crate::buddy::bitmaps::Bitmaps;
+use crate::frame::Order;
+use crate::sync::atomic::AtomicU32;
+
+/// The bits of one pageblock of two words, and of one more word for the note that it has free parts.
+struct OneBitmap {
+    words: Box<[AtomicU32; 3]>,
+    /// How often the whole pageblock was taken.
+    wholes: Word,
+}
+
+impl OneBitmap {
+    /// A pageblock of which all pages are free but the first and the last.
+    fn new() -> Self {
+        let words = [u32::MAX - 1, u32::MAX >> 1, 1].map(AtomicU32::new);
+        OneBitmap { words: Box::new(words), wholes: Word::default() }
+    }
+
+    fn bits(&self) -> Bitmaps<'_, AtomicU32, 2> {
+        Bitmaps::of_words(&self.words[..2], &self.words[2..])
+    }
+
+    /// Frees a page, as a drain does. `settle` orders its steps.
+    fn free(&self, page: u32, settle: fn(Bitmaps<'_, AtomicU32, 2>)) {
+        let bits = self.bits();
+        let may_be_whole = bits.free(page, Order::ZERO);
+        settle(bits);
+        bits.note(page);
+        if may_be_whole && bits.take_whole(0) {
+            self.wholes.add();
+        }
+    }
+}
+
+/// Two CPUs free the last two pages of a pageblock: one of them takes it.
+#[test]
+fn one_of_two_frees_finds_the_whole_pageblock() {
+    explore(
+        OneBitmap::new,
+        |bitmap| bitmap.free(0, |bits| bits.settle()),
+        |bitmap| bitmap.free(63, |bits| bits.settle()),
+        |bitmap| {
+            assert!(bitmap.wholes.get() == 1 && !bitmap.bits().has(7), "a whole pageblock was left");
+        },
+    );
+}
+
+#[test]
+#[should_panic(expected = "a whole pageblock was left")]
+fn frees_that_look_too_early_are_found() {
+    explore(
+        OneBitmap::new,
+        |bitmap| bitmap.free(0, |_| ()),
+        |bitmap| bitmap.free(63, |_| ()),
+        |bitmap| assert!(bitmap.wholes.get() == 1, "a whole pageblock was left"),
+    );
+}
+
+/// A refill takes the only page of a pageblock while a drain frees another one: refills find that one.
+fn explore_notes(take: fn(&OneBitmap)) {
+    explore(
+        || OneBitmap { words: Box::new([2, 0, 1].map(AtomicU32::new)), wholes: Word::default() },
+        |bitmap| bitmap.free(40, |bits| bits.settle()),
+        take,
+        |bitmap| {
+            let bits = bitmap.bits();
+            let left = u32::from(bits.has(1)) + u32::from(bits.has(40));
+            assert!(left == 0 || bits.is_noted(0), "no refill finds a free page");
+        },
+    );
+}
+
+#[test]
+fn refills_find_each_free_page() {
+    explore_notes(|bitmap| {
+        bitmap.bits().take(0, Order::ZERO, 2, |_| ());
+    });
+}
+
+#[test]
+#[should_panic(expected = "no refill finds a free page")]
+fn a_note_that_is_cleared_without_a_second_look_is_found() {
+    explore_notes(|bitmap| {
+        bitmap.bits().take(0, Order::ZERO, 1, |_| ());
+        bitmap.bits().clear_note(0);
+    });
+}

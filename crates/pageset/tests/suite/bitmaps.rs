@@ -1,0 +1,228 @@
+//! Free parts of pageblocks in bitmaps, which drains set and refills take without a lock.
+
+use crate::llfree::shuffle;
+use crate::support::{World, build, movable};
+use crate::threads::Random;
+use pageset::policy::presets::{LINUX_6_18, PAGESET, PAGESET_BITMAPS};
+use pageset::policy::{Bounds, BulkFree, TuningError, Watermarks};
+use pageset::{
+    Config, CpuId, MapError, MigrateType, NodeId, Order, PageRange, Pfn, RegionRule, Request, Tuning, Wait, WrongFree,
+    ZoneKind, ZoneSpec,
+};
+
+const BASE: u64 = 1 << 20;
+const REGION: u64 = 1 << 13;
+
+fn order(order: u8) -> Order {
+    Order::new(order).expect("an order")
+}
+
+/// A zone of two regions, and two CPUs, whose pagesets keep few pages. No depots, so that all that is drained goes to bitmaps.
+fn two_regions<R>(tuning: Tuning, test: impl FnOnce(&World<'_>) -> R) -> R {
+    let ranges = [PageRange::new(Pfn(BASE), 2 * REGION)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let tuning = Tuning { regions: RegionRule::Fixed(2), depot: false, ..tuning };
+    build(&Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) }, |world| {
+        world.set_bounds(0, Bounds { batch: 63, high_min: 200, high_max: 200 }).expect("room");
+        world.set_watermarks(0, Watermarks { min: 0, low: 0, high: 0 }, [0; 4]);
+        test(world)
+    })
+}
+
+fn take(world: &World<'_>, of: u8, blocks: usize) -> Vec<Pfn> {
+    (0..blocks).map(|_| world.alloc(&movable(of)).expect("memory")).collect()
+}
+
+fn shuffled(mut blocks: Vec<Pfn>) -> Vec<Pfn> {
+    shuffle(&mut blocks, &mut Random(7));
+    blocks
+}
+
+/// The pages of the blocks that `/proc/pagetypeinfo` would list.
+fn listed(world: &World<'_>) -> u64 {
+    let of = |order: Order| MigrateType::ALL.map(|list| u64::from(world.free_blocks(0, order, list)) * order.pages());
+    Order::all().flat_map(of).sum()
+}
+
+fn check_books(world: &World<'_>) {
+    let stats = world.zone_stats(0);
+    let books = world.audit(0).expect("the audit passes");
+    assert_eq!((books.free, listed(world)), (stats.nr_free_pages, stats.nr_free_pages));
+    assert!(stats.bitmap <= stats.nr_free_pages);
+}
+
+/// Blocks that are freed in random order merge without the lock: a pageblock takes one hold, when all of it is free.
+#[test]
+fn random_frees_take_a_lock_for_each_pageblock() {
+    for of in [0, 1, 3, 5, 6, 8] {
+        let [with, without] = [PAGESET_BITMAPS, PAGESET].map(|tuning| {
+            two_regions(tuning, |world| {
+                let whole = |world: &World<'_>| world.free_blocks(0, Order::MAX, MigrateType::Movable);
+                let before = whole(world);
+                let blocks = shuffled(take(world, of, 8192 >> of));
+                let holds = world.zone_stats(0).lock_drain;
+                let (first, rest) = blocks.split_at(blocks.len() / 2);
+                first.iter().for_each(|&pfn| world.free(pfn, order(of)).expect("in use"));
+                let parts = world.zone_stats(0).bitmap;
+                check_books(world);
+                rest.iter().for_each(|&pfn| world.free(pfn, order(of)).expect("in use"));
+                check_books(world);
+                let holds = world.zone_stats(0).lock_drain - holds;
+                world.drain_all();
+                assert_eq!((world.zone_stats(0).bitmap, whole(world)), (0, before), "order {of}: all memory merges");
+                check_books(world);
+                (parts, holds)
+            })
+        });
+        assert!(with.0 > 1000 && without.0 == 0, "order {of}: pages in bitmaps: {with:?}, {without:?}");
+        assert!(with.1 <= 8192 / 512, "order {of}: holds: {with:?}, {without:?}");
+    }
+}
+
+/// A refill takes blocks of each order from the bitmaps, and none of them twice.
+#[test]
+fn refills_take_what_fits() {
+    two_regions(PAGESET_BITMAPS, |world| {
+        let pages = shuffled(take(world, 0, 8192));
+        pages.iter().take(6000).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        let before = world.zone_stats(0);
+        assert!(before.bitmap > 3000, "{before:?}");
+        let mut taken = vec![];
+        for of in [0, 1, 2, 3] {
+            taken.extend(take(world, of, 100).into_iter().map(|pfn| (pfn, order(of))));
+            check_books(world);
+        }
+        let after = world.zone_stats(0);
+        assert!(after.bitmap + 500 < before.bitmap, "{before:?}, {after:?}");
+        taken.into_iter().for_each(|(pfn, of)| world.free(pfn, of).expect("no other block has its pages"));
+        check_books(world);
+    });
+}
+
+/// The part of a pageblock that a refill leaves is in the bitmap, so that the next refill takes no lock.
+#[test]
+fn a_refill_leaves_the_rest_of_a_pageblock_in_its_bitmap() {
+    two_regions(PAGESET_BITMAPS, |world| {
+        take(world, 0, 1);
+        let stats = world.zone_stats(0);
+        assert_eq!((stats.lock_refill, stats.bitmap), (1, 512 - stats.pagesets.refill_pages));
+        take(world, 0, stats.pagesets.refill_pages as usize);
+        let stats = world.zone_stats(0);
+        assert_eq!((stats.pagesets.refills, stats.lock_refill), (2, 1));
+        check_books(world);
+    });
+}
+
+/// All memory is in bitmaps, in parts: it serves every request that it can.
+#[test]
+fn bitmaps_give_way_to_requests() {
+    let scattered = |world: &World<'_>| {
+        let request = Request { watermarks: false, ..movable(0) };
+        let all: Vec<_> = std::iter::from_fn(|| world.alloc(&request).ok()).collect();
+        shuffled(all)
+            .into_iter()
+            .filter(|pfn| pfn.0 % 1024 != 0)
+            .for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        assert!(world.zone_stats(0).bitmap > 2 * REGION - 1024, "{:?}", world.zone_stats(0));
+    };
+    // A block that the bitmaps have only after pages of all pagesets came back, by a request that waits for locks only.
+    two_regions(PAGESET_BITMAPS, |world| {
+        scattered(world);
+        world.drain_cpu(CpuId(0));
+        let request = Request { watermarks: false, wait: Wait::Lock, ..movable(9) };
+        world.alloc(&request).expect("half of the pageblocks are free");
+        check_books(world);
+    });
+    // Requests that wait for nothing get every last page, of another type's pageblocks as well.
+    for migratetype in [MigrateType::Movable, MigrateType::Unmovable] {
+        two_regions(PAGESET_BITMAPS, |world| {
+            scattered(world);
+            let free = world.zone_stats(0).nr_free_pages + world.zone_stats(0).pagesets.count;
+            let request = Request { watermarks: false, wait: Wait::Nothing, ..Request::new(Order::ZERO, migratetype) };
+            let got = std::iter::from_fn(|| world.alloc(&request).ok()).count() as u64;
+            let left = world.zone_stats(0);
+            let kept = if migratetype == MigrateType::Movable { 0 } else { left.pagesets.count };
+            assert_eq!((got + kept, left.nr_free_pages), (free, 0), "{migratetype:?}: {left:?}");
+            check_books(world);
+        });
+    }
+}
+
+/// Parts that no refill needed go to the lists, by the ticks of any CPU.
+#[test]
+fn idle_parts_go_back() {
+    two_regions(PAGESET_BITMAPS, |world| {
+        let pages = shuffled(take(world, 0, 4096));
+        pages.iter().take(2000).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        assert!(world.zone_stats(0).bitmap > 0);
+        assert!(world.tick(), "there is more to do");
+        for _ in 0..5 {
+            let _ = world.tick();
+        }
+        let stats = world.zone_stats(0);
+        assert_eq!(stats.bitmap, 0);
+        check_books(world);
+    });
+}
+
+/// Changes of a pageblock's type, ranges, and disabled pagesets find no page in a bitmap.
+#[test]
+fn bitmaps_are_emptied_first() {
+    two_regions(PAGESET_BITMAPS, |world| {
+        let pages = shuffled(take(world, 0, 4096));
+        let (kept, freed) = pages.split_at(300);
+        freed.iter().for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        assert!(world.zone_stats(0).bitmap > 0);
+        world.disable_pagesets(0);
+        assert_eq!(world.zone_stats(0).bitmap, 0);
+        let more = take(world, 0, 700);
+        more.into_iter().for_each(|pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        assert_eq!(world.zone_stats(0).bitmap, 0, "a pageset that keeps nothing leaves nothing there");
+        world.enable_pagesets(0).expect("disabled");
+        kept.iter().for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        check_books(world);
+    });
+    // Unmovable requests claim pageblocks that have free parts in bitmaps.
+    two_regions(PAGESET_BITMAPS, |world| {
+        let pages = shuffled(take(world, 0, 2 * REGION as usize - 600));
+        pages.iter().take(9000).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        let request = Request { watermarks: false, ..Request::new(Order::ZERO, MigrateType::Unmovable) };
+        (0..2000).for_each(|_| assert!(world.alloc(&request).is_ok()));
+        check_books(world);
+    });
+}
+
+/// A page in a bitmap is no page in use: a second free of it changes nothing.
+#[test]
+fn wrong_frees_are_found() {
+    two_regions(PAGESET_BITMAPS, |world| {
+        let pages = shuffled(take(world, 0, 4096));
+        pages.iter().take(3000).for_each(|&pfn| world.free(pfn, Order::ZERO).expect("in use"));
+        let before = world.zone_stats(0);
+        for &pfn in &pages[..3000] {
+            let error = world.free(pfn, Order::ZERO).expect_err("freed twice");
+            assert!(matches!(error.reason, WrongFree::NotAllocated(_) | WrongFree::Inside { .. }), "{error:?}");
+            assert!(!error.to_string().contains("never brought online"), "{error}");
+        }
+        assert_eq!(world.zone_stats(0), before);
+    });
+}
+
+#[test]
+fn what_the_rule_needs() {
+    for (tuning, needs) in [
+        (Tuning { bitmaps: true, ..LINUX_6_18 }, "bulk_free = short-holds"),
+        (Tuning { bulk_free: BulkFree::Chunked, ..PAGESET_BITMAPS }, "bulk_free = short-holds"),
+        (Tuning { type_at_drain: false, ..PAGESET_BITMAPS }, "type_at_drain"),
+    ] {
+        let zones = [ZoneSpec {
+            node: NodeId(0),
+            kind: ZoneKind::Normal,
+            span: PageRange::new(Pfn(BASE), REGION),
+            ranges: &[PageRange::new(Pfn(BASE), REGION)],
+        }];
+        let config = Config { tuning: Tuning { depot: false, ..tuning }, ..Config::new(&zones, &[NodeId(0)]) };
+        let expected = MapError::Tuning(TuningError::Needs { rule: "bitmaps", needs });
+        assert_eq!(config.metadata_size().expect_err("refused"), expected);
+    }
+}
