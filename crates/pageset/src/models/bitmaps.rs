@@ -1,5 +1,7 @@
 //! The bitmaps of pageblocks: drains that set bits, and refills that take them.
 
+extern crate std;
+
 use std::boxed::Box;
 
 use super::{Word, explore};
