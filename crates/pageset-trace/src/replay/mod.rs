@@ -119,6 +119,8 @@ pub struct Outcome {
     pub moves: Moves,
     /// Allocations and frees.
     pub operations: u64,
+    /// Pages allocated and freed past the pagesets.
+    pub direct_pages: u64,
     /// Acquisitions of zone locks.
     pub zone_lock_acquisitions: u64,
     /// Cache lines touched while a zone lock was held: the sum over all holds. A line counts once per hold.
@@ -129,6 +131,8 @@ pub struct Outcome {
     pub held_pages_max: u64,
     /// The most pages in depots at any time. No pageset holds them.
     pub depot_pages: u64,
+    /// The most pages in pagesets and depots together at any time.
+    pub cached_pages_max: u64,
     /// Allocations that failed.
     pub failed: u64,
     /// Allocations that succeeded although their zone was below its min watermark.
@@ -154,11 +158,13 @@ impl Outcome {
             level,
             moves: Moves::default(),
             operations: 0,
+            direct_pages: 0,
             zone_lock_acquisitions: 0,
             zone_lock_lines: 0,
             longest_hold_lines: 0,
             held_pages_max: 0,
             depot_pages: 0,
+            cached_pages_max: 0,
             failed: 0,
             below_min: 0,
             unseen_allocs: 0,

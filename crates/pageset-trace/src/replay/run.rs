@@ -215,8 +215,12 @@ struct Run<'r, 'a> {
     corrections: Corrections,
     /// Pages in all pagesets.
     held: u64,
+    /// Pages in all depots.
+    in_depots: u64,
     /// Acquisitions of zone locks for the set-up and for corrections.
     own_locks: u64,
+    /// Pages allocated and freed past the pagesets for the same.
+    own_pages: u64,
     outcome: Outcome,
 }
 
@@ -253,7 +257,9 @@ impl<'r, 'a> Run<'r, 'a> {
             pending: HashMap::new(),
             corrections: Corrections::new(spare),
             held: 0,
+            in_depots: 0,
             own_locks: 0,
+            own_pages: 0,
             outcome: Outcome::new(plan.rules.name.clone(), plan.level),
         }
     }
@@ -272,8 +278,9 @@ impl<'r, 'a> Run<'r, 'a> {
         self.outcome.borrowed.start_lists =
             self.plan.survey.initial.iter().flatten().filter(|lists| lists.iter().any(|n| *n > 0)).count() as u64;
         self.held = self.pagesets().map(|(zone, cpu)| self.count(zone, cpu)).sum();
-        self.outcome.held_pages_max = self.held;
+        self.note_held(0);
         self.own_locks = self.locks();
+        self.own_pages = self.direct_pages();
         holds::start();
         let known = self.plan.setting.free_blocks_known;
         self.outcome.high_orders = known.then(|| HighOrders::new(high_orders::of_world(self.world)));
@@ -296,6 +303,12 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn locks(&self) -> u64 {
         (0..self.world.zone_count()).map(|zone| self.world.zone_stats(zone).lock_acquisitions()).sum()
+    }
+
+    /// Pages allocated and freed past the pagesets so far.
+    fn direct_pages(&self) -> u64 {
+        let stats = (0..self.world.zone_count()).map(|zone| self.world.zone_stats(zone));
+        stats.map(|stats| stats.direct_alloc_pages + stats.direct_free_pages).sum()
     }
 
     fn set_parameters(&self, zone: usize) {
@@ -514,6 +527,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 run.world.tick_zone(zone);
             });
         }
+        self.look_at_depots();
     }
 
     /// Runs an operation on one pageset and records its moves.
@@ -529,7 +543,7 @@ impl<'r, 'a> Run<'r, 'a> {
         let before = self.world.pageset_stats(zone, cpu);
         operation(self);
         self.note_moves(zone, cpu, before);
-        self.outcome.held_pages_max = self.outcome.held_pages_max.max(self.held);
+        self.note_held(0);
     }
 
     /// Runs an operation that may change the pagesets of several CPUs, and records the moves of all.
@@ -540,28 +554,38 @@ impl<'r, 'a> Run<'r, 'a> {
         operation(self);
         cpus.into_iter().zip(before).for_each(|(cpu, before)| self.note_moves(zone, cpu, before));
         let waiting: u64 = (0..self.world.zone_count()).map(|zone| self.world.zone_stats(zone).waiting).sum();
-        self.outcome.held_pages_max = self.outcome.held_pages_max.max(self.held + waiting);
+        self.note_held(waiting);
+    }
+
+    /// Records the pages that are held now, `waiting` of them on lists of owners.
+    fn note_held(&mut self, waiting: u64) {
+        let outcome = &mut self.outcome;
+        outcome.held_pages_max = outcome.held_pages_max.max(self.held + waiting);
+        outcome.depot_pages = outcome.depot_pages.max(self.in_depots);
+        outcome.cached_pages_max = outcome.cached_pages_max.max(self.held + waiting + self.in_depots);
     }
 
     /// Records what an operation moved between a pageset and the zone.
     fn note_moves(&mut self, zone: usize, cpu: CpuId, before: PagesetStats) {
         let after = self.world.pageset_stats(zone, cpu);
         let moved = |pages: u64| Move { place: self.place, zone: zone as u32, cpu, pages: pages as u32 };
-        if after.refills > before.refills {
+        let (refilled, drained) = (after.refills > before.refills, after.drains > before.drains);
+        if refilled {
             self.outcome.moves.refills.push(moved(after.refill_pages - before.refill_pages));
         }
-        if after.drains > before.drains {
+        if drained {
             self.outcome.moves.drains.push(moved(after.drain_pages - before.drain_pages));
-            self.note_depots();
+        }
+        if refilled || drained {
+            self.look_at_depots();
         }
         self.held = self.held + after.count - before.count;
     }
 
-    /// Records the pages in depots, after a drain: only drains leave pages there.
-    fn note_depots(&mut self) {
+    /// Counts the pages in depots, after an operation that may have moved some.
+    fn look_at_depots(&mut self) {
         if self.world.tuning().depot {
-            let pages = (0..self.world.zone_count()).map(|zone| self.world.zone_stats(zone).depot).sum();
-            self.outcome.depot_pages = self.outcome.depot_pages.max(pages);
+            self.in_depots = (0..self.world.zone_count()).map(|zone| self.world.zone_stats(zone).depot).sum();
         }
     }
 
@@ -575,7 +599,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn apply_snapshot(&mut self, tag: &str) {
         let Some(states) = self.plan.setting.snapshot(tag) else { return };
-        let locks = self.locks();
+        let (locks, pages) = (self.locks(), self.direct_pages());
         self.hotplug_changed = false;
         for (zone, state) in states.iter().enumerate() {
             self.states[zone] = state;
@@ -587,6 +611,7 @@ impl<'r, 'a> Run<'r, 'a> {
         }
         self.outcome.borrowed.snapshots += 1;
         self.own_locks += self.locks() - locks;
+        self.own_pages += self.direct_pages() - pages;
         self.sample_high_orders();
     }
 
@@ -594,6 +619,7 @@ impl<'r, 'a> Run<'r, 'a> {
         self.sample_high_orders();
         let holds = holds::stop();
         self.outcome.zone_lock_acquisitions = self.locks() - self.own_locks;
+        self.outcome.direct_pages = self.direct_pages() - self.own_pages;
         debug_assert_eq!(holds.acquisitions, self.outcome.zone_lock_acquisitions, "two counts of the same locks");
         self.outcome.zone_lock_lines = holds.lines;
         self.outcome.longest_hold_lines = holds.longest_lines;
