@@ -68,6 +68,7 @@ pub const KEYS: &[Key] = &[
     key("merge_blocks", "RFC of 2026: drains merge the blocks of a pageset first, and move the largest", &Switch(|t| &mut t.merge_blocks)),
     key("decay", "by what part high shrinks each second", &Words(|t| &mut t.decay)),
     key("batch_scale_max", "batches grow up to batch << this", &SCALE),
+    key("block_scale_max", "pageset: batches of blocks above order 0 grow up to batch << this, if that is less", &BLOCK_SCALE),
     key(CACHE_SLICE, "no rule: a CPU's share of the last-level cache, where the recording does not know it", &CACHE_PAGES),
 ];
 
@@ -113,6 +114,13 @@ const SCALE: Number = Number {
     unit: "",
     set: |r, n| r.tuning.batch_scale_max = n as u8,
     get: |r| Some(r.tuning.batch_scale_max.into()),
+};
+
+const BLOCK_SCALE: Number = Number {
+    range: 0..=6,
+    unit: "",
+    set: |r, n| r.tuning.block_scale_max = n as u8,
+    get: |r| Some(r.tuning.block_scale_max.into()),
 };
 
 fn fixed_high(rules: &RuleSet) -> Option<(u32, u32)> {
@@ -209,6 +217,7 @@ mod tests {
             merge_blocks: on,
             decay: DecayRule::Fifth,
             batch_scale_max: 1,
+            block_scale_max: 4,
         };
         let off = false;
         let other = Tuning {
@@ -257,6 +266,7 @@ mod tests {
             merge_blocks: off,
             decay: DecayRule::Eighth,
             batch_scale_max: 2,
+            block_scale_max: 3,
         };
         [one, other]
     }

@@ -105,8 +105,8 @@ impl<M: Machine> Drop for NoPagesets<'_, '_, M> {
 
 /// Memory.
 impl<M: Machine> Allocator<'_, M> {
-    /// Brings the pages of a range online, and computes watermarks and bounds again. Holds the zone lock for the pages
-    /// of one largest block at a time. Waits, by [`Machine::relax`], while another such call runs.
+    /// Brings the pages of a range online, and computes watermarks and bounds again. Holds the zone lock to read the tags of one
+    /// pageblock, and then to put one largest block on its list. Waits, by [`Machine::relax`], while another such call runs.
     ///
     /// # Errors
     /// A range that is empty, outside every zone's span, or partly online already. Nothing has changed then.
@@ -117,7 +117,7 @@ impl<M: Machine> Allocator<'_, M> {
         let (zone, span) = self.span_of(range).map_err(|_| MapError::OutsideSpan { start: range.start })?;
         // Only these calls bring pages online, so what is not online stays so.
         let _onlining = Exclusive::begin(&self.onlining, &self.machine);
-        for piece in span.pieces() {
+        for piece in span.cut(Order::PAGEBLOCK) {
             let _guard = zone.shared.lock(self.env(), LockPath::Map, piece.first);
             if let Some(known) = zone.shared.buddy.first_known(piece.first, piece.pages()) {
                 return Err(MapError::Overlap { start: range.start, other: zone.frames().pfn(known) });

@@ -12,6 +12,9 @@ use crate::policy::{BulkFree, Tuning};
 use crate::sync::{self, LockedWord};
 use crate::zone::ZoneGuard;
 
+/// The most pages that a bulk allocation takes under one hold of a pageset's lock: as many as [`Tuning::long_free_run`] puts in.
+const TAKEN_PER_HOLD: usize = 512;
+
 /// The result of an allocation from a pageset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FromCache {
@@ -243,7 +246,7 @@ impl<M: Machine> CachedZone<'_, M> {
 
 /// Many blocks under one hold of the pageset's lock. Specification 2.3, 2.5 "Batched free".
 impl<M: Machine> CachedZone<'_, M> {
-    /// Allocates pages of order 0 until `pages` is full or the list is empty. Ends after the first page if that needed
+    /// Allocates pages of order 0 until `pages` is full, the list is empty, or 512 are taken. Ends after the first page if that needed
     /// a refill: the zone then has fewer pages, and the next page may come from another zone.
     ///
     /// Returns the number of pages: 0 if the zone had no pages for a refill, `None` if another thread holds the
@@ -274,7 +277,8 @@ impl<M: Machine> CachedZone<'_, M> {
         Some(1)
     }
 
-    /// Takes pages of a list of single pages, until `pages` is full. Returns their number.
+    /// Takes pages of a list of single pages, until `pages` is full: at most [`TAKEN_PER_HOLD`], since the lock of the pageset is held.
+    /// Returns their number.
     #[inline(always)]
     pub(crate) fn take_run<G>(
         &self,
@@ -284,6 +288,7 @@ impl<M: Machine> CachedZone<'_, M> {
         migratetype: MigrateType,
         pages: &mut [Pfn],
     ) -> usize {
+        let (pages, _) = pages.split_at_mut(pages.len().min(TAKEN_PER_HOLD));
         let allocated = Tag::new(PageState::Allocated, Order::ZERO, migratetype);
         // Copies: the compiler would read the zone's own words again after each store.
         let (tags, base) = (self.shared.buddy.frames.tags, self.shared.buddy.frames.base.0);

@@ -4,7 +4,7 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::regions::{Held, ones};
+use super::regions::{HOLD_BLOCKS, Held, ones};
 use super::{CachedZone, PcpGuard};
 use crate::buddy::depot::Depot;
 use crate::buddy::{Env, Locked};
@@ -16,6 +16,9 @@ use crate::sync::{self, LockedWord};
 
 /// The share of a region that its depot may hold: a 32nd. A guess: with one region per CPU as much as the smallest pagesets may hold.
 const SHARE: u32 = 5;
+/// The largest drains that a depot may hold: one that a refill takes, and one that has come meanwhile. More saves no hold, since
+/// each drain and each refill has one, and keeps pages from everyone else.
+const DRAINS: u32 = 2;
 
 impl<'a, M: Machine> CachedZone<'a, M> {
     /// Whether a drain of this pageset may leave blocks in depots and bitmaps: while the zone has memory, and the pageset may keep pages.
@@ -24,7 +27,8 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     }
 
     /// Moves whole lists, from `start` on, to the depots of the regions of their blocks, until `wanted` pages have moved or a depot
-    /// has no room. Returns the number moved. Holds a region's lock for about 512 blocks at a time.
+    /// has no room, or 512 blocks have moved. Returns the number of pages. Leaves out pageblocks and larger
+    /// blocks: those hardly merge or split on their way, and nobody else could use their pages. Moves nothing if `start` has such.
     pub(super) fn drain_to_depots<'z, G>(
         &'z self,
         env: Env<'z, M>,
@@ -33,13 +37,18 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         start: usize,
     ) -> u32 {
         let lists = env.tuning.lists.count();
-        let limit = self.depot_limit();
+        let limit = self.depot_limit(pcp.batch() << env.tuning.batch_scale_max);
         let mut held = Held::default();
-        let mut drained = 0;
-        for list in (start..lists).chain(0..start) {
+        let (mut drained, mut moved) = (0, 0);
+        let is_small = |&list: &usize| order_of(list) < Order::PAGEBLOCK;
+        if !is_small(&start) {
+            return 0;
+        }
+        for list in (start..lists).chain(0..start).filter(is_small) {
             loop {
                 let oldest = pcp.oldest(list);
-                let most = oldest.len().min(((wanted - drained) >> order_of(list).get()) as usize);
+                let most =
+                    oldest.len().min(((wanted - drained) >> order_of(list).get()) as usize).min(HOLD_BLOCKS - moved);
                 let Some(first) = oldest[..most].first() else { break };
                 let number = self.shared.buddy.region_of(first.get());
                 let (depot, words) = (&self.shared.buddy.regions[number].depot, self.depot_words(number));
@@ -47,7 +56,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 if depot.room(words, list, limit) == 0 {
                     return drained;
                 }
-                let Some(zone) = held.lock(self, env, number, true) else { return drained };
+                let Some(zone) = held.lock(self, env, number, true, most) else { return drained };
                 let blocks = &oldest[..most.min(depot.room(words, list, limit))];
                 if blocks.is_empty() {
                     return drained;
@@ -58,7 +67,8 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 let pages = (blocks.len() as u32) << order_of(list).get();
                 sync::add(&depot.pages_in, pages.into());
                 drained += pages;
-                if drained == wanted {
+                moved += blocks.len();
+                if drained == wanted || moved >= HOLD_BLOCKS {
                     return drained;
                 }
             }
@@ -155,10 +165,10 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         Line::Depot { zone: self.shared.index, region }
     }
 
-    /// The most pages that a depot may hold.
-    fn depot_limit(&self) -> u32 {
+    /// The most pages that a depot may hold, where a drain moves at most `drain` pages.
+    fn depot_limit(&self, drain: u32) -> u32 {
         let region = 1_u64.checked_shl(self.shared.buddy.region_order).unwrap_or(u64::MAX);
-        (region.min(u64::from(self.frames().len())) >> SHARE) as u32
+        ((region.min(u64::from(self.frames().len())) >> SHARE) as u32).min(DRAINS * drain)
     }
 
     /// The words of a region's depot. Empty without the rule.

@@ -16,8 +16,8 @@ use crate::policy::{BulkFree, OwnerRule};
 use crate::sync::{self, LockedWord};
 
 impl<M: Machine> CachedZone<'_, M> {
-    /// Drains the requested pages: at once, or one batch per hold of the pageset's lock. Returns the lock, unless
-    /// `relock` refused it between two batches. If `leaves`, depots may get them. Specification 3.3, "E7".
+    /// Drains the requested pages: at once, or 512 blocks or one batch per hold of the pageset's lock. Returns the lock, unless
+    /// `relock` refused it between two holds. If `leaves`, depots may get them. Specification 3.3, "E7".
     #[cold]
     pub(super) fn drain_in_holds<'p>(
         &self,
@@ -32,16 +32,21 @@ impl<M: Machine> CachedZone<'_, M> {
         let mut held = Some(pcp);
         while let Some(pcp) = &mut held {
             let drained = if leaves && self.may_leave(env, pcp) {
-                self.leave(env, pcp, due, list);
-                due
+                self.leave(env, pcp, due, list)
             } else {
                 self.drain(env, pcp, due.min(chunk), list, None)
             };
-            due = due.saturating_sub(if env.tuning.merge_blocks { drained.max(chunk) } else { chunk });
+            due = due.saturating_sub(match env.tuning.bulk_free {
+                // Nothing is left that could be drained.
+                BulkFree::ShortHolds if drained == 0 => due,
+                BulkFree::ShortHolds => drained,
+                _ if env.tuning.merge_blocks => drained.max(chunk),
+                _ => chunk,
+            });
             if due == 0 {
                 break;
             }
-            // Other threads may take the pageset's lock between chunks.
+            // Other threads may take the pageset's lock between holds.
             drop(held.take());
             held = relock();
         }
@@ -49,19 +54,21 @@ impl<M: Machine> CachedZone<'_, M> {
     }
 
     /// Moves about `pages` pages to depots, and what they have no room for to bitmaps or the buddy. Less than a batch may stay.
-    fn leave<G>(&self, env: Env<'_, M>, pcp: &mut PcpGuard<'_, M::Lock, G>, pages: u32, start: usize) {
+    /// Returns the number of pages that need not be drained any more.
+    fn leave<G>(&self, env: Env<'_, M>, pcp: &mut PcpGuard<'_, M::Lock, G>, pages: u32, start: usize) -> u32 {
         let wanted = pages.min(pcp.count());
         let left = if env.tuning.depot { self.drain_to_depots(env, pcp, wanted, start) } else { 0 };
         pcp.note_drain(left);
-        if left > 0 && wanted - left < pcp.batch() {
-            return;
-        }
-        if env.tuning.bitmaps {
-            let drained = self.drain_to_regions(env, pcp, wanted - left, start, To::Bitmaps);
+        if left == 0 && env.tuning.bitmaps {
+            let drained = self.drain_to_regions(env, pcp, wanted, start, To::Bitmaps);
             pcp.note_drain(drained);
-        } else {
-            self.drain(env, pcp, wanted - left, start, None);
+            return drained;
         }
+        if left == 0 {
+            return self.drain(env, pcp, wanted, start, None);
+        }
+        // The rest is for another hold of the pageset's lock.
+        if wanted - left >= pcp.batch() { left } else { pages }
     }
 
     /// Moves about `pages` pages from a pageset to the buddy: whole lists from `start` on, the oldest blocks first. The block

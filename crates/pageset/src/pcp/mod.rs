@@ -67,7 +67,7 @@ pub struct Pageset<L> {
     /// Below this count a free drains nothing and leaves `high` as it is, in a zone under no pressure: `high` if it is within
     /// its bounds, else 0. In pages.
     pub(crate) drain_threshold: AtomicU32,
-    /// From this value on `free_count` no longer grows: the largest drain, in pages.
+    /// From this value on `free_count` no longer grows, in pages.
     pub(crate) free_count_cap: AtomicU32,
     /// Blocks of orders 1 to 3 drain nothing before so many pages were freed in a row, nor below this count.
     pub(crate) costly_frees: AtomicU32,
@@ -375,7 +375,7 @@ impl<'p, L, G> PcpGuard<'p, L, G> {
         if !tuning.auto_high {
             self.high.set(bounds.high_min);
         }
-        self.free_count_cap.set(bounds.batch << tuning.batch_scale_max);
+        self.free_count_cap.set(tuning.free_count_cap(bounds.batch));
         self.costly_frees.set(tuning.costly_frees(bounds.batch, bounds.high_min));
         self.costly_room.set(if tuning.cache_slice && large_cache { tuning.costly_room(bounds.batch) } else { 0 });
         self.update_threshold();

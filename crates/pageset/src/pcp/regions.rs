@@ -8,6 +8,7 @@ use super::{CachedZone, Pageset, PcpGuard};
 use crate::buddy::{Capture, Env, Locked, Wanted};
 use crate::frame::Order;
 use crate::machine::{LockPath, Machine};
+use crate::policy::BulkFree;
 use crate::policy::lists::order_of;
 use crate::sync::LockedWord;
 use crate::zone::ZoneGuard;
@@ -90,8 +91,8 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         take(&guard, Wanted { no_fragment: true, ..wanted })
     }
 
-    /// Moves whole lists, from `start` on, until `wanted` pages have moved, to the regions of their blocks. Returns the number
-    /// moved. Holds a region's lock for about 512 blocks at a time.
+    /// Moves whole lists, from `start` on, until `wanted` pages or 512 blocks have moved, to the regions of their blocks. Returns
+    /// the number of pages.
     pub(super) fn drain_to_regions<G>(
         &self,
         env: Env<'_, M>,
@@ -101,14 +102,14 @@ impl<'a, M: Machine> CachedZone<'a, M> {
         to: To<'_>,
     ) -> u32 {
         let lists = env.tuning.lists.count();
-        let mut drained = 0;
+        let (mut drained, mut moved) = (0, 0);
         let mut held = Held::default();
         self.shared.complete_some_deferred(env);
         for list in (start..lists).chain(0..start) {
             let pages = order_of(list).pages() as u32;
-            while drained < wanted {
+            while drained < wanted && moved < HOLD_BLOCKS {
                 let oldest = pcp.oldest(list);
-                let most = (wanted - drained).div_ceil(pages) as usize;
+                let most = ((wanted - drained).div_ceil(pages) as usize).min(HOLD_BLOCKS - moved);
                 let blocks = &oldest[..oldest.len().min(most)];
                 if blocks.is_empty() {
                     break;
@@ -124,8 +125,9 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 }
                 pcp.drop_oldest(list, blocks.len() as u32);
                 drained += blocks.len() as u32 * pages;
+                moved += blocks.len();
             }
-            if drained >= wanted {
+            if drained >= wanted || moved >= HOLD_BLOCKS {
                 break;
             }
         }
@@ -161,7 +163,7 @@ impl<'a, M: Machine> CachedZone<'a, M> {
                 (left, later, waits) = (later, 0, true);
             }
             let number = self.shared.buddy.region_of(blocks[left.trailing_zeros() as usize].get());
-            let Some(zone) = held.lock(self, env, number, waits) else {
+            let Some(zone) = held.lock(self, env, number, waits, left.count_ones() as usize) else {
                 let busy = self.in_region(blocks, left, number);
                 (left, later) = (left & !busy, later | busy);
                 continue;
@@ -187,8 +189,8 @@ impl<'a, M: Machine> CachedZone<'a, M> {
     }
 }
 
-/// From this number of freed blocks on a drain lets go of a region's lock: 450 and a chunk of a pageset's arrays are at most 512.
-const HOLD_BLOCKS: usize = 450;
+/// The most blocks that a drain moves under one hold of the locks of region and pageset: as many as a refill.
+pub(super) const HOLD_BLOCKS: usize = BulkFree::REFILL_BLOCKS as usize;
 
 /// The hold of a region's lock by a drain, which goes on with it while the next blocks are of the same region.
 pub(super) struct Held<'z, 'a, M: Machine> {
@@ -204,17 +206,18 @@ impl<M: Machine> Default for Held<'_, '_, M> {
 }
 
 impl<'z, 'a, M: Machine> Held<'z, 'a, M> {
-    /// The lock of a region of a zone: the one that is held, if that is it and not held for long. `None` if another CPU holds it and
-    /// the caller does not wait.
+    /// The lock of a region of a zone, to move `blocks` blocks: the one that is held, if that is it and they are not too many for one
+    /// hold. `None` if another CPU holds it and the caller does not wait.
     pub(super) fn lock(
         &mut self,
         zone: &'z CachedZone<'a, M>,
         env: Env<'z, M>,
         number: usize,
         waits: bool,
+        blocks: usize,
     ) -> Option<&ZoneGuard<'z, 'a, M>> {
         // One lock at a time: the old one is dropped here.
-        let goes_on = |guard: &ZoneGuard<'z, 'a, M>| guard.number() == number && self.blocks < HOLD_BLOCKS;
+        let goes_on = |guard: &ZoneGuard<'z, 'a, M>| guard.number() == number && self.blocks + blocks <= HOLD_BLOCKS;
         let kept = self.guard.take().filter(goes_on);
         if kept.is_none() {
             self.blocks = 0;

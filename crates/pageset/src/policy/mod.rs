@@ -225,7 +225,8 @@ pub struct Tuning {
     /// Patch 3: with a large cache, `drain_high_order` does not drain a pageset that holds less than a batch.
     pub cache_slice: bool,
     /// A CPU's share of the cache is large if it holds more batches than this: 3, or 4 as first posted. 0, which no
-    /// kernel has: it always is, and up to the largest drain stays. Specification 4.3.
+    /// kernel has: it always is, and up to `batch << block_scale_max` pages stay; also, pages freed in a row are counted up to 32
+    /// batches, as by the kernels, whatever [`Self::batch_scale_max`]. Specification 4.3.
     pub cache_slice_batches: u8,
     /// Patch 4: drains and refills grow to at most `batch << batch_scale_max`.
     pub scale_cap: bool,
@@ -266,7 +267,7 @@ pub struct Tuning {
     /// 3 takes the zone lock. If the zone lock is not contended, the cost exceeds the gain: off by default. Not a
     /// kernel rule; 4.5.
     pub double_blocks: bool,
-    /// Blocks of a batch, for orders of which so many are more pages than a batch, up to half of high: drains move at least so many,
+    /// Blocks of a batch, for orders of which so many are more pages than a batch, up to a quarter of high: drains move at least so many,
     /// and refills grow to so many. At most 64. In the kernels, and here for 0, a drain may move one block, and a refill two. Not a
     /// kernel rule; 2.4, 4.7.
     pub batch_blocks: u8,
@@ -274,8 +275,9 @@ pub struct Tuning {
     /// that block. The same pages move, and fewer cache lines are touched with the zone lock held. The kernels move
     /// page by page. Not a kernel rule; 2.4, 3.3.
     pub whole_blocks: bool,
-    /// Whether a free that drains leaves batches of blocks, as they are, in a depot of their region, for the next refills: at most
-    /// 32 batches of 62 blocks, a 32nd of the region, and, beyond two batches, twice what refills took lately. Pages that no refill needed go back at the tick, and all where memory
+    /// Whether a free that drains leaves batches of blocks below the order of a pageblock, as they are, in a depot of their region, for
+    /// the next refills: at most 32 batches of 62 blocks, two of the largest drains, a 32nd of the region, and, beyond two batches,
+    /// twice what refills took lately. Pages that no refill needed go back at the tick, and all where memory
     /// is short. In the kernels each block goes through the free lists. Not a kernel rule; `frontier.md` 5.
     pub depot: bool,
     /// Whether a free that drains marks blocks smaller than a pageblock as free in a bitmap of their pageblock, without a lock, and
@@ -300,6 +302,10 @@ pub struct Tuning {
     /// The largest growth of a batch: `batch << batch_scale_max` pages. 0 to 6; the kernel's default is 5.
     /// Specification 9.
     pub batch_scale_max: u8,
+    /// The same for refills of blocks above order 0 under [`Self::double_blocks`], and for what drains of blocks of orders 1 to 3 leave
+    /// with [`Self::cache_slice_batches`] = 0; at most [`Self::batch_scale_max`] counts. A CPU needs fewer blocks at once than single
+    /// pages, and what it holds of them no other CPU can use. Not a kernel rule.
+    pub block_scale_max: u8,
 }
 
 /// An invalid set of rules.
@@ -402,6 +408,9 @@ impl Tuning {
         }
         if self.batch_scale_max > 6 {
             return out_of_range("batch_scale_max", self.batch_scale_max as u64, "0 to 6");
+        }
+        if self.block_scale_max > 6 {
+            return out_of_range("block_scale_max", self.block_scale_max as u64, "0 to 6");
         }
         if self.batch_blocks > 64 {
             return out_of_range("batch_blocks", self.batch_blocks as u64, "0 to 64");

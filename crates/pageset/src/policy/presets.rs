@@ -66,6 +66,8 @@ pub const LINUX_4_16: Tuning = Tuning {
     decay: DecayRule::Eighth,
     // The kernel's default. Specification 9.
     batch_scale_max: 5,
+    // No further limit.
+    block_scale_max: 6,
 };
 
 /// E2, 4.17 and 4.18: pages are picked before the lock is taken.
@@ -198,6 +200,7 @@ pub const PAGESET: Tuning = Tuning {
     depot: true,
     drain_for_requests: true,
     batch_scale_max: 3,
+    block_scale_max: 2,
     ..LINUX_6_18
 };
 

@@ -10,6 +10,9 @@
 use super::{DecayRule, Tuning};
 use crate::frame::Order;
 
+/// The kernels' default of [`Tuning::batch_scale_max`]. Specification 9.
+const KERNEL_SCALE: u8 = 5;
+
 /// A number of blocks of one order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Blocks(pub u32);
@@ -168,13 +171,16 @@ impl Tuning {
         let grows = order == Order::ZERO || self.double_blocks;
         let scaled = if grows {
             let fewest = self.batch_of(order, s.high()) >> self.batch_scale_max.saturating_sub(s.alloc_factor());
-            (s.batch() << s.alloc_factor()).max(fewest)
+            let most = if order == Order::ZERO { self.batch_scale_max } else { self.block_scale() };
+            (s.batch() << s.alloc_factor().min(most)).max(fewest)
         } else {
             s.batch()
         };
         let stopped = if self.below_high { pressure.below_high } else { pressure.reclaim_active };
         if self.auto_high && tunes(s) && !stopped {
-            s.set_high((s.high() + scaled).min(s.high_max()));
+            // A batch for each refill that the kernels need for as many blocks: their refills of two huge pages raise `high` by one, too.
+            let refills = ((scaled >> order.get()) / blocks(s.batch(), order).0).max(1);
+            s.set_high((s.high() + scaled.min(refills * s.batch())).min(s.high_max()));
         }
         if !grows {
             return blocks(scaled, order);
@@ -208,7 +214,7 @@ impl Tuning {
         s.set_count(count);
         // Before this block is counted: the test asks for the frees before it.
         let high_order = self.frees_high_order(s, order);
-        if self.free_count && s.free_count() < s.batch() << self.batch_scale_max {
+        if self.free_count && s.free_count() < self.free_count_cap(s.batch()) {
             s.set_free_count(s.free_count() + order.pages() as u32);
         }
         // The common case: no drain is due, and high is within its bounds.
@@ -257,9 +263,16 @@ impl Tuning {
         if self.high_threshold_616 { batch + high_min / 2 } else { batch }
     }
 
+    /// From this value on `free_count` no longer grows: the largest drain, in pages. With [`Tuning::cache_slice_batches`] = 0 at
+    /// least that of the kernels, so that smaller drains do not change which frees in a row count as many.
+    pub(crate) const fn free_count_cap(&self, batch: u32) -> u32 {
+        let scale = self.batch_scale_max;
+        batch << if self.cache_slice_batches == 0 && scale < KERNEL_SCALE { KERNEL_SCALE } else { scale }
+    }
+
     /// The count below which blocks of orders 1 to 3 drain nothing with a large cache: [`Self::cache_slice`].
     pub(crate) const fn costly_room(&self, batch: u32) -> u32 {
-        if self.cache_slice_batches == 0 { batch << self.batch_scale_max } else { batch }
+        if self.cache_slice_batches == 0 { batch << self.block_scale() } else { batch }
     }
 
     /// A free drains if the count is at least this; 0 means always. The result follows from `high` as it was; under auto-tuning
@@ -323,7 +336,10 @@ impl Tuning {
         }
         let rest = limit - s.batch();
         if self.free_count {
-            return clamp(s.free_count(), s.batch().max(self.batch_of(order, limit)), rest);
+            // `most` blocks, since a block is as much work as a page.
+            let counted =
+                if self.cache_slice_batches == 0 { s.free_count().min(most << order.get()) } else { s.free_count() };
+            return clamp(counted, s.batch().max(self.batch_of(order, limit)), rest);
         }
         let scaled = s.batch() << s.free_factor();
         let grows = if self.auto_high { scaled <= rest } else { scaled < rest };
@@ -333,9 +349,15 @@ impl Tuning {
         clamp(scaled, s.batch(), rest)
     }
 
-    /// Pages of [`Self::batch_blocks`] blocks of `order`, at most half of `high`.
+    /// [`Tuning::block_scale_max`], at most [`Tuning::batch_scale_max`].
+    const fn block_scale(&self) -> u8 {
+        if self.block_scale_max < self.batch_scale_max { self.block_scale_max } else { self.batch_scale_max }
+    }
+
+    /// Pages of [`Self::batch_blocks`] blocks of `order`, at most a quarter of `high`: what one call moves comes back with the next ones
+    /// if it is much of what the pageset may keep.
     fn batch_of(&self, order: Order, high: u32) -> u32 {
-        (u32::from(self.batch_blocks) << order.get()).min(high / 2)
+        (u32::from(self.batch_blocks) << order.get()).min(high / 4)
     }
 
     /// The once-a-second tick. Specification 4.7 "Timer decay", 4.9.

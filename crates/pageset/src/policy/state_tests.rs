@@ -210,15 +210,20 @@ fn refills_of_blocks_double_where_a_rule_says_so() {
         (DOUBLE, 3, 1, 0, 240, 5, 4, 5),
         // Single pages are not affected.
         (DOUBLE, 0, 63, 0, 100_000, 2, 252, 3),
-        // Batches in blocks: 8 at the largest exponent, half as many at the one below it. At most half of high.
+        // Batches in blocks: 8 at the largest exponent, half as many at the one below it. At most a quarter of high.
         (EIGHT, 9, 63, 0, 100_000, 0, 2, 1),
         (EIGHT, 9, 63, 0, 100_000, 4, 4, 5),
         (EIGHT, 9, 63, 0, 100_000, 5, 8, 5),
-        (EIGHT, 9, 63, 0, 5000, 5, 4, 5),
+        (EIGHT, 9, 63, 0, 10_000, 5, 4, 5),
         (EIGHT, 9, 1, 0, 240, 5, 1, 5),
         // A batch of pages is more blocks of order 3, as is that of single pages.
         (EIGHT, 3, 63, 0, 100_000, 5, 252, 5),
         (EIGHT, 0, 63, 0, 100_000, 2, 252, 3),
+        // Blocks have a limit of their own, which leaves the exponent.
+        (Tuning { block_scale_max: 2, ..DOUBLE }, 3, 63, 0, 100_000, 2, 31, 3),
+        (Tuning { block_scale_max: 2, ..DOUBLE }, 3, 63, 0, 100_000, 5, 31, 5),
+        (Tuning { block_scale_max: 2, ..DOUBLE }, 0, 63, 0, 100_000, 5, 2016, 5),
+        (Tuning { block_scale_max: 2, ..EIGHT }, 9, 63, 0, 100_000, 5, 8, 5),
     ] {
         let mut s = PcpState { alloc_factor: before, batch, ..fixed(count, high) };
         let got = tuning.refill(&mut s, order(o), CALM);
@@ -294,7 +299,7 @@ fn frees_of_6_18_by_the_rows_of_their_table() {
     assert_eq!((LINUX_6_18.commit(&mut s, order(0), BELOW), s.high), (937, 1000));
 }
 
-/// A share of the cache of 0 batches is always large, and up to the largest drain stays.
+/// A share of the cache of 0 batches is always large, and up to the largest batch of blocks stays.
 #[test]
 fn without_a_bound_of_the_cache_frees_of_order_3_drain_by_the_largest_batch() {
     let first_drain = |tuning: Tuning| {
@@ -303,17 +308,54 @@ fn without_a_bound_of_the_cache_frees_of_order_3_drain_by_the_largest_batch() {
     };
     assert_eq!(first_drain(LINUX_6_18), Some((9, 72)), "a batch was freed before this block");
     assert_eq!(first_drain(Tuning { cache_slice_batches: 0, ..LINUX_6_18 }), Some((252, 2016)));
-    assert_eq!(first_drain(PAGESET), Some((63, 504)));
+    assert_eq!(first_drain(PAGESET), Some((32, 256)), "by the largest batch of blocks");
+    let half = Tuning { cache_slice_batches: 0, block_scale_max: 4, ..LINUX_6_18 };
+    assert_eq!(first_drain(half), Some((126, 1008)));
+}
+
+/// Pages freed in a row count up to 2016, as in the kernels, although no drain is larger than 504: so the threshold of 6.16 is within
+/// reach for the same bounds.
+#[test]
+fn smaller_drains_leave_the_threshold_of_6_16_within_reach() {
+    let drains = |tuning: Tuning, high_min: u32| {
+        let mut s = PcpState { batch: 63, large_cache: true, ..tuned(0, 50_000, high_min, 50_000) };
+        (0..1000).any(|_| tuning.commit(&mut s, order(3), CALM) > 0)
+    };
+    for (high_min, reached) in [(882, true), (3900, true), (4000, false)] {
+        assert_eq!([LINUX_6_18, PAGESET].map(|tuning| drains(tuning, high_min)), [reached; 2], "{high_min}");
+    }
+    // A drain of single pages is not larger for it, and one of huge pages as large as in the kernels.
+    let drained = |tuning: Tuning, o: u8| {
+        let mut s = PcpState { free_count: 2000, ..tuned(20_000, 20_000, 20_000, 20_000) };
+        tuning.commit(&mut s, order(o), CALM)
+    };
+    assert_eq!([LINUX_6_18, PAGESET].map(|tuning| drained(tuning, 0)), [2001, 504]);
+    assert_eq!([LINUX_6_18, PAGESET].map(|tuning| drained(tuning, 9)), [2512, 4096]);
+    assert_eq!(drained(Tuning { batch_blocks: 0, ..PAGESET }, 9), 2512);
+}
+
+/// Two huge pages raise `high` by a batch in the kernels, and eight by four here.
+#[test]
+fn refills_of_large_blocks_raise_high_as_the_kernels_do() {
+    let raised = |tuning: Tuning, o: u8, alloc_factor: u8| {
+        let mut s = PcpState { alloc_factor, ..tuned(0, 20_000, 1000, 50_000) };
+        (tuning.refill(&mut s, order(o), CALM).0, s.high - 20_000)
+    };
+    assert_eq!(raised(LINUX_6_18, 9, 5), (2, 63));
+    assert_eq!([0, 2, 3].map(|factor| raised(PAGESET, 9, factor)), [(2, 63), (4, 126), (8, 252)]);
+    // As many pages as the refill has, where those are fewer than the batches of several refills.
+    assert_eq!([0, 1, 2, 3].map(|factor| raised(PAGESET, 3, factor)), [(7, 63), (15, 126), (31, 252), (31, 252)]);
+    assert_eq!([0, 3].map(|factor| raised(PAGESET, 0, factor)), [(63, 63), (504, 504)]);
 }
 
 #[test]
 fn large_blocks_drain_by_the_batch() {
-    // This project's `batch_blocks`: eight blocks, up to half of the limit. Columns: rules, order, count, high; drained.
+    // This project's `batch_blocks`: eight blocks, up to a quarter of the limit. Columns: rules, order, count, high; drained.
     const EIGHT: Tuning = Tuning { double_blocks: true, batch_blocks: 8, ..LINUX_6_18 };
     for (tuning, o, count, high, drained) in [
         (LINUX_6_18, 9, 9600, 10_000, 512),
-        (EIGHT, 9, 9600, 10_000, 4096),
-        (EIGHT, 9, 4600, 5000, 2500),
+        (EIGHT, 9, 19_600, 20_000, 4096),
+        (EIGHT, 9, 9600, 10_000, 2500),
         (EIGHT, 4, 9990, 10_000, 128),
         (EIGHT, 2, 9999, 10_000, 63),
         (EIGHT, 0, 9999, 10_000, 63),
@@ -479,6 +521,7 @@ fn rules_that_do_not_go_together() {
         (Tuning { batch_scale_max: 7, ..off }, "batch_scale_max is 7; allowed: 0 to 6"),
         (Tuning { batch_blocks: 8, ..LINUX_6_18 }, "the rule batch_blocks needs double_blocks to be on as well"),
         (Tuning { batch_blocks: 65, double_blocks: true, ..LINUX_6_18 }, "batch_blocks is 65; allowed: 0 to 64"),
+        (Tuning { block_scale_max: 7, ..LINUX_6_18 }, "block_scale_max is 7; allowed: 0 to 6"),
         (Tuning { batch: BatchRule::Fixed(0), ..off }, "batch is 0; allowed: 1 to 65536 pages"),
         (Tuning { batch: BatchRule::FromZone { cap_kib: 0 }, ..off }, "batch cap is 0; allowed: 1 to 1048576 KiB"),
         (Tuning { high: HighRule::Fixed { min: 9, max: 8 }, ..off }, "high_min is 9; allowed: at most high_max"),

@@ -10,7 +10,7 @@ use pageset::{Config, CpuId, NodeId, Order, PageRange, Pfn, Request, ZoneKind, Z
 const BOTH: [Tuning; 2] = [LINUX_6_18, PAGESET];
 
 #[test]
-fn the_default_is_6_18_but_for_fifteen_rules() {
+fn the_default_is_6_18_but_for_sixteen_rules() {
     assert_eq!(Tuning::default().regions, RegionRule::PerCpu);
     assert_eq!(Tuning::default().lists, ListRule::AllOrders);
     assert_eq!(Tuning::default().bulk_free, BulkFree::ShortHolds);
@@ -28,6 +28,7 @@ fn the_default_is_6_18_but_for_fifteen_rules() {
         depot: false,
         drain_for_requests: false,
         batch_scale_max: 5,
+        block_scale_max: 6,
         regions: RegionRule::One,
         lists: ListRule::HugeByMobility,
         double_blocks: false,

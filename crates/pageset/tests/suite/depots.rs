@@ -50,6 +50,40 @@ fn a_stream_bypasses_the_free_lists() {
     }
 }
 
+/// Pageblocks go to the free lists at once, where every CPU finds them.
+#[test]
+fn pageblocks_are_not_left_in_depots() {
+    for (order, left) in [(7, true), (9, false), (10, false)] {
+        two_regions(PAGESET, |world| {
+            stream(world, order, 60);
+            assert_eq!(world.zone_stats(0).depot_in_pages > 0, left, "order {order}");
+            world.audit(0).expect("the audit passes");
+        });
+    }
+}
+
+/// To two of the largest drains, also in a large region where refills take much.
+#[test]
+fn a_depot_holds_two_drains() {
+    let ranges = [PageRange::new(Pfn(BASE), 1 << 18)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: ranges[0], ranges: &ranges }];
+    let tuning = Tuning { regions: RegionRule::One, ..PAGESET };
+    build(&Config { tuning, ..Config::new(&zones, &[NodeId(0); 2]) }, |world| {
+        world.set_bounds(0, Bounds { batch: 63, high_min: 300, high_max: 300 }).expect("room");
+        let mut most = 0;
+        for _ in 0..3 {
+            stream(world, 0, 5000);
+            world.machine().run_on(0);
+            let pages: Vec<_> = (0..5000).map(|_| world.alloc(&movable(0)).expect("memory")).collect();
+            for pfn in pages {
+                world.free(pfn, Order::ZERO).expect("in use");
+                most = most.max(world.zone_stats(0).depot);
+            }
+        }
+        assert!((504..=1008).contains(&most), "{most} pages");
+    });
+}
+
 /// To a share of the region, and to what refills took lately.
 #[test]
 fn a_depot_is_limited() {

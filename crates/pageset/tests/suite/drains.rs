@@ -158,6 +158,24 @@ fn an_explicit_drain_empties_in_bounded_holds() {
     }
 }
 
+/// The bounds fall while a pageset holds 5,000 pages: the tick that drains it lets go of its lock after each 512 blocks.
+#[test]
+fn a_tick_drains_in_bounded_holds() {
+    world(PAGESET, Bounds { batch: 63, high_min: 10_000, high_max: 10_000 }, |world| {
+        let pages = elsewhere(world, 0, Movable, 5000);
+        free_all(world, 0, &pages);
+        world.set_bounds(0, Bounds { batch: 63, high_min: 300, high_max: 300 }).expect("room");
+        // The next free brings `high` within the bounds, and drains once.
+        free_all(world, 0, &elsewhere(world, 0, Movable, 1));
+        let before = stats(world);
+        let _ = world.tick();
+        let after = stats(world);
+        let (drains, pages) = (after.drains - before.drains, after.drain_pages - before.drain_pages);
+        assert_eq!((after.count, drains), (300, pages.div_ceil(512)), "{pages} pages");
+        assert!(drains > 5);
+    });
+}
+
 #[test]
 fn below_high_is_set_by_the_walk_and_cleared_after_a_drain() {
     let marks = |high| Watermarks { min: 0, low: 0, high };

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::presets::{LINUX_4_16, LINUX_4_17, LINUX_6_7, PAGESET};
-use pageset::policy::{BatchRule, Tuning};
+use pageset::policy::{BatchRule, Bounds, Tuning};
 use pageset::{
     Access, Allocator, Config, CpuId, Immovable, Line, LockPath, Machine, MigrateType, NodeId, Order, PageRange, Pfn,
     Request, SpinLock, ZoneKind, ZoneSpec,
@@ -222,4 +222,23 @@ fn ranges_hold_the_lock_for_pieces() {
     check("alloc_range", &|| world.alloc_range(span, MigrateType::Movable, &Immovable).unwrap());
     check("free_range", &|| world.free_range(span).unwrap());
     check("offline", &|| world.offline(span, &Immovable).unwrap());
+}
+
+/// A bulk allocation lets go of the lock of its pageset after each 512 pages.
+#[test]
+fn bulk_allocations_hold_a_pageset_for_512_pages() {
+    let range = [PageRange::new(Pfn(BASE), 1 << 18)];
+    let zones = [ZoneSpec { node: NodeId(0), kind: ZoneKind::Normal, span: range[0], ranges: &range }];
+    let config = Config { pageset_capacity: 10_000, ..Config::new(&zones, &[NodeId(0)]) };
+    let metadata = OwnedMetadata::new(&config).unwrap();
+    let mut zones = metadata.zones();
+    let world = Allocator::new(Recorder::default(), &config, metadata.lend(&mut zones)).unwrap();
+    world.set_bounds(0, Bounds { batch: 63, high_min: 10_000, high_max: 10_000 }).unwrap();
+    let request = Request::new(Order::ZERO, MigrateType::Movable);
+    let used: Vec<_> = (0..5000).map(|_| world.alloc(&request).unwrap()).collect();
+    used.into_iter().for_each(|page| world.free(page, Order::ZERO).unwrap());
+    let mut pages = [Pfn(0); 2048];
+    let told = world.machine().during(|| assert_eq!(world.alloc_bulk(&request, &mut pages), Ok(2048)));
+    let holds = told.iter().filter(|access| matches!(access, Access::Touch(Line::Pageset { .. }))).count();
+    assert_eq!(holds, 4);
 }

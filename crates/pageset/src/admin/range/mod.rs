@@ -113,9 +113,14 @@ impl Span {
     /// The parts that one hold of the zone lock changes, in ascending order: the span cut at the largest blocks.
     /// No block reaches from one piece into the next.
     pub(crate) fn pieces(self) -> impl Iterator<Item = Span> {
-        let largest = Order::MAX.pages() as u32;
-        let starts = (start_of(self.first, Order::MAX)..self.end).step_by(largest as usize);
-        starts.map(move |start| Span { first: start.max(self.first), end: (start + largest).min(self.end) })
+        self.cut(Order::MAX)
+    }
+
+    /// The span cut at the blocks of an order.
+    pub(crate) fn cut(self, order: Order) -> impl Iterator<Item = Span> {
+        let pages = order.pages() as u32;
+        let starts = (start_of(self.first, order)..self.end).step_by(pages as usize);
+        starts.map(move |start| Span { first: start.max(self.first), end: (start + pages).min(self.end) })
     }
 }
 
