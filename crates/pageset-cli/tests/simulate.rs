@@ -45,7 +45,7 @@ fn a_table_has_a_row_for_each_set_of_rules_and_number_of_tasks() {
     let (out, err) =
         ends(0, &short(&["--rules", "linux-4.16,linux-6.18", "--set", "batch=31", "--tasks", "2,4", "--seeds", "1"]));
     assert_eq!(err, "", "progress is shown without a terminal");
-    let rows: Vec<&str> = out.lines().filter(|line| line.contains("linux-")).collect();
+    let rows: Vec<&str> = out.lines().filter(|line| line.starts_with(" linux-")).collect();
     assert_eq!(rows.len(), 4, "{out}");
     assert!(out.contains("zone lock %") && out.contains("alloc p50 ns"), "{out}");
 }
@@ -310,7 +310,14 @@ fn a_comparison_has_published_simulated_and_baselines() {
         "machine": "lkp-sb02", "workload": "page_fault1", "tasks": 4, "era": "linux-4.16", "seeds": [1], "warm_up_ns": 5_000_000, "length_ns": 20_000_000,
         "measured_ns": [20_000_000], "one_node_for_all": false,
     }]);
-    assert_eq!(row["simulations"], simulations);
+    let mut found = row["simulations"].clone();
+    let steadiness = found[0].as_object_mut().and_then(|one| one.remove("steadiness")).expect("it is measured");
+    assert_eq!(steadiness[0]["measured_ns"], 20_000_000);
+    let interval = found[0].as_object_mut().and_then(|one| one.remove("interval")).expect("it is known");
+    // A single seed has the interval over time.
+    assert_eq!(interval, steadiness[0]["interval"]);
+    assert_eq!(rows[0]["interval"]["zone_contention_pct"], steadiness_of(&rows[0])["interval"]["zone_points"]);
+    assert_eq!(found, simulations);
 
     let (out, _) = ends(0, &arguments[..arguments.len() - 1]);
     assert!(out.contains("Mean absolute error"), "{out}");
@@ -324,6 +331,54 @@ fn a_comparison_has_published_simulated_and_baselines() {
     assert!(err.contains("--machine pdp-11: no row of page_fault1-batch-sweep.csv has it"), "{err}");
     let (_, err) = ends(5, &["compare", "no-such-table.csv"]);
     assert!(err.contains("no-such-table.csv: ") && err.contains("page_fault1-batch-sweep.csv"), "{err}");
+}
+
+/// How steady the first simulation of a row is, with its first seed.
+fn steadiness_of(row: &Value) -> &Value {
+    &row["simulations"][0]["steadiness"][0]
+}
+
+#[test]
+fn a_run_measures_until_it_has_settled() {
+    let run = ["run", "malloc2", "--machine", "lkp-sb02", "--json"];
+    let json = |more: &[&str]| -> Value { serde_json::from_str(&ends(0, &[&run, more].concat()).0).expect("JSON") };
+    // Nothing is shared, so the shortest measurement is precise: a sixth of the limit.
+    let found = json(&[]);
+    assert_eq!((&found["precision_pct"], &found["measured_ns"]), (&json!(1.0), &json!(600_000_000)));
+    assert_eq!(found["rows"][0]["settled"], true);
+    let steadiness = &found["rows"][0]["samples"][0]["steadiness"];
+    assert_eq!((&steadiness["warm_up_ns"], &steadiness["measured_ns"]), (&json!(20_000_000), &json!(100_000_000)));
+    assert_eq!(found["rows"][0]["interval"], steadiness["interval"]);
+    // Explicit times are kept.
+    let fixed = json(&["--warm-up", "0.001", "--seconds", "0.006"]);
+    let steadiness = &fixed["rows"][0]["samples"][0]["steadiness"];
+    assert_eq!((&steadiness["warm_up_ns"], &steadiness["measured_ns"]), (&json!(1_000_000), &json!(6_000_000)));
+    assert_eq!(fixed["precision_pct"], 0.0);
+}
+
+#[test]
+fn a_run_that_has_not_settled_is_named() {
+    // A task maps its first region: most of it frees nothing yet.
+    let (out, _) = ends(0, &short(&["--tasks", "1", "--precision", "0.001"]));
+    assert!(out.contains("at most 0.02 s after 0.005 s, until steady and known to 0.001 %, fresh memory"), "{out}");
+    assert!(out.contains("\nnot settled: pageset, 1 tasks, seed 1: score +- "), "{out}");
+    let (out, _) = ends(0, &["run", "malloc2", "--machine", "lkp-sb02"]);
+    assert!(!out.contains("not settled"), "{out}");
+}
+
+#[test]
+fn aged_memory_is_another_run_and_is_stated() {
+    let with = |history: &str| ends(0, &short(&["--tasks", "4", "--history", history])).0;
+    let (fresh, aged) = (with("0"), with("1"));
+    assert!(fresh.contains(", fresh memory, ") && aged.contains(", memory aged by 1 turnovers, "), "{fresh}{aged}");
+    let row =
+        |out: &str| out.lines().find(|line| line.starts_with("  ") || line.contains("pageset ")).map(str::to_owned);
+    assert_ne!(row(&fresh), row(&aged));
+    assert_eq!(aged, with("1"), "a history is determined by its seed");
+    let json: Value = serde_json::from_str(&ends(0, &short(&["--history", "2", "--json"])).0).expect("JSON");
+    assert_eq!(json["history"], json!({ "turnovers": 2 }));
+    let (_, err) = ends(2, &short(&["--history", "1001"]));
+    assert!(err.contains("--history") && err.contains("0..=1000"), "{err}");
 }
 
 #[test]
@@ -409,11 +464,16 @@ fn a_comparison_ends_at_the_requested_precision() {
         let times = ["--seconds", "0.08", "--warm-up", "0.005", "--seeds", "1"];
         ends(0, &[&fixed[..], &times, more].concat()).0
     };
-    // A precision of 100 % is reached after four of ten windows.
+    // A precision of 100 % is reached after a sixth of the time.
     let (early, all) = (with(&["--precision", "100"]), with(&["--precision", "0"]));
-    assert!(early.starts_with("page_fault1-batch-sweep.csv, at most 0.08 s after 0.005 s, until score and"), "{early}");
     assert!(
-        all.starts_with("page_fault1-batch-sweep.csv, 0.08 s after 0.005 s, seeds 1 to 1, era linux-4.16\n"),
+        early.starts_with("page_fault1-batch-sweep.csv, at most 0.08 s after 0.005 s, until steady and"),
+        "{early}"
+    );
+    assert!(
+        all.starts_with(
+            "page_fault1-batch-sweep.csv, 0.08 s after 0.005 s, fresh memory, seeds 1 to 1, era linux-4.16\n"
+        ),
         "{all}"
     );
     assert_ne!(early.lines().last(), all.lines().last(), "an early end gave the same score");

@@ -104,10 +104,9 @@ fn the_workload_determines_the_simulated_time() {
         let table = ["compare", "batch-31-63-127.csv", "--machine", "lkp-sb02", "--row", "malloc1.processes", "--json"];
         let json: Value = serde_json::from_str(&ends(0, &[&table[..], times].concat()).0).expect("JSON");
         let simulation = &json["rows"][0]["simulations"][0];
-        assert_eq!(simulation["measured_ns"][0], json["measured_ns"]);
-        (simulation["warm_up_ns"].as_u64(), json["measured_ns"].as_u64())
+        (simulation["warm_up_ns"].as_u64(), simulation["measured_ns"][0].as_u64())
     };
-    // Rounds of microseconds.
+    // Rounds of microseconds, which are known at once.
     assert_eq!(measured(&[]), (Some(20_000_000), Some(100_000_000)));
     assert_eq!(measured(&["--seconds", "0.002"]), (Some(20_000_000), Some(2_000_000)));
     assert_eq!(measured(&["--seconds", "0.002", "--warm-up", "0.001"]), (Some(1_000_000), Some(2_000_000)));

@@ -16,6 +16,7 @@ use pageset_sim::engine::LockKind;
 use pageset_sim::engine::Source;
 use pageset_sim::era::Era;
 use pageset_sim::machine;
+use pageset_sim::os::History;
 use pageset_sim::run::Run;
 use pageset_sim::time::Time;
 use pageset_sim::workload::Workload;
@@ -44,7 +45,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         tasks: machine.topology().cpus(),
         warm_up: Time::from_seconds(0.2),
         time: Time::from_seconds(seconds),
+        detect_warm_up: false,
         precision_pct: None,
+        history: History::NONE,
         whole: !one_node,
         held: 0,
         seed: 1,

@@ -11,6 +11,7 @@
 //! use pageset_sim::engine::LockKind;
 //! use pageset_sim::era::Era;
 //! use pageset_sim::machine;
+//! use pageset_sim::os::History;
 //! use pageset_sim::run::Run;
 //! use pageset_sim::time::Time;
 //! use pageset_sim::workload::Workload;
@@ -27,7 +28,9 @@
 //!     tasks: 4,
 //!     warm_up: Time::from_seconds(0.001),
 //!     time: Time::from_seconds(0.005),
+//!     detect_warm_up: false,
 //!     precision_pct: None,
+//!     history: History::NONE,
 //!     whole: true,
 //!     held: 0,
 //!     seed: 1,

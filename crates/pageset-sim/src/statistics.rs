@@ -27,9 +27,45 @@ impl Spread {
     }
 }
 
+/// Half the width of the 95 % interval of the mean of `values`. `None` with fewer than two values.
+#[must_use]
+pub fn interval_95(values: &[f64]) -> Option<f64> {
+    let spread = Spread::of(values).filter(|_| values.len() > 1)?;
+    Some(student_95(values.len() - 1) * spread.deviation / (values.len() as f64).sqrt())
+}
+
+/// The 97.5 % quantile of Student's distribution: the half-width of a 95 % interval in standard errors.
+#[must_use]
+pub fn student_95(degrees: usize) -> f64 {
+    /// The same quantile of the normal distribution.
+    const NORMAL: f64 = 1.959_964;
+    let n = degrees as f64;
+    match degrees {
+        0 => f64::INFINITY,
+        1 => 12.706,
+        2 => 4.303,
+        // Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5: the first four terms.
+        _ => {
+            let [z3, z5, z7] = [3, 5, 7].map(|power| NORMAL.powi(power));
+            NORMAL
+                + (z3 + NORMAL) / (4.0 * n)
+                + (5.0 * z5 + 16.0 * z3 + 3.0 * NORMAL) / (96.0 * n.powi(2))
+                + (3.0 * z7 + 19.0 * z5 + 17.0 * z3 - 15.0 * NORMAL) / (384.0 * n.powi(3))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Spread;
+    use super::{Spread, student_95};
+
+    #[test]
+    fn quantiles_match_a_table() {
+        for (degrees, quantile) in [(3, 3.182), (4, 2.776), (9, 2.262), (30, 2.042), (1000, 1.962)] {
+            assert!((student_95(degrees) / quantile - 1.0).abs() < 0.01, "{degrees}");
+        }
+        assert!(student_95(0).is_infinite() && student_95(1) > student_95(2) && student_95(2) > student_95(3));
+    }
 
     #[test]
     fn spread_of_no_value_one_value_and_several_values() {

@@ -85,6 +85,7 @@ mod tests {
     use crate::engine::LockKind;
     use crate::era::Era;
     use crate::machine;
+    use crate::os::History;
     use crate::time::Time;
     use crate::workload::Workload;
 
@@ -101,7 +102,9 @@ mod tests {
             tasks: 4,
             warm_up: Time::from_seconds(0.001),
             time: Time::from_seconds(0.001),
+            detect_warm_up: false,
             precision_pct: None,
+            history: History::NONE,
             whole: true,
             held: 0,
             seed: 1,

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 
 use pageset_sim::compare::{SHIPPED, Table};
 use pageset_sim::engine::LockKind;
+use pageset_sim::os::History;
 use pageset_sim::run::Run;
 use pageset_sim::sweep::{Effort, run_seeds};
 use pageset_sim::time::Time;
@@ -36,7 +37,9 @@ fn published_rows_are_as_near_as_the_documentation_says() {
         tasks: machine.topology().cpus(),
         warm_up: Time::from_seconds(0.3),
         time: Time::from_seconds(0.4),
+        detect_warm_up: false,
         precision_pct: None,
+        history: History::NONE,
         zone_lock: LockKind::Queue,
         whole: false,
         held: 0,
@@ -44,7 +47,7 @@ fn published_rows_are_as_near_as_the_documentation_says() {
     });
     let workers = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let outcomes = run_seeds(&runs, Effort { seeds: 1, workers }, || true, |_, _| {});
-    let result = table.compare(&runs, outcomes, 0.0, 1);
+    let result = table.compare(&runs, outcomes, 1);
     assert_eq!(result.rows.len(), 3 * BOUNDS.len());
     for row in &result.rows {
         let (_, bounds) = BOUNDS.iter().find(|(name, _)| row.keys["machine"].to_string() == *name).unwrap();

@@ -7,6 +7,7 @@ use pageset_rules::RuleSet;
 use pageset_sim::engine::LockKind;
 use pageset_sim::era::Era;
 use pageset_sim::machine::Machine;
+use pageset_sim::os::History;
 use pageset_sim::run::Run;
 use pageset_sim::workload::{Length, Workload};
 use serde::Serialize;
@@ -167,7 +168,9 @@ impl<'s> Cells<'s> {
             tasks: cell.tasks,
             warm_up,
             time,
+            detect_warm_up: false,
             precision_pct: None,
+            history: History::NONE,
             zone_lock: LockKind::Queue,
             whole: true,
             held: 0,

@@ -260,6 +260,8 @@ fn joined(rules: String, tasks: u32, rows: Rows) -> RunRow {
         second_score: second.and_then(|second| Spread::of(&second)),
         zone_lock_pct: spread(|sample| sample.zone_lock_pct),
         lru_lock_pct: spread(|sample| sample.lru_lock_pct),
+        interval: None,
+        settled: None,
         alloc_ns,
         samples: rows.into_iter().map(|(_, sample, ..)| sample).collect(),
     }

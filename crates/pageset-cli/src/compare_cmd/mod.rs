@@ -75,7 +75,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let Some(notes) = notes else { return Ok(Exit::Interrupted) };
     let runs = table.runs(&machines, &|workload, machine, tuning, era| beside.run(workload, machine, tuning, era));
     let outcomes = batch.run(&runs);
-    let mut result = table.compare(&runs, outcomes, beside.precision, beside.effort.of_each().seeds);
+    let mut result = table.compare(&runs, outcomes, beside.effort.of_each().seeds);
     result.notes.extend(notes);
     batch.give(&result, table::text)
 }

@@ -8,11 +8,12 @@ use pageset_sim::compare::result::{
 };
 use pageset_sim::compare::{Kind, Layout};
 use pageset_sim::era::Era;
+use pageset_sim::run::SteadinessOf;
 use pageset_sim::time::Time;
 use pageset_sim::workload::Length;
 
 use crate::columns::{grouped, numbers, spread_pct, trimmed};
-use crate::sim::options::described;
+use crate::sim::options::{described, unsettled};
 
 /// The whole text.
 pub(super) fn text(result: &CompareResult) -> String {
@@ -22,10 +23,28 @@ pub(super) fn text(result: &CompareResult) -> String {
         Layout::Effects => effects(result),
     };
     let mut text = head(result) + &body;
+    text += &unsettled_rows(result);
     for note in &result.notes {
         let _ = writeln!(text, "{note}");
     }
     text
+}
+
+/// A line for each simulation that has not settled.
+fn unsettled_rows(result: &CompareResult) -> String {
+    let mut named: Vec<(String, &SteadinessOf)> = Vec::new();
+    for row in &result.rows {
+        let keys: Vec<String> = row.keys.values().map(ToString::to_string).collect();
+        for simulation in &row.simulations {
+            for (seed, found) in simulation.seeds.iter().zip(&simulation.steadiness) {
+                // A base belongs to many rows.
+                if !named.iter().any(|(_, known)| std::ptr::eq(*known, found) || *known == found) {
+                    named.push((format!("{} ({}, seed {seed})", keys.join(", "), simulation.workload), found));
+                }
+            }
+        }
+    }
+    unsettled(named.iter().map(|(name, found)| (name.as_str(), *found)))
 }
 
 /// The line that describes the simulations.
@@ -43,7 +62,7 @@ fn head(result: &CompareResult) -> String {
     eras.dedup();
     let length = lengths[..].first().copied().flatten().filter(|_| lengths.len() == 1);
     let eras: Vec<&str> = eras.into_iter().map(Era::name).collect();
-    let described = described(length, result.precision_pct, result.seeds.len());
+    let described = described(length, result.precision_pct, result.history, result.seeds.len());
     format!("{}, {described}, era {}\n", result.table, eras.join(", "))
 }
 

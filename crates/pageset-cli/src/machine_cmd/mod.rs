@@ -148,7 +148,7 @@ fn fit(name: &str, beside: &Beside) -> Result<Exit, Failure> {
     };
     let Some(fit) = fit else { return Ok(Exit::Interrupted) };
     let run = beside.run(workload, &machine, goal.tuning, goal.era);
-    batch.give(&Calibration::new(&run, &goal, &fit, beside.precision, effort.seeds), text)
+    batch.give(&Calibration::new(&run, &goal, &fit, effort.seeds), text)
 }
 
 /// The machines of the batch sweep, with their rows.
@@ -169,7 +169,7 @@ fn share(names: &[String], beside: &Beside) -> Result<Exit, Failure> {
     };
     let Some((first, goal)) = machines.first().zip(goals.first()) else { return Ok(Exit::Done) };
     let run = beside.run(workload, first, goal.tuning, goal.era);
-    batch.give(&SharedFit::new(&run, &machines, &goals, &sharing, beside.precision, effort.seeds), shared_text)
+    batch.give(&SharedFit::new(&run, &machines, &goals, &sharing, effort.seeds), shared_text)
 }
 
 /// The machines of the batch sweep and their rows of batch 31: all of them, or those with these names.
@@ -209,7 +209,7 @@ fn row(row: &Target) -> String {
 fn how(how: &Simulated) -> String {
     let time = |ns: u64| Time::from_ns(ns as f64);
     let length = Length { warm_up: time(how.warm_up_ns), time: time(how.measured_ns) };
-    described(Some(length), how.precision_pct, how.seeds.len())
+    described(Some(length), how.precision_pct, how.history, how.seeds.len())
 }
 
 /// The fitted table, with the published and the simulated row as comments.

@@ -3,7 +3,7 @@
 use indexmap::IndexSet;
 use pageset_sim::compare::Key;
 use pageset_sim::compare::result::{Columns, CompareResult, CompareRow, MeanErrors};
-use pageset_sim::run::{RunResult, RunRow};
+use pageset_sim::run::{RunResult, RunRow, SteadinessOf};
 use pageset_sim::statistics::Spread;
 
 use super::draw::{Bars, plain};
@@ -152,12 +152,14 @@ pub(super) fn run(result: RunResult) -> Result<Report, String> {
         |row| row.alloc_ns.map(|alloc| Spread { mean: alloc.p99 as f64, deviation: 0.0 }),
     ));
     let seeds = result.rows.iter().map(|row| row.samples.len()).max().unwrap_or(0);
-    let facts = vec![simulated(
+    let mut facts = vec![simulated(
         &format!("{workload} on {machine}; "),
         result.measured_ns,
         result.warm_up_ns,
         &format!("up to {seeds} seeds"),
     )];
+    facts
+        .extend(not_settled(result.rows.iter().flat_map(|row| &row.samples).filter_map(|one| one.steadiness.as_ref())));
     Ok(Report { title: format!("{workload} on {machine}"), facts, sections })
 }
 
@@ -165,6 +167,18 @@ pub(super) fn run(result: RunResult) -> Result<Report, String> {
 fn simulated(what: &str, measured_ns: u64, warm_up_ns: u64, seeds: &str) -> String {
     let [measured, warm_up] = [measured_ns, warm_up_ns].map(|ns| ns as f64 / 1e9);
     format!("Simulated: {what}{measured} s after {warm_up} s of warm-up, {seeds}.")
+}
+
+/// A warning about runs that have not settled.
+fn not_settled<'r>(runs: impl Iterator<Item = &'r SteadinessOf>) -> Option<String> {
+    let runs: Vec<bool> = runs.map(|run| run.settled).collect();
+    let not = runs.iter().filter(|settled| !**settled).count();
+    (not > 0).then(|| {
+        format!(
+            "{not} of {} simulations have not settled: another time of measurement gives other figures.",
+            runs.len()
+        )
+    })
 }
 
 /// Key columns of a row: names and values.
@@ -234,7 +248,8 @@ pub(super) fn compare(result: CompareResult) -> Result<Report, String> {
         sections.push(errors(&result.mean_absolute_errors));
     }
     let seeds = format!("{} seeds", result.seeds.len());
-    let facts = vec![simulated("", result.measured_ns, result.warm_up_ns, &seeds)];
+    let mut facts = vec![simulated("", result.measured_ns, result.warm_up_ns, &seeds)];
+    facts.extend(not_settled(result.simulations().flat_map(|simulation| &simulation.steadiness)));
     Ok(Report { title: format!("Published and simulated: {}", result.table), facts, sections })
 }
 

@@ -7,6 +7,7 @@ mod timeline;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use pageset::Tuning;
 use pageset_sim::engine::LockKind;
 use pageset_sim::era::Era;
 use pageset_sim::run::{Run, RunError, RunResult, RunRow};
@@ -158,7 +159,8 @@ pub(crate) fn simulate(
     };
     let runs: Vec<Run<'_>> = rows.iter().map(run_of).collect();
     let batch = Batch::begin(effort)?;
-    let mut result = RunResult::new(workload, &machine, effort.length(workload), effort.of_each().seeds);
+    let mut result =
+        RunResult::new(&effort.run(workload, &machine, Tuning::default(), Era::default()), effort.of_each().seeds);
     let mut tracks = Vec::new();
     for ((&(set, tasks), run), outcomes) in rows.iter().zip(&runs).zip(batch.run(&runs)) {
         let rules = task.zone_lock.row(&set.name);

@@ -1,24 +1,25 @@
 //! The result of `pageset run` as text.
 
-use pageset_sim::run::RunResult;
+use pageset_sim::run::{Figures, RunResult};
 use pageset_sim::statistics::Spread;
+use pageset_sim::time::Time;
+use pageset_sim::workload::Length;
 
 use crate::columns::{grouped, numbers, spread_pct, trimmed};
+use crate::sim::options::{described, unsettled};
 
-/// A line that describes the run, and the table below it.
+fn time(ns: u64) -> Time {
+    Time::from_ns(ns as f64)
+}
+
+/// A line that describes the run, the table below it, and the runs that have not settled.
 pub(super) fn text(result: &RunResult) -> String {
-    let seconds = |ns: u64| ns as f64 / 1e9;
-    let text = format!(
-        "{} on {} ({}), {} s after {} s, seeds 1 to {}\n\n",
-        result.workload,
-        result.machine,
-        result.about,
-        seconds(result.measured_ns),
-        seconds(result.warm_up_ns),
-        result.seeds
-    );
+    let length = Length { warm_up: time(result.warm_up_ns), time: time(result.measured_ns) };
+    let how = described(Some(length), result.precision_pct, result.history, result.seeds as usize);
+    let text = format!("{} on {} ({}), {how}\n\n", result.workload, result.machine, result.about);
     let unit = format!("{} a second", result.unit);
-    let mut heads = vec!["rules", "era", "tasks", "seeds", &unit, "spread %", "zone lock %", "LRU lock %"];
+    let mut heads =
+        vec!["rules", "era", "tasks", "seeds", &unit, "spread %", "+- %", "zone lock %", "+-", "LRU lock %", "+-"];
     heads.extend(["alloc p50 ns", "p99", "p99.9", "max"]);
     let second_unit = result.second_unit.as_ref().map(|unit| format!("{unit} a second"));
     heads.extend(second_unit.as_deref());
@@ -31,7 +32,13 @@ pub(super) fn text(result: &RunResult) -> String {
                 cells.push(grouped(score.mean.round() as u64));
                 cells.push(spread_pct(score.deviation, score.mean));
                 let pct = |spread: Option<Spread>| format!("{:.1}", spread.map_or(0.0, |spread| spread.mean));
-                cells.extend([row.zone_lock_pct, row.lru_lock_pct].map(pct));
+                let width = |of: fn(&Figures) -> f64| match row.interval.as_ref().map(of) {
+                    Some(width) if width.is_finite() => format!("{width:.1}"),
+                    _ => "-".to_owned(),
+                };
+                cells.push(width(|figures| figures.score_pct));
+                cells.extend([pct(row.zone_lock_pct), width(|figures| figures.zone_points)]);
+                cells.extend([pct(row.lru_lock_pct), width(|figures| figures.lru_points)]);
                 cells.extend([alloc.p50, alloc.p99, alloc.p999, alloc.max].map(grouped));
                 cells.extend(row.second_score.map(|second| grouped(second.mean.round() as u64)));
             }
@@ -39,5 +46,10 @@ pub(super) fn text(result: &RunResult) -> String {
         }
         table.add_row(cells);
     }
-    text + &trimmed(&table)
+    let named = result.rows.iter().flat_map(|row| {
+        let name = |seed: u64| format!("{}, {} tasks, seed {seed}", row.rules, row.tasks);
+        row.samples.iter().filter_map(move |sample| Some((name(sample.seed), sample.steadiness.as_ref()?)))
+    });
+    let named: Vec<_> = named.collect();
+    text + &trimmed(&table) + &unsettled(named.iter().map(|(name, found)| (name.as_str(), *found)))
 }

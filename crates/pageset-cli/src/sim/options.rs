@@ -1,5 +1,6 @@
 //! Options shared by the commands of the simulator.
 
+use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
@@ -8,7 +9,8 @@ use pageset::Tuning;
 use pageset_sim::engine::LockKind;
 use pageset_sim::era::Era;
 use pageset_sim::machine::Machine;
-use pageset_sim::run::Run;
+use pageset_sim::os::History;
+use pageset_sim::run::{Figures, Run, SteadinessOf};
 use pageset_sim::sweep;
 use pageset_sim::time::Time;
 use pageset_sim::workload::{Length, Workload};
@@ -22,19 +24,37 @@ const SEEDS: u32 = 1;
 /// are relative to the score of batch 31. One seed's score of batch 31 is up to 1.5 % off the mean of three seeds
 /// (lkp-hsw-ep2, see `docs/research/accuracy-tried.md`).
 const SEEDS_OF_FITS: u32 = 3;
-/// The default of `--precision`: 0 measures the whole time, as for the fitted costs. Unit: percent.
-const PRECISION_PCT: f64 = 0.0;
+/// The default of `--precision` without `--seconds`, in percent.
+const PRECISION_PCT: f64 = 1.0;
 
 /// How long and how often each setting is simulated.
 #[derive(clap::Args)]
 pub(crate) struct Effort {
-    /// Measure S virtual seconds, or at most S with --precision [default: depends on the workload; 1.5 for page_fault1]
+    /// Measure S virtual seconds, or at most S with --precision [default: until the run is steady, at most six times
+    /// what the workload needs; 9 for page_fault1]
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds)]
     seconds: Option<f64>,
 
-    /// Simulate S virtual seconds before the measurement begins [default: depends on the workload; 0.5 for page_fault1]
+    /// Simulate S virtual seconds before the measurement begins [default: with a precision, until nothing drifts; else
+    /// what the workload needs; 0.5 for page_fault1]
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds)]
     warm_up: Option<f64>,
+
+    /// Stop measuring when score (percent) and contention (percentage points) are known to PCT, and nothing drifts
+    /// [default: 1; without effect if --seconds is given alone]
+    ///
+    /// PCT is half the width of the 95 % interval of the mean, from ten batches of each run. At least a sixth of the
+    /// longest time is measured. 0 measures the whole time. A run that is still less precise, or still drifts, at the end
+    /// of its time is reported as not settled.
+    #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = percent)]
+    precision: Option<f64>,
+
+    /// Age the memory before virtual time begins: each CPU fills and frees N regions of up to 128 MiB
+    ///
+    /// Gain: free lists as on a machine that has worked; the run settles sooner. Cost: time before the simulation. 0 is a
+    /// machine that has just started. If unsure, omit this option.
+    #[arg(long, value_name = "N", default_value_t = History::default().turnovers, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    history: u32,
 
     /// Run each setting with the seeds 1 to K, and show the mean and the spread [default: 1; 3 for calibrate, and for
     /// compare with the tables of page_fault1 over batches or over tasks]
@@ -64,10 +84,17 @@ impl Effort {
     /// How long a workload is simulated: the times of the options, or the workload's own.
     pub(crate) fn length(&self, workload: &Workload) -> Length {
         let Length { warm_up, time } = workload.length;
+        let most = if self.precision_pct().is_some() { workload.length.limit() } else { time };
         Length {
             warm_up: self.warm_up.map_or(warm_up, Time::from_seconds),
-            time: self.seconds.map_or(time, Time::from_seconds),
+            time: self.seconds.map_or(most, Time::from_seconds),
         }
+    }
+
+    /// The precision at which a measurement ends; `None` measures the whole time.
+    pub(crate) fn precision_pct(&self) -> Option<f64> {
+        let default = if self.seconds.is_some() { 0.0 } else { PRECISION_PCT };
+        Some(self.precision.unwrap_or(default)).filter(|precision| *precision > 0.0)
     }
 
     /// A run with the first seed, on all CPUs and all nodes. `--era` overrides `era`.
@@ -83,7 +110,9 @@ impl Effort {
             tasks: machine.topology().cpus(),
             warm_up,
             time,
-            precision_pct: None,
+            detect_warm_up: self.warm_up.is_none() && self.precision_pct().is_some(),
+            precision_pct: self.precision_pct(),
+            history: History { turnovers: self.history },
             whole: true,
             held: 0,
             seed: 1,
@@ -101,14 +130,6 @@ impl Effort {
 /// fitted to. [`Beside::run`] runs both, so that a fit has the same figures as `compare`.
 #[derive(clap::Args)]
 pub(crate) struct Beside {
-    /// Stop measuring when the standard errors of score (percent) and contention (percentage points) are below PCT
-    ///
-    /// The standard error is that of the mean over all seeds. At least four tenths of --seconds are measured; 0
-    /// measures all of --seconds. Gain of a value above 0: shorter simulations. Cost: less precise figures. If unsure,
-    /// omit this option.
-    #[arg(long, value_name = "PCT", default_value_t = PRECISION_PCT, allow_negative_numbers = true, value_parser = percent)]
-    pub(crate) precision: f64,
-
     /// Simulate all nodes, even if they are identical and share nothing
     ///
     /// Without this option one of several identical nodes is simulated and stands for all. If unsure, omit this option.
@@ -128,25 +149,42 @@ impl Beside {
 
     /// A run with the first seed, on all CPUs.
     pub(crate) fn run<'m>(&self, workload: &'m Workload, machine: &'m Machine, tuning: Tuning, era: Era) -> Run<'m> {
-        // The precision is that of the mean over the seeds: a single seed may be less precise.
-        let each = self.precision * f64::from(self.effort.of_each().seeds).sqrt();
-        let precision_pct = (self.precision > 0.0).then_some(each);
-        Run { precision_pct, whole: self.whole, ..self.effort.run(workload, machine, tuning, era) }
+        Run { whole: self.whole, ..self.effort.run(workload, machine, tuning, era) }
     }
 }
 
-/// Describes the simulation: the measured time, the time before it, the precision, and the seeds. `length` is `None` if
-/// the simulations differ in length.
-pub(crate) fn described(length: Option<Length>, precision_pct: f64, seeds: usize) -> String {
+/// Describes the simulation: the measured time, the time before it, the precision, the past of the memory, and the seeds.
+/// `length` is `None` if the simulations differ in length.
+pub(crate) fn described(length: Option<Length>, precision_pct: f64, history: History, seeds: usize) -> String {
     let (most, until) = match precision_pct {
         0.0 => ("", String::new()),
-        precision => ("at most ", format!(", until score and contention were known to {precision} %")),
+        precision => ("at most ", format!(", until steady and known to {precision} %")),
     };
     let length = match length {
         Some(Length { warm_up, time }) => format!("{} s after {} s", time.seconds(), warm_up.seconds()),
         None => "as long as each workload needs".to_owned(),
     };
-    format!("{most}{length}{until}, seeds 1 to {seeds}")
+    let memory = match history.turnovers {
+        0 => "fresh memory".to_owned(),
+        turnovers => format!("memory aged by {turnovers} turnovers"),
+    };
+    format!("{most}{length}{until}, {memory}, seeds 1 to {seeds}")
+}
+
+/// A line for each run that has not settled; `runs` are names and whether they have.
+pub(crate) fn unsettled<'a>(runs: impl Iterator<Item = (&'a str, &'a SteadinessOf)>) -> String {
+    let mut text = String::new();
+    for (name, found) in runs.filter(|(_, found)| !found.settled) {
+        let Figures { score_pct, zone_points, lru_points } = found.interval;
+        let drift = &found.drift;
+        let _ = writeln!(
+            text,
+            "not settled: {name}: score +- {score_pct:.1} %, drift {:+.1} %; zone lock +- {zone_points:.1}, drift {:+.1}; \
+             LRU lock +- {lru_points:.1}, drift {:+.1} points",
+            drift.score_pct, drift.zone_points, drift.lru_points
+        );
+    }
+    text
 }
 
 /// Parses a percentage from 0 to 100.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Fit, Goal, SCHEMA, SHARED_SCHEMA, Sharing, Target};
 use crate::era::Era;
 use crate::machine::{Fitted, Machine, Shared};
+use crate::os::History;
 use crate::run::Run;
 
 /// How the rows of a fit were simulated.
@@ -13,6 +14,9 @@ use crate::run::Run;
 pub struct Simulated {
     /// Upper limit of the virtual time that each simulation measures.
     pub measured_ns: u64,
+    /// The past of the memory.
+    #[serde(default)]
+    pub history: History,
     /// Virtual time before the measurement.
     pub warm_up_ns: u64,
     /// Precision at which a measurement ends early; 0 if the full time is measured.
@@ -22,11 +26,12 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    fn of(run: &Run<'_>, precision_pct: f64, seeds: u32) -> Simulated {
+    fn of(run: &Run<'_>, seeds: u32) -> Simulated {
         Simulated {
             measured_ns: run.time.whole_ns(),
             warm_up_ns: run.warm_up.whole_ns(),
-            precision_pct,
+            history: run.history,
+            precision_pct: run.precision_pct.unwrap_or(0.0),
             seeds: (1..=u64::from(seeds)).collect(),
         }
     }
@@ -55,12 +60,12 @@ pub struct Calibration {
 impl Calibration {
     /// The result of a fit with simulations like `run`.
     #[must_use]
-    pub fn new(run: &Run<'_>, goal: &Goal, fit: &Fit, precision_pct: f64, seeds: u32) -> Calibration {
+    pub fn new(run: &Run<'_>, goal: &Goal, fit: &Fit, seeds: u32) -> Calibration {
         Calibration {
             schema: SCHEMA.to_owned(),
             machine: run.machine.name.clone(),
             era: run.era,
-            how: Simulated::of(run, precision_pct, seeds),
+            how: Simulated::of(run, seeds),
             published: goal.row,
             simulated: fit.simulated,
             fitted: fit.fitted,
@@ -100,14 +105,7 @@ pub struct Judged {
 impl SharedFit {
     /// The result of a fit with simulations like `run`.
     #[must_use]
-    pub fn new(
-        run: &Run<'_>,
-        machines: &[Machine],
-        goals: &[Goal],
-        sharing: &Sharing,
-        precision_pct: f64,
-        seeds: u32,
-    ) -> SharedFit {
+    pub fn new(run: &Run<'_>, machines: &[Machine], goals: &[Goal], sharing: &Sharing, seeds: u32) -> SharedFit {
         let judged = |(place, machine): (usize, &Machine)| Judged {
             machine: machine.name.clone(),
             published: goals[place].row,
@@ -118,7 +116,7 @@ impl SharedFit {
         };
         SharedFit {
             schema: SHARED_SCHEMA.to_owned(),
-            how: Simulated::of(run, precision_pct, seeds),
+            how: Simulated::of(run, seeds),
             machines: machines.iter().enumerate().map(judged).collect(),
         }
     }

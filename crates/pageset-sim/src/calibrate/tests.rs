@@ -2,6 +2,7 @@ use std::num::NonZeroUsize;
 
 use super::*;
 use crate::machine::{Cycles, Slowdown, find};
+use crate::os::History;
 use crate::time::Time;
 use crate::workload::Workload;
 
@@ -16,7 +17,9 @@ fn how(machine: &Machine, tuning: Tuning, era: Era) -> Run<'_> {
         tasks: machine.topology().cpus(),
         warm_up: Time::from_seconds(0.02),
         time: Time::from_seconds(0.08),
+        detect_warm_up: false,
         precision_pct: None,
+        history: History::NONE,
         zone_lock: crate::engine::LockKind::Queue,
         whole: false,
         held: 0,

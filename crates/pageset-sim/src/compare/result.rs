@@ -7,10 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::table::{Column, Key, Keys, Kind, Layout, SWEEP_COLUMNS, Table};
-use super::{BASE_BATCH, SCHEMA, Value};
+use super::{BASE_BATCH, Measure, SCHEMA, Value};
 use crate::era::Era;
-use crate::run::{Run, RunError};
-use crate::statistics::Spread;
+use crate::os::History;
+use crate::run::{self, Figures, Run, RunError, SteadinessOf};
+use crate::statistics::{Spread, interval_95};
 use crate::sweep::BySeed;
 use crate::workload::Span;
 
@@ -28,9 +29,12 @@ pub struct CompareResult {
     pub measured_ns: u64,
     /// The longest virtual time before a measurement.
     pub warm_up_ns: u64,
-    /// Precision at which a measurement ends early; 0 if the full time is measured.
+    /// Precision at which a measurement ends; 0 if the full time is measured.
     #[serde(default)]
     pub precision_pct: f64,
+    /// The past of the memory.
+    #[serde(default)]
+    pub history: History,
     /// The configured seeds of each experiment.
     pub seeds: Vec<u64>,
     /// The table's rows that were simulated.
@@ -64,6 +68,10 @@ pub struct CompareRow {
     /// The standard deviation of single simulations over the seeds.
     #[serde(default)]
     pub deviation: Columns,
+    /// Half-widths of the 95 % intervals of the means: over the seeds, or over time if there is one seed. Missing where
+    /// neither is known.
+    #[serde(default, skip_serializing_if = "Columns::is_empty")]
+    pub interval: Columns,
     /// The baseline "do nothing": the published value of the base.
     #[serde(default)]
     pub do_nothing: Columns,
@@ -92,13 +100,19 @@ pub struct Simulation {
     pub era: Era,
     /// The seeds that ended.
     pub seeds: Vec<u64>,
-    /// Virtual time before the measurement.
+    /// Virtual time before the measurement; the shortest, if the end of the warm-up was detected.
     pub warm_up_ns: u64,
     /// Upper limit of the measured virtual time; null for a workload that ends by itself.
     #[serde(default)]
     pub length_ns: Option<u64>,
     /// Measured virtual time of each seed.
     pub measured_ns: Vec<u64>,
+    /// How steady the measurement of each seed is; empty for a workload that ends by itself.
+    #[serde(default)]
+    pub steadiness: Vec<SteadinessOf>,
+    /// Half-widths of the 95 % intervals of score and contention: over the seeds, or over time if there is one seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Figures>,
     /// Whether one simulated node represents all nodes.
     pub one_node_for_all: bool,
 }
@@ -219,13 +233,14 @@ impl Effect {
 }
 
 impl CompareRow {
-    pub(super) fn add(&mut self, column: &Column, simulated: Spread, layout: Layout) {
+    pub(super) fn add(&mut self, column: &Column, simulated: Spread, interval: Option<f64>, layout: Layout) {
         let insert = |columns: &mut Columns, value: Option<f64>| {
             columns.extend(value.map(|value| (column.name.clone(), value)));
         };
         insert(&mut self.published, column.published);
         insert(&mut self.simulated, Some(simulated.mean));
         insert(&mut self.deviation, Some(simulated.deviation));
+        insert(&mut self.interval, interval);
         insert(&mut self.do_nothing, column.do_nothing);
         match layout {
             Layout::BatchSweep => insert(&mut self.line, column.forecast),
@@ -266,6 +281,8 @@ impl Simulation {
             warm_up_ns: if steady { run.warm_up.whole_ns() } else { 0 },
             length_ns: steady.then(|| run.time.whole_ns()),
             measured_ns: seeds.iter().map(|(_, outcome)| outcome.time.whole_ns()).collect(),
+            steadiness: seeds.iter().filter_map(|(_, outcome)| SteadinessOf::of(outcome)).collect(),
+            interval: run::interval(seeds),
             one_node_for_all: seeds.iter().any(|(_, outcome)| outcome.stands_for > 1),
         }
     }
@@ -277,7 +294,7 @@ impl CompareResult {
         rows: Vec<CompareRow>,
         simulations: &[Simulation],
         notes: Vec<String>,
-        precision_pct: f64,
+        run: Option<&Run<'_>>,
         seeds: u32,
     ) -> Self {
         let mean_absolute_errors = if table.layout == Layout::BatchSweep { mean_errors(&rows) } else { Vec::new() };
@@ -287,7 +304,8 @@ impl CompareResult {
             layout: table.layout,
             measured_ns: simulations.iter().filter_map(|simulation| simulation.length_ns).max().unwrap_or(0),
             warm_up_ns: simulations.iter().map(|simulation| simulation.warm_up_ns).max().unwrap_or(0),
-            precision_pct,
+            precision_pct: run.and_then(|run| run.precision_pct).unwrap_or(0.0),
+            history: run.map(|run| run.history).unwrap_or_default(),
             seeds: (1..=u64::from(seeds)).collect(),
             rows,
             notes,
@@ -330,13 +348,7 @@ impl Table {
     /// Evaluates the columns from the outcomes of [`Self::runs`]. A failed run affects only its own rows, so that an
     /// hour of simulations is not lost.
     #[must_use]
-    pub fn compare(
-        &self,
-        runs: &[Run<'_>],
-        outcomes: Vec<Result<BySeed, RunError>>,
-        precision_pct: f64,
-        seeds: u32,
-    ) -> CompareResult {
+    pub fn compare(&self, runs: &[Run<'_>], outcomes: Vec<Result<BySeed, RunError>>, seeds: u32) -> CompareResult {
         let mut notes: Vec<String> = self.rows.iter().filter_map(|row| row.note.clone()).collect();
         let outcomes: Vec<BySeed> = outcomes
             .into_iter()
@@ -355,7 +367,8 @@ impl Table {
             let mut needed = BTreeSet::new();
             for column in &row.columns {
                 if let Some(simulated) = simulated(column.value, &outcomes) {
-                    compared.add(column, simulated, self.layout);
+                    let interval = interval(column.value, &outcomes);
+                    compared.add(column, simulated, interval, self.layout);
                     needed.extend(column.value.needs());
                 }
             }
@@ -367,19 +380,43 @@ impl Table {
             compared.simulations = needed.into_iter().map(|place| simulations[place].clone()).collect();
             rows.push(compared);
         }
-        CompareResult::new(self, rows, &simulations, notes, precision_pct, seeds)
+        CompareResult::new(self, rows, &simulations, notes, runs.first(), seeds)
     }
 }
 
 /// A value over the seeds that all its experiments have; `None` if an experiment has none.
 fn simulated(value: Value, outcomes: &[BySeed]) -> Option<Spread> {
+    Spread::of(&by_seed(value, outcomes)?)
+}
+
+/// Half the width of the 95 % interval of a value's mean: over the seeds, or over time if there is one seed and the value is a
+/// score, a change of a score or a share of time.
+fn interval(value: Value, outcomes: &[BySeed]) -> Option<f64> {
+    let values = by_seed(value, outcomes)?;
+    let [only] = values[..] else { return interval_95(&values) };
+    let of = |place: usize| outcomes[place].first()?.1.steadiness.map(|found| found.interval);
+    let score = |place: usize| of(place).map(|figures| figures.score_pct / 100.0);
+    match value {
+        Value::Of(Measure::Score, at) => Some(only * score(at)?),
+        Value::Of(Measure::ZonePct, at) => Some(of(at)?.zone_points),
+        Value::Of(Measure::LruPct, at) => Some(of(at)?.lru_points),
+        Value::ChangePct { measure: Measure::Score, of, to }
+        | Value::ChangeOfMeanPct { measure: Measure::Score, of, to } => {
+            Some(if of == to { 0.0 } else { (100.0 + only) * score(of)?.hypot(score(to)?) })
+        }
+        _ => None,
+    }
+}
+
+/// A value for each seed that all its experiments have; `None` if an experiment has none.
+fn by_seed(value: Value, outcomes: &[BySeed]) -> Option<Vec<f64>> {
     let of = |place: usize, seed: usize| value.measure().of(&outcomes[place][seed].1);
     let seeds = value.needs().into_iter().map(|place| outcomes[place].len()).min().unwrap_or(0);
     let mean = |place: usize| {
         Spread::of(&(0..outcomes[place].len()).map(|seed| of(place, seed)).collect::<Vec<_>>()).map(|all| all.mean)
     };
     let of_seed = |seed| value.eval(|place| of(place, seed), mean);
-    Spread::of(&(0..seeds).map(of_seed).collect::<Option<Vec<_>>>()?)
+    (0..seeds).map(of_seed).collect::<Option<Vec<_>>>().filter(|values| !values.is_empty())
 }
 
 #[cfg(test)]

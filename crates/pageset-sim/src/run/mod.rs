@@ -7,22 +7,23 @@ mod steady;
 use std::io;
 use std::rc::Rc;
 
-pub use outcome::Outcome;
+pub use outcome::{Figures, Outcome, Steadiness};
 use pageset::alloc::owned::OwnedMetadata;
 use pageset::policy::sizes::WatermarkRule;
 use pageset::{AllocError, Config, MapError, NodeId, Tuning};
-pub use result::{AllocTimes, PathSum, Paths, RunResult, RunRow, SCHEMA, Sample};
+pub(crate) use result::interval;
+pub use result::{AllocTimes, PathSum, Paths, RunResult, RunRow, SCHEMA, Sample, SteadinessOf};
 
 use crate::engine::{self, Engine, LockId, LockKind, LockStats};
 use crate::era::{CacheSlice, Era};
 use crate::huge_pages;
 use crate::machine::Machine;
-use crate::os::{self, System};
+use crate::os::{self, History, System};
 use crate::sim_lock::built_on;
 use crate::time::Time;
 use crate::workload::{Span, Workload};
 use crate::world::{Allocator, MemoryMap, NoMemory, SimMachine};
-use steady::Windows;
+use steady::{PRECISION_PCT, Totals, Windows};
 
 /// The settings of a run. The same settings give the same outcome, to the last digit.
 #[derive(Clone, Debug)]
@@ -43,11 +44,16 @@ pub struct Run<'m> {
     pub tasks: u32,
     /// Virtual time before the measurement begins.
     pub warm_up: Time,
-    /// Upper limit of the measured virtual time.
+    /// Whether the end of the warm-up is detected. `warm_up` is then the shortest: a measurement that drifts is
+    /// discarded, and another begins. Needs a precision.
+    pub detect_warm_up: bool,
+    /// Upper limit of the virtual time after `warm_up`.
     pub time: Time,
-    /// Precision at which the measurement ends early: the standard error of the score in per cent of the score, and
-    /// that of contention in percentage points. `None` measures the full time.
+    /// Precision at which the measurement ends early: half the width of the 95 % interval of the score in per cent of
+    /// the score, and that of contention in percentage points. `None` measures the full time.
     pub precision_pct: Option<f64>,
+    /// The past of the memory.
+    pub history: History,
     /// Whether to simulate all nodes even if one node represents all. One node does when the workload's tasks share
     /// only their node and every node has the same tasks.
     pub whole: bool,
@@ -172,6 +178,7 @@ impl Run<'_> {
 
     fn measure(&self, engine: &Engine, system: &System<'_>, keep_on: &impl Fn() -> bool) -> Result<Outcome, RunError> {
         self.share_sockets(engine);
+        system.age(self.history).map_err(RunError::Alloc)?;
         let job = self.workload.set_up(system, self.tasks).map_err(RunError::Alloc)?;
         let job = &job;
         engine::scope(|fibers| {
@@ -183,40 +190,69 @@ impl Run<'_> {
                 Span::Once => Time::ZERO,
             };
             engine.run(fibers, begin, keep_on);
-            system.measure();
-            engine.keep_held(self.held);
-            engine.reset_sleep(begin);
-            let time = match self.workload.span {
-                Span::Steady => self.windows(engine, system, begin, |end| engine.run(fibers, end, keep_on)),
+            self.begin(engine, system, begin);
+            let (begin, time, steadiness) = match self.workload.span {
+                Span::Steady => self.measure_steady(engine, system, |end| {
+                    engine.run(fibers, end, keep_on);
+                    keep_on()
+                }),
                 Span::Once => {
                     engine.run(fibers, Time::NEVER, keep_on);
-                    (0..self.tasks).map(|cpu| engine.clock(cpu)).max().unwrap_or(Time::ZERO)
+                    (begin, (0..self.tasks).map(|cpu| engine.clock(cpu)).max().unwrap_or(Time::ZERO), None)
                 }
             };
             match system.failure() {
                 Some(error) => Err(RunError::Alloc(error)),
                 None if !keep_on() => Err(RunError::Interrupted),
-                None => Ok(self.outcome(engine, system, begin, time)),
+                None => Ok(Outcome { steadiness, ..self.outcome(engine, system, begin, time) }),
             }
         })
     }
 
-    /// Runs window after window until the precision is reached or the time is over. Returns the measured time.
-    fn windows(&self, engine: &Engine, system: &System<'_>, begin: Time, mut run: impl FnMut(Time)) -> Time {
-        let Some(precision_pct) = self.precision_pct else {
-            run(begin + self.time);
-            return self.time;
-        };
-        let sockets = self.machine.topology().sockets;
+    /// Begins a measurement, and discards an earlier one.
+    fn begin(&self, engine: &Engine, system: &System<'_>, begin: Time) {
+        system.measure();
+        engine.take_held();
+        engine.keep_held(self.held);
+        engine.reset_sleep(begin);
+    }
+
+    /// Runs window after window until the run is steady, as precise as asked for, or over. `run` runs to a time and
+    /// returns whether to go on. Returns start and length of the measurement, and how steady it is.
+    fn measure_steady(
+        &self,
+        engine: &Engine,
+        system: &System<'_>,
+        mut run: impl FnMut(Time) -> bool,
+    ) -> (Time, Time, Option<Steadiness>) {
         let waited = |range: std::ops::Range<u32>| range.map(|id| engine.lock_wait(LockId(id))).sum::<Time>().seconds();
+        let totals = |now: Time| Totals {
+            operations: system.operations()[0] as f64,
+            waits: [waited(0..system.first_lru()), waited(system.first_lru()..system.first_object())],
+            slept: (0..self.tasks).map(|cpu| engine.slept(cpu, now)).sum::<Time>().seconds(),
+        };
+        let (mut begin, limit) = (self.warm_up, self.warm_up + self.time);
         let mut windows = Windows::new(self.time, self.tasks);
         loop {
-            let end = windows.next_end();
-            run(begin + end);
-            let done = system.operations()[0] as f64;
-            windows.add([done, waited(0..sockets), waited(sockets..system.first_object())]);
-            if end >= self.time || windows.are_precise(precision_pct) {
-                return end;
+            let end = begin + windows.next_end();
+            let keep_on = run(end);
+            windows.add(totals(end));
+            let is_over = end >= limit || !keep_on;
+            if !windows.can_be_judged() && !is_over {
+                continue;
+            }
+            let steadiness = windows.steadiness(begin, self.precision_pct.unwrap_or(PRECISION_PCT));
+            let drifts = steadiness.is_some_and(|found| found.drifts);
+            if !is_over && self.precision_pct.is_some() && self.detect_warm_up && drifts {
+                if end + windows.shortest() <= limit {
+                    begin = end;
+                    windows.clear();
+                    self.begin(engine, system, begin);
+                }
+                continue;
+            }
+            if is_over || self.precision_pct.is_some() && steadiness.is_some_and(|found| found.settled) {
+                return (begin, end - begin, steadiness);
             }
         }
     }
@@ -244,6 +280,7 @@ impl Run<'_> {
             stands_for: 1,
             operations: system.operations(),
             time,
+            steadiness: None,
             busy: (0..self.tasks).map(busy_of).sum(),
             huge_request_time: system.huge_request_time(),
             moved: system.moved(),

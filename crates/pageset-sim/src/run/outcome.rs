@@ -1,10 +1,44 @@
 //! The measurements of a run.
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::engine::{Held, LockStats, Source};
 use crate::os::Moved;
 use crate::time::Time;
+
+/// A number for each quantity that is judged.
+#[derive(Clone, Copy, PartialEq, Debug, Default, JsonSchema, Serialize, Deserialize)]
+pub struct Figures {
+    /// The score, in per cent of its mean.
+    pub score_pct: f64,
+    /// Wait for zone locks, in percentage points.
+    pub zone_points: f64,
+    /// Wait for LRU locks, in percentage points.
+    pub lru_points: f64,
+}
+
+impl From<[f64; 3]> for Figures {
+    fn from([score_pct, zone_points, lru_points]: [f64; 3]) -> Self {
+        Figures { score_pct, zone_points, lru_points }
+    }
+}
+
+/// How well a measurement stands for the steady state of its run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Steadiness {
+    /// Virtual time before the measurement.
+    pub warm_up: Time,
+    /// Half-widths of the 95 % intervals of the means over time, from ten batches.
+    pub interval: Figures,
+    /// The second half of the measurement less the first half.
+    pub drift: Figures,
+    /// Whether a drift is larger than chance gives, and large enough to matter.
+    pub drifts: bool,
+    /// Whether nothing drifts and all intervals are within the precision.
+    pub settled: bool,
+}
 
 /// The measurements of a run.
 #[derive(Clone, Debug)]
@@ -18,6 +52,8 @@ pub struct Outcome {
     pub operations: [u64; 2],
     /// Virtual time of the measurement.
     pub time: Time,
+    /// How steady the measurement is. `None` for a run that ends by itself.
+    pub steadiness: Option<Steadiness>,
     /// Number of tasks.
     pub tasks: u32,
     /// Virtual time that all tasks together did not sleep.

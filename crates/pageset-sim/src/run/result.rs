@@ -3,12 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Outcome, Run};
+use super::{Figures, Outcome, Run};
 use crate::engine::{LockStats, PathStats};
 use crate::era::Era;
-use crate::machine::Machine;
-use crate::statistics::Spread;
-use crate::workload::{Length, Workload};
+use crate::os::History;
+use crate::statistics::{Spread, interval_95};
 
 /// The schema of [`RunResult`].
 pub const SCHEMA: &str = "pageset.run/1";
@@ -32,8 +31,15 @@ pub struct RunResult {
     pub about: String,
     /// Upper limit of the measured virtual time.
     pub measured_ns: u64,
-    /// Virtual time before the measurement.
+    /// Virtual time before the measurement; the shortest, if the end of the warm-up was detected.
     pub warm_up_ns: u64,
+    /// Precision at which a measurement ended: half the width of the 95 % interval of the score in per cent, and of
+    /// contention in percentage points. 0 if the full time was measured.
+    #[serde(default)]
+    pub precision_pct: f64,
+    /// The past of the memory.
+    #[serde(default)]
+    pub history: History,
     /// Number of configured seeds: each row runs with the seeds 1 to this number.
     #[serde(default)]
     pub seeds: u32,
@@ -60,6 +66,12 @@ pub struct RunRow {
     pub zone_lock_pct: Option<Spread>,
     /// Wait for LRU locks, in per cent of the time that the tasks did not sleep.
     pub lru_lock_pct: Option<Spread>,
+    /// Half-widths of the 95 % intervals of the means: over the seeds, or over time if there is one seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Figures>,
+    /// Whether all seeds have settled. Missing for a workload that ends by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<bool>,
     /// Durations of allocations, of all seeds together.
     pub alloc_ns: Option<AllocTimes>,
     /// One sample per seed that has ended.
@@ -81,6 +93,9 @@ pub struct AllocTimes {
 pub struct Sample {
     /// The seed.
     pub seed: u64,
+    /// How steady the measurement is. Missing for a workload that ends by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steadiness: Option<SteadinessOf>,
     /// Operations in the measurement.
     pub operations: u64,
     /// Operations of the second kind; 0 if the workload has none.
@@ -103,6 +118,54 @@ pub struct Sample {
     pub zone_locks: Paths,
     /// LRU locks of all nodes: pages added, and pages removed.
     pub lru_locks: Paths,
+}
+
+/// How well a measurement stands for the steady state.
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
+pub struct SteadinessOf {
+    /// Virtual time before the measurement.
+    pub warm_up_ns: u64,
+    /// Measured virtual time.
+    pub measured_ns: u64,
+    /// Half-widths of the 95 % intervals of the means over time.
+    pub interval: Figures,
+    /// The second half of the measurement less the first half.
+    pub drift: Figures,
+    /// Whether nothing drifts by more than chance gives, and all intervals are within the precision.
+    pub settled: bool,
+}
+
+impl SteadinessOf {
+    pub(crate) fn of(outcome: &Outcome) -> Option<SteadinessOf> {
+        outcome.steadiness.map(|found| SteadinessOf {
+            warm_up_ns: found.warm_up.whole_ns(),
+            measured_ns: outcome.time.whole_ns(),
+            interval: found.interval,
+            drift: found.drift,
+            settled: found.settled,
+        })
+    }
+}
+
+/// The half-widths of the 95 % intervals of the means of `outcomes`: over the seeds, or over time if there is one seed.
+/// `None` if neither is known.
+pub(crate) fn interval(outcomes: &[(u64, Outcome)]) -> Option<Figures> {
+    if let [(_, only)] = outcomes {
+        return only.steadiness.map(|found| found.interval);
+    }
+    let of = |of: fn(&Outcome) -> f64| interval_95(&outcomes.iter().map(|(_, o)| of(o)).collect::<Vec<_>>());
+    let score = Spread::of(&outcomes.iter().map(|(_, o)| o.score()).collect::<Vec<_>>())?.mean;
+    Some(Figures {
+        score_pct: 100.0 * of(Outcome::score)? / score,
+        zone_points: of(Outcome::zone_pct)?,
+        lru_points: of(Outcome::lru_pct)?,
+    })
+}
+
+/// Whether all outcomes have settled. `None` if no outcome can settle.
+pub(crate) fn settled(outcomes: &[(u64, Outcome)]) -> Option<bool> {
+    let each = || outcomes.iter().filter_map(|(_, outcome)| outcome.steadiness);
+    each().next().map(|_| each().all(|found| found.settled))
 }
 
 /// The locks of all nodes together, by path.
@@ -154,6 +217,7 @@ impl Sample {
         };
         Sample {
             seed,
+            steadiness: SteadinessOf::of(outcome),
             operations: outcome.operations[0],
             others: outcome.operations[1],
             score: outcome.score(),
@@ -182,6 +246,8 @@ impl RunRow {
             second_score: run.workload.second_unit.and_then(|_| spread(Outcome::second_score)),
             zone_lock_pct: spread(Outcome::zone_pct),
             lru_lock_pct: spread(Outcome::lru_pct),
+            interval: interval(outcomes),
+            settled: settled(outcomes),
             alloc_ns: AllocTimes::of(outcomes),
             samples: outcomes.iter().map(|(seed, outcome)| Sample::of(*seed, outcome)).collect(),
         }
@@ -202,9 +268,10 @@ impl AllocTimes {
 }
 
 impl RunResult {
-    /// A result without rows.
+    /// A result without rows, of runs like `run`.
     #[must_use]
-    pub fn new(workload: &Workload, machine: &Machine, length: Length, seeds: u32) -> RunResult {
+    pub fn new(run: &Run<'_>, seeds: u32) -> RunResult {
+        let Run { workload, machine, .. } = run;
         RunResult {
             schema: SCHEMA.to_owned(),
             workload: workload.name.to_owned(),
@@ -212,8 +279,10 @@ impl RunResult {
             second_unit: workload.second_unit.map(str::to_owned),
             machine: machine.name.clone(),
             about: machine.about.clone(),
-            measured_ns: length.time.whole_ns(),
-            warm_up_ns: length.warm_up.whole_ns(),
+            measured_ns: run.time.whole_ns(),
+            warm_up_ns: run.warm_up.whole_ns(),
+            precision_pct: run.precision_pct.unwrap_or(0.0),
+            history: run.history,
             seeds,
             rows: Vec::new(),
         }

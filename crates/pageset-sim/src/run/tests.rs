@@ -20,7 +20,9 @@ fn run<'m>(machine: &'m Machine, name: &str) -> Run<'m> {
         tasks: machine.topology().cpus(),
         warm_up: Time::from_seconds(0.02),
         time: Time::from_seconds(0.08),
+        detect_warm_up: false,
         precision_pct: None,
+        history: History::NONE,
         whole: true,
         held: 0,
         seed: 1,
@@ -90,17 +92,49 @@ fn engine_of(machine: &Machine) -> Engine {
 #[test]
 fn windows_change_only_the_end_of_a_measurement() {
     let machine = machine();
-    let all = run(&machine, "page_fault1");
+    // Windows are whole picoseconds.
+    let all = Run { time: Time::from_seconds(0.072), ..run(&machine, "page_fault1") };
     let never = Run { precision_pct: Some(0.0), ..all.clone() }.run(|| true).unwrap();
-    let at_once = Run { precision_pct: Some(100.0), ..all.clone() }.run(|| true).unwrap();
-    let four_of_ten = Run { time: Time::from_seconds(0.032), ..all.clone() }.run(|| true).unwrap();
+    let at_once = Run { precision_pct: Some(1000.0), ..all.clone() }.run(|| true).unwrap();
+    let a_sixth = Run { time: Time::from_seconds(0.012), ..all.clone() }.run(|| true).unwrap();
     let all = all.run(|| true).unwrap();
     let figures = |outcome: &Outcome| {
         let waits = outcome.zone_locks.iter().chain(&outcome.lru_locks).map(LockStats::wait).sum::<Time>();
         (outcome.operations, outcome.moved, outcome.lines, outcome.time, outcome.busy, waits)
     };
     assert_eq!(figures(&never), figures(&all));
-    assert_eq!(figures(&at_once), figures(&four_of_ten));
+    assert_eq!(figures(&at_once), figures(&a_sixth));
+}
+
+#[test]
+fn the_end_of_the_warm_up_is_detected() {
+    let machine = machine();
+    // At the start all tasks fault and none frees, so the score falls.
+    let from_start = Run { warm_up: Time::ZERO, time: Time::from_seconds(0.6), ..run(&machine, "page_fault1") };
+    let asked = Run { precision_pct: Some(5.0), ..from_start };
+    let fixed = asked.run(|| true).unwrap();
+    let detected = Run { detect_warm_up: true, ..asked.clone() }.run(|| true).unwrap();
+    let [fixed, found] = [&fixed, &detected].map(|outcome| outcome.steadiness.unwrap());
+    assert_eq!(fixed.warm_up, Time::ZERO);
+    assert!(found.warm_up > Time::ZERO && !found.drifts, "{found:?}");
+    // The outcome is that of a run with this warm-up, but for the batches.
+    let again = Run { warm_up: found.warm_up, time: detected.time, precision_pct: None, ..asked.clone() };
+    let again = again.run(|| true).unwrap();
+    assert_eq!((again.operations, again.moved), (detected.operations, detected.moved));
+    assert_eq!(again.busy, detected.busy);
+}
+
+#[test]
+fn a_history_mixes_the_free_lists_and_leaves_all_pages_free() {
+    let machine = machine();
+    let fresh = Run { time: Time::from_seconds(0.02), ..run(&machine, "page_fault1") };
+    let aged = Run { history: History { turnovers: 1 }, ..fresh.clone() };
+    let [of_fresh, of_aged] = [&fresh, &aged].map(|run| run.run(|| true).unwrap());
+    assert_ne!(of_fresh.operations, of_aged.operations);
+    assert_eq!(of_aged.operations, aged.run(|| true).unwrap().operations, "determined by the seed");
+    // More memory than a machine has would be an error, so a history gives all of it back.
+    let long = Run { history: History { turnovers: 12 }, time: Time::from_seconds(0.001), ..fresh };
+    assert!(long.run(|| true).is_ok());
 }
 
 #[test]

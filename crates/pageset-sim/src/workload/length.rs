@@ -26,6 +26,13 @@ impl Length {
     /// second.
     pub const MESSAGES: Length = Length::ms(200, 1000);
 
+    /// The longest measurement of a run that measures until it is steady: six times the default. Slower changes than
+    /// this are reported and not waited for.
+    #[must_use]
+    pub const fn limit(self) -> Time {
+        self.time.times(6)
+    }
+
     /// Times in milliseconds.
     pub(super) const fn ms(warm_up: u64, time: u64) -> Length {
         const MS: u64 = 1_000_000_000;

@@ -6,6 +6,7 @@ use super::*;
 use crate::engine::LockKind;
 use crate::era::Era;
 use crate::machine::{self, Machine};
+use crate::os::History;
 use crate::os::{File, Region, Scattered, Shape, Socket, Space};
 use crate::run::{Outcome, Run, RunError};
 use crate::time::Time;
@@ -35,7 +36,9 @@ fn run_of<'m>(machine: &'m Machine, workload: &'m Workload, tasks: u32, seed: u6
         tasks,
         warm_up,
         time,
+        detect_warm_up: false,
         precision_pct: None,
+        history: History::NONE,
         whole: true,
         held: 0,
         seed,

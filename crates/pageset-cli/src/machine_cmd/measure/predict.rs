@@ -8,6 +8,7 @@ use pageset_bench::hardware::faults::Tasks;
 use pageset_sim::calibrate::pace_of_one_task;
 use pageset_sim::engine::LockKind;
 use pageset_sim::machine::{Fitted, Host, Machine, describe};
+use pageset_sim::os::History;
 use pageset_sim::run::{Run, RunError};
 use pageset_sim::sweep::{Effort, run_seeds};
 use pageset_sim::time::Time;
@@ -112,7 +113,9 @@ impl Simulation {
             tasks: tasks as u32,
             warm_up: Time::from_seconds(seconds / 2.0),
             time: Time::from_seconds(seconds),
+            detect_warm_up: false,
             precision_pct: None,
+            history: History::NONE,
             whole: false,
             held: 0,
             seed: 1,
