@@ -23,7 +23,7 @@ use crate::sim_lock::built_on;
 use crate::time::Time;
 use crate::workload::{Span, Workload};
 use crate::world::{Allocator, MemoryMap, NoMemory, SimMachine};
-use steady::{PRECISION_PCT, Totals, Windows};
+use steady::{Next, Rule, Totals, Windows};
 
 /// The settings of a run. The same settings give the same outcome, to the last digit.
 #[derive(Clone, Debug)]
@@ -231,28 +231,26 @@ impl Run<'_> {
             waits: [waited(0..system.first_lru()), waited(system.first_lru()..system.first_object())],
             slept: (0..self.tasks).map(|cpu| engine.slept(cpu, now)).sum::<Time>().seconds(),
         };
-        let (mut begin, limit) = (self.warm_up, self.warm_up + self.time);
+        let rule = Rule {
+            precision_pct: self.precision_pct,
+            detects_warm_up: self.detect_warm_up,
+            limit: self.warm_up + self.time,
+        };
+        let mut begin = self.warm_up;
         let mut windows = Windows::new(self.time, self.tasks);
         loop {
             let end = begin + windows.next_end();
             let keep_on = run(end);
             windows.add(totals(end));
-            let is_over = end >= limit || !keep_on;
-            if !windows.can_be_judged() && !is_over {
-                continue;
-            }
-            let steadiness = windows.steadiness(begin, self.precision_pct.unwrap_or(PRECISION_PCT));
-            let drifts = steadiness.is_some_and(|found| found.drifts);
-            if !is_over && self.precision_pct.is_some() && self.detect_warm_up && drifts {
-                if end + windows.shortest() <= limit {
+            let (next, steadiness) = windows.decide(&rule, begin);
+            match next {
+                Next::Window if keep_on => {}
+                Next::Restart if keep_on => {
                     begin = end;
                     windows.clear();
                     self.begin(engine, system, begin);
                 }
-                continue;
-            }
-            if is_over || self.precision_pct.is_some() && steadiness.is_some_and(|found| found.settled) {
-                return (begin, end - begin, steadiness);
+                Next::Window | Next::Restart | Next::End => return (begin, end - begin, steadiness),
             }
         }
     }

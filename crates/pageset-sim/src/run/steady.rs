@@ -19,7 +19,7 @@ const STUDENT_OF_HALVES: f64 = 3.355;
 /// A drift below this share of the precision is never counted.
 const LEAST_DRIFT: f64 = 0.5;
 /// The precision by which a measurement of a fixed time is judged: 1 % of the score, one point of contention.
-pub(super) const PRECISION_PCT: f64 = 1.0;
+const PRECISION_PCT: f64 = 1.0;
 
 /// Totals since the start of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,6 +30,28 @@ pub(super) struct Totals {
     pub(super) waits: [f64; 2],
     /// Sleep of all tasks, in seconds.
     pub(super) slept: f64,
+}
+
+/// When a measurement ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rule {
+    /// See [`Run::precision_pct`](super::Run::precision_pct).
+    pub(super) precision_pct: Option<f64>,
+    /// See [`Run::detect_warm_up`](super::Run::detect_warm_up).
+    pub(super) detects_warm_up: bool,
+    /// The latest end of the run.
+    pub(super) limit: Time,
+}
+
+/// What follows a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    /// Another window.
+    Window,
+    /// Another measurement: this one was a warm-up.
+    Restart,
+    /// Nothing: the measurement is over.
+    End,
 }
 
 /// The windows of a measurement.
@@ -53,11 +75,6 @@ impl Windows {
         self.length.times(self.ends.len() as u64 + 1)
     }
 
-    /// The shortest measurement that can be judged.
-    pub(super) fn shortest(&self) -> Time {
-        self.length.times(BATCHES as u64)
-    }
-
     /// Adds a window that has ended.
     pub(super) fn add(&mut self, totals: Totals) {
         self.ends.push(totals);
@@ -68,9 +85,24 @@ impl Windows {
         self.ends.clear();
     }
 
-    /// Whether the windows fill all batches.
-    pub(super) fn can_be_judged(&self) -> bool {
-        !self.ends.is_empty() && self.ends.len().is_multiple_of(BATCHES)
+    /// Judges a measurement that began at `begin`, and what follows its last window.
+    pub(super) fn decide(&self, rule: &Rule, begin: Time) -> (Next, Option<Steadiness>) {
+        let end = begin + self.length.times(self.ends.len() as u64);
+        let is_over = end >= rule.limit;
+        if !is_over && !self.ends.len().is_multiple_of(BATCHES) {
+            return (Next::Window, None);
+        }
+        let steadiness = self.steadiness(begin, rule.precision_pct.unwrap_or(PRECISION_PCT));
+        let shortest = self.length.times(BATCHES as u64);
+        let next = match (rule.precision_pct, steadiness) {
+            _ if is_over => Next::End,
+            (Some(_), Some(found)) if found.settled => Next::End,
+            (Some(_), Some(found)) if found.drifts && rule.detects_warm_up && end + shortest <= rule.limit => {
+                Next::Restart
+            }
+            _ => Next::Window,
+        };
+        (next, steadiness)
     }
 
     /// The figures of each batch: operations, and the shares of time in per cent. The oldest windows that fill no batch are
@@ -173,6 +205,43 @@ mod tests {
         let found = of(rising(0.02), 1.0).unwrap();
         assert!(!found.drifts && found.settled, "{found:?}");
         assert!(of(rising(0.02), 0.1).unwrap().drifts);
+    }
+
+    #[test]
+    fn a_drift_restarts_the_measurement_while_there_is_time() {
+        let second = |n: u32| Time::from_seconds(f64::from(n));
+        let windows = |n: u32, by: f64| {
+            let mut all = Windows::new(second(MAX_WINDOWS as u32), 10);
+            let mut totals = Totals::default();
+            for i in 0..n {
+                totals.operations += 100.0 + by * f64::from(i);
+                all.add(totals);
+            }
+            all
+        };
+        let rule = |precision_pct, detects_warm_up| Rule { precision_pct, detects_warm_up, limit: second(62) };
+        let (fixed, known, detected) = (rule(None, false), rule(Some(1.0), false), rule(Some(1.0), true));
+        for (rule, begin, n, by, expected) in [
+            (&detected, 2, 9, 1.0, Next::Window),
+            (&detected, 2, 10, 1.0, Next::Restart),
+            (&detected, 2, 10, 0.0, Next::End),
+            // The warm-up is given: the run goes on.
+            (&known, 2, 10, 1.0, Next::Window),
+            (&known, 2, 10, 0.0, Next::End),
+            // The whole time is measured.
+            (&fixed, 2, 10, 0.0, Next::Window),
+            (&fixed, 2, 59, 0.0, Next::Window),
+            (&fixed, 2, 60, 0.0, Next::End),
+            // Another measurement needs ten windows.
+            (&detected, 42, 10, 1.0, Next::Restart),
+            (&detected, 43, 10, 1.0, Next::Window),
+            (&detected, 43, 19, 1.0, Next::End),
+        ] {
+            let (next, found) = windows(n, by).decide(rule, second(begin));
+            assert_eq!(next, expected, "{rule:?}, from {begin} s, {n} windows, {by}");
+            assert_eq!(found.is_some_and(|found| found.settled), n % 10 == 0 && by == 0.0);
+            assert!(found.is_none_or(|found| found.warm_up == second(begin)));
+        }
     }
 
     #[test]

@@ -107,24 +107,6 @@ fn windows_change_only_the_end_of_a_measurement() {
 }
 
 #[test]
-fn the_end_of_the_warm_up_is_detected() {
-    let machine = machine();
-    // At the start all tasks fault and none frees, so the score falls.
-    let from_start = Run { warm_up: Time::ZERO, time: Time::from_seconds(0.6), ..run(&machine, "page_fault1") };
-    let asked = Run { precision_pct: Some(5.0), ..from_start };
-    let fixed = asked.run(|| true).unwrap();
-    let detected = Run { detect_warm_up: true, ..asked.clone() }.run(|| true).unwrap();
-    let [fixed, found] = [&fixed, &detected].map(|outcome| outcome.steadiness.unwrap());
-    assert_eq!(fixed.warm_up, Time::ZERO);
-    assert!(found.warm_up > Time::ZERO && !found.drifts, "{found:?}");
-    // The outcome is that of a run with this warm-up, but for the batches.
-    let again = Run { warm_up: found.warm_up, time: detected.time, precision_pct: None, ..asked.clone() };
-    let again = again.run(|| true).unwrap();
-    assert_eq!((again.operations, again.moved), (detected.operations, detected.moved));
-    assert_eq!(again.busy, detected.busy);
-}
-
-#[test]
 fn a_history_mixes_the_free_lists_and_leaves_all_pages_free() {
     let machine = machine();
     let fresh = Run { time: Time::from_seconds(0.02), ..run(&machine, "page_fault1") };
