@@ -60,7 +60,7 @@ enum Command {
     /// Set the costs that all machines share, and judge them on machines that were left out
     ///
     /// The costs of the table [shared] are set on the rows of batch 31 of all machines of the batch sweep together: score and
-    /// contention, at pace 1. Then each machine in turn is left out, the costs take one linear step of at most 8 % to fit the others, and its row is predicted.
+    /// contention, at pace 1. Then each machine in turn is left out, the costs are fitted again to the other machines, and its row is predicted.
     Share {
         /// Use only these machines of the batch sweep
         #[arg(long, value_name = "NAME,…", value_delimiter = ',')]

@@ -98,6 +98,9 @@ pub struct Judged {
     pub simulated: Target,
     /// The costs that are set on all other machines.
     pub shared_of_others: Shared,
+    /// Steps of the fit to the other machines, from the costs of all machines.
+    #[serde(default)]
+    pub refit_steps: usize,
     /// The row with the costs of the others: a prediction.
     pub predicted: Target,
 }
@@ -112,6 +115,7 @@ impl SharedFit {
             shared: sharing.shared[place],
             simulated: sharing.simulated[place],
             shared_of_others: sharing.left_out[place].shared,
+            refit_steps: sharing.left_out[place].steps,
             predicted: sharing.left_out[place].simulated,
         };
         SharedFit {

@@ -1,8 +1,8 @@
 //! The costs that all machines share, set on the rows of all of them together.
 //!
 //! The unknowns are the logarithms of the costs: a fault, a page on the LRU, and one load factor of lines for each group of
-//! machines whose descriptions have the same one. Gauss-Newton steps bring the simulated rows near the published ones. The slopes
-//! of the best step also give the costs without each machine in turn: one linear step to fit the other machines.
+//! machines whose descriptions have the same one. Gauss-Newton steps bring the simulated rows near the published ones. Then each
+//! machine in turn is left out, and the costs are fitted again to the other machines.
 
 use super::least_squares::{Slopes, step};
 use super::{Goal, Settings, Target, simulate};
@@ -22,6 +22,8 @@ const LARGEST_STEP: f64 = 0.08;
 const LAST_STEP: f64 = 0.005;
 /// The most steps.
 const STEPS: usize = 6;
+/// The most steps of a fit without one machine. It starts from the costs of all machines, which are near.
+const REFIT_STEPS: usize = 3;
 /// The number of costs in front of the load factors.
 const COSTS: usize = 2;
 
@@ -43,6 +45,9 @@ pub struct LeftOut {
     pub shared: Shared,
     /// The machine's row, simulated with these costs.
     pub simulated: Target,
+    /// Steps of the fit to the other machines. 0: the costs of all machines are the best of the others too, or nothing else
+    /// determines them.
+    pub steps: usize,
 }
 
 /// A point of the search.
@@ -121,28 +126,92 @@ pub fn share(
             best = Some(Point { size, at: at.clone(), rows: here, slopes });
         }
         let Some(next) = next.filter(|step| step.iter().any(|step| step.abs() > LAST_STEP)) else { break };
-        at.iter_mut().zip(next).for_each(|(at, step)| *at += step.clamp(-LARGEST_STEP, LARGEST_STEP));
+        at = moved(&at, &next);
     }
-    let Some(Point { at, rows: simulated, slopes, .. }) = best else { return Err(RunError::Interrupted) };
-    let residuals = residuals(goals, &simulated);
-    let per_machine = residuals.len() / machines.len().max(1);
-    let without = |left_out: usize| -> Vec<f64> {
-        let others = slopes.iter().zip(residuals.iter().copied()).enumerate();
-        let others = others.filter(|(row, _)| row / per_machine != left_out).map(|(_, row)| row);
-        // Without another machine of the same group nothing determines the costs, and those of all machines remain.
-        let step = step(unknowns, others).unwrap_or_else(|| vec![0.0; unknowns]);
-        at.iter().zip(step).map(|(at, step)| at + step.clamp(-LARGEST_STEP, LARGEST_STEP)).collect()
-    };
-    let alone: Vec<Machine> =
-        (0..machines.len()).map(|place| with(&machines[place], &without(place), groups[place])).collect();
-    let predicted = simulate(&alone, goals, settings, &keep_on)?;
-    let left_out =
-        alone.iter().zip(predicted).map(|(machine, simulated)| LeftOut { shared: machine.shared, simulated });
+    let Some(best) = best else { return Err(RunError::Interrupted) };
+    let refits = refit_without_each(&best, goals, simulate_at)?;
+    let left_out = machines.iter().zip(&groups).zip(refits).enumerate().map(|(place, ((machine, group), refit))| {
+        let (shared, steps) = (with(machine, &refit.at, *group).shared, refit.steps);
+        LeftOut { shared, simulated: refit.rows[place], steps }
+    });
     Ok(Sharing {
-        shared: machines.iter().zip(&groups).map(|(machine, group)| with(machine, &at, *group).shared).collect(),
-        simulated,
         left_out: left_out.collect(),
+        shared: machines.iter().zip(&groups).map(|(machine, group)| with(machine, &best.at, *group).shared).collect(),
+        simulated: best.rows,
     })
+}
+
+/// A fit without the row of one machine.
+struct Refit {
+    /// The logarithms of the costs.
+    at: Vec<f64>,
+    /// The simulated rows, also that of the machine that was left out.
+    rows: Vec<Target>,
+    /// Sum of the squares of the residuals of the other machines.
+    size: f64,
+    /// Accepted steps.
+    steps: usize,
+    ended: bool,
+}
+
+/// Fits the costs without each machine in turn. Each fit starts from the costs of all machines and takes steps along their slopes,
+/// as long as they bring the other machines nearer.
+fn refit_without_each(
+    all: &Point,
+    goals: &[Goal],
+    simulate_at: impl Fn(&[Vec<f64>]) -> Result<Vec<Vec<Target>>, RunError>,
+) -> Result<Vec<Refit>, RunError> {
+    let unknowns = all.at.len();
+    let of_all = residuals(goals, &all.rows);
+    let per_machine = of_all.len() / goals.len().max(1);
+    let size_without = |residuals: &[f64], machine: usize| -> f64 {
+        let others = residuals.iter().enumerate().filter(|(row, _)| row / per_machine != machine);
+        others.map(|(_, residual)| residual.powi(2)).sum()
+    };
+    let start = |machine| Refit {
+        at: all.at.clone(),
+        rows: all.rows.clone(),
+        size: size_without(&of_all, machine),
+        steps: 0,
+        ended: false,
+    };
+    let mut refits: Vec<Refit> = (0..goals.len()).map(start).collect();
+    for _ in 0..REFIT_STEPS {
+        let (mut tried, mut points) = (Vec::new(), Vec::new());
+        for (machine, refit) in refits.iter_mut().enumerate().filter(|(_, refit)| !refit.ended) {
+            let residuals = residuals(goals, &refit.rows);
+            let others = all.slopes.iter().zip(residuals).enumerate();
+            let others = others.filter(|(row, _)| row / per_machine != machine).map(|(_, row)| row);
+            // Without another machine of the same group nothing determines a load factor, and the costs of all machines
+            // remain.
+            match step(unknowns, others).filter(|step| step.iter().any(|step| step.abs() > LAST_STEP)) {
+                Some(step) => {
+                    tried.push(machine);
+                    points.push(moved(&refit.at, &step));
+                }
+                None => refit.ended = true,
+            }
+        }
+        if tried.is_empty() {
+            break;
+        }
+        let rows = simulate_at(&points)?;
+        for ((machine, at), rows) in tried.into_iter().zip(points).zip(rows) {
+            let size = size_without(&residuals(goals, &rows), machine);
+            let refit = &mut refits[machine];
+            if size < refit.size {
+                *refit = Refit { at, rows, size, steps: refit.steps + 1, ended: false };
+            } else {
+                refit.ended = true;
+            }
+        }
+    }
+    Ok(refits)
+}
+
+/// A point after a step, no part of which is larger than [`LARGEST_STEP`].
+fn moved(at: &[f64], step: &[f64]) -> Vec<f64> {
+    at.iter().zip(step).map(|(at, step)| at + step.clamp(-LARGEST_STEP, LARGEST_STEP)).collect()
 }
 
 /// The logarithms of the present costs. They start from the first machine.

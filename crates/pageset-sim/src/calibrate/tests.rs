@@ -86,3 +86,25 @@ fn the_hidden_shared_costs_of_machines_are_found() {
         assert!((0..2).all(|lock| (predicted[lock] - published[lock]).abs() < 4.0), "{predicted:?}, {published:?}");
     }
 }
+
+#[test]
+fn a_machine_that_was_left_out_does_not_bend_its_own_prediction() {
+    let machines = ["lkp-sb02", "lkp-skl-d01", "lkp-hsw-d01"].map(|name| {
+        let mut machine = find(name).unwrap().unwrap();
+        machine.fitted.pace = Rate::ONE;
+        machine
+    });
+    let hidden = machines.clone().map(|mut machine| {
+        machine.shared.fault_cycles = Cycles::try_from(1.15 * machine.shared.fault_cycles.get()).unwrap();
+        machine
+    });
+    let rows = published(&hidden);
+    // Somebody measured the first machine wrongly: the costs of all machines follow, those of the others do not.
+    let mut goals = rows.clone();
+    goals[0].row.score *= 1.4;
+    let sharing = share(&machines, &goals, &settings(), || true, |_| {}).unwrap();
+    let off = |score: f64| (score / rows[0].row.score).ln().abs();
+    let (bent, predicted) = (off(sharing.simulated[0].score), off(sharing.left_out[0].simulated.score));
+    assert!(sharing.left_out[0].steps > 0, "the others are not fitted again");
+    assert!(predicted < 0.03 && bent > 2.0 * predicted, "{predicted} off, with all machines {bent}");
+}
