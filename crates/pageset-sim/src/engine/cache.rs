@@ -64,6 +64,9 @@ pub struct CacheCosts {
     pub line: [Time; Source::COUNT],
     /// Duration of writing a whole page, by source.
     pub page: [Time; Source::COUNT],
+    /// How much longer a line of another core takes for each further busy core of the socket, in thousandths of its latency:
+    /// requests queue at an interconnect that all cores share.
+    pub transfer_permille_per_core: u64,
 }
 
 /// The last touch of a line: the core, and the number of lines that the core had brought in by then. Zero means never
@@ -81,6 +84,8 @@ pub(crate) struct Caches {
     costs: CacheCosts,
     cores: Box<[CoreCache]>,
     sources: [Cell<u64>; Source::COUNT],
+    /// Latency of a line of another core in thousandths of that on an idle socket, by socket.
+    transfer_permille: Box<[Cell<u64>]>,
 }
 
 /// The state of a core's caches.
@@ -106,11 +111,14 @@ impl Caches {
                 })
                 .collect(),
             sources: Default::default(),
+            transfer_permille: (0..topology.sockets).map(|_| Cell::new(1000)).collect(),
         }
     }
 
-    /// Divides a socket's last level among `cores` busy cores.
-    pub(crate) fn share_llc(&self, socket: Socket, cores: u32) {
+    /// Divides a socket's last level and its interconnect among `cores` busy cores.
+    pub(crate) fn share_socket(&self, socket: Socket, cores: u32) {
+        let others = u64::from(cores.saturating_sub(1));
+        self.transfer_permille[socket.0 as usize].set(1000 + self.costs.transfer_permille_per_core * others);
         let share = (self.costs.llc_lines / u64::from(cores.max(1))).max(self.costs.l2_lines);
         self.cores.iter().filter(|core| core.socket == socket).for_each(|core| core.llc_share.set(share));
     }
@@ -128,7 +136,7 @@ impl Caches {
     /// Touches lines as the running core. Returns the latency of one line if the lines are in the core's own caches.
     #[inline(always)]
     pub(super) fn near(&self, running: &Running, line: &LineState, lines: u64) -> Option<Time> {
-        self.own_recent(running, line, lines, running.near.get()).map(|source| self.line_time(source))
+        self.own_recent(running, line, lines, running.near.get()).map(|source| self.near_time(source))
     }
 
     /// The source of lines that the core touched less than `max_age` brought-in lines ago. Touches these lines.
@@ -203,10 +211,22 @@ impl Caches {
         count.set(count.get() + lines);
     }
 
-    /// The latency of one line.
+    /// The latency of one line, but for lines of other cores.
     #[inline(always)]
-    pub(super) fn line_time(&self, source: Source) -> Time {
+    fn near_time(&self, source: Source) -> Time {
         self.costs.line[source as usize]
+    }
+
+    /// The latency of one line for a core.
+    #[inline]
+    pub(super) fn line_time(&self, core: Core, source: Source) -> Time {
+        let time = self.costs.line[source as usize];
+        match source {
+            Source::Transfer => {
+                time.permille(self.transfer_permille[self.cores[core.0 as usize].socket.0 as usize].get())
+            }
+            _ => time,
+        }
     }
 
     /// Writes all lines of a page as the running core. Returns where they were, and the duration.

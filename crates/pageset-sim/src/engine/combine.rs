@@ -94,7 +94,7 @@ impl Engine {
             let next = self.cpus[next.cpu as usize].core;
             self.caches.locate(&self.running, next, &lock.line, lock.spec.node);
             let back = self.caches.locate(&self.running, cpu.core, &lock.line, lock.spec.node);
-            free += self.line_variation.apply(self.caches.line_time(back), &self.random);
+            free += self.line_variation.apply(self.caches.line_time(cpu.core, back), &self.random);
         }
         // The time for others is lost to the lock like a wait.
         lock.add_wait(combiner.path, free - combiner.since);
@@ -109,6 +109,6 @@ impl Engine {
         let node = self.config.topology.socket_of(cpu.core);
         cpu.served_on.set(Some(core));
         self.caches.locate(&self.running, cpu.core, &cpu.request, node);
-        self.caches.line_time(self.caches.locate(&self.running, core, &cpu.request, node))
+        self.caches.line_time(core, self.caches.locate(&self.running, core, &cpu.request, node))
     }
 }

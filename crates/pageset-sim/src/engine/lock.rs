@@ -324,7 +324,7 @@ impl Engine {
             Some(core) => self.hand_to(core, &next),
             None => {
                 let source = self.caches.locate(&self.running, cpu.core, &lock.line, lock.spec.node);
-                self.caches.line_time(source)
+                self.caches.line_time(cpu.core, source)
             }
         };
         let now = time + self.line_variation.apply(handoff, &self.random);

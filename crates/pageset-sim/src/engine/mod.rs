@@ -306,10 +306,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets how many cores of a socket have work. They share its last-level cache; fewer busy cores run at a higher
-    /// clock.
+    /// Sets how many cores of a socket have work. They share its last-level cache and its interconnect; fewer busy cores run
+    /// at a higher clock.
     pub fn share_socket(&self, socket: Socket, cores: u32) {
-        self.caches.share_llc(socket, cores);
+        self.caches.share_socket(socket, cores);
         let all = u64::from(self.config.topology.cores_per_socket);
         let idle = all - u64::from(cores.max(1)).min(all);
         let gain = (1000 - self.config.turbo_permille) * idle / (all - 1).max(1);
@@ -407,7 +407,7 @@ impl Engine {
         if self.config.mode != Mode::Earliest {
             return self.step();
         }
-        let time = self.caches.line_time(self.caches.bring(running, line, node, lines));
+        let time = self.caches.line_time(running.core.get(), self.caches.bring(running, line, node, lines));
         running.pass(self.line_variation.apply(time, &self.random).times(lines));
     }
 

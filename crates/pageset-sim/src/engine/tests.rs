@@ -23,6 +23,7 @@ fn config() -> EngineConfig {
             llc_reuse_factor: 1,
             line,
             page: line.map(|time| time.times(10)),
+            transfer_permille_per_core: 0,
         },
         memory: Memory { bytes_per_second: u64::MAX, bytes_per_page: 4096 },
         atomic: ns(5),
@@ -235,6 +236,26 @@ fn reused_lines_stay_longer_than_streamed_data_in_the_last_level() {
             *costs.borrow_mut() = [middle - begin, engine.now() - middle].map(Time::whole_ns);
         });
         assert_eq!(costs.into_inner(), expected, "factor {llc_reuse_factor}, {streamed} pages");
+    }
+}
+
+#[test]
+fn lines_of_other_cores_queue_behind_the_busy_cores_of_the_socket() {
+    let cache = CacheCosts { transfer_permille_per_core: 500, ..config().cache };
+    for (busy, expected) in [(1, 50), (2, 75)] {
+        let line = LineState::default();
+        let cost = Cell::new(0);
+        run(EngineConfig { cache, ..config() }, &[0, 1000], |engine, cpu| {
+            engine.share_socket(NODE, busy);
+            let begin = engine.now();
+            engine.touch(&line, NODE);
+            engine.yield_now();
+            if cpu == 1 {
+                cost.set((engine.now() - begin).whole_ns());
+            }
+        });
+        // Work is not touched: the clock of a socket with one busy core is another test.
+        assert_eq!(cost.get(), expected, "{busy} busy cores");
     }
 }
 

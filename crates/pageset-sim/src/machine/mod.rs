@@ -86,11 +86,30 @@ pub struct Cited {
     pub memory_gb_per_s: Rate,
     /// Atomic operation on a line in the own cache, in cycles.
     pub atomic_cycles: Cycles,
+    /// How the cores of a socket are connected. Default: other.
+    #[serde(default)]
+    pub interconnect: Interconnect,
     /// Turbo: speed of a core that works alone on its socket, relative to a socket with all cores busy. Default 1:
     /// equal clocks.
     #[serde(default = "Slowdown::none")]
     pub turbo: Slowdown,
 }
+
+/// How requests for lines of other cores wait for each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Interconnect {
+    /// A ring. All cores share its capacity, so requests queue in proportion to the busy cores.
+    Ring,
+    /// A mesh, whose links grow with its cores; and machines of four sockets, whose requests wait for the home agents of
+    /// all sockets. Latency under load does not depend on the number of busy cores.
+    #[default]
+    Other,
+}
+
+/// Busy cores of the ring whose latency under load [`Shared::transfer_load`] is: the mean of the two large rings of the batch
+/// tables.
+const RING_CORES: f64 = 20.0;
 
 /// Values that follow from the microarchitecture and from cited values.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -114,8 +133,8 @@ pub struct Shared {
     pub fault_cycles: Cycles,
     /// Instructions of one page put on or taken off the LRU, but for the locked operations of joining it, in cycles.
     pub lru_page_cycles: Cycles,
-    /// Latency of a line that another core of the socket has written, under load, relative to an idle machine. The machines of
-    /// one kind of socket share it.
+    /// Latency of a line that another core of the socket has written, under load, relative to an idle machine. On a ring: with
+    /// 20 busy cores. The machines of one kind of socket share it.
     pub transfer_load: Slowdown,
 }
 
@@ -281,8 +300,13 @@ impl Machine {
     pub fn engine_config(&self, seed: u64) -> EngineConfig {
         let (c, d, g) = (&self.cited, &self.derived, &self.guessed);
         let lines = |kib: Kib| kib.get() * 1024 / LINE_BYTES;
-        let transfer =
-            Time::from_ns(c.core_to_core_ns.get() * self.shared.transfer_load.get() * self.fitted.pace.get());
+        // On a ring each further busy core adds its share. The load of other sockets is constant.
+        let load = self.shared.transfer_load.get();
+        let (constant, per_core) = match c.interconnect {
+            Interconnect::Ring => (1.0, (load - 1.0) / (RING_CORES - 1.0)),
+            Interconnect::Other => (load, 0.0),
+        };
+        let transfer = Time::from_ns(c.core_to_core_ns.get() * constant * self.fitted.pace.get());
         let [l1, l2, llc, memory, remote_transfer, remote_memory] =
             [c.l1_ns, c.l2_ns, c.llc_ns, c.memory_ns, c.remote_transfer_ns, c.remote_memory_ns].map(|ns| self.time(ns));
         // A page in another core's cache comes through the last level. Prefetchers hide the distance of memory.
@@ -306,6 +330,7 @@ impl Machine {
                 llc_reuse_factor: g.llc_reuse_factor.get(),
                 line: [l1, l2, llc, transfer, memory, remote_transfer, remote_memory],
                 page: page.map(as_work),
+                transfer_permille_per_core: (1000.0 * per_core).round() as u64,
             },
             memory: Memory {
                 bytes_per_second: (c.memory_gb_per_s.get() * 1e9 / self.fitted.pace.get()) as u64,
